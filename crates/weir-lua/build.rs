@@ -2,7 +2,7 @@
 //!
 //! Compiled code looks for hooks (`LUAJIT_ENABLE_CHECKHOOK`; a tight loop costs the same), and six of the files are
 //! compiled once more with [`CHECKS`] in them: at the places where LuaJIT can spend any time, or any stack, in C.
-//! `src/limit` says what for.
+//! `src/vm/limit` says what for.
 
 #[path = "build/walk.rs"]
 mod walk;
@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo:rustc-link-lib=m");
     println!("cargo:rustc-link-lib=dl");
-    println!("cargo:rerun-if-changed=src/symbols.c");
-    cc::Build::new().file("src/symbols.c").compile("weir_lua_symbols");
+    println!("cargo:rerun-if-changed=src/luajit/symbols.c");
+    cc::Build::new().file("src/luajit/symbols.c").compile("weir_lua_symbols");
     walk::compile(&source);
     Ok(())
 }
@@ -106,7 +106,7 @@ static LJ_AINLINE void weir_check(lua_State *L)
     };
 }
 
-/// What the thread's VMs are at, and for how long: `src/times.rs` has the other half. One thing at a time: while a
+/// What the thread's VMs are at, and for how long: `src/luajit/times.rs` has the other half. One thing at a time: while a
 /// finalizer has something compiled, it is the compiler. What was left by an error (there is no memory) is over when the
 /// same begins again.
 macro_rules! times {
@@ -277,7 +277,7 @@ const CHECKS: Checks = &[
     ),
 ];
 
-/// What the running thread's script may not exceed: set by `src/limit`, looked at by the checks.
+/// What the running thread's script may not exceed: set by `src/vm/limit`, looked at by the checks.
 const STATE: &str = "\
 __thread const char *weir_lua_message;
 __thread int weir_lua_raising;

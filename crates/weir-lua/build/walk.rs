@@ -12,7 +12,7 @@ pub(crate) fn keep_frame_pointers() {
 
 /// Compiles the walk. It has to know how long the interpreter is, which has a symbol at its beginning only.
 pub(crate) fn compile(luajit: &Path) {
-    for file in ["build.rs", "build/walk.rs", "src/walk.c", "src/census.c"] {
+    for file in ["build.rs", "build/walk.rs", "src/inspect/walk.c", "src/inspect/census.c"] {
         println!("cargo:rerun-if-changed={file}");
     }
     println!("cargo:rustc-check-cfg=cfg(lua_walk)");
@@ -24,8 +24,8 @@ pub(crate) fn compile(luajit: &Path) {
     let length = text_length(&object).expect("an ELF object with a section \".text\"");
     println!("cargo:rustc-env=WEIR_LUA_VM_LENGTH={length}");
     cc::Build::new()
-        .file("src/walk.c")
-        .file("src/census.c")
+        .file("src/inspect/walk.c")
+        .file("src/inspect/census.c")
         .include(luajit)
         .define("LUAJIT_UNWIND_EXTERNAL", None)
         .opt_level(2)

@@ -4,44 +4,60 @@
 //! what Lua calls: it checks the context, keeps panics from Lua's frames, and raises or yields last, when nothing is
 //! left to be dropped.
 
-mod arg;
-mod body;
-mod control;
-mod coroutine;
-mod ctx;
+pub(crate) mod arg;
+pub(crate) mod balancer;
+pub(crate) mod cli;
+pub(crate) mod control;
+pub(crate) mod coroutine;
+pub(crate) mod ctx;
 pub(crate) mod encode;
-mod header;
-mod log;
-mod output;
-mod re;
-mod req;
-mod shared;
-mod subrequest;
-mod time;
-mod var;
-mod worker;
+pub(crate) mod errlog;
+pub(crate) mod events;
+pub(crate) mod ffi;
+pub(crate) mod header;
+pub(crate) mod json;
+pub(crate) mod library;
+pub(crate) mod location;
+pub(crate) mod log;
+pub(crate) mod output;
+pub(crate) mod pipe;
+pub(crate) mod re;
+pub(crate) mod req;
+pub(crate) mod resolver;
+pub(crate) mod resty;
+pub(crate) mod semaphore;
+pub(crate) mod shared;
+pub(crate) mod socket;
+pub(crate) mod socket_log;
+pub(crate) mod ssl;
+pub(crate) mod time;
+pub(crate) mod timer;
+pub(crate) mod upstream;
+pub(crate) mod var;
+pub(crate) mod worker;
+pub(crate) mod worker_thread;
 
 use std::ffi::{c_int, c_void};
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::glance;
-use crate::lend;
-use crate::limit::{is_exceeded, unlimited};
-use crate::phase::REQUEST;
-use crate::run::Run;
-use crate::state::State;
-use crate::sys::{self, LuaState};
+use crate::luajit::shared_page;
+use crate::luajit::state::State;
+use crate::luajit::sys::{self, LuaState};
+use crate::run::lend;
+use crate::run::run::Run;
+use crate::vm::limit::{is_exceeded, unlimited};
+use crate::vm::phase::REQUEST;
 
 pub(crate) use arg::Arg;
 pub(crate) use control::{FilterExit, is_sent};
 pub(crate) use ctx::{anchor as ctx_anchor, give as give_ctx, keep_anchored as keep_ctx, of as ctx_of};
 pub(crate) use header::{relative_location, response_fields, safe_name, safe_value};
+pub(crate) use location::push as push_captured;
 pub(crate) use log::level as log_level;
 pub(crate) use output::{AHEAD, FIRST_SAID, text_of as output_text};
 pub(crate) use req::method_name;
 pub(crate) use shared::is_ignored as writes_are_ignored;
-pub(crate) use subrequest::push as push_captured;
 pub(crate) use time::started;
 
 /// Why a function raises an error.
@@ -67,7 +83,7 @@ impl Raise {
 pub(crate) enum Done {
     /// With so many results on the stack.
     Results(c_int),
-    /// It has left an [`Op`](crate::op::Op) with the run; so many values on the stack go with it.
+    /// It has left an [`Op`](crate::run::op::Op) with the run; so many values on the stack go with it.
     Yield(c_int),
 }
 
@@ -96,7 +112,7 @@ pub(crate) const fn function(name: &'static str, contexts: u32, body: fn(State) 
 /// All functions.
 pub(crate) const TABLES: &[&[Function]] = &[
     arg::TABLE,
-    body::TABLE,
+    req::body::TABLE,
     output::TABLE,
     control::TABLE,
     coroutine::TABLE,
@@ -107,41 +123,41 @@ pub(crate) const TABLES: &[&[Function]] = &[
     re::TABLE,
     req::TABLE,
     shared::TABLE,
-    subrequest::TABLE,
+    location::TABLE,
     time::TABLE,
     var::TABLE,
     worker::TABLE,
-    crate::balancer::TABLE,
-    crate::cipher::TABLE,
-    crate::cli::TABLE,
-    crate::digest::TABLE,
-    crate::errlog::TABLE,
-    crate::events::TABLE,
-    crate::fast::TABLE,
-    crate::json::TABLE,
-    crate::library::TABLE,
-    crate::pipe::TABLE,
-    crate::resolver::TABLE,
-    crate::secure::TABLES[0],
-    crate::secure::TABLES[1],
-    crate::secure::TABLES[2],
-    crate::secure::TABLES[3],
-    crate::secure::TABLES[4],
-    crate::semaphore::TABLE,
-    crate::socket::TABLES[0],
-    crate::socket::TABLES[1],
-    crate::socket::TABLES[2],
-    crate::socket::TABLES[3],
-    crate::socket::TABLES[4],
-    crate::socket::TABLES[5],
-    crate::socket::TABLES[6],
-    crate::socket::TABLES[7],
-    crate::socket::DATAGRAMS,
-    crate::socket_log::TABLE,
-    crate::tell::TABLE,
-    crate::timer::TABLE,
-    crate::upstream::TABLE,
-    crate::worker_thread::TABLE,
+    balancer::TABLE,
+    resty::aes::TABLE,
+    cli::TABLE,
+    resty::digest::TABLE,
+    errlog::TABLE,
+    events::TABLE,
+    ffi::TABLE,
+    json::TABLE,
+    library::TABLE,
+    pipe::TABLE,
+    resolver::TABLE,
+    ssl::TABLES[0],
+    ssl::TABLES[1],
+    ssl::TABLES[2],
+    ssl::TABLES[3],
+    ssl::TABLES[4],
+    semaphore::TABLE,
+    socket::TABLES[0],
+    socket::TABLES[1],
+    socket::TABLES[2],
+    socket::TABLES[3],
+    socket::TABLES[4],
+    socket::TABLES[5],
+    socket::TABLES[6],
+    socket::TABLES[7],
+    socket::DATAGRAMS,
+    socket_log::TABLE,
+    crate::inspect::report::TABLE,
+    timer::TABLE,
+    upstream::TABLE,
+    worker_thread::TABLE,
 ];
 
 /// Pushes the closure that scripts see as `function`.
@@ -170,7 +186,7 @@ unsafe extern "C-unwind" fn enter(raw: *mut LuaState) -> c_int {
         let place = sys::lua_touserdata(raw, sys::upvalue(1));
         (State::new(raw), &*place.cast::<Function>())
     };
-    glance::changed();
+    shared_page::changed();
     match unlimited(|| run(l, function)) {
         Ending::Results(count) => count,
         // SAFETY: `count` values are on the stack, and nothing of Rust's is left to be dropped.

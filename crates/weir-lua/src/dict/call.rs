@@ -3,7 +3,7 @@
 
 use weir_core::wire::{Reader, Writer};
 
-use super::{Dict, Item, ListError, New, SMALL, Seen, Stored, When};
+use crate::dict::{Dict, Item, ListError, New, SMALL, Seen, Stored, When};
 
 /// One thing that is asked.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use crossbeam_epoch as epoch;
 use weir_core::file::hash::hash;
 
-use super::node::Change;
-use super::value::{Value, is_over};
-use super::{Committed, Dict, Item, NEVER, New, Place, counted};
-use crate::glance::now;
+use crate::dict::node::Change;
+use crate::dict::value::{Value, is_over};
+use crate::dict::{Committed, Dict, Item, NEVER, New, Place, counted};
+use crate::luajit::shared_page::now;
 
 /// See the module. Cloning copies two pointers.
 #[derive(Clone, Default)]

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 #[derive(Default)]
 pub(crate) struct Mark {
     /// Grows with every change of its entry, after the writer has begun and before anybody can see the new value: who reads
-    /// it, and then a value [in no writer's hands](super::value::Glimpse::is_quiet), has the value of that version.
+    /// it, and then a value [in no writer's hands](crate::dict::value::Glimpse::is_quiet), has the value of that version.
     version: AtomicU64,
     /// The stamp of the last use by compiled code.
     used: AtomicU64,

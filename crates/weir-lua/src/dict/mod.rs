@@ -8,7 +8,7 @@
 //!
 //! That a key was read is a plain store of the reader's own stamp into the node, which grows with the time and with each
 //! read of that worker: so the order of use is exact as one worker sees it, and approximate across workers; with several
-//! of them a stamp is stored only when it is a tenth of a second later ([`crate::glance::renewed`]), so that they can read
+//! of them a stamp is stored only when it is a tenth of a second later ([`crate::luajit::shared_page::renewed`]), so that they can read
 //! without writing. Who needs room takes the least used node of all stripes, found by a heap of stamps that is set right
 //! where it is looked at; the keeping of chains and heaps is left to who holds them, if somebody does.
 //!
@@ -21,6 +21,8 @@ mod list;
 mod mark;
 mod node;
 mod stripe;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::sync::Arc;
@@ -30,7 +32,7 @@ use crossbeam_epoch as epoch;
 use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 
-use crate::glance::{now, stamp};
+use crate::luajit::shared_page::{now, stamp};
 pub(crate) use list::{ItemList, ListError};
 pub(crate) use mark::{Mark, Version};
 use node::{Change, Found, Node};
@@ -539,6 +541,3 @@ impl Item {
         32 + if let Item::Text(text) = self { text.len() } else { 8 }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
-use super::New;
-use super::mark::Marked;
-use super::value::Value;
-use crate::glance::renewed;
+use crate::dict::New;
+use crate::dict::mark::Marked;
+use crate::dict::value::Value;
+use crate::luajit::shared_page::renewed;
 
 /// An entry. Key and number stay as they were made.
 pub(super) struct Node {
@@ -37,7 +37,7 @@ pub(super) struct Found<'g> {
 pub(super) struct Change<'v> {
     pub(super) value: New<'v>,
     pub(super) flags: u32,
-    /// Milliseconds, or [`super::NEVER`].
+    /// Milliseconds, or [`crate::dict::NEVER`].
     pub(super) expires: u64,
 }
 
@@ -114,7 +114,7 @@ impl Found<'_> {
     pub(super) fn expire(&self, expires: u64, guard: &Guard) -> bool {
         match self.value {
             Value::Small(_) => {
-                let mut scratch = [0; super::SMALL];
+                let mut scratch = [0; crate::dict::SMALL];
                 let glimpse = self.value.read(&mut scratch);
                 let Some(value) = New::of(glimpse.seen) else { return false };
                 self.change(glimpse.state, &Change { value, flags: glimpse.flags, expires }, guard).is_some()

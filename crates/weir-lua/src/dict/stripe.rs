@@ -11,9 +11,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
-use super::chores::{Chore, Chores};
-use super::node::{Found, Node};
-use super::value::is_over;
+use crate::dict::chores::{Chore, Chores};
+use crate::dict::node::{Found, Node};
+use crate::dict::value::is_over;
 
 /// In cache lines of its own (two, which x86 fetches together): writers of other stripes do not touch them.
 #[repr(align(128))]
@@ -193,7 +193,7 @@ impl Stripe {
                 && is_over(expires, now)
                 && let Some(size) = self.remove(&found, state, guard)
             {
-                swept.size += super::counted(&found.node.key, size);
+                swept.size += crate::dict::counted(&found.node.key, size);
                 swept.count += 1;
             }
         });

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use super::value::Value;
-use super::*;
+use crate::dict::value::Value;
+use crate::dict::*;
 
 fn text(value: &str) -> New<'_> {
     New::Text(value.as_bytes())

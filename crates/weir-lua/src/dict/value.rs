@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::list::ItemList;
-use super::{NEVER, New, Seen};
+use crate::dict::list::ItemList;
+use crate::dict::{NEVER, New, Seen};
 
 /// The value of an entry with its flags and the end of its life.
 pub(super) enum Value {

@@ -1,0 +1,69 @@
+//! `ngx.arg` of body filters.
+
+use crate::api::{Done, Function, Outcome, Raise, function};
+use crate::hooks::set_by::SetArgs;
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::vm::phase::Phase;
+
+pub(super) const TABLE: &[Function] =
+    &[function("_arg_get", 0, get), function("_arg_set", Phase::BodyFilter as u32, set)];
+
+/// The piece that a body filter looks at.
+#[derive(Default)]
+pub(crate) struct Arg {
+    /// `ngx.arg[1]`
+    pub(crate) bytes: Vec<u8>,
+    /// `ngx.arg[2]`: it is the last one.
+    pub(crate) last: bool,
+}
+
+fn get(l: State) -> Outcome {
+    if lend::phase() == Phase::Set {
+        let number = l.number(1).unwrap_or_default();
+        return lend::exchange(|x| {
+            let args = &x.state::<SetArgs>().0;
+            match args.get((number as usize).wrapping_sub(1)).filter(|_| number >= 1.0) {
+                Some(arg) => l.push_bytes(arg),
+                None => l.push_nil(),
+            }
+            Ok(Done::Results(1))
+        })?;
+    }
+    if lend::phase() != Phase::BodyFilter {
+        return Err(Raise::Plain("API disabled in the current context".to_owned()));
+    }
+    let number = l.number(1).unwrap_or_default();
+    lend::exchange(|x| {
+        let arg = x.state::<Arg>();
+        match number {
+            1.0 => l.push_bytes(&arg.bytes),
+            2.0 => l.push_boolean(arg.last),
+            _ => l.push_nil(),
+        }
+    })?;
+    Ok(Done::Results(1))
+}
+
+fn set(l: State) -> Outcome {
+    let number = l.number(1).unwrap_or_default();
+    if number == 2.0 {
+        let last = l.boolean(2);
+        lend::exchange(|x| x.state::<Arg>().last = last)?;
+        return Ok(Done::Results(0));
+    }
+    if number != 1.0 {
+        return Err(Raise::text("bad argument index"));
+    }
+    let bytes = match l.kind(2) {
+        kind::NIL => Vec::new(),
+        _ => {
+            let mut bytes = Vec::new();
+            crate::api::output_text(l, 2, &mut bytes, &|_| Raise::text("bad chunk data type"))?;
+            bytes
+        }
+    };
+    lend::exchange(|x| x.state::<Arg>().bytes = bytes)?;
+    Ok(Done::Results(0))
+}

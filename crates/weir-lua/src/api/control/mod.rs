@@ -1,0 +1,245 @@
+//! How scripts end and go elsewhere: `ngx.exit`, `exec`, `redirect`; and `ngx.status`, `headers_sent`, `get_phase`,
+//! `is_subrequest`, `sleep`.
+
+use std::time::Duration;
+
+use weir_core::Text;
+use weir_core::log::Level;
+use weir_http::uri::{self, InternalTarget};
+use weir_trace::WaitKind;
+
+use crate::api::req::args_argument;
+use crate::api::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
+use crate::hooks::phases::{Shown, exited};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::run::op::{End, Op};
+use crate::vm::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
+
+pub(super) const TABLE: &[Function] = &[
+    function("exit", EXIT, exit),
+    function("exec", OUTPUT, exec),
+    function("redirect", OUTPUT, redirect),
+    function("sleep", YIELDABLE, sleep),
+    function("_status", 0, status),
+    function("_set_status", 0, set_status),
+    function("resp._set_status", 0, set_reason),
+    function("resp._bypass_if_checks", REQUEST, |l| {
+        lend::exchange(|x| x.response.disable_not_modified = true)?;
+        l.set_top(0);
+        Ok(Done::Results(0))
+    }),
+    function("_headers_sent", 0, headers_sent),
+    function("_is_subrequest", 0, |l| {
+        l.push_boolean(lend::exchange(|x| x.is_subrequest())?);
+        Ok(Done::Results(1))
+    }),
+    function("get_phase", 0, |l| {
+        l.push_bytes(lend::phase().name().as_bytes());
+        Ok(Done::Results(1))
+    }),
+];
+
+/// Whether the client has been told the status, or would have been by now in OpenResty.
+pub(crate) fn is_sent() -> bool {
+    lend::exchange(|x| x.response.header_sent).unwrap_or(false) || lend::run(|run| run.began).unwrap_or(false)
+}
+
+/// The status that the response has so far.
+fn current_status() -> Result<u16, Raise> {
+    lend::exchange(|x| if x.response.status == 0 { 200 } else { x.response.status })
+}
+
+fn exit(l: State) -> Outcome {
+    let status = expect_number(l, 1, "exit")? as i64;
+    if matches!(status, -2 | -4) {
+        return Err(Raise::text("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE"));
+    }
+    if lend::phase() == Phase::SslSessionStore {
+        // The session is made whatever the script thinks of it.
+        lend::log_plain(Level::Debug, &format_args!("lua exit with code {status}"));
+        return Ok(Done::Results(0));
+    }
+    if lend::phase() == Phase::HeaderFilter {
+        lend::exchange(|x| x.state::<FilterExit>().0 = Some(status))?;
+        return Ok(Done::Results(0));
+    }
+    if lend::phase() == Phase::Balancer {
+        crate::hooks::balancer::exit(status);
+        return Ok(Done::Results(0));
+    }
+    if !matches!(status, -1 | 408 | 444 | 499) {
+        check_subrequests()?;
+    }
+    // These leave what was said and has not gone yet unsent.
+    let closes = matches!(status, 408 | 444 | 499);
+    if status >= 200 && is_sent() && !closes {
+        let now = current_status()?;
+        if status >= 300 && i64::from(now) != status {
+            let message = format!(
+                "attempt to set status {status} via ngx.exit after sending out the response status {now}"
+            );
+            lend::exchange(|x| x.log(Level::Error, &message))?;
+        }
+        lend::run(|run| run.op = Some(Op::End(End::Exit(i64::from(now)))))?;
+    } else {
+        lend::run(|run| run.op = Some(Op::End(End::Exit(status))))?;
+    }
+    Ok(Done::Yield(0))
+}
+
+/// What `ngx.exit` said in a header filter.
+#[derive(Default)]
+pub(crate) struct FilterExit(pub(crate) Option<i64>);
+
+/// A script does not end while subrequests of its other threads are under way.
+pub(super) fn check_subrequests() -> Result<(), Raise> {
+    match lend::run(|run| run.has_subrequests())? {
+        true => Err(Raise::text("attempt to abort with pending subrequests")),
+        false => Ok(()),
+    }
+}
+
+fn exec(l: State) -> Outcome {
+    if !(1..=2).contains(&l.top()) {
+        return Err(Raise::Text(format!("expecting one or two arguments, but got {}", l.top())));
+    }
+    let target = expect_string(&l, 1, "exec")?;
+    if target.is_empty() {
+        return Err(Raise::text("The uri argument is empty"));
+    }
+    let Ok(InternalTarget { path, args: own }) = uri::internal_target(&target) else {
+        let shown = String::from_utf8_lossy(&target).into_owned();
+        lend::log(Level::Error, &format_args!("unsafe URI \"{shown}\" was detected"));
+        return Err(Raise::text("unsafe uri"));
+    };
+    check_subrequests()?;
+    if is_sent() {
+        return Err(Raise::text("attempt to call ngx.exec after sending out response headers"));
+    }
+    let args = match l.kind(2) {
+        kind::NONE | kind::NIL => Vec::new(),
+        kind::STRING | kind::NUMBER => expect_string(&l, 2, "exec")?,
+        _ => args_argument(l, 2, "exec")?,
+    };
+    let parts = [own.unwrap_or_default(), &args];
+    let args = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'&');
+    if path.first() == Some(&b'@') && !args.is_empty() {
+        let (name, args) = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
+        let message = format!("query strings {args} ignored when exec'ing named location {name}");
+        lend::exchange(|x| x.log(Level::Warn, &message))?;
+    }
+    lend::run(|run| run.op = Some(Op::End(End::Exec(path.into_owned(), args))))?;
+    Ok(Done::Yield(0))
+}
+
+fn redirect(l: State) -> Outcome {
+    if !(1..=2).contains(&l.top()) {
+        return Err(Raise::text("expecting one or two arguments"));
+    }
+    let target = expect_string(&l, 1, "redirect")?;
+    let status = if l.top() == 1 { 302.0 } else { expect_number(l, 2, "redirect")? };
+    if ![301.0, 302.0, 303.0, 307.0, 308.0].contains(&status) {
+        return Err(Raise::text(
+            "only ngx.HTTP_MOVED_TEMPORARILY, ngx.HTTP_MOVED_PERMANENTLY, ngx.HTTP_PERMANENT_REDIRECT, \
+             ngx.HTTP_SEE_OTHER, and ngx.HTTP_TEMPORARY_REDIRECT are allowed",
+        ));
+    }
+    check_subrequests()?;
+    if is_sent() {
+        return Err(Raise::text("attempt to call ngx.redirect after sending out the headers"));
+    }
+    if let Some(bad) = encode::unsafe_byte(&target) {
+        let shown = encode::escaped_bytes(&target);
+        return Err(Raise::text(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\"")));
+    }
+    lend::run(|run| run.op = Some(Op::End(End::Redirect(target, status as u16))))?;
+    Ok(Done::Yield(0))
+}
+
+fn sleep(l: State) -> Outcome {
+    if l.top() != 1 {
+        return Err(Raise::text(format!("attempt to pass {} arguments, but accepted 1", l.top())));
+    }
+    let seconds = expect_number(l, 1, "sleep")?;
+    if seconds < 0.0 {
+        return Err(Raise::text(format!("invalid sleep duration \"{}\"", (seconds * 1000.0) as i64)));
+    }
+    let ms = Duration::from_secs_f64(seconds.min(1e9)).as_millis() as u64;
+    let told = lend::any_exchange(|x| {
+        x.log(Level::Debug, &format_args!("lua ready to sleep for {ms} ms"));
+        let heard = x.plan.core.error_log.enabled(Level::Debug);
+        heard.then(|| format!("lua sleep timer expired: \"{}?\"", Shown(x)).into())
+    });
+    let told = told.ok().flatten();
+    lend::run(|run| {
+        run.wait = WaitKind::Timer;
+        run.op = Some(Op::Sleep(ms, told));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+fn status(l: State) -> Outcome {
+    if !lend::phase().is_in(REQUEST) {
+        return Err(refused());
+    }
+    let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
+        (0, 0) => exited(x).unwrap_or(0),
+        (0, status) => status,
+        (error, _) => error,
+    })?;
+    l.push_number(f64::from(status));
+    Ok(Done::Results(1))
+}
+
+/// The status is not for the running script.
+fn refused() -> Raise {
+    match lend::exchange(|_| ()) {
+        Err(why) => why,
+        Ok(()) => lend::disabled(),
+    }
+}
+
+fn set_status(l: State) -> Outcome {
+    if !lend::phase().is_in(REQUEST) {
+        return Err(refused());
+    }
+    if is_sent() {
+        lend::exchange(|x| {
+            x.log(Level::Error, &"attempt to set ngx.status after sending out response headers");
+        })?;
+        return Ok(Done::Results(0));
+    }
+    let status = expect_number(l, 1, "status")?;
+    if !(100.0..1000.0).contains(&status) {
+        lend::exchange(|x| {
+            x.log(Level::Error, &format_args!("invalid HTTP status code {}", status.trunc()));
+        })?;
+        return Ok(Done::Results(0));
+    }
+    lend::exchange(|x| {
+        x.response.status = status as u16;
+        x.response.err_status = 0;
+        x.response.reason = None;
+    })?;
+    Ok(Done::Results(0))
+}
+
+/// `ngx.resp.set_status(status, reason)`
+fn set_reason(l: State) -> Outcome {
+    set_status(l)?;
+    if let (false, Some(reason)) = (is_sent(), l.bytes(2)) {
+        let status = current_status()?;
+        let mut line = format!("{status} ").into_bytes();
+        line.extend(reason.iter().copied().filter(|byte| !byte.is_ascii_control()));
+        lend::exchange(|x| x.response.reason = Some(Text::Span(x.arena.push(&line))))?;
+    }
+    Ok(Done::Results(0))
+}
+
+fn headers_sent(l: State) -> Outcome {
+    lend::exchange(|_| ())?;
+    l.push_boolean(is_sent());
+    Ok(Done::Results(1))
+}

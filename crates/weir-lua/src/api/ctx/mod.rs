@@ -1,0 +1,100 @@
+//! `ngx.ctx`: a table for each request, kept through internal redirects.
+
+pub(crate) mod connection;
+
+use std::rc::Rc;
+
+use weir_core::Exchange;
+use weir_core::log::Level;
+
+use crate::api::ssl;
+use crate::api::{Done, Function, Outcome, Raise, function};
+use crate::hooks::phases::Settings;
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::vm::vm::Vm;
+
+pub(super) const TABLE: &[Function] = &[function("_ctx", 0, get), function("_set_ctx", 0, set)];
+
+/// The anchor of a request's table.
+#[derive(Default)]
+pub(crate) struct Ctx(Option<(Rc<Vm>, i32)>);
+
+impl Drop for Ctx {
+    fn drop(&mut self) {
+        if let Some((vm, anchor)) = self.0.take() {
+            weir_core::log::cycle(Level::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
+            let main = vm.main();
+            main.push_anchored(anchor);
+            vm.note_ctx_fields(main.room());
+            main.pop(1);
+            main.release(anchor);
+        }
+    }
+}
+
+/// The table was made, or taken over, since the last internal redirect.
+#[derive(Default)]
+struct Here(bool);
+
+/// The anchor of the request's table, if it has one.
+pub(crate) fn anchor() -> Result<Option<i32>, Raise> {
+    if let known @ Some(_) = lend::ctx() {
+        return Ok(known);
+    }
+    let anchor = lend::any_exchange(|x| {
+        let (_, anchor) = x.own_lasting_if::<Ctx>()?.0.as_ref()?;
+        let kept = x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
+        (kept || x.state_if::<Here>().is_some_and(|here| here.0)).then_some(*anchor)
+    })?;
+    anchor.inspect(|anchor| lend::note_ctx(*anchor));
+    Ok(anchor)
+}
+
+fn get(l: State) -> Outcome {
+    let anchor = anchor()?;
+    if let Some(anchor) = anchor {
+        l.push_anchored(anchor);
+    } else {
+        l.new_table(0, lend::vm(Vm::ctx_fields));
+        ssl::push_inherited(l);
+        l.push_value(-1);
+        keep(l)?;
+    }
+    Ok(Done::Results(1))
+}
+
+fn set(l: State) -> Outcome {
+    if l.kind(1) != kind::TABLE {
+        return Err(Raise::Plain(format!("ctx should be a table while getting a {}", l.kind_name(1))));
+    }
+    l.push_value(1);
+    keep(l)?;
+    Ok(Done::Results(0))
+}
+
+/// Makes the table on top, which goes, the request's.
+fn keep(l: State) -> Result<(), Raise> {
+    lend::any_exchange(|_| ())?;
+    keep_anchored(l.anchor())
+}
+
+/// Makes an anchored table the request's whose script runs.
+pub(crate) fn keep_anchored(anchor: i32) -> Result<(), Raise> {
+    let vm = lend::vm(Vm::shared);
+    lend::any_exchange(|x| give(x, vm, anchor))?;
+    lend::note_ctx(anchor);
+    Ok(())
+}
+
+/// The anchor of the table that `x` was given or made.
+pub(crate) fn of(x: &mut Exchange) -> Option<i32> {
+    x.own_lasting::<Ctx>().0.as_ref().map(|(_, anchor)| *anchor)
+}
+
+/// Makes an anchored table the request's. What was there before is released when it is dropped.
+pub(crate) fn give(x: &mut Exchange, vm: Rc<Vm>, anchor: i32) {
+    *x.own_lasting::<Ctx>() = Ctx(Some((vm, anchor)));
+    x.state::<Here>().0 = true;
+}

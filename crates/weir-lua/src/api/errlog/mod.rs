@@ -1,0 +1,177 @@
+//! `lua_capture_error_log` and `ngx.errlog`: the last lines of a worker's error logs, for its scripts.
+//!
+//! The ring belongs to the worker's thread, since lines do: the configurations of a reload share it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use weir_core::log::{self, Level};
+
+use crate::api::{Done, Function, Outcome, expect_number, expect_string, fail, function, log_level};
+use crate::luajit::state::State;
+use crate::run::lend;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_errlog.set_level", 0, |l| {
+        let Some(level) = log_level(expect_number(l, 1, "set_filter_level")?) else {
+            return fail(l, "bad log level");
+        };
+        with_ring(l, |ring| {
+            ring.limit = level;
+            l.push_boolean(true);
+        })
+    }),
+    function("_errlog.take", 0, |l| {
+        let most = expect_number(l, 1, "get_logs")?.max(0.0) as usize;
+        with_ring(l, |ring| {
+            let mut at = 0;
+            while at < 3 * most
+                && let Some(line) = ring.lines.pop_front()
+            {
+                l.push_number(f64::from(line.level as u8));
+                l.raw_set_index(2, at + 1);
+                l.push_number(line.time);
+                l.raw_set_index(2, at + 2);
+                l.push_bytes(&line.text);
+                l.raw_set_index(2, at + 3);
+                at += 3;
+            }
+            l.push_nil();
+            l.raw_set_index(2, at + 1);
+            l.push_number(at as f64 / 3.0);
+        })
+    }),
+    function("_errlog.level", 0, |l| {
+        let limit =
+            lend::any_exchange(|x| x.plan.core.error_log.limit()).unwrap_or_else(|_| log::main_limit());
+        l.push_number(f64::from(limit as u8));
+        Ok(Done::Results(1))
+    }),
+    function("_errlog.raw", 0, |l| {
+        let level = log_level(expect_number(l, 1, "raw_log")?);
+        let message = expect_string(&l, 2, "raw_log")?;
+        if let Some(level) = level {
+            lend::log_plain(level, &String::from_utf8_lossy(&message));
+        }
+        l.push_boolean(level.is_some());
+        Ok(Done::Results(1))
+    }),
+];
+
+/// The lines that are kept, as if they stood in a ring of memory, each in one piece: so as many are as in OpenResty.
+struct Ring {
+    lines: VecDeque<Line>,
+    /// Where the next line would stand.
+    next: usize,
+    /// The ring's bytes.
+    size: usize,
+    /// What is less grave is not kept.
+    limit: Level,
+}
+
+struct Line {
+    level: Level,
+    /// Seconds since 1970.
+    time: f64,
+    /// Where it stands in the ring.
+    at: usize,
+    text: Box<[u8]>,
+}
+
+impl Line {
+    /// What it counts in the ring: its bytes, its level and time.
+    fn size(&self) -> usize {
+        self.text.len() + 16
+    }
+}
+
+impl Ring {
+    fn new(size: usize) -> Ring {
+        Ring { lines: VecDeque::new(), next: 0, size, limit: Level::Debug }
+    }
+
+    /// Keeps a line; those that stand in its place go, the oldest ones. One that is larger than the ring is not kept.
+    fn push(&mut self, mut line: Line) {
+        let size = line.size();
+        if line.level > self.limit || size > self.size {
+            return;
+        }
+        if self.next + size > self.size {
+            // Those behind are the oldest; it begins at the front.
+            while self.lines.front().is_some_and(|oldest| oldest.at >= self.next) {
+                self.lines.pop_front();
+            }
+            self.next = 0;
+        }
+        let place = self.next..self.next + size;
+        while self.lines.front().is_some_and(|oldest| place.contains(&oldest.at)) {
+            self.lines.pop_front();
+        }
+        line.at = place.start;
+        self.next = place.end;
+        self.lines.push_back(line);
+    }
+}
+
+thread_local! {
+    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
+}
+
+/// From here on this thread's lines are kept in so many bytes; `None`: not any more.
+pub(crate) fn keep(size: Option<usize>) {
+    let Some(size) = size else {
+        RING.set(None);
+        return log::capture(None);
+    };
+    RING.with_borrow_mut(|ring| match ring {
+        Some(ring) if ring.size == size => {}
+        _ => *ring = Some(Ring::new(size)),
+    });
+    log::capture(Some(Box::new(|level, text| {
+        let time = lend::wall();
+        RING.with_borrow_mut(|ring| {
+            if let Some(ring) = ring {
+                ring.push(Line { level, time, at: 0, text: text.into() });
+            }
+        });
+    })));
+}
+
+/// One result from the ring, or that there is none.
+fn with_ring(l: State, use_it: impl FnOnce(&mut Ring)) -> Outcome {
+    let there = RING.with_borrow_mut(|ring| ring.as_mut().map(use_it).is_some());
+    match there {
+        true => Ok(Done::Results(1)),
+        false => fail(l, "directive \"lua_capture_error_log\" is not set"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Level, Line, Ring};
+
+    fn line(level: Level, text: &str) -> Line {
+        Line { level, time: 0.0, at: 0, text: text.as_bytes().into() }
+    }
+
+    #[test]
+    fn the_oldest_lines_go_and_those_that_never_fit_are_not_kept() {
+        let mut ring = Ring::new(60);
+        for text in ["first", "second", "third"] {
+            ring.push(line(Level::Error, text));
+        }
+        // The third begins at the front, where the first stood, and reaches into the place of none other.
+        let kept = |ring: &Ring| -> Vec<String> {
+            ring.lines.iter().map(|line| String::from_utf8_lossy(&line.text).into_owned()).collect()
+        };
+        assert_eq!(kept(&ring), ["second", "third"]);
+        ring.push(line(Level::Error, "fourth"));
+        assert_eq!(kept(&ring), ["third", "fourth"]);
+        ring.push(line(Level::Error, &"x".repeat(60)));
+        ring.limit = Level::Warn;
+        ring.push(line(Level::Info, "x"));
+        assert_eq!(kept(&ring), ["third", "fourth"]);
+        ring.push(line(Level::Error, &"x".repeat(44)));
+        assert_eq!(kept(&ring), ["x".repeat(44)]);
+    }
+}

@@ -1,0 +1,269 @@
+//! `weir.events`: what a script of one worker tells scripts of all of them, by messages from thread to thread.
+//!
+//! A VM that wants to hear joins the [`Bus`]: its [`Mailbox`] takes events from any thread and wakes the task that runs
+//! the VM's function for them, in the context of a timer. One burst runs after another, so events of one sender are heard
+//! in their order. A configuration that leaves hears what is in its mailbox, and no more.
+
+mod mailbox;
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weir_core::wire::{Reader, Writer};
+use weir_core::worker::AGENT;
+
+use crate::agent;
+use crate::api::worker_thread::Value;
+use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::drive::drive_alone;
+use crate::run::lend;
+use crate::run::run::Run;
+use crate::vm::phase::Phase;
+use crate::vm::vm::Vm;
+use mailbox::Mailbox;
+pub(crate) use mailbox::{Event, Hears};
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_events.join", 0, join),
+    function("_events.publish", 0, publish),
+    function("_events.take", 0, take),
+];
+
+/// Who hears, in the whole process.
+#[derive(Default)]
+struct Bus {
+    members: Vec<Member>,
+    /// Until when, in milliseconds of the clock of workers, a further event for one alone is the same one.
+    once: HashMap<Vec<u8>, u64>,
+    /// Who had the last event for one alone.
+    turn: usize,
+}
+
+struct Member {
+    worker: u8,
+    ear: Arc<dyn Hears>,
+}
+
+static BUS: Mutex<Option<Bus>> = Mutex::new(None);
+
+/// Whom an event is for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Target {
+    All,
+    /// One worker.
+    Worker(u8),
+    /// Any one, once in so many milliseconds, whoever says it.
+    Once(Vec<u8>, u64),
+}
+
+impl Target {
+    /// Writes it for another process.
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        match self {
+            Target::All => out.number(0),
+            Target::Worker(id) => [1, (*id).into()].iter().for_each(|number| out.number(*number)),
+            Target::Once(name, ms) => {
+                out.number(2);
+                out.bytes(name);
+                out.number(*ms);
+            }
+        }
+    }
+
+    /// Reads what [`Target::encode`] has written; `None` if it is not that.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Target> {
+        match from.number()? {
+            0 => Some(Target::All),
+            1 => u8::try_from(from.number()?).ok().map(Target::Worker),
+            2 => Some(Target::Once(from.bytes()?.to_vec(), from.number()?)),
+            _ => None,
+        }
+    }
+}
+
+impl Bus {
+    /// What a panicking thread left behind is whole: nothing here is changed in two steps.
+    fn with<T>(use_it: impl FnOnce(&mut Bus) -> T) -> T {
+        let mut bus: MutexGuard<'_, Option<Bus>> = BUS.lock().unwrap_or_else(PoisonError::into_inner);
+        use_it(bus.get_or_insert_default())
+    }
+
+    /// How many hear of it.
+    fn publish(&mut self, target: Target, event: &Arc<Event>) -> usize {
+        let to = |members: &[&Member]| {
+            members.iter().for_each(|member| member.ear.put(event.clone()));
+            members.len()
+        };
+        match target {
+            Target::All => to(&self.members.iter().collect::<Vec<_>>()),
+            Target::Worker(id) => {
+                to(&self.members.iter().filter(|member| member.worker == id).collect::<Vec<_>>())
+            }
+            Target::Once(name, ms) => {
+                let now = weir_rt::now_ms();
+                self.once.retain(|_, until| *until > now);
+                if self.members.is_empty() || self.once.contains_key(&name) {
+                    return 0;
+                }
+                self.once.insert(name, now + ms);
+                self.turn = (self.turn + 1) % self.members.len();
+                to(&[&self.members[self.turn]])
+            }
+        }
+    }
+}
+
+/// A VM's membership.
+pub(crate) struct Joined {
+    mailbox: Arc<Mailbox>,
+    /// The anchor of the function that is called for what is in the mailbox.
+    handler: i32,
+}
+
+impl Joined {
+    fn new(worker: u8, handler: i32) -> Joined {
+        let mailbox = Arc::new(Mailbox::default());
+        Bus::with(|bus| bus.members.push(Member { worker, ear: mailbox.clone() }));
+        if agent::is_here() {
+            agent::join();
+        }
+        Joined { mailbox, handler }
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        leave(&self.mailbox);
+    }
+}
+
+/// Nothing more comes into the mailbox.
+fn leave(mailbox: &Arc<Mailbox>) {
+    let ear: Arc<dyn Hears> = mailbox.clone();
+    if dismiss(&ear) && agent::is_here() {
+        agent::leave();
+    }
+    mailbox.close();
+}
+
+/// The privileged agent hears, too, until it is [dismissed](dismiss).
+pub(crate) fn admit(agent: Arc<dyn Hears>) {
+    Bus::with(|bus| bus.members.push(Member { worker: AGENT, ear: agent }));
+}
+
+/// Takes away who hears no more; whether it was there.
+pub(crate) fn dismiss(ear: &Arc<dyn Hears>) -> bool {
+    Bus::with(|bus| {
+        let before = bus.members.len();
+        bus.members.retain(|member| !std::ptr::addr_eq(Arc::as_ptr(&member.ear), Arc::as_ptr(ear)));
+        bus.members.len() < before
+    })
+}
+
+/// In the privileged agent: what the server has published comes.
+pub(crate) fn deliver(event: Event) {
+    publish_here(Target::All, &Arc::new(event));
+}
+
+/// Publishes to those that hear in this process, and to the privileged agent: how many there are.
+pub(crate) fn publish_here(target: Target, event: &Arc<Event>) -> usize {
+    Bus::with(|bus| bus.publish(target, event))
+}
+
+/// `join(handler)`: whether there is something to hear. A VM of no worker, or of one request, hears nothing.
+fn join(l: State) -> Outcome {
+    if l.kind(1) != kind::FUNCTION {
+        return Err(Raise::argument(1, "join", "function expected"));
+    }
+    let vm = lend::vm(Vm::shared);
+    let worker = vm.worker().filter(|_| vm.lasts());
+    let first = vm.events.borrow().is_none();
+    if let (Some(worker), true) = (worker, first) {
+        l.push_value(1);
+        let joined = Joined::new(worker, l.anchor());
+        let mailbox = joined.mailbox.clone();
+        if let Some(link) = vm.home.upgrade() {
+            let mailbox = mailbox.clone();
+            link.on_leave(|| {
+                weir_rt::spawn(end(mailbox));
+            });
+        }
+        weir_rt::spawn(serve(Rc::downgrade(&vm), mailbox));
+        *vm.events.borrow_mut() = Some(joined);
+    }
+    l.push_boolean(worker.is_some());
+    Ok(Done::Results(1))
+}
+
+/// `publish(target, channel, source, event, data, milliseconds)`: how many hear of it. `target` is "all", a worker's number (the agent's is below 0),
+/// or a name of which only the first event in that time is heard, by one worker.
+fn publish(l: State) -> Outcome {
+    let [channel, source, name] = [2, 3, 4].map(|at| expect_string(&l, at, "publish"));
+    let data = Value::read_at(l, 5).map_err(|why| Raise::text(format!("{why} in the data")))?;
+    let target = match l.kind(1) {
+        kind::NUMBER => Target::Worker(match l.number(1).unwrap_or_default() {
+            below if below < 0.0 => AGENT,
+            number => number as u8,
+        }),
+        _ => match expect_string(&l, 1, "publish")? {
+            text if text == b"all" => Target::All,
+            text => Target::Once(text, expect_number(l, 6, "publish")? as u64),
+        },
+    };
+    let sender = lend::vm(Vm::worker);
+    let event = Event { channel: channel?, source: source?, name: name?, data, sender };
+    let heard = match agent::is_here() {
+        true => agent::publish(&target, &event).map_err(|why| Raise::text(format!("{why} in the data")))?,
+        false => publish_here(target, &Arc::new(event)),
+    };
+    l.push_number(heard as f64);
+    Ok(Done::Results(1))
+}
+
+/// Channel, source, event, data, and the number of the worker that says it, of the next event; nothing where there is none.
+fn take(l: State) -> Outcome {
+    let event = lend::vm(|vm| vm.events.borrow().as_ref()?.mailbox.take());
+    let Some(event) = event else { return Ok(Done::Results(0)) };
+    l.reserve(16);
+    [&event.channel, &event.source, &event.name].iter().for_each(|text| l.push_bytes(text));
+    event.data.push(l);
+    match event.sender {
+        Some(AGENT) => l.push_number(-1.0),
+        Some(worker) => l.push_number(f64::from(worker)),
+        None => l.push_nil(),
+    }
+    Ok(Done::Results(5))
+}
+
+/// Runs the VM's function whenever something is in its mailbox.
+async fn serve(vm: Weak<Vm>, mailbox: Arc<Mailbox>) {
+    while let Some(taken) = poll_fn(|cx| mailbox.poll(cx.waker())).await {
+        let Some(vm) = vm.upgrade() else { return };
+        let Some(origin) = vm.home.upgrade().and_then(|link| link.nobody()) else { return };
+        let Some(handler) = vm.events.borrow().as_ref().map(|joined| joined.handler) else { return };
+        vm.main().push_anchored(handler);
+        let run = Run::new(&vm, Phase::Timer, false);
+        drop(vm);
+        drive_alone(run, &origin, "weir.events").await;
+        if mailbox.taken() == taken {
+            // Another coroutine is at it, and waits for something.
+            weir_rt::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Lets the mailbox take the last words of timers, which run now.
+async fn end(mailbox: Arc<Mailbox>) {
+    weir_rt::sleep(LAST).await;
+    leave(&mailbox);
+}
+
+/// How long a configuration that leaves hears what is said.
+const LAST: Duration = Duration::from_millis(100);
+/// Until it is looked again whether a handler that waits is done.
+const PAUSE: Duration = Duration::from_millis(5);

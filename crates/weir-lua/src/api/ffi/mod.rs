@@ -1,0 +1,207 @@
+//! What compiled Lua calls without leaving its machine code: the functions behind the most used of `ngx.*`.
+//!
+//! LuaJIT compiles calls of C functions through its FFI, and no others. So the prelude gets the address of one table of
+//! functions ([`Api`]), which take plain numbers and pointers, never touch the VM, and answer in an [`Answer`] that it
+//! lends. Whatever is out of the ordinary (no request, a wrong context, a value that is no text) they refuse with a
+//! negative number; the prelude then calls the function of [`crate::api`] of the same purpose, which knows the words for
+//! it. No panic leaves them: that would end the process.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::agent;
+use crate::api::{Done, Function, encode, function, output, re, req, shared, var};
+use crate::dict::{Dict, Mark, Scratch};
+use crate::luajit::shared_page::{self, Glance};
+
+pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
+    let api = if agent::is_here() { &raw const FAR } else { &raw const NEAR };
+    l.push_pointer(api.cast_mut().cast());
+    Ok(Done::Results(1))
+})];
+
+/// Where functions put what they found; `struct weir_answer` of the prelude.
+#[repr(C)]
+pub(crate) struct Answer {
+    /// A text, which stays until the next call.
+    pub(crate) at: *const u8,
+    pub(crate) len: usize,
+    pub(crate) number: f64,
+    pub(crate) flags: u32,
+    pub(crate) flag: u32,
+    /// Pairs of offsets, -1 for a group that took no part; they stay until the next call.
+    pub(crate) spans: *const i32,
+    /// A list, which stays until the next one.
+    pub(crate) pairs: *const req::ffi::Pair,
+    /// What says that the value which was found is still the same, as long as its version is this; or null.
+    pub(crate) mark: *const Mark,
+    pub(crate) version: f64,
+    /// When that value expires, as [`glance::now`] counts.
+    pub(crate) expires: f64,
+    /// The number of the list of fields that the prelude has as Lua strings; 0 for none.
+    pub(crate) strings: f64,
+    /// That of the list in `pairs`.
+    pub(crate) list: f64,
+    /// Where short values are copied to.
+    pub(crate) room: Scratch,
+}
+
+impl Answer {
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        (self.at, self.len) = (text.as_ptr(), text.len());
+    }
+
+    /// Answers with a text of its own, which is kept here until the next call.
+    pub(crate) fn own(&mut self, text: Vec<u8>) {
+        self.text(&text);
+        KEPT.set(text);
+    }
+
+    /// Answers with a text that is kept here until the next call.
+    pub(crate) fn keep(&mut self, text: &[u8]) {
+        self.len = text.len();
+        self.at = match self.room.get_mut(..text.len()) {
+            Some(room) => {
+                room.copy_from_slice(text);
+                room.as_ptr()
+            }
+            None => kept(text),
+        };
+    }
+}
+
+/// A copy of the text, which is kept until the next one.
+pub(crate) fn kept(text: &[u8]) -> *const u8 {
+    KEPT.with_borrow_mut(|kept| {
+        kept.clear();
+        kept.extend_from_slice(text);
+        kept.as_ptr()
+    })
+}
+
+thread_local! {
+    static KEPT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The table; `struct weir_api` of the prelude has the same fields in the same order.
+#[repr(C)]
+pub(crate) struct Api {
+    variable_index: unsafe extern "C" fn(*const u8, usize) -> i32,
+    variable: unsafe extern "C" fn(i32, *const u8, usize, *mut Answer) -> i32,
+    header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
+    set_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, i32) -> i32,
+    request_header: unsafe extern "C" fn(*const u8, usize, *mut Answer) -> i32,
+    ctx: extern "C" fn() -> i32,
+    status: extern "C" fn() -> i32,
+    set_status: extern "C" fn(i32) -> i32,
+    headers_sent: extern "C" fn() -> i32,
+    is_subrequest: extern "C" fn() -> i32,
+    phase: extern "C" fn() -> i32,
+    now: extern "C" fn() -> f64,
+    seconds: extern "C" fn() -> f64,
+    text: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut Answer) -> i32,
+    date: unsafe extern "C" fn(i32, f64, *mut Answer) -> i32,
+    dict: extern "C" fn(i32) -> *const Dict,
+    dict_get: unsafe extern "C" fn(*const Dict, *const u8, usize, i32, *mut Answer) -> i32,
+    dict_set: shared::ffi::Set,
+    dict_incr:
+        unsafe extern "C" fn(*const Dict, *const u8, usize, *const shared::ffi::Given, *mut Answer) -> i32,
+    dict_whole: unsafe extern "C" fn(*const Dict, i32, *mut Answer) -> i32,
+    re_compile: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
+    re_free: extern "C" fn(i32),
+    re_exec: unsafe extern "C" fn(i32, *const u8, usize, f64, *mut Answer) -> i32,
+    list: unsafe extern "C" fn(i32, f64, i32, *const u8, usize, *mut Answer) -> i32,
+    request: unsafe extern "C" fn(i32, *mut Answer) -> i32,
+    set_method: extern "C" fn(i32) -> i32,
+    set_request_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
+    arg: unsafe extern "C" fn(f64, *mut Answer) -> i32,
+    monotonic: extern "C" fn() -> f64,
+    set_peer: unsafe extern "C" fn(*const u8, usize, i32, *const u8, usize, *mut Answer) -> i32,
+    settable: unsafe extern "C" fn(*const u8, usize) -> i32,
+    set_variable: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
+    give_ctx: extern "C" fn(i32) -> i32,
+    glance: extern "C" fn() -> *const Glance,
+    say: unsafe extern "C" fn(*const u8, usize, i32) -> i32,
+    update_time: extern "C" fn(),
+}
+
+const API: Api = Api {
+    variable_index: var::ffi::variable_index,
+    variable: var::ffi::variable,
+    header: var::ffi::header,
+    set_header: var::ffi::set_header,
+    request_header: var::ffi::request_header,
+    ctx: var::ffi::ctx,
+    status: var::ffi::status,
+    set_status: var::ffi::set_status,
+    headers_sent: var::ffi::headers_sent,
+    is_subrequest: var::ffi::is_subrequest,
+    phase: var::ffi::phase,
+    now: encode::ffi::now,
+    seconds: encode::ffi::seconds,
+    text: encode::ffi::text,
+    date: encode::ffi::date,
+    dict: shared::ffi::place,
+    dict_get: shared::ffi::get,
+    dict_set: shared::ffi::set,
+    dict_incr: shared::ffi::incr,
+    dict_whole: shared::ffi::whole,
+    re_compile: re::ffi::compile,
+    re_free: re::ffi::free,
+    re_exec: re::ffi::exec,
+    list: req::ffi::list,
+    request: req::ffi::request,
+    set_method: req::ffi::set_method,
+    set_request_header: req::ffi::set_request_header,
+    arg: req::ffi::arg,
+    monotonic: encode::ffi::monotonic,
+    set_peer: crate::api::balancer::set_peer,
+    settable: var::ffi::settable,
+    set_variable: var::ffi::set_variable,
+    give_ctx: var::ffi::give_ctx,
+    glance: shared_page::place,
+    say: output::ffi::say,
+    update_time: encode::ffi::update_time,
+};
+
+static NEAR: Api = API;
+
+/// In the privileged agent's process.
+static FAR: Api = Api {
+    dict: shared::ffi_agent::place,
+    dict_get: shared::ffi_agent::get,
+    dict_set: shared::ffi_agent::set,
+    dict_incr: shared::ffi_agent::incr,
+    dict_whole: shared::ffi_agent::whole,
+    ..API
+};
+
+/// As [`guarded`], of what changes the request or its answer.
+pub(crate) fn changing(body: impl FnOnce() -> i32) -> i32 {
+    shared_page::changed();
+    guarded(body)
+}
+
+/// Nothing of the kind.
+pub(crate) const NOTHING: i32 = 0;
+/// Found, or done.
+pub(crate) const FOUND: i32 = 1;
+/// Not for the fast way: the prelude asks the other function.
+pub(crate) const REFUSED: i32 = -1;
+
+/// The text at `at`.
+///
+/// # Safety
+/// `at` points at `len` bytes that stay as they are as long as the result is used.
+pub(crate) unsafe fn slice<'t>(at: *const u8, len: usize) -> &'t [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: this function's contract; a text without bytes may have any address.
+    unsafe { std::slice::from_raw_parts(at, len) }
+}
+
+/// Runs the body of a function; one that panics has refused.
+pub(crate) fn guarded(body: impl FnOnce() -> i32) -> i32 {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(REFUSED)
+}

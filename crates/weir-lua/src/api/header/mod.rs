@@ -1,0 +1,268 @@
+//! Fields of the response and of the request: `ngx.header`, `ngx.resp.*`, `ngx.req.*_header(s)`.
+
+use weir_core::exchange::Named;
+use weir_core::log::Level;
+use weir_core::{Exchange, Text};
+use weir_http::{Known, classify};
+
+use crate::api::{Done, Function, Outcome, Raise, control, encode, expect_string, function};
+use crate::hooks::phases::{Settings, Untyped};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::vm::phase::{Phase, REQUEST};
+
+pub(super) const TABLE: &[Function] = &[
+    function("_header_get", REQUEST, get),
+    function("_header_set", REQUEST, set),
+    function("req.set_header", REQUEST, set_request),
+    function("req.clear_header", REQUEST, |l| {
+        let name = safe_name(&expect_string(&l, 1, "clear_header")?);
+        lend::exchange(|x| x.remove_request_fields(Named::Exactly(&name)))?;
+        Ok(Done::Results(0))
+    }),
+    function("req._add_header", REQUEST, add_request),
+    function("resp._add_header", REQUEST, |l| {
+        let name = safe_name(&expect_string(&l, 1, "add_header")?);
+        if l.is_none_or_nil(2) {
+            return Err(Raise::Plain("invalid header value".to_owned()));
+        }
+        for value in values(l, 2)? {
+            lend::exchange(|x| add_response(x, &name, &value))?;
+        }
+        Ok(Done::Results(0))
+    }),
+];
+
+pub(crate) type Field = (Vec<u8>, Vec<u8>);
+
+/// The type, and the charset with it.
+fn content_type(x: &Exchange) -> Option<Vec<u8>> {
+    x.response.typed_whole(&x.arena)
+}
+
+/// The answer's fields as scripts see them.
+pub(crate) fn response_fields(x: &mut Exchange) -> Vec<Field> {
+    let text = |text: &Text| x.text(text).to_vec();
+    let response = &x.response;
+    let mut fields = Vec::new();
+    if let Some(kind) = content_type(x) {
+        fields.push((b"content-type".to_vec(), kind));
+    }
+    if let Some(length) = response.content_length {
+        fields.push((b"content-length".to_vec(), length.to_string().into_bytes()));
+    }
+    if let Some(seconds) = response.last_modified {
+        fields.push((b"last-modified".to_vec(), weir_http::date::http(seconds).to_vec()));
+    }
+    let composed: [(&[u8], _); 3] =
+        [(b"location", &response.location), (b"Server", &response.server), (b"Date", &response.date)];
+    for (name, value) in composed {
+        if let Some(value) = value.as_ref().map(text).filter(|value| !value.is_empty()) {
+            fields.push((name.to_vec(), value));
+        }
+    }
+    for header in &response.headers {
+        fields.push((header.name.bytes(&x.arena).to_vec(), text(&header.value)));
+    }
+    let close = if x.keep_alive { &b"keep-alive"[..] } else { b"close" };
+    fields.push((b"connection".to_vec(), close.to_vec()));
+    fields
+}
+
+/// The field's name in the first argument, with hyphens for underscores where the location wants that.
+fn field_name(l: State, function: &str) -> Result<Vec<u8>, Raise> {
+    let mut name = expect_string(&l, 1, function)?;
+    if name.contains(&b'_')
+        && lend::exchange(|x| x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores))?
+    {
+        name.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
+    }
+    Ok(name)
+}
+
+/// A field that scripts have given a value; one without it is not sent.
+fn shown(x: &Exchange, value: Option<&Text>) -> Vec<Vec<u8>> {
+    value.map(|value| x.text(value).to_vec()).filter(|value| !value.is_empty()).into_iter().collect()
+}
+
+fn get(l: State) -> Outcome {
+    let name = field_name(l, "__index")?;
+    let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
+        Known::ContentType => content_type(x).into_iter().collect(),
+        Known::ContentLength => {
+            x.response.content_length.iter().map(|l| l.to_string().into_bytes()).collect()
+        }
+        Known::LastModified => {
+            x.response.last_modified.iter().map(|seconds| weir_http::date::http(*seconds).to_vec()).collect()
+        }
+        Known::Location if x.response.location.is_some() => {
+            x.response.location.iter().map(|value| x.text(value).to_vec()).collect()
+        }
+        Known::Server => shown(x, x.response.server.as_ref()),
+        Known::Date => shown(x, x.response.date.as_ref()),
+        _ => {
+            let headers = x.response.headers.iter();
+            let named = headers.filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(&name));
+            named.map(|header| x.text(&header.value).to_vec()).collect()
+        }
+    })?;
+    match &found[..] {
+        [] => l.push_nil(),
+        [one] => l.push_bytes(one),
+        many => {
+            l.new_table(many.len(), 0);
+            for (at, value) in many.iter().enumerate() {
+                l.push_bytes(value);
+                l.raw_set_index(-2, at + 1);
+            }
+        }
+    }
+    Ok(Done::Results(1))
+}
+
+/// As [`listed`] but for empty values, which are none.
+fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
+    let mut list = listed(l, at)?;
+    list.retain(|value| !value.is_empty());
+    Ok(list)
+}
+
+/// A field's value or values; control characters are escaped.
+fn listed(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
+    let one = |at: i32| -> Result<Vec<u8>, Raise> {
+        let text = match l.kind(at) {
+            kind::STRING | kind::NUMBER => {
+                l.push_value(at);
+                let text = l.bytes(-1).unwrap_or_default().to_vec();
+                l.pop(1);
+                text
+            }
+            kind::BOOLEAN if l.boolean(at) => b"true".to_vec(),
+            kind::BOOLEAN => b"false".to_vec(),
+            _ => return Err(Raise::text(format!("bad header value type: {}", l.kind_name(at)))),
+        };
+        Ok(safe_value(text))
+    };
+    let mut list = Vec::new();
+    match l.kind(at) {
+        kind::NIL | kind::NONE => {}
+        kind::TABLE => {
+            for index in 1..=l.sequence(at).unwrap_or(0) {
+                l.raw_get_index(at, index);
+                let value = one(-1);
+                l.pop(1);
+                list.push(value?);
+            }
+        }
+        _ => list.push(one(at)?),
+    }
+    Ok(list)
+}
+
+fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
+    let span = x.arena.push(value);
+    x.add_response_field(name, Text::Span(span));
+}
+
+fn set(l: State) -> Outcome {
+    let name = field_name(l, "__newindex")?;
+    if control::is_sent() && lend::phase() != Phase::HeaderFilter {
+        lend::log(Level::Error, &"attempt to set ngx.header.HEADER after sending out response headers");
+        return Ok(Done::Results(0));
+    }
+    let list = values(l, 2)?;
+    let safe = safe_name(&name);
+    let known = classify(&safe);
+    // How the body is framed is the server's business.
+    if safe.is_empty() || known == Known::TransferEncoding {
+        return Ok(Done::Results(0));
+    }
+    if let (Known::ContentLength, [length, ..]) = (known, &list[..])
+        && !length.iter().all(u8::is_ascii_digit)
+    {
+        return Err(Raise::text("failed to set header \"Content-Length\": invalid value"));
+    }
+    lend::exchange(|x| match &list[..] {
+        [] => {
+            x.state::<Untyped>().0 |= known == Known::ContentType;
+            x.remove_response_fields(Named::Exactly(&safe));
+        }
+        [path] if known == Known::Location && path.starts_with(b"/") => relative_location(x, path),
+        [one] => {
+            let span = x.arena.push(one);
+            x.set_response_field(&safe, Text::Span(span));
+        }
+        many => {
+            x.remove_response_fields(Named::Exactly(&safe));
+            many.iter().for_each(|value| add_response(x, &safe, value));
+        }
+    })?;
+    Ok(Done::Results(0))
+}
+
+/// A location of this server, which goes out as it is: `absolute_redirect` has no say.
+pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
+    x.remove_response_fields(Named::Exactly(b"Location"));
+    let span = x.arena.push(path);
+    x.response.add(Known::Location, Text::Span(span));
+}
+
+/// A field's name with what must not stand in one escaped.
+pub(crate) fn safe_name(name: &[u8]) -> Vec<u8> {
+    let mut safe = Vec::with_capacity(name.len());
+    encode::escape(name, is_of_token, &mut safe);
+    safe
+}
+
+/// `tchar` of RFC 9110 section 5.6.2.
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// A field's value with what must not stand in one escaped.
+pub(crate) fn safe_value(value: Vec<u8>) -> Vec<u8> {
+    if !value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
+        return value;
+    }
+    let mut safe = Vec::new();
+    encode::escape(&value, |byte| byte >= 0x20 && byte != 0x7f || byte == b'\t', &mut safe);
+    safe
+}
+
+/// `add_header` of `ngx.req`: its values stand beside those that are there, unless a request has but one of the name.
+fn add_request(l: State) -> Outcome {
+    let name = safe_name(&expect_string(&l, 1, "add_header")?);
+    let mut list = listed(l, 2)?;
+    let known = classify(&name);
+    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
+        return Err(Raise::text("failed to set header"));
+    }
+    let only = matches!(known, Known::Host | Known::ContentLength).then(|| list.pop()).flatten();
+    lend::exchange(|x| match only {
+        Some(value) => x.set_request_field(&name, &value),
+        None => list.iter().for_each(|value| x.add_request_field(&name, value)),
+    })?;
+    Ok(Done::Results(0))
+}
+
+fn set_request(l: State) -> Outcome {
+    let name = safe_name(&expect_string(&l, 1, "set_header")?);
+    let mut list = values(l, 2)?;
+    let known = classify(&name);
+    if matches!(known, Known::Host | Known::ContentLength | Known::Connection) && list.len() > 1 {
+        // Of these a request has one: the last.
+        list.drain(..list.len() - 1);
+    }
+    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
+        return Err(Raise::text("failed to set header"));
+    }
+    lend::exchange(|x| match &list[..] {
+        [] => x.remove_request_fields(Named::Exactly(&name)),
+        [first, more @ ..] => {
+            x.set_request_field(&name, first);
+            more.iter().for_each(|value| x.add_request_field(&name, value));
+        }
+    })?;
+    Ok(Done::Results(0))
+}

@@ -1,0 +1,127 @@
+//! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
+//! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
+
+use weir_core::server::with_worker;
+use weir_core::worker::Counts;
+use weir_rt::process::parent;
+use weir_rt::signal;
+
+use crate::agent;
+use crate::api::{Done, Function, expect_string, function};
+use crate::run::lend;
+use crate::vm::vm::Vm;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_library.source", 0, |l| {
+        let name = expect_string(&l, 1, "source")?;
+        match MODULES.iter().chain(JIT).find(|(known, _)| known.as_bytes() == name) {
+            Some((_, source)) => l.push_bytes(source.as_bytes()),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_library.names", 0, |l| {
+        l.new_table(MODULES.len() + JIT.len(), 0);
+        for (at, (name, _)) in MODULES.iter().chain(JIT).enumerate() {
+            l.push_bytes(name.as_bytes());
+            l.raw_set_index(-2, at + 1);
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_process.single", 0, |l| {
+        l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));
+        Ok(Done::Results(1))
+    }),
+    function("_process.agent", 0, |l| {
+        l.push_boolean(lend::vm(Vm::is_agent));
+        Ok(Done::Results(1))
+    }),
+    function("_process.master", 0, |l| {
+        let single = lend::vm(|vm| vm.main_conf.one_process);
+        l.push_number(f64::from(if single { std::process::id() } else { parent() }));
+        Ok(Done::Results(1))
+    }),
+    // What all workers have counted: accepted, requests, active, reading, writing, waiting.
+    function("_process.counts", 0, |l| {
+        let counts = match agent::is_here() {
+            true => agent::counts(),
+            false => with_worker(|worker| worker.counts()).unwrap_or_default(),
+        };
+        let Counts { accepted, requests, active, writing, waiting } = counts;
+        let all = [accepted, requests, active, counts.reading(), writing, waiting];
+        all.iter().for_each(|count| l.push_number(*count as f64));
+        Ok(Done::Results(all.len() as i32))
+    }),
+    function("_process.quit", 0, |l| {
+        let asked = signal::kill(std::process::id() as i32, signal::SIGQUIT);
+        l.push_boolean(asked.is_ok());
+        Ok(Done::Results(1))
+    }),
+    function("_process.enable", 0, |l| {
+        let enabled = lend::vm(|vm| vm.home.upgrade().map(|home| home.configuration.want_agent()));
+        l.push_boolean(enabled.is_some());
+        Ok(Done::Results(1))
+    }),
+    function("_request", 0, |l| {
+        // Nothing that a script could follow: who asks wants to know whether there is one, and which.
+        match lend::any_exchange(|x| std::ptr::from_mut(x).cast()) {
+            Ok(request) => l.push_pointer(request),
+            Err(_) => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+];
+
+/// Answered from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
+/// but for those that can (`resty.lrucache`, `resty.lock`, `resty.events` ...), which the prelude looks for there first.
+const MODULES: &[(&str, &str)] = &[
+    ("ngx.balancer", include_str!("../balancer/library.lua")),
+    ("ngx.upstream", include_str!("../upstream/library.lua")),
+    ("weir.cli", include_str!("../cli/library.lua")),
+    ("ngx.errlog", include_str!("../errlog/library.lua")),
+    ("ngx.ocsp", include_str!("../ssl/ocsp.lua")),
+    ("ngx.pipe", include_str!("../pipe/library.lua")),
+    ("ngx.process", include_str!("../process/library.lua")),
+    ("ngx.proxyssl", include_str!("../ssl/proxy.lua")),
+    ("ngx.ssl", include_str!("../ssl/ssl.lua")),
+    ("ngx.ssl.clienthello", include_str!("../ssl/clienthello.lua")),
+    ("ngx.ssl.proxysslcert", include_str!("../ssl/proxycert.lua")),
+    ("ngx.ssl.proxysslverify", include_str!("../ssl/proxyverify.lua")),
+    ("ngx.ssl.session", include_str!("../ssl/session.lua")),
+    ("resty.aes", include_str!("../resty/aes.lua")),
+    ("resty.core.base", include_str!("../resty/core.lua")),
+    ("resty.events", include_str!("../events/resty.lua")),
+    ("resty.events.compat", include_str!("../events/compat.lua")),
+    ("resty.hmac", include_str!("../resty/hmac.lua")),
+    ("resty.lock", include_str!("../resty/lock.lua")),
+    ("resty.lrucache", include_str!("../resty/lrucache.lua")),
+    ("resty.lrucache.pureffi", include_str!("../resty/lrucache.lua")),
+    ("resty.md5", DIGEST),
+    ("resty.random", include_str!("../resty/random.lua")),
+    ("resty.sha1", DIGEST),
+    ("resty.sha224", DIGEST),
+    ("resty.sha256", DIGEST),
+    ("resty.sha384", DIGEST),
+    ("resty.sha512", DIGEST),
+    ("resty.string", include_str!("../resty/string.lua")),
+    ("resty.worker.events", include_str!("../events/worker.lua")),
+    ("weir.events", include_str!("../events/library.lua")),
+    ("weir.log", include_str!("../socket_log/library.lua")),
+    ("weir.resolver", include_str!("../resolver/library.lua")),
+    ("weir.ssl", include_str!("../ssl/key.lua")),
+    ("weir.upstream", include_str!("../upstream/weir.lua")),
+];
+
+const DIGEST: &str = include_str!("../resty/digest.lua");
+
+macro_rules! jit {
+    ($($name:literal)+) => {
+        &[$((
+            concat!("jit.", $name),
+            include_str!(concat!(env!("OUT_DIR"), "/luajit-build/src/jit/", $name, ".lua")),
+        )),+]
+    };
+}
+
+const JIT: &[(&str, &str)] =
+    jit!["v" "vmdef" "dump" "bc" "bcsave" "p" "zone" "dis_x86" "dis_x64" "dis_arm64"];

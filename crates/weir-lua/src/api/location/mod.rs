@@ -1,0 +1,284 @@
+//! `ngx.location.capture` and `capture_multi`.
+
+use weir_core::Text;
+use weir_core::log::Level;
+use weir_core::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestOptions};
+use weir_core::variable::VarIndex;
+use weir_http::Method;
+use weir_http::uri::{self, InternalTarget};
+
+use crate::api::{Done, Function, Raise, ctx, encode, expect_string, function, req, safe_name, safe_value};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::run::op::{Op, Subrequest};
+use crate::vm::phase::CAPTURE;
+use crate::vm::vm::Vm;
+
+pub(super) const TABLE: &[Function] = &[
+    function("location.capture", CAPTURE, |l| {
+        if l.top() == 0 || l.top() > 2 {
+            return Err(Raise::text("expecting one or two arguments"));
+        }
+        l.set_top(2);
+        let one = read(l, 1, 2, 0)?;
+        check_depth()?;
+        lend::run(|run| run.op = Some(Op::Capture(vec![one])))?;
+        Ok(Done::Yield(0))
+    }),
+    function("location.capture_multi", CAPTURE, |l| {
+        if l.top() != 1 {
+            return Err(Raise::text(format!("only one argument is expected, but got {}", l.top())));
+        }
+        if l.kind(1) != kind::TABLE {
+            return Err(Raise::text(format!(
+                "bad argument #1 to 'capture_multi' (table expected, got {})",
+                l.kind_name(1)
+            )));
+        }
+        let count = l.sequence(1).unwrap_or(0);
+        if count == 0 {
+            return Err(Raise::text("at least one subrequest should be specified"));
+        }
+        let mut list = Vec::with_capacity(count);
+        for index in 1..=count {
+            l.raw_get_index(1, index);
+            if l.kind(-1) != kind::TABLE {
+                return Err(Raise::text(format!(
+                    "the query argument {} is not a table, but a {}",
+                    index - 1,
+                    l.kind_name(-1)
+                )));
+            }
+            let query = l.top();
+            if !l.sequence(query).is_some_and(|count| (1..=2).contains(&count)) {
+                let message = format!("query argument {} expecting one or two arguments", index - 1);
+                return Err(Raise::text(message));
+            }
+            l.raw_get_index(query, 1);
+            l.raw_get_index(query, 2);
+            list.push(read(l, query + 1, query + 2, index - 1)?);
+            l.set_top(query - 1);
+        }
+        check_depth()?;
+        lend::run(|run| run.op = Some(Op::Capture(list)))?;
+        Ok(Done::Yield(0))
+    }),
+];
+
+/// Fails where subrequests make subrequests without end.
+fn check_depth() -> Result<(), Raise> {
+    let deep = lend::exchange(|x| {
+        let deep = x.has_deep_subrequests();
+        if deep {
+            let uri = String::from_utf8_lossy(x.uri());
+            x.log_error(&format_args!("lua subrequests cycle while processing \"{uri}\""));
+        }
+        deep
+    })?;
+    if deep { Err(Raise::text("failed to issue subrequest: -1")) } else { Ok(()) }
+}
+
+/// The subrequest for the URI at `at` with the options at `options`, the `number`th (from 0) of the call.
+fn read(l: State, at: i32, options: i32, number: usize) -> Result<Subrequest, Raise> {
+    let target = expect_string(&l, at, "capture")?;
+    let named = matches!(target.first(), None | Some(b'@'));
+    let checked = uri::internal_target(&target).ok().filter(|_| !named);
+    let Some(InternalTarget { path, args }) = checked else {
+        // As text of C, which ends with a NUL.
+        let text = target.split(|byte| *byte == 0).next().unwrap_or_default();
+        let shown = String::from_utf8_lossy(text);
+        return Err(Raise::text(format!("unsafe uri in argument #{}: {shown}", number + 1)));
+    };
+    let (path, args) = (path.into_owned(), args.unwrap_or_default().to_vec());
+    let shown = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
+    lend::log(Level::Debug, &format_args!("lua http subrequest \"{}?{}\"", shown.0, shown.1));
+    let own = SubrequestOptions { share: Share::Nothing, bare: true, ..SubrequestOptions::default() };
+    let mut wanted = (path, args, own);
+    match l.kind(options) {
+        kind::NIL | kind::NONE => {}
+        kind::TABLE => take_options(l, options, &mut wanted)?,
+        _ => {
+            let kind = l.kind_name(options);
+            let message = "expecting table as the 2nd argument for subrequest";
+            return Err(Raise::text(format!("{message} {number}, but got {kind}")));
+        }
+    }
+    if matches!(wanted.2.method, Method::Post | Method::Put) && matches!(wanted.2.body, SubrequestBody::None)
+    {
+        wanted.2.body = SubrequestBody::Parent;
+    }
+    Ok(wanted)
+}
+
+fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise> {
+    let option = |name: &str| {
+        l.push_bytes(name.as_bytes());
+        l.raw_get(at);
+        l.top()
+    };
+    let args = option("args");
+    let args = match l.kind(args) {
+        kind::NIL => Vec::new(),
+        kind::TABLE => encode::args_of(l, args)?,
+        kind::STRING | kind::NUMBER => l.bytes(args).unwrap_or_default().to_vec(),
+        _ => return Err(Raise::text("Bad args option value")),
+    };
+    if !args.is_empty() {
+        if !wanted.1.is_empty() {
+            wanted.1.push(b'&');
+        }
+        wanted.1.extend_from_slice(&args);
+    }
+    let method = option("method");
+    if !l.is_none_or_nil(method) {
+        let number = l.number(method).ok_or_else(|| Raise::text("Bad http request method"))?;
+        let number = number as i64;
+        let Some(name) = u32::try_from(number).ok().and_then(req::method_name) else {
+            // Unsigned in the log, as in OpenResty.
+            lend::log_plain(Level::Error, &format_args!("unsupported HTTP method: {}", number as u64));
+            return Err(Raise::text("failed to adjust the subrequest: -1"));
+        };
+        wanted.2.method = Method::parse(name.as_bytes());
+        wanted.2.head_only = wanted.2.method == Method::Head;
+    }
+    for (name, share) in [("share_all_vars", Share::All), ("copy_all_vars", Share::Copy)] {
+        let wants = option(name);
+        match l.kind(wants) {
+            kind::BOOLEAN if l.boolean(wants) => wanted.2.share = share,
+            kind::BOOLEAN | kind::NIL => {}
+            _ => return Err(Raise::text(format!("Bad {name} option value"))),
+        }
+    }
+    let forwarded = option("always_forward_body");
+    if l.boolean(forwarded) {
+        wanted.2.body = SubrequestBody::Parent;
+    }
+    let body = option("body");
+    match l.kind(body) {
+        kind::NIL => {}
+        kind::STRING | kind::NUMBER => {
+            wanted.2.body = SubrequestBody::Bytes(l.bytes(body).unwrap_or_default().to_vec());
+        }
+        _ => return Err(Raise::text("Bad http request body")),
+    }
+    let variables = option("vars");
+    let variables = match l.kind(variables) {
+        kind::NIL => Vec::new(),
+        kind::TABLE => read_variables(l, variables)?,
+        _ => return Err(Raise::text("Bad vars option value")),
+    };
+    let headers = option("headers");
+    let mut headers = match l.kind(headers) {
+        kind::NIL => Vec::new(),
+        kind::TABLE => read_pairs(l, headers)?,
+        _ => return Err(Raise::text("Bad headers option value")),
+    };
+    if let SubrequestBody::Bytes(bytes) = &wanted.2.body {
+        headers.insert(0, (b"Content-Length".to_vec(), bytes.len().to_string().into_bytes()));
+    }
+    let ctx = option("ctx");
+    let ctx = match l.kind(ctx) {
+        kind::NIL => None,
+        kind::TABLE => {
+            l.push_value(ctx);
+            Some((lend::vm(Vm::shared), l.anchor()))
+        }
+        _ => {
+            let kind = l.kind_name(ctx);
+            return Err(Raise::text(format!("Bad ctx option value type {kind}, expected a Lua table")));
+        }
+    };
+    if ctx.is_some() || !variables.is_empty() || !headers.is_empty() {
+        wanted.2.prepare = Hook(Some(Box::new(move |x| {
+            for (name, value) in headers {
+                x.set_request_field(&safe_name(&name), &safe_value(value));
+            }
+            for (variable, value) in variables {
+                let span = x.arena.push(&value);
+                x.set_variable(variable, Text::Span(span));
+            }
+            if let Some((vm, anchor)) = ctx {
+                ctx::give(x, vm, anchor);
+            }
+        })));
+    }
+    Ok(())
+}
+
+/// The option `vars`: variables of the configuration and their values.
+fn read_variables(l: State, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, Raise> {
+    let mut list = Vec::new();
+    for (name, value) in read_pairs(l, at)? {
+        let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
+        let found = lend::exchange(|x| {
+            let generation = x.server.generation();
+            let table = generation.variables();
+            table.settable(&name).map(|settable| if settable { table.find(&name) } else { None })
+        })?;
+        match found {
+            Some(Some(variable)) => list.push((variable, value)),
+            Some(None) => {
+                lend::log_plain(Level::Error, &format_args!("variable \"{name}\" not changeable"));
+                return Err(Raise::text("failed to adjust the subrequest: 500"));
+            }
+            None => {
+                let why = "cannot be assigned a value (maybe you forgot to define it first?) ";
+                lend::log_plain(Level::Error, &format_args!("variable \"{name}\" {why}"));
+                return Err(Raise::text("failed to adjust the subrequest: -1"));
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// Names and values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The names and values, strings or numbers, of the table `at`: the option `vars`, or one that OpenResty calls so.
+fn read_pairs(l: State, at: i32) -> Result<Pairs, Raise> {
+    let mut list = Vec::new();
+    l.push_nil();
+    while l.next(at) {
+        if l.kind(-2) != kind::STRING {
+            return Err(Raise::text("attempt to use a non-string key in the \"vars\" option table"));
+        }
+        let name = l.string(-2).unwrap_or_default().to_vec();
+        l.push_value(-1);
+        let value = l.bytes(-1).map(<[u8]>::to_vec);
+        let Some(value) = value else {
+            let kind = l.kind_name(-1);
+            return Err(Raise::text(format!("attempt to use bad variable value type {kind}")));
+        };
+        l.pop(2);
+        list.push((name, value));
+    }
+    Ok(list)
+}
+
+/// Pushes the answer as `capture` returns it.
+pub(crate) fn push(l: State, answer: &Captured) {
+    l.new_table(0, 4);
+    l.push_number(f64::from(answer.status));
+    l.set_field(-2, c"status");
+    l.push_bytes(&answer.body);
+    l.set_field(-2, c"body");
+    l.push_boolean(answer.truncated);
+    l.set_field(-2, c"truncated");
+    l.new_table(0, answer.headers.len());
+    for (name, value) in &answer.headers {
+        encode::add(l, name, &|| match name.as_slice() {
+            b"Content-Length" => l.push_number(length(value)),
+            _ => l.push_bytes(value),
+        });
+    }
+    // Names are found in any case and with underscores.
+    l.push_registered(c"weir.header_meta");
+    l.set_metatable(-2);
+    l.set_field(-2, c"header");
+}
+
+/// The number that digits stand for.
+fn length(digits: &[u8]) -> f64 {
+    digits.iter().fold(0.0, |number, digit| number * 10.0 + f64::from(digit.wrapping_sub(b'0')))
+}

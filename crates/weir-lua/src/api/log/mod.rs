@@ -1,0 +1,93 @@
+//! `ngx.log` and `print`.
+
+use weir_core::log::Level;
+
+use crate::api::{Done, Function, Outcome, Raise, expect_number, function, output_text};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::vm::phase::Phase;
+use crate::vm::traps;
+
+pub(super) const TABLE: &[Function] = &[
+    function("log", 0, |l| {
+        let level = expect_number(l, 1, "log")?;
+        let Some(known) = self::level(level) else {
+            return Err(Raise::argument(1, "log", &format!("bad log level: {level}")));
+        };
+        write(l, known, 2)
+    }),
+    function("_print", 0, |l| write(l, Level::Notice, 1)),
+    function("_warn_global", 0, |l| {
+        if serves() {
+            let name = l.lossy(1);
+            traps::note(&format!("global {name}"), &l.place(2), || {
+                format!(
+                    "[lua] writing a global Lua variable ('{name}') which may lead to race conditions between concurrent \
+                     requests, so prefer the use of 'local' variables\nstack traceback:\n{}",
+                    l.traceback(l, 2)
+                )
+            });
+        }
+        Ok(Done::Results(0))
+    }),
+    function("_warn_blocking", 0, |l| {
+        if serves() {
+            let (name, place) = (l.lossy(1), l.place(2));
+            traps::note(&name, &place, || {
+                format!("[lua] {place}{name} blocks the worker, and with it all of its requests")
+            });
+        }
+        Ok(Done::Results(0))
+    }),
+];
+
+/// The level that scripts know by this number.
+pub(crate) fn level(number: f64) -> Option<Level> {
+    LEVELS.get(number as usize).filter(|_| number >= 0.0).copied()
+}
+
+/// Whether the script's worker serves requests meanwhile.
+fn serves() -> bool {
+    !matches!(lend::phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker)
+        && !crate::api::cli::is_program()
+}
+
+/// By number, from `ngx.STDERR`.
+const LEVELS: [Level; 9] = [
+    Level::Stderr,
+    Level::Emerg,
+    Level::Alert,
+    Level::Crit,
+    Level::Error,
+    Level::Warn,
+    Level::Notice,
+    Level::Info,
+    Level::Debug,
+];
+
+fn write(l: State, level: Level, from: i32) -> Outcome {
+    let mut text = b"[lua] ".to_vec();
+    text.extend_from_slice(l.caller(1).as_bytes());
+    for at in from..=l.top() {
+        if l.kind(at) == kind::TABLE {
+            // `__tostring`, or the type and address, as the prelude has made of it.
+            return Err(Raise::argument(
+                at + 1 - from,
+                "log",
+                "expected table to have __tostring metamethod",
+            ));
+        }
+        let other = |reason: &str| match l.kind(at) {
+            kind::FUNCTION | kind::THREAD | kind::USERDATA | kind::CDATA => {
+                let reason = format!("string, number, boolean, or nil expected, got {}", l.kind_name(at));
+                Raise::argument(at + 1 - from, "log", &reason)
+            }
+            _ => Raise::argument(at + 1 - from, "log", reason),
+        };
+        output_text(l, at, &mut text, &other)?;
+    }
+    let message = String::from_utf8_lossy(&text);
+    lend::log(level, &message);
+    Ok(Done::Results(0))
+}

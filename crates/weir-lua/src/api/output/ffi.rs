@@ -1,0 +1,46 @@
+//! What scripts say.
+
+use weir_http::Method;
+
+use crate::api::ffi::{FOUND, REFUSED, changing, slice};
+use crate::api::{AHEAD, FIRST_SAID};
+use crate::hooks::phases::prepare;
+use crate::run::lend;
+use crate::vm::phase::OUTPUT;
+
+/// Adds a text to the answer, with a line feed behind it if `line` is 1. Whatever needs a word or has to wait is refused.
+pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i32 {
+    // SAFETY: the prelude passes a Lua string, kept during the call.
+    let text = unsafe { slice(text, len) };
+    changing(|| {
+        if !lend::phase().is_in(OUTPUT) {
+            return REFUSED;
+        }
+        let said = lend::run(|run| {
+            let much = run.said.len() + text.len() >= AHEAD;
+            if much || run.raw || run.broken || run.ended {
+                return Ok(REFUSED);
+            }
+            let first = !run.began;
+            let told = lend::exchange(|x| match first {
+                true => {
+                    prepare(x, run.default_type);
+                    FOUND
+                }
+                // Nothing follows the head of its answer, which the script is told.
+                false if x.request.method == Method::Head => REFUSED,
+                false => FOUND,
+            })?;
+            if told == FOUND {
+                run.began = true;
+                if run.said.is_empty() {
+                    run.said.reserve(FIRST_SAID);
+                }
+                run.said.extend_from_slice(text);
+                run.said.extend_from_slice(if line == 1 { b"\n" } else { b"" });
+            }
+            Ok(told)
+        });
+        said.flatten().unwrap_or(REFUSED)
+    })
+}

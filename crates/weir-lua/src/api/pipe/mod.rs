@@ -1,0 +1,402 @@
+//! `ngx.pipe`: other programs, whose pipes and ends coroutines wait for.
+//!
+//! Checks of arguments stand in the library (`library.lua`); here are the processes ([`Process`]) and the
+//! pipes to them ([`Pipe`]). What is there at once is answered at once; else the coroutine waits for it.
+
+mod stream;
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_core::log::Level;
+use weir_rt::file::errno_text;
+use weir_rt::process::watch::{Interest, Watched};
+use weir_rt::process::{Child, End, Program, spawn};
+
+use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::run::op::{Op, Results};
+use crate::vm::phase::YIELDABLE;
+use stream::{Busy, Kind, Pipe};
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_pipe.spawn", 0, start),
+    function("_pipe.pid", 0, |l| {
+        l.push_number(f64::from(of(l)?.pid));
+        Ok(Done::Results(1))
+    }),
+    function("_pipe.read", YIELDABLE, read),
+    function("_pipe.write", YIELDABLE, write),
+    function("_pipe.wait", YIELDABLE, wait),
+    function("_pipe.kill", 0, kill),
+    function("_pipe.shutdown", 0, shutdown),
+];
+
+/// A process that a script has started. One that is forgotten before it has ended is killed.
+struct Process {
+    pid: u32,
+    child: RefCell<Option<Child>>,
+    stdin: Rc<Pipe>,
+    stdout: Rc<Pipe>,
+    /// Unless it is merged into the other.
+    stderr: Option<Rc<Pipe>>,
+    /// How it has ended.
+    end: Cell<Option<End>>,
+    /// Somebody was told how.
+    told: Cell<bool>,
+    waited: Rc<Cell<bool>>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take()
+            && let Err(error) = child.forsake()
+        {
+            let pid = self.pid;
+            weir_core::log::cycle(
+                Level::Error,
+                &format!("lua pipe failed to kill process pid:{pid}: {error}"),
+            );
+        }
+    }
+}
+
+/// The process in the first argument.
+fn of(l: State) -> Result<Rc<Process>, Raise> {
+    l.owned(1).ok_or_else(|| Raise::text("not a process instance"))
+}
+
+/// The texts of a list.
+fn list(l: State, at: i32) -> Option<Vec<Vec<u8>>> {
+    if l.kind(at) != kind::TABLE {
+        return None;
+    }
+    let mut list = Vec::new();
+    loop {
+        l.raw_get_index(at, list.len() + 1);
+        let text = l.bytes(-1).map(<[u8]>::to_vec);
+        l.pop(1);
+        match text {
+            Some(text) => list.push(text),
+            None => return Some(list),
+        }
+    }
+}
+
+/// `spawn(args, merge_stderr, buffer_size, environ)`
+fn start(l: State) -> Outcome {
+    let args = list(l, 1).unwrap_or_default();
+    let environ = list(l, 4).filter(|environ| !environ.is_empty());
+    let program = Program { args: &args, environ: environ.as_deref(), merge_stderr: l.boolean(2) };
+    let size = expect_number(l, 3, "spawn")? as usize;
+    let spawned = spawn(&program).or_else(|error| {
+        let errno = error.raw_os_error().unwrap_or_default();
+        if !matches!(errno, ENOENT | EACCES | ENOEXEC | ENOTDIR | ELOOP) {
+            return Err(error);
+        }
+        let name = String::from_utf8_lossy(args.first().map_or(&[], Vec::as_slice)).into_owned();
+        let reason = errno_text(errno);
+        let message = format!("lua pipe child execvp() failed while executing {name} ({errno}: {reason})");
+        lend::log_plain(Level::Emerg, &message);
+        // In OpenResty this is found out in a process that is there already, and ends with 1.
+        let gone = [b"/bin/sh".to_vec(), b"-c".to_vec(), b"exit 1".to_vec()];
+        spawn(&Program { args: &gone, environ: None, merge_stderr: program.merge_stderr })
+    });
+    let process = spawned.and_then(|spawned| {
+        let pipe = |fd| Ok::<_, std::io::Error>(Rc::new(Pipe::new(Watched::new(fd)?, size)));
+        Ok(Process {
+            pid: spawned.child.pid(),
+            child: RefCell::new(Some(spawned.child)),
+            stdin: pipe(spawned.stdin)?,
+            stdout: pipe(spawned.stdout)?,
+            stderr: spawned.stderr.map(pipe).transpose()?,
+            end: Cell::new(None),
+            told: Cell::new(false),
+            waited: Rc::default(),
+        })
+    });
+    match process {
+        Ok(process) => {
+            let process = Rc::new(process);
+            let (at, pid, merged) =
+                (Rc::as_ptr(&process).addr(), process.pid, u8::from(program.merge_stderr));
+            debug(&format_args!(
+                "lua pipe spawn process:{at:X} pid:{pid} merge_stderr:{merged} buffer_size:{size}"
+            ));
+            l.push_owned(process, c"weir.pipe");
+            Ok(Done::Results(1))
+        }
+        Err(error) => {
+            fail(l, &format!("fork failed: {}", errno_text(error.raw_os_error().unwrap_or_default())))
+        }
+    }
+}
+
+const ENOENT: i32 = 2;
+const ENOEXEC: i32 = 8;
+const EACCES: i32 = 13;
+const ENOTDIR: i32 = 20;
+const ELOOP: i32 = 40;
+
+fn debug(message: &dyn std::fmt::Display) {
+    lend::log_plain(Level::Debug, message);
+}
+
+/// A limit of milliseconds; none for 0.
+fn limit(l: State, at: i32) -> Result<Option<Duration>, Raise> {
+    let ms = expect_number(l, at, "set_timeouts")?;
+    Ok((ms > 0.0).then(|| Duration::from_secs_f64(ms / 1000.0)))
+}
+
+/// Says so as OpenResty does, for who looks into the debug log.
+fn tell(process: &Process, doing: &str, limit: Option<Duration>) {
+    let (at, pid) = (std::ptr::from_ref(process), process.pid);
+    if let Some(limit) = limit {
+        let ms = limit.as_millis();
+        debug(&format_args!("lua pipe add timer for {doing}: {ms}(ms) process:{at:p} pid:{pid}"));
+    }
+    let doing = doing.strip_suffix("ing").map_or(doing, |stem| if stem == "writ" { "write" } else { stem });
+    debug(&format_args!("lua pipe {doing} yielding process:{at:p} pid:{pid}"));
+}
+
+/// Lets the coroutine wait.
+fn yields(wait: impl Future<Output = Results> + 'static) -> Outcome {
+    lend::run(|run| run.op = Some(Op::Wait(Box::pin(wait))))?;
+    Ok(Done::Yield(0))
+}
+
+/// `nil, message`, later.
+fn refusal(message: &'static str) -> Results {
+    Box::new(move |l| {
+        l.push_nil();
+        l.push_bytes(message.as_bytes());
+        2
+    })
+}
+
+/// `read(process, from_stderr, kind, length, timeout)`
+fn read(l: State) -> Outcome {
+    let process = of(l)?;
+    let length = expect_number(l, 4, "read")? as usize;
+    let kind = match expect_number(l, 3, "read")? as u32 {
+        0 => Kind::All,
+        1 => Kind::Bytes(length),
+        2 => Kind::Line,
+        _ => Kind::Any(length),
+    };
+    let limit = limit(l, 5)?;
+    debug(&format_args!("lua pipe read process:{:p} pid:{}", Rc::as_ptr(&process), process.pid));
+    if process.told.get() {
+        return fail(l, "closed");
+    }
+    let from_stderr = l.boolean(2);
+    let pipe = if from_stderr { process.stderr.clone() } else { Some(process.stdout.clone()) };
+    let Some(pipe) = pipe else { return fail(l, "merged to stdout") };
+    if pipe.is_closed() {
+        return fail(l, "closed");
+    }
+    let Some(busy) = Busy::begin(&pipe.busy) else { return fail(l, "pipe busy reading") };
+    if let Some(wanted) = pipe.read(kind) {
+        return Ok(Done::Results(wanted.push(l)));
+    }
+    tell(&process, "reading", limit);
+    let busy = busy.or_say(match from_stderr {
+        true => "lua pipe proc read stderr cleanup",
+        false => "lua pipe proc read stdout cleanup",
+    });
+    yields(async move {
+        let read = within(limit, poll_fn(|cx| pipe.poll_read(cx, kind))).await;
+        let wanted = read.unwrap_or_else(|| pipe.rest("timeout", kind));
+        busy.done();
+        drop(process);
+        Box::new(move |l| wanted.push(l)) as Results
+    })
+}
+
+/// `write(process, data, timeout)`
+fn write(l: State) -> Outcome {
+    let process = of(l)?;
+    let data = expect_string(&l, 2, "write")?;
+    let limit = limit(l, 3)?;
+    let pipe = process.stdin.clone();
+    if process.told.get() || pipe.is_closed() {
+        return fail(l, "closed");
+    }
+    let Some(busy) = Busy::begin(&pipe.busy) else { return fail(l, "pipe busy writing") };
+    let (length, mut sent) = (data.len(), 0);
+    if let Some(written) = pipe.write(&data, &mut sent) {
+        return Ok(Done::Results(push_written(l, written, length)));
+    }
+    tell(&process, "writing", limit);
+    let busy = busy.or_say("lua pipe proc write cleanup");
+    yields(async move {
+        let written = within(limit, poll_fn(|cx| pipe.poll_write(cx, &data, &mut sent))).await;
+        busy.done();
+        drop(process);
+        match written {
+            Some(written) => Box::new(move |l| push_written(l, written, length)) as Results,
+            None => refusal("timeout"),
+        }
+    })
+}
+
+fn push_written(l: State, written: Result<(), String>, length: usize) -> i32 {
+    match written {
+        Ok(()) => {
+            l.push_number(length as f64);
+            1
+        }
+        Err(why) => {
+            l.push_nil();
+            l.push_bytes(why.as_bytes());
+            2
+        }
+    }
+}
+
+/// What `future` gives, unless `limit` is over before.
+async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
+    let Some(limit) = limit else { return Some(future.await) };
+    let (mut future, mut late) = (std::pin::pin!(future), std::pin::pin!(weir_rt::sleep(limit)));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        std::task::Poll::Ready(value) => std::task::Poll::Ready(Some(value)),
+        std::task::Poll::Pending => late.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
+/// `wait(process, timeout)`
+fn wait(l: State) -> Outcome {
+    let process = of(l)?;
+    let limit = limit(l, 2)?;
+    if process.told.get() {
+        return fail(l, "exited");
+    }
+    let Some(busy) = Busy::begin(&process.waited) else { return fail(l, "pipe busy waiting") };
+    if let Some(end) = process.ended().filter(|_| !process.is_read()) {
+        return Ok(Done::Results(process.tell_end(l, end)));
+    }
+    let handle = process.child.borrow().as_ref().map(Child::handle);
+    // One that has ended has none, and needs none.
+    let watched = match handle {
+        None => None,
+        Some(Err(_)) => return fail(l, "no file descriptor to wait with"),
+        Some(Ok(handle)) => match Watched::new(handle) {
+            Ok(watched) => Some(watched),
+            Err(_) => return fail(l, "no thread to wait with"),
+        },
+    };
+    tell(&process, "waiting", limit);
+    let busy = busy.or_say("lua pipe proc wait cleanup");
+    yields(async move {
+        let over = poll_fn(|cx| {
+            loop {
+                if let Some(end) = process.ended() {
+                    if !process.is_read() {
+                        return std::task::Poll::Ready(Some(end));
+                    }
+                    cx.waker().wake_by_ref();
+                    return std::task::Poll::Pending;
+                }
+                let Some(watched) = &watched else { return std::task::Poll::Ready(None) };
+                match watched.poll_ready(cx, Interest::Read) {
+                    std::task::Poll::Ready(Ok(())) => {}
+                    std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(None),
+                    std::task::Poll::Pending => return std::task::Poll::Pending,
+                }
+            }
+        });
+        let end = within(limit, over).await;
+        busy.done();
+        match end {
+            Some(Some(end)) => Box::new(move |l| process.tell_end(l, end)) as Results,
+            Some(None) => refusal("no thread to wait with"),
+            None => refusal("timeout"),
+        }
+    })
+}
+
+impl Process {
+    /// How it has ended, if it has.
+    fn ended(&self) -> Option<End> {
+        if self.end.get().is_none() {
+            let mut child = self.child.borrow_mut();
+            let end = child.as_ref().and_then(Child::ended)?;
+            self.end.set(Some(end));
+            *child = None;
+        }
+        self.end.get()
+    }
+
+    /// Whether others receive what it has left in its pipes: they go first, since these are closed when its end is told.
+    fn is_read(&self) -> bool {
+        let errors = self.stderr.as_ref().is_some_and(|pipe| pipe.has_news());
+        self.stdout.has_news() || errors
+    }
+
+    /// What `wait` returns; from now on there is nothing left of it.
+    fn tell_end(&self, l: State, end: End) -> i32 {
+        self.told.set(true);
+        self.stdin.close("closed");
+        self.stdout.close("closed");
+        self.stderr.iter().for_each(|pipe| pipe.close("closed"));
+        let (reason, status) = match end {
+            End::Exited(status) => ("exit", status),
+            End::Killed(signal, _) => ("signal", signal),
+        };
+        l.push_boolean(status == 0);
+        l.push_bytes(reason.as_bytes());
+        l.push_number(f64::from(status));
+        3
+    }
+}
+
+/// `kill(process, signal)`
+fn kill(l: State) -> Outcome {
+    let process = of(l)?;
+    let signal = expect_number(l, 2, "kill")?;
+    // Whoever has ended and was not waited for is no less gone.
+    if process.ended().is_some() {
+        return fail(l, "exited");
+    }
+    let sent = match &*process.child.borrow() {
+        Some(child) => child.signal(signal as i32),
+        None => return fail(l, "exited"),
+    };
+    match sent.map_err(|error| error.raw_os_error().unwrap_or_default()) {
+        Ok(()) => {
+            l.push_boolean(true);
+            Ok(Done::Results(1))
+        }
+        Err(ESRCH) => fail(l, "exited"),
+        Err(EINVAL) => fail(l, "invalid signal"),
+        Err(errno) => fail(l, errno_text(errno)),
+    }
+}
+
+const ESRCH: i32 = 3;
+const EINVAL: i32 = 22;
+
+/// `shutdown(process, direction)`
+fn shutdown(l: State) -> Outcome {
+    let process = of(l)?;
+    let pipe = match l.bytes(2) {
+        Some(b"stdin") => Some(&process.stdin),
+        Some(b"stdout") => Some(&process.stdout),
+        _ => process.stderr.as_ref(),
+    };
+    if process.told.get() {
+        return fail(l, "closed");
+    }
+    let Some(pipe) = pipe else { return fail(l, "merged to stdout") };
+    if pipe.is_closed() {
+        return fail(l, "closed");
+    }
+    pipe.close("aborted");
+    l.push_boolean(true);
+    Ok(Done::Results(1))
+}

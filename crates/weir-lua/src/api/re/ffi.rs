@@ -1,0 +1,81 @@
+//! Patterns: compiled once, then known by a number.
+
+use std::cell::RefCell;
+
+use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use crate::run::lend;
+use crate::vm::patterns::Wrong;
+
+thread_local! {
+    /// Offsets of the last match, two for each group.
+    static SPANS: RefCell<Vec<i32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A pattern's number, with how many groups it has in `number`, how many names in `flags`, and whether it is to be kept in `flag`; -2 and PCRE2's
+/// words for a wrong one; refused for an option that does not exist.
+pub(crate) unsafe extern "C" fn compile(
+    pattern: *const u8,
+    pattern_len: usize,
+    options: *const u8,
+    options_len: usize,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: the prelude passes Lua strings and its own answer, all kept during the call.
+    let (pattern, options, answer) =
+        unsafe { (slice(pattern, pattern_len), slice(options, options_len), &mut *answer) };
+    guarded(|| {
+        lend::vm(|vm| match vm.patterns.number(pattern, options) {
+            Ok((number, groups, keep)) => {
+                answer.flags = vm.patterns.numbered(number).map_or(0, |compiled| compiled.names.len() as u32);
+                answer.number = groups as f64;
+                answer.flag = u32::from(keep);
+                number
+            }
+            Err(Wrong::Pattern(message)) => {
+                answer.keep(message.as_bytes());
+                -2
+            }
+            Err(Wrong::Flag(_)) => REFUSED,
+        })
+    })
+}
+
+/// Forgets a pattern that is not kept.
+pub(crate) extern "C" fn free(number: i32) {
+    let _ = guarded(|| {
+        lend::vm(|vm| vm.patterns.forget(number));
+        FOUND
+    });
+}
+
+/// The first match from byte `start` on: how many groups there are, with their places in `spans`; 0 for none; -2 and
+/// PCRE2's number.
+pub(crate) unsafe extern "C" fn exec(
+    number: i32,
+    subject: *const u8,
+    len: usize,
+    start: f64,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: as `compile`.
+    let (subject, answer) = unsafe { (slice(subject, len), &mut *answer) };
+    guarded(|| {
+        lend::vm(|vm| {
+            let Some(compiled) = vm.patterns.numbered(number) else { return REFUSED };
+            SPANS.with_borrow_mut(|spans| {
+                spans.clear();
+                match vm.patterns.spans(&compiled, subject, start as usize, spans) {
+                    Ok(0) => NOTHING,
+                    Ok(groups) => {
+                        answer.spans = spans.as_ptr();
+                        groups as i32
+                    }
+                    Err(error) => {
+                        answer.number = f64::from(error.code());
+                        -2
+                    }
+                }
+            })
+        })
+    })
+}

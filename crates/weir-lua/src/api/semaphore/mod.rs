@@ -1,0 +1,152 @@
+//! `ngx.semaphore`: coroutines of one VM wait until others post.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use weir_core::log::Level;
+use weir_trace::WaitKind;
+
+use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::luajit::state::State;
+use crate::run::lend;
+use crate::run::op::{Op, Results};
+use crate::vm::phase::YIELDABLE;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_semaphore.new", 0, new),
+    function("_semaphore.post", 0, |l| {
+        let semaphore = of(l)?;
+        lend::log_plain(Level::Debug, &"http lua semaphore post");
+        semaphore.post(expect_number(l, 2, "post")? as u64);
+        l.push_boolean(true);
+        Ok(Done::Results(1))
+    }),
+    function("_semaphore.wait", 0, wait),
+    function("_semaphore.count", 0, |l| {
+        l.push_number(of(l)?.count() as f64);
+        Ok(Done::Results(1))
+    }),
+];
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Semaphore {
+    free: Cell<u64>,
+    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+}
+
+/// Who waits.
+#[derive(Default)]
+struct Waiter {
+    /// A unit was given to it.
+    given: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Semaphore {
+    /// Adds `units`, of which those that wait get one each, the first first.
+    fn post(&self, units: u64) {
+        self.free.set(self.free.get() + units);
+        while self.free.get() > 0 {
+            let Some(waiter) = self.waiting.borrow_mut().pop_front() else { return };
+            self.free.set(self.free.get() - 1);
+            waiter.given.set(true);
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Takes a unit that is free.
+    fn take(&self) -> bool {
+        let free = self.free.get();
+        self.free.set(free.saturating_sub(1));
+        free > 0
+    }
+
+    /// Units that are free, or less how many wait.
+    fn count(&self) -> i64 {
+        self.free.get() as i64 - self.waiting.borrow().len() as i64
+    }
+}
+
+/// A place in the queue; one that is left with a unit gives it back.
+struct Place(Rc<Semaphore>, Rc<Waiter>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.waiting.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.1));
+        if self.1.given.take() {
+            self.0.post(1);
+        }
+    }
+}
+
+fn new(l: State) -> Outcome {
+    let units = expect_number(l, 1, "new")?;
+    lend::log_plain(Level::Debug, &"http lua semaphore new");
+    let semaphore = Rc::<Semaphore>::default();
+    semaphore.post(units as u64);
+    l.push_owned(semaphore, c"weir.semaphore");
+    Ok(Done::Results(1))
+}
+
+/// The semaphore in the first argument.
+fn of(l: State) -> Result<Rc<Semaphore>, Raise> {
+    l.owned(1).ok_or_else(|| Raise::text("not a semaphore"))
+}
+
+fn wait(l: State) -> Outcome {
+    let semaphore = of(l)?;
+    let seconds = expect_number(l, 2, "wait")?;
+    if !lend::phase().is_in(YIELDABLE) {
+        return fail(l, &format!("API disabled in the context of {}", lend::phase().context()));
+    }
+    lend::log_plain(Level::Debug, &"http lua semaphore wait");
+    if semaphore.waiting.borrow().is_empty() && semaphore.take() {
+        l.push_boolean(true);
+        return Ok(Done::Results(1));
+    }
+    if seconds == 0.0 {
+        return fail(l, "timeout");
+    }
+    lend::log_plain(Level::Debug, &"http lua semaphore wait yielding");
+    let waiter = Rc::<Waiter>::default();
+    semaphore.waiting.borrow_mut().push_back(waiter.clone());
+    let place = Place(semaphore, waiter);
+    let limit = Duration::from_secs_f64(seconds.min(1e9));
+    lend::run(|run| {
+        run.wait = WaitKind::Lock;
+        run.op = Some(Op::Wait(Box::pin(waited(place, limit))));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+/// Awaits a unit, for so long at most.
+async fn waited(place: Place, limit: Duration) -> Results {
+    let mut late = pin!(weir_rt::sleep(limit));
+    let given = poll_fn(|cx| {
+        if place.1.given.take() {
+            return Poll::Ready(true);
+        }
+        *place.1.waker.borrow_mut() = Some(cx.waker().clone());
+        late.as_mut().poll(cx).map(|()| false)
+    });
+    match given.await {
+        true => Box::new(|l: State| {
+            l.push_boolean(true);
+            1
+        }),
+        // As in OpenResty, where a script that did not wait (for 0 seconds) is told nil.
+        false => Box::new(|l: State| {
+            l.push_boolean(false);
+            l.push_bytes(b"timeout");
+            2
+        }),
+    }
+}

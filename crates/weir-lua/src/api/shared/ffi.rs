@@ -1,0 +1,176 @@
+//! Shared dictionaries.
+
+use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, kept, slice};
+use crate::api::writes_are_ignored;
+use crate::dict::call::{self, Incr, Outcome};
+use crate::dict::{Dict, SMALL, Seen, Version, When};
+use crate::run::lend;
+
+/// A value and how it is stored; `struct weir_value` of the prelude.
+#[repr(C)]
+pub(crate) struct Given {
+    /// The number; of `incr` what is added.
+    number: f64,
+    /// Where `incr` begins.
+    init: f64,
+    /// Seconds; 0 for ever.
+    ttl: f64,
+    flags: u32,
+    /// 0 a text, which is passed beside, 1 number, 2 boolean (in `number`), 3 nothing.
+    kind: i32,
+    /// 0 always, 1 only a new key, 2 only one that is there. Of `incr`: 1 when there is `init`.
+    when: i32,
+    /// Others may go for it.
+    evict: i32,
+}
+
+impl Given {
+    /// Milliseconds.
+    pub(crate) fn ttl(&self) -> u64 {
+        (self.ttl * 1000.0) as u64
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    pub(crate) fn when(&self) -> When {
+        When::of(self.when as u64)
+    }
+
+    pub(crate) fn evicts(&self) -> bool {
+        self.evict != 0
+    }
+
+    /// The value, whose text is passed beside; `None`: there is to be none.
+    pub(crate) fn value<'t>(&self, text: &'t [u8]) -> Option<call::Given<'t>> {
+        match self.kind {
+            0 => Some(call::Given::Text(text)),
+            1 => Some(call::Given::Number(self.number)),
+            2 => Some(call::Given::Boolean(self.number != 0.0)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn incr(&self) -> Incr {
+        let init = (self.when == 1).then_some(self.init);
+        Incr { by: self.number, init, ttl: self.ttl(), ignored: writes_are_ignored() }
+    }
+}
+
+pub(crate) type Set =
+    unsafe extern "C" fn(*const Dict, *const u8, usize, *const u8, usize, *const Given, *mut Answer) -> i32;
+
+/// Where dictionary `number`, counted from 1, is as long as the VM: what the prelude names it by.
+pub(crate) extern "C" fn place(number: i32) -> *const Dict {
+    lend::vm(|vm| match vm.dicts.get((number as usize).wrapping_sub(1)) {
+        Some((_, dict)) => std::sync::Arc::as_ptr(dict),
+        None => std::ptr::null(),
+    })
+}
+
+/// The value of `key`, its kind as an [`Outcome`], a boolean in `number`; `flag` says that it has expired, `mark`
+/// how to see without another call that it is still the same.
+pub(crate) unsafe extern "C" fn get(
+    dict: *const Dict,
+    key: *const u8,
+    len: usize,
+    stale: i32,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: the prelude passes what `place` gave, a Lua string and its own answer, all kept during the call.
+    let (dict, key, answer) = unsafe { (&*dict, slice(key, len), &mut *answer) };
+    guarded(|| {
+        let Answer { at, len, number, flags, flag, mark, version, expires, room, .. } = answer;
+        *mark = std::ptr::null();
+        let found = dict.get(key, room, |value, about| {
+            if about.expired && stale == 0 {
+                return NOTHING;
+            }
+            (*flags, *flag) = (about.flags, u32::from(about.expired));
+            if let Some(Version { mark: its, version: now }) = about.version {
+                (*mark, *version) = (its, now);
+                *expires = if about.expires == 0 { f64::INFINITY } else { about.expires as f64 };
+            }
+            match value {
+                Seen::Text(text) => {
+                    // A short text stands in `room` by now, a longer one in the dictionary, which may lose it.
+                    *at = if text.len() <= SMALL { text.as_ptr() } else { kept(text) };
+                    *len = text.len();
+                    1
+                }
+                Seen::Number(value) => {
+                    *number = value;
+                    2
+                }
+                Seen::Boolean(value) => {
+                    *number = f64::from(u8::from(value));
+                    3
+                }
+                Seen::List => 4,
+            }
+        });
+        found.unwrap_or(NOTHING)
+    })
+}
+
+/// Stores a value: an [`Outcome`]; `flag`: others have gone.
+pub(crate) unsafe extern "C" fn set(
+    dict: *const Dict,
+    key: *const u8,
+    len: usize,
+    text: *const u8,
+    text_len: usize,
+    given: *const Given,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: as `get`; the prelude's value is its own.
+    let (dict, key, text, given, answer) =
+        unsafe { (&*dict, slice(key, len), slice(text, text_len), &*given, &mut *answer) };
+    guarded(|| {
+        answer.flag = 0;
+        if writes_are_ignored() {
+            return FOUND;
+        }
+        let Some(value) = given.value(text) else {
+            dict.delete(key);
+            return FOUND;
+        };
+        let stored = dict.set(key, value.into(), given.ttl(), given.flags, given.when(), given.evicts());
+        let (outcome, forced) = Outcome::stored(stored);
+        answer.flag = u32::from(forced);
+        outcome as i32
+    })
+}
+
+/// Adds to a number: an [`Outcome`], and the sum.
+pub(crate) unsafe extern "C" fn incr(
+    dict: *const Dict,
+    key: *const u8,
+    len: usize,
+    given: *const Given,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: as `set`.
+    let (dict, key, given, answer) = unsafe { (&*dict, slice(key, len), &*given, &mut *answer) };
+    guarded(|| {
+        let (outcome, forced, sum) = call::add(dict, key, given.incr());
+        (answer.flag, answer.number) = (u32::from(forced), sum);
+        outcome as i32
+    })
+}
+
+/// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
+pub(crate) unsafe extern "C" fn whole(dict: *const Dict, what: i32, answer: *mut Answer) -> i32 {
+    // SAFETY: as `get`.
+    let (dict, answer) = unsafe { (&*dict, &mut *answer) };
+    guarded(|| {
+        match what {
+            0 if !writes_are_ignored() => dict.flush_all(),
+            0 => {}
+            1 => answer.number = dict.capacity() as f64,
+            _ => answer.number = dict.free_space() as f64,
+        }
+        FOUND
+    })
+}

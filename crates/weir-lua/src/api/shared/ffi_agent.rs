@@ -1,0 +1,96 @@
+//! Shared dictionaries for the scripts of the privileged agent: the functions of [`crate::api::shared::ffi`], with the server asked.
+
+use crate::agent;
+use crate::api::ffi::{Answer, FOUND, guarded, slice};
+use crate::api::shared::ffi::Given;
+use crate::api::writes_are_ignored;
+use crate::dict::Dict;
+use crate::dict::call::{Call, Reply};
+use crate::run::lend;
+
+/// The number stands for the dictionary, which is nowhere in this process.
+pub(crate) extern "C" fn place(number: i32) -> *const Dict {
+    std::ptr::without_provenance(number as usize)
+}
+
+fn ask(dict: *const Dict, call: &Call<'_>) -> Reply {
+    lend::vm(|vm| vm.dicts.get(dict.addr().wrapping_sub(1)).map(|(name, _)| agent::ask(name, call)))
+        .unwrap_or_default()
+}
+
+/// Of a text a copy, which is kept until the next call.
+fn tell(reply: Reply, answer: &mut Answer) -> i32 {
+    answer.mark = std::ptr::null();
+    (answer.number, answer.flags, answer.flag) = (reply.number, reply.flags, u32::from(reply.flag));
+    answer.own(reply.text);
+    reply.outcome as i32
+}
+
+pub(crate) unsafe extern "C" fn get(
+    dict: *const Dict,
+    key: *const u8,
+    len: usize,
+    stale: i32,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: the prelude passes a Lua string and its own answer, both kept during the call.
+    let (key, answer) = unsafe { (slice(key, len), &mut *answer) };
+    guarded(|| {
+        let reply = ask(dict, &Call::Get(key));
+        tell(if reply.flag && stale == 0 { Reply::default() } else { reply }, answer)
+    })
+}
+
+pub(crate) unsafe extern "C" fn set(
+    dict: *const Dict,
+    key: *const u8,
+    len: usize,
+    text: *const u8,
+    text_len: usize,
+    given: *const Given,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: as `get`; the prelude's value is its own.
+    let (key, text, given, answer) =
+        unsafe { (slice(key, len), slice(text, text_len), &*given, &mut *answer) };
+    guarded(|| {
+        answer.flag = 0;
+        if writes_are_ignored() {
+            return FOUND;
+        }
+        let (ttl, flags, when, evict) = (given.ttl(), given.flags(), given.when(), given.evicts());
+        let call = match given.value(text) {
+            Some(value) => Call::Set { key, value, ttl, flags, when, evict },
+            None => Call::Delete(key),
+        };
+        tell(ask(dict, &call), answer)
+    })
+}
+
+pub(crate) unsafe extern "C" fn incr(
+    dict: *const Dict,
+    key: *const u8,
+    len: usize,
+    given: *const Given,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: as `set`.
+    let (key, given, answer) = unsafe { (slice(key, len), &*given, &mut *answer) };
+    guarded(|| tell(ask(dict, &Call::Incr(key, given.incr())), answer))
+}
+
+/// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
+pub(crate) unsafe extern "C" fn whole(dict: *const Dict, what: i32, answer: *mut Answer) -> i32 {
+    // SAFETY: as `get`.
+    let answer = unsafe { &mut *answer };
+    guarded(|| {
+        let call = match what {
+            0 if writes_are_ignored() => return FOUND,
+            0 => Call::FlushAll,
+            1 => Call::Capacity,
+            _ => Call::FreeSpace,
+        };
+        tell(ask(dict, &call), answer);
+        FOUND
+    })
+}

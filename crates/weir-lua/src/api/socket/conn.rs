@@ -1,0 +1,193 @@
+//! A connection of a socket, while it is used or kept.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use weir_core::conn::Client;
+use weir_core::log::Level;
+use weir_rt::{Stream, Timer};
+
+use crate::api::socket::pool::{Pool, Seat};
+use crate::api::socket::tls::Session;
+use crate::run::lend;
+
+/// See the module.
+pub(super) struct Conn {
+    line: Line,
+    pub(super) peer: Rc<Peer>,
+    /// What was received and not taken.
+    pub(super) input: RefCell<Input>,
+    pub(super) read_timer: Timer,
+    pub(super) write_timer: Timer,
+    /// TCP_NODELAY is set, or not to be.
+    pub(super) nodelay: Cell<bool>,
+    /// How often it was kept and used again.
+    pub(super) reused: Cell<u32>,
+    /// Its place in a pool, kept or not.
+    pub(super) seat: RefCell<Option<Seat>>,
+    /// The pool that has it while it is kept.
+    pub(super) kept_by: RefCell<Weak<Pool>>,
+    /// Until when it is kept.
+    pub(super) idle: Timer,
+    /// What TLS can be resumed with.
+    pub(super) session: RefCell<Option<Rc<Session>>>,
+    watched: Cell<bool>,
+    watcher: RefCell<Option<Waker>>,
+}
+
+/// Whom a connection is to, as log lines tell it.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// As the script has it; empty for the client.
+    pub(super) host: String,
+    /// 0 for a unix socket.
+    pub(super) port: u16,
+    /// The address, without port.
+    pub(super) address: String,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.is_empty() {
+            return Ok(());
+        }
+        write!(f, ", upstream: {}", self.host)?;
+        if self.port != 0 {
+            write!(f, ":{}", self.port)?;
+        }
+        write!(f, "({})", self.address)
+    }
+}
+
+/// Whose socket it is.
+pub(super) enum Line {
+    Own(Stream),
+    /// The client's of the request (`ngx.req.socket(true)`).
+    Client(Client),
+}
+
+impl Conn {
+    pub(super) fn new(line: Line, peer: Rc<Peer>, nodelay: bool) -> Conn {
+        Conn {
+            line,
+            peer,
+            input: RefCell::default(),
+            read_timer: Timer::new(),
+            write_timer: Timer::new(),
+            nodelay: Cell::new(!nodelay),
+            reused: Cell::new(0),
+            seat: RefCell::default(),
+            kept_by: RefCell::default(),
+            idle: Timer::new(),
+            watched: Cell::new(false),
+            watcher: RefCell::default(),
+            session: RefCell::default(),
+        }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        match &self.line {
+            Line::Own(stream) => stream,
+            Line::Client(client) => client.stream().expect("only clients of HTTP/1 are taken over"),
+        }
+    }
+
+    /// Whether it is the client's of the request.
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self.line, Line::Client(_))
+    }
+
+    /// Sets TCP_NODELAY before the first bytes, if that is wanted.
+    pub(super) fn set_nodelay(&self) {
+        if !self.nodelay.replace(true) && self.peer.port != 0 {
+            lend::log_plain(Level::Debug, &"lua socket tcp_nodelay");
+            // It fails for connections that are gone, which sending tells.
+            let _ = weir_rt::net::nodelay(self.stream().fd(), true);
+        }
+    }
+
+    /// From now on, whenever it is kept: takes it out of its pool when the peer closes it or its time is over.
+    pub(super) fn watch(self: &Rc<Self>) {
+        if self.watched.replace(true) {
+            return;
+        }
+        let weak = Rc::downgrade(self);
+        weir_rt::spawn(poll_fn(move |cx| match weak.upgrade() {
+            Some(conn) => conn.poll_lost(cx),
+            None => Poll::Ready(()),
+        }));
+    }
+
+    /// Ready when the connection is of no use any more.
+    fn poll_lost(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut watcher = self.watcher.borrow_mut();
+            if watcher.as_ref().is_none_or(|known| !known.will_wake(cx.waker())) {
+                *watcher = Some(cx.waker().clone());
+            }
+        }
+        let closed = self.stream().poll_closed(cx).is_ready();
+        let late = self.idle.poll_expired(cx).is_ready();
+        if !closed && !late {
+            return Poll::Pending;
+        }
+        if let Some(pool) = self.kept_by.take().upgrade() {
+            pool.lose(self, late);
+            return Poll::Ready(());
+        }
+        if closed {
+            return Poll::Ready(());
+        }
+        self.idle.disarm();
+        self.idle.poll_expired(cx)
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        // Who watches it ends.
+        if let Some(watcher) = self.watcher.take() {
+            watcher.wake();
+        }
+    }
+}
+
+/// Bytes that were received and not taken.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    /// How many of them are taken.
+    taken: usize,
+    /// Counts what is taken by others than the search of one pattern, which then begins anew.
+    pub(super) turn: u64,
+}
+
+impl Input {
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes the first `count` bytes.
+    pub(super) fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken == self.bytes.len() {
+            self.taken = 0;
+            self.bytes.clear();
+            if self.bytes.capacity() > LARGE {
+                self.bytes = Vec::new();
+            }
+        } else if self.taken > LARGE {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+        }
+    }
+}
+
+/// Memory beyond this is not kept for a connection; and bytes that were taken are not kept in front of others.
+const LARGE: usize = 64 * 1024;

@@ -1,0 +1,384 @@
+//! Kept connections: `setkeepalive`, `getreusedtimes`, and who waits for a place among so many.
+//!
+//! A pool of a VM has a name, usually `host:port`, a size, and counts its connections, used and kept: each has a [`Seat`].
+//! With a backlog a connect beyond the size waits until a connection is closed or kept; each waits in a seat of its own. A
+//! pool without connections goes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+
+use weir_core::log::Level;
+use weir_rt::{Recv, Timer};
+
+use crate::api::socket::conn::Conn;
+use crate::api::socket::{OPEN, bad_argument, not_busy, place, settings, socket};
+use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::luajit::state::State;
+use crate::run::lend;
+use crate::vm::key_hash::Folded;
+
+pub(super) const TABLE: &[Function] = &[
+    function("_socket.setkeepalive", 0, set_keepalive),
+    function("_socket.getreusedtimes", 0, reused_times),
+];
+
+/// The pools of a VM, by name.
+#[derive(Default)]
+pub(crate) struct Pools {
+    known: RefCell<HashMap<Box<[u8]>, Rc<Pool>, Folded>>,
+}
+
+/// Connections under one name.
+pub(super) struct Pool {
+    name: Box<[u8]>,
+    size: usize,
+    /// How many connects may wait for a place; `None`: they don't, there may be more connections than `size`.
+    backlog: Option<usize>,
+    /// Seats that are taken.
+    connections: Cell<usize>,
+    /// Kept connections, the one that was used last in front.
+    idle: RefCell<VecDeque<Rc<Conn>>>,
+    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+    home: Weak<Pools>,
+}
+
+/// A connection's place in its pool, or that of one that is to be.
+pub(super) struct Seat {
+    pool: Rc<Pool>,
+    /// When it is given up, the next may have it.
+    passed_on: bool,
+}
+
+/// A connect that waits for a place.
+#[derive(Default)]
+struct Waiter {
+    granted: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Pools {
+    pub(super) fn get(&self, name: &[u8]) -> Option<Rc<Pool>> {
+        self.known.borrow().get(name).cloned()
+    }
+
+    pub(super) fn make(self: &Rc<Self>, name: &[u8], size: usize, backlog: Option<usize>) -> Rc<Pool> {
+        let (shown, queue) = (String::from_utf8_lossy(name), backlog.map_or(-1, |backlog| backlog as i64));
+        let message = format_args!("lua tcp socket connection pool size: {size}, backlog: {queue}");
+        lend::log_plain(Level::Debug, &message);
+        let message = format_args!("lua tcp socket keepalive create connection pool for key \"{shown}\"");
+        lend::log_plain(Level::Debug, &message);
+        let pool = Rc::new(Pool {
+            name: name.into(),
+            size,
+            backlog,
+            connections: Cell::new(0),
+            idle: RefCell::default(),
+            waiting: RefCell::default(),
+            home: Rc::downgrade(self),
+        });
+        self.known.borrow_mut().insert(name.into(), pool.clone());
+        pool
+    }
+}
+
+impl Drop for Pools {
+    /// Kept connections hold their pool, and the other way round.
+    fn drop(&mut self) {
+        for (_, pool) in self.known.get_mut().drain() {
+            let kept = pool.idle.take();
+            drop(kept);
+        }
+    }
+}
+
+impl Pool {
+    /// How many there are, used and kept, and connects that wait.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.get()
+    }
+
+    /// The kept connection that was used last, if it is still good.
+    pub(super) fn take(&self) -> Option<Rc<Conn>> {
+        lend::log_plain(Level::Debug, &"lua tcp socket pool get keepalive peer");
+        loop {
+            let Some(conn) = self.idle.borrow_mut().pop_front() else {
+                let message = "lua tcp socket keepalive: connection pool empty";
+                lend::log_plain(Level::Debug, &message);
+                return None;
+            };
+            conn.kept_by.take();
+            conn.idle.disarm();
+            if is_good(&conn) {
+                let (at, fd) = (Rc::as_ptr(&conn), conn.stream().fd());
+                let message =
+                    format_args!("lua tcp socket get keepalive peer: using connection {at:p}, fd:{fd}");
+                lend::log_plain(Level::Debug, &message);
+                conn.reused.set(conn.reused.get() + 1);
+                return Some(conn);
+            }
+        }
+    }
+
+    /// A place for one more connection; `None` where another has to wait and no more may.
+    pub(super) fn seat(self: &Rc<Self>) -> Option<Seat> {
+        let most = self.backlog.map_or(usize::MAX, |backlog| self.size.saturating_add(backlog));
+        if self.connections.get() >= most {
+            return None;
+        }
+        Some(self.seat_anyway())
+    }
+
+    /// A place for a connection that is there already.
+    fn seat_anyway(self: &Rc<Self>) -> Seat {
+        self.connections.set(self.connections.get() + 1);
+        Seat { pool: self.clone(), passed_on: true }
+    }
+
+    /// Keeps a connection, in place of the one that was used least recently when there are as many as may be.
+    fn keep(self: &Rc<Self>, conn: &Rc<Conn>, timeout: u64) {
+        *conn.kept_by.borrow_mut() = Rc::downgrade(self);
+        if timeout > 0 {
+            conn.idle.touch(timeout);
+        }
+        let oldest = {
+            let mut idle = self.idle.borrow_mut();
+            idle.push_front(conn.clone());
+            if idle.len() > self.size { idle.pop_back() } else { None }
+        };
+        // Its place is that of the new one.
+        if let Some(seat) = oldest.and_then(|oldest| oldest.seat.take()) {
+            seat.leave();
+        }
+        conn.watch();
+        self.grant();
+    }
+
+    /// A kept connection is of no use any more; `late`: its time is over.
+    pub(super) fn lose(&self, conn: &Rc<Conn>, late: bool) {
+        let what = match late {
+            true => "lua tcp socket keepalive max idle timeout",
+            false => "lua tcp socket keepalive close handler check stale events",
+        };
+        lend::log_plain(Level::Debug, &what);
+        let fd = conn.stream().fd();
+        lend::log_plain(Level::Debug, &format_args!("lua tcp socket keepalive close handler: fd:{fd}"));
+        self.idle.borrow_mut().retain(|kept| !Rc::ptr_eq(kept, conn));
+        // The last one drops the pool with it.
+        let seat = conn.seat.take();
+        drop(seat);
+    }
+
+    fn forget(&self, waiter: &Rc<Waiter>) {
+        self.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, waiter));
+    }
+
+    /// Lets the next that waits go on.
+    fn grant(&self) {
+        let next = self.waiting.borrow_mut().pop_front();
+        if let Some(waiter) = next {
+            waiter.granted.set(true);
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// Whether it is one of those beyond the pool's size, in which one waits.
+    pub(super) fn must_wait(&self) -> bool {
+        self.pool.backlog.is_some() && self.pool.connections.get() > self.pool.size
+    }
+
+    pub(super) fn pool(&self) -> &Rc<Pool> {
+        &self.pool
+    }
+
+    /// Joins the queue.
+    pub(super) fn queue(self) -> Queued {
+        let waiter = Rc::<Waiter>::default();
+        self.pool.waiting.borrow_mut().push_back(waiter.clone());
+        Queued { seat: Some(self), waiter }
+    }
+
+    /// Gives it up without a place becoming free: a kept connection is used in place of a new one.
+    pub(super) fn leave(mut self) {
+        self.passed_on = false;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let pool = &self.pool;
+        pool.connections.set(pool.connections.get().saturating_sub(1));
+        if pool.connections.get() == 0 {
+            let shown = String::from_utf8_lossy(&pool.name);
+            let message = format_args!("lua tcp socket keepalive: free connection pool for \"{shown}\"");
+            lend::log_plain(Level::Debug, &message);
+            if let Some(home) = pool.home.upgrade() {
+                home.known.borrow_mut().remove(&pool.name);
+            }
+        } else if self.passed_on {
+            pool.grant();
+        }
+    }
+}
+
+/// A place in the queue, by one who sits there.
+pub(super) struct Queued {
+    seat: Option<Seat>,
+    waiter: Rc<Waiter>,
+}
+
+impl Queued {
+    /// Waits for its turn, for so many milliseconds at most; `None`: in vain.
+    pub(super) async fn wait(mut self, ms: u64) -> Option<Seat> {
+        let timer = Timer::new();
+        timer.arm(ms);
+        let granted = poll_fn(|cx| {
+            if self.waiter.granted.get() {
+                return Poll::Ready(true);
+            }
+            *self.waiter.waker.borrow_mut() = Some(cx.waker().clone());
+            timer.poll_expired(cx).map(|()| false)
+        });
+        let granted = granted.await;
+        let seat = self.seat.take()?;
+        if granted {
+            return Some(seat);
+        }
+        seat.pool.forget(&self.waiter);
+        seat.leave();
+        None
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        lend::log_plain(Level::Debug, &"lua tcp socket abort queueing");
+        if !self.waiter.granted.get() {
+            seat.pool.forget(&self.waiter);
+            seat.leave();
+        }
+    }
+}
+
+/// The peer has not closed it, and has sent nothing that nobody asked for.
+fn is_good(conn: &Conn) -> bool {
+    conn.stream().error().is_none() && !conn.stream().is_eof() && conn.stream().try_recv().is_none()
+}
+
+fn set_keepalive(l: State) -> Outcome {
+    let top = l.top();
+    if !(1..=3).contains(&top) {
+        return Err(Raise::text(format!("expecting 1 to 3 arguments (including the object), but got {top}")));
+    }
+    let socket = socket(l)?;
+    let block = settings()?;
+    let timeout = integer(l, 2)?.map_or(block.keepalive_timeout, |ms| u64::try_from(ms).unwrap_or(0));
+    let size = integer(l, 3)?.unwrap_or(block.pool_size);
+    let Some(socket) = socket else { return fail(l, "closed") };
+    not_busy!(l, socket, OPEN);
+    let conn = socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get());
+    let Some(conn) = conn else { return fail(l, "closed") };
+    if conn.stream().is_eof() {
+        return fail(l, "closed");
+    }
+    socket.check_owner()?;
+    if !conn.input.borrow().rest().is_empty() {
+        return fail(l, "unread data in buffer");
+    }
+    if conn.stream().error().is_some() {
+        return fail(l, "invalid connection");
+    }
+    let at = Rc::as_ptr(&conn);
+    if lend::any_exchange(|x| x.worker.is_stopping())? {
+        let message =
+            format_args!("lua tcp socket set keepalive while process exiting, closing connection {at:p}");
+        lend::log_plain(Level::Debug, &message);
+        socket.finalize();
+        l.push_number(1.0);
+        return Ok(Done::Results(1));
+    }
+    lend::log_plain(Level::Debug, &format_args!("lua tcp socket set keepalive: saving connection {at:p}"));
+    let seated = conn.seat.borrow().as_ref().map(|seat| seat.pool().clone());
+    let pool = match seated {
+        Some(pool) => pool,
+        None => match pool_of(l, top, size)? {
+            Some(pool) => pool,
+            None => return fail(l, "key not found"),
+        },
+    };
+    lend::log_plain(Level::Debug, &"lua tcp socket clear current socket connection");
+    match timeout {
+        0 => lend::log_plain(Level::Debug, &"lua tcp socket keepalive timeout: unlimited"),
+        ms => lend::log_plain(Level::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
+    }
+    match conn.stream().try_recv_first() {
+        None => {}
+        Some(Recv::Data(_)) => {
+            socket.finalize();
+            return fail(l, "connection in dubious state");
+        }
+        Some(_) => {
+            socket.finalize();
+            return fail(l, "closed");
+        }
+    }
+    // One that was made before the pool was has no place yet.
+    conn.seat.borrow_mut().get_or_insert_with(|| pool.seat_anyway());
+    socket.conn.take();
+    socket.finalize();
+    pool.keep(&conn, timeout);
+    l.push_number(1.0);
+    Ok(Done::Results(1))
+}
+
+/// The pool of the object that is the first argument, made when there is none: with `size`, the last of `top` arguments.
+fn pool_of(l: State, top: i32, size: i64) -> Result<Option<Rc<Pool>>, Raise> {
+    l.raw_get_index(1, place::KEY);
+    let Some(name) = l.bytes(-1).map(<[u8]>::to_vec) else { return Ok(None) };
+    l.pop(1);
+    let pools = lend::vm(|vm| vm.sockets.clone());
+    if let Some(pool) = pools.get(&name) {
+        return Ok(Some(pool));
+    }
+    match usize::try_from(size) {
+        Ok(size @ 1..) => Ok(Some(pools.make(&name, size, None))),
+        _ => Err(bad_argument(l, top, &format!("bad \"pool_size\" option value: {size}"))),
+    }
+}
+
+/// The integer `at`, if there is one.
+fn integer(l: State, at: i32) -> Result<Option<i64>, Raise> {
+    if l.is_none_or_nil(at) {
+        return Ok(None);
+    }
+    match l.number(at) {
+        Some(number) => Ok(Some(number as i64)),
+        None => Err(bad_argument(l, at, &format!("number expected, got {}", l.kind_name(at)))),
+    }
+}
+
+fn reused_times(l: State) -> Outcome {
+    if l.top() != 1 {
+        let top = l.top();
+        return Err(Raise::text(format!("expecting 1 argument (including the object), but got {top}")));
+    }
+    let Some(socket) = socket(l)? else { return fail(l, "closed") };
+    if socket.read_closed.get() && socket.write_closed.get() {
+        return fail(l, "closed");
+    }
+    if socket.dialing.get() {
+        l.push_number(0.0);
+        return Ok(Done::Results(1));
+    }
+    let reused = socket.conn.borrow().as_ref().map(|conn| conn.reused.get());
+    let Some(reused) = reused else { return fail(l, "closed") };
+    l.push_number(f64::from(reused));
+    Ok(Done::Results(1))
+}

@@ -1,0 +1,272 @@
+//! `sslhandshake` and what belongs to it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_core::log::Level;
+use weir_core::tls::client::ClientTls;
+use weir_core::tls::connect::{NoTls, connect};
+use weir_tls::chain::{self, Purpose};
+use weir_tls::{Facts, KeptSession, Trust};
+
+use crate::api::socket::conn::Conn;
+use crate::api::socket::{Busy, Direction, Socket, not_busy, place, socket, wait};
+use crate::api::ssl;
+use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::run::log_notes::Notes;
+use crate::run::op::Results;
+
+pub(super) const TABLE: &[Function] = &[
+    function("_socket.sslhandshake", 0, handshake),
+    function("_socket.setclientcert", 0, set_client_certificate),
+    function("_socket.getsslsession", 0, |l| {
+        let Some(conn) = open(l)? else { return fail(l, "closed") };
+        match conn.session.borrow().as_ref() {
+            Some(session) => {
+                lend::log_plain(Level::Debug, &saved(session));
+                l.push_owned(session.clone(), SESSION);
+                Ok(Done::Results(1))
+            }
+            None => fail(l, "no session"),
+        }
+    }),
+    function("_socket.session_number", 0, |l| {
+        match l.owned::<Session>(1) {
+            Some(session) => l.push_number(session.0.number() as f64),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_socket.session_freed", 0, |l| {
+        if let Some(session) = l.owned::<Session>(1) {
+            lend::log_plain(Level::Debug, &format_args!("lua ssl free session: {:X}", session.0.number()));
+        }
+        Ok(Done::Results(0))
+    }),
+    function("_socket.settrustedstore", 0, set_trusted_store),
+    function("_socket.getsslpointer", 0, |l| fail(l, NO_OPENSSL)),
+    function("_socket.getsslctx", 0, |l| fail(l, NO_OPENSSL)),
+];
+
+const NO_OPENSSL: &str = "not there: TLS is not OpenSSL's here";
+
+/// `settrustedstore(store)`: nothing, which is what there is without one, or an `X509_STORE` of OpenSSL's, which TLS here
+/// can't make use of.
+fn set_trusted_store(l: State) -> Outcome {
+    match l.kind(2) {
+        kind::NIL | kind::NONE | kind::CDATA => {}
+        _ => return fail(l, &format!("bad store arg: cdata expected, got {}", l.kind_name(2))),
+    }
+    if socket(l)?.is_none() {
+        return Err(Raise::text("socket is never created nor connected"));
+    }
+    if l.kind(2) == kind::CDATA {
+        return fail(l, NO_OPENSSL);
+    }
+    l.push_boolean(true);
+    Ok(Done::Results(1))
+}
+
+/// What scripts have of a session.
+pub(super) struct Session(KeptSession);
+
+/// What the arguments of `sslhandshake` say.
+struct Wanted {
+    tls: Arc<ClientTls>,
+    name: Option<String>,
+    verify: bool,
+    /// The script wants the session, not `true`.
+    session: bool,
+    given: Option<Rc<Session>>,
+    certificate: Option<ssl::ClientPair>,
+}
+
+fn open(l: State) -> Result<Option<Rc<Conn>>, Raise> {
+    match socket(l)? {
+        Some(socket) => Ok(socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get())),
+        None => Err(Raise::text("socket is never created nor connected")),
+    }
+}
+
+fn handshake(l: State) -> Outcome {
+    let top = l.top();
+    if top == 0 || top > 5 {
+        let message = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen";
+        return Err(Raise::text(format!("{message} {top}")));
+    }
+    if !matches!(l.kind(3), kind::NONE | kind::NIL | kind::STRING)
+        && (l.kind(3) != kind::BOOLEAN || l.boolean(3))
+    {
+        let given = l.kind_name(3);
+        return Err(Raise::text(format!("cannot convert '{given}' to 'const unsigned char *'")));
+    }
+    let conn = open(l)?;
+    lend::log_plain(Level::Debug, &"lua tcp socket ssl handshake");
+    let Some(socket) = socket(l)? else { return fail(l, "closed") };
+    not_busy!(l, socket, crate::api::socket::OPEN);
+    let Some(conn) = conn else { return fail(l, "closed") };
+    if socket.check_owner().is_err() {
+        return fail(l, "bad request");
+    }
+    if conn.is_client() {
+        return fail(l, "not supported for downstream sockets");
+    }
+    let refused = l.kind(2) == kind::BOOLEAN && !l.boolean(2);
+    let given = l.owned::<Session>(2);
+    if conn.stream().has_layer() {
+        return again(l, &conn, given, refused);
+    }
+    let Some(tls) = socket.settings.borrow().as_ref().map(|settings| settings.tls.clone()) else {
+        return fail(l, "closed");
+    };
+    let name = l.bytes(3).map(|name| String::from_utf8_lossy(name).into_owned());
+    if let Some(session) = &given {
+        lend::log_plain(Level::Debug, &format_args!("lua ssl set session: {:X}", session.0.number()));
+    }
+    if let Some(name) = &name {
+        lend::log_plain(Level::Debug, &format_args!("lua ssl server name: \"{name}\""));
+    }
+    l.raw_get_index(1, place::CERTIFICATE);
+    l.raw_get_index(1, place::KEY_OF_CERTIFICATE);
+    let certificate = ssl::client_pair(l, -2, -1);
+    l.pop(2);
+    let wanted = Wanted { tls, name, verify: l.boolean(4), session: !refused, given, certificate };
+    let busy = Busy::new(&socket, Direction::Connect);
+    socket.dialing.set(true);
+    wait(|notes| Box::pin(shaking(busy, conn, wanted, notes)))
+}
+
+/// The line about a session that a script gets.
+fn saved(session: &Session) -> String {
+    format!("lua ssl save session: {:X}", session.0.number())
+}
+
+/// What a second handshake gives.
+fn again(l: State, conn: &Conn, given: Option<Rc<Session>>, refused: bool) -> Outcome {
+    match given.or_else(|| conn.session.borrow().clone()) {
+        _ if refused => l.push_boolean(true),
+        Some(session) => {
+            lend::log_plain(Level::Debug, &saved(&session));
+            l.push_owned(session, SESSION);
+        }
+        None => l.push_nil(),
+    }
+    Ok(Done::Results(1))
+}
+
+async fn shaking(busy: Busy, conn: Rc<Conn>, wanted: Wanted, notes: Notes) -> Results {
+    let socket = busy.socket.clone();
+    let made = run(&socket, &conn, &wanted, &notes).await;
+    busy.over();
+    match made {
+        Ok(session) => {
+            *conn.session.borrow_mut() = Some(session.clone());
+            let gives = wanted.session;
+            Box::new(move |l| {
+                match gives {
+                    true => l.push_owned(session, SESSION),
+                    false => l.push_boolean(true),
+                }
+                1
+            })
+        }
+        Err(reason) => {
+            socket.finalize();
+            Box::new(move |l| {
+                l.push_nil();
+                l.push_bytes(reason.as_bytes());
+                2
+            })
+        }
+    }
+}
+
+/// Shakes hands, and finds out whether the server is the one that is meant.
+async fn run(socket: &Socket, conn: &Conn, wanted: &Wanted, notes: &Notes) -> Result<Rc<Session>, String> {
+    let tls = &wanted.tls;
+    let config = match &wanted.certificate {
+        None => tls.config().clone(),
+        Some(pair) => tls.config_with(pair.certificate().await?)?,
+    };
+    let session = wanted.given.clone().unwrap_or_else(|| Rc::new(Session(KeptSession::default())));
+    let config = config.with_session(&session.0, wanted.name.is_some());
+    conn.read_timer.touch(socket.timeouts.get().connect);
+    let name = wanted.name.as_deref().unwrap_or_default();
+    let facts = connect(conn.stream(), &conn.read_timer, &config, name).await;
+    conn.read_timer.disarm();
+    if let Some(why) = tls.take_key_log_error() {
+        notes.push(Level::Error, why);
+    }
+    let facts = facts.map_err(|failed| match failed {
+        NoTls::TimedOut => "timeout".to_owned(),
+        NoTls::Failed(message) => {
+            notes.push(Level::Error, format!("{message}{}", conn.peer));
+            "handshake failed".to_owned()
+        }
+    })?;
+    notes.push(Level::Debug, facts.agreed().to_string());
+    if facts.resumed {
+        notes.push(Level::Debug, "SSL reused session".to_owned());
+    }
+    if wanted.verify {
+        check(socket, conn, wanted, &facts, notes)?;
+    }
+    if wanted.session {
+        notes.push(Level::Debug, saved(&session));
+    }
+    Ok(session)
+}
+
+fn check(socket: &Socket, conn: &Conn, wanted: &Wanted, facts: &Facts, notes: &Notes) -> Result<(), String> {
+    let nobody = Trust { certificates: Vec::new(), crls: Vec::new() };
+    let (trust, depth) = wanted.tls.trust().unwrap_or((&nobody, 1));
+    let now = weir_rt::unix_time().0;
+    if let Err(problem) = chain::check(&facts.peer, trust, depth, Purpose::Server, now) {
+        let (code, text) = (problem.code, problem.text);
+        if socket.logs_errors() {
+            notes.push(
+                Level::Error,
+                format!("lua ssl certificate verify error: ({code}: {text}){}", conn.peer),
+            );
+        }
+        return Err(format!("{code}: {text}"));
+    }
+    let Some(name) = &wanted.name else { return Ok(()) };
+    if facts.peer.first().is_some_and(|own| weir_tls::matches_host(own, name)) {
+        return Ok(());
+    }
+    if socket.logs_errors() {
+        notes.push(Level::Error, format!("lua ssl certificate does not match host \"{name}\"{}", conn.peer));
+    }
+    Err("certificate host mismatch".to_owned())
+}
+
+fn set_client_certificate(l: State) -> Outcome {
+    socket(l)?;
+    let none = |at| l.is_none_or_nil(at) || (l.kind(at) == kind::BOOLEAN && !l.boolean(at));
+    match (none(2), none(3)) {
+        (true, true) => {}
+        (false, false) => {
+            for (at, what) in [(2, "cert"), (3, "pkey")] {
+                if l.kind(at) != kind::USERDATA {
+                    return fail(l, &format!("bad {what} arg: cdata expected, got {}", l.kind_name(at)));
+                }
+            }
+            if ssl::client_pair(l, 2, 3).is_none() {
+                return fail(l, "bad cert or pkey arg: those of ngx.ssl expected");
+            }
+        }
+        _ => return fail(l, "client certificate must be supplied with corresponding private key"),
+    }
+    l.set_top(3);
+    l.raw_set_index(1, place::KEY_OF_CERTIFICATE);
+    l.raw_set_index(1, place::CERTIFICATE);
+    l.push_boolean(true);
+    Ok(Done::Results(1))
+}
+
+/// The registry's name for the metatable of [`Session`].
+const SESSION: &std::ffi::CStr = c"weir.tls_session";

@@ -1,0 +1,424 @@
+//! `ngx.socket.udp`: datagrams to one peer and back, over IP and over unix sockets.
+//!
+//! What is there is taken at once; else the coroutine waits, woken by the thread that watches such descriptors
+//! ([`weir_rt::process::watch`]): one receive is one datagram, whatever its length, and an error (nobody listens there) is told and
+//! forgotten.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use weir_core::log::Level;
+use weir_core::resolver;
+use weir_rt::file::errno_text;
+use weir_rt::process::watch::{Interest, Watched};
+use weir_trace::WaitKind;
+
+use crate::api::socket::conn::Peer;
+use crate::api::socket::host::{self, Host};
+use crate::api::socket::send::text;
+use crate::api::socket::{Owner, connect_level, errno_words, owner, settings};
+use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::State;
+use crate::run::lend;
+use crate::run::op::{Op, Results};
+use crate::run::run::Run;
+use crate::vm::phase::YIELDABLE;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_udp.new", YIELDABLE, |l| {
+        if l.top() > 0 {
+            return Err(Raise::text(format!("expecting zero arguments, but got {}", l.top())));
+        }
+        lend::any_exchange(|_| ())?;
+        l.push_owned(Rc::<Udp>::default(), c"weir.udp");
+        Ok(Done::Results(1))
+    }),
+    function("_udp_here", 0, |l| {
+        l.push_boolean(lend::phase().is_in(YIELDABLE));
+        Ok(Done::Results(1))
+    }),
+    function("_udp.settimeout", 0, |l| {
+        let udp = of(l, 1)?;
+        let ms = l.number(2).unwrap_or_default();
+        udp.limit.set((ms > 0.0).then_some(ms as u64));
+        Ok(Done::Results(0))
+    }),
+    function("_udp.setpeername", YIELDABLE, set_peer_name),
+    function("_udp.bind", 0, bind),
+    function("_udp.send", YIELDABLE, send),
+    function("_udp.receive", YIELDABLE, receive),
+    function("_udp.close", 0, close),
+];
+
+/// The longest datagram.
+const LARGEST: usize = 65_536;
+
+/// A socket as scripts have it.
+#[derive(Default)]
+struct Udp {
+    /// Whose it is, once it has a peer.
+    owner: RefCell<Weak<Owner>>,
+    /// Milliseconds that a datagram is waited for, where `lua_socket_read_timeout` does not say.
+    limit: Cell<Option<u64>>,
+    link: RefCell<Option<Rc<Link>>>,
+    /// The address it is bound to.
+    local: Cell<Option<IpAddr>>,
+    /// A coroutine waits for it.
+    busy: Rc<Cell<bool>>,
+}
+
+/// A socket with its peer.
+struct Link {
+    socket: Socket,
+    watched: Watched,
+    peer: Peer,
+}
+
+enum Socket {
+    Ip(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+impl Link {
+    fn new(socket: Socket, peer: Peer) -> io::Result<Link> {
+        let fd: OwnedFd = match &socket {
+            Socket::Ip(socket) => socket.try_clone()?.into(),
+            Socket::Unix(socket) => socket.try_clone()?.into(),
+        };
+        // The clone is the same socket: both do not block.
+        Ok(Link { watched: Watched::new(fd)?, socket, peer })
+    }
+
+    /// To `address`, that of `peer`, from the address `local` or any.
+    fn ip(address: SocketAddr, local: Option<IpAddr>, peer: Peer) -> io::Result<Link> {
+        let any = match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let socket = UdpSocket::bind((local.unwrap_or(any), 0))?;
+        socket.connect(address)?;
+        Link::new(Socket::Ip(socket), peer)
+    }
+
+    /// To the unix socket `path`. It has a name of its own, so that it can be answered.
+    fn unix(path: &str, peer: Peer) -> io::Result<Link> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("weir-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let socket = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name)?)?;
+        socket.connect(path)?;
+        Link::new(Socket::Unix(socket), peer)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.socket {
+            Socket::Ip(socket) => socket.send(bytes),
+            Socket::Unix(socket) => socket.send(bytes),
+        }
+    }
+
+    /// The next datagram, or as much of it as there is room for.
+    fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        match &self.socket {
+            Socket::Ip(socket) => socket.recv(into),
+            Socket::Unix(socket) => socket.recv(into),
+        }
+    }
+}
+
+/// The socket in the first argument.
+fn of(l: State, at: i32) -> Result<Rc<Udp>, Raise> {
+    l.owned(at).ok_or_else(|| Raise::text("bad udp socket object"))
+}
+
+/// The same, for use by its own request.
+fn own(l: State) -> Result<Rc<Udp>, Raise> {
+    let udp = of(l, 1)?;
+    let other = !std::ptr::eq(udp.owner.borrow().as_ptr(), Rc::as_ptr(&owner()?));
+    match other && udp.link.borrow().is_some() {
+        true => Err(Raise::text("bad request")),
+        false => Ok(udp),
+    }
+}
+
+/// Errors as scripts have them.
+fn reason(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| "error".to_owned(), errno_words)
+}
+
+fn done(l: State) -> Outcome {
+    l.push_number(1.0);
+    Ok(Done::Results(1))
+}
+
+/// `setpeername(socket, host, port)`; without a port: `unix:path`.
+fn set_peer_name(l: State) -> Outcome {
+    let udp = own(l)?;
+    let host = String::from_utf8_lossy(&expect_string(&l, 2, "setpeername")?).into_owned();
+    let port = if l.is_none_or_nil(3) { 0.0 } else { expect_number(l, 3, "setpeername")? };
+    if !(0.0..65536.0).contains(&port) {
+        return fail(l, &format!("bad port number: {port}"));
+    }
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    *udp.owner.borrow_mut() = Rc::downgrade(&owner()?);
+    if let Some(before) = udp.link.take() {
+        lend::log_plain(Level::Debug, &"lua reuse socket upstream ctx");
+        lend::log_plain(Level::Debug, &"lua udp socket reconnect without shutting down");
+        drop(before);
+    }
+    let port = port as u16;
+    let (address, linked) = match host::parse(&host) {
+        Err(why) => return fail(l, &format!("failed to parse host name \"{host}\": {why}")),
+        Ok(Host::Name(name, own)) => {
+            let (name, peer) = (name.to_owned(), Peer { host: host.clone(), port, address: String::new() });
+            return look_up(l, udp, name, own.unwrap_or(port), peer);
+        }
+        Ok(Host::Unix(path)) => {
+            let address = format!("unix:{path}");
+            (address.clone(), Link::unix(path, Peer { host: host.clone(), port, address }))
+        }
+        Ok(Host::Address(ip, own)) => {
+            let peer = Peer { host: host.clone(), port, address: ip.to_string() };
+            (ip.to_string(), Link::ip((ip, own.unwrap_or(port)).into(), udp.local.get(), peer))
+        }
+    };
+    match linked {
+        Ok(link) => {
+            *udp.link.borrow_mut() = Some(Rc::new(link));
+            done(l)
+        }
+        Err(error) => {
+            if logs_errors() {
+                let errno = error.raw_os_error().unwrap_or_default();
+                let peer = Peer { host, port, address };
+                let message = format_args!("connect() failed ({errno}: {}){peer}", errno_text(errno));
+                lend::log_plain(connect_level(errno), &message);
+            }
+            fail(l, &reason(&error))
+        }
+    }
+}
+
+fn look_up(l: State, udp: Rc<Udp>, name: String, port: u16, peer: Peer) -> Outcome {
+    let Some((resolver, timeout)) = settings()?.resolver.clone() else {
+        return fail(l, &format!("no resolver defined to resolve \"{name}\""));
+    };
+    let Ok(question) = resolver::question(&name) else {
+        return fail(l, &format!("{name} could not be resolved (3: Host not found)"));
+    };
+    let busy = Busy::begin(&udp.busy);
+    waits(WaitKind::Resolver, async move {
+        let found = resolver.resolve(&question, timeout).await;
+        drop(busy);
+        let linked = match found {
+            Ok(answer) => match answer.addresses.first() {
+                Some(ip) => {
+                    let peer = Peer { address: ip.to_string(), ..peer };
+                    Link::ip((*ip, port).into(), udp.local.get(), peer).map_err(|error| reason(&error))
+                }
+                None => Err(format!("{name} could not be resolved (3: Host not found)")),
+            },
+            Err(failure) => Err(format!("{name} could not be resolved ({}: {failure})", failure.number())),
+        };
+        Box::new(move |l: State| match linked {
+            Ok(link) => {
+                *udp.link.borrow_mut() = Some(Rc::new(link));
+                l.push_number(1.0);
+                1
+            }
+            Err(why) => refuse(l, &why),
+        }) as Results
+    })
+}
+
+/// `nil, message`
+fn refuse(l: State, why: &str) -> i32 {
+    l.push_nil();
+    l.push_bytes(why.as_bytes());
+    2
+}
+
+/// Lets the coroutine wait.
+fn waits(kind: WaitKind, wait: impl Future<Output = Results> + 'static) -> Outcome {
+    lend::run(|run| {
+        run.wait = kind;
+        run.op = Some(Op::Wait(Box::pin(wait)));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+/// `bind(socket, address)`: where its datagrams come from.
+fn bind(l: State) -> Outcome {
+    let udp = of(l, 1)?;
+    match resolver::literal(&l.lossy(2)) {
+        Some(ip) => {
+            udp.local.set(Some(ip));
+            done(l)
+        }
+        None => fail(l, "bad address"),
+    }
+}
+
+/// The peer, or `None` where it is said that there is none.
+fn linked(udp: &Udp, doing: &str) -> Option<Rc<Link>> {
+    let link = udp.link.borrow().clone();
+    if link.is_none() && logs_errors() {
+        let message = format!(
+            "attempt to {doing} data on a closed socket: u:{udp:p}, c:{:p}",
+            std::ptr::null::<Link>()
+        );
+        lend::log(Level::Error, &message);
+    }
+    link
+}
+
+/// `lua_socket_log_errors`
+fn logs_errors() -> bool {
+    settings().is_ok_and(|settings| settings.log_errors)
+}
+
+/// `send(socket, data)`
+fn send(l: State) -> Outcome {
+    let udp = own(l)?;
+    let Some(link) = linked(&udp, "send") else { return fail(l, "closed") };
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    let mut data = Vec::new();
+    text(l, &mut data, &|reason| Raise::argument(1, "send", reason))?;
+    match link.send(&data) {
+        Ok(sent) if sent == data.len() => done(l),
+        Ok(_) => fail(l, "partial write"),
+        Err(error) => {
+            if logs_errors() {
+                let errno = error.raw_os_error().unwrap_or_default();
+                let message = format_args!("send() failed ({errno}: {}){}", errno_text(errno), link.peer);
+                lend::log_plain(io_level(errno), &message);
+            }
+            fail(l, &reason(&error))
+        }
+    }
+}
+
+/// How loud a send or receive that failed is told.
+fn io_level(errno: i32) -> Level {
+    match errno {
+        libc::EPIPE | libc::ENOTCONN | libc::ETIMEDOUT => Level::Error,
+        _ if connect_level(errno) == Level::Error => Level::Error,
+        _ => Level::Alert,
+    }
+}
+
+/// `receive(socket, size)`
+fn receive(l: State) -> Outcome {
+    let udp = own(l)?;
+    let Some(link) = linked(&udp, "receive") else { return fail(l, "closed") };
+    let size = if l.is_none_or_nil(2) { LARGEST } else { expect_number(l, 2, "receive")? as usize };
+    let size = size.clamp(1, LARGEST);
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    lend::log_plain(Level::Debug, &format_args!("lua udp socket receive buffer size: {size}"));
+    let mut buffer = vec![0; size];
+    match link.receive(&mut buffer) {
+        Ok(count) => {
+            l.push_bytes(&buffer[..count]);
+            return Ok(Done::Results(1));
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(error) => {
+            if logs_errors() {
+                lend::log_plain(Level::Error, &failed(&error, &link.peer));
+            }
+            return Ok(Done::Results(refuse(l, &reason(&error))));
+        }
+    }
+    let busy = Busy::begin(&udp.busy);
+    let notes = if logs_errors() { Some(lend::run(Run::notes)?) } else { None };
+    let limit = Duration::from_millis(match udp.limit.get() {
+        Some(ms) => ms,
+        None => settings()?.timeouts.read,
+    });
+    waits(WaitKind::Cosocket, async move {
+        let mut late = std::pin::pin!(weir_rt::sleep(limit));
+        let received = poll_fn(|cx| {
+            loop {
+                match link.receive(&mut buffer) {
+                    Ok(count) => return Poll::Ready(Some(Ok(count))),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+                if late.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                if let Err(error) = ready!(link.watched.poll_ready(cx, Interest::Read)) {
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        })
+        .await;
+        drop(busy);
+        let said = match &received {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some(failed(error, &link.peer)),
+            None => Some(format!("lua udp socket read timed out{}", link.peer)),
+        };
+        if let (Some(said), Some(notes)) = (said, notes) {
+            notes.push(Level::Error, said);
+        }
+        Box::new(move |l: State| match received {
+            Some(Ok(count)) => {
+                l.push_bytes(&buffer[..count]);
+                1
+            }
+            Some(Err(error)) => refuse(l, &reason(&error)),
+            None => refuse(l, "timeout"),
+        }) as Results
+    })
+}
+
+/// What is logged of an error.
+fn failed(error: &io::Error, peer: &Peer) -> String {
+    let errno = error.raw_os_error().unwrap_or_default();
+    format!("recv() failed ({errno}: {}){peer}", errno_text(errno))
+}
+
+/// `close(socket)`
+fn close(l: State) -> Outcome {
+    let udp = own(l)?;
+    if udp.link.borrow().is_none() {
+        return fail(l, "closed");
+    }
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    let link = udp.link.take();
+    drop(link);
+    done(l)
+}
+
+/// A coroutine waits for the socket.
+struct Busy(Rc<Cell<bool>>);
+
+impl Busy {
+    fn begin(flag: &Rc<Cell<bool>>) -> Busy {
+        flag.set(true);
+        Busy(flag.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}

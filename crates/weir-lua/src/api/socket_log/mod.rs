@@ -1,0 +1,62 @@
+//! Lines for a log on another machine: below `weir.log`.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_core::log::SocketLog;
+
+use crate::api::{Done, Function, Outcome, Raise, expect_string, fail, function};
+use crate::luajit::state::State;
+use crate::run::lend;
+use crate::vm::phase::Phase;
+
+pub(crate) const TABLE: &[Function] =
+    &[function("_log.open", 0, open), function("_log.write", 0, write), function("_log.state", 0, state)];
+
+/// `open(server)`
+fn open(l: State) -> Outcome {
+    let name = expect_string(&l, 1, "open")?;
+    // Asking the system for a name holds the worker; before it serves nobody waits.
+    let names = matches!(lend::phase(), Phase::Init | Phase::InitWorker);
+    match SocketLog::open(&String::from_utf8_lossy(&name), names) {
+        Ok(log) => {
+            l.push_owned(Rc::new(Held(log)), NAME);
+            Ok(Done::Results(1))
+        }
+        Err(why) => fail(l, &why),
+    }
+}
+
+/// A log that a script has.
+struct Held(Arc<SocketLog>);
+
+fn of(l: State) -> Result<Arc<SocketLog>, Raise> {
+    let held: Option<Rc<Held>> = l.owned(1);
+    held.map(|held| held.0.clone()).ok_or_else(|| Raise::text("not a log"))
+}
+
+/// `write(log, text)`: a line, or several, the last with or without its newline.
+fn write(l: State) -> Outcome {
+    let log = of(l)?;
+    let Some(text) = l.bytes(2) else {
+        return Err(Raise::argument(2, "write", &format!("string expected, got {}", l.kind_name(2))));
+    };
+    let taken = if text.ends_with(b"\n") { log.write(text) } else { log.write(&[text, b"\n"].concat()) };
+    if !taken {
+        return fail(l, "buffer full");
+    }
+    l.push_boolean(true);
+    Ok(Done::Results(1))
+}
+
+/// `state(log)`: written, dropped, waiting bytes, whether the server can be reached.
+fn state(l: State) -> Outcome {
+    let state = of(l)?.state();
+    for figure in [state.written, state.dropped, state.waiting] {
+        l.push_number(figure as f64);
+    }
+    l.push_boolean(state.up);
+    Ok(Done::Results(4))
+}
+
+const NAME: &std::ffi::CStr = c"weir.log";

@@ -1,0 +1,29 @@
+//! A certificate and its key, parsed by `ngx.ssl`, for a socket that shows them to a server.
+
+use std::rc::Rc;
+
+use weir_tls::Certificate;
+
+use crate::api::ssl::parsed::{Chain, Key};
+use crate::luajit::state::State;
+
+/// See the module.
+pub(crate) struct ClientPair {
+    chain: Rc<Chain>,
+    key: Rc<Key>,
+}
+
+impl ClientPair {
+    /// Both together.
+    ///
+    /// # Errors
+    /// They don't fit, or a device does not have the key.
+    pub(crate) async fn certificate(&self) -> Result<Certificate, String> {
+        self.chain.with(&self.key).await
+    }
+}
+
+/// The pair at these places of the stack, if it is one.
+pub(crate) fn client_pair(l: State, certificate: i32, key: i32) -> Option<ClientPair> {
+    Some(ClientPair { chain: l.owned(certificate)?, key: l.owned(key)? })
+}

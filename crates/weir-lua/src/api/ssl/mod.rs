@@ -1,0 +1,95 @@
+//! Scripts in handshakes: `ssl_client_hello_by_lua`, `ssl_session_fetch_by_lua`, `ssl_certificate_by_lua` and
+//! `ssl_session_store_by_lua`, with `ngx.ssl`, `ngx.ssl.clienthello`, `ngx.ssl.session` and `ngx.ocsp`.
+//!
+//! The scripts run between the ClientHello and the first byte of rustls' handshake, in an exchange of no request; what
+//! they call notes wishes in the [`Handshake`], and [`Scripts`](crate::hooks::tls::clients::Scripts) makes them the handshake's choice when
+//! they are over. So they may wait as long as they like, and no key is used while they run.
+//!
+//! `proxy_ssl_certificate_by_lua` and `proxy_ssl_verify_by_lua` run in the request, before and behind the handshake with
+//! its server ([`upstream`]).
+
+pub(crate) mod client_pair;
+pub(crate) mod clienthello;
+pub(crate) mod ocsp;
+pub(crate) mod parsed;
+pub(crate) mod session;
+pub(crate) mod ssl;
+
+pub(crate) use crate::api::ctx::connection as ctx;
+use crate::hooks::tls::upstream;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weir_core::tls::{Clients, Greeting};
+use weir_tls::suites::Protocols;
+
+use crate::api::Raise;
+use crate::run::lend;
+
+pub(crate) use crate::hooks::tls::clients::{Scripts, Sources};
+pub(crate) use client_pair::{ClientPair, client_pair};
+pub(crate) use ctx::{is_inherited, push_inherited};
+use parsed::{Chain, Key};
+pub(crate) use upstream::UpstreamScripts;
+
+pub(crate) const TABLES: [&[crate::api::Function]; 5] =
+    [clienthello::TABLE, ocsp::TABLE, session::TABLE, ssl::TABLE, upstream::TABLE];
+
+/// A handshake, for the scripts that run in it.
+pub(crate) struct Handshake {
+    pub(crate) greeting: Greeting,
+    pub(crate) wishes: RefCell<Wishes>,
+}
+
+/// What scripts have said so far.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    pub(crate) cleared: bool,
+    pub(crate) chains: Vec<Rc<Chain>>,
+    pub(crate) keys: Vec<Rc<Key>>,
+    /// OCSP, as encoded.
+    pub(crate) status: Option<Vec<u8>>,
+    pub(crate) protocols: Option<Protocols>,
+    /// The random bytes of the ServerHello, if a script has asked for them.
+    pub(crate) random: Option<[u8; 32]>,
+    pub(crate) clients: Option<Clients>,
+    /// The session that was found.
+    pub(crate) found: Option<Vec<u8>>,
+    /// The session that was made: identifier and content.
+    pub(crate) made: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The handshake that a script's exchange is of.
+#[derive(Default)]
+pub(crate) struct Current(pub(crate) Option<Rc<Handshake>>);
+
+impl Wishes {
+    pub(crate) fn clear(&mut self) {
+        (self.cleared, self.chains, self.keys) = (true, Vec::new(), Vec::new());
+    }
+
+    pub(crate) fn add_chain(&mut self, chain: Rc<Chain>) {
+        // As OpenSSL has it: a key that does not fit the new certificate goes.
+        self.keys.retain(|key| !chain.mismatches(key));
+        self.chains.push(chain);
+    }
+
+    pub(crate) fn add_key(&mut self, key: Rc<Key>) -> Result<(), &'static str> {
+        if self.chains.last().is_some_and(|chain| chain.mismatches(&key)) {
+            return Err("SSL_use_PrivateKey() failed");
+        }
+        self.keys.push(key);
+        Ok(())
+    }
+}
+
+/// The handshake in which the running script runs, if it does.
+///
+/// # Errors
+/// The script has neither handshake nor request.
+fn current() -> Result<Option<Rc<Handshake>>, Raise> {
+    lend::any_exchange(|x| x.state_if::<Current>().and_then(|current| current.0.clone()))
+}
+
+/// Why something that is of a handshake can't be had.
+pub(crate) const OVER: &str = "not in a handshake";

@@ -1,0 +1,93 @@
+//! What scripts call of `ngx.timer`.
+
+use std::rc::Rc;
+
+use weir_core::Exchange;
+use weir_core::exchange::Origin;
+
+use crate::api::timer::Pending;
+use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::luajit::state::State;
+use crate::run::lend;
+use crate::vm::phase::Phase;
+use crate::vm::traps;
+use crate::vm::vm::Vm;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("timer.at", 0, |l| begin(l, false)),
+    function("timer.every", 0, |l| begin(l, true)),
+    function("timer.pending_count", 0, |l| {
+        l.push_number(lend::vm(|vm| vm.timers.pending()) as f64);
+        Ok(Done::Results(1))
+    }),
+    function("timer.running_count", 0, |l| {
+        l.push_number(lend::vm(|vm| vm.timers.running()) as f64);
+        Ok(Done::Results(1))
+    }),
+];
+
+/// `ngx.timer.at(delay, function, argument…)`, `ngx.timer.every`
+fn begin(l: State, every: bool) -> Outcome {
+    let name = if every { "every" } else { "at" };
+    if l.top() < 2 {
+        return Err(Raise::text(format!("expecting at least 2 arguments but got {}", l.top())));
+    }
+    let delay = (expect_number(l, 1, name)? * 1000.0) as i64;
+    if every && delay == 0 {
+        return Err(Raise::text("delay cannot be zero"));
+    }
+    if !l.is_lua_function(2) {
+        return Err(Raise::argument(2, name, "Lua function expected"));
+    }
+    match lend::phase() {
+        Phase::Init => return Err(Raise::text("no request found")),
+        Phase::ExitWorker => return Err(lend::disabled()),
+        _ => {}
+    }
+    let vm = lend::vm(Vm::shared);
+    // What was set to a negative time runs at once as in OpenResty, and never again.
+    let (delay, next) = u64::try_from(delay).map_or((0, NEVER), |delay| (delay, delay));
+    if delay > 0 && vm.is_leaving() {
+        return fail(l, "process exiting");
+    }
+    if vm.timers.pending() >= vm.main_conf.pending_timers() {
+        traps::count("lua_max_pending_timers", &l.place(1));
+        return fail(l, "too many pending timers");
+    }
+    let (anchor, args) = keep(l);
+    let origin = lend::any_exchange(origin).ok();
+    vm.begin_timer(delay, Pending { anchor, args, every: every.then_some(next), origin });
+    l.push_number(1.0);
+    Ok(Done::Results(1))
+}
+
+/// Milliseconds that no server runs for.
+const NEVER: u64 = u64::MAX >> 1;
+
+/// Anchors the function, with its arguments in a table where it has some.
+fn keep(l: State) -> (i32, i32) {
+    let count = l.top() - 1;
+    if count == 1 {
+        l.push_value(2);
+        return (l.anchor(), 0);
+    }
+    l.new_table(count as usize, 0);
+    for at in 0..count {
+        l.push_value(at + 2);
+        l.raw_set_index(-2, at as usize + 1);
+    }
+    (l.anchor(), count - 1)
+}
+
+/// What the timers of a request share.
+#[derive(Default)]
+struct Shared(Option<Rc<Origin>>);
+
+fn origin(x: &mut Exchange) -> Rc<Origin> {
+    let known = x.state::<Shared>().0.clone();
+    known.unwrap_or_else(|| {
+        let origin = Rc::new(x.leave_origin());
+        x.state::<Shared>().0 = Some(origin.clone());
+        origin
+    })
+}

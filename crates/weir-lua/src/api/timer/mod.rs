@@ -1,0 +1,210 @@
+//! `ngx.timer`: functions that run by themselves, later, with no request.
+//!
+//! What is pending costs an entry of a sorted map and its arguments on Lua's side: no coroutine, no task and no timer of
+//! the runtime, of which one task per VM has one, set to the first of all. Who runs is a task with an
+//! [exchange of no request](weir_core::exchange::Alone).
+
+pub(crate) mod functions;
+pub(crate) mod report;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_core::exchange::Origin;
+use weir_core::log::{self, Level};
+use weir_rt::notify::{Notify, either};
+
+use crate::run::drive::drive_alone;
+use crate::run::run::Run;
+use crate::vm::phase::Phase;
+use crate::vm::traps;
+use crate::vm::vm::Vm;
+
+use report::Active;
+
+pub(crate) use functions::TABLE;
+
+/// The timers of a VM.
+#[derive(Default)]
+pub(crate) struct Timers {
+    /// By when they are due, in milliseconds of the worker's clock, and in the order of their making.
+    pending: RefCell<BTreeMap<(u64, u64), Pending>>,
+    made: Cell<u64>,
+    /// Those that run, in the order in which they began.
+    running: RefCell<BTreeMap<u64, Active>>,
+    ran: Cell<u64>,
+    /// One is due before those there were, or none is left.
+    changed: Notify,
+    /// The task that waits for the first one is there.
+    awaited: Cell<bool>,
+    /// The configuration tells when it leaves.
+    told: Cell<bool>,
+}
+
+/// A timer that waits for its time.
+struct Pending {
+    /// The function, or a table of it and its arguments.
+    anchor: i32,
+    args: i32,
+    /// Milliseconds until it is due again (`ngx.timer.every`).
+    every: Option<u64>,
+    /// Where it was made; `None`: before there were requests.
+    origin: Option<Rc<Origin>>,
+}
+
+impl Timers {
+    /// How many wait.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.borrow().len()
+    }
+
+    /// How many run.
+    pub(crate) fn running(&self) -> usize {
+        self.running.borrow().len()
+    }
+
+    fn add(&self, delay: u64, timer: Pending) {
+        // The loop's clock may stand behind; by it what is due at once is due in this turn, the worker's last one perhaps.
+        let now = if delay == 0 { weir_rt::now_ms() } else { weir_rt::clock::monotonic_ms() };
+        let (due, made) = (now + delay, self.made.get());
+        self.made.set(made + 1);
+        let mut pending = self.pending.borrow_mut();
+        let first = pending.first_key_value().is_none_or(|((first, _), _)| due < *first);
+        pending.insert((due, made), timer);
+        if first {
+            self.changed.notify();
+        }
+    }
+
+    /// The first timer that is due at `now`; else when that will be.
+    fn take_due(&self, now: u64) -> Result<Pending, Option<u64>> {
+        let mut pending = self.pending.borrow_mut();
+        let Some(first) = pending.first_entry() else { return Err(None) };
+        match first.key().0 {
+            due if due <= now => Ok(first.remove()),
+            due => Err(Some(due)),
+        }
+    }
+}
+
+impl Vm {
+    /// Adds a timer; the function, or the table, is anchored.
+    fn begin_timer(&self, delay: u64, timer: Pending) {
+        let vm = self.shared();
+        self.timers.add(delay, timer);
+        if let (false, Some(link)) = (self.timers.told.replace(true), self.home.upgrade()) {
+            let leaving = Leaving(Rc::downgrade(&vm));
+            link.on_leave(move || leaving.fire());
+        }
+        if !self.timers.awaited.replace(true) {
+            weir_rt::spawn(await_timers(vm));
+        }
+    }
+
+    /// Runs a timer that is due.
+    fn fire(self: &Rc<Self>, timer: Pending, premature: bool) {
+        log::cycle(Level::Debug, &"lua ngx.timer expired");
+        let l = self.main();
+        if let (Some(delay), false) = (timer.every, premature) {
+            l.push_anchored(timer.anchor);
+            let next = Pending { anchor: l.anchor(), origin: timer.origin.clone(), ..timer };
+            self.begin_timer(delay, next);
+        }
+        let origin = timer.origin.clone().or_else(|| self.home.upgrade()?.nobody());
+        self.push_timer(&timer, premature);
+        let place = l.defined_at(-(timer.args + 2));
+        let most = self.main_conf.running_timers();
+        let Some(origin) = origin.filter(|_| self.timers.running() < most) else {
+            l.pop(timer.args + 2);
+            traps::count("lua_max_running_timers", place.trim_start_matches(['=', '@']));
+            let message = format_args!(
+                "lua failed to run timer with function defined at {place}: {most} lua_max_running_timers are not enough"
+            );
+            return log::cycle(Level::Alert, &message);
+        };
+        let place = place.trim_start_matches(['=', '@']).to_owned();
+        let run = Run::with_arguments(self, Phase::Timer, false, timer.args + 1);
+        let running = Running::new(self, place.clone(), timer.every.is_some());
+        weir_rt::spawn(async move {
+            drive_alone(run, &origin, &place).await;
+            drop(running);
+        });
+    }
+
+    /// Pushes function, `premature` and arguments on the main stack; the anchor is no more.
+    fn push_timer(&self, timer: &Pending, premature: bool) {
+        let l = self.main();
+        l.reserve(timer.args + 4);
+        l.push_anchored(timer.anchor);
+        l.release(timer.anchor);
+        if timer.args == 0 {
+            return l.push_boolean(premature);
+        }
+        let table = l.top();
+        l.raw_get_index(table, 1);
+        l.push_boolean(premature);
+        (0..timer.args as usize).for_each(|at| l.raw_get_index(table, at + 2));
+        l.remove(table);
+    }
+}
+
+/// Waits for the first timer again and again, until none is left.
+async fn await_timers(vm: Rc<Vm>) {
+    let timers = &vm.timers;
+    loop {
+        match timers.take_due(weir_rt::now_ms()) {
+            Ok(timer) => vm.fire(timer, false),
+            Err(None) => break,
+            Err(Some(due)) => {
+                let left = Duration::from_millis(due.saturating_sub(weir_rt::now_ms()));
+                either(timers.changed.notified(), pin!(weir_rt::sleep(left))).await;
+            }
+        }
+    }
+    timers.awaited.set(false);
+}
+
+/// Fires what is pending when the configuration leaves; when it goes without that, what is pending does, too.
+struct Leaving(std::rc::Weak<Vm>);
+
+impl Leaving {
+    fn fire(self) {
+        let Some(vm) = self.0.upgrade() else { return };
+        for (_, timer) in vm.timers.pending.take() {
+            vm.fire(timer, true);
+        }
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(vm) = self.0.upgrade() {
+            for (_, timer) in vm.timers.pending.take() {
+                vm.main().release(timer.anchor);
+            }
+            vm.timers.changed.notify();
+        }
+    }
+}
+
+/// One that runs is listed.
+struct Running {
+    vm: Rc<Vm>,
+    number: u64,
+}
+
+impl Running {
+    fn new(vm: &Rc<Vm>, place: String, every: bool) -> Running {
+        let number = vm.timers.begin(Active { place, every, since_ms: weir_rt::now_ms() });
+        Running { vm: vm.clone(), number }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.vm.timers.running.borrow_mut().remove(&self.number);
+    }
+}

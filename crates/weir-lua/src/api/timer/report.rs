@@ -1,0 +1,87 @@
+//! What is told of a VM's timers (`weir lua timers`).
+
+use std::collections::BTreeMap;
+
+use crate::api::timer::{Pending, Timers};
+use crate::vm::vm::Vm;
+
+/// Timers of one function and kind that all wait, or all run.
+pub(crate) struct Told {
+    /// Where the function is defined.
+    pub(crate) place: String,
+    /// `ngx.timer.every`
+    pub(crate) every: bool,
+    pub(crate) count: u64,
+    /// In how many nanoseconds the first of those that wait is due.
+    pub(crate) due_ns: Option<u64>,
+    /// For how many nanoseconds the oldest of those that run does.
+    pub(crate) runs_ns: Option<u64>,
+    /// The VM's configuration has been replaced.
+    leaving: bool,
+}
+
+impl Told {
+    /// In words.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.runs_ns, self.leaving) {
+            (None, false) => "pending",
+            (Some(_), false) => "running",
+            (None, true) => "pending, old configuration",
+            (Some(_), true) => "running, old configuration",
+        }
+    }
+}
+
+/// A timer that runs.
+pub(super) struct Active {
+    pub(super) place: String,
+    pub(super) every: bool,
+    /// Since when, by the worker's clock.
+    pub(super) since_ms: u64,
+}
+
+impl Vm {
+    /// Those that wait, then those that run, most of a kind first; with no script running.
+    pub(crate) fn timers_told(&self) -> Vec<Told> {
+        let (now, leaving) = (weir_rt::now_ms(), self.is_leaving());
+        let told = |(place, every)| Told { place, every, count: 0, due_ns: None, runs_ns: None, leaving };
+        let (mut waiting, mut active) = (BTreeMap::new(), BTreeMap::new());
+        for ((due, _), timer) in &*self.timers.pending.borrow() {
+            let of = (self.place_of_timer(timer), timer.every.is_some());
+            let one = waiting.entry(of.clone()).or_insert_with(|| told(of));
+            one.count += 1;
+            // They come in the order in which they are due.
+            one.due_ns.get_or_insert(due.saturating_sub(now).saturating_mul(1_000_000));
+        }
+        for timer in self.timers.running.borrow().values() {
+            let of = (timer.place.clone(), timer.every);
+            let one = active.entry(of.clone()).or_insert_with(|| told(of));
+            one.count += 1;
+            one.runs_ns.get_or_insert(now.saturating_sub(timer.since_ms) * 1_000_000);
+        }
+        let mut list: Vec<Told> = waiting.into_values().chain(active.into_values()).collect();
+        list.sort_by_key(|told| (told.runs_ns.is_some(), std::cmp::Reverse(told.count)));
+        list
+    }
+
+    fn place_of_timer(&self, timer: &Pending) -> String {
+        let l = self.main();
+        l.push_anchored(timer.anchor);
+        if timer.args > 0 {
+            l.raw_get_index(-1, 1);
+        }
+        let place = l.defined_at(-1);
+        l.pop(1 + i32::from(timer.args > 0));
+        place.trim_start_matches(['=', '@']).to_owned()
+    }
+}
+
+impl Timers {
+    /// A timer runs from here on; its number.
+    pub(super) fn begin(&self, timer: Active) -> u64 {
+        let number = self.ran.get();
+        self.ran.set(number + 1);
+        self.running.borrow_mut().insert(number, timer);
+        number
+    }
+}

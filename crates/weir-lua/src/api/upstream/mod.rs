@@ -1,0 +1,255 @@
+//! Groups of servers, seen and changed by scripts: below `ngx.upstream` and `weir.upstream`.
+//!
+//! What is known of servers is shared by all workers (`weir_core::upstream`), so what one script changes holds for all of
+//! them at once. The groups are those of the configuration the VM belongs to.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use weir_core::upstream::block::list_changes::{Listed, Refusal};
+use weir_core::upstream::{Group, Peer, Upstreams};
+use weir_http::json::{Json, Value};
+use weir_rt::notify::either;
+use weir_trace::WaitKind;
+
+use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::State;
+use crate::run::lend;
+use crate::run::op::{Op, Results};
+use crate::vm::phase::YIELDABLE;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_upstream.names", 0, names),
+    function("_upstream.servers", 0, |l| with_group(l, "get_servers", servers)),
+    function("_upstream.peers", 0, |l| with_group(l, "get_peers", peers)),
+    function("_upstream.turn", 0, |l| with_group(l, "set_peer_down", turn)),
+    function("_upstream.current", 0, |l| {
+        match lend::exchange(|x| weir_core::upstream::upstream_name(x))? {
+            Some(name) => l.push_bytes(name.as_bytes()),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_upstream.describe", 0, |l| {
+        with_group(l, "get", |l, group| {
+            let mut json = Json::default();
+            group.describe(&mut json);
+            l.push_bytes(String::from(json).as_bytes());
+            Ok(Done::Results(1))
+        })
+    }),
+    function("_upstream.change", 0, |l| with_group(l, "change", change)),
+    function("_upstream.changes", 0, |l| {
+        with_group(l, "changes", |l, group| {
+            l.push_number(group.changes() as f64);
+            Ok(Done::Results(1))
+        })
+    }),
+    function("_upstream.wait", YIELDABLE, |l| with_group(l, "wait", wait)),
+];
+
+/// Uses the groups of the VM's configuration.
+fn groups<T>(use_them: impl FnOnce(&Upstreams) -> T) -> Option<T> {
+    let link = lend::vm(|vm| vm.home.upgrade())?;
+    link.configuration.tables.shared::<Upstreams>().map(use_them)
+}
+
+fn names(l: State) -> Outcome {
+    let names = groups(|all| all.iter().map(|group| group.name.clone()).collect::<Vec<_>>());
+    let names = names.unwrap_or_default();
+    l.new_table(names.len(), 0);
+    for (at, name) in names.iter().enumerate() {
+        l.push_bytes(name.as_bytes());
+        l.raw_set_index(-2, at + 1);
+    }
+    Ok(Done::Results(1))
+}
+
+/// Does something with the group that the first argument names.
+fn with_group(l: State, function: &str, then: impl FnOnce(State, &Arc<Group>) -> Outcome) -> Outcome {
+    let name = expect_string(&l, 1, function)?;
+    let group = groups(|all| {
+        let named = |group: &&Arc<Group>| group.name.as_bytes() == name;
+        // As elsewhere the case of names does not matter; one of an address is none of a block.
+        let found = all.iter().find(named).or_else(|| all.find(std::str::from_utf8(&name).ok()?));
+        found.cloned()
+    });
+    match group.flatten() {
+        Some(group) => then(l, &group),
+        None => fail(l, "upstream not found"),
+    }
+}
+
+fn number(l: State, key: &std::ffi::CStr, value: u64) {
+    l.push_number(value as f64);
+    l.set_field(-2, key);
+}
+
+fn text(l: State, key: &std::ffi::CStr, value: &str) {
+    l.push_bytes(value.as_bytes());
+    l.set_field(-2, key);
+}
+
+/// `get_servers`: what `server` lines say.
+fn servers(l: State, group: &Arc<Group>) -> Outcome {
+    let listed = group.listed();
+    l.new_table(listed.len(), 0);
+    for (at, server) in listed.iter().enumerate() {
+        push_server(l, server);
+        l.raw_set_index(-2, at + 1);
+    }
+    Ok(Done::Results(1))
+}
+
+fn push_server(l: State, server: &Listed) {
+    l.new_table(0, 7);
+    text(l, c"name", &server.server);
+    match &*server.peers {
+        [only] => text(l, c"addr", &only.name),
+        peers => {
+            l.new_table(peers.len(), 0);
+            for (at, peer) in peers.iter().enumerate() {
+                l.push_bytes(peer.name.as_bytes());
+                l.raw_set_index(-2, at + 1);
+            }
+            l.set_field(-2, c"addr");
+        }
+    }
+    let model = &server.model;
+    number(l, c"weight", model.weight.into());
+    number(l, c"max_fails", model.max_fails.into());
+    number(l, c"fail_timeout", model.fail_timeout);
+    for (key, set) in [(c"backup", server.backup), (c"down", model.down)] {
+        if set {
+            l.push_boolean(true);
+            l.set_field(-2, key);
+        }
+    }
+}
+
+/// `get_primary_peers`, `get_backup_peers`: the second argument says which.
+fn peers(l: State, group: &Arc<Group>) -> Outcome {
+    let members = group.members();
+    let peers = if l.boolean(2) { &members.backup } else { &members.primary };
+    l.new_table(peers.len(), 0);
+    for (at, peer) in peers.iter().enumerate() {
+        push_peer(l, peer, at);
+        l.raw_set_index(-2, at + 1);
+    }
+    Ok(Done::Results(1))
+}
+
+fn push_peer(l: State, peer: &Peer, id: usize) {
+    let state = &peer.state;
+    l.new_table(0, 12);
+    number(l, c"id", id as u64);
+    text(l, c"name", &peer.name);
+    number(l, c"weight", peer.weight.into());
+    // How far a worker has come in its turn is its own; all of them begin so.
+    number(l, c"current_weight", 0);
+    number(l, c"effective_weight", peer.weight.into());
+    number(l, c"conns", state.in_flight().into());
+    number(l, c"fails", state.fails.load(Relaxed).into());
+    number(l, c"max_fails", peer.max_fails.into());
+    number(l, c"fail_timeout", peer.fail_timeout);
+    for (key, at) in [(c"accessed", &state.accessed), (c"checked", &state.checked)] {
+        match at.load(Relaxed) {
+            0 => {}
+            second => number(l, key, second),
+        }
+    }
+    if peer.is_down() {
+        l.push_boolean(true);
+        l.set_field(-2, c"down");
+    }
+}
+
+/// `set_peer_down(name, is_backup, id, down)`
+fn turn(l: State, group: &Arc<Group>) -> Outcome {
+    let (backup, down) = (l.boolean(2), l.boolean(4));
+    let id = expect_number(l, 3, "set_peer_down")?;
+    if backup && group.members().backup.is_empty() {
+        return fail(l, "no backup peers");
+    }
+    if !(0.0..1e9).contains(&id) || !group.turn(backup, id as usize, down) {
+        return fail(l, "bad peer id");
+    }
+    l.push_boolean(true);
+    Ok(Done::Results(1))
+}
+
+/// `change(name, what, json [, server])`
+fn change(l: State, group: &Arc<Group>) -> Outcome {
+    let what = expect_string(&l, 2, "change")?;
+    let json = expect_string(&l, 3, "change")?;
+    let server = l.lossy(4);
+    let changed =
+        Value::parse(&json).map_err(|error| Refusal::Wrong(error.to_string())).and_then(
+            |value| match &*what {
+                b"add" => group.add(&value),
+                b"remove" => group.remove(&server),
+                b"edit" => group.edit(&server, &value),
+                _ => group.replace(&value),
+            },
+        );
+    match changed {
+        Ok(()) => {
+            l.push_boolean(true);
+            Ok(Done::Results(1))
+        }
+        Err(refusal) => fail(l, &refusal.to_string()),
+    }
+}
+
+/// `wait(name, seen, seconds)`: what `changes` is, once that is another than `seen`.
+fn wait(l: State, group: &Arc<Group>) -> Outcome {
+    let seen = expect_number(l, 2, "wait")? as u64;
+    let seconds = expect_number(l, 3, "wait")?;
+    if !(0.0..=f64::MAX).contains(&seconds) {
+        return Err(Raise::argument(3, "wait", "a time is not negative"));
+    }
+    if group.changes() != seen {
+        l.push_number(group.changes() as f64);
+        return Ok(Done::Results(1));
+    }
+    let limit = Duration::from_secs_f64(seconds.min(1e9));
+    lend::vm(crate::vm::vm::Vm::wake_when_leaving);
+    lend::run(|run| {
+        run.wait = WaitKind::Lock;
+        run.op = Some(Op::Wait(Box::pin(waited(group.clone(), seen, limit))));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+async fn waited(group: Arc<Group>, seen: u64, limit: Duration) -> Results {
+    let (changed, late) = (pin!(group.changed(seen)), pin!(weir_rt::sleep(limit)));
+    match either(changed, late).await {
+        Some(now) => Box::new(move |l: State| {
+            l.push_number(now as f64);
+            1
+        }),
+        None => Box::new(|l: State| {
+            l.push_nil();
+            l.push_bytes(b"timeout");
+            2
+        }),
+    }
+}
+
+impl crate::vm::vm::Vm {
+    /// Has scripts that wait for changes of groups look when the configuration is no longer in force.
+    fn wake_when_leaving(&self) {
+        if self.watches.replace(true) {
+            return;
+        }
+        let (home, Some(link)) = (self.home.clone(), self.home.upgrade()) else { return };
+        link.on_leave(move || {
+            let Some(link) = home.upgrade() else { return };
+            if let Some(all) = link.configuration.tables.shared::<Upstreams>() {
+                all.iter().for_each(|group| group.wake_waiting());
+            }
+        });
+    }
+}

@@ -1,0 +1,51 @@
+//! `ngx.worker.*`, `ngx.config.*`.
+
+use crate::api::{Done, Function, Raise, function};
+use crate::run::lend;
+use crate::vm::phase::Phase;
+use crate::vm::vm::Vm;
+
+pub(super) const TABLE: &[Function] = &[
+    function("worker.pid", 0, |l| {
+        l.push_number(f64::from(std::process::id()));
+        Ok(Done::Results(1))
+    }),
+    function("worker.id", 0, |l| {
+        match lend::vm(|vm| vm.worker().filter(|_| !vm.is_agent())) {
+            Some(id) => l.push_number(f64::from(id)),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("worker.count", 0, |l| {
+        l.push_number(lend::vm(|vm| vm.main_conf.workers) as f64);
+        Ok(Done::Results(1))
+    }),
+    // One process has them all.
+    function("worker.pids", 0, |l| {
+        if lend::phase() == Phase::Init {
+            return Err(Raise::text("API disabled in the current context"));
+        }
+        let count = lend::vm(|vm| vm.main_conf.workers);
+        l.new_table(count, 0);
+        for at in 0..count {
+            l.push_number(f64::from(std::process::id()));
+            l.raw_set_index(-2, at + 1);
+        }
+        Ok(Done::Results(1))
+    }),
+    function("worker.exiting", 0, |l| {
+        l.push_boolean(lend::vm(Vm::is_leaving));
+        Ok(Done::Results(1))
+    }),
+    function("config._debug", 0, |l| {
+        l.push_boolean(weir_core::log::main_limit() == weir_core::log::Level::Debug);
+        Ok(Done::Results(1))
+    }),
+    function("config.prefix", 0, |l| {
+        let prefix = lend::vm(|vm| vm.main_conf.prefix.display().to_string());
+        let slash = if prefix.ends_with('/') { "" } else { "/" };
+        l.push_bytes(format!("{prefix}{slash}").as_bytes());
+        Ok(Done::Results(1))
+    }),
+];

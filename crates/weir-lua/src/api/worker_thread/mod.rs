@@ -1,0 +1,93 @@
+//! `ngx.run_worker_thread`: functions that take their time run on threads of a `thread_pool`, each with a VM of its own,
+//! while the worker goes on.
+
+mod pool;
+mod value;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::poll_fn;
+
+use weir_trace::WaitKind;
+
+use crate::api::{Done, Function, Outcome, function};
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::run::op::{Op, Results};
+use crate::vm::phase::YIELDABLE;
+use crate::vm::vm::Vm;
+use pool::{Call, Pool};
+pub(crate) use value::Value;
+
+/// The pools of a worker that were used, by name.
+pub(crate) type ThreadPools = RefCell<HashMap<Vec<u8>, Pool>>;
+
+pub(crate) const TABLE: &[Function] = &[function("run_worker_thread", YIELDABLE, run)];
+
+/// `ngx.run_worker_thread(pool, module, function, argument…)`
+fn run(l: State) -> Outcome {
+    if l.top() < 3 {
+        return refuse(l, b"expecting at least 3 arguments");
+    }
+    let wrong = [(1, "threadpool"), (2, "module name"), (3, "function name")];
+    if let Some((_, what)) = wrong.iter().find(|(at, _)| !matches!(l.kind(*at), kind::STRING | kind::NUMBER))
+    {
+        return refuse(l, format!("{what} should be a string").as_bytes());
+    }
+    let [name, module, function] = [1, 2, 3].map(|at| l.bytes(at).unwrap_or_default().to_vec());
+    let args = match Value::all(l, 4) {
+        Ok(args) => args,
+        Err(why) => return refuse(l, format!("{why} in the argument").as_bytes()),
+    };
+    let slot = match lend::vm(|vm| call(vm, &name, Call { module, function, args })) {
+        Ok(slot) => slot,
+        Err(why) => return refuse(l, why.as_bytes()),
+    };
+    lend::run(|run| {
+        run.wait = WaitKind::Other;
+        run.op = Some(Op::Wait(Box::pin(async move {
+            let answer = poll_fn(|cx| slot.poll(cx.waker())).await;
+            Box::new(move |l: State| match answer {
+                Ok(values) => {
+                    l.reserve(values.len() as i32 + 8);
+                    l.push_boolean(true);
+                    values.iter().for_each(|value| value.push(l));
+                    values.len() as i32 + 1
+                }
+                Err(why) => {
+                    l.push_boolean(false);
+                    l.push_bytes(&why);
+                    2
+                }
+            }) as Results
+        })));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+/// `false, message`
+fn refuse(l: State, why: &[u8]) -> Outcome {
+    l.push_boolean(false);
+    l.push_bytes(why);
+    Ok(Done::Results(2))
+}
+
+fn call(vm: &Vm, name: &[u8], call: Call) -> Result<std::sync::Arc<pool::Slot>, String> {
+    if let Some(pool) = vm.thread_pools.borrow().get(name) {
+        return pool.call(call);
+    }
+    let known = vm.home.upgrade().and_then(|home| {
+        let pools = &home.configuration.main.thread_pools;
+        pools.iter().find(|pool| pool.name == name).cloned()
+    });
+    let Some(known) = known else {
+        return Err(format!("thread pool {} not found", String::from_utf8_lossy(name)));
+    };
+    let bounded = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let threads = bounded(known.threads).min(vm.main_conf.thread_vms());
+    let pool = Pool::new(&vm.main_conf, threads, bounded(known.max_queue));
+    let slot = pool.call(call);
+    vm.thread_pools.borrow_mut().insert(name.to_vec(), pool);
+    slot
+}

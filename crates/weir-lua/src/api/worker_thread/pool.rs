@@ -1,0 +1,193 @@
+//! The threads of a `thread_pool` that run Lua: those of one worker, each with a VM of its own.
+//!
+//! They start as calls come that no idle one can take, and end with the worker's VM.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use crate::api::worker_thread::value::Value;
+use crate::hooks::conf::Main;
+use crate::luajit::state::{State, error_text};
+use crate::luajit::sys;
+use crate::run::lend::lend;
+use crate::vm::phase::Phase;
+use crate::vm::vm::Vm;
+
+/// A function of a module, with its arguments.
+pub(super) struct Call {
+    pub(super) module: Vec<u8>,
+    pub(super) function: Vec<u8>,
+    pub(super) args: Vec<Value>,
+}
+
+/// What it has returned, or why it failed.
+pub(super) type Answer = Result<Vec<Value>, Vec<u8>>;
+
+/// Where a call's answer comes.
+#[derive(Default)]
+pub(super) struct Slot(Mutex<(Option<Answer>, Option<Waker>)>);
+
+impl Slot {
+    /// Ready with the answer, once.
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<Answer> {
+        let mut slot = lock(&self.0);
+        match slot.0.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                slot.1 = Some(waker.clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn put(&self, answer: Answer) {
+        let waker = {
+            let mut slot = lock(&self.0);
+            slot.0 = Some(answer);
+            slot.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Pool(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<Calls>,
+    called: Condvar,
+    most_threads: usize,
+    most_queued: usize,
+    main: Main,
+}
+
+#[derive(Default)]
+struct Calls {
+    calls: VecDeque<(Call, Weak<Slot>)>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl Pool {
+    /// A pool whose VMs have the settings of `main`, without its scripts.
+    pub(super) fn new(main: &Main, most_threads: usize, most_queued: usize) -> Pool {
+        let main = Main { init: None, init_worker: None, exit_worker: None, single: true, ..main.clone() };
+        let (state, called) = Default::default();
+        Pool(Arc::new(Shared { state, called, most_threads, most_queued, main }))
+    }
+
+    /// Has a thread make the call. One that nobody waits for any more when its turn comes is not made.
+    ///
+    /// # Errors
+    /// Too many wait, or no thread can be started.
+    pub(super) fn call(&self, call: Call) -> Result<Arc<Slot>, String> {
+        let slot = Arc::new(Slot::default());
+        let mut state = lock(&self.0.state);
+        if state.calls.len() >= self.0.most_queued {
+            return Err("no available Lua vm".to_owned());
+        }
+        if state.calls.len() >= state.idle && state.threads < self.0.most_threads {
+            let shared = self.0.clone();
+            let builder = std::thread::Builder::new().name("weir lua thread".to_owned()).stack_size(STACK);
+            match builder.spawn(move || shared.run()) {
+                Ok(_) => state.threads += 1,
+                Err(error) if state.threads == 0 => return Err(format!("no thread can be started: {error}")),
+                // Those there are will come to it.
+                Err(_) => {}
+            }
+        }
+        state.calls.push_back((call, Arc::downgrade(&slot)));
+        self.0.called.notify_one();
+        Ok(slot)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.0.state).closed = true;
+        self.0.called.notify_all();
+    }
+}
+
+impl Shared {
+    /// A thread's life.
+    fn run(&self) {
+        weir_rt::process::unbind();
+        let vm = Vm::start(self.main.clone(), std::rc::Weak::new());
+        while let Some((call, slot)) = self.next() {
+            if let Some(slot) = slot.upgrade() {
+                slot.put(match &vm {
+                    Ok(vm) => make(vm, &call),
+                    Err(_) => Err(b"failed to initialize Lua VM".to_vec()),
+                });
+            }
+        }
+    }
+
+    /// The next call; `None` when there will be no more.
+    fn next(&self) -> Option<(Call, Weak<Slot>)> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(next) = state.calls.pop_front() {
+                return Some(next);
+            }
+            state.idle += 1;
+            state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+/// Calls the function in the VM of this thread.
+fn make(vm: &Rc<Vm>, call: &Call) -> Answer {
+    let l = vm.main();
+    l.set_top(0);
+    let answer = lend(vm, Phase::Init, None, None, || {
+        l.field(sys::GLOBALS, c"require");
+        l.push_bytes(&call.module);
+        protected(vm, 1, 1)?;
+        if l.kind(1) != sys::kind::TABLE {
+            return Err(b"invalid lua module".to_vec());
+        }
+        l.push_bytes(&call.function);
+        l.raw_get(1);
+        if l.kind(2) != sys::kind::FUNCTION {
+            return Err(b"invalid function".to_vec());
+        }
+        l.reserve(call.args.len() as i32 + 8);
+        call.args.iter().for_each(|value| value.push(l));
+        protected(vm, call.args.len() as i32, sys::MULTRET)?;
+        Value::all(l, 2).map_err(|why| format!("{why} in the return value").into_bytes())
+    });
+    l.set_top(0);
+    answer
+}
+
+/// Calls the function on the main stack below its arguments.
+fn protected(vm: &Vm, args: i32, results: i32) -> Result<(), Vec<u8>> {
+    let l: State = vm.main();
+    // SAFETY: function and arguments stand on the stack.
+    match vm.limits.within(|| unsafe { sys::lua_pcall(l.raw(), args, results, 0) }) {
+        sys::status::OK => Ok(()),
+        _ => Err(match l.bytes(-1) {
+            Some(text) => text.to_vec(),
+            None => error_text(l).into_bytes(),
+        }),
+    }
+}
+
+/// What a panicking thread left behind is whole: nothing here is changed in two steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes of a thread's stack, of which only those touched are memory.
+const STACK: usize = 8 << 20;

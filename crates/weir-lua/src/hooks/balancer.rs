@@ -1,0 +1,141 @@
+//! `balancer_by_lua`: a script names the server of each try of an `upstream` block's requests.
+//!
+//! The script runs inside of the engine's choice, at once and without waiting; what it says through `ngx.balancer` goes
+//! into the [`Choice`] that stands in [`CURRENT`] meanwhile. Its usual call, `set_current_peer`, has an entry in the table
+//! of compiled code ([`set_peer`](crate::api::balancer::set_peer)).
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::Arc;
+
+use weir_conf::{LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::log::Level;
+use weir_core::upstream::worker_side::balancer_hook::{Choice, Draft, Guide, Guides};
+use weir_core::{Exchange, Verdict};
+
+use crate::hooks::phases::Home;
+use crate::vm::chunk::{Chunk, Source};
+use crate::vm::phase::Phase;
+
+/// Whether the configuration has such scripts: then all of its locations need the VM.
+#[derive(Default)]
+pub(crate) struct Balancers(pub(crate) bool);
+
+/// Makes a script of the block that is being read the chooser of its group.
+///
+/// # Errors
+/// There is one already.
+pub(crate) fn read(line: &mut LineCx<'_>, source: Source) -> Result {
+    let draft = line.ext::<Registry>().shared::<Draft>();
+    if draft.guide.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    draft.guide = Some(Arc::new(Configured(source)));
+    if draft.chosen {
+        line.warn("load balancing method redefined");
+    }
+    line.ext::<Registry>().shared::<Balancers>().0 = true;
+    Ok(())
+}
+
+/// `balancer_keepalive number`
+///
+/// # Errors
+/// OpenResty's words for what is no such number, or stands there twice.
+pub(crate) fn keepalive(line: &mut LineCx<'_>) -> Result {
+    let number = weir_conf::parse_number(line.bytes(0)).filter(|number| *number > 0);
+    let number = number.ok_or_else(|| {
+        line.fail_arg(0, format!("invalid value \"{}\" in \"{}\" directive", line.arg(0), line.name()))
+    })?;
+    let draft = line.ext::<Registry>().shared::<Draft>();
+    if draft.keepalive.replace(number as usize).is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    Ok(())
+}
+
+/// A script as configured.
+struct Configured(Source);
+
+impl std::fmt::Debug for Configured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.name)
+    }
+}
+
+impl Guides for Configured {
+    fn on_worker(&self) -> Box<dyn Guide> {
+        Box::new(Script(Chunk::new(self.0.clone())))
+    }
+}
+
+/// A script on one worker.
+struct Script(Chunk);
+
+impl Guide for Script {
+    fn choose(&self, x: &mut Exchange, choice: &mut Choice<'_>) -> std::result::Result<(), Verdict> {
+        let home = x.plan.kept::<Home>().cloned().ok_or(Verdict::Status(500))?;
+        let asked = Asked::begin(choice);
+        if let Err(message) = home.vm(x).and_then(|vm| vm.run_for(&self.0, Phase::Balancer, x)) {
+            x.log(Level::Error, &format_args!("{message}{DOING}"));
+            return Err(Verdict::Status(500));
+        }
+        let (exit, named) = (EXIT.take(), asked.end());
+        match exit {
+            // What nginx does with a chooser's NGX_ERROR and NGX_DECLINED; statuses are the request's.
+            Some(-5) => Err(Verdict::Status(502)),
+            Some(status) if status >= 300 => Err(Verdict::Status(u16::try_from(status).unwrap_or(500))),
+            Some(status) if status != 0 => Err(Verdict::Status(500)),
+            _ if !named && !choice.has_servers => {
+                x.log(Level::Error, &format_args!("lua balancer: no peer set{DOING}"));
+                Err(Verdict::Status(500))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What nginx's messages say is being done while a server is chosen.
+pub(crate) const DOING: &str = " while connecting to upstream";
+
+thread_local! {
+    /// What the script that runs decides.
+    static CURRENT: Cell<*mut Choice<'static>> = const { Cell::new(ptr::null_mut()) };
+    /// What it has said by `ngx.exit`.
+    static EXIT: Cell<Option<i64>> = const { Cell::new(None) };
+}
+
+/// The time in which a script may decide.
+struct Asked(*mut Choice<'static>);
+
+impl Asked {
+    fn begin(choice: &mut Choice<'_>) -> Asked {
+        EXIT.set(None);
+        // The lifetime is that of the servers' memory, which outlives this value as `choice` does.
+        Asked(CURRENT.replace(ptr::from_mut(choice).cast()))
+    }
+
+    /// Whether a server was named.
+    fn end(self) -> bool {
+        current(|choice| choice.has_peer()).unwrap_or(false)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// Uses what the running script decides; `None`: it is no such script.
+pub(crate) fn current<T>(use_it: impl FnOnce(&mut Choice<'_>) -> T) -> Option<T> {
+    // SAFETY: `Script::choose`, to which the choice is lent exclusively, does not touch it between `Asked::begin` and the
+    // end of `Asked`; here it is borrowed once at a time, since `use_it` never runs Lua.
+    unsafe { CURRENT.get().as_mut() }.map(use_it)
+}
+
+/// `ngx.exit(status)` in such a script: it goes on, as it does in OpenResty.
+pub(crate) fn exit(status: i64) {
+    EXIT.set(Some(status));
+}

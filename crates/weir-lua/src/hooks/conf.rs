@@ -1,0 +1,353 @@
+//! The settings of the `*_by_lua*` and `lua_*` directives.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_conf::{LineCx, Result, Span};
+use weir_core::conf::registry::Registry;
+use weir_core::variable::Script;
+use weir_core::zone::{SharedZone, Zones};
+
+use crate::api::socket::SocketConf;
+use crate::api::ssl;
+use crate::hooks::balancer;
+use crate::hooks::phases::Settings;
+use crate::hooks::set_by;
+use crate::vm::chunk::{self, Code, Source};
+use crate::vm::phase::Phase;
+
+/// Settings of the `http` block: those of a VM.
+#[derive(Clone, Default)]
+pub(crate) struct Main {
+    pub(crate) package_path: Option<String>,
+    pub(crate) package_cpath: Option<String>,
+    pub(crate) init: Option<Source>,
+    pub(crate) init_worker: Option<Source>,
+    pub(crate) exit_worker: Option<Source>,
+    pub(crate) thread_cache: Option<usize>,
+    pub(crate) regex_cache: Option<usize>,
+    pub(crate) regex_limit: Option<u32>,
+    /// `lua_cpu_limit`, in milliseconds; 0 for none.
+    pub(crate) cpu_limit: Option<u64>,
+    /// `lua_memory_limit`, in bytes; 0 for none.
+    pub(crate) memory_limit: Option<u64>,
+    /// `lua_max_coroutines`
+    pub(crate) coroutines: Option<usize>,
+    /// `lua_max_pending_timers`
+    pub(crate) pending_timers: Option<usize>,
+    /// `lua_max_running_timers`
+    pub(crate) running_timers: Option<usize>,
+    /// `lua_worker_thread_vm_pool_size`
+    pub(crate) thread_vms: Option<usize>,
+    /// `lua_yield_everywhere`
+    pub(crate) yields: Option<bool>,
+    pub(crate) rewrite_first: Option<bool>,
+    pub(crate) access_first: Option<bool>,
+    pub(crate) precontent_first: Option<bool>,
+    pub(crate) dicts: Vec<Arc<SharedZone>>,
+    /// Where relative names of files begin.
+    pub(crate) prefix: PathBuf,
+    /// `lua_capture_error_log`, bytes.
+    pub(crate) captured: Option<usize>,
+    /// `lua_malloc_trim`: after how many requests, 0 never.
+    pub(crate) malloc_trim: Option<u64>,
+    /// How many workers there are.
+    pub(crate) workers: usize,
+    /// `master_process off`
+    pub(crate) one_process: bool,
+    /// The number of the one that the VM is for.
+    pub(crate) worker: Option<u8>,
+    /// The VM is for one request only.
+    pub(crate) single: bool,
+}
+
+impl Main {
+    /// `lua_thread_cache_max_entries`
+    pub(crate) fn spare_coroutines(&self) -> usize {
+        self.thread_cache.unwrap_or(1024)
+    }
+
+    /// `lua_max_coroutines`
+    pub(crate) fn most_coroutines(&self) -> usize {
+        self.coroutines.unwrap_or(16_384)
+    }
+
+    /// `lua_max_pending_timers`
+    pub(crate) fn pending_timers(&self) -> usize {
+        self.pending_timers.unwrap_or(1024)
+    }
+
+    /// `lua_worker_thread_vm_pool_size`
+    pub(crate) fn thread_vms(&self) -> usize {
+        self.thread_vms.unwrap_or(100)
+    }
+
+    /// `lua_max_running_timers`
+    pub(crate) fn running_timers(&self) -> usize {
+        self.running_timers.unwrap_or(256)
+    }
+
+    /// `init_by_lua` and the other scripts that need no request.
+    pub(crate) fn has_scripts(&self) -> bool {
+        self.init.is_some() || self.init_worker.is_some() || self.exit_worker.is_some()
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct LuaConf {
+    pub(crate) main: Main,
+    /// The block has `set_by_lua`.
+    pub(crate) sets: bool,
+    pub(crate) server_rewrite: Option<Source>,
+    pub(crate) rewrite: Option<Source>,
+    pub(crate) access: Option<Source>,
+    pub(crate) precontent: Option<Source>,
+    pub(crate) content: Option<Source>,
+    pub(crate) header_filter: Option<Source>,
+    pub(crate) body_filter: Option<Source>,
+    pub(crate) log: Option<Source>,
+    /// Scripts of handshakes.
+    pub(crate) secure: ssl::Sources,
+    pub(crate) need_body: Option<bool>,
+    pub(crate) use_default_type: Option<bool>,
+    pub(crate) code_cache: Option<bool>,
+    pub(crate) check_client_abort: Option<bool>,
+    pub(crate) http10_buffering: Option<bool>,
+    pub(crate) underscores: Option<bool>,
+    pub(crate) ctx_keep: Option<bool>,
+    pub(crate) sockets: SocketConf,
+    /// Without effect, as in OpenResty: its functions are always there.
+    load_resty_core: Option<bool>,
+    /// As if it was always on: workers learn of signals without handlers that interrupt calls.
+    sa_restart: Option<bool>,
+}
+
+/// Whether the alert about `lua_code_cache off` was given.
+#[derive(Default)]
+struct Uncached(bool);
+
+impl LuaConf {
+    /// The place of a phase's script.
+    pub(crate) fn slot(&mut self, phase: Phase) -> &mut Option<Source> {
+        match phase {
+            Phase::Init => &mut self.main.init,
+            Phase::InitWorker => &mut self.main.init_worker,
+            Phase::ExitWorker => &mut self.main.exit_worker,
+            Phase::ServerRewrite => &mut self.server_rewrite,
+            Phase::Rewrite => &mut self.rewrite,
+            Phase::Access => &mut self.access,
+            Phase::Precontent => &mut self.precontent,
+            Phase::HeaderFilter => &mut self.header_filter,
+            Phase::BodyFilter => &mut self.body_filter,
+            Phase::Log => &mut self.log,
+            Phase::SslClientHello => &mut self.secure.client_hello,
+            Phase::SslCertificate => &mut self.secure.certificate,
+            Phase::SslSessionFetch => &mut self.secure.session_fetch,
+            Phase::SslSessionStore => &mut self.secure.session_store,
+            Phase::ProxySslCertificate => &mut self.secure.shown,
+            Phase::ProxySslVerify => &mut self.secure.verify,
+            _ => &mut self.content,
+        }
+    }
+
+    /// Whether the block has a script that runs for its requests.
+    pub(crate) fn has_scripts(&self) -> bool {
+        let scripts = [
+            &self.server_rewrite,
+            &self.rewrite,
+            &self.access,
+            &self.precontent,
+            &self.content,
+            &self.header_filter,
+            &self.body_filter,
+            &self.log,
+        ];
+        self.sets
+            || self.secure.are_for_clients()
+            || self.secure.are_for_servers()
+            || scripts.iter().any(|source| source.is_some())
+    }
+
+    /// `lua_code_cache on|off`
+    pub(crate) fn code_cache(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.flag(&mut self.code_cache)?;
+        if self.code_cache == Some(false) {
+            self.uncached(line);
+        }
+        Ok(())
+    }
+
+    /// Said once, however many blocks turn the cache off.
+    fn uncached(&self, line: &mut LineCx<'_>) {
+        if !std::mem::replace(&mut line.ext::<Registry>().shared::<Uncached>().0, true) {
+            line.alert("lua_code_cache is off; this will hurt performance");
+        }
+    }
+
+    /// `lua_sa_restart on|off`
+    pub(crate) fn sa_restart(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.flag(&mut self.sa_restart)?;
+        if self.sa_restart == Some(false) {
+            line.warn("lua_sa_restart off has no effect, signals never interrupt system calls of scripts");
+        }
+        Ok(())
+    }
+
+    /// `lua_capture_error_log size`
+    pub(crate) fn capture_error_log(&mut self, line: &mut LineCx<'_>) -> Result {
+        let wrong = |why: &str| format!("invalid capture error log size \"{}\"{why}", line.arg(0));
+        let size = weir_conf::parse_size(line.bytes(0)).and_then(|size| usize::try_from(size).ok());
+        let size = size.ok_or_else(|| line.fail_arg(0, wrong("")))?;
+        if size < LEAST_CAPTURED {
+            return Err(line.fail_arg(0, wrong(&format!(", minimum size is {LEAST_CAPTURED}"))));
+        }
+        line.once(&mut self.main.captured, size)
+    }
+
+    /// `lua_load_resty_core on|off`
+    pub(crate) fn load_resty_core(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.flag(&mut self.load_resty_core)?;
+        line.warn("lua_load_resty_core is deprecated (the lua-resty-core library is required since ngx_lua v0.10.16)");
+        Ok(())
+    }
+
+    /// What the block says about its scripts.
+    pub(crate) fn settings(&self) -> Settings {
+        let unsaid = Settings::default();
+        Settings {
+            need_body: self.need_body.unwrap_or(unsaid.need_body),
+            use_default_type: self.use_default_type.unwrap_or(unsaid.use_default_type),
+            code_cache: self.code_cache.unwrap_or(unsaid.code_cache),
+            check_client_abort: self.check_client_abort.unwrap_or(unsaid.check_client_abort),
+            http10_buffering: self.http10_buffering.unwrap_or(unsaid.http10_buffering),
+            underscores: self.underscores.unwrap_or(unsaid.underscores),
+            ctx_keep: self.ctx_keep.unwrap_or(unsaid.ctx_keep),
+        }
+    }
+
+    /// `x_by_lua_block { code }`
+    pub(crate) fn block(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
+        let source = source(line, phase, block_of(line));
+        self.set_script(line, phase, source)
+    }
+
+    /// `balancer_by_lua_block { code }`
+    pub(crate) fn balancer_block(line: &mut LineCx<'_>) -> Result {
+        let source = source(line, Phase::Balancer, block_of(line));
+        balancer::read(line, source)
+    }
+
+    /// `balancer_by_lua 'code'`
+    pub(crate) fn balancer_inline(line: &mut LineCx<'_>) -> Result {
+        let source = source(line, Phase::Balancer, Code::Inline(line.bytes(0).to_vec()));
+        balancer::read(line, source)
+    }
+
+    /// `balancer_by_lua_file path`
+    pub(crate) fn balancer_file(line: &mut LineCx<'_>) -> Result {
+        let code = file_of(line, 0)?;
+        let source = source(line, Phase::Balancer, code);
+        balancer::read(line, source)
+    }
+
+    /// `x_by_lua 'code'`
+    pub(crate) fn inline(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
+        let source = source(line, phase, Code::Inline(line.bytes(0).to_vec()));
+        self.set_script(line, phase, source)
+    }
+
+    fn set_script(&mut self, line: &mut LineCx<'_>, phase: Phase, source: Source) -> Result {
+        if phase == Phase::Content {
+            line.ext::<Registry>().claim_content(Phase::Content.label());
+        }
+        line.once(self.slot(phase), source)
+    }
+
+    /// `x_by_lua_file path`
+    pub(crate) fn file(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
+        let code = file_of(line, 0)?;
+        let source = source(line, phase, code);
+        self.set_script(line, phase, source)
+    }
+
+    /// `set_by_lua_block $variable { code }`
+    pub(crate) fn set_block(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.sets = true;
+        let source = source(line, Phase::Set, block_of(line));
+        set_by::read(line, source, 1)
+    }
+
+    /// `set_by_lua $variable 'code' argument…`
+    pub(crate) fn set_inline(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.sets = true;
+        let source = source(line, Phase::Set, Code::Inline(line.bytes(1).to_vec()));
+        set_by::read(line, source, 2)
+    }
+
+    /// `set_by_lua_file $variable path argument…`
+    pub(crate) fn set_file(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.sets = true;
+        let code = file_of(line, 1)?;
+        let source = source(line, Phase::Set, code);
+        set_by::read(line, source, 2)
+    }
+
+    /// `lua_shared_dict name size`
+    pub(crate) fn dict(&mut self, line: &mut LineCx<'_>) -> Result {
+        let name = line.arg(0).to_owned();
+        if name.is_empty() {
+            return Err(line.fail_arg(0, "invalid lua shared dict name \"\""));
+        }
+        let size = weir_conf::parse_size(line.bytes(1))
+            .filter(|size| *size > 8191)
+            .ok_or_else(|| line.fail_arg(1, format!("invalid lua shared dict size \"{}\"", line.arg(1))))?;
+        if self.main.dicts.iter().any(|zone| *zone.name == *name) {
+            return Err(
+                line.fail_arg(0, format!("lua_shared_dict \"{name}\" is already defined as \"{name}\""))
+            );
+        }
+        let zone = line.ext::<Registry>().shared::<Zones>().named(DICTIONARY, &name);
+        let zone = zone.map_err(|message| line.fail_arg(0, message))?;
+        zone.declare(size, "", ()).map_err(|message| line.fail_arg(0, message))?;
+        self.main.dicts.push(zone);
+        Ok(())
+    }
+}
+
+/// The directive that declares dictionaries, as the owner of their zones.
+pub(crate) const DICTIONARY: &str = "lua_shared_dict";
+/// The smallest `lua_capture_error_log`, bytes.
+const LEAST_CAPTURED: usize = 4096;
+
+fn block_of(line: &LineCx<'_>) -> Code {
+    Code::Inline(line.raw().map(|raw| raw.text.clone()).unwrap_or_default())
+}
+
+fn file_of(line: &mut LineCx<'_>, at: usize) -> Result<Code> {
+    let path = Script::compile(line, at)?;
+    Ok(Code::File(path, line.paths().prefix.clone()))
+}
+
+/// A script that begins in this line.
+fn source(line: &LineCx<'_>, phase: Phase, code: Code) -> Source {
+    // As OpenResty counts: a block begins where it begins, code in quotes where its line ends.
+    let span = match line.raw() {
+        Some(_) => line.line().name.span,
+        None => line
+            .args()
+            .last()
+            .map_or(line.line().name.span, |last| Span { start: last.span.end, ..last.span }),
+    };
+    let place = line.source().place(span);
+    let (path, at) = place.map_or((Path::new(""), 0), |place| (place.path, place.line as usize));
+    let file = path.display().to_string();
+    // Files below the configuration's folder are named from there.
+    let named = path.strip_prefix(&line.paths().conf_prefix).unwrap_or(path).display().to_string();
+    // Code in quotes is named after its last line.
+    let lines = match (&code, line.raw()) {
+        (Code::Inline(text), None) => text.iter().filter(|byte| **byte == b'\n').count(),
+        _ => 0,
+    };
+    Source { name: chunk::name(phase, &named, at), place: (file, at.saturating_sub(lines)), code }
+}

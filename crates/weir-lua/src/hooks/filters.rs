@@ -1,0 +1,137 @@
+//! `header_filter_by_lua` and `body_filter_by_lua`.
+
+use std::rc::Rc;
+
+use weir_core::body::{Buf, Chain};
+use weir_core::error::{Error, Kind, Side};
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::log::Level;
+use weir_core::{Exchange, Verdict};
+use weir_trace::Site;
+
+use crate::api::{Arg, FilterExit};
+use crate::hooks::phases::{Home, Shown};
+use crate::vm::chunk::{Chunk, Source};
+use crate::vm::phase::Phase;
+
+/// Whether a header filter's script has failed for the request.
+#[derive(Default)]
+struct Failed(bool);
+
+/// The status by which a header filter's script has ended the answer before this one, which is made because of it.
+#[derive(Default)]
+struct Ended(u16);
+
+/// A header filter.
+pub(crate) struct HeaderScript {
+    home: Home,
+    chunk: Chunk,
+}
+
+impl HeaderScript {
+    pub(crate) fn new(home: &Home, source: &Source) -> HeaderScript {
+        HeaderScript { home: home.clone(), chunk: Chunk::new(source.clone()) }
+    }
+}
+
+impl HeaderFilter for HeaderScript {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        x.log(Level::Debug, &format_args!("lua header filter for user lua code, uri \"{}\"", Shown(x)));
+        if x.state_if::<FilterExit>().is_some() {
+            x.state::<FilterExit>().0 = None;
+        }
+        if x.own_lasting_if::<Failed>().is_some_and(|failed| failed.0) {
+            // The page that says so is not the script's.
+            return Verdict::Ok;
+        }
+        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::HeaderFilter, x)) {
+            x.log(Level::Error, &message);
+            x.own_lasting::<Failed>().0 = true;
+            return Verdict::Status(500);
+        }
+        match x.state_if::<FilterExit>().and_then(|exit| exit.0) {
+            Some(-1) => ended(x, 500),
+            Some(status) if status >= 200 => ended(x, u16::try_from(status).unwrap_or(500)),
+            _ => Verdict::Ok,
+        }
+    }
+}
+
+/// The script wants another answer than this one; if it is told so of the answer that it wanted, that one goes out.
+fn ended(x: &mut Exchange, status: u16) -> Verdict {
+    let before = std::mem::replace(&mut x.own_lasting::<Ended>().0, status);
+    if before == status { Verdict::Ok } else { Verdict::Status(status) }
+}
+
+/// Puts a body filter into each response.
+pub(crate) struct BodyScript {
+    home: Home,
+    chunk: Rc<Chunk>,
+    site: Site,
+}
+
+impl BodyScript {
+    pub(crate) fn new(home: &Home, source: &Source, site: Site) -> BodyScript {
+        BodyScript { home: home.clone(), chunk: Rc::new(Chunk::new(source.clone())), site }
+    }
+}
+
+impl HeaderFilter for BodyScript {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if !x.response.header_only {
+            if std::mem::take(&mut x.response.open_length) {
+                x.response.content_length = None;
+            }
+            let filter = Pieces { home: self.home.clone(), chunk: self.chunk.clone(), ended: false };
+            x.body_filter(Slot::Aux, self.site, filter);
+        }
+        Verdict::Ok
+    }
+}
+
+/// The filter of one response.
+struct Pieces {
+    home: Home,
+    chunk: Rc<Chunk>,
+    /// The script has set `ngx.arg[2]`: what comes after is dropped.
+    ended: bool,
+}
+
+impl Pieces {
+    fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), Error> {
+        *x.state::<Arg>() = Arg { bytes, last };
+        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::BodyFilter, x)) {
+            x.log(Level::Error, &message);
+            return Err(Error { kind: Kind::Internal, side: Side::Server, errno: None });
+        }
+        let arg = std::mem::take(x.state::<Arg>());
+        Ok((arg.bytes, arg.last))
+    }
+}
+
+impl BodyFilter for Pieces {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+        let last = input.last;
+        output.flush |= input.flush;
+        let mut bytes = Vec::new();
+        while let Some(buf) = input.pop() {
+            match buf {
+                Buf::Bytes(more) if bytes.is_empty() => bytes = more,
+                buf => bytes.extend_from_slice(buf.memory().unwrap_or_default()),
+            }
+        }
+        if self.ended {
+            return Ok(Step::More);
+        }
+        if bytes.is_empty() && !last {
+            return Ok(Step::More);
+        }
+        let (bytes, ends) = self.run(x, bytes, last)?;
+        if !bytes.is_empty() {
+            output.push(Buf::Bytes(bytes));
+        }
+        self.ended = ends;
+        output.last |= ends || last;
+        Ok(Step::More)
+    }
+}

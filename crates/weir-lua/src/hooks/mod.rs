@@ -1,0 +1,10 @@
+//! Where the engine calls scripts: the module, its directives, the phases, filters, handshakes, the balancer.
+
+pub(crate) mod balancer;
+pub(crate) mod conf;
+pub(crate) mod filters;
+pub(crate) mod malloc_trim;
+pub(crate) mod module;
+pub(crate) mod phases;
+pub(crate) mod set_by;
+pub(crate) mod tls;

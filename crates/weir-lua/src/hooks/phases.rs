@@ -1,0 +1,304 @@
+//! Scripts of phases: from the handler that the engine asks to its verdict.
+
+use std::rc::Rc;
+
+use weir_core::body::{Body, Buf, Chain};
+use weir_core::log::Level;
+use weir_core::phase::LocalFuture;
+use weir_core::redirect::Redirect;
+use weir_core::{Exchange, Handler, Text, Verdict};
+
+use crate::api::relative_location;
+use crate::run::drive::drive;
+use crate::run::op::End;
+use crate::run::run::{Run, Step};
+use crate::vm::chunk::{Chunk, Source, Unloaded};
+use crate::vm::phase::Phase;
+use crate::vm::vm::Vm;
+
+/// What a block says about its scripts.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) need_body: bool,
+    pub(crate) use_default_type: bool,
+    /// Each request has a VM of its own when this is off.
+    pub(crate) code_cache: bool,
+    pub(crate) check_client_abort: bool,
+    pub(crate) http10_buffering: bool,
+    /// `ngx.header.content_type` is `Content-Type`.
+    pub(crate) underscores: bool,
+    /// `ngx.ctx` survives internal redirects.
+    pub(crate) ctx_keep: bool,
+}
+
+impl Default for Settings {
+    /// Where nothing is said.
+    fn default() -> Settings {
+        Settings {
+            need_body: false,
+            use_default_type: true,
+            code_cache: true,
+            check_client_abort: false,
+            http10_buffering: true,
+            underscores: true,
+            ctx_keep: true,
+        }
+    }
+}
+
+/// Where a script finds its VM.
+#[derive(Clone)]
+pub(crate) struct Home {
+    vm: Rc<Vm>,
+    cached: bool,
+}
+
+/// The VM of one request (`lua_code_cache off`).
+#[derive(Default)]
+struct OwnVm(Option<Rc<Vm>>);
+
+impl Home {
+    pub(crate) fn new(vm: &Rc<Vm>, settings: &Settings) -> Home {
+        Home { vm: vm.clone(), cached: settings.code_cache }
+    }
+
+    /// The worker's VM, or with `lua_code_cache off` the request's own, made when it is first needed.
+    ///
+    /// # Errors
+    /// What `init_by_lua` failed with.
+    pub(crate) fn vm(&self, x: &mut Exchange) -> Result<Rc<Vm>, String> {
+        if self.cached {
+            return Ok(self.vm.clone());
+        }
+        if let Some(vm) = &x.lasting::<OwnVm>().0 {
+            return Ok(vm.clone());
+        }
+        let vm = self.vm.again()?;
+        x.lasting::<OwnVm>().0 = Some(vm.clone());
+        Ok(vm)
+    }
+}
+
+/// A script of a phase that can wait.
+pub(crate) struct Script {
+    home: Home,
+    phase: Phase,
+    chunk: Chunk,
+    settings: Settings,
+}
+
+/// A run that waits, between [`Handler::handle`] and [`Handler::wait`].
+#[derive(Default)]
+struct Parked(Option<Box<Run>>);
+
+impl Script {
+    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, chunk: Chunk, settings: Settings) -> Script {
+        Script { home: Home::new(vm, &settings), phase, chunk, settings }
+    }
+
+    /// A run at its beginning; when the script can't be loaded, that is logged.
+    fn begin(&self, x: &mut Exchange) -> Result<Box<Run>, Verdict> {
+        let mut begin = || {
+            let vm = self.home.vm(x)?;
+            self.chunk.push(&vm, Some(x))?;
+            Ok(Run::new(&vm, self.phase, self.settings.use_default_type))
+        };
+        begin().map_err(|unloaded: Unloaded| {
+            x.log(Level::Error, &unloaded.message);
+            Verdict::Status(unloaded.status)
+        })
+    }
+
+    /// What an end that needs no waiting means; `None` when what was said has to be sent in pieces.
+    fn verdict(&self, x: &mut Exchange, run: &mut Run, end: Option<End>) -> Option<Verdict> {
+        let content = self.phase == Phase::Content;
+        let streaming = x.response.header_sent;
+        Some(match end {
+            Some(End::Error) if run.began || streaming => {
+                // The answer can't be taken back: it ends where it is.
+                Verdict::Close(if x.response.status == 0 { 200 } else { x.response.status })
+            }
+            Some(End::Error) => Verdict::Status(500),
+            Some(End::Exec(target, args)) => {
+                let uri = x.arena.push(&target);
+                if target.first() == Some(&b'@') {
+                    Redirect::Named(uri).into()
+                } else {
+                    x.uri_changed = false;
+                    Redirect::Uri { uri, args: x.arena.push(&args) }.into()
+                }
+            }
+            Some(End::Redirect(target, status)) => {
+                match target.first() {
+                    Some(b'/') => relative_location(x, &target),
+                    _ => x.response.location = Some(Text::Span(x.arena.push(&target))),
+                }
+                Verdict::Status(status)
+            }
+            Some(End::Exit(-1)) => x.abandon(500),
+            Some(End::Exit(code)) if code < 200 && !content && !run.began => match code {
+                0 => Verdict::Ok,
+                _ => Verdict::Declined,
+            },
+            Some(End::Exit(-5)) if content && !run.began => x.abandon(500),
+            Some(End::Exit(code @ (444 | 499 | 408))) => Verdict::Close(code as u16),
+            Some(End::Exit(code)) if code >= 200 && !run.began => self.exit(x, code),
+            // Under `satisfy any` a script that just ends lets the request pass.
+            None if self.phase == Phase::Access && !run.began => Verdict::Ok,
+            _ if !content && !run.began => Verdict::Declined,
+            _ if streaming => return None,
+            // What has begun to answer is the answer, in whatever phase.
+            _ => self.answer(x, run),
+        })
+    }
+
+    /// `ngx.exit(status)` before anything was said.
+    fn exit(&self, x: &mut Exchange, code: i64) -> Verdict {
+        let status = u16::try_from(code).unwrap_or(500);
+        if status >= 300 {
+            x.own_lasting::<Exited>().0 = status;
+            return Verdict::Status(status);
+        }
+        if x.response.status == 0 || matches!(status, 201 | 204) {
+            x.response.status = status;
+        }
+        prepare(x, self.settings.use_default_type);
+        x.response.open_length = x.response.content_length.is_none();
+        x.respond(Body::Empty)
+    }
+
+    /// The whole answer, said in one go.
+    fn answer(&self, x: &mut Exchange, run: &mut Run) -> Verdict {
+        prepare(x, self.settings.use_default_type);
+        x.response.open_length = x.response.content_length.is_none();
+        let said = std::mem::take(&mut run.said);
+        if said.is_empty() { x.respond(Body::Empty) } else { x.respond(Body::Whole(Buf::Bytes(said))) }
+    }
+
+    async fn wait_for(&self, x: &mut Exchange) -> Verdict {
+        let parked = x.state::<Parked>().0.take();
+        let mut run = match parked {
+            Some(run) => run,
+            None => {
+                // In a box, as what is sent below: few waits come here, and every one has room for it otherwise.
+                if let Err(error) = Box::pin(x.read_body()).await {
+                    return Verdict::Status(error.status());
+                }
+                match self.begin(x) {
+                    Ok(run) => run,
+                    Err(verdict) => return verdict,
+                }
+            }
+        };
+        let default_type = self.settings.use_default_type;
+        let end = drive(&mut run, x, &self.settings).await;
+        if let Some(verdict) = self.verdict(x, &mut run, end) {
+            return verdict;
+        }
+        // The head has left, or leaves now: the rest follows it, and the end.
+        let mut chain = Chain::default();
+        if !run.said.is_empty() {
+            chain.push(Buf::Bytes(std::mem::take(&mut run.said)));
+        }
+        prepare(x, default_type);
+        chain.last = !run.ended;
+        if !run.broken && !run.ended && !run.raw && Box::pin(x.send(chain)).await.is_err() {
+            return Verdict::Close(499);
+        }
+        Verdict::Done
+    }
+}
+
+impl Handler for Script {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        // `rewrite … last` leads elsewhere: nothing more of this location runs.
+        if x.uri_changed && matches!(self.phase, Phase::Rewrite | Phase::ServerRewrite) {
+            return Verdict::Declined;
+        }
+        x.log(Level::Debug, &format_args!("lua {} handler, uri:\"{}\" c:1", self.phase.name(), Shown(x)));
+        if self.settings.need_body && !x.body.is_read() && !x.is_subrequest() {
+            return Verdict::Wait;
+        }
+        let mut run = match self.begin(x) {
+            Ok(run) => run,
+            Err(verdict) => return verdict,
+        };
+        let end = match run.step(Some(x)) {
+            Step::Finished => None,
+            Step::End(end) => Some(end),
+            Step::Waits => {
+                x.state::<Parked>().0 = Some(run);
+                return Verdict::Wait;
+            }
+        };
+        match self.verdict(x, &mut run, end) {
+            Some(verdict) => verdict,
+            None => {
+                x.state::<Parked>().0 = Some(run);
+                Verdict::Wait
+            }
+        }
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(self.wait_for(x))
+    }
+}
+
+/// The status that a script has ended with, for a script that answers in its place (`error_page 404 = /page`): as in
+/// OpenResty it has that one until it says another.
+#[derive(Default)]
+struct Exited(u16);
+
+/// See [`Exited`].
+pub(crate) fn exited(x: &mut Exchange) -> Option<u16> {
+    let status = if x.internal { x.own_lasting::<Exited>().0 } else { 0 };
+    (status != 0).then_some(status)
+}
+
+/// The script has taken the answer's type away: it has none.
+#[derive(Default)]
+pub(crate) struct Untyped(pub(crate) bool);
+
+/// What a head has that a script has not given it: 200, and the type of `default_type`.
+pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
+    if x.response.status == 0 {
+        x.response.status = exited(x).unwrap_or(200);
+    }
+    let typed =
+        !matches!(x.response.status, 204 | 304) && x.state_if::<Untyped>().is_none_or(|untyped| !untyped.0);
+    if default_type && typed && !x.response.header_sent {
+        x.set_content_type();
+    }
+}
+
+/// The request's path, for the debug log.
+pub(crate) struct Shown<'x>(pub(crate) &'x Exchange);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.0.uri()))
+    }
+}
+
+/// `log_by_lua`
+pub(crate) struct LogScript {
+    home: Home,
+    chunk: Chunk,
+}
+
+impl LogScript {
+    pub(crate) fn new(home: &Home, source: &Source) -> LogScript {
+        LogScript { home: home.clone(), chunk: Chunk::new(source.clone()) }
+    }
+}
+
+impl Handler for LogScript {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        x.log(Level::Debug, &format_args!("lua log handler, uri:\"{}\" c:1", Shown(x)));
+        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::Log, x)) {
+            x.log(Level::Error, &message);
+        }
+        Verdict::Declined
+    }
+}

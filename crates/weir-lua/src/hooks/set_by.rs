@@ -1,0 +1,80 @@
+//! `set_by_lua`: a variable's value from a script, among the instructions of `rewrite`.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::log::Level;
+use weir_core::plan::{Instruct, Instruction, PlanBuilder};
+use weir_core::variable::{Getter, Script, VarIndex};
+use weir_core::{Exchange, Text, Verdict};
+
+use crate::hooks::phases::Home;
+use crate::vm::chunk::{Chunk, Source};
+use crate::vm::phase::Phase;
+
+/// What the script asks for as `ngx.arg[n]`.
+#[derive(Default)]
+pub(crate) struct SetArgs(pub(crate) Vec<Vec<u8>>);
+
+/// Where instructions, which are installed before the module, find its VM.
+#[derive(Default)]
+pub(crate) struct VmSlot(pub(crate) OnceCell<Home>);
+
+/// One line as configured.
+struct SetBy {
+    variable: VarIndex,
+    source: Source,
+    args: Vec<Script>,
+}
+
+/// Reads a line whose first argument is the variable; those from `args` on are the script's.
+///
+/// # Errors
+/// nginx's words for a name that is none, or a variable of a module's own.
+pub(crate) fn read(line: &mut LineCx<'_>, source: Source, args: usize) -> Result {
+    let name = match line.arg(0).strip_prefix('$') {
+        Some(name) if !name.is_empty() => name,
+        _ => return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0)))),
+    };
+    let variable = line.ext::<Registry>().define_set(name, Getter::Assigned);
+    let variable = variable.map_err(|message| line.fail_arg(0, message))?;
+    let args = (args..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
+    line.ext::<Registry>().instruct(Arc::new(SetBy { variable, source, args }));
+    Ok(())
+}
+
+impl Instruct for SetBy {
+    fn install(&self, plan: &PlanBuilder<'_>) -> Result<Instruction> {
+        let slot = plan.link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
+        let (variable, args, chunk) = (self.variable, self.args.clone(), Chunk::new(self.source.clone()));
+        Ok(Box::new(move |x| match value(x, &slot, &chunk, &args) {
+            Ok(value) => {
+                x.set_variable(variable, value);
+                Verdict::Declined
+            }
+            Err(message) => {
+                x.log(Level::Error, &message);
+                Verdict::Status(500)
+            }
+        }))
+    }
+}
+
+fn value(
+    x: &mut Exchange,
+    slot: &VmSlot,
+    chunk: &Chunk,
+    args: &[Script],
+) -> std::result::Result<Text, String> {
+    let vm = slot.0.get().ok_or("no Lua VM")?.vm(x)?;
+    x.state::<SetArgs>().0.clear();
+    for arg in args {
+        let value = arg.value(x);
+        let bytes = x.text(&value).to_vec();
+        x.state::<SetArgs>().0.push(bytes);
+    }
+    vm.value_for(chunk, Phase::Set, x)
+}

@@ -1,0 +1,271 @@
+//! From a ClientHello over the scripts to what is done with it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weir_core::Exchange;
+use weir_core::exchange::Origin;
+use weir_core::log::Level;
+use weir_core::phase::LocalFuture;
+use weir_core::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
+use weir_tls::suites::Protocols;
+
+use crate::api::ssl::{Current, Handshake, Wishes, ctx, parsed};
+use crate::hooks::phases::{Home, Settings};
+use crate::run::drive::drive;
+use crate::run::op::End;
+use crate::run::run::Run;
+use crate::vm::chunk::{Chunk, Source};
+use crate::vm::phase::Phase;
+
+/// The scripts of a server's handshakes, as written.
+#[derive(Clone, Default)]
+pub(crate) struct Sources {
+    pub(crate) client_hello: Option<Source>,
+    pub(crate) certificate: Option<Source>,
+    pub(crate) session_fetch: Option<Source>,
+    pub(crate) session_store: Option<Source>,
+    /// `proxy_ssl_certificate_by_lua`
+    pub(crate) shown: Option<Source>,
+    /// `proxy_ssl_verify_by_lua`
+    pub(crate) verify: Option<Source>,
+    /// `lua_upstream_skip_openssl_default_verify`
+    pub(crate) judges_alone: Option<bool>,
+}
+
+impl Sources {
+    /// Whether clients' handshakes have any.
+    pub(crate) fn are_for_clients(&self) -> bool {
+        let all = [&self.client_hello, &self.certificate, &self.session_fetch, &self.session_store];
+        all.iter().any(|source| source.is_some())
+    }
+
+    /// Whether handshakes with servers have any.
+    pub(crate) fn are_for_servers(&self) -> bool {
+        self.shown.is_some() || self.verify.is_some()
+    }
+}
+
+/// The scripts of a server's handshakes.
+pub(crate) struct Scripts {
+    home: Home,
+    settings: Settings,
+    client_hello: Option<Chunk>,
+    certificate: Option<Chunk>,
+    session_fetch: Option<Chunk>,
+    session_store: Option<Chunk>,
+}
+
+impl Scripts {
+    pub(crate) fn new(home: &Home, settings: Settings, sources: &Sources) -> Scripts {
+        let chunk = |source: &Option<Source>| source.clone().map(Chunk::new);
+        Scripts {
+            home: home.clone(),
+            settings,
+            client_hello: chunk(&sources.client_hello),
+            certificate: chunk(&sources.certificate),
+            session_fetch: chunk(&sources.session_fetch),
+            session_store: chunk(&sources.session_store),
+        }
+    }
+
+    async fn decide(&self, greeting: &Greeting) -> HelloVerdict {
+        let handshake = Rc::new(Handshake { greeting: greeting.clone(), wishes: RefCell::default() });
+        debug(greeting, &"reusable connection: 0");
+        if let Some(chunk) = &self.client_hello
+            && !self.run(Phase::SslClientHello, chunk, &handshake).await
+        {
+            return HelloVerdict::Reject(Refusal::Hello);
+        }
+        if let Some(chunk) = &self.session_fetch
+            && handshake.names_a_session()
+        {
+            // A script that fails has found none: the handshake is a whole one.
+            let _ = self.run(Phase::SslSessionFetch, chunk, &handshake).await;
+        }
+        if let Some(chunk) = &self.certificate
+            && !self.run(Phase::SslCertificate, chunk, &handshake).await
+        {
+            return HelloVerdict::Reject(Refusal::Certificate);
+        }
+        self.tell_skipped(&handshake);
+        let wishes = handshake.wishes.take();
+        // Also who only fetches must give sessions identifiers to be fetched by.
+        let keeps = self.session_store.is_some() || self.session_fetch.is_some();
+        match choice(wishes, keeps).await {
+            Ok(choice) => HelloVerdict::Choose(Box::new(choice)),
+            Err(message) => {
+                let message = format_args!("{message} while SSL handshaking");
+                weir_core::log::connection(&greeting.connection, Level::Error, &message);
+                HelloVerdict::Reject(Refusal::Certificate)
+            }
+        }
+    }
+
+    /// OpenResty's debug lines for scripts of sessions that TLS 1.3 has no use for.
+    fn tell_skipped(&self, handshake: &Handshake) {
+        let version = handshake.version();
+        let scripts =
+            [(Phase::SslSessionFetch, &self.session_fetch), (Phase::SslSessionStore, &self.session_store)];
+        for (phase, _) in scripts.iter().filter(|(_, chunk)| version >= 0x0304 && chunk.is_some()) {
+            let line = format_args!("{}*: skipped since TLS version >= 1.3 ({version})", phase.label());
+            debug(&handshake.greeting, &line);
+        }
+    }
+
+    /// Runs a script to its end; whether the handshake goes on.
+    async fn run(&self, phase: Phase, chunk: &Chunk, handshake: &Rc<Handshake>) -> bool {
+        let mut x = begin(phase, handshake);
+        let step = match phase {
+            Phase::SslClientHello => "client hello",
+            Phase::SslSessionFetch => "session fetch",
+            _ => "cert",
+        };
+        x.log(Level::Debug, &format_args!("ssl {step}: connection reusable: 0"));
+        let end = match self.begin_run(phase, chunk, &mut x) {
+            Ok(mut run) => {
+                let end = drive(&mut run, &mut x, &self.settings).await;
+                ctx::keep(&mut x, &run.vm);
+                end
+            }
+            Err(message) => {
+                x.log(Level::Error, &message);
+                Some(End::Error)
+            }
+        };
+        let good = goes_on(&mut x, phase, end.as_ref());
+        x.end_alone(matches!(end, Some(End::Error)));
+        good
+    }
+
+    fn begin_run(&self, phase: Phase, chunk: &Chunk, x: &mut Exchange) -> Result<Box<Run>, String> {
+        let vm = self.home.vm(x)?;
+        ctx::adopt(x, &vm);
+        chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
+        Ok(Run::new(&vm, phase, false))
+    }
+
+    fn store(&self, chunk: &Chunk, handshake: &Rc<Handshake>) {
+        let phase = Phase::SslSessionStore;
+        let mut x = begin(phase, handshake);
+        x.log(Level::Debug, &"ssl session store: connection reusable: 0");
+        let stored = self.home.vm(&mut x).and_then(|vm| {
+            ctx::adopt(&mut x, &vm);
+            let ran = vm.run_for(chunk, phase, &mut x);
+            ctx::keep(&mut x, &vm);
+            ran
+        });
+        if let Err(message) = &stored {
+            // OpenResty has another name for it here.
+            x.log(Level::Error, &message.replacen("run ssl_session_store", "run session_store", 1));
+        }
+        let label = phase.label();
+        x.log(Level::Debug, &format_args!("{label}*: handler return value: 0, sess new cb exit code: 0"));
+        x.end_alone(stored.is_err());
+    }
+}
+
+/// Whether the handshake goes on behind a script that ended like this; OpenResty's debug lines about it are logged.
+pub(crate) fn goes_on(x: &mut Exchange, phase: Phase, end: Option<&End>) -> bool {
+    let (good, code) = match end {
+        None => (true, 0),
+        Some(End::Exit(code)) => (*code <= 0 && *code != -1, *code),
+        Some(_) => (false, 500),
+    };
+    if let Some(End::Exit(code)) = end {
+        x.log(Level::Debug, &format_args!("lua exit with code {code}"));
+    }
+    let label = phase.label();
+    let callback = if phase == Phase::SslClientHello { "client hello cb" } else { "cert cb" };
+    let exit = u8::from(good);
+    x.log(Level::Debug, &format_args!("{label}: handler return value: {code}, {callback} exit code: {exit}"));
+    x.log(Level::Debug, &format_args!("{label}: {callback} exit code: {exit}"));
+    good
+}
+
+/// Logs what concerns nobody but who reads debug lines.
+fn debug(greeting: &Greeting, message: &dyn std::fmt::Display) {
+    weir_core::log::connection(&greeting.connection, Level::Debug, message);
+}
+
+/// An exchange of no request for a script of the handshake.
+fn begin(phase: Phase, handshake: &Rc<Handshake>) -> Box<Exchange> {
+    let Greeting { worker, connection, hello, .. } = &handshake.greeting;
+    let name = hello.server_name.as_deref().unwrap_or_default();
+    let mut x = Exchange::alone(worker, &Origin::of(connection), phase.context(), name);
+    x.state::<Current>().0 = Some(handshake.clone());
+    x
+}
+
+impl HelloHandler for Scripts {
+    fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict> {
+        Box::pin(self.decide(greeting))
+    }
+
+    fn made(&self, greeting: &Greeting, id: &[u8], session: &[u8]) {
+        let Some(chunk) = &self.session_store else { return };
+        let made = Some((id.to_vec(), session.to_vec()));
+        let wishes = RefCell::new(Wishes { made, ..Wishes::default() });
+        self.store(chunk, &Rc::new(Handshake { greeting: greeting.clone(), wishes }));
+    }
+}
+
+/// What the handshake does otherwise.
+///
+/// # Errors
+/// A device does not have a key.
+async fn choice(wishes: Wishes, keeps: bool) -> Result<Choice, String> {
+    let certificates = parsed::certificates(&wishes.chains, &wishes.keys).await?;
+    Ok(Choice {
+        // A certificate whose key is missing is not answered for by the server's.
+        cleared: wishes.cleared || certificates.is_none(),
+        certificates: certificates.unwrap_or_default(),
+        status: wishes.status,
+        protocols: wishes.protocols,
+        random: wishes.random,
+        clients: wishes.clients,
+        session: wishes.found,
+        keeps,
+    })
+}
+
+impl Handshake {
+    /// The client asks for a session of TLS 1.2 by its identifier, and has no ticket.
+    fn names_a_session(&self) -> bool {
+        let hello = &self.greeting.hello;
+        let ticket = hello.extension_of(SESSION_TICKET).is_some_and(|ticket| !ticket.is_empty());
+        self.version() == 0x0303 && !hello.session_id.is_empty() && !ticket
+    }
+
+    /// The random bytes of the ServerHello, chosen now if they were not yet. `None`: there are none.
+    pub(crate) fn random(&self) -> Option<[u8; 32]> {
+        let (known, offered) = (self.wishes.borrow().random, self.offered());
+        let mut random = known.unwrap_or_default();
+        if known.is_none() {
+            aws_lc_rs::rand::fill(&mut random).ok()?;
+            if offered.tls13 && self.version() == 0x0303 {
+                random[24..].copy_from_slice(DOWNGRADE);
+            }
+            self.wishes.borrow_mut().random = Some(random);
+        }
+        Some(random)
+    }
+
+    fn offered(&self) -> Protocols {
+        self.wishes.borrow().protocols.unwrap_or(self.greeting.protocols)
+    }
+
+    /// The version that is agreed upon, by its number.
+    pub(crate) fn version(&self) -> u16 {
+        let offered = self.offered();
+        match offered.tls13 && self.greeting.hello.versions.contains(&0x0304) {
+            true => 0x0304,
+            false => 0x0303,
+        }
+    }
+}
+
+/// The end of random bytes that tell of a version lower than could be had (RFC 8446, section 4.1.3).
+const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
+/// RFC 5077, section 3.2.
+const SESSION_TICKET: u16 = 35;

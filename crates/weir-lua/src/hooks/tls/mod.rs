@@ -1,0 +1,4 @@
+//! Scripts of handshakes: with clients and with upstream servers.
+
+pub(crate) mod clients;
+pub(crate) mod upstream;

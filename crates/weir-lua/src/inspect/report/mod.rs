@@ -1,0 +1,324 @@
+//! What VMs tell of themselves: `weir lua` and `weir dict`.
+
+mod metrics;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use weir_core::figures::{self, Table, Value};
+use weir_core::housekeeping;
+use weir_rt::Remote;
+
+use crate::api::{Done, Function, expect_string, function};
+use crate::dict::Dict;
+#[cfg(lua_walk)]
+use crate::inspect::census;
+use crate::inspect::jit_advice;
+use crate::luajit::times::Times;
+use crate::run::lend;
+use crate::vm::heap::Counts;
+use crate::vm::questions;
+use crate::vm::traps;
+use crate::vm::vm::Vm;
+
+/// What other threads may read of a VM.
+pub(crate) struct Figures {
+    /// Which of all VMs that were made, counted from 0.
+    pub(crate) number: u64,
+    worker: u8,
+    remote: Remote,
+    /// Of its worker.
+    times: &'static Times,
+    heap: Arc<Counts>,
+    dicts: Vec<(String, Arc<Dict>)>,
+    /// Traces that were compiled.
+    traces: AtomicU64,
+    /// Times that all of them were thrown away.
+    flushes: AtomicU64,
+    /// How often the compiler gave up, by place and reason.
+    aborts: Mutex<BTreeMap<(String, String), u64>>,
+}
+
+static VMS: Mutex<Vec<Weak<Figures>>> = Mutex::new(Vec::new());
+
+impl Figures {
+    /// Shown as long as it is kept.
+    pub(crate) fn show(worker: u8, heap: Arc<Counts>, dicts: Vec<(String, Arc<Dict>)>) -> Arc<Figures> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        figures::register("lua", tell_lua);
+        figures::register("dict", tell_dicts);
+        figures::register_metrics("lua", metrics::of_all);
+        let (traces, flushes, aborts) = Default::default();
+        let figures = Arc::new(Figures {
+            number: MADE.fetch_add(1, Relaxed),
+            worker,
+            remote: weir_rt::remote(),
+            times: Times::of_thread(),
+            heap,
+            dicts,
+            traces,
+            flushes,
+            aborts,
+        });
+        let mut vms = lock(&VMS);
+        vms.retain(|vm| vm.strong_count() > 0);
+        vms.push(Arc::downgrade(&figures));
+        figures
+    }
+
+    fn ask<T: Send + 'static>(&self, question: fn(&Vm) -> T) -> Option<T> {
+        questions::ask(&self.remote, self.number, question)
+    }
+
+    fn aborted(&self, place: String, reason: String) {
+        let mut aborts = lock(&self.aborts);
+        let full = aborts.len() >= PLACES;
+        match aborts.get_mut(&(place.clone(), reason.clone())) {
+            Some(count) => *count += 1,
+            None if full => *aborts.entry(("elsewhere".to_owned(), String::new())).or_default() += 1,
+            None => {
+                aborts.insert((place, reason), 1);
+            }
+        }
+    }
+}
+
+pub(crate) const TABLE: &[Function] = &[function("_jit_told", 0, |l| {
+    let what = expect_string(&l, 1, "_jit_told")?;
+    // The event may come when the VM is closed, with nobody's loan.
+    if lend::main().is_some() {
+        lend::vm(|vm| match (&vm.figures, &*what) {
+            (Some(figures), b"stop") => drop(figures.traces.fetch_add(1, Relaxed)),
+            (Some(figures), b"flush") => drop(figures.flushes.fetch_add(1, Relaxed)),
+            (Some(figures), _) => figures.aborted(l.lossy(2), l.lossy(3)),
+            (None, _) => {}
+        });
+    }
+    Ok(Done::Results(0))
+})];
+
+/// Those that are shown, by worker.
+fn shown() -> Vec<Arc<Figures>> {
+    let mut vms: Vec<Arc<Figures>> = lock(&VMS).iter().filter_map(Weak::upgrade).collect();
+    vms.sort_by_key(|vm| vm.worker);
+    vms
+}
+
+/// The dictionaries of all, by name.
+fn dicts() -> BTreeMap<String, Arc<Dict>> {
+    shown().iter().flat_map(|vm| vm.dicts.iter().cloned()).collect()
+}
+
+fn tell_lua(what: &str) -> Option<Table> {
+    let vms = shown();
+    match what {
+        "heap" => Some(heap(&vms)),
+        "jit" => Some(jit(&vms)),
+        "gc" => Some(times(&vms)),
+        "traps" => Some(traps()),
+        "timers" => Some(timers(&vms)),
+        #[cfg(lua_walk)]
+        "objects" => Some(objects(&vms)),
+        #[cfg(lua_walk)]
+        "tables" => Some(tables(&vms)),
+        _ => None,
+    }
+}
+
+fn heap(vms: &[Arc<Figures>]) -> Table {
+    let row = |vm: &Arc<Figures>| {
+        let (allocated, live) = (vm.heap.allocated.load(Relaxed), vm.heap.live());
+        vec![
+            Value::Count(vm.worker.into()),
+            Value::Bytes(live),
+            Value::Bytes(allocated),
+            Value::Bytes(allocated - live.min(allocated)),
+        ]
+    };
+    let columns = &[
+        ("worker", "worker"),
+        ("in use", "live_bytes"),
+        ("allocated", "allocated_bytes"),
+        ("freed", "freed_bytes"),
+    ];
+    Table { columns, rows: vms.iter().map(row).collect() }
+}
+
+/// How many objects of each type the VMs have together, the most bytes first.
+#[cfg(lua_walk)]
+fn objects(vms: &[Arc<Figures>]) -> Table {
+    let mut sums = [census::Sum::default(); census::TYPES.len()];
+    for census in vms.iter().filter_map(|vm| vm.ask(|vm| census::count(vm.main()))) {
+        for (sum, part) in sums.iter_mut().zip(census.types) {
+            sum.count += part.count;
+            sum.bytes += part.bytes;
+        }
+    }
+    let mut rows: Vec<_> = census::TYPES.iter().zip(sums).filter(|(_, sum)| sum.count > 0).collect();
+    rows.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes));
+    let row = |(name, sum): (&&str, census::Sum)| {
+        vec![Value::Text((*name).to_owned()), Value::Count(sum.count), Value::Bytes(sum.bytes)]
+    };
+    let columns = &[("objects", "type"), ("count", "count"), ("bytes", "bytes")];
+    Table { columns, rows: rows.into_iter().map(row).collect() }
+}
+
+/// The biggest tables of each VM.
+#[cfg(lua_walk)]
+fn tables(vms: &[Arc<Figures>]) -> Table {
+    let mut rows = Vec::new();
+    for vm in vms {
+        let Some(census) = vm.ask(|vm| census::count(vm.main())) else { continue };
+        rows.extend(census.tables.iter().filter(|table| table.bytes > 0).map(|table| {
+            vec![
+                Value::Count(vm.worker.into()),
+                Value::Bytes(table.bytes),
+                Value::Count(table.array),
+                Value::Count(table.hash),
+                Value::Text(table.held()),
+            ]
+        }));
+    }
+    let columns = &[
+        ("worker", "worker"),
+        ("table", "bytes"),
+        ("array", "array"),
+        ("hash", "hash"),
+        ("held by", "held_by"),
+    ];
+    Table { columns, rows }
+}
+
+/// Globals that scripts of requests have written and calls that blocked their worker, since the server was started.
+fn traps() -> Table {
+    let row = |(times, what, place)| vec![Value::Count(times), Value::Text(what), Value::Text(place)];
+    let columns = &[("count", "count"), ("what", "what"), ("at", "place")];
+    Table { columns, rows: traps::seen().into_iter().map(row).collect() }
+}
+
+/// The timers of each VM, those of one place and kind together: first what is due first.
+fn timers(vms: &[Arc<Figures>]) -> Table {
+    let mut rows = Vec::new();
+    for vm in vms {
+        rows.extend(vm.ask(Vm::timers_told).into_iter().flatten().map(|timers| {
+            vec![
+                Value::Count(vm.worker.into()),
+                Value::Count(timers.count),
+                Value::Text(if timers.every { "every" } else { "at" }.to_owned()),
+                Value::Text(timers.state().to_owned()),
+                timers.due_ns.map_or(Value::None, Value::Time),
+                timers.runs_ns.map_or(Value::None, Value::Time),
+                Value::Text(timers.place),
+            ]
+        }));
+    }
+    let columns = &[
+        ("worker", "worker"),
+        ("count", "count"),
+        ("timer", "kind"),
+        ("state", "state"),
+        ("next due in", "due_ns"),
+        ("longest runs for", "runs_ns"),
+        ("function", "place"),
+    ];
+    Table { columns, rows }
+}
+
+/// Where the compiler gave up, most often first, and what to do there; before that what it made.
+fn jit(vms: &[Arc<Figures>]) -> Table {
+    let sum = |of: fn(&Figures) -> u64| vms.iter().map(|vm| of(vm)).sum();
+    let mut sums = BTreeMap::<(String, String), u64>::new();
+    for vm in vms {
+        for (place, count) in lock(&vm.aborts).iter() {
+            *sums.entry(place.clone()).or_default() += count;
+        }
+    }
+    let mut aborts: Vec<_> = sums.into_iter().collect();
+    aborts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let row = |count, what: &str, place: String, reason: String| {
+        let advice = jit_advice::of(&reason).to_owned();
+        let texts = [what.to_owned(), place, reason, advice].map(Value::Text);
+        std::iter::once(Value::Count(count)).chain(texts).collect()
+    };
+    let mut rows = vec![row(sum(|vm| vm.traces.load(Relaxed)), "compiled", String::new(), String::new())];
+    let flushes = sum(|vm| vm.flushes.load(Relaxed));
+    rows.extend((flushes > 0).then(|| row(flushes, "flushed", String::new(), String::new())));
+    rows.extend(aborts.into_iter().map(|((place, reason), count)| row(count, "gave up", place, reason)));
+    let columns = &[
+        ("count", "count"),
+        ("what", "what"),
+        ("at", "place"),
+        ("reason", "reason"),
+        ("what to do", "advice"),
+    ];
+    Table { columns, rows }
+}
+
+/// What the workers' time in Lua went to in the last minute, by samples; and what collectors and compilers have taken
+/// since the workers began, to the tick.
+fn times(vms: &[Arc<Figures>]) -> Table {
+    let profile = housekeeping::handle().stacks(Duration::from_secs(60));
+    let in_all: BTreeMap<u16, [u64; 2]> =
+        vms.iter().map(|vm| (vm.worker.into(), vm.times.spent_ns())).collect();
+    let mut workers: BTreeMap<u16, [u64; 9]> = in_all.keys().map(|worker| (*worker, [0; 9])).collect();
+    for (stack, weight) in &profile.stacks {
+        let state = usize::from(stack.vm_state).min(8);
+        workers.entry(stack.worker).or_default()[state] += weight.ns;
+    }
+    let rows = workers.into_iter().map(|(worker, ns)| {
+        let lua: u64 = ns[1..].iter().sum();
+        let mut row = vec![Value::Count(worker.into()), Value::Time(lua), Value::Share(lua, lua + ns[0])];
+        let parts = [ns[1], ns[8], ns[2], ns[3], ns[4], ns[5] + ns[6] + ns[7]];
+        row.extend(parts.into_iter().map(|part| Value::Share(part, lua)));
+        let in_all = in_all.get(&worker).map_or([const { Value::None }; 2], |spent| spent.map(Value::Time));
+        row.extend(in_all);
+        row
+    });
+    let columns = &[
+        ("worker", "worker"),
+        ("in Lua", "lua_ns"),
+        ("of its CPU", "lua_share"),
+        ("interpreter", "interpreter_share"),
+        ("compiled", "compiled_share"),
+        ("C functions", "c_share"),
+        ("collector", "gc_share"),
+        ("trace exits", "exit_share"),
+        ("compiler", "compiler_share"),
+        ("collector in all", "gc_ns"),
+        ("compiler in all", "compiler_ns"),
+    ];
+    Table { columns, rows: rows.collect() }
+}
+
+fn tell_dicts(what: &str) -> Option<Table> {
+    if what != "all" {
+        return None;
+    }
+    let rows = dicts().into_iter().map(|(name, dict)| {
+        let told = dict.told();
+        vec![
+            Value::Text(name),
+            Value::Bytes(told.capacity),
+            Value::Bytes(told.used),
+            Value::Count(told.entries),
+            Value::Count(told.full),
+        ]
+    });
+    let columns = &[
+        ("dictionary", "name"),
+        ("size", "capacity_bytes"),
+        ("used", "used_bytes"),
+        ("entries", "entries"),
+        ("full", "full"),
+    ];
+    Some(Table { columns, rows: rows.collect() })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Places that are told apart.
+const PLACES: usize = 1000;

@@ -1,0 +1,35 @@
+//! A coroutine that receives the request's body as it comes, while the others of its run go on.
+
+use std::rc::Rc;
+
+use weir_rt::Timer;
+
+use crate::run::op::{Piece, Pieces};
+use crate::run::run::Run;
+use crate::run::thread::Waiting;
+
+impl Waiting {
+    /// For pieces of the body, each at most `ms` milliseconds after the one before.
+    pub(crate) fn pieces(ms: u64, take: Pieces) -> Waiting {
+        let timer = Timer::new();
+        timer.arm(ms);
+        Waiting::Pieces(ms, Rc::new(timer), take)
+    }
+}
+
+impl Run {
+    /// How long a coroutine still waits for a piece of the body; `None`: none does.
+    pub(crate) fn wants_piece(&mut self) -> Option<Rc<Timer>> {
+        self.threads.pieces_of(self.receiver?).map(|(_, timer, _)| timer.clone())
+    }
+
+    /// Gives it to who waits for it, who may go on with that.
+    pub(crate) fn give_piece(&mut self, piece: Piece) {
+        let Some(at) = self.receiver else { return };
+        let Some((ms, timer, take)) = self.threads.pieces_of(at) else { return };
+        timer.arm(ms);
+        if let Some(results) = take(piece) {
+            self.go_on(at, results);
+        }
+    }
+}

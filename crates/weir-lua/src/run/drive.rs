@@ -1,0 +1,229 @@
+//! Awaits what a script waits for.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+use weir_core::Exchange;
+use weir_core::body::{Buf, Chain};
+use weir_core::exchange::Origin;
+use weir_core::log::Level;
+use weir_core::server::with_worker;
+use weir_core::subrequest::Captured;
+use weir_rt::Timer;
+use weir_trace::{Kind, SiteTable};
+
+use crate::api::push_captured;
+use crate::hooks::phases::{Settings, prepare};
+use crate::luajit::state::State;
+use crate::run::op::{End, Piece, Results, Subrequest};
+use crate::run::run::{Run, Step};
+use crate::run::thread::{Status, Waiting};
+
+/// Runs a script to its end, which is what it ended with, if not with its last line.
+pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) -> Option<End> {
+    // Asked until the client has left, which is told once.
+    let mut client = if settings.check_client_abort { x.client_gone().map(Box::pin) } else { None };
+    loop {
+        match run.step(Some(x)) {
+            Step::Finished => return None,
+            Step::End(end) => return Some(end),
+            Step::Waits => {}
+        }
+        if let Some((at, waiting)) = run.take_request_op() {
+            let (lines, _) = if x.trace().is_on() { run.standing(Some(at)) } else { Default::default() };
+            x.trace().enter_all(&lines);
+            // Who wants to know hears of it when this is done: a coroutine can't be called off halfway.
+            let mut nobody = None;
+            let client = if run.on_abort.is_some() { &mut nobody } else { &mut client };
+            // In a box: what it may come to is large, and most runs that wait do not come here.
+            let done = Box::pin(of_request(run, x, at, waiting, settings.use_default_type));
+            let done = unless(client, pin!(async { Some(done.await) })).await;
+            x.trace().leave_all(&lines);
+            match done {
+                Some(Some(end)) => return Some(end),
+                Some(None) => {}
+                None => return Some(left(x)),
+            }
+        } else if run.is_stuck() {
+            x.log(Level::Error, &"lua threads wait for one another and none can go on");
+            return Some(End::Error);
+        } else {
+            let (lines, kind) = if x.trace().is_on() { run.standing(None) } else { Default::default() };
+            x.trace().enter_all(&lines);
+            // Who receives the body hears of it there.
+            let (mut nobody, body) = (None, run.wants_piece());
+            let leaving = if body.is_some() && run.on_abort.is_some() { &mut nobody } else { &mut client };
+            let ready = {
+                let ready = pin!(async {
+                    match body {
+                        Some(late) => Box::pin(wait_with_body(run, x, &late)).await,
+                        None => x.waiting_beside_until(kind, |cx| run.poll(cx)).await,
+                    }
+                    Some(())
+                });
+                unless(leaving, ready).await
+            };
+            x.trace().leave_all(&lines);
+            if ready.is_none() {
+                client = None;
+                let end = left(x);
+                if !run.aborted() {
+                    return Some(end);
+                }
+            }
+        }
+    }
+}
+
+/// Runs a script that no request waits for to its end, which is what it ended with, if not with its last line: with the
+/// settings of `origin`, and `name` where it is listed among what is in flight. The worker does not end meanwhile.
+pub(crate) async fn drive_alone(mut run: Box<Run>, origin: &Origin, name: &str) -> Option<End> {
+    let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
+    let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
+    let site = SiteTable::fixed(Kind::LuaResume, "", run.phase.label());
+    x.trace().enter(site);
+    let end = drive(&mut run, &mut x, &Settings::default()).await;
+    x.trace().leave(site);
+    drop(run);
+    x.log(Level::Debug, &"http lua close fake http connection");
+    x.end_alone(matches!(end, Some(End::Error)));
+    end
+}
+
+/// Awaits `future`, which stays where it is, or the client's leaving: `None`.
+async fn unless<T>(
+    client: &mut Option<Pin<Box<impl Future<Output = ()>>>>,
+    mut future: Pin<&mut impl Future<Output = Option<T>>>,
+) -> Option<T> {
+    poll_fn(|cx| match (future.as_mut().poll(cx), &mut client.as_mut()) {
+        (Poll::Ready(done), _) => Poll::Ready(done),
+        (Poll::Pending, Some(client)) => client.as_mut().poll(cx).map(|()| None),
+        (Poll::Pending, None) => Poll::Pending,
+    })
+    .await
+}
+
+/// The client has left, which ends the script unless it wants to know.
+fn left(x: &mut Exchange) -> End {
+    x.log(Level::Info, &"client prematurely closed connection");
+    x.keep_alive = false;
+    End::Exit(499)
+}
+
+/// What only the request's own task can do, one thing after another.
+async fn of_request(
+    run: &mut Run,
+    x: &mut Exchange,
+    at: usize,
+    waiting: Waiting,
+    default_type: bool,
+) -> Option<End> {
+    match waiting {
+        // Others go on beside it, and may end the request before the body is there.
+        Waiting::Body if run.has_others(at) => match x.read_body_beside(|cx| run.poll(cx)).await {
+            Some(Ok(())) => run.go_on(at, |_| 0),
+            Some(Err(error)) => return Some(End::Exit(i64::from(error.status()))),
+            None => {
+                run.threads.set(at, Status::Waiting(Waiting::Body));
+                run.asked.push_back(at);
+            }
+        },
+        Waiting::Body => match x.read_body().await {
+            Ok(()) => run.go_on(at, |_| 0),
+            // As in OpenResty the script does not go on, the request ends with the status.
+            Err(error) => return Some(End::Exit(i64::from(error.status()))),
+        },
+        Waiting::Append(piece, limit) => match x.append_body(piece, limit).await {
+            Ok(()) => run.go_on(at, |_| 0),
+            Err(error) => return Some(End::Exit(i64::from(error.status()))),
+        },
+        Waiting::Flush => {
+            let sent = flush(run, x, default_type).await;
+            run.go_on(at, |l| pushed(l, sent));
+        }
+        // Beside it others go on, also one that is made when the client leaves.
+        Waiting::Capture(list) if run.has_others(at) || run.on_abort.is_some() => {
+            let answers = x.subrequests_beside(list);
+            run.capture_beside(
+                at,
+                Box::pin(async {
+                    let answers = answers.await;
+                    Box::new(move |l: State| push_answers(l, &answers)) as Results
+                }),
+            );
+        }
+        Waiting::Capture(list) => {
+            let answers = capture(x, list).await;
+            run.go_on(at, |l| push_answers(l, &answers));
+        }
+        // Those are waited for beside one another, and never taken for this.
+        Waiting::Wait(_)
+        | Waiting::Sleep(..)
+        | Waiting::Threads(_)
+        | Waiting::Captured(_)
+        | Waiting::Pieces(..) => {}
+    }
+    None
+}
+
+/// Waits for what coroutines wait for beside one another, a piece of the request's body among it, until `late`.
+async fn wait_with_body(run: &mut Run, x: &mut Exchange, late: &Timer) {
+    let piece = {
+        let mut next = pin!(x.body_piece_beside(|cx| run.poll(cx)));
+        let timed = poll_fn(|cx| match next.as_mut().poll(cx) {
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(Some(Ok(Some(bytes)))) => Poll::Ready(Some(Piece::Bytes(bytes))),
+            Poll::Ready(Some(Ok(None))) => Poll::Ready(Some(Piece::End)),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Piece::Failed)),
+            Poll::Pending => late.poll_expired(cx).map(|()| Some(Piece::TimedOut)),
+        });
+        timed.await
+    };
+    if let Some(piece) = piece {
+        run.give_piece(piece);
+    }
+}
+
+/// What `capture` or `capture_multi` returns.
+fn push_answers(l: State, answers: &[Captured]) -> i32 {
+    l.reserve(answers.len() as i32 + 4);
+    answers.iter().for_each(|answer| push_captured(l, answer));
+    answers.len() as i32
+}
+
+async fn capture(x: &mut Exchange, mut list: Vec<Subrequest>) -> Vec<Captured> {
+    match list.len() {
+        1 => {
+            let (uri, args, options) = list.remove(0);
+            vec![x.subrequest(&uri, Some(&args), options).await]
+        }
+        _ => x.subrequests(list).await,
+    }
+}
+
+/// Sends the head and what was said.
+async fn flush(run: &mut Run, x: &mut Exchange, default_type: bool) -> bool {
+    prepare(x, default_type);
+    let mut chain = Chain::flush();
+    if !run.said.is_empty() {
+        chain = Chain::default();
+        chain.push(Buf::Bytes(std::mem::take(&mut run.said)));
+        chain.flush = true;
+    }
+    chain.last = run.ended;
+    let sent = x.send(chain).await.is_ok();
+    run.broken |= !sent;
+    sent
+}
+
+fn pushed(l: State, sent: bool) -> i32 {
+    if sent {
+        l.push_number(1.0);
+        return 1;
+    }
+    l.push_nil();
+    l.push_bytes(b"client aborted");
+    2
+}

@@ -1,0 +1,215 @@
+//! What a script reaches while it runs: its VM, the request that is lent to it, the run it belongs to.
+//!
+//! The exchange belongs to the engine. For the time of one `lua_resume` (or call) a [`Loan`] on the Rust stack points at
+//! it, and API functions borrow through that, one at a time: none of them lets Lua run while it holds the borrow. Loans
+//! nest: a filter's script runs while the engine sends what a handler's script has said, which waits.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use weir_core::Exchange;
+use weir_core::log::Level;
+
+use crate::api::Raise;
+use crate::hooks::balancer::DOING;
+use crate::luajit::shared_page;
+use crate::luajit::sys::LuaState;
+use crate::run::run::Run;
+use crate::run::variables::Allocated;
+use crate::vm::limit::Memory;
+use crate::vm::phase::Phase;
+use crate::vm::vm::Vm;
+
+/// What is lent to a script.
+pub(crate) struct Loan {
+    vm: *const Vm,
+    exchange: *mut Exchange,
+    run: *mut Run,
+    phase: Phase,
+    /// The anchor of the request's `ngx.ctx`, once the script has asked for it.
+    ctx: Cell<Option<i32>>,
+    before: *const Loan,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Loan> = const { Cell::new(ptr::null()) };
+}
+
+/// Runs `script`, which may call API functions that borrow what is lent here.
+pub(crate) fn lend<T>(
+    vm: &Vm,
+    phase: Phase,
+    exchange: Option<&mut Exchange>,
+    run: Option<&mut Run>,
+    script: impl FnOnce() -> T,
+) -> T {
+    /// Takes back also when the script panics.
+    struct Guard(*const Loan);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+            shared_page::changed();
+            shared_page::forget_time();
+            compiler_fence(Ordering::Release);
+        }
+    }
+    let loan = Loan {
+        vm,
+        exchange: exchange.map_or(ptr::null_mut(), ptr::from_mut),
+        run: run.map_or(ptr::null_mut(), ptr::from_mut),
+        phase,
+        ctx: Cell::new(None),
+        before: CURRENT.get(),
+    };
+    let _guard = Guard(loan.before);
+    // The sampler's handler follows the pointer at any instruction from here on.
+    compiler_fence(Ordering::Release);
+    CURRENT.set(&raw const loan);
+    shared_page::begin();
+    let before = (vm.allocated(), vm.spent());
+    let result = script();
+    let (more, spent) = (vm.allocated() - before.0, vm.spent());
+    // SAFETY: the reference that this came from is lent to this function until it ends, and the script that used it is over.
+    if let Some(x) = unsafe { loan.exchange.as_mut() } {
+        if more > 0 {
+            x.own_lasting::<Allocated>().0 += more;
+        }
+        if spent != before.1 {
+            x.trace().note_vm(spent[0] - before.1[0], spent[1] - before.1[1]);
+        }
+    }
+    result
+}
+
+/// The main coroutine of the VM that runs on this thread; also for the sampler's handler.
+pub(crate) fn main() -> Option<*mut LuaState> {
+    // SAFETY: `lend` holds a reference to the VM as long as the loan is current.
+    current().map(|loan| unsafe { &*loan.vm }.main().raw())
+}
+
+fn current() -> Option<&'static Loan> {
+    // SAFETY: a loan stands on the stack of `lend` as long as CURRENT points at it, and API functions, which alone ask,
+    // end before `lend` does.
+    unsafe { CURRENT.get().as_ref() }
+}
+
+/// Seconds since 1970: as the running script knows them, if one runs.
+pub(crate) fn wall() -> f64 {
+    if CURRENT.get().is_null() {
+        shared_page::forget_time();
+    }
+    shared_page::wall()
+}
+
+/// The context of the running script.
+pub(crate) fn phase() -> Phase {
+    current().map_or(Phase::Init, |loan| loan.phase)
+}
+
+/// The anchor of the request's `ngx.ctx`, if the script has asked before.
+pub(crate) fn ctx() -> Option<i32> {
+    current()?.ctx.get()
+}
+
+/// Notes the anchor of the request's `ngx.ctx` for the rest of the loan: it may be another one in the next, since
+/// redirects happen between them.
+pub(crate) fn note_ctx(anchor: i32) {
+    if let Some(loan) = current() {
+        loan.ctx.set(Some(anchor));
+    }
+}
+
+/// The VM of the running script.
+pub(crate) fn vm<T>(use_it: impl FnOnce(&Vm) -> T) -> T {
+    let loan = current().expect("API functions are called by scripts, which run inside of `lend`");
+    // SAFETY: `lend` holds a reference to the VM as long as the loan is current.
+    use_it(unsafe { &*loan.vm })
+}
+
+/// What the running script's VM may allocate, if that is limited.
+pub(crate) fn memory() -> Option<&'static Memory> {
+    // SAFETY: as `vm`; who asks is done with it before `lend` is.
+    current().and_then(|loan| unsafe { (*loan.vm).limits.memory.as_deref() })
+}
+
+/// Uses the request that is lent to the running script.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, Raise> {
+    if phase().is_alone() {
+        return Err(Raise::text("API disabled in the current context"));
+    }
+    any_exchange(use_it)
+}
+
+/// As [`exchange`], also where it is of no request ([`Exchange::is_alone`]): for its settings, its log, what it keeps.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, Raise> {
+    let exchange = current().map_or(ptr::null_mut(), |loan| loan.exchange);
+    // SAFETY: `lend` holds the exclusive reference that this came from, and does not use it while the script runs; API
+    // functions call this once at a time, since `use_it` never runs Lua.
+    match unsafe { exchange.as_mut() } {
+        Some(x) => Ok(use_it(x)),
+        None => Err(Raise::text("no request found")),
+    }
+}
+
+/// What the server is doing while scripts of `phase` run, as log lines end.
+pub(crate) fn doing(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Balancer => DOING,
+        Phase::Log => " while logging request",
+        Phase::ProxySslCertificate => " while loading proxy ssl certificate by lua",
+        _ => "",
+    }
+}
+
+/// Logs a message of the running script: of its request, if it has one.
+pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
+    let doing = if level == Level::Debug { "" } else { doing(phase()) };
+    let told =
+        weir_core::log::up_to(LONGEST, || any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))));
+    if told.is_err() {
+        // As in OpenResty, where `init_by_lua` logs before there are contexts, and debug lines have none.
+        match phase() {
+            other if level != Level::Debug && !matches!(other, Phase::Init) => {
+                weir_core::log::cycle(level, &format_args!("{message}, context: {}", other.context()));
+            }
+            _ => weir_core::log::cycle(level, message),
+        }
+    }
+}
+
+/// Lines of scripts may be as long as OpenResty's nginx has them.
+const LONGEST: usize = 4096;
+
+/// Logs a message as it is, with what nginx says about the request, if there is one.
+pub(crate) fn log_plain(level: Level, message: &dyn std::fmt::Display) {
+    weir_core::log::up_to(LONGEST, || {
+        if any_exchange(|x| x.log(level, message)).is_err() {
+            weir_core::log::cycle(level, message);
+        }
+    });
+}
+
+/// The function that was called is not for the running script's context.
+pub(crate) fn disabled() -> Raise {
+    Raise::Text(format!("API disabled in the context of {}", phase().context()))
+}
+
+/// Uses the run of the script that runs.
+///
+/// # Errors
+/// It is one that can't wait.
+pub(crate) fn run<T>(use_it: impl FnOnce(&mut Run) -> T) -> Result<T, Raise> {
+    let run = current().map_or(ptr::null_mut(), |loan| loan.run);
+    // SAFETY: as `exchange`.
+    match unsafe { run.as_mut() } {
+        Some(run) => Ok(use_it(run)),
+        None => Err(Raise::text("no co ctx found")),
+    }
+}

@@ -1,0 +1,32 @@
+//! What waits of a run have to say to the log.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weir_core::Exchange;
+use weir_core::log::Level;
+
+use crate::vm::phase::Phase;
+
+/// Lines for the log of a request, left by its waits, which do not have it: told before a coroutine goes on.
+#[derive(Clone, Default)]
+pub(crate) struct Notes(Rc<RefCell<Vec<(Level, String)>>>);
+
+impl Notes {
+    pub(crate) fn push(&self, level: Level, message: String) {
+        self.0.borrow_mut().push((level, message));
+    }
+
+    /// Logs them: for the request, or where there is none.
+    pub(crate) fn tell(&self, phase: Phase, x: Option<&Exchange>) {
+        for (level, message) in self.0.take() {
+            match x {
+                Some(x) => x.log(level, &message),
+                None => {
+                    let context = phase.context();
+                    weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a coroutine can wait for.
+
+use std::pin::Pin;
+
+use weir_core::subrequest::SubrequestOptions;
+
+use crate::luajit::state::State;
+
+/// Pushes results on the coroutine that goes on, and says how many.
+pub(crate) type Results = Box<dyn FnOnce(State) -> i32>;
+
+/// A wait that needs nothing of the request.
+pub(crate) type Wait = Pin<Box<dyn Future<Output = Results>>>;
+
+/// What a coroutine has asked its run for when it yielded.
+pub(crate) enum Op {
+    /// To be asked again when the others were (`coroutine.yield`); the values it gave are on its stack.
+    Yield,
+    /// To run another coroutine until that one yields; its arguments are on the stack.
+    Resume(State),
+    /// To run a new light thread first; its arguments are on the stack.
+    Spawn(State),
+    /// One of these light threads to end.
+    Threads(Vec<State>),
+    /// So many milliseconds to pass, and what is logged then.
+    Sleep(u64, Option<Box<str>>),
+    /// Anything that ends by itself.
+    Wait(Wait),
+    /// The request's body.
+    Body,
+    /// A piece to be added to the body that is being made, of which so many bytes may stand in memory.
+    Append(Vec<u8>, usize),
+    /// Pieces of the request's body, each at most so many milliseconds after the one before.
+    Pieces(u64, Pieces),
+    /// What was said to be with the client, or with the connection.
+    Flush,
+    /// Answers of subrequests, one or several.
+    Capture(Vec<Subrequest>),
+    /// The end of the script.
+    End(End),
+}
+
+/// Takes pieces of a body as they come, until it has what the coroutine goes on with.
+pub(crate) type Pieces = Box<dyn FnMut(Piece) -> Option<Results>>;
+
+/// What comes of a body.
+pub(crate) enum Piece {
+    Bytes(Vec<u8>),
+    /// There is no more.
+    End,
+    TimedOut,
+    /// The client is gone, or what it sends is wrong.
+    Failed,
+}
+
+/// A subrequest's path, arguments and the rest.
+pub(crate) type Subrequest = (Vec<u8>, Vec<u8>, SubrequestOptions);
+
+/// How a script ends before its last line.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// `ngx.exit(status)`
+    Exit(i64),
+    /// `ngx.exec`: the path, unescaped, and its arguments; or `@name`.
+    Exec(Vec<u8>, Vec<u8>),
+    /// `ngx.redirect(uri, status)`
+    Redirect(Vec<u8>, u16),
+    /// An error, which is logged already.
+    Error,
+}

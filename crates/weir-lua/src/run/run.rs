@@ -1,0 +1,596 @@
+//! A script that runs for a request: its coroutines, who is next, and what the others wait for.
+//!
+//! [`Run::step`] resumes coroutines as long as one is ready and never waits: a script that needs nothing ends in it, and
+//! no future is made. What waits after that is awaited by [`drive`](crate::run::drive), in the request's own task.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_core::Exchange;
+use weir_core::log::Level;
+use weir_trace::{Site, WaitKind};
+
+use crate::api::Raise;
+use crate::api::socket::Owner;
+use crate::luajit::state::{State, error_text};
+use crate::luajit::sys;
+use crate::run::lend::lend;
+use crate::run::log_notes::Notes;
+use crate::run::op::{End, Op, Wait};
+use crate::run::sleepers::Sleepers;
+use crate::run::thread::{Kind, Status, Thread, Threads, Waiting};
+use crate::vm::phase::Phase;
+use crate::vm::traps;
+use crate::vm::vm::Vm;
+
+/// See the module.
+pub(crate) struct Run {
+    pub(crate) vm: Rc<Vm>,
+    pub(crate) phase: Phase,
+    pub(crate) threads: Threads,
+    /// Who goes on, with how many values on its stack as results of what it called.
+    ready: VecDeque<(usize, i32)>,
+    /// Who waits for something the request itself must do, in the order in which it was asked for.
+    pub(crate) asked: VecDeque<usize>,
+    /// What the coroutine that has just yielded asks for.
+    pub(crate) op: Option<Op>,
+    /// What that waits for, as traces tell it.
+    pub(crate) wait: WaitKind,
+    pub(crate) current: usize,
+    /// What was said and has not left yet.
+    pub(crate) said: Vec<u8>,
+    /// Something was said, flushed, or the head sent: OpenResty would have sent the head by now.
+    pub(crate) began: bool,
+    /// `lua_use_default_type`
+    pub(crate) default_type: bool,
+    /// The last error of a wrapped coroutine, and the stacks it came up through.
+    raised: Option<(String, Vec<String>)>,
+    sleepers: Sleepers,
+    /// Who waits for what is polled.
+    polled: Vec<usize>,
+    /// Who waits, or did, for a piece of the request's body.
+    pub(crate) receiver: Option<usize>,
+    /// What `ngx.on_abort` was given, and its anchor.
+    pub(crate) on_abort: Option<(State, i32)>,
+    /// `ngx.eof` was called.
+    pub(crate) ended: bool,
+    /// The client is gone; what is said goes nowhere.
+    pub(crate) broken: bool,
+    /// The script has the client's connection (`ngx.req.socket(true)`).
+    pub(crate) raw: bool,
+    /// What waits have to say to the log; none before one asks for it.
+    notes: Option<Notes>,
+    /// Where what has the request's sockets stands, once a socket has asked.
+    pub(crate) owner: *const Owner,
+}
+
+/// A run's lists, whose memory serves the next run.
+#[derive(Default)]
+pub(crate) struct Lists {
+    threads: Threads,
+    ready: VecDeque<(usize, i32)>,
+}
+
+/// How far a script came without waiting.
+pub(crate) enum Step {
+    /// To its end.
+    Finished,
+    /// To what ends it early.
+    End(End),
+    /// To where all of it waits.
+    Waits,
+}
+
+impl Run {
+    /// A run of the function on top of the VM's main stack, which it takes. In a box from the beginning: it is handed on
+    /// several times before it waits.
+    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, default_type: bool) -> Box<Run> {
+        Run::with_arguments(vm, phase, default_type, 0)
+    }
+
+    /// As [`Run::new`], of a function that has so many arguments above it.
+    pub(crate) fn with_arguments(vm: &Rc<Vm>, phase: Phase, default_type: bool, args: i32) -> Box<Run> {
+        let (state, anchor) = vm.coroutine();
+        vm.main().give(state, 1 + args);
+        let Lists { mut threads, mut ready } = vm.lists.borrow_mut().pop().unwrap_or_default();
+        threads.add(Thread::new(state, anchor, Kind::Entry, None));
+        ready.push_back((0, args));
+        Box::new(Run {
+            vm: vm.clone(),
+            phase,
+            threads,
+            ready,
+            asked: VecDeque::new(),
+            op: None,
+            wait: WaitKind::Other,
+            current: 0,
+            said: Vec::new(),
+            began: false,
+            default_type,
+            on_abort: None,
+            raised: None,
+            sleepers: Sleepers::default(),
+            polled: Vec::new(),
+            receiver: None,
+            ended: false,
+            broken: false,
+            raw: false,
+            notes: None,
+            owner: std::ptr::null(),
+        })
+    }
+
+    /// Where a wait leaves lines for the log.
+    pub(crate) fn notes(&mut self) -> Notes {
+        self.notes.get_or_insert_default().clone()
+    }
+
+    /// Runs what is ready, until all has ended or waits.
+    pub(crate) fn step(&mut self, x: Option<&mut Exchange>) -> Step {
+        let vm = self.vm.clone();
+        vm.limits.watch(vm.main(), self.phase, || self.resume_all(x))
+    }
+
+    fn resume_all(&mut self, mut x: Option<&mut Exchange>) -> Step {
+        while let Some((at, values)) = self.ready.pop_front() {
+            if self.threads[at].status().has_ended() {
+                continue;
+            }
+            self.current = at;
+            self.threads.set(at, Status::Running);
+            if let Some(notes) = &self.notes {
+                notes.tell(self.phase, x.as_deref());
+            }
+            let state = self.threads[at].state;
+            let (vm, phase) = (self.vm.clone(), self.phase);
+            let status = lend(&vm, phase, x.as_deref_mut(), Some(self), || {
+                // SAFETY: the coroutine stands at its beginning or at a yield, with `values` on its stack for it.
+                vm.limits.within(|| unsafe { sys::lua_resume(state.raw(), values) })
+            });
+            if status == sys::status::ERRMEM {
+                // SAFETY: the coroutine has ended, with an error's value.
+                unsafe { sys::weir_lua_unframe(state.raw()) };
+            }
+            let end = match status {
+                sys::status::YIELD => self.yielded(at),
+                sys::status::OK => {
+                    self.returned(at);
+                    None
+                }
+                _ => self.failed(at, status, x.as_deref_mut()),
+            };
+            if let Some(end) = end {
+                return Step::End(end);
+            }
+        }
+        if self.is_over() { Step::Finished } else { Step::Waits }
+    }
+
+    /// The entry and all light threads have ended.
+    fn is_over(&self) -> bool {
+        self.threads.lasting() == 0
+    }
+
+    fn yielded(&mut self, at: usize) -> Option<End> {
+        let state = self.threads[at].state;
+        let waiting = match self.op.take() {
+            Some(Op::End(end)) => return Some(end),
+            // A C library of somebody else's that yields: as `coroutine.yield`.
+            Some(Op::Yield) | None => {
+                self.gave(at);
+                return None;
+            }
+            Some(Op::Resume(other)) => {
+                self.hand_over(at, other);
+                return None;
+            }
+            Some(Op::Spawn(new)) => {
+                self.spawned(at, new);
+                return None;
+            }
+            Some(Op::Threads(list)) => Waiting::Threads(list),
+            Some(Op::Wait(wait)) => Waiting::Wait(wait),
+            Some(Op::Sleep(ms, told)) => Waiting::Sleep(self.sleepers.add(at, ms), told),
+            Some(Op::Body) => Waiting::Body,
+            Some(Op::Append(piece, limit)) => Waiting::Append(piece, limit),
+            Some(Op::Pieces(ms, pieces)) => Waiting::pieces(ms, pieces),
+            Some(Op::Flush) => Waiting::Flush,
+            Some(Op::Capture(list)) => Waiting::Capture(list),
+        };
+        state.set_top(0);
+        self.threads.get_mut(at).wait = std::mem::take(&mut self.wait);
+        match waiting {
+            Waiting::Threads(_) | Waiting::Sleep(..) => {}
+            Waiting::Pieces(..) => self.receiver = Some(at),
+            Waiting::Wait(_) => self.polled.push(at),
+            _ => self.asked.push_back(at),
+        }
+        self.threads.set(at, Status::Waiting(waiting));
+        None
+    }
+
+    /// `coroutine.yield`: a coroutine gives its values to who resumed it; the entry and light threads let the others
+    /// run.
+    fn gave(&mut self, at: usize) {
+        let state = self.threads[at].state;
+        let parent = self.threads[at].parent;
+        match (self.threads[at].kind, parent) {
+            (Kind::Coroutine, Some(parent)) => {
+                self.threads.set(at, Status::Suspended);
+                let count = state.top();
+                self.resume_parent(parent, state, count, true);
+            }
+            _ => {
+                state.set_top(0);
+                self.ready.push_back((at, 0));
+            }
+        }
+    }
+
+    /// `coroutine.resume(other, ...)`; the arguments are on the stack of `at`.
+    fn hand_over(&mut self, at: usize, other: State) {
+        let state = self.threads[at].state;
+        let Some(to) = self.find(other) else { return };
+        let count = state.top();
+        state.give(other, count);
+        self.threads.set(at, Status::Normal);
+        self.threads.get_mut(to).parent = Some(at);
+        self.threads.set(to, Status::Running);
+        self.ready.push_front((to, count));
+    }
+
+    /// `ngx.thread.spawn`: the new thread runs at once, who made it behind the others.
+    fn spawned(&mut self, at: usize, new: State) {
+        let state = self.threads[at].state;
+        let Some(to) = self.find(new) else { return };
+        let count = state.top();
+        state.give(new, count);
+        new.push_self();
+        new.give(state, 1);
+        self.ready.push_back((at, 1));
+        self.ready.push_front((to, count));
+    }
+
+    fn returned(&mut self, at: usize) {
+        self.threads.get_mut(at).clean = true;
+        let (state, parent) = (self.threads[at].state, self.threads[at].parent);
+        match self.threads[at].kind {
+            Kind::Entry => {
+                self.threads.set(at, Status::Dead);
+            }
+            Kind::Coroutine => {
+                self.threads.set(at, Status::Dead);
+                if let Some(parent) = parent {
+                    let count = state.top();
+                    self.resume_parent(parent, state, count, true);
+                }
+            }
+            Kind::Light => {
+                state.push_boolean(true);
+                state.insert(1);
+                self.light_ended(at);
+            }
+        }
+    }
+
+    fn failed(&mut self, at: usize, status: i32, x: Option<&mut Exchange>) -> Option<End> {
+        let (state, parent) = (self.threads[at].state, self.threads[at].parent);
+        if self.threads[at].kind == Kind::Coroutine
+            && let Some(parent) = parent
+        {
+            if self.threads[at].wrap {
+                let reason = error_text(state);
+                let before = self.raised.take().filter(|(same, _)| *same == reason);
+                let mut traces = before.map(|(_, traces)| traces).unwrap_or_default();
+                traces.push(self.trace_of(state, status));
+                self.raised = Some((reason, traces));
+            }
+            self.threads.set(at, Status::Dead);
+            self.resume_parent(parent, state, 1, false);
+            return None;
+        }
+        let light = self.threads[at].kind == Kind::Light;
+        let what = if light { "lua user thread" } else { "lua entry thread" };
+        let kind = if status == sys::status::ERRMEM { "memory allocation error" } else { "runtime error" };
+        let reason = error_text(state);
+        let below = self.raised.take().filter(|(same, _)| *same == reason).map(|(_, traces)| traces);
+        let backtrace = self.backtrace(at, status, below.unwrap_or_default());
+        let place = self.vm.place_of(&reason, x.as_deref());
+        let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}{place}");
+        match x {
+            Some(x) => x.log(Level::Error, &message),
+            None => weir_core::log::cycle(Level::Error, &message),
+        }
+        if !light {
+            return Some(End::Error);
+        }
+        // Below the error's value stands what the function that failed had there: of `error` its argument, which is what
+        // OpenResty gives to who waits, without the place.
+        let bare = state.top() > 1
+            && state.kind(1) == sys::kind::STRING
+            && state.bytes(-1).zip(state.bytes(1)).is_some_and(|(whole, bare)| whole.ends_with(bare));
+        match state.top() {
+            0 => state.push_nil(),
+            _ if bare => {}
+            _ => state.insert(1),
+        }
+        state.set_top(1);
+        state.push_boolean(false);
+        state.insert(1);
+        self.light_ended(at);
+        None
+    }
+
+    /// The stack of a coroutine that has ended like this. LuaJIT leaves none that can be read where memory was short.
+    fn trace_of(&self, state: State, status: i32) -> String {
+        match status {
+            sys::status::ERRMEM => "\t(no memory)".to_owned(),
+            _ => self.vm.main().traceback(state, 0),
+        }
+    }
+
+    /// The stacks of a coroutine and of those that have resumed it, behind those `below` that its error came from.
+    fn backtrace(&self, at: usize, status: i32, below: Vec<String>) -> String {
+        let (mut text, mut number, mut next) = (String::new(), 0, Some(at));
+        for lines in below.into_iter().take(DEEPEST) {
+            text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
+            number += 1;
+        }
+        let first = number;
+        // A light thread may have outlived its parent, in whose place another one is now: so the way up may be a circle.
+        while let (Some(at), 0..DEEPEST) = (next, number) {
+            let thread = &self.threads[at];
+            if thread.anchor.is_none() {
+                break;
+            }
+            let lines = self.trace_of(thread.state, if number == first { status } else { sys::status::OK });
+            text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
+            number += 1;
+            next = if thread.kind == Kind::Entry { None } else { thread.parent };
+        }
+        text
+    }
+
+    /// Gives `count` values of `from`, behind whether it went well, to the coroutine that has resumed it.
+    fn resume_parent(&mut self, parent: usize, from: State, count: i32, well: bool) {
+        let to = self.threads[parent].state;
+        to.set_top(0);
+        to.push_boolean(well);
+        from.give(to, count);
+        self.ready.push_front((parent, count + 1));
+    }
+
+    /// A light thread has ended; what it gave is on its stack. Whoever waits for it gets that.
+    fn light_ended(&mut self, at: usize) {
+        let state = self.threads[at].state;
+        match self.threads.waiter_of(state) {
+            None => {
+                self.threads.set(at, Status::Zombie);
+            }
+            Some(waiter) => {
+                let count = self.collect(at, self.threads[waiter].state);
+                self.threads.set(waiter, Status::Running);
+                self.ready.push_back((waiter, count));
+            }
+        }
+    }
+
+    /// Moves what the ended light thread `at` gave to `to`, and buries it.
+    pub(crate) fn collect(&mut self, at: usize, to: State) -> i32 {
+        let state = self.threads[at].state;
+        let count = state.top();
+        state.give(to, count);
+        self.bury(at);
+        count
+    }
+
+    /// Adds a coroutine with the function on top of `from`, which it takes.
+    ///
+    /// # Errors
+    /// There are `lua_max_coroutines` already.
+    pub(crate) fn add(&mut self, kind: Kind, from: State, wrap: bool) -> Result<State, Raise> {
+        let most = self.vm.main_conf.most_coroutines();
+        if self.threads.living() > most {
+            traps::count("lua_max_coroutines", &from.place(1));
+            return Err(Raise::text(format!("lua_max_coroutines of {most} exceeded")));
+        }
+        let (state, anchor) = self.vm.coroutine();
+        from.give(state, 1);
+        let mut thread = Thread::new(state, anchor, kind, Some(self.current));
+        thread.wrap = wrap;
+        if let (_, Some(Thread { state, anchor: Some(anchor), .. })) = self.threads.add(thread) {
+            // Not to be used again: the script may still hold it.
+            self.vm.give_back(state, anchor, false);
+        }
+        Ok(state)
+    }
+
+    /// A light thread that has ended is over; it goes with the last who holds it.
+    fn bury(&mut self, at: usize) {
+        self.threads.set(at, Status::Dead);
+        let Thread { state, anchor, .. } = self.threads.get_mut(at);
+        if let Some(anchor) = anchor.take() {
+            self.vm.give_back(*state, anchor, false);
+        }
+    }
+
+    /// Ends a light thread that has ended and that nobody has waited for.
+    pub(crate) fn dismiss(&mut self, at: usize) {
+        self.bury(at);
+    }
+
+    /// The client has left: what `ngx.on_abort` was given runs as a light thread. `false` where nothing was.
+    pub(crate) fn aborted(&mut self) -> bool {
+        let Some((state, anchor)) = self.on_abort.take() else { return false };
+        let (at, _) = self.threads.add(Thread::new(state, anchor, Kind::Light, Some(0)));
+        self.ready.push_back((at, 0));
+        true
+    }
+
+    pub(crate) fn find(&self, state: State) -> Option<usize> {
+        self.threads.find(state)
+    }
+
+    /// The coroutine that was the first to wait for something the request itself must do.
+    pub(crate) fn take_request_op(&mut self) -> Option<(usize, Waiting)> {
+        let of_request = |status: &Status| {
+            matches!(
+                status,
+                Status::Waiting(Waiting::Body | Waiting::Append(..) | Waiting::Flush | Waiting::Capture(..))
+            )
+        };
+        let at = loop {
+            let at = self.asked.pop_front()?;
+            if of_request(self.threads[at].status()) {
+                break at;
+            }
+        };
+        match self.threads.set(at, Status::Running) {
+            Status::Waiting(waiting) => Some((at, waiting)),
+            _ => None,
+        }
+    }
+
+    /// Where a script stands that waits, outermost first, and for what: its first coroutine that does.
+    pub(crate) fn standing(&self, at: Option<usize>) -> (Rc<[Site]>, WaitKind) {
+        let waits = |thread: &Thread| {
+            matches!(
+                thread.status(),
+                Status::Waiting(
+                    Waiting::Wait(_) | Waiting::Sleep(..) | Waiting::Captured(_) | Waiting::Pieces(..)
+                )
+            )
+        };
+        match at.or_else(|| self.threads.iter().position(waits)) {
+            Some(at) => (self.vm.lines.sites(self.threads[at].state), self.threads[at].wait),
+            None => (Rc::default(), WaitKind::Other),
+        }
+    }
+
+    /// Whether others of the run can go on while `at` waits.
+    pub(crate) fn has_others(&self, at: usize) -> bool {
+        let own = self.threads[at].kind != Kind::Coroutine && !self.threads[at].status().has_ended();
+        self.threads.lasting() > usize::from(own)
+    }
+
+    /// Lets the coroutine `at` wait for subrequests that run by themselves.
+    pub(crate) fn capture_beside(&mut self, at: usize, answers: Wait) {
+        self.threads.set(at, Status::Waiting(Waiting::Captured(answers)));
+        self.polled.push(at);
+    }
+
+    /// Whether subrequests of other coroutines are under way: the run must not end early.
+    pub(crate) fn has_subrequests(&self) -> bool {
+        let captures = |thread: &Thread| {
+            matches!(thread.status(), Status::Waiting(Waiting::Capture(..) | Waiting::Captured(_)))
+        };
+        self.threads.iter().any(captures)
+    }
+
+    /// Lets the coroutine `at` go on with what `push` puts on its stack.
+    pub(crate) fn go_on(&mut self, at: usize, push: impl FnOnce(State) -> i32) {
+        let state = self.threads[at].state;
+        state.set_top(0);
+        let count = push(state);
+        self.threads.set(at, Status::Running);
+        self.ready.push_back((at, count));
+    }
+
+    /// Polls everything that is waited for; ready when a coroutine may go on.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut sleepers = std::mem::take(&mut self.sleepers);
+        sleepers.poll(cx, |at, due| self.wake(at, due));
+        self.sleepers = sleepers;
+        let mut polled = std::mem::take(&mut self.polled);
+        polled.retain(|at| {
+            let Some(wait) = self.threads.wait_of(*at) else { return false };
+            match wait.as_mut().poll(cx) {
+                Poll::Ready(results) => self.go_on(*at, results),
+                Poll::Pending => return true,
+            }
+            false
+        });
+        self.polled = polled;
+        if self.ready.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Lets the coroutine go on that sleeps until `due`, if it still does.
+    fn wake(&mut self, at: usize, due: u64) {
+        if let Status::Waiting(Waiting::Sleep(until, told)) = self.threads[at].status()
+            && *until == due
+        {
+            if let Some(told) = told {
+                weir_core::log::cycle(Level::Debug, told);
+            }
+            self.go_on(at, |_| 0);
+        }
+    }
+
+    /// The coroutine that has asked for something can't wait for it.
+    pub(crate) fn call_off(&mut self) {
+        match self.op.take() {
+            Some(Op::Spawn(new)) => {
+                if let Some(at) = self.find(new) {
+                    self.kill(at);
+                }
+            }
+            Some(Op::Sleep(..)) => {
+                self.wait = WaitKind::Other;
+                crate::run::lend::log_plain(Level::Debug, &"lua clean up the timer for pending ngx.sleep");
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing will ever go on: all that is left waits for one another.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.ready.is_empty() && !self.threads.any_waits()
+    }
+
+    /// Ends a light thread (`ngx.thread.kill`).
+    pub(crate) fn kill(&mut self, at: usize) {
+        let mut next = Some(at);
+        // With the coroutines it has resumed, which would have nobody to give their values to.
+        while let Some(at) = next {
+            let of_it = |thread: &Thread| {
+                let rests = matches!(thread.status(), Status::Suspended) || thread.status().has_ended();
+                thread.kind == Kind::Coroutine && thread.parent == Some(at) && !rests
+            };
+            let resumed = matches!(self.threads[at].status(), Status::Normal);
+            next = if resumed { self.threads.iter().position(of_it) } else { None };
+            self.threads.set(at, Status::Dead);
+            self.ready.retain(|(ready, _)| *ready != at);
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some((state, anchor)) = self.on_abort.take() {
+            self.vm.give_back(state, anchor, false);
+        }
+        for thread in self.threads.iter() {
+            let used_again = thread.clean && thread.kind == Kind::Entry;
+            if let Some(anchor) = thread.anchor {
+                self.vm.give_back(thread.state, anchor, used_again);
+            }
+        }
+        let mut lists =
+            Lists { threads: std::mem::take(&mut self.threads), ready: std::mem::take(&mut self.ready) };
+        // Before the loan: what a coroutine waits for may be a subrequest, with runs of its own.
+        lists.threads.clear();
+        lists.ready.clear();
+        let mut kept = self.vm.lists.borrow_mut();
+        if kept.len() < KEPT_LISTS && lists.threads.capacity() <= KEPT_THREADS {
+            kept.push(lists);
+        }
+    }
+}
+
+/// Lists that a VM keeps: more than are in use in one turn of the loop are rare.
+const KEPT_LISTS: usize = 64;
+/// Coroutines of the largest list that is kept.
+const KEPT_THREADS: usize = 16;
+/// How many coroutines a traceback shows.
+const DEEPEST: usize = 32;

@@ -1,0 +1,279 @@
+//! The coroutines of a run: its entry, its light threads, and those that scripts make.
+//!
+//! Scripts make them by the thousand, so nothing of [`Threads`] that happens once per coroutine looks at all of them.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Index;
+use std::rc::Rc;
+
+use weir_rt::Timer;
+use weir_trace::WaitKind;
+
+use crate::luajit::state::State;
+use crate::run::op::{Pieces, Subrequest, Wait};
+use crate::vm::key_hash::Folded;
+
+/// One coroutine of a run.
+pub(crate) struct Thread {
+    pub(crate) state: State,
+    /// What keeps Lua from collecting it; none once it is over, and then `state` tells it from others and nothing else.
+    pub(crate) anchor: Option<i32>,
+    pub(crate) kind: Kind,
+    /// Who made it (light threads), or resumed it last (coroutines).
+    pub(crate) parent: Option<usize>,
+    status: Status,
+    /// What it waits for, as traces tell it.
+    pub(crate) wait: WaitKind,
+    /// It can be used again: it ended without an error.
+    pub(crate) clean: bool,
+    /// Its errors are raised again in who resumes it (`coroutine.wrap`).
+    pub(crate) wrap: bool,
+}
+
+impl Thread {
+    pub(crate) fn new(state: State, anchor: i32, kind: Kind, parent: Option<usize>) -> Thread {
+        let status = if kind == Kind::Coroutine { Status::Suspended } else { Status::Running };
+        let (anchor, wait) = (Some(anchor), WaitKind::Other);
+        Thread { state, anchor, kind, parent, status, wait, clean: false, wrap: false }
+    }
+
+    pub(crate) fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// The run is not over before it is.
+    fn lasts(&self) -> bool {
+        self.kind != Kind::Coroutine && !self.status.has_ended()
+    }
+}
+
+/// All coroutines of a run, by place. One that is over leaves its place to another: at once, unless it is a light thread,
+/// which scripts may ask for later.
+#[derive(Default)]
+pub(crate) struct Threads {
+    list: Vec<Thread>,
+    /// Places of coroutines that are over.
+    vacant: Vec<usize>,
+    /// Places of light threads that are over, the oldest first.
+    over: VecDeque<usize>,
+    /// Where coroutines are, once there are many. Each run makes a map, so its hasher must be made of nothing.
+    places: HashMap<State, usize, Folded>,
+    /// Entry and light threads that have not ended.
+    lasting: usize,
+    /// Those that wait for light threads.
+    joining: usize,
+    /// Those that wait for anything else.
+    waiting: usize,
+}
+
+impl Index<usize> for Threads {
+    type Output = Thread;
+
+    fn index(&self, at: usize) -> &Thread {
+        &self.list[at]
+    }
+}
+
+impl Threads {
+    pub(crate) fn get_mut(&mut self, at: usize) -> &mut Thread {
+        &mut self.list[at]
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Thread> {
+        self.list.iter()
+    }
+
+    /// Adds a coroutine: its place, and who was there before.
+    pub(crate) fn add(&mut self, thread: Thread) -> (usize, Option<Thread>) {
+        let (state, lasts) = (thread.state, thread.lasts());
+        self.lasting += usize::from(lasts);
+        let old = self.over.len() > KEPT_OVER;
+        let place = self.vacant.pop().or_else(|| if old { self.over.pop_front() } else { None });
+        let (at, gone) = match place {
+            Some(at) => {
+                let gone = std::mem::replace(&mut self.list[at], thread);
+                if self.places.get(&gone.state) == Some(&at) {
+                    self.places.remove(&gone.state);
+                }
+                (at, Some(gone))
+            }
+            None => {
+                self.list.push(thread);
+                (self.list.len() - 1, None)
+            }
+        };
+        match self.list.len() {
+            0..FEW => {}
+            FEW if self.places.is_empty() => {
+                let places = || self.list.iter().enumerate().map(|(at, thread)| (thread, at));
+                let over = places().filter(|(thread, _)| thread.anchor.is_none());
+                let others = places().filter(|(thread, _)| thread.anchor.is_some());
+                self.places = over.chain(others).map(|(thread, at)| (thread.state, at)).collect();
+            }
+            _ => {
+                self.places.insert(state, at);
+            }
+        }
+        (at, gone)
+    }
+
+    /// Where a coroutine is. Of one that is over the memory may be another's by now, which comes first.
+    pub(crate) fn find(&self, state: State) -> Option<usize> {
+        if !self.places.is_empty() {
+            return self.places.get(&state).copied();
+        }
+        let of = |anchored: bool| {
+            self.list.iter().rposition(|thread| thread.state == state && thread.anchor.is_some() == anchored)
+        };
+        of(true).or_else(|| of(false))
+    }
+
+    /// Changes what a coroutine does; what it did before.
+    pub(crate) fn set(&mut self, at: usize, status: Status) -> Status {
+        // From one script to another and back, which no count is of.
+        if self.list[at].status.is_plain() && status.is_plain() {
+            return std::mem::replace(&mut self.list[at].status, status);
+        }
+        let lasted = self.list[at].lasts();
+        let before = std::mem::replace(&mut self.list[at].status, status);
+        let (thread, now) = (&self.list[at], &self.list[at].status);
+        self.lasting = self.lasting + usize::from(thread.lasts()) - usize::from(lasted);
+        self.joining = self.joining + usize::from(now.joins()) - usize::from(before.joins());
+        self.waiting = self.waiting + usize::from(now.waits()) - usize::from(before.waits());
+        if matches!(now, Status::Dead) && !matches!(before, Status::Dead) {
+            match thread.kind {
+                Kind::Entry => {}
+                Kind::Light => self.over.push_back(at),
+                Kind::Coroutine => self.vacant.push(at),
+            }
+        }
+        before
+    }
+
+    /// How many there are that are not over.
+    pub(crate) fn living(&self) -> usize {
+        self.list.len() - self.vacant.len() - self.over.len()
+    }
+
+    /// Entry and light threads that have not ended.
+    pub(crate) fn lasting(&self) -> usize {
+        self.lasting
+    }
+
+    /// Whether any waits for anything but light threads.
+    pub(crate) fn any_waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Who waits for the light thread `state`.
+    pub(crate) fn waiter_of(&self, state: State) -> Option<usize> {
+        let waits = |thread: &Thread| matches!(&thread.status, Status::Waiting(Waiting::Threads(list)) if list.contains(&state));
+        // The parent alone may, and is the entry as a rule.
+        if self.joining > 0 { self.list.iter().position(waits) } else { None }
+    }
+
+    /// What the coroutine waits for that is polled.
+    pub(crate) fn wait_of(&mut self, at: usize) -> Option<&mut Wait> {
+        match &mut self.list[at].status {
+            Status::Waiting(Waiting::Wait(wait) | Waiting::Captured(wait)) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// What takes pieces of the body for the coroutine, if it waits for one: and so many milliseconds for each.
+    pub(crate) fn pieces_of(&mut self, at: usize) -> Option<(u64, &Rc<Timer>, &mut Pieces)> {
+        match &mut self.list[at].status {
+            Status::Waiting(Waiting::Pieces(ms, timer, take)) => Some((*ms, timer, take)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.list.capacity()
+    }
+
+    /// Forgets all of them; what they waited for is dropped.
+    pub(crate) fn clear(&mut self) {
+        let Threads { list, vacant, over, places, lasting, joining, waiting } = self;
+        list.clear();
+        vacant.clear();
+        over.clear();
+        places.clear();
+        (*lasting, *joining, *waiting) = (0, 0, 0);
+    }
+}
+
+/// Up to here a look at each is cheaper than a map.
+const FEW: usize = 32;
+/// Light threads that are over and still known to be ("already waited or killed").
+const KEPT_OVER: usize = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The script itself.
+    Entry,
+    /// `ngx.thread.spawn`
+    Light,
+    /// `coroutine.create`
+    Coroutine,
+}
+
+pub(crate) enum Status {
+    /// It was not resumed yet, or stands at a `coroutine.yield` of its own.
+    Suspended,
+    /// It runs, or is in the queue to.
+    Running,
+    /// It has resumed another coroutine.
+    Normal,
+    /// It waits.
+    Waiting(Waiting),
+    /// It has ended, and nobody has waited for it: what it returned is on its stack, behind whether it succeeded.
+    Zombie,
+    Dead,
+}
+
+/// What for.
+pub(crate) enum Waiting {
+    Wait(Wait),
+    Threads(Vec<State>),
+    /// Its time ([`Sleepers::add`](crate::run::sleepers::Sleepers::add)), and what is logged then.
+    Sleep(u64, Option<Box<str>>),
+    Body,
+    Append(Vec<u8>, usize),
+    /// Pieces of the body, each at most so many milliseconds after the one before: for this one `Timer` runs.
+    Pieces(u64, Rc<Timer>, Pieces),
+    Flush,
+    Capture(Vec<Subrequest>),
+    /// Answers of subrequests that run while others of the run go on.
+    Captured(Wait),
+}
+
+impl Status {
+    /// As `coroutine.status` says.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Status::Suspended => "suspended",
+            Status::Running | Status::Waiting(_) => "running",
+            Status::Normal => "normal",
+            Status::Zombie => "zombie",
+            Status::Dead => "dead",
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self, Status::Zombie | Status::Dead)
+    }
+
+    /// It goes on, now or once somebody resumes it.
+    fn is_plain(&self) -> bool {
+        matches!(self, Status::Suspended | Status::Running | Status::Normal)
+    }
+
+    fn joins(&self) -> bool {
+        matches!(self, Status::Waiting(Waiting::Threads(_)))
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self, Status::Waiting(_)) && !self.joins()
+    }
+}

@@ -1,0 +1,110 @@
+//! What a script may use: CPU time without coming back ([`cpu`]), memory ([`memory`]), and the worker's stack.
+
+mod cpu;
+pub(crate) mod memory;
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use weir_core::log::Level;
+
+use crate::hooks::conf::Main;
+use crate::luajit::state::State;
+use crate::luajit::sys;
+use crate::run::lend;
+use crate::vm::phase::Phase;
+
+pub(crate) use cpu::Cpu;
+pub(crate) use memory::Memory;
+
+/// The limits of a VM.
+pub(crate) struct Limits {
+    cpu: Option<Cpu>,
+    pub(crate) memory: Option<Box<Memory>>,
+}
+
+impl Limits {
+    /// The limits of the VM whose main coroutine this is, from here on.
+    pub(crate) fn new(main: State, conf: &Main) -> Limits {
+        guard_stack();
+        let cpu = conf.cpu_limit.filter(|most| *most > 0).and_then(|most| {
+            let limit = Cpu::new(Duration::from_millis(most));
+            limit
+                .map_err(|error| {
+                    weir_core::log::cycle(
+                        Level::Error,
+                        &format_args!("lua_cpu_limit is not in force: {error}"),
+                    );
+                })
+                .ok()
+        });
+        let memory = conf
+            .memory_limit
+            .filter(|most| *most > 0)
+            .map(|most| Memory::of(main, usize::try_from(most).unwrap_or(usize::MAX)));
+        Limits { cpu, memory }
+    }
+
+    /// Runs scripts until they come back to the event loop; what they may not exceed is counted from here on, unless
+    /// they run within such a call already.
+    pub(crate) fn watch<T>(&self, main: State, phase: Phase, scripts: impl FnOnce() -> T) -> T {
+        if let Some(memory) = &self.memory {
+            memory.make_room(main);
+        }
+        match &self.cpu {
+            // Before it serves, a worker may take its time.
+            Some(cpu) if !matches!(phase, Phase::Init | Phase::InitWorker) => cpu.watch(main, scripts),
+            _ => scripts(),
+        }
+    }
+
+    /// Lets Lua run, for which alone the limit of memory is one.
+    pub(crate) fn within<T>(&self, lua: impl FnOnce() -> T) -> T {
+        match &self.memory {
+            Some(memory) => memory.limited(true, lua),
+            None => lua(),
+        }
+    }
+}
+
+/// Runs what works on a Lua stack and must not be interrupted by an error: the running script's limit of memory does
+/// not hold meanwhile.
+pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {
+    match lend::memory() {
+        Some(memory) => memory.limited(false, work),
+        None => work(),
+    }
+}
+
+/// Whether the running script's limit of memory was exceeded by what ran [`unlimited`].
+pub(crate) fn is_exceeded() -> bool {
+    lend::memory().is_some_and(Memory::take_excess)
+}
+
+/// Whether so little is left of the stack that C must not call Lua again.
+pub(crate) fn is_deep() -> bool {
+    let here = 0u8;
+    ((&raw const here) as usize) < FLOOR.get()
+}
+
+thread_local! {
+    /// The lowest address for calls from C to Lua.
+    static FLOOR: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// What is left for a call that was let through: LuaJIT's buffers take 8 KB each, our own functions less than 100 KB.
+const RESERVE: usize = 512 << 10;
+
+/// Tells LuaJIT where this thread's stack ends.
+fn guard_stack() {
+    let floor = match weir_rt::alarm::stack_floor() {
+        Ok(floor) => floor,
+        Err(error) => {
+            let message = format_args!("calls from C to Lua are not limited to the stack there is: {error}");
+            return weir_core::log::cycle(Level::Error, &message);
+        }
+    };
+    FLOOR.set(floor + RESERVE);
+    // SAFETY: an address, which is only compared.
+    unsafe { sys::weir_lua_stack(std::ptr::without_provenance_mut::<c_char>(floor + RESERVE)) };
+}

@@ -1,0 +1,199 @@
+//! Compiled patterns of `ngx.re.*`, by text and options.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use weir_core::log::Level;
+use weir_sys::regex::{Flags, MatchError, Matcher, Regex};
+
+use crate::run::lend;
+use crate::vm::traps;
+
+/// A pattern and its names.
+pub(crate) struct Compiled {
+    pub(crate) regex: Regex,
+    pub(crate) names: Vec<(String, usize)>,
+    /// The longest match is wanted (`d`), which has no groups.
+    pub(crate) longest: bool,
+}
+
+/// A pattern's text, and its options.
+type Key = (Vec<u8>, Vec<u8>);
+
+/// The patterns of a VM, and what its matches write to.
+pub(crate) struct Patterns {
+    known: RefCell<HashMap<Key, Rc<Compiled>>>,
+    /// Those that scripts know by number, from 1, and the places that are free.
+    numbered: RefCell<Vec<Option<Rc<Compiled>>>>,
+    vacant: RefCell<Vec<usize>>,
+    matcher: RefCell<Option<Matcher>>,
+    /// `lua_regex_cache_max_entries`
+    most: usize,
+    /// `lua_regex_match_limit`; 0 for the matcher's own.
+    limit: u32,
+    told: Cell<bool>,
+}
+
+/// Why there is no pattern.
+pub(crate) enum Wrong {
+    /// An option that does not exist.
+    Flag(String),
+    /// PCRE2's words.
+    Pattern(String),
+}
+
+impl Patterns {
+    /// No patterns yet.
+    pub(crate) fn new(most: usize, limit: u32) -> Patterns {
+        Patterns {
+            known: RefCell::default(),
+            numbered: RefCell::default(),
+            vacant: RefCell::default(),
+            matcher: RefCell::default(),
+            most,
+            limit,
+            told: Cell::new(false),
+        }
+    }
+
+    /// The pattern with these options, compiled once if they have `o`.
+    pub(crate) fn get(&self, pattern: &[u8], options: &[u8]) -> Result<Rc<Compiled>, Wrong> {
+        let key = (pattern.to_vec(), options.to_vec());
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let Options { flags, once, machine, longest } = read(options)?;
+        let regex = Regex::new(pattern, flags).map_err(|error| Wrong::Pattern(error.message))?;
+        if machine {
+            let outcome = if regex.is_jit() { "compiled successfully" } else { "compiler failed" };
+            lend::log(Level::Debug, &format_args!("pcre2 JIT {outcome}"));
+        }
+        let compiled = Rc::new(Compiled { names: regex.names(), regex, longest });
+        if once && self.has_room() {
+            self.known.borrow_mut().insert(key, compiled.clone());
+        }
+        Ok(compiled)
+    }
+
+    /// Whether one more pattern is kept; when the first is not, that is told.
+    fn has_room(&self) -> bool {
+        let room = self.known.borrow().len() < self.most;
+        if !room && !self.told.replace(true) {
+            let most = self.most;
+            lend::log(Level::Warn, &format_args!("lua exceeding regex cache max entries ({most})"));
+        }
+        room
+    }
+
+    /// A number by which the pattern is known from now on, how many groups it has, and whether it is kept; one that is
+    /// not is to be [forgotten](Patterns::forget).
+    pub(crate) fn number(&self, pattern: &[u8], options: &[u8]) -> Result<(i32, usize, bool), Wrong> {
+        let compiled = self.get(pattern, options)?;
+        let keep = Rc::strong_count(&compiled) > 1;
+        let groups = if compiled.longest { 1 } else { compiled.regex.captures_len() + 1 };
+        let mut numbered = self.numbered.borrow_mut();
+        let at = match self.vacant.borrow_mut().pop() {
+            Some(at) => {
+                numbered[at] = Some(compiled);
+                at
+            }
+            None => {
+                numbered.push(Some(compiled));
+                numbered.len() - 1
+            }
+        };
+        Ok((i32::try_from(at + 1).expect("patterns that are not kept are forgotten"), groups, keep))
+    }
+
+    /// The pattern of that number.
+    pub(crate) fn numbered(&self, number: i32) -> Option<Rc<Compiled>> {
+        self.numbered.borrow().get((number as usize).wrapping_sub(1))?.clone()
+    }
+
+    /// The number is free for another.
+    pub(crate) fn forget(&self, number: i32) {
+        let at = (number as usize).wrapping_sub(1);
+        if self.numbered.borrow_mut().get_mut(at).and_then(Option::take).is_some() {
+            self.vacant.borrow_mut().push(at);
+        }
+    }
+
+    /// The first match, or the longest there, from `start` on: how many groups it has, 0 for none. Their places are
+    /// added to `spans`, -1 for one that took no part.
+    ///
+    /// # Errors
+    /// PCRE2's number.
+    pub(crate) fn spans(
+        &self,
+        compiled: &Compiled,
+        subject: &[u8],
+        start: usize,
+        spans: &mut Vec<i32>,
+    ) -> Result<usize, MatchError> {
+        let mut kept = self.matcher.borrow_mut();
+        let matcher = match &mut *kept {
+            Some(matcher) => matcher,
+            none => none.insert(match self.limit {
+                0 => Matcher::with_match_limit(MATCH_LIMIT)?,
+                limit => Matcher::with_match_limit(limit)?,
+            }),
+        };
+        let found = match compiled.longest {
+            true => compiled.regex.longest_from(matcher, subject, start),
+            false => compiled.regex.captures_from(matcher, subject, start),
+        };
+        if matches!(found, Err(MatchError::Limit)) {
+            traps::count("lua_regex_match_limit", "");
+        }
+        let found = found?;
+        let Some(found) = found else { return Ok(0) };
+        for number in 0..found.len() {
+            let span = found.span(number);
+            spans.extend(span.map_or([-1, -1], |span| [span.start as i32, span.end as i32]));
+        }
+        Ok(found.len())
+    }
+}
+
+/// What the letters of the options ask for.
+#[derive(Default)]
+struct Options {
+    flags: Flags,
+    /// `o`
+    once: bool,
+    /// `j`: machine code is made of every pattern; who asks is told.
+    machine: bool,
+    /// `d`
+    longest: bool,
+}
+
+fn read(letters: &[u8]) -> Result<Options, Wrong> {
+    let mut options = Options::default();
+    let flags = &mut options.flags;
+    for &letter in letters {
+        match letter {
+            b'a' => flags.anchored = true,
+            b'i' => flags.caseless = true,
+            b'm' => flags.multiline = true,
+            b's' => flags.dotall = true,
+            b'x' => flags.extended = true,
+            b'u' => flags.utf = true,
+            b'U' => (flags.utf, flags.lenient) = (true, true),
+            b'D' => flags.dupnames = true,
+            b'J' => flags.javascript = true,
+            b'o' => options.once = true,
+            b'j' => options.machine = true,
+            b'd' => options.longest = true,
+            _ => {
+                let (letter, all) = (char::from(letter), String::from_utf8_lossy(letters));
+                return Err(Wrong::Flag(format!("unknown flag \"{letter}\" (flags \"{all}\")")));
+            }
+        }
+    }
+    // The algorithm for the longest match has no lenient mode.
+    flags.lenient &= !options.longest;
+    Ok(options)
+}
+/// Steps of a match unless `lua_regex_match_limit` says otherwise: PCRE2's default, as in OpenResty.
+const MATCH_LIMIT: u32 = 10_000_000;

@@ -1,0 +1,43 @@
+//! How other threads ask something of a VM: on its worker's own thread, between two rounds, when no script runs.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use weir_rt::Remote;
+
+use crate::vm::vm::Vm;
+
+thread_local! {
+    static OPEN: RefCell<Vec<Weak<Vm>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The VM can be asked from here on, by the number of its figures.
+pub(crate) fn open(vm: &Rc<Vm>) {
+    OPEN.with_borrow_mut(|open| {
+        open.retain(|vm| vm.strong_count() > 0);
+        open.push(Rc::downgrade(vm));
+    });
+}
+
+/// Asks the VM of that number on the worker of `remote`. `None` when that does not come to it in time, since it is busy or
+/// gone.
+pub(crate) fn ask<T: Send + 'static>(remote: &Remote, number: u64, question: fn(&Vm) -> T) -> Option<T> {
+    let (answer, answered) = mpsc::sync_channel(1);
+    remote.run(Box::new(move || {
+        if let Some(vm) = find(number) {
+            // Nobody is there any more when it took too long.
+            let _ = answer.send(question(&vm));
+        }
+    }));
+    answered.recv_timeout(PATIENCE).ok()
+}
+
+fn find(number: u64) -> Option<Rc<Vm>> {
+    let is = |vm: &Rc<Vm>| vm.figures.as_ref().is_some_and(|figures| figures.number == number);
+    OPEN.with_borrow(|open| open.iter().filter_map(Weak::upgrade).find(is))
+}
+
+/// A worker that is blocked for longer is what `weir blocked` is for.
+const PATIENCE: Duration = Duration::from_secs(2);
