@@ -394,7 +394,7 @@ pub(crate) fn record(x: &mut Exchange) {
         record.status = x.response.status;
         record.cause = x.cause;
         record.route = x.alone.as_ref().map_or(x.plan.route, |alone| alone.route);
-        record.protocol = protocol(x.request.version);
+        record.protocol = protocol(x.request.head.version);
         record.id = x.id();
         record.receive_wait = x.shared.presence.receive_wait();
         if x.nth == 1 {
@@ -403,12 +403,12 @@ pub(crate) fn record(x: &mut Exchange) {
         let (seconds, ms) = weir_rt::unix_time();
         let age = weir_rt::now_ms().saturating_sub(x.start_ms);
         record.unix_ms = (seconds * 1000 + u64::from(ms)).saturating_sub(age);
-        record.bytes_in = x.request.len as u64 + x.body.received();
+        record.bytes_in = x.request.head.len as u64 + x.body.received();
         record.bytes_out = x.bytes_sent();
-        if x.request.method == Method::Get {
+        if x.request.head.method == Method::Get {
             record.method = GET;
         } else {
-            record.method.set(x.arena.get(x.request.method_span));
+            record.method.set(x.arena.get(x.request.head.method_span));
         }
         record.rule = x.plan.rule;
         // Arguments are secrets, unless `profile_redact` says otherwise.

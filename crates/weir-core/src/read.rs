@@ -254,11 +254,11 @@ pub(crate) fn start(x: &mut Exchange) {
     crate::trace::enter(x);
     x.body.framing = if let Some(stream) = x.transport.h2() {
         if stream.is_ended() || x.tunnels { Framing::Done } else { Framing::Frames }
-    } else if x.request.chunked {
+    } else if x.request.head.chunked {
         let limits = TrailerLimits::default();
         Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))
     } else {
-        match x.request.content_length {
+        match x.request.head.content_length {
             Some(length) if length > 0 => Framing::Length(length),
             _ => Framing::Done,
         }
@@ -503,7 +503,7 @@ impl Exchange {
 
     /// `Expect: 100-continue`: answered when the body is first wanted, whether it is on its way or not, as in nginx.
     fn send_continue(&mut self, wire: &Wire) {
-        if self.request.expect_continue
+        if self.request.head.expect_continue
             && !self.body.continued
             && self.body.received == 0
             && !self.response.header_sent

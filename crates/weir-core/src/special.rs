@@ -53,9 +53,9 @@ fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
     let target = x.text(&target).to_vec();
     match target.first() {
         Some(b'/') => {
-            if x.request.method != Method::Head {
-                x.request.method = Method::Get;
-                x.request.method_span = x.arena.push(b"GET");
+            if x.request.head.method != Method::Head {
+                x.request.head.method = Method::Get;
+                x.request.head.method_span = x.arena.push(b"GET");
             }
             Redirect::to(x, &target).into()
         }
@@ -162,7 +162,7 @@ fn pads(x: &Exchange, code: u16) -> bool {
     let agent = || x.request.value(&x.arena, Known::UserAgent).unwrap_or_default();
     code >= 400
         && x.plan.core.msie_padding
-        && x.request.version >= Version::V10
+        && x.request.head.version >= Version::V10
         && (agent::msie(agent()) || agent::chrome(agent()))
 }
 

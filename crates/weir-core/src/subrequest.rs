@@ -291,9 +291,9 @@ fn request(x: &mut Exchange, parent: &Request, (uri, args): (&[u8], &[u8]), meth
         port: parent.port,
         ..Request::default()
     };
-    if method != parent.method {
-        x.request.method = method;
-        x.request.method_span = x.arena.push(method.as_str().as_bytes());
+    if method != parent.head.method {
+        x.request.head.method = method;
+        x.request.head.method_span = x.arena.push(method.as_str().as_bytes());
     }
     let uri = x.arena.push(uri);
     x.request.set_uri(&x.arena, uri);
@@ -301,19 +301,19 @@ fn request(x: &mut Exchange, parent: &Request, (uri, args): (&[u8], &[u8]), meth
 
 /// Gives the child its body; whether it is the parent's own, to be given back.
 fn body(x: &mut Exchange, parent: &mut RequestBody, from: SubrequestBody) -> bool {
-    x.request.chunked = false;
-    x.request.expect_continue = false;
-    x.request.content_length = None;
+    x.request.head.chunked = false;
+    x.request.head.expect_continue = false;
+    x.request.head.content_length = None;
     match from {
         SubrequestBody::Parent if parent.is_read() => {
             std::mem::swap(&mut x.body, parent);
             let length = x.body.file().map_or(x.body.memory().len() as u64, |file| file.len);
-            x.request.content_length = (length > 0).then_some(length);
+            x.request.head.content_length = (length > 0).then_some(length);
             true
         }
         SubrequestBody::Bytes(bytes) => {
             unframe(x);
-            x.request.content_length = Some(bytes.len() as u64);
+            x.request.head.content_length = Some(bytes.len() as u64);
             x.body.replace(bytes);
             false
         }

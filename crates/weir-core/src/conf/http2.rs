@@ -76,7 +76,7 @@ impl Http2Conf {
 
 /// `$http2`: `h2` over TLS, `h2c` without, empty in other versions.
 fn http2(x: &mut Exchange) -> Option<Text> {
-    Some(match (x.request.version, x.connection.is_tls()) {
+    Some(match (x.request.head.version, x.connection.is_tls()) {
         (Version::V20, true) => Text::Static(b"h2"),
         (Version::V20, false) => Text::Static(b"h2c"),
         _ => Text::EMPTY,

@@ -217,7 +217,7 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
     crate::trace::routed(x);
     keepalive::update(x);
     let limit = x.plan.core.client_max_body_size;
-    match x.request.content_length {
+    match x.request.head.content_length {
         Some(length) if limit != 0 && length > limit && !x.is_subrequest() && !x.body.is_discarded() => {
             x.body.discard();
             x.log_error(&format_args!("client intended to send too large body: {length} bytes"));
@@ -238,7 +238,7 @@ impl Exchange {
 /// Other methods than those of `limit_except` go by its own plan.
 fn limit_except(x: &mut Exchange) {
     if let Some((methods, plan)) = &x.plan.limit_except
-        && methods & (1 << x.request.method as u32) == 0
+        && methods & (1 << x.request.head.method as u32) == 0
     {
         x.plan = plan.clone();
     }

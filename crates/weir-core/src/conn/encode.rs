@@ -12,7 +12,7 @@ use crate::text::Text;
 /// Appends the head of `x.response`. Nothing is formatted: every line is a constant, a copy, or a number. What it depends
 /// on is what [`heads`](super::heads) compares.
 pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
-    if x.request.version == Version::V09 {
+    if x.request.head.version == Version::V09 {
         return;
     }
     out.reserve(USUAL);

@@ -240,7 +240,7 @@ fn serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Result<u64,
     head.map_err(Stage::NoHead)?;
     x.worker.counters.requests.add(1);
     x.worker.counters.writing.add(1);
-    if x.request.connection.upgrade
+    if x.request.head.connection.upgrade
         && let Some(settings) = super::h2::upgrade::wanted(x)
     {
         return Err(Stage::Upgrade(settings));

@@ -150,7 +150,7 @@ fn keep_line(x: &mut Exchange, wire: &Wire) {
     drop(input);
     first_line(x);
     let fields = x.request.head.fields.last().map_or(0, |field| field.value.end);
-    x.request.head.len = line_end(x, fields.max(x.request.line.end)) as usize;
+    x.request.head.len = line_end(x, fields.max(x.request.head.line.end)) as usize;
     salvage(x);
 }
 
@@ -197,7 +197,7 @@ fn line_end(x: &Exchange, at: u32) -> u32 {
 
 /// `$request` of a head that could not be read: what there is of its first line.
 fn first_line(x: &mut Exchange) {
-    let line = x.request.line;
+    let line = x.request.head.line;
     // Of a line that is whole and longer than what is kept the beginning is shown.
     if line.start != line.end && line.end <= x.arena.mark() {
         return;
@@ -271,7 +271,7 @@ fn asks_server(x: &Exchange) -> bool {
 
 fn server_options(x: &mut Exchange) -> NoHead {
     // Nothing reads what would follow the head.
-    let has_body = x.request.content_length.unwrap_or(0) > 0 || x.request.chunked;
+    let has_body = x.request.head.content_length.unwrap_or(0) > 0 || x.request.head.chunked;
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x) && !has_body;
     NoHead::Refuse(accepted::check(x).err().unwrap_or(200))
 }
@@ -283,7 +283,7 @@ fn connect(x: &mut Exchange) -> Result<(), NoHead> {
         () if !x.server.settings.accepts_connect || x.request.head.version < Version::V11 => {
             (405, "client sent CONNECT method")
         }
-        () if x.request.content_length.is_some() || x.request.chunked => {
+        () if x.request.head.content_length.is_some() || x.request.head.chunked => {
             (400, "client sent CONNECT request with body")
         }
         () => return Ok(()),
@@ -370,11 +370,11 @@ fn bad_host(x: &mut Exchange, place: Span) -> NoHead {
 /// it; nobody behind this sees them.
 fn drop_invalid(x: &mut Exchange) {
     let settings = &x.server.settings;
-    if !settings.ignore_invalid_headers || x.request.fields.iter().all(|field| field.valid) {
+    if !settings.ignore_invalid_headers || x.request.head.fields.iter().all(|field| field.valid) {
         return;
     }
     let underscores = settings.underscores_in_headers;
-    for field in x.request.fields.iter().filter(|field| field.is_invalid(underscores)) {
+    for field in x.request.head.fields.iter().filter(|field| field.is_invalid(underscores)) {
         let line = x.arena.get(Span { start: field.name.start, end: field.value.end });
         let line = String::from_utf8_lossy(line);
         let action = "while reading client request headers";
@@ -468,7 +468,7 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
             x.request.head.fields.clear();
             x.log(Level::Info, &"client sent invalid request while reading client request line");
             x.keep_alive = false;
-            x.request.head.len = line_end(x, x.request.line.end) as usize;
+            x.request.head.len = line_end(x, x.request.head.line.end) as usize;
             x.request.uri = x.arena.push(b"");
             Err(NoHead::Refuse(bad.status()))
         }

@@ -110,7 +110,7 @@ fn plain(x: &Exchange) -> Option<u64> {
         && !x.response.not_modified
         && x.response.status != 101
         && x.response.content_type.is_some()
-        && x.request.version != Version::V09
+        && x.request.head.version != Version::V09
         && headers.len() <= FIELDS
         && headers.iter().all(|header| known(&header.name));
     if plain { x.response.content_length } else { None }

@@ -64,7 +64,7 @@ fn ends(x: &Exchange) -> bool {
     core.keepalive_timeout == 0
         || x.connection.requests.get() >= core.keepalive_requests
         || age > core.keepalive_time
-        || (core.keepalive_disable_msie6 && x.request.method == Method::Post && agent::msie6(browser(x)))
+        || (core.keepalive_disable_msie6 && x.request.head.method == Method::Post && agent::msie6(browser(x)))
         || (core.keepalive_disable_safari && agent::safari(browser(x)))
 }
 

@@ -57,8 +57,8 @@ impl Exchange {
         x.start_ms = weir_rt::now_ms();
         x.bytes_before = 0;
         x.request.head = Default::default();
-        x.request.method = Method::Other;
-        x.request.method_span = x.arena.push(METHOD);
+        x.request.head.method = Method::Other;
+        x.request.head.method_span = x.arena.push(METHOD);
         let name = x.arena.push(name.as_bytes());
         (x.request.uri, x.request.unparsed_uri) = (name, name);
         x.begin_alone(name);

@@ -142,10 +142,10 @@ impl Exchange {
         let known = classify(name);
         let value_span = self.arena.push(value);
         let first =
-            self.request.fields.iter().position(|f| self.arena.get(f.name).eq_ignore_ascii_case(name));
+            self.request.head.fields.iter().position(|f| self.arena.get(f.name).eq_ignore_ascii_case(name));
         match first {
             Some(first) => {
-                self.request.fields[first].value = value_span;
+                self.request.head.fields[first].value = value_span;
                 let (arena, mut at) = (&self.arena, 0);
                 self.request.head.retain_fields(|field| {
                     at += 1;
@@ -160,7 +160,7 @@ impl Exchange {
                 self.forget_variable("host");
             }
             Known::ContentLength => {
-                self.request.content_length =
+                self.request.head.content_length =
                     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             }
             Known::Connection if value.eq_ignore_ascii_case(b"close") => self.keep_alive = false,
@@ -180,8 +180,8 @@ impl Exchange {
     pub fn remove_request_fields(&mut self, named: Named<'_>) {
         let arena = &self.arena;
         self.request.head.retain_fields(|field| !named.is(arena.get(field.name)));
-        if named.is(b"Content-Length") && !self.request.chunked {
-            self.request.content_length = None;
+        if named.is(b"Content-Length") && !self.request.head.chunked {
+            self.request.head.content_length = None;
         }
         if named.is(b"Host") {
             self.request.host = Span::default();
@@ -190,8 +190,12 @@ impl Exchange {
 
     /// The value of the request's first field of that name.
     pub fn request_field(&self, name: &[u8]) -> Option<&[u8]> {
-        let field =
-            self.request.fields.iter().find(|field| self.arena.get(field.name).eq_ignore_ascii_case(name))?;
+        let field = self
+            .request
+            .head
+            .fields
+            .iter()
+            .find(|field| self.arena.get(field.name).eq_ignore_ascii_case(name))?;
         Some(self.arena.get(field.value))
     }
 
@@ -237,7 +241,12 @@ mod tests {
 
     fn fields(x: &Exchange) -> Vec<String> {
         let text = |span| String::from_utf8_lossy(x.arena.get(span)).into_owned();
-        x.request.fields.iter().map(|field| format!("{}={}", text(field.name), text(field.value))).collect()
+        x.request
+            .head
+            .fields
+            .iter()
+            .map(|field| format!("{}={}", text(field.name), text(field.value)))
+            .collect()
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! The request, as received and as normalised.
 
-use std::ops::{Deref, DerefMut};
-
 use weir_http::h1::RequestHead;
 use weir_http::{Known, Span};
 
@@ -10,8 +8,8 @@ use crate::text::Arena;
 /// A field of the request's head.
 pub use weir_http::Field;
 
-/// What the client asked for: the head as parsed (reached through `Deref`: `method`, `version`, `fields`,
-/// `content_length`, `chunked`, ...), and what was made of it. All text lies in the exchange's arena, the head first.
+/// What the client asked for: the head as parsed, and what was made of it. All text lies in the exchange's arena, the
+/// head first.
 #[derive(Debug, Default)]
 pub struct Request {
     /// The head as parsed.
@@ -74,20 +72,6 @@ impl Request {
             *span = Span::default();
         }
         *uri_is_plain = false;
-    }
-}
-
-impl Deref for Request {
-    type Target = RequestHead;
-
-    fn deref(&self) -> &RequestHead {
-        &self.head
-    }
-}
-
-impl DerefMut for Request {
-    fn deref_mut(&mut self) -> &mut RequestHead {
-        &mut self.head
     }
 }
 

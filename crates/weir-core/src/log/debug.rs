@@ -43,8 +43,8 @@ fn tell_head(x: &Exchange) {
     let say = |what: &str, text: &[u8]| {
         x.log(Level::Debug, &format_args!("http {what}: \"{}\"", String::from_utf8_lossy(text)));
     };
-    say("request line", x.arena.get(x.request.line));
-    for field in &x.request.fields {
+    say("request line", x.arena.get(x.request.head.line));
+    for field in &x.request.head.fields {
         let line = [x.arena.get(field.name), b": ", x.arena.get(field.value)].concat();
         say("header", &line);
     }

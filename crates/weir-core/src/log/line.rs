@@ -82,8 +82,8 @@ pub(super) fn connection(connection: &Connection, server: &SockAddr, out: &mut V
 
 /// The request line as sent; of a head that could not be read, what there is of its first line.
 fn request_line(x: &Exchange) -> &[u8] {
-    let line = x.arena.get(x.request.line);
-    if !line.is_empty() || x.request.len > 0 {
+    let line = x.arena.get(x.request.head.line);
+    if !line.is_empty() || x.request.head.len > 0 {
         return line;
     }
     let all = x.arena.get(weir_http::Span { start: 0, end: x.arena.mark() });

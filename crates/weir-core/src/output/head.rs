@@ -109,7 +109,7 @@ pub(super) fn prepare(x: &mut Exchange) {
         x.response.status = 200;
     }
     let head_only = matches!(&x.transport, Transport::Capture(capture) if capture.head_only);
-    x.response.header_only = head_only || x.request.method == Method::Head;
+    x.response.header_only = head_only || x.request.head.method == Method::Head;
     if matches!(x.response.status, 204 | 304) || x.response.status < 200 {
         x.response.header_only = true;
         if tells_length(x) {
@@ -147,12 +147,12 @@ fn settle(x: &mut Exchange) {
     }
     let expected = x.response.expect_trailers || !x.response.trailers.is_empty();
     if (x.response.content_length.is_some() && !expected)
-        || x.request.method == Method::Head
+        || x.request.head.method == Method::Head
         || x.is_subrequest()
     {
         return;
     }
-    let eleven = x.request.version >= Version::V11;
+    let eleven = x.request.head.version >= Version::V11;
     if eleven && x.plan.core.chunked_transfer_encoding {
         x.response.chunked = x.transport.h1().is_some();
         if x.response.chunked {

@@ -66,7 +66,8 @@ fn left(x: &mut Exchange) -> Error {
 
 /// `Expect: 100-continue`
 fn send_continue(x: &mut Exchange, stream: &Stream) {
-    if x.request.expect_continue && !x.body.continued && x.body.received == 0 && !x.response.header_sent {
+    if x.request.head.expect_continue && !x.body.continued && x.body.received == 0 && !x.response.header_sent
+    {
         x.body.continued = true;
         stream.interim(100, std::iter::empty());
     }

@@ -69,5 +69,5 @@ fn begin_copy(x: &mut Exchange) {
     crate::trace::begin(x, None);
     let presence = &x.shared.presence;
     presence.set_parent(None);
-    presence.enter(x.arena.get(x.request.method_span), x.uri());
+    presence.enter(x.arena.get(x.request.head.method_span), x.uri());
 }

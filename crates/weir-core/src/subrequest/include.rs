@@ -144,7 +144,7 @@ impl Exchange {
         let again = include.again.take();
         if again.is_some() {
             (include.uri, include.args) = (self.uri().to_vec(), self.args().to_vec());
-            include.method = Some(self.request.method);
+            include.method = Some(self.request.head.method);
         }
         let options = SubrequestOptions {
             method: include.method.unwrap_or(Method::Get),

@@ -57,7 +57,7 @@ pub(crate) fn enter(x: &Exchange) {
     };
     let presence = &x.shared.presence;
     presence.set_parent(parent);
-    presence.enter(x.arena.get(x.request.method_span), x.uri());
+    presence.enter(x.arena.get(x.request.head.method_span), x.uri());
     if weir_sys::probe::traces_begin() {
         probes::began(x.id(), x.uri());
     }

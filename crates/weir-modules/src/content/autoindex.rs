@@ -103,7 +103,7 @@ struct List {
 
 impl Handler for List {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head) {
+        if !x.uri().ends_with(b"/") || !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Passed;
         }
         Verdict::Wait
@@ -129,7 +129,7 @@ impl List {
             path.span.end -= 1;
         }
         let folder = path.bytes(&x.arena).to_vec();
-        let names_only = x.request.method == Method::Head;
+        let names_only = x.request.head.method == Method::Head;
         let entries = match x
             .waiting_for(
                 WaitKind::ThreadPool,

@@ -89,7 +89,7 @@ struct Serve(Box<[Kind]>);
 
 impl Handler for Serve {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !matches!(x.request.method, Method::Get | Method::Head) || x.uri().ends_with(b"/") {
+        if !matches!(x.request.head.method, Method::Get | Method::Head) || x.uri().ends_with(b"/") {
             return Verdict::Passed;
         }
         // One that is not taken is looked for all the same when `Vary` shall say that it is there.
@@ -156,7 +156,7 @@ fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: Coding) -> Verdict {
     // Of the packed bytes, as in nginx since 1.23.4.
     x.response.allow_ranges = true;
     x.response.add(Known::ContentEncoding, coding.token());
-    let read = x.request.method != Method::Head;
+    let read = x.request.head.method != Method::Head;
     static_files::send(x, file, read)
 }
 

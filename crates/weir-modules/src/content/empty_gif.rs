@@ -40,7 +40,7 @@ struct Picture;
 
 impl Handler for Picture {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !matches!(x.request.method, Method::Get | Method::Head) {
+        if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Status(405);
         }
         x.response.status = 200;

@@ -68,7 +68,8 @@ impl Handler for Find {
 
 impl Find {
     fn find(&self, x: &mut Exchange) -> Verdict {
-        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post)
+        if !x.uri().ends_with(b"/")
+            || !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post)
         {
             return Verdict::Passed;
         }

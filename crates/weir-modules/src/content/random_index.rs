@@ -47,7 +47,8 @@ struct Draw;
 
 impl Handler for Draw {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post)
+        if !x.uri().ends_with(b"/")
+            || !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post)
         {
             return Verdict::Passed;
         }

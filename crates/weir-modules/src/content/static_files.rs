@@ -36,14 +36,14 @@ impl Handler for Serve {
 }
 
 fn serve(x: &mut Exchange) -> Verdict {
-    if !matches!(x.request.method, Method::Get | Method::Head | Method::Post) {
+    if !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post) {
         return Verdict::Status(405);
     }
     if x.uri().ends_with(b"/") {
         return Verdict::Declined;
     }
     match file::lookup_uri(x) {
-        Ok(Found::File(_)) if x.request.method == Method::Post => Verdict::Status(405),
+        Ok(Found::File(_)) if x.request.head.method == Method::Post => Verdict::Status(405),
         Ok(Found::File(file)) => respond(x, file),
         Ok(Found::Dir { .. }) => add_slash(x),
         Ok(Found::Other) => {
@@ -87,9 +87,9 @@ pub(crate) fn send(x: &mut Exchange, file: Rc<OpenFile>, read: bool) -> Verdict 
 /// Whether reading the file now is likely of use: not for HEAD, and seldom for a client that has a copy.
 fn sends_body(x: &Exchange) -> bool {
     let request = &x.request;
-    request.method != Method::Head
-        && request.field(Known::IfNoneMatch).is_none()
-        && request.field(Known::IfModifiedSince).is_none()
+    request.head.method != Method::Head
+        && request.head.field(Known::IfNoneMatch).is_none()
+        && request.head.field(Known::IfModifiedSince).is_none()
 }
 
 /// A directory is answered by a redirect to its name with a slash, so that relative links in it work.

@@ -49,7 +49,7 @@ struct Page;
 
 impl Handler for Page {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !matches!(x.request.method, Method::Get | Method::Head) {
+        if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Status(405);
         }
         let counts = x.worker.counts();

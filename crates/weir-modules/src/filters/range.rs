@@ -94,7 +94,7 @@ impl Filter {
 fn cuttable(x: &Exchange) -> Option<u64> {
     let response = &x.response;
     let may = response.allow_ranges && response.status == 200 && !x.is_subrequest();
-    if !may || x.request.version < Version::V10 || x.plan.core.max_ranges == Some(0) {
+    if !may || x.request.head.version < Version::V10 || x.plan.core.max_ranges == Some(0) {
         return None;
     }
     response.content_length

@@ -98,7 +98,7 @@ fn begin(x: &mut Exchange) -> Option<Rc<Progress>> {
     let size = x.plan.kept::<Size>()?.0;
     let asked = match x.request.value(&x.arena, Known::Range) {
         // What it is compared with is known only with the first part's head.
-        Some(range) if x.request.field(Known::IfRange).is_none() => range::first_byte(range),
+        Some(range) if x.request.head.field(Known::IfRange).is_none() => range::first_byte(range),
         _ => 0,
     };
     let progress = Rc::new(Progress {

@@ -223,7 +223,7 @@ fn look(x: &mut Exchange, conf: &UserIdConf) {
     if std::mem::replace(&mut x.lasting::<Client>().looked, true) {
         return;
     }
-    let fields = x.request.fields.iter().filter(|field| field.known == Known::Cookie);
+    let fields = x.request.head.fields.iter().filter(|field| field.known == Known::Cookie);
     let found = fields.map(|field| x.arena.get(field.value)).find_map(|line| {
         let value = cookie::find([line], conf.name())?;
         Some((line.to_vec(), value.to_vec()))

@@ -117,7 +117,7 @@ impl Protocol for MemcachedProtocol {
     }
 
     fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> std::result::Result<(), Verdict> {
-        if !matches!(x.request.method, Method::Get | Method::Head) {
+        if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Err(Verdict::Status(405));
         }
         let value = x.variable(self.key);
@@ -163,7 +163,7 @@ impl Protocol for MemcachedProtocol {
                 }
                 incoming.status = 200;
                 incoming.content_length = Some(length);
-                if x.request.method != Method::Head {
+                if x.request.head.method != Method::Head {
                     incoming.keep_alive = true;
                     incoming.decoder = Decoder::Other(Box::new(Body(Value::new(length), None)));
                 }

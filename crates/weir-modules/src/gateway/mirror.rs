@@ -89,7 +89,7 @@ impl Copies {
         let args = x.args().to_vec();
         for uri in &self.uris {
             let body = if self.body { SubrequestBody::Parent } else { SubrequestBody::None };
-            let method = x.request.method;
+            let method = x.request.head.method;
             let prepare = counted_already(x);
             let options = SubrequestOptions {
                 method,

@@ -98,7 +98,7 @@ impl Protocol for ScgiProtocol {
         let length = match (self.settings.pass_request_body, x.body.is_read()) {
             (false, _) => 0,
             (true, true) => x.body.file().map_or(x.body.memory().len() as u64, |file| file.len),
-            (true, false) => x.request.content_length.unwrap_or(0),
+            (true, false) => x.request.head.content_length.unwrap_or(0),
         };
         let mut pairs = Vec::with_capacity(1024);
         pair(&mut pairs, b"CONTENT_LENGTH", length.to_string().as_bytes());

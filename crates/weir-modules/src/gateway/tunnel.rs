@@ -112,7 +112,7 @@ struct ByConnect(Target);
 
 impl weir_core::upstream::Target for ByConnect {
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
-        match x.request.method {
+        match x.request.head.method {
             Method::Connect => self.0.choose(x).await,
             _ => Err(Verdict::Status(405)),
         }

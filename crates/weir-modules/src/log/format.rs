@@ -220,7 +220,7 @@ const DIRECT: &[(&str, Write)] = &[
         sent => h1::number(out, sent),
     }),
     ("request_length", |x, out| {
-        let head = x.request.len.saturating_sub(x.request.leading_crlf);
+        let head = x.request.head.len.saturating_sub(x.request.head.leading_crlf);
         h1::number(out, head as u64 + x.body.framed());
     }),
     ("connection", |x, out| h1::number(out, x.connection.number)),
@@ -230,7 +230,7 @@ const DIRECT: &[(&str, Write)] = &[
 /// What `error_page` was entered with, what was answered, nginx's 009 for HTTP/0.9 without an answer, or 000.
 fn status(x: &Exchange) -> u16 {
     match (x.response.err_status, x.response.status) {
-        (0, 0) if x.request.version == Version::V09 => 9,
+        (0, 0) if x.request.head.version == Version::V09 => 9,
         (0, status) => status,
         (status, _) => status,
     }

@@ -117,7 +117,7 @@ fn attributes(x: &Exchange) -> Vec<(Vec<u8>, Value)> {
     let target = x.arena.get(x.request.unparsed_uri);
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let target = if x.plan.redacts_args() { path } else { target };
-    let flavor = match x.request.version {
+    let flavor = match x.request.head.version {
         Version::V09 => "0.9",
         Version::V10 => "1.0",
         Version::V11 => "1.1",
@@ -128,12 +128,12 @@ fn attributes(x: &Exchange) -> Vec<(Vec<u8>, Value)> {
     let text = |bytes: &[u8]| Some(Value::Text(bytes.to_vec()));
     let number = |number: Option<u16>| number.map(|number| Value::Number(number.into()));
     let found = [
-        ("http.method", text(x.arena.get(x.request.method_span))),
+        ("http.method", text(x.arena.get(x.request.head.method_span))),
         ("http.target", text(target)),
         ("http.route", text(x.plan.name.as_bytes())),
         ("http.scheme", text(if x.connection.is_tls() { b"https" } else { b"http" })),
         ("http.flavor", text(flavor.as_bytes())),
-        ("http.request_content_length", x.request.content_length.map(Value::Number)),
+        ("http.request_content_length", x.request.head.content_length.map(Value::Number)),
         ("http.response_content_length", Some(Value::Number(x.body_bytes_sent()))),
         ("http.status_code", Some(Value::Number(x.response.status.into()))),
         ("net.host.name", text(&x.server.name).filter(|_| !x.server.name.is_empty())),

@@ -207,7 +207,7 @@ fn refuse(x: &mut Exchange, realm: &Text) -> Verdict {
     x.arena.append(realm);
     x.arena.push(b"\"");
     let challenge = x.arena.since(start);
-    let (field, status) = match x.request.method {
+    let (field, status) = match x.request.head.method {
         Method::Connect => (Known::ProxyAuthenticate, 407),
         _ => (Known::WwwAuthenticate, 401),
     };

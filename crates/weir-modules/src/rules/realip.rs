@@ -118,7 +118,7 @@ impl Replace {
     /// The client's address; `None` where the connection's stays.
     fn client(&self, x: &Exchange) -> Option<SockAddr> {
         let peer = &x.connection.peer;
-        let fields = x.request.fields.iter();
+        let fields = x.request.head.fields.iter();
         match &self.source {
             Source::XRealIp => {
                 let mut named =

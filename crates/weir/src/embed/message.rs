@@ -21,7 +21,7 @@ impl<'x> Request<'x> {
 
     /// The method, as sent: `GET`, `POST`, ...
     pub fn method(&self) -> Cow<'_, str> {
-        self.text(self.x.request.method_span)
+        self.text(self.x.request.head.method_span)
     }
 
     /// The normalised path (`$uri`): percent signs decoded, `..` and double slashes resolved. Bytes that are no UTF-8
@@ -48,7 +48,7 @@ impl<'x> Request<'x> {
     /// All fields, in order: names and values as sent.
     pub fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let arena = &self.x.arena;
-        self.x.request.fields.iter().map(|field| (arena.get(field.name), arena.get(field.value)))
+        self.x.request.head.fields.iter().map(|field| (arena.get(field.name), arena.get(field.value)))
     }
 
     /// The client's address, or what `set_real_ip_from` put in its place.

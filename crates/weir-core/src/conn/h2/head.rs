@@ -81,7 +81,7 @@ fn take_over(x: &mut Exchange, section: &Section, message: &Message, end: bool) 
             value: item.value,
         });
     }
-    if websocket && x.request.method == Method::Connect {
+    if websocket && x.request.head.method == Method::Connect {
         open_tunnel(x);
     }
     if cookies > 1 {
@@ -123,7 +123,7 @@ fn nonce() -> Vec<u8> {
 fn join_cookies(x: &mut Exchange) {
     let start = x.arena.mark();
     let fields: Vec<Field> =
-        x.request.fields.iter().filter(|field| field.known == Known::Cookie).copied().collect();
+        x.request.head.fields.iter().filter(|field| field.known == Known::Cookie).copied().collect();
     for (at, field) in fields.iter().enumerate() {
         if at > 0 {
             x.arena.push(b"; ");

@@ -15,7 +15,7 @@ use crate::exchange::Exchange;
 /// without TLS. The settings of the client.
 pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
     let request = &x.request;
-    let plain = !x.connection.is_tls() && request.version == Version::V11 && !request.head.has_body();
+    let plain = !x.connection.is_tls() && request.head.version == Version::V11 && !request.head.has_body();
     if !plain || !x.connection.takes_http2() {
         return None;
     }
@@ -23,7 +23,7 @@ pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
     if !upgrades.any(|token| token.eq_ignore_ascii_case(b"h2c")) {
         return None;
     }
-    let mut settings = request.fields.iter().filter(|field| field.known == Known::Http2Settings);
+    let mut settings = request.head.fields.iter().filter(|field| field.known == Known::Http2Settings);
     let first = settings.next()?;
     match settings.next() {
         None => base64::decode_url(x.arena.get(first.value)),

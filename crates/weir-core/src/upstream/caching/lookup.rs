@@ -127,7 +127,7 @@ impl Caching {
 
     /// Whether requests with the method of `x` have to do with the cache.
     fn is_for(&self, x: &Exchange) -> bool {
-        self.settings.methods & 1 << x.request.method as u32 != 0
+        self.settings.methods & 1 << x.request.head.method as u32 != 0
     }
 
     /// The text of the key of `x`.
@@ -289,7 +289,7 @@ impl Caching {
         fetch.keeps &= !is_far(x, self.settings.max_range_offset);
         part(x).cached.status = Some(status);
         part(x).cached.whole = fetch.keeps;
-        part(x).cached.as_get = self.settings.convert_head && x.request.method == Method::Head;
+        part(x).cached.as_get = self.settings.convert_head && x.request.head.method == Method::Head;
         if self.settings.revalidate && status == CacheStatus::Expired {
             part(x).cached.old = fetch.old.clone();
         }
@@ -418,7 +418,7 @@ pub(crate) fn chosen_by(x: &mut Exchange, vary: &[u8]) -> Span {
         out.extend(name.iter().map(u8::to_ascii_lowercase));
         out.push(b':');
         let named =
-            x.request.fields.iter().filter(|field| x.arena.get(field.name).eq_ignore_ascii_case(name));
+            x.request.head.fields.iter().filter(|field| x.arena.get(field.name).eq_ignore_ascii_case(name));
         for field in named {
             for part in x.arena.get(field.value).split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                 if !part.is_empty() {
@@ -445,7 +445,7 @@ fn name_of_variant(x: &mut Exchange, key: Span, fields: Span) -> Span {
 fn hand_over(x: &mut Exchange, fetch: Box<Fetch>) {
     let (uri, args) = (x.uri().to_vec(), x.args().to_vec());
     let options =
-        SubrequestOptions { method: x.request.method, head_only: true, ..SubrequestOptions::default() };
+        SubrequestOptions { method: x.request.head.method, head_only: true, ..SubrequestOptions::default() };
     x.background_again(&uri, &args, options, |child| child.state::<HandedOver>().0 = Some(fetch));
 }
 

@@ -352,7 +352,7 @@ impl Run {
         let length = incoming.fields.iter().find(|field| field.known == Known::ContentLength);
         incoming.content_length =
             length.and_then(|field| weir_http::header::decimal(x.arena.get(field.value)));
-        let bodiless = x.request.method == Method::Head || matches!(fields.status, 204 | 304);
+        let bodiless = x.request.head.method == Method::Head || matches!(fields.status, 204 | 304);
         if end && !bodiless {
             incoming.content_length = Some(0);
         }

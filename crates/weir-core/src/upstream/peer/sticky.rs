@@ -345,7 +345,7 @@ fn first(x: &mut Exchange, scripts: &[Script]) -> Option<Box<[u8]>> {
 
 /// The value of a cookie that the client sent.
 fn find_cookie(x: &Exchange, name: &[u8]) -> Option<Span> {
-    let fields = x.request.fields.iter().filter(|field| field.known == Known::Cookie);
+    let fields = x.request.head.fields.iter().filter(|field| field.known == Known::Cookie);
     fields.into_iter().find_map(|field| {
         let text = x.arena.get(field.value);
         let values = text.split(|byte| matches!(byte, b';' | b',')).map(<[u8]>::trim_ascii);

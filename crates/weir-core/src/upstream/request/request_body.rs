@@ -32,7 +32,7 @@ pub(crate) async fn body(
 
 /// Whether there is a body that is to be read before anything is sent. Most requests have none.
 pub(crate) fn is_awaited(x: &Exchange, settings: &Settings, protocol: &dyn Protocol) -> bool {
-    let unknown = x.request.chunked && protocol.needs_length();
+    let unknown = x.request.head.chunked && protocol.needs_length();
     let buffered = settings.request_buffering || x.is_subrequest() || unknown;
     let none =
         !x.body.is_pending() && !x.body.is_read() && x.body.received() == 0 && x.transport.wire().is_some();
@@ -69,7 +69,7 @@ pub(crate) fn tries(servers: usize, limit: u64) -> u64 {
 
 /// RFC 9110 section 9.2.2, as nginx has it.
 pub(crate) fn is_idempotent(x: &Exchange) -> bool {
-    !matches!(x.request.method, Method::Post | Method::Lock | Method::Patch)
+    !matches!(x.request.head.method, Method::Post | Method::Lock | Method::Patch)
 }
 
 /// Whether the request may go out again on a fresh connection when a kept one turned out closed: as in nginx that is an

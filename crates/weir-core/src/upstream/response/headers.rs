@@ -18,7 +18,7 @@ use crate::upstream::request::attempt_records::Tries;
 pub(crate) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head: &[u8]) {
     if incoming.status != 103
         || x.is_subrequest()
-        || x.request.version < Version::V11
+        || x.request.head.version < Version::V11
         || x.response.header_sent
         || !hints_wanted(x)
     {
@@ -123,10 +123,10 @@ fn accel(x: &mut Exchange, up: &Upstream, incoming: &Incoming, (goal, tries): (S
     let goal = x.arena.get(goal).to_vec();
     let Some(redirect) = Redirect::checked(x, &goal) else { return Verdict::Status(404) };
     if let Redirect::Uri { .. } = redirect {
-        x.request.method = match x.request.method {
+        x.request.head.method = match x.request.head.method {
             weir_http::Method::Head => weir_http::Method::Head,
             _ => {
-                x.request.method_span = x.arena.push(b"GET");
+                x.request.head.method_span = x.arena.push(b"GET");
                 weir_http::Method::Get
             }
         };

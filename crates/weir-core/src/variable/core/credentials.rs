@@ -18,7 +18,7 @@ pub struct Credentials {
 /// The credentials that `x` was sent with. `None`: there is no such field, it is of another scheme, or it
 /// is no base64 of a text with a colon.
 pub fn basic(x: &mut Exchange) -> Option<Credentials> {
-    let known = match x.request.method {
+    let known = match x.request.head.method {
         Method::Connect => Known::ProxyAuthorization,
         _ => Known::Authorization,
     };

@@ -55,7 +55,7 @@ pub(super) fn request_field(x: &mut Exchange, name: &str) -> Option<Text> {
 /// `$cookie_name`: the cookie's value, over all Cookie fields.
 pub(super) fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
     x.request.span(Known::Cookie)?;
-    let fields = x.request.fields.iter().filter(|field| field.known == Known::Cookie);
+    let fields = x.request.head.fields.iter().filter(|field| field.known == Known::Cookie);
     let value = cookie::find(fields.map(|field| x.arena.get(field.value)), name.as_bytes())?;
     x.arena.locate(value).map(Text::Span)
 }

@@ -21,11 +21,11 @@ pub(super) fn host(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn line(x: &mut Exchange) -> Option<Text> {
-    present(x.request.line)
+    present(x.request.head.line)
 }
 
 pub(super) fn method(x: &mut Exchange) -> Option<Text> {
-    present(x.request.method_span)
+    present(x.request.head.method_span)
 }
 
 pub(super) fn unparsed_uri(x: &mut Exchange) -> Option<Text> {
@@ -53,7 +53,7 @@ pub(super) fn is_args(x: &mut Exchange) -> Option<Text> {
 
 /// `$server_protocol`, as it was sent; no value in HTTP/0.9.
 pub(super) fn protocol(x: &mut Exchange) -> Option<Text> {
-    present(x.request.protocol)
+    present(x.request.head.protocol)
 }
 
 pub(super) fn port(x: &mut Exchange) -> Option<Text> {
@@ -68,7 +68,7 @@ pub(super) fn is_port(x: &mut Exchange) -> Option<Text> {
 /// `$request_length`: line, fields and what came of the body so far, chunk framing included; without empty lines
 /// before the request.
 pub(super) fn length(x: &mut Exchange) -> Option<Text> {
-    let head = x.request.len.saturating_sub(x.request.leading_crlf);
+    let head = x.request.head.len.saturating_sub(x.request.head.leading_crlf);
     let length = head as u64 + x.body.framed();
     number(x, length)
 }
@@ -93,7 +93,7 @@ pub(super) fn content_length(x: &mut Exchange) -> Option<Text> {
         return Some(Text::Span(span));
     }
     let size = x.body.received();
-    (x.request.chunked && x.body.is_read()).then(|| number(x, size))?
+    (x.request.head.chunked && x.body.is_read()).then(|| number(x, size))?
 }
 
 pub(super) fn server_name(x: &mut Exchange) -> Option<Text> {

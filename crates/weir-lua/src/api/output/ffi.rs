@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i
                     FOUND
                 }
                 // Nothing follows the head of its answer, which the script is told.
-                false if x.request.method == Method::Head => REFUSED,
+                false if x.request.head.method == Method::Head => REFUSED,
                 false => FOUND,
             })?;
             if told == FOUND {

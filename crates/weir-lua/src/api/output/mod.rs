@@ -76,7 +76,7 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
 
 /// Whether the head has left that nothing follows: the request's method is HEAD.
 fn is_header_only() -> Result<bool, Raise> {
-    Ok(lend::run(|run| run.began)? && lend::exchange(|x| x.request.method == Method::Head)?)
+    Ok(lend::run(|run| run.began)? && lend::exchange(|x| x.request.head.method == Method::Head)?)
 }
 
 /// The head is done, as far as the script can tell.
@@ -168,7 +168,7 @@ fn flush(l: State) -> Outcome {
         let buffering = x.plan.kept::<Settings>().is_none_or(|kept| kept.http10_buffering);
         // An answer whose length is known needs no buffering to tell it.
         let unknown = x.response.content_length.is_none();
-        buffering && unknown && x.request.version < weir_http::Version::V11
+        buffering && unknown && x.request.head.version < weir_http::Version::V11
     })?;
     if buffers {
         return fail(l, "buffering");

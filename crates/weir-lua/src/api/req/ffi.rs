@@ -184,14 +184,14 @@ pub(crate) unsafe extern "C" fn list(
                     fields.len()
                 }),
                 _ => lend::exchange(|x| {
-                    let fields = x.request.fields.iter().take(most);
+                    let fields = x.request.head.fields.iter().take(most);
                     list.point(
                         fields.map(|field| (x.arena.get(field.name), x.arena.get(field.value))),
                         raw == 0,
                         answer.strings,
                     );
                     answer.list = list.told.number as f64;
-                    x.request.fields.len()
+                    x.request.head.fields.len()
                 }),
             };
             let Ok(all) = all else { return REFUSED };
@@ -241,9 +241,9 @@ pub(crate) unsafe extern "C" fn request(what: i32, answer: *mut Answer) -> i32 {
         }
         let done = lend::exchange(|x| {
             match what {
-                0 => answer.text(x.arena.get(x.request.method_span)),
+                0 => answer.text(x.arena.get(x.request.head.method_span)),
                 1 => answer.number = started(x),
-                2 => answer.number = version(x.request.version),
+                2 => answer.number = version(x.request.head.version),
                 3 => answer.number = f64::from(u8::from(x.internal)),
                 _ => return REFUSED,
             }
@@ -269,7 +269,7 @@ pub(crate) extern "C" fn set_method(number: i32) -> i32 {
         let name = u32::try_from(number).ok().and_then(crate::api::method_name);
         let (Some(name), true) = (name, lend::phase().is_in(REQUEST)) else { return REFUSED };
         let done = lend::exchange(|x| {
-            x.request.method = Method::parse(name.as_bytes());
+            x.request.head.method = Method::parse(name.as_bytes());
             x.request.head.method_span = x.arena.push(name.as_bytes());
             FOUND
         });

@@ -16,12 +16,12 @@ use crate::vm::phase::{Phase, REQUEST};
 
 pub(super) const TABLE: &[Function] = &[
     function("req.get_method", REQUEST, |l| {
-        lend::exchange(|x| l.push_bytes(x.arena.get(x.request.method_span)))?;
+        lend::exchange(|x| l.push_bytes(x.arena.get(x.request.head.method_span)))?;
         Ok(Done::Results(1))
     }),
     function("req._set_method", REQUEST, set_method),
     function("req.http_version", REQUEST, |l| {
-        l.push_number(lend::exchange(|x| ffi::version(x.request.version))?);
+        l.push_number(lend::exchange(|x| ffi::version(x.request.head.version))?);
         Ok(Done::Results(1))
     }),
     function("req.is_internal", REQUEST, |l| {
@@ -93,7 +93,7 @@ fn set_method(l: State) -> Outcome {
         return Err(Raise::text(format!("unsupported HTTP method: {number}")));
     };
     lend::exchange(|x| {
-        x.request.method = Method::parse(name.as_bytes());
+        x.request.head.method = Method::parse(name.as_bytes());
         x.request.head.method_span = x.arena.push(name.as_bytes());
     })?;
     Ok(Done::Results(0))
@@ -103,7 +103,7 @@ fn raw_header(l: State) -> Outcome {
     let bare = l.boolean(1);
     let text = lend::exchange(|x| {
         let head = x.request.head.len;
-        let start = if bare { x.request.line.end as usize } else { x.request.head.leading_crlf };
+        let start = if bare { x.request.head.line.end as usize } else { x.request.head.leading_crlf };
         let all = x.arena.get(weir_http::Span { start: 0, end: head as u32 });
         let text = all.get(start..).unwrap_or_default();
         let line_end = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count().min(2);

@@ -43,11 +43,11 @@ fn body_socket(l: State) -> Outcome {
             return Some("request body already exists");
         }
         let http1 = x.transport.h1().is_some();
-        if http1 && x.request.chunked {
+        if http1 && x.request.head.chunked {
             return Some("chunked request bodies not supported yet");
         }
         // A body over HTTP/2 may have no length.
-        if !x.body.is_pending() || (http1 && x.request.content_length.is_none_or(|length| length == 0)) {
+        if !x.body.is_pending() || (http1 && x.request.head.content_length.is_none_or(|length| length == 0)) {
             return Some("no body");
         }
         x.state::<Taken>().body = true;

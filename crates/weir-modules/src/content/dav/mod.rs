@@ -105,11 +105,11 @@ impl Settings {
 
 impl Handler for Settings {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if self.does(x.request.method) { Verdict::Wait } else { Verdict::Declined }
+        if self.does(x.request.head.method) { Verdict::Wait } else { Verdict::Declined }
     }
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
-        match x.request.method {
+        match x.request.head.method {
             Method::Put => Box::pin(put::put(self, x)),
             Method::Delete => Box::pin(delete(self, x)),
             Method::Mkcol => Box::pin(mkcol(self, x)),
@@ -182,7 +182,7 @@ async fn mkcol(settings: &Settings, x: &mut Exchange) -> Verdict {
 
 /// Whether the request comes with a body, which only PUT may.
 fn has_body(x: &Exchange) -> bool {
-    x.request.chunked || x.request.content_length.is_some_and(|length| length > 0)
+    x.request.head.chunked || x.request.head.content_length.is_some_and(|length| length > 0)
 }
 
 /// Whether the path has as many elements as `least`; else how many slashes it has.

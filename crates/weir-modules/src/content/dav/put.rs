@@ -17,7 +17,7 @@ pub(super) async fn put(settings: &Settings, x: &mut Exchange) -> Verdict {
         return refuse(x, 501, "PUT with range is unsupported");
     }
     // nginx has no file of such a body, and refuses it: that what is there becomes empty must be said (`Content-Length: 0`).
-    if x.request.content_length.is_none() && !x.request.chunked {
+    if x.request.head.content_length.is_none() && !x.request.head.chunked {
         x.log_error(&"PUT request body must be in a file");
         return Verdict::Status(500);
     }

@@ -69,7 +69,7 @@ pub(super) async fn transfer(settings: &Settings, x: &mut Exchange) -> Verdict {
 }
 
 async fn file(settings: &Settings, x: &mut Exchange, source: Place, goal: Goal) -> Verdict {
-    let moves = x.request.method == Method::Move;
+    let moves = x.request.head.method == Method::Move;
     let (from, to) = (source.full, goal.place.bare);
     let folders = settings.folder_access();
     let done = disk::away(x, move || match moves {
@@ -84,7 +84,7 @@ async fn file(settings: &Settings, x: &mut Exchange, source: Place, goal: Goal) 
 
 /// `there`: what is in the way, if anything, is a folder.
 async fn folder(x: &mut Exchange, source: Place, goal: Goal, there: Option<bool>) -> Verdict {
-    let moves = x.request.method == Method::Move;
+    let moves = x.request.head.method == Method::Move;
     let (from, to) = (source.bare, goal.place.bare);
     if let Some(is_folder) = there {
         let to = to.clone();
@@ -191,7 +191,7 @@ fn place_of(x: &mut Exchange, path: &[u8]) -> Result<Place, Verdict> {
 }
 
 fn check_depth(x: &Exchange) -> Result<(), Verdict> {
-    match (x.request.method, depth(x, Depth::Infinity)) {
+    match (x.request.head.method, depth(x, Depth::Infinity)) {
         (_, Depth::Infinity) | (Method::Copy, Depth::Zero) => Ok(()),
         (Method::Copy, _) => Err(refuse(x, 400, "\"Depth\" header must be 0 or infinity")),
         _ => Err(refuse(x, 400, "\"Depth\" header must be infinity")),
@@ -226,6 +226,6 @@ fn overlap(x: &Exchange, source: &Place, goal: &Goal) -> Option<Verdict> {
 
 fn not_to_collection(x: &Exchange, goal: &Goal, status: u16) -> Verdict {
     let (uri, field) = (String::from_utf8_lossy(x.uri()), String::from_utf8_lossy(&goal.field));
-    let method = x.request.method.as_str();
+    let method = x.request.head.method.as_str();
     refuse(x, status, format!("\"{uri}\" could not be {method}ed to collection \"{field}\""))
 }

@@ -8,7 +8,7 @@ use weir_http::{Span, Version};
 
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("echo_timer_elapsed", elapsed).volatile(),
-    Variable::new("echo_request_method", |x| Some(Text::Span(x.request.method_span))).volatile(),
+    Variable::new("echo_request_method", |x| Some(Text::Span(x.request.head.method_span))).volatile(),
     Variable::new("echo_client_request_method", client_method),
     Variable::new("echo_request_uri", request_uri).volatile(),
     Variable::new("echo_cacheable_request_uri", request_uri),
@@ -41,7 +41,7 @@ fn elapsed(x: &mut Exchange) -> Option<Text> {
 
 /// The method that the client sent, whatever a subrequest's is: the beginning of its request line.
 fn client_method(x: &mut Exchange) -> Option<Text> {
-    let line = x.arena.get(x.request.line);
+    let line = x.arena.get(x.request.head.line);
     let end = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
     let method = line[..end].to_vec();
     Some(Text::Span(x.arena.push(&method)))
@@ -64,13 +64,13 @@ fn request_body(x: &mut Exchange) -> Option<Text> {
 
 /// The request's head as it came, with the empty line.
 fn request_head(x: &mut Exchange) -> Option<Text> {
-    if matches!(x.request.version, Version::V10 | Version::V11) {
+    if matches!(x.request.head.version, Version::V10 | Version::V11) {
         let (start, end) = (x.request.head.leading_crlf as u32, x.request.head.len as u32);
         return Some(Text::Span(Span { start, end }));
     }
-    let mut head = x.arena.get(x.request.line).to_vec();
+    let mut head = x.arena.get(x.request.head.line).to_vec();
     head.extend_from_slice(b"\r\n");
-    for field in &x.request.fields {
+    for field in &x.request.head.fields {
         let line = [x.arena.get(field.name), b": ", x.arena.get(field.value), b"\r\n"];
         head.extend_from_slice(&line.concat());
     }

@@ -84,10 +84,10 @@ impl Rules {
         if self.disable_msie6 && agent.is_some_and(agent::msie6) {
             return false;
         }
-        if x.request.version < self.version {
+        if x.request.head.version < self.version {
             return false;
         }
-        if x.request.field(Known::Via).is_some() && !self.allow_proxied(x) {
+        if x.request.head.field(Known::Via).is_some() && !self.allow_proxied(x) {
             return false;
         }
         // A pattern that is given up disables it, as in nginx: an uncompressed response suits every client.
@@ -100,7 +100,7 @@ impl Rules {
         if has(OFF) {
             return false;
         }
-        if has(ANY) || (has(AUTH) && x.request.field(Known::Authorization).is_some()) {
+        if has(ANY) || (has(AUTH) && x.request.head.field(Known::Authorization).is_some()) {
             return true;
         }
         if let Some(expires) = x.response.header(Known::Expires) {

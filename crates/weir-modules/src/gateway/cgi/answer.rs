@@ -59,9 +59,9 @@ pub(crate) fn parse(bytes: &[u8], most: usize, head: &mut ResponseHead) -> Resul
 
 /// Where the body ends.
 fn frame(x: &Exchange, incoming: &mut Incoming) -> Result<(), String> {
-    let bodiless = x.request.method == Method::Head || matches!(incoming.status, 204 | 304);
+    let bodiless = x.request.head.method == Method::Head || matches!(incoming.status, 204 | 304);
     incoming.upgraded = incoming.status == 101;
-    if incoming.upgraded && !x.request.fields.iter().any(|field| field.known == Known::Upgrade) {
+    if incoming.upgraded && !x.request.head.fields.iter().any(|field| field.known == Known::Upgrade) {
         return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
     }
     incoming.decoder = match incoming.content_length {

@@ -97,7 +97,7 @@ impl Params {
     }
 
     fn fields(&self, x: &Exchange, mut each: impl FnMut(&[u8], &[u8])) {
-        let fields = &x.request.fields;
+        let fields = &x.request.head.fields;
         for (at, field) in fields.iter().enumerate() {
             let name = x.arena.get(field.name);
             let same = |other: &&Field| x.arena.get(other.name).eq_ignore_ascii_case(name);

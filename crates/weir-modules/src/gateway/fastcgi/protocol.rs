@@ -164,5 +164,5 @@ impl Coming {
 
 /// Whether the answer to `x` with this status has a body.
 fn has_body(x: &Exchange, status: u16) -> bool {
-    x.request.method != Method::Head && !matches!(status, 204 | 304)
+    x.request.head.method != Method::Head && !matches!(status, 204 | 304)
 }

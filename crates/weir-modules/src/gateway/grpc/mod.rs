@@ -180,7 +180,7 @@ impl Protocol for GrpcProtocol {
         let host = self.fields.host(x);
         let authority = request::proxy_host(x).unwrap_or(Text::EMPTY);
         let section = &mut out.section;
-        section.pseudo(":method", x.arena.get(x.request.method_span));
+        section.pseudo(":method", x.arena.get(x.request.head.method_span));
         section.pseudo(":path", x.arena.get(out.uri));
         section.pseudo(":scheme", request::scheme(x));
         match &host {
@@ -210,7 +210,7 @@ impl Protocol for GrpcProtocol {
 
 /// Whether the client said that it takes trailers, which gRPC servers insist on.
 fn wants_trailers(x: &Exchange) -> bool {
-    let te = x.request.fields.iter().filter(|field| field.known == Known::Te);
+    let te = x.request.head.fields.iter().filter(|field| field.known == Known::Te);
     let words = te.flat_map(|field| x.arena.get(field.value).split(|byte| *byte == b','));
     words.map(<[u8]>::trim_ascii).any(|word| word.eq_ignore_ascii_case(b"trailers"))
 }

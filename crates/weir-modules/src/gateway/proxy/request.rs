@@ -93,7 +93,7 @@ impl Fields {
         for (name, value) in self.conditions(x) {
             section.field(name.to_ascii_lowercase().as_bytes(), x.text(&value));
         }
-        for field in x.request.fields.iter().filter(|_| client) {
+        for field in x.request.head.fields.iter().filter(|_| client) {
             let name = x.arena.get(field.name);
             let left_out = self.replaces(field.known, name) || whole && field.known.is_partial();
             if !left_out {
@@ -151,7 +151,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     match &method {
         Some(method) => head.extend_from_slice(x.text(method)),
         None if upstream::is_sent_as_get(x) => head.extend_from_slice(b"GET"),
-        None => head.extend_from_slice(x.arena.get(x.request.method_span)),
+        None => head.extend_from_slice(x.arena.get(x.request.head.method_span)),
     }
     head.push(b' ');
     head.extend_from_slice(x.arena.get(out.uri));
@@ -209,7 +209,7 @@ fn section(http: &Http, x: &mut Exchange, out: &mut Outgoing, (method, host): (O
     match &method {
         Some(method) => section.pseudo(":method", x.text(method)),
         None if upstream::is_sent_as_get(x) => section.pseudo(":method", b"GET"),
-        None => section.pseudo(":method", x.arena.get(x.request.method_span)),
+        None => section.pseudo(":method", x.arena.get(x.request.head.method_span)),
     }
     section.pseudo(":path", x.arena.get(out.uri));
     section.pseudo(":scheme", scheme(x));
@@ -221,8 +221,8 @@ fn section(http: &Http, x: &mut Exchange, out: &mut Outgoing, (method, host): (O
 /// configuration passes the client's wish on (`proxy_set_header Upgrade`, `proxy_upgrade`): what proves to a client of HTTP/1.1
 /// that it was granted (RFC 6455 section 4.2.2).
 fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
-    let key = x.request.fields.iter().find(|field| field.known == Known::SecWebsocketKey)?.value;
-    let wish = x.request.fields.iter().find(|field| field.known == Known::Upgrade)?.value;
+    let key = x.request.head.fields.iter().find(|field| field.known == Known::SecWebsocketKey)?.value;
+    let wish = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade)?.value;
     let is_websocket = |text: &[u8]| text.eq_ignore_ascii_case(b"websocket");
     let set = http.fields.set.iter().find(|(name, _)| name.eq_ignore_ascii_case("Upgrade"));
     let passed = match set {
@@ -232,7 +232,7 @@ fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
         }
         None => !http.upgrade.of(b"websocket").is_empty() && !http.fields.sets("Connection"),
     };
-    if !passed || !is_websocket(x.arena.get(wish)) || x.request.method != Method::Get {
+    if !passed || !is_websocket(x.arena.get(wish)) || x.request.head.method != Method::Get {
         return None;
     }
     let mut accept = Vec::new();
@@ -244,7 +244,7 @@ fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
 /// The client's fields, but for those that are sent otherwise.
 fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
     let whole = upstream::is_for_cache(x);
-    for field in &x.request.fields {
+    for field in &x.request.head.fields {
         let name = x.arena.get(field.name);
         let left_out = http.fields.replaces(field.known, name) || whole && field.known.is_partial();
         if !left_out {
@@ -255,7 +255,7 @@ fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
 
 /// What the client wishes to speak from here on, if anything (RFC 9110 section 7.8).
 fn upgrade(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
-    let wish = x.request.fields.iter().find(|field| field.known == Known::Upgrade);
+    let wish = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade);
     if let Some(wish) = wish.filter(|_| !http.fields.sets("Upgrade") && !http.fields.sets("Connection")) {
         let names = http.upgrade.of(x.arena.get(wish.value));
         if !names.is_empty() {
@@ -270,10 +270,12 @@ fn frame(http: &Http, x: &Exchange, out: &mut Outgoing) {
     if out.body.is_some() || !http.settings.pass_request_body {
         return;
     }
-    let chunked = x.request.chunked && !x.body.is_read() && http.version != 20;
+    let chunked = x.request.head.chunked && !x.body.is_read() && http.version != 20;
     out.framing = match () {
         () if chunked => Framing::Chunked,
-        () if x.body.is_read() || x.body.is_pending() || x.request.content_length.is_some() => Framing::Plain,
+        () if x.body.is_read() || x.body.is_pending() || x.request.head.content_length.is_some() => {
+            Framing::Plain
+        }
         () => Framing::None,
     };
 }
@@ -289,9 +291,10 @@ pub(crate) fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Opt
         (Some(body), _) => Some(body.len() as u64),
         (None, Framing::Plain) if x.body.is_read() => {
             let length = x.body.file().map_or(x.body.memory().len() as u64, |file| file.len);
-            (length > 0 || x.request.content_length.is_some() || x.request.chunked).then_some(length)
+            (length > 0 || x.request.head.content_length.is_some() || x.request.head.chunked)
+                .then_some(length)
         }
-        (None, Framing::Plain) => x.request.content_length,
+        (None, Framing::Plain) => x.request.head.content_length,
         (None, Framing::None | Framing::Chunked | Framing::Records) => None,
     }
 }
@@ -382,6 +385,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         let start = x.arena.mark();
         let spans: Vec<Span> = x
             .request
+            .head
             .fields
             .iter()
             .filter(|field| field.known == Known::XForwardedFor)
@@ -404,6 +408,6 @@ pub(super) fn is_head(http: &Http, x: &mut Exchange) -> bool {
             let method = method.value(x);
             x.text(&method).eq_ignore_ascii_case(b"HEAD")
         }
-        _ => x.request.method == Method::Head && !upstream::is_sent_as_get(x),
+        _ => x.request.head.method == Method::Head && !upstream::is_sent_as_get(x),
     }
 }

@@ -49,7 +49,7 @@ impl Upgrades {
 /// Whether the server of `x` was asked for another protocol, so that it may switch to one: by the client, and by what
 /// the configuration passes on.
 pub(super) fn was_asked(http: &Http, x: &mut Exchange) -> bool {
-    let Some(wish) = x.request.fields.iter().find(|field| field.known == Known::Upgrade) else {
+    let Some(wish) = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade) else {
         return false;
     };
     let wish = wish.value;

@@ -220,7 +220,7 @@ impl Table {
             }
         };
         if let Some(trust) = &self.proxies {
-            let fields = x.request.fields.iter().rev();
+            let fields = x.request.head.fields.iter().rev();
             let named = fields.filter(|field| field.known == Known::XForwardedFor);
             if let Some(told) = trust.many(addr, named.map(|field| x.arena.get(field.value))) {
                 return told.ip();

@@ -96,7 +96,7 @@ impl Line {
 
 /// The length of the body of `x`, if it is long; of one that does not say so much is expected.
 pub(crate) fn long_body(x: &Exchange) -> Option<u64> {
-    let length = if x.request.chunked { Some(UNKNOWN) } else { x.request.content_length };
+    let length = if x.request.head.chunked { Some(UNKNOWN) } else { x.request.head.content_length };
     length.filter(|length| *length >= LONG)
 }
 
