@@ -441,17 +441,15 @@ async fn write(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
 }
 
 async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
-    let flush = chain.flush;
-    let last = chain.last;
     x.body_sent += chain.len();
     match &mut x.transport {
         Transport::H1(wire) => {
             let wire = wire.clone();
-            write::write_body(x, &wire, &mut chain, last, flush).await?;
+            write::write_body(x, &wire, &mut chain).await?;
         }
         Transport::H2(stream) => {
             let stream = stream.clone();
-            stream.write_body(x, &mut chain, last).await?;
+            stream.write_body(x, &mut chain).await?;
         }
         Transport::Capture(_) => Box::pin(crate::subrequest::capture(x, &mut chain)).await?,
         Transport::Splice(outlet) => {

@@ -126,8 +126,13 @@ pub trait Instruct: Send + Sync {
 /// What an [`Instruct`] does for a request; [`Verdict::Declined`] goes on with the next instruction.
 pub type Instruction = Box<dyn Fn(&mut Exchange) -> Verdict>;
 
-/// An instruction and its place ([`Registry::order`](crate::conf::registry::Registry::order)).
-pub type Inserted = (u32, Arc<dyn Instruct>);
+/// An instruction of another module among those of `rewrite`.
+pub struct InsertedInstruction {
+    /// Its place among them ([`Registry::order`](crate::conf::registry::Registry::order)).
+    pub order: u32,
+    /// What it does.
+    pub instruction: Arc<dyn Instruct>,
+}
 
 /// Collects what modules add to a plan.
 pub struct PlanBuilder<'a> {
@@ -140,11 +145,11 @@ pub struct PlanBuilder<'a> {
     /// The core's settings of the location, resolved.
     pub core: &'a Core,
     /// Instructions that other modules want run among those of `rewrite`, in their order.
-    pub instructed: &'a [Inserted],
+    pub instructed: &'a [InsertedInstruction],
     name: Rc<str>,
     entries: Vec<Entry>,
     /// The content handlers that modules offer, each with its module.
-    contents: Vec<(&'static str, Entry)>,
+    contents: Vec<OfferedContent>,
     /// The number of the module that installs now, from 1.
     pub(crate) rank: u16,
     header_filters: Vec<HeaderEntry>,
@@ -206,7 +211,7 @@ impl<'a> PlanBuilder<'a> {
     pub fn content(&mut self, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(Kind::Handler(Phase::Content as u8), module);
         let entry = Entry { phase: Phase::Content, site, rank: self.rank, handler: Box::new(handler) };
-        self.contents.push((module, entry));
+        self.contents.push(OfferedContent { module, entry });
     }
 
     /// Decides which content handler the block has. `claimed` is the module of the last such directive in the block.
@@ -218,17 +223,17 @@ impl<'a> PlanBuilder<'a> {
     pub(crate) fn take_content(
         &mut self,
         claimed: Option<&'static str>,
-        around: Option<(Unnamed, &Content)>,
-    ) -> Option<Content> {
-        let inherited = around.map(|(_, (module, _))| *module);
-        let place = |module: Option<&str>| self.contents.iter().position(|(own, _)| Some(*own) == module);
+        around: Option<(Unnamed, &ContentHandler)>,
+    ) -> Option<ContentHandler> {
+        let inherited = around.map(|(_, content)| content.module);
+        let place = |module: Option<&str>| self.contents.iter().position(|own| Some(own.module) == module);
         let at = match (place(claimed).or_else(|| place(inherited)), around) {
             (Some(at), _) => at,
             (None, Some((Unnamed::If, content))) => return Some(content.clone()),
             (None, _) => self.contents.len().checked_sub(1)?,
         };
-        let (module, entry) = self.contents.swap_remove(at);
-        Some((module, Rc::new(entry)))
+        let OfferedContent { module, entry } = self.contents.swap_remove(at);
+        Some(ContentHandler { module, entry: Rc::new(entry) })
     }
 
     /// Adds a header filter at `slot`.
@@ -268,7 +273,7 @@ impl<'a> PlanBuilder<'a> {
         &self.name
     }
 
-    pub(crate) fn build(mut self, core: Core, content: Option<Content>, inside: Inside) -> Plan {
+    pub(crate) fn build(mut self, core: Core, content: Option<ContentHandler>, inside: Inside) -> Plan {
         // Stable: within a phase or slot the order of the module list counts.
         self.entries.sort_by_key(|entry| entry.phase);
         self.header_filters.sort_by_key(|entry| entry.slot);
@@ -287,7 +292,7 @@ impl<'a> PlanBuilder<'a> {
             core,
             entries: self.entries.into(),
             first,
-            content: content.map(|(_, entry)| entry),
+            content: content.map(|content| content.entry),
             header_filters: self.header_filters.into(),
             limit_except: inside.limit_except,
             nested: inside.nested.into(),
@@ -296,8 +301,18 @@ impl<'a> PlanBuilder<'a> {
     }
 }
 
+/// A content handler that a module offers for a block.
+struct OfferedContent {
+    module: &'static str,
+    entry: Entry,
+}
+
 /// The content handler of a location, with its module.
-pub(crate) type Content = (&'static str, Rc<Entry>);
+#[derive(Clone)]
+pub(crate) struct ContentHandler {
+    module: &'static str,
+    entry: Rc<Entry>,
+}
 
 /// The plans of a block's [`Level::Nested`] blocks.
 #[derive(Default)]

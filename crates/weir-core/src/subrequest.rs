@@ -45,6 +45,17 @@ pub struct SubrequestOptions {
     pub bare: bool,
 }
 
+/// A subrequest that is to be made.
+#[derive(Debug)]
+pub struct SubrequestCall {
+    /// The normalised path.
+    pub uri: Vec<u8>,
+    /// The arguments, without `?`.
+    pub args: Vec<u8>,
+    /// What it is like.
+    pub options: SubrequestOptions,
+}
+
 impl Default for SubrequestOptions {
     fn default() -> Self {
         let (method, share, body) = (Method::Get, Share::All, SubrequestBody::None);
@@ -182,7 +193,7 @@ impl<'x> Child<'x> {
     fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> Child<'x> {
         parent.trace().enter(Site::SUBREQUEST);
         let variables = options.share == Share::All;
-        let (mut x, body) = child(parent, (uri, args), options, Taking::Over);
+        let (mut x, body) = child(parent, SubrequestTarget { uri, args }, options, Taking::Over);
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
         x.recorded.set(parent.shared.is_on());
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
@@ -218,6 +229,15 @@ impl Drop for Child<'_> {
     }
 }
 
+/// Where a subrequest goes.
+#[derive(Clone, Copy)]
+struct SubrequestTarget<'t> {
+    /// The normalised path, or `@name`.
+    uri: &'t [u8],
+    /// The arguments, without `?`.
+    args: &'t [u8],
+}
+
 /// How a child comes by what it sees of its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taking {
@@ -230,11 +250,11 @@ enum Taking {
 /// A subrequest's exchange, not yet run, whose answer is captured; and whether it holds the parent's own body.
 fn child(
     parent: &mut Exchange,
-    target: (&[u8], &[u8]),
+    target: SubrequestTarget<'_>,
     mut options: SubrequestOptions,
     taking: Taking,
 ) -> (Box<Exchange>, bool) {
-    let (uri, args) = target;
+    let SubrequestTarget { uri, args } = target;
     parent.log(
         Level::Debug,
         &format_args!("http subrequest \"{}?{}\"", uri.escape_ascii(), args.escape_ascii()),
@@ -282,11 +302,11 @@ fn child(
 }
 
 /// The parent's head with another method, path and arguments.
-fn request(x: &mut Exchange, parent: &Request, (uri, args): (&[u8], &[u8]), method: Method) {
+fn request(x: &mut Exchange, parent: &Request, target: SubrequestTarget<'_>, method: Method) {
     x.request = Request {
         head: parent.head.clone(),
         unparsed_uri: parent.unparsed_uri,
-        args: x.arena.push(args),
+        args: x.arena.push(target.args),
         host: parent.host,
         port: parent.port,
         ..Request::default()
@@ -295,7 +315,7 @@ fn request(x: &mut Exchange, parent: &Request, (uri, args): (&[u8], &[u8]), meth
         x.request.head.method = method;
         x.request.head.method_span = x.arena.push(method.as_str().as_bytes());
     }
-    let uri = x.arena.push(uri);
+    let uri = x.arena.push(target.uri);
     x.request.set_uri(&x.arena, uri);
 }
 

@@ -36,7 +36,7 @@ impl std::error::Error for BadHost {}
 /// # Errors
 /// [`BadHost`] when it is empty, holds a byte not allowed in a host, two dots in a row, or a bad port.
 pub fn validate(text: &[u8]) -> Result<Host, BadHost> {
-    let (name, port, upper) = match text.first() {
+    let HostParts { name, port, upper } = match text.first() {
         Some(b'[') => literal(text)?,
         _ => registered(text)?,
     };
@@ -62,11 +62,18 @@ pub fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<Host, BadHost> {
     Ok(host)
 }
 
-/// Name, port, and whether the name has upper-case letters.
-type Parts<'a> = (&'a [u8], &'a [u8], bool);
+/// A host and its port, not yet all checked.
+struct HostParts<'a> {
+    /// With its last dot.
+    name: &'a [u8],
+    /// Without the colon; empty for none.
+    port: &'a [u8],
+    /// The name has upper-case letters.
+    upper: bool,
+}
 
 /// `[…]` and what follows: nothing, or `:port`.
-fn literal(text: &[u8]) -> Result<Parts<'_>, BadHost> {
+fn literal(text: &[u8]) -> Result<HostParts<'_>, BadHost> {
     let end = memchr::memchr(b']', text).ok_or(BadHost)?;
     let (name, rest) = text.split_at_checked(end + 1).ok_or(BadHost)?;
     let inside = name.get(1..end).ok_or(BadHost)?;
@@ -76,17 +83,17 @@ fn literal(text: &[u8]) -> Result<Parts<'_>, BadHost> {
     }
     let upper = name.iter().any(u8::is_ascii_uppercase);
     match rest.split_first() {
-        None => Ok((name, rest, upper)),
-        Some((b':', port)) => Ok((name, port, upper)),
+        None => Ok(HostParts { name, port: rest, upper }),
+        Some((b':', port)) => Ok(HostParts { name, port, upper }),
         Some(_) => Err(BadHost),
     }
 }
 
 /// One pass: every request has a host, and nearly every one is of small letters, digits, `-` and single dots.
-fn registered(text: &[u8]) -> Result<Parts<'_>, BadHost> {
+fn registered(text: &[u8]) -> Result<HostParts<'_>, BadHost> {
     let plain = plain_prefix(text);
     if plain == text.len() {
-        return Ok((text, &[], false));
+        return Ok(HostParts { name: text, port: &[], upper: false });
     }
     // A dot at the end of what was plain is looked at again, with what follows it.
     let (mut end, mut seen, mut before) = (text.len(), 0, 0);
@@ -104,7 +111,7 @@ fn registered(text: &[u8]) -> Result<Parts<'_>, BadHost> {
         before = class;
     }
     let (name, rest) = text.split_at_checked(end).ok_or(BadHost)?;
-    Ok((name, rest.get(1..).unwrap_or_default(), seen & UPPER != 0))
+    Ok(HostParts { name, port: rest.get(1..).unwrap_or_default(), upper: seen & UPPER != 0 })
 }
 
 /// How many bytes at the start are `a`-`z`, `0`-`9`, `-` and dots that no dot follows or comes before; of a longer text
@@ -241,7 +248,8 @@ mod tests {
             let good = !name.contains("..") && name.bytes().all(|byte| class(byte) != WRONG);
             let port = text.get(name.len() + 1..).unwrap_or_default();
             let parts = good.then_some((name.as_bytes(), port.as_bytes(), upper));
-            prop_assert_eq!(registered(text.as_bytes()).ok(), parts, "{}", text);
+            let found = registered(text.as_bytes()).ok().map(|it| (it.name, it.port, it.upper));
+            prop_assert_eq!(found, parts, "{}", text);
         }
 
         #[test]

@@ -35,7 +35,7 @@ pub(super) async fn checked(ticket: &Ticket, raw: Raw, parsed: &Parsed) -> io::R
         let turn = CheckTurn::take(entry);
         if span.length > FIRST {
             if let Some(turn) = turn {
-                check_aside(ticket.cache(), raw.handle.try_clone()?, raw.meta, (turn, span));
+                check_aside(ticket.cache(), raw.handle.try_clone()?, raw.meta, turn, span);
             }
             return Ok(Some(raw));
         }
@@ -49,7 +49,7 @@ pub(super) async fn checked(ticket: &Ticket, raw: Raw, parsed: &Parsed) -> io::R
 }
 
 /// Checks a long body while it is served.
-fn check_aside(cache: &Arc<Cache>, handle: FileHandle, meta: Meta, (turn, span): (CheckTurn, BodySpan)) {
+fn check_aside(cache: &Arc<Cache>, handle: FileHandle, meta: Meta, turn: CheckTurn, span: BodySpan) {
     let cache = cache.clone();
     weir_rt::spawn(weir_rt::blocking(move || {
         let path = cache.file(turn.0.key);

@@ -32,11 +32,17 @@ pub struct Hot {
     old: RefCell<Table>,
     bytes: Cell<usize>,
     /// The large file that was opened last: requests of one turn share it.
-    opened: RefCell<Option<Opened>>,
+    opened: RefCell<Option<OpenedBody>>,
 }
 
-/// In which turn, whose, and the file.
-type Opened = (u64, Rc<Answer>, Rc<OpenFile>);
+/// A large file that was opened.
+struct OpenedBody {
+    /// In which turn of the loop.
+    epoch: u64,
+    /// What it is the body of.
+    answer: Rc<Answer>,
+    file: Rc<OpenFile>,
+}
 
 type Table = HashMap<Box<[u8]>, Rc<Answer>, BuildHasherDefault<Fold>>;
 
@@ -145,7 +151,11 @@ impl Hot {
                 self.put(name.into(), answer.clone());
                 if answer.body.is_none() {
                     let file = Rc::new(OpenFile::new(Rc::new(raw.handle), raw.meta));
-                    self.opened.replace(Some((weir_rt::epoch(), answer.clone(), file)));
+                    self.opened.replace(Some(OpenedBody {
+                        epoch: weir_rt::epoch(),
+                        answer: answer.clone(),
+                        file,
+                    }));
                 }
                 Looked::Answer(answer)
             }
@@ -269,7 +279,7 @@ impl Answer {
 
     /// The file, if it is still the one that was read.
     fn open(self: &Rc<Self>, hot: &Hot, epoch: u64) -> Option<Rc<OpenFile>> {
-        if let Some((when, answer, file)) = &*hot.opened.borrow()
+        if let Some(OpenedBody { epoch: when, answer, file }) = &*hot.opened.borrow()
             && *when == epoch
             && Rc::ptr_eq(answer, self)
         {
@@ -282,7 +292,7 @@ impl Answer {
         }
         self.seen.set(epoch);
         let file = Rc::new(OpenFile::new(Rc::new(handle), meta));
-        hot.opened.replace(Some((epoch, self.clone(), file.clone())));
+        hot.opened.replace(Some(OpenedBody { epoch, answer: self.clone(), file: file.clone() }));
         Some(file)
     }
 

@@ -102,13 +102,14 @@ impl Place {
                 None => place.parameter(line, i)?,
             }
         }
-        let Some(((name, size), at)) = keys.filter(|((name, _), _)| !name.is_empty()) else {
+        let Some((zone, at)) = keys.filter(|(zone, _)| !zone.name.is_empty()) else {
             return Err(line.fail(format!("\"{}\" must have \"keys_zone\" parameter", line.name())));
         };
-        place.declare(line, (&name, size), at)
+        place.declare(line, &zone, at)
     }
 
-    fn declare(self, line: &mut LineCx<'_>, (name, size): (&str, u64), at: usize) -> Result {
+    fn declare(self, line: &mut LineCx<'_>, zone: &KeysZone, at: usize) -> Result {
+        let KeysZone { name, size } = zone;
         let owner = owner(line.name());
         let path = self.path.clone();
         let registry: &mut Registry = line.ext();
@@ -118,7 +119,7 @@ impl Place {
         if zone.settings::<Place>().is_some() {
             return Err(line.fail(format!("duplicate zone \"{name}\"")));
         }
-        zone.declare(size, &path.display().to_string(), self).map_err(|message| line.fail(message))?;
+        zone.declare(*size, &path.display().to_string(), self).map_err(|message| line.fail(message))?;
         line.ext::<Registry>().shared::<Caches>().0.push(zone);
         Ok(())
     }
@@ -189,14 +190,21 @@ pub fn owner(directive: &str) -> &'static str {
 }
 
 /// `name:size`
-fn keys_zone(line: &LineCx<'_>, i: usize, text: &[u8]) -> Result<(String, u64)> {
+/// `keys_zone=name:size`.
+struct KeysZone {
+    name: String,
+    /// In bytes.
+    size: u64,
+}
+
+fn keys_zone(line: &LineCx<'_>, i: usize, text: &[u8]) -> Result<KeysZone> {
     let invalid = || line.fail_arg(i, format!("invalid keys zone size \"{}\"", line.arg(i)));
     let colon = text.iter().position(|byte| *byte == b':').ok_or_else(invalid)?;
     let size = parse_size(&text[colon + 1..]).ok_or_else(invalid)?;
     if size < SMALLEST {
         return Err(line.fail_arg(i, format!("keys zone \"{}\" is too small", line.arg(i))));
     }
-    Ok((String::from_utf8_lossy(&text[..colon]).into_owned(), size))
+    Ok(KeysZone { name: String::from_utf8_lossy(&text[..colon]).into_owned(), size })
 }
 
 /// `1:2:2`: one to three numbers, each 1 or 2.

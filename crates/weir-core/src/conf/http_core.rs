@@ -23,7 +23,7 @@ pub use super::temp_path::{TempPath, TempPaths};
 use crate::inherit;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
-use crate::plan::Inserted;
+use crate::plan::InsertedInstruction;
 use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
 use crate::variable::{Script, Variable};
 
@@ -96,7 +96,7 @@ pub struct HttpCoreConf {
     /// What the location is for; the builder sets it before the block's lines. `None` in `http` and `server`.
     pub matcher: Option<Matcher>,
     /// Instructions of other modules among those of `rewrite`; of this block alone.
-    pub instructed: Vec<Inserted>,
+    pub instructed: Vec<InsertedInstruction>,
     /// The module of the last directive of this block that names a content handler.
     pub content: Option<&'static str>,
     /// `root`, `alias`.

@@ -9,7 +9,7 @@ use super::http_core::HttpCoreConf;
 use super::http2::Http2Conf;
 use super::server::Link;
 use crate::module::{Confs, ModuleDef, Unnamed};
-use crate::plan::{Content, Inside, Level, Plan, PlanBuilder};
+use crate::plan::{ContentHandler, Inside, Level, Plan, PlanBuilder};
 use crate::worker::Worker;
 
 /// Makes the plans of one server's blocks.
@@ -51,7 +51,7 @@ impl<'m> PlanMaker<'m> {
         confs: &Confs,
         name: &str,
         block: Unnamed,
-        around: Option<&Content>,
+        around: Option<&ContentHandler>,
     ) -> Result<Rc<Plan>, Error> {
         let core = self.core(confs);
         let mut plan = self.installed(confs, &core, Level::Nested, name)?;

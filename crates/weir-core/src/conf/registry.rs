@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_conf::{Contexts, Error, Span};
 
 use crate::module::ModuleDef;
-use crate::plan::{Inserted, Instruct};
+use crate::plan::{InsertedInstruction, Instruct};
 use crate::variable::{Definition, Get, Getter, Table, VarIndex, Variable};
 
 /// Lent to setters through `LineCx::ext`.
@@ -29,7 +29,7 @@ pub struct Registry {
     accepts_connect: bool,
     /// See [`Registry::order`] and [`Registry::instruct`].
     order: u32,
-    instructed: Vec<Inserted>,
+    instructed: Vec<InsertedInstruction>,
     /// See [`Registry::claim_content`].
     content: Option<&'static str>,
     /// The settings of `http` itself are being settled: nothing is served by them alone, and blocks inside may say more.
@@ -142,11 +142,11 @@ impl Registry {
     /// Called by a setter: `instruction` runs among those of `rewrite`, `set` and `if` of the block, at its place.
     pub fn instruct(&mut self, instruction: Arc<dyn Instruct>) {
         let order = self.order();
-        self.instructed.push((order, instruction));
+        self.instructed.push(InsertedInstruction { order, instruction });
     }
 
     /// What the line just read has left with [`Registry::instruct`].
-    pub(crate) fn take_instructed(&mut self) -> Vec<Inserted> {
+    pub(crate) fn take_instructed(&mut self) -> Vec<InsertedInstruction> {
         std::mem::take(&mut self.instructed)
     }
 

@@ -11,16 +11,10 @@ use crate::body::Chain;
 use crate::error::Error;
 use crate::exchange::Exchange;
 
-/// Hands over a part of the body, at the rate that is allowed.
-pub(crate) async fn write_body(
-    x: &mut Exchange,
-    wire: &Rc<Wire>,
-    chain: &mut Chain,
-    last: bool,
-    flush: bool,
-) -> Result<(), Error> {
+/// Hands over a part of the body, at the rate that is allowed; to the kernel where the chain is flushed.
+pub(crate) async fn write_body(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Chain) -> Result<(), Error> {
     if x.response.chunked {
-        return chunked(x, wire, chain, last, flush).await;
+        return chunked(x, wire, chain).await;
     }
     let rate = super::rate::of(x);
     while let Some(buf) = chain.pop() {
@@ -30,19 +24,13 @@ pub(crate) async fn write_body(
         }
         pace(x, wire).await?;
     }
-    if flush {
+    if chain.flush {
         wire.flush_through();
     }
     Ok(())
 }
 
-async fn chunked(
-    x: &mut Exchange,
-    wire: &Rc<Wire>,
-    chain: &mut Chain,
-    last: bool,
-    flush: bool,
-) -> Result<(), Error> {
+async fn chunked(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Chain) -> Result<(), Error> {
     if !chain.is_empty() {
         let size = chain.len();
         if size <= COPIED as u64 {
@@ -55,13 +43,13 @@ async fn chunked(
         }
         wire.frame(|out| out.extend_from_slice(b"\r\n"));
     }
-    if last {
+    if chain.last {
         wire.compose(|out| {
             let trailers = x.response.trailers.iter();
             last_chunk(out, trailers.map(|t| (t.name.bytes(&x.arena), t.value.bytes(&x.arena))));
         });
     }
-    if flush {
+    if chain.flush {
         wire.flush_through();
     }
     pace(x, wire).await

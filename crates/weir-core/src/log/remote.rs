@@ -113,7 +113,7 @@ struct Sender {
     /// Who waits for the end of what waits to be sent.
     changed: Condvar,
     /// The first pause after a failure, and the longest.
-    pauses: (Duration, Duration),
+    pauses: RetryPauses,
 }
 
 #[derive(Default)]
@@ -136,15 +136,22 @@ struct State {
     closed: bool,
 }
 
+/// Pauses between attempts to reach a log server: doubled from the shortest to the longest.
+#[derive(Clone, Copy)]
+struct RetryPauses {
+    shortest: Duration,
+    longest: Duration,
+}
+
 /// Ends the sender's task with the log.
 pub(super) struct Handle(Arc<Sender>);
 
 impl Handle {
     pub(super) fn new(remote: &Remote) -> Handle {
-        Handle::pausing(remote, (SHORTEST, LONGEST))
+        Handle::pausing(remote, RetryPauses { shortest: SHORTEST, longest: LONGEST })
     }
 
-    fn pausing(remote: &Remote, pauses: (Duration, Duration)) -> Handle {
+    fn pausing(remote: &Remote, pauses: RetryPauses) -> Handle {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Handle(Arc::new(Sender { remote: remote.clone(), state, changed, pauses }))
     }
@@ -310,7 +317,7 @@ mod tests {
         let listener = free_listener();
         let server = listener.local_addr().expect("bound");
         drop(listener);
-        let pauses = (Duration::from_micros(100), Duration::from_millis(2));
+        let pauses = RetryPauses { shortest: Duration::from_micros(100), longest: Duration::from_millis(2) };
         let handle = Handle::pausing(&remote(false, server), pauses);
         let batch = |from: usize| (from..from + 1000).map(|n| format!("{n:0>1023}\n")).collect::<String>();
         let mut sent = 0;

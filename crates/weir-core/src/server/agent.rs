@@ -12,6 +12,7 @@ use weir_trace::Recorder;
 
 use super::crew::{Called, Exit, Stage};
 use super::sockets::Sockets;
+use super::thread::ThreadOptions;
 use super::{Options, StartError, late, on_each, prepare, thread};
 use crate::conf::Configuration;
 use crate::log::{self, Level};
@@ -38,7 +39,8 @@ impl Agent {
         let stage = Arc::new(Stage(AtomicU8::new(Stage::ENDED)));
         let exit = Exit { number: 0, exit };
         let counters = Arc::<Counters>::default();
-        let started = thread::start(AGENT, (driver, false), recorder, counters.clone(), stage, exit)?;
+        let thread_options = ThreadOptions { driver, watched: false };
+        let started = thread::start(AGENT, thread_options, recorder, counters.clone(), stage, exit)?;
         let limit = configuration.main.shutdown_timeout();
         let agent = Agent { remote: started.remote, handle: Some(started.handle), exits, limit };
         let called = [Called { id: usize::from(AGENT), remote: agent.remote.clone(), new: false }];

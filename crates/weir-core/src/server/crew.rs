@@ -15,6 +15,7 @@ use weir_trace::{NowReader, Recorder, RecorderReader};
 
 use super::acceptor::Player;
 use super::intake::Intake;
+use super::thread::ThreadOptions;
 use super::{Options, StartError, thread};
 use crate::conf::Configuration;
 use crate::log::{self, Level};
@@ -200,8 +201,8 @@ impl Crew {
         let driver = options.driver.unwrap_or_else(|| conf.main.driver());
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let exit = Exit { number, exit: self.exit.clone() };
-        let started =
-            thread::start(id as u8, (driver, options.watched), recorder, counters, stage.clone(), exit)?;
+        let options = ThreadOptions { driver, watched: options.watched };
+        let started = thread::start(id as u8, options, recorder, counters, stage.clone(), exit)?;
         let thread::Started { handle, remote, now, stats, driver, intake, watch } = started;
         let (counters, recorder) = (seat.counters.clone(), seat.reader.clone());
         let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver, intake, watch };

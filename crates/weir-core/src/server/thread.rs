@@ -98,15 +98,24 @@ pub(super) struct Started {
     pub(super) watch: ThreadWatch,
 }
 
+/// How a worker's thread runs.
+#[derive(Clone, Copy)]
+pub(super) struct ThreadOptions {
+    pub(super) driver: DriverChoice,
+    /// It can be profiled, and is watched for turns of its loop that take too long.
+    pub(super) watched: bool,
+}
+
 /// Starts worker `id`; it does nothing until it is given a configuration.
 pub(super) fn start(
     id: u8,
-    (driver, watched): (DriverChoice, bool),
+    options: ThreadOptions,
     recorder: Recorder,
     counters: Arc<Counters>,
     stage: Arc<Stage>,
     exit: Exit,
 ) -> Result<Started, StartError> {
+    let ThreadOptions { driver, watched } = options;
     let now = Now::new(u16::from(id));
     let reader = now.reader();
     let (ready, started) = channel();

@@ -1,6 +1,6 @@
 //! Subrequests that nobody waits for: copies of a request that live on by themselves (`mirror`).
 
-use super::{SubrequestOptions, Taking, answer, child};
+use super::{SubrequestOptions, SubrequestTarget, Taking, answer, child};
 use crate::engine;
 use crate::exchange::Exchange;
 use crate::phase::Phase;
@@ -13,7 +13,7 @@ impl Exchange {
     ///
     /// A subrequest makes none: an error is logged in its place.
     pub fn background(&mut self, uri: &[u8], args: &[u8], options: SubrequestOptions) {
-        self.begin_background((uri, args), options, Phase::ServerRewrite, |_| ());
+        self.begin_background(SubrequestTarget { uri, args }, options, Phase::ServerRewrite, |_| ());
     }
 
     /// As [`Exchange::background`], for the same location again: it begins with its content, after `prepare`. It is in no
@@ -25,17 +25,17 @@ impl Exchange {
         options: SubrequestOptions,
         prepare: impl FnOnce(&mut Exchange),
     ) {
-        self.begin_background((uri, args), options, Phase::Content, prepare);
+        self.begin_background(SubrequestTarget { uri, args }, options, Phase::Content, prepare);
     }
 
     fn begin_background(
         &mut self,
-        target: (&[u8], &[u8]),
+        target: SubrequestTarget<'_>,
         options: SubrequestOptions,
         from: Phase,
         prepare: impl FnOnce(&mut Exchange),
     ) {
-        if self.is_nested_too_deep(target.0) {
+        if self.is_nested_too_deep(target.uri) {
             return;
         }
         // Asked for while the descriptor is surely this connection's.

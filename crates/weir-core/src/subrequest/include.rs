@@ -6,11 +6,14 @@ use std::rc::Rc;
 use weir_http::Method;
 
 use super::family::{Alive, Family, Outlet, Running};
-use super::{Captured, SubrequestBody, SubrequestOptions, Taking, captured, child};
+use super::{
+    Captured, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, Taking, captured, child,
+};
 use crate::body::Chain;
 use crate::conn::Transport;
 use crate::exchange::{Common, Exchange};
 use crate::phase::{LocalFuture, Phase};
+use crate::variable::ChangedVariables;
 
 /// A subrequest that a body filter asks for ([`Step::Include`](crate::filter::Step::Include)): its answer stands behind
 /// what the filter has given so far and before what it gives next.
@@ -59,13 +62,10 @@ impl Exchange {
 
     /// As [`Exchange::subrequests`], all at once, while the request goes on: the future holds nothing of it. Dropping it
     /// gives them up.
-    pub fn subrequests_beside(
-        &mut self,
-        list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>,
-    ) -> LocalFuture<'static, Vec<Captured>> {
+    pub fn subrequests_beside(&mut self, calls: Vec<SubrequestCall>) -> LocalFuture<'static, Vec<Captured>> {
         let family = Rc::new(Family::default());
-        let mut results: Vec<Answer> = Vec::with_capacity(list.len());
-        for (uri, args, options) in list {
+        let mut results: Vec<Answer> = Vec::with_capacity(calls.len());
+        for SubrequestCall { uri, args, options } in calls {
             results.push(self.begin_capture(&family, &uri, &args, options));
         }
         let shared = self.shared.clone();
@@ -76,14 +76,14 @@ impl Exchange {
         })
     }
 
-    /// Makes subrequests for the paths and arguments of `list` that run at the same time, a few at most, and gives what
+    /// Makes the subrequests of `calls`, which run at the same time, a few at most, and gives what
     /// they answered, in order. Each has copies of this request's variables (or none, as its options say), and what
     /// they set there is lost.
-    pub async fn subrequests(&mut self, list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>) -> Vec<Captured> {
+    pub async fn subrequests(&mut self, calls: Vec<SubrequestCall>) -> Vec<Captured> {
         let family = Rc::new(Family::default());
-        let mut results: Vec<Answer> = Vec::with_capacity(list.len());
+        let mut results: Vec<Answer> = Vec::with_capacity(calls.len());
         let shared = self.shared.clone();
-        for (uri, args, options) in list {
+        for SubrequestCall { uri, args, options } in calls {
             let room = family.changed(Family::has_room);
             family.attend(&shared, shared.waiting(Box::pin(room))).await;
             results.push(self.begin_capture(&family, &uri, &args, options));
@@ -132,7 +132,7 @@ impl Exchange {
             self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
             return None;
         };
-        let (mut x, _) = child(self, (uri, args), options, Taking::Copies);
+        let (mut x, _) = child(self, SubrequestTarget { uri, args }, options, Taking::Copies);
         x.common = Some(common);
         x.shared.become_branch(&self.shared);
         x.recorded.set(x.shared.is_on());
@@ -208,7 +208,10 @@ impl Exchange {
         let Some(mut child) = waited.left.take() else { return };
         if let Some((before, mark)) = waited.before {
             let Exchange { variables, arena, .. } = self;
-            variables.take_changes(arena, (&child.variables, &child.arena), &before, mark);
+            variables.take_changes(
+                arena,
+                ChangedVariables { now: &child.variables, arena: &child.arena, before: &before, mark },
+            );
         }
         let worker = child.worker.clone();
         child.variables.clear();

@@ -18,11 +18,11 @@ use weir_tls::{
 };
 use weir_trace::Step;
 
+use super::cache::CertificateFiles;
 use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
 use super::layer::TlsLayer;
 use super::ocsp::Names;
-use super::ocsp::stapling::Stapling;
-use super::server::{Configs, ServerTls};
+use super::server::{HandshakeConfigs, ServerTls};
 use super::state::Tls;
 use super::{files, state};
 use crate::conf::server::Server;
@@ -124,7 +124,8 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
             return None;
         }
     };
-    let made = complete(connection, wire, hello, &tls, (&config, choice.random)).await?;
+    let setup = HandshakeSetup { config: &config, random: choice.random };
+    let made = complete(connection, wire, hello, &tls, setup).await?;
     let alpn = establish(connection, wire, &tls, made, choice.clients).await;
     if let (Some(sessions), Some(handler)) = (sessions, handler)
         && connection.tls.get().is_some_and(|tls| tls.facts.version == "TLSv1.2")
@@ -150,9 +151,10 @@ async fn configured(
     greeting: &Greeting,
     server: &Rc<Server>,
     tls: &Arc<ServerTls>,
-    (configs, stapling): (Configs, Option<Arc<Stapling>>),
+    current: HandshakeConfigs,
     choice: &Choice,
 ) -> Result<ServerConfig, Refusal> {
+    let HandshakeConfigs { configs, stapling } = current;
     let Greeting { worker, connection, .. } = greeting;
     let http2 = connection.takes_http2();
     let config = &configs[usize::from(http2)];
@@ -238,13 +240,28 @@ fn reject(connection: &Connection, wire: &Wire, refusal: Refusal) {
     log::connection(connection, Level::Info, &message);
 }
 
+/// What a handshake is made with.
+struct HandshakeSetup<'c> {
+    config: &'c ServerConfig,
+    /// The server's random bytes, where a handler has chosen them.
+    random: Option<[u8; 32]>,
+}
+
+/// The session of a handshake that is complete.
+struct NewSession {
+    session: Session,
+    /// What the client has sent after it, decrypted.
+    plain: Vec<u8>,
+}
+
 async fn complete(
     connection: &Rc<Connection>,
     wire: &Rc<Wire>,
     hello: Hello,
     tls: &ServerTls,
-    (config, random): (&ServerConfig, Option<[u8; 32]>),
-) -> Option<(Session, Vec<u8>)> {
+    setup: HandshakeSetup<'_>,
+) -> Option<NewSession> {
+    let HandshakeSetup { config, random } = setup;
     let begun = Handshake::new(hello, config).map_err(|error| {
         wire.stream.send(INTERNAL_ERROR.to_vec());
         failed(connection, &error);
@@ -267,7 +284,8 @@ async fn complete(
             }
         }
     }
-    Some(handshake.into_session())
+    let (session, plain) = handshake.into_session();
+    Some(NewSession { session, plain })
 }
 
 /// From here on the connection's bytes go through its session.
@@ -275,9 +293,10 @@ async fn establish(
     connection: &Rc<Connection>,
     wire: &Rc<Wire>,
     tls: &ServerTls,
-    (mut session, plain): (Session, Vec<u8>),
+    new: NewSession,
     asked: Option<Clients>,
 ) -> state::Alpn {
+    let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
     log::connection(connection, Level::Debug, &facts.agreed());
@@ -328,7 +347,11 @@ async fn compute(
             String::from_utf8_lossy(x.text(&value)).into_owned()
         };
         let prefix = &tls.common().conf_prefix;
-        names.push((absolute(prefix, name(certificate)), absolute(prefix, name(key))));
+        let (certificate, key) = (name(certificate), name(key));
+        names.push(CertificateFiles {
+            certificate: absolute(prefix, certificate),
+            key: absolute(prefix, key),
+        });
     }
     worker.give_exchange(x);
     let known: Option<Vec<Certificate>> = names.iter().map(|names| tls.common().kept.known(names)).collect();

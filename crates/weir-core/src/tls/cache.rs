@@ -32,14 +32,18 @@ pub(crate) struct Cache {
     state: Mutex<State>,
 }
 
-/// The names of a certificate and of its key.
-type Names = Arc<(String, String)>;
+/// The names of a certificate's file and of its key's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CertificateFiles {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
 
 #[derive(Debug, Default)]
 struct State {
-    kept: HashMap<Names, Kept>,
+    kept: HashMap<Arc<CertificateFiles>, Kept>,
     /// By [`Kept::turn`], that used longest ago first.
-    order: BTreeMap<u64, Names>,
+    order: BTreeMap<u64, Arc<CertificateFiles>>,
     turns: u64,
 }
 
@@ -64,7 +68,7 @@ impl Cache {
     }
 
     /// The certificate of these names if it is known and need not be looked at again; does not block.
-    pub(crate) fn known(&self, names: &(String, String)) -> Option<Certificate> {
+    pub(crate) fn known(&self, names: &CertificateFiles) -> Option<Certificate> {
         let keep = self.keep?;
         let now = Instant::now();
         let mut state = self.state();
@@ -78,10 +82,10 @@ impl Cache {
     /// What is wrong with them, in nginx's words.
     pub(crate) fn certificate(
         &self,
-        names: (String, String),
+        names: CertificateFiles,
         passwords: &[Vec<u8>],
     ) -> Result<Certificate, String> {
-        let (certificate, key) = &names;
+        let CertificateFiles { certificate, key } = &names;
         let source = Source { certificate, key, passwords };
         let read = || source.certificate(files::SERVING, Making::Now, None);
         let Some(keep) = self.keep else { return read() };
@@ -107,7 +111,7 @@ impl Cache {
 
 impl State {
     /// The certificate of `names`, used at `now`, unless it was last looked at `valid` ago.
-    fn touch(&mut self, names: &(String, String), now: Instant, valid: Duration) -> Option<Certificate> {
+    fn touch(&mut self, names: &CertificateFiles, now: Instant, valid: Duration) -> Option<Certificate> {
         let found = self.kept.get_mut(names)?;
         if now.duration_since(found.checked) >= valid {
             return None;
@@ -123,14 +127,14 @@ impl State {
     }
 
     /// The certificate of `names`, if its files are still the same.
-    fn confirm(&mut self, names: &(String, String), stamps: [Stamp; 2], now: Instant) -> Option<Certificate> {
+    fn confirm(&mut self, names: &CertificateFiles, stamps: [Stamp; 2], now: Instant) -> Option<Certificate> {
         let found = self.kept.get_mut(names).filter(|it| it.stamps == stamps)?;
         found.checked = now;
         self.touch(names, now, Duration::MAX)
     }
 
     /// Those used longest ago make room.
-    fn add(&mut self, names: (String, String), new: Kept, most: usize) {
+    fn add(&mut self, names: CertificateFiles, new: Kept, most: usize) {
         self.remove(&names);
         while self.kept.len() >= most.max(1) {
             let Some((_, oldest)) = self.order.pop_first() else { break };
@@ -142,7 +146,7 @@ impl State {
         self.kept.insert(names, Kept { turn: self.turns, ..new });
     }
 
-    fn remove(&mut self, names: &(String, String)) {
+    fn remove(&mut self, names: &CertificateFiles) {
         if let Some(kept) = self.kept.remove(names) {
             self.order.remove(&kept.turn);
         }
@@ -182,8 +186,8 @@ mod tests {
         Kept { certificate, stamps: [1; 2], checked: at, used: at, turn: 0 }
     }
 
-    fn names(name: &str) -> (String, String) {
-        (name.to_owned(), "key".to_owned())
+    fn names(name: &str) -> CertificateFiles {
+        CertificateFiles { certificate: name.to_owned(), key: "key".to_owned() }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use weir_tls::chain::{self, Purpose};
 use weir_tls::suites::{self, Protocols};
 use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, KeyLogFile, Problem, Trust};
 
-use super::cache::{Cache, Keep};
+use super::cache::{Cache, CertificateFiles, Keep};
 use super::files::{self, BUILDING, Making, Source};
 use super::settings::{self, absolute};
 use super::toward::Shown;
@@ -181,7 +181,7 @@ impl ClientTls {
             Some(path) => files::passwords(BUILDING, path)?,
             None => Vec::new(),
         };
-        let (fixed, computed) = certificate(conf, prefix, &passwords)?;
+        let ClientCertificate { fixed, computed } = certificate(conf, prefix, &passwords)?;
         let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
         let groups = conf.groups.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
         let settings = ClientSettings {
@@ -244,24 +244,33 @@ impl ClientTls {
     }
 }
 
-type Chosen = (Option<Certificate>, Option<(Script, Script)>);
+/// The certificate of a client of servers; it has one of the two, or none.
+#[derive(Default)]
+struct ClientCertificate {
+    /// Read already.
+    fixed: Option<Certificate>,
+    /// Its name and its key's, which have variables.
+    computed: Option<(Script, Script)>,
+}
 
 fn certificate(
     conf: &ClientConf,
     prefix: &str,
     passwords: &[Vec<u8>],
-) -> std::result::Result<Chosen, String> {
+) -> std::result::Result<ClientCertificate, String> {
     let Some((certificate, name)) = conf.certificate.as_ref().filter(|(_, name)| !name.is_empty()) else {
-        return Ok((None, None));
+        return Ok(ClientCertificate::default());
     };
     let Some((key, key_name)) = &conf.certificate_key else {
         return Err(format!("no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{name}\""));
     };
     if certificate.constant().is_none() || key.constant().is_none() {
-        return Ok((None, Some((certificate.clone(), key.clone()))));
+        let computed = Some((certificate.clone(), key.clone()));
+        return Ok(ClientCertificate { fixed: None, computed });
     }
     let source = Source { certificate: name, key: key_name, passwords };
-    source.certificate(BUILDING, Making::Now, None).map(|it| (Some(it), None))
+    let fixed = source.certificate(BUILDING, Making::Now, None)?;
+    Ok(ClientCertificate { fixed: Some(fixed), computed: None })
 }
 
 fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(Trust, usize)>, String> {
@@ -373,7 +382,8 @@ impl Secure {
                 true => name,
                 false => tls.conf_prefix.join(name).to_string_lossy().into_owned(),
             };
-            let certificate = tls.kept.certificate((path(certificate), path(key)), &tls.passwords)?;
+            let files = CertificateFiles { certificate: path(certificate), key: path(key) };
+            let certificate = tls.kept.certificate(files, &tls.passwords)?;
             // Sessions of one certificate are not another's.
             let settings =
                 ClientSettings { certificate: Some(certificate), sessions: 0, ..tls.settings.clone() };

@@ -76,6 +76,14 @@ pub(super) struct Fixed {
     pub(super) replaced: bool,
 }
 
+/// What handshakes use.
+pub(super) struct HandshakeConfigs {
+    /// For HTTP/1, and where connections may be HTTP/2.
+    pub(super) configs: Configs,
+    /// The status of the certificates, where it is sent.
+    pub(super) stapling: Option<Arc<Stapling>>,
+}
+
 impl ServerTls {
     /// What it shares with others.
     pub(super) fn common(&self) -> &Common {
@@ -109,7 +117,7 @@ impl ServerTls {
 
     /// What handshakes use, for HTTP/1 and where connections may be HTTP/2; `None`: there are no certificates, and
     /// handshakes are refused.
-    pub(super) fn configs(&self) -> Option<(Configs, Option<Arc<Stapling>>)> {
+    pub(super) fn configs(&self) -> Option<HandshakeConfigs> {
         let mut current = self.current();
         let Current { fixed, configs, stapling } = &mut *current;
         if !self.has_certificates() {
@@ -122,7 +130,7 @@ impl ServerTls {
                 self.common.configs.each_ref().map(|it| self.common.with(it, certificates.clone(), &context)),
             )
         });
-        Some((configs.clone(), stapling.clone()))
+        Some(HandshakeConfigs { configs: configs.clone(), stapling: stapling.clone() })
     }
 
     /// `config` with certificates whose names were computed, beside those that are fixed. Its sessions are theirs.

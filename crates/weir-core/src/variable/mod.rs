@@ -159,6 +159,18 @@ impl Slot {
     }
 }
 
+/// A copy of a request's variables after its subrequest.
+pub(crate) struct ChangedVariables<'v> {
+    /// As they are now.
+    pub(crate) now: &'v Variables,
+    /// Where their text is: up to `mark` the same as in the request's arena.
+    pub(crate) arena: &'v Arena,
+    /// As they were when the copy was made.
+    pub(crate) before: &'v Variables,
+    /// Where the arena ended then.
+    pub(crate) mark: u32,
+}
+
 impl Variables {
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.used) {
@@ -166,15 +178,10 @@ impl Variables {
         }
     }
 
-    /// Takes over what `other`, a copy of `before` with an arena that was this one's up to `mark`, has changed since.
-    pub(crate) fn take_changes(
-        &mut self,
-        arena: &mut Arena,
-        (other, theirs): (&Variables, &Arena),
-        before: &Variables,
-        mark: u32,
-    ) {
-        for (at, slot) in other.slots.iter().enumerate() {
+    /// Takes over what has changed in a copy of these variables.
+    pub(crate) fn take_changes(&mut self, arena: &mut Arena, changed: ChangedVariables<'_>) {
+        let ChangedVariables { now, arena: theirs, before, mark } = changed;
+        for (at, slot) in now.slots.iter().enumerate() {
             let Slot::Known(text) = slot else { continue };
             if before.slots.get(at).is_some_and(|before| before.is(slot)) {
                 continue;

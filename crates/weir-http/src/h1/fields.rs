@@ -97,14 +97,23 @@ impl<'b> Cursor<'b> {
         Span::new(self.line, self.at.min(self.buf.len()))
     }
 
-    /// What a head that ended too early amounts to: `Ok` when more bytes can still make it good. `whole` says that
-    /// the buffer was cut to [`Limits::max_head`].
-    pub(super) fn unfinished(&self, limits: &Limits, cut: bool, in_line: bool) -> Result<(), BadRequest> {
+    /// What a head that ended too early amounts to: `Ok` when more bytes can still make it good.
+    pub(super) fn unfinished(&self, limits: &Limits, end: HeadEnd) -> Result<(), BadRequest> {
+        let HeadEnd { cut, in_line } = end;
         if self.buf.len().saturating_sub(self.line) >= limits.max_line || (cut && in_line) {
             return Err(if in_line { BadRequest::LineTooLong } else { BadRequest::FieldTooLong });
         }
         if cut { Err(BadRequest::HeadTooLarge) } else { Ok(()) }
     }
+}
+
+/// Where the bytes of a head end that is not complete.
+#[derive(Clone, Copy)]
+pub(super) struct HeadEnd {
+    /// The buffer was cut to [`Limits::max_head`].
+    pub(super) cut: bool,
+    /// In its first line.
+    pub(super) in_line: bool,
 }
 
 /// Why a line could not be read: the reason, and how many bytes of the buffer are left from the wrong one on.
@@ -150,8 +159,8 @@ pub(super) fn section(
         if index >= most && !matches!(cursor.rest(start), [] | [b'\r']) {
             break Err(halt(cursor.rest(start), BadRequest::TooManyFields));
         }
-        let (known, value, next) = match plain_line(buf, start, stop, fields) {
-            Some((known, value)) => (known, value, stop + 2),
+        let FieldLine { known, value, next } = match plain_line(buf, start, stop, fields) {
+            Some((known, value)) => FieldLine { known, value, next: stop + 2 },
             None => match line(buf.len(), cursor.rest(start), fields) {
                 Ok(read) => read,
                 Err(halt) => break Err(halt),
@@ -221,13 +230,18 @@ fn plain_line(buf: &[u8], start: usize, stop: usize, fields: &mut Vec<Field>) ->
     Some((known, value))
 }
 
-/// A name, a value and where the next line begins.
-type Read = (Known, Span, usize);
+/// A field line that was stored.
+struct FieldLine {
+    known: Known,
+    value: Span,
+    /// Where the next line begins.
+    next: usize,
+}
 
 /// Stores the field line that `text`, the rest of a buffer of `whole` bytes, begins with. A known name needs no look
 /// at its bytes, whatever the scan for the colon ran over: no name in the table has a byte that is not usual.
 #[inline(never)]
-fn line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<Read, Halt> {
+fn line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<FieldLine, Halt> {
     let (length, known) = match text.first_chunk().and_then(scan::short_name) {
         Some((length, words)) => (length, lookup(words, length)),
         None => long_name(text),
@@ -241,7 +255,7 @@ fn line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<Read, Halt
     let value = value(after)?;
     let (name, span) = (span(whole, text, length), span(whole, value.text, value.length));
     fields.push(Field { known, valid: true, underscore: false, name, value: span });
-    Ok((known, span, whole - value.next.len()))
+    Ok(FieldLine { known, value: span, next: whole - value.next.len() })
 }
 
 /// The span of the first `length` bytes of `text`, which reaches to the end of a buffer of `whole` bytes.
@@ -262,12 +276,12 @@ fn is_usual(name: &[u8]) -> bool {
 
 /// A field line whose name has other bytes than nginx's usual ones, or no colon after it yet.
 #[cold]
-fn unusual_line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<Read, Halt> {
+fn unusual_line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<FieldLine, Halt> {
     let (length, underscore) = unusual_name(text)?;
     let value = value(text.get(length + 1..).unwrap_or_default())?;
     let (name, span) = (span(whole, text, length), span(whole, value.text, value.length));
     fields.push(Field { known: Known::Other, valid: false, underscore, name, value: span });
-    Ok((Known::Other, span, whole - value.next.len()))
+    Ok(FieldLine { known: Known::Other, value: span, next: whole - value.next.len() })
 }
 
 /// The length of the name that `text` begins with, and whether only underscores make it unusual.

@@ -2,7 +2,7 @@
 
 use memchr::memchr2;
 
-use super::fields::{Cursor, Stop, section};
+use super::fields::{Cursor, HeadEnd, Stop, section};
 use super::line::request_line;
 use super::{BadRequest, ConnectionTokens, Limits, Parse};
 use crate::header::{Field, Known, Span, decimal};
@@ -262,7 +262,9 @@ impl RequestHead {
         let in_line = self.line.is_empty();
         let outcome = match stop {
             Stop::Bad(bad) => Err(bad),
-            Stop::More => at.unfinished(limits, cut, in_line).map(|()| Parse::Incomplete { in_line }),
+            Stop::More => {
+                at.unfinished(limits, HeadEnd { cut, in_line }).map(|()| Parse::Incomplete { in_line })
+            }
         };
         if outcome.is_err() {
             self.offending = at.offending();

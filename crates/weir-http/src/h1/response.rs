@@ -1,6 +1,6 @@
 //! The head of a response, for upstreams and clients, and how long its body is.
 
-use super::fields::{Cursor, Stop, section};
+use super::fields::{Cursor, HeadEnd, Stop, section};
 use super::{BadRequest, ConnectionTokens, Limits, Parse};
 use crate::header::{Field, Known, Span, decimal};
 use crate::{Method, Version};
@@ -126,7 +126,8 @@ impl ResponseHead {
             }
             Err(Stop::More) => {
                 let in_line = line && self.status == 0;
-                cursor.unfinished(limits, buf.len() >= most, in_line).map_err(BadResponse::Field)?;
+                let end = HeadEnd { cut: buf.len() >= most, in_line };
+                cursor.unfinished(limits, end).map_err(BadResponse::Field)?;
                 Ok(Parse::Incomplete { in_line })
             }
         }

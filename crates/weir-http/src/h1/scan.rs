@@ -4,6 +4,7 @@
 use weir_sys::bytes;
 
 use crate::block::{BLOCK, below, load};
+use crate::header::NameWords;
 
 /// Offset of the first `:`, or the length of `text`.
 #[inline(always)]
@@ -25,21 +26,20 @@ pub(super) fn target_end(text: &[u8]) -> usize {
 
 /// The name in the first 16 bytes when a `:` ends it there: its length, and its bytes as two words padded with zeros.
 #[inline(always)]
-pub(super) fn short_name(block: &[u8; BLOCK]) -> Option<(usize, (u64, u64))> {
+pub(super) fn short_name(block: &[u8; BLOCK]) -> Option<(usize, NameWords)> {
     let marks = bytes::equal(block, b':');
     let length = marks.trailing_zeros() as usize;
-    let &(first, last) = NAMES.get(length)?;
-    let block = u128::from_le_bytes(*block);
-    Some((length, (block as u64 & first, (block >> 64) as u64 & last)))
+    let mask = NAMES.get(length)?;
+    let words = NameWords::of(u128::from_le_bytes(*block));
+    Some((length, NameWords { first: words.first & mask.first, last: words.last & mask.last }))
 }
 
 /// The bits of a name of each length below 16.
 #[expect(clippy::indexing_slicing, reason = "at compile time")]
-static NAMES: [(u64, u64); BLOCK] = {
-    let (mut masks, mut length) = ([(0, 0); BLOCK], 0);
+static NAMES: [NameWords; BLOCK] = {
+    let (mut masks, mut length) = ([NameWords::of(0); BLOCK], 0);
     while length < BLOCK {
-        let mask = (1_u128 << (8 * length)) - 1;
-        masks[length] = (mask as u64, (mask >> 64) as u64);
+        masks[length] = NameWords::of((1_u128 << (8 * length)) - 1);
         length += 1;
     }
     masks
@@ -183,7 +183,7 @@ mod tests {
         for length in 0..BLOCK {
             let block: [u8; BLOCK] =
                 std::array::from_fn(|at| if at == length { b':' } else { b'a' + at as u8 });
-            let (found, (first, last)) = short_name(&block).expect("a colon is there");
+            let (found, NameWords { first, last }) = short_name(&block).expect("a colon is there");
             let mut name = block;
             name[length..].fill(0);
             assert_eq!(

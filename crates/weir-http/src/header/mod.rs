@@ -7,7 +7,7 @@ mod name;
 mod value;
 
 pub use name::{Known, classify};
-pub(crate) use name::{classify_clean, lookup, lookup_clean};
+pub(crate) use name::{NameWords, classify_clean, lookup, lookup_clean};
 pub use value::{decimal, tokens, trim};
 
 /// A range of bytes in the buffer that was parsed; 32 bits each, since no head is longer than 2 GiB.

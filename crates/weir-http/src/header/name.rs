@@ -18,7 +18,7 @@ macro_rules! known {
         }
 
         static ROWS: [Row; 1 $(+ { let _ = Known::$variant; 1 })*] = [
-            Row { known: Known::Other, name: "", label: ": ", flags: 0, key: (0, 0) },
+            Row { known: Known::Other, name: "", label: ": ", flags: 0, key: NameWords::ZERO },
             $(Row {
                 known: Known::$variant,
                 name: $name,
@@ -213,6 +213,31 @@ impl Known {
     }
 }
 
+/// Sixteen bytes of a field's name, as the table compares them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NameWords {
+    /// The first eight.
+    pub(crate) first: u64,
+    /// The last eight.
+    pub(crate) last: u64,
+}
+
+impl NameWords {
+    const ZERO: NameWords = NameWords { first: 0, last: 0 };
+
+    /// The words of sixteen bytes read as a little-endian number.
+    #[inline(always)]
+    pub(crate) const fn of(bytes: u128) -> NameWords {
+        NameWords { first: bytes as u64, last: (bytes >> 64) as u64 }
+    }
+
+    /// With bit 5 set in every byte, which makes letters small.
+    #[inline(always)]
+    const fn small(self) -> NameWords {
+        NameWords { first: self.first | SMALL, last: self.last | SMALL }
+    }
+}
+
 /// The row of `name`, whatever its case; [`Known::Other`] when it has none.
 pub fn classify(name: &[u8]) -> Known {
     let words = words(name);
@@ -226,7 +251,7 @@ pub fn classify(name: &[u8]) -> Known {
 
 /// The row of a name of at most 16 bytes, given as the two words of [`words`] and its length.
 #[inline(always)]
-pub(crate) fn lookup(words: (u64, u64), length: usize) -> Known {
+pub(crate) fn lookup(words: NameWords, length: usize) -> Known {
     let row = candidate(words);
     if row.has(words, length) { row.known } else { Known::Other }
 }
@@ -234,8 +259,8 @@ pub(crate) fn lookup(words: (u64, u64), length: usize) -> Known {
 /// The same for a name without control bytes, at a third of the cost: then bit 5 set in every byte makes no byte into
 /// one that a row has, but for letters, and a name is its row's when both words and the length are.
 #[inline(always)]
-pub(crate) fn lookup_clean((first, last): (u64, u64), length: usize) -> Known {
-    let words = (first | SMALL, last | SMALL);
+pub(crate) fn lookup_clean(words: NameWords, length: usize) -> Known {
+    let words = words.small();
     let found = &CLEAN[SLOTS[slot(words, MULTIPLIER)] as usize];
     if differ_clean(words, found.words) | (length as u64 ^ found.length) == 0 {
         found.known
@@ -249,41 +274,39 @@ pub(crate) fn classify_clean(name: &[u8]) -> Known {
     let Some((start, end)) = name.first_chunk::<16>().zip(name.last_chunk::<16>()) else {
         return lookup_clean(words(name), name.len());
     };
-    let (start, end) = (words(start), words(end));
-    let (start, end) = ((start.0 | SMALL, start.1 | SMALL), (end.0 | SMALL, end.1 | SMALL));
+    let (start, end) = (words(start).small(), words(end).small());
     let found = &CLEAN[SLOTS[slot(end, MULTIPLIER)] as usize];
     let differ = differ_clean(end, found.words) | differ_clean(start, found.start);
     if differ | (name.len() as u64 ^ found.length) == 0 { found.known } else { Known::Other }
 }
 
 #[inline(always)]
-const fn differ_clean(words: (u64, u64), row: (u64, u64)) -> u64 {
-    (words.0 ^ row.0) | (words.1 ^ row.1)
+const fn differ_clean(words: NameWords, row: NameWords) -> u64 {
+    (words.first ^ row.first) | (words.last ^ row.last)
 }
 
 /// A row as [`lookup_clean`] and [`classify_clean`] compare it.
 #[derive(Clone, Copy)]
 struct Clean {
     /// As [`words`], bit 5 set everywhere.
-    words: (u64, u64),
+    words: NameWords,
     /// The first 16 bytes in the same way; zeros where there are fewer.
-    start: (u64, u64),
+    start: NameWords,
     length: u64,
     known: Known,
 }
 
 /// As many as a slot can name, so that no index needs a check.
 static CLEAN: [Clean; 256] = {
-    let none = Clean { words: (0, 0), start: (0, 0), length: 0, known: Known::Other };
+    let none = Clean { words: NameWords::ZERO, start: NameWords::ZERO, length: 0, known: Known::Other };
     let (mut rows, mut row) = ([none; 256], 1);
     while row < ROWS.len() {
         let Row { key, name, known, .. } = ROWS[row];
         let start = match name.as_bytes().first_chunk::<16>() {
             Some(start) => words(start),
-            None => (0, 0),
+            None => NameWords::ZERO,
         };
-        let start = (start.0 | SMALL, start.1 | SMALL);
-        rows[row] = Clean { words: (key.0 | SMALL, key.1 | SMALL), start, length: name.len() as u64, known };
+        rows[row] = Clean { words: key.small(), start: start.small(), length: name.len() as u64, known };
         row += 1;
     }
     rows
@@ -294,7 +317,7 @@ const _: () = assert!(LONGEST <= 32);
 
 /// The only row that a name with these words can have.
 #[inline(always)]
-fn candidate(words: (u64, u64)) -> &'static Row {
+fn candidate(words: NameWords) -> &'static Row {
     ROWS.get(SLOTS[slot(words, MULTIPLIER)] as usize).unwrap_or(&ROWS[0])
 }
 
@@ -305,14 +328,15 @@ struct Row {
     name: &'static str,
     label: &'static str,
     flags: u8,
-    key: (u64, u64),
+    key: NameWords,
 }
 
 impl Row {
     /// Whether the row's name has these words, in any case, and this length: padding alone would let NUL pass.
     #[inline(always)]
-    const fn has(&self, (first, last): (u64, u64), length: usize) -> bool {
-        differ(first, self.key.0) | differ(last, self.key.1) == 0 && self.name.len() == length
+    const fn has(&self, words: NameWords, length: usize) -> bool {
+        differ(words.first, self.key.first) | differ(words.last, self.key.last) == 0
+            && self.name.len() == length
     }
 }
 
@@ -392,8 +416,9 @@ const SMALL: u64 = 0x2020_2020_2020_2020;
 
 /// The slot of a name with these words, in any case: bit 5 set makes letters small.
 #[inline(always)]
-const fn slot((first, last): (u64, u64), multiplier: u64) -> usize {
-    let mixed = ((first | SMALL) ^ (last | SMALL).rotate_left(25)).wrapping_mul(multiplier);
+const fn slot(words: NameWords, multiplier: u64) -> usize {
+    let words = words.small();
+    let mixed = (words.first ^ words.last.rotate_left(25)).wrapping_mul(multiplier);
     (mixed >> (64 - SLOT_BITS)) as usize
 }
 
@@ -435,23 +460,23 @@ static LOWER_NAMES: [&str; ROWS.len()] = {
 
 /// A name of up to 16 bytes as two words, padded with zeros; of a longer one the last 16 bytes, which in the table
 /// tell more than the first.
-const fn words(name: &[u8]) -> (u64, u64) {
+const fn words(name: &[u8]) -> NameWords {
     if let Some(end) = name.last_chunk::<16>() {
         let end = u128::from_le_bytes(*end);
-        return (end as u64, (end >> 64) as u64);
+        return NameWords::of(end);
     }
     let (mut both, mut at) = (0_u128, name.len());
     while at > 0 {
         at -= 1;
         both = both << 8 | name[at] as u128;
     }
-    (both as u64, (both >> 64) as u64)
+    NameWords::of(both)
 }
 
 /// The words of a name in the table, in lower case.
-const fn key(name: &str) -> (u64, u64) {
-    let (first, last) = words(name.as_bytes());
-    (lower(first), lower(last))
+const fn key(name: &str) -> NameWords {
+    let NameWords { first, last } = words(name.as_bytes());
+    NameWords { first: lower(first), last: lower(last) }
 }
 
 const fn lower(word: u64) -> u64 {

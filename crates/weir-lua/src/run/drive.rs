@@ -10,14 +10,14 @@ use weir_core::body::{Buf, Chain};
 use weir_core::exchange::Origin;
 use weir_core::log::Level;
 use weir_core::server::with_worker;
-use weir_core::subrequest::Captured;
+use weir_core::subrequest::{Captured, SubrequestCall};
 use weir_rt::Timer;
 use weir_trace::{Kind, SiteTable};
 
 use crate::api::push_captured;
 use crate::hooks::phases::{Settings, prepare};
 use crate::luajit::state::State;
-use crate::run::op::{End, Piece, Results, Subrequest};
+use crate::run::op::{End, Piece, Results};
 use crate::run::run::{Run, Step};
 use crate::run::thread::{Status, Waiting};
 
@@ -193,10 +193,10 @@ fn push_answers(l: State, answers: &[Captured]) -> i32 {
     answers.len() as i32
 }
 
-async fn capture(x: &mut Exchange, mut list: Vec<Subrequest>) -> Vec<Captured> {
+async fn capture(x: &mut Exchange, mut list: Vec<SubrequestCall>) -> Vec<Captured> {
     match list.len() {
         1 => {
-            let (uri, args, options) = list.remove(0);
+            let SubrequestCall { uri, args, options } = list.remove(0);
             vec![x.subrequest(&uri, Some(&args), options).await]
         }
         _ => x.subrequests(list).await,

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use weir_core::subrequest::SubrequestOptions;
+use weir_core::subrequest::SubrequestCall;
 
 use crate::luajit::state::State;
 
@@ -35,7 +35,7 @@ pub(crate) enum Op {
     /// What was said to be with the client, or with the connection.
     Flush,
     /// Answers of subrequests, one or several.
-    Capture(Vec<Subrequest>),
+    Capture(Vec<SubrequestCall>),
     /// The end of the script.
     End(End),
 }
@@ -52,9 +52,6 @@ pub(crate) enum Piece {
     /// The client is gone, or what it sends is wrong.
     Failed,
 }
-
-/// A subrequest's path, arguments and the rest.
-pub(crate) type Subrequest = (Vec<u8>, Vec<u8>, SubrequestOptions);
 
 /// How a script ends before its last line.
 #[derive(Debug)]

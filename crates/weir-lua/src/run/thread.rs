@@ -9,8 +9,10 @@ use std::rc::Rc;
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
+use weir_core::subrequest::SubrequestCall;
+
 use crate::luajit::state::State;
-use crate::run::op::{Pieces, Subrequest, Wait};
+use crate::run::op::{Pieces, Wait};
 use crate::vm::key_hash::Folded;
 
 /// One coroutine of a run.
@@ -243,7 +245,7 @@ pub(crate) enum Waiting {
     /// Pieces of the body, each at most so many milliseconds after the one before: for this one `Timer` runs.
     Pieces(u64, Rc<Timer>, Pieces),
     Flush,
-    Capture(Vec<Subrequest>),
+    Capture(Vec<SubrequestCall>),
     /// Answers of subrequests that run while others of the run go on.
     Captured(Wait),
 }

@@ -84,7 +84,8 @@ impl Collector {
                 .errors
                 .push(at_line(Error::new(problem("a duplicate default server for")), listen.span));
         }
-        if !agreed.note(Protocols::of(listen), *protocols, listen.bind, *bind) {
+        let line = ListenLine { protocols: Protocols::of(listen), binds: listen.bind };
+        if !agreed.note(line, ListenLine { protocols: *protocols, binds: *bind }) {
             let warning = Error::warning(problem("protocol options redefined for"));
             self.errors.push(at_line(warning, listen.span));
         }
@@ -164,6 +165,14 @@ impl Protocols {
     }
 }
 
+/// What of a line, or of those before it, is compared.
+#[derive(Clone, Copy)]
+struct ListenLine {
+    protocols: Protocols,
+    /// It sets the socket's options.
+    binds: bool,
+}
+
 /// Whether the lines of an address agree on its protocols: one may name them and the others leave them out, but then
 /// all others.
 #[derive(Default)]
@@ -174,9 +183,11 @@ struct Agreement {
 }
 
 impl Agreement {
-    /// Takes a line with `new` to an address that had `before`; `false` where nginx warns. `set` and `was_set`: this
-    /// line, or one before, sets the socket's options, and so should be the one that names protocols.
-    fn note(&mut self, new: Protocols, before: Protocols, set: bool, was_set: bool) -> bool {
+    /// Takes a line to an address that has had another; `false` where nginx warns. The line that sets the socket's
+    /// options should be the one that names protocols.
+    fn note(&mut self, line: ListenLine, before: ListenLine) -> bool {
+        let ListenLine { protocols: new, binds: set } = line;
+        let ListenLine { protocols: before, binds: was_set } = before;
         if !before.has(new) {
             let agrees = (set || !was_set) && !self.changed && new.has(before);
             (self.others, self.changed) = (Some(before), true);

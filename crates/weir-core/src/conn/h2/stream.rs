@@ -149,12 +149,7 @@ impl Stream {
     }
 
     /// Gives a part of the body, at the client's pace and the rate that is allowed.
-    pub(crate) async fn write_body(
-        &self,
-        x: &mut Exchange,
-        chain: &mut Chain,
-        last: bool,
-    ) -> Result<(), Error> {
+    pub(crate) async fn write_body(&self, x: &mut Exchange, chain: &mut Chain) -> Result<(), Error> {
         let rate = rate::of(x);
         let mut before = x.body_sent.saturating_sub(chain.len());
         while let Some(buf) = chain.pop() {
@@ -187,7 +182,7 @@ impl Stream {
         if self.is_closed() {
             return Err(Error::CLIENT_CLOSED);
         }
-        if !last {
+        if !chain.last {
             return Ok(());
         }
         if !x.response.trailers.is_empty() {

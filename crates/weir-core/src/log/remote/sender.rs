@@ -16,7 +16,7 @@ use weir_rt::notify::{Notify, either};
 use weir_rt::{DriverChoice, Options, Runtime, SendError, Stream};
 
 use super::super::{Level, cycle, line, writer};
-use super::{BATCH, PATIENCE, Sender, datagram, lines, whole_lines};
+use super::{BATCH, PATIENCE, RetryPauses, Sender, datagram, lines, whole_lines};
 
 /// Starts the task of a log, and the thread if it is the first.
 ///
@@ -79,7 +79,7 @@ fn start_thread() -> io::Result<weir_rt::Remote> {
 
 /// The task of a log.
 async fn run(sender: &Sender, wake: &Notify) {
-    let (shortest, longest) = sender.pauses;
+    let RetryPauses { shortest, longest } = sender.pauses;
     let (mut link, mut pause) = (None, shortest);
     while let Some(batch) = next(sender, wake, &mut link).await {
         let mut rest = &batch[..];

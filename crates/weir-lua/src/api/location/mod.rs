@@ -2,7 +2,7 @@
 
 use weir_core::Text;
 use weir_core::log::Level;
-use weir_core::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestOptions};
+use weir_core::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestCall, SubrequestOptions};
 use weir_core::variable::VarIndex;
 use weir_http::Method;
 use weir_http::uri::{self, InternalTarget};
@@ -11,7 +11,7 @@ use crate::api::{Done, Function, Raise, ctx, encode, expect_string, function, re
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
 use crate::run::lend;
-use crate::run::op::{Op, Subrequest};
+use crate::run::op::Op;
 use crate::vm::phase::CAPTURE;
 use crate::vm::vm::Vm;
 
@@ -80,7 +80,7 @@ fn check_depth() -> Result<(), Raise> {
 }
 
 /// The subrequest for the URI at `at` with the options at `options`, the `number`th (from 0) of the call.
-fn read(l: State, at: i32, options: i32, number: usize) -> Result<Subrequest, Raise> {
+fn read(l: State, at: i32, options: i32, number: usize) -> Result<SubrequestCall, Raise> {
     let target = expect_string(&l, at, "capture")?;
     let named = matches!(target.first(), None | Some(b'@'));
     let checked = uri::internal_target(&target).ok().filter(|_| !named);
@@ -93,8 +93,9 @@ fn read(l: State, at: i32, options: i32, number: usize) -> Result<Subrequest, Ra
     let (path, args) = (path.into_owned(), args.unwrap_or_default().to_vec());
     let shown = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
     lend::log(Level::Debug, &format_args!("lua http subrequest \"{}?{}\"", shown.0, shown.1));
-    let own = SubrequestOptions { share: Share::Nothing, bare: true, ..SubrequestOptions::default() };
-    let mut wanted = (path, args, own);
+    let options_of_scripts =
+        SubrequestOptions { share: Share::Nothing, bare: true, ..SubrequestOptions::default() };
+    let mut wanted = SubrequestCall { uri: path, args, options: options_of_scripts };
     match l.kind(options) {
         kind::NIL | kind::NONE => {}
         kind::TABLE => take_options(l, options, &mut wanted)?,
@@ -104,14 +105,15 @@ fn read(l: State, at: i32, options: i32, number: usize) -> Result<Subrequest, Ra
             return Err(Raise::text(format!("{message} {number}, but got {kind}")));
         }
     }
-    if matches!(wanted.2.method, Method::Post | Method::Put) && matches!(wanted.2.body, SubrequestBody::None)
+    if matches!(wanted.options.method, Method::Post | Method::Put)
+        && matches!(wanted.options.body, SubrequestBody::None)
     {
-        wanted.2.body = SubrequestBody::Parent;
+        wanted.options.body = SubrequestBody::Parent;
     }
     Ok(wanted)
 }
 
-fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise> {
+fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Raise> {
     let option = |name: &str| {
         l.push_bytes(name.as_bytes());
         l.raw_get(at);
@@ -125,10 +127,10 @@ fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise>
         _ => return Err(Raise::text("Bad args option value")),
     };
     if !args.is_empty() {
-        if !wanted.1.is_empty() {
-            wanted.1.push(b'&');
+        if !wanted.args.is_empty() {
+            wanted.args.push(b'&');
         }
-        wanted.1.extend_from_slice(&args);
+        wanted.args.extend_from_slice(&args);
     }
     let method = option("method");
     if !l.is_none_or_nil(method) {
@@ -139,26 +141,26 @@ fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise>
             lend::log_plain(Level::Error, &format_args!("unsupported HTTP method: {}", number as u64));
             return Err(Raise::text("failed to adjust the subrequest: -1"));
         };
-        wanted.2.method = Method::parse(name.as_bytes());
-        wanted.2.head_only = wanted.2.method == Method::Head;
+        wanted.options.method = Method::parse(name.as_bytes());
+        wanted.options.head_only = wanted.options.method == Method::Head;
     }
     for (name, share) in [("share_all_vars", Share::All), ("copy_all_vars", Share::Copy)] {
         let wants = option(name);
         match l.kind(wants) {
-            kind::BOOLEAN if l.boolean(wants) => wanted.2.share = share,
+            kind::BOOLEAN if l.boolean(wants) => wanted.options.share = share,
             kind::BOOLEAN | kind::NIL => {}
             _ => return Err(Raise::text(format!("Bad {name} option value"))),
         }
     }
     let forwarded = option("always_forward_body");
     if l.boolean(forwarded) {
-        wanted.2.body = SubrequestBody::Parent;
+        wanted.options.body = SubrequestBody::Parent;
     }
     let body = option("body");
     match l.kind(body) {
         kind::NIL => {}
         kind::STRING | kind::NUMBER => {
-            wanted.2.body = SubrequestBody::Bytes(l.bytes(body).unwrap_or_default().to_vec());
+            wanted.options.body = SubrequestBody::Bytes(l.bytes(body).unwrap_or_default().to_vec());
         }
         _ => return Err(Raise::text("Bad http request body")),
     }
@@ -174,7 +176,7 @@ fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise>
         kind::TABLE => read_pairs(l, headers)?,
         _ => return Err(Raise::text("Bad headers option value")),
     };
-    if let SubrequestBody::Bytes(bytes) = &wanted.2.body {
+    if let SubrequestBody::Bytes(bytes) = &wanted.options.body {
         headers.insert(0, (b"Content-Length".to_vec(), bytes.len().to_string().into_bytes()));
     }
     let ctx = option("ctx");
@@ -190,7 +192,7 @@ fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise>
         }
     };
     if ctx.is_some() || !variables.is_empty() || !headers.is_empty() {
-        wanted.2.prepare = Hook(Some(Box::new(move |x| {
+        wanted.options.prepare = Hook(Some(Box::new(move |x| {
             for (name, value) in headers {
                 x.set_request_field(&safe_name(&name), &safe_value(value));
             }

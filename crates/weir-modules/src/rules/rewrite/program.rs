@@ -59,8 +59,8 @@ impl Program {
             Instruction::If(condition, index) => Step::If(condition.clone(), *index),
         };
         let mut steps: Vec<(u32, Step)> = conf.code.iter().map(|(at, one)| (*at, step(one))).collect();
-        for (at, other) in plan.instructed {
-            steps.push((*at, Step::Inserted(other.install(plan)?)));
+        for other in plan.instructed {
+            steps.push((other.order, Step::Inserted(other.instruction.install(plan)?)));
         }
         steps.sort_by_key(|(at, _)| *at);
         Ok(Program {
