@@ -6,6 +6,7 @@
 //! types with a handful of function pointers, so that all modules stand in one static, visible list.
 
 mod confs;
+mod hooks;
 
 use std::any::Any;
 
@@ -17,6 +18,8 @@ use crate::variable::Variable;
 
 pub use confs::Confs;
 pub(crate) use confs::{Heirs, Kin, Settling};
+pub use hooks::BuildHooks;
+use hooks::ErasedHooks;
 
 /// A block without a name of its own inside another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,9 @@ pub trait Module: 'static {
     /// What it keeps with plans is wanted by what runs without a request, too: [`Module::install`] is called once more,
     /// at [`Level::Alone`](crate::plan::Level::Alone).
     const ALONE: bool = false;
+
+    /// What it does while a configuration is put together, besides its directives: few modules do.
+    const HOOKS: BuildHooks<Self::Conf> = BuildHooks::NONE;
 
     /// Takes from `parent`, the block around, what `conf` leaves unset.
     fn inherit(_conf: &mut Self::Conf, _parent: &Self::Conf) {}
@@ -85,6 +91,7 @@ pub struct ModuleDef {
     pub(crate) nest: fn(&mut dyn Any, &dyn Any, Unnamed),
     pub(crate) resolve: fn(&mut dyn Any, &mut Registry) -> Result<(), Error>,
     pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>) -> Result<(), Error>,
+    pub(crate) hooks: ErasedHooks,
 }
 
 impl ModuleDef {
@@ -115,6 +122,7 @@ impl ModuleDef {
             install: |conf, plan| {
                 M::install(conf.downcast_ref().expect("a block's conf at its module's index"), plan)
             },
+            hooks: ErasedHooks::of::<M>(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
+use weir_core::tls::Ssl;
 use weir_core::upstream::UpstreamModule;
 use weir_lua::Lua;
 use weir_modules::{
@@ -19,6 +20,7 @@ pub static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + OWN.len()
 
 /// The modules that are not the core's.
 pub(crate) const OWN: &[ModuleDef] = &[
+    ModuleDef::of::<Ssl>(),
     ModuleDef::of::<UpstreamModule>(),
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Otel>(),

@@ -13,10 +13,6 @@ use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf, Matcher, ServerConf, absent, http_core::HttpCoreConf, listen};
 use crate::module::{Confs, Heirs, Kin, ModuleDef, Settling, Unnamed};
 use crate::regex::Pattern;
-use crate::resolver::DEFAULT_TIMEOUT;
-use crate::tls::SslConf;
-use crate::upstream::health::match_block::Matches;
-use crate::upstream::{UpstreamConf, Upstreams};
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
 ///
@@ -45,7 +41,7 @@ pub fn build_with(
     lend(&mut builder.registry);
     let (servers, nobody) = builder.main(&tree.lines).unzip();
     let servers = servers.unwrap_or_default();
-    let (addresses, problems) = listen::collect(&servers, &tree.source);
+    let (addresses, problems) = listen::collect(&servers, &tree.source, &modules);
     for problem in problems {
         match problem.level {
             weir_conf::Level::Warn | weir_conf::Level::Alert => builder.warnings.push(problem),
@@ -149,12 +145,9 @@ impl<'t> Builder<'t> {
         Heirs::of(main, Kin::Inner).settle(&mut confs, &mut self.settling());
         self.registry.settles_http = false;
         confs.share();
-        let core = confs.get::<HttpCoreConf>();
-        let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let unresolved = self.registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
-        self.errors.extend(unresolved);
-        let undefined: Vec<Error> = self.registry.shared::<Matches>().missing().collect();
-        self.errors.extend(undefined);
+        for end_http in self.modules.iter().filter_map(|module| module.hooks.end_http) {
+            self.errors.extend(end_http(&confs, &mut self.registry));
+        }
         let mut heirs = Heirs::of(&confs, Kin::Inner);
         for server in &mut servers {
             heirs.settle(&mut server.confs, &mut self.settling());
@@ -172,18 +165,22 @@ impl<'t> Builder<'t> {
         for line in &block.lines {
             self.directive(line, Contexts::UPSTREAM, &mut confs);
         }
-        if let Some(Err(error)) =
-            confs.find_mut::<UpstreamConf>().map(|conf| conf.define(&mut self.registry, line))
-        {
-            self.errors.push(error);
+        for (at, module) in self.modules.iter().enumerate() {
+            if let Some(end) = module.hooks.end_upstream
+                && let Err(error) = end(confs.of_mut(at, module), &mut self.registry, line)
+            {
+                self.errors.push(error);
+            }
         }
     }
 
     fn server(&mut self, line: &'t Line, block: &'t Block) -> ServerConf {
         let mut confs = Confs::like(&self.blank);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
-        if let Some(ssl) = confs.find_mut::<SslConf>() {
-            ssl.span = Some(line.name.span);
+        for (at, module) in self.modules.iter().enumerate() {
+            if let Some(begin) = module.hooks.begin_server {
+                begin(confs.of_mut(at, module), line.name.span);
+            }
         }
         let mut locations = Vec::new();
         let mut nested = Vec::new();

@@ -28,7 +28,6 @@ use weir_conf::Source;
 
 use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
-use crate::tls::Ssl;
 use crate::trace::Profile;
 use listen::Address;
 use registry::Tables;
@@ -38,14 +37,13 @@ pub use main_core::MainCore;
 pub use server_core::ServerCore;
 
 /// The modules that every configuration needs, the first of any list.
-pub static CORE_MODULES: [ModuleDef; 7] = [
+pub static CORE_MODULES: [ModuleDef; 6] = [
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<ServerCore>(),
     ModuleDef::of::<HttpCore>(),
     ModuleDef::of::<http2::Http2>(),
     ModuleDef::of::<http3::Http3>(),
     ModuleDef::of::<Profile>(),
-    ModuleDef::of::<Ssl>(),
 ];
 
 /// The core's modules and `own` behind them: the list of a build, with `N` entries.

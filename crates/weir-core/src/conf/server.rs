@@ -1,6 +1,6 @@
 //! A configuration installed on one worker: servers with their plans, and who answers for which name.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,7 +25,6 @@ use crate::log::{self, Level as Severity};
 use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::{GivenUp, Pattern};
-use crate::tls::{ClientPolicy, ServerTls, SslConf};
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
 
@@ -290,10 +289,8 @@ pub struct Server {
     pub plan: Rc<Plan>,
     pub(crate) locations: Locations,
     named: Names<Rc<Plan>>,
-    /// Its side of TLS handshakes, if it has one.
-    pub tls: Option<Arc<ServerTls>>,
-    /// What it asks of clients' certificates; also of a server that uses another's side of handshakes.
-    pub clients: ClientPolicy,
+    /// See [`Server::part`].
+    parts: Box<[(TypeId, Box<dyn Any>)]>,
     link: Rc<Link>,
     plain: bool,
 }
@@ -308,6 +305,12 @@ impl Server {
     /// There is a newer configuration than the server's: what is kept of it would keep it, and its scripts.
     pub(crate) fn is_retired(&self) -> bool {
         self.link.retired.get()
+    }
+
+    /// What a module keeps with the server ([`BuildHooks::server_part`](crate::module::BuildHooks::server_part)).
+    pub fn part<P: 'static>(&self) -> Option<&P> {
+        let (_, part) = self.parts.iter().find(|(kind, _)| *kind == TypeId::of::<P>())?;
+        part.downcast_ref()
     }
 
     /// The configuration the server belongs to.
@@ -359,7 +362,6 @@ impl Server {
         named: Names<Rc<Plan>>,
     ) -> Server {
         let settings = conf.confs.get::<ServerCoreConf>().settings();
-        let ssl = conf.confs.find::<SslConf>();
         Server {
             name: Rc::from(settings.name.clone()),
             settings,
@@ -368,8 +370,7 @@ impl Server {
             plan,
             locations,
             named,
-            tls: ssl.and_then(|ssl| ssl.resolved.clone()),
-            clients: ssl.map_or_else(ClientPolicy::off, SslConf::client_policy),
+            parts: conf.confs.server_parts(&link.configuration.modules),
             link: link.clone(),
         }
     }

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use weir_rt::Recv;
 
+use super::tls::Alpn;
 use super::wire::Wire;
 use super::{Connection, h1, h2, keepalive};
-use crate::tls::Alpn;
 use crate::worker::Worker;
 
 /// Serves a connection from its first byte to its last; `alpn` is what TLS agreed upon, where there is TLS.

@@ -17,6 +17,7 @@ mod proxy;
 mod rate;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tls;
 pub mod wire;
 pub(crate) mod write;
 
@@ -31,8 +32,8 @@ use weir_tls::HelloFields;
 use crate::conf::server::{Generation, Hosts, Server};
 use crate::subrequest::Capture;
 use crate::subrequest::family::Outlet;
-use crate::tls::Tls;
 use crate::worker::Worker;
+use tls::Tls;
 
 pub use client::Client;
 pub(crate) use encode::redirect_target;

@@ -4,7 +4,7 @@
 //! unchanged from the one around it is therefore made once for all its neighbours ([`Base`]): such settings follow from
 //! the block around alone.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::sync::{Arc, OnceLock};
 
 use weir_conf::{Contexts, Error};
@@ -174,6 +174,17 @@ impl Confs {
             (module.install)(conf, plan)?;
         }
         Ok(())
+    }
+}
+
+impl Confs {
+    /// What modules keep with the server whose block this is, by their types.
+    pub(crate) fn server_parts(&self, modules: &[&ModuleDef]) -> Box<[(TypeId, Box<dyn Any>)]> {
+        let made = modules.iter().zip(self.all()).filter_map(|(module, conf)| {
+            let part = (module.hooks.server_part?)(conf);
+            Some(((*part).type_id(), part))
+        });
+        made.collect()
     }
 }
 

@@ -23,10 +23,12 @@ use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
 use super::layer::TlsLayer;
 use super::ocsp::Names;
 use super::server::{HandshakeConfigs, ServerTls};
-use super::state::Tls;
-use super::{files, state};
+use super::server_part::{client_policy, server_tls};
+use super::state::ClientJudgement;
+use super::{effort, files, state};
 use crate::conf::server::Server;
 use crate::conn::Connection;
+use crate::conn::tls::{Alpn, Tls};
 use crate::conn::wire::Wire;
 use crate::log::{self, Level};
 use crate::worker::Worker;
@@ -34,11 +36,7 @@ use crate::worker::Worker;
 /// Completes the handshake within `client_header_timeout`; bytes behind it are read through the layer. `Some`: what to
 /// speak. `None`: there is none, the reason is logged, the connection is to be closed. How long it held the loop, and how
 /// long it was away, is counted (`weir sites`: tls).
-pub(crate) async fn run(
-    worker: &Rc<Worker>,
-    connection: &Rc<Connection>,
-    wire: &Rc<Wire>,
-) -> Option<state::Alpn> {
+pub(crate) async fn run(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<Alpn> {
     let mut handshake = pin!(agree(worker, connection, wire));
     let (begin, mut held) = (clock::ticks(), Held::new(worker.recorder.borrow().cpu()));
     let alpn = poll_fn(|cx| held.during(|| handshake.as_mut().poll(cx))).await;
@@ -75,7 +73,7 @@ impl Held {
     }
 }
 
-async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<state::Alpn> {
+async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<Alpn> {
     wire.timer.arm(connection.server().settings.client_header_timeout);
     let mut received = wire.input.borrow_mut().take();
     if received.is_empty() {
@@ -84,7 +82,7 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
     // As nginx has it: a handshake record, or a hello of version 2.
     if !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
         wire.input.borrow_mut().give(received);
-        return Some(state::Alpn::Http1);
+        return Some(Alpn::Http1);
     }
     let mut hello = hello(connection, wire, received).await?;
     let said = std::mem::take(&mut hello.fields);
@@ -200,10 +198,10 @@ fn names(server: &Server, system: bool) -> Names {
 
 /// What the server has; one without any uses the default server's, as in nginx.
 fn tls_of(connection: &Connection, server: &Server) -> Option<Arc<ServerTls>> {
-    match &server.tls {
+    match server_tls(server) {
         Some(tls) if tls.rejects() => None,
         Some(tls) => Some(tls.clone()),
-        None => connection.hosts.borrow().default().tls.clone().filter(|tls| !tls.rejects()),
+        None => server_tls(connection.hosts.borrow().default()).filter(|tls| !tls.rejects()).cloned(),
     }
 }
 
@@ -270,7 +268,7 @@ async fn complete(
     let (mut handshake, mut received) = (begun.with_random(random), Vec::new());
     let effort = tls.effort(config);
     loop {
-        let step = super::at(effort, move || step(handshake, &received)).await;
+        let step = effort::at(effort, move || step(handshake, &received)).await;
         handshake = step.handshake;
         if !step.out.is_empty() {
             wire.stream.send(step.out);
@@ -295,24 +293,26 @@ async fn establish(
     tls: &ServerTls,
     new: NewSession,
     asked: Option<Clients>,
-) -> state::Alpn {
+) -> Alpn {
     let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
     log::connection(connection, Level::Debug, &facts.agreed());
-    let known = Tls::new(facts, session.take_secrets(), early.clone(), tls.trust().clone());
+    let known =
+        Tls::new(facts, session.take_secrets(), early.clone(), ClientJudgement::new(tls.trust().clone()));
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
     if let Some(asked) = asked {
-        known.set_clients(asked);
+        state::set_clients(&known, asked);
     }
     let server = connection.server();
-    let trust = if server.clients.asks() { &server.clients.trust } else { tls.trust() };
+    let policy = client_policy(&server);
+    let trust = if policy.asks() { &policy.trust } else { tls.trust() };
     if let Some(issuers) = &trust.issuers
-        && let Ok(path) = known.path(trust)
+        && let Ok(path) = state::path(&known, trust)
     {
         let names = names(&server, false);
-        known.set_status(trust.clone(), issuers.check(connection, &path, &names).await);
+        state::set_status(&known, trust.clone(), issuers.check(connection, &path, &names).await);
     }
     let _first = connection.tls.set(Box::new(known));
     alpn

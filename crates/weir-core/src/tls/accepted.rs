@@ -6,8 +6,10 @@ use std::sync::Arc;
 use weir_tls::Problem;
 
 use super::clients::ClientTrust;
+use super::server_part::client_policy;
 use super::settings::Verify;
-use super::state::Tls;
+use super::state;
+use crate::conn::tls::Tls;
 use crate::exchange::Exchange;
 use crate::log::Level;
 
@@ -27,7 +29,7 @@ fn check_tls(x: &mut Exchange) -> Result<(), u16> {
     let Some(tls) = connection.tls.get() else {
         return refuse(x, 497, "client sent plain HTTP request to HTTPS port");
     };
-    let verify = x.server.clients.verify;
+    let verify = client_policy(&x.server).verify;
     if verify == Verify::Off {
         return Ok(());
     }
@@ -77,24 +79,25 @@ struct Judges {
 
 impl Judges {
     fn of(x: &Exchange, tls: &Tls) -> Judges {
-        let own = x.server.clients.asks().then(|| x.server.clients.trust.clone());
+        let policy = client_policy(&x.server);
+        let own = policy.asks().then(|| policy.trust.clone());
         let chosen = Rc::ptr_eq(&x.connection.server(), &x.server);
         match own {
             Some(handshake) if chosen => Judges { handshake, own: None },
-            own => Judges { handshake: tls.trust().clone(), own },
+            own => Judges { handshake: state::trust(tls).clone(), own },
         }
     }
 
     /// What each of them finds wrong.
     fn problems(&self, tls: &Tls) -> impl Iterator<Item = Problem> {
-        let handshake = tls.verdict_of_handshake(&self.handshake).err();
-        handshake.into_iter().chain(self.own.as_ref().and_then(|own| tls.verdict(own).err()))
+        let handshake = state::verdict_of_handshake(tls, &self.handshake).err();
+        handshake.into_iter().chain(self.own.as_ref().and_then(|own| state::verdict(tls, own).err()))
     }
 
     /// What issuers said for them; `None`: they were not asked.
     fn status(&self, tls: &Tls) -> Option<Result<(), &'static str>> {
         for trust in [Some(&self.handshake), self.own.as_ref()].into_iter().flatten() {
-            if let problem @ (None | Some(Err(_))) = tls.status(trust) {
+            if let problem @ (None | Some(Err(_))) = state::status(tls, trust) {
                 return problem;
             }
         }
@@ -104,7 +107,7 @@ impl Judges {
 
 /// A host other than the name of the handshake: a server that asks for certificates does not answer there.
 pub(crate) fn misdirected(x: &Exchange) -> bool {
-    let asks = x.server.clients.asks();
+    let asks = client_policy(&x.server).asks();
     if asks {
         let message =
             "client attempted to request the server name different from the one that was negotiated";

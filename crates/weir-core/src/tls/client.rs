@@ -10,8 +10,9 @@ use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, KeyLogFile, Pro
 
 use super::cache::{Cache, CertificateFiles, Keep};
 use super::files::{self, BUILDING, Making, Source};
-use super::settings::{self, absolute};
+
 use super::toward::Shown;
+use super::values::{self, absolute};
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
 use crate::inherit;
@@ -87,7 +88,7 @@ impl ClientConf {
     /// # Errors
     /// None of them can be had.
     pub fn set_protocols(&mut self, line: &mut LineCx<'_>) -> Result {
-        settings::protocols(&mut self.protocols, line)
+        values::protocols(&mut self.protocols, line)
     }
 
     /// `_ssl_ciphers`
@@ -95,7 +96,7 @@ impl ClientConf {
     /// # Errors
     /// None is selected.
     pub fn set_ciphers(&mut self, line: &mut LineCx<'_>) -> Result {
-        settings::ciphers(&mut self.ciphers, line)
+        values::ciphers(&mut self.ciphers, line)
     }
 
     /// `_ssl_name`
@@ -130,7 +131,7 @@ impl ClientConf {
     /// # Errors
     /// A parameter is wrong.
     pub fn set_certificate_cache(&mut self, line: &mut LineCx<'_>) -> Result {
-        settings::certificate_cache(&mut self.certificate_cache, line)
+        values::certificate_cache(&mut self.certificate_cache, line)
     }
 
     /// `_ssl_conf_command`
@@ -144,9 +145,9 @@ impl ClientConf {
             return Ok(());
         }
         let slots = [&mut self.ciphers, &mut self.ciphersuites, &mut self.groups];
-        match settings::algorithms(slots, line)? {
+        match values::algorithms(slots, line)? {
             true => Ok(()),
-            false => Err(settings::failed_command(line, "there is no such command here")),
+            false => Err(values::failed_command(line, "there is no such command here")),
         }
     }
 }

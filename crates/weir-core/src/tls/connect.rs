@@ -54,7 +54,7 @@ pub(crate) async fn complete(
             let progress = connect.handle(&received, &mut out);
             (connect, progress, out)
         };
-        let (stepped, progress, out) = super::at(config.effort(), step).await;
+        let (stepped, progress, out) = super::effort::at(config.effort(), step).await;
         connect = stepped;
         if !out.is_empty() {
             stream.send(out);

@@ -159,7 +159,7 @@ fn content(read: Read, name: &str) -> Result<Vec<u8>, String> {
         return Ok(data.as_bytes().to_vec());
     }
     let path = PathBuf::from(name);
-    read(&path).map_err(|error| super::cannot_open(&path, &error))
+    read(&path).map_err(|error| cannot_open(&path, &error))
 }
 
 /// The certificates of a file that are trusted.
@@ -168,7 +168,7 @@ fn content(read: Read, name: &str) -> Result<Vec<u8>, String> {
 /// As [`Source::certificate`].
 pub(crate) fn trusted(read: Read, path: &Path) -> Result<Vec<certificate::CertificateDer<'static>>, String> {
     let fail = |why: String| format!("SSL_CTX_load_verify_locations(\"{}\") failed {why}", path.display());
-    let text = read(path).map_err(|error| fail(super::cannot_open(path, &error)))?;
+    let text = read(path).map_err(|error| fail(cannot_open(path, &error)))?;
     certificate::chain(&text).map_err(|error| fail(ssl(&error)))
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn trusted(read: Read, path: &Path) -> Result<Vec<certificate::Certif
 /// As [`Source::certificate`].
 pub(crate) fn crls(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let fail = |why: String| format!("X509_LOOKUP_load_file(\"{}\") failed {why}", path.display());
-    let text = read(path).map_err(|error| fail(super::cannot_open(path, &error)))?;
+    let text = read(path).map_err(|error| fail(cannot_open(path, &error)))?;
     certificate::crls(&text).map_err(|error| fail(ssl(&error)))
 }
 
@@ -213,4 +213,21 @@ pub(crate) fn ssl(error: &Error) -> String {
         _ => "",
     };
     format!("(SSL: {code}{})", text.replacen("no start line: ", "no start line:", 1))
+}
+
+/// nginx's message for a file that can't be opened, in OpenSSL's words.
+pub(crate) fn cannot_open(path: &Path, error: &io::Error) -> String {
+    let Some(errno) = error.raw_os_error() else {
+        return format!("(SSL: {error}: {})", path.display());
+    };
+    let (text, path) = (weir_rt::file::errno_text(errno), path.display());
+    let end = if errno == 2 {
+        " error:10000080:BIO routines::no such file"
+    } else {
+        " error:10080002:BIO routines::system lib"
+    };
+    format!(
+        "(SSL: error:{:08X}:system library::{text}:calling fopen({path}, r){end})",
+        0x8000_0000u32 | errno as u32
+    )
 }

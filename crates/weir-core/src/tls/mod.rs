@@ -11,12 +11,14 @@ pub mod client;
 mod clients;
 mod command;
 pub mod connect;
+mod effort;
 pub(crate) mod files;
 mod hook;
 pub(crate) mod layer;
 mod ocsp;
 pub mod replace;
 mod server;
+mod server_part;
 mod settings;
 mod shared;
 mod ssl;
@@ -24,13 +26,12 @@ mod state;
 #[cfg(test)]
 mod tests;
 pub(crate) mod toward;
+mod values;
 mod variables;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use weir_conf::{Error, Source};
-use weir_tls::Effort;
 
 use crate::conf::ServerConf;
 use crate::conf::listen::Address;
@@ -41,19 +42,10 @@ pub use clients::ClientPolicy;
 pub use files::device_certificate;
 pub use hook::{Choice, Clients, Greeting, HelloHandler, HelloVerdict, Refusal};
 pub use server::ServerTls;
+pub use server_part::{client_policy, server_tls};
 pub use settings::{SslConf, Verify};
 pub use ssl::Ssl;
-pub use state::{Alpn, Tls};
 pub use toward::{Met, Shown, UpstreamHandler};
-
-/// Runs a step of a handshake whose key takes `effort`: here, or where nobody is held up by it.
-pub(crate) async fn at<R: Send + 'static>(effort: Effort, step: impl FnOnce() -> R + Send + 'static) -> R {
-    match effort {
-        Effort::Short => step(),
-        Effort::Long => weir_rt::computing(step).await,
-        Effort::Device => weir_rt::asking_device(step).await,
-    }
-}
 
 /// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
 /// others may do without: then they use its.
@@ -86,21 +78,4 @@ pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &Sour
     let on_tls: BTreeSet<usize> = on_tls.copied().collect();
     errors.extend(on_tls.into_iter().filter_map(|index| conf(index).doubt()));
     errors
-}
-
-/// nginx's message for a file that can't be opened, in OpenSSL's words.
-pub(crate) fn cannot_open(path: &Path, error: &std::io::Error) -> String {
-    let Some(errno) = error.raw_os_error() else {
-        return format!("(SSL: {error}: {})", path.display());
-    };
-    let (text, path) = (weir_rt::file::errno_text(errno), path.display());
-    let end = if errno == 2 {
-        " error:10000080:BIO routines::no such file"
-    } else {
-        " error:10080002:BIO routines::system lib"
-    };
-    format!(
-        "(SSL: error:{:08X}:system library::{text}:calling fopen({path}, r){end})",
-        0x8000_0000u32 | errno as u32
-    )
 }

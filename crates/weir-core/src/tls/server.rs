@@ -191,7 +191,7 @@ impl Common {
         let http2 = plain.with_http2();
         let ocsp = match (&conf.stapling_file, conf.stapling) {
             (Some(path), Some(true)) => Some(BUILDING(path).map_err(|error| {
-                format!("BIO_new_file(\"{}\") failed {}", path.display(), super::cannot_open(path, &error))
+                format!("BIO_new_file(\"{}\") failed {}", path.display(), files::cannot_open(path, &error))
             })?),
             _ => None,
         };

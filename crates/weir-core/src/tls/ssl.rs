@@ -8,10 +8,11 @@
 
 use weir_conf::{Directive, Error};
 
+use super::server_part;
 use super::settings::{self, SslConf};
 use super::variables;
 use crate::conf::registry::Registry;
-use crate::module::Module;
+use crate::module::{BuildHooks, Module};
 use crate::variable::Variable;
 
 /// The module of `ssl_...` in `http` and `server`.
@@ -22,6 +23,13 @@ impl Module for Ssl {
     type Conf = SslConf;
     const DIRECTIVES: &'static [Directive<SslConf>] = settings::TABLE;
     const VARIABLES: &'static [Variable] = variables::VARIABLES;
+
+    const HOOKS: BuildHooks<SslConf> = BuildHooks {
+        begin_server: Some(|conf, span| conf.span = Some(span)),
+        check_addresses: Some(super::check),
+        server_part: Some(server_part::make),
+        ..BuildHooks::NONE
+    };
 
     fn inherit(conf: &mut SslConf, parent: &SslConf) {
         conf.inherit(parent);

@@ -4,7 +4,7 @@ use weir_http::escape;
 use weir_tls::{HelloFields, certificate, facts, suites};
 
 use super::accepted;
-use super::state::Tls;
+use crate::conn::tls::Tls;
 use crate::exchange::Exchange;
 use crate::text::Text;
 use crate::variable::Variable;

@@ -8,10 +8,11 @@ use weir_conf::{
     Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s,
 };
 
+use crate::conf::http_core::HttpCoreConf;
 use crate::conf::registry::Registry;
 use crate::conf::temp_path::TempPaths;
-use crate::module::Module;
-use crate::resolver::Resolver;
+use crate::module::{BuildHooks, Confs, Module};
+use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
 use crate::upstream::block::queue::Queue;
 use crate::upstream::block::retry_budget::Budget;
 use crate::upstream::block::upstream::{Group, Keep, Members, resolve, unresolved};
@@ -21,7 +22,7 @@ use crate::upstream::discovery::server_list;
 use crate::upstream::discovery::server_list::{Origin, Place};
 use crate::upstream::discovery::source::Source;
 use crate::upstream::health::HealthCheck;
-use crate::upstream::health::match_block;
+use crate::upstream::health::match_block::{self, Matches};
 use crate::upstream::peer::Peer;
 use crate::upstream::peer::balance::{Better, Method, Timed};
 use crate::upstream::peer::outlier::Outlier;
@@ -89,6 +90,18 @@ impl Module for UpstreamModule {
             .doc("How long name servers are waited for; 30s."),
     ];
     const VARIABLES: &'static [Variable] = attempt_records::VARIABLES;
+    const HOOKS: BuildHooks<UpstreamConf> =
+        BuildHooks { end_upstream: Some(UpstreamConf::define), end_http: Some(end_http), ..BuildHooks::NONE };
+}
+
+/// Upstreams get the resolver of `http`; what they name and is not there is an error.
+fn end_http(http: &Confs, registry: &mut Registry) -> Vec<Error> {
+    let core = http.get::<HttpCoreConf>();
+    let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let unresolved = registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
+    let mut errors: Vec<Error> = unresolved.into_iter().collect();
+    errors.extend(registry.shared::<Matches>().missing());
+    errors
 }
 
 /// A plain average of times.

@@ -7,10 +7,15 @@ use super::{Address, Listen, names};
 use crate::conf::ServerConf;
 use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
+use crate::module::ModuleDef;
 
 /// The addresses that `servers` listen on, in the order of their first mention, and what is wrong with them; warnings
 /// are among it. `source` is what they were read from.
-pub fn collect(servers: &[ServerConf], source: &Source) -> (Vec<Address>, Vec<Error>) {
+pub fn collect(
+    servers: &[ServerConf],
+    source: &Source,
+    modules: &[&ModuleDef],
+) -> (Vec<Address>, Vec<Error>) {
     let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();
     let mut collector = Collector::default();
     for (index, conf) in confs.iter().enumerate() {
@@ -30,7 +35,9 @@ pub fn collect(servers: &[ServerConf], source: &Source) -> (Vec<Address>, Vec<Er
         address.options.nodelay = default.tcp_nodelay.unwrap_or(true);
         names::check(address, &confs, &mut errors);
     }
-    errors.extend(crate::tls::check(&addresses, servers, source));
+    for check in modules.iter().filter_map(|module| module.hooks.check_addresses) {
+        errors.extend(check(&addresses, servers, source));
+    }
     (addresses, errors)
 }
 

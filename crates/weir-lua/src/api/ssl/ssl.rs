@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use weir_core::Exchange;
 use weir_core::tls::Clients;
+use weir_core::tls::{client_policy, server_tls};
 use weir_rt::net::SockAddr;
 use weir_tls::{Secrets, Trust, facts};
 
@@ -316,7 +317,7 @@ fn agreed_version(x: &Exchange) -> Option<u16> {
 /// The ciphers that both sides have, in the client's order.
 fn shared_ciphers(x: &mut Exchange) -> Option<Vec<u16>> {
     let hello = x.connection.hello.get()?;
-    let own = x.connection.server().tls.as_ref().map(|tls| tls.suites()).unwrap_or_default();
+    let own = server_tls(&x.connection.server()).map(|tls| tls.suites()).unwrap_or_default();
     Some(hello.cipher_suites.iter().copied().filter(|suite| own.contains(suite)).collect())
 }
 
@@ -327,7 +328,7 @@ fn verify_client(l: State) -> Outcome {
         return fail(l, "API disabled in the current context");
     }
     let depth = l.number(2).filter(|depth| *depth >= 0.0).map(|depth| depth as usize);
-    let configured = lend::any_exchange(|x| x.connection.server().clients.depth)?;
+    let configured = lend::any_exchange(|x| client_policy(&x.connection.server()).depth)?;
     let all = |chain: &Option<Rc<Chain>>| {
         chain.as_ref().map(|chain| chain.certificates.clone()).unwrap_or_default()
     };

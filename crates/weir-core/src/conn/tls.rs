@@ -1,0 +1,64 @@
+//! What a connection knows of its TLS.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::rc::Rc;
+
+use weir_tls::{Facts, Secrets};
+
+/// The protocol that a handshake agreed upon; what the connection speaks from here on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Alpn {
+    /// HTTP/1, also where nothing was agreed upon.
+    #[default]
+    Http1,
+    /// HTTP/2 (`h2`).
+    Http2,
+}
+
+/// The TLS of a client's connection.
+#[derive(Debug)]
+pub struct Tls {
+    /// What the handshake agreed upon.
+    pub facts: Facts,
+    /// What it agreed upon in secret.
+    pub secrets: Option<Box<Secrets>>,
+    /// Early data may be answered: the handshake is not over.
+    pub early: Rc<Cell<bool>>,
+    /// What the side that accepted the connection knows of the client's certificates.
+    judgement: Box<dyn Any>,
+}
+
+impl Tls {
+    /// The TLS of a handshake that is complete, but perhaps for `early` data; `judgement` is for whom the handshake was
+    /// made by, and comes back from [`Tls::judgement`].
+    pub fn new(
+        facts: Facts,
+        secrets: Option<Box<Secrets>>,
+        early: Rc<Cell<bool>>,
+        judgement: impl Any,
+    ) -> Tls {
+        Tls { facts, secrets, early, judgement: Box::new(judgement) }
+    }
+
+    /// What [`Tls::new`] was given.
+    ///
+    /// # Panics
+    /// It is of another type.
+    pub fn judgement<J: Any>(&self) -> &J {
+        self.judgement.downcast_ref().expect("one storey accepts connections")
+    }
+
+    /// The client's own certificate, as encoded.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.facts.peer.first().map(|der| der.as_ref())
+    }
+
+    /// The protocol to speak.
+    pub fn alpn(&self) -> Alpn {
+        match self.facts.alpn.as_deref() {
+            Some(b"h2") => Alpn::Http2,
+            _ => Alpn::Http1,
+        }
+    }
+}

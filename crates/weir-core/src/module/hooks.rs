@@ -1,0 +1,78 @@
+//! What few modules do while a configuration is put together, besides reading their directives.
+
+use std::any::Any;
+
+use weir_conf::{Error, Line, Source, Span};
+
+use super::{Confs, Module, conf_of};
+use crate::conf::ServerConf;
+use crate::conf::listen::Address;
+use crate::conf::registry::Registry;
+
+/// A module's calls while a configuration is put together, in their order; `None`: it has nothing to do there.
+pub struct BuildHooks<C: 'static> {
+    /// A `server` block begins, with this word.
+    pub begin_server: Option<fn(&mut C, Span)>,
+    /// An `upstream` block was read; its line comes along.
+    pub end_upstream: Option<fn(&mut C, &mut Registry, &Line) -> Result<(), Error>>,
+    /// `http` was read and settled, its servers were not.
+    pub end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
+    /// The addresses of all servers are known: what is wrong with them, warnings among it.
+    pub check_addresses: Option<fn(&[Address], &[ServerConf], &Source) -> Vec<Error>>,
+    /// What the module keeps with each server of a worker, see [`Server::part`](crate::conf::server::Server::part).
+    pub server_part: Option<fn(&C) -> Box<dyn Any>>,
+}
+
+impl<C: 'static> BuildHooks<C> {
+    /// Nothing.
+    pub const NONE: BuildHooks<C> = BuildHooks {
+        begin_server: None,
+        end_upstream: None,
+        end_http: None,
+        check_addresses: None,
+        server_part: None,
+    };
+}
+
+type EndUpstream = fn(&mut dyn Any, &mut Registry, &Line) -> Result<(), Error>;
+
+/// [`BuildHooks`] with the module's type erased.
+#[derive(Clone, Copy)]
+pub(crate) struct ErasedHooks {
+    pub(crate) begin_server: Option<fn(&mut dyn Any, Span)>,
+    pub(crate) end_upstream: Option<EndUpstream>,
+    pub(crate) end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
+    pub(crate) check_addresses: Option<fn(&[Address], &[ServerConf], &Source) -> Vec<Error>>,
+    pub(crate) server_part: Option<fn(&dyn Any) -> Box<dyn Any>>,
+}
+
+impl ErasedHooks {
+    pub(super) const fn of<M: Module>() -> ErasedHooks {
+        ErasedHooks {
+            begin_server: match M::HOOKS.begin_server {
+                None => None,
+                Some(_) => Some(|conf, span| {
+                    if let Some(begin) = M::HOOKS.begin_server {
+                        begin(conf_of::<M>(conf), span);
+                    }
+                }),
+            },
+            end_upstream: match M::HOOKS.end_upstream {
+                None => None,
+                Some(_) => Some(|conf, registry, line| match M::HOOKS.end_upstream {
+                    Some(end) => end(conf_of::<M>(conf), registry, line),
+                    None => Ok(()),
+                }),
+            },
+            end_http: M::HOOKS.end_http,
+            check_addresses: M::HOOKS.check_addresses,
+            server_part: match M::HOOKS.server_part {
+                None => None,
+                Some(_) => Some(|conf| {
+                    let make = M::HOOKS.server_part.expect("it is there, or this is not called");
+                    make(conf.downcast_ref().expect("a block's conf at its module's index"))
+                }),
+            },
+        }
+    }
+}
