@@ -299,7 +299,7 @@ mod tests {
             conf.servers[1].locations[0].confs.get::<Http2Conf>().settings().max_concurrent_streams,
             7
         );
-        assert_eq!(conf.servers[0].confs.own.len(), 2, "what listens, and what marks TLS servers");
+        assert_eq!(conf.servers[0].confs.own.len(), 1, "what listens");
     }
 
     #[test]

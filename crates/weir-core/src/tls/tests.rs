@@ -11,7 +11,7 @@ use weir_tls::suites::{self, Protocols};
 use weir_tls::{Certificate, ClientConfig, ClientSettings, Connect, Progress, certificate, key};
 use weir_trace::{Recorder, Settings};
 
-use super::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal, accept};
+use super::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal, Ssl, accept};
 use crate::conf::server::Generation;
 use crate::conf::{self, CORE_MODULES, with_core};
 use crate::conn;
@@ -67,7 +67,8 @@ fn choose(choice: Choice) -> HelloVerdict {
     HelloVerdict::Choose(Box::new(choice))
 }
 
-static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Chooser>()]);
+static MODULES: [ModuleDef; CORE_MODULES.len() + 2] =
+    with_core(&[ModuleDef::of::<Ssl>(), ModuleDef::of::<Chooser>()]);
 
 /// A certificate, and its text and its key's.
 fn pair(name: &str) -> (Certificate, String, String) {
