@@ -6,10 +6,9 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Index;
 use std::rc::Rc;
 
+use weir_core::subrequest::SubrequestCall;
 use weir_rt::Timer;
 use weir_trace::WaitKind;
-
-use weir_core::subrequest::SubrequestCall;
 
 use crate::luajit::state::State;
 use crate::run::op::{Pieces, Wait};
