@@ -13,7 +13,7 @@ use weir_trace::{Cause, Kept, RequestRecord, Site, SiteTable, Step, Text, Why};
 use crate::body::Body;
 use crate::conn::h2::Stream;
 use crate::error::{Error, Kind, Side};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, ResponseDelivery};
 use crate::log::Level;
 use crate::output::{self, Sent};
 use crate::phase::{self, Phase, Phases, Verdict, Walk};
@@ -40,7 +40,7 @@ pub(crate) fn serve(x: &mut Exchange) -> Option<Rest> {
         phases => Next::Phases(phases),
     };
     if let Next::Sent(Sent::All) = next {
-        x.complete = true;
+        x.delivery.set(ResponseDelivery::Whole);
     } else {
         let mut course = Course::default();
         if let Some(wait) = advance(x, &mut course, next) {
@@ -113,7 +113,7 @@ pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
 /// Logs `x`, which is closed without an answer, with `status`.
 pub(crate) async fn close(x: &mut Exchange, status: u16) {
     x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientClosed };
-    x.abandoned.set(true);
+    x.delivery.set(ResponseDelivery::Abandoned);
     conclude(x, Next::Judge(Verdict::Close(status))).await;
     log(x).await;
     record(x);
@@ -121,11 +121,11 @@ pub(crate) async fn close(x: &mut Exchange, status: u16) {
 
 /// Waits until the answer has left through its stream's window, as long as `send_timeout` allows.
 async fn sent(x: &mut Exchange) {
-    if x.complete
+    if x.is_complete()
         && x.transport.h2().is_some_and(Stream::is_unsent)
         && let Err(error) = output::drained(x).await
     {
-        x.complete = false;
+        x.delivery.set(ResponseDelivery::Open);
         broken(x, error);
     }
 }
@@ -135,14 +135,16 @@ async fn sent(x: &mut Exchange) {
 async fn after(x: &mut Exchange) {
     let mut done = None;
     while let Some(action) = x.plan.core.post_action.clone().filter(|action| done.as_ref() != Some(action)) {
-        let before = (x.complete, x.cause, x.keep_alive);
+        let before = (x.delivery.get(), x.cause, x.keep_alive);
         x.answered_already = true;
         (x.response.header_sent, x.response.header_only) = (true, true);
         x.response.body = Body::Empty;
         x.body_filters.clear();
         let redirect = redirect::Redirect::to(x, &action);
         Box::pin(conclude(x, Next::Judge(redirect.into()))).await;
-        (x.complete, x.cause, x.keep_alive) = before;
+        let (delivery, cause, keep_alive) = before;
+        x.delivery.set(delivery);
+        (x.cause, x.keep_alive) = (cause, keep_alive);
         done = Some(action);
     }
 }
@@ -244,7 +246,7 @@ fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait
                 None => break,
             },
             Next::Sent(Sent::All) | Next::Responded(Ok(())) => {
-                x.complete = true;
+                x.delivery.set(ResponseDelivery::Whole);
                 break;
             }
             Next::Sent(Sent::Filter(at)) => return Some(Wait::Filter(at)),
@@ -323,7 +325,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             None
         }
         Verdict::Done if x.response.header_sent || x.is_subrequest() => {
-            x.complete = true;
+            x.delivery.set(ResponseDelivery::Whole);
             None
         }
         Verdict::Done | Verdict::Ok | Verdict::Declined | Verdict::Passed | Verdict::Wait => {
@@ -335,7 +337,10 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
 /// A connection is closed without a response only by who says so: with 444, because the client has left or was too
 /// slow, or by [`Exchange::abandon`].
 fn is_deliberate(x: &Exchange, status: u16) -> bool {
-    matches!(status, 444 | 499 | 408) || x.abandoned.get() || x.body.is_gone() || x.is_subrequest()
+    matches!(status, 444 | 499 | 408)
+        || x.delivery.get() == ResponseDelivery::Abandoned
+        || x.body.is_gone()
+        || x.is_subrequest()
 }
 
 /// A handler has ended without a response: nobody may be left with a closed connection and no line in the log.
@@ -393,7 +398,7 @@ pub(crate) fn record(x: &mut Exchange) {
     let fill = |record: &mut RequestRecord| {
         record.status = x.response.status;
         record.cause = x.cause;
-        record.route = x.alone.as_ref().map_or(x.plan.route, |alone| alone.route);
+        record.route = x.route();
         record.protocol = protocol(x.request.head.version);
         record.id = x.id();
         record.receive_wait = x.shared.presence.receive_wait();
@@ -426,7 +431,7 @@ pub(crate) fn record(x: &mut Exchange) {
         let mut end = None;
         if trace.is_on() {
             // Behind an answer that went out whole there is nothing left to do, and a stamp costs more than that.
-            if x.complete && tape.pass(Site::step(Step::Finalise)) {
+            if x.is_complete() && tape.pass(Site::step(Step::Finalise)) {
                 end = Some(trace.end_here(tape));
             } else {
                 trace.take(tape);

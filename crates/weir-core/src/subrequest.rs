@@ -19,7 +19,7 @@ use crate::body::{Body, Buf, Chain};
 use crate::conn::Transport;
 use crate::engine::{self, Next};
 use crate::error::{Error, Kind as ErrorKind, Side};
-use crate::exchange::{Exchange, Request, Shared};
+use crate::exchange::{Exchange, ExchangeRole, Request, Shared};
 use crate::log::Level;
 use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
@@ -286,7 +286,7 @@ fn child(
     x.keep_alive = true;
     x.start_ms = weir_rt::now_ms();
     x.bytes_before = 0;
-    x.subrequest_of = Some(parent.request.uri);
+    x.role = ExchangeRole::Subrequest;
     request(&mut x, &parent.request, target, options.method);
     let holds = match (taking, &options.body) {
         (Taking::Copies, SubrequestBody::Parent) => {

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use weir_http::{Method, Span};
 use weir_trace::{Kind, Site, SiteTable};
 
-use super::Exchange;
+use super::role::ExchangeRole;
+use super::{Exchange, ResponseDelivery};
 use crate::conf::server::Server;
 use crate::conn::Connection;
 use crate::plan::Plan;
@@ -52,7 +53,7 @@ impl Exchange {
         let mut x = worker.take_exchange(&origin.connection, &origin.server);
         x.plan = origin.plan.clone();
         let route = SiteTable::fixed(Kind::Request, context, "");
-        x.alone = Some(Alone { context, route, _busy: worker.busy() });
+        x.role = ExchangeRole::Alone(Alone { context, route, _busy: worker.busy() });
         x.nth = 0;
         x.start_ms = weir_rt::now_ms();
         x.bytes_before = 0;
@@ -70,13 +71,13 @@ impl Exchange {
         let presence = &self.shared.presence;
         presence.set_parent(None);
         presence.enter(METHOD, self.arena.get(name));
-        presence.routed(self.alone.as_ref().map_or(self.plan.route, |alone| alone.route));
+        presence.routed(self.route());
     }
 
     /// It is over, and is counted as failed or not.
     pub fn end_alone(mut self: Box<Self>, failed: bool) {
         self.response.status = if failed { 500 } else { 200 };
-        self.complete = !failed;
+        self.delivery.set(if failed { ResponseDelivery::Open } else { ResponseDelivery::Whole });
         crate::engine::record(&mut self);
         let worker = self.worker.clone();
         worker.give_exchange(self);
@@ -84,15 +85,21 @@ impl Exchange {
 
     /// What the exchange is of, if it is not of a request.
     pub fn is_alone(&self) -> Option<&Alone> {
-        self.alone.as_ref()
+        if let ExchangeRole::Alone(alone) = &self.role { Some(alone) } else { None }
+    }
+
+    /// What counts and traces have it under: its location, or what runs.
+    #[inline]
+    pub(crate) fn route(&self) -> Site {
+        self.is_alone().map_or(self.plan.route, |alone| alone.route)
     }
 
     /// The origin of what this request starts and may be outlived by.
     pub fn leave_origin(&mut self) -> Origin {
         let (server, plan) = (self.server.clone(), self.plan.clone());
-        let known = match self.alone {
-            Some(_) => Some(self.connection.clone()),
-            None => self.own_lasting::<Left>().0.clone(),
+        let known = match self.role {
+            ExchangeRole::Alone(_) => Some(self.connection.clone()),
+            _ => self.own_lasting::<Left>().0.clone(),
         };
         let connection = known.unwrap_or_else(|| {
             let left = Rc::new(self.connection.copy(&self.worker));

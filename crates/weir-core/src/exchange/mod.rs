@@ -13,6 +13,7 @@ mod lasting;
 mod part;
 mod request;
 mod response;
+mod role;
 mod shared;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -29,6 +30,7 @@ pub use part::ExchangePart;
 pub use request::{Field, Request};
 
 pub use response::{Header, Name, Response};
+pub(crate) use role::{ExchangeRole, ResponseDelivery};
 pub use shared::Shared;
 use weir_rt::net::SockAddr;
 use weir_trace::{Cause, Site, WaitKind};
@@ -42,7 +44,7 @@ use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
 use crate::read::RequestBody;
 use crate::subrequest::family::Family;
-use crate::text::{Arena, Span, Text};
+use crate::text::{Arena, Text};
 use crate::variable::{Captures, VarIndex, Variables};
 use crate::worker::Worker;
 
@@ -95,9 +97,6 @@ pub struct Exchange {
     pub limit_rate: Option<u64>,
     /// Captures of the regular expression that matched last (`$1` ...).
     pub captures: Captures,
-    /// The path of the request that this one is a subrequest of, in the arena of that request; absent in a request of
-    /// a client's.
-    pub subrequest_of: Option<Span>,
     pub(crate) variables: Variables,
     pub(crate) body_filters: Vec<BodyEntry>,
     /// The client has its answer: nothing is sent of what comes behind it (`post_action`).
@@ -111,8 +110,6 @@ pub struct Exchange {
     pub(crate) refused: Option<u16>,
     /// What a header filter wants instead of the response whose head a handler was about to send.
     pub(crate) instead: Option<Verdict>,
-    /// The connection is closed without a response on purpose ([`Exchange::abandon`]).
-    pub(crate) abandoned: Cell<bool>,
     /// Boundaries are recorded. Stands here as well as in [`Shared`], so that a boundary of a request of which nothing is
     /// recorded costs a test and a jump.
     pub(crate) recorded: Cell<bool>,
@@ -122,8 +119,8 @@ pub struct Exchange {
     pub(crate) answered: Site,
     /// Why the request ends as it does, where the status does not say it.
     pub(crate) cause: Cause,
-    /// The whole answer was handed over.
-    pub(crate) complete: bool,
+    /// What has become of the response.
+    pub(crate) delivery: Cell<ResponseDelivery>,
     pub(crate) body_sent: u64,
     /// With more bytes than this on their way the client is waited for.
     pub(crate) busy: u64,
@@ -139,8 +136,8 @@ pub struct Exchange {
     pub(crate) common: Option<Rc<Common>>,
     /// Subrequests that run beside this one.
     pub(crate) family: Option<Rc<Family>>,
-    /// It is of no request.
-    pub(crate) alone: Option<Alone>,
+    /// What the exchange is of.
+    pub(crate) role: ExchangeRole,
 }
 
 impl Exchange {
@@ -169,7 +166,6 @@ impl Exchange {
             start_ms: 0,
             limit_rate: None,
             captures: Captures::default(),
-            subrequest_of: None,
             variables: Variables::default(),
             body_filters: Vec::new(),
             answered_already: false,
@@ -177,12 +173,11 @@ impl Exchange {
             unmatched: Cell::new(false),
             refused: None,
             instead: None,
-            abandoned: Cell::new(false),
             opening: false,
             recorded: Cell::new(false),
             answered: Site::OTHER,
             cause: Cause::None,
-            complete: false,
+            delivery: Cell::default(),
             body_sent: 0,
             busy: crate::conn::wire::HIGH,
             header_size: 0,
@@ -193,7 +188,7 @@ impl Exchange {
             part: None,
             common: None,
             family: None,
-            alone: None,
+            role: ExchangeRole::default(),
         }
     }
 
@@ -224,17 +219,15 @@ impl Exchange {
             tunnels,
             limit_rate,
             captures,
-            subrequest_of,
             variables,
             answered_already,
             unfiltered,
             unmatched,
             refused,
-            abandoned,
             opening,
             answered,
             cause,
-            complete,
+            delivery,
             body_sent,
             busy,
             header_size,
@@ -257,7 +250,7 @@ impl Exchange {
             part: _,
             common: _,
             family: _,
-            alone: _,
+            role: _,
         } = self;
         arena.reset();
         request.clear();
@@ -280,17 +273,15 @@ impl Exchange {
         *tunnels = false;
         *limit_rate = None;
         captures.clear();
-        *subrequest_of = None;
         variables.clear();
         *answered_already = false;
         *unfiltered = false;
         unmatched.set(false);
         *refused = None;
-        abandoned.set(false);
         *opening = false;
         *answered = Site::OTHER;
         *cause = Cause::None;
-        *complete = false;
+        delivery.set(ResponseDelivery::Open);
         *body_sent = 0;
         *busy = crate::conn::wire::HIGH;
         *header_size = 0;
@@ -318,8 +309,8 @@ impl Exchange {
         if self.family.is_some() {
             self.family = None;
         }
-        if self.alone.is_some() {
-            self.alone = None;
+        if !matches!(self.role, ExchangeRole::Request) {
+            self.role = ExchangeRole::Request;
         }
         if self.instead.is_some() {
             self.instead = None;
@@ -363,7 +354,7 @@ impl Exchange {
     /// Whether this is a subrequest.
     #[inline]
     pub fn is_subrequest(&self) -> bool {
-        self.subrequest_of.is_some()
+        matches!(self.role, ExchangeRole::Subrequest)
     }
 
     /// The value of a variable; `None` where nginx has "not found".
@@ -391,7 +382,9 @@ impl Exchange {
     /// The verdict that the connection is closed without a response, on purpose: what a script asks for with
     /// `ngx.exit(ngx.ERROR)`. Whatever else ends without a response gets 500.
     pub fn abandon(&self, status: u16) -> Verdict {
-        self.abandoned.set(true);
+        if self.delivery.get() == ResponseDelivery::Open {
+            self.delivery.set(ResponseDelivery::Abandoned);
+        }
         Verdict::Close(status)
     }
 
@@ -448,7 +441,7 @@ impl Exchange {
 
     /// Whether the whole answer was handed over (`$request_completion`).
     pub fn is_complete(&self) -> bool {
-        self.complete
+        self.delivery.get() == ResponseDelivery::Whole
     }
 
     /// Bytes that left after the head (`$body_bytes_sent`): as in nginx with the framing of chunks, without that of HTTP/2.

@@ -56,7 +56,7 @@ pub(super) fn compose(
 
 /// `, client: ..., server: ..., request: "...", subrequest: "...", host: "...", referrer: "..."`
 pub(super) fn exchange(x: &Exchange, out: &mut Vec<u8>) {
-    if let Some(alone) = &x.alone {
+    if let Some(alone) = x.is_alone() {
         put(out, format_args!(", context: {}", alone.context));
         if !x.connection.is_nobodys() {
             connection(&x.connection, &x.connection.hosts.borrow().addr, out);

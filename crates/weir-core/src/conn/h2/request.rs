@@ -177,7 +177,7 @@ impl Drop for Running {
 
 fn over(mux: &Mux, key: Key, x: &Exchange) {
     mux.worker.counters.writing.sub(1);
-    mux.detach(key, x.complete);
+    mux.detach(key, x.is_complete());
 }
 
 /// Requests that are served at a stretch.

@@ -186,7 +186,7 @@ fn of_an_answer_before_and_after_its_head_is_sent() {
         x.response.err_status = 404;
         x.response.chunked = true;
         x.keep_alive = false;
-        x.complete = true;
+        x.delivery.set(crate::exchange::ResponseDelivery::Whole);
         check(
             x,
             &[
