@@ -11,12 +11,12 @@ use weir_sys::probe;
 use weir_trace::{Cause, Kept, RequestRecord, Site, SiteTable, Step, Text, Why};
 
 use crate::body::Body;
-use crate::conn::h2::Stream;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::{Exchange, ResponseDelivery};
 use crate::log::Level;
 use crate::output::{self, Sent};
 use crate::phase::{self, Phase, Phases, Verdict, Walk};
+use crate::transport::h2::Stream;
 use crate::{redirect, special, subrequest};
 
 /// What is left of a request that has to wait.

@@ -30,9 +30,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use weir_conf::Error;
 
 use crate::Configuration;
-use crate::conn::Connection;
 use crate::error::{self, Side};
 use crate::exchange::Exchange;
+use crate::transport::Connection;
 pub use capture::{Capture, capture};
 pub use file::{Buffering, LogFile};
 pub use given::{Given, give, opened, reopen_for};

@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use weir_trace::{Site, Step as ConnStep};
 
 use crate::body::{Body, Buf, Chain, Piece, Source};
-use crate::conn::{Transport, wire, write};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, Slot, Step};
@@ -18,6 +17,7 @@ use crate::phase::{LocalFuture, Verdict};
 use crate::read;
 use crate::subrequest::Include;
 use crate::subrequest::family::Family;
+use crate::transport::{Transport, wire, write};
 use head::{Head, head, prepare};
 pub(crate) use head::{filtered, send_head};
 
@@ -107,7 +107,7 @@ fn body_at_once(x: &mut Exchange) -> Sent {
 /// `false`: the body is none that goes at once.
 #[inline]
 fn hand_over_at_once(x: &mut Exchange) -> bool {
-    if x.response.chunked || !x.body_filters.is_empty() || crate::conn::is_paced(x) {
+    if x.response.chunked || !x.body_filters.is_empty() || crate::transport::is_paced(x) {
         return false;
     }
     let wire = match &x.transport {

@@ -15,10 +15,10 @@ use weir_rt::file::FileHandle;
 use weir_trace::{Site, WaitKind};
 
 use crate::conf::core::InFileOnly;
-use crate::conn::wire::Wire;
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
+use crate::transport::wire::Wire;
 pub(crate) use beside::Rest;
 
 /// The state of a request's body.

@@ -2,9 +2,9 @@
 
 use weir_http::{Span, uri};
 
-use crate::conn::keepalive;
 use crate::exchange::Exchange;
 use crate::phase::Phase;
+use crate::transport::keepalive;
 
 /// Where an internal redirect leads.
 #[derive(Clone, Copy, Debug)]

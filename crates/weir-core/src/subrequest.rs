@@ -16,13 +16,13 @@ use weir_http::{Known, Method};
 use weir_trace::Site;
 
 use crate::body::{Body, Buf, Chain};
-use crate::conn::Transport;
 use crate::engine::{self, Next};
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::{Exchange, ExchangeRole, Request, Shared};
 use crate::log::Level;
 use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
+use crate::transport::Transport;
 
 pub use include::{Answer, Include, Prepare};
 

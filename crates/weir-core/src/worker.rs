@@ -18,15 +18,15 @@ use weir_rt::notify::{Notify, either};
 use weir_trace::{Now, Recorder, Settings};
 
 use crate::conf::server::{Generation, Server};
-use crate::conn::Connection;
-use crate::conn::heads::Heads;
-use crate::conn::wire::Wire;
 use crate::descriptors::{self, ConnectionLimit};
 use crate::exchange::{Exchange, Kinds};
 use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
 use crate::recent::Recent;
 use crate::trace::Present;
+use crate::transport::Connection;
+use crate::transport::heads::Heads;
+use crate::transport::wire::Wire;
 use part::WorkerParts;
 use slots::Slots;
 

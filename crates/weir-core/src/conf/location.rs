@@ -8,12 +8,12 @@ use weir_http::{Known, Span};
 
 use super::Matcher;
 use super::names::Names;
-use crate::conn::keepalive;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::plan::Plan;
 use crate::regex::{GivenUp, Pattern};
 use crate::text::Text;
+use crate::transport::keepalive;
 
 /// A location on one worker.
 pub struct Place {

@@ -19,12 +19,12 @@ use super::plans::PlanMaker;
 use super::server_core::{ServerCoreConf, ServerSettings};
 use super::title::{Title, Titles};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
-use crate::conn::Connection;
 use crate::exchange::{Exchange, Origin};
 use crate::log::{self, Level as Severity};
 use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::{GivenUp, Pattern};
+use crate::transport::Connection;
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
 

@@ -7,11 +7,12 @@ use weir_rt::net::{self, SockAddr};
 use weir_rt::notify::{Notify, either};
 use weir_rt::{Listener, Stream};
 
-use super::wire::Wire;
-use super::{Connection, begin, proxy};
+use super::{begin, proxy};
 use crate::conf::server::Generation;
 use crate::log::{self, Level};
 use crate::tls;
+use crate::transport::Connection;
+use crate::transport::wire::Wire;
 use crate::worker::Worker;
 
 /// Where the connections of a listener lead to.

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use weir_rt::Recv;
 
-use super::tls::Alpn;
-use super::wire::Wire;
-use super::{Connection, h1, h2, keepalive};
+use super::{h1, h2};
+use crate::transport::tls::Alpn;
+use crate::transport::wire::Wire;
+use crate::transport::{Connection, keepalive};
 use crate::worker::Worker;
 
 /// Serves a connection from its first byte to its last; `alpn` is what TLS agreed upon, where there is TLS.

@@ -10,10 +10,11 @@ use std::rc::Rc;
 use weir_rt::Recv;
 
 use super::head::{self, NoHead};
-use super::wire::{HIGH, Wire};
-use super::{Connection, Transport};
-use super::{keepalive, parked};
+use super::parked;
 use crate::exchange::Exchange;
+use crate::transport::keepalive;
+use crate::transport::wire::{HIGH, Wire};
+use crate::transport::{Connection, Transport};
 use crate::worker::Worker;
 use crate::{engine, read, trace};
 
@@ -241,7 +242,7 @@ fn serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Result<u64,
     x.worker.counters.requests.add(1);
     x.worker.counters.writing.add(1);
     if x.request.head.connection.upgrade
-        && let Some(settings) = super::h2::upgrade::wanted(x)
+        && let Some(settings) = crate::conn::h2::upgrade::wanted(x)
     {
         return Err(Stage::Upgrade(settings));
     }
@@ -281,7 +282,7 @@ async fn waited(x: &mut Exchange, wire: &Rc<Wire>, stage: Stage) -> Option<u64> 
                 Err(Stage::Answered)
             }
             Stage::Upgrade(settings) => {
-                Box::pin(super::h2::upgrade::serve(x, wire, &settings)).await;
+                Box::pin(crate::conn::h2::upgrade::serve(x, wire, &settings)).await;
                 return None;
             }
             Stage::Engine(rest) => {

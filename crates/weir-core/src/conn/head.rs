@@ -7,13 +7,13 @@ use weir_http::{Known, Method, Span, Version, host, uri};
 use weir_rt::Recv;
 use weir_trace::{Site, Step, WaitKind};
 
-use super::keepalive;
-use super::wire::Wire;
 use crate::conf::server_core::{InvalidValues, has_control};
 use crate::exchange::Exchange;
 use crate::log::{Level, debug};
 use crate::regex::GivenUp;
 use crate::tls::accepted;
+use crate::transport::keepalive;
+use crate::transport::wire::Wire;
 
 /// Why there is no request to answer.
 pub(crate) enum NoHead {

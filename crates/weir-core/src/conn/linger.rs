@@ -9,10 +9,10 @@ use std::rc::Rc;
 use weir_rt::Recv;
 use weir_trace::{Site, Step};
 
-use super::wire::Wire;
-use super::write::drained;
 use crate::conf::core::Lingering;
 use crate::exchange::Exchange;
+use crate::transport::wire::Wire;
+use crate::transport::write::drained;
 
 /// Sends what is queued and closes; lingers where the client may still be sending: `unread` says that it was not read
 /// to the end of its request.

@@ -13,9 +13,9 @@ use weir_rt::net::SockAddr;
 use weir_rt::{Recv, Stream};
 
 use super::h1;
-use super::wire::Wire;
-use super::{Connection, Proxied};
 use crate::server::worker_part;
+use crate::transport::wire::Wire;
+use crate::transport::{Connection, Proxied};
 use crate::worker::Worker;
 
 /// A connection that is no worker's.

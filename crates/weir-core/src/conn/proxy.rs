@@ -5,9 +5,9 @@ use std::rc::Rc;
 use weir_http::proxy_protocol::{self, Addresses, BadProxy, Header, Parse};
 use weir_rt::Recv;
 
-use super::wire::Wire;
-use super::{Connection, Proxied};
 use crate::log::{self, Level};
+use crate::transport::wire::Wire;
+use crate::transport::{Connection, Proxied};
 
 /// Reads the header within `client_header_timeout` and notes what it says; bytes behind it stay in the input. The
 /// header may come in any number of pieces. `false`: there is none, the reason is logged, the connection is to be

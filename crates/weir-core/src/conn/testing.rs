@@ -6,9 +6,10 @@ use std::rc::Rc;
 use weir_http::h1::Parse;
 use weir_rt::net::SockAddr;
 
-use super::{Connection, head};
+use super::head;
 use crate::conf::server::Hosts;
 use crate::exchange::Exchange;
+use crate::transport::Connection;
 use crate::worker::Worker;
 
 /// Connection 7, in its second request, from 192.0.2.1:54321 to 198.51.100.1:8080.

@@ -9,8 +9,8 @@ use weir_trace::{Kind, Site, SiteTable};
 use super::role::ExchangeRole;
 use super::{Exchange, ResponseDelivery};
 use crate::conf::server::Server;
-use crate::conn::Connection;
 use crate::plan::Plan;
+use crate::transport::Connection;
 use crate::worker::{Busy, Worker};
 
 /// What an exchange is that is not of a request.

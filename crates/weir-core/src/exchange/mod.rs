@@ -37,7 +37,6 @@ use weir_trace::{Cause, Site, WaitKind};
 
 use crate::body::Body;
 use crate::conf::server::Server;
-use crate::conn::{Connection, Transport};
 use crate::filter::{BodyEntry, BodyFilter, ROOM, Slot};
 use crate::log::Level;
 use crate::phase::{LocalFuture, Verdict};
@@ -45,6 +44,7 @@ use crate::plan::Plan;
 use crate::read::RequestBody;
 use crate::subrequest::family::Family;
 use crate::text::{Arena, Text};
+use crate::transport::{Connection, Transport};
 use crate::variable::{Captures, VarIndex, Variables};
 use crate::worker::Worker;
 
@@ -179,7 +179,7 @@ impl Exchange {
             cause: Cause::None,
             delivery: Cell::default(),
             body_sent: 0,
-            busy: crate::conn::wire::HIGH,
+            busy: crate::transport::wire::HIGH,
             header_size: 0,
             bytes_before: 0,
             states: lasting::Values::default(),
@@ -283,7 +283,7 @@ impl Exchange {
         *cause = Cause::None;
         delivery.set(ResponseDelivery::Open);
         *body_sent = 0;
-        *busy = crate::conn::wire::HIGH;
+        *busy = crate::transport::wire::HIGH;
         *header_size = 0;
     }
 

@@ -10,9 +10,9 @@ use std::task::{Context, Poll};
 use weir_rt::clock;
 use weir_trace::{Event, EventKind, Site, Tape, Trace, WaitKind};
 
-use crate::conn::wire::Wire;
 use crate::phase::LocalFuture;
 use crate::trace::Presence;
+use crate::transport::wire::Wire;
 use crate::worker::Worker;
 
 /// The part of an exchange that is reached while its handler holds the exchange itself. No borrow of the trace

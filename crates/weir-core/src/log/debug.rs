@@ -9,8 +9,8 @@ use weir_trace::SiteTable;
 use weir_trace::render::flow;
 
 use super::Level;
-use crate::conn::Connection;
 use crate::exchange::Exchange;
+use crate::transport::Connection;
 
 /// A connection was accepted.
 #[inline]

@@ -10,9 +10,9 @@ use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
 
 use super::Level;
-use crate::conn::Connection;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
+use crate::transport::Connection;
 
 /// The longest line, its newline counted (nginx's `NGX_MAX_ERROR_STR`).
 pub(super) const LONGEST: usize = 2048;

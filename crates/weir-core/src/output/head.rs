@@ -4,9 +4,9 @@ use weir_http::{Known, Method, Version};
 use weir_trace::Site;
 
 use crate::body::Body;
-use crate::conn::{Transport, heads, keepalive};
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
+use crate::transport::{Transport, heads, keepalive};
 
 /// How far a head came.
 pub(super) enum Head {

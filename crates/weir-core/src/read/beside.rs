@@ -9,11 +9,11 @@ use weir_rt::{Recv, Timer};
 use weir_trace::Site;
 
 use super::Framing;
-use crate::conn::Client;
-use crate::conn::client::Bytes;
-use crate::conn::wire::Wire;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
+use crate::transport::Client;
+use crate::transport::client::Bytes;
+use crate::transport::wire::Wire;
 
 impl Exchange {
     /// As [`Exchange::read_body`], unless `others` is ready before: `None`, and the next call goes on from there.

@@ -4,10 +4,10 @@ use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use super::{Framing, RequestBody};
-use crate::conn::Stream;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
+use crate::transport::Stream;
 
 /// The next piece; `None` at the end.
 pub(super) async fn piece(x: &mut Exchange, stream: &Stream) -> Result<Option<Vec<u8>>, Error> {

@@ -10,9 +10,9 @@ use super::{
     Captured, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, Taking, captured, child,
 };
 use crate::body::Chain;
-use crate::conn::Transport;
 use crate::exchange::{Common, Exchange};
 use crate::phase::{LocalFuture, Phase};
+use crate::transport::Transport;
 use crate::variable::ChangedVariables;
 
 /// A subrequest that a body filter asks for ([`Step::Include`](crate::filter::Step::Include)): its answer stands behind

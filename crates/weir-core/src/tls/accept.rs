@@ -18,19 +18,20 @@ use weir_tls::{
 };
 use weir_trace::Step;
 
-use super::cache::CertificateFiles;
 use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
-use super::layer::TlsLayer;
 use super::ocsp::Names;
 use super::server::{HandshakeConfigs, ServerTls};
 use super::server_part::{client_policy, server_tls};
+use super::state;
 use super::state::ClientJudgement;
-use super::{effort, files, state};
 use crate::conf::server::Server;
-use crate::conn::Connection;
-use crate::conn::tls::{Alpn, Tls};
-use crate::conn::wire::Wire;
 use crate::log::{self, Level};
+use crate::tls_client::cache::CertificateFiles;
+use crate::tls_client::layer::TlsLayer;
+use crate::tls_client::{effort, files};
+use crate::transport::Connection;
+use crate::transport::tls::{Alpn, Tls};
+use crate::transport::wire::Wire;
 use crate::worker::Worker;
 
 /// Completes the handshake within `client_header_timeout`; bytes behind it are read through the layer. `Some`: what to

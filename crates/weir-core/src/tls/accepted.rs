@@ -9,9 +9,9 @@ use super::clients::ClientTrust;
 use super::server_part::client_policy;
 use super::settings::Verify;
 use super::state;
-use crate::conn::tls::Tls;
 use crate::exchange::Exchange;
 use crate::log::Level;
+use crate::transport::tls::Tls;
 
 /// Whether the request may go on.
 ///

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use weir_tls::Trust;
 
-use super::files::{self, BUILDING};
 use super::ocsp::clients::Clients as Issuers;
 use super::settings::{Ocsp, Settings, Verify};
 use super::shared;
+use crate::tls_client::files::{self, BUILDING};
 
 /// What a server asks of clients' certificates.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use weir_conf::{LineCx, Result};
 
 use super::settings::SslConf;
-use super::values::{algorithms, failed_command};
+use crate::tls_client::values::{algorithms, failed_command};
 
 /// What is so anyway: rustls does not renegotiate nor compress, and keys of the exchange are used once.
 const ALWAYS: [&str; 7] = [

@@ -7,9 +7,9 @@ use weir_tls::suites::Protocols;
 use weir_tls::{Certificate, HelloFields, ServerConfig, Trust};
 
 use super::server::ServerTls;
-use crate::conn::Connection;
 use crate::phase::LocalFuture;
 use crate::plan::{Plan, PlanBuilder};
+use crate::transport::Connection;
 use crate::worker::Worker;
 
 /// A handshake that has begun.

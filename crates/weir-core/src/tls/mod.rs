@@ -6,15 +6,9 @@
 
 pub(crate) mod accept;
 pub(crate) mod accepted;
-pub(crate) mod cache;
-pub mod client;
 mod clients;
 mod command;
-pub mod connect;
-mod effort;
-pub(crate) mod files;
 mod hook;
-pub(crate) mod layer;
 mod ocsp;
 pub mod replace;
 mod server;
@@ -25,8 +19,6 @@ mod ssl;
 mod state;
 #[cfg(test)]
 mod tests;
-pub(crate) mod toward;
-mod values;
 mod variables;
 
 use std::collections::BTreeSet;
@@ -37,15 +29,12 @@ use crate::conf::ServerConf;
 use crate::conf::listen::Address;
 use crate::conf::server_core::ServerCoreConf;
 
-pub use client::Secure;
 pub use clients::ClientPolicy;
-pub use files::device_certificate;
 pub use hook::{Choice, Clients, Greeting, HelloHandler, HelloVerdict, Refusal};
 pub use server::ServerTls;
 pub use server_part::{client_policy, server_tls};
 pub use settings::{SslConf, Verify};
 pub use ssl::Ssl;
-pub use toward::{Met, Shown, UpstreamHandler};
 
 /// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
 /// others may do without: then they use its.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use weir_tls::{Certificate, certificate, facts, key};
 
-use super::files;
 use super::server::{Current, Fixed, ServerTls};
 use super::settings::SslConf;
 use crate::conf::server_core::ServerCoreConf;
 use crate::conf::{Configuration, ServerConf};
+use crate::tls_client::files;
 
 /// Why a certificate is not replaced.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use weir_tls::{
     Certificate, Effort, ServerConfig, ServerSessions, ServerSettings, SessionCache, TicketKeys, facts,
 };
 
-use super::cache::Cache;
 use super::clients::ClientTrust;
-use super::files::{self, BUILDING, Making};
 use super::ocsp::stapling::{Stapling, Wanted};
 use super::settings::{Cache as Sessions, KeyPolicy, Settings, SslConf, Verify};
 use super::shared;
 use crate::conf::registry::Registry;
+use crate::tls_client::cache::Cache;
+use crate::tls_client::files::{self, BUILDING, Making};
 use crate::variable::Script;
 
 /// A virtual server's side of handshakes.

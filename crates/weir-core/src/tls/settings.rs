@@ -7,15 +7,15 @@ use weir_conf::names::*;
 use weir_conf::{Args, Contexts, Directive, Error, LineCx, Result, Span, parse_size};
 use weir_tls::suites::{self, Protocols};
 
-use super::cache::Keep;
 use super::clients::{ClientPolicy, ClientTrust};
 use super::command::conf_command;
-use super::files::{self, BUILDING};
 use super::ocsp::Responder;
 use super::server::{Build, Known, ServerTls};
-use super::values::{absolute, certificate_cache, ciphers, protocols, warn_of_groups};
 use crate::conf::registry::Registry;
 use crate::inherit;
+use crate::tls_client::cache::Keep;
+use crate::tls_client::files::{self, BUILDING};
+use crate::tls_client::values::{absolute, certificate_cache, ciphers, protocols, warn_of_groups};
 use crate::variable::Script;
 
 /// The settings of one block as written.

@@ -9,7 +9,7 @@ use weir_tls::{Problem, Trust};
 
 use super::clients::ClientTrust;
 use super::hook::Clients;
-use crate::conn::tls::Tls;
+use crate::transport::tls::Tls;
 
 /// What the server knows of a client's certificates, in its connection's [`Tls`].
 #[derive(Debug)]

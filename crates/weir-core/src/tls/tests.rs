@@ -15,10 +15,10 @@ use super::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal, Ssl, accept};
 use crate::conf::server::Generation;
 use crate::conf::{self, CORE_MODULES, with_core};
 use crate::conn;
-use crate::conn::wire::Wire;
 use crate::module::{Module, ModuleDef};
 use crate::phase::LocalFuture;
 use crate::plan::PlanBuilder;
+use crate::transport::wire::Wire;
 use crate::worker::Worker;
 
 /// A module whose handler waits, and then does what the name in the hello says.

@@ -4,9 +4,9 @@ use weir_http::escape;
 use weir_tls::{HelloFields, certificate, facts, suites};
 
 use super::accepted;
-use crate::conn::tls::Tls;
 use crate::exchange::Exchange;
 use crate::text::Text;
+use crate::transport::tls::Tls;
 use crate::variable::Variable;
 
 pub(super) const VARIABLES: &[Variable] = &[

@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
 use crate::text::Text;
-use crate::tls::Secure;
+use crate::tls_client::Secure;
 
 /// A protocol that servers of an upstream speak. One instance per location and worker.
 pub trait Protocol {

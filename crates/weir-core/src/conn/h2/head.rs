@@ -7,10 +7,10 @@ use weir_http::hpack::{Kind, Section};
 use weir_http::{Field, Known, Method, Span, Version, base64};
 use weir_trace::{Site, Step};
 
-use super::mux::Mux;
 use crate::conn::head::{NoHead, check};
 use crate::exchange::Exchange;
 use crate::log::Level;
+use crate::transport::h2::mux::Mux;
 
 /// Makes the request of `x` from the header section that was read last; `end`: no body follows. Also the code with which
 /// the stream of a malformed one ends behind its answer.

@@ -9,12 +9,8 @@
 //!   * `stream.rs`: a request's end of it;
 //!   * `head.rs`: header sections as requests; * `encode.rs`: responses as header sections.
 
-mod encode;
 mod head;
-mod mux;
-mod pump;
 mod request;
-mod stream;
 pub(crate) mod upgrade;
 
 use std::future::poll_fn;
@@ -24,16 +20,14 @@ use std::task::Poll;
 use weir_http::h2;
 use weir_rt::{Recv, SendError};
 
-use super::Connection;
-use super::keepalive;
-use super::wire::{HIGH, Wire};
 use crate::exchange::Exchange;
 use crate::log::{self, Level};
+use crate::transport::Connection;
+use crate::transport::h2::Mux;
+use crate::transport::keepalive;
+use crate::transport::wire::{HIGH, Wire};
 use crate::trim;
 use crate::worker::Worker;
-
-pub(crate) use mux::Mux;
-pub use stream::Stream;
 
 /// Whether `input`, a connection's first bytes, begins an HTTP/2 connection; `None` while that can't be told.
 pub(crate) fn begins(input: &[u8]) -> Option<bool> {

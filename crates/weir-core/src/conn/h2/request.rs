@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use weir_http::h2::{Code, Key};
 
-use super::mux::Mux;
-use super::{Stream, exchange, head};
-use crate::conn::Transport;
+use super::{exchange, head};
 use crate::conn::head::NoHead;
 use crate::engine::Rest;
 use crate::exchange::Exchange;
+use crate::transport::Transport;
+use crate::transport::h2::Stream;
+use crate::transport::h2::mux::Mux;
 use crate::{engine, read};
 
 /// Takes what came, serves what can be served, and composes what may be sent.

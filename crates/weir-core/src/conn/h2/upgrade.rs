@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use weir_http::{Known, Version, base64, header};
 
-use super::mux::Mux;
-use super::{Stream, request};
-use crate::conn::Transport;
-use crate::conn::wire::Wire;
+use super::request;
 use crate::exchange::Exchange;
+use crate::transport::Transport;
+use crate::transport::h2::Stream;
+use crate::transport::h2::mux::Mux;
+use crate::transport::wire::Wire;
 
 /// Whether the request of `x`, whose head was read, asks for it, and can have it: one without a body, on a connection
 /// without TLS. The settings of the client.

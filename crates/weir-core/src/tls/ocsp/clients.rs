@@ -7,8 +7,8 @@ use weir_tls::certificate::CertificateDer;
 use weir_tls::ocsp::{self, Answer, Signer, Status};
 
 use super::{Names, Responder};
-use crate::conn::Connection;
 use crate::log::{self, Level};
+use crate::transport::Connection;
 
 /// How a server asks.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use crate::exchange::Exchange;
-use crate::tls::connect::NoTls;
-use crate::tls::toward;
-use crate::tls::{Secure, Shown, UpstreamHandler};
+use crate::tls_client::connect::NoTls;
+use crate::tls_client::toward;
+use crate::tls_client::{Secure, Shown, UpstreamHandler};
 use crate::upstream::attempt::{CONNECTING, Failed, Run};
 use crate::upstream::config::directives::ProxyHeader;
 use crate::upstream::config::failure_reason::{Fault, Reason};

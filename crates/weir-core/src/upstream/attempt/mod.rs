@@ -18,7 +18,7 @@ use weir_trace::{Cause, WaitKind};
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
-use crate::tls::Secure;
+use crate::tls_client::Secure;
 use crate::upstream::attempt::fast_path::Flight;
 use crate::upstream::block::queue::Waiting;
 use crate::upstream::caching::lookup::Fetch;

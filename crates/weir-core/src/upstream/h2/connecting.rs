@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use weir_rt::net::SockAddr;
 
-use crate::tls::Secure;
+use crate::tls_client::Secure;
 
 /// Those of one group, on one worker.
 #[derive(Default)]

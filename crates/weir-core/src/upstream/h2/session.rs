@@ -15,7 +15,7 @@ use weir_rt::{Chunk, Recv};
 
 use super::call::{Call, Fields, Got};
 use crate::pieces;
-use crate::tls::Secure;
+use crate::tls_client::Secure;
 use crate::upstream::block::upstream::Keep;
 use crate::upstream::peer::Peer;
 use crate::upstream::pool::connection::Connection;

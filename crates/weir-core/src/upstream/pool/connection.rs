@@ -8,7 +8,7 @@ use weir_rt::notify::either;
 use weir_rt::{Recv, Stream, Timer};
 
 use crate::descriptors::socket_when_free;
-use crate::tls::Secure;
+use crate::tls_client::Secure;
 use crate::upstream::peer::Peer;
 use crate::upstream::pool::shared_idle::Parked;
 

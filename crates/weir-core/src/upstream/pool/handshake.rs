@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use weir_tls::Session;
 
-use crate::tls::connect::{NoTls, complete};
-use crate::tls::layer::TlsLayer;
-use crate::tls::{Secure, Shown};
+use crate::tls_client::connect::{NoTls, complete};
+use crate::tls_client::layer::TlsLayer;
+use crate::tls_client::{Secure, Shown};
 use crate::upstream::pool::connection::Connection;
 
 /// Completes a handshake within `ms`; from then on the connection's bytes go through it.

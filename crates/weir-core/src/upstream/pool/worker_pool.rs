@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::tls::Secure;
+use crate::tls_client::Secure;
 use crate::upstream::block::upstream::{Group, Keep};
 use crate::upstream::h2::{Connecting, Session};
 use crate::upstream::peer::Peer;

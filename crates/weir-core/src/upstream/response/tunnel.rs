@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
-use crate::conn::Client;
-use crate::conn::client::Bytes;
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::output;
 use crate::phase::Verdict;
+use crate::transport::Client;
+use crate::transport::client::Bytes;
 use crate::upstream::attempt::{Answered, Link, Upstream};
 use crate::upstream::request::attempt_records::Tries;
 use crate::upstream::response::headers;

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use weir_http::{h1, proxy_protocol};
 use weir_rt::net::{self, SockAddr, TcpInfo};
 
-use crate::conn::Proxied;
 use crate::exchange::Exchange;
 use crate::text::{Arena, Span, Text};
+use crate::transport::Proxied;
 
 pub(super) fn remote_addr(x: &mut Exchange) -> Option<Text> {
     let Exchange { arena, client, connection, .. } = x;

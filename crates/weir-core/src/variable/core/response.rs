@@ -3,10 +3,10 @@
 use weir_http::Known;
 
 use super::{copied, fields, number};
-use crate::conn::redirect_target;
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::text::Text;
+use crate::transport::redirect_target;
 
 /// `$status`, in three digits: what `error_page` was entered with comes first, `000` stands for none yet.
 pub(super) fn status(x: &mut Exchange) -> Option<Text> {

@@ -2,10 +2,10 @@
 
 use weir_http::Known;
 
-use crate::conn::Proxied;
 use crate::exchange::testing::{run, value};
 use crate::exchange::{Exchange, Header, Name};
 use crate::text::Text;
+use crate::transport::Proxied;
 
 const SERVER: &str = "server { listen 8080; server_name Example.org www.example.org; root /srv/www;
     location /a/ { root /srv/$host/www; limit_rate 4k; } location /b/ { alias /data/; } }";

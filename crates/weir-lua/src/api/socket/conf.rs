@@ -8,7 +8,7 @@ use weir_core::conf::core::Core;
 use weir_core::conf::registry::Registry;
 use weir_core::inherit;
 use weir_core::resolver::Resolver;
-use weir_core::tls::client::{ClientConf, ClientTls};
+use weir_core::tls_client::client::{ClientConf, ClientTls};
 
 use crate::api::socket::Timeouts;
 

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_core::log::Level;
-use weir_core::tls::client::ClientTls;
-use weir_core::tls::connect::{NoTls, connect};
+use weir_core::tls_client::client::ClientTls;
+use weir_core::tls_client::connect::{NoTls, connect};
 use weir_tls::chain::{self, Purpose};
 use weir_tls::{Facts, KeptSession, Trust};
 

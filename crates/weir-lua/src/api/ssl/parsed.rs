@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_core::tls::device_certificate;
+use weir_core::tls_client::device_certificate;
 use weir_tls::certificate::{self, CertificateDer};
 use weir_tls::key::{self, SigningKey};
 use weir_tls::{Certificate, facts};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weir_core::Exchange;
 use weir_core::log::Level;
 use weir_core::phase::LocalFuture;
-use weir_core::tls::{Met, Shown, UpstreamHandler};
+use weir_core::tls_client::{Met, Shown, UpstreamHandler};
 use weir_tls::Problem;
 
 use crate::api::ssl::parsed::{self, Chain};

@@ -11,8 +11,8 @@ use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, 
 use weir_conf::{Args, Directive, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
-use weir_core::tls::Secure;
-use weir_core::tls::client::{ClientConf, ClientTls};
+use weir_core::tls_client::Secure;
+use weir_core::tls_client::client::{ClientConf, ClientTls};
 use weir_core::upstream::config::directives::IGNORED;
 use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::{Family, Reason, pass_to};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_core::tls::Secure;
-use weir_core::tls::client::ClientTls;
+use weir_core::tls_client::Secure;
+use weir_core::tls_client::client::ClientTls;
 use weir_core::upstream::Settings;
 use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::variable::Script;

@@ -15,7 +15,7 @@ use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
-use weir_core::tls::client::ClientConf;
+use weir_core::tls_client::client::ClientConf;
 use weir_core::upstream::{Family, ProxyHeader, pass_to};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Module, Unnamed, inherit};

@@ -10,8 +10,8 @@ use weir_rt::Recv;
 use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
 
-use crate::tls::Secure;
-use crate::tls::connect::NoTls;
+use crate::tls_client::Secure;
+use crate::tls_client::connect::NoTls;
 use crate::upstream::pool::connection::{Connection, Opening};
 use crate::upstream::pool::handshake;
 use weir_conf::split_port;

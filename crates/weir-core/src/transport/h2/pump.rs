@@ -5,7 +5,7 @@ use weir_http::h2::{Grant, Key};
 
 use super::mux::{Mux, Slot};
 use crate::body::{Buf, Chain};
-use crate::conn::wire::HIGH;
+use crate::transport::wire::HIGH;
 
 impl Mux {
     /// Composes as much of the streams' content as may be sent now.

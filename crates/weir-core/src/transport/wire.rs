@@ -20,9 +20,9 @@ pub struct Wire {
     /// All bytes handed over or composed.
     written: Cell<u64>,
     /// Sending failed or took too long.
-    pub(super) broken: Cell<bool>,
+    pub(crate) broken: Cell<bool>,
     /// The connection ends with a reset (`reset_timedout_connection`), and nothing is waited for before.
-    pub(super) resets: Cell<bool>,
+    pub(crate) resets: Cell<bool>,
     /// Between two requests.
     pub(crate) idle: Cell<bool>,
     /// Since when, in milliseconds of the worker's monotonic clock.
@@ -34,7 +34,7 @@ pub struct Wire {
     /// It is an HTTP/2 connection: its task looks what it has to do when the timer expires.
     pub(crate) multiplexed: Cell<bool>,
     /// `tcp_nodelay off` was applied.
-    pub(super) delays: Cell<bool>,
+    pub(crate) delays: Cell<bool>,
     /// Bytes that the kernel took before the connection was parked.
     sent_before: u64,
 }
@@ -61,7 +61,7 @@ impl Wire {
     }
 
     /// That of a connection which was parked.
-    pub(super) fn resumed(stream: Stream, written: u64, kept_until: u64) -> Wire {
+    pub(crate) fn resumed(stream: Stream, written: u64, kept_until: u64) -> Wire {
         let mut wire = Wire::new(stream);
         (wire.written, wire.sent_before) = (Cell::new(written), written);
         wire.kept_until.set(kept_until);
@@ -115,7 +115,7 @@ impl Wire {
     }
 
     /// Bytes composed or queued and not yet taken by the kernel.
-    pub(super) fn pending(&self) -> u64 {
+    pub(crate) fn pending(&self) -> u64 {
         self.out.borrow().len() as u64 + self.stream.unsent()
     }
 

@@ -12,17 +12,17 @@ use weir_trace::WaitKind;
 use super::encode;
 use super::mux::{Mux, Slot};
 use crate::body::{Buf, Chain};
-use crate::conn::client::Bytes;
-use crate::conn::rate;
-use crate::conn::wire::{Wire, is_copied};
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::transport::client::Bytes;
+use crate::transport::rate;
+use crate::transport::wire::{Wire, is_copied};
 
 /// A stream of an HTTP/2 connection, for the exchange that answers on it.
 #[derive(Clone)]
 pub struct Stream {
-    pub(super) mux: Rc<Mux>,
-    pub(super) key: Key,
+    pub(crate) mux: Rc<Mux>,
+    pub(crate) key: Key,
 }
 
 impl Stream {

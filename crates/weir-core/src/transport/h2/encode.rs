@@ -7,10 +7,10 @@ use weir_http::Known;
 use weir_http::hpack::{Encoder, Indexing};
 
 use crate::conf::core::ServerTokens;
-use crate::conn::encode::redirect_target;
-use crate::conn::heads;
 use crate::exchange::{Exchange, Name};
 use crate::text::Text;
+use crate::transport::encode::redirect_target;
+use crate::transport::heads;
 
 /// The blocks that a connection has sent last.
 #[derive(Default)]

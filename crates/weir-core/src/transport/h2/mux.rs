@@ -10,20 +10,20 @@ use weir_http::{h2, hpack};
 
 use super::encode::Blocks;
 use crate::body::Chain;
-use crate::conn::Connection;
-use crate::conn::wire::{HIGH, Wire};
 use crate::exchange::Exchange;
 use crate::log::{self, Level};
 use crate::pieces;
+use crate::transport::Connection;
+use crate::transport::wire::{HIGH, Wire};
 use crate::worker::Worker;
 
 /// A connection as its streams see it.
 pub(crate) struct Mux {
     pub(crate) wire: Rc<Wire>,
-    pub(super) connection: Rc<Connection>,
-    pub(super) worker: Rc<Worker>,
-    pub(super) h2: RefCell<h2::Connection>,
-    pub(super) slots: RefCell<Vec<Slot>>,
+    pub(crate) connection: Rc<Connection>,
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) h2: RefCell<h2::Connection>,
+    pub(crate) slots: RefCell<Vec<Slot>>,
     pub(super) blocks: RefCell<Blocks>,
     /// The connection's task, while it waits.
     task: RefCell<Option<Waker>>,
@@ -40,7 +40,7 @@ pub(crate) struct Mux {
     looked_ms: Cell<u64>,
     due: RefCell<Vec<Key>>,
     /// Requests of this turn whose answers are whole and not composed.
-    pub(super) held: RefCell<Vec<(Key, Box<Exchange>)>>,
+    pub(crate) held: RefCell<Vec<(Key, Box<Exchange>)>>,
     /// Streams whose content stays in its file until their windows open.
     pub(super) starved: RefCell<Vec<Key>>,
     /// `http2_recv_buffer_size`
@@ -49,7 +49,7 @@ pub(crate) struct Mux {
 
 /// What is kept of a stream beside the protocol's state, at its key's index.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// Content that was announced and has not been sent.
     pub(super) chain: Chain,
     /// Bytes of all its frames (`$bytes_sent`).
@@ -67,7 +67,7 @@ pub(super) struct Slot {
     /// Its exchange is over; what is left is sent.
     pub(super) detached: bool,
     /// Its request was malformed: the answer does not end the stream, a reset with this code does.
-    pub(super) fault: Option<Code>,
+    pub(crate) fault: Option<Code>,
     /// Its content is not what its head announced.
     pub(super) broken: bool,
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
@@ -118,7 +118,7 @@ impl Slot {
 
 impl Mux {
     /// The server's side of a connection; its settings are composed.
-    pub(super) fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Rc<Mux> {
+    pub(crate) fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Rc<Mux> {
         let server = connection.hosts.borrow().default().clone();
         let (settings, limits) = (&server.http2, server.settings.limits());
         let config = Config {
@@ -155,7 +155,7 @@ impl Mux {
     }
 
     /// Begins a turn: what came is taken, request by request ([`Mux::next_head`]), until the turn ends.
-    pub(super) fn begin_turn(&self) {
+    pub(crate) fn begin_turn(&self) {
         self.serving.set(true);
         self.look();
         self.more.set(false);
@@ -164,7 +164,7 @@ impl Mux {
 
     /// Takes what came up to the next head of a request: its stream, and whether it has no body. `None`: nothing more can
     /// be taken now.
-    pub(super) fn next_head(&self) -> Option<(Key, bool)> {
+    pub(crate) fn next_head(&self) -> Option<(Key, bool)> {
         loop {
             if self.wire.pending() > HIGH {
                 self.more.set(!self.wire.input.borrow().is_empty());
@@ -183,18 +183,18 @@ impl Mux {
     }
 
     /// Bytes are left for the next turn, which is due at once.
-    pub(super) fn put_off(&self) {
+    pub(crate) fn put_off(&self) {
         self.more.set(true);
     }
 
     /// Composes what may be sent, and lets tasks send more.
-    pub(super) fn compose(&self) {
+    pub(crate) fn compose(&self) {
         self.pump();
         self.feed();
     }
 
     /// Ends a turn.
-    pub(super) fn end_turn(&self) {
+    pub(crate) fn end_turn(&self) {
         self.look();
         self.serving.set(false);
     }
@@ -307,7 +307,7 @@ impl Mux {
     }
 
     /// The connection broke the protocol: the GOAWAY frame that says so is composed.
-    pub(super) fn failed(&self, failure: &Failure) {
+    pub(crate) fn failed(&self, failure: &Failure) {
         self.log(&format_args!("client {failure}"));
         if let Some(abuse) = failure.abuse {
             self.worker.counters.http2_abuse[abuse as usize % Abuse::COUNT].add(1);
@@ -325,7 +325,7 @@ impl Mux {
     }
 
     /// Prepares the slot of a new stream.
-    pub(super) fn begin(&self, key: Key, ended: bool) {
+    pub(crate) fn begin(&self, key: Key, ended: bool) {
         let mut slots = self.slots.borrow_mut();
         if slots.len() <= key.index() {
             slots.resize_with(key.index() + 1, Slot::default);
@@ -337,7 +337,7 @@ impl Mux {
 
     /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten. `complete`: the answer
     /// is whole as far as the exchange goes.
-    pub(super) fn detach(&self, key: Key, complete: bool) {
+    pub(crate) fn detach(&self, key: Key, complete: bool) {
         let state = {
             let h2 = self.h2.borrow();
             (complete, h2.is_unsent(key), h2.state(key) == h2::State::HalfClosedLocal)
@@ -371,7 +371,7 @@ impl Mux {
     }
 
     /// Forgets the streams that had their time: looked at five times a second, as long as there are some. Whether there were.
-    pub(super) fn unlinger(&self) -> bool {
+    pub(crate) fn unlinger(&self) -> bool {
         let now = weir_rt::now_ms();
         if self.lingering.get() == 0 || now < self.looked_ms.get() + LINGERING_MS {
             return false;
@@ -390,7 +390,7 @@ impl Mux {
     }
 
     /// The head of a request takes too long. `false`: none has begun.
-    pub(super) fn expire_head(&self) -> bool {
+    pub(crate) fn expire_head(&self) -> bool {
         let input = self.wire.input.borrow();
         let mut h2 = self.h2.borrow_mut();
         let mut expired = false;
@@ -434,31 +434,31 @@ impl Mux {
     }
 
     /// No stream is taken any more.
-    pub(super) fn go_away(&self, code: Code) {
+    pub(crate) fn go_away(&self, code: Code) {
         let mut h2 = self.h2.borrow_mut();
         self.wire.compose(|out| h2.go_away(code, out));
     }
 
     /// Nothing is left to do for the connection's task.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.closed.get() || self.h2.borrow().is_over()
     }
 
-    pub(super) fn is_begun(&self) -> bool {
+    pub(crate) fn is_begun(&self) -> bool {
         self.h2.borrow().is_begun()
     }
 
-    pub(super) fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.h2.borrow().streams()
     }
 
     /// Something was left for the next turn: requests, or content for which there was no room.
-    pub(super) fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.more.get() || self.h2.borrow().has_data()
     }
 
     /// Arms the timer for what is waited for; `true` when that is a request.
-    pub(super) fn arm(&self, full: bool) -> bool {
+    pub(crate) fn arm(&self, full: bool) -> bool {
         let timer = &self.wire.timer;
         let server = self.connection.hosts.borrow().default().clone();
         if full {
@@ -482,7 +482,7 @@ impl Mux {
     }
 
     /// Whether a stream has woken the connection's task; else it will.
-    pub(super) fn is_woken(&self, cx: &Context<'_>) -> bool {
+    pub(crate) fn is_woken(&self, cx: &Context<'_>) -> bool {
         if self.woken.take() {
             return true;
         }
@@ -494,7 +494,7 @@ impl Mux {
     }
 
     /// Has the connection's task look at what a stream has done.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if self.serving.get() {
             // It is the one who asks, and looks before it waits.
             return;
@@ -507,7 +507,7 @@ impl Mux {
     }
 
     /// The connection is over: streams that are running are told.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.closed.set(true);
         let keys = self.h2.borrow().keys();
         for key in keys {
@@ -516,7 +516,7 @@ impl Mux {
     }
 
     /// Waits until all streams are over.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         std::future::poll_fn(|cx| {
             self.woken.set(false);
             *self.task.borrow_mut() = Some(cx.waker().clone());

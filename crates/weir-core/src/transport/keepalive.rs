@@ -27,7 +27,7 @@ pub(crate) fn possible(x: &Exchange) -> bool {
 /// Logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is said
 /// where the server itself ends it.
 #[cold]
-pub(super) fn gone(connection: &Connection, worker: &Worker, gone: &Recv) {
+pub(crate) fn gone(connection: &Connection, worker: &Worker, gone: &Recv) {
     if worker.is_stopping() || connection.retired.get() {
         return;
     }

@@ -26,7 +26,7 @@ impl Connection {
         Connection::unconnected(hosts, self.peer.clone(), local, worker)
     }
 
-    pub(super) fn unconnected(
+    pub(crate) fn unconnected(
         hosts: Rc<Hosts>,
         peer: SockAddr,
         local: SockAddr,
