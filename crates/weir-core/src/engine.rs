@@ -1,9 +1,10 @@
 //! One request from its phases to its log line.
 //!
-//! The engine is a plain function, [`advance`]: it runs phases, follows redirects and error pages and sends the
-//! response, until all is done or something must be waited for, which it names ([`Wait`]). Whoever awaits is the other
-//! half, [`conclude`]: it waits for that one thing and calls `advance` again. A request that never waits is served by
-//! [`serve`] alone, without a future: it then costs no allocation and no state outside the processor's registers.
+//! The engine is a plain function, [`try_advance`]: it runs phases, follows redirects and error pages and sends the
+//! response, until all is done or something must be waited for, which it names ([`EngineWait`]). The other half is a
+//! future, [`finish_advance`]: it waits for that one thing and calls `try_advance` again. A request that never waits is
+//! served by [`try_serve`] alone, without a future: it then costs no allocation and no state outside the processor's
+//! registers. All pairs of this kind return [`Progress`].
 
 use weir_http::{Method, Version};
 use weir_rt::clock;
@@ -14,79 +15,84 @@ use crate::body::Body;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::{Exchange, ResponseDelivery};
 use crate::log::Level;
-use crate::output::{self, Sent};
-use crate::phase::{self, Phase, Phases, Verdict, Walk};
+use crate::output::{self, ResponseEnd, ResponseWait};
+use crate::phase::{self, LogWait, Phase, PhaseWait, Verdict};
+use crate::progress::Progress;
 use crate::transport::h2::Stream;
 use crate::{redirect, special, subrequest};
 
-/// What is left of a request that has to wait.
-pub(crate) enum Rest {
-    /// Its answer.
-    Answer(Course, Wait),
-    /// The way of its answer to the client, whose window or turn has not come: `$bytes_sent` is what left.
+/// What a request waits for, and what is left of it then.
+pub(crate) enum ServeWait {
+    /// Its response.
+    Response(Course, EngineWait),
+    /// The way of its response to the client, whose window or turn has not come: `$bytes_sent` is what left.
     Unsent,
     /// Its `post_action`.
-    After,
-    /// Its log phase, from this handler on.
-    Log(usize),
+    PostAction,
+    /// A handler of its log phase.
+    Log(LogWait),
 }
 
-/// Answers `x`, whose head is read and whose server is chosen, and logs it. What has to wait is left to [`rest`].
-pub(crate) fn serve(x: &mut Exchange) -> Option<Rest> {
-    // What nearly all requests come to is done here: the loop of `advance` moves what it
+/// Serves `x`, whose head is read and whose server is chosen, and logs it. What has to wait is left to [`finish_serve`].
+pub(crate) fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
+    let mut course = Course::default();
+    // What nearly all requests come to is done here: the loop of `try_advance` moves what it
     // decides on, which costs a hundred instructions.
-    let next = match Walk::new(x, Phase::PostRead).run(x) {
-        Phases::End(Verdict::Respond) => Next::Sent(output::respond(x)),
-        phases => Next::Phases(phases),
+    let progress = match phase::try_phases(x, Phase::PostRead) {
+        Progress::Done(Verdict::Respond) => match output::try_respond(x) {
+            Progress::Done(ResponseEnd::Whole) => {
+                x.delivery.set(ResponseDelivery::Whole);
+                Progress::Done(())
+            }
+            Progress::Done(end) => try_advance(x, &mut course, Next::Responded(end)),
+            Progress::Wait(wait) => Progress::Wait(EngineWait::Response(wait)),
+        },
+        Progress::Done(verdict) => try_advance(x, &mut course, Next::Judge(verdict)),
+        Progress::Wait(wait) => Progress::Wait(EngineWait::Phases(wait)),
     };
-    if let Next::Sent(Sent::All) = next {
-        x.delivery.set(ResponseDelivery::Whole);
-    } else {
-        let mut course = Course::default();
-        if let Some(wait) = advance(x, &mut course, next) {
-            return Some(Rest::Answer(course, wait));
-        }
+    if let Progress::Wait(wait) = progress {
+        return Progress::Wait(ServeWait::Response(course, wait));
     }
     if x.transport.h2().is_some_and(Stream::is_unsent) {
-        return Some(Rest::Unsent);
+        return Progress::Wait(ServeWait::Unsent);
     }
-    logged(x)
+    try_end(x)
 }
 
-/// What follows when the answer of `x` has left; what of it has to wait is left to [`rest`].
-pub(crate) fn logged(x: &mut Exchange) -> Option<Rest> {
+/// What follows when the response of `x` has left; what of it has to wait is left to [`finish_serve`].
+pub(crate) fn try_end(x: &mut Exchange) -> Progress<(), ServeWait> {
     if x.plan.core.post_action.is_some() {
-        return Some(Rest::After);
+        return Progress::Wait(ServeWait::PostAction);
     }
-    if let Some(at) = phase::log(x, 0) {
-        return Some(Rest::Log(at));
+    if let Progress::Wait(wait) = phase::try_log(x) {
+        return Progress::Wait(ServeWait::Log(wait));
     }
     record(x);
-    None
+    Progress::Done(())
 }
 
-/// Does what [`serve`] left.
-pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
-    match rest {
-        Rest::Answer(course, wait) => {
-            go_on(x, course, wait).await;
+/// Waits for what [`try_serve`] or [`try_end`] stopped at, and does the rest.
+pub(crate) async fn finish_serve(x: &mut Exchange, wait: ServeWait) {
+    match wait {
+        ServeWait::Response(course, wait) => {
+            finish_advance(x, course, wait).await;
             sent(x).await;
-            after(x).await;
-            log(x).await;
+            post_action(x).await;
+            log_request(x).await;
         }
-        Rest::Unsent => {
+        ServeWait::Unsent => {
             attach(x);
             sent(x).await;
-            after(x).await;
-            log(x).await;
+            post_action(x).await;
+            log_request(x).await;
         }
-        Rest::After => {
-            after(x).await;
-            log(x).await;
+        ServeWait::PostAction => {
+            post_action(x).await;
+            log_request(x).await;
         }
-        Rest::Log(at) => {
+        ServeWait::Log(wait) => {
             attach(x);
-            phase::log_waiting(x, at).await;
+            phase::finish_log(x, wait).await;
         }
     }
     record(x);
@@ -105,8 +111,8 @@ pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
     };
     conclude(x, Next::Judge(verdict)).await;
     sent(x).await;
-    after(x).await;
-    log(x).await;
+    post_action(x).await;
+    log_request(x).await;
     record(x);
 }
 
@@ -115,7 +121,7 @@ pub(crate) async fn close(x: &mut Exchange, status: u16) {
     x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientClosed };
     x.delivery.set(ResponseDelivery::Abandoned);
     conclude(x, Next::Judge(Verdict::Close(status))).await;
-    log(x).await;
+    log_request(x).await;
     record(x);
 }
 
@@ -132,7 +138,7 @@ async fn sent(x: &mut Exchange) {
 
 /// `post_action`: the request goes on elsewhere when its answer is out, however it came out. Boxed, since few do. One
 /// that leads to itself is done once; nginx does it ten times.
-async fn after(x: &mut Exchange) {
+async fn post_action(x: &mut Exchange) {
     let mut done = None;
     while let Some(action) = x.plan.core.post_action.clone().filter(|action| done.as_ref() != Some(action)) {
         let before = (x.delivery.get(), x.cause, x.keep_alive);
@@ -150,11 +156,11 @@ async fn after(x: &mut Exchange) {
 }
 
 /// Runs the log phase.
-pub(crate) async fn log(x: &mut Exchange) {
+pub(crate) async fn log_request(x: &mut Exchange) {
     x.log_complaints();
-    if let Some(at) = phase::log(x, 0) {
+    if let Progress::Wait(wait) = phase::try_log(x) {
         attach(x);
-        phase::log_waiting(x, at).await;
+        phase::finish_log(x, wait).await;
     }
 }
 
@@ -162,26 +168,18 @@ pub(crate) async fn log(x: &mut Exchange) {
 pub(crate) enum Next {
     /// Run its phases, from this one on.
     Run(Phase),
-    /// See what its phases came to.
-    Phases(Phases),
     /// Do what they decided.
     Judge(Verdict),
-    /// See how its response came along.
-    Sent(Sent),
-    /// Its response is out, or can't be.
-    Responded(Result<(), Error>),
+    /// See what has become of its response.
+    Responded(ResponseEnd),
 }
 
-/// What a request waits for.
-pub(crate) enum Wait {
-    /// A handler.
-    Handler(Walk),
-    /// `auth_delay`; then this is the verdict.
-    Delay(Verdict),
-    /// A header filter.
-    Filter(usize),
-    /// Its body's way to the client.
-    Body,
+/// What the engine waits for.
+pub(crate) enum EngineWait {
+    /// Its phases.
+    Phases(PhaseWait),
+    /// Its response.
+    Response(ResponseWait),
 }
 
 /// What the engine remembers of a request while it waits.
@@ -196,31 +194,22 @@ pub(crate) struct Course {
 /// Runs phases, follows redirects and error pages until a response has gone out.
 pub(crate) async fn conclude(x: &mut Exchange, next: Next) {
     let mut course = Course::default();
-    if let Some(wait) = advance(x, &mut course, next) {
-        go_on(x, course, wait).await;
+    if let Progress::Wait(wait) = try_advance(x, &mut course, next) {
+        finish_advance(x, course, wait).await;
     }
 }
 
-/// Waits, and goes on, until a response has gone out.
-async fn go_on(x: &mut Exchange, mut course: Course, mut wait: Wait) {
+/// Waits for what [`try_advance`] stopped at, and goes on until a response has gone out.
+async fn finish_advance(x: &mut Exchange, mut course: Course, mut wait: EngineWait) {
     attach(x);
     loop {
         let next = match wait {
-            Wait::Handler(walk) => Next::Phases(walk.wait(x).await),
-            Wait::Delay(verdict) => {
-                phase::delay(x).await;
-                Next::Judge(verdict)
-            }
-            Wait::Filter(at) => Next::Sent(match output::filtered(x, at).await {
-                Some(instead) => Sent::Instead(instead),
-                None => output::respond_behind(x, at),
-            }),
-            // Boxed: what few requests need shall not make the future of all larger.
-            Wait::Body => Next::Responded(Box::pin(output::send_body_attended(x)).await),
+            EngineWait::Phases(wait) => Next::Judge(phase::finish_phases(x, wait).await),
+            EngineWait::Response(wait) => Next::Responded(output::finish_respond(x, wait).await),
         };
-        match advance(x, &mut course, next) {
-            Some(again) => wait = again,
-            None => return,
+        match try_advance(x, &mut course, next) {
+            Progress::Done(()) => return,
+            Progress::Wait(again) => wait = again,
         }
     }
 }
@@ -232,26 +221,28 @@ fn attach(x: &Exchange) {
     }
 }
 
-/// Goes on with a request until its response has gone out, or to what must be waited for.
-fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait> {
+/// Goes on with a request until its response has gone out, as far as that goes without waiting; the rest is left to
+/// [`finish_advance`].
+fn try_advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Progress<(), EngineWait> {
     loop {
         next = match next {
-            Next::Run(phase) => Next::Phases(Walk::new(x, phase).run(x)),
-            Next::Phases(Phases::End(verdict)) => Next::Judge(verdict),
-            Next::Phases(Phases::Handler(walk)) => return Some(Wait::Handler(walk)),
-            Next::Phases(Phases::Delay(verdict)) => return Some(Wait::Delay(verdict)),
-            Next::Judge(Verdict::Respond) => Next::Sent(output::respond(x)),
+            Next::Run(phase) => match phase::try_phases(x, phase) {
+                Progress::Done(verdict) => Next::Judge(verdict),
+                Progress::Wait(wait) => return Progress::Wait(EngineWait::Phases(wait)),
+            },
+            Next::Judge(Verdict::Respond) => match output::try_respond(x) {
+                Progress::Done(end) => Next::Responded(end),
+                Progress::Wait(wait) => return Progress::Wait(EngineWait::Response(wait)),
+            },
             Next::Judge(verdict) => match judge(x, course, verdict) {
                 Some(next) => next,
                 None => break,
             },
-            Next::Sent(Sent::All) | Next::Responded(Ok(())) => {
+            Next::Responded(ResponseEnd::Whole) => {
                 x.delivery.set(ResponseDelivery::Whole);
                 break;
             }
-            Next::Sent(Sent::Filter(at)) => return Some(Wait::Filter(at)),
-            Next::Sent(Sent::Body) => return Some(Wait::Body),
-            Next::Sent(Sent::Instead(verdict)) => {
+            Next::Responded(ResponseEnd::Instead(verdict)) => {
                 x.body_filters.clear();
                 course.refusals += 1;
                 if course.refusals == REFUSALS {
@@ -259,7 +250,7 @@ fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait
                 }
                 Next::Judge(verdict)
             }
-            Next::Responded(Err(error)) => {
+            Next::Responded(ResponseEnd::Broken(error)) => {
                 broken(x, error);
                 break;
             }
@@ -268,7 +259,7 @@ fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait
     for _ in 0..course.redirects {
         x.trace().close(Site::REDIRECT);
     }
-    None
+    Progress::Done(())
 }
 
 /// Does what the phases decided, where that is no response yet; `None`: nothing is left to do.
@@ -294,7 +285,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             None
         }
         Verdict::Done | Verdict::Close(_) | Verdict::Status(_) if x.instead.is_some() => {
-            x.instead.take().map(|instead| Next::Sent(Sent::Instead(instead)))
+            x.instead.take().map(|instead| Next::Responded(ResponseEnd::Instead(instead)))
         }
         Verdict::Status(status) => {
             x.unmatched.set(false);

@@ -25,6 +25,7 @@ pub mod phase;
 mod pieces;
 pub mod plan;
 pub mod privileged;
+mod progress;
 pub mod read;
 mod recent;
 pub mod redirect;

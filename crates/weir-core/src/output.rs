@@ -14,31 +14,38 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, Slot, Step};
 use crate::phase::{LocalFuture, Verdict};
+use crate::progress::Progress;
 use crate::read;
 use crate::subrequest::Include;
 use crate::subrequest::family::Family;
 use crate::transport::{Transport, wire, write};
-use head::{Head, head, prepare};
-pub(crate) use head::{filtered, send_head};
+pub(crate) use head::{FilterWait, send_head};
+use head::{HeadEnd, finish_filter, prepare, try_head};
 
-/// How far a response came without waiting.
-pub(crate) enum Sent {
-    /// Whole: its bytes are with the connection.
-    All,
-    /// To a header filter that waits: [`filtered`].
-    Filter(usize),
-    /// To its body, which waits or may wait: [`send_body`].
-    Body,
-    /// Not at all: a header filter wants another response.
+/// What has become of a response.
+pub(crate) enum ResponseEnd {
+    /// It is whole: its bytes are with the connection.
+    Whole,
+    /// Nothing was sent: a header filter wants another response.
     Instead(Verdict),
+    /// It broke off.
+    Broken(Error),
 }
 
-/// Sends the response that stands in `x.response`, as far as that goes without waiting.
-pub(crate) fn respond(x: &mut Exchange) -> Sent {
+/// What a response waits for.
+pub(crate) enum ResponseWait {
+    /// A header filter.
+    Filter(FilterWait),
+    /// Its body's way to the client.
+    Body,
+}
+
+/// Sends the response in `x.response`, as far as that goes without waiting; the rest is left to [`finish_respond`].
+pub(crate) fn try_respond(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
     if x.body.is_pending()
         && let Err(status) = read::before_answer(x)
     {
-        return Sent::Instead(Verdict::Status(status));
+        return Progress::Done(ResponseEnd::Instead(Verdict::Status(status)));
     }
     if x.response.content_length.is_none() {
         x.response.content_length = match &x.response.body {
@@ -51,33 +58,54 @@ pub(crate) fn respond(x: &mut Exchange) -> Sent {
     if x.response.header_sent {
         if x.answered_already {
             x.response.body = Body::Empty;
-            return Sent::All;
+            return WHOLE;
         }
-        return body_at_once(x);
+        return try_body(x);
     }
     prepare(x);
     filters(x, 0)
 }
 
-/// Goes on behind the header filter `at`, for which [`filtered`] has waited.
-pub(crate) fn respond_behind(x: &mut Exchange, at: usize) -> Sent {
-    filters(x, at + 1)
+/// Waits for what [`try_respond`] stopped at, and sends the rest.
+pub(crate) async fn finish_respond(x: &mut Exchange, wait: ResponseWait) -> ResponseEnd {
+    let mut wait = wait;
+    loop {
+        wait = match wait {
+            ResponseWait::Filter(filter) => {
+                let next = filter.next();
+                if let Some(instead) = finish_filter(x, filter).await {
+                    return ResponseEnd::Instead(instead);
+                }
+                match filters(x, next) {
+                    Progress::Done(end) => return end,
+                    Progress::Wait(wait) => wait,
+                }
+            }
+            // Boxed: what few requests need shall not make the future of all larger.
+            ResponseWait::Body => {
+                return match Box::pin(send_body_attended(x)).await {
+                    Ok(()) => ResponseEnd::Whole,
+                    Err(error) => ResponseEnd::Broken(error),
+                };
+            }
+        }
+    }
 }
 
 /// The header filters from `at` on, the head, the body.
 #[inline]
-fn filters(x: &mut Exchange, at: usize) -> Sent {
-    match head(x, at) {
-        Head::Sent => body_behind_head(x),
-        Head::Filter(at) => Sent::Filter(at),
-        Head::Instead(verdict) => Sent::Instead(verdict),
+fn filters(x: &mut Exchange, at: usize) -> Progress<ResponseEnd, ResponseWait> {
+    match try_head(x, at) {
+        Progress::Done(HeadEnd::Sent) => try_body_after_head(x),
+        Progress::Done(HeadEnd::Instead(verdict)) => Progress::Done(ResponseEnd::Instead(verdict)),
+        Progress::Wait(filter) => Progress::Wait(ResponseWait::Filter(filter)),
     }
 }
 
-/// [`body_at_once`] behind a head that was just composed and is not marked yet. One stamp does for both where the body is
-/// copied behind the head.
+/// [`try_body`] after a head that was just composed and is not marked yet. One stamp does for both where the body is
+/// copied after the head.
 #[inline]
-fn body_behind_head(x: &mut Exchange) -> Sent {
+fn try_body_after_head(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
     let copied = match &x.response.body {
         Body::Empty => true,
         Body::Whole(buf) => x.response.header_only || wire::is_copied(buf),
@@ -85,23 +113,23 @@ fn body_behind_head(x: &mut Exchange) -> Sent {
     };
     if !copied {
         x.trace().mark(Site::HEADER);
-        return body_at_once(x);
+        return try_body(x);
     }
     if hand_over_at_once(x) {
         x.trace().mark_and_pass(Site::HEADER, [Site::step(ConnStep::Write)]);
-        return Sent::All;
+        return WHOLE;
     }
     x.trace().mark(Site::HEADER);
-    Sent::Body
+    Progress::Wait(ResponseWait::Body)
 }
 
 /// Sends a body that is there and needs no filter, rate or waiting; any other is left to [`send_body`].
-fn body_at_once(x: &mut Exchange) -> Sent {
+fn try_body(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
     if !hand_over_at_once(x) {
-        return Sent::Body;
+        return Progress::Wait(ResponseWait::Body);
     }
     x.trace().mark(Site::step(ConnStep::Write));
-    Sent::All
+    WHOLE
 }
 
 /// `false`: the body is none that goes at once.
@@ -151,7 +179,7 @@ fn stream_at_once(x: &mut Exchange) -> bool {
 }
 
 /// Sends the body of `x.response` behind the head, whatever it is.
-pub(crate) async fn send_body(x: &mut Exchange) -> Result<(), Error> {
+async fn send_body(x: &mut Exchange) -> Result<(), Error> {
     let body = std::mem::take(&mut x.response.body);
     if !x.response.header_only {
         match body {
@@ -172,7 +200,7 @@ pub(crate) async fn send_body(x: &mut Exchange) -> Result<(), Error> {
 }
 
 /// As [`send_body`], with the subrequests that run beside it.
-pub(crate) async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
+async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
     let Some(family) = x.family.clone() else { return send_body(x).await };
     let shared = x.shared.clone();
     // Boxed: two futures of bodies would make that of all larger.
@@ -489,5 +517,7 @@ pub(crate) async fn drained(x: &mut Exchange) -> Result<(), Error> {
     drained
 }
 
+/// The end of nearly all responses.
+const WHOLE: Progress<ResponseEnd, ResponseWait> = Progress::Done(ResponseEnd::Whole);
 /// Files are read in pieces of this many bytes for a filter, half of it where there are several.
 const READ: u64 = 32 * 1024;

@@ -1,7 +1,7 @@
 //! The eleven phases, what runs in them, and how their results are read.
 //!
 //! A [`Handler`] gives a [`Verdict`] at once or says that it has to wait ([`Verdict::Wait`]), and only then is asked for
-//! a future. So the runner, [`Walk::run`], is a plain function that stops where something must be waited for: a request
+//! a future. So the runner, [`try_phases`], is a plain function that stops where something must be waited for: a request
 //! that never waits meets no future at all, and who waits for the others is the [`engine`](crate::engine). Which
 //! handlers stand where is the location's [`Plan`](crate::plan::Plan).
 
@@ -15,6 +15,7 @@ use weir_trace::{Kind, Site, Step};
 use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::redirect::Redirect;
 
 /// nginx's phases, in the order in which a request passes them.
@@ -157,18 +158,40 @@ pub(crate) struct Walk {
     own: bool,
 }
 
-/// How far the phases came without waiting.
-pub(crate) enum Phases {
-    /// To their end; never [`Verdict::Declined`], [`Verdict::Passed`], [`Verdict::Ok`] or [`Verdict::Wait`].
-    End(Verdict),
-    /// To a handler that waits: [`Walk::wait`].
+/// What the phases wait for.
+pub(crate) enum PhaseWait {
+    /// A handler.
     Handler(Walk),
-    /// To a 401 that `auth_delay` holds back: [`delay`].
+    /// `auth_delay`, which holds back this 401.
     Delay(Verdict),
 }
 
+/// The phases from `from` on. They end with a verdict that is never [`Verdict::Declined`], [`Verdict::Passed`],
+/// [`Verdict::Ok`] or [`Verdict::Wait`]; what they wait for is left to [`finish_phases`].
+pub(crate) fn try_phases(x: &mut Exchange, from: Phase) -> Progress<Verdict, PhaseWait> {
+    Walk::new(x, from).run(x)
+}
+
+/// Waits for what [`try_phases`] stopped at, and runs the other phases.
+pub(crate) async fn finish_phases(x: &mut Exchange, wait: PhaseWait) -> Verdict {
+    let mut wait = wait;
+    loop {
+        let progress = match wait {
+            PhaseWait::Handler(walk) => walk.wait(x).await,
+            PhaseWait::Delay(verdict) => {
+                delay(x).await;
+                return verdict;
+            }
+        };
+        match progress {
+            Progress::Done(verdict) => return verdict,
+            Progress::Wait(again) => wait = again,
+        }
+    }
+}
+
 /// `auth_delay`: who guesses passwords learns late that one is wrong, and for all of them after the same time.
-pub(crate) async fn delay(x: &mut Exchange) {
+async fn delay(x: &mut Exchange) {
     x.log(crate::log::Level::Info, &"delaying unauthorized request");
     let delay = std::time::Duration::from_millis(x.plan.core.auth_delay);
     x.shared.pending(Box::pin(weir_rt::sleep(delay))).await;
@@ -176,7 +199,7 @@ pub(crate) async fn delay(x: &mut Exchange) {
 
 impl Walk {
     /// Runs the phases from here on.
-    pub(crate) fn run(mut self, x: &mut Exchange) -> Phases {
+    fn run(mut self, x: &mut Exchange) -> Progress<Verdict, PhaseWait> {
         loop {
             let entry = match self.seek(x) {
                 Ok(entry) => entry,
@@ -186,7 +209,7 @@ impl Walk {
             x.trace().open(site);
             let verdict = entry.handler.handle(x);
             if let Verdict::Wait = verdict {
-                return Phases::Handler(self);
+                return Progress::Wait(PhaseWait::Handler(self));
             }
             if let Verdict::Passed = verdict {
                 x.trace().close_passed(site);
@@ -201,8 +224,8 @@ impl Walk {
         }
     }
 
-    /// Waits for the handler at which [`Walk::run`] stopped; then the phases go on.
-    pub(crate) async fn wait(mut self, x: &mut Exchange) -> Phases {
+    /// Waits for the handler at which [`Walk::run`] stopped, and goes on as far as that goes without waiting.
+    async fn wait(mut self, x: &mut Exchange) -> Progress<Verdict, PhaseWait> {
         let entry = self.asked();
         let site = entry.site;
         let shared = x.shared.clone();
@@ -218,7 +241,12 @@ impl Walk {
 
     /// A handler has decided.
     #[inline(always)]
-    fn left(&mut self, x: &mut Exchange, site: Site, verdict: Verdict) -> Option<Phases> {
+    fn left(
+        &mut self,
+        x: &mut Exchange,
+        site: Site,
+        verdict: Verdict,
+    ) -> Option<Progress<Verdict, PhaseWait>> {
         x.trace().close(site);
         x.answered = site;
         let Some(end) = self.judge(x, verdict) else {
@@ -243,16 +271,16 @@ impl Walk {
 
     /// The phases have come to `end`, which `auth_delay` may hold back when it is the access phase's 401, or 407.
     #[inline]
-    fn ended(&self, x: &Exchange, end: Verdict) -> Phases {
+    fn ended(&self, x: &Exchange, end: Verdict) -> Progress<Verdict, PhaseWait> {
         match (self.phase, end) {
             (Phase::Access, end @ Verdict::Status(401 | 407)) if x.plan.core.auth_delay > 0 => {
-                Phases::Delay(end)
+                Progress::Wait(PhaseWait::Delay(end))
             }
-            (_, end) => Phases::End(end),
+            (_, end) => Progress::Done(end),
         }
     }
 
-    pub(crate) fn new(x: &Exchange, from: Phase) -> Walk {
+    fn new(x: &Exchange, from: Phase) -> Walk {
         let plan = if from <= Phase::FindConfig { x.server.plan.clone() } else { x.plan.clone() };
         // Most servers have no handlers of their own.
         let from = if from == Phase::PostRead && plan.is_empty_before(Phase::FindConfig) {
@@ -457,31 +485,41 @@ fn post_rewrite(x: &mut Exchange) -> PostRewrite {
     PostRewrite::Again
 }
 
-/// The log phase, from its handler `at` on: every handler runs, whatever the others say. The one that waits, if any.
-pub(crate) fn log(x: &mut Exchange, at: usize) -> Option<usize> {
-    if x.plan.phase(Phase::Log).len() <= at {
-        return None;
+/// A handler of the log phase that waits.
+pub(crate) struct LogWait {
+    /// Its place among those of the phase.
+    at: usize,
+}
+
+/// The log phase: every handler runs, whatever the others say. Those from one that waits on are left to [`finish_log`].
+pub(crate) fn try_log(x: &mut Exchange) -> Progress<(), LogWait> {
+    log_from(x, 0)
+}
+
+fn log_from(x: &mut Exchange, first: usize) -> Progress<(), LogWait> {
+    if x.plan.phase(Phase::Log).len() <= first {
+        return Progress::Done(());
     }
     let plan = x.plan.clone();
-    for (at, entry) in plan.phase(Phase::Log).iter().enumerate().skip(at) {
+    for (at, entry) in plan.phase(Phase::Log).iter().enumerate().skip(first) {
         x.trace().open(entry.site);
         if let Verdict::Wait = entry.handler.handle(x) {
-            return Some(at);
+            return Progress::Wait(LogWait { at });
         }
         x.trace().close(entry.site);
     }
-    None
+    Progress::Done(())
 }
 
-/// The rest of the log phase, whose handler `at` waits.
-pub(crate) async fn log_waiting(x: &mut Exchange, at: usize) {
+/// Waits for the handler at which [`try_log`] stopped, and runs the others.
+pub(crate) async fn finish_log(x: &mut Exchange, wait: LogWait) {
     let plan = x.plan.clone();
     let shared = x.shared.clone();
-    let mut waits = Some(at);
-    while let Some(at) = waits {
+    let mut progress = Progress::Wait(wait);
+    while let Progress::Wait(LogWait { at }) = progress {
         let Some(entry) = plan.phase(Phase::Log).get(at) else { return };
         shared.pending(entry.handler.wait(x)).await;
         x.trace().close(entry.site);
-        waits = log(x, at + 1);
+        progress = log_from(x, at + 1);
     }
 }

@@ -203,7 +203,7 @@ impl<'x> Child<'x> {
 
     async fn run(&mut self) -> Captured {
         let x = self.exchange.as_mut().expect("taken only when dropped");
-        answer(x, Phase::ServerRewrite).await;
+        run_child(x, Phase::ServerRewrite).await;
         captured(x)
     }
 }
@@ -354,10 +354,10 @@ fn unframe(x: &mut Exchange) {
 }
 
 /// Runs a child, nearly always from where subrequests begin: the server's rewrite phase.
-async fn answer(x: &mut Exchange, from: Phase) {
+async fn run_child(x: &mut Exchange, from: Phase) {
     engine::conclude(x, Next::Run(from)).await;
     if x.plan.core.log_subrequest {
-        engine::log(x).await;
+        engine::log_request(x).await;
     }
 }
 

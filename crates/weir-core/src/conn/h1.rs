@@ -1,9 +1,9 @@
 //! An HTTP/1 connection: one task, one request after the other, pipelined answers leaving together.
 //!
 //! While idle the task holds a timer and its socket, no buffer and no exchange (its future is a few hundred bytes).
-//! What came in is answered by plain functions ([`answer`], [`one`]) as long as nothing must be waited for; where
-//! something must, they say what ([`Stop`], [`Stage`]), and the future [`active`] is boxed, which waits for it and calls
-//! them again.
+//! Incoming requests are served by plain functions ([`try_requests`], [`try_request`]) as long as nothing must be waited
+//! for; where something must, they name it ([`ConnectionWait`], [`RequestWait`]), and the future [`finish_requests`] is
+//! boxed, which waits for it and calls them again.
 
 use std::rc::Rc;
 
@@ -11,7 +11,9 @@ use weir_rt::Recv;
 
 use super::head::{self, NoHead};
 use super::parked;
+use crate::engine::ServeWait;
 use crate::exchange::Exchange;
+use crate::progress::Progress;
 use crate::transport::keepalive;
 use crate::transport::wire::{HIGH, Wire};
 use crate::transport::{Connection, Transport};
@@ -62,15 +64,15 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
         wire.idle.set(false);
         stays = false;
         let mut busy = Busy::new(&worker, &connection);
-        let answered = match answer(&mut busy, &wire) {
-            Ok(timeout) => {
+        let kept = match try_requests(&mut busy, &wire) {
+            Progress::Done(timeout) => {
                 drop(busy);
                 Some(timeout)
             }
-            Err(stop) => Box::pin(active(busy, &wire, stop)).await,
+            Progress::Wait(wait) => Box::pin(finish_requests(busy, &wire, wait)).await,
         };
-        match answered {
-            Some(timeout) => idle = timeout,
+        match kept {
+            Some(IdleTimeout(timeout)) => idle = timeout,
             None => break,
         }
         // Whoever waits is of the newest configuration: nothing else keeps the one before.
@@ -94,76 +96,98 @@ async fn is_sent(wire: &Wire, ms: u64) -> bool {
     wire.stream.drained(0, Some(&wire.timer)).await.is_ok() && wire.stream.unsent() == 0
 }
 
+/// How long a connection without a request is kept, in milliseconds (`keepalive_timeout`).
+#[derive(Clone, Copy)]
+struct IdleTimeout(u64);
+
 /// What a busy connection waits for.
-enum Stop {
+enum ConnectionWait {
     /// Something in a request.
-    Request(Stage),
-    /// The client, until it took some of the answers; then how long to wait for more requests.
-    Room(u64),
+    Request(RequestWait),
+    /// The client, until it took some of the responses; then it is idle, unless there is another request.
+    Room(IdleTimeout),
     /// Other tasks: it has had many requests at a stretch.
     Turn,
 }
 
-/// Answers requests as long as nothing must be waited for; how long to wait for more when nothing is left to read.
-fn answer(busy: &mut Busy<'_>, wire: &Rc<Wire>) -> Result<u64, Stop> {
+/// What follows a request.
+enum AfterRequest {
+    /// The next one, for which the exchange is ready.
+    Next,
+    /// Nothing is left to read.
+    Idle(IdleTimeout),
+}
+
+/// Serves requests until nothing is left to read, as far as that goes without waiting; the rest is left to
+/// [`finish_requests`].
+fn try_requests(busy: &mut Busy<'_>, wire: &Rc<Wire>) -> Progress<IdleTimeout, ConnectionWait> {
     loop {
-        let idle = one(busy.exchange(), wire).map_err(Stop::Request)?;
-        if let Some(idle) = answered(busy, wire, idle)? {
-            return Ok(idle);
+        let idle = match try_request(busy.exchange(), wire) {
+            Progress::Done(idle) => idle,
+            Progress::Wait(request) => return Progress::Wait(ConnectionWait::Request(request)),
+        };
+        match try_next(busy, wire, idle) {
+            Progress::Done(AfterRequest::Next) => {}
+            Progress::Done(AfterRequest::Idle(idle)) => return Progress::Done(idle),
+            Progress::Wait(wait) => return Progress::Wait(wait),
         }
     }
 }
 
-/// Behind a request: how long to wait for more when nothing is left to read; `None`: on to the next one.
-fn answered(busy: &mut Busy<'_>, wire: &Wire, idle: u64) -> Result<Option<u64>, Stop> {
+/// After a request: sends what was composed where that is due, and goes on to the next one.
+fn try_next(busy: &mut Busy<'_>, wire: &Wire, idle: IdleTimeout) -> Progress<AfterRequest, ConnectionWait> {
     busy.batch += 1;
     if wire.input.borrow().is_empty() {
         wire.flush();
-        return if wire.stream.unsent() <= HIGH { Ok(Some(idle)) } else { Err(Stop::Room(idle)) };
+        if wire.stream.unsent() <= HIGH {
+            return Progress::Done(AfterRequest::Idle(idle));
+        }
+        return Progress::Wait(ConnectionWait::Room(idle));
     }
     if wire.pending() > HIGH {
         wire.flush();
-        return Err(Stop::Room(idle));
+        return Progress::Wait(ConnectionWait::Room(idle));
     }
     if busy.batch.is_multiple_of(64) {
         wire.flush();
-        return Err(Stop::Turn);
+        return Progress::Wait(ConnectionWait::Turn);
     }
     busy.next();
-    Ok(None)
+    Progress::Done(AfterRequest::Next)
 }
 
-/// Waits, and answers on, until there is nothing left to read; then how long to wait for more, or `None` to close.
-async fn active(mut busy: Busy<'_>, wire: &Rc<Wire>, stop: Stop) -> Option<u64> {
-    let mut stop = stop;
+/// Waits for what [`try_requests`] stopped at, and serves requests until nothing is left to read; `None`: the connection
+/// is closed.
+async fn finish_requests(mut busy: Busy<'_>, wire: &Rc<Wire>, wait: ConnectionWait) -> Option<IdleTimeout> {
+    let mut wait = wait;
     loop {
-        let more = match stop {
-            Stop::Request(stage) => {
-                let idle = waited(busy.exchange(), wire, stage).await?;
-                answered(&mut busy, wire, idle)
+        let after = match wait {
+            ConnectionWait::Request(request) => {
+                let idle = finish_request(busy.exchange(), wire, request).await?;
+                try_next(&mut busy, wire, idle)
             }
-            Stop::Room(idle) => {
+            ConnectionWait::Room(idle) => {
                 Box::pin(wait_room(busy.exchange(), wire)).await?;
                 if wire.input.borrow().is_empty() {
                     return Some(idle);
                 }
                 busy.next();
-                Ok(None)
+                Progress::Done(AfterRequest::Next)
             }
-            Stop::Turn => {
+            ConnectionWait::Turn => {
                 weir_rt::yield_now().await;
                 busy.next();
-                Ok(None)
+                Progress::Done(AfterRequest::Next)
             }
         };
-        let done = match more {
-            Ok(Some(idle)) => Ok(idle),
-            Ok(None) => answer(&mut busy, wire),
-            Err(stop) => Err(stop),
+        let progress = match after {
+            Progress::Done(AfterRequest::Next) => try_requests(&mut busy, wire),
+            Progress::Done(AfterRequest::Idle(idle)) => return Some(idle),
+            Progress::Wait(wait) => Progress::Wait(wait),
         };
-        match done {
-            Ok(idle) => return Some(idle),
-            Err(again) => stop = again,
+        match progress {
+            Progress::Done(idle) => return Some(idle),
+            Progress::Wait(again) => wait = again,
         }
     }
 }
@@ -211,95 +235,98 @@ async fn wait_room(x: &Exchange, wire: &Wire) -> Option<()> {
     wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.inspect_err(|_| wire.broken.set(true)).ok()
 }
 
-/// Where a request stands that has to wait.
-enum Stage {
-    /// Its head has not come whole.
+/// What a request waits for.
+enum RequestWait {
+    /// The rest of its head.
     Head,
-    /// It has none that is any good.
+    /// The response to a head that is no good.
     NoHead(NoHead),
     /// It asks for HTTP/2, with these settings.
     Upgrade(Vec<u8>),
-    /// The engine waits.
-    Engine(engine::Rest),
-    /// It is answered, and its body is not read or its connection not kept.
-    Answered,
+    /// What the engine waits for.
+    Engine(ServeWait),
+    /// It is over, and its body is not read or its connection not kept.
+    Ending,
 }
 
-/// One request, as far as that goes without waiting; how long its connection is kept.
-fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Result<u64, Stage> {
+/// One request, as far as that goes without waiting; how long its connection is kept. The rest is left to
+/// [`finish_request`].
+fn try_request(x: &mut Exchange, wire: &Rc<Wire>) -> Progress<IdleTimeout, RequestWait> {
     begin(x, wire);
-    match head::at_once(x, wire) {
-        Some(head) => serve(x, wire, head),
-        None => Err(Stage::Head),
+    match head::try_request_head(x, wire) {
+        Progress::Done(head) => try_serve(x, wire, head),
+        Progress::Wait(()) => Progress::Wait(RequestWait::Head),
     }
 }
 
-/// Answers a request whose head was read.
-fn serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Result<u64, Stage> {
+/// [`try_request`] once its head was read.
+fn try_serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Progress<IdleTimeout, RequestWait> {
     x.nth = x.connection.requests.get() + 1;
     x.connection.requests.set(x.nth);
-    head.map_err(Stage::NoHead)?;
+    if let Err(no_head) = head {
+        return Progress::Wait(RequestWait::NoHead(no_head));
+    }
     x.worker.counters.requests.add(1);
     x.worker.counters.writing.add(1);
     if x.request.head.connection.upgrade
         && let Some(settings) = crate::conn::h2::upgrade::wanted(x)
     {
-        return Err(Stage::Upgrade(settings));
+        return Progress::Wait(RequestWait::Upgrade(settings));
     }
     read::start(x);
-    match engine::serve(x) {
-        None => served(x, wire),
-        Some(rest) => Err(Stage::Engine(rest)),
+    match engine::try_serve(x) {
+        Progress::Done(()) => try_keep(x, wire),
+        Progress::Wait(wait) => Progress::Wait(RequestWait::Engine(wait)),
     }
 }
 
-/// Behind the answer of a request that had a head.
-fn served(x: &Exchange, wire: &Wire) -> Result<u64, Stage> {
+/// After the response to a request that had a head: whether its connection is kept.
+fn try_keep(x: &Exchange, wire: &Wire) -> Progress<IdleTimeout, RequestWait> {
     x.worker.counters.writing.sub(1);
     settle(x, wire);
     if x.keep_alive && !x.body.is_pending() {
-        return Ok(x.plan.core.keepalive_timeout);
+        return Progress::Done(IdleTimeout(x.plan.core.keepalive_timeout));
     }
-    Err(Stage::Answered)
+    Progress::Wait(RequestWait::Ending)
 }
 
-/// Waits for what [`one`] stopped at, and for all else in the request. `None`: the connection is closed (what was sent
-/// is still delivered).
-async fn waited(x: &mut Exchange, wire: &Rc<Wire>, stage: Stage) -> Option<u64> {
-    let mut stage = stage;
+/// Waits for what [`try_request`] stopped at, and does the rest. `None`: the connection is closed (what was sent is still
+/// delivered).
+async fn finish_request(x: &mut Exchange, wire: &Rc<Wire>, wait: RequestWait) -> Option<IdleTimeout> {
+    let mut wait = wait;
     // After wrong framing the rest of the body can't be told from anything else.
     let mut unread = false;
     loop {
-        let next = match stage {
-            Stage::Head => {
-                let head = Box::pin(head::read(x, wire)).await;
-                serve(x, wire, head)
+        let progress = match wait {
+            RequestWait::Head => {
+                let head = Box::pin(head::finish_request_head(x, wire)).await;
+                try_serve(x, wire, head)
             }
-            Stage::NoHead(no_head) => {
+            RequestWait::NoHead(no_head) => {
                 Box::pin(without_head(x, no_head)).await?;
                 settle(x, wire);
                 unread = true;
-                Err(Stage::Answered)
+                Progress::Wait(RequestWait::Ending)
             }
-            Stage::Upgrade(settings) => {
+            RequestWait::Upgrade(settings) => {
                 Box::pin(crate::conn::h2::upgrade::serve(x, wire, &settings)).await;
                 return None;
             }
-            Stage::Engine(rest) => {
-                engine::rest(x, rest).await;
-                served(x, wire)
+            RequestWait::Engine(wait) => {
+                engine::finish_serve(x, wait).await;
+                try_keep(x, wire)
             }
-            Stage::Answered => {
+            RequestWait::Ending => {
                 if x.keep_alive && (!x.body.is_pending() || Box::pin(read::rest(x, wire)).await) {
-                    return Some(x.plan.core.keepalive_timeout);
+                    return Some(IdleTimeout(x.plan.core.keepalive_timeout));
                 }
                 Box::pin(super::linger::close(x, wire, unread || x.body.is_broken())).await;
                 return None;
             }
         };
-        match next {
-            Ok(idle) => return Some(idle),
-            Err(again) => stage = again,
+        match progress {
+            Progress::Done(idle) => return Some(idle),
+            Progress::Wait(again) => wait = again,
         }
     }
 }
@@ -366,8 +393,8 @@ mod tests {
             let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
             let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
             let (worker, connection) = (x.worker.clone(), x.connection.clone());
-            let stop = Stop::Request(Stage::Head);
-            let busy = active(Busy::new(&worker, &connection), &wire, stop);
+            let wait = ConnectionWait::Request(RequestWait::Head);
+            let busy = finish_requests(Busy::new(&worker, &connection), &wire, wait);
             // glibc keeps blocks of up to 1,032 bytes in a list of the thread's own.
             assert!(size_of_val(&busy) <= 1032, "{} bytes", size_of_val(&busy));
             drop(busy);

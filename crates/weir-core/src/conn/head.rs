@@ -10,6 +10,7 @@ use weir_trace::{Site, Step, WaitKind};
 use crate::conf::server_core::{InvalidValues, has_control};
 use crate::exchange::Exchange;
 use crate::log::{Level, debug};
+use crate::progress::Progress;
 use crate::regex::GivenUp;
 use crate::tls::accepted;
 use crate::transport::keepalive;
@@ -26,15 +27,17 @@ pub(crate) enum NoHead {
 }
 
 /// Reads and checks a head into `x`, where all of it has come; the virtual server is chosen, the body is untouched.
-/// `None`: [`read`] waits for the rest.
+/// The rest is left to [`finish_request_head`].
 #[inline]
-pub(crate) fn at_once(x: &mut Exchange, wire: &Wire) -> Option<Result<(), NoHead>> {
-    let parsed = attempt(x, wire, &mut 0)?;
-    Some(checked(x, parsed))
+pub(crate) fn try_request_head(x: &mut Exchange, wire: &Wire) -> Progress<Result<(), NoHead>, ()> {
+    match try_parse(x, wire, &mut 0) {
+        Progress::Done(parsed) => Progress::Done(checked(x, parsed)),
+        Progress::Wait(()) => Progress::Wait(()),
+    }
 }
 
-/// The same, waiting for the rest of the head.
-pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
+/// Waits for the rest of a head of which [`try_request_head`] has found a part, or nothing.
+pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
     let mut seen = wire.input.borrow().bytes().len();
     wire.timer.arm(x.server.settings.client_header_timeout);
     let shared = x.shared.clone();
@@ -49,7 +52,7 @@ pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead
             Recv::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => return Err(lost(x, wire, &gone)),
         }
-        if let Some(parsed) = attempt(x, wire, &mut seen) {
+        if let Progress::Done(parsed) = try_parse(x, wire, &mut seen) {
             return checked(x, parsed);
         }
     }
@@ -109,8 +112,8 @@ fn action(x: &Exchange, wire: &Wire) -> &'static str {
     }
 }
 
-/// Parses what is there; `None` when the head is not complete.
-fn attempt(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Option<Result<(), NoHead>> {
+/// Parses what is there, of which `seen` bytes were known before.
+fn try_parse(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Progress<Result<(), NoHead>, ()> {
     let mut input = wire.input.borrow_mut();
     let bytes = input.bytes();
     let limits = x.server.settings.limits();
@@ -119,16 +122,16 @@ fn attempt(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Option<Result<(),
     }
     if bytes.is_empty() || (*seen > 0 && bytes.len() < limits.max_line && !may_be_complete(bytes, *seen)) {
         *seen = bytes.len();
-        return None;
+        return Progress::Wait(());
     }
     *seen = bytes.len();
     match x.request.head.parse(bytes, &limits) {
-        Ok(Parse::Incomplete { .. }) => None,
+        Ok(Parse::Incomplete { .. }) => Progress::Wait(()),
         Ok(Parse::Complete) => {
             let len = x.request.head.len;
             x.arena.push(bytes.get(..len).unwrap_or_default());
             input.consume(len);
-            Some(Ok(()))
+            Progress::Done(Ok(()))
         }
         Err(bad) => {
             // The arena takes the beginning, so that the log can show the request line.
@@ -138,7 +141,7 @@ fn attempt(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Option<Result<(),
             first_line(x);
             x.request.head.len = reached(x, bad);
             salvage(x);
-            Some(Err(refuse(x, bad)))
+            Progress::Done(Err(refuse(x, bad)))
         }
     }
 }

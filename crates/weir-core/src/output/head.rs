@@ -6,18 +6,33 @@ use weir_trace::Site;
 use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
+use crate::progress::Progress;
 use crate::transport::{Transport, heads, keepalive};
 
-/// How far a head came.
-pub(super) enum Head {
+/// What has become of a head.
+pub(super) enum HeadEnd {
+    /// It is with the connection.
     Sent,
-    /// To this header filter, which waits.
-    Filter(usize),
+    /// A header filter wants another response.
     Instead(Verdict),
 }
 
-/// Runs the header filters from `at` on and hands the head to the connection. Its stamp is the caller's to take.
-pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
+/// A header filter that waits.
+pub(crate) struct FilterWait {
+    /// Its place in the plan; there are fewer than 65,536.
+    at: u16,
+}
+
+impl FilterWait {
+    /// The place of the filter after it.
+    pub(super) fn next(&self) -> usize {
+        usize::from(self.at) + 1
+    }
+}
+
+/// Runs the header filters from `at` on and hands the head to the connection. Its stamp is the caller's to take. One that
+/// waits is left to [`finish_filter`].
+pub(super) fn try_head(x: &mut Exchange, at: usize) -> Progress<HeadEnd, FilterWait> {
     let plan = x.plan.clone();
     let filters = if x.unfiltered { &[][..] } else { &plan.header_filters };
     // From here on filters have passed that the trace does not have yet.
@@ -41,10 +56,10 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
         match verdict {
             Verdict::Passed => x.trace().close_passed(entry.site),
             Verdict::Ok | Verdict::Declined => x.trace().close_before_next(entry.site),
-            Verdict::Wait => return Head::Filter(at),
+            Verdict::Wait => return Progress::Wait(FilterWait { at: at as u16 }),
             instead => {
                 x.trace().close(entry.site);
-                return Head::Instead(instead);
+                return Progress::Done(HeadEnd::Instead(instead));
             }
         }
     }
@@ -54,7 +69,7 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
     if x.refuse_unmatched() && x.response.status != 500 {
         x.response.clear();
         x.response.body = Body::Empty;
-        return Head::Instead(Verdict::Status(500));
+        return Progress::Done(HeadEnd::Instead(Verdict::Status(500)));
     }
     settle(x);
     x.response.header_sent = true;
@@ -63,7 +78,7 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
         Transport::H2(stream) => x.header_size = stream.head(x),
         _ => {}
     }
-    Head::Sent
+    Progress::Done(HeadEnd::Sent)
 }
 
 /// Runs the header filters and hands the head to the connection, unless that was done before. `false`: a filter wants
@@ -75,22 +90,22 @@ pub(crate) async fn send_head(x: &mut Exchange) -> bool {
     prepare(x);
     let mut from = 0;
     loop {
-        match head(x, from) {
-            Head::Sent => {
+        match try_head(x, from) {
+            Progress::Done(HeadEnd::Sent) => {
                 x.trace().mark(Site::HEADER);
                 return true;
             }
-            Head::Instead(verdict) => {
+            Progress::Done(HeadEnd::Instead(verdict)) => {
                 x.instead = Some(verdict);
                 return false;
             }
-            Head::Filter(at) => match filtered(x, at).await {
-                Some(verdict) => {
+            Progress::Wait(filter) => {
+                from = filter.next();
+                if let Some(verdict) = finish_filter(x, filter).await {
                     x.instead = Some(verdict);
                     return false;
                 }
-                None => from = at + 1,
-            },
+            }
         }
     }
 }
@@ -165,11 +180,11 @@ fn settle(x: &mut Exchange) {
     }
 }
 
-/// Waits for the header filter `at`; its verdict when it wants another response.
-pub(crate) async fn filtered(x: &mut Exchange, at: usize) -> Option<Verdict> {
+/// Waits for the header filter at which [`try_head`] stopped; its verdict when it wants another response.
+pub(super) async fn finish_filter(x: &mut Exchange, filter: FilterWait) -> Option<Verdict> {
     let plan = x.plan.clone();
     let shared = x.shared.clone();
-    let entry = plan.header_filters.get(at)?;
+    let entry = plan.header_filters.get(usize::from(filter.at))?;
     let verdict = shared.pending(entry.filter.wait(x)).await;
     x.trace().close(entry.site);
     match verdict {

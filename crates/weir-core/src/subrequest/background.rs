@@ -1,6 +1,6 @@
 //! Subrequests that nobody waits for: copies of a request that live on by themselves (`mirror`).
 
-use super::{SubrequestOptions, SubrequestTarget, Taking, answer, child};
+use super::{SubrequestOptions, SubrequestTarget, Taking, child, run_child};
 use crate::engine;
 use crate::exchange::Exchange;
 use crate::phase::Phase;
@@ -51,7 +51,7 @@ impl Exchange {
             if seen {
                 begin_copy(&mut x);
             }
-            answer(&mut x, from).await;
+            run_child(&mut x, from).await;
             if seen {
                 engine::record(&mut x);
             }

@@ -106,7 +106,7 @@ impl Exchange {
         let (own, place) = (x.shared.clone(), result.clone());
         let future = Box::pin(async move {
             let mut x = x;
-            *place.borrow_mut() = Some(answer(&mut x, Phase::ServerRewrite).await);
+            *place.borrow_mut() = Some(run_captured(&mut x, Phase::ServerRewrite).await);
             let worker = x.worker.clone();
             worker.give_exchange(x);
             drop(alive);
@@ -178,7 +178,7 @@ impl Exchange {
         let ended = Ended { outlet, done };
         let future = Box::pin(async move {
             let mut x = x;
-            let captured = answer(&mut x, from).await;
+            let captured = run_captured(&mut x, from).await;
             if let Some(into) = &include.into {
                 *into.borrow_mut() = Some(captured);
             }
@@ -248,8 +248,8 @@ impl Drop for Ended {
 }
 
 /// Runs a child. Boxed inside: children make children.
-async fn answer(x: &mut Exchange, from: Phase) -> Captured {
-    let run: LocalFuture<'_, ()> = Box::pin(super::answer(x, from));
+async fn run_captured(x: &mut Exchange, from: Phase) -> Captured {
+    let run: LocalFuture<'_, ()> = Box::pin(super::run_child(x, from));
     run.await;
     captured(x)
 }

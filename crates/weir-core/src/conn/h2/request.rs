@@ -6,8 +6,9 @@ use weir_http::h2::{Code, Key};
 
 use super::{exchange, head};
 use crate::conn::head::NoHead;
-use crate::engine::Rest;
+use crate::engine::ServeWait;
 use crate::exchange::Exchange;
+use crate::progress::Progress;
 use crate::transport::Transport;
 use crate::transport::h2::Stream;
 use crate::transport::h2::mux::Mux;
@@ -55,17 +56,17 @@ fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) 
 /// Answers the request of `x`, whose head was read; the exchange, if it is over. The request is counted as being answered.
 pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
     read::start(&mut x);
-    match engine::serve(&mut x) {
-        None => {
+    match engine::try_serve(&mut x) {
+        Progress::Done(()) => {
             over(mux, key, &x);
             Some(x)
         }
-        Some(Rest::Unsent) => {
+        Progress::Wait(ServeWait::Unsent) => {
             mux.held.borrow_mut().push((key, x));
             None
         }
-        Some(rest) => {
-            later(mux, key, x, Task::Answer(rest));
+        Progress::Wait(wait) => {
+            later(mux, key, x, Task::Serve(wait));
             None
         }
     }
@@ -82,10 +83,10 @@ fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
     // over, as with HTTP/1: what the connection has left to send is no wait of its own.
     for (key, mut x) in held.extract_if(.., |(key, _)| !mux.h2.borrow().is_ready(*key)) {
         let unsent = mux.h2.borrow().is_pending(key);
-        let rest = if unsent { Some(Rest::Unsent) } else { engine::logged(&mut x) };
-        match rest {
-            Some(rest) => later(mux, key, x, Task::Answer(rest)),
-            None => {
+        let end = if unsent { Progress::Wait(ServeWait::Unsent) } else { engine::try_end(&mut x) };
+        match end {
+            Progress::Wait(wait) => later(mux, key, x, Task::Serve(wait)),
+            Progress::Done(()) => {
                 over(mux, key, &x);
                 if let Some(other) = spare.replace(x) {
                     mux.worker.give_exchange(other);
@@ -100,7 +101,7 @@ fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
 /// The connection ends: requests that wait for room in it become tasks, which see that and end.
 pub(super) fn scatter(mux: &Rc<Mux>) {
     for (key, x) in mux.held.take() {
-        later(mux, key, x, Task::Answer(Rest::Unsent));
+        later(mux, key, x, Task::Serve(ServeWait::Unsent));
     }
 }
 
@@ -143,14 +144,14 @@ fn count(x: &mut Exchange, mux: &Mux) {
 
 /// What is left of a request that has to wait.
 enum Task {
-    Answer(Rest),
+    Serve(ServeWait),
     Refuse(NoHead),
 }
 
 async fn run(mut running: Running, task: Task) {
     let Some(x) = &mut running.x else { return };
     match task {
-        Task::Answer(rest) => engine::rest(x, rest).await,
+        Task::Serve(wait) => engine::finish_serve(x, wait).await,
         Task::Refuse(NoHead::Refuse(status)) => engine::refuse(x, status).await,
         Task::Refuse(NoHead::Silent(status)) => engine::close(x, status).await,
         Task::Refuse(NoHead::Nothing) => {}
