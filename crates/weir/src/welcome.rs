@@ -26,7 +26,11 @@ impl Module for Welcome {
             conf.on = true;
             Ok(())
         })
-        .doc("Answers with a page that shows the tree of its own request.")];
+        .syntax("welcome")
+        .doc(
+            "Responds with Weir's welcome page, which shows where the time of this very \
+             request went.",
+        )];
 
     fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
         if conf.on {

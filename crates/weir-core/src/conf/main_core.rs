@@ -269,65 +269,156 @@ type Row = Directive<MainConf>;
 
 const TABLE: &[Row] = &[
     // The process.
-    Row::new("user", MAIN, ONE_OR_TWO, set::user)
-        .doc("The user, and the group, that the server process of a master runs as; nobody."),
-    Row::new("daemon", MAIN, FLAG, |c, line| line.flag(&mut c.daemon)).doc("Goes to the background; on."),
-    Row::new("master_process", MAIN, FLAG, |c, line| line.flag(&mut c.master_process))
-        .doc("A master that keeps root and a server process below it, or one process for all; on."),
-    Row::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
-        .doc("The file that holds the process' number; logs/nginx.pid."),
-    Row::new("lock_file", MAIN, ONE, |c, line| line.path(&mut c.lock_file))
-        .doc("Accepted for nginx's files; workers are threads and share no lock."),
-    Row::new("error_log", MAIN, MORE, set::error_log)
-        .doc("Where errors are written, and from which level on; logs/error.log error."),
-    Row::new("working_directory", MAIN, ONE, |c, line| line.path(&mut c.working_directory))
-        .doc("The working folder, for core files."),
-    Row::new("env", MAIN, ONE, set::env)
-        .doc("Keeps a variable of the environment, or sets it: NAME or NAME=VALUE."),
-    Row::new("load_module", MAIN, ONE, set::load_module).doc("Ignored for modules that are known, since they are built in or not there; others are refused."),
-    Row::new("ssl_engine", MAIN, ONE, set::ssl_engine).doc("Refused: there are no engines."),
-    Row::new("pcre_jit", MAIN, FLAG, |c, line| line.flag(&mut c.pcre_jit))
-        .doc("Accepted for nginx's files; patterns are compiled to machine code wherever that is possible."),
-    Row::new("debug_points", MAIN, ONE, |c, line| line.one_of(&mut c.debug_points, DEBUG_POINTS))
-        .doc("Accepted for nginx's files; there are no debug points."),
-    Row::new("thread_pool", MAIN, TWO_OR_THREE, set::thread_pool)
-        .doc("Accepted for nginx's files; one pool, which grows as needed, reads files."),
-    Row::new("timer_resolution", MAIN, ONE, |c, line| line.time_ms(&mut c.timer_resolution)).doc(
-        "Accepted for nginx's files; the clock is read once a turn of the loop and costs no system call.",
+    Row::new("user", MAIN, ONE_OR_TWO, set::user).syntax("user user [group]").doc(
+        "User and group of worker processes, if the master process runs as root. By \
+             default the user is `nobody`, and the group is the user's.",
     ),
+    Row::new("daemon", MAIN, FLAG, |c, line| line.flag(&mut c.daemon))
+        .syntax("daemon on | off")
+        .default("on")
+        .doc("Runs in the background."),
+    Row::new("master_process", MAIN, FLAG, |c, line| line.flag(&mut c.master_process))
+        .syntax("master_process on | off")
+        .default("on")
+        .doc(
+            "Starts worker processes below a master that keeps its privileges; `off` runs all \
+             in one process.",
+        ),
+    Row::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
+        .syntax("pid file")
+        .default("logs/nginx.pid")
+        .doc("File that holds the process ID of the master process."),
+    Row::new("lock_file", MAIN, ONE, |c, line| line.path(&mut c.lock_file))
+        .syntax("lock_file file")
+        .default("logs/nginx.lock")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: workers are threads and \
+             share no lock.",
+        ),
+    Row::new("error_log", MAIN, MORE, set::error_log)
+        .syntax("error_log file [level]")
+        .default("logs/error.log error")
+        .doc(
+            "Error log: a file, `stderr`, or `syslog:...`. Level: `debug`, `info`, `notice`, \
+             `warn`, `error`, `crit`, `alert` or `emerg`. Several lines write to several \
+             logs.",
+        )
+        .example("error_log logs/error.log warn;"),
+    Row::new("working_directory", MAIN, ONE, |c, line| line.path(&mut c.working_directory))
+        .syntax("working_directory directory")
+        .doc("Working directory of worker processes, where core files are written."),
+    Row::new("env", MAIN, ONE, set::env).syntax("env variable[=value]").doc(
+        "Keeps an environment variable for worker processes, or sets it; others but `TZ` \
+             are removed.",
+    ),
+    Row::new("load_module", MAIN, ONE, set::load_module)
+        .syntax("load_module file")
+        .doc("Ignored for modules that are known, as they are built in; others are refused."),
+    Row::new("ssl_engine", MAIN, ONE, set::ssl_engine)
+        .syntax("ssl_engine device")
+        .doc("Refused: there are no OpenSSL engines."),
+    Row::new("pcre_jit", MAIN, FLAG, |c, line| line.flag(&mut c.pcre_jit))
+        .syntax("pcre_jit on | off")
+        .default("on")
+        .doc(
+            "Accepted for compatibility with nginx: regular expressions are compiled to \
+             machine code wherever possible.",
+        ),
+    Row::new("debug_points", MAIN, ONE, |c, line| line.one_of(&mut c.debug_points, DEBUG_POINTS))
+        .syntax("debug_points abort | stop")
+        .doc("Accepted for compatibility with nginx, without effect: there are no debug points."),
+    Row::new("thread_pool", MAIN, TWO_OR_THREE, set::thread_pool)
+        .syntax("thread_pool name threads=number [max_queue=number]")
+        .default("default threads=32 max_queue=65536")
+        .doc(
+            "Accepted for compatibility with nginx: one pool, which grows as needed, reads \
+             files. `ngx.run_worker_thread` names pools, too.",
+        ),
+    Row::new("timer_resolution", MAIN, ONE, |c, line| line.time_ms(&mut c.timer_resolution))
+        .syntax("timer_resolution interval")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: the clock is read once \
+             per turn of the event loop.",
+        ),
     // The workers.
     Row::new("worker_processes", MAIN, ONE, set::worker_processes)
-        .doc("How many worker threads, or auto; 1."),
+        .syntax("worker_processes number | auto")
+        .default("1")
+        .doc(
+            "Number of workers, which are threads; `auto` starts one per CPU that the process \
+             may use.",
+        )
+        .example("worker_processes auto;\nworker_cpu_affinity auto;"),
     Row::new("worker_priority", MAIN, ONE, set::worker_priority)
-        .doc("The workers' priority as nice counts; 0."),
+        .syntax("worker_priority number")
+        .default("0")
+        .doc("Scheduling priority of workers, as for `nice`: from -20 (most favourable) to 19."),
     Row::new("ssl_key_pool", MAIN, ONE_OR_TWO, set::key_pool)
-        .doc("The threads that use slow keys: threads=N at most, as many as cores, and nice=N, 0 to 19, how far they give way to others; 15."),
+        .syntax("ssl_key_pool threads=number [nice=number]\nssl_key_pool nice=number")
+        .doc(
+            "Threads for slow private key operations: `threads` at most (by default one per \
+             CPU), with the priority `nice`, from 0 to 19 (15). Weir's own.",
+        ),
     Row::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
-        .doc("The CPUs of each worker as masks, or auto with a mask of those to use: one each of those the process may use, cores before second threads of cores, NUMA nodes one after the other."),
+        .syntax("worker_cpu_affinity mask ...\nworker_cpu_affinity auto [mask]")
+        .doc(
+            "Binds workers to CPUs: a bit mask for each worker, or `auto` for one CPU each of \
+             those the process may use (or the mask has), cores before their second threads, \
+             one NUMA node after the other.",
+        ),
     Row::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))
-        .doc("The limit on open files."),
+        .syntax("worker_rlimit_nofile number")
+        .doc("Limit on open files of worker processes (`RLIMIT_NOFILE`)."),
     Row::new("worker_rlimit_core", MAIN, ONE, |c, line| line.offset(&mut c.worker_rlimit_core))
-        .doc("The limit on the size of core files."),
+        .syntax("worker_rlimit_core size")
+        .doc("Limit on the size of core files of worker processes (`RLIMIT_CORE`)."),
     Row::new("worker_shutdown_timeout", MAIN, ONE, |c, line| line.time_ms(&mut c.worker_shutdown_timeout))
-        .doc("How long requests may go on after the server was told to end; no limit."),
+        .syntax("worker_shutdown_timeout time")
+        .doc(
+            "Timeout of a graceful shutdown; after it open connections are closed. By default \
+             there is no limit.",
+        ),
     // Events.
-    Row::new("use", EVENTS, ONE, set::driver).doc("The event driver: io_uring or epoll; by probing."),
+    Row::new("use", EVENTS, ONE, set::driver)
+        .syntax("use method")
+        .doc("I/O driver: `io_uring` or `epoll`. By default the best that works is found by probing."),
     Row::new("worker_connections", EVENTS, ONE, set::worker_connections)
-        .doc("Connections of one worker; 512."),
+        .syntax("worker_connections number")
+        .default("512")
+        .doc("Maximum number of simultaneous connections of a worker, upstream connections included.")
+        .example("events {\n    worker_connections 4096;\n}"),
     Row::new("multi_accept", EVENTS, FLAG, set::multi_accept)
-        .doc("It is always on: all that wait are accepted, a bounded number at a time; off is warned about."),
+        .syntax("multi_accept on | off")
+        .default("on")
+        .doc(
+            "Accepted for compatibility with nginx; it is always on: a worker accepts all \
+             waiting connections, a bounded number at a time. `off` is warned about.",
+        ),
     Row::new("accept_mutex", EVENTS, FLAG, set::accept_mutex)
-        .doc("It is always off: one thread accepts for several workers; on is warned about."),
+        .syntax("accept_mutex on | off")
+        .default("off")
+        .doc("Accepted for compatibility with nginx; it is always off. `on` is warned about."),
     Row::new("accept_mutex_delay", EVENTS, ONE, set::accept_mutex_delay)
-        .doc("Accepted for nginx's files with a warning; there is no accept mutex."),
-    Row::new("debug_connection", EVENTS, ONE, set::debug_connection).doc(
-        "Connections from this address or network, or unix:, are logged at all levels, to all error logs.",
-    ),
+        .syntax("accept_mutex_delay time")
+        .default("500ms")
+        .doc("Accepted for compatibility with nginx, with a warning: there is no accept mutex."),
+    Row::new("debug_connection", EVENTS, ONE, set::debug_connection)
+        .syntax("debug_connection address | CIDR | unix:")
+        .doc("Logs connections from this address or network at all levels, to all error logs."),
     Row::new("worker_aio_requests", EVENTS, ONE, |c, line| line.number(&mut c.worker_aio_requests, 0..))
-        .doc("Accepted for nginx's files; the ring of a worker has the size that its connections need."),
-    Row::new("epoll_events", EVENTS, ONE, |c, line| line.number(&mut c.epoll_events, 0..)).doc(
-        "Accepted for nginx's files; how many events one wait takes is not limited by the configuration.",
-    ),
+        .syntax("worker_aio_requests number")
+        .default("32")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: a worker's ring has the \
+             size that its connections need.",
+        ),
+    Row::new("epoll_events", EVENTS, ONE, |c, line| line.number(&mut c.epoll_events, 0..))
+        .syntax("epoll_events number")
+        .default("512")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: the number of events of \
+             one wait is not configurable.",
+        ),
 ];
 
 const DEBUG_POINTS: &[(&str, DebugPoints)] = &[("stop", DebugPoints::Stop), ("abort", DebugPoints::Abort)];

@@ -340,63 +340,134 @@ const HTTP_OR_SERVER: weir_conf::Contexts = HTTP.or(SERVER);
 
 const TABLE: &[Row] = &[
     Row::new("listen", SERVER, MORE, listen)
-        .doc("An address the server answers on; *:80, or *:8000 without root."),
+        .syntax(
+            "listen address[:port] [parameter] ...\n\
+             listen port [parameter] ...\n\
+             listen unix:path [parameter] ...",
+        )
+        .default("*:80")
+        .doc(
+            "Address on which the server accepts requests; without a `listen` it is `*:80`, \
+             or `*:8000` without root privileges. Parameters: `default_server`, `ssl`, \
+             `http2`, `proxy_protocol`, and of the socket `backlog`, `rcvbuf`, `sndbuf`, \
+             `fastopen`, `deferred`, `bind`, `ipv6only`, `reuseport`, `so_keepalive`, \
+             `setfib`.",
+        )
+        .example("listen 80 default_server;\nlisten [::]:443 ssl;\nlisten unix:/run/weir.sock;"),
     Row::new("server_name", SERVER, MORE, server_name)
-        .doc("The hosts the server answers for: names, *.name, name.*, .name, ~pattern, $hostname."),
+        .syntax("server_name name ...")
+        .default("\"\"")
+        .doc(
+            "Host names of the server: exact, with a wildcard (`*.example.com`, \
+             `www.example.*`, `.example.com`), or a regular expression (`~`), whose named \
+             captures become variables; `$hostname` is the machine's name.",
+        )
+        .example("server_name example.com *.example.com ~^(?<user>\\w+)\\.example\\.net$;"),
     Row::new("client_header_timeout", HTTP_OR_SERVER, ONE, |c, line| {
         line.time_ms(&mut c.client_header_timeout)
     })
-    .doc("How long a request's head may take, then 408; 60s."),
+    .syntax("client_header_timeout time")
+    .default("60s")
+    .doc("Timeout for reading the request header; then the response is 408."),
     Row::new("client_header_buffer_size", HTTP_OR_SERVER, ONE, |c, line| {
         line.size(&mut c.client_header_buffer_size)
     })
-    .doc("How much of a head is read before the large buffers count; 1k."),
+    .syntax("client_header_buffer_size size")
+    .default("1k")
+    .doc("Size of the first buffer for the request header."),
     Row::new("large_client_header_buffers", HTTP_OR_SERVER, TWO, |c, line| {
         line.bufs(&mut c.large_client_header_buffers)
     })
-    .doc("Number and size of the buffers for long heads: no line longer than one, else 414 or 400; 4 8k."),
+    .syntax("large_client_header_buffers number size")
+    .default("4 8k")
+    .doc(
+        "Number and size of buffers for a large request header: a request line longer than \
+         one gets 414, a field longer than one 400.",
+    ),
     Row::new("max_headers", HTTP_OR_SERVER, ONE, |c, line| line.number(&mut c.max_headers, 1..=65_535))
-        .doc("The most field lines of a head, above it 400; 1000."),
+        .syntax("max_headers number")
+        .default("1000")
+        .doc("Maximum number of fields in a request header; more get 400."),
     Row::new("ignore_invalid_headers", HTTP_OR_SERVER, FLAG, |c, line| {
         line.flag(&mut c.ignore_invalid_headers)
     })
-    .doc("Leaves out fields with invalid names; off answers them with 400; on."),
+    .syntax("ignore_invalid_headers on | off")
+    .default("on")
+    .doc("Ignores header fields with invalid names; `off` rejects the request with 400."),
     Row::new("underscores_in_headers", HTTP_OR_SERVER, FLAG, |c, line| {
         line.flag(&mut c.underscores_in_headers)
     })
-    .doc("Takes field names with underscores as valid; off."),
+    .syntax("underscores_in_headers on | off")
+    .default("off")
+    .doc("Accepts underscores in names of request header fields."),
     Row::new("invalid_header_values", HTTP_OR_SERVER, ONE, |c, line| {
         line.one_of(&mut c.invalid_header_values, InvalidValues::NAMES)
     })
-    .doc("Fields whose values hold control bytes: off passes them, drop leaves them out, reject refuses (400, 500); drop for values that variables make, if they hold CR, LF or NUL, off for those of clients."),
+    .syntax("invalid_header_values off | drop | reject")
+    .doc(
+        "Handling of header field values with control characters: `off` passes them, `drop` \
+         omits the field, `reject` fails the request (400 for a client's, 500 for one made \
+         here). By default a client's pass, and values of variables with CR, LF or NUL are \
+         dropped. Weir's own.",
+    ),
     Row::new("merge_slashes", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.merge_slashes))
-        .doc("Takes several slashes in a URI as one; on."),
+        .syntax("merge_slashes on | off")
+        .default("on")
+        .doc("Merges adjacent slashes in request URIs into one."),
     Row::new("server_product", HTTP_OR_SERVER, ONE, server_product)
-        .doc("Weir's own: what Server and error pages call the server, name/version."),
+        .syntax("server_product name[/version]")
+        .doc("Name of the server in the `Server` field and on error pages. Weir's own."),
     Row::new("connection_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
         pool_size(line, &mut c.connection_pool_size)
     })
-    .doc("Accepted for nginx's files; connections take memory from the worker's free lists."),
+    .syntax("connection_pool_size size")
+    .default("512")
+    .doc(
+        "Accepted for compatibility with nginx, without effect: connections take memory from \
+         the worker's free lists.",
+    ),
     Row::new("request_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
         pool_size(line, &mut c.accepted.request_pool_size)
     })
-    .doc("Accepted for nginx's files; requests take memory from the worker's free lists."),
+    .syntax("request_pool_size size")
+    .default("4k")
+    .doc(
+        "Accepted for compatibility with nginx, without effect: requests take memory from the \
+         worker's free lists.",
+    ),
     Row::new("server_names_hash_max_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.server_names_hash_max_size, 0..)
     })
-    .doc("Accepted for nginx's files; the table of names grows by itself."),
+    .syntax("server_names_hash_max_size size")
+    .default("512")
+    .doc("Accepted for compatibility with nginx, without effect: the table of names grows as needed."),
     Row::new("server_names_hash_bucket_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.server_names_hash_bucket_size, 0..)
     })
-    .doc("Accepted for nginx's files; the table of names has no buckets of fixed size."),
+    .syntax("server_names_hash_bucket_size size")
+    .default("64")
+    .doc(
+        "Accepted for compatibility with nginx, without effect: the table of names has no \
+         buckets of fixed size.",
+    ),
     Row::new("variables_hash_max_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.variables_hash_max_size, 0..)
     })
-    .doc("Accepted for nginx's files; variables are looked up when the configuration is read."),
+    .syntax("variables_hash_max_size size")
+    .default("1024")
+    .doc(
+        "Accepted for compatibility with nginx, without effect: variables are looked up when \
+         the configuration is read.",
+    ),
     Row::new("variables_hash_bucket_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.variables_hash_bucket_size, 0..)
     })
-    .doc("Accepted for nginx's files; variables are looked up when the configuration is read."),
+    .syntax("variables_hash_bucket_size size")
+    .default("64")
+    .doc(
+        "Accepted for compatibility with nginx, without effect: variables are looked up when \
+         the configuration is read.",
+    ),
 ];
 
 /// `large_client_header_buffers 4 8k`

@@ -404,72 +404,200 @@ type Row = Directive<SslConf>;
 const HERE: Contexts = HTTP.or(SERVER);
 
 pub(super) const TABLE: &[Row] = &[
-    Row::new("ssl", HERE, ONE, gone).doc("An error, as in nginx since 1.25.1: `listen ... ssl` takes its place."),
+    Row::new("ssl", HERE, ONE, gone)
+        .syntax("ssl on | off")
+        .doc("Refused, as in nginx since 1.25.1: `listen ... ssl` takes its place."),
     Row::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
-        .doc("The server's certificate in PEM, others of its chain behind it; several of different kinds; variables."),
+        .syntax("ssl_certificate file | data:value")
+        .doc(
+            "Certificate of the server in PEM, followed by intermediate certificates. Several \
+             lines give certificates of different types, such as RSA and ECDSA. The value may \
+             contain variables; `data:` is a value instead of a file.",
+        )
+        .example(
+            "server {\n\
+             \x20   listen 443 ssl;\n\
+             \x20   server_name example.com;\n\
+             \x20   ssl_certificate conf/example.com.crt;\n\
+             \x20   ssl_certificate_key conf/example.com.key;\n\
+             }",
+        ),
     Row::new("ssl_certificate_key", HERE, ONE_OR_TWO, certificate_key)
-        .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not; or in a device: pkcs11:token=...;object=...?module-path=...&pin-source=file (RFC 7512). Weir's own: inline or pool, where it is used; RSA of 3,072 bits and more on a pool's threads."),
+        .syntax("ssl_certificate_key file | data:value | pkcs11:uri [inline | pool]")
+        .doc(
+            "Private key of the certificate in PEM (PKCS#8, PKCS#1 or SEC1, encrypted or \
+             not), or in a device by a PKCS#11 URI (RFC 7512). Weir's own: `inline` or \
+             `pool`, whether a worker or another thread uses it; by default RSA keys of 3,072 \
+             bits and more are used on other threads.",
+        ),
     Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().password_file))
-        .doc("Passwords of keys, one a line; each is tried."),
-    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| certificate_cache(&mut c.set().certificate_cache, line))
-        .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
+        .syntax("ssl_password_file file")
+        .doc("File of passphrases for private keys, one per line, which are tried in turn."),
+    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| {
+        certificate_cache(&mut c.set().certificate_cache, line)
+    })
+    .syntax(
+        "ssl_certificate_cache off\n\
+             ssl_certificate_cache max=number [inactive=time] [valid=time]",
+    )
+    .default("off")
+    .doc(
+        "Caches certificates and keys whose names contain variables: at most `max`; those \
+             not used for `inactive` (10s) are removed, others are read again after `valid` \
+             (60s).",
+    ),
     Row::new("ssl_certificate_compression", HERE, FLAG, |c, line| line.flag(&mut c.set().compression))
-        .doc("Certificates are sent compressed with zlib to clients of TLS 1.3 that can read that (RFC 8879); off."),
+        .syntax("ssl_certificate_compression on | off")
+        .default("off")
+        .doc("Compresses certificates with zlib for clients that support it in TLS 1.3 (RFC 8879)."),
     Row::new("ssl_protocols", HERE, MORE, |c, line| protocols(&mut c.set().protocols, line))
-        .doc("TLSv1.2, TLSv1.3; both. Older ones can't be had."),
+        .syntax("ssl_protocols TLSv1.2 | TLSv1.3 ...")
+        .default("TLSv1.2 TLSv1.3")
+        .doc("Enabled TLS protocols. Older ones are not available.")
+        .example("ssl_protocols TLSv1.3;"),
     Row::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.set().ciphers, line))
-        .doc("The ciphers of TLS 1.2 in OpenSSL's language; there are six, with ECDHE and AEAD."),
-    Row::new("ssl_ecdh_curve", HERE, ONE, curves)
-        .doc("The groups of the key exchange: X25519MLKEM768, X25519, prime256v1, secp384r1, secp521r1; auto, which is without the last."),
-    Row::new("ssl_dhparam", HERE, ONE, dhparam).doc("Has no effect, of which a warning tells: there are no ciphers with DHE."),
-    Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| line.flag(&mut c.set().prefer_server_ciphers))
-        .doc("The server's order of ciphers counts, not the client's; off."),
+        .syntax("ssl_ciphers ciphers")
+        .doc(
+            "Enabled TLS 1.2 ciphers, as an OpenSSL cipher string; there are six, with ECDHE \
+             and AEAD, all enabled by default.",
+        ),
+    Row::new("ssl_ecdh_curve", HERE, ONE, curves).syntax("ssl_ecdh_curve curve").default("auto").doc(
+        "Groups of the key exchange, separated by colons: `X25519MLKEM768`, `X25519`, \
+             `prime256v1`, `secp384r1`, `secp521r1`; `auto` is all but the last.",
+    ),
+    Row::new("ssl_dhparam", HERE, ONE, dhparam)
+        .syntax("ssl_dhparam file")
+        .doc("Accepted with a warning, without effect: there are no DHE ciphers."),
+    Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| {
+        line.flag(&mut c.set().prefer_server_ciphers)
+    })
+    .syntax("ssl_prefer_server_ciphers on | off")
+    .default("off")
+    .doc("Prefers the order of the server's ciphers to that of the client's."),
     Row::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.set().buffer_size))
-        .doc("Bytes of a TLS record that is sent, at most 16k; 16k."),
+        .syntax("ssl_buffer_size size")
+        .default("16k")
+        .doc("Size of TLS records of responses, at most 16k."),
     Row::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.set().verify, VERIFY))
-        .doc("Whether clients are asked for a certificate: off, on, optional, optional_no_ca."),
+        .syntax("ssl_verify_client on | off | optional | optional_no_ca")
+        .default("off")
+        .doc(
+            "Verifies client certificates: `on` requires one, `optional` verifies it if \
+             present, `optional_no_ca` accepts one of any issuer. The result is in \
+             `$ssl_client_verify`.",
+        )
+        .example("ssl_client_certificate conf/clients-ca.crt;\nssl_verify_client on;"),
     Row::new("ssl_verify_depth", HERE, ONE, |c, line| line.number(&mut c.set().verify_depth, ..))
-        .doc("The most certificates between a client's and a trusted one; 1."),
+        .syntax("ssl_verify_depth number")
+        .default("1")
+        .doc(
+            "Maximum length of the certificate chain between a client's certificate and a \
+             trusted one.",
+        ),
     Row::new("ssl_client_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.set().client_certificate))
-        .doc("Trusted certificates whose names clients are told."),
-    Row::new("ssl_trusted_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.set().trusted_certificate))
-        .doc("Trusted certificates of which clients are not told."),
+        .syntax("ssl_client_certificate file")
+        .doc(
+            "Trusted CA certificates in PEM for client certificates; their names are sent to \
+             clients.",
+        ),
+    Row::new("ssl_trusted_certificate", HERE, ONE, |c, line| {
+        line.conf_path(&mut c.set().trusted_certificate)
+    })
+    .syntax("ssl_trusted_certificate file")
+    .doc(
+        "Trusted CA certificates in PEM for client certificates and OCSP responses; their \
+             names are not sent to clients.",
+    ),
     Row::new("ssl_crl", HERE, ONE, |c, line| line.conf_path(&mut c.set().crl))
-        .doc("Lists of revoked certificates of clients."),
+        .syntax("ssl_crl file")
+        .doc("Certificate revocation lists in PEM for client certificates."),
     Row::new("ssl_session_cache", HERE, ONE_OR_TWO, session_cache)
-        .doc("Sessions kept here: off, none, builtin[:number], shared:name:size; none."),
+        .syntax(
+            "ssl_session_cache off | none | builtin[:number]\n\
+             ssl_session_cache [builtin[:number]] shared:name:size",
+        )
+        .default("none")
+        .doc(
+            "Cache of TLS 1.2 sessions: none, one per worker (`builtin`, with a number of \
+             sessions), or one of this size shared by all workers.",
+        )
+        .example("ssl_session_cache shared:tls:10m;\nssl_session_timeout 1h;"),
     Row::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.set().session_tickets))
-        .doc("Sessions are given to clients to keep; on."),
+        .syntax("ssl_session_tickets on | off")
+        .default("on")
+        .doc("Resumes sessions by tickets."),
     Row::new("ssl_session_ticket_key", HERE, ONE, |c, line| {
         let mut path = None;
         line.conf_path(&mut path)?;
         c.set().ticket_keys.get_or_insert_default().extend(path);
         Ok(())
     })
-    .doc("A key of tickets, of 80 or 48 bytes; the first is used, all are known. Else keys change by themselves."),
+    .syntax("ssl_session_ticket_key file")
+    .doc(
+        "File with a key of session tickets, 80 or 48 random bytes. The first one encrypts, \
+         all of them decrypt. By default keys are random and rotate.",
+    ),
     Row::new("ssl_session_timeout", HERE, ONE, |c, line| line.time_s(&mut c.set().session_timeout))
-        .doc("How long a session can be resumed; 5m."),
+        .syntax("ssl_session_timeout time")
+        .default("5m")
+        .doc("Time during which a session can be resumed."),
     Row::new("ssl_stapling", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling))
-        .doc("An OCSP response is given to clients that ask for it; issuers are asked at the first handshake and in time; off."),
+        .syntax("ssl_stapling on | off")
+        .default("off")
+        .doc(
+            "Sends OCSP responses to clients that ask for them; they are fetched at the first \
+             handshake and refreshed in time.",
+        ),
     Row::new("ssl_stapling_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().stapling_file))
-        .doc("The OCSP response, in DER; nobody is asked then."),
+        .syntax("ssl_stapling_file file")
+        .doc("OCSP response in DER that is sent instead of a fetched one."),
     Row::new("ssl_stapling_responder", HERE, ONE, |c, line| line.text(&mut c.set().stapling_responder))
-        .doc("Who is asked (http://host[:port]/path); else whom certificates name."),
+        .syntax("ssl_stapling_responder url")
+        .doc(
+            "OCSP responder (`http://host[:port]/path`) instead of the one that the \
+             certificate names.",
+        ),
     Row::new("ssl_stapling_verify", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling_verify))
-        .doc("Responses that were fetched must be signed by the issuer or whom it has appointed; off."),
+        .syntax("ssl_stapling_verify on | off")
+        .default("off")
+        .doc("Verifies that OCSP responses are signed by the issuer or by its appointed responder."),
     Row::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.set().early_data))
-        .doc("Requests may come with the first bytes of a resumed session ($ssl_early_data); off."),
+        .syntax("ssl_early_data on | off")
+        .default("off")
+        .doc(
+            "Accepts requests in TLS 1.3 early data; they can be replayed, and \
+             `$ssl_early_data` is `1` for them.",
+        ),
     Row::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.set().reject_handshake))
-        .doc("Handshakes for this server are refused; off."),
-    Row::new("ssl_conf_command", HERE, TWO, conf_command)
-        .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, and Options, a list in any letter case of ServerPreference, PrioritizeChaCha, SessionTicket, a minus before each takes it back; KTLS has no effect, of which a warning tells; NoRenegotiation, -UnsafeLegacyRenegotiation, NoResumptionOnRenegotiation, -Compression, ECDHSingle, DHSingle, ExtendedMasterSecret are so anyway. Others are errors."),
+        .syntax("ssl_reject_handshake on | off")
+        .default("off")
+        .doc("Rejects TLS handshakes for this server.")
+        .example("server {\n    listen 443 ssl default_server;\n    ssl_reject_handshake on;\n}"),
+    Row::new("ssl_conf_command", HERE, TWO, conf_command).syntax("ssl_conf_command name value").doc(
+        "Sets an OpenSSL command: `Ciphersuites`, `Groups` or `Curves`, `CipherString`, \
+             or `Options` with a list of `ServerPreference`, `PrioritizeChaCha` and \
+             `SessionTicket` (each with `-` for its opposite). `KTLS` is accepted with a \
+             warning; options that describe what is so anyway are accepted; others are \
+             errors.",
+    ),
     Row::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.set().ocsp, OCSP))
-        .doc("Whether issuers are asked about clients' certificates: off, on (all of the path), leaf."),
-    Row::new("ssl_ocsp_responder", HERE, ONE, ocsp_responder)
-        .doc("Who is asked (http://host[:port]/path); else whom certificates name."),
+        .syntax("ssl_ocsp on | off | leaf")
+        .default("off")
+        .doc(
+            "Verifies client certificates by OCSP: all of the chain, or only the client's own \
+             (`leaf`).",
+        ),
+    Row::new("ssl_ocsp_responder", HERE, ONE, ocsp_responder).syntax("ssl_ocsp_responder url").doc(
+        "OCSP responder (`http://host[:port]/path`) for client certificates, instead of \
+             the one that the certificate names.",
+    ),
     Row::new("ssl_ocsp_cache", HERE, ONE, ocsp_cache)
-        .doc("What issuers said of clients' certificates is kept: off, shared:name:size; off."),
-    Row::new("ssl_ech_file", HERE, ONE, ech_file).doc("An error: there is no Encrypted ClientHello."),
+        .syntax("ssl_ocsp_cache off | shared:name:size")
+        .default("off")
+        .doc("Cache of the OCSP status of client certificates."),
+    Row::new("ssl_ech_file", HERE, ONE, ech_file)
+        .syntax("ssl_ech_file file")
+        .doc("Refused: Encrypted ClientHello is not available."),
 ];
 
 const VERIFY: &[(&str, Verify)] = &[

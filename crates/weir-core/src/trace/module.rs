@@ -26,19 +26,48 @@ impl Module for Profile {
     type Conf = ProfileConf;
     const DIRECTIVES: &'static [Directive<ProfileConf>] = &[
         Row::new("profile", ANY, FLAG, |c, line| line.flag(&mut c.profile))
-            .doc("Whether boundaries of requests are recorded here; on."),
+            .syntax("profile on | off")
+            .default("on")
+            .doc("Records the boundaries of requests here, for traces and counters."),
         Row::new("trace", ANY, MORE, ProfileConf::set_trace)
-            .doc("Which trees are kept: sample=1/64, slow=200ms or p99; in http keep=1000 and level=."),
+            .syntax(
+                "trace sample=share | slow=time | slow=p99 | slow=off | keep=number | \
+                      level=off|sampled|full ...",
+            )
+            .default("sample=1/64 slow=200ms")
+            .doc(
+                "Traces that are kept: a random share of requests (`1/64`), and those slower \
+                 than a time or than the 99th percentile. In `http` also how many traces are \
+                 kept (1000) and how much is recorded.",
+            )
+            .example("trace sample=1/100 slow=p99 keep=5000;"),
         Row::new("profile_redact", ANY, ONE_TO_THREE, |c, line| line.bits(&mut c.redact, REDACT))
-            .doc("What records and exports leave out: args, cookies, authorization; all. Of headers nothing is recorded."),
+            .syntax("profile_redact args | cookies | authorization ...")
+            .default("args cookies authorization")
+            .doc("What traces and exports omit. Header fields are never recorded."),
         Row::new("server_timing", ANY, ONE, ProfileConf::set_server_timing)
-            .doc("The response field Server-Timing: on, off, or when this value is neither empty nor 0; off."),
+            .syntax("server_timing on | off | string")
+            .default("off")
+            .doc(
+                "Adds the `Server-Timing` response field: always, never, or when the value is \
+                 neither empty nor `0`.",
+            ),
         Row::new("profile_cpu", PROCESS, ONE, |_, line| set_cpu(line))
-            .doc("Samples of running code a second of CPU time and worker; off, or up to 1000; 99."),
+            .syntax("profile_cpu frequency | off")
+            .default("99")
+            .doc("Samples of running code per second of CPU time of a worker, up to 1000."),
         Row::new("profile_blocked", PROCESS, ONE, |_, line| set_blocked(line))
-            .doc("How long a turn of the loop may take until it counts as a stall; 10ms; off."),
+            .syntax("profile_blocked time | off")
+            .default("10ms")
+            .doc("Duration of a turn of the event loop from which it is recorded as a stall."),
         Row::new("admin", PROCESS, ONE_OR_TWO, |_, line| set_admin(line))
-            .doc("Where the server answers questions about itself: unix:PATH, ADDRESS:PORT; token=WORD guards it."),
+            .syntax("admin address:port [token=word]\nadmin unix:path [token=word]")
+            .doc(
+                "Address of the control interface, by which the server is observed. `token` \
+                 (at least 16 characters) is required except on UNIX-domain sockets and \
+                 loopback addresses.",
+            )
+            .example("admin unix:/run/weir-admin.sock;"),
     ];
     const VARIABLES: &'static [Variable] = variable::VARIABLES;
 

@@ -45,175 +45,354 @@ macro_rules! scripts {
                 Row::new(concat!($name, "_by_lua_block"), $contexts, LUA_BLOCK, |conf, line| {
                     conf.block(line, $phase)
                 })
+                .syntax(concat!($name, "_by_lua_block"))
                 .doc($doc),
                 Row::new(concat!($name, "_by_lua"), $contexts, ONE, |conf, line| conf.inline(line, $phase))
-                    .doc(concat!("As ", $name, "_by_lua_block, the code in quotes.")),
+                    .syntax(concat!($name, "_by_lua lua-script"))
+                    .doc(concat!("Like `", $name, "_by_lua_block`, with the code in quotes.")),
                 Row::new(concat!($name, "_by_lua_file"), $contexts, ONE, |conf, line| conf.file(line, $phase))
-                    .doc(concat!("As ", $name, "_by_lua_block, the code in a file, source or bytecode.")),
+                    .syntax(concat!($name, "_by_lua_file path"))
+                    .doc(concat!("Like `", $name, "_by_lua_block`, with the code in a file, as source or bytecode.")),
             )+
             Row::new("balancer_by_lua_block", UPSTREAM, LUA_BLOCK, |_, line| LuaConf::balancer_block(line))
-                .doc("Names the server of each try of the group's requests."),
+                .syntax("balancer_by_lua_block")
+                .doc("Runs Lua code that chooses the peer of each try, by `ngx.balancer`.")
+                .example(
+                    "upstream backend {\n\
+                     \x20   server 0.0.0.1;\n\
+                     \x20   balancer_by_lua_block {\n\
+                     \x20       local balancer = require \"ngx.balancer\"\n\
+                     \x20       assert(balancer.set_current_peer(\"127.0.0.1\", 8080))\n\
+                     \x20   }\n\
+                     }",
+                ),
             Row::new("balancer_by_lua", UPSTREAM, ONE, |_, line| LuaConf::balancer_inline(line))
-                .doc("As balancer_by_lua_block, the code in quotes."),
+                .syntax("balancer_by_lua lua-script")
+                .doc("Like `balancer_by_lua_block`, with the code in quotes."),
             Row::new("balancer_by_lua_file", UPSTREAM, ONE, |_, line| LuaConf::balancer_file(line))
-                .doc("As balancer_by_lua_block, the code in a file, source or bytecode."),
+                .syntax("balancer_by_lua_file path")
+                .doc("Like `balancer_by_lua_block`, with the code in a file, as source or bytecode."),
             Row::new("balancer_keepalive", UPSTREAM, ONE, |_, line| balancer::keepalive(line))
-                .doc("How many idle connections all workers together keep, where keepalive does not say; 32."),
+                .syntax("balancer_keepalive number")
+                .default("32")
+                .doc(
+                    "Maximum number of idle upstream connections that all workers together \
+                     keep, where `keepalive` is absent.",
+                ),
             $(
                 Row::new(concat!($bare, "_by_lua_block"), $places, LUA_BLOCK, |conf, line| {
                     conf.block(line, $when)
                 })
+                .syntax(concat!($bare, "_by_lua_block"))
                 .doc($about),
                 Row::new(concat!($bare, "_by_lua_file"), $places, ONE, |conf, line| conf.file(line, $when))
-                    .doc(concat!("As ", $bare, "_by_lua_block, the code in a file, source or bytecode.")),
+                    .syntax(concat!($bare, "_by_lua_file path"))
+                    .doc(concat!("Like `", $bare, "_by_lua_block`, with the code in a file, as source or bytecode.")),
             )+
             Row::new("set_by_lua_block", SETS, NAMED_LUA_BLOCK, LuaConf::set_block)
-                .doc("Gives a variable what the script returns; at its place among set, if and rewrite."),
+                .syntax("set_by_lua_block $variable")
+                .doc(
+                    "Sets a variable to the return value of Lua code, in the order of `set`, \
+                     `if` and `rewrite`.",
+                )
+                .example("set_by_lua_block $half {\n    return tonumber(ngx.var.arg_n) / 2\n}"),
             Row::new("set_by_lua", SETS, TWO_OR_MORE, LuaConf::set_inline)
-                .doc("As set_by_lua_block, the code in quotes, with arguments that the script has as ngx.arg."),
+                .syntax("set_by_lua $variable lua-script [argument ...]")
+                .doc("Like `set_by_lua_block`, with the code in quotes, and arguments in `ngx.arg`."),
             Row::new("set_by_lua_file", SETS, TWO_OR_MORE, LuaConf::set_file)
-                .doc("As set_by_lua, the code in a file, source or bytecode."),
+                .syntax("set_by_lua_file $variable path [argument ...]")
+                .doc("Like `set_by_lua`, with the code in a file, as source or bytecode."),
             Row::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
-                .doc("Where modules in Lua are looked for; \";;\" stands for the usual places, \"$prefix\" for the prefix."),
+                .syntax("lua_package_path path")
+                .doc(
+                    "Search path of Lua modules (`package.path`); `;;` stands for the default \
+                     path, `$prefix` for the server's prefix.",
+                )
+                .example("lua_package_path \"$prefix/lua/?.lua;;\";"),
             Row::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
-                .doc("Where modules in C are looked for."),
+                .syntax("lua_package_cpath path")
+                .doc(
+                    "Search path of modules in C (`package.cpath`); `;;` stands for the \
+                     default path, `$prefix` for the server's prefix.",
+                ),
             Row::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
-                .doc("A dictionary of so many bytes that all workers share, kept over reloads."),
+                .syntax("lua_shared_dict name size")
+                .doc(
+                    "Declares a dictionary of this size, at least 8k, that all workers share; \
+                     it survives reloads.",
+                )
+                .example(
+                    "lua_shared_dict counters 10m;\n\
+                     server {\n\
+                     \x20   location /count {\n\
+                     \x20       content_by_lua_block {\n\
+                     \x20           ngx.say(ngx.shared.counters:incr(\"hits\", 1, 0))\n\
+                     \x20       }\n\
+                     \x20   }\n\
+                     }",
+                ),
             Row::new("lua_thread_cache_max_entries", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.thread_cache, ..)
             })
-            .doc("How many coroutines a worker keeps for further requests; 1024."),
+            .syntax("lua_thread_cache_max_entries number")
+            .default("1024")
+            .doc("Maximum number of coroutines that a worker's VM keeps for further requests."),
             Row::new("lua_regex_cache_max_entries", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.regex_cache, ..)
             })
-            .doc("How many patterns with the option o a worker keeps; 1024."),
+            .syntax("lua_regex_cache_max_entries number")
+            .default("1024")
+            .doc("Maximum number of compiled regular expressions (option `o`) that a worker keeps."),
             Row::new("lua_regex_match_limit", HTTP, ONE, |conf, line| line.number(&mut conf.main.regex_limit, ..))
-                .doc("Steps after which a match is given up; 0, the default, is PCRE2's 10,000,000."),
+                .syntax("lua_regex_match_limit number")
+                .default("0")
+                .doc("Match limit of regular expressions in steps; 0 is PCRE2's 10,000,000."),
             Row::new("lua_capture_error_log", HTTP, ONE, LuaConf::capture_error_log)
-                .doc("Keeps so many bytes of each worker's last lines of the error log for ngx.errlog; off."),
+                .syntax("lua_capture_error_log size")
+                .doc(
+                    "Size of each worker's buffer of error log lines for `ngx.errlog`, at \
+                     least 4k; by default there is none.",
+                ),
             Row::new("lua_malloc_trim", HTTP, ONE, |conf, line| line.number(&mut conf.main.malloc_trim, ..))
-                .doc("Gives memory back to the system after so many requests of a worker; 0, the default, for never."),
+                .syntax("lua_malloc_trim request-count")
+                .default("0")
+                .doc(
+                    "Returns free memory to the system after this many requests of a worker; \
+                     0 disables it.",
+                ),
             Row::new("lua_sa_restart", HTTP, FLAG, LuaConf::sa_restart)
-                .doc("System calls of scripts go on behind a signal; on, and can't be turned off."),
+                .syntax("lua_sa_restart on | off")
+                .default("on")
+                .doc("Restarts system calls after signals; it can not be disabled."),
             Row::new("lua_load_resty_core", HTTP, FLAG, LuaConf::load_resty_core)
-                .doc("Without effect: what lua-resty-core has is part of the server."),
+                .syntax("lua_load_resty_core on | off")
+                .default("on")
+                .doc(
+                    "Accepted for compatibility with OpenResty, without effect: \
+                     lua-resty-core's API is part of the server.",
+                ),
             Row::new("lua_cpu_limit", HTTP, ONE, |conf, line| line.time_ms(&mut conf.main.cpu_limit))
-                .doc("CPU time after which scripts that have not waited meanwhile are ended by an error; 0, the default, is no limit."),
+                .syntax("lua_cpu_limit time")
+                .default("0")
+                .doc(
+                    "CPU time after which Lua code that has not yielded is stopped with an \
+                     error; 0 disables the limit. Weir's own.",
+                ),
             Row::new("lua_memory_limit", HTTP, ONE, |conf, line| line.size(&mut conf.main.memory_limit))
-                .doc("Bytes that a worker's VM may allocate, above which scripts fail; 0, the default, is no limit."),
+                .syntax("lua_memory_limit size")
+                .default("0")
+                .doc(
+                    "Memory that a worker's VM may allocate; beyond it Lua code fails. 0 \
+                     disables the limit. Weir's own.",
+                ),
             Row::new("lua_max_coroutines", HTTP, ONE, |conf, line| line.number(&mut conf.main.coroutines, 1..))
-                .doc("Coroutines and light threads that a request may have at a time; 16384."),
+                .syntax("lua_max_coroutines number")
+                .default("16384")
+                .doc("Maximum number of coroutines and light threads of a request. Weir's own."),
             Row::new("lua_max_pending_timers", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.pending_timers, ..)
             })
-            .doc("Timers of a worker that may wait for their time; 1024."),
+            .syntax("lua_max_pending_timers number")
+            .default("1024")
+            .doc("Maximum number of pending timers of a worker."),
             Row::new("lua_max_running_timers", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.running_timers, ..)
             })
-            .doc("Timers of a worker that may run at a time; those that are due beyond are dropped; 256."),
+            .syntax("lua_max_running_timers number")
+            .default("256")
+            .doc(
+                "Maximum number of running timers of a worker; those that expire beyond it \
+                 are dropped.",
+            ),
             Row::new("lua_yield_everywhere", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.yields))
-                .doc("init_worker_by_lua may wait, and the worker serves when it is done; off."),
+                .syntax("lua_yield_everywhere on | off")
+                .default("off")
+                .doc(
+                    "Allows `init_worker_by_lua` to yield; the worker serves requests when it \
+                     has returned. Weir's own.",
+                ),
             Row::new("lua_worker_thread_vm_pool_size", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.thread_vms, 1..)
             })
-            .doc("VMs, one for each thread, that a thread_pool has for ngx.run_worker_thread in a worker at most; 100."),
+            .syntax("lua_worker_thread_vm_pool_size number")
+            .default("100")
+            .doc(
+                "Maximum number of VMs, one per thread, of a `thread_pool` for \
+                 `ngx.run_worker_thread` in a worker.",
+            ),
             Row::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.rewrite_first)
             })
-            .doc("Runs rewrite_by_lua before the other handlers of its phase; off."),
+            .syntax("rewrite_by_lua_no_postpone on | off")
+            .default("off")
+            .doc("Runs `rewrite_by_lua` before other handlers of the rewrite phase."),
             Row::new("access_by_lua_no_postpone", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.access_first))
-                .doc("Runs access_by_lua before the other handlers of its phase; off."),
+                .syntax("access_by_lua_no_postpone on | off")
+                .default("off")
+                .doc("Runs `access_by_lua` before other handlers of the access phase."),
             Row::new("precontent_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.precontent_first)
             })
-            .doc("Runs precontent_by_lua before the other handlers of its phase; off."),
+            .syntax("precontent_by_lua_no_postpone on | off")
+            .default("off")
+            .doc("Runs `precontent_by_lua` before other handlers of the precontent phase."),
             Row::new("lua_upstream_skip_openssl_default_verify", CONTENT, FLAG, |conf, line| {
                 line.flag(&mut conf.secure.judges_alone)
             })
-            .doc("proxy_ssl_verify_by_lua alone judges servers' certificates; off."),
+            .syntax("lua_upstream_skip_openssl_default_verify on | off")
+            .default("off")
+            .doc(
+                "Leaves the verification of upstream certificates to \
+                 `proxy_ssl_verify_by_lua` alone.",
+            ),
             Row::new("lua_code_cache", ANY_OR_IF, FLAG, LuaConf::code_cache)
-                .doc("Off: each request has a VM of its own and reads its scripts anew, for development; on."),
+                .syntax("lua_code_cache on | off")
+                .default("on")
+                .doc(
+                    "Caches Lua code; `off`, for development, gives each request a new VM and \
+                     reads its scripts again.",
+                ),
             Row::new("lua_check_client_abort", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.check_client_abort)
             })
-            .doc("Ends waiting scripts whose client has left, or calls what ngx.on_abort was given; off."),
+            .syntax("lua_check_client_abort on | off")
+            .default("off")
+            .doc(
+                "Detects that a client closes its connection while Lua code waits: calls the \
+                 function given to `ngx.on_abort`, or stops the code.",
+            ),
             Row::new("lua_http10_buffering", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.http10_buffering)
             })
-            .doc("Answers HTTP/1.0 in one piece, with its length; on."),
+            .syntax("lua_http10_buffering on | off")
+            .default("on")
+            .doc("Buffers responses to HTTP/1.0 clients, to send a `Content-Length`."),
             Row::new("lua_transform_underscores_in_response_headers", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.underscores)
             })
-            .doc("Names given to ngx.header have hyphens for underscores; on."),
+            .syntax("lua_transform_underscores_in_response_headers on | off")
+            .default("on")
+            .doc(
+                "Replaces underscores by hyphens in names of response header fields that are \
+                 set by `ngx.header`.",
+            ),
             Row::new("lua_ctx_keep", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.ctx_keep))
-                .doc("ngx.ctx survives internal redirects into the location; on. OpenResty's way is off."),
+                .syntax("lua_ctx_keep on | off")
+                .default("on")
+                .doc(
+                    "Keeps `ngx.ctx` over internal redirects into the location; `off` clears \
+                     it, as OpenResty does. Weir's own.",
+                ),
             Row::new("lua_need_request_body", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.need_body))
-                .doc("Reads the request's body before rewrite, access and content scripts."),
+                .syntax("lua_need_request_body on | off")
+                .default("off")
+                .doc("Reads the request body before rewrite, access and content code runs."),
             Row::new("lua_ssl_protocols", ANY_OR_IF, MORE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_protocols(line)
             })
-            .doc("TLSv1.2, TLSv1.3 for sslhandshake; both."),
+            .syntax("lua_ssl_protocols TLSv1.2 | TLSv1.3 ...")
+            .default("TLSv1.2 TLSv1.3")
+            .doc("Enabled TLS protocols of `sslhandshake`."),
             Row::new("lua_ssl_ciphers", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_ciphers(line)
             })
-            .doc("The ciphers of TLS 1.2 that sslhandshake offers, in OpenSSL's language."),
+            .syntax("lua_ssl_ciphers ciphers")
+            .doc("Enabled TLS 1.2 ciphers of `sslhandshake`, as an OpenSSL cipher string."),
             Row::new("lua_ssl_verify_depth", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.number(&mut conf.sockets.ssl.verify_depth, ..)
             })
-            .doc("The most certificates between a server's and a trusted one, for sslhandshake; 1."),
+            .syntax("lua_ssl_verify_depth number")
+            .default("1")
+            .doc(
+                "Maximum length of the certificate chain between a server's certificate and a \
+                 trusted one, for `sslhandshake`.",
+            ),
             Row::new("lua_ssl_trusted_certificate", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.conf_path(&mut conf.sockets.ssl.trusted_certificate)
             })
-            .doc("Whom the certificates must come from that sslhandshake verifies; nobody."),
+            .syntax("lua_ssl_trusted_certificate file")
+            .doc(
+                "Trusted CA certificates in PEM for `sslhandshake`; without them no server \
+                 certificate verifies.",
+            ),
             Row::new("lua_ssl_crl", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.conf_path(&mut conf.sockets.ssl.crl)
             })
-            .doc("Lists of revoked certificates, for sslhandshake."),
+            .syntax("lua_ssl_crl file")
+            .doc("Certificate revocation lists in PEM for `sslhandshake`."),
             Row::new("lua_ssl_certificate", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_certificate(line)
             })
-            .doc("The certificate that sslhandshake shows, in PEM."),
+            .syntax("lua_ssl_certificate file")
+            .doc("Client certificate of `sslhandshake` in PEM."),
             Row::new("lua_ssl_certificate_key", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_certificate_key(line)
             })
-            .doc("Its key, in PEM."),
+            .syntax("lua_ssl_certificate_key file")
+            .doc("Private key of the client certificate in PEM."),
             Row::new("lua_ssl_key_log", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.conf_path(&mut conf.sockets.ssl.key_log)
             })
-            .doc("A file that secrets of sslhandshake's connections are appended to, for who records them; none."),
+            .syntax("lua_ssl_key_log file")
+            .doc(
+                "File to which TLS secrets of `sslhandshake` are appended, for tools that \
+                 decrypt recorded connections.",
+            ),
             Row::new("lua_ssl_conf_command", ANY_OR_IF, TWO, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_conf_command(line)
             })
-            .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, for sslhandshake."),
+            .syntax("lua_ssl_conf_command name value")
+            .doc(
+                "Sets an OpenSSL command for `sslhandshake`: `Ciphersuites`, `Groups` or \
+                 `Curves`, `CipherString`.",
+            ),
             Row::new("lua_socket_connect_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.connect_timeout))
-                .doc("How long a socket's connect may take; 60s."),
+                .syntax("lua_socket_connect_timeout time")
+                .default("60s")
+                .doc("Timeout for a socket's `connect`."),
             Row::new("lua_socket_send_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.send_timeout))
-                .doc("How long a socket's peer may take nothing of what is sent; 60s."),
+                .syntax("lua_socket_send_timeout time")
+                .default("60s")
+                .doc("Timeout between two successive writes of a socket's `send`."),
             Row::new("lua_socket_read_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.read_timeout))
-                .doc("How long a socket waits for further bytes; 60s."),
+                .syntax("lua_socket_read_timeout time")
+                .default("60s")
+                .doc("Timeout between two successive reads of a socket's `receive`."),
             Row::new("lua_socket_keepalive_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.keepalive_timeout))
-                .doc("How long setkeepalive keeps a connection that nobody uses; 60s, 0 for ever."),
+                .syntax("lua_socket_keepalive_timeout time")
+                .default("60s")
+                .doc("Maximum idle time of connections that `setkeepalive` keeps; 0 is no limit."),
             Row::new("lua_socket_pool_size", ANY_OR_IF, ONE, |conf, line| line.number(&mut conf.sockets.pool_size, 1..))
-                .doc("How many connections setkeepalive keeps for each pool of a worker; 30."),
+                .syntax("lua_socket_pool_size number")
+                .default("30")
+                .doc("Maximum number of idle connections in each of a worker's connection pools."),
             Row::new("lua_socket_buffer_size", ANY_OR_IF, ONE, |conf, line| line.size(&mut conf.sockets.buffer_size))
-                .doc("How many bytes receiveany gives at most; 4k."),
+                .syntax("lua_socket_buffer_size size")
+                .default("4k")
+                .doc("Maximum number of bytes that `receiveany` returns at once."),
             Row::new("lua_socket_send_lowat", ANY_OR_IF, ONE, |conf, line| conf.sockets.lowat(line))
-                .doc("Without effect on this system, as is told."),
+                .syntax("lua_socket_send_lowat size")
+                .default("0")
+                .doc("Accepted with a warning, without effect: Linux has no `SO_SNDLOWAT`."),
             Row::new("lua_socket_log_errors", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.sockets.log_errors))
-                .doc("Logs what goes wrong with sockets; on."),
+                .syntax("lua_socket_log_errors on | off")
+                .default("on")
+                .doc("Logs socket errors to the error log."),
             Row::new("lua_use_default_type", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.use_default_type)
             })
-            .doc("Gives answers of content scripts the type of \"default_type\"; on."),
+            .syntax("lua_use_default_type on | off")
+            .default("on")
+            .doc("Sets the MIME type of `default_type` for responses of content code."),
         ]
     };
 }
@@ -222,24 +401,24 @@ impl Module for Lua {
     const NAME: &'static str = "lua";
     type Conf = LuaConf;
     const DIRECTIVES: &'static [Row] = scripts! {
-        "init", HTTP, Phase::Init, "Runs once in each worker's VM before it serves.";
-        "init_worker", HTTP, Phase::InitWorker, "Runs in each worker's VM behind init.";
-        "exit_worker", HTTP, Phase::ExitWorker, "Runs in each worker's VM when its last request is over, before it goes.";
-        "server_rewrite", HERE, Phase::ServerRewrite, "Runs in the server rewrite phase, behind rewrite's directives.";
-        "rewrite", ANY_OR_IF, Phase::Rewrite, "Runs in the rewrite phase, behind rewrite's directives.";
-        "access", ANY_OR_IF, Phase::Access, "Runs in the access phase, behind allow, deny and auth_request.";
-        "precontent", ANY_OR_IF, Phase::Precontent, "Runs before content, behind try_files.";
-        "content", CONTENT, Phase::Content, "Answers the request.";
-        "header_filter", ANY_OR_IF, Phase::HeaderFilter, "Sees and changes the head of answers.";
-        "body_filter", ANY_OR_IF, Phase::BodyFilter, "Sees and changes the body of answers, piece by piece.";
-        "log", ANY_OR_IF, Phase::Log, "Runs when the request is over.";
+        "init", HTTP, Phase::Init, "Runs Lua code once in each worker's VM, before the worker serves requests.";
+        "init_worker", HTTP, Phase::InitWorker, "Runs Lua code in each worker's VM, after `init_by_lua`.";
+        "exit_worker", HTTP, Phase::ExitWorker, "Runs Lua code in each worker's VM when the worker exits, after its last request.";
+        "server_rewrite", HERE, Phase::ServerRewrite, "Runs Lua code in the server's rewrite phase, after the directives of the rewrite module.";
+        "rewrite", ANY_OR_IF, Phase::Rewrite, "Runs Lua code in the rewrite phase, after the directives of the rewrite module.";
+        "access", ANY_OR_IF, Phase::Access, "Runs Lua code in the access phase, after `allow`, `deny` and `auth_request`.";
+        "precontent", ANY_OR_IF, Phase::Precontent, "Runs Lua code before the content handler, after `try_files`.";
+        "content", CONTENT, Phase::Content, "Runs Lua code as the content handler, which makes the response.";
+        "header_filter", ANY_OR_IF, Phase::HeaderFilter, "Runs Lua code on the response header, which it may change.";
+        "body_filter", ANY_OR_IF, Phase::BodyFilter, "Runs Lua code on each piece of the response body, which it may change (`ngx.arg`).";
+        "log", ANY_OR_IF, Phase::Log, "Runs Lua code in the log phase, after the response is sent.";
         unquoted:
-        "ssl_client_hello", HERE, Phase::SslClientHello, "Runs when a client has begun a handshake, before anything is chosen; it may wait.";
-        "ssl_certificate", HERE, Phase::SslCertificate, "Chooses a handshake's certificates; it may wait.";
-        "ssl_session_fetch", HTTP, Phase::SslSessionFetch, "Finds the session that a client of TLS 1.2 names; it may wait.";
-        "proxy_ssl_certificate", CONTENT, Phase::ProxySslCertificate, "Chooses the certificate that a server is shown; it may wait.";
-        "proxy_ssl_verify", CONTENT, Phase::ProxySslVerify, "Judges a server's certificate, before a byte is sent to it; it may wait.";
-        "ssl_session_store", HTTP, Phase::SslSessionStore, "Keeps a session that a handshake of TLS 1.2 has made.";
+        "ssl_client_hello", HERE, Phase::SslClientHello, "Runs Lua code on the ClientHello of a TLS handshake, before parameters are chosen; it may yield.";
+        "ssl_certificate", HERE, Phase::SslCertificate, "Runs Lua code that chooses the certificate of a TLS handshake, by `ngx.ssl`; it may yield.";
+        "ssl_session_fetch", HTTP, Phase::SslSessionFetch, "Runs Lua code that looks up a TLS 1.2 session by its ID; it may yield.";
+        "proxy_ssl_certificate", CONTENT, Phase::ProxySslCertificate, "Runs Lua code that chooses the client certificate for an upstream TLS connection; it may yield.";
+        "proxy_ssl_verify", CONTENT, Phase::ProxySslVerify, "Runs Lua code that verifies the certificate of an upstream server before a request is sent; it may yield.";
+        "ssl_session_store", HTTP, Phase::SslSessionStore, "Runs Lua code that stores a new TLS 1.2 session.";
     };
 
     const VARIABLES: &'static [Variable] = VARIABLES;

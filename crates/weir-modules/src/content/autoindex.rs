@@ -50,13 +50,28 @@ impl Module for Autoindex {
     type Conf = AutoindexConf;
     const DIRECTIVES: &'static [Directive<AutoindexConf>] = &[
         Directive::new("autoindex", Contexts::ANY, Args::FLAG, on)
-            .doc("Lists directories that have no index file."),
+            .syntax("autoindex on | off")
+            .default("off")
+            .doc("Lists the contents of directories that have no index file.")
+            .example("location /files/ {\n    autoindex on;\n    autoindex_exact_size off;\n}"),
         Directive::new("autoindex_exact_size", Contexts::ANY, Args::FLAG, exact_size)
-            .doc("Page: sizes in bytes, or rounded to K, M and G."),
+            .syntax("autoindex_exact_size on | off")
+            .default("on")
+            .doc(
+                "Shows file sizes of HTML listings in bytes; `off` rounds them to kilobytes, \
+                 megabytes and gigabytes.",
+            ),
         Directive::new("autoindex_localtime", Contexts::ANY, Args::FLAG, localtime)
-            .doc("Page: times in the local zone, or in UTC."),
+            .syntax("autoindex_localtime on | off")
+            .default("off")
+            .doc("Shows times of HTML listings in the local time zone instead of UTC."),
         Directive::new("autoindex_format", Contexts::ANY, Args::ONE, format)
-            .doc("Lists as html, json, jsonp (function named by the argument callback) or xml."),
+            .syntax("autoindex_format html | xml | json | jsonp")
+            .default("html")
+            .doc(
+                "Format of directory listings; `jsonp` calls the function that the request \
+                 argument `callback` names.",
+            ),
     ];
 
     fn inherit(conf: &mut AutoindexConf, parent: &AutoindexConf) {

@@ -23,11 +23,26 @@ impl Module for CompressStatic {
     type Conf = StaticConf;
     const DIRECTIVES: &'static [Directive<StaticConf>] = &[
         Row::new("gzip_static", ANY, ONE, |conf, line| line.one_of(&mut conf.gzip, STATES))
-            .doc("Serves the file whose name ends in .gz to clients that take gzip; always: to all; off."),
+            .syntax("gzip_static on | off | always")
+            .default("off")
+            .doc(
+                "Serves the precompressed file with `.gz` appended to the name to clients \
+                 that accept gzip; `always` serves it to all clients.",
+            ),
         Row::new("brotli_static", ANY, ONE, |conf, line| line.one_of(&mut conf.brotli, STATES))
-            .doc("Serves the file whose name ends in .br to clients that take br; always: to all; off."),
+            .syntax("brotli_static on | off | always")
+            .default("off")
+            .doc(
+                "Serves the precompressed file with `.br` appended to the name to clients \
+                 that accept br; `always` serves it to all clients.",
+            ),
         Row::new("zstd_static", ANY, ONE, |conf, line| line.one_of(&mut conf.zstd, STATES))
-            .doc("Serves the file whose name ends in .zst to clients that take zstd; always: to all; off."),
+            .syntax("zstd_static on | off | always")
+            .default("off")
+            .doc(
+                "Serves the precompressed file with `.zst` appended to the name to clients \
+                 that accept zstd; `always` serves it to all clients.",
+            ),
     ];
 
     fn inherit(conf: &mut StaticConf, parent: &StaticConf) {

@@ -20,7 +20,8 @@ impl Module for EmptyGif {
             conf.on = true;
             Ok(())
         })
-        .doc("Answers with a transparent picture of one pixel.")];
+        .syntax("empty_gif")
+        .doc("Responds with a transparent GIF image of one pixel.")];
 
     fn install(conf: &EmptyGifConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on {

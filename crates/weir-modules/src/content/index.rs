@@ -28,7 +28,13 @@ impl Module for Index {
     type Conf = IndexConf;
     const DIRECTIVES: &'static [Directive<IndexConf>] =
         &[Directive::new("index", Contexts::ANY, Args::MORE, index)
-            .doc("Files tried, in order, for a request that ends with a slash; index.html unless set.")];
+            .syntax("index file ...")
+            .default("index.html")
+            .doc(
+                "Files that are tried, in order, for request URIs that end with a slash; \
+                 names may contain variables, and the last may be an absolute path.",
+            )
+            .example("index index.$lang.html index.html /index.php;")];
 
     fn inherit(conf: &mut IndexConf, parent: &IndexConf) {
         inherit!(conf, parent, index);

@@ -22,7 +22,9 @@ impl Module for RandomIndex {
     type Conf = RandomIndexConf;
     const DIRECTIVES: &'static [Directive<RandomIndexConf>] =
         &[Directive::<RandomIndexConf>::new("random_index", LOCATION, FLAG, |c, line| line.flag(&mut c.on))
-            .doc("Answers requests for directories with a file drawn by lot; off.")];
+            .syntax("random_index on | off")
+            .default("off")
+            .doc("Serves a random file of the directory for request URIs that end with a slash.")];
 
     fn inherit(conf: &mut RandomIndexConf, parent: &RandomIndexConf) {
         inherit!(conf, parent, on);

@@ -23,7 +23,12 @@ impl Module for StubStatus {
             conf.on = true;
             Ok(())
         })
-        .doc("Answers with the numbers of connections and requests.")];
+        .syntax("stub_status [parameter]")
+        .doc(
+            "Responds with a text page of the counts of connections and requests; a parameter \
+             is accepted and has no effect.",
+        )
+        .example("location = /status {\n    stub_status;\n    allow 127.0.0.1;\n    deny all;\n}")];
     const VARIABLES: &'static [Variable] = &[
         Variable::new("connections_active", |x| number(x, |counts| counts.active)).volatile(),
         Variable::new("connections_reading", |x| number(x, Counts::reading)).volatile(),

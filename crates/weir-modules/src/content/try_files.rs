@@ -25,9 +25,21 @@ impl Module for TryFiles {
     const NAME: &'static str = "try_files";
     type Conf = TryFilesConf;
     const DIRECTIVES: &'static [Directive<TryFilesConf>] =
-        &[Directive::new("try_files", SERVER.or(LOCATION), TWO_OR_MORE, TryFilesConf::set).doc(
-            "Serves the first of the named files that is there; the last name is a URI, @location or =code.",
-        )];
+        &[Directive::new("try_files", SERVER.or(LOCATION), TWO_OR_MORE, TryFilesConf::set)
+            .syntax("try_files file ... uri\ntry_files file ... =code")
+            .doc(
+                "Serves the first of these files that exists; a name with a trailing slash is \
+                 a directory. If none exists, redirects internally to the URI or named \
+                 location, or returns the status code.",
+            )
+            .example(
+                "location / {\n\
+                 \x20   try_files $uri $uri/ @backend;\n\
+                 }\n\
+                 location @backend {\n\
+                 \x20   proxy_pass http://127.0.0.1:8080;\n\
+                 }",
+            )];
 
     fn install(conf: &TryFilesConf, plan: &mut PlanBuilder<'_>) -> Result {
         if let Some(files) = &conf.files {

@@ -24,11 +24,27 @@ impl Module for Addition {
     type Conf = AdditionConf;
     const DIRECTIVES: &'static [Row] = &[
         Row::new("add_before_body", ANY, ONE, |c, line| line.text(&mut c.before))
-            .doc("Puts the answer to a subrequest for this path before a 200; an empty path puts nothing."),
+            .syntax("add_before_body uri")
+            .doc(
+                "Adds the response of a subrequest to this URI before the body of a response \
+                 with status 200; an empty string cancels an inherited setting.",
+            )
+            .example(
+                "location / {\n\
+                 \x20   add_before_body /header.html;\n\
+                 \x20   add_after_body /footer.html;\n\
+                 }",
+            ),
         Row::new("add_after_body", ANY, ONE, |c, line| line.text(&mut c.after))
-            .doc("Puts the answer to a subrequest for this path behind a 200; an empty path puts nothing."),
+            .syntax("add_after_body uri")
+            .doc(
+                "Adds the response of a subrequest to this URI after the body of a response \
+                 with status 200; an empty string cancels an inherited setting.",
+            ),
         Row::new("addition_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
-            .doc("Media types besides text/html to which something is added; \"*\" is all."),
+            .syntax("addition_types mime-type ...")
+            .default("text/html")
+            .doc("MIME types to whose responses text is added, besides `text/html`; `*` matches any."),
     ];
 
     fn inherit(conf: &mut AdditionConf, parent: &AdditionConf) {

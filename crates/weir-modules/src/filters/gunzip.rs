@@ -21,10 +21,17 @@ impl Module for Gunzip {
     type Conf = GunzipConf;
     const DIRECTIVES: &'static [Directive<GunzipConf>] = &[
         Row::new("gunzip", ANY, FLAG, |conf, line| line.flag(&mut conf.on))
-            .doc("Unpacks gzip for clients that don't take it."),
+            .syntax("gunzip on | off")
+            .default("off")
+            .doc("Decompresses gzip responses for clients that do not accept gzip."),
         Row::new("gunzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and unpacking waits \
-             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
+            .syntax("gunzip_buffers number size")
+            .default("2 8k")
+            .doc(
+                "Number and size of output buffers: decompressed data is passed on in pieces \
+                 of this size (512 bytes to 8k), and decompression pauses while number times \
+                 size bytes, 64k at most, wait for the client.",
+            ),
     ];
 
     fn inherit(conf: &mut GunzipConf, parent: &GunzipConf) {

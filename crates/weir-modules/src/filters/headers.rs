@@ -25,15 +25,44 @@ impl Module for Headers {
     type Conf = HeadersConf;
     const DIRECTIVES: &'static [Directive<HeadersConf>] = &[
         Directive::new("expires", ANY_OR_IF, ONE_OR_TWO, HeadersConf::set_expires)
-            .doc("Sets \"Expires\" and \"Cache-Control\" of responses with an ordinary status."),
+            .syntax("expires [modified] time\nexpires epoch | max | off")
+            .default("off")
+            .doc(
+                "Sets `Expires` and `Cache-Control` of responses with status 200, 201, 204, \
+                 206, 301, 302, 303, 304, 307 or 308. The time counts from now, with \
+                 `modified` from the file's modification, and as `@15h30m` it is a time of \
+                 day; a negative time or `epoch` means `no-cache`, `max` ten years. It may \
+                 contain variables.",
+            )
+            .example("location /static/ {\n    expires 30d;\n}"),
         Directive::new("add_header", ANY_OR_IF, TWO_OR_THREE, HeadersConf::add_header)
-            .doc("Adds a field to responses with an ordinary status, with \"always\" to all."),
+            .syntax("add_header name value [always]")
+            .doc(
+                "Adds a header field to responses with status 200, 201, 204, 206, 301, 302, \
+                 303, 304, 307 or 308; with `always` to all. A field with an empty value is \
+                 not added.",
+            )
+            .example("add_header Strict-Transport-Security \"max-age=31536000\" always;"),
         Directive::new("add_trailer", ANY_OR_IF, TWO_OR_THREE, HeadersConf::add_trailer)
-            .doc("Adds a field behind the body of responses with an ordinary status, with \"always\" of all."),
+            .syntax("add_trailer name value [always]")
+            .doc(
+                "Adds a trailer field after the body of responses with status 200, 201, 204, \
+                 206, 301, 302, 303, 304, 307 or 308; with `always` of all.",
+            ),
         Directive::new("add_header_inherit", ANY_OR_IF, ONE, HeadersConf::set_header_inherit)
-            .doc("Whether \"add_header\" lines of the block around count: on, if there are no own ones; merge; off."),
+            .syntax("add_header_inherit on | off | merge")
+            .default("on")
+            .doc(
+                "Whether `add_header` lines of the enclosing block apply: `on`, if the block \
+                 has none of its own; `merge`, after its own; `off`, never.",
+            ),
         Directive::new("add_trailer_inherit", ANY_OR_IF, ONE, HeadersConf::set_trailer_inherit)
-            .doc("The same for \"add_trailer\"."),
+            .syntax("add_trailer_inherit on | off | merge")
+            .default("on")
+            .doc(
+                "Whether `add_trailer` lines of the enclosing block apply: `on`, if the block \
+                 has none of its own; `merge`, after its own; `off`, never.",
+            ),
     ];
 
     fn inherit(conf: &mut HeadersConf, parent: &HeadersConf) {

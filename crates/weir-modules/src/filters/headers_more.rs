@@ -24,22 +24,36 @@ impl Module for HeadersMore {
             conf.output.push(Command::parse(line, Action::Set, "-t -s -a")?);
             Ok(())
         })
-        .doc("Sets fields of answers, \"Name: value\"; -s statuses and -t types limit which, -a adds instead."),
+        .syntax("more_set_headers [-a] [-s statuses] [-t types] field ...")
+        .doc(
+            "Sets response header fields, each given as `Name: value`, replacing those of the \
+             same name; an empty value clears the field. `-s` and `-t` limit this to statuses \
+             and MIME types (lists in quotes), `-a` adds instead of replacing.",
+        )
+        .example("more_set_headers -s \"404 500\" \"Cache-Control: no-store\";"),
         Directive::<HeadersMoreConf>::new("more_clear_headers", ANY_OR_IF, MORE, |conf, line| {
             conf.output.push(Command::parse(line, Action::Clear, "-t -s")?);
             Ok(())
         })
-        .doc("Clears fields of answers; a name may end with *."),
+        .syntax("more_clear_headers [-s statuses] [-t types] name ...")
+        .doc("Clears response header fields; a name may end with `*`.")
+        .example("more_clear_headers \"X-Internal-*\";"),
         Directive::<HeadersMoreConf>::new("more_set_input_headers", ANY_OR_IF, MORE, |conf, line| {
             conf.input.push(Command::parse(line, Action::Set, "-t -r")?);
             Ok(())
         })
-        .doc("Sets fields of requests at the end of the rewrite phase; -t types limit which, -r only if it is there."),
+        .syntax("more_set_input_headers [-r] [-t types] field ...")
+        .doc(
+            "Sets request header fields, each given as `Name: value`, at the end of the \
+             rewrite phase. `-t` limits this to content types of the request, `-r` to fields \
+             that are present.",
+        ),
         Directive::<HeadersMoreConf>::new("more_clear_input_headers", ANY_OR_IF, MORE, |conf, line| {
             conf.input.push(Command::parse(line, Action::Clear, "-t")?);
             Ok(())
         })
-        .doc("Clears fields of requests; a name may end with *."),
+        .syntax("more_clear_input_headers [-t types] name ...")
+        .doc("Clears request header fields at the end of the rewrite phase; a name may end with `*`."),
     ];
 
     fn inherit(conf: &mut HeadersMoreConf, parent: &HeadersMoreConf) {

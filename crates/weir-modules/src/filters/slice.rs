@@ -28,7 +28,22 @@ impl Module for Slice {
     type Conf = SliceConf;
     const DIRECTIVES: &'static [Directive<SliceConf>] =
         &[Row::new("slice", ANY, ONE, |conf, line| line.offset(&mut conf.size))
-            .doc("Fetches answers in parts of this size, by $slice_range; 0 fetches them as they are.")];
+            .syntax("slice size")
+            .default("0")
+            .doc(
+                "Requests a response from the upstream in parts of this size, whose range is \
+                 in `$slice_range`, so that each part is cached by itself; 0 disables \
+                 splitting.",
+            )
+            .example(
+                "location /video/ {\n\
+                 \x20   slice 1m;\n\
+                 \x20   proxy_cache videos;\n\
+                 \x20   proxy_cache_key $uri$slice_range;\n\
+                 \x20   proxy_set_header Range $slice_range;\n\
+                 \x20   proxy_pass http://127.0.0.1:8080;\n\
+                 }",
+            )];
     const VARIABLES: &'static [Variable] = &[Variable::new("slice_range", slice_range).volatile()];
 
     fn inherit(conf: &mut SliceConf, parent: &SliceConf) {

@@ -20,8 +20,12 @@ pub struct TraceHeader;
 impl Module for TraceHeader {
     const NAME: &'static str = "trace_header";
     type Conf = TraceHeaderConf;
-    const DIRECTIVES: &'static [Directive<TraceHeaderConf>] = &[Row::new("trace_header", ANY, TWO, TraceHeaderConf::set)
-        .doc("The name of a field by which a client asks for its own tree to be kept, and the secret it is signed with.")];
+    const DIRECTIVES: &'static [Directive<TraceHeaderConf>] =
+        &[Row::new("trace_header", ANY, TWO, TraceHeaderConf::set).syntax("trace_header name secret").doc(
+            "Request header field by which a client asks for its trace to be kept, and \
+                 the secret that the field is signed with; the response then names the trace \
+                 in the same field.",
+        )];
 
     fn inherit(conf: &mut TraceHeaderConf, parent: &TraceHeaderConf) {
         inherit!(conf, parent, field);

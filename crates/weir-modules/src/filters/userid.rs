@@ -24,24 +24,56 @@ impl Module for UserId {
     type Conf = UserIdConf;
     const DIRECTIVES: &'static [Directive<UserIdConf>] = &[
         Row::new("userid", ANY, ONE, |conf, line| line.one_of(&mut conf.enable, STATES))
-            .doc("Sets a cookie that tells clients apart: on, v1; log only reads it; off."),
+            .syntax("userid on | v1 | log | off")
+            .default("off")
+            .doc(
+                "Sets a cookie that identifies the client: `on` in version 2, `v1` in version \
+                 1; `log` only reads it, for `$uid_got`.",
+            )
+            .example("userid on;\nuserid_name id;\nuserid_expires 365d;"),
         Row::new("userid_service", ANY, ONE, |conf, line| line.number(&mut conf.service, ..))
-            .doc("The number of this server in cookies; its address, in version 1 zero."),
+            .syntax("userid_service number")
+            .doc(
+                "Number of this server in cookies; by default the last octets of its address \
+                 in version 2, and 0 in version 1.",
+            ),
         Row::new("userid_name", ANY, ONE, |conf, line| line.text(&mut conf.name))
-            .doc("The cookie's name; uid."),
+            .syntax("userid_name name")
+            .default("uid")
+            .doc("Name of the cookie."),
         Row::new("userid_domain", ANY, ONE, |conf, line| line.text(&mut conf.domain))
-            .doc("The cookie's domain; none."),
+            .syntax("userid_domain name | none")
+            .default("none")
+            .doc("Domain of the cookie."),
         Row::new("userid_path", ANY, ONE, |conf, line| line.text(&mut conf.path))
-            .doc("The cookie's path; /."),
+            .syntax("userid_path path")
+            .default("/")
+            .doc("Path of the cookie."),
         Row::new("userid_expires", ANY, ONE, UserIdConf::set_expires)
-            .doc("How long the cookie is kept: a time, max, or off for as long as the browser runs."),
+            .syntax("userid_expires time | max | off")
+            .default("off")
+            .doc(
+                "Lifetime of the cookie: a time, `max` (until 2037), or `off` for the \
+                 browser's session.",
+            ),
         Row::new("userid_flags", ANY, ONE_TO_THREE, |conf, line| line.bits(&mut conf.flags, FLAGS))
-            .doc("The cookie's flags: secure, httponly, samesite=strict, samesite=lax, samesite=none; off."),
+            .syntax("userid_flags off | flag ...")
+            .default("off")
+            .doc(
+                "Flags of the cookie: `secure`, `httponly`, `samesite=strict`, \
+                 `samesite=lax`, `samesite=none`.",
+            ),
         Row::new("userid_p3p", ANY, ONE, |conf, line| line.text(&mut conf.p3p))
-            .doc("A P3P field that goes with the cookie; none."),
-        Row::new("userid_mark", ANY, ONE, UserIdConf::set_mark).doc(
-            "A character at the cookie's end; cookies without it are set anew with the same number; off.",
-        ),
+            .syntax("userid_p3p string | none")
+            .default("none")
+            .doc("Value of the `P3P` field that is sent with the cookie."),
+        Row::new("userid_mark", ANY, ONE, UserIdConf::set_mark)
+            .syntax("userid_mark letter | digit | = | off")
+            .default("off")
+            .doc(
+                "Marks cookies with this character; a cookie without it is sent again with \
+                 the same identifier.",
+            ),
     ];
     const VARIABLES: &'static [Variable] = &[
         Variable::new("uid_got", got),

@@ -141,11 +141,42 @@ type Row = Directive<LogConf>;
 
 const TABLE: &[Row] = &[
     Row::new("access_log", ANY_OR_IF.or(LIMIT_EXCEPT), MORE, set::access_log)
-        .doc("A log of requests: a path, syslog:..., tcp://HOST:PORT, udp://HOST:PORT or unix:PATH, then [format [buffer=SIZE] [gzip[=LEVEL]] [flush=TIME] [if=CONDITION]]; or off."),
+        .syntax(
+            "access_log path [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]\n\
+             access_log off",
+        )
+        .default("logs/access.log combined")
+        .doc(
+            "Logs requests to a file, or to `syslog:...`, `tcp://host:port`, \
+             `udp://host:port` or `unix:path`. With `buffer` or `gzip` (64k) lines are \
+             written when the buffer is full or older than `flush`; with `if` only requests \
+             are logged for which the condition is neither empty nor `0`. The path of a file \
+             may contain variables. `off` cancels all logs of this level.",
+        )
+        .example(
+            "log_format main '$remote_addr \"$request\" $status $body_bytes_sent $request_time';\n\
+             access_log logs/access.log main buffer=64k flush=5s;",
+        ),
     Row::new("log_format", HTTP, TWO_OR_MORE, set::log_format)
-        .doc("A format of access logs: name [escape=default|json|none] text with variables; or name json field=value ...: a JSON object a line."),
+        .syntax(
+            "log_format name [escape=default|json|none] string ...\n\
+             log_format name json field=value ...",
+        )
+        .doc(
+            "Defines a format of access logs: a text with variables, or, with `json`, a JSON \
+             object per line. `escape` is how values of variables are escaped.",
+        ),
     Row::new("open_log_file_cache", ANY, ONE.or(TWO).or(THREE).or(FOUR), set::open_log_file_cache)
-        .doc("Keeps logs open whose paths have variables: max=N [inactive=TIME] [min_uses=N] [valid=TIME], or off."),
+        .syntax(
+            "open_log_file_cache max=number [inactive=time] [min_uses=number] [valid=time]\n\
+             open_log_file_cache off",
+        )
+        .default("off")
+        .doc(
+            "Keeps log files open whose paths contain variables: at most `max`; those with \
+             fewer than `min_uses` (1) uses in `inactive` (10s) are closed; every `valid` \
+             (60s) it is checked that the file still has its name.",
+        ),
 ];
 
 const FOUR: weir_conf::Args = weir_conf::Args::range(4, 4);

@@ -34,23 +34,54 @@ impl Module for Otel {
     type Conf = OtelConf;
     const DIRECTIVES: &'static [Directive<OtelConf>] = &[
         Row::new("otel_exporter", HTTP, NONE.block(), OtelConf::set_exporter)
-            .doc("Where spans go: endpoint, header, trusted_certificate, interval, batch_size, batch_count."),
+            .syntax("otel_exporter")
+            .doc(
+                "Exports traces by OTLP over HTTP. Lines of the block: `endpoint` (URL), \
+                 `header` (name and value of a request header field), `trusted_certificate` \
+                 (file, for `https://`), `interval` (longest time between exports, 5s), \
+                 `batch_size` (spans per export, 512) and `batch_count` (exports waiting, 4).",
+            )
+            .example(
+                "otel_exporter {\n\
+                 \x20   endpoint http://127.0.0.1:4318;\n\
+                 }\n\
+                 otel_service_name shop;\n\
+                 otel_trace on;\n\
+                 otel_trace_context propagate;",
+            ),
         Row::new("otel_service_name", HTTP, ONE, |conf, line| line.text(&mut conf.service))
-            .doc("The service's name in traces; unknown_service:weir."),
+            .syntax("otel_service_name name")
+            .default("unknown_service:weir")
+            .doc("Value of the resource attribute `service.name`."),
         Row::new("otel_resource_attr", HTTP, TWO, |conf, line| line.keyval(&mut conf.resource))
-            .doc("An attribute of the service."),
+            .syntax("otel_resource_attr name value")
+            .doc("Adds a resource attribute."),
         Row::new("otel_trace", ANY, ONE, OtelConf::set_trace)
-            .doc("Whether requests are told as traces: on, off, or where this value is on or 1; off."),
-        Row::new("otel_trace_context", ANY, ONE, |conf, line| line.one_of(&mut conf.context, CONTEXTS)).doc(
-            "The fields traceparent and tracestate: extract, inject, propagate (both) or ignore; ignore.",
-        ),
+            .syntax("otel_trace on | off | $variable")
+            .default("off")
+            .doc(
+                "Exports requests as traces: all with `on`, with a variable those for which \
+                 it is `on` or `1`.",
+            ),
+        Row::new("otel_trace_context", ANY, ONE, |conf, line| line.one_of(&mut conf.context, CONTEXTS))
+            .syntax("otel_trace_context extract | inject | propagate | ignore")
+            .default("ignore")
+            .doc(
+                "W3C trace context (`traceparent` and `tracestate`): `extract` takes it from \
+                 requests, `inject` passes it to upstream servers, `propagate` does both.",
+            ),
         Row::new("otel_span_name", ANY, ONE, |conf, line| {
             let name = Script::compile(line, 0)?;
             line.once(&mut conf.name, name)
         })
-        .doc("The name of a request's span; its location."),
+        .syntax("otel_span_name name")
+        .doc(
+            "Name of a request's span, which may contain variables; by default the name of \
+             its location.",
+        ),
         Row::new("otel_span_attr", ANY, TWO, OtelConf::add_attribute)
-            .doc("An attribute of a request's span."),
+            .syntax("otel_span_attr name value")
+            .doc("Adds an attribute to a request's span; the value may contain variables."),
     ];
     const VARIABLES: &'static [Variable] = request::VARIABLES;
 

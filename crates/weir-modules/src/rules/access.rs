@@ -15,11 +15,21 @@ impl Module for Access {
     const NAME: &'static str = "access";
     type Conf = AccessConf;
     const DIRECTIVES: &'static [Directive<AccessConf>] = &[
-        Directive::<AccessConf>::new("allow", ANY.or(LIMIT_EXCEPT), ONE, |c, line| c.add(line, false)).doc(
-            "Lets clients of an address, a network, unix: or all pass; the first rule that fits counts.",
-        ),
+        Directive::<AccessConf>::new("allow", ANY.or(LIMIT_EXCEPT), ONE, |c, line| c.add(line, false))
+            .syntax("allow address | CIDR | unix: | all")
+            .doc(
+                "Allows access for clients with this address, from this network, over \
+                 UNIX-domain sockets (`unix:`), or for all. Rules are checked in order; the \
+                 first that matches decides.",
+            )
+            .example("allow 192.168.1.0/24;\nallow 2001:db8::/32;\ndeny all;"),
         Directive::<AccessConf>::new("deny", ANY.or(LIMIT_EXCEPT), ONE, |c, line| c.add(line, true))
-            .doc("Refuses clients of an address, a network, unix: or all with 403."),
+            .syntax("deny address | CIDR | unix: | all")
+            .doc(
+                "Denies access with 403 to clients with this address, from this network, over \
+                 UNIX-domain sockets (`unix:`), or to all. Rules are checked in order; the \
+                 first that matches decides.",
+            ),
     ];
 
     /// All rules of the block around, or none: a block with one of its own has only its own.

@@ -32,9 +32,20 @@ impl Module for AuthBasic {
     type Conf = AuthBasicConf;
     const DIRECTIVES: &'static [Directive<AuthBasicConf>] = &[
         Directive::new("auth_basic", ANY.or(LIMIT_EXCEPT), ONE, AuthBasicConf::set_realm)
-            .doc("Asks for user and password under this realm; off does not, whatever was inherited."),
+            .syntax("auth_basic string | off")
+            .default("off")
+            .doc(
+                "Enables HTTP Basic authentication (RFC 7617) with this realm, which may \
+                 contain variables; `off` cancels an inherited setting.",
+            )
+            .example("auth_basic \"Staff only\";\nauth_basic_user_file conf/htpasswd;"),
         Directive::new("auth_basic_user_file", ANY.or(LIMIT_EXCEPT), ONE, AuthBasicConf::set_file)
-            .doc("The file of users and passwords: user:password[:comment], in clear, crypt(3) or {SSHA}."),
+            .syntax("auth_basic_user_file file")
+            .doc(
+                "File of user names and passwords, one `user:password[:comment]` per line. \
+                 Passwords are hashes of `crypt(3)`, `{PLAIN}`, `{SHA}` or `{SSHA}`. The path \
+                 may contain variables.",
+            ),
     ];
 
     fn inherit(conf: &mut AuthBasicConf, parent: &AuthBasicConf) {

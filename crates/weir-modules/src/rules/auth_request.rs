@@ -21,10 +21,29 @@ impl Module for AuthRequest {
     type Conf = AuthRequestConf;
     const DIRECTIVES: &'static [Directive<AuthRequestConf>] = &[
         Directive::new("auth_request", ANY, ONE, AuthRequestConf::set_uri)
-            .doc("The URI of a subrequest that decides who gets in; off asks nobody."),
-        Directive::new("auth_request_set", ANY, TWO, AuthRequestConf::set_variable).doc(
-            "Gives a variable a value once the subrequest is answered; the value may use its variables.",
-        ),
+            .syntax("auth_request uri | off")
+            .default("off")
+            .doc(
+                "Authorizes a request by a subrequest to this URI: 2xx allows access, 401 and \
+                 403 deny it with that status, any other status is an error (500). `off` \
+                 cancels an inherited setting.",
+            )
+            .example(
+                "location /private/ {\n\
+                 \x20   auth_request /auth;\n\
+                 }\n\
+                 location = /auth {\n\
+                 \x20   internal;\n\
+                 \x20   proxy_pass http://127.0.0.1:9000;\n\
+                 \x20   proxy_pass_request_body off;\n\
+                 }",
+            ),
+        Directive::new("auth_request_set", ANY, TWO, AuthRequestConf::set_variable)
+            .syntax("auth_request_set $variable value")
+            .doc(
+                "Sets a variable after the authorization subrequest completes; the value may \
+                 contain the subrequest's variables, such as `$upstream_http_*`.",
+            ),
     ];
 
     fn inherit(conf: &mut AuthRequestConf, parent: &AuthRequestConf) {

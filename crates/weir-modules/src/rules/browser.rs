@@ -17,13 +17,26 @@ impl Module for Browser {
     type Conf = BrowserConf;
     const DIRECTIVES: &'static [Directive<BrowserConf>] = &[
         Row::new("modern_browser", ANY, ONE_OR_TWO, BrowserConf::add_modern)
-            .doc("A browser (msie, gecko, opera, safari, konqueror) that is modern from a version on, or unlisted ones."),
+            .syntax("modern_browser browser version\nmodern_browser unlisted")
+            .doc(
+                "Browser (`msie`, `gecko`, `opera`, `safari`, `konqueror`) and the version \
+                 from which it counts as modern. `unlisted` makes browsers modern that no \
+                 `modern_browser` or `ancient_browser` names.",
+            ),
         Row::new("ancient_browser", ANY, MORE, BrowserConf::add_ancient)
-            .doc("Texts in User-Agent that tell an ancient browser; netscape4 for its versions 1 to 4."),
+            .syntax("ancient_browser string ...")
+            .doc(
+                "Substrings of the `User-Agent` field that identify a browser as ancient; \
+                 `netscape4` stands for Mozilla 1 to 4.",
+            ),
         Row::new("modern_browser_value", ANY, ONE, BrowserConf::set_modern_value)
-            .doc("The value of $modern_browser for modern browsers; 1."),
+            .syntax("modern_browser_value string")
+            .default("1")
+            .doc("Value of `$modern_browser` for modern browsers."),
         Row::new("ancient_browser_value", ANY, ONE, BrowserConf::set_ancient_value)
-            .doc("The value of $ancient_browser for ancient browsers; 1."),
+            .syntax("ancient_browser_value string")
+            .default("1")
+            .doc("Value of `$ancient_browser` for ancient browsers."),
     ];
     const VARIABLES: &'static [Variable] = &[
         Variable::new("modern_browser", modern).changeable(),

@@ -26,15 +26,39 @@ impl Module for LimitConn {
     type Conf = LimitConnConf;
     const DIRECTIVES: &'static [Directive<LimitConnConf>] = &[
         Row::new(ZONE, HTTP, TWO, LimitConnConf::set_zone)
-            .doc("Declares a zone that counts requests being answered, by key."),
-        Row::new("limit_conn", ANY, TWO, LimitConnConf::set_limit)
-            .doc("At most this many requests with one key of the zone at a time."),
+            .syntax("limit_conn_zone key zone=name:size")
+            .doc(
+                "Declares a shared memory zone that counts active requests by the value of \
+                 `key`. Requests with an empty key are not counted.",
+            )
+            .example(
+                "limit_conn_zone $binary_remote_addr zone=per_address:10m;\n\
+                 server {\n\
+                 \x20   location /download/ {\n\
+                 \x20       limit_conn per_address 4;\n\
+                 \x20   }\n\
+                 }",
+            ),
+        Row::new("limit_conn", ANY, TWO, LimitConnConf::set_limit).syntax("limit_conn zone number").doc(
+            "Maximum number of concurrent requests for one key of the zone; further \
+                 requests are rejected with `limit_conn_status`. In HTTP/2 each stream counts \
+                 as a request.",
+        ),
         Row::new("limit_conn_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
-            .doc("The level at which refusals are logged."),
+            .syntax("limit_conn_log_level info | notice | warn | error")
+            .default("error")
+            .doc("Log level for rejected requests."),
         Row::new("limit_conn_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
-            .doc("The status of refusals."),
+            .syntax("limit_conn_status code")
+            .default("503")
+            .doc("Status of rejected requests, 400 to 599."),
         Row::new("limit_conn_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
-            .doc("Refusals are only logged."),
+            .syntax("limit_conn_dry_run on | off")
+            .default("off")
+            .doc(
+                "Counts and logs requests beyond the limit without rejecting them; \
+                 `$limit_conn_status` then is `REJECTED_DRY_RUN`.",
+            ),
     ];
     const VARIABLES: &'static [Variable] = &[Variable::new("limit_conn_status", status).volatile()];
 

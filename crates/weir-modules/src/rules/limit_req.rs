@@ -33,15 +33,43 @@ impl Module for LimitReq {
     type Conf = LimitReqConf;
     const DIRECTIVES: &'static [Directive<LimitReqConf>] = &[
         Row::new(ZONE, HTTP, THREE, LimitReqConf::set_zone)
-            .doc("Declares a zone that measures the rate of requests, by key."),
+            .syntax("limit_req_zone key zone=name:size rate=rate")
+            .doc(
+                "Declares a shared memory zone that measures the request rate by the value of \
+                 `key`. The rate is in requests per second (`10r/s`) or per minute (`30r/m`). \
+                 Requests with an empty key are not counted.",
+            )
+            .example(
+                "limit_req_zone $binary_remote_addr zone=per_address:10m rate=10r/s;\n\
+                 server {\n\
+                 \x20   location /search/ {\n\
+                 \x20       limit_req zone=per_address burst=20 delay=5;\n\
+                 \x20   }\n\
+                 }",
+            ),
         Row::new("limit_req", ANY, ONE_TO_THREE, LimitReqConf::set_limit)
-            .doc("Holds requests to the zone's rate; bursts of some wait, or pass with \"nodelay\"."),
+            .syntax("limit_req zone=name [burst=number] [nodelay | delay=number]")
+            .doc(
+                "Limits the request rate by a zone (leaky bucket). Up to `burst` requests \
+                 above the rate are accepted (default 0): delayed to keep the rate, except \
+                 for the first `delay` of them, or none with `nodelay`. Others are rejected \
+                 with `limit_req_status`.",
+            ),
         Row::new("limit_req_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
-            .doc("The level at which refusals are logged; delays are logged one level below."),
+            .syntax("limit_req_log_level info | notice | warn | error")
+            .default("error")
+            .doc("Log level for rejected requests; delays are logged one level lower."),
         Row::new("limit_req_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
-            .doc("The status of refusals."),
+            .syntax("limit_req_status code")
+            .default("503")
+            .doc("Status of rejected requests, 400 to 599."),
         Row::new("limit_req_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
-            .doc("Refusals and delays are only logged."),
+            .syntax("limit_req_dry_run on | off")
+            .default("off")
+            .doc(
+                "Measures the rate and logs without delaying or rejecting requests; \
+                 `$limit_req_status` then ends in `_DRY_RUN`.",
+            ),
     ];
     const VARIABLES: &'static [Variable] = &[Variable::new("limit_req_status", status).volatile()];
 

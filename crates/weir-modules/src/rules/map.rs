@@ -23,11 +23,33 @@ impl Module for Map {
     type Conf = MapConf;
     const DIRECTIVES: &'static [Directive<MapConf>] = &[
         Row::new("map", HTTP, TWO.block(), set_map)
-            .doc("Defines a variable whose value depends on another value."),
+            .syntax("map string $variable")
+            .doc(
+                "Defines a variable whose value depends on another string. Entries of the \
+                 block are a source value, a regular expression (`~`, or `~*` regardless of \
+                 case) or, after `hostnames`, a host name with a wildcard, and the resulting \
+                 value. Special lines: `default`, `hostnames`, `include` and `volatile`.",
+            )
+            .example(
+                "map $http_user_agent $is_mobile {\n\
+                 \x20   default         0;\n\
+                 \x20   ~*(iphone|android)  1;\n\
+                 }",
+            ),
         Row::new("map_hash_max_size", HTTP, ONE, |conf, line| line.number(&mut conf.max_size, ..))
-            .doc("Has no effect: tables are as large as they need to be."),
+            .syntax("map_hash_max_size size")
+            .default("2048")
+            .doc(
+                "Accepted for compatibility with nginx, without effect: tables have the size \
+                 that they need.",
+            ),
         Row::new("map_hash_bucket_size", HTTP, ONE, |conf, line| line.number(&mut conf.bucket_size, ..))
-            .doc("Has no effect: tables are as large as they need to be."),
+            .syntax("map_hash_bucket_size size")
+            .default("64")
+            .doc(
+                "Accepted for compatibility with nginx, without effect: tables have the size \
+                 that they need.",
+            ),
     ];
 }
 

@@ -23,11 +23,31 @@ impl Module for Realip {
     type Conf = RealipConf;
     const DIRECTIVES: &'static [Directive<RealipConf>] = &[
         Directive::new("set_real_ip_from", ANY, ONE, RealipConf::add_proxy)
-            .doc("A trusted proxy: an address, a network, a host name or unix:."),
+            .syntax("set_real_ip_from address | CIDR | hostname | unix:")
+            .doc(
+                "Trusted proxy, whose requests state the client address in `real_ip_header`: \
+                 an address, a network, a host name (resolved when the configuration is read) \
+                 or all UNIX-domain sockets.",
+            )
+            .example(
+                "set_real_ip_from 10.0.0.0/8;\n\
+                 real_ip_header X-Forwarded-For;\n\
+                 real_ip_recursive on;",
+            ),
         Directive::new("real_ip_header", ANY, ONE, RealipConf::set_header)
-            .doc("The request field with the client's address, or proxy_protocol; X-Real-IP."),
+            .syntax("real_ip_header field | X-Real-IP | X-Forwarded-For | proxy_protocol")
+            .default("X-Real-IP")
+            .doc(
+                "Request header field that states the client address, or `proxy_protocol` for \
+                 the address of the PROXY protocol header.",
+            ),
         Directive::<RealipConf>::new("real_ip_recursive", ANY, FLAG, |c, line| line.flag(&mut c.recursive))
-            .doc("Takes the last address that is not a trusted proxy's, instead of the last one; off."),
+            .syntax("real_ip_recursive on | off")
+            .default("off")
+            .doc(
+                "Replaces the client address by the last address in the field that is not a \
+                 trusted proxy, instead of by the last one.",
+            ),
     ];
     const VARIABLES: &'static [Variable] =
         &[Variable::new("realip_remote_addr", remote_addr), Variable::new("realip_remote_port", remote_port)];

@@ -21,17 +21,38 @@ impl Module for Referer {
     const NAME: &'static str = "referer";
     type Conf = RefererConf;
     const DIRECTIVES: &'static [Directive<RefererConf>] = &[
-        Row::new("valid_referers", SERVER.or(LOCATION), MORE, RefererConf::add).doc(
-            "The pages that requests may come from: none, blocked, server_names, names with a path, ~patterns.",
-        ),
+        Row::new("valid_referers", SERVER.or(LOCATION), MORE, RefererConf::add)
+            .syntax("valid_referers none | blocked | server_names | string ...")
+            .doc(
+                "Values of the `Referer` field for which `$invalid_referer` is empty: `none` \
+                 (field is absent), `blocked` (without `http://` or `https://`), \
+                 `server_names`, a host name with optional wildcard and path, or a regular \
+                 expression (`~`) for the text after the scheme.",
+            )
+            .example(
+                "valid_referers none blocked server_names *.example.com;\n\
+                 if ($invalid_referer) {\n\
+                 \x20   return 403;\n\
+                 }",
+            ),
         Row::new("referer_hash_max_size", SERVER.or(LOCATION), ONE, |conf, line| {
             line.number(&mut conf.max_size, ..)
         })
-        .doc("Has no effect: tables are as large as they need to be."),
+        .syntax("referer_hash_max_size size")
+        .default("2048")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: tables have the size that \
+             they need.",
+        ),
         Row::new("referer_hash_bucket_size", SERVER.or(LOCATION), ONE, |conf, line| {
             line.number(&mut conf.bucket_size, ..)
         })
-        .doc("Has no effect: tables are as large as they need to be."),
+        .syntax("referer_hash_bucket_size size")
+        .default("64")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: tables have the size that \
+             they need.",
+        ),
     ];
     const VARIABLES: &'static [Variable] = &[Variable::new("invalid_referer", invalid_referer)];
 

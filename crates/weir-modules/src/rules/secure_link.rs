@@ -25,17 +25,36 @@ impl Module for SecureLink {
             let value = Script::compile(line, 0)?;
             line.once(&mut conf.link, value)
         })
-        .doc("The signature that came with the request, and behind a comma when it ends, in seconds since 1970."),
+        .syntax("secure_link expression")
+        .doc(
+            "String with variables that holds a link's signature and, after a comma, its \
+             expiration time in seconds since 1970; used with `secure_link_md5`.",
+        )
+        .example(
+            "secure_link $arg_md5,$arg_expires;\n\
+             secure_link_md5 \"$secure_link_expires$uri$remote_addr secret\";\n\
+             if ($secure_link = \"\") {\n\
+             \x20   return 403;\n\
+             }\n\
+             if ($secure_link = \"0\") {\n\
+             \x20   return 410;\n\
+             }",
+        ),
         Row::new("secure_link_md5", ANY, ONE, |conf, line| {
             let value = Script::compile(line, 0)?;
             line.once(&mut conf.signed, value)
         })
-        .doc("The text whose MD5, in base64url, the signature must be."),
+        .syntax("secure_link_md5 expression")
+        .doc("String with variables whose MD5 hash, in base64url, the signature must equal."),
         Row::new("secure_link_secret", ANY, ONE, |conf, line| {
             conf.span = Some(line.line().name.span);
             line.text(&mut conf.secret)
         })
-        .doc("The secret word of links of the form /prefix/md5/rest."),
+        .syntax("secure_link_secret word")
+        .doc(
+            "Secret word for links of the form `/prefix/hash/link`, where `hash` is the \
+             hexadecimal MD5 of link and word.",
+        ),
     ];
     const VARIABLES: &'static [Variable] =
         &[Variable::new("secure_link", secure_link), Variable::new("secure_link_expires", expires)];

@@ -16,7 +16,12 @@ impl Module for SplitClients {
     type Conf = ();
     const DIRECTIVES: &'static [Directive<()>] =
         &[Directive::new("split_clients", HTTP, TWO.block(), set_split_clients)
-            .doc("Defines a variable that is one of several texts, each for a share of the clients.")];
+            .syntax("split_clients string $variable")
+            .doc(
+                "Defines a variable for A/B testing: the hash (MurmurHash2) of the string \
+                 chooses among values, each with its percentage; `*` has the rest.",
+            )
+            .example("split_clients $remote_addr $variant {\n    10%  .beta;\n    *    \"\";\n}")];
 }
 
 /// `split_clients string $variable { ... }`

@@ -34,8 +34,10 @@ impl Module for Embedded {
     const NAME: &'static str = "handler";
     type Conf = Conf;
     const DIRECTIVES: &'static [Directive<Conf>] =
-        &[Directive::<Conf>::new("handler", LOCATION, ONE, handler)
-            .doc("Answers with the program's handler of that name.")];
+        &[Directive::<Conf>::new("handler", LOCATION, ONE, handler).syntax("handler name").doc(
+            "Responds by the handler that the program that embeds Weir has registered \
+                 under this name.",
+        )];
 
     fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
         if let Some(make) = &conf.make {

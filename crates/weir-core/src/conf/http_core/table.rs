@@ -10,161 +10,419 @@ use crate::conf::core::{IfModifiedSince, InFileOnly, Lingering, ServerTokens};
 pub(super) const TABLE: &[Row] = &[
     // Where files are, and what they are.
     Row::new("root", ANY_OR_IF, ONE, set::root)
-        .doc("The folder that URIs are looked up in; html below the prefix."),
+        .syntax("root path")
+        .default("html")
+        .doc(
+            "Sets the root directory for requests: the request URI is appended to it. The \
+             path may contain variables.",
+        )
+        .example("location /images/ {\n    root /srv/www;\n}"),
     Row::new("alias", LOCATION, ONE, set::alias)
-        .doc("The folder that stands for the location's part of the URI."),
+        .syntax("alias path")
+        .doc(
+            "Replaces the part of the URI that the location matches by this path. In a \
+             location given by a regular expression the path may refer to its captures.",
+        )
+        .example("location /images/ {\n    alias /srv/pictures/;\n}"),
     Row::new("types", ANY, NONE.block(), set::types)
-        .doc("Media types and the file extensions that have them."),
+        .syntax("types")
+        .doc(
+            "Maps file name extensions to MIME types of responses; a line is a type and its \
+             extensions.",
+        )
+        .example("types {\n    text/html html htm;\n    image/svg+xml svg;\n}"),
     Row::new("default_type", ANY, ONE, set::default_type)
-        .doc("The media type of other extensions; text/plain."),
+        .syntax("default_type mime-type")
+        .default("text/plain")
+        .doc("MIME type of responses whose file name extension is not in `types`."),
     Row::new("types_hash_max_size", ANY, ONE, |c, line| {
         line.number(&mut c.accepted.types_hash_max_size, 0..)
     })
-    .doc("Accepted for nginx's files; the table of types grows by itself."),
+    .syntax("types_hash_max_size size")
+    .default("1024")
+    .doc("Accepted for compatibility with nginx, without effect: the table of types grows as needed."),
     Row::new("types_hash_bucket_size", ANY, ONE, |c, line| {
         line.number(&mut c.accepted.types_hash_bucket_size, 0..)
     })
-    .doc("Accepted for nginx's files; the table of types has no buckets."),
+    .syntax("types_hash_bucket_size size")
+    .default("64")
+    .doc("Accepted for compatibility with nginx, without effect: the table of types has no buckets."),
     Row::new("disable_symlinks", ANY, ONE_OR_TWO, set::disable_symlinks)
-        .doc("Whether files are opened through symbolic links: off, on, if_not_owner, and from=PART."),
+        .syntax("disable_symlinks off\ndisable_symlinks on | if_not_owner [from=part]")
+        .default("off")
+        .doc(
+            "Denies access to files through symbolic links: any with `on`, with \
+             `if_not_owner` those whose owner is not the owner of the file. `from` is the \
+             leading part of the path that is not checked.",
+        ),
     Row::new("open_file_cache", ANY, ONE_OR_TWO, set::open_file_cache)
-        .doc("Keeps files open between requests: max=N, inactive=TIME (60s), or off."),
+        .syntax("open_file_cache off\nopen_file_cache max=number [inactive=time]")
+        .default("off")
+        .doc(
+            "Caches open files, their sizes and modification times: at most `max`; those not \
+             used for `inactive` (60s) are removed.",
+        )
+        .example(
+            "open_file_cache max=10000 inactive=30s;\n\
+             open_file_cache_valid 60s;\n\
+             open_file_cache_min_uses 2;",
+        ),
     Row::new("open_file_cache_valid", ANY, ONE, |c, line| set::seconds(line, &mut c.open_file_cache_valid))
-        .doc("After how long a cached file is looked at again; 60s."),
+        .syntax("open_file_cache_valid time")
+        .default("60s")
+        .doc("Time after which a cached file is checked for changes."),
     Row::new("open_file_cache_min_uses", ANY, ONE, |c, line| {
         line.number(&mut c.open_file_cache_min_uses, 0..)
     })
-    .doc("Uses within inactive= that keep a file open; 1."),
+    .syntax("open_file_cache_min_uses number")
+    .default("1")
+    .doc("Minimum number of uses within `inactive` for a file to stay open."),
     Row::new("open_file_cache_errors", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_errors))
-        .doc("Caches that a file can't be opened; off."),
+        .syntax("open_file_cache_errors on | off")
+        .default("off")
+        .doc("Caches errors of opening files, too."),
     Row::new("open_file_cache_events", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_events))
-        .doc("Accepted for nginx's files; it asks for events that other systems than Linux have."),
+        .syntax("open_file_cache_events on | off")
+        .default("off")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: it is for systems other \
+             than Linux.",
+        ),
     // Who gets in, and where errors go.
-    Row::new("internal", LOCATION, NONE, set::internal)
-        .doc("The location answers redirects inside the server only."),
+    Row::new("internal", LOCATION, NONE, set::internal).syntax("internal").doc(
+        "Allows only internal requests in this location: of redirects inside the server, \
+             `error_page`, `try_files`, subrequests. Others get 404.",
+    ),
     Row::new("satisfy", ANY, ONE, |c, line| {
         line.one_of(&mut c.satisfy_any, &[("all", false), ("any", true)])
     })
-    .doc("Whether all of the access modules must allow a request, or any; all."),
+    .syntax("satisfy all | any")
+    .default("all")
+    .doc(
+        "Allows access if all access modules (`allow` and `deny`, `auth_basic`, \
+         `auth_request`, Lua) allow it, or any of them.",
+    )
+    .example(
+        "location / {\n\
+         \x20   satisfy any;\n\
+         \x20   allow 192.168.1.0/24;\n\
+         \x20   deny all;\n\
+         \x20   auth_basic \"Staff only\";\n\
+         \x20   auth_basic_user_file conf/htpasswd;\n\
+         }",
+    ),
     Row::new("resolver", ANY, MORE, |c, line| {
         let resolver = crate::resolver::parse(line)?;
         line.once(&mut c.resolver, resolver)
     })
-    .doc("The name servers that are asked for names at run time."),
+    .syntax(
+        "resolver address ... [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone] \
+              [backup=address] [stale=time] [confirm=number] [heartbeat=time] [local=on|off]",
+    )
+    .doc(
+        "Name servers that resolve host names at run time, with an optional port (53). \
+         `valid` overrides the TTL of answers; `ipv4=off` and `ipv6=off` disable one kind of \
+         address. Weir's own parameters are described in docs/names.md.",
+    )
+    .example("resolver 127.0.0.53 valid=30s;\nresolver_timeout 5s;"),
     Row::new("resolver_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))
-        .doc("How long name servers are waited for; 30s."),
+        .syntax("resolver_timeout time")
+        .default("30s")
+        .doc("Timeout for resolving a host name."),
     Row::new("resolver_cache", HTTP, ONE, |c, line| crate::resolver::kept::set(&mut c.resolver_cache, line))
-        .doc("Weir's own: a folder in which what is known of names outlives the server; off."),
+        .syntax("resolver_cache path | off")
+        .default("off")
+        .doc("Directory in which the resolver's cache survives restarts. Weir's own."),
     Row::new("auth_delay", ANY, ONE, |c, line| line.time_ms(&mut c.auth_delay))
-        .doc("How long an answer 401 is held back; 0."),
+        .syntax("auth_delay time")
+        .default("0")
+        .doc("Delays responses with status 401, against timing attacks on passwords."),
     Row::new("error_page", ANY_OR_IF, TWO_OR_MORE, set::error_page)
-        .doc("The URI that answers for these statuses."),
+        .syntax("error_page code ... [=[response]] uri")
+        .doc(
+            "URI that is shown for these status codes: by an internal redirect, to a location \
+             with `@name`, or by a redirect to an absolute URL. `=response` changes the \
+             status; `=` alone takes that of the response for the URI.",
+        )
+        .example("error_page 404 /404.html;\nerror_page 502 503 504 =200 @fallback;"),
     Row::new("recursive_error_pages", ANY, FLAG, |c, line| line.flag(&mut c.recursive_error_pages))
-        .doc("error_page also for what an error_page answers; off."),
+        .syntax("recursive_error_pages on | off")
+        .default("off")
+        .doc("Applies `error_page` also to errors of a request that an `error_page` has redirected."),
     // The request's body.
     Row::new("client_max_body_size", ANY, ONE, |c, line| line.offset(&mut c.client_max_body_size))
-        .doc("The longest body, above it 413; 0 is no limit; 1m."),
+        .syntax("client_max_body_size size")
+        .default("1m")
+        .doc("Maximum size of the request body; larger ones get 413. 0 disables the check.")
+        .example("client_max_body_size 20m;"),
     Row::new("client_body_buffer_size", ANY, ONE, |c, line| line.size(&mut c.client_body_buffer_size))
-        .doc("How much of a body is kept in memory, the rest in a file; two pages."),
+        .syntax("client_body_buffer_size size")
+        .default("8k")
+        .doc(
+            "Size of the buffer for the request body; what is larger is written to a \
+             temporary file. The default is two memory pages.",
+        ),
     Row::new("client_body_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.client_body_timeout))
-        .doc("The longest wait between two pieces of a body, then 408; 60s."),
+        .syntax("client_body_timeout time")
+        .default("60s")
+        .doc("Timeout between two successive reads of the request body; then the response is 408."),
     Row::new("client_body_in_file_only", ANY, ONE, |c, line| {
         line.one_of(&mut c.client_body_in_file_only, IN_FILE)
     })
-    .doc("Whether a body always goes to a file: off, on (it stays), clean (it goes with the request)."),
+    .syntax("client_body_in_file_only on | clean | off")
+    .default("off")
+    .doc(
+        "Writes every request body to a file: `on` keeps the file, `clean` removes it after \
+         the request.",
+    ),
     Row::new("client_body_in_single_buffer", ANY, FLAG, |c, line| {
         line.flag(&mut c.client_body_in_single_buffer)
     })
-    .doc("Keeps a body in memory in one piece; off."),
+    .syntax("client_body_in_single_buffer on | off")
+    .default("off")
+    .doc("Keeps a request body that is in memory in one buffer."),
     Row::new("client_body_temp_path", ANY, ONE.or(TWO).or(THREE).or(FOUR), |c, line| {
         TempPath::set(&mut c.client_body_temp_path, line)
     })
-    .doc("The folder of bodies in files, with up to three levels; client_body_temp below the prefix."),
+    .syntax("client_body_temp_path path [level1 [level2 [level3]]]")
+    .default("client_body_temp")
+    .doc(
+        "Directory for temporary files of request bodies, with up to three levels of \
+         subdirectories.",
+    ),
     // The connection.
     Row::new("keepalive_timeout", ANY, ONE_OR_TWO, set::keepalive_timeout)
-        .doc("How long an idle connection stays open (75s), and the Keep-Alive field that tells clients."),
+        .syntax("keepalive_timeout timeout [header_timeout]")
+        .default("75s")
+        .doc(
+            "Timeout during which an idle client connection stays open; 0 disables \
+             keep-alive. The second time is sent in the `Keep-Alive: timeout=time` response \
+             field.",
+        ),
     Row::new("keepalive_requests", ANY, ONE, |c, line| line.number(&mut c.keepalive_requests, 0..))
-        .doc("Requests of one connection; 1000."),
+        .syntax("keepalive_requests number")
+        .default("1000")
+        .doc("Maximum number of requests on one client connection, after which it is closed."),
     Row::new("keepalive_time", ANY, ONE, |c, line| line.time_ms(&mut c.keepalive_time))
-        .doc("How long a connection takes new requests; 1h."),
+        .syntax("keepalive_time time")
+        .default("1h")
+        .doc(
+            "Maximum time during which a client connection accepts new requests; it is closed \
+             after the request that follows.",
+        ),
     Row::new("keepalive_min_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.keepalive_min_timeout))
-        .doc("How long an idle connection stays open at least when the server stops; 0."),
+        .syntax("keepalive_min_timeout timeout")
+        .default("0")
+        .doc(
+            "Minimum time during which an idle client connection stays open when a worker \
+             shuts down.",
+        ),
     Row::new("keepalive_disable", ANY, ONE_OR_TWO, |c, line| line.bits(&mut c.keepalive_disable, BROWSERS))
-        .doc("Browsers whose connections close: msie6 (after POST), safari, none; msie6."),
+        .syntax("keepalive_disable none | browser ...")
+        .default("msie6")
+        .doc(
+            "Disables keep-alive for misbehaving browsers: `msie6` (after POST), `safari`, or \
+             `none` of them.",
+        ),
     Row::new("send_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.send_timeout))
-        .doc("The longest wait between two writes of a response; 60s."),
+        .syntax("send_timeout time")
+        .default("60s")
+        .doc(
+            "Timeout between two successive writes of a response to the client; then the \
+             connection is closed.",
+        ),
     Row::new("lingering_close", ANY, ONE, |c, line| line.one_of(&mut c.lingering_close, LINGERING))
-        .doc("Whether data that a client still sends is read before its connection closes: on, off, always."),
+        .syntax("lingering_close on | off | always")
+        .default("on")
+        .doc(
+            "Reads what the client still sends before closing the connection: `on` when it is \
+             likely that there is more, `always`, or `off` never.",
+        ),
     Row::new("lingering_time", ANY, ONE, |c, line| line.time_ms(&mut c.lingering_time))
-        .doc("The longest lingering; 30s."),
+        .syntax("lingering_time time")
+        .default("30s")
+        .doc("Maximum time of reading and dropping further data of the client."),
     Row::new("lingering_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.lingering_timeout))
-        .doc("The longest wait for more data while lingering; 5s."),
+        .syntax("lingering_timeout time")
+        .default("5s")
+        .doc("Timeout between two reads of further data of the client."),
     Row::new("reset_timedout_connection", ANY, FLAG, |c, line| line.flag(&mut c.reset_timedout_connection))
-        .doc("Resets a connection that timed out, which frees its memory at once; off."),
+        .syntax("reset_timedout_connection on | off")
+        .default("off")
+        .doc("Resets connections that time out, which frees the kernel's memory of them at once."),
     Row::new("limit_rate", ANY_OR_IF, ONE, |c, line| set::size_script(line, &mut c.limit_rate))
-        .doc("Bytes of a response sent each second; 0 is no limit."),
+        .syntax("limit_rate rate")
+        .default("0")
+        .doc(
+            "Limits the rate of a response to the client, in bytes per second; 0 disables the \
+             limit. The value may contain variables.",
+        )
+        .example("location /download/ {\n    limit_rate_after 1m;\n    limit_rate 200k;\n}"),
     Row::new("limit_rate_after", ANY_OR_IF, ONE, |c, line| set::size_script(line, &mut c.limit_rate_after))
-        .doc("Bytes sent before limit_rate begins; 0."),
-    Row::new("early_hints", ANY, MORE, set::early_hints)
-        .doc("Passes 103 (Early Hints) of servers on to clients when a value is neither empty nor 0."),
+        .syntax("limit_rate_after size")
+        .default("0")
+        .doc(
+            "Amount of a response that is sent without the limit of `limit_rate`. The value \
+             may contain variables.",
+        ),
+    Row::new("early_hints", ANY, MORE, set::early_hints).syntax("early_hints string ...").doc(
+        "Passes 103 (Early Hints) responses of upstream servers to the client if one of \
+             the values is neither empty nor `0`.",
+    ),
     Row::new("tcp_nodelay", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nodelay))
-        .doc("Sends small pieces at once (TCP_NODELAY), the address' default server decides what new connections begin with; on."),
+        .syntax("tcp_nodelay on | off")
+        .default("on")
+        .doc(
+            "Sets `TCP_NODELAY` on client connections; new connections take the setting of \
+             the address's default server.",
+        ),
     Row::new("tcp_nopush", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nopush))
-        .doc("Sends the head and the beginning of a file in one packet; off."),
+        .syntax("tcp_nopush on | off")
+        .default("off")
+        .doc(
+            "Sends the response header and the beginning of a file in one packet \
+             (`TCP_CORK`), with `sendfile`.",
+        ),
     Row::new("send_lowat", ANY, ONE, |c, line| line.size(&mut c.accepted.send_lowat))
-        .doc("Accepted for nginx's files; Linux has no SO_SNDLOWAT, nginx ignores it there too."),
+        .syntax("send_lowat size")
+        .default("0")
+        .doc("Accepted for compatibility with nginx, without effect: Linux has no `SO_SNDLOWAT`."),
     // Files to sockets.
     Row::new("sendfile", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.sendfile))
-        .doc("Files go to the socket inside the kernel; off."),
+        .syntax("sendfile on | off")
+        .default("off")
+        .doc("Sends files by `sendfile()`, without copying them through the process."),
     Row::new("sendfile_max_chunk", ANY, ONE, |c, line| line.size(&mut c.sendfile_max_chunk))
-        .doc("The most that one sendfile() sends, so that a fast client does not take the worker; 2m."),
+        .syntax("sendfile_max_chunk size")
+        .default("2m")
+        .doc(
+            "Maximum amount of data in one `sendfile()` call, so that one fast client does \
+             not occupy a worker.",
+        ),
     Row::new("subrequest_output_buffer_size", ANY, ONE, |c, line| {
         line.size(&mut c.subrequest_output_buffer_size)
     })
-    .doc("The longest response of a subrequest that is kept in memory; a page."),
+    .syntax("subrequest_output_buffer_size size")
+    .default("4k")
+    .doc(
+        "Size of the buffer for the response body of a subrequest that is kept in memory. The \
+         default is one memory page.",
+    ),
     Row::new("output_buffers", ANY, TWO, |c, line| line.bufs(&mut c.accepted.output_buffers))
-        .doc("Accepted for nginx's files; files are read into buffers of the worker's pool."),
+        .syntax("output_buffers number size")
+        .default("2 32k")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: files are read into \
+             buffers of the worker's pool.",
+        ),
     Row::new("postpone_output", ANY, ONE, |c, line| line.size(&mut c.accepted.postpone_output))
-        .doc("Accepted for nginx's files; small pieces of one turn of the loop leave in one write."),
+        .syntax("postpone_output size")
+        .default("1460")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: small pieces are sent in \
+             one write anyway.",
+        ),
     Row::new("read_ahead", ANY, ONE, |c, line| line.size(&mut c.accepted.read_ahead))
-        .doc("Accepted for nginx's files; how far to read ahead is the kernel's decision on Linux."),
-    Row::new("directio", ANY, ONE, set::directio)
-        .doc("Accepted for nginx's files; files are sent from the page cache, which direct reads go around."),
+        .syntax("read_ahead size")
+        .default("0")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: the kernel decides how \
+             far to read ahead.",
+        ),
+    Row::new("directio", ANY, ONE, set::directio).syntax("directio size | off").default("off").doc(
+        "Accepted for compatibility with nginx, without effect: files are sent from the \
+             page cache.",
+    ),
     Row::new("directio_alignment", ANY, ONE, |c, line| line.offset(&mut c.accepted.directio_alignment))
-        .doc("Accepted for nginx's files; there are no direct reads."),
-    Row::new("aio", ANY, ONE, set::aio)
-        .doc("Accepted for nginx's files; reads that would wait never run on the loop."),
+        .syntax("directio_alignment size")
+        .default("512")
+        .doc("Accepted for compatibility with nginx, without effect: there are no direct reads."),
+    Row::new("aio", ANY, ONE, set::aio).syntax("aio on | off | threads[=pool]").default("off").doc(
+        "Accepted for compatibility with nginx, without effect: reads that would block \
+             never run on the event loop.",
+    ),
     Row::new("aio_write", ANY, FLAG, |c, line| line.flag(&mut c.accepted.aio_write))
-        .doc("Accepted for nginx's files; writes to temporary files never run on the loop."),
+        .syntax("aio_write on | off")
+        .default("off")
+        .doc(
+            "Accepted for compatibility with nginx, without effect: writes to temporary files \
+             never run on the event loop.",
+        ),
     // What responses say.
     Row::new("server_tokens", ANY, ONE, |c, line| line.one_of(&mut c.server_tokens, TOKENS))
-        .doc("Whether Server and error pages tell the version: on, off, build."),
+        .syntax("server_tokens on | off | build")
+        .default("on")
+        .doc("Shows the version in the `Server` field and on error pages."),
     Row::new("if_modified_since", ANY, ONE, |c, line| line.one_of(&mut c.if_modified_since, MODIFIED))
-        .doc("How If-Modified-Since compares: off, exact, before."),
-    Row::new("etag", ANY, FLAG, |c, line| line.flag(&mut c.etag)).doc("ETag of files; on."),
+        .syntax("if_modified_since off | exact | before")
+        .default("exact")
+        .doc(
+            "How the modification time is compared with `If-Modified-Since`: never, for \
+             equality, or for being at most that time.",
+        ),
+    Row::new("etag", ANY, FLAG, |c, line| line.flag(&mut c.etag))
+        .syntax("etag on | off")
+        .default("on")
+        .doc("Adds `ETag` to responses that are files."),
     Row::new("max_ranges", ANY, ONE, |c, line| line.number(&mut c.max_ranges, 0..))
-        .doc("Ranges that one request may ask for; 0 refuses all; no limit by default."),
+        .syntax("max_ranges number")
+        .doc(
+            "Maximum number of ranges in a request; 0 disables ranges. By default there is no \
+             limit.",
+        ),
     Row::new("chunked_transfer_encoding", ANY, FLAG, |c, line| line.flag(&mut c.chunked_transfer_encoding))
-        .doc("Chunked responses to HTTP/1.1; off ends them with the connection; on."),
+        .syntax("chunked_transfer_encoding on | off")
+        .default("on")
+        .doc(
+            "Sends responses of unknown length in chunks to HTTP/1.1 clients; `off` ends them \
+             by closing the connection.",
+        ),
     Row::new("absolute_redirect", ANY, FLAG, |c, line| line.flag(&mut c.absolute_redirect))
-        .doc("Redirects with scheme and host; on."),
+        .syntax("absolute_redirect on | off")
+        .default("on")
+        .doc("Makes redirects of the server absolute; `off` sends only the path."),
     Row::new("server_name_in_redirect", ANY, FLAG, |c, line| line.flag(&mut c.server_name_in_redirect))
-        .doc("Redirects to the first server_name instead of the request's host; off."),
+        .syntax("server_name_in_redirect on | off")
+        .default("off")
+        .doc(
+            "Uses the first `server_name` in absolute redirects, instead of the host of the \
+             request.",
+        ),
     Row::new("port_in_redirect", ANY, FLAG, |c, line| line.flag(&mut c.port_in_redirect))
-        .doc("Redirects with the port unless it is the usual one; on."),
+        .syntax("port_in_redirect on | off")
+        .default("on")
+        .doc("Adds the port to absolute redirects, if it is not the usual one."),
     Row::new("msie_padding", ANY, FLAG, |c, line| line.flag(&mut c.msie_padding))
-        .doc("Pads error pages to 512 bytes for old Internet Explorers; on."),
+        .syntax("msie_padding on | off")
+        .default("on")
+        .doc("Pads error pages to 512 bytes for old versions of Internet Explorer."),
     Row::new("post_action", ANY_OR_IF, ONE, |c, line| line.text(&mut c.post_action))
-        .doc("Where a request goes on when its answer is out, a URI or @name; what is answered there is dropped."),
+        .syntax("post_action uri | @name")
+        .doc(
+            "Processes the request in another location after its response is sent; the \
+             response of that is dropped.",
+        ),
     Row::new("msie_refresh", ANY, FLAG, |c, line| line.flag(&mut c.msie_refresh))
-        .doc("Redirects old Internet Explorers by a page instead of a status; off."),
+        .syntax("msie_refresh on | off")
+        .default("off")
+        .doc("Redirects old versions of Internet Explorer by a page instead of a status."),
     // Logs.
     Row::new("log_not_found", ANY, FLAG, |c, line| line.flag(&mut c.log_not_found))
-        .doc("Missing files in the error log; on."),
+        .syntax("log_not_found on | off")
+        .default("on")
+        .doc("Logs missing files to the error log."),
     Row::new("log_subrequest", ANY, FLAG, |c, line| line.flag(&mut c.log_subrequest))
-        .doc("Subrequests in the access log; off."),
+        .syntax("log_subrequest on | off")
+        .default("off")
+        .doc("Logs subrequests to the access log."),
     Row::new("error_log", ANY, MORE, set::error_log)
-        .doc("Where errors are written, and from which level on."),
+        .syntax("error_log file [level]")
+        .default("logs/error.log error")
+        .doc(
+            "Error log of this block: a file, `stderr`, or `syslog:...`. Level: `debug`, \
+             `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`. Several lines \
+             write to several logs.",
+        ),
 ];
 
 // The alias tells the closures of the table what `c` is.

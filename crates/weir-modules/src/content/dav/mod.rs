@@ -27,13 +27,35 @@ impl Module for Dav {
     type Conf = DavConf;
     const DIRECTIVES: &'static [Directive<DavConf>] = &[
         Row::new("dav_methods", ANY, MORE, |conf, line| line.bits(&mut conf.methods, METHODS))
-            .doc("Which of PUT, DELETE, MKCOL, COPY and MOVE are done; off."),
+            .syntax("dav_methods off | PUT | DELETE | MKCOL | COPY | MOVE ...")
+            .default("off")
+            .doc("WebDAV methods that are allowed here.")
+            .example(
+                "location /upload/ {\n\
+                 \x20   root /srv/files;\n\
+                 \x20   dav_methods PUT DELETE;\n\
+                 \x20   create_full_put_path on;\n\
+                 \x20   limit_except GET {\n\
+                 \x20       allow 192.168.1.0/24;\n\
+                 \x20       deny all;\n\
+                 \x20   }\n\
+                 }",
+            ),
         Row::new("create_full_put_path", ANY, FLAG, |conf, line| line.flag(&mut conf.create_path))
-            .doc("PUT makes the folders that are missing on the way; off."),
+            .syntax("create_full_put_path on | off")
+            .default("off")
+            .doc("Creates all missing intermediate directories for PUT."),
         Row::new("min_delete_depth", ANY, ONE, |conf, line| line.number(&mut conf.min_depth, ..))
-            .doc("DELETE needs so many elements in the path; 0."),
+            .syntax("min_delete_depth number")
+            .default("0")
+            .doc("Allows DELETE only for paths with at least this many elements."),
         Row::new("dav_access", ANY, ONE_TO_THREE, |conf, line| line.access(&mut conf.access))
-            .doc("Permissions of new files and folders: user:rw group:r all:r; user:rw."),
+            .syntax("dav_access users:permissions [users:permissions] [users:permissions]")
+            .default("user:rw")
+            .doc(
+                "Permissions of created files and directories for `user`, `group` and `all`: \
+                 `r`, `w` or `rw`.",
+            ),
     ];
 
     fn inherit(conf: &mut DavConf, parent: &DavConf) {

@@ -36,63 +36,112 @@ impl Module for Echo {
     type Conf = EchoConf;
     const DIRECTIVES: &'static [Directive<EchoConf>] = &[
         Row::new("echo", HERE, ANY_NUMBER, EchoConf::echo)
-            .doc("Says its arguments with spaces between and a line's end behind; -n without that."),
+            .syntax("echo [-n] [--] [string] ...")
+            .doc(
+                "Sends its arguments, separated by spaces and followed by a newline; `-n` \
+                 omits the newline, `--` ends the options.",
+            )
+            .example(
+                "location /hello {\n\
+                 \x20   default_type text/plain;\n\
+                 \x20   echo \"Hello, $remote_addr\";\n\
+                 }",
+            ),
         Row::new("echo_duplicate", HERE, TWO, |conf, line| {
             let command = Command::Duplicate(Script::compile(line, 0)?, Script::compile(line, 1)?);
             conf.push(line, command)
         })
-        .doc("Says its second argument as often as the first one says."),
+        .syntax("echo_duplicate count string")
+        .doc("Sends the string `count` times."),
         Row::new("echo_flush", HERE, NONE, |conf, line| conf.push(line, Command::Flush))
-            .doc("What was said so far leaves now."),
+            .syntax("echo_flush")
+            .doc("Sends all output so far to the client immediately."),
         Row::new("echo_sleep", HERE, ONE, |conf, line| {
             let command = Command::Sleep(Script::compile(line, 0)?);
             conf.push(line, command)
         })
-        .doc("Waits for so many seconds, with fractions."),
+        .syntax("echo_sleep seconds")
+        .doc(
+            "Waits for this time, in seconds with up to three decimal places, without \
+             blocking the worker.",
+        ),
         Row::new("echo_blocking_sleep", HERE, ONE, |conf, line| {
             let command = Command::Block(Script::compile(line, 0)?);
             conf.push(line, command)
         })
-        .doc("Sleeps and lets the worker do nothing else meanwhile: for seeing what a blocked loop is like."),
+        .syntax("echo_blocking_sleep seconds")
+        .doc(
+            "Blocks the whole worker for this time, in seconds; for tests of what a blocked \
+             event loop does.",
+        ),
         Row::new("echo_foreach_split", HERE, TWO, |conf, line| {
             let command = Command::Foreach(Script::compile(line, 0)?, Script::compile(line, 1)?);
             conf.push(line, command)
         })
-        .doc("Does what follows up to echo_end for each part of its second argument between the first one; $echo_it."),
+        .syntax("echo_foreach_split delimiter string")
+        .doc(
+            "Executes the directives up to `echo_end` for each part of the string between \
+             delimiters; the part is in `$echo_it`.",
+        ),
         Row::new("echo_end", HERE, NONE, |conf, line| conf.push(line, Command::End))
-            .doc("Ends what echo_foreach_split does for each part."),
+            .syntax("echo_end")
+            .doc("Ends the body of `echo_foreach_split`."),
         Row::new("echo_before_body", HERE, ANY_NUMBER, |conf, line| {
             conf.before.push(Line::parse(line)?);
             Ok(())
         })
-        .doc("As echo, before the body of whatever answers."),
+        .syntax("echo_before_body [-n] [--] [string] ...")
+        .doc("Sends its arguments, as `echo` does, before the response body of any content handler."),
         Row::new("echo_after_body", HERE, ANY_NUMBER, |conf, line| {
             conf.after.push(Line::parse(line)?);
             Ok(())
         })
-        .doc("As echo, behind the body of whatever answers."),
+        .syntax("echo_after_body [-n] [--] [string] ...")
+        .doc("Sends its arguments, as `echo` does, after the response body of any content handler."),
         Row::new("echo_reset_timer", HERE, NONE, |conf, line| conf.push(line, Command::ResetTimer))
-            .doc("$echo_timer_elapsed counts from here on."),
+            .syntax("echo_reset_timer")
+            .doc("Restarts the timer of `$echo_timer_elapsed`."),
         Row::new("echo_read_request_body", HERE, NONE, |conf, line| conf.push(line, Command::ReadBody))
-            .doc("Reads the request's body."),
+            .syntax("echo_read_request_body")
+            .doc("Reads the request body, so that `$request_body` and `echo_request_body` have it."),
         Row::new("echo_request_body", HERE, NONE, |conf, line| conf.push(line, Command::SayBody))
-            .doc("Says the request's body, if it was read."),
+            .syntax("echo_request_body")
+            .doc("Sends the request body that has been read."),
         Row::new("echo_location", HERE, ONE_OR_TWO, |conf, line| conf.location(line, true))
-            .doc("Says what a subrequest for the path, with the arguments, is answered; then goes on."),
+            .syntax("echo_location uri [arguments]")
+            .doc(
+                "Sends the response body of a GET subrequest; the next directive runs after \
+                 the subrequest completes.",
+            ),
         Row::new("echo_location_async", HERE, ONE_OR_TWO, |conf, line| conf.location(line, false))
-            .doc("As echo_location, going on at once; the answers stand in order."),
+            .syntax("echo_location_async uri [arguments]")
+            .doc(
+                "Like `echo_location`, without waiting for the subrequest; output keeps the \
+                 order of the directives.",
+            ),
         Row::new("echo_subrequest", HERE, MORE, |conf, line| conf.subrequest(line, true))
-            .doc("As echo_location with a method: METHOD path [-q arguments] [-b body] [-f file]."),
+            .syntax("echo_subrequest method uri [-q arguments] [-b body] [-f file]")
+            .doc(
+                "Like `echo_location`, with a method, and optionally query arguments and a \
+                 request body, given as text or as a file.",
+            ),
         Row::new("echo_subrequest_async", HERE, MORE, |conf, line| conf.subrequest(line, false))
-            .doc("As echo_subrequest, going on at once."),
+            .syntax("echo_subrequest_async method uri [-q arguments] [-b body] [-f file]")
+            .doc(
+                "Like `echo_subrequest`, without waiting for the subrequest; output keeps the \
+                 order of the directives.",
+            ),
         Row::new("echo_exec", HERE, ONE_OR_TWO, |conf, line| {
             let target = Script::compile(line, 0)?;
             let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
             conf.push(line, Command::Exec(target, args))
         })
-        .doc("Goes on in another location, a path with arguments or @name."),
+        .syntax("echo_exec uri [arguments]\necho_exec @name")
+        .doc("Redirects internally to another location, by URI or by name."),
         Row::new("echo_status", HERE, ONE, |conf, line| line.number(&mut conf.status, 100..=999))
-            .doc("The answer's status; 200."),
+            .syntax("echo_status code")
+            .default("200")
+            .doc("Status of the response that `echo` and its like make, 100 to 999."),
     ];
     const VARIABLES: &'static [Variable] = variables::VARIABLES;
 

@@ -25,22 +25,48 @@ impl Module for Brotli {
     type Conf = BrotliConf;
     const DIRECTIVES: &'static [Directive<BrotliConf>] = &[
         Row::new("brotli", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
-            .doc("Compresses responses for clients that take br."),
-        Row::new("brotli_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers)).doc(
-            "Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and compressing waits \
-             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait.",
-        ),
+            .syntax("brotli on | off")
+            .default("off")
+            .doc("Compresses responses with Brotli for clients that accept `br`.")
+            .example(
+                "brotli on;\n\
+                 brotli_comp_level 5;\n\
+                 brotli_types text/css application/javascript application/json;",
+            ),
+        Row::new("brotli_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+            .syntax("brotli_buffers number size")
+            .default("2 8k")
+            .doc(
+                "Number and size of output buffers: compressed data is passed on in pieces of \
+                 this size (512 bytes to 8k), and compression pauses while number times size \
+                 bytes, 64k at most, wait for the client.",
+            ),
         Row::new("brotli_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
-            .doc("Media types that are compressed besides text/html; * for all."),
+            .syntax("brotli_types mime-type ...")
+            .default("text/html")
+            .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
         Row::new("brotli_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 0..=11))
-            .doc("From 0, the fastest, to 11, the smallest; 6. A worker has eight compressors at work, of 4 MB each at level 6 and 36 at 9: \
-                 responses that wait for their clients keep none when others need one."),
+            .syntax("brotli_comp_level level")
+            .default("6")
+            .doc(
+                "Compression level, from 0 (fastest) to 11 (smallest). A worker runs eight \
+                 compressors at a time, of 4 MB each at level 6 and 36 MB at level 9; a \
+                 response that waits for its client gives its compressor up when another \
+                 response needs one.",
+            ),
         Row::new("brotli_window", ANY, ONE, |conf, line| {
             power(line, &mut conf.window, LEAST_WINDOW..=24, WINDOWS)
         })
-        .doc("How far back the compressor looks, 1k to 16m, less for a response known to be shorter; 512k."),
+        .syntax("brotli_window size")
+        .default("512k")
+        .doc(
+            "Window size, from 1k to 16m, by powers of two; smaller for responses that are \
+             known to be shorter.",
+        ),
         Row::new("brotli_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
-            .doc("Responses whose Content-Length is less are not compressed; 20."),
+            .syntax("brotli_min_length length")
+            .default("20")
+            .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
     ];
     const VARIABLES: &'static [Variable] =
         &compress::ratio_variable("brotli_ratio", |x| compress::ratio(x, Coding::Brotli));

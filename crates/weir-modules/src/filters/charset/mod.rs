@@ -33,15 +33,33 @@ impl Module for Charset {
     type Conf = CharsetConf;
     const DIRECTIVES: &'static [Row] = &[
         Row::new("charset", ANY_OR_IF, ONE, |c, line| Setting::set(&mut c.charset, line, true))
-            .doc("The charset that is added to \"Content-Type\", and into which responses are recoded; off by default."),
+            .syntax("charset charset | $variable | off")
+            .default("off")
+            .doc(
+                "Adds the charset to the `Content-Type` of responses; if `source_charset` is \
+                 another one, converts the response. `off` cancels an inherited setting.",
+            )
+            .example("charset utf-8;"),
         Row::new("source_charset", ANY_OR_IF, ONE, |c, line| Setting::set(&mut c.source, line, false))
-            .doc("The charset of responses that don't say theirs: they are recoded if \"charset\" is another."),
+            .syntax("source_charset charset | $variable")
+            .doc(
+                "Charset of responses that do not state theirs; they are converted if \
+                 `charset` is another one.",
+            ),
         Row::new("override_charset", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.override_charset))
-            .doc("Responses of upstreams that say their charset are recoded, too; off by default."),
+            .syntax("override_charset on | off")
+            .default("off")
+            .doc("Converts upstream responses that state their charset in `Content-Type`, too."),
         Row::new("charset_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
-            .doc("Media types besides text/html to which \"charset\" is added; \"*\" is all."),
-        Row::new("charset_map", HTTP, MAP, CharsetConf::map)
-            .doc("What the bytes of one charset are in another one, in hexadecimal digits."),
+            .syntax("charset_types mime-type ...")
+            .default(
+                "text/html text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml",
+            )
+            .doc("MIME types to which the charset is added, besides `text/html`; `*` matches any."),
+        Row::new("charset_map", HTTP, MAP, CharsetConf::map).syntax("charset_map charset1 charset2").doc(
+            "Conversion table between two charsets: each line has a byte of the first and \
+                 its equivalent in the second, in hexadecimal digits.",
+        ),
     ];
 
     fn inherit(conf: &mut CharsetConf, parent: &CharsetConf) {

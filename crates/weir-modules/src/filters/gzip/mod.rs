@@ -23,36 +23,89 @@ impl Module for Gzip {
     type Conf = GzipConf;
     const DIRECTIVES: &'static [Directive<GzipConf>] = &[
         Row::new("gzip", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
-            .doc("Compresses responses for clients that take gzip."),
+            .syntax("gzip on | off")
+            .default("off")
+            .doc("Compresses responses with gzip for clients that accept it.")
+            .example(
+                "gzip on;\n\
+                 gzip_types text/css application/javascript application/json;\n\
+                 gzip_min_length 1000;\n\
+                 gzip_vary on;",
+            ),
         Row::new("gzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and compressing waits \
-             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
+            .syntax("gzip_buffers number size")
+            .default("2 8k")
+            .doc(
+                "Number and size of output buffers: compressed data is passed on in pieces of \
+                 this size (512 bytes to 8k), and compression pauses while number times size \
+                 bytes, 64k at most, wait for the client.",
+            ),
         Row::new("gzip_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
-            .doc("Media types that are compressed besides text/html; * for all."),
+            .syntax("gzip_types mime-type ...")
+            .default("text/html")
+            .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
         Row::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=9))
-            .doc("From 1, the fastest, to 9, the smallest; 1."),
-        Row::new("gzip_window", ANY, ONE, |conf, line| power(line, &mut conf.window, 9..=15, "512, 1k, 2k, 4k, 8k, 16k, or 32k"))
-            .doc("How far back the compressor looks; what is best for the response's length, 16k at most."),
+            .syntax("gzip_comp_level level")
+            .default("1")
+            .doc("Compression level, from 1 (fastest) to 9 (smallest)."),
+        Row::new("gzip_window", ANY, ONE, |conf, line| {
+            power(line, &mut conf.window, 9..=15, "512, 1k, 2k, 4k, 8k, 16k, or 32k")
+        })
+        .syntax("gzip_window size")
+        .doc(
+            "Window size, from 512 to 32k, by powers of two; by default 32k at level 1 and \
+             16k at others.",
+        ),
         Row::new("gzip_hash", ANY, ONE, |conf, line| {
             power(line, &mut conf.hash, 9..=17, "512, 1k, 2k, 4k, 8k, 16k, 32k, 64k, or 128k")
         })
-        .doc("The compressor's memory besides the window, in nginx's units; 64k."),
+        .syntax("gzip_hash size")
+        .default("32k")
+        .doc("Memory of the compressor's hash tables, from 512 to 128k, by powers of two."),
         Row::new("postpone_gzipping", ANY, ONE, |conf, line| line.size(&mut conf.postpone))
-            .doc("Compressing begins when there are so many bytes; 0."),
+            .syntax("postpone_gzipping size")
+            .default("0")
+            .doc(
+                "Compression begins when this many bytes of the response are there; shorter \
+                 responses are sent uncompressed.",
+            ),
         Row::new("gzip_no_buffer", ANY, FLAG, |conf, line| line.flag(&mut conf.no_buffer))
-            .doc("Compressed bytes leave as they come, not in pieces of 8 KB."),
+            .syntax("gzip_no_buffer on | off")
+            .default("off")
+            .doc("Passes compressed data on as it is produced, not in pieces of the buffer size."),
         Row::new("gzip_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
-            .doc("Responses whose Content-Length is less are not compressed; 20."),
+            .syntax("gzip_min_length length")
+            .default("20")
+            .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
         Row::new("gzip_vary", ANY, FLAG, |conf, line| line.flag(&mut conf.rules.vary))
-            .doc("\"Vary: Accept-Encoding\" for responses that gzip, gunzip or gzip_static are about."),
+            .syntax("gzip_vary on | off")
+            .default("off")
+            .doc(
+                "Adds `Vary: Accept-Encoding` to responses that `gzip`, `gunzip` or \
+                 `gzip_static` apply to.",
+            ),
         Row::new("gzip_http_version", ANY, ONE, |conf, line| line.one_of(&mut conf.rules.version, VERSIONS))
-            .doc("The least version of a request whose response is compressed: 1.0 or 1.1."),
-        Row::new("gzip_proxied", ANY, MORE, |conf, line| line.bits(&mut conf.rules.proxied, PROXIED)).doc(
-            "Which responses to requests with \"Via\" are compressed: off, any, auth, expired, no-cache, no-store, private, \
-             no_last_modified, no_etag.",
-        ),
+            .syntax("gzip_http_version 1.0 | 1.1")
+            .default("1.1")
+            .doc("Minimum HTTP version of requests whose responses are compressed."),
+        Row::new("gzip_proxied", ANY, MORE, |conf, line| line.bits(&mut conf.rules.proxied, PROXIED))
+            .syntax(
+                "gzip_proxied off | expired | no-cache | no-store | private | \
+                      no_last_modified | no_etag | auth | any ...",
+            )
+            .default("off")
+            .doc(
+                "Which responses to requests from proxies (with a `Via` field) are \
+                 compressed: with `Expires` in the past, with these `Cache-Control` \
+                 directives, without `Last-Modified` or `ETag`, to requests with \
+                 `Authorization`, or all of them.",
+            ),
         Row::new("gzip_disable", ANY, MORE, |conf, line| conf.rules.add_disabled(line))
-            .doc("Browsers for which is not compressed, by patterns of User-Agent; msie6 for Internet Explorer 4 to 6."),
+            .syntax("gzip_disable regex ...")
+            .doc(
+                "Disables compression for requests whose `User-Agent` matches a regular \
+                 expression; `msie6` stands for Internet Explorer 4 to 6.",
+            ),
     ];
     const VARIABLES: &'static [Variable] =
         &compress::ratio_variable("gzip_ratio", |x| compress::ratio(x, Coding::Gzip));

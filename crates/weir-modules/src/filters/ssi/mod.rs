@@ -31,11 +31,20 @@ impl Module for Ssi {
     type Conf = SsiConf;
     const DIRECTIVES: &'static [Directive<SsiConf>] = &[
         Row::new("ssi", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
-            .doc("Carries out commands in pages; off."),
+            .syntax("ssi on | off")
+            .default("off")
+            .doc("Enables server-side includes: processes SSI commands in responses."),
         Row::new("ssi_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
-            .doc("The media types of such pages, besides text/html; * for all."),
+            .syntax("ssi_types mime-type ...")
+            .default("text/html")
+            .doc(
+                "MIME types in which SSI commands are processed, besides `text/html`; `*` \
+                 matches any.",
+            ),
         Row::new("ssi_value_length", ANY, ONE, |conf, line| line.size(&mut conf.value_length))
-            .doc("How long the value of a command's parameter may be; 255."),
+            .syntax("ssi_value_length length")
+            .default("255")
+            .doc("Maximum length of parameter values in SSI commands, in bytes."),
         Row::new("ssi_min_file_chunk", ANY, ONE, |conf, line| {
             line.size(&mut conf.min_file_chunk)?;
             line.warn(
@@ -43,17 +52,28 @@ impl Module for Ssi {
             );
             Ok(())
         })
-        .doc("Ignored with a warning: text between commands is in memory already."),
+        .syntax("ssi_min_file_chunk size")
+        .default("1k")
+        .doc("Ignored with a warning: the text between commands is in memory already."),
         Row::new("ssi_silent_errors", ANY, FLAG, |conf, line| line.flag(&mut conf.silent))
-            .doc("Commands that fail say nothing in the page; off."),
+            .syntax("ssi_silent_errors on | off")
+            .default("off")
+            .doc(
+                "Omits the text `[an error occurred while processing the directive]` when a \
+                 command fails.",
+            ),
         Row::new("ssi_ignore_recycled_buffers", ANY, FLAG, |conf, line| {
             line.flag(&mut conf.recycled)?;
             line.warn("\"ssi_ignore_recycled_buffers\" is ignored, buffers are never recycled");
             Ok(())
         })
+        .syntax("ssi_ignore_recycled_buffers on | off")
+        .default("off")
         .doc("Ignored with a warning: buffers are not recycled here."),
         Row::new("ssi_last_modified", ANY, FLAG, |conf, line| line.flag(&mut conf.last_modified))
-            .doc("Keeps the \"Last-Modified\" of pages with commands; off."),
+            .syntax("ssi_last_modified on | off")
+            .default("off")
+            .doc("Keeps the `Last-Modified` field of processed responses."),
     ];
     const VARIABLES: &'static [Variable] = &[
         Variable::new("date_local", |x| timefmt::variable(x, true)).volatile(),

@@ -32,13 +32,24 @@ impl Module for Sub {
     type Conf = SubConf;
     const DIRECTIVES: &'static [Row] = &[
         Row::new("sub_filter", ANY, TWO, SubConf::add)
-            .doc("Replaces a text in responses, whatever its case; several are replaced in one go."),
+            .syntax("sub_filter string replacement")
+            .doc(
+                "Replaces a string in responses, regardless of case. Both may contain \
+                 variables; several lines are applied in one pass.",
+            )
+            .example("sub_filter \"http://internal.example\" \"https://$host\";\nsub_filter_once off;"),
         Row::new("sub_filter_types", ANY, MORE, SubConf::types)
-            .doc("Media types besides text/html in which \"sub_filter\" replaces; \"*\" is all."),
+            .syntax("sub_filter_types mime-type ...")
+            .default("text/html")
+            .doc("MIME types in which strings are replaced, besides `text/html`; `*` matches any."),
         Row::new("sub_filter_once", ANY, FLAG, |c, line| line.flag(&mut c.once))
-            .doc("Each text is replaced where it is first found only; on by default."),
+            .syntax("sub_filter_once on | off")
+            .default("on")
+            .doc("Replaces each string only at its first occurrence."),
         Row::new("sub_filter_last_modified", ANY, FLAG, |c, line| line.flag(&mut c.last_modified))
-            .doc("Keeps \"Last-Modified\", and \"ETag\" as a weak one, of responses that may be changed."),
+            .syntax("sub_filter_last_modified on | off")
+            .default("off")
+            .doc("Keeps `Last-Modified` of responses that may be changed, and `ETag` as a weak one."),
     ];
 
     fn inherit(conf: &mut SubConf, parent: &SubConf) {

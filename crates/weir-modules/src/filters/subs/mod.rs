@@ -41,15 +41,32 @@ impl Module for Subs {
     type Conf = SubsConf;
     const DIRECTIVES: &'static [Row] = &[
         Row::new("subs_filter", ANY, TWO_OR_MORE, SubsConf::add)
-            .doc("Replaces a text, or with \"r\" what a pattern matches; \"i\": whatever its case, \"o\": once, \"g\": everywhere."),
+            .syntax("subs_filter string replacement [flags]")
+            .doc(
+                "Replaces a string in responses. Flags: `r` for a regular expression, `i` \
+                 regardless of case, `o` only the first occurrence, `g` all of them \
+                 (default).",
+            )
+            .example("subs_filter \"<title>(.*)</title>\" \"<title>$1 (test)</title>\" ir;"),
         Row::new("subs_filter_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
-            .doc("Media types besides text/html in which \"subs_filter\" replaces; \"*\" is all."),
+            .syntax("subs_filter_types mime-type ...")
+            .default("text/html")
+            .doc("MIME types in which strings are replaced, besides `text/html`; `*` matches any."),
         Row::new("subs_filter_bypass", ANY, MORE, SubsConf::bypass)
-            .doc("Nothing is replaced if one of these values is neither empty nor \"0\"."),
+            .syntax("subs_filter_bypass string ...")
+            .doc("Replaces nothing if one of these values is neither empty nor `0`."),
         Row::new("subs_buffers", ANY, TWO, |c, line| line.bufs(&mut c.buffers))
-            .doc("Number and size of buffers: replacing waits for a client that has left so many bytes unsent; at most 64k."),
+            .syntax("subs_buffers number size")
+            .doc(
+                "Number and size of output buffers: replacement pauses while number times \
+                 size bytes, 64k at most, wait for the client.",
+            ),
         Row::new("subs_line_buffer_size", ANY, ONE_OR_TWO, |c, line| line.size(&mut c.line_buffer))
-            .doc("With a pattern: the size of a line's buffers at first, at most 64k; they grow with the line. Nothing."),
+            .syntax("subs_line_buffer_size size [size]")
+            .doc(
+                "Initial size of the buffers of a line for regular expressions, 64k at most; \
+                 they grow with the line.",
+            ),
     ];
 
     fn inherit(conf: &mut SubsConf, parent: &SubsConf) {

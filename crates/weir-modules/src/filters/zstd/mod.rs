@@ -25,17 +25,37 @@ impl Module for Zstd {
     type Conf = ZstdConf;
     const DIRECTIVES: &'static [Directive<ZstdConf>] = &[
         Row::new("zstd", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
-            .doc("Compresses responses for clients that take zstd; the compressor looks back 512 KB."),
+            .syntax("zstd on | off")
+            .default("off")
+            .doc(
+                "Compresses responses with Zstandard, with a window of 512 KB, for clients \
+                 that accept `zstd`.",
+            ),
         Row::new("zstd_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and compressing waits \
-             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
+            .syntax("zstd_buffers number size")
+            .default("2 8k")
+            .doc(
+                "Number and size of output buffers: compressed data is passed on in pieces of \
+                 this size (512 bytes to 8k), and compression pauses while number times size \
+                 bytes, 64k at most, wait for the client.",
+            ),
         Row::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
-            .doc("Media types that are compressed besides text/html; * for all."),
+            .syntax("zstd_types mime-type ...")
+            .default("text/html")
+            .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
         Row::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))
-            .doc("From 1, the fastest, to 22, the smallest; 1. A worker has eight compressors at work, of 1.3 MB each at level 1 and 4 at 6: a \
-                 response that waits for its client while others need one goes on with another frame."),
+            .syntax("zstd_comp_level level")
+            .default("1")
+            .doc(
+                "Compression level, from 1 (fastest) to 22 (smallest). A worker runs eight \
+                 compressors at a time, of 1.3 MB each at level 1 and 4 MB at level 6; a \
+                 response that waits for its client while another response needs one \
+                 continues with a new frame.",
+            ),
         Row::new("zstd_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
-            .doc("Responses whose Content-Length is less are not compressed; 20."),
+            .syntax("zstd_min_length length")
+            .default("20")
+            .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
     ];
     const VARIABLES: &'static [Variable] =
         &compress::ratio_variable("zstd_ratio", |x| compress::ratio(x, Coding::Zstd));

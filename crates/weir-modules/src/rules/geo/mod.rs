@@ -32,8 +32,19 @@ impl Module for Geo {
     const NAME: &'static str = "geo";
     type Conf = ();
     const DIRECTIVES: &'static [Directive<()>] = &[Directive::new("geo", HTTP, ONE_OR_TWO.block(), set_geo)
+        .syntax("geo [$address] $variable")
         .doc(
-            "Defines a variable whose value depends on the client's address, or on that in another variable.",
+            "Defines a variable whose value depends on the client address, or on the address \
+             in another variable. Entries in the block are networks with their values; the \
+             most specific network wins. Special lines: `default`, `delete`, `include`, \
+             `proxy`, `proxy_recursive`, `ranges` and `volatile`.",
+        )
+        .example(
+            "geo $country {\n\
+             \x20   default        ZZ;\n\
+             \x20   192.0.2.0/24   DE;\n\
+             \x20   2001:db8::/32  FR;\n\
+             }",
         )];
 }
 

@@ -34,25 +34,53 @@ impl Module for Rewrite {
     type Conf = RewriteConf;
     const DIRECTIVES: &'static [Directive<RewriteConf>] = &[
         Directive::new("rewrite", BLOCKS, TWO_OR_THREE, RewriteConf::rewrite)
-            .doc("Changes a URI that matches, or redirects: last, break, redirect, permanent."),
+            .syntax("rewrite regex replacement [last | break | redirect | permanent]")
+            .doc(
+                "Changes the request URI if it matches the regular expression. `last` stops \
+                 and searches a location for the new URI, `break` stops and stays, `redirect` \
+                 returns 302, `permanent` 301. A replacement that begins with `http://`, \
+                 `https://` or `$scheme` is a redirect.",
+            )
+            .example("rewrite ^/user/(\\d+)$ /profile?id=$1 last;"),
         Directive::new("return", BLOCKS, ONE_OR_TWO, RewriteConf::answer)
-            .doc("Ends processing with a status, a text or a redirect; 444 closes the connection."),
-        Directive::new("break", BLOCKS, NONE, RewriteConf::end)
-            .doc("Ends the instructions; the request stays in its location."),
+            .syntax("return code [text]\nreturn code URL\nreturn URL")
+            .doc(
+                "Stops processing and returns the status, with a text as the body or, for \
+                 301, 302, 303, 307 and 308, a redirect to the URL (302 if there is only a \
+                 URL). 444 closes the connection without a response.",
+            )
+            .example("return 301 https://$host$request_uri;"),
+        Directive::new("break", BLOCKS, NONE, RewriteConf::end).syntax("break").doc(
+            "Stops processing the directives of this module; the request continues in its \
+                 location.",
+        ),
         Directive::new("if", SERVER.or(LOCATION), MORE.block(), RewriteConf::condition)
-            .doc("Settings and instructions for requests that meet a condition."),
-        Directive::new("set", BLOCKS, TWO, RewriteConf::set).doc("Gives a variable a value."),
+            .syntax("if (condition)")
+            .doc(
+                "Contains directives for requests that meet the condition: a variable that is \
+                 neither empty nor `0`, `=`, `!=`, a regular expression (`~`, `~*`, `!~`, \
+                 `!~*`), or a test of a file (`-f`, `-d`, `-e`, `-x`, each with `!` for its \
+                 opposite).",
+            )
+            .example("if ($request_method = POST) {\n    return 405;\n}"),
+        Directive::new("set", BLOCKS, TWO, RewriteConf::set)
+            .syntax("set $variable value")
+            .doc("Sets a variable; the value may contain text and variables."),
         Directive::new("rewrite_log", MAIN_AND_BLOCKS, FLAG, |conf: &mut RewriteConf, line| {
             line.flag(&mut conf.log)
         })
-        .doc("Logs what the instructions do, at level notice; off unless set."),
+        .syntax("rewrite_log on | off")
+        .default("off")
+        .doc("Logs the processing of this module's directives to the error log at level `notice`."),
         Directive::new(
             "uninitialized_variable_warn",
             MAIN_AND_BLOCKS,
             FLAG,
             |conf: &mut RewriteConf, line| line.flag(&mut conf.warn),
         )
-        .doc("Logs the use of variables that were never set; on unless set."),
+        .syntax("uninitialized_variable_warn on | off")
+        .default("on")
+        .doc("Logs a warning for the use of variables that have not been set."),
     ];
 
     /// Instructions are not inherited: each block has its own.
