@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use weir_rt::file::errno::{EMFILE, ENFILE};
 use weir_rt::net::{self, SockAddr};
-use weir_rt::process::{self, Limit};
+use weir_rt::process::{self, ResourceLimit};
 
 use crate::log::{self, Level};
 
@@ -90,7 +90,7 @@ pub(crate) fn of_clients() -> u64 {
 /// Shares out among so many workers. At the first call the process has all that it needs, and no client yet.
 pub(crate) fn share_out(workers: usize) {
     let measured = || {
-        let (limit, _) = process::limit(Limit::OpenFiles)?;
+        let (limit, _) = process::limit(ResourceLimit::OpenFiles)?;
         // The lowest number that is free, which says how many are open: nothing has been closed yet.
         let own = File::open("/")?.as_raw_fd().unsigned_abs();
         io::Result::Ok(DescriptorShares::new(limit, own.into()))

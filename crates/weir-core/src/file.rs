@@ -18,7 +18,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use weir_rt::file::errno::{EACCES, EIO, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
-use weir_rt::file::{FileHandle, FileKind, Links, Meta};
+use weir_rt::file::{FileHandle, FileKind, FileMeta, SymlinkPolicy};
 use weir_trace::WaitKind;
 
 pub(crate) use hash::hash;
@@ -33,14 +33,14 @@ use crate::text::{Arena, Span, Text};
 /// An open regular file, with what is derived from it once: its entity tag and, when it is small, its bytes.
 pub struct OpenFile {
     handle: Rc<FileHandle>,
-    meta: Meta,
+    meta: FileMeta,
     etag: OnceCell<Rc<[u8]>>,
     body: OnceCell<Rc<[u8]>>,
 }
 
 impl OpenFile {
     /// `meta` are what fstat(2) says of `handle`.
-    pub fn new(handle: Rc<FileHandle>, meta: Meta) -> OpenFile {
+    pub fn new(handle: Rc<FileHandle>, meta: FileMeta) -> OpenFile {
         OpenFile { handle, meta, etag: OnceCell::new(), body: OnceCell::new() }
     }
 
@@ -50,7 +50,7 @@ impl OpenFile {
     }
 
     /// What fstat(2) said when the file was opened.
-    pub fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &FileMeta {
         &self.meta
     }
 
@@ -106,7 +106,7 @@ pub enum Found {
     /// A directory.
     Dir {
         /// What fstat(2) said.
-        meta: Meta,
+        meta: FileMeta,
     },
     /// A device, FIFO or socket.
     Other,
@@ -341,17 +341,17 @@ fn read_exact(file: &FileHandle, bytes: &mut [u8], offset: u64) -> io::Result<bo
 }
 
 /// The location's `disable_symlinks` for the path at `span`.
-fn links(x: &mut Exchange, span: Span) -> Links {
+fn links(x: &mut Exchange, span: Span) -> SymlinkPolicy {
     let (checked, from) = match &x.plan.core.disable_symlinks {
-        DisableSymlinks::Off => return Links::Follow,
-        DisableSymlinks::On(from) => (Links::Refuse { from: 0 }, from.clone()),
-        DisableSymlinks::IfNotOwner(from) => (Links::OwnersOnly { from: 0 }, from.clone()),
+        DisableSymlinks::Off => return SymlinkPolicy::Follow,
+        DisableSymlinks::On(from) => (SymlinkPolicy::Refuse { from: 0 }, from.clone()),
+        DisableSymlinks::IfNotOwner(from) => (SymlinkPolicy::OwnersOnly { from: 0 }, from.clone()),
     };
     let Some(script) = from else { return checked };
     let value = script.value(x);
     match unchecked(x.arena.get(span), x.text(&value)) {
         Some(from) => checked.starting_at(from),
-        None => Links::Follow,
+        None => SymlinkPolicy::Follow,
     }
 }
 
@@ -370,10 +370,10 @@ fn unchecked(path: &[u8], from: &[u8]) -> Option<usize> {
 }
 
 /// Opens `path` for itself, without caches.
-fn open(path: &[u8], links: Links) -> Result<Found, i32> {
+fn open(path: &[u8], links: SymlinkPolicy) -> Result<Found, i32> {
     let path = os_path(path);
     let opened = match links {
-        Links::Follow => weir_rt::file::open(path),
+        SymlinkPolicy::Follow => weir_rt::file::open(path),
         links => weir_rt::file::open_links(path, links),
     };
     let handle = opened.map_err(errno)?;

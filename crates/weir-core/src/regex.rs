@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, FileId, LineCx, Source};
-use weir_sys::regex::{Flags, MatchError, Matcher, Regex};
+use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
@@ -63,7 +63,7 @@ impl Pattern {
         source: &[u8],
         caseless: bool,
     ) -> Result<Arc<Pattern>, Error> {
-        let flags = Flags { caseless, ..Flags::default() };
+        let flags = RegexFlags { caseless, ..RegexFlags::default() };
         let regex = Regex::new(source, flags).map_err(|error| Error::new(error.to_string()).at(span))?;
         let files = line.source();
         let registry: &mut Registry = line.ext();
@@ -207,7 +207,7 @@ pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<Matched>, Str
         if let Some(regex) = compiled.get(pattern) {
             return Ok(regex.clone());
         }
-        let regex = Rc::new(Regex::new(pattern, Flags::default()).map_err(|error| error.to_string())?);
+        let regex = Rc::new(Regex::new(pattern, RegexFlags::default()).map_err(|error| error.to_string())?);
         if compiled.len() >= COMPILED_KEPT {
             compiled.clear();
         }

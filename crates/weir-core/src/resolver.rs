@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use weir_resolver::{Event, LookupId, Name, Settings};
-use weir_rt::{Remote, clock};
+use weir_resolver::{DnsName, LookupId, ResolverEvent, ResolverSettings};
+use weir_rt::{RuntimeHandle, clock};
 
 use crate::log::{self, Level};
 pub(crate) use conf::{DEFAULT_TIMEOUT, parse};
 pub(crate) use names::Watch;
-pub use weir_resolver::{Answer, Failure, Question, Service};
+pub use weir_resolver::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
 
 /// The name servers of a `resolver` directive, and what is known from them.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Resolver {
 /// What a directive says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ResolverSettings,
     /// Name servers, search list and hosts are the system's.
     pub(crate) system: bool,
 }
@@ -60,7 +60,7 @@ struct State {
 
 enum Thread {
     None,
-    Running(Remote),
+    Running(RuntimeHandle),
     /// It can't be started.
     Refused,
 }
@@ -73,7 +73,7 @@ struct Slot {
 }
 
 /// The result of a look-up.
-pub type Found = Result<Arc<Answer>, Failure>;
+pub type Found = Result<Arc<DnsAnswer>, DnsFailure>;
 
 impl Resolver {
     /// The resolver of this configuration: one that is in use already, or a new one.
@@ -90,7 +90,7 @@ impl Resolver {
     }
 
     /// What is known at this moment, without asking anybody.
-    pub fn cached(&self, question: &Question) -> Option<Arc<Answer>> {
+    pub fn cached(&self, question: &DnsQuestion) -> Option<Arc<DnsAnswer>> {
         self.shared.lock().engine.cached(clock::monotonic_ms(), question)
     }
 
@@ -98,7 +98,7 @@ impl Resolver {
     ///
     /// # Errors
     /// What the name servers said, or that `timeout` milliseconds were not enough.
-    pub async fn resolve(&self, question: &Question, timeout: u64) -> Found {
+    pub async fn resolve(&self, question: &DnsQuestion, timeout: u64) -> Found {
         self.shared.resolve(question, timeout).await
     }
 
@@ -120,8 +120,8 @@ impl Drop for Resolver {
 ///
 /// # Errors
 /// It is no name.
-pub fn question(host: &str) -> Result<Question, Failure> {
-    Name::parse(host).map(Question::Addresses).ok_or(Failure::Code(3))
+pub fn question(host: &str) -> Result<DnsQuestion, DnsFailure> {
+    DnsName::parse(host).map(DnsQuestion::Addresses).ok_or(DnsFailure::Code(3))
 }
 
 /// `host` as an address, with or without brackets.
@@ -155,7 +155,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn resolve(self: &Arc<Self>, question: &Question, timeout: u64) -> Found {
+    async fn resolve(self: &Arc<Self>, question: &DnsQuestion, timeout: u64) -> Found {
         let (id, slot) = {
             let now = clock::monotonic_ms();
             let mut state = self.lock();
@@ -166,7 +166,7 @@ impl Shared {
             }
             self.start(&mut state);
             if matches!(state.thread, Thread::Refused) {
-                return Err(Failure::TimedOut);
+                return Err(DnsFailure::TimedOut);
             }
             let id = state.engine.resolve(now, question.clone(), timeout);
             let slot = Arc::new(Mutex::new(Slot::default()));
@@ -226,7 +226,7 @@ impl State {
     fn deliver(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event {
-                Event::Done(id, result) => {
+                ResolverEvent::Done(id, result) => {
                     let Some(slot) = self.waiting.remove(&id) else { continue };
                     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
                     slot.result = Some(result);
@@ -234,13 +234,13 @@ impl State {
                         waker.wake();
                     }
                 }
-                Event::ServerDown(server) => {
+                ResolverEvent::ServerDown(server) => {
                     log::cycle(
                         Level::Warn,
                         &format_args!("name server {server} does not answer, it is asked last"),
                     );
                 }
-                Event::ServerUp(server) => {
+                ResolverEvent::ServerUp(server) => {
                     log::cycle(Level::Notice, &format_args!("name server {server} answers again"));
                 }
             }

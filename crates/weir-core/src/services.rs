@@ -5,7 +5,7 @@
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::{io, thread};
 
-use weir_rt::{DriverChoice, Options, Remote, Runtime};
+use weir_rt::{DriverChoice, Runtime, RuntimeHandle, RuntimeOptions};
 
 /// Runs `task` on the thread, where it may spawn tasks of the event loop.
 ///
@@ -25,8 +25,8 @@ pub(crate) fn start() -> io::Result<()> {
 }
 
 /// The thread, which stays.
-fn remote() -> io::Result<Remote> {
-    static THREAD: Mutex<Option<Remote>> = Mutex::new(None);
+fn remote() -> io::Result<RuntimeHandle> {
+    static THREAD: Mutex<Option<RuntimeHandle>> = Mutex::new(None);
     let mut running = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(remote) = &*running {
         return Ok(remote.clone());
@@ -36,7 +36,12 @@ fn remote() -> io::Result<Remote> {
         weir_rt::process::unbind();
         // It moves a few small messages: epoll has it ready with the fewest resources.
         let name = NAME.to_owned();
-        let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
+        let options = RuntimeOptions {
+            driver: DriverChoice::Epoll,
+            buffers: BUFFERS,
+            name,
+            ..RuntimeOptions::default()
+        };
         match Runtime::new(&options) {
             Err(error) => drop(sender.send(Err(error))),
             Ok(runtime) => {

@@ -10,11 +10,11 @@ use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::server::{Options, Server};
 use weir_modules::{Index, Static};
 use weir_rt::DriverChoice;
-use weir_sys::heap::Counting;
+use weir_sys::heap::CountingHeap;
 use weir_test::{Driver, TempDir, both_drivers};
 
 #[global_allocator]
-static HEAP: Counting = Counting::new();
+static HEAP: CountingHeap = CountingHeap::new();
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 2] =
     with_core(&[ModuleDef::of::<Index>(), ModuleDef::of::<Static>()]);

@@ -3,28 +3,28 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::name::Name;
+use crate::name::DnsName;
 
 /// What a look-up is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Question {
+pub enum DnsQuestion {
     /// The addresses of a name.
-    Addresses(Name),
+    Addresses(DnsName),
     /// The servers of a service (SRV, RFC 2782), with their addresses.
-    Service(Name),
+    Service(DnsName),
     /// The names of an address.
     Names(IpAddr),
 }
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct DnsAnswer {
     /// The addresses, IPv4 before IPv6, in the name server's order.
     pub addresses: Vec<IpAddr>,
     /// The servers of a service, those to be preferred first.
-    pub services: Vec<Service>,
+    pub services: Vec<DnsService>,
     /// The names of an address.
-    pub names: Vec<Name>,
+    pub names: Vec<DnsName>,
     /// Until when it holds, in the caller's milliseconds. A stale answer holds for a short time: it is asked for again.
     pub until: u64,
     /// From when on a look-up has it asked for again in advance.
@@ -35,7 +35,7 @@ pub struct Answer {
 
 /// A server of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
+pub struct DnsService {
     /// The lowest is asked first.
     pub priority: u16,
     /// Its share among those of its priority.
@@ -43,41 +43,41 @@ pub struct Service {
     /// Its port.
     pub port: u16,
     /// Its name.
-    pub target: Name,
+    pub target: DnsName,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum DnsFailure {
     /// No name server answered in time.
     TimedOut,
     /// What the name servers said: a response code (RFC 1035 section 4.1.1), 3 also for a name without such records.
     Code(u8),
 }
 
-impl Failure {
+impl DnsFailure {
     /// The number in nginx's messages: the response code, or the errno of a timeout.
     pub fn number(self) -> u16 {
         match self {
-            Failure::TimedOut => 110,
-            Failure::Code(code) => u16::from(code),
+            DnsFailure::TimedOut => 110,
+            DnsFailure::Code(code) => u16::from(code),
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DnsFailure {
     /// nginx's words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Failure::TimedOut => "Operation timed out",
-            Failure::Code(1) => "Format error",
-            Failure::Code(2) => "Server failure",
-            Failure::Code(3) => "Host not found",
-            Failure::Code(4) => "Unimplemented",
-            Failure::Code(5) => "Operation refused",
-            Failure::Code(_) => "Unknown error",
+            DnsFailure::TimedOut => "Operation timed out",
+            DnsFailure::Code(1) => "Format error",
+            DnsFailure::Code(2) => "Server failure",
+            DnsFailure::Code(3) => "Host not found",
+            DnsFailure::Code(4) => "Unimplemented",
+            DnsFailure::Code(5) => "Operation refused",
+            DnsFailure::Code(_) => "Unknown error",
         })
     }
 }

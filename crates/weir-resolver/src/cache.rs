@@ -3,23 +3,23 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::answer::Failure;
+use crate::answer::DnsFailure;
 use crate::event::LookupId;
-use crate::name::Name;
-use crate::wire::{Data, Type};
+use crate::name::DnsName;
+use crate::wire::{RecordData, RecordType};
 
 /// What is asked of name servers: records of a type.
-pub(crate) type Key = (Name, Type);
+pub(crate) type CacheKey = (DnsName, RecordType);
 
 /// What is known of one name and type.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct CacheEntry {
     /// What it says; nothing, when there is nothing of that type.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<KnownRecords>,
     /// Name servers said so many times in a row that what is known is gone.
     pub(crate) denials: u32,
     /// Why the last query had no result, and until when it is not asked again for that.
-    pub(crate) failure: Option<(Failure, u64)>,
+    pub(crate) failure: Option<(DnsFailure, u64)>,
     /// The query that is in flight.
     pub(crate) query: Option<u64>,
     /// Who waits for it.
@@ -27,41 +27,41 @@ pub(crate) struct Entry {
 }
 
 #[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) records: Vec<Data>,
+pub(crate) struct KnownRecords {
+    pub(crate) records: Vec<RecordData>,
     pub(crate) until: u64,
     pub(crate) refresh: u64,
     /// When it is no use as a stale answer either, however long those last: it was kept from another process.
     pub(crate) last: u64,
 }
 
-impl Known {
-    pub(crate) fn new(records: Vec<Data>, now: u64, lasts: u64) -> Known {
+impl KnownRecords {
+    pub(crate) fn new(records: Vec<RecordData>, now: u64, lasts: u64) -> KnownRecords {
         // In its last tenth it is asked for again in advance, when somebody asks.
-        Known { records, until: now + lasts, refresh: now + lasts - lasts / 10, last: u64::MAX }
+        KnownRecords { records, until: now + lasts, refresh: now + lasts - lasts / 10, last: u64::MAX }
     }
 
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.records.iter().filter_map(|data| match data {
-            Data::Address(address) => Some(*address),
+            RecordData::Address(address) => Some(*address),
             _ => None,
         })
     }
 }
 
-impl Entry {
+impl CacheEntry {
     /// What holds at `now`.
-    pub(crate) fn fresh(&self, now: u64) -> Option<&Known> {
+    pub(crate) fn fresh(&self, now: u64) -> Option<&KnownRecords> {
         self.known.as_ref().filter(|known| now < known.until)
     }
 
     /// What held, not longer than `stale` ago.
-    pub(crate) fn stale(&self, now: u64, stale: u64) -> Option<&Known> {
+    pub(crate) fn stale(&self, now: u64, stale: u64) -> Option<&KnownRecords> {
         self.known.as_ref().filter(|known| now < known.until.saturating_add(stale) && now < known.last)
     }
 
-    /// As [`Entry::stale`], if it was something.
-    pub(crate) fn worth(&self, now: u64, stale: u64) -> Option<&Known> {
+    /// As [`CacheEntry::stale`], if it was something.
+    pub(crate) fn worth(&self, now: u64, stale: u64) -> Option<&KnownRecords> {
         self.stale(now, stale).filter(|known| !known.records.is_empty())
     }
 
@@ -76,21 +76,21 @@ impl Entry {
 
 /// All entries.
 #[derive(Debug, Default)]
-pub(crate) struct Cache {
-    entries: HashMap<Key, Entry>,
+pub(crate) struct RecordCache {
+    entries: HashMap<CacheKey, CacheEntry>,
 }
 
-impl Cache {
-    pub(crate) fn get(&self, key: &Key) -> Option<&Entry> {
+impl RecordCache {
+    pub(crate) fn get(&self, key: &CacheKey) -> Option<&CacheEntry> {
         self.entries.get(key)
     }
 
     /// All that is known.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (&Key, &Known)> {
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&CacheKey, &KnownRecords)> {
         self.entries.iter().filter_map(|(key, entry)| Some((key, entry.known.as_ref()?)))
     }
 
-    pub(crate) fn entry(&mut self, key: &Key) -> &mut Entry {
+    pub(crate) fn entry(&mut self, key: &CacheKey) -> &mut CacheEntry {
         self.entries.entry(key.clone()).or_default()
     }
 

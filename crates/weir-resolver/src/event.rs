@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::answer::{Answer, Failure};
+use crate::answer::{DnsAnswer, DnsFailure};
 
 /// A look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,7 +11,7 @@ pub struct LookupId(pub(crate) u64);
 
 /// A socket of the caller: each query wants a new one, so that answers can't be forged without knowing its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Token(pub(crate) u64);
+pub struct SocketToken(pub(crate) u64);
 
 /// What the caller is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Transmit {
     /// Send one datagram from a new socket. What comes back from that address goes to [`Resolver::handle_datagram`](crate::Resolver::handle_datagram).
     Datagram {
         /// The socket.
-        token: Token,
+        token: SocketToken,
         /// Where to.
         server: SocketAddr,
         /// What.
@@ -29,21 +29,21 @@ pub enum Transmit {
     /// without the two bytes of length.
     Stream {
         /// The socket.
-        token: Token,
+        token: SocketToken,
         /// Where to.
         server: SocketAddr,
         /// What, with its length in front (RFC 1035 section 4.2.2).
         bytes: Vec<u8>,
     },
     /// Nothing more is expected from this socket.
-    Close(Token),
+    Close(SocketToken),
 }
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ResolverEvent {
     /// A look-up has ended.
-    Done(LookupId, Result<Arc<Answer>, Failure>),
+    Done(LookupId, Result<Arc<DnsAnswer>, DnsFailure>),
     /// A name server has failed several times in a row: it is asked last from now on.
     ServerDown(SocketAddr),
     /// It answers again.

@@ -1,11 +1,11 @@
 //! The resolver's queries: attempts, answers, results, heartbeats.
 
-use crate::cache::{Key, Known};
-use crate::event::{Event, Token, Transmit};
-use crate::name::Name;
-use crate::query::{Attempt, Meaning, Query, patience};
-use crate::resolver::{Purpose, Resolver, STALE_FOR, Timer};
-use crate::wire::{self, Response, Type};
+use crate::cache::{CacheKey, KnownRecords};
+use crate::event::{ResolverEvent, SocketToken, Transmit};
+use crate::name::DnsName;
+use crate::query::{DnsQuery, QueryAttempt, ResponseMeaning, patience};
+use crate::resolver::{Resolver, ResolverTimer, STALE_FOR, SocketPurpose};
+use crate::wire::{self, DnsResponse, RecordType};
 
 /// Seconds that "there is nothing" holds at most (RFC 2308 section 7.1 allows more), and without a word about it.
 const NOTHING: (u32, u32) = (300, 1);
@@ -15,42 +15,42 @@ const CONFIRM: u64 = 100;
 impl Resolver {
     /// A datagram has come from the server that `token`'s went to. What does not belong there is ignored: whoever sent
     /// it, the answer may still come.
-    pub fn handle_datagram(&mut self, now: u64, token: Token, bytes: &[u8]) {
+    pub fn handle_datagram(&mut self, now: u64, token: SocketToken, bytes: &[u8]) {
         self.handle(now, token, bytes);
     }
 
     /// A message has come over the connection `token`, its length taken off.
-    pub fn handle_stream(&mut self, now: u64, token: Token, bytes: &[u8]) {
+    pub fn handle_stream(&mut self, now: u64, token: SocketToken, bytes: &[u8]) {
         self.handle(now, token, bytes);
     }
 
     /// The socket `token` is of no use: nobody listens there, or the connection ended.
-    pub fn handle_error(&mut self, now: u64, token: Token) {
+    pub fn handle_error(&mut self, now: u64, token: SocketToken) {
         match self.sockets.get(&token) {
-            Some(Purpose::Query(id)) => self.fail_attempt(now, *id, token, None),
+            Some(SocketPurpose::Query(id)) => self.fail_attempt(now, *id, token, None),
             // The next one is due anyway.
-            Some(Purpose::Heartbeat { .. }) => {
+            Some(SocketPurpose::Heartbeat { .. }) => {
                 self.sockets.remove(&token);
             }
             None => {}
         }
     }
 
-    fn handle(&mut self, now: u64, token: Token, bytes: &[u8]) {
+    fn handle(&mut self, now: u64, token: SocketToken, bytes: &[u8]) {
         let Some(purpose) = self.sockets.get(&token).copied() else { return };
         let Some(response) = wire::parse(bytes) else { return };
         match purpose {
-            Purpose::Heartbeat { server, id } if response.id == id => {
+            SocketPurpose::Heartbeat { server, id } if response.id == id => {
                 self.sockets.remove(&token);
                 self.transmits.push_back(Transmit::Close(token));
                 self.alive(server);
             }
-            Purpose::Heartbeat { .. } => {}
-            Purpose::Query(query) => self.answered(now, query, token, &response),
+            SocketPurpose::Heartbeat { .. } => {}
+            SocketPurpose::Query(query) => self.answered(now, query, token, &response),
         }
     }
 
-    fn answered(&mut self, now: u64, id: u64, token: Token, response: &Response) {
+    fn answered(&mut self, now: u64, id: u64, token: SocketToken, response: &DnsResponse) {
         let Some(query) = self.queries.get_mut(&id) else { return };
         let Some(attempt) = query.attempts.iter().find(|attempt| attempt.token == token) else { return };
         let asked = response.question.0 == query.name && response.question.1 == query.key.1 as u16;
@@ -73,22 +73,22 @@ impl Resolver {
         }
         match query.meaning(response) {
             // A server of before 1999, perhaps.
-            Meaning::Failed(1 | 4) if edns => {
+            ResponseMeaning::Failed(1 | 4) if edns => {
                 self.servers.without_options(server);
                 self.attempt(now, id, server, false);
             }
-            Meaning::Failed(code) => self.fail_attempt(now, id, token, Some(code)),
-            Meaning::Found(records, ttl) => {
+            ResponseMeaning::Failed(code) => self.fail_attempt(now, id, token, Some(code)),
+            ResponseMeaning::Found(records, ttl) => {
                 let (min, max) = self.settings.ttl;
                 let lasts = self.settings.valid.unwrap_or((u64::from(ttl) * 1000).clamp(min, max));
                 let key = self.close(id);
-                self.found(now, key, Known::new(records, now, lasts));
+                self.found(now, key, KnownRecords::new(records, now, lasts));
             }
-            Meaning::Nothing(ttl) => {
+            ResponseMeaning::Nothing(ttl) => {
                 let key = self.close(id);
                 self.nothing(now, key, ttl);
             }
-            Meaning::Alias(name, ttl) => {
+            ResponseMeaning::Alias(name, ttl) => {
                 query.aliases += 1;
                 query.ttl = ttl;
                 query.name = name;
@@ -101,14 +101,14 @@ impl Resolver {
     }
 
     /// Asks for `key` unless somebody does already; until `until` at least.
-    pub(crate) fn ask(&mut self, now: u64, key: &Key, until: u64) {
+    pub(crate) fn ask(&mut self, now: u64, key: &CacheKey, until: u64) {
         if let Some(id) = self.entry(key).query {
             if let Some(query) = self.queries.get_mut(&id)
                 && query.until < until
             {
-                self.timers.remove(&(query.until, Timer::Query(id)));
+                self.timers.remove(&(query.until, ResolverTimer::Query(id)));
                 query.until = until;
-                self.timers.insert((until, Timer::Query(id)));
+                self.timers.insert((until, ResolverTimer::Query(id)));
             }
             return;
         }
@@ -116,7 +116,7 @@ impl Resolver {
         let (most, stale) = (self.settings.names, self.settings.stale);
         self.entry(key).query = Some(id);
         self.cache.limit(most, now, stale);
-        let query = Query {
+        let query = DnsQuery {
             key: key.clone(),
             name: key.0.clone(),
             aliases: 0,
@@ -129,7 +129,7 @@ impl Resolver {
             until,
         };
         self.queries.insert(id, query);
-        self.timers.insert((until, Timer::Query(id)));
+        self.timers.insert((until, ResolverTimer::Query(id)));
         self.restart(now, id);
     }
 
@@ -157,7 +157,7 @@ impl Resolver {
             None if query.code.is_some() => self.give_up(now, id),
             None => {
                 query.asked += 1;
-                let timer = Timer::Attempt(id, query.asked);
+                let timer = ResolverTimer::Attempt(id, query.asked);
                 self.timers.insert((now + patience(query.asked), timer));
                 // Nobody waits for what can't be reached, if there is something to go on with.
                 let key = query.key.clone();
@@ -167,7 +167,7 @@ impl Resolver {
     }
 
     /// No server can be reached: who can have a stale answer has it now.
-    fn impatience(&mut self, now: u64, key: &Key) {
+    fn impatience(&mut self, now: u64, key: &CacheKey) {
         let stale = self.settings.stale;
         let entry = self.entry(key);
         if entry.stale(now, stale).is_some()
@@ -180,11 +180,11 @@ impl Resolver {
 
     fn attempt(&mut self, now: u64, id: u64, server: usize, stream: bool) {
         let (number, random) = (self.number(), (self.random)());
-        let token = Token(number);
+        let token = SocketToken(number);
         let Some(query) = self.queries.get_mut(&id) else { return };
         let to = self.servers.get(server);
         let edns = !to.plain;
-        let attempt = Attempt { token, server, id: random as u16, stream, edns, late: false };
+        let attempt = QueryAttempt { token, server, id: random as u16, stream, edns, late: false };
         let mut bytes = wire::query(attempt.id, &query.name, query.key.1, edns);
         if stream {
             let length = bytes.len() as u16;
@@ -192,8 +192,8 @@ impl Resolver {
         }
         query.asked += 1;
         query.attempts.push(attempt);
-        self.timers.insert((now + patience(query.asked), Timer::Attempt(id, query.asked)));
-        self.sockets.insert(token, Purpose::Query(id));
+        self.timers.insert((now + patience(query.asked), ResolverTimer::Attempt(id, query.asked)));
+        self.sockets.insert(token, SocketPurpose::Query(id));
         self.transmits.push_back(match stream {
             true => Transmit::Stream { token, server: to.addr, bytes },
             false => Transmit::Datagram { token, server: to.addr, bytes },
@@ -227,7 +227,7 @@ impl Resolver {
     }
 
     /// An attempt has failed: the next server, at once.
-    fn fail_attempt(&mut self, now: u64, id: u64, token: Token, code: Option<u8>) {
+    fn fail_attempt(&mut self, now: u64, id: u64, token: SocketToken, code: Option<u8>) {
         self.sockets.remove(&token);
         self.transmits.push_back(Transmit::Close(token));
         let Some(query) = self.queries.get_mut(&id) else { return };
@@ -253,7 +253,7 @@ impl Resolver {
         self.tell(now, &key);
     }
 
-    fn found(&mut self, now: u64, key: Key, known: Known) {
+    fn found(&mut self, now: u64, key: CacheKey, known: KnownRecords) {
         self.changes += 1;
         let entry = self.entry(&key);
         entry.known = Some(known);
@@ -263,7 +263,7 @@ impl Resolver {
     }
 
     /// Nothing is there. If something was, that must be said several times.
-    fn nothing(&mut self, now: u64, key: Key, ttl: Option<u32>) {
+    fn nothing(&mut self, now: u64, key: CacheKey, ttl: Option<u32>) {
         let (stale, confirm, valid) = (self.settings.stale, self.settings.confirm, self.settings.valid);
         let entry = self.entry(&key);
         entry.failure = None;
@@ -271,22 +271,22 @@ impl Resolver {
             entry.denials += 1;
             if entry.denials < confirm {
                 let again = now + (CONFIRM << (entry.denials - 1).min(16));
-                self.timers.insert((again, Timer::Confirm(key.clone())));
+                self.timers.insert((again, ResolverTimer::Confirm(key.clone())));
                 return self.tell(now, &key);
             }
         }
         let seconds = ttl.map_or(NOTHING.1, |ttl| ttl.clamp(NOTHING.1, NOTHING.0));
         let lasts = (u64::from(seconds) * 1000).min(valid.unwrap_or(u64::MAX));
         entry.denials = 0;
-        entry.known = Some(Known::new(Vec::new(), now, lasts));
+        entry.known = Some(KnownRecords::new(Vec::new(), now, lasts));
         self.changes += 1;
         self.tell(now, &key);
     }
 
     /// Takes a query out, with its sockets.
-    fn close(&mut self, id: u64) -> Key {
+    fn close(&mut self, id: u64) -> CacheKey {
         let query = self.queries.remove(&id).expect("the caller has found it");
-        self.timers.remove(&(query.until, Timer::Query(id)));
+        self.timers.remove(&(query.until, ResolverTimer::Query(id)));
         for attempt in query.attempts {
             self.sockets.remove(&attempt.token);
             self.transmits.push_back(Transmit::Close(attempt.token));
@@ -297,21 +297,22 @@ impl Resolver {
 
     fn failed(&mut self, now: u64, server: usize) {
         if self.servers.failed(server) {
-            self.events.push_back(Event::ServerDown(self.servers.get(server).addr));
+            self.events.push_back(ResolverEvent::ServerDown(self.servers.get(server).addr));
             // With a heartbeat of its own it has one on the way already.
             if self.settings.heartbeat.is_none()
                 && let Some(interval) = self.heartbeat(server)
             {
-                self.timers.insert((now + interval, Timer::Heartbeat(server, None)));
+                self.timers.insert((now + interval, ResolverTimer::Heartbeat(server, None)));
             }
         }
     }
 
     fn alive(&mut self, server: usize) {
         if self.servers.is_down(server) {
-            self.events.push_back(Event::ServerUp(self.servers.get(server).addr));
+            self.events.push_back(ResolverEvent::ServerUp(self.servers.get(server).addr));
             if self.settings.heartbeat.is_none() {
-                self.timers.retain(|(_, timer)| !matches!(timer, Timer::Heartbeat(at, _) if *at == server));
+                self.timers
+                    .retain(|(_, timer)| !matches!(timer, ResolverTimer::Heartbeat(at, _) if *at == server));
             }
         }
         self.servers.answered(server);
@@ -320,14 +321,14 @@ impl Resolver {
     /// Begins the heartbeats of all servers, if there are to be some.
     pub(crate) fn beat_all(&mut self, now: u64) {
         if let Some(interval) = self.settings.heartbeat {
-            let beats =
-                (0..self.servers.len()).map(|server| (now + interval, Timer::Heartbeat(server, None)));
+            let beats = (0..self.servers.len())
+                .map(|server| (now + interval, ResolverTimer::Heartbeat(server, None)));
             self.timers.extend(beats);
         }
     }
 
     /// Asks a server for a sign of life; any answer is one. The one before was not answered when its socket is open.
-    pub(crate) fn beat(&mut self, now: u64, server: usize, waited: Option<Token>) {
+    pub(crate) fn beat(&mut self, now: u64, server: usize, waited: Option<SocketToken>) {
         if let Some(token) = waited
             && self.sockets.remove(&token).is_some()
         {
@@ -335,11 +336,11 @@ impl Resolver {
             self.failed(now, server);
         }
         let Some(interval) = self.heartbeat(server) else { return };
-        let (token, id) = (Token(self.number()), (self.random)() as u16);
-        let bytes = wire::query(id, &Name::root(), Type::Ns, false);
+        let (token, id) = (SocketToken(self.number()), (self.random)() as u16);
+        let bytes = wire::query(id, &DnsName::root(), RecordType::Ns, false);
         let to = self.servers.get(server).addr;
-        self.sockets.insert(token, Purpose::Heartbeat { server, id });
+        self.sockets.insert(token, SocketPurpose::Heartbeat { server, id });
         self.transmits.push_back(Transmit::Datagram { token, server: to, bytes });
-        self.timers.insert((now + interval, Timer::Heartbeat(server, Some(token))));
+        self.timers.insert((now + interval, ResolverTimer::Heartbeat(server, Some(token))));
     }
 }

@@ -7,16 +7,16 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use crate::cache::{Key, Known};
-use crate::name::Name;
+use crate::cache::{CacheKey, KnownRecords};
+use crate::name::DnsName;
 use crate::resolver::Resolver;
-use crate::wire::{Data, Type};
+use crate::wire::{RecordData, RecordType};
 
 /// What is known of one name and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeptName {
-    key: Key,
-    records: Vec<Data>,
+    key: CacheKey,
+    records: Vec<RecordData>,
     /// Milliseconds until it expires; negative: since it has.
     left: i64,
 }
@@ -59,7 +59,7 @@ impl Resolver {
             let last = now.saturating_add_signed(left.saturating_add(stale));
             // Asked for again as soon as somebody wants it.
             self.cache.entry(&key).known =
-                Some(Known { records, until, refresh: now, last: last.max(until) });
+                Some(KnownRecords { records, until, refresh: now, last: last.max(until) });
             count += 1;
         }
         count
@@ -75,9 +75,9 @@ impl KeptName {
         let mut line = format!("{kind} {} {until}", plain(name)?);
         for data in &self.records {
             match data {
-                Data::Address(address) => write!(line, " {address}").ok()?,
-                Data::Name(name) => write!(line, " {}", plain(name)?).ok()?,
-                Data::Service { priority, weight, port, target } => {
+                RecordData::Address(address) => write!(line, " {address}").ok()?,
+                RecordData::Name(name) => write!(line, " {}", plain(name)?).ok()?,
+                RecordData::Service { priority, weight, port, target } => {
                     write!(line, " {priority},{weight},{port},{}", plain(target)?).ok()?;
                 }
                 _ => return None,
@@ -90,10 +90,10 @@ impl KeptName {
         let mut words = line.split(' ');
         let word = words.next()?;
         let kind = KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind)?;
-        let name = Name::parse(words.next()?)?;
+        let name = DnsName::parse(words.next()?)?;
         let until: i64 = words.next()?.parse().ok()?;
         let left = until.checked_sub(i64::try_from(unix_ms).ok()?)?;
-        let records: Vec<Data> = words.map(|word| record(kind, word)).collect::<Option<_>>()?;
+        let records: Vec<RecordData> = words.map(|word| record(kind, word)).collect::<Option<_>>()?;
         (records.len() <= RECORDS).then_some(KeptName { key: (name, kind), records, left })
     }
 }
@@ -114,25 +114,25 @@ fn read(text: &str, unix_ms: u64) -> Option<Vec<KeptName>> {
         .filter(|kept| count.parse() == Ok(kept.len()))
 }
 
-fn record(kind: Type, word: &str) -> Option<Data> {
+fn record(kind: RecordType, word: &str) -> Option<RecordData> {
     match kind {
-        Type::A => word.parse().ok().map(|v4| Data::Address(IpAddr::V4(v4))),
-        Type::Aaaa => word.parse().ok().map(|v6| Data::Address(IpAddr::V6(v6))),
-        Type::Ptr => Name::parse(word).map(Data::Name),
-        Type::Srv => {
+        RecordType::A => word.parse().ok().map(|v4| RecordData::Address(IpAddr::V4(v4))),
+        RecordType::Aaaa => word.parse().ok().map(|v6| RecordData::Address(IpAddr::V6(v6))),
+        RecordType::Ptr => DnsName::parse(word).map(RecordData::Name),
+        RecordType::Srv => {
             let mut parts = word.splitn(4, ',');
             let mut number = || parts.next()?.parse::<u16>().ok();
             let (priority, weight, port) = (number()?, number()?, number()?);
-            Some(Data::Service { priority, weight, port, target: Name::parse(parts.next()?)? })
+            Some(RecordData::Service { priority, weight, port, target: DnsName::parse(parts.next()?)? })
         }
-        Type::Ns => None,
+        RecordType::Ns => None,
     }
 }
 
 /// The name as text, if that is read back as the same.
-fn plain(name: &Name) -> Option<String> {
+fn plain(name: &DnsName) -> Option<String> {
     let text = name.to_string();
-    (!text.contains(['\\', ' ']) && Name::parse(&text).as_ref() == Some(name)).then_some(text)
+    (!text.contains(['\\', ' ']) && DnsName::parse(&text).as_ref() == Some(name)).then_some(text)
 }
 
 /// FNV-1a, against damage. Who may write the file could write a right one as well: its place is what protects it.
@@ -143,8 +143,8 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 const HEAD: &str = "weir names 1";
-const KINDS: [(&str, Type); 4] =
-    [("a", Type::A), ("aaaa", Type::Aaaa), ("ptr", Type::Ptr), ("srv", Type::Srv)];
+const KINDS: [(&str, RecordType); 4] =
+    [("a", RecordType::A), ("aaaa", RecordType::Aaaa), ("ptr", RecordType::Ptr), ("srv", RecordType::Srv)];
 /// More than fit into a message of a name server (65,535 bytes, 16 a record).
 const RECORDS: usize = 4096;
 
@@ -153,46 +153,46 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::settings::Settings;
+    use crate::settings::ResolverSettings;
 
     const UNIX: u64 = 1_800_000_000_000;
     const DAY: u64 = 86_400_000;
 
     fn resolver() -> Resolver {
         let servers = vec!["127.0.0.1:53".parse().expect("an address")];
-        Resolver::new(Settings { servers, names: 100, ..Settings::default() }, || 4)
+        Resolver::new(ResolverSettings { servers, names: 100, ..ResolverSettings::default() }, || 4)
     }
 
-    fn know(resolver: &mut Resolver, name: &str, kind: Type, records: &[&str], now: u64, lasts: u64) {
+    fn know(resolver: &mut Resolver, name: &str, kind: RecordType, records: &[&str], now: u64, lasts: u64) {
         let records = records.iter().map(|word| record(kind, word).expect("a record")).collect();
-        let key = (Name::parse(name).expect("a name"), kind);
-        resolver.cache.entry(&key).known = Some(Known::new(records, now, lasts));
+        let key = (DnsName::parse(name).expect("a name"), kind);
+        resolver.cache.entry(&key).known = Some(KnownRecords::new(records, now, lasts));
     }
 
-    fn known(resolver: &Resolver, name: &str, kind: Type) -> Option<(usize, u64, u64)> {
-        let entry = resolver.cache.get(&(Name::parse(name)?, kind))?;
+    fn known(resolver: &Resolver, name: &str, kind: RecordType) -> Option<(usize, u64, u64)> {
+        let entry = resolver.cache.get(&(DnsName::parse(name)?, kind))?;
         entry.known.as_ref().map(|known| (known.records.len(), known.until, known.last))
     }
 
     #[test]
     fn what_is_kept_is_known_again_for_as_long_as_it_was() {
         let mut old = resolver();
-        know(&mut old, "a.example", Type::A, &["192.0.2.1", "192.0.2.2"], 1_000, 60_000);
-        know(&mut old, "a.example", Type::Aaaa, &[], 1_000, 60_000);
-        know(&mut old, "_http._tcp.example", Type::Srv, &["1,2,80,a.example"], 1_000, 60_000);
-        know(&mut old, "old.example", Type::A, &["192.0.2.3"], 1_000, 60_000);
+        know(&mut old, "a.example", RecordType::A, &["192.0.2.1", "192.0.2.2"], 1_000, 60_000);
+        know(&mut old, "a.example", RecordType::Aaaa, &[], 1_000, 60_000);
+        know(&mut old, "_http._tcp.example", RecordType::Srv, &["1,2,80,a.example"], 1_000, 60_000);
+        know(&mut old, "old.example", RecordType::A, &["192.0.2.3"], 1_000, 60_000);
         let text = old.keep(31_000, UNIX);
         let mut new = resolver();
         // Ten seconds later, in a process whose clock is young.
         assert_eq!(new.recall(500, UNIX + 10_000, &text), 4);
-        assert_eq!(known(&new, "a.example", Type::A), Some((2, 20_500, 20_500 + DAY)));
-        assert_eq!(known(&new, "a.example", Type::Aaaa), Some((0, 20_500, 20_500 + DAY)));
-        assert_eq!(known(&new, "_http._tcp.example", Type::Srv), Some((1, 20_500, 20_500 + DAY)));
+        assert_eq!(known(&new, "a.example", RecordType::A), Some((2, 20_500, 20_500 + DAY)));
+        assert_eq!(known(&new, "a.example", RecordType::Aaaa), Some((0, 20_500, 20_500 + DAY)));
+        assert_eq!(known(&new, "_http._tcp.example", RecordType::Srv), Some((1, 20_500, 20_500 + DAY)));
         // An hour after it has expired it is stale for the rest of the day only.
         let mut late = resolver();
         assert_eq!(late.recall(500, UNIX + 30_000 + 3_600_000, &text), 4);
-        assert_eq!(known(&late, "old.example", Type::A), Some((1, 0, 500 + DAY - 3_600_000)));
-        let key = (Name::parse("old.example").expect("a name"), Type::A);
+        assert_eq!(known(&late, "old.example", RecordType::A), Some((1, 0, 500 + DAY - 3_600_000)));
+        let key = (DnsName::parse("old.example").expect("a name"), RecordType::A);
         let entry = late.cache.get(&key).expect("just taken in");
         assert!(entry.stale(500 + DAY - 3_600_001, DAY).is_some());
         assert!(entry.stale(500 + DAY - 3_600_000, DAY).is_none());
@@ -201,30 +201,30 @@ mod tests {
     #[test]
     fn nothing_is_trusted_beyond_the_limits() {
         let mut old = resolver();
-        know(&mut old, "a.example", Type::A, &["192.0.2.1"], 0, 60_000);
+        know(&mut old, "a.example", RecordType::A, &["192.0.2.1"], 0, 60_000);
         let text = old.keep(0, UNIX);
         for (settings, unix, taken) in [
             // A day after it has expired; a clock that went back by more than the longest life.
-            (Settings::default(), UNIX + 60_000 + DAY, 0),
-            (Settings::default(), UNIX - 8 * DAY, 0),
-            (Settings { valid: Some(30_000), ..Settings::default() }, UNIX, 0),
-            (Settings { stale: 0, ..Settings::default() }, UNIX + 60_000, 0),
-            (Settings { stale: 0, ..Settings::default() }, UNIX + 59_000, 1),
-            (Settings { names: 0, ..Settings::default() }, UNIX, 0),
+            (ResolverSettings::default(), UNIX + 60_000 + DAY, 0),
+            (ResolverSettings::default(), UNIX - 8 * DAY, 0),
+            (ResolverSettings { valid: Some(30_000), ..ResolverSettings::default() }, UNIX, 0),
+            (ResolverSettings { stale: 0, ..ResolverSettings::default() }, UNIX + 60_000, 0),
+            (ResolverSettings { stale: 0, ..ResolverSettings::default() }, UNIX + 59_000, 1),
+            (ResolverSettings { names: 0, ..ResolverSettings::default() }, UNIX, 0),
         ] {
             let mut new = Resolver::new(settings.clone(), || 4);
             assert_eq!(new.recall(5, unix, &text), taken, "{settings:?} {unix}");
         }
         let mut new = resolver();
-        know(&mut new, "a.example", Type::A, &["192.0.2.9"], 0, 1);
+        know(&mut new, "a.example", RecordType::A, &["192.0.2.9"], 0, 1);
         assert_eq!(new.recall(0, UNIX, &text), 0, "what is known already is newer");
     }
 
     #[test]
     fn a_damaged_text_says_nothing() {
         let mut old = resolver();
-        know(&mut old, "a.example", Type::A, &["192.0.2.1"], 0, 60_000);
-        know(&mut old, "b.example", Type::A, &["192.0.2.2"], 0, 60_000);
+        know(&mut old, "a.example", RecordType::A, &["192.0.2.1"], 0, 60_000);
+        know(&mut old, "b.example", RecordType::A, &["192.0.2.2"], 0, 60_000);
         let text = old.keep(0, UNIX);
         assert_eq!(resolver().recall(0, UNIX, &text), 2);
         for end in 0..text.len() {

@@ -29,8 +29,8 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Failure, Question, Service};
-pub use event::{Event, LookupId, Token, Transmit};
-pub use name::Name;
+pub use answer::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
+pub use event::{LookupId, ResolverEvent, SocketToken, Transmit};
+pub use name::DnsName;
 pub use resolver::Resolver;
-pub use settings::Settings;
+pub use settings::ResolverSettings;

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 /// A domain name: its labels as on the wire, in lower case, each behind its length, without the final empty one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Name(Box<[u8]>);
+pub struct DnsName(Box<[u8]>);
 
 /// The longest name, with the final empty label (RFC 1035 section 2.3.4).
 const LONGEST: usize = 255;
 
-impl Name {
+impl DnsName {
     /// Reads `www.example.org`, with or without a dot at the end. `None`: an empty label, or one of more than 63 bytes,
     /// or too many of them.
-    pub fn parse(text: &str) -> Option<Name> {
+    pub fn parse(text: &str) -> Option<DnsName> {
         let text = text.strip_suffix('.').unwrap_or(text);
         if text.is_empty() {
             return None;
@@ -22,16 +22,16 @@ impl Name {
         for label in text.split('.') {
             push(&mut wire, label.as_bytes())?;
         }
-        Some(Name(wire.into()))
+        Some(DnsName(wire.into()))
     }
 
     /// The root.
-    pub fn root() -> Name {
-        Name::default()
+    pub fn root() -> DnsName {
+        DnsName::default()
     }
 
     /// The name under which an address is looked up (RFC 1035 section 3.5, RFC 3596 section 2.5).
-    pub fn of_address(address: IpAddr) -> Name {
+    pub fn of_address(address: IpAddr) -> DnsName {
         let text = match address {
             IpAddr::V4(v4) => {
                 let [a, b, c, d] = v4.octets();
@@ -42,13 +42,13 @@ impl Name {
                 nibbles.fold(String::new(), |text, nibble| text + &format!("{nibble:x}.")) + "ip6.arpa"
             }
         };
-        Name::parse(&text).expect("labels of digits, 74 bytes at most")
+        DnsName::parse(&text).expect("labels of digits, 74 bytes at most")
     }
 
     /// This name inside `domain`; `None` when that is too long.
-    pub fn within(&self, domain: &Name) -> Option<Name> {
+    pub fn within(&self, domain: &DnsName) -> Option<DnsName> {
         let wire = [&self.0[..], &domain.0].concat();
-        (wire.len() < LONGEST).then(|| Name(wire.into()))
+        (wire.len() < LONGEST).then(|| DnsName(wire.into()))
     }
 
     /// How many dots it has between its labels.
@@ -63,14 +63,14 @@ impl Name {
     }
 
     /// Reads a name at `at` of a message, following pointers, each of which must lead back; the position behind it.
-    pub(crate) fn read(message: &[u8], at: usize) -> Option<(Name, usize)> {
+    pub(crate) fn read(message: &[u8], at: usize) -> Option<(DnsName, usize)> {
         let mut wire = Vec::new();
         // What may still be pointed to lies before this: so it ends.
         let (mut at, mut before, mut behind) = (at, at, None);
         loop {
             let length = usize::from(*message.get(at)?);
             match length {
-                0 => return Some((Name(wire.into()), behind.unwrap_or(at + 1))),
+                0 => return Some((DnsName(wire.into()), behind.unwrap_or(at + 1))),
                 1..=63 => {
                     push(&mut wire, message.get(at + 1..at + 1 + length)?)?;
                     at += 1 + length;
@@ -109,7 +109,7 @@ fn push(wire: &mut Vec<u8>, label: &[u8]) -> Option<()> {
     Some(())
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for DnsName {
     /// Dots and what is not printable in labels are escaped as in master files (RFC 1035 section 5.1).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
@@ -131,7 +131,7 @@ impl fmt::Display for Name {
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for DnsName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn names_are_lower_case_and_have_no_empty_labels() {
-        let text = |name: &str| Name::parse(name).map(|name| name.to_string());
+        let text = |name: &str| DnsName::parse(name).map(|name| name.to_string());
         assert_eq!(text("WWW.Example.org."), Some("www.example.org".to_owned()));
         assert_eq!(text("a..b"), None);
         assert_eq!(text(""), None);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn addresses_have_names() {
-        let name = |address: &str| Name::of_address(address.parse().expect("an address")).to_string();
+        let name = |address: &str| DnsName::of_address(address.parse().expect("an address")).to_string();
         assert_eq!(name("127.0.0.1"), "1.0.0.127.in-addr.arpa");
         assert!(name("2001:db8::1").starts_with("1.0.0.0.0.0.0.0."));
         assert!(name("2001:db8::1").ends_with(".8.b.d.0.1.0.0.2.ip6.arpa"));
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn pointers_lead_back_or_nowhere() {
-        assert_eq!(Name::read(&[0xc0, 0], 0), None, "to itself");
-        assert_eq!(Name::read(&[0xc0, 2, 0xc0, 0], 2), None, "in a circle");
-        let (name, behind) = Name::read(b"\x01a\x00\x01b\xc0\x00", 3).expect("a name");
+        assert_eq!(DnsName::read(&[0xc0, 0], 0), None, "to itself");
+        assert_eq!(DnsName::read(&[0xc0, 2, 0xc0, 0], 2), None, "in a circle");
+        let (name, behind) = DnsName::read(b"\x01a\x00\x01b\xc0\x00", 3).expect("a name");
         assert_eq!((name.to_string().as_str(), behind), ("b.a", 7));
     }
 }

@@ -1,18 +1,18 @@
 //! A query in flight: attempts at name servers until one answers.
 
-use crate::answer::Failure;
-use crate::cache::Key;
-use crate::event::Token;
-use crate::name::Name;
-use crate::wire::{Data, Response, Type};
+use crate::answer::DnsFailure;
+use crate::cache::CacheKey;
+use crate::event::SocketToken;
+use crate::name::DnsName;
+use crate::wire::{DnsResponse, RecordData, RecordType};
 
 /// A query in flight.
 #[derive(Debug)]
-pub(crate) struct Query {
+pub(crate) struct DnsQuery {
     /// What is wanted.
-    pub(crate) key: Key,
+    pub(crate) key: CacheKey,
     /// What is asked: the name, or what it is an alias of.
-    pub(crate) name: Name,
+    pub(crate) name: DnsName,
     /// Aliases that were followed.
     pub(crate) aliases: u32,
     /// Seconds that the aliases hold.
@@ -24,7 +24,7 @@ pub(crate) struct Query {
     /// The worst that a server said.
     pub(crate) code: Option<u8>,
     /// Sockets whose answers are waited for.
-    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) attempts: Vec<QueryAttempt>,
     /// A connection was opened for it, since a datagram was truncated: there is one at the most for each name that is asked.
     pub(crate) streamed: bool,
     /// When it is given up.
@@ -33,8 +33,8 @@ pub(crate) struct Query {
 
 /// One message on its way.
 #[derive(Debug)]
-pub(crate) struct Attempt {
-    pub(crate) token: Token,
+pub(crate) struct QueryAttempt {
+    pub(crate) token: SocketToken,
     pub(crate) server: usize,
     pub(crate) id: u16,
     pub(crate) stream: bool,
@@ -46,13 +46,13 @@ pub(crate) struct Attempt {
 
 /// What a response means for a query.
 #[derive(Debug)]
-pub(crate) enum Meaning {
+pub(crate) enum ResponseMeaning {
     /// Records, and how many seconds they hold.
-    Found(Vec<Data>, u32),
+    Found(Vec<RecordData>, u32),
     /// There is nothing, for so many seconds.
     Nothing(Option<u32>),
     /// It is an alias: another name is to be asked for.
-    Alias(Name, u32),
+    Alias(DnsName, u32),
     /// The server can't say.
     Failed(u8),
 }
@@ -69,13 +69,13 @@ pub(crate) fn patience(asked: u32) -> u64 {
     }
 }
 
-impl Query {
+impl DnsQuery {
     /// Reads a response to this query.
-    pub(crate) fn meaning(&self, response: &Response) -> Meaning {
+    pub(crate) fn meaning(&self, response: &DnsResponse) -> ResponseMeaning {
         match response.code {
             0 => {}
-            3 => return Meaning::Nothing(response.negative),
-            code => return Meaning::Failed(code),
+            3 => return ResponseMeaning::Nothing(response.negative),
+            code => return ResponseMeaning::Failed(code),
         }
         let (mut name, mut ttl, mut aliases) = (&self.name, self.ttl, self.aliases);
         loop {
@@ -83,34 +83,37 @@ impl Query {
             let found: Vec<_> = own().filter(|record| is_of(&record.data, self.key.1)).collect();
             if !found.is_empty() {
                 let ttl = found.iter().map(|record| record.ttl).fold(ttl, u32::min);
-                return Meaning::Found(found.into_iter().map(|record| record.data.clone()).collect(), ttl);
+                return ResponseMeaning::Found(
+                    found.into_iter().map(|record| record.data.clone()).collect(),
+                    ttl,
+                );
             }
             let alias = own().find_map(|record| match &record.data {
-                Data::Alias(to) => Some((to, record.ttl)),
+                RecordData::Alias(to) => Some((to, record.ttl)),
                 _ => None,
             });
             match alias {
-                None if name == &self.name => return Meaning::Nothing(response.negative),
-                None => return Meaning::Alias(name.clone(), ttl),
+                None if name == &self.name => return ResponseMeaning::Nothing(response.negative),
+                None => return ResponseMeaning::Alias(name.clone(), ttl),
                 // A circle, perhaps.
-                Some(_) if aliases >= ALIASES => return Meaning::Failed(2),
+                Some(_) if aliases >= ALIASES => return ResponseMeaning::Failed(2),
                 Some((to, lasts)) => (name, ttl, aliases) = (to, ttl.min(lasts), aliases + 1),
             }
         }
     }
 
     /// Why it has no result when its time is over.
-    pub(crate) fn failure(&self) -> Failure {
-        self.code.map_or(Failure::TimedOut, Failure::Code)
+    pub(crate) fn failure(&self) -> DnsFailure {
+        self.code.map_or(DnsFailure::TimedOut, DnsFailure::Code)
     }
 }
 
-fn is_of(data: &Data, kind: Type) -> bool {
+fn is_of(data: &RecordData, kind: RecordType) -> bool {
     match data {
-        Data::Address(address) if address.is_ipv4() => kind == Type::A,
-        Data::Address(_) => kind == Type::Aaaa,
-        Data::Name(_) => kind == Type::Ptr,
-        Data::Service { .. } => kind == Type::Srv,
-        Data::Alias(_) => false,
+        RecordData::Address(address) if address.is_ipv4() => kind == RecordType::A,
+        RecordData::Address(_) => kind == RecordType::Aaaa,
+        RecordData::Name(_) => kind == RecordType::Ptr,
+        RecordData::Service { .. } => kind == RecordType::Srv,
+        RecordData::Alias(_) => false,
     }
 }

@@ -5,14 +5,14 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::answer::{Answer, Failure, Question, Service};
-use crate::cache::{Cache, Entry, Key, Known};
-use crate::event::{Event, LookupId, Token, Transmit};
-use crate::name::Name;
-use crate::query::Query;
-use crate::servers::Servers;
-use crate::settings::Settings;
-use crate::wire::{Data, Type};
+use crate::answer::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
+use crate::cache::{CacheEntry, CacheKey, KnownRecords, RecordCache};
+use crate::event::{LookupId, ResolverEvent, SocketToken, Transmit};
+use crate::name::DnsName;
+use crate::query::DnsQuery;
+use crate::servers::NameServers;
+use crate::settings::ResolverSettings;
+use crate::wire::{RecordData, RecordType};
 
 /// A stub resolver. It does no I/O and has no clock.
 ///
@@ -20,20 +20,20 @@ use crate::wire::{Data, Type};
 /// [`Resolver::poll_transmit`] and [`Resolver::poll_event`] give, and calls [`Resolver::handle_timeout`] when the time of
 /// [`Resolver::poll_timeout`] has come. Times are milliseconds of a clock that does not go back.
 pub struct Resolver {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ResolverSettings,
     pub(crate) random: Box<dyn FnMut() -> u64 + Send>,
-    pub(crate) servers: Servers,
-    pub(crate) cache: Cache,
-    pub(crate) queries: HashMap<u64, Query>,
+    pub(crate) servers: NameServers,
+    pub(crate) cache: RecordCache,
+    pub(crate) queries: HashMap<u64, DnsQuery>,
     /// Which query a socket belongs to; [`None`]: a heartbeat of that server.
-    pub(crate) sockets: HashMap<Token, Purpose>,
+    pub(crate) sockets: HashMap<SocketToken, SocketPurpose>,
     pub(crate) transmits: VecDeque<Transmit>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) timers: BTreeSet<(u64, Timer)>,
-    lookups: HashMap<LookupId, Lookup>,
+    pub(crate) events: VecDeque<ResolverEvent>,
+    pub(crate) timers: BTreeSet<(u64, ResolverTimer)>,
+    lookups: HashMap<LookupId, PendingLookup>,
     /// Answers as they were given last.
-    answers: HashMap<Question, Arc<Answer>>,
-    hosts: HashMap<Name, Vec<IpAddr>>,
+    answers: HashMap<DnsQuestion, Arc<DnsAnswer>>,
+    hosts: HashMap<DnsName, Vec<IpAddr>>,
     numbers: u64,
     /// See [`Resolver::changes`].
     pub(crate) changes: u64,
@@ -41,13 +41,13 @@ pub struct Resolver {
 
 /// What a socket is for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
+pub(crate) enum SocketPurpose {
     Query(u64),
     Heartbeat { server: usize, id: u16 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
+pub(crate) enum ResolverTimer {
     /// An attempt of a query was not answered yet: its number among them.
     Attempt(u64, u32),
     /// A query has no result.
@@ -57,19 +57,19 @@ pub(crate) enum Timer {
     /// A look-up is over.
     Lookup(LookupId),
     /// What seems to be gone is asked for again.
-    Confirm(Key),
+    Confirm(CacheKey),
     /// A server is asked for a sign of life; the number of the last one's socket, if it is waited for.
-    Heartbeat(usize, Option<Token>),
+    Heartbeat(usize, Option<SocketToken>),
 }
 
 /// A look-up that has not ended.
 #[derive(Debug)]
-struct Lookup {
-    question: Question,
+struct PendingLookup {
+    question: DnsQuestion,
     /// The names to try behind this one.
-    next: Vec<Name>,
-    name: Name,
-    keys: Vec<Key>,
+    next: Vec<DnsName>,
+    name: DnsName,
+    keys: Vec<CacheKey>,
     /// The services are known, and their addresses are asked for.
     second: bool,
     /// It has waited long enough to take what has expired.
@@ -78,12 +78,12 @@ struct Lookup {
 }
 
 /// What there is for a look-up, of one key.
-enum State<'e> {
+enum KeyState<'e> {
     Known,
     /// What has expired, and why there is nothing newer.
-    Stale(&'e Known, Option<Failure>),
+    Stale(&'e KnownRecords, Option<DnsFailure>),
     Pending,
-    Failed(Failure),
+    Failed(DnsFailure),
 }
 
 /// Milliseconds after which a look-up takes a stale answer (RFC 8767 section 5).
@@ -100,12 +100,12 @@ const HEARTBEAT: u64 = 5_000;
 
 impl Resolver {
     /// A resolver that knows nothing yet. `random` must not be predictable: forging answers takes guessing it.
-    pub fn new(settings: Settings, random: impl FnMut() -> u64 + Send + 'static) -> Resolver {
+    pub fn new(settings: ResolverSettings, random: impl FnMut() -> u64 + Send + 'static) -> Resolver {
         let mut resolver = Resolver {
-            servers: Servers::new(&settings.servers, &settings.backups),
+            servers: NameServers::new(&settings.servers, &settings.backups),
             settings,
             random: Box::new(random),
-            cache: Cache::default(),
+            cache: RecordCache::default(),
             queries: HashMap::new(),
             sockets: HashMap::new(),
             transmits: VecDeque::new(),
@@ -122,13 +122,13 @@ impl Resolver {
     }
 
     /// Names that are known without asking (`/etc/hosts`).
-    pub fn set_hosts(&mut self, hosts: HashMap<Name, Vec<IpAddr>>) {
+    pub fn set_hosts(&mut self, hosts: HashMap<DnsName, Vec<IpAddr>>) {
         self.hosts = hosts;
         self.answers.clear();
     }
 
     /// Takes other name servers and another search list; what is known of names stays.
-    pub fn set_servers(&mut self, now: u64, settings: &Settings) {
+    pub fn set_servers(&mut self, now: u64, settings: &ResolverSettings) {
         self.settings.search.clone_from(&settings.search);
         self.settings.ndots = settings.ndots;
         if (&self.settings.servers, &self.settings.backups) == (&settings.servers, &settings.backups) {
@@ -136,16 +136,16 @@ impl Resolver {
         }
         self.settings.servers.clone_from(&settings.servers);
         self.settings.backups.clone_from(&settings.backups);
-        self.servers = Servers::new(&settings.servers, &settings.backups);
+        self.servers = NameServers::new(&settings.servers, &settings.backups);
         // Numbers of servers mean others now: what is in flight begins again.
         let queries: Vec<u64> = self.queries.keys().copied().collect();
         queries.into_iter().for_each(|id| self.restart(now, id));
         let sockets = std::mem::take(&mut self.sockets);
         let (kept, gone): (HashMap<_, _>, HashMap<_, _>) =
-            sockets.into_iter().partition(|(_, purpose)| matches!(purpose, Purpose::Query(_)));
+            sockets.into_iter().partition(|(_, purpose)| matches!(purpose, SocketPurpose::Query(_)));
         self.sockets = kept;
         self.transmits.extend(gone.into_keys().map(Transmit::Close));
-        self.timers.retain(|(_, timer)| !matches!(timer, Timer::Heartbeat(..)));
+        self.timers.retain(|(_, timer)| !matches!(timer, ResolverTimer::Heartbeat(..)));
         self.beat_all(now);
     }
 
@@ -155,7 +155,7 @@ impl Resolver {
     }
 
     /// What is known, if it need not be asked for. In the last tenth of its time it is asked for again meanwhile.
-    pub fn cached(&mut self, now: u64, question: &Question) -> Option<Arc<Answer>> {
+    pub fn cached(&mut self, now: u64, question: &DnsQuestion) -> Option<Arc<DnsAnswer>> {
         let answer = self.answers.get(question).filter(|answer| now < answer.until)?.clone();
         if now >= answer.refresh && !answer.stale {
             self.refresh(now, question);
@@ -163,12 +163,12 @@ impl Resolver {
         Some(answer)
     }
 
-    /// Begins a look-up; [`Event::Done`] ends it, after `timeout` milliseconds at the latest.
-    pub fn resolve(&mut self, now: u64, question: Question, timeout: u64) -> LookupId {
+    /// Begins a look-up; [`ResolverEvent::Done`] ends it, after `timeout` milliseconds at the latest.
+    pub fn resolve(&mut self, now: u64, question: DnsQuestion, timeout: u64) -> LookupId {
         self.numbers += 1;
         let id = LookupId(self.numbers);
         let known = match &question {
-            Question::Addresses(name) => self.hosts.get(name).cloned(),
+            DnsQuestion::Addresses(name) => self.hosts.get(name).cloned(),
             _ => None,
         };
         if let Some(addresses) = known {
@@ -176,21 +176,22 @@ impl Resolver {
             if let Ok(answer) = &answer {
                 self.answers.insert(question, answer.clone());
             }
-            self.events.push_back(Event::Done(id, answer));
+            self.events.push_back(ResolverEvent::Done(id, answer));
             return id;
         }
         if self.queries.len() >= IN_FLIGHT {
-            self.events.push_back(Event::Done(id, Err(Failure::Code(2))));
+            self.events.push_back(ResolverEvent::Done(id, Err(DnsFailure::Code(2))));
             return id;
         }
         let mut names = self.candidates(&question);
         let name = names.pop().expect("there is one at least");
         let until = now + timeout;
         let keys = self.keys(&question, &name);
-        let lookup = Lookup { question, next: names, name, keys, second: false, impatient: false, until };
-        self.timers.insert((until, Timer::Lookup(id)));
+        let lookup =
+            PendingLookup { question, next: names, name, keys, second: false, impatient: false, until };
+        self.timers.insert((until, ResolverTimer::Lookup(id)));
         if IMPATIENT < timeout && self.settings.stale > 0 {
-            self.timers.insert((now + IMPATIENT, Timer::Stale(id)));
+            self.timers.insert((now + IMPATIENT, ResolverTimer::Stale(id)));
         }
         self.lookups.insert(id, lookup);
         self.ask_missing(now, id);
@@ -211,7 +212,7 @@ impl Resolver {
     }
 
     /// What has happened.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<ResolverEvent> {
         self.events.pop_front()
     }
 
@@ -227,23 +228,23 @@ impl Resolver {
         {
             let Some((_, timer)) = self.timers.pop_first() else { return };
             match timer {
-                Timer::Attempt(query, attempt) => self.late(now, query, attempt),
-                Timer::Query(query) => self.give_up(now, query),
-                Timer::Stale(id) => {
+                ResolverTimer::Attempt(query, attempt) => self.late(now, query, attempt),
+                ResolverTimer::Query(query) => self.give_up(now, query),
+                ResolverTimer::Stale(id) => {
                     if let Some(lookup) = self.lookups.get_mut(&id) {
                         lookup.impatient = true;
                         self.settle(now, id);
                     }
                 }
-                Timer::Lookup(id) => self.end_late(now, id),
-                Timer::Confirm(key) => self.ask(now, &key, now + crate::query::patience(9)),
-                Timer::Heartbeat(server, waited) => self.beat(now, server, waited),
+                ResolverTimer::Lookup(id) => self.end_late(now, id),
+                ResolverTimer::Confirm(key) => self.ask(now, &key, now + crate::query::patience(9)),
+                ResolverTimer::Heartbeat(server, waited) => self.beat(now, server, waited),
             }
         }
     }
 
     /// Settles all look-ups that wait for `key`.
-    pub(crate) fn tell(&mut self, now: u64, key: &Key) {
+    pub(crate) fn tell(&mut self, now: u64, key: &CacheKey) {
         let waiting = std::mem::take(&mut self.cache.entry(key).waiting);
         waiting.into_iter().for_each(|id| self.settle(now, id));
     }
@@ -257,11 +258,11 @@ impl Resolver {
     }
 
     /// The names to try, the first one last.
-    fn candidates(&self, question: &Question) -> Vec<Name> {
+    fn candidates(&self, question: &DnsQuestion) -> Vec<DnsName> {
         match question {
-            Question::Service(name) => vec![name.clone()],
-            Question::Names(address) => vec![Name::of_address(*address)],
-            Question::Addresses(name) => {
+            DnsQuestion::Service(name) => vec![name.clone()],
+            DnsQuestion::Names(address) => vec![DnsName::of_address(*address)],
+            DnsQuestion::Addresses(name) => {
                 let within: Vec<_> =
                     self.settings.search.iter().rev().filter_map(|domain| name.within(domain)).collect();
                 match name.dots() >= self.settings.ndots {
@@ -272,30 +273,31 @@ impl Resolver {
         }
     }
 
-    fn keys(&self, question: &Question, name: &Name) -> Vec<Key> {
+    fn keys(&self, question: &DnsQuestion, name: &DnsName) -> Vec<CacheKey> {
         match question {
-            Question::Service(_) => vec![(name.clone(), Type::Srv)],
-            Question::Names(_) => vec![(name.clone(), Type::Ptr)],
-            Question::Addresses(_) => self.address_keys(name).collect(),
+            DnsQuestion::Service(_) => vec![(name.clone(), RecordType::Srv)],
+            DnsQuestion::Names(_) => vec![(name.clone(), RecordType::Ptr)],
+            DnsQuestion::Addresses(_) => self.address_keys(name).collect(),
         }
     }
 
-    fn address_keys(&self, name: &Name) -> impl Iterator<Item = Key> + use<> {
-        let (v4, v6) = (self.settings.ipv4.then_some(Type::A), self.settings.ipv6.then_some(Type::Aaaa));
+    fn address_keys(&self, name: &DnsName) -> impl Iterator<Item = CacheKey> + use<> {
+        let (v4, v6) =
+            (self.settings.ipv4.then_some(RecordType::A), self.settings.ipv6.then_some(RecordType::Aaaa));
         let name = name.clone();
         v4.into_iter().chain(v6).map(move |kind| (name.clone(), kind))
     }
 
-    fn of_hosts(&self, now: u64, addresses: Vec<IpAddr>) -> Result<Arc<Answer>, Failure> {
+    fn of_hosts(&self, now: u64, addresses: Vec<IpAddr>) -> Result<Arc<DnsAnswer>, DnsFailure> {
         let wanted = |ip: &IpAddr| if ip.is_ipv4() { self.settings.ipv4 } else { self.settings.ipv6 };
         let mut addresses: Vec<IpAddr> = addresses.into_iter().filter(wanted).collect();
         addresses.sort_by_key(IpAddr::is_ipv6);
         if addresses.is_empty() {
-            return Err(Failure::Code(3));
+            return Err(DnsFailure::Code(3));
         }
         let until = now + STALE_FOR;
         let (services, names) = (Vec::new(), Vec::new());
-        Ok(Arc::new(Answer { addresses, services, names, until, refresh: until, stale: false }))
+        Ok(Arc::new(DnsAnswer { addresses, services, names, until, refresh: until, stale: false }))
     }
 
     /// Asks for what a look-up needs, is not known, and nobody has asked for.
@@ -320,10 +322,10 @@ impl Resolver {
     }
 
     /// Asks in advance for what an answer was made of.
-    fn refresh(&mut self, now: u64, question: &Question) {
+    fn refresh(&mut self, now: u64, question: &DnsQuestion) {
         let Some(name) = self.candidates(question).pop() else { return };
         let mut keys = self.keys(question, &name);
-        let targets: Vec<Name> = keys.iter().flat_map(|key| self.targets(key)).collect();
+        let targets: Vec<DnsName> = keys.iter().flat_map(|key| self.targets(key)).collect();
         keys.extend(targets.iter().flat_map(|target| self.address_keys(target)));
         for key in keys {
             let due = self.cache.get(&key).and_then(|entry| entry.known.as_ref()).map(|known| known.refresh);
@@ -339,17 +341,17 @@ impl Resolver {
         let (mut stale, mut failure) = (false, None);
         for key in &lookup.keys {
             match self.state(now, key, lookup.impatient) {
-                State::Pending => return,
-                State::Known => {}
+                KeyState::Pending => return,
+                KeyState::Known => {}
                 // Nothing that has expired is less than what could not be found out.
-                State::Stale(known, why) if known.records.is_empty() => failure = failure.or(why),
-                State::Stale(..) => stale = true,
+                KeyState::Stale(known, why) if known.records.is_empty() => failure = failure.or(why),
+                KeyState::Stale(..) => stale = true,
                 // Some servers of a service are better than none.
-                State::Failed(why) if lookup.second => failure = failure.or(Some(why)),
-                State::Failed(why) => return self.end(id, Err(why)),
+                KeyState::Failed(why) if lookup.second => failure = failure.or(Some(why)),
+                KeyState::Failed(why) => return self.end(id, Err(why)),
             }
         }
-        if !lookup.second && matches!(lookup.question, Question::Service(_)) {
+        if !lookup.second && matches!(lookup.question, DnsQuestion::Service(_)) {
             return self.ask_targets(now, id);
         }
         match (self.assemble(now, lookup, stale), failure) {
@@ -365,7 +367,7 @@ impl Resolver {
             return;
         };
         let targets = self.targets(&service);
-        let keys: Vec<Key> = targets.iter().flat_map(|target| self.address_keys(target)).collect();
+        let keys: Vec<CacheKey> = targets.iter().flat_map(|target| self.address_keys(target)).collect();
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.second = true;
             lookup.keys = keys;
@@ -378,12 +380,12 @@ impl Resolver {
     }
 
     /// The names that the services of `key` are at; the root stands for "not here" (RFC 2782).
-    fn targets(&self, key: &Key) -> Vec<Name> {
+    fn targets(&self, key: &CacheKey) -> Vec<DnsName> {
         let known = self.cache.get(key).and_then(|entry| entry.known.as_ref());
         let mut targets = Vec::new();
         for data in known.iter().flat_map(|known| &known.records) {
-            if let Data::Service { target, .. } = data
-                && *target != Name::root()
+            if let RecordData::Service { target, .. } = data
+                && *target != DnsName::root()
                 && !targets.contains(target)
             {
                 targets.push(target.clone());
@@ -392,26 +394,26 @@ impl Resolver {
         targets
     }
 
-    fn state(&self, now: u64, key: &Key, impatient: bool) -> State<'_> {
-        let Some(entry) = self.cache.get(key) else { return State::Pending };
+    fn state(&self, now: u64, key: &CacheKey, impatient: bool) -> KeyState<'_> {
+        let Some(entry) = self.cache.get(key) else { return KeyState::Pending };
         if entry.fresh(now).is_some() {
-            return State::Known;
+            return KeyState::Known;
         }
         let stale = entry.stale(now, self.settings.stale);
         // What is being confirmed is in use until it is.
         let settled = entry.query.is_none() || impatient || entry.denials > 0;
         match (stale, entry.failure) {
-            (Some(known), failure) if settled => State::Stale(known, failure.map(|(why, _)| why)),
-            (None, Some((failure, _))) if entry.query.is_none() => State::Failed(failure),
-            (None, None) if entry.query.is_none() => State::Failed(Failure::TimedOut),
-            _ => State::Pending,
+            (Some(known), failure) if settled => KeyState::Stale(known, failure.map(|(why, _)| why)),
+            (None, Some((failure, _))) if entry.query.is_none() => KeyState::Failed(failure),
+            (None, None) if entry.query.is_none() => KeyState::Failed(DnsFailure::TimedOut),
+            _ => KeyState::Pending,
         }
     }
 
     /// The answer of what is known; `None`: there is nothing.
-    fn assemble(&self, now: u64, lookup: &Lookup, stale: bool) -> Option<Answer> {
+    fn assemble(&self, now: u64, lookup: &PendingLookup, stale: bool) -> Option<DnsAnswer> {
         let entries = lookup.keys.iter().filter_map(|key| self.known(key));
-        let mut answer = Answer {
+        let mut answer = DnsAnswer {
             addresses: Vec::new(),
             services: Vec::new(),
             names: Vec::new(),
@@ -426,12 +428,12 @@ impl Resolver {
             (answer.until, answer.refresh) = (now + lasts, now + lasts);
         }
         match &lookup.question {
-            Question::Addresses(_) => answer.addresses = self.addresses(&lookup.name),
-            Question::Service(_) => answer.services = self.services(lookup.keys.last()?),
-            Question::Names(_) => {
+            DnsQuestion::Addresses(_) => answer.addresses = self.addresses(&lookup.name),
+            DnsQuestion::Service(_) => answer.services = self.services(lookup.keys.last()?),
+            DnsQuestion::Names(_) => {
                 let known = self.known(lookup.keys.first()?)?;
                 answer.names.extend(known.records.iter().filter_map(|data| match data {
-                    Data::Name(name) => Some(name.clone()),
+                    RecordData::Name(name) => Some(name.clone()),
                     _ => None,
                 }));
             }
@@ -442,20 +444,20 @@ impl Resolver {
         (!nothing).then_some(answer)
     }
 
-    fn known(&self, key: &Key) -> Option<&Known> {
+    fn known(&self, key: &CacheKey) -> Option<&KnownRecords> {
         self.cache.get(key).and_then(|entry| entry.known.as_ref())
     }
 
-    fn addresses(&self, name: &Name) -> Vec<IpAddr> {
-        self.address_keys(name).filter_map(|key| self.known(&key)).flat_map(Known::addresses).collect()
+    fn addresses(&self, name: &DnsName) -> Vec<IpAddr> {
+        self.address_keys(name).filter_map(|key| self.known(&key)).flat_map(KnownRecords::addresses).collect()
     }
 
-    fn services(&self, key: &Key) -> Vec<Service> {
+    fn services(&self, key: &CacheKey) -> Vec<DnsService> {
         let records = self.known(key).map(|known| &known.records[..]).unwrap_or_default();
-        let mut services: Vec<Service> = records
+        let mut services: Vec<DnsService> = records
             .iter()
             .filter_map(|data| match data {
-                Data::Service { priority, weight, port, target } => Some(Service {
+                RecordData::Service { priority, weight, port, target } => Some(DnsService {
                     priority: *priority,
                     weight: *weight,
                     port: *port,
@@ -472,7 +474,7 @@ impl Resolver {
     /// There is no such name: the next of the search list, if there is one.
     fn try_next(&mut self, now: u64, id: LookupId) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let Some(name) = lookup.next.pop() else { return self.end(id, Err(Failure::Code(3))) };
+        let Some(name) = lookup.next.pop() else { return self.end(id, Err(DnsFailure::Code(3))) };
         lookup.name = name.clone();
         let question = lookup.question.clone();
         let keys = self.keys(&question, &name);
@@ -488,11 +490,11 @@ impl Resolver {
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.impatient = true;
             self.settle(now, id);
-            self.end(id, Err(Failure::TimedOut));
+            self.end(id, Err(DnsFailure::TimedOut));
         }
     }
 
-    fn end(&mut self, id: LookupId, result: Result<Arc<Answer>, Failure>) {
+    fn end(&mut self, id: LookupId, result: Result<Arc<DnsAnswer>, DnsFailure>) {
         let Some(lookup) = self.lookups.remove(&id) else { return };
         self.forget(id, &lookup);
         match &result {
@@ -506,11 +508,11 @@ impl Resolver {
                 self.answers.remove(&lookup.question);
             }
         }
-        self.events.push_back(Event::Done(id, result));
+        self.events.push_back(ResolverEvent::Done(id, result));
     }
 
-    fn forget(&mut self, id: LookupId, lookup: &Lookup) {
-        self.timers.remove(&(lookup.until, Timer::Lookup(id)));
+    fn forget(&mut self, id: LookupId, lookup: &PendingLookup) {
+        self.timers.remove(&(lookup.until, ResolverTimer::Lookup(id)));
         for key in &lookup.keys {
             self.cache.entry(key).waiting.retain(|waiting| *waiting != id);
         }
@@ -522,7 +524,7 @@ impl Resolver {
     }
 
     /// Whether anybody waits for what an entry is about.
-    pub(crate) fn entry(&mut self, key: &Key) -> &mut Entry {
+    pub(crate) fn entry(&mut self, key: &CacheKey) -> &mut CacheEntry {
         self.cache.entry(key)
     }
 }

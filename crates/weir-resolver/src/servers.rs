@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 /// The name servers, the primary ones first.
 #[derive(Debug)]
-pub(crate) struct Servers {
-    list: Vec<Server>,
+pub(crate) struct NameServers {
+    list: Vec<NameServer>,
     /// How many of them are primary.
     primary: usize,
     /// Where the next query begins.
@@ -13,7 +13,7 @@ pub(crate) struct Servers {
 }
 
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct NameServer {
     pub(crate) addr: SocketAddr,
     /// Failures since the last answer.
     fails: u32,
@@ -24,18 +24,18 @@ pub(crate) struct Server {
 /// Failures in a row that make a server one that is asked last.
 const DOWN: u32 = 3;
 
-impl Servers {
-    pub(crate) fn new(primary: &[SocketAddr], backup: &[SocketAddr]) -> Servers {
+impl NameServers {
+    pub(crate) fn new(primary: &[SocketAddr], backup: &[SocketAddr]) -> NameServers {
         let all = primary.iter().chain(backup);
-        let list = all.map(|&addr| Server { addr, fails: 0, plain: false }).collect();
-        Servers { list, primary: primary.len(), turn: 0 }
+        let list = all.map(|&addr| NameServer { addr, fails: 0, plain: false }).collect();
+        NameServers { list, primary: primary.len(), turn: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    pub(crate) fn get(&self, at: usize) -> &Server {
+    pub(crate) fn get(&self, at: usize) -> &NameServer {
         &self.list[at]
     }
 
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn backups_are_asked_behind_those_that_answer_and_the_silent_last() {
         let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let mut servers = Servers::new(&[addr(1), addr(2)], &[addr(3)]);
+        let mut servers = NameServers::new(&[addr(1), addr(2)], &[addr(3)]);
         assert_eq!(servers.order(), [0, 1, 2]);
         assert_eq!(servers.order(), [1, 0, 2]);
         assert_eq!([(); 4].map(|()| servers.failed(0)), [false, false, true, false]);

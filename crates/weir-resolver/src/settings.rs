@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::name::Name;
+use crate::name::DnsName;
 
 /// How a resolver behaves. Times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ResolverSettings {
     /// The name servers that are asked, in turn.
     pub servers: Vec<SocketAddr>,
     /// Those that are asked when the others fail.
@@ -26,16 +26,16 @@ pub struct Settings {
     /// The interval of heartbeats to all name servers; `None`: only those that fail get some.
     pub heartbeat: Option<u64>,
     /// Domains that names are looked for in.
-    pub search: Vec<Name>,
+    pub search: Vec<DnsName>,
     /// Names of at least that many dots are tried as they are before the search list is.
     pub ndots: usize,
     /// Names that are kept in memory.
     pub names: usize,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ResolverSettings {
+    fn default() -> ResolverSettings {
+        ResolverSettings {
             servers: Vec::new(),
             backups: Vec::new(),
             valid: None,

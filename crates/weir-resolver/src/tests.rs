@@ -10,8 +10,11 @@ use proptest::prelude::*;
 use simple_dns::rdata::{A, AAAA, CNAME, PTR, RData, SRV};
 use simple_dns::{CLASS, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
 
-use crate::wire::{self, Data, Type};
-use crate::{Answer, Event, Failure, Name, Question, Resolver, Settings, Token, Transmit};
+use crate::wire::{self, RecordData, RecordType};
+use crate::{
+    DnsAnswer, DnsFailure, DnsName, DnsQuestion, Resolver, ResolverEvent, ResolverSettings, SocketToken,
+    Transmit,
+};
 
 /// Owners, their records, and seconds that these hold.
 type Zone = Vec<(&'static str, RData<'static>, u32)>;
@@ -42,10 +45,10 @@ struct World {
     resolver: Resolver,
     servers: HashMap<SocketAddr, Server>,
     /// Messages on their way to the resolver: when, and whether over a stream.
-    coming: VecDeque<(u64, Token, Option<Vec<u8>>)>,
+    coming: VecDeque<(u64, SocketToken, Option<Vec<u8>>)>,
     zone: Rc<RefCell<Zone>>,
     asked: u32,
-    events: Vec<Event>,
+    events: Vec<ResolverEvent>,
 }
 
 fn addr(n: u8) -> SocketAddr {
@@ -60,9 +63,10 @@ fn ip(n: u8) -> IpAddr {
     Ipv4Addr::new(192, 0, 2, n).into()
 }
 
-fn world(servers: &[Server], change: impl FnOnce(&mut Settings)) -> World {
+fn world(servers: &[Server], change: impl FnOnce(&mut ResolverSettings)) -> World {
     let addrs: Vec<_> = (1..=servers.len() as u8).map(addr).collect();
-    let mut settings = Settings { servers: addrs.clone(), ipv6: false, ..Settings::default() };
+    let mut settings =
+        ResolverSettings { servers: addrs.clone(), ipv6: false, ..ResolverSettings::default() };
     change(&mut settings);
     let mut state = 1_u64;
     let random = move || {
@@ -90,7 +94,7 @@ impl World {
     }
 
     /// Looks a name up; how long it took, and what came.
-    fn look(&mut self, question: &Question) -> (u64, Result<Arc<Answer>, Failure>) {
+    fn look(&mut self, question: &DnsQuestion) -> (u64, Result<Arc<DnsAnswer>, DnsFailure>) {
         let began = self.now;
         if let Some(answer) = self.resolver.cached(self.now, question) {
             self.pump();
@@ -99,18 +103,22 @@ impl World {
         let id = self.resolver.resolve(self.now, question.clone(), 30_000);
         loop {
             self.pump();
-            let done =
-                self.events.iter().position(|event| matches!(event, Event::Done(done, _) if *done == id));
+            let done = self
+                .events
+                .iter()
+                .position(|event| matches!(event, ResolverEvent::Done(done, _) if *done == id));
             if let Some(at) = done {
-                let Event::Done(_, result) = self.events.remove(at) else { unreachable!("matched above") };
+                let ResolverEvent::Done(_, result) = self.events.remove(at) else {
+                    unreachable!("matched above")
+                };
                 return (self.now - began, result);
             }
             self.step(u64::MAX);
         }
     }
 
-    fn addresses(&mut self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        let question = Question::Addresses(Name::parse(name).expect("a name"));
+    fn addresses(&mut self, name: &str) -> Result<Vec<IpAddr>, DnsFailure> {
+        let question = DnsQuestion::Addresses(DnsName::parse(name).expect("a name"));
         self.look(&question).1.map(|answer| answer.addresses.clone())
     }
 
@@ -155,7 +163,7 @@ impl World {
         }
     }
 
-    fn serve(&mut self, token: Token, server: SocketAddr, bytes: &[u8], stream: bool) {
+    fn serve(&mut self, token: SocketToken, server: SocketAddr, bytes: &[u8], stream: bool) {
         self.asked += 1;
         let query = Packet::parse(bytes).expect("an oracle reads our queries");
         let good = |world: &World, code| world.reply(&query, code, false);
@@ -227,7 +235,7 @@ fn all_name_servers_dead_for_an_hour_and_no_known_name_fails() {
     let (mut failed, mut slow, mut looks) = (0, 0, 0);
     let end = world.now + 3_600_000;
     while world.now < end {
-        let question = Question::Addresses(Name::parse("www.example").expect("a name"));
+        let question = DnsQuestion::Addresses(DnsName::parse("www.example").expect("a name"));
         let (took, result) = world.look(&question);
         looks += 1;
         slow = slow.max(took);
@@ -236,7 +244,7 @@ fn all_name_servers_dead_for_an_hour_and_no_known_name_fails() {
     }
     assert_eq!(failed, 0, "of {looks}");
     assert!(slow <= 1_800, "a look-up took {slow} ms");
-    let downs = world.events.iter().filter(|event| matches!(event, Event::ServerDown(_))).count();
+    let downs = world.events.iter().filter(|event| matches!(event, ResolverEvent::ServerDown(_))).count();
     assert_eq!(downs, 2, "each is told once");
     // And back: what has changed meanwhile is seen within seconds.
     world.zone.replace(vec![("www.example", a(2), 30)]);
@@ -245,7 +253,7 @@ fn all_name_servers_dead_for_an_hour_and_no_known_name_fails() {
     world.addresses("www.example").expect("stale or new");
     world.pass(1_000);
     assert_eq!(world.addresses("www.example"), Ok(vec![ip(2)]));
-    assert!(world.events.iter().filter(|event| matches!(event, Event::ServerUp(_))).count() >= 1);
+    assert!(world.events.iter().filter(|event| matches!(event, ResolverEvent::ServerUp(_))).count() >= 1);
 }
 
 #[test]
@@ -254,7 +262,7 @@ fn a_dead_or_failing_server_costs_a_second_once_and_then_nothing() {
         [Server::Dead, Server::Refusing, Server::Says(RCODE::ServerFailure), Server::Says(RCODE::Refused)]
     {
         let mut world = world(&[bad.clone(), Server::Good(5)], |s| s.valid = Some(10));
-        let question = Question::Addresses(Name::parse("www.example").expect("a name"));
+        let question = DnsQuestion::Addresses(DnsName::parse("www.example").expect("a name"));
         let mut last = 0;
         for _ in 0..12 {
             let (took, result) = world.look(&question);
@@ -292,7 +300,7 @@ fn what_is_cut_off_is_asked_for_over_tcp_and_old_servers_without_options() {
     let mut old = world(&[Server::Old], |_| ());
     assert_eq!(old.addresses("www.example"), Ok(vec![ip(1)]));
     let asked = old.asked;
-    assert_eq!(old.addresses("none.example"), Err(Failure::Code(3)));
+    assert_eq!(old.addresses("none.example"), Err(DnsFailure::Code(3)));
     assert_eq!(old.asked, asked + 1, "it is known to be old");
 }
 
@@ -314,7 +322,7 @@ fn a_name_that_worked_is_gone_when_that_was_said_three_times() {
     world.pass(150);
     assert_eq!((world.asked - asked, world.addresses("www.example")), (2, Ok(vec![ip(1)])), "said twice");
     world.pass(250);
-    assert_eq!(world.addresses("www.example"), Err(Failure::Code(3)));
+    assert_eq!(world.addresses("www.example"), Err(DnsFailure::Code(3)));
     world.zone.replace(zone);
     world.pass(1_500);
     assert_eq!(world.addresses("www.example"), Ok(vec![ip(1)]), "and it may come back");
@@ -334,26 +342,26 @@ fn a_slip_of_a_server_harms_no_name() {
 
 #[test]
 fn failures_have_their_codes() {
-    assert_eq!(world(&[Server::Dead], |_| ()).addresses("www.example"), Err(Failure::TimedOut));
-    assert_eq!(world(&[Server::Refusing], |_| ()).addresses("www.example"), Err(Failure::TimedOut));
-    assert_eq!(world(&[], |_| ()).addresses("www.example"), Err(Failure::TimedOut));
+    assert_eq!(world(&[Server::Dead], |_| ()).addresses("www.example"), Err(DnsFailure::TimedOut));
+    assert_eq!(world(&[Server::Refusing], |_| ()).addresses("www.example"), Err(DnsFailure::TimedOut));
+    assert_eq!(world(&[], |_| ()).addresses("www.example"), Err(DnsFailure::TimedOut));
     let refused = Server::Says(RCODE::Refused);
-    assert_eq!(world(&[refused], |_| ()).addresses("www.example"), Err(Failure::Code(5)));
-    assert_eq!(world(&[Server::Good(1)], |_| ()).addresses("no.example"), Err(Failure::Code(3)));
+    assert_eq!(world(&[refused], |_| ()).addresses("www.example"), Err(DnsFailure::Code(5)));
+    assert_eq!(world(&[Server::Good(1)], |_| ()).addresses("no.example"), Err(DnsFailure::Code(3)));
 }
 
 #[test]
 fn queries_in_flight_are_limited() {
     let mut world = world(&[Server::Dead], |_| ());
     for number in 0..3_000 {
-        let name = Name::parse(&format!("n{number}.example")).expect("a name");
-        world.resolver.resolve(world.now, Question::Addresses(name), 30_000);
+        let name = DnsName::parse(&format!("n{number}.example")).expect("a name");
+        world.resolver.resolve(world.now, DnsQuestion::Addresses(name), 30_000);
     }
     world.pump();
-    let failed = |event: &&Event| matches!(event, Event::Done(_, Err(Failure::Code(2))));
+    let failed = |event: &&ResolverEvent| matches!(event, ResolverEvent::Done(_, Err(DnsFailure::Code(2))));
     assert_eq!((world.asked, world.events.iter().filter(failed).count()), (1_000, 2_000));
     world.pass(30_001);
-    assert_eq!(world.events.iter().filter(|event| matches!(event, Event::Done(..))).count(), 3_000);
+    assert_eq!(world.events.iter().filter(|event| matches!(event, ResolverEvent::Done(..))).count(), 3_000);
     world.set_all(&Server::Good(1));
     assert_eq!(world.addresses("www.example"), Ok(vec![ip(1)]));
 }
@@ -361,7 +369,7 @@ fn queries_in_flight_are_limited() {
 #[test]
 fn one_query_is_in_flight_for_a_name_and_names_in_use_are_refreshed() {
     let mut world = world(&[Server::Good(50)], |_| ());
-    let question = Question::Addresses(Name::parse("www.example").expect("a name"));
+    let question = DnsQuestion::Addresses(DnsName::parse("www.example").expect("a name"));
     for _ in 0..100 {
         world.resolver.resolve(world.now, question.clone(), 30_000);
     }
@@ -391,19 +399,19 @@ fn aliases_services_and_names_of_addresses() {
         ("1.2.0.192.in-addr.arpa", RData::PTR(PTR(owner_name("www.example"))), 30),
     ]);
     assert_eq!(world.addresses("ALIAS.example."), Ok(vec![ip(1), "::1".parse().expect("an address")]));
-    assert_eq!(world.addresses("loop.example"), Err(Failure::Code(3)));
-    let service = Question::Service(Name::parse("_http._tcp.example").expect("a name"));
+    assert_eq!(world.addresses("loop.example"), Err(DnsFailure::Code(3)));
+    let service = DnsQuestion::Service(DnsName::parse("_http._tcp.example").expect("a name"));
     let answer = world.look(&service).1.expect("a service");
     let found: Vec<_> = answer.services.iter().map(|s| (s.priority, s.port, s.addresses.len())).collect();
     assert_eq!(found, [(1, 80, 2), (2, 81, 2)]);
-    let names = world.look(&Question::Names(ip(1))).1.expect("a name").names.clone();
-    assert_eq!(names, [Name::parse("www.example").expect("a name")]);
+    let names = world.look(&DnsQuestion::Names(ip(1))).1.expect("a name").names.clone();
+    assert_eq!(names, [DnsName::parse("www.example").expect("a name")]);
 }
 
 #[test]
 fn short_names_are_searched_for_and_hosts_need_no_server() {
     let mut world = world(&[Server::Good(1)], |s| {
-        s.search = ["nowhere", "example"].map(|name| Name::parse(name).expect("a name")).to_vec();
+        s.search = ["nowhere", "example"].map(|name| DnsName::parse(name).expect("a name")).to_vec();
     });
     assert_eq!(world.addresses("www"), Ok(vec![ip(1)]));
     assert_eq!(world.addresses("www.example"), Ok(vec![ip(1)]));
@@ -428,9 +436,9 @@ proptest! {
         reply.answers.push(ResourceRecord::new(owner, CLASS::IN, ttl, a(last)));
         let bytes = reply.build_bytes_vec_compressed().expect("a small packet");
         let read = wire::parse(&bytes).expect("a response");
-        prop_assert_eq!((read.id, read.question.1), (id, Type::A as u16));
+        prop_assert_eq!((read.id, read.question.1), (id, RecordType::A as u16));
         prop_assert_eq!(&read.question.0.to_string(), &name);
-        prop_assert_eq!(&read.records[0].data, &Data::Address(ip(last)));
+        prop_assert_eq!(&read.records[0].data, &RecordData::Address(ip(last)));
         prop_assert_eq!(read.records[0].ttl, ttl);
         for cut in 12..bytes.len() {
             prop_assert_eq!(wire::parse(&bytes[..cut]), None, "cut to {} bytes", cut);
@@ -439,7 +447,7 @@ proptest! {
 
     #[test]
     fn queries_for_an_oracle(id: u16, edns: bool, name in "[a-z]{1,20}(\\.[a-z0-9-]{1,20}){0,5}") {
-        let bytes = wire::query(id, &Name::parse(&name).expect("a name"), Type::Srv, edns);
+        let bytes = wire::query(id, &DnsName::parse(&name).expect("a name"), RecordType::Srv, edns);
         let packet = Packet::parse(&bytes).expect("a query");
         prop_assert_eq!((packet.id(), packet.opt().is_some()), (id, edns));
         prop_assert_eq!(packet.questions[0].qname.to_string(), name);

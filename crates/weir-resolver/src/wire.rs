@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::name::Name;
+use crate::name::DnsName;
 
 /// The type of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u16)]
-pub enum Type {
+pub enum RecordType {
     /// An IPv4 address.
     A = 1,
     /// A name server.
@@ -30,7 +30,7 @@ const CNAME: u16 = 5;
 const SOA: u16 = 6;
 
 /// A query for `name`; `edns` tells the server that an answer may be larger than 512 bytes (RFC 6891).
-pub fn query(id: u16, name: &Name, kind: Type, edns: bool) -> Vec<u8> {
+pub fn query(id: u16, name: &DnsName, kind: RecordType, edns: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     let recursion_desired = 0x0100;
     for word in [id, recursion_desired, 1, 0, 0, u16::from(edns)] {
@@ -50,7 +50,7 @@ pub fn query(id: u16, name: &Name, kind: Type, edns: bool) -> Vec<u8> {
 
 /// A response, as far as it is of use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct DnsResponse {
     /// The number of the query it answers.
     pub id: u16,
     /// The response code: 0 all right, 2 the server failed, 3 no such name, ...
@@ -58,33 +58,33 @@ pub struct Response {
     /// There is more, to be had over TCP.
     pub truncated: bool,
     /// The question, whose type may be one that is not asked for here.
-    pub question: (Name, u16),
+    pub question: (DnsName, u16),
     /// The records of the answer section.
-    pub records: Vec<Record>,
+    pub records: Vec<DnsRecord>,
     /// Seconds for which "there is nothing" holds.
     pub negative: Option<u32>,
 }
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct DnsRecord {
     /// Whose it is.
-    pub name: Name,
+    pub name: DnsName,
     /// Seconds that it holds.
     pub ttl: u32,
     /// What it says.
-    pub data: Data,
+    pub data: RecordData,
 }
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
+pub enum RecordData {
     /// A and AAAA.
     Address(IpAddr),
     /// CNAME.
-    Alias(Name),
+    Alias(DnsName),
     /// PTR.
-    Name(Name),
+    Name(DnsName),
     /// SRV.
     Service {
         /// The lowest is asked first.
@@ -94,13 +94,13 @@ pub enum Data {
         /// Its port.
         port: u16,
         /// Its name.
-        target: Name,
+        target: DnsName,
     },
 }
 
 /// Reads a response; `None` when it is none, or is malformed before the end of the answer section.
-pub fn parse(message: &[u8]) -> Option<Response> {
-    let mut reader = Reader { message, at: 0 };
+pub fn parse(message: &[u8]) -> Option<DnsResponse> {
+    let mut reader = MessageReader { message, at: 0 };
     let id = reader.word()?;
     let flags = reader.word()?;
     let counts = [reader.word()?, reader.word()?, reader.word()?, reader.word()?];
@@ -114,7 +114,7 @@ pub fn parse(message: &[u8]) -> Option<Response> {
         return None;
     }
     let truncated = flags & 0x0200 != 0;
-    let mut response = Response {
+    let mut response = DnsResponse {
         id,
         code: (flags & 15) as u8,
         truncated,
@@ -131,7 +131,7 @@ pub fn parse(message: &[u8]) -> Option<Response> {
         if raw.class == IN
             && let Some(data) = raw.data(message)?
         {
-            response.records.push(Record { name: raw.name, ttl: raw.ttl, data });
+            response.records.push(DnsRecord { name: raw.name, ttl: raw.ttl, data });
         }
     }
     for _ in 0..counts[2] {
@@ -144,14 +144,14 @@ pub fn parse(message: &[u8]) -> Option<Response> {
     Some(response)
 }
 
-struct Reader<'m> {
+struct MessageReader<'m> {
     message: &'m [u8],
     at: usize,
 }
 
 /// A record before its type is looked at; `start..end` is its data in the message.
-struct Raw {
-    name: Name,
+struct RawRecord {
+    name: DnsName,
     kind: u16,
     class: u16,
     ttl: u32,
@@ -159,20 +159,20 @@ struct Raw {
     end: usize,
 }
 
-impl Reader<'_> {
+impl MessageReader<'_> {
     fn word(&mut self) -> Option<u16> {
         let word = word(self.message, self.at)?;
         self.at += 2;
         Some(word)
     }
 
-    fn name(&mut self) -> Option<Name> {
-        let (name, behind) = Name::read(self.message, self.at)?;
+    fn name(&mut self) -> Option<DnsName> {
+        let (name, behind) = DnsName::read(self.message, self.at)?;
         self.at = behind;
         Some(name)
     }
 
-    fn record(&mut self) -> Option<Raw> {
+    fn record(&mut self) -> Option<RawRecord> {
         let name = self.name()?;
         let (kind, class) = (self.word()?, self.word()?);
         let ttl = u32::from(self.word()?) << 16 | u32::from(self.word()?);
@@ -181,22 +181,22 @@ impl Reader<'_> {
         let length = usize::from(self.word()?);
         let start = self.at;
         self.at += length;
-        (self.at <= self.message.len()).then_some(Raw { name, kind, class, ttl, start, end: self.at })
+        (self.at <= self.message.len()).then_some(RawRecord { name, kind, class, ttl, start, end: self.at })
     }
 }
 
-impl Raw {
+impl RawRecord {
     /// `Some(None)`: of no interest. `None`: malformed.
-    fn data(&self, message: &[u8]) -> Option<Option<Data>> {
+    fn data(&self, message: &[u8]) -> Option<Option<RecordData>> {
         let bytes = &message[self.start..self.end];
         let name =
-            |at: usize| Name::read(message, at).filter(|(_, end)| *end == self.end).map(|(name, _)| name);
+            |at: usize| DnsName::read(message, at).filter(|(_, end)| *end == self.end).map(|(name, _)| name);
         Some(Some(match self.kind {
-            1 => Data::Address(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
-            28 => Data::Address(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
-            CNAME => Data::Alias(name(self.start)?),
-            12 => Data::Name(name(self.start)?),
-            33 => Data::Service {
+            1 => RecordData::Address(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
+            28 => RecordData::Address(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
+            CNAME => RecordData::Alias(name(self.start)?),
+            12 => RecordData::Name(name(self.start)?),
+            33 => RecordData::Service {
                 priority: word(bytes, 0)?,
                 weight: word(bytes, 2)?,
                 port: word(bytes, 4)?,

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use crate::sampler::timers::{self, Timer};
+use crate::sampler::timers::{self, SampleTimer};
 
 /// What is called on the thread that is interrupted, with the CPU time it has used so far, in nanoseconds.
-pub type Ring = fn(u64);
+pub type AlarmCall = fn(u64);
 
 thread_local! {
-    static RING: Cell<Option<Ring>> = const { Cell::new(None) };
+    static RING: Cell<Option<AlarmCall>> = const { Cell::new(None) };
 }
 
 /// Calls a function on the thread that has started it after every period of CPU time that this thread uses; a thread
 /// that sleeps is left alone. The signal is SIGVTALRM, which debuggers let pass. Dropped: the timer is gone.
 #[derive(Debug)]
 pub struct Alarm {
-    _timer: Timer,
+    _timer: SampleTimer,
 }
 
 impl Alarm {
@@ -32,7 +32,7 @@ impl Alarm {
     ///
     /// # Errors
     /// The errno of sigaction(2), of the mask, or of timer_create(2).
-    pub unsafe fn start(period: Duration, ring: Ring) -> io::Result<Alarm> {
+    pub unsafe fn start(period: Duration, ring: AlarmCall) -> io::Result<Alarm> {
         // SAFETY: integers and pointers, for which zero is a value.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = rung as *const () as usize;
@@ -45,7 +45,7 @@ impl Alarm {
         timers::unblock(libc::SIGVTALRM)?;
         // SAFETY: no pointers.
         let tid = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
-        let timer = Timer::new(timers::cpu_clock()?, tid, libc::SIGVTALRM, 0)?;
+        let timer = SampleTimer::new(timers::cpu_clock()?, tid, libc::SIGVTALRM, 0)?;
         timer.set(u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1))?;
         Ok(Alarm { _timer: timer })
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::{process, signal};
 
 /// Something to run on a pool thread.
-type Job = Box<dyn FnOnce() + Send>;
+type PoolJob = Box<dyn FnOnce() + Send>;
 
 /// Threads at most, unless [`set_max_threads`] says otherwise.
 const MAX_THREADS: usize = 32;
@@ -75,41 +75,41 @@ pub fn set_computing(threads: Option<usize>, nice: i32) {
 /// Runs `job` on a thread of the pool, first come first served. A panic in it ends the job, not the thread.
 ///
 /// If the pool has no thread and none can be started, `job` runs here and now: late is better than never.
-pub(crate) fn submit(job: Job) {
+pub(crate) fn submit(job: PoolJob) {
     POOL.submit(job);
 }
 
 /// The same on a thread of the pool for computations, whose threads give way, so that loops on the same cores are not held
 /// up.
-pub(crate) fn compute(job: Job) {
+pub(crate) fn compute(job: PoolJob) {
     COMPUTING.submit(job);
 }
 
 /// The same on a thread of the pool for keys in devices: as many as wait, since they mostly do; what their libraries compute
 /// gives way, too.
-pub(crate) fn ask_device(job: Job) {
+pub(crate) fn ask_device(job: PoolJob) {
     DEVICES.submit(job);
 }
 
-static POOL: Pool = Pool::new("weir pool", MAX_THREADS, IDLE, false);
+static POOL: ThreadPool = ThreadPool::new("weir pool", MAX_THREADS, IDLE, false);
 /// More threads than cores would wake one for each job, and none of them would be done sooner.
-static COMPUTING: Pool = Pool::new("weir keys", 1, IDLE, true);
-static DEVICES: Pool = Pool::new("weir devices", MAX_THREADS, IDLE, true);
+static COMPUTING: ThreadPool = ThreadPool::new("weir keys", 1, IDLE, true);
+static DEVICES: ThreadPool = ThreadPool::new("weir devices", MAX_THREADS, IDLE, true);
 /// The niceness of threads that give way.
 static NICE: AtomicI32 = AtomicI32::new(KEYS_NICE);
 
-struct Pool {
+struct ThreadPool {
     /// Of its threads.
     name: &'static str,
-    state: Mutex<State>,
+    state: Mutex<ThreadPoolState>,
     work: Condvar,
     idle_time: Duration,
     /// Its threads give way to all others.
     yields: bool,
 }
 
-struct State {
-    queue: VecDeque<Job>,
+struct ThreadPoolState {
+    queue: VecDeque<PoolJob>,
     threads: usize,
     /// Of these, those that have not looked for work yet.
     starting: usize,
@@ -118,11 +118,11 @@ struct State {
     inline: u64,
 }
 
-impl Pool {
-    const fn new(name: &'static str, max: usize, idle_time: Duration, yields: bool) -> Pool {
-        Pool {
+impl ThreadPool {
+    const fn new(name: &'static str, max: usize, idle_time: Duration, yields: bool) -> ThreadPool {
+        ThreadPool {
             name,
-            state: Mutex::new(State {
+            state: Mutex::new(ThreadPoolState {
                 queue: VecDeque::new(),
                 threads: 0,
                 starting: 0,
@@ -136,7 +136,7 @@ impl Pool {
         }
     }
 
-    fn submit(&'static self, job: Job) {
+    fn submit(&'static self, job: PoolJob) {
         let mut state = self.lock();
         state.queue.push_back(job);
         // Not `idle > 0`: the idle may all have been notified already for jobs before this one.
@@ -149,8 +149,8 @@ impl Pool {
     }
 
     /// Starts a thread; without any thread the last job is run by the caller. Mostly threads start the next one
-    /// ([`Pool::work`]): it takes some 50 us, which the loops have not.
-    fn grow_or_run(&'static self, state: MutexGuard<'_, State>) {
+    /// ([`ThreadPool::work`]): it takes some 50 us, which the loops have not.
+    fn grow_or_run(&'static self, state: MutexGuard<'_, ThreadPoolState>) {
         if self.grow(state).is_ok() {
             return;
         }
@@ -165,7 +165,7 @@ impl Pool {
     }
 
     /// Starts a thread, outside the lock.
-    fn grow(&'static self, mut state: MutexGuard<'_, State>) -> io::Result<()> {
+    fn grow(&'static self, mut state: MutexGuard<'_, ThreadPoolState>) -> io::Result<()> {
         state.threads += 1;
         state.starting += 1;
         drop(state);
@@ -218,13 +218,13 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ThreadPoolState> {
         // Jobs run outside the lock, so nothing panics inside it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ThreadPoolState {
     fn stats(&self) -> PoolStats {
         PoolStats {
             threads: self.threads,
@@ -238,7 +238,7 @@ impl State {
 
 /// The panic itself has been reported by the panic hook; whoever waits for the job's result learns of it by the
 /// job's being dropped.
-fn run(job: Job) {
+fn run(job: PoolJob) {
     drop(catch_unwind(AssertUnwindSafe(job)));
 }
 
@@ -250,12 +250,12 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(90);
 
-    fn pool(max: usize, idle_time: Duration) -> &'static Pool {
-        Box::leak(Box::new(Pool::new("weir pool", max, idle_time, false)))
+    fn pool(max: usize, idle_time: Duration) -> &'static ThreadPool {
+        Box::leak(Box::new(ThreadPool::new("weir pool", max, idle_time, false)))
     }
 
     /// Runs `f` in the pool and gives what it returns.
-    fn ask<T: Send + 'static>(pool: &'static Pool, f: impl FnOnce() -> T + Send + 'static) -> T {
+    fn ask<T: Send + 'static>(pool: &'static ThreadPool, f: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, receiver) = mpsc::channel();
         pool.submit(Box::new(move || drop(sender.send(f()))));
         receiver.recv_timeout(LONG).expect("the job runs")
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn threads_that_compute_give_way_and_others_do_not() {
         let (policy, nice) =
-            ask(Box::leak(Box::new(Pool::new("weir keys", 1, LONG, true))), process::priority);
+            ask(Box::leak(Box::new(ThreadPool::new("weir keys", 1, LONG, true))), process::priority);
         assert_eq!((policy, nice), (libc::SCHED_BATCH, KEYS_NICE.max(process::priority().1)));
         assert_eq!(ask(pool(1, LONG), process::priority), process::priority());
     }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     /// Keeps a thread busy until the gate is dropped.
-    fn occupy(pool: &'static Pool) -> mpsc::Sender<()> {
+    fn occupy(pool: &'static ThreadPool) -> mpsc::Sender<()> {
         let (gate, turn) = mpsc::channel::<()>();
         let (sender, begun) = mpsc::channel();
         pool.submit(Box::new(move || {

@@ -2,7 +2,7 @@
 //!
 //! A stamp is the processor's counter where the kernel itself trusts it (9.5 ns against 25 ns for the vDSO call,
 //! measured in a guest), else nanoseconds of CLOCK_MONOTONIC. Only differences of stamps mean anything, and only
-//! through a [`Scale`], which is measured at start and kept right by [`Scale::recalibrate`].
+//! through a [`TickScale`], which is measured at start and kept right by [`TickScale::recalibrate`].
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -18,7 +18,7 @@ const MONOTONIC: u8 = 2;
 
 static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
-/// A stamp in the unit of [`Scale`]. Subtract with `saturating_sub` or `wrapping_sub`: between two cores the
+/// A stamp in the unit of [`TickScale`]. Subtract with `saturating_sub` or `wrapping_sub`: between two cores the
 /// counter may differ by a few ticks either way.
 #[inline]
 pub fn ticks() -> u64 {
@@ -78,17 +78,17 @@ pub fn unix_ns() -> u64 {
 
 /// A moment in both clocks: what was stamped in [`ticks`] is told by it in the time of day.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct ClockMoment {
     /// By [`ticks`].
     pub ticks: u64,
     /// Nanoseconds since 1970.
     pub unix_ns: u64,
 }
 
-impl Moment {
+impl ClockMoment {
     /// This one.
-    pub fn now() -> Moment {
-        Moment { ticks: ticks(), unix_ns: unix_ns() }
+    pub fn now() -> ClockMoment {
+        ClockMoment { ticks: ticks(), unix_ns: unix_ns() }
     }
 
     /// A time in ticks as nanoseconds since 1970.
@@ -120,23 +120,23 @@ pub fn local_offset(unix_s: u64) -> i32 {
 }
 
 /// Converts differences of [`ticks`] to nanoseconds and back. One per process: [`scale`].
-pub struct Scale {
+pub struct TickScale {
     /// Nanoseconds per tick, 32.32 fixed point.
     factor: AtomicU64,
-    anchors: Mutex<Anchors>,
+    anchors: Mutex<ClockAnchors>,
 }
 
 /// The two ends the measurement may start from: the older one is used, the newer takes over after [`WINDOW_NS`].
-struct Anchors {
-    older: Sample,
-    newer: Sample,
+struct ClockAnchors {
+    older: ClockSample,
+    newer: ClockSample,
     /// The last measurement was thrown away for being far from the factor in use.
     doubt: bool,
 }
 
 /// Both clocks at (nearly) one instant.
 #[derive(Clone, Copy)]
-struct Sample {
+struct ClockSample {
     ticks: u64,
     ns: u64,
 }
@@ -147,19 +147,19 @@ const WINDOW_NS: u64 = 32_000_000_000;
 /// How long the first measurement takes: within some 25 parts per million.
 const FIRST_NS: u64 = 2_000_000;
 
-impl Scale {
+impl TickScale {
     /// Measures for two milliseconds (not at all where [`ticks`] are nanoseconds).
-    pub fn calibrate() -> Scale {
-        let start = Sample::take();
+    pub fn calibrate() -> TickScale {
+        let start = ClockSample::take();
         let mut end = start;
         while end.ns - start.ns < FIRST_NS && ticks_are_counter() {
             std::hint::spin_loop();
-            end = Sample::take();
+            end = ClockSample::take();
         }
         let factor = factor_between(start, end).unwrap_or(1 << 32);
-        Scale {
+        TickScale {
             factor: AtomicU64::new(factor),
-            anchors: Mutex::new(Anchors { older: start, newer: start, doubt: false }),
+            anchors: Mutex::new(ClockAnchors { older: start, newer: start, doubt: false }),
         }
     }
 
@@ -179,13 +179,13 @@ impl Scale {
     /// Measures again, over the last 32 to 64 s. Meant for a housekeeping thread, about once a second.
     pub fn recalibrate(&self) {
         if ticks_are_counter() {
-            self.measured(Sample::take());
+            self.measured(ClockSample::take());
         }
     }
 
     /// A result more than 1% off (the machine slept, or moved to another host) starts the measurement afresh, and
     /// is believed if the next one says so too.
-    fn measured(&self, now: Sample) {
+    fn measured(&self, now: ClockSample) {
         let mut anchors = self.anchors.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.factor.load(Relaxed);
         match factor_between(anchors.older, now) {
@@ -197,25 +197,25 @@ impl Scale {
                     anchors.newer = now;
                 }
             }
-            _ => *anchors = Anchors { older: now, newer: now, doubt: true },
+            _ => *anchors = ClockAnchors { older: now, newer: now, doubt: true },
         }
     }
 }
 
 /// The process-wide scale, calibrated by its first user, who waits two milliseconds for it: ask for it at start.
-pub fn scale() -> &'static Scale {
-    static SCALE: OnceLock<Scale> = OnceLock::new();
-    SCALE.get_or_init(Scale::calibrate)
+pub fn scale() -> &'static TickScale {
+    static SCALE: OnceLock<TickScale> = OnceLock::new();
+    SCALE.get_or_init(TickScale::calibrate)
 }
 
-impl Sample {
+impl ClockSample {
     /// The closest of five pairs: a preemption between the two readings spoils one pair, hardly all.
-    fn take() -> Sample {
+    fn take() -> ClockSample {
         let pair = || {
             let before = ticks();
             let ns = monotonic_ns();
             let width = ticks().saturating_sub(before);
-            (width, Sample { ticks: before + width / 2, ns })
+            (width, ClockSample { ticks: before + width / 2, ns })
         };
         let mut best = pair();
         for _ in 0..4 {
@@ -230,7 +230,7 @@ impl Sample {
 
 /// Nanoseconds per tick in 32.32; `None` if one of the clocks did not move forward or the result is no number of
 /// that form.
-fn factor_between(a: Sample, b: Sample) -> Option<u64> {
+fn factor_between(a: ClockSample, b: ClockSample) -> Option<u64> {
     let ticks = b.ticks.checked_sub(a.ticks)?;
     let ns = b.ns.checked_sub(a.ns).filter(|&ns| ns > 0)?;
     let factor = (u128::from(ns) << 32).checked_div(u128::from(ticks))?;
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn scales_there_and_back() {
-        let scale = Scale::calibrate();
+        let scale = TickScale::calibrate();
         for ns in [0, 1_000, 1_000_000_000, 86_400_000_000_000] {
             let back = scale.ticks_to_ns(scale.ns_to_ticks(ns));
             assert!(back.abs_diff(ns) <= 2 + ns / 1_000_000, "{ns} became {back}");
@@ -316,13 +316,13 @@ mod tests {
         assert!(huge > 1 << 60, "saturates rather than wraps: {huge}");
     }
 
-    fn at(ticks: u64, ns: u64) -> Sample {
-        Sample { ticks, ns }
+    fn at(ticks: u64, ns: u64) -> ClockSample {
+        ClockSample { ticks, ns }
     }
 
-    fn scale_of(factor: u64, start: Sample) -> Scale {
-        let anchors = Mutex::new(Anchors { older: start, newer: start, doubt: false });
-        Scale { factor: AtomicU64::new(factor), anchors }
+    fn scale_of(factor: u64, start: ClockSample) -> TickScale {
+        let anchors = Mutex::new(ClockAnchors { older: start, newer: start, doubt: false });
+        TickScale { factor: AtomicU64::new(factor), anchors }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::sampler::guard;
 
 /// Who is told of the crash. One at a time.
 #[derive(Debug)]
-pub struct Watch {
+pub struct CrashWatch {
     bell: PipeReader,
     /// Rung by the handler, by its number.
     _rung: PipeWriter,
@@ -26,13 +26,13 @@ pub struct Watch {
 ///
 /// # Errors
 /// `EBUSY`: somebody does already. The errno of pipe(2) or sigaction(2).
-pub fn watch() -> io::Result<Watch> {
+pub fn watch() -> io::Result<CrashWatch> {
     let (bell, rung) = io::pipe()?;
     if STATE.compare_exchange(NOBODY, WATCHED, AcqRel, Relaxed).is_err() {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
     BELL.store(rung.as_raw_fd(), Release);
-    let watch = Watch { bell, _rung: rung };
+    let watch = CrashWatch { bell, _rung: rung };
     // Walks of stacks fault now and then: that is looked at first, whoever comes first, and leads here if it was no walk.
     guard::install()?;
     for signal in FATAL.into_iter().filter(|signal| !guard::FAULTS.contains(signal)) {
@@ -45,7 +45,7 @@ pub fn watch() -> io::Result<Watch> {
     Ok(watch)
 }
 
-impl Watch {
+impl CrashWatch {
     /// Keeps fatal signals that are sent to the process out of the calling thread, which has to see the others die.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for CrashWatch {
     fn drop(&mut self) {
         // Handlers stay; without anybody who watches they let the process die at once.
         STATE.store(NOBODY, Release);

@@ -20,7 +20,7 @@ mod trusted;
 
 use crate::process;
 
-pub use links::{Links, open_links};
+pub use links::{SymlinkPolicy, open_links};
 pub use trusted::{bind_private, open_trusted, open_trusted_dir, replace_file};
 
 /// An open file. Positions are given with each call, so one handle may be used by several transfers at once.
@@ -69,7 +69,7 @@ pub enum FileKind {
 
 /// What stat(2) says, as far as a server asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meta {
+pub struct FileMeta {
     /// File, directory or neither.
     pub kind: FileKind,
     /// Bytes.
@@ -160,7 +160,7 @@ pub fn open_with(path: &Path, flags: c_int, mode: u32) -> io::Result<FileHandle>
 ///
 /// # Errors
 /// The errno of stat(2); `ENOENT` also for a path with a NUL in it.
-pub fn stat(path: &Path) -> io::Result<Meta> {
+pub fn stat(path: &Path) -> io::Result<FileMeta> {
     // SAFETY: both pointers are valid for the call.
     stat_by(|st| with_c_path(path, |p| unsafe { libc::stat(p, st) }))
 }
@@ -169,7 +169,7 @@ pub fn stat(path: &Path) -> io::Result<Meta> {
 ///
 /// # Errors
 /// As [`stat`].
-pub fn lstat(path: &Path) -> io::Result<Meta> {
+pub fn lstat(path: &Path) -> io::Result<FileMeta> {
     // SAFETY: both pointers are valid for the call.
     stat_by(|st| with_c_path(path, |p| unsafe { libc::lstat(p, st) }))
 }
@@ -192,7 +192,7 @@ impl FileHandle {
     ///
     /// # Errors
     /// The errno of fstat(2).
-    pub fn meta(&self) -> io::Result<Meta> {
+    pub fn meta(&self) -> io::Result<FileMeta> {
         // SAFETY: the pointer is valid for the call, the descriptor is ours.
         stat_by(|st| check(unsafe { libc::fstat(self.fd(), st) } as isize).map(|_| 0))
     }
@@ -423,15 +423,15 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-fn stat_by(call: impl FnOnce(*mut libc::stat) -> io::Result<c_int>) -> io::Result<Meta> {
+fn stat_by(call: impl FnOnce(*mut libc::stat) -> io::Result<c_int>) -> io::Result<FileMeta> {
     let mut st = MaybeUninit::uninit();
     call(st.as_mut_ptr())?;
     // SAFETY: the three callers pass a call of the stat family, which has filled the struct as it succeeded.
     Ok(meta_of(unsafe { st.assume_init_ref() }))
 }
 
-fn meta_of(st: &libc::stat) -> Meta {
-    Meta {
+fn meta_of(st: &libc::stat) -> FileMeta {
+    FileMeta {
         kind: match st.st_mode & libc::S_IFMT {
             libc::S_IFREG => FileKind::File,
             libc::S_IFDIR => FileKind::Dir,

@@ -5,7 +5,7 @@
 //! go that way: 7,300 of the 48,000 instructions of a script that asks Redis. Here a worker keeps as many blocks of a
 //! size as requests leave behind, up to [`KEPT`] bytes, and taking one or giving one back is a dozen instructions.
 //!
-//! Only threads with a [`Runtime`](crate::Runtime) have a store, as long as that lives ([`Keeping`]); all others reach the
+//! Only threads with a [`Runtime`](crate::Runtime) have a store, as long as that lives ([`HeapKeeping`]); all others reach the
 //! system's allocator, and blocks may go from one to the other: each is a block of the system's, as large as its class.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,26 +18,26 @@ use std::ptr;
 pub struct Heap;
 
 /// As long as it lives, its thread keeps what it frees. There may be several.
-pub(crate) struct Keeping(PhantomData<*mut ()>);
+pub(crate) struct HeapKeeping(PhantomData<*mut ()>);
 
 /// Freed blocks of one size, each of which begins with the place of the next.
-struct Blocks {
+struct FreedBlocks {
     first: Cell<*mut u8>,
     /// How many more are kept: none where nothing is.
     room: Cell<u16>,
 }
 
-struct Store {
-    classes: [Blocks; CLASSES],
-    /// How many [`Keeping`] there are.
+struct FreedStore {
+    classes: [FreedBlocks; CLASSES],
+    /// How many [`HeapKeeping`] there are.
     keepers: Cell<u32>,
 }
 
 thread_local! {
     // Of constants and without a destructor, so that reaching it is an addition and never allocates.
-    static STORE: Store = const {
-        Store {
-            classes: [const { Blocks { first: Cell::new(ptr::null_mut()), room: Cell::new(0) } }; CLASSES],
+    static STORE: FreedStore = const {
+        FreedStore {
+            classes: [const { FreedBlocks { first: Cell::new(ptr::null_mut()), room: Cell::new(0) } }; CLASSES],
             keepers: Cell::new(0),
         }
     };
@@ -107,9 +107,9 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-impl Keeping {
+impl HeapKeeping {
     /// From now on this thread keeps what it frees.
-    pub(crate) fn begin() -> Keeping {
+    pub(crate) fn begin() -> HeapKeeping {
         STORE.with(|store| {
             store.keepers.set(store.keepers.get() + 1);
             // Where the address sanitizer looks for blocks used after they were freed, each has to be its.
@@ -119,11 +119,11 @@ impl Keeping {
                 }
             }
         });
-        Keeping(PhantomData)
+        HeapKeeping(PhantomData)
     }
 }
 
-impl Drop for Keeping {
+impl Drop for HeapKeeping {
     /// The last one gives everything back.
     fn drop(&mut self) {
         STORE.with(|store| {
@@ -274,10 +274,10 @@ mod tests {
             kept()
         };
         assert_eq!(round(), 0, "nobody keeps");
-        let one = Keeping::begin();
+        let one = HeapKeeping::begin();
         assert_eq!(round(), many - 3);
         assert_eq!(round(), many - 3);
-        let other = Keeping::begin();
+        let other = HeapKeeping::begin();
         drop(one);
         assert_eq!(kept(), many - 3);
         drop(other);
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn zeroed_blocks_are_so_also_when_they_were_used() {
-        let _keeping = Keeping::begin();
+        let _keeping = HeapKeeping::begin();
         let layout = Layout::from_size_align(72, 8).expect("small");
         // SAFETY: the blocks are given back with their layout, and have its bytes.
         unsafe {
@@ -317,7 +317,7 @@ mod tests {
             steps in prop::collection::vec((0u8..4, 1usize..6000, 0usize..40), 1..200),
             keeps in prop::bool::ANY,
         ) {
-            let _keeping = keeps.then(Keeping::begin);
+            let _keeping = keeps.then(HeapKeeping::begin);
             let mut blocks: Vec<Filled> = Vec::new();
             for (number, (what, size, at)) in steps.into_iter().enumerate() {
                 let fill = number as u8;

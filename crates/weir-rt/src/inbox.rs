@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// What another thread may ask of a worker.
-pub(crate) enum Message {
+pub(crate) enum InboxMessage {
     /// Run this on the worker's thread.
     Run(Box<dyn FnOnce() + Send>),
     /// Put this task on the run queue.
@@ -40,7 +40,7 @@ pub(crate) struct FileRead {
 
 /// The mailbox of one worker: any thread pushes, its own thread drains.
 pub(crate) struct Inbox {
-    lists: Mutex<Lists>,
+    lists: Mutex<MessageLists>,
     /// Whether `lists.queue` may hold something, readable without the lock.
     pending: AtomicBool,
     /// The consumer is waiting, or about to: the next producer must write the eventfd.
@@ -49,10 +49,10 @@ pub(crate) struct Inbox {
 }
 
 #[derive(Default)]
-struct Lists {
-    queue: Vec<Message>,
+struct MessageLists {
+    queue: Vec<InboxMessage>,
     /// The emptied list of the batch before, kept for its capacity.
-    spare: Vec<Message>,
+    spare: Vec<InboxMessage>,
 }
 
 /// Messages kept room for between bursts.
@@ -79,21 +79,21 @@ impl Inbox {
 
     /// Has `run` called on the worker's thread, in order with the other messages of this producer.
     pub(crate) fn push(&self, run: Box<dyn FnOnce() + Send>) {
-        self.send(Message::Run(run));
+        self.send(InboxMessage::Run(run));
     }
 
     /// Wakes a task of the worker. Waking one that has ended, or whose index is used by another, is harmless.
     pub(crate) fn wake(&self, task: u32) {
-        self.send(Message::Wake(task));
+        self.send(InboxMessage::Wake(task));
     }
 
     /// Has the worker send what was read for it.
     pub(crate) fn file_was_read(&self, read: FileRead) {
-        self.send(Message::FileRead(read));
+        self.send(InboxMessage::FileRead(read));
     }
 
     /// What has arrived. Does not touch the lock when nothing has.
-    pub(crate) fn drain(&self) -> Batch<'_> {
+    pub(crate) fn drain(&self) -> MessageBatch<'_> {
         let mut messages = Vec::new();
         if self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::AcqRel) {
             {
@@ -103,7 +103,7 @@ impl Inbox {
             }
             messages.reverse();
         }
-        Batch { inbox: self, messages }
+        MessageBatch { inbox: self, messages }
     }
 
     /// Announces that the consumer is going to wait. `false`: something has arrived, do not wait (and nothing is
@@ -130,7 +130,7 @@ impl Inbox {
         self.event.as_raw_fd()
     }
 
-    fn send(&self, message: Message) {
+    fn send(&self, message: InboxMessage) {
         let mut lists = self.lock();
         lists.queue.push(message);
         self.pending.store(true, Ordering::SeqCst);
@@ -147,23 +147,23 @@ impl Inbox {
         unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lists> {
+    fn lock(&self) -> MutexGuard<'_, MessageLists> {
         // Nothing can panic half-way through a push or a swap, so a poisoned list is intact.
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One drained burst, oldest first; gives its memory back to the inbox when dropped.
-pub(crate) struct Batch<'a> {
+pub(crate) struct MessageBatch<'a> {
     inbox: &'a Inbox,
     /// The newest first.
-    messages: Vec<Message>,
+    messages: Vec<InboxMessage>,
 }
 
-impl Iterator for Batch<'_> {
-    type Item = Message;
+impl Iterator for MessageBatch<'_> {
+    type Item = InboxMessage;
 
-    fn next(&mut self) -> Option<Message> {
+    fn next(&mut self) -> Option<InboxMessage> {
         self.messages.pop()
     }
 
@@ -172,7 +172,7 @@ impl Iterator for Batch<'_> {
     }
 }
 
-impl Drop for Batch<'_> {
+impl Drop for MessageBatch<'_> {
     fn drop(&mut self) {
         if self.messages.capacity() == 0 {
             return;
@@ -192,18 +192,18 @@ static REGISTRY: RwLock<Vec<Option<Arc<Inbox>>>> = RwLock::new(Vec::new());
 
 /// A place in the registry, free again when dropped. The slot is not the worker's number: two runtimes of one
 /// process may both call themselves worker 0.
-pub(crate) struct Registration {
+pub(crate) struct InboxRegistration {
     slot: u16,
 }
 
-impl Registration {
+impl InboxRegistration {
     /// The number [`wake_remote`] wants.
     pub(crate) fn slot(&self) -> u16 {
         self.slot
     }
 }
 
-impl Drop for Registration {
+impl Drop for InboxRegistration {
     fn drop(&mut self) {
         let mut registry = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
         let inbox = registry[usize::from(self.slot)].take();
@@ -217,7 +217,7 @@ impl Drop for Registration {
 ///
 /// # Errors
 /// `EUSERS` if 65,536 runtimes are registered.
-pub(crate) fn register(inbox: Arc<Inbox>) -> io::Result<Registration> {
+pub(crate) fn register(inbox: Arc<Inbox>) -> io::Result<InboxRegistration> {
     let mut registry = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
     let free = registry.iter().position(Option::is_none).unwrap_or(registry.len());
     let slot = u16::try_from(free).map_err(|_| io::Error::from_raw_os_error(libc::EUSERS))?;
@@ -225,7 +225,7 @@ pub(crate) fn register(inbox: Arc<Inbox>) -> io::Result<Registration> {
         registry.push(None);
     }
     registry[free] = Some(inbox);
-    Ok(Registration { slot })
+    Ok(InboxRegistration { slot })
 }
 
 /// Wakes `task` of the worker in `slot` from any thread; nothing if that runtime is gone.
@@ -260,8 +260,8 @@ mod tests {
 
     fn wakes(inbox: &Inbox) -> Vec<u32> {
         let task = |m| match m {
-            Message::Wake(task) => task,
-            Message::Run(_) | Message::FileRead(_) => panic!("a wake was sent"),
+            InboxMessage::Wake(task) => task,
+            InboxMessage::Run(_) | InboxMessage::FileRead(_) => panic!("a wake was sent"),
         };
         inbox.drain().map(task).collect()
     }
@@ -296,7 +296,7 @@ mod tests {
         .join()
         .expect("no panic");
         for message in inbox.drain() {
-            if let Message::Run(run) = message {
+            if let InboxMessage::Run(run) = message {
                 run();
             }
         }

@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 
-use crate::output::{Chunk, Spares};
+use crate::output::{Chunk, SpareVectors};
 
 /// Turns bytes of the user into bytes of the socket and back. It is called inside the loop's window: it must not use
 /// the runtime. It does no input or output of its own.
 pub trait Layer {
     /// Takes bytes that the socket received. Appends what they say to the user to `plain`, and what the peer must be
     /// sent because of them to `out`.
-    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened;
+    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome;
 
     /// Appends to `out` what the socket is to send for `plain`.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
@@ -29,7 +29,7 @@ pub trait Layer {
 
 /// What [`Layer::open`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenOutcome {
     /// More may follow.
     More,
     /// The peer has said that nothing follows.
@@ -46,7 +46,7 @@ const AHEAD: u64 = 128 * 1024;
 
 /// How filling the socket's queue ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sealed {
+pub(crate) enum SealOutcome {
     /// Nothing is left, or enough is ahead.
     Enough,
     /// The file range in front is not in the page cache.
@@ -56,14 +56,14 @@ pub(crate) enum Sealed {
 }
 
 /// A layer with what a socket keeps for it.
-pub(crate) struct Layered {
+pub(crate) struct SocketLayer {
     pub(crate) layer: Box<dyn Layer>,
     plain: VecDeque<Chunk>,
     /// Bytes of the first chunk (if of memory) that are sealed already.
     offset: usize,
     /// Bytes in `plain`.
     pub(crate) unsealed: u64,
-    /// As `Output::resident_to`, of the file range in front.
+    /// As `OutputQueue::resident_to`, of the file range in front.
     pub(crate) resident_to: u64,
     /// Bytes for the user that came before the layer was put in place.
     pub(crate) early: Vec<u8>,
@@ -72,9 +72,9 @@ pub(crate) struct Layered {
     closed: bool,
 }
 
-impl Layered {
-    pub(crate) fn new(layer: Box<dyn Layer>, early: Vec<u8>) -> Layered {
-        Layered {
+impl SocketLayer {
+    pub(crate) fn new(layer: Box<dyn Layer>, early: Vec<u8>) -> SocketLayer {
+        SocketLayer {
             layer,
             plain: VecDeque::new(),
             offset: 0,
@@ -95,19 +95,24 @@ impl Layered {
 
     /// Seals what is queued as long as less than [`AHEAD`] bytes, `ahead` of them from before, would wait. The sealed
     /// bytes are appended to `out`; the second value is how many bytes of the user's they are.
-    pub(crate) fn fill(&mut self, ahead: u64, out: &mut Vec<u8>, spares: &mut Spares) -> (Sealed, u64) {
+    pub(crate) fn fill(
+        &mut self,
+        ahead: u64,
+        out: &mut Vec<u8>,
+        spares: &mut SpareVectors,
+    ) -> (SealOutcome, u64) {
         let before = self.unsealed;
-        let mut end = Sealed::Enough;
+        let mut end = SealOutcome::Enough;
         while ahead + (out.len() as u64) < AHEAD {
             let step = match self.plain.front() {
                 None => break,
                 Some(Chunk::File { .. }) => self.file(out, spares),
                 Some(_) => {
                     self.memory(out, spares);
-                    Sealed::Enough
+                    SealOutcome::Enough
                 }
             };
-            if step != Sealed::Enough {
+            if step != SealOutcome::Enough {
                 end = step;
                 break;
             }
@@ -139,7 +144,7 @@ impl Layered {
     }
 
     /// Seals the memory in front: one large piece, or several small ones together.
-    fn memory(&mut self, out: &mut Vec<u8>, spares: &mut Spares) {
+    fn memory(&mut self, out: &mut Vec<u8>, spares: &mut SpareVectors) {
         let piece = self.layer.piece();
         let rest = self.plain.front().map_or(0, |chunk| chunk.bytes().len() - self.offset);
         let alone = rest >= piece || self.plain.get(1).is_none_or(|next| next.bytes().is_empty());
@@ -165,23 +170,23 @@ impl Layered {
     }
 
     /// Reads some of the file range in front and seals it.
-    fn file(&mut self, out: &mut Vec<u8>, spares: &mut Spares) -> Sealed {
-        let Some((file, offset, len)) = self.front_file() else { return Sealed::Enough };
+    fn file(&mut self, out: &mut Vec<u8>, spares: &mut SpareVectors) -> SealOutcome {
+        let Some((file, offset, len)) = self.front_file() else { return SealOutcome::Enough };
         let n = len.min(self.layer.piece() as u64) as usize;
         let mut bytes = spares.take();
-        let mut end = Sealed::Enough;
+        let mut end = SealOutcome::Enough;
         if !crate::sys::append_resident(file, &mut bytes, offset, n) {
             // Read in, and yet not had without waiting: the file is short, or its file system knows no such reads.
             if offset < self.resident_to {
                 bytes.resize(n, 0);
                 if !matches!(read_whole(file, &mut bytes, offset), Ok(true)) {
-                    end = Sealed::Truncated;
+                    end = SealOutcome::Truncated;
                 }
             } else {
-                end = Sealed::Cold;
+                end = SealOutcome::Cold;
             }
         }
-        if end == Sealed::Enough {
+        if end == SealOutcome::Enough {
             self.layer.seal(&bytes, out);
             self.advance(n, spares);
         }
@@ -190,7 +195,7 @@ impl Layered {
     }
 
     /// `n` bytes of the front are sealed.
-    fn advance(&mut self, n: usize, spares: &mut Spares) {
+    fn advance(&mut self, n: usize, spares: &mut SpareVectors) {
         self.unsealed -= n as u64;
         let sealed = self.offset;
         let Some(front) = self.plain.front_mut() else { return };

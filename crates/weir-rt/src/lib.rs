@@ -1,7 +1,7 @@
 //! Weir's runtime: one thread per core, io_uring or epoll behind one completion-shaped interface.
 //!
 //! A [`Runtime`] belongs to the thread that made it, and so does everything made inside its `block_on`: tasks,
-//! [`Stream`]s, [`Listener`]s, [`Timer`]s are `!Send` and share nothing with other threads; a [`Remote`] is the way
+//! [`Stream`]s, [`Listener`]s, [`Timer`]s are `!Send` and share nothing with other threads; a [`RuntimeHandle`] is the way
 //! in from those. Nothing on the path of a request takes a lock, an atomic or an allocation:
 //!
 //! * a waker is two words that name the task ([`spawn`] boxes a future once, per connection);
@@ -51,17 +51,17 @@ mod timers;
 pub use driver::{DriverChoice, DriverKind, probe_io_uring};
 pub use file::FileHandle;
 pub use heap::Heap;
-pub use layer::{Layer, Opened};
+pub use layer::{Layer, OpenOutcome};
 pub use listener::Listener;
 pub use net::SockAddr;
 pub use output::{Chunk, SendError};
 pub use recv_buf::RecvBuf;
 pub use runtime::{
-    Options, Remote, Runtime, asking_device, at_round_end, blocking, buffers, computing, epoch, now_ms,
-    receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
+    Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
+    now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub use stats::{LoopSnapshot, LoopStats};
-pub use stream::{Closed, Recv, Stream};
+pub use stream::{PeerClosed, Recv, Stream};
 pub use task::{TaskId, set_panic_hook};
 pub use thread_watch::{ThreadState, ThreadWatch};
 pub use timeout::{Timer, sleep};

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::runtime::{Core, current};
+use crate::runtime::{RuntimeCore, current};
 use crate::stream::Stream;
 use crate::sys;
 
@@ -21,7 +21,7 @@ const DRAIN_MOST: usize = 4096;
 /// When descriptors or memory run out, [`Listener::accept`] tells it by an error, [`crate::LoopStats`] counts it, and
 /// accepting pauses until a connection of this worker is closed or 50 ms have passed: calling it again simply waits.
 pub struct Listener {
-    core: Rc<Core>,
+    core: Rc<RuntimeCore>,
     index: u32,
     /// The turn of the last accept, and how many there were in it.
     taken: Cell<(u64, u32)>,

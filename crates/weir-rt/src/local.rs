@@ -4,19 +4,19 @@ use std::cell::UnsafeCell;
 
 /// A value reached only through short windows that never nest.
 ///
-/// Contract of every caller in this crate: the closure given to [`Local::with`] runs no foreign code (no future is
+/// Contract of every caller in this crate: the closure given to [`LoopLocal::with`] runs no foreign code (no future is
 /// polled or dropped, no waker cloned, woken or dropped, no closure of a user called) and does not come back to the
-/// same `Local`. Debug builds check it; release builds, where a window is opened some thirty times per request, do
+/// same `LoopLocal`. Debug builds check it; release builds, where a window is opened some thirty times per request, do
 /// not pay for the check.
-pub(crate) struct Local<T> {
+pub(crate) struct LoopLocal<T> {
     value: UnsafeCell<T>,
     #[cfg(debug_assertions)]
     open: std::cell::Cell<bool>,
 }
 
-impl<T> Local<T> {
-    pub(crate) const fn new(value: T) -> Local<T> {
-        Local {
+impl<T> LoopLocal<T> {
+    pub(crate) const fn new(value: T) -> LoopLocal<T> {
+        LoopLocal {
             value: UnsafeCell::new(value),
             #[cfg(debug_assertions)]
             open: std::cell::Cell::new(false),
@@ -27,26 +27,26 @@ impl<T> Local<T> {
     #[inline(always)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
-        let _window = Window::open(&self.open);
+        let _window = LoopLocalWindow::open(&self.open);
         // SAFETY: `UnsafeCell` keeps the value on this thread; the contract above (checked in debug builds) is that
-        // windows of one `Local` do not nest, so this is the only reference.
+        // windows of one `LoopLocal` do not nest, so this is the only reference.
         f(unsafe { &mut *self.value.get() })
     }
 }
 
 #[cfg(debug_assertions)]
-struct Window<'a>(&'a std::cell::Cell<bool>);
+struct LoopLocalWindow<'a>(&'a std::cell::Cell<bool>);
 
 #[cfg(debug_assertions)]
-impl Window<'_> {
-    fn open(flag: &std::cell::Cell<bool>) -> Window<'_> {
+impl LoopLocalWindow<'_> {
+    fn open(flag: &std::cell::Cell<bool>) -> LoopLocalWindow<'_> {
         assert!(!flag.replace(true), "a Local was entered from within itself");
-        Window(flag)
+        LoopLocalWindow(flag)
     }
 }
 
 #[cfg(debug_assertions)]
-impl Drop for Window<'_> {
+impl Drop for LoopLocalWindow<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -54,11 +54,11 @@ impl Drop for Window<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Local;
+    use super::LoopLocal;
 
     #[test]
     fn windows_follow_one_another() {
-        let local = Local::new(1);
+        let local = LoopLocal::new(1);
         local.with(|v| *v += 1);
         assert_eq!(local.with(|v| *v), 2);
     }
@@ -67,7 +67,7 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "entered from within itself")]
     fn nested_windows_are_caught_in_debug_builds() {
-        let local = Local::new(1);
+        let local = LoopLocal::new(1);
         local.with(|_| local.with(|v| *v));
     }
 }

@@ -3,16 +3,16 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::executor::Sched;
+use crate::executor::RunQueue;
 use crate::inbox::Inbox;
 use crate::stats::LoopStats;
-use crate::timers::Timers;
+use crate::timers::WorkerTimers;
 use crate::{clock, sampler};
 
 /// The part of a runtime that its driver may use: everything but the sockets.
 pub(crate) struct LoopState {
-    pub(crate) sched: Sched,
-    pub(crate) timers: Timers,
+    pub(crate) sched: RunQueue,
+    pub(crate) timers: WorkerTimers,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) turn: Cell<u64>,
@@ -28,8 +28,8 @@ impl LoopState {
     pub(crate) fn new(slot: u16, inbox: Arc<Inbox>) -> LoopState {
         let now_ms = clock::monotonic_ms();
         LoopState {
-            sched: Sched::new(slot),
-            timers: Timers::new(now_ms),
+            sched: RunQueue::new(slot),
+            timers: WorkerTimers::new(now_ms),
             inbox,
             stats: Arc::new(LoopStats::default()),
             turn: Cell::new(1),

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 mod addr;
 mod option;
 
-pub use addr::{Host, InvalidAddr, RawAddr, SockAddr, UnixAddr};
+pub use addr::{InvalidAddr, LoggedHost, RawAddr, SockAddr, UnixAddr};
 pub use option::{SocketOption, option, set_option, transparent};
 
 /// nginx's `listen` parameters. The default is nginx's: no parameter written, on Linux.
@@ -32,7 +32,7 @@ pub struct ListenOptions {
     /// `deferred`: accept only once data has come (TCP_DEFER_ACCEPT).
     pub deferred: bool,
     /// `so_keepalive=`; `None` leaves the system's default.
-    pub keepalive: Option<Keepalive>,
+    pub keepalive: Option<TcpKeepalive>,
     /// TCP_NODELAY, inherited by accepted sockets, which saves one system call each.
     pub nodelay: bool,
 }
@@ -55,7 +55,7 @@ impl Default for ListenOptions {
 
 /// `so_keepalive=on|off|[idle]:[interval]:[count]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Keepalive {
+pub struct TcpKeepalive {
     /// SO_KEEPALIVE.
     pub on: bool,
     /// Seconds of silence before the first probe (TCP_KEEPIDLE).
@@ -292,7 +292,7 @@ pub fn cork(fd: RawFd, on: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// The errno of setsockopt(2): `EINVAL` for times outside 1..32767 s or counts outside 1..127.
-pub fn keepalive(fd: RawFd, k: &Keepalive) -> io::Result<()> {
+pub fn keepalive(fd: RawFd, k: &TcpKeepalive) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, k.on.into())?;
     let numbers =
         [(libc::TCP_KEEPIDLE, k.idle), (libc::TCP_KEEPINTVL, k.interval), (libc::TCP_KEEPCNT, k.count)];
@@ -398,7 +398,7 @@ pub fn has_ended(fd: RawFd) -> bool {
 
 /// Bytes that a socket holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct SocketBytes {
     /// Received and not read (SIOCINQ).
     pub unread: u64,
     /// Written and not acknowledged by the peer (SIOCOUTQ).
@@ -411,7 +411,7 @@ pub struct Held {
 ///
 /// # Errors
 /// The errno of ioctl(2).
-pub fn held(fd: RawFd) -> io::Result<Held> {
+pub fn held(fd: RawFd) -> io::Result<SocketBytes> {
     let ask = |request| {
         let mut bytes: c_int = 0;
         // SAFETY: these requests write one int, which outlives the call.
@@ -420,7 +420,11 @@ pub fn held(fd: RawFd) -> io::Result<Held> {
             _ => Err(io::Error::last_os_error()),
         }
     };
-    Ok(Held { unread: ask(libc::FIONREAD)?, unacknowledged: ask(libc::TIOCOUTQ)?, unsent: ask(SIOCOUTQNSD)? })
+    Ok(SocketBytes {
+        unread: ask(libc::FIONREAD)?,
+        unacknowledged: ask(libc::TIOCOUTQ)?,
+        unsent: ask(SIOCOUTQNSD)?,
+    })
 }
 
 /// Has the kernel stamp what comes on a socket (SO_TIMESTAMPNS), for [`packets`](crate::packets), or not any more.

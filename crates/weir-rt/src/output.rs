@@ -84,7 +84,7 @@ const READ_AHEAD: usize = 64 * 1024;
 
 /// The front of the queue as one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gathered {
+pub(crate) struct GatheredOutput {
     pub(crate) pieces: usize,
     pub(crate) bytes: usize,
     /// A file range comes next.
@@ -92,7 +92,7 @@ pub(crate) struct Gathered {
 }
 
 /// A connection's output queue. Boxed and recycled: an idle connection has none.
-pub(crate) struct Output {
+pub(crate) struct OutputQueue {
     queue: VecDeque<Chunk>,
     /// Bytes of the first chunk (if of memory) that are sent already.
     offset: usize,
@@ -106,10 +106,10 @@ pub(crate) struct Output {
     message: libc::msghdr,
 }
 
-impl Output {
-    pub(crate) fn new() -> Output {
+impl OutputQueue {
+    pub(crate) fn new() -> OutputQueue {
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        Output {
+        OutputQueue {
             queue: VecDeque::new(),
             offset: 0,
             flight: 0,
@@ -126,7 +126,7 @@ impl Output {
     }
 
     /// Appends a chunk, joining small ones.
-    pub(crate) fn push(&mut self, chunk: Chunk, spares: &mut Spares) {
+    pub(crate) fn push(&mut self, chunk: Chunk, spares: &mut SpareVectors) {
         if chunk.is_empty() {
             if let Chunk::Bytes(v) = chunk {
                 spares.give(v);
@@ -152,9 +152,9 @@ impl Output {
     }
 
     /// Takes `bytes` into the empty queue, departing: as pushed, gathered and departed, at a tenth of the cost.
-    pub(crate) fn depart_alone(&mut self, bytes: Vec<u8>) -> Gathered {
+    pub(crate) fn depart_alone(&mut self, bytes: Vec<u8>) -> GatheredOutput {
         debug_assert!(self.queue.is_empty() && self.offset == 0 && !bytes.is_empty());
-        let gathered = Gathered { pieces: 1, bytes: bytes.len(), file_next: false };
+        let gathered = GatheredOutput { pieces: 1, bytes: bytes.len(), file_next: false };
         self.pieces[0] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         self.unsent = bytes.len() as u64;
         self.queue.push_back(Chunk::Bytes(bytes));
@@ -171,8 +171,8 @@ impl Output {
     }
 
     /// Prepares the memory at the front for one system call; the result stays valid until the next change.
-    pub(crate) fn gather(&mut self) -> Gathered {
-        let mut gathered = Gathered { pieces: 0, bytes: 0, file_next: false };
+    pub(crate) fn gather(&mut self) -> GatheredOutput {
+        let mut gathered = GatheredOutput { pieces: 0, bytes: 0, file_next: false };
         let mut skip = self.offset;
         for chunk in &self.queue {
             if matches!(chunk, Chunk::File { .. }) {
@@ -194,19 +194,19 @@ impl Output {
     }
 
     /// The gathered pieces as a message. It points into `self`, which therefore must not move (it is boxed).
-    pub(crate) fn message(&mut self, gathered: Gathered) -> &libc::msghdr {
+    pub(crate) fn message(&mut self, gathered: GatheredOutput) -> &libc::msghdr {
         self.message.msg_iov = self.pieces.as_mut_ptr();
         self.message.msg_iovlen = gathered.pieces as _;
         &self.message
     }
 
     /// The one gathered piece, where it is only one.
-    pub(crate) fn single(&self, gathered: Gathered) -> Option<(*const u8, usize)> {
+    pub(crate) fn single(&self, gathered: GatheredOutput) -> Option<(*const u8, usize)> {
         (gathered.pieces == 1).then(|| (self.pieces[0].iov_base.cast_const().cast(), self.pieces[0].iov_len))
     }
 
-    /// The kernel reads the gathered pieces from now on, until [`Output::landed`].
-    pub(crate) fn depart(&mut self, gathered: Gathered) {
+    /// The kernel reads the gathered pieces from now on, until [`OutputQueue::landed`].
+    pub(crate) fn depart(&mut self, gathered: GatheredOutput) {
         self.flight = gathered.pieces;
     }
 
@@ -224,7 +224,7 @@ impl Output {
     }
 
     /// `n` bytes from the front have been handed to the kernel.
-    pub(crate) fn advance(&mut self, n: u64, spares: &mut Spares) {
+    pub(crate) fn advance(&mut self, n: u64, spares: &mut SpareVectors) {
         debug_assert!(self.flight == 0 && n <= self.unsent);
         self.unsent -= n;
         let mut left = n;
@@ -254,7 +254,7 @@ impl Output {
 
     /// Turns small file ranges near the front into memory, as far as the page cache has them. A range it has not,
     /// or which is shorter than it should be, is left for sendfile(2) and its error handling.
-    pub(crate) fn read_small_files(&mut self, spares: &mut Spares) {
+    pub(crate) fn read_small_files(&mut self, spares: &mut SpareVectors) {
         if self.flight > 0 {
             return;
         }
@@ -278,7 +278,7 @@ impl Output {
     }
 
     /// Replaces the file range at `at` by its bytes, behind those of the chunk before it if `joined`.
-    fn read_file(&mut self, at: usize, joined: bool, spares: &mut Spares) -> bool {
+    fn read_file(&mut self, at: usize, joined: bool, spares: &mut SpareVectors) -> bool {
         let Chunk::File { file, offset, len } = &self.queue[at] else { return false };
         let (file, offset, len) = (Rc::clone(file), *offset, *len as usize);
         if joined {
@@ -299,7 +299,7 @@ impl Output {
     }
 
     /// Empties the queue (nothing may be in flight), for an error or a close.
-    pub(crate) fn clear(&mut self, spares: &mut Spares) {
+    pub(crate) fn clear(&mut self, spares: &mut SpareVectors) {
         debug_assert!(self.flight == 0);
         while let Some(chunk) = self.queue.pop_front() {
             if let Chunk::Bytes(v) = chunk {
@@ -312,14 +312,14 @@ impl Output {
 
 /// Emptied vectors and output queues, kept for the next who needs one.
 #[derive(Default)]
-pub(crate) struct Spares {
+pub(crate) struct SpareVectors {
     vectors: Vec<Vec<u8>>,
     /// Those for long receives, of at least [`LONG`] bytes.
     long: Vec<Vec<u8>>,
     /// Bytes that `vectors` have room for.
     room: usize,
     #[allow(clippy::vec_box, reason = "they go from box to box, and are 400 bytes")]
-    outputs: Vec<Box<Output>>,
+    outputs: Vec<Box<OutputQueue>>,
 }
 
 /// Kept of each at most.
@@ -337,7 +337,7 @@ const LONGS: usize = 16;
 /// A queue with room for more chunks than this is freed rather than kept.
 const SPARE_CHUNKS: usize = 64;
 
-impl Spares {
+impl SpareVectors {
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let vector = self.vectors.pop().unwrap_or_default();
         self.room -= vector.capacity();
@@ -369,12 +369,12 @@ impl Spares {
         }
     }
 
-    pub(crate) fn take_output(&mut self) -> Box<Output> {
-        self.outputs.pop().unwrap_or_else(|| Box::new(Output::new()))
+    pub(crate) fn take_output(&mut self) -> Box<OutputQueue> {
+        self.outputs.pop().unwrap_or_else(|| Box::new(OutputQueue::new()))
     }
 
     /// `output` must be empty.
-    pub(crate) fn give_output(&mut self, output: Box<Output>) {
+    pub(crate) fn give_output(&mut self, output: Box<OutputQueue>) {
         debug_assert!(output.queue.is_empty());
         if self.outputs.len() < SPARES && output.queue.capacity() <= SPARE_CHUNKS {
             self.outputs.push(output);
@@ -384,10 +384,10 @@ impl Spares {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chunk, Gathered, Output, Spares};
+    use super::{Chunk, GatheredOutput, OutputQueue, SpareVectors};
     use proptest::prelude::*;
 
-    fn sent(output: &mut Output, n: usize) -> Vec<u8> {
+    fn sent(output: &mut OutputQueue, n: usize) -> Vec<u8> {
         let gathered = output.gather();
         let mut bytes = Vec::new();
         for piece in &output.pieces[..gathered.pieces] {
@@ -402,20 +402,20 @@ mod tests {
 
     #[test]
     fn small_chunks_are_joined_into_one_piece() {
-        let (mut output, mut spares) = (Output::new(), Spares::default());
+        let (mut output, mut spares) = (OutputQueue::new(), SpareVectors::default());
         let mut head = Vec::with_capacity(64);
         head.extend_from_slice(b"head ");
         output.push(Chunk::Bytes(head), &mut spares);
         output.push(Chunk::Static(b"static "), &mut spares);
         output.push(Chunk::Bytes(b"owned".to_vec()), &mut spares);
-        let one = Gathered { pieces: 1, bytes: 17, file_next: false };
+        let one = GatheredOutput { pieces: 1, bytes: 17, file_next: false };
         assert_eq!((output.gather(), output.unsent()), (one, 17));
         assert_eq!(spares.vectors.len(), 1, "the joined vector is recycled");
     }
 
     #[test]
     fn nothing_is_appended_to_what_is_in_flight() {
-        let (mut output, mut spares) = (Output::new(), Spares::default());
+        let (mut output, mut spares) = (OutputQueue::new(), SpareVectors::default());
         output.push(Chunk::Bytes(b"first".to_vec()), &mut spares);
         let gathered = output.gather();
         let (start, len) = output.single(gathered).expect("one piece");
@@ -435,7 +435,7 @@ mod tests {
             chunks in prop::collection::vec((0u8..3, 0usize..5000), 0..40),
             steps in prop::collection::vec(1usize..9000, 1..50),
         ) {
-            let (mut output, mut spares) = (Output::new(), Spares::default());
+            let (mut output, mut spares) = (OutputQueue::new(), SpareVectors::default());
             let (mut expected, mut got) = (Vec::new(), Vec::new());
             for (n, (kind, len)) in chunks.into_iter().enumerate() {
                 let bytes = vec![n as u8; len];

@@ -16,12 +16,12 @@ mod spawn;
 mod title;
 pub mod watch;
 
-pub use channel::{Channel, Message};
-pub use child::{End, Ended, Fork, fork, parent, reap};
+pub use channel::{ChannelMessage, ProcessChannel};
+pub use child::{EndedChild, ForkSide, ProcessEnd, fork, parent, reap};
 pub use environment::set_environment;
 pub use poll::readable;
-pub use spawn::{Child, Program, Spawned, spawn};
-pub use title::Title;
+pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, spawn};
+pub use title::ProcessTitle;
 
 /// The process id.
 pub fn pid() -> u32 {
@@ -57,7 +57,7 @@ pub fn hostname() -> io::Result<String> {
 
 /// Which limit [`limit`] and [`set_limit`] mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum ResourceLimit {
     /// Open descriptors (`worker_rlimit_nofile`).
     OpenFiles,
     /// Bytes of a core file (`worker_rlimit_core`).
@@ -68,7 +68,7 @@ pub enum Limit {
 ///
 /// # Errors
 /// The errno of getrlimit(2).
-pub fn limit(which: Limit) -> io::Result<(u64, u64)> {
+pub fn limit(which: ResourceLimit) -> io::Result<(u64, u64)> {
     let mut r = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `r` is writable for the call.
     check(unsafe { libc::getrlimit(which.resource(), &mut r) })?;
@@ -79,27 +79,27 @@ pub fn limit(which: Limit) -> io::Result<(u64, u64)> {
 ///
 /// # Errors
 /// `EPERM` for raising the hard limit without privilege, `EINVAL` for a soft one above it.
-pub fn set_limit(which: Limit, soft: u64, hard: u64) -> io::Result<()> {
+pub fn set_limit(which: ResourceLimit, soft: u64, hard: u64) -> io::Result<()> {
     let r = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     // SAFETY: `r` is readable for the call.
     check(unsafe { libc::setrlimit(which.resource(), &r) })
 }
 
-impl Limit {
+impl ResourceLimit {
     // The C library's own type for this differs between glibc and musl.
     #[cfg(target_env = "gnu")]
     fn resource(self) -> libc::__rlimit_resource_t {
         match self {
-            Limit::OpenFiles => libc::RLIMIT_NOFILE,
-            Limit::Core => libc::RLIMIT_CORE,
+            ResourceLimit::OpenFiles => libc::RLIMIT_NOFILE,
+            ResourceLimit::Core => libc::RLIMIT_CORE,
         }
     }
 
     #[cfg(not(target_env = "gnu"))]
     fn resource(self) -> c_int {
         match self {
-            Limit::OpenFiles => libc::RLIMIT_NOFILE,
-            Limit::Core => libc::RLIMIT_CORE,
+            ResourceLimit::OpenFiles => libc::RLIMIT_NOFILE,
+            ResourceLimit::Core => libc::RLIMIT_CORE,
         }
     }
 }
@@ -224,7 +224,7 @@ pub fn set_thread_name(name: &str) {
 
 /// A user of the system's database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
+pub struct SystemUser {
     /// The login name, which decides the supplementary groups.
     pub name: CString,
     /// User id.
@@ -237,7 +237,7 @@ pub struct User {
 ///
 /// # Errors
 /// The errno of getpwnam_r(3).
-pub fn user(name: &str) -> io::Result<Option<User>> {
+pub fn user(name: &str) -> io::Result<Option<SystemUser>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     // SAFETY: pointers and integers, for which zero is a value.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
@@ -245,7 +245,7 @@ pub fn user(name: &str) -> io::Result<Option<User>> {
         // SAFETY: all four are valid for the call, `buf` for its length.
         unsafe { libc::getpwnam_r(name.as_ptr(), &mut entry, buf.as_mut_ptr().cast(), buf.len(), result) }
     })?;
-    Ok(found.then(|| User { name: name.clone(), uid: entry.pw_uid, gid: entry.pw_gid }))
+    Ok(found.then(|| SystemUser { name: name.clone(), uid: entry.pw_uid, gid: entry.pw_gid }))
 }
 
 /// Looks a group's id up by name; `None` if there is none.
@@ -291,7 +291,7 @@ pub fn is_root() -> bool {
 ///
 /// # Errors
 /// `EPERM` without privilege. After an error the process may be half changed and must end.
-pub fn drop_privileges(user: &User, gid: u32) -> io::Result<()> {
+pub fn drop_privileges(user: &SystemUser, gid: u32) -> io::Result<()> {
     // SAFETY: no pointers but a NUL-terminated name; the C library carries each change to all threads.
     unsafe {
         check(libc::setgid(gid))?;
@@ -313,11 +313,11 @@ pub fn redirect_stderr(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// The daemon's side of [`daemonize`]: the parent still waits.
 #[must_use = "the parent waits for `notify`"]
 #[derive(Debug)]
-pub struct Readiness {
+pub struct DaemonReadiness {
     pipe: OwnedFd,
 }
 
-impl Readiness {
+impl DaemonReadiness {
     /// The server is ready: the parent ends with status 0, and whoever started it goes on.
     ///
     /// # Errors
@@ -332,12 +332,12 @@ impl Readiness {
 /// Goes on in a child that has a session of its own, umask 0, and /dev/null as standard input and output
 /// (`daemon on`). Standard error stays, for what may still go wrong: see [`redirect_stderr`].
 ///
-/// The parent does not return: it waits for [`Readiness::notify`] and ends with status 0, or, if the child ends
+/// The parent does not return: it waits for [`DaemonReadiness::notify`] and ends with status 0, or, if the child ends
 /// without it, with the child's status (1 for 0 or a signal).
 ///
 /// # Errors
 /// `EBUSY` if there are other threads, which a fork would lose; the errno of the call that failed.
-pub fn daemonize() -> io::Result<Readiness> {
+pub fn daemonize() -> io::Result<DaemonReadiness> {
     if thread_count() > 1 {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
@@ -352,7 +352,7 @@ pub fn daemonize() -> io::Result<Readiness> {
     }
     drop(reader);
     detach()?;
-    Ok(Readiness { pipe: writer })
+    Ok(DaemonReadiness { pipe: writer })
 }
 
 fn detach() -> io::Result<()> {

@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use crate::pool::Received;
-use crate::runtime::Core;
+use crate::pool::ReceivedBuffer;
+use crate::runtime::RuntimeCore;
 
 /// In a [`RecvBuf`]'s number: it is a vector, and the rest of the number its capacity. Buffers are never so many.
 const OPENED: u32 = 1 << 31;
@@ -16,19 +16,19 @@ const OPENED: u32 = 1 << 31;
 /// The pool is shared by all connections of the worker: who wants to keep an incomplete message while waiting for
 /// its rest copies it elsewhere, rather than keep this.
 pub struct RecvBuf {
-    core: Rc<Core>,
+    core: Rc<RuntimeCore>,
     start: NonNull<u8>,
     len: u32,
     id: u32,
 }
 
 impl RecvBuf {
-    pub(crate) fn new(core: Rc<Core>, received: Received, start: NonNull<u8>) -> RecvBuf {
+    pub(crate) fn new(core: Rc<RuntimeCore>, received: ReceivedBuffer, start: NonNull<u8>) -> RecvBuf {
         RecvBuf { core, start, len: received.len, id: received.id }
     }
 
     /// Of what a layer opened.
-    pub(crate) fn opened(core: Rc<Core>, bytes: Vec<u8>) -> RecvBuf {
+    pub(crate) fn opened(core: Rc<RuntimeCore>, bytes: Vec<u8>) -> RecvBuf {
         let mut bytes = std::mem::ManuallyDrop::new(bytes);
         let start = NonNull::new(bytes.as_mut_ptr()).expect("a vector's pointer is not null");
         debug_assert!(bytes.capacity() < OPENED as usize);

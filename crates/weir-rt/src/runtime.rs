@@ -13,11 +13,11 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::driver::{DriverChoice, DriverKind, Io, Wait};
-use crate::executor::{MAIN, Polled, Sched, set_current_sched, task_of, waker};
-use crate::heap::Keeping;
-use crate::inbox::{self, Inbox, Message, Registration};
-use crate::local::Local;
+use crate::driver::{DriverChoice, DriverKind, WaitLimit, WorkerIo};
+use crate::executor::{MAIN, PollOutcome, RunQueue, set_current_queue, task_of, waker};
+use crate::heap::HeapKeeping;
+use crate::inbox::{self, Inbox, InboxMessage, InboxRegistration};
+use crate::local::LoopLocal;
 use crate::loop_state::LoopState;
 use crate::stats::LoopStats;
 use crate::task::{self, TaskId};
@@ -25,10 +25,10 @@ use crate::{blocking as pool, clock, sampler, sys};
 
 /// What a runtime is made with.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RuntimeOptions {
     /// Which driver.
     pub driver: DriverChoice,
-    /// The worker's number, for [`Remote::worker`] and names; need not be unique in the process.
+    /// The worker's number, for [`RuntimeHandle::worker`] and names; need not be unique in the process.
     pub worker: u8,
     /// Receive buffers of 4 KB in the pool; rounded up to a power of two between 8 and 32,768.
     pub buffers: u16,
@@ -36,25 +36,25 @@ pub struct Options {
     pub name: String,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { driver: DriverChoice::Auto, worker: 0, buffers: 1024, name: String::from("weir") }
+impl Default for RuntimeOptions {
+    fn default() -> RuntimeOptions {
+        RuntimeOptions { driver: DriverChoice::Auto, worker: 0, buffers: 1024, name: String::from("weir") }
     }
 }
 
 /// One worker's runtime. It belongs to the thread that made it, as does everything made inside it.
 pub struct Runtime {
-    core: Rc<Core>,
+    core: Rc<RuntimeCore>,
     name: String,
     /// Ends with the runtime, even if a stream keeps the core.
-    _registration: Registration,
+    _registration: InboxRegistration,
     /// Last, for what the others free.
-    _keeping: Keeping,
+    _keeping: HeapKeeping,
 }
 
 /// What all handles of a runtime share.
-pub(crate) struct Core {
-    pub(crate) io: Local<Io>,
+pub(crate) struct RuntimeCore {
+    pub(crate) io: LoopLocal<WorkerIo>,
     pub(crate) state: LoopState,
     driver: DriverKind,
     worker: u8,
@@ -64,20 +64,20 @@ pub(crate) struct Core {
     /// More mail came while the last was read.
     mail_left: Cell<bool>,
     /// See [`at_round_end`].
-    round_end: Local<Vec<Rc<dyn Fn()>>>,
+    round_end: LoopLocal<Vec<Rc<dyn Fn()>>>,
     /// What the task that is polled may still receive in this poll, in units of [`UNIT`].
     appetite: Cell<usize>,
 }
 
 thread_local! {
-    static CURRENT: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+    static CURRENT: Cell<*const RuntimeCore> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Calls `f` with this thread's running runtime, if there is one.
 #[inline]
-pub(crate) fn with_current<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
+pub(crate) fn with_current<R>(f: impl FnOnce(&RuntimeCore) -> R) -> Option<R> {
     let core = CURRENT.get();
-    // SAFETY: null, or set by `Entered`, which keeps a reference to the core and takes it back before giving it up.
+    // SAFETY: null, or set by `EnteredRuntime`, which keeps a reference to the core and takes it back before giving it up.
     unsafe { core.as_ref() }.map(f)
 }
 
@@ -85,10 +85,10 @@ pub(crate) fn with_current<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
 ///
 /// # Panics
 /// Outside one.
-pub(crate) fn current() -> Rc<Core> {
+pub(crate) fn current() -> Rc<RuntimeCore> {
     let core = CURRENT.get();
     assert!(!core.is_null(), "weir-rt: this can only be used inside Runtime::block_on, on its thread");
-    // SAFETY: not null, so it comes from `Rc::as_ptr` of the reference that `Entered` holds: one more is counted.
+    // SAFETY: not null, so it comes from `Rc::as_ptr` of the reference that `EnteredRuntime` holds: one more is counted.
     unsafe {
         Rc::increment_strong_count(core);
         Rc::from_raw(core)
@@ -96,25 +96,25 @@ pub(crate) fn current() -> Rc<Core> {
 }
 
 /// Makes a core this thread's current one until dropped.
-struct Entered {
-    before: *const Core,
-    sched_before: *const Sched,
-    _core: Rc<Core>,
+struct EnteredRuntime {
+    before: *const RuntimeCore,
+    sched_before: *const RunQueue,
+    _core: Rc<RuntimeCore>,
 }
 
-impl Entered {
-    fn new(core: &Rc<Core>) -> Entered {
+impl EnteredRuntime {
+    fn new(core: &Rc<RuntimeCore>) -> EnteredRuntime {
         // SAFETY: the core does not move, and `_core` keeps it until `drop` has set what was there before.
-        let sched_before = unsafe { set_current_sched(&raw const core.state.sched) };
-        Entered { before: CURRENT.replace(Rc::as_ptr(core)), sched_before, _core: Rc::clone(core) }
+        let sched_before = unsafe { set_current_queue(&raw const core.state.sched) };
+        EnteredRuntime { before: CURRENT.replace(Rc::as_ptr(core)), sched_before, _core: Rc::clone(core) }
     }
 }
 
-impl Drop for Entered {
+impl Drop for EnteredRuntime {
     fn drop(&mut self) {
         CURRENT.set(self.before);
-        // SAFETY: null, or set by an `Entered` around this one, which is alive.
-        unsafe { set_current_sched(self.sched_before) };
+        // SAFETY: null, or set by an `EnteredRuntime` around this one, which is alive.
+        unsafe { set_current_queue(self.sched_before) };
     }
 }
 
@@ -124,22 +124,22 @@ impl Runtime {
     /// # Errors
     /// Out of descriptors or memory; with [`DriverChoice::IoUring`], whatever
     /// [`probe_io_uring`](crate::probe_io_uring) says.
-    pub fn new(o: &Options) -> io::Result<Runtime> {
-        let keeping = Keeping::begin();
+    pub fn new(o: &RuntimeOptions) -> io::Result<Runtime> {
+        let keeping = HeapKeeping::begin();
         sys::ignore_sigpipe();
         clock::scale(); // measured now rather than in the first turn
         let inbox = Arc::new(Inbox::new()?);
         let registration = inbox::register(Arc::clone(&inbox))?;
-        let io = Io::new(o.driver, o.buffers, inbox.fd())?;
-        let core = Core {
+        let io = WorkerIo::new(o.driver, o.buffers, inbox.fd())?;
+        let core = RuntimeCore {
             driver: io.kind(),
-            io: Local::new(io),
+            io: LoopLocal::new(io),
             state: LoopState::new(registration.slot(), inbox),
             worker: o.worker,
             running: Cell::new(false),
             unix: Cell::new((0, (0, 0))),
             mail_left: Cell::new(false),
-            round_end: Local::new(Vec::new()),
+            round_end: LoopLocal::new(Vec::new()),
             appetite: Cell::new(APPETITE),
         };
         Ok(Runtime {
@@ -168,8 +168,8 @@ impl Runtime {
     pub fn block_on<F: Future>(&self, f: F) -> F::Output {
         let core = &*self.core;
         assert!(!core.running.replace(true), "weir-rt: block_on inside block_on of the same runtime");
-        let _running = Running(&core.running);
-        let _entered = Entered::new(&self.core);
+        let _running = RunningMark(&core.running);
+        let _entered = EnteredRuntime::new(&self.core);
         let output = core.run(f);
         core.drive(clock::ticks(), Some(0)); // what was queued or closed last goes out
         sampler::mine().turn_ended(0, 0, 0);
@@ -177,7 +177,7 @@ impl Runtime {
     }
 
     /// A handle by which other threads reach this runtime.
-    pub fn remote(&self) -> Remote {
+    pub fn remote(&self) -> RuntimeHandle {
         self.core.remote()
     }
 
@@ -190,7 +190,7 @@ impl Runtime {
 impl Drop for Runtime {
     /// Drops all tasks, closes all sockets, and waits for the kernel to give their memory back.
     fn drop(&mut self) {
-        let _entered = Entered::new(&self.core);
+        let _entered = EnteredRuntime::new(&self.core);
         let core = &*self.core;
         core.state.sched.clear();
         drop(core.round_end.with(std::mem::take));
@@ -200,15 +200,15 @@ impl Drop for Runtime {
     }
 }
 
-struct Running<'a>(&'a Cell<bool>);
+struct RunningMark<'a>(&'a Cell<bool>);
 
-impl Drop for Running<'_> {
+impl Drop for RunningMark<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
 }
 
-impl Core {
+impl RuntimeCore {
     fn unix_time(&self) -> (u64, u32) {
         let (turn, time) = self.unix.get();
         if turn == self.state.turn.get() {
@@ -219,13 +219,13 @@ impl Core {
         time
     }
 
-    fn remote(&self) -> Remote {
-        Remote { inbox: Arc::clone(&self.state.inbox), worker: self.worker }
+    fn remote(&self) -> RuntimeHandle {
+        RuntimeHandle { inbox: Arc::clone(&self.state.inbox), worker: self.worker }
     }
 
     /// Stores the polling task's waker in a place of the driver's.
     #[inline]
-    pub(crate) fn register(&self, cx: &Context<'_>, place: impl Fn(&mut Io) -> &mut Option<Waker>) {
+    pub(crate) fn register(&self, cx: &Context<'_>, place: impl Fn(&mut WorkerIo) -> &mut Option<Waker>) {
         let waker = cx.waker();
         let old = if task_of(waker, self.state.sched.slot()).is_some() {
             self.io.with(|io| place(io).replace(waker.clone()))
@@ -289,9 +289,9 @@ impl Core {
 
     fn poll(&self, task: u32) {
         match self.state.sched.poll(task) {
-            Polled::Gone => return,
-            Polled::Panicked => self.state.stats.panics.add(1),
-            Polled::Pending | Polled::Finished => (),
+            PollOutcome::Gone => return,
+            PollOutcome::Panicked => self.state.stats.panics.add(1),
+            PollOutcome::Pending | PollOutcome::Finished => (),
         }
         self.polled();
     }
@@ -314,7 +314,7 @@ impl Core {
     }
 
     /// How long the loop may sleep, as of `stamp`.
-    fn wait(&self, stamp: u64) -> Wait {
+    fn wait(&self, stamp: u64) -> WaitLimit {
         if self.state.sched.is_runnable() || self.mail_left.get() {
             return Some(0);
         }
@@ -324,7 +324,7 @@ impl Core {
     }
 
     /// The second half of a turn: system call, mail, timers.
-    fn drive(&self, stamp: u64, wait: Wait) {
+    fn drive(&self, stamp: u64, wait: WaitLimit) {
         let busy_ns = clock::scale().ticks_to_ns(stamp.saturating_sub(self.state.stamp.get()));
         self.state.stats.busy_ns.add(busy_ns);
         self.state.stats.longest_poll_ns.max(busy_ns);
@@ -346,9 +346,9 @@ impl Core {
         self.state.inbox.awake();
         for message in self.state.inbox.drain() {
             match message {
-                Message::Wake(task) => self.state.sched.wake(task),
-                Message::FileRead(read) => self.io.with(|io| io.read_in_done(&self.state, &read)),
-                Message::Run(run) => {
+                InboxMessage::Wake(task) => self.state.sched.wake(task),
+                InboxMessage::FileRead(read) => self.io.with(|io| io.read_in_done(&self.state, &read)),
+                InboxMessage::Run(run) => {
                     if task::catch(run).is_none() {
                         self.state.stats.panics.add(1);
                     }
@@ -361,19 +361,19 @@ impl Core {
 
 /// Reaches a runtime from any thread.
 #[derive(Clone)]
-pub struct Remote {
+pub struct RuntimeHandle {
     inbox: Arc<Inbox>,
     worker: u8,
 }
 
-impl Remote {
+impl RuntimeHandle {
     /// Has `f` called on the runtime's thread, between two rounds of its tasks. Dropped uncalled if the runtime has
     /// ended. A panic in it is counted and reported like a task's.
     pub fn run(&self, f: Box<dyn FnOnce() + Send>) {
         self.inbox.push(f);
     }
 
-    /// The number from [`Options`].
+    /// The number from [`RuntimeOptions`].
     pub fn worker(&self) -> u8 {
         self.worker
     }
@@ -383,7 +383,7 @@ impl Remote {
 ///
 /// # Panics
 /// Outside a runtime.
-pub fn remote() -> Remote {
+pub fn remote() -> RuntimeHandle {
     current().remote()
 }
 
@@ -473,7 +473,7 @@ pub fn epoch() -> u64 {
 /// # Panics
 /// Outside a runtime.
 pub fn unix_time() -> (u64, u32) {
-    inside(with_current(Core::unix_time))
+    inside(with_current(RuntimeCore::unix_time))
 }
 
 fn inside<T>(found: Option<T>) -> T {
@@ -500,7 +500,7 @@ async fn away<T: Send + 'static>(
     submit: fn(Box<dyn FnOnce() + Send>),
     f: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let call = Arc::new(Mutex::new(Call { result: None, waker: None }));
+    let call = Arc::new(Mutex::new(PoolCall { result: None, waker: None }));
     let theirs = Arc::clone(&call);
     let mut job = Some(Box::new(move || {
         let result = catch_unwind(AssertUnwindSafe(f));
@@ -533,7 +533,7 @@ async fn away<T: Send + 'static>(
 }
 
 /// A call in the blocking pool: what both sides share.
-struct Call<T> {
+struct PoolCall<T> {
     result: Option<std::thread::Result<T>>,
     waker: Option<Waker>,
 }

@@ -17,7 +17,7 @@ pub struct Signals {
 
 /// One signal as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedSignal {
     /// Its number.
     pub signal: c_int,
     /// Who sent it (for SIGCHLD: the child); 0 if it was the kernel.
@@ -55,7 +55,7 @@ impl Signals {
     }
 
     /// The next pending signal with its sender, without waiting.
-    pub fn receive(&self) -> Option<Received> {
+    pub fn receive(&self) -> Option<ReceivedSignal> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         // SAFETY: the buffer is as large as the length given, and the descriptor is ours.
         let n = unsafe { libc::read(self.fd(), info.as_mut_ptr().cast(), size_of_val(&info)) };
@@ -64,7 +64,7 @@ impl Signals {
         }
         // SAFETY: the kernel has filled the whole record.
         let info = unsafe { info.assume_init() };
-        Some(Received { signal: info.ssi_signo as c_int, pid: info.ssi_pid, uid: info.ssi_uid })
+        Some(ReceivedSignal { signal: info.ssi_signo as c_int, pid: info.ssi_pid, uid: info.ssi_uid })
     }
 
     /// Waits for the next signal.

@@ -6,20 +6,20 @@
 use std::os::fd::RawFd;
 use std::task::Waker;
 
-use crate::layer::Layered;
+use crate::layer::SocketLayer;
 use crate::net::RawAddr;
 use crate::output::SendError;
-use crate::output::{Output, Spares};
-use crate::pool::{Pool, Queue};
+use crate::output::{OutputQueue, SpareVectors};
+use crate::pool::{BufferPool, BufferQueue};
 
 /// Buffers a socket may have queued while its task does not read; more, and its receive is cancelled.
 pub(crate) const QUEUED_MAX: usize = 4;
 
 /// Kernel operations in flight (io_uring), by bit.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Ops(u8);
+pub(crate) struct SocketOps(u8);
 
-impl Ops {
+impl SocketOps {
     pub(crate) const RECV: u8 = 1;
     pub(crate) const SEND: u8 = 2;
     pub(crate) const CONNECT: u8 = 4;
@@ -48,7 +48,7 @@ impl Ops {
 
 /// The multishot receive of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Receiving {
+pub(crate) enum ReceiveState {
     /// Not armed: the next `recv` that finds nothing arms it.
     Off,
     Armed,
@@ -62,7 +62,7 @@ pub(crate) enum Receiving {
 
 /// Who has the output queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sending {
+pub(crate) enum SendState {
     /// Nobody: what is queued may be sent.
     Idle,
     /// The kernel reads the front of it.
@@ -76,20 +76,20 @@ pub(crate) enum Sending {
 }
 
 /// One connected (or connecting) socket.
-pub(crate) struct Slot {
+pub(crate) struct SocketSlot {
     /// -1: the slot is free.
     pub(crate) fd: RawFd,
     /// Part of user_data, so that what comes late is told apart.
     pub(crate) generation: u32,
-    pub(crate) received: Queue,
-    pub(crate) ops: Ops,
-    pub(crate) receiving: Receiving,
-    pub(crate) sending: Sending,
+    pub(crate) received: BufferQueue,
+    pub(crate) ops: SocketOps,
+    pub(crate) receiving: ReceiveState,
+    pub(crate) sending: SendState,
     /// The peer's end of stream has been read.
     pub(crate) eof: bool,
     /// The peer's end of stream (or worse) has been seen, bytes before it may be unread.
     pub(crate) hangup: bool,
-    /// With epoll, or [`Receiving::Polled`]: a receive may find something.
+    /// With epoll, or [`ReceiveState::Polled`]: a receive may find something.
     pub(crate) readable: bool,
     /// It is received from by recv(2), long pieces at a time, and only polled for readiness.
     pub(crate) long: bool,
@@ -116,9 +116,9 @@ pub(crate) struct Slot {
     pub(crate) progress_ms: u64,
     /// Bytes of a silent send on its way: those before `output`.
     pub(crate) flying: u32,
-    pub(crate) output: Option<Box<Output>>,
+    pub(crate) output: Option<Box<OutputQueue>>,
     /// What its bytes go through on their way to the user and from there (TLS).
-    pub(crate) layer: Option<Box<Layered>>,
+    pub(crate) layer: Option<Box<SocketLayer>>,
     /// Boxed: the kernel reads it when the operation is submitted.
     pub(crate) connecting: Option<Box<RawAddr>>,
     pub(crate) reader: Option<Waker>,
@@ -126,15 +126,15 @@ pub(crate) struct Slot {
     pub(crate) watcher: Option<Waker>,
 }
 
-impl Slot {
-    fn new(fd: RawFd, generation: u32) -> Slot {
-        Slot {
+impl SocketSlot {
+    fn new(fd: RawFd, generation: u32) -> SocketSlot {
+        SocketSlot {
             fd,
             generation,
-            received: Queue::new(),
-            ops: Ops::default(),
-            receiving: Receiving::Off,
-            sending: Sending::Idle,
+            received: BufferQueue::new(),
+            ops: SocketOps::default(),
+            receiving: ReceiveState::Off,
+            sending: SendState::Idle,
             eof: false,
             hangup: false,
             readable: true,
@@ -167,17 +167,17 @@ impl Slot {
 }
 
 // An idle keep-alive connection costs a slot, a timer (24 bytes and a waker) and its task.
-const _: () = assert!(size_of::<Slot>() <= 192);
+const _: () = assert!(size_of::<SocketSlot>() <= 192);
 
 /// Generations live in 28 bits of user_data.
 const GENERATION_MASK: u32 = (1 << 28) - 1;
 
 /// All sockets of a worker, with what they share.
-pub(crate) struct Sockets {
-    slots: Vec<Slot>,
+pub(crate) struct SocketTable {
+    slots: Vec<SocketSlot>,
     free: Vec<u32>,
-    pub(crate) pool: Pool,
-    pub(crate) spares: Spares,
+    pub(crate) pool: BufferPool,
+    pub(crate) spares: SpareVectors,
     /// Sockets with queued output that nobody has started to send.
     pub(crate) dirty: Vec<u32>,
     /// Sockets whose receive ended for want of buffers.
@@ -190,13 +190,13 @@ pub(crate) struct Sockets {
     pub(crate) closed_one: bool,
 }
 
-impl Sockets {
-    pub(crate) fn new(pool: Pool) -> Sockets {
-        Sockets {
+impl SocketTable {
+    pub(crate) fn new(pool: BufferPool) -> SocketTable {
+        SocketTable {
             slots: Vec::new(),
             free: Vec::new(),
             pool,
-            spares: Spares::default(),
+            spares: SpareVectors::default(),
             dirty: Vec::new(),
             starved: Vec::new(),
             lagging: Vec::new(),
@@ -210,11 +210,11 @@ impl Sockets {
         match self.free.pop() {
             Some(i) => {
                 let slot = &mut self.slots[i as usize];
-                *slot = Slot::new(fd, slot.generation.wrapping_add(1) & GENERATION_MASK);
+                *slot = SocketSlot::new(fd, slot.generation.wrapping_add(1) & GENERATION_MASK);
                 i
             }
             None => {
-                self.slots.push(Slot::new(fd, 0));
+                self.slots.push(SocketSlot::new(fd, 0));
                 self.slots.len() as u32 - 1
             }
         }
@@ -239,19 +239,19 @@ impl Sockets {
     }
 
     #[inline]
-    pub(crate) fn slot(&mut self, i: u32) -> &mut Slot {
+    pub(crate) fn slot(&mut self, i: u32) -> &mut SocketSlot {
         &mut self.slots[i as usize]
     }
 
     /// The slot with the buffers and spares, for those who need them at once.
     #[inline]
-    pub(crate) fn parts(&mut self, i: u32) -> (&mut Slot, &mut Pool, &mut Spares) {
+    pub(crate) fn parts(&mut self, i: u32) -> (&mut SocketSlot, &mut BufferPool, &mut SpareVectors) {
         (&mut self.slots[i as usize], &mut self.pool, &mut self.spares)
     }
 
     /// The slot of an event, unless it is of an earlier owner.
     #[inline]
-    pub(crate) fn current(&mut self, i: u32, generation: u32) -> Option<&mut Slot> {
+    pub(crate) fn current(&mut self, i: u32, generation: u32) -> Option<&mut SocketSlot> {
         self.slots.get_mut(i as usize).filter(|s| s.fd >= 0 && s.generation == generation)
     }
 

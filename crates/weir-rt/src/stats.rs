@@ -11,7 +11,7 @@ macro_rules! counters {
         /// fetches together).
         #[derive(Default)]
         #[repr(align(128))]
-        pub struct LoopStats { $(pub(crate) $name: Counter,)* }
+        pub struct LoopStats { $(pub(crate) $name: LoopCounter,)* }
 
         /// A copy of all counters, taken one after the other.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,9 +89,9 @@ impl LoopStats {
 
 /// One counter; all methods but `get` belong to the worker's thread.
 #[derive(Default)]
-pub(crate) struct Counter(AtomicU64);
+pub(crate) struct LoopCounter(AtomicU64);
 
-impl Counter {
+impl LoopCounter {
     #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)

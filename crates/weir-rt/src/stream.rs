@@ -6,13 +6,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::driver::{Input, Io};
+use crate::driver::{ReceivedInput, WorkerIo};
 use crate::layer::Layer;
 use crate::net::{self, SockAddr};
 use crate::output::{Chunk, SendError};
 use crate::recv_buf::RecvBuf;
-use crate::runtime::{Core, UNIT, current};
-use crate::socket::Slot;
+use crate::runtime::{RuntimeCore, UNIT, current};
+use crate::socket::SocketSlot;
 use crate::sys;
 use crate::timeout::Timer;
 
@@ -31,7 +31,7 @@ pub enum Recv {
 
 /// How the peer left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum PeerClosed {
     /// It ended its direction: it may still be reading.
     Eof,
     /// The connection is broken (an errno).
@@ -48,7 +48,7 @@ const GONE: u32 = u32::MAX;
 /// departure (they may be the same). Dropping the stream sends at once what can be sent at once, discards the rest
 /// and closes.
 pub struct Stream {
-    core: Rc<Core>,
+    core: Rc<RuntimeCore>,
     index: u32,
 }
 
@@ -97,7 +97,7 @@ impl Stream {
     }
 
     /// Takes over a connected, non-blocking socket.
-    pub(crate) fn adopt(core: Rc<Core>, fd: OwnedFd) -> io::Result<Stream> {
+    pub(crate) fn adopt(core: Rc<RuntimeCore>, fd: OwnedFd) -> io::Result<Stream> {
         let index = core.io.with(|io| io.open(&core.state.stats, fd))?;
         Ok(Stream { core, index })
     }
@@ -156,10 +156,10 @@ impl Stream {
     }
 
     #[inline]
-    fn receive(&self, ask: impl FnOnce(&mut Io) -> Option<Input>) -> Option<Recv> {
+    fn receive(&self, ask: impl FnOnce(&mut WorkerIo) -> Option<ReceivedInput>) -> Option<Recv> {
         let (input, start) = self.core.io.with(|io| {
             let input = ask(io)?;
-            let start = if let Input::Data(received) = &input {
+            let start = if let ReceivedInput::Data(received) = &input {
                 Some(io.sockets.pool.start(received.id))
             } else {
                 None
@@ -167,12 +167,12 @@ impl Stream {
             Some((input, start))
         })?;
         Some(match (input, start) {
-            (Input::Data(received), Some(start)) => {
+            (ReceivedInput::Data(received), Some(start)) => {
                 Recv::Data(RecvBuf::new(Rc::clone(&self.core), received, start))
             }
-            (Input::Opened(bytes), _) => Recv::Data(RecvBuf::opened(Rc::clone(&self.core), bytes)),
-            (Input::Error(e), _) => Recv::Err(e),
-            (Input::Eof | Input::Data(_), _) => Recv::Eof,
+            (ReceivedInput::Opened(bytes), _) => Recv::Data(RecvBuf::opened(Rc::clone(&self.core), bytes)),
+            (ReceivedInput::Error(e), _) => Recv::Err(e),
+            (ReceivedInput::Eof | ReceivedInput::Data(_), _) => Recv::Eof,
         })
     }
 
@@ -278,15 +278,15 @@ impl Stream {
 
     /// Resolves when the peer has ended its direction or the connection is broken, though nobody reads: unread
     /// bytes stay queued, and no more of them than back-pressure allows are fetched.
-    pub async fn closed(&self) -> Closed {
+    pub async fn closed(&self) -> PeerClosed {
         poll_fn(|cx| self.poll_closed(cx)).await
     }
 
     /// [`Stream::closed`] for hand-written futures.
-    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Closed> {
+    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<PeerClosed> {
         match self.error() {
-            Some(errno) => return Poll::Ready(Closed::Reset(errno)),
-            None if self.is_eof() => return Poll::Ready(Closed::Eof),
+            Some(errno) => return Poll::Ready(PeerClosed::Reset(errno)),
+            None if self.is_eof() => return Poll::Ready(PeerClosed::Eof),
             None => (),
         }
         let pending = self.wait(cx, |s| &mut s.watcher);
@@ -372,15 +372,15 @@ impl Stream {
     }
 
     #[inline]
-    fn slot<R>(&self, f: impl FnOnce(&mut Slot) -> R) -> R {
+    fn slot<R>(&self, f: impl FnOnce(&mut SocketSlot) -> R) -> R {
         self.core.io.with(|io| f(io.sockets.slot(self.index)))
     }
 
     /// Registers the polling task.
     #[inline]
-    fn wait<T>(&self, cx: &Context<'_>, place: impl Fn(&mut Slot) -> &mut Option<Waker>) -> Poll<T> {
+    fn wait<T>(&self, cx: &Context<'_>, place: impl Fn(&mut SocketSlot) -> &mut Option<Waker>) -> Poll<T> {
         let index = self.index;
-        self.core.register(cx, |io: &mut Io| place(io.sockets.slot(index)));
+        self.core.register(cx, |io: &mut WorkerIo| place(io.sockets.slot(index)));
         Poll::Pending
     }
 }

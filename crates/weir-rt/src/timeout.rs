@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::runtime::{Core, current};
+use crate::runtime::{RuntimeCore, current};
 use crate::timers::NEVER;
 
 const NONE: u32 = u32::MAX;
@@ -15,7 +15,7 @@ const NONE: u32 = u32::MAX;
 ///
 /// One task waits for it, by [`Timer::wait`] or by giving it to a receive or a drain.
 pub struct Timer {
-    core: Rc<Core>,
+    core: Rc<RuntimeCore>,
     entry: Cell<u32>,
     interval_ms: Cell<u64>,
 }

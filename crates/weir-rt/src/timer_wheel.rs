@@ -1,11 +1,11 @@
 //! The timer wheel: deadlines in milliseconds, tokens out, no clock and no I/O of its own.
 //!
 //! One ring of 4096 slots, 4 ms each (16.4 s). Nearly every deadline of a server is moved many times before it
-//! is reached (each receive pushes the idle timeout out), so [`Wheel::touch`] only stores the new deadline and
+//! is reached (each receive pushes the idle timeout out), so [`TimerWheel::touch`] only stores the new deadline and
 //! the hand re-places the entry when it meets it at its old slot. The same mechanism carries deadlines beyond
 //! the horizon, at one re-placement per 16.4 s, which is why there is no second level.
 //!
-//! Promises: an entry never fires before its deadline, and it fires at the first [`Wheel::advance`] at or after
+//! Promises: an entry never fires before its deadline, and it fires at the first [`TimerWheel::advance`] at or after
 //! the next multiple of 4 ms following the later of its deadline and the moment it was armed.
 
 /// Milliseconds per slot.
@@ -15,14 +15,14 @@ const SLOTS: usize = 4096;
 const WORDS: usize = SLOTS / 64;
 /// End of a list.
 const NONE: u32 = u32::MAX;
-/// `Entry::slot` of an entry that has fired and waits for `rearm`, `touch` or `remove`.
+/// `WheelEntry::slot` of an entry that has fired and waits for `rearm`, `touch` or `remove`.
 const EXPIRED: u32 = u32::MAX;
-/// `Entry::slot` of an unused entry, chained through `next`.
+/// `WheelEntry::slot` of an unused entry, chained through `next`.
 const FREE: u32 = u32::MAX - 1;
 
 /// 24 bytes: an idle keep-alive connection holds one of these.
 #[derive(Clone, Copy)]
-struct Entry {
+struct WheelEntry {
     deadline_ms: u64,
     token: u32,
     slot: u32,
@@ -30,16 +30,16 @@ struct Entry {
     next: u32,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 24);
+const _: () = assert!(size_of::<WheelEntry>() <= 24);
 
-/// Deadlines of one worker. Entries are named by the index [`Wheel::add`] returned until [`Wheel::remove`];
+/// Deadlines of one worker. Entries are named by the index [`TimerWheel::add`] returned until [`TimerWheel::remove`];
 /// using an index after its removal is a bug of the caller (caught in debug builds) but memory-safe.
-pub(crate) struct Wheel {
+pub(crate) struct TimerWheel {
     heads: Box<[u32; SLOTS]>,
     occupied: [u64; WORDS],
     /// Bit `w` is set while `occupied[w]` is not zero.
     summary: u64,
-    entries: Vec<Entry>,
+    entries: Vec<WheelEntry>,
     free: u32,
     live: u32,
     /// The last tick whose slot has been emptied.
@@ -48,10 +48,10 @@ pub(crate) struct Wheel {
     next_due: u64,
 }
 
-impl Wheel {
+impl TimerWheel {
     /// An empty wheel whose hand stands at `now_ms`.
-    pub(crate) fn new(now_ms: u64) -> Wheel {
-        Wheel {
+    pub(crate) fn new(now_ms: u64) -> TimerWheel {
+        TimerWheel {
             heads: Box::new([NONE; SLOTS]),
             occupied: [0; WORDS],
             summary: 0,
@@ -63,9 +63,9 @@ impl Wheel {
         }
     }
 
-    /// Arms a new entry; `token` comes back through [`Wheel::advance`].
+    /// Arms a new entry; `token` comes back through [`TimerWheel::advance`].
     pub(crate) fn add(&mut self, deadline_ms: u64, token: u32) -> u32 {
-        let entry = Entry { deadline_ms, token, slot: EXPIRED, prev: NONE, next: NONE };
+        let entry = WheelEntry { deadline_ms, token, slot: EXPIRED, prev: NONE, next: NONE };
         let i = if self.free == NONE {
             assert!(self.entries.len() < FREE as usize, "fewer than 2^32 timers");
             self.entries.push(entry);
@@ -165,7 +165,7 @@ impl Wheel {
             self.hand = self.next_due;
             let mut i = self.heads[slot_of(self.hand)];
             while i != NONE {
-                let Entry { deadline_ms, token, next, .. } = *self.entry(i);
+                let WheelEntry { deadline_ms, token, next, .. } = *self.entry(i);
                 self.unlink(i);
                 if deadline_ms <= now_ms {
                     fire(token);
@@ -205,7 +205,7 @@ impl Wheel {
 
     /// Takes the entry out of its slot, leaving it expired; nothing if it is in none.
     fn unlink(&mut self, i: u32) {
-        let Entry { slot, prev, next, .. } = *self.entry(i);
+        let WheelEntry { slot, prev, next, .. } = *self.entry(i);
         if slot == EXPIRED {
             return;
         }
@@ -252,12 +252,12 @@ impl Wheel {
     }
 
     #[inline]
-    fn entry(&self, i: u32) -> &Entry {
+    fn entry(&self, i: u32) -> &WheelEntry {
         &self.entries[i as usize]
     }
 
     #[inline]
-    fn entry_mut(&mut self, i: u32) -> &mut Entry {
+    fn entry_mut(&mut self, i: u32) -> &mut WheelEntry {
         &mut self.entries[i as usize]
     }
 }
@@ -273,7 +273,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn fired(wheel: &mut Wheel, now_ms: u64) -> Vec<u32> {
+    fn fired(wheel: &mut TimerWheel, now_ms: u64) -> Vec<u32> {
         let mut tokens = Vec::new();
         wheel.advance(now_ms, |token| tokens.push(token));
         tokens
@@ -283,7 +283,7 @@ mod tests {
     fn fires_at_the_tick_after_the_deadline_and_once() {
         for start in [0, 3, 4, 16_380, 1_000_000_007] {
             for delay in 1..40 {
-                let mut wheel = Wheel::new(start);
+                let mut wheel = TimerWheel::new(start);
                 let i = wheel.add(start + delay, 7);
                 let due = (start + delay).div_ceil(TICK_MS) * TICK_MS;
                 assert_eq!(wheel.sleep_for(start), Some(due - start));
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_deadline_already_past_fires_at_the_next_tick() {
-        let mut wheel = Wheel::new(1000);
+        let mut wheel = TimerWheel::new(1000);
         wheel.add(10, 1);
         assert!(fired(&mut wheel, 1003).is_empty());
         assert_eq!(fired(&mut wheel, 1004), [1]);
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_deadline_days_away_is_kept_through_many_rounds() {
         const WEEK: u64 = 7 * 86_400_000;
-        let mut wheel = Wheel::new(5);
+        let mut wheel = TimerWheel::new(5);
         wheel.add(WEEK, 1);
         let (mut now, mut wakes) = (5, 0);
         let mut tokens = Vec::new();
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_end_of_time_is_no_overflow() {
-        let mut wheel = Wheel::new(0);
+        let mut wheel = TimerWheel::new(0);
         let i = wheel.add(u64::MAX, 1);
         assert!(fired(&mut wheel, 1 << 40).is_empty());
         wheel.touch(i, u64::MAX - 1);
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn touching_later_needs_no_relinking_and_earlier_is_obeyed() {
-        let mut wheel = Wheel::new(0);
+        let mut wheel = TimerWheel::new(0);
         let i = wheel.add(100, 1);
         for now in 1..50 {
             wheel.touch(i, now + 100);
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn touch_and_rearm_revive_an_expired_entry() {
-        let mut wheel = Wheel::new(0);
+        let mut wheel = TimerWheel::new(0);
         let i = wheel.add(10, 1);
         assert_eq!(fired(&mut wheel, 12), [1]);
         wheel.touch(i, 20);
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn indexes_are_used_again() {
-        let mut wheel = Wheel::new(0);
+        let mut wheel = TimerWheel::new(0);
         let all: Vec<u32> = (0..100).map(|n| wheel.add(n, n as u32)).collect();
         assert_eq!(wheel.live(), 100);
         for &i in &all {
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_steps_back_is_ignored() {
-        let mut wheel = Wheel::new(10_000);
+        let mut wheel = TimerWheel::new(10_000);
         assert!(fired(&mut wheel, 10).is_empty());
         wheel.add(10_001, 1);
         assert!(fired(&mut wheel, 20).is_empty());
@@ -420,7 +420,7 @@ mod tests {
 
     /// The wheel beside a map of what must hold.
     struct Model {
-        wheel: Wheel,
+        wheel: TimerWheel,
         now: u64,
         entries: BTreeMap<u32, Expected>,
         tokens: u32,
@@ -500,7 +500,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_early_at_most_a_tick_late(start in 0u64..100_000, ops in prop::collection::vec(op(), 1..200)) {
-            let mut model = Model { wheel: Wheel::new(start), now: start, entries: BTreeMap::new(), tokens: 0 };
+            let mut model = Model { wheel: TimerWheel::new(start), now: start, entries: BTreeMap::new(), tokens: 0 };
             for op in &ops {
                 model.apply(op);
             }

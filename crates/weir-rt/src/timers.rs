@@ -2,32 +2,36 @@
 
 use std::task::Waker;
 
-use crate::executor::Sched;
-use crate::local::Local;
+use crate::executor::RunQueue;
+use crate::local::LoopLocal;
 use crate::stats::LoopStats;
-use crate::timer_wheel::Wheel;
+use crate::timer_wheel::TimerWheel;
 
 /// The deadline of a timer that somebody waits for though it is not armed.
 pub(crate) const NEVER: u64 = u64::MAX / 2;
 
 /// A worker's deadlines and who waits for them. The wheel's token is its own index.
-pub(crate) struct Timers(pub(crate) Local<Inner>);
+pub(crate) struct WorkerTimers(pub(crate) LoopLocal<TimerTable>);
 
-pub(crate) struct Inner {
-    pub(crate) wheel: Wheel,
+pub(crate) struct TimerTable {
+    pub(crate) wheel: TimerWheel,
     pub(crate) waiters: Vec<Option<Waker>>,
     fired: Vec<u32>,
 }
 
-impl Timers {
-    pub(crate) fn new(now_ms: u64) -> Timers {
-        Timers(Local::new(Inner { wheel: Wheel::new(now_ms), waiters: Vec::new(), fired: Vec::new() }))
+impl WorkerTimers {
+    pub(crate) fn new(now_ms: u64) -> WorkerTimers {
+        WorkerTimers(LoopLocal::new(TimerTable {
+            wheel: TimerWheel::new(now_ms),
+            waiters: Vec::new(),
+            fired: Vec::new(),
+        }))
     }
 
     /// Wakes those whose time has come.
-    pub(crate) fn advance(&self, now_ms: u64, sched: &Sched, stats: &LoopStats) {
+    pub(crate) fn advance(&self, now_ms: u64, sched: &RunQueue, stats: &LoopStats) {
         self.0.with(|t| {
-            let Inner { wheel, waiters, fired } = t;
+            let TimerTable { wheel, waiters, fired } = t;
             wheel.advance(now_ms, |i| fired.push(i));
             for i in fired.drain(..) {
                 stats.timers_late_max_ms.max(now_ms.saturating_sub(wheel.deadline(i)));
@@ -42,7 +46,7 @@ impl Timers {
     }
 }
 
-impl Inner {
+impl TimerTable {
     pub(crate) fn add(&mut self, deadline_ms: u64) -> u32 {
         let i = self.wheel.add(deadline_ms, 0);
         self.wheel.set_token(i, i);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use driver_common::*;
 use weir_rt::{
-    DriverChoice, Listener, Options, Recv, Runtime, Stream, blocking, process, process::Limit, sleep, spawn,
+    DriverChoice, Listener, Recv, Runtime, RuntimeOptions, Stream, blocking, process, process::ResourceLimit,
+    sleep, spawn,
 };
 
 #[test]
@@ -23,7 +24,7 @@ fn listeners_and_descriptors() {
         let level = descriptors();
         run(driver, 256, churn());
         assert_eq!(descriptors(), level, "{driver:?}: a thousand connections later");
-        let rt = Runtime::new(&Options { driver, ..Options::default() }).expect("a runtime");
+        let rt = Runtime::new(&RuntimeOptions { driver, ..RuntimeOptions::default() }).expect("a runtime");
         rt.block_on(within(DEADLINE, burst(rt.stats())));
         drop(rt);
         assert_eq!(descriptors(), level, "{driver:?}: after a burst");
@@ -146,15 +147,15 @@ async fn within_or_none<T>(d: Duration, f: impl Future<Output = T>) -> Option<T>
 /// More clients than descriptors: all are served in the end, and the loop does not spin meanwhile.
 fn out_of_descriptors(driver: DriverChoice) {
     const CLIENTS: usize = 40;
-    let rt = Runtime::new(&Options { driver, ..Options::default() }).expect("a runtime");
+    let rt = Runtime::new(&RuntimeOptions { driver, ..RuntimeOptions::default() }).expect("a runtime");
     let stats = rt.stats();
-    let (soft, hard) = process::limit(Limit::OpenFiles).expect("limit");
+    let (soft, hard) = process::limit(ResourceLimit::OpenFiles).expect("limit");
     rt.block_on(within(DEADLINE, async {
         let (listener, addr) = listener();
         // The clients' descriptors first; then room for eight on our side.
         let clients: Vec<TcpStream> = blocking(move || (0..CLIENTS).map(|_| client(addr)).collect()).await;
         let highest = descriptors() as u64;
-        process::set_limit(Limit::OpenFiles, highest + 8, hard).expect("limit");
+        process::set_limit(ResourceLimit::OpenFiles, highest + 8, hard).expect("limit");
         let before = stats.snapshot();
         spawn(async move {
             loop {
@@ -183,5 +184,5 @@ fn out_of_descriptors(driver: DriverChoice) {
         })
         .await;
     }));
-    process::set_limit(Limit::OpenFiles, soft, hard).expect("limit");
+    process::set_limit(ResourceLimit::OpenFiles, soft, hard).expect("limit");
 }

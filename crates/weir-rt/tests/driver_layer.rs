@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::rc::Rc;
 
 use driver_common::*;
-use weir_rt::{Chunk, FileHandle, Layer, Opened, Recv, Stream, blocking, file};
+use weir_rt::{Chunk, FileHandle, Layer, OpenOutcome, Recv, Stream, blocking, file};
 
 /// Records of a length in two bytes and content with every bit turned; an empty one is the end, and the byte 0 in the
 /// place of content is answered with a record of its own.
@@ -17,20 +17,20 @@ struct Turned {
 }
 
 impl Layer for Turned {
-    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened {
+    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome {
         self.rest.extend_from_slice(received);
         while let Some((head, behind)) = self.rest.split_at_checked(2) {
             let len = usize::from(u16::from_be_bytes([head[0], head[1]]));
             let Some(content) = behind.get(..len) else { break };
             match content {
-                [] => return Opened::End,
+                [] => return OpenOutcome::End,
                 [0xff] => out.extend(record(b"pong")),
-                [0xfe] => return Opened::Broken,
+                [0xfe] => return OpenOutcome::Broken,
                 content => plain.extend(content.iter().map(|b| !b)),
             }
             self.rest.drain(..2 + len);
         }
-        Opened::More
+        OpenOutcome::More
     }
 
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use driver_common::*;
 use weir_rt::{
-    Chunk, DriverChoice, Options, Recv, Runtime, Stream, Timer, blocking, now_ms, probe_io_uring, remote,
-    set_panic_hook, sleep, spawn, unix_time, yield_now,
+    Chunk, DriverChoice, Recv, Runtime, RuntimeOptions, Stream, Timer, blocking, now_ms, probe_io_uring,
+    remote, set_panic_hook, sleep, spawn, unix_time, yield_now,
 };
 
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -279,7 +279,8 @@ fn runtimes_live_one_after_the_other_and_side_by_side() {
             .map(|worker| {
                 std::thread::spawn(move || {
                     for _ in 0..3 {
-                        let options = Options { driver, worker, buffers: 16, ..Options::default() };
+                        let options =
+                            RuntimeOptions { driver, worker, buffers: 16, ..RuntimeOptions::default() };
                         let rt = Runtime::new(&options).expect("a runtime");
                         let answer = rt.block_on(async {
                             let (listener, addr) = listener();
@@ -304,7 +305,7 @@ fn runtimes_live_one_after_the_other_and_side_by_side() {
 #[test]
 fn handles_that_outlive_their_runtime_find_errors() {
     for driver in [DriverChoice::Epoll, DriverChoice::Auto] {
-        let rt = Runtime::new(&Options { driver, ..Options::default() }).expect("a runtime");
+        let rt = Runtime::new(&RuntimeOptions { driver, ..RuntimeOptions::default() }).expect("a runtime");
         let (stream, buf, timer) = rt.block_on(async {
             let (stream, mut client) = pair().await;
             client.write_all(b"kept").expect("write");

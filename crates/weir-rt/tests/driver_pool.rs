@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use driver_common::*;
-use weir_rt::{Chunk, Options, Recv, Runtime, Stream, blocking, sleep, spawn, yield_now};
+use weir_rt::{Chunk, Recv, Runtime, RuntimeOptions, Stream, blocking, sleep, spawn, yield_now};
 
 /// `clients` connections each upload `len` bytes of their own pattern, from two threads.
 async fn upload_to(addr: std::net::SocketAddr, clients: u32, len: usize) {
@@ -171,7 +171,8 @@ both!(uploads_that_nobody_reads_leave_the_others_alone, 256, || async {
 #[test]
 fn starved_sockets_do_not_spin() {
     for driver in [weir_rt::DriverChoice::Epoll, weir_rt::DriverChoice::Auto] {
-        let rt = Runtime::new(&Options { driver, buffers: 8, ..Options::default() }).expect("a runtime");
+        let rt = Runtime::new(&RuntimeOptions { driver, buffers: 8, ..RuntimeOptions::default() })
+            .expect("a runtime");
         let stats = rt.stats();
         rt.block_on(within(DEADLINE, async {
             let mut hoard = Vec::new();

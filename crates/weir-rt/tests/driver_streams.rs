@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use driver_common::*;
-use weir_rt::{Chunk, Closed, Recv, SendError, Stream, Timer, blocking, sleep, spawn, yield_now};
+use weir_rt::{Chunk, PeerClosed, Recv, SendError, Stream, Timer, blocking, sleep, spawn, yield_now};
 
 both!(echo_of_two_hundred_messages, || async {
     let (listener, addr) = listener();
@@ -287,7 +287,7 @@ both!(a_departure_is_seen_while_nobody_reads, || async {
     let (stream, client) = pair().await;
     (&client).write_all(&patterned(1, 0, 30_000)).expect("write");
     client.shutdown(Shutdown::Write).expect("shutdown");
-    assert_eq!(stream.closed().await, Closed::Eof);
+    assert_eq!(stream.closed().await, PeerClosed::Eof);
     check(1, 0, &recv_exactly(&stream, 30_000).await);
     assert!(matches!(stream.recv(None).await, Recv::Eof));
 });
@@ -308,7 +308,7 @@ both!(a_departure_behind_a_paused_receive_is_seen, || async {
         sleep(Duration::from_millis(20)).await;
         client.shutdown(Shutdown::Write).expect("shutdown");
     };
-    assert_eq!(join(closed, fills).await.0, Closed::Eof);
+    assert_eq!(join(closed, fills).await.0, PeerClosed::Eof);
     assert_eq!(recv_exactly(&stream, 60_000).await.len(), 60_000);
 });
 
@@ -320,7 +320,7 @@ both!(a_reset_is_seen_while_nobody_reads, || async {
         drop(client);
     };
     let (closed, ()) = join(stream.closed(), resets).await;
-    assert_eq!(closed, Closed::Reset(libc::ECONNRESET));
+    assert_eq!(closed, PeerClosed::Reset(libc::ECONNRESET));
     assert!(matches!(stream.recv(None).await, Recv::Err(libc::ECONNRESET)));
 });
 
@@ -428,6 +428,6 @@ both!(a_stream_of_long_receives_takes_short_ones_too_and_sees_its_end, || async 
         assert!(stream.try_recv().is_none() && !stream.is_eof());
     }
     drop(client);
-    assert_eq!(stream.closed().await, Closed::Eof);
+    assert_eq!(stream.closed().await, PeerClosed::Eof);
     assert!(matches!(stream.recv(None).await, Recv::Eof));
 });

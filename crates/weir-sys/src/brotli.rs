@@ -1,4 +1,4 @@
-//! Brotli (RFC 7932) by its C library: a streaming [`Encoder`], and [`decompress`] for data of known size.
+//! Brotli (RFC 7932) by its C library: a streaming [`BrotliEncoder`], and [`decompress`] for data of known size.
 
 use std::ptr::{self, NonNull};
 
@@ -6,7 +6,7 @@ use brotlic_sys as c;
 
 /// What shall be done with the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum BrotliOperation {
     /// More follows.
     Process,
     /// Whoever has the output must be able to decode all input. Until it is done no other input may come.
@@ -15,40 +15,40 @@ pub enum Op {
     Finish,
 }
 
-/// What a call of [`Encoder::run`] did.
+/// What a call of [`BrotliEncoder::run`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct EncoderProgress {
     /// Bytes used of the input.
     pub taken: usize,
     /// Bytes written.
     pub given: usize,
     /// More waits to be written.
     pub more: bool,
-    /// All input was used and nothing waits to be written; with [`Op::Finish`]: the stream is whole.
+    /// All input was used and nothing waits to be written; with [`BrotliOperation::Finish`]: the stream is whole.
     pub done: bool,
 }
 
 /// The library refused: it lacks memory, or was given input while a flush was under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub struct EncoderRefused;
 
 /// A compressor of one stream; it can't be used for another.
-pub struct Encoder(NonNull<c::BrotliEncoderState>);
+pub struct BrotliEncoder(NonNull<c::BrotliEncoderState>);
 
-impl Encoder {
+impl BrotliEncoder {
     /// `quality` is 0 to 11, `window` the logarithm of the window's bytes, 10 to 24; `hint` the bytes to come, 0 if
     /// that is not known. `from` is how many bytes of the stream's content another encoder of the same quality and
     /// window has made, and flushed: this one goes on behind it, and refers to nothing before.
     ///
     /// # Errors
-    /// [`Refused`] without memory and for values out of range.
-    pub fn new(quality: u8, window: u8, hint: u32, from: u64) -> Result<Encoder, Refused> {
+    /// [`EncoderRefused`] without memory and for values out of range.
+    pub fn new(quality: u8, window: u8, hint: u32, from: u64) -> Result<BrotliEncoder, EncoderRefused> {
         if quality > 11 || !(10..=24).contains(&window) {
-            return Err(Refused);
+            return Err(EncoderRefused);
         }
         // SAFETY: no functions and no handle ask for the library's own allocator.
         let state = unsafe { c::BrotliEncoderCreateInstance(None, None, ptr::null_mut()) };
-        let encoder = Encoder(NonNull::new(state).ok_or(Refused)?);
+        let encoder = BrotliEncoder(NonNull::new(state).ok_or(EncoderRefused)?);
         for (parameter, value) in [
             (c::BrotliEncoderParameter_BROTLI_PARAM_QUALITY, u32::from(quality)),
             (c::BrotliEncoderParameter_BROTLI_PARAM_LGWIN, u32::from(window)),
@@ -57,7 +57,7 @@ impl Encoder {
         ] {
             // SAFETY: the state is live and ours; the call copies a number.
             if unsafe { c::BrotliEncoderSetParameter(encoder.0.as_ptr(), parameter, value) } == 0 {
-                return Err(Refused);
+                return Err(EncoderRefused);
             }
         }
         Ok(encoder)
@@ -66,14 +66,19 @@ impl Encoder {
     /// Takes what it can of `input`, writes what it has to `output`.
     ///
     /// # Errors
-    /// [`Refused`]; the stream can't be continued then.
-    pub fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Ran, Refused> {
+    /// [`EncoderRefused`]; the stream can't be continued then.
+    pub fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: BrotliOperation,
+    ) -> Result<EncoderProgress, EncoderRefused> {
         let (mut next_in, mut left) = (input.as_ptr(), input.len());
         let (mut next_out, mut room) = (output.as_mut_ptr(), output.len());
         let operation = match op {
-            Op::Process => c::BrotliEncoderOperation_BROTLI_OPERATION_PROCESS,
-            Op::Flush => c::BrotliEncoderOperation_BROTLI_OPERATION_FLUSH,
-            Op::Finish => c::BrotliEncoderOperation_BROTLI_OPERATION_FINISH,
+            BrotliOperation::Process => c::BrotliEncoderOperation_BROTLI_OPERATION_PROCESS,
+            BrotliOperation::Flush => c::BrotliEncoderOperation_BROTLI_OPERATION_FLUSH,
+            BrotliOperation::Finish => c::BrotliEncoderOperation_BROTLI_OPERATION_FINISH,
         };
         let state = self.0.as_ptr();
         // SAFETY: the state is live and ours alone; pointers and lengths describe two live slices, of which the library
@@ -90,20 +95,20 @@ impl Encoder {
             )
         };
         if fine == 0 {
-            return Err(Refused);
+            return Err(EncoderRefused);
         }
         // SAFETY: the state is live; the call reads it.
         let more = unsafe { c::BrotliEncoderHasMoreOutput(state) != 0 };
         let done = match op {
             // SAFETY: as above.
-            Op::Finish => unsafe { c::BrotliEncoderIsFinished(state) != 0 },
+            BrotliOperation::Finish => unsafe { c::BrotliEncoderIsFinished(state) != 0 },
             _ => left == 0 && !more,
         };
-        Ok(Ran { taken: input.len() - left, given: output.len() - room, more, done })
+        Ok(EncoderProgress { taken: input.len() - left, given: output.len() - room, more, done })
     }
 }
 
-impl Drop for Encoder {
+impl Drop for BrotliEncoder {
     fn drop(&mut self) {
         // SAFETY: it was made by the library, and is freed once.
         unsafe { c::BrotliEncoderDestroyInstance(self.0.as_ptr()) }
@@ -141,10 +146,10 @@ mod tests {
             window in 10_u8..=24,
             room in 1_usize..5000,
         ) {
-            let mut encoder = Encoder::new(quality, window, 0, 0).expect("in range");
+            let mut encoder = BrotliEncoder::new(quality, window, 0, 0).expect("in range");
             let (mut at, mut packed, mut output) = (0, Vec::new(), vec![0; room]);
             loop {
-                let ran = encoder.run(&text[at..], &mut output, Op::Finish).expect("memory");
+                let ran = encoder.run(&text[at..], &mut output, BrotliOperation::Finish).expect("memory");
                 packed.extend_from_slice(&output[..ran.given]);
                 at += ran.taken;
                 if ran.done {
@@ -166,7 +171,7 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_refused() {
         for (quality, window) in [(12, 19), (6, 9), (6, 25)] {
-            assert!(Encoder::new(quality, window, 0, 0).is_err(), "{quality} {window}");
+            assert!(BrotliEncoder::new(quality, window, 0, 0).is_err(), "{quality} {window}");
         }
         assert_eq!(decompress(b"not brotli, surely", 100), None);
     }

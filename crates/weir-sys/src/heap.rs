@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The system's allocator with a count: `#[global_allocator] static HEAP: Counting = Counting::new();` in a test.
-pub struct Counting {
+pub struct CountingHeap {
     calls: AtomicU64,
     sizes: [AtomicUsize; SIZES],
 }
@@ -12,10 +12,10 @@ pub struct Counting {
 /// Sizes remembered.
 const SIZES: usize = 16;
 
-impl Counting {
+impl CountingHeap {
     /// With nothing counted.
-    pub const fn new() -> Counting {
-        Counting { calls: AtomicU64::new(0), sizes: [const { AtomicUsize::new(0) }; SIZES] }
+    pub const fn new() -> CountingHeap {
+        CountingHeap { calls: AtomicU64::new(0), sizes: [const { AtomicUsize::new(0) }; SIZES] }
     }
 
     /// Allocations and reallocations of all threads so far.
@@ -34,14 +34,14 @@ impl Counting {
     }
 }
 
-impl Default for Counting {
-    fn default() -> Counting {
-        Counting::new()
+impl Default for CountingHeap {
+    fn default() -> CountingHeap {
+        CountingHeap::new()
     }
 }
 
 // SAFETY: all is passed on to the system's allocator as it came; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count(layout.size());
         // SAFETY: by the caller's word.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum What {
+pub enum RecordKind {
     /// A function was entered.
     #[default]
     Entry,
@@ -30,11 +30,11 @@ pub enum What {
 
 /// A probe was hit, or the thread stopped or went on running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hit {
+pub struct ProbeHit {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub time: u64,
     /// What happened.
-    pub what: What,
+    pub what: RecordKind,
     /// The number the probe was given.
     pub number: u32,
     /// At the entry, its first argument.
@@ -55,7 +55,7 @@ pub struct Uprobes {
     pid: i32,
     probes: HashMap<u64, (u32, bool)>,
     files: Vec<OwnedFd>,
-    ring: Option<Ring>,
+    ring: Option<PerfRing>,
 }
 
 impl Uprobes {
@@ -76,9 +76,9 @@ impl Uprobes {
     /// EACCES or EPERM without the right to; ENOENT without the file; EINVAL where no instruction begins.
     pub fn probe(&mut self, file: &Path, offset: u64, on_return: bool, number: u32) -> io::Result<()> {
         let path = CString::new(file.as_os_str().as_bytes())?;
-        let attributes = Attributes {
+        let attributes = PerfAttributes {
             kind: self.kind,
-            size: size_of::<Attributes>() as u32,
+            size: size_of::<PerfAttributes>() as u32,
             config: u64::from(on_return),
             period: 1,
             sample_type: SAMPLE_TIME | SAMPLE_ID | SAMPLE_REGS_USER,
@@ -91,7 +91,7 @@ impl Uprobes {
             regs_user: REGISTERS,
             clockid: libc::CLOCK_MONOTONIC,
             wakeup: u32::MAX,
-            ..Attributes::default()
+            ..PerfAttributes::default()
         };
         // SAFETY: the kernel reads `size` bytes of `attributes` and the path it points to; both outlive the call. The
         // rest are integers.
@@ -107,7 +107,7 @@ impl Uprobes {
             (Some(_), Some(first)) => {
                 control(&fd, SET_OUTPUT, first.as_raw_fd() as u64)?;
             }
-            _ => self.ring = Some(Ring::new(&fd)?),
+            _ => self.ring = Some(PerfRing::new(&fd)?),
         }
         let mut id = 0u64;
         control(&fd, ID, (&raw mut id) as u64)?;
@@ -131,7 +131,7 @@ impl Uprobes {
     }
 
     /// Appends what has arrived to `hits`, in order, and says how many hits were lost because nobody came for them.
-    pub fn read(&mut self, hits: &mut Vec<Hit>) -> u64 {
+    pub fn read(&mut self, hits: &mut Vec<ProbeHit>) -> u64 {
         let Some(ring) = &mut self.ring else { return 0 };
         let mut lost = 0;
         let probes = &self.probes;
@@ -139,13 +139,13 @@ impl Uprobes {
             (RECORD_SAMPLE, [time, id, abi, registers @ ..]) if *abi != 0 => {
                 if let Some(&(number, on_return)) = probes.get(id) {
                     let [first, second, result, stack] = named(registers);
-                    let what = if on_return { What::Return } else { What::Entry };
-                    hits.push(Hit { time: *time, what, number, first, second, result, stack });
+                    let what = if on_return { RecordKind::Return } else { RecordKind::Entry };
+                    hits.push(ProbeHit { time: *time, what, number, first, second, result, stack });
                 }
             }
             (RECORD_SWITCH, [time, ..]) => {
-                let what = if header & SWITCH_OUT != 0 { What::Off } else { What::On };
-                hits.push(Hit { time: *time, what, ..Hit::default() });
+                let what = if header & SWITCH_OUT != 0 { RecordKind::Off } else { RecordKind::On };
+                hits.push(ProbeHit { time: *time, what, ..ProbeHit::default() });
             }
             (RECORD_LOST, [_, count, ..]) => lost += count,
             _ => {}
@@ -157,7 +157,7 @@ impl Uprobes {
 /// `struct perf_event_attr` (include/uapi/linux/perf_event.h, version 5).
 #[repr(C)]
 #[derive(Default)]
-struct Attributes {
+struct PerfAttributes {
     kind: u32,
     size: u32,
     config: u64,
@@ -189,18 +189,18 @@ fn control(file: &OwnedFd, request: u64, argument: u64) -> io::Result<()> {
 
 /// The memory that the kernel writes records to: a page about it, and a ring of pages.
 #[derive(Debug)]
-struct Ring {
+struct PerfRing {
     base: NonNull<u8>,
     /// Bytes of the ring itself, a power of two.
     size: usize,
 }
 
 // SAFETY: the mapping belongs to the ring alone, and all access to it goes through `&mut self`.
-unsafe impl Send for Ring {}
+unsafe impl Send for PerfRing {}
 
-impl Ring {
+impl PerfRing {
     /// Maps the ring of a descriptor: 4 MB, or what somebody without CAP_IPC_LOCK may have.
-    fn new(file: &OwnedFd) -> io::Result<Ring> {
+    fn new(file: &OwnedFd) -> io::Result<PerfRing> {
         let mut error = io::Error::from_raw_os_error(libc::EPERM);
         for pages in [1024, 128, 32] {
             let (size, rights) = (pages * PAGE, libc::PROT_READ | libc::PROT_WRITE);
@@ -209,7 +209,7 @@ impl Ring {
                 libc::mmap(std::ptr::null_mut(), size + PAGE, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
             };
             match NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED) {
-                Some(base) => return Ok(Ring { base, size }),
+                Some(base) => return Ok(PerfRing { base, size }),
                 None => error = io::Error::last_os_error(),
             }
         }
@@ -252,7 +252,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for PerfRing {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that `new` made, with its length; nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.size + PAGE) };
@@ -284,7 +284,7 @@ const REGISTERS: u64 = 1 | 1 << 1 | 1 << 31;
 /// What the kernel adds to the time between two hits of one thread, by what the first and the second one are. Its
 /// nanoseconds are part of every such interval and none of the program's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Costs {
+pub struct ProbeCosts {
     /// From an entry on to the next entry, where the first instruction is one the kernel carries out itself (push, nop).
     pub entry_entry: u64,
     /// From such an entry to a return.
@@ -299,15 +299,15 @@ pub struct Costs {
     pub return_entry: u64,
 }
 
-/// Measures [`Costs`] on two functions of this program that do nothing, one calling the other. Takes milliseconds.
+/// Measures [`ProbeCosts`] on two functions of this program that do nothing, one calling the other. Takes milliseconds.
 ///
 /// # Errors
 /// As [`Uprobes::probe`].
 #[cfg(target_arch = "x86_64")]
-pub fn calibrate() -> io::Result<Costs> {
+pub fn calibrate() -> io::Result<ProbeCosts> {
     let [entry_entry, entry_return, return_return, return_entry] = idle::intervals(idle::PUSHED)?;
     let [stepped_entry, stepped_return, ..] = idle::intervals(idle::STEPPED)?;
-    Ok(Costs { entry_entry, entry_return, stepped_entry, stepped_return, return_return, return_entry })
+    Ok(ProbeCosts { entry_entry, entry_return, stepped_entry, stepped_return, return_return, return_entry })
 }
 
 /// As above; not known for this processor, so nothing is subtracted.
@@ -315,8 +315,8 @@ pub fn calibrate() -> io::Result<Costs> {
 /// # Errors
 /// None.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn calibrate() -> io::Result<Costs> {
-    Ok(Costs::default())
+pub fn calibrate() -> io::Result<ProbeCosts> {
+    Ok(ProbeCosts::default())
 }
 
 /// Functions that do nothing.
@@ -326,12 +326,12 @@ mod idle {
     use std::path::Path;
     use std::{fs, io};
 
-    use super::{Uprobes, What};
+    use super::{RecordKind, Uprobes};
 
     /// One that calls the other, and that one.
-    pub(super) type Pair = [extern "C" fn(); 2];
-    pub(super) const PUSHED: Pair = [outer_pushed, inner_pushed];
-    pub(super) const STEPPED: Pair = [outer_stepped, inner_stepped];
+    pub(super) type ProbePair = [extern "C" fn(); 2];
+    pub(super) const PUSHED: ProbePair = [outer_pushed, inner_pushed];
+    pub(super) const STEPPED: ProbePair = [outer_stepped, inner_stepped];
 
     #[unsafe(naked)]
     extern "C" fn inner_pushed() {
@@ -354,7 +354,7 @@ mod idle {
     }
 
     /// Nanoseconds, medians: entry to entry, entry to return, return to return, return to entry.
-    pub(super) fn intervals(pair: Pair) -> io::Result<[u64; 4]> {
+    pub(super) fn intervals(pair: ProbePair) -> io::Result<[u64; 4]> {
         let mut probes = Uprobes::new(0)?;
         let program = Path::new("/proc/self/exe");
         for (number, function) in (0..).zip(pair) {
@@ -371,10 +371,10 @@ mod idle {
         let mut intervals = [const { Vec::new() }; 4];
         for pair in hits.windows(2) {
             let kind = match (pair[0].what, pair[1].what) {
-                (What::Entry, What::Entry) => 0,
-                (What::Entry, What::Return) => 1,
-                (What::Return, What::Return) => 2,
-                (What::Return, What::Entry) => 3,
+                (RecordKind::Entry, RecordKind::Entry) => 0,
+                (RecordKind::Entry, RecordKind::Return) => 1,
+                (RecordKind::Return, RecordKind::Return) => 2,
+                (RecordKind::Return, RecordKind::Entry) => 3,
                 _ => continue,
             };
             intervals[kind].push(pair[1].time.saturating_sub(pair[0].time));

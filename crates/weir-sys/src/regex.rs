@@ -14,7 +14,7 @@ use pcre2_sys as pcre2;
 
 /// How a pattern is compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
+pub struct RegexFlags {
     /// Letters match both cases (`~*`).
     pub caseless: bool,
     /// `^` and `$` also match at line ends inside the subject.
@@ -59,7 +59,7 @@ impl Regex {
     ///
     /// # Errors
     /// [`RegexError`] when the pattern is wrong; its message is worded as nginx's.
-    pub fn new(pattern: &[u8], flags: Flags) -> Result<Self, RegexError> {
+    pub fn new(pattern: &[u8], flags: RegexFlags) -> Result<Self, RegexError> {
         let mut code: c_int = 0;
         let mut offset = 0;
         let anywhere = bounded::begins_anywhere(pattern, flags);
@@ -106,7 +106,7 @@ impl Regex {
     pub fn names(&self) -> Vec<(String, usize)> {
         let count = self.info::<u32>(pcre2::PCRE2_INFO_NAMECOUNT) as usize;
         let entry = self.info::<u32>(pcre2::PCRE2_INFO_NAMEENTRYSIZE) as usize;
-        let table = self.info::<Table>(pcre2::PCRE2_INFO_NAMETABLE);
+        let table = self.info::<NameTable>(pcre2::PCRE2_INFO_NAMETABLE);
         let Some(table) = table.0 else { return Vec::new() };
         if entry < NAME_NUMBER_LEN {
             return Vec::new();
@@ -460,7 +460,7 @@ impl fmt::Display for MatchError {
 
 impl std::error::Error for MatchError {}
 
-impl Flags {
+impl RegexFlags {
     fn bits(self) -> u32 {
         [
             (self.caseless, pcre2::PCRE2_CASELESS),
@@ -483,7 +483,7 @@ impl Flags {
 /// The name table's address, in the form `pcre2_pattern_info` writes it.
 #[repr(transparent)]
 #[derive(Default)]
-struct Table(Option<NonNull<u8>>);
+struct NameTable(Option<NonNull<u8>>);
 
 /// How many groups PCRE2's result says were set; `None`: nothing matched.
 fn outcome(result: c_int) -> Result<Option<usize>, MatchError> {

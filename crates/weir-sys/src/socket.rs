@@ -27,7 +27,7 @@ pub fn set_linger_zero(socket: &impl AsFd) -> io::Result<()> {
 
 /// Who is at the other end of a unix stream socket, as the kernel noted when it was connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerProcess {
     /// The process.
     pub pid: i32,
     /// Its effective user.
@@ -40,7 +40,7 @@ pub struct Peer {
 ///
 /// # Errors
 /// The error of getsockopt(2); `ENOTSOCK` when the descriptor is not a socket.
-pub fn peer(socket: &impl AsFd) -> io::Result<Peer> {
+pub fn peer(socket: &impl AsFd) -> io::Result<PeerProcess> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the descriptor is borrowed, hence open, for the whole call; `peer` and `len` live on this stack frame,
@@ -55,7 +55,7 @@ pub fn peer(socket: &impl AsFd) -> io::Result<Peer> {
         )
     };
     match failed {
-        0 => Ok(Peer { pid: peer.pid, uid: peer.uid, gid: peer.gid }),
+        0 => Ok(PeerProcess { pid: peer.pid, uid: peer.uid, gid: peer.gid }),
         _ => Err(io::Error::last_os_error()),
     }
 }

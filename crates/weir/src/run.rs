@@ -12,9 +12,9 @@ use weir_core::log::{self, Level};
 use weir_core::privileged;
 use weir_core::server::{Options, Part, Sockets, StartError};
 use weir_rt::net;
-use weir_rt::process::inherit::{self, Inherited};
-use weir_rt::process::{self, Readiness};
-use weir_rt::signal::{self, Received, Signals};
+use weir_rt::process::inherit::{self, InheritedDescriptors};
+use weir_rt::process::{self, DaemonReadiness};
+use weir_rt::signal::{self, ReceivedSignal, Signals};
 
 use crate::bundle::{Record, Recorder};
 use crate::cli::CommandLine;
@@ -45,7 +45,7 @@ pub(crate) struct Start {
     /// The signals, blocked.
     pub signals: Signals,
     /// Who waits for the daemon to be ready.
-    pub readiness: Option<Readiness>,
+    pub readiness: Option<DaemonReadiness>,
     /// systemd.
     pub notify: Notify,
     /// The process that this one takes over from.
@@ -76,7 +76,7 @@ pub(crate) fn run(line: &CommandLine, program: Program) -> ExitCode {
 fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
     // A process that forks has no threads.
     log::threaded(false);
-    let inherited = Inherited::take();
+    let inherited = InheritedDescriptors::take();
     let (upgrade, notify) = (inherited.upgrade, Notify::from_environment());
     let (paths, recorder) = (Paths::of(line), Recorder::default());
     let (prepared, findings) = privileged::collect(|| paths.prepare(&recorder));
@@ -99,7 +99,7 @@ fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
 }
 
 /// What was inherited, as a set of sockets that are not known to be anybody's yet.
-fn import(inherited: Inherited) -> Result<Sockets, Vec<String>> {
+fn import(inherited: InheritedDescriptors) -> Result<Sockets, Vec<String>> {
     for complaint in &inherited.complaints {
         log::cycle(Level::Emerg, complaint);
     }
@@ -168,7 +168,7 @@ pub(crate) fn announce() {
 }
 
 /// What nginx says of a signal, with what it leads to.
-pub(crate) fn log_signal(received: Received, action: &str) {
+pub(crate) fn log_signal(received: ReceivedSignal, action: &str) {
     let name = match received.signal {
         signal::SIGHUP => "SIGHUP",
         signal::SIGINT => "SIGINT",
@@ -189,8 +189,8 @@ pub(crate) fn log_signal(received: Received, action: &str) {
 }
 
 /// Whoever started a daemon may go on.
-pub(crate) fn ready(readiness: Option<Readiness>) {
-    if let Some(Err(error)) = readiness.map(Readiness::notify) {
+pub(crate) fn ready(readiness: Option<DaemonReadiness>) {
+    if let Some(Err(error)) = readiness.map(DaemonReadiness::notify) {
         log::cycle(Level::Alert, &format_args!("the parent process is gone: {error}"));
     }
 }

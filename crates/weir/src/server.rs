@@ -11,7 +11,7 @@ use weir_core::Configuration;
 use weir_core::log::{self, Level};
 use weir_core::privileged;
 use weir_core::server::{Options, Part, Server, Sockets};
-use weir_rt::process::{self, Channel};
+use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
 use weir_see::remains::{self, Remains};
 use weir_see::{Admin, Bound, Source};
@@ -30,7 +30,7 @@ pub(crate) struct Inheritance {
     /// The control socket.
     pub control: Option<UnixListener>,
     /// The way to the master.
-    pub channel: Channel,
+    pub channel: ProcessChannel,
     /// Names and places that stay the same.
     pub paths: Paths,
     /// Memory for what is to be known of a crash.
@@ -71,7 +71,7 @@ fn start(
     sockets: Sockets,
     control: Option<UnixListener>,
     remains: Option<Remains>,
-    channel: &Channel,
+    channel: &ProcessChannel,
 ) -> Result<(Server, Admin, Signals), Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     for fault in [signal::SIGSEGV, signal::SIGBUS] {
@@ -103,7 +103,7 @@ struct Process {
     server: Server,
     admin: Admin,
     signals: Signals,
-    channel: Channel,
+    channel: ProcessChannel,
     paths: Paths,
 }
 

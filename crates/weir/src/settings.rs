@@ -5,15 +5,15 @@ use std::io;
 
 use weir_core::conf::main_core::MainConf;
 use weir_core::log::{self, Level};
-use weir_rt::process::{self, Limit};
+use weir_rt::process::{self, ResourceLimit};
 
 /// Applies limits, environment, priority and folder, before any thread starts; as in nginx only `TZ` and what `env`
 /// names is left of the environment. What the system refuses is logged, as nginx does,
 /// and the server goes on with what it has.
 pub(crate) fn apply(main: &MainConf) {
     let limits = [
-        (Limit::OpenFiles, main.worker_rlimit_nofile, "NOFILE"),
-        (Limit::Core, main.worker_rlimit_core, "CORE"),
+        (ResourceLimit::OpenFiles, main.worker_rlimit_nofile, "NOFILE"),
+        (ResourceLimit::Core, main.worker_rlimit_core, "CORE"),
     ];
     for (which, wanted, name) in limits {
         let Some(wanted) = wanted else { continue };

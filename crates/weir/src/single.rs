@@ -101,7 +101,7 @@ impl One {
                 }
                 signal::SIGCHLD => {}
                 signal => {
-                    let received = signal::Received { signal, pid: 0, uid: 0 };
+                    let received = signal::ReceivedSignal { signal, pid: 0, uid: 0 };
                     log_signal(received, ", ignoring: there is no master process");
                 }
             }

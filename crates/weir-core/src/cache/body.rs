@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use weir_rt::file::{FileHandle, Meta};
+use weir_rt::file::{FileHandle, FileMeta};
 
 use super::head::Bad;
 use super::index::{Cache, Entry};
@@ -49,7 +49,7 @@ pub(super) async fn checked(ticket: &Ticket, raw: Raw, parsed: &Parsed) -> io::R
 }
 
 /// Checks a long body while it is served.
-fn check_aside(cache: &Arc<Cache>, handle: FileHandle, meta: Meta, turn: CheckTurn, span: BodySpan) {
+fn check_aside(cache: &Arc<Cache>, handle: FileHandle, meta: FileMeta, turn: CheckTurn, span: BodySpan) {
     let cache = cache.clone();
     weir_rt::spawn(weir_rt::blocking(move || {
         let path = cache.file(turn.0.key);
@@ -68,14 +68,14 @@ fn check_aside(cache: &Arc<Cache>, handle: FileHandle, meta: Meta, turn: CheckTu
 
 /// Removes the file at `path` that was found to be `bad`, if it is there still. A file of another version may be another
 /// program's.
-pub(super) async fn remove(path: &Path, meta: &Meta, bad: Bad) {
+pub(super) async fn remove(path: &Path, meta: &FileMeta, bad: Bad) {
     if matches!(bad, Bad::Damaged | Bad::Body) {
         let (path, meta) = (path.to_path_buf(), *meta);
         weir_rt::blocking(move || remove_same(&path, &meta)).await;
     }
 }
 
-fn remove_same(path: &Path, meta: &Meta) {
+fn remove_same(path: &Path, meta: &FileMeta) {
     let same = weir_rt::file::stat(path).is_ok_and(|now| Identity::of(&now) == Identity::of(meta));
     if same && let Err(error) = std::fs::remove_file(path) {
         super::keeper::complain("unlink()", path, &error);
@@ -83,7 +83,7 @@ fn remove_same(path: &Path, meta: &Meta) {
 }
 
 /// The file of `entry` was just written by this process.
-pub(super) fn written(entry: &Entry, meta: &Meta) {
+pub(super) fn written(entry: &Entry, meta: &FileMeta) {
     entry.checked.store(Identity::of(meta).0, Release);
 }
 
@@ -99,7 +99,7 @@ pub(super) fn renewed(entry: &Entry, before: &Metadata, now: &Metadata) {
 struct Identity(u64);
 
 impl Identity {
-    fn of(meta: &Meta) -> Identity {
+    fn of(meta: &FileMeta) -> Identity {
         Identity::new([meta.ino, meta.dev, meta.size, meta.mtime_s as u64, u64::from(meta.mtime_ns)])
     }
 

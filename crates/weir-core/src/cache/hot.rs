@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_http::{Field, Known, Span};
-use weir_rt::file::Meta;
+use weir_rt::file::FileMeta;
 
 use super::body;
 use super::head::{Bad, Times};
@@ -71,7 +71,7 @@ pub struct Answer {
     start: u64,
     path: Box<Path>,
     entry: Arc<Entry>,
-    meta: Meta,
+    meta: FileMeta,
     /// The turn in which the file was seen last.
     seen: Cell<u64>,
     modified: OnceCell<Option<i64>>,
@@ -272,8 +272,8 @@ impl Answer {
         same
     }
 
-    fn is_same(&self, meta: &Meta) -> bool {
-        let of = |meta: &Meta| (meta.ino, meta.dev, meta.size, meta.mtime_s, meta.mtime_ns);
+    fn is_same(&self, meta: &FileMeta) -> bool {
+        let of = |meta: &FileMeta| (meta.ino, meta.dev, meta.size, meta.mtime_s, meta.mtime_ns);
         of(meta) == of(&self.meta)
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use weir_http::h1::{Limits, Parse, ResponseHead};
 use weir_http::{Field, Span};
-use weir_rt::file::{FileHandle, FileKind, Meta};
+use weir_rt::file::{FileHandle, FileKind, FileMeta};
 
 use super::head::{self, Bad, Times};
 use super::key::Key;
@@ -14,7 +14,7 @@ use crate::file::SMALL;
 /// A file as it was read; can be sent from the thread that read it.
 pub(super) struct Raw {
     pub(super) handle: FileHandle,
-    pub(super) meta: Meta,
+    pub(super) meta: FileMeta,
     /// All of it, or as much as its head needs.
     pub(super) bytes: Vec<u8>,
 }
@@ -59,7 +59,7 @@ pub(super) fn open(path: &Path, wait: bool) -> io::Result<Option<Raw>> {
 ///
 /// # Errors
 /// That of pread(2).
-pub(super) fn read(handle: FileHandle, meta: Meta, wait: bool) -> io::Result<Option<Raw>> {
+pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: bool) -> io::Result<Option<Raw>> {
     let small = SMALL + HEAD;
     let first = if meta.size <= small { meta.size } else { HEAD };
     let mut bytes = Vec::new();

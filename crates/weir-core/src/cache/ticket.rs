@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use weir_rt::file::Meta;
+use weir_rt::file::FileMeta;
 
 use super::head::Times;
 use super::index::{Cache, Entry};
@@ -104,7 +104,7 @@ impl Ticket {
     }
 
     /// As [`Ticket::stored`], of the file with this `meta`: its checksum was made of the very bytes that were written.
-    pub(crate) fn written(&self, size: u64, meta: &Meta) {
+    pub(crate) fn written(&self, size: u64, meta: &FileMeta) {
         body::written(&self.entry, meta);
         self.stored(size);
     }

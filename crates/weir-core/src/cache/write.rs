@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use weir_rt::file::errno::{EEXIST, ENOENT, EXDEV};
-use weir_rt::file::{FileHandle, Meta};
+use weir_rt::file::{FileHandle, FileMeta};
 
 use super::head::{TIMES, Times};
 use crate::temp::{self, Failed};
@@ -56,7 +56,7 @@ impl Draft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn meta(&self) -> Result<Meta, Failed> {
+    pub(crate) fn meta(&self) -> Result<FileMeta, Failed> {
         self.handle.meta().map_err(|error| self.failed("fstat()", error))
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_conf::names::*;
 use weir_conf::{Directive, Result};
 use weir_rt::DriverChoice;
-use weir_rt::process::{self, User};
+use weir_rt::process::{self, SystemUser};
 
 use self::cpus::CpuTopology;
 use super::registry::Registry;
@@ -44,7 +44,7 @@ impl Module for MainCore {
 #[derive(Clone, Default)]
 pub struct MainConf {
     /// `user`: the user, and the id of the group to run as.
-    pub user: Option<(User, u32)>,
+    pub user: Option<(SystemUser, u32)>,
     /// `worker_processes`
     pub worker_processes: Option<Processes>,
     /// `pid`
@@ -185,7 +185,7 @@ impl MainConf {
 
     /// The user and the group that a server started by root becomes; `None`: it stays who it is. Without `user` that is
     /// nobody, as in nginx, since a master keeps root for what needs it; one process alone goes on as root.
-    pub fn run_as(&self) -> Option<(User, u32)> {
+    pub fn run_as(&self) -> Option<(SystemUser, u32)> {
         if !privileged::is_root() {
             return None;
         }
@@ -194,7 +194,7 @@ impl MainConf {
         }
         let user = process::user("nobody").ok().flatten();
         // A container may know no users at all; the number is what Linux calls nobody.
-        let user = user.unwrap_or(User { name: c"nobody".into(), uid: 65_534, gid: 65_534 });
+        let user = user.unwrap_or(SystemUser { name: c"nobody".into(), uid: 65_534, gid: 65_534 });
         let group = ["nobody", "nogroup"].iter().find_map(|name| process::group(name).ok().flatten());
         let group = group.unwrap_or(user.gid);
         Some((user, group))
@@ -227,7 +227,7 @@ impl MainConf {
                         masks, using last mask for remaining worker processes";
             doubts.push(text.to_owned());
         }
-        let open_files = process::limit(process::Limit::OpenFiles).map_or(u64::MAX, |(soft, _)| soft);
+        let open_files = process::limit(process::ResourceLimit::OpenFiles).map_or(u64::MAX, |(soft, _)| soft);
         let connections = self.worker_connections();
         // A limit that is set holds for a worker of nginx once it runs; the one there is now is no matter then.
         if open_files < connections && self.worker_rlimit_nofile.is_none_or(|limit| connections > limit) {

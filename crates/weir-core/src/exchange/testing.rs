@@ -17,8 +17,12 @@ use crate::worker::Worker;
 /// 192.0.2.1:54321, connected to 198.51.100.1:8080, and its answer goes nowhere. Inside a runtime, so that times
 /// and timers work.
 pub(crate) fn run<R>(http: &str, head: &str, test: impl AsyncFnOnce(&mut Exchange) -> R) -> R {
-    let options =
-        weir_rt::Options { driver: DriverChoice::Epoll, worker: 0, buffers: 8, name: "test".to_owned() };
+    let options = weir_rt::RuntimeOptions {
+        driver: DriverChoice::Epoll,
+        worker: 0,
+        buffers: 8,
+        name: "test".to_owned(),
+    };
     let runtime = Runtime::new(&options).expect("epoll is everywhere");
     runtime.block_on(async {
         let mut x = exchange(http, head);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-use weir_rt::file::{Links, Meta};
+use weir_rt::file::{FileMeta, SymlinkPolicy};
 
 use super::hash::hash;
 use super::{Found, open, os_path};
@@ -32,7 +32,7 @@ struct Entry {
     uses: u32,
     used: u64,
     seen: u64,
-    links: Links,
+    links: SymlinkPolicy,
     /// `None`: it is used too rarely to be kept open.
     found: Option<Result<Found, i32>>,
 }
@@ -55,7 +55,7 @@ impl Cache {
         &mut self,
         conf: &FileCache,
         path: &[u8],
-        links: Links,
+        links: SymlinkPolicy,
         now: u64,
     ) -> Result<Found, i32> {
         let key = hash(path);
@@ -107,7 +107,7 @@ impl Cache {
         entry.found = (!holds_file || entry.uses >= conf.min_uses).then(|| found.clone());
     }
 
-    fn add(&mut self, key: u64, path: &[u8], links: Links, now: u64) {
+    fn add(&mut self, key: u64, path: &[u8], links: SymlinkPolicy, now: u64) {
         if self.index.len() >= self.max {
             self.remove(self.oldest);
         }
@@ -178,8 +178,8 @@ impl Cache {
 }
 
 /// Opens `path` anew, unless stat(2) says that it still names the file that is open, unchanged.
-fn again(entry: &Entry, path: &[u8], links: Links) -> Result<Found, i32> {
-    if let (Some(Ok(Found::File(file))), Links::Follow) = (&entry.found, links)
+fn again(entry: &Entry, path: &[u8], links: SymlinkPolicy) -> Result<Found, i32> {
+    if let (Some(Ok(Found::File(file))), SymlinkPolicy::Follow) = (&entry.found, links)
         && entry.links == links
         && let Ok(meta) = weir_rt::file::stat(os_path(path))
         && same(&meta, file.meta())
@@ -189,7 +189,7 @@ fn again(entry: &Entry, path: &[u8], links: Links) -> Result<Found, i32> {
     open(path, links)
 }
 
-fn same(a: &Meta, b: &Meta) -> bool {
+fn same(a: &FileMeta, b: &FileMeta) -> bool {
     (a.ino, a.dev, a.size, a.mtime_s, a.mtime_ns) == (b.ino, b.dev, b.size, b.mtime_s, b.mtime_ns)
 }
 
@@ -228,7 +228,7 @@ mod tests {
         name: &str,
         now: u64,
     ) -> Result<Vec<u8>, i32> {
-        match cache.lookup(conf, folder.path(name).as_bytes(), Links::Follow, now)? {
+        match cache.lookup(conf, folder.path(name).as_bytes(), SymlinkPolicy::Follow, now)? {
             Found::File(file) => Ok(file.body().expect("small and fresh").to_vec()),
             other => panic!("{other:?}"),
         }
@@ -255,7 +255,7 @@ mod tests {
         folder.replace("f", "x");
         let mut cache = Cache::new(10);
         let path = folder.path("f");
-        let mut at = |now| match cache.lookup(&CONF, path.as_bytes(), Links::Follow, now) {
+        let mut at = |now| match cache.lookup(&CONF, path.as_bytes(), SymlinkPolicy::Follow, now) {
             Ok(Found::File(file)) => file,
             other => panic!("{other:?}"),
         };
@@ -332,7 +332,7 @@ mod tests {
             for (name, later) in steps {
                 now += later;
                 let path = [b"/nowhere/of/weir/", &[b'a' + name][..]].concat();
-                assert_eq!(cache.lookup(&conf, &path, Links::Follow, now).err(), Some(ENOENT));
+                assert_eq!(cache.lookup(&conf, &path, SymlinkPolicy::Follow, now).err(), Some(ENOENT));
                 let known = model.iter().position(|(other, _)| *other == name);
                 if let Some(at) = known {
                     model.remove(at);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_rt::file::Links;
+use weir_rt::file::SymlinkPolicy;
 
 use super::Found;
 use super::cache::Cache;
@@ -20,12 +20,12 @@ pub struct Files {
 
 impl Files {
     /// Opens `path`, or finds it opened.
-    pub(super) fn lookup(&self, path: &[u8], core: &Core, links: Links) -> Result<Found, i32> {
+    pub(super) fn lookup(&self, path: &[u8], core: &Core, links: SymlinkPolicy) -> Result<Found, i32> {
         if let Some(conf) = &core.open_file_cache {
             return self.cached(conf, path, links);
         }
         match links {
-            Links::Follow => self.turn.lookup(path),
+            SymlinkPolicy::Follow => self.turn.lookup(path),
             // What a link may lead to depends on the location, so these are not shared.
             links => super::open(path, links),
         }
@@ -43,7 +43,7 @@ impl Files {
     }
 
     /// Locations whose settings are the same share their cache, also over a reload.
-    fn cached(&self, conf: &FileCache, path: &[u8], links: Links) -> Result<Found, i32> {
+    fn cached(&self, conf: &FileCache, path: &[u8], links: SymlinkPolicy) -> Result<Found, i32> {
         let mut caches = self.caches.borrow_mut();
         let at = caches.iter().position(|(of, _)| of == conf).unwrap_or_else(|| {
             caches.push((conf.clone(), Cache::new(conf.max)));

@@ -29,7 +29,7 @@ impl Folder {
 }
 
 fn file(folder: &Folder, name: &str) -> Rc<OpenFile> {
-    match open(folder.path(name).as_bytes(), Links::Follow) {
+    match open(folder.path(name).as_bytes(), SymlinkPolicy::Follow) {
         Ok(Found::File(file)) => file,
         other => panic!("{other:?}"),
     }
@@ -69,9 +69,9 @@ fn empty_large_and_truncated_bodies() {
 fn kinds_and_errors() {
     let folder = Folder::new();
     folder.replace("f", "x");
-    let at = |name: &str| open(folder.path(name).as_bytes(), Links::Follow);
+    let at = |name: &str| open(folder.path(name).as_bytes(), SymlinkPolicy::Follow);
     assert!(matches!(at(""), Ok(Found::Dir { .. })));
-    assert!(matches!(open(b"/dev/null", Links::Follow), Ok(Found::Other)));
+    assert!(matches!(open(b"/dev/null", SymlinkPolicy::Follow), Ok(Found::Other)));
     assert_eq!(at("gone").err(), Some(ENOENT));
     assert_eq!(at("f/x").err(), Some(ENOTDIR));
     assert_eq!(at(&"n".repeat(300)).err(), Some(ENAMETOOLONG));

@@ -7,7 +7,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use weir_rt::file::Links;
+use weir_rt::file::SymlinkPolicy;
 
 use super::hash::hash;
 use super::{Found, open};
@@ -32,7 +32,7 @@ impl Turn {
         if let Some(found) = table.find(key, ANYWHERE, path) {
             return found.clone();
         }
-        let found = open(path, Links::Follow);
+        let found = open(path, SymlinkPolicy::Follow);
         if table.is_empty() {
             self.sweep_later();
         }

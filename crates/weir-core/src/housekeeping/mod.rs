@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_rt::sampler::{self, Place, Probe, Source};
+use weir_rt::sampler::{self, SampleSource, SitePlace, ThreadProbe};
 use weir_rt::{LoopSnapshot, LoopStats, clock};
 use weir_trace::{NowReader, RecorderReader, Site, Stall};
 
@@ -33,7 +33,7 @@ use watchdog::Watchdog;
 #[derive(Clone)]
 pub struct Watched {
     /// The worker's thread as it shows itself.
-    pub probe: &'static Probe,
+    pub probe: &'static ThreadProbe,
     /// The worker's number.
     pub worker: u16,
     /// Its histograms and stalls.
@@ -201,7 +201,7 @@ impl Handle {
     /// rates took are among them; weights are times, so that does no harm.
     pub fn stacks(&self, last: Duration) -> Profile {
         self.shared.gather();
-        lock(&self.shared.stacks).last(Source::Cpu, last)
+        lock(&self.shared.stacks).last(SampleSource::Cpu, last)
     }
 
     /// Collects samples from now on, until what is returned is dropped or `limit` is over.
@@ -212,14 +212,14 @@ impl Handle {
     /// # Errors
     /// Another profiler has the signal, or the kernel gives no timer: see [`Probe::arm`]. `InvalidInput` for
     /// [`Source::Asked`].
-    pub fn collect(&self, source: Source, hz: u32, limit: Duration) -> io::Result<Collection> {
-        if source == Source::Asked {
+    pub fn collect(&self, source: SampleSource, hz: u32, limit: Duration) -> io::Result<Collection> {
+        if source == SampleSource::Asked {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let hz = hz.clamp(1, MAX_HZ);
         let tally = lock(&self.shared.stacks).collect(source, hz, limit);
         let collection = Collection { shared: self.shared, tally };
-        if source == Source::Alloc {
+        if source == SampleSource::Alloc {
             // A sample comes by the same signal as those of time.
             self.shared.entries().iter().try_for_each(|entry| entry.watched.probe.prepare())?;
             sampler::sample_allocations(true);
@@ -237,7 +237,7 @@ impl Handle {
     ///
     /// # Errors
     /// There is no such worker, or no signal: see [`Probe::ask`].
-    pub fn stack_now(&self, worker: u16, limit: Duration) -> io::Result<Option<sampler::Sample>> {
+    pub fn stack_now(&self, worker: u16, limit: Duration) -> io::Result<Option<sampler::StackSample>> {
         let entries = self.shared.entries();
         let entry = entries.iter().find(|entry| entry.watched.worker == worker);
         let probe = entry.ok_or(io::ErrorKind::NotFound)?.watched.probe;
@@ -341,7 +341,7 @@ impl Shared {
                 second = Instant::now();
                 clock::scale().recalibrate();
                 if lock(&self.stacks).expire() {
-                    [Source::Cpu, Source::Wall, Source::Alloc]
+                    [SampleSource::Cpu, SampleSource::Wall, SampleSource::Alloc]
                         .into_iter()
                         .for_each(|source| self.rearm(source));
                 }
@@ -395,17 +395,17 @@ impl Shared {
     }
 
     /// Samples a second for `source`, as settings and collections have it.
-    fn rate(&self, source: Source) -> u32 {
+    fn rate(&self, source: SampleSource) -> u32 {
         let wanted = lock(&self.stacks).rate(source);
         match source {
-            Source::Cpu => wanted.max(lock(&self.settings).cpu_hz),
-            Source::Wall | Source::Asked | Source::Alloc => wanted,
+            SampleSource::Cpu => wanted.max(lock(&self.settings).cpu_hz),
+            SampleSource::Wall | SampleSource::Asked | SampleSource::Alloc => wanted,
         }
     }
 
-    fn rearm(&self, source: Source) {
+    fn rearm(&self, source: SampleSource) {
         let rate = self.rate(source);
-        if source == Source::Alloc {
+        if source == SampleSource::Alloc {
             return sampler::sample_allocations(rate > 0);
         }
         for entry in self.entries().iter() {
@@ -414,9 +414,9 @@ impl Shared {
         }
     }
 
-    fn arm(&self, probe: &Probe, settings: Settings) {
+    fn arm(&self, probe: &ThreadProbe, settings: Settings) {
         probe.set_limit_ns(settings.blocked.map_or(u64::MAX, |limit| limit.as_nanos() as u64));
-        for source in [Source::Cpu, Source::Wall] {
+        for source in [SampleSource::Cpu, SampleSource::Wall] {
             match probe.arm(source, self.rate(source)) {
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(ESRCH) => {}
@@ -453,7 +453,7 @@ impl Entry {
 
     fn view(&self, now: u64) -> WorkerView {
         let Watched { probe, worker, recorder, counters, stats, .. } = &self.watched;
-        let Place { site, route } = probe.current().place();
+        let SitePlace { site, route } = probe.current().place();
         let busy = match probe.busy_since() {
             0 => None,
             since => Some(Duration::from_nanos(clock::scale().ticks_to_ns(now.saturating_sub(since)))),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use weir_rt::clock;
-use weir_rt::sampler::{Place, Sample, Source};
+use weir_rt::sampler::{SampleSource, SitePlace, StackSample};
 use weir_trace::Site;
 
 /// A stack that was seen, and where the engine was then.
@@ -44,7 +44,7 @@ pub struct Weight {
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// What was sampled: CPU time or real time.
-    pub source: Source,
+    pub source: SampleSource,
     /// When it begins, milliseconds since 1970.
     pub unix_ms: u64,
     /// How long it is.
@@ -66,7 +66,7 @@ pub(super) struct Stacks {
     seconds: VecDeque<Second>,
     collections: Vec<Weak<Mutex<Tally>>>,
     /// The last stack that was asked for, by worker.
-    asked: HashMap<u16, Sample>,
+    asked: HashMap<u16, StackSample>,
     /// Used again for each sample.
     scratch: Stack,
 }
@@ -82,14 +82,14 @@ type Counts = HashMap<ByAddress, Weight>;
 
 impl Stacks {
     /// Counts a sample.
-    pub(super) fn add(&mut self, worker: u16, sample: &Sample) {
-        if sample.source == Source::Asked {
+    pub(super) fn add(&mut self, worker: u16, sample: &StackSample) {
+        if sample.source == SampleSource::Asked {
             // It stands for no time: the watchdog's, or somebody's who wants to know where a worker is.
             self.asked.insert(worker, sample.clone());
             return;
         }
         let stack = ByAddress(self.intern(worker, sample));
-        if sample.source == Source::Cpu {
+        if sample.source == SampleSource::Cpu {
             let number = second_of(sample.time);
             if self.seconds.back().is_none_or(|second| second.number < number) {
                 self.seconds.push_back(Second { number, counts: Counts::new() });
@@ -109,7 +109,7 @@ impl Stacks {
     }
 
     /// What was counted in the last `last`, whole seconds.
-    pub(super) fn last(&self, source: Source, last: Duration) -> Profile {
+    pub(super) fn last(&self, source: SampleSource, last: Duration) -> Profile {
         let now = second_of(clock::ticks());
         let first = now.saturating_sub(last.as_secs().clamp(1, WINDOW));
         let mut sum = Counts::new();
@@ -131,12 +131,12 @@ impl Stacks {
     }
 
     /// The last stack that a worker was asked for, if that was taken at `since` or later.
-    pub(super) fn asked(&self, worker: u16, since: u64) -> Option<Sample> {
+    pub(super) fn asked(&self, worker: u16, since: u64) -> Option<StackSample> {
         self.asked.get(&worker).filter(|sample| sample.time >= since).cloned()
     }
 
     /// Begins to collect.
-    pub(super) fn collect(&mut self, source: Source, hz: u32, limit: Duration) -> Arc<Mutex<Tally>> {
+    pub(super) fn collect(&mut self, source: SampleSource, hz: u32, limit: Duration) -> Arc<Mutex<Tally>> {
         let tally = Arc::new(Mutex::new(Tally {
             source,
             hz,
@@ -172,15 +172,15 @@ impl Stacks {
     }
 
     /// The highest rate that a collection wants.
-    pub(super) fn rate(&self, source: Source) -> u32 {
+    pub(super) fn rate(&self, source: SampleSource) -> u32 {
         let tallies = self.collections.iter().filter_map(Weak::upgrade);
         let rates = tallies.map(|tally| super::lock(&tally).rate(source));
         rates.max().unwrap_or(0)
     }
 
     /// The one copy of the sample's stack.
-    fn intern(&mut self, worker: u16, sample: &Sample) -> Arc<Stack> {
-        let Place { site, route } = sample.place;
+    fn intern(&mut self, worker: u16, sample: &StackSample) -> Arc<Stack> {
+        let SitePlace { site, route } = sample.place;
         let scratch = &mut self.scratch;
         (scratch.worker, scratch.site, scratch.route) = (worker, Site(site), Site(route));
         (scratch.parked, scratch.truncated) = (sample.parked, sample.truncated);
@@ -225,7 +225,7 @@ impl Stacks {
 
 /// What one collector has so far.
 pub(super) struct Tally {
-    source: Source,
+    source: SampleSource,
     hz: u32,
     limit: Duration,
     begin: Instant,
@@ -237,18 +237,18 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, stack: &ByAddress, sample: &Sample) {
+    fn add(&mut self, stack: &ByAddress, sample: &StackSample) {
         if self.length.is_none() && sample.source == self.source && sample.time >= self.first_tick {
             count(&mut self.counts, stack, sample.weight_ns);
         }
     }
 
-    fn rate(&self, source: Source) -> u32 {
+    fn rate(&self, source: SampleSource) -> u32 {
         if self.length.is_none() && self.source == source { self.hz } else { 0 }
     }
 
     /// No more from here on; gives what was collected from.
-    pub(super) fn end(&mut self) -> Source {
+    pub(super) fn end(&mut self) -> SampleSource {
         let elapsed = self.begin.elapsed();
         self.length.get_or_insert(elapsed.min(self.limit));
         self.source
@@ -330,14 +330,14 @@ const WORDS: usize = 1 << 20;
 mod tests {
     use super::*;
 
-    fn sample(frames: &[u64], source: Source) -> Sample {
-        Sample {
+    fn sample(frames: &[u64], source: SampleSource) -> StackSample {
+        StackSample {
             time: clock::ticks(),
             source,
             weight_ns: 10,
-            place: Place { site: 70, route: 71 },
+            place: SitePlace { site: 70, route: 71 },
             frames: frames.to_vec(),
-            ..Sample::default()
+            ..StackSample::default()
         }
     }
 
@@ -350,33 +350,33 @@ mod tests {
     fn equal_stacks_are_counted_together() {
         let mut stacks = Stacks::default();
         for frames in [&[1, 2][..], &[1, 3], &[1, 2]] {
-            stacks.add(0, &sample(frames, Source::Cpu));
+            stacks.add(0, &sample(frames, SampleSource::Cpu));
         }
-        stacks.add(0, &sample(&[9], Source::Asked));
-        stacks.add(0, &sample(&[8], Source::Wall));
-        let profile = stacks.last(Source::Cpu, Duration::from_secs(100));
+        stacks.add(0, &sample(&[9], SampleSource::Asked));
+        stacks.add(0, &sample(&[8], SampleSource::Wall));
+        let profile = stacks.last(SampleSource::Cpu, Duration::from_secs(100));
         assert_eq!(frames_of(&profile), [(vec![1, 2], 2, 20), (vec![1, 3], 1, 10)]);
         let first = &profile.stacks[0].0;
         assert_eq!((first.site, first.route, profile.period_ns), (Site(70), Site(71), 10));
-        stacks.add(1, &sample(&[1, 2], Source::Cpu));
-        let by_worker = stacks.last(Source::Cpu, Duration::from_secs(100));
+        stacks.add(1, &sample(&[1, 2], SampleSource::Cpu));
+        let by_worker = stacks.last(SampleSource::Cpu, Duration::from_secs(100));
         assert_eq!(by_worker.stacks.len(), 3, "of another worker it is another stack");
     }
 
     #[test]
     fn a_collection_has_what_came_while_it_lasted() {
         let mut stacks = Stacks::default();
-        stacks.add(0, &sample(&[1], Source::Wall));
-        let early = sample(&[2], Source::Wall);
-        let tally = stacks.collect(Source::Wall, 200, Duration::from_secs(60));
+        stacks.add(0, &sample(&[1], SampleSource::Wall));
+        let early = sample(&[2], SampleSource::Wall);
+        let tally = stacks.collect(SampleSource::Wall, 200, Duration::from_secs(60));
         stacks.add(0, &early); // still in the ring when collecting began
-        stacks.add(0, &sample(&[3], Source::Wall));
-        stacks.add(0, &sample(&[4], Source::Cpu));
-        assert_eq!((stacks.rate(Source::Wall), stacks.rate(Source::Cpu)), (200, 0));
+        stacks.add(0, &sample(&[3], SampleSource::Wall));
+        stacks.add(0, &sample(&[4], SampleSource::Cpu));
+        assert_eq!((stacks.rate(SampleSource::Wall), stacks.rate(SampleSource::Cpu)), (200, 0));
         assert!(stacks.is_collecting() && !stacks.expire());
         super::super::lock(&tally).end();
-        stacks.add(0, &sample(&[5], Source::Wall));
-        assert_eq!(stacks.rate(Source::Wall), 0);
+        stacks.add(0, &sample(&[5], SampleSource::Wall));
+        assert_eq!(stacks.rate(SampleSource::Wall), 0);
         assert_eq!(frames_of(&super::super::lock(&tally).profile()), [(vec![3], 1, 10)]);
         assert!(stacks.expire() && !stacks.is_collecting());
     }
@@ -384,10 +384,10 @@ mod tests {
     #[test]
     fn a_collection_ends_at_its_limit_or_with_its_collector() {
         let mut stacks = Stacks::default();
-        let short = stacks.collect(Source::Cpu, 99, Duration::ZERO);
+        let short = stacks.collect(SampleSource::Cpu, 99, Duration::ZERO);
         assert!(stacks.expire());
         assert_eq!(super::super::lock(&short).profile().duration, Duration::ZERO);
-        drop(stacks.collect(Source::Cpu, 99, Duration::from_secs(60)));
+        drop(stacks.collect(SampleSource::Cpu, 99, Duration::from_secs(60)));
         assert!(stacks.expire() && !stacks.is_collecting());
     }
 
@@ -396,17 +396,17 @@ mod tests {
         let mut stacks = Stacks::default();
         let many = STACKS as u64 + 5_000;
         for n in 0..many {
-            stacks.add(0, &sample(&[n], Source::Cpu));
+            stacks.add(0, &sample(&[n], SampleSource::Cpu));
         }
         assert_eq!(stacks.known.len(), STACKS);
-        let profile = stacks.last(Source::Cpu, Duration::from_secs(120));
+        let profile = stacks.last(SampleSource::Cpu, Duration::from_secs(120));
         assert_eq!(profile.stacks.iter().map(|(_, weight)| weight.samples).sum::<u64>(), many);
         let rest = profile.stacks.iter().find(|(stack, _)| stack.frames.is_empty()).expect("no room");
         assert_eq!((rest.1.samples, rest.0.site, rest.0.truncated), (5_000, Site(70), true));
         stacks.seconds.clear();
         stacks.swept = None;
         drop(profile);
-        stacks.add(0, &sample(&[1 << 40], Source::Cpu));
+        stacks.add(0, &sample(&[1 << 40], SampleSource::Cpu));
         assert_eq!(stacks.known.len(), 1, "what nobody counts makes room");
     }
 
@@ -417,7 +417,7 @@ mod tests {
         let now = clock::ticks();
         for ago in (0..WINDOW + 50).rev() {
             let time = now + (WINDOW + 50 - ago) * second;
-            stacks.add(0, &Sample { time, ..sample(&[ago], Source::Cpu) });
+            stacks.add(0, &StackSample { time, ..sample(&[ago], SampleSource::Cpu) });
         }
         assert!(stacks.seconds.len() as u64 <= WINDOW + 1);
     }

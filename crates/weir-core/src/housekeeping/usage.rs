@@ -96,7 +96,7 @@ impl ProcessUse {
         let status = fs::read_to_string("/proc/self/status")?;
         let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
         let descriptors = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64;
-        let limit = weir_rt::process::limit(weir_rt::process::Limit::OpenFiles);
+        let limit = weir_rt::process::limit(weir_rt::process::ResourceLimit::OpenFiles);
         Ok(ProcessUse {
             resident: field(&status, "VmRSS:") * 1024,
             virtual_size: field(&status, "VmSize:") * 1024,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use weir_rt::clock;
-use weir_rt::sampler::{self, LongTurn, Place};
+use weir_rt::sampler::{self, LongTurn, SitePlace};
 use weir_sys::probe;
 use weir_trace::{RequestId, Sample, Site, Stall, StallConnections};
 
@@ -92,7 +92,7 @@ impl Watchdog {
     }
 
     /// A sample came out of a worker's ring: the stack of its stall, if it was taken then.
-    pub(super) fn sampled(&mut self, entry: &Entry, sample: &sampler::Sample) {
+    pub(super) fn sampled(&mut self, entry: &Entry, sample: &sampler::StackSample) {
         let found = self.workers.get_mut(&entry.serial).and_then(|seen| seen.stall.as_mut());
         if let Some(found) = found
             && !found.has_stack
@@ -203,7 +203,7 @@ fn describe(entry: &Entry, start: u64, duration: u64) -> Stall {
     let probe = entry.watched.probe;
     let InKernel { state, syscall, wait_channel } = InKernel::read(probe.tid());
     let current = probe.current();
-    let Place { site, route } = current.place();
+    let SitePlace { site, route } = current.place();
     let running = entry.watched.now.running();
     let request = running.map_or(RequestId(current.request()), |running| running.id);
     let sample = Sample { site: Site(site), request, ..Sample::default() };

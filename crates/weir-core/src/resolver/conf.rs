@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, parse_number, parse_time_ms, parse_time_s};
-use weir_resolver::Settings;
+use weir_resolver::ResolverSettings;
 
 use super::{Config, Resolver};
 use crate::privileged;
@@ -21,7 +21,7 @@ const PORT: u16 = 53;
 /// # Errors
 /// nginx's words.
 pub(crate) fn parse(line: &LineCx<'_>) -> Result<Arc<Resolver>> {
-    let mut config = Config { settings: Settings::default(), system: false };
+    let mut config = Config { settings: ResolverSettings::default(), system: false };
     for at in 0..line.args().len() {
         let text = line.arg(at);
         let settings = &mut config.settings;
@@ -128,7 +128,7 @@ mod tests {
         assert!(load(text, &MODULES).is_ok());
         let config = || {
             let settings =
-                super::Settings { servers: vec![([127, 0, 0, 1], 1).into()], ..Default::default() };
+                super::ResolverSettings { servers: vec![([127, 0, 0, 1], 1).into()], ..Default::default() };
             super::Config { settings, system: false }
         };
         let (one, other) = (super::Resolver::of(config()), super::Resolver::of(config()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_resolver::{Failure, Question};
+use weir_resolver::{DnsFailure, DnsQuestion};
 use weir_rt::clock;
 
 use super::{Found, Shared};
@@ -12,7 +12,7 @@ use crate::log::{self, Level};
 /// A name that is followed.
 pub(crate) struct Watch {
     /// What is asked.
-    pub(crate) question: Question,
+    pub(crate) question: DnsQuestion,
     /// The name as messages have it: `example.org`, `service http of example.org`.
     pub(crate) name: String,
     /// Milliseconds a look-up may take.
@@ -51,7 +51,7 @@ pub(super) async fn follow(shared: Arc<Shared>, watch: Watch) {
 fn pause(shared: &Shared, watch: &Watch, found: &Found) -> u64 {
     match found {
         Ok(answer) => answer.until.saturating_sub(clock::monotonic_ms()).max(SHORTEST),
-        Err(Failure::Code(3)) => shared.config.settings.valid.unwrap_or(AGAIN.0).clamp(AGAIN.0, AGAIN.1),
+        Err(DnsFailure::Code(3)) => shared.config.settings.valid.unwrap_or(AGAIN.0).clamp(AGAIN.0, AGAIN.1),
         Err(_) => watch.timeout.clamp(AGAIN.0, AGAIN.1),
     }
 }

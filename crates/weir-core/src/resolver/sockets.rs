@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use weir_resolver::Token;
+use weir_resolver::SocketToken;
 use weir_rt::{Recv, Stream, clock};
 
 use super::Shared;
@@ -49,7 +49,7 @@ impl fmt::Display for QueryError {
 pub(super) async fn datagram(
     shared: &Arc<Shared>,
     here: &Loop,
-    token: Token,
+    token: SocketToken,
     server: SocketAddr,
     bytes: &[u8],
 ) -> Result<(), QueryError> {
@@ -78,7 +78,7 @@ pub(super) async fn datagram(
 pub(super) async fn stream(
     shared: &Arc<Shared>,
     here: &Loop,
-    token: Token,
+    token: SocketToken,
     server: SocketAddr,
     bytes: Vec<u8>,
 ) -> Result<(), QueryError> {

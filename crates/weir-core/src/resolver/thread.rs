@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use weir_resolver::{Token, Transmit, system};
+use weir_resolver::{SocketToken, Transmit, system};
 use weir_rt::notify::{Notify, either};
-use weir_rt::{DriverChoice, Options, Remote, Runtime, clock};
+use weir_rt::{DriverChoice, Runtime, RuntimeHandle, RuntimeOptions, clock};
 
 use super::kept::Keeper;
 use super::{Config, Shared, sockets};
@@ -29,7 +29,7 @@ const LONGEST: u64 = 5_000;
 pub(super) struct Loop {
     pub(super) wake: Notify,
     /// Each is notified when nothing is expected from it any more.
-    pub(super) sockets: RefCell<HashMap<Token, Rc<Notify>>>,
+    pub(super) sockets: RefCell<HashMap<SocketToken, Rc<Notify>>>,
 }
 
 thread_local! {
@@ -45,13 +45,18 @@ pub(super) fn look() {
 ///
 /// # Errors
 /// Out of threads, memory or descriptors.
-pub(super) fn start(shared: Arc<Shared>) -> io::Result<Remote> {
+pub(super) fn start(shared: Arc<Shared>) -> io::Result<RuntimeHandle> {
     let (sender, receiver) = mpsc::channel();
     let run = move || {
         // It moves a few small messages: epoll has it ready with the fewest resources.
         weir_rt::process::unbind();
         let name = "weir resolver".to_owned();
-        let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
+        let options = RuntimeOptions {
+            driver: DriverChoice::Epoll,
+            buffers: BUFFERS,
+            name,
+            ..RuntimeOptions::default()
+        };
         match Runtime::new(&options) {
             Err(error) => drop(sender.send(Err(error))),
             Ok(runtime) => {

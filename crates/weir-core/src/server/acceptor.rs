@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use weir_rt::net::SockAddr;
 use weir_rt::poller::{self, Poller};
-use weir_rt::{LoopStats, Remote, ThreadWatch, clock};
+use weir_rt::{LoopStats, RuntimeHandle, ThreadWatch, clock};
 
 use super::dealing::{Evening, WorkerChoice, WorkerLoad};
 use super::intake::{Dealt, Intake};
@@ -49,7 +49,7 @@ pub(super) struct Player {
     pub(super) intake: Arc<Intake>,
     pub(super) counters: Arc<Counters>,
     pub(super) stats: Arc<LoopStats>,
-    pub(super) remote: Remote,
+    pub(super) remote: RuntimeHandle,
     pub(super) watch: ThreadWatch,
 }
 

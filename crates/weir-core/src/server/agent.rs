@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_rt::Remote;
+use weir_rt::RuntimeHandle;
 use weir_trace::Recorder;
 
 use super::crew::{Called, Exit, Stage};
@@ -20,7 +20,7 @@ use crate::worker::{AGENT, Counters};
 
 /// See the module. Its process ends with it.
 pub struct Agent {
-    remote: Remote,
+    remote: RuntimeHandle,
     handle: Option<JoinHandle<Recorder>>,
     exits: Receiver<u64>,
     limit: Option<Duration>,

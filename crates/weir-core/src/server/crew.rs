@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_rt::Remote;
+use weir_rt::RuntimeHandle;
 use weir_trace::{NowReader, Recorder, RecorderReader};
 
 use super::acceptor::Player;
@@ -25,7 +25,7 @@ use crate::worker::Counters;
 #[derive(Clone)]
 pub struct Thread {
     /// Runs closures on its loop.
-    pub remote: Remote,
+    pub remote: RuntimeHandle,
     /// Its counters.
     pub counters: Arc<Counters>,
     /// Its histograms.
@@ -124,7 +124,7 @@ pub(super) struct Crew {
 /// A worker that was called up for a configuration.
 pub(super) struct Called {
     pub(super) id: usize,
-    pub(super) remote: Remote,
+    pub(super) remote: RuntimeHandle,
     /// It did not work for the configuration before.
     pub(super) new: bool,
 }
@@ -183,7 +183,7 @@ impl Crew {
         called
     }
 
-    fn start(&self, id: usize, conf: &Configuration, options: &Options) -> Result<Remote, StartError> {
+    fn start(&self, id: usize, conf: &Configuration, options: &Options) -> Result<RuntimeHandle, StartError> {
         let mut seats = self.threads.seats();
         while seats.len() <= id {
             let recorder = thread::recorder(seats.len(), options);

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_rt::notify::Notify;
-use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Remote, Runtime, Stream, ThreadWatch};
+use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Runtime, RuntimeHandle, Stream, ThreadWatch};
 use weir_trace::{Now, NowReader, Recorder, Settings};
 
 use super::acceptor::Dealer;
@@ -90,7 +90,7 @@ enum Source {
 /// A thread that runs.
 pub(super) struct Started {
     pub(super) handle: JoinHandle<Recorder>,
-    pub(super) remote: Remote,
+    pub(super) remote: RuntimeHandle,
     pub(super) now: NowReader,
     pub(super) stats: Arc<LoopStats>,
     pub(super) driver: DriverKind,
@@ -172,7 +172,7 @@ pub(super) fn start(
 }
 
 fn runtime(id: u8, driver: DriverChoice) -> std::io::Result<Runtime> {
-    Runtime::new(&weir_rt::Options { driver, worker: id, buffers: 1024, name: format!("worker {id}") })
+    Runtime::new(&weir_rt::RuntimeOptions { driver, worker: id, buffers: 1024, name: format!("worker {id}") })
 }
 
 /// A recorder for worker `id`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_conf::{Directive, Result};
-use weir_rt::{DriverChoice, Options, Recv, Runtime, Stream};
+use weir_rt::{DriverChoice, Recv, Runtime, RuntimeOptions, Stream};
 use weir_tls::suites::{self, Protocols};
 use weir_tls::{Certificate, ClientConfig, ClientSettings, Connect, Progress, certificate, key};
 use weir_trace::{Recorder, Settings};
@@ -83,7 +83,8 @@ fn pair(name: &str) -> (Certificate, String, String) {
 
 /// The subject of the certificate that a client who asks for `name` gets; `None`: the handshake is refused.
 fn served(name: &str) -> Option<String> {
-    let options = Options { driver: DriverChoice::Epoll, worker: 0, buffers: 8, name: "test".to_owned() };
+    let options =
+        RuntimeOptions { driver: DriverChoice::Epoll, worker: 0, buffers: 8, name: "test".to_owned() };
     Runtime::new(&options).expect("epoll is everywhere").block_on(async {
         let (_, text, key) = pair("configured");
         let text = format!(

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_rt::{Layer, Opened};
+use weir_rt::{Layer, OpenOutcome};
 use weir_tls::{Session, Step};
 
 /// What seals and opens a connection's bytes.
@@ -29,11 +29,11 @@ impl TlsLayer {
 }
 
 impl Layer for TlsLayer {
-    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened {
+    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome {
         let opened = match self.session.open(received, plain, out) {
-            Ok(Step::More) => Opened::More,
-            Ok(Step::End) => Opened::End,
-            Err(_) => Opened::Broken,
+            Ok(Step::More) => OpenOutcome::More,
+            Ok(Step::End) => OpenOutcome::End,
+            Err(_) => OpenOutcome::Broken,
         };
         if self.early.get() {
             self.early.set(self.session.is_handshaking());

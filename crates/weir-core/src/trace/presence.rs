@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_http::TraceParent;
-use weir_rt::sampler::{self, Place};
+use weir_rt::sampler::{self, SitePlace};
 use weir_trace::{RequestId, Run, Site, Ticket, Trace, WaitKind};
 
 use super::{BEFORE, Present};
@@ -100,7 +100,7 @@ impl Presence {
     /// The request is at `site` from here on, for samples: none between handlers and filters.
     #[inline]
     pub(crate) fn at(&self, site: Site) {
-        sampler::current().set(Place { site: site.0, route: self.route.get().0 });
+        sampler::current().set(SitePlace { site: site.0, route: self.route.get().0 });
     }
 
     /// It stops for `wait`, inside what `trace` has open.
@@ -118,7 +118,7 @@ impl Presence {
         self.queued.set(true);
         let current = sampler::current();
         current.set_request(self.id.get().0);
-        current.set(Place { site: trace.innermost().0, route: self.route.get().0 });
+        current.set(SitePlace { site: trace.innermost().0, route: self.route.get().0 });
         self.present.now.resumed(self.ticket.get(), self.route.get(), now);
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use weir_rt::Closed;
+use weir_rt::PeerClosed;
 use weir_trace::WaitKind;
 
 use super::wire::Wire;
@@ -65,8 +65,8 @@ fn size(x: &mut Exchange, script: Option<&Script>) -> u64 {
 async fn pause(x: &Exchange, wire: &Wire, time: Duration) -> Result<(), Error> {
     let mut sleep = Box::pin(weir_rt::sleep(time));
     let paused = poll_fn(|cx| match wire.stream.poll_closed(cx) {
-        Poll::Ready(Closed::Eof) => Poll::Ready(Err(Error::CLIENT_CLOSED)),
-        Poll::Ready(Closed::Reset(errno)) => {
+        Poll::Ready(PeerClosed::Eof) => Poll::Ready(Err(Error::CLIENT_CLOSED)),
+        Poll::Ready(PeerClosed::Reset(errno)) => {
             Poll::Ready(Err(Error { errno: Some(errno), ..Error::CLIENT_CLOSED }))
         }
         Poll::Pending => sleep.as_mut().poll(cx).map(Ok),

@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Once;
 
-use weir_rt::sampler::{self, Frame, Guest, Step, names};
+use weir_rt::sampler::{self, GuestStep, StackFrame, StackGuest, names};
 
 use crate::luajit::state::State;
 use crate::luajit::sys::LuaState;
@@ -18,10 +18,10 @@ unsafe extern "C" {
     fn weir_walk_install(number: extern "C" fn(*const c_char, usize) -> u32);
     fn weir_walk_is_trace(main: *mut LuaState, address: u64) -> c_int;
     fn weir_walk_state(main: *mut LuaState) -> c_int;
-    fn weir_walk_frames(main: *mut LuaState, step: *mut Step) -> c_int;
-    fn weir_walk_coroutine(l: *mut LuaState, step: *mut Step);
+    fn weir_walk_frames(main: *mut LuaState, step: *mut GuestStep) -> c_int;
+    fn weir_walk_coroutine(l: *mut LuaState, step: *mut GuestStep);
     fn weir_walk_number(l: *mut LuaState) -> u64;
-    fn weir_walk_lost(main: *mut LuaState, step: *mut Step) -> c_int;
+    fn weir_walk_lost(main: *mut LuaState, step: *mut GuestStep) -> c_int;
 }
 
 /// From here on samples have Lua's frames.
@@ -35,17 +35,17 @@ fn set() {
     unsafe { weir_walk_install(number) };
     let begin = &raw const lj_vm_asm_begin as u64;
     let length: u64 = env!("WEIR_LUA_VM_LENGTH").parse().expect("the build script wrote a number");
-    sampler::set_guest(Guest { code: begin..begin + length, is_compiled, frames, lost, state });
+    sampler::set_guest(StackGuest { code: begin..begin + length, is_compiled, frames, lost, state });
 }
 
 /// The lines of a coroutine that has yielded, innermost first.
-pub(crate) fn stack_of(l: State) -> Vec<Frame> {
-    let mut step = Step::default();
+pub(crate) fn stack_of(l: State) -> Vec<StackFrame> {
+    let mut step = GuestStep::default();
     // SAFETY: the coroutine is anchored and does not run.
     unsafe { weir_walk_coroutine(l.raw(), &raw mut step) };
     step.frames[..(step.count as usize).min(step.frames.len())]
         .iter()
-        .map(|word| Frame::unpack(*word))
+        .map(|word| StackFrame::unpack(*word))
         .collect()
 }
 
@@ -60,12 +60,12 @@ extern "C" fn is_compiled(address: u64) -> bool {
     lend::main().is_some_and(|main| unsafe { weir_walk_is_trace(main, address) != 0 })
 }
 
-extern "C" fn frames(step: &mut Step) -> i32 {
+extern "C" fn frames(step: &mut GuestStep) -> i32 {
     // SAFETY: as above.
     lend::main().map_or(0, |main| unsafe { weir_walk_frames(main, step) })
 }
 
-extern "C" fn lost(step: &mut Step) -> i32 {
+extern "C" fn lost(step: &mut GuestStep) -> i32 {
     // SAFETY: as above.
     lend::main().map_or(0, |main| unsafe { weir_walk_lost(main, step) })
 }

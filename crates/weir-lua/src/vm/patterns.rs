@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use weir_core::log::Level;
-use weir_sys::regex::{Flags, MatchError, Matcher, Regex};
+use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 
 use crate::run::lend;
 use crate::vm::traps;
@@ -159,7 +159,7 @@ impl Patterns {
 /// What the letters of the options ask for.
 #[derive(Default)]
 struct Options {
-    flags: Flags,
+    flags: RegexFlags,
     /// `o`
     once: bool,
     /// `j`: machine code is made of every pattern; who asks is told.

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use weir_rt::Remote;
+use weir_rt::RuntimeHandle;
 
 use crate::vm::vm::Vm;
 
@@ -23,7 +23,11 @@ pub(crate) fn open(vm: &Rc<Vm>) {
 
 /// Asks the VM of that number on the worker of `remote`. `None` when that does not come to it in time, since it is busy or
 /// gone.
-pub(crate) fn ask<T: Send + 'static>(remote: &Remote, number: u64, question: fn(&Vm) -> T) -> Option<T> {
+pub(crate) fn ask<T: Send + 'static>(
+    remote: &RuntimeHandle,
+    number: u64,
+    question: fn(&Vm) -> T,
+) -> Option<T> {
     let (answer, answered) = mpsc::sync_channel(1);
     remote.run(Box::new(move || {
         if let Some(vm) = find(number) {

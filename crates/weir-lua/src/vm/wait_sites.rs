@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use weir_rt::sampler::Frame;
+use weir_rt::sampler::StackFrame;
 use weir_trace::{Kind, Site, SiteTable};
 
 #[cfg(lua_walk)]
@@ -16,7 +16,7 @@ use crate::vm::key_hash::Folded;
 /// The sites of the lines of one VM at which scripts have waited, found without a lock when they wait there again.
 #[derive(Default)]
 pub(crate) struct Lines {
-    known: RefCell<HashMap<Frame, Site, Folded>>,
+    known: RefCell<HashMap<StackFrame, Site, Folded>>,
     /// Whole stacks, by the number that a walk gives them.
     stacks: RefCell<HashMap<u64, Rc<[Site]>, Folded>>,
 }
@@ -39,7 +39,7 @@ impl Lines {
 
     fn look_up(&self, l: State) -> Vec<Site> {
         let mut sites = Vec::new();
-        for frame in stack_of(l).into_iter().filter(|frame| matches!(frame, Frame::Lua { .. })) {
+        for frame in stack_of(l).into_iter().filter(|frame| matches!(frame, StackFrame::Lua { .. })) {
             if let Some(site) = self.site(frame).filter(|site| !sites.contains(site)) {
                 sites.push(site);
             }
@@ -50,7 +50,7 @@ impl Lines {
     }
 
     /// `None` for lines of the API's own.
-    fn site(&self, frame: Frame) -> Option<Site> {
+    fn site(&self, frame: StackFrame) -> Option<Site> {
         if let Some(site) = self.known.borrow().get(&frame) {
             return Some(*site).filter(|site| !site.is_none());
         }
@@ -76,7 +76,7 @@ fn intern(name: &str) -> Site {
 }
 
 #[cfg(not(lua_walk))]
-fn stack_of(_: State) -> Vec<Frame> {
+fn stack_of(_: State) -> Vec<StackFrame> {
     Vec::new()
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weir_core::figures::{self, Metric, MetricKind};
 use weir_core::log::{self, Level};
 use weir_core::upstream::discovery::source::Url;
-use weir_rt::{DriverChoice, Options, Runtime};
+use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
 
 use super::wire::{Batch, Finished, refused};
 
@@ -84,7 +84,12 @@ fn begin(settings: &Settings) -> Option<SyncSender<Finished>> {
     let run = move || {
         weir_rt::process::unbind();
         let name = "weir otel".to_owned();
-        let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
+        let options = RuntimeOptions {
+            driver: DriverChoice::Epoll,
+            buffers: BUFFERS,
+            name,
+            ..RuntimeOptions::default()
+        };
         match Runtime::new(&options) {
             Ok(runtime) => serve(&settings, &receiver, &runtime),
             Err(error) => log::cycle(Level::Alert, &format_args!("otel_exporter can't run: {error}")),

@@ -7,7 +7,7 @@ use weir_core::phase::Handler;
 use weir_core::variable::{Script, Variable};
 use weir_core::{Exchange, Text, Verdict};
 use weir_http::{TraceParent, Version};
-use weir_rt::clock::Moment;
+use weir_rt::clock::ClockMoment;
 
 use super::Context;
 use super::exporter::Exporter;
@@ -105,7 +105,7 @@ impl Here {
                 name,
                 attributes,
                 kept,
-                ended: Moment::now(),
+                ended: ClockMoment::now(),
             });
         });
     }

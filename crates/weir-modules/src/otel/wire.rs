@@ -1,7 +1,7 @@
 //! Requests as OTLP has them (opentelemetry-proto 1.x, `opentelemetry/proto/collector/trace/v1/trace_service.proto` and
 //! `trace/v1/trace.proto`), encoded as protocol buffers.
 
-use weir_rt::clock::{self, Moment};
+use weir_rt::clock::{self, ClockMoment};
 use weir_trace::Kept;
 use weir_trace::protobuf::{self, Message};
 
@@ -18,7 +18,7 @@ pub(super) struct Finished {
     pub attributes: Vec<(Vec<u8>, Value)>,
     pub kept: Kept,
     /// When its record was made.
-    pub ended: Moment,
+    pub ended: ClockMoment,
 }
 
 /// The value of an attribute.
@@ -218,7 +218,7 @@ mod tests {
             name: b"/\xff".to_vec(),
             attributes: vec![(b"http.status_code".to_vec(), Value::Number(502))],
             kept: Kept::new(Why::Asked, &record, &Trace::new()),
-            ended: Moment { ticks: 0, unix_ns: 6_000_000 },
+            ended: ClockMoment { ticks: 0, unix_ns: 6_000_000 },
         };
         let mut batch = Batch::default();
         batch.push(&finished);

@@ -9,7 +9,7 @@ use std::task::Waker;
 use crate::loop_state::LoopState;
 use crate::sys;
 
-use super::{Backend, Io, Kind, tag};
+use super::{DriverBackend, OperationKind, WorkerIo, tag};
 
 /// Connections accepted ahead of the task that takes them; more wait in the kernel's queue.
 const AHEAD_MAX: usize = 64;
@@ -18,7 +18,7 @@ const RETRY_MS: u64 = 50;
 
 /// What a listener is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Accepting {
+pub(crate) enum AcceptState {
     /// Nothing: paused by its owner, or enough accepted ahead.
     Off,
     Armed,
@@ -32,7 +32,7 @@ pub(crate) struct ListenerSlot {
     /// `None`: the slot is free.
     pub(crate) fd: Option<OwnedFd>,
     pub(crate) generation: u32,
-    pub(crate) accepting: Accepting,
+    pub(crate) accepting: AcceptState,
     /// Stopped by its owner.
     pub(crate) paused: bool,
     /// Several workers or processes wait for this socket: wake one of them (epoll).
@@ -48,12 +48,12 @@ pub(crate) struct ListenerSlot {
 
 /// All listeners of a worker.
 #[derive(Default)]
-pub(crate) struct Listeners {
+pub(crate) struct ListenerTable {
     slots: Vec<ListenerSlot>,
     starved: u32,
 }
 
-impl Listeners {
+impl ListenerTable {
     pub(crate) fn slot(&mut self, i: u32) -> &mut ListenerSlot {
         &mut self.slots[i as usize]
     }
@@ -69,7 +69,7 @@ impl Listeners {
         }
         self.slots
             .iter()
-            .filter_map(|l| if let Accepting::Starved(at) = l.accepting { Some(at) } else { None })
+            .filter_map(|l| if let AcceptState::Starved(at) = l.accepting { Some(at) } else { None })
             .min()
     }
 
@@ -79,7 +79,7 @@ impl Listeners {
         let slot = ListenerSlot {
             fd: Some(fd),
             generation,
-            accepting: Accepting::Off,
+            accepting: AcceptState::Off,
             paused: false,
             exclusive,
             ahead: AHEAD_MAX,
@@ -96,13 +96,13 @@ impl Listeners {
     }
 }
 
-impl Io {
+impl WorkerIo {
     pub(crate) fn open_listener(&mut self, fd: OwnedFd, exclusive: bool) -> io::Result<u32> {
         let raw = fd.as_raw_fd();
         let i = self.listeners.add(fd, exclusive);
         let slot = self.listeners.slot(i);
-        if let Backend::Epoll(epoll) = &mut self.backend
-            && let Err(e) = epoll.add_listener(raw, tag(Kind::Accept, slot.generation, i))
+        if let DriverBackend::Epoll(epoll) = &mut self.backend
+            && let Err(e) = epoll.add_listener(raw, tag(OperationKind::Accept, slot.generation, i))
         {
             slot.fd = None;
             return Err(e);
@@ -138,37 +138,37 @@ impl Io {
     pub(crate) fn accept_ahead(&mut self, i: u32, on: bool) {
         let ahead = if on { AHEAD_MAX } else { 1 };
         let slot = self.listeners.slot(i);
-        if std::mem::replace(&mut slot.ahead, ahead) != ahead && slot.accepting == Accepting::Armed {
+        if std::mem::replace(&mut slot.ahead, ahead) != ahead && slot.accepting == AcceptState::Armed {
             self.disarm_accept(i);
         }
     }
 
     /// Whether the kernel no longer accepts for this listener.
     pub(crate) fn accept_stopped(&mut self, i: u32) -> bool {
-        matches!(self.listeners.slot(i).accepting, Accepting::Off | Accepting::Starved(_))
+        matches!(self.listeners.slot(i).accepting, AcceptState::Off | AcceptState::Starved(_))
     }
 
     pub(crate) fn arm_accept(&mut self, i: u32) {
         let slot = self.listeners.slot(i);
         let Some(fd) = slot.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
-        if slot.accepting != Accepting::Off
+        if slot.accepting != AcceptState::Off
             || slot.paused
             || slot.closing
             || slot.accepted.len() >= slot.ahead
         {
             return;
         }
-        let data = tag(Kind::Accept, slot.generation, i);
+        let data = tag(OperationKind::Accept, slot.generation, i);
         let armed = match &mut self.backend {
-            Backend::Uring(uring) => {
+            DriverBackend::Uring(uring) => {
                 uring.arm_accept(fd, data, slot.ahead > 1);
                 Ok(())
             }
-            Backend::Epoll(epoll) => epoll.listen_on(fd, data, slot.exclusive),
-            Backend::Shut => Err(io::Error::from_raw_os_error(libc::EBADF)),
+            DriverBackend::Epoll(epoll) => epoll.listen_on(fd, data, slot.exclusive),
+            DriverBackend::Shut => Err(io::Error::from_raw_os_error(libc::EBADF)),
         };
         match armed {
-            Ok(()) => slot.accepting = Accepting::Armed,
+            Ok(()) => slot.accepting = AcceptState::Armed,
             Err(e) => slot.error = e.raw_os_error().unwrap_or(libc::EIO),
         }
     }
@@ -177,16 +177,16 @@ impl Io {
         let slot = self.listeners.slot(i);
         let Some(fd) = slot.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
         match (slot.accepting, &mut self.backend) {
-            (Accepting::Armed, Backend::Uring(uring)) => {
-                uring.cancel(tag(Kind::Accept, slot.generation, i));
-                slot.accepting = Accepting::Stopping;
+            (AcceptState::Armed, DriverBackend::Uring(uring)) => {
+                uring.cancel(tag(OperationKind::Accept, slot.generation, i));
+                slot.accepting = AcceptState::Stopping;
             }
-            (Accepting::Armed, Backend::Epoll(epoll)) => {
-                epoll.listen_off(fd, tag(Kind::Accept, slot.generation, i));
-                slot.accepting = Accepting::Off;
+            (AcceptState::Armed, DriverBackend::Epoll(epoll)) => {
+                epoll.listen_off(fd, tag(OperationKind::Accept, slot.generation, i));
+                slot.accepting = AcceptState::Off;
             }
-            (Accepting::Starved(_), _) => {
-                slot.accepting = Accepting::Off;
+            (AcceptState::Starved(_), _) => {
+                slot.accepting = AcceptState::Off;
                 self.listeners.starved -= 1;
             }
             _ => (),
@@ -214,7 +214,7 @@ impl Io {
     pub(crate) fn take_listener(&mut self, i: u32) -> Option<(OwnedFd, VecDeque<OwnedFd>)> {
         let slot = self.listeners.slot(i);
         let fd = slot.fd.take()?;
-        if let Backend::Epoll(epoll) = &mut self.backend {
+        if let DriverBackend::Epoll(epoll) = &mut self.backend {
             epoll.remove(fd.as_raw_fd());
         }
         Some((fd, std::mem::take(&mut slot.accepted)))
@@ -222,7 +222,7 @@ impl Io {
 
     fn release_listener(&mut self, i: u32) {
         let slot = self.listeners.slot(i);
-        if slot.closing && slot.accepting == Accepting::Off {
+        if slot.closing && slot.accepting == AcceptState::Off {
             slot.fd = None;
             slot.accepted.clear();
         }
@@ -239,7 +239,7 @@ impl Io {
     ) {
         let Some(slot) = self.listeners.current(i, generation) else { return };
         if !more {
-            slot.accepting = Accepting::Off;
+            slot.accepting = AcceptState::Off;
         }
         match result {
             Ok(_) if slot.closing => (), // closed by dropping it
@@ -256,7 +256,7 @@ impl Io {
         let slot = self.listeners.slot(i);
         if slot.closing {
             self.release_listener(i);
-        } else if slot.paused && slot.accepting == Accepting::Off {
+        } else if slot.paused && slot.accepting == AcceptState::Off {
             state.sched.notify(&mut slot.waiter); // `into_fd` may wait for this
         } else if slot.waiter.is_some() || slot.accepted.is_empty() {
             self.arm_accept(i);
@@ -272,8 +272,8 @@ impl Io {
                 state.sched.notify(&mut slot.waiter);
                 self.disarm_accept(i);
                 let slot = self.listeners.slot(i);
-                if slot.accepting == Accepting::Off && !slot.closing {
-                    slot.accepting = Accepting::Starved(state.now_ms() + RETRY_MS);
+                if slot.accepting == AcceptState::Off && !slot.closing {
+                    slot.accepting = AcceptState::Starved(state.now_ms() + RETRY_MS);
                     self.listeners.starved += 1;
                 }
             }
@@ -294,10 +294,10 @@ impl Io {
         }
         for i in 0..self.listeners.slots.len() as u32 {
             let slot = self.listeners.slot(i);
-            if let Accepting::Starved(at) = slot.accepting
+            if let AcceptState::Starved(at) = slot.accepting
                 && (closed_one || state.now_ms() >= at)
             {
-                slot.accepting = Accepting::Off;
+                slot.accepting = AcceptState::Off;
                 self.listeners.starved -= 1;
                 self.arm_accept(i);
             }
@@ -309,7 +309,7 @@ impl Io {
         for _ in 0..AHEAD_MAX {
             let Some(slot) = self.listeners.current(i, generation) else { return };
             let Some(fd) = slot.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
-            if slot.accepting != Accepting::Armed {
+            if slot.accepting != AcceptState::Armed {
                 return;
             }
             match sys::accept(fd) {

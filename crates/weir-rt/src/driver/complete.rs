@@ -7,21 +7,21 @@ use io_uring::cqueue;
 
 use crate::loop_state::LoopState;
 use crate::output::SendError;
-use crate::socket::{Ops, QUEUED_MAX, Receiving, Sending};
+use crate::socket::{QUEUED_MAX, ReceiveState, SendState, SocketOps};
 
-use crate::pool::Received;
+use crate::pool::ReceivedBuffer;
 use crate::sys;
 
-use super::uring::Completion;
-use super::{Backend, Io, Kind, Wait, take_error, untag};
+use super::uring::UringCompletion;
+use super::{DriverBackend, OperationKind, WaitLimit, WorkerIo, take_error, untag};
 
 /// How long a runtime that ends waits for the kernel's last completions.
 const DRAIN: Duration = Duration::from_secs(2);
 
-impl Io {
-    pub(super) fn turn_uring(&mut self, state: &LoopState, wait: Wait) -> bool {
+impl WorkerIo {
+    pub(super) fn turn_uring(&mut self, state: &LoopState, wait: WaitLimit) -> bool {
         let wait = if wait != Some(0) && self.silent_is_awaited() { Some(0) } else { wait };
-        let Backend::Uring(uring) = &mut self.backend else { return false };
+        let DriverBackend::Uring(uring) = &mut self.backend else { return false };
         uring.submit_and_wait(wait);
         state.woke();
         self.settle_silent(state);
@@ -30,13 +30,13 @@ impl Io {
 
     /// True if the inbox has mail.
     fn handle_completions(&mut self, state: &LoopState) -> bool {
-        let Backend::Uring(uring) = &mut self.backend else { return false };
+        let DriverBackend::Uring(uring) = &mut self.backend else { return false };
         let mut completions = std::mem::take(&mut uring.completions);
         let mut mail = false;
         for completion in completions.drain(..) {
             mail |= self.complete(state, completion);
         }
-        if let Backend::Uring(uring) = &mut self.backend {
+        if let DriverBackend::Uring(uring) = &mut self.backend {
             // Handling may have filled the submission queue, whose emptying may have taken more completions.
             completions.append(&mut uring.completions);
             uring.completions = completions;
@@ -44,31 +44,31 @@ impl Io {
         mail
     }
 
-    fn complete(&mut self, state: &LoopState, completion: Completion) -> bool {
-        let Completion { data, result, flags } = completion;
+    fn complete(&mut self, state: &LoopState, completion: UringCompletion) -> bool {
+        let UringCompletion { data, result, flags } = completion;
         let (kind, generation, i) = untag(data);
         let more = cqueue::more(flags);
         match kind {
-            Kind::Nothing | Kind::Fallen => (),
-            Kind::Inbox => {
-                if !more && let Backend::Uring(uring) = &mut self.backend {
+            OperationKind::Nothing | OperationKind::Fallen => (),
+            OperationKind::Inbox => {
+                if !more && let DriverBackend::Uring(uring) = &mut self.backend {
                     uring.watch_inbox();
                 }
                 return true;
             }
-            Kind::Accept => {
+            OperationKind::Accept => {
                 let accepted: Result<OwnedFd, i32> =
                     if result >= 0 { Ok(sys::adopt(result)) } else { Err(-result) };
                 self.on_accept(state, i, generation, accepted, more);
             }
-            Kind::Recv => self.on_recv(state, i, result, flags),
-            Kind::Readable => self.on_readable(state, i, result, more),
-            Kind::Send => self.on_send(state, i, result),
-            Kind::Connect => self.on_connect(state, i, result),
-            Kind::Writable => self.on_writable(state, i),
-            Kind::Hangup => self.on_hangup(state, i, result),
+            OperationKind::Recv => self.on_recv(state, i, result, flags),
+            OperationKind::Readable => self.on_readable(state, i, result, more),
+            OperationKind::Send => self.on_send(state, i, result),
+            OperationKind::Connect => self.on_connect(state, i, result),
+            OperationKind::Writable => self.on_writable(state, i),
+            OperationKind::Hangup => self.on_hangup(state, i, result),
         }
-        if !matches!(kind, Kind::Nothing | Kind::Accept) {
+        if !matches!(kind, OperationKind::Nothing | OperationKind::Accept) {
             self.told(state, i);
         }
         false
@@ -79,11 +79,11 @@ impl Io {
         // Also an end of stream may have taken a buffer.
         let buffer = cqueue::buffer_select(flags).map(|bid| pool.taken(bid));
         if !cqueue::more(flags) {
-            slot.ops.end(Ops::RECV);
-            slot.receiving = Receiving::Off;
+            slot.ops.end(SocketOps::RECV);
+            slot.receiving = ReceiveState::Off;
         }
         let received = match buffer {
-            Some(id) if result > 0 && !slot.closing => Some(Received { id, len: result as u32 }),
+            Some(id) if result > 0 && !slot.closing => Some(ReceivedBuffer { id, len: result as u32 }),
             Some(id) => {
                 pool.give(id);
                 None
@@ -99,7 +99,7 @@ impl Io {
             (0, _) => slot.recv_error = slot.reset,
             (e, _) if e == -libc::ENOBUFS => {
                 state.stats.enobufs.add(1);
-                slot.receiving = Receiving::Starved;
+                slot.receiving = ReceiveState::Starved;
                 self.sockets.starved.push(i);
             }
             (e, _) if e == -libc::ECANCELED || e == -libc::EAGAIN || e == -libc::EINTR => (),
@@ -108,7 +108,7 @@ impl Io {
         self.tell_reader(state, i);
     }
 
-    fn received(&mut self, i: u32, mut received: Received) {
+    fn received(&mut self, i: u32, mut received: ReceivedBuffer) {
         let (slot, pool, _) = self.sockets.parts(i);
         if slot.received.len() >= QUEUED_MAX && pool.is_low() {
             received = pool.spill(received);
@@ -126,9 +126,9 @@ impl Io {
         if ended || !slot.received.is_empty() {
             state.sched.notify(&mut slot.reader);
         } else if slot.reader.is_some()
-            && slot.receiving == Receiving::Off
+            && slot.receiving == ReceiveState::Off
             && !slot.detaching
-            && let Backend::Uring(uring) = &mut self.backend
+            && let DriverBackend::Uring(uring) = &mut self.backend
         {
             uring.arm(slot, i); // its pause has ended after the task had caught up
         }
@@ -141,8 +141,8 @@ impl Io {
 
     fn on_send(&mut self, state: &LoopState, i: u32, result: i32) {
         let slot = self.sockets.slot(i);
-        slot.ops.end(Ops::SEND);
-        slot.sending = Sending::Idle;
+        slot.ops.end(SocketOps::SEND);
+        slot.sending = SendState::Idle;
         if let Some(output) = &mut slot.output {
             output.landed();
         }
@@ -155,8 +155,8 @@ impl Io {
                 self.start_send(state, i);
             }
             e if e == -libc::EAGAIN || e == -libc::EINTR => {
-                slot.sending = Sending::Blocked;
-                if let Backend::Uring(uring) = &mut self.backend {
+                slot.sending = SendState::Blocked;
+                if let DriverBackend::Uring(uring) = &mut self.backend {
                     uring.poll_writable(slot, i);
                 }
             }
@@ -166,7 +166,7 @@ impl Io {
 
     fn on_connect(&mut self, state: &LoopState, i: u32, result: i32) {
         let slot = self.sockets.slot(i);
-        slot.ops.end(Ops::CONNECT);
+        slot.ops.end(SocketOps::CONNECT);
         slot.connecting = None;
         if slot.closing {
             return self.release(state, i);
@@ -177,19 +177,19 @@ impl Io {
 
     fn on_writable(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
-        slot.ops.end(Ops::WRITABLE);
+        slot.ops.end(SocketOps::WRITABLE);
         if slot.closing {
             return self.release(state, i);
         }
-        if slot.sending == Sending::Blocked {
-            slot.sending = Sending::Idle;
+        if slot.sending == SendState::Blocked {
+            slot.sending = SendState::Idle;
             self.start_send(state, i);
         }
     }
 
     fn on_hangup(&mut self, state: &LoopState, i: u32, result: i32) {
         let slot = self.sockets.slot(i);
-        slot.ops.end(Ops::HANGUP);
+        slot.ops.end(SocketOps::HANGUP);
         if slot.closing {
             return self.release(state, i);
         }
@@ -207,7 +207,7 @@ impl Io {
     pub(super) fn drain_uring(&mut self, state: &LoopState) -> bool {
         let end = Instant::now() + DRAIN;
         loop {
-            let Backend::Uring(uring) = &mut self.backend else { return true };
+            let DriverBackend::Uring(uring) = &mut self.backend else { return true };
             if uring.is_quiet() {
                 return true;
             }
@@ -217,10 +217,10 @@ impl Io {
             uring.cancel_any();
             uring.submit_and_wait(Some(10));
             self.settle_silent(state);
-            let Backend::Uring(uring) = &mut self.backend else { return true };
+            let DriverBackend::Uring(uring) = &mut self.backend else { return true };
             let completions = std::mem::take(&mut uring.completions);
             for completion in completions {
-                if untag(completion.data).0 != Kind::Inbox {
+                if untag(completion.data).0 != OperationKind::Inbox {
                     self.complete(state, completion);
                 }
             }

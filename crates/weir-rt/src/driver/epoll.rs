@@ -4,22 +4,22 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::loop_state::LoopState;
-use crate::socket::Sending;
+use crate::socket::SendState;
 
-use super::{Backend, Io, Kind, Wait, tag, take_error, untag};
+use super::{DriverBackend, OperationKind, WaitLimit, WorkerIo, tag, take_error, untag};
 
 /// Events taken in one turn.
 const EVENTS: usize = 512;
 
-pub(crate) struct Epoll {
+pub(crate) struct EpollBackend {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
-impl Epoll {
+impl EpollBackend {
     /// # Errors
     /// The errno of epoll_create1(2) or epoll_ctl(2).
-    pub(crate) fn new(inbox: RawFd) -> io::Result<Epoll> {
+    pub(crate) fn new(inbox: RawFd) -> io::Result<EpollBackend> {
         // SAFETY: no pointers; a fresh descriptor that nobody else owns.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -27,10 +27,10 @@ impl Epoll {
         }
         // SAFETY: as above.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let epoll = Epoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS] };
+        let epoll = EpollBackend { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS] };
         // Edge-triggered: a write that comes after its message was taken leaves the eventfd readable, once.
         let events = libc::EPOLLIN | libc::EPOLLET;
-        epoll.control(libc::EPOLL_CTL_ADD, inbox, events, tag(Kind::Inbox, 0, 0))?;
+        epoll.control(libc::EPOLL_CTL_ADD, inbox, events, tag(OperationKind::Inbox, 0, 0))?;
         Ok(epoll)
     }
 
@@ -68,7 +68,7 @@ impl Epoll {
     }
 
     /// Waits; the number of events at the beginning of `self.events`.
-    fn wait(&mut self, wait: Wait) -> usize {
+    fn wait(&mut self, wait: WaitLimit) -> usize {
         let ms = wait.map_or(-1, |ms| ms.min(i32::MAX as u64) as i32);
         let (events, max) = (self.events.as_mut_ptr(), self.events.len() as i32);
         let (fd, no_mask) = (self.fd.as_raw_fd(), std::ptr::null::<libc::sigset_t>());
@@ -79,19 +79,19 @@ impl Epoll {
     }
 }
 
-impl Io {
-    pub(super) fn turn_epoll(&mut self, state: &LoopState, wait: Wait) -> bool {
-        let Backend::Epoll(epoll) = &mut self.backend else { return false };
+impl WorkerIo {
+    pub(super) fn turn_epoll(&mut self, state: &LoopState, wait: WaitLimit) -> bool {
+        let DriverBackend::Epoll(epoll) = &mut self.backend else { return false };
         let count = epoll.wait(wait);
         state.woke();
         let mut mail = false;
         for n in 0..count {
-            let Backend::Epoll(epoll) = &self.backend else { return mail };
+            let DriverBackend::Epoll(epoll) = &self.backend else { return mail };
             let event = epoll.events[n];
             let (kind, generation, i) = untag(event.u64);
             match kind {
-                Kind::Inbox => mail = true,
-                Kind::Accept => self.accept_ready(state, i, generation),
+                OperationKind::Inbox => mail = true,
+                OperationKind::Accept => self.accept_ready(state, i, generation),
                 _ => self.on_ready(state, i, generation, event.events as i32),
             }
         }
@@ -126,8 +126,8 @@ impl Io {
             self.receive_ahead(state, i);
         }
         let slot = self.sockets.slot(i);
-        if (failed || events & libc::EPOLLOUT != 0) && slot.sending == Sending::Blocked {
-            slot.sending = Sending::Idle;
+        if (failed || events & libc::EPOLLOUT != 0) && slot.sending == SendState::Blocked {
+            slot.sending = SendState::Idle;
             self.start_send(state, i);
         }
     }

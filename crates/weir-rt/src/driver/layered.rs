@@ -3,32 +3,32 @@
 use std::rc::Rc;
 
 use crate::FileHandle;
-use crate::layer::{Layer, Layered, Opened, Sealed};
+use crate::layer::{Layer, OpenOutcome, SealOutcome, SocketLayer};
 use crate::loop_state::LoopState;
 use crate::output::Chunk;
 use crate::output::SendError;
-use crate::socket::{Sending, Slot};
+use crate::socket::{SendState, SocketSlot};
 
-use super::send::Pumped;
-use super::{Input, Io};
+use super::send::PumpOutcome;
+use super::{ReceivedInput, WorkerIo};
 
-impl Io {
+impl WorkerIo {
     pub(crate) fn set_layer(&mut self, i: u32, layer: Box<dyn Layer>, early: Vec<u8>) {
         let slot = self.sockets.slot(i);
         slot.sent = 0;
-        slot.layer = Some(Box::new(Layered::new(layer, early)));
+        slot.layer = Some(Box::new(SocketLayer::new(layer, early)));
     }
 
     /// The next bytes that the layer makes of what the socket receives.
-    pub(super) fn recv_opened(&mut self, state: &LoopState, i: u32) -> Option<Input> {
+    pub(super) fn recv_opened(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         if let Some(layered) = &mut self.sockets.slot(i).layer
             && !layered.early.is_empty()
         {
-            return Some(Input::Opened(std::mem::take(&mut layered.early)));
+            return Some(ReceivedInput::Opened(std::mem::take(&mut layered.early)));
         }
         loop {
             let received = match self.recv_raw(state, i)? {
-                Input::Data(received) => received,
+                ReceivedInput::Data(received) => received,
                 ended => return Some(ended),
             };
             let mut raw = self.sockets.spares.take();
@@ -37,7 +37,7 @@ impl Io {
             let plain = self.unwrap(i, &raw);
             self.sockets.spares.give(raw);
             if !plain.is_empty() {
-                return Some(Input::Opened(plain));
+                return Some(ReceivedInput::Opened(plain));
             }
             self.sockets.spares.give(plain);
         }
@@ -49,9 +49,9 @@ impl Io {
         let (mut plain, mut out) = (spares.take(), spares.take());
         let Some(layered) = &mut slot.layer else { return plain };
         match layered.layer.open(raw, &mut plain, &mut out) {
-            Opened::More => (),
-            Opened::End => slot.eof = true,
-            Opened::Broken => slot.recv_error = libc::EPROTO,
+            OpenOutcome::More => (),
+            OpenOutcome::End => slot.eof = true,
+            OpenOutcome::Broken => slot.recv_error = libc::EPROTO,
         }
         if out.is_empty() || slot.send_error.is_some() {
             spares.give(out);
@@ -63,7 +63,7 @@ impl Io {
     }
 
     /// Seals what is queued; `Some`: the socket's own queue is empty, and why it stays so.
-    pub(super) fn seal(&mut self, i: u32) -> Option<Pumped> {
+    pub(super) fn seal(&mut self, i: u32) -> Option<PumpOutcome> {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
         let ahead = slot.output.as_ref().map_or(0, |output| output.unsent());
@@ -77,9 +77,9 @@ impl Io {
         }
         match end {
             _ if slot.output.is_some() => None,
-            Sealed::Enough => Some(Pumped::Done),
-            Sealed::Cold => Some(Pumped::Cold),
-            Sealed::Truncated => Some(Pumped::Failed(SendError::Truncated)),
+            SealOutcome::Enough => Some(PumpOutcome::Done),
+            SealOutcome::Cold => Some(PumpOutcome::Cold),
+            SealOutcome::Truncated => Some(PumpOutcome::Failed(SendError::Truncated)),
         }
     }
 
@@ -112,14 +112,14 @@ impl Io {
 
     fn mark_dirty(&mut self, i: u32) {
         let slot = self.sockets.slot(i);
-        if slot.sending == Sending::Idle && !slot.dirty {
+        if slot.sending == SendState::Idle && !slot.dirty {
             slot.dirty = true;
             self.sockets.dirty.push(i);
         }
     }
 }
 
-impl Slot {
+impl SocketSlot {
     /// `n` bytes have gone to the kernel. With a layer bytes are counted when they are sealed.
     pub(crate) fn count(&mut self, n: u64) {
         if self.layer.is_none() {

@@ -8,37 +8,37 @@
 use crate::loop_state::LoopState;
 use crate::output::LONG;
 use crate::pool::BUFFER_SIZE;
-use crate::socket::{Ops, Receiving};
+use crate::socket::{ReceiveState, SocketOps};
 use crate::sys;
 
-use super::{Backend, Input, Io, take_error};
+use super::{DriverBackend, ReceivedInput, WorkerIo, take_error};
 
 /// A receive up to this size is copied out of its long vector, which is then free for others: what waits for a slow
 /// reader takes no more than five times its bytes.
 const COPIED: usize = LONG / 4;
 
-impl Io {
-    /// As [`Io::recv`], of up to `most` bytes at once.
-    pub(crate) fn recv_long(&mut self, state: &LoopState, i: u32, most: usize) -> Option<Input> {
+impl WorkerIo {
+    /// As [`WorkerIo::recv`], of up to `most` bytes at once.
+    pub(crate) fn recv_long(&mut self, state: &LoopState, i: u32, most: usize) -> Option<ReceivedInput> {
         let slot = self.sockets.slot(i);
         if slot.layer.is_some() || slot.received.len() == 1 {
             return self.recv(state, i);
         }
         if !slot.received.is_empty() {
-            return Some(Input::Opened(self.gather_received(i)));
+            return Some(ReceivedInput::Opened(self.gather_received(i)));
         }
         let slot = self.sockets.slot(i);
-        if slot.recv_error != 0 || slot.eof || matches!(self.backend, Backend::Shut) {
+        if slot.recv_error != 0 || slot.eof || matches!(self.backend, DriverBackend::Shut) {
             return self.recv(state, i);
         }
         slot.long = true;
-        if let Backend::Uring(uring) = &mut self.backend {
+        if let DriverBackend::Uring(uring) = &mut self.backend {
             match slot.receiving {
                 // Its last completion, before which bytes may come, lets the reader go on.
-                Receiving::Armed => uring.pause(slot, i),
-                Receiving::Pausing => (),
-                Receiving::Off | Receiving::Starved => uring.arm(slot, i),
-                Receiving::Polled => return self.recv_polled(state, i, most),
+                ReceiveState::Armed => uring.pause(slot, i),
+                ReceiveState::Pausing => (),
+                ReceiveState::Off | ReceiveState::Starved => uring.arm(slot, i),
+                ReceiveState::Polled => return self.recv_polled(state, i, most),
             }
             return None;
         }
@@ -46,7 +46,7 @@ impl Io {
     }
 
     /// recv(2) of up to `most` bytes, if a poll has said that there is something.
-    pub(super) fn recv_polled(&mut self, state: &LoopState, i: u32, most: usize) -> Option<Input> {
+    pub(super) fn recv_polled(&mut self, state: &LoopState, i: u32, most: usize) -> Option<ReceivedInput> {
         let (slot, _, spares) = self.sockets.parts(i);
         if !slot.readable {
             return None;
@@ -55,8 +55,8 @@ impl Io {
         let mut bytes = if most > COPIED { spares.take_long() } else { spares.take() };
         let result = sys::append_received(slot.fd, &mut bytes, most);
         let input = match result {
-            Ok(0) if slot.reset != 0 => Some(Input::Error(slot.reset)),
-            Ok(0) => Some(Input::Eof),
+            Ok(0) if slot.reset != 0 => Some(ReceivedInput::Error(slot.reset)),
+            Ok(0) => Some(ReceivedInput::Eof),
             Ok(n) => {
                 // As in `recv_now`: a short read has drained the socket.
                 slot.readable = slot.hangup || n == most;
@@ -68,14 +68,14 @@ impl Io {
                 } else {
                     bytes
                 };
-                return Some(Input::Opened(bytes));
+                return Some(ReceivedInput::Opened(bytes));
             }
             Err(libc::EAGAIN | libc::EINTR) => None,
-            Err(e) => Some(Input::Error(e)),
+            Err(e) => Some(ReceivedInput::Error(e)),
         };
         spares.give(bytes);
         match &input {
-            Some(Input::Error(e)) => slot.recv_error = *e,
+            Some(ReceivedInput::Error(e)) => slot.recv_error = *e,
             Some(_) => (slot.eof, slot.hangup) = (true, true),
             None => slot.readable = false,
         }
@@ -99,8 +99,8 @@ impl Io {
     pub(super) fn on_readable(&mut self, state: &LoopState, i: u32, result: i32, more: bool) {
         let slot = self.sockets.slot(i);
         if !more {
-            slot.ops.end(Ops::RECV);
-            slot.receiving = Receiving::Off;
+            slot.ops.end(SocketOps::RECV);
+            slot.receiving = ReceiveState::Off;
         }
         if slot.closing {
             return self.release(state, i);

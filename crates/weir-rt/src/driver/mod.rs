@@ -1,7 +1,7 @@
 //! Two drivers behind one completion-shaped interface: io_uring, and epoll whose readiness is turned into the same
-//! things. [`Io`] has what is common to them; `uring` and `epoll` have what the kernel sees.
+//! things. [`WorkerIo`] has what is common to them; `uring` and `epoll` have what the kernel sees.
 //!
-//! Everything here runs inside the window `Core::io`, so it calls no foreign code: it wakes through
+//! Everything here runs inside the window `RuntimeCore::io`, so it calls no foreign code: it wakes through
 //! [`crate::executor::Sched::notify`], and what it drops are bytes and descriptors.
 
 pub(crate) mod accept;
@@ -19,8 +19,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use crate::loop_state::LoopState;
 use crate::net::{self, RawAddr};
 use crate::packets;
-use crate::pool::{BUFFER_SIZE, Blocks, Pool, Received, Store};
-use crate::socket::{Ops, QUEUED_MAX, Receiving, Sending, Sockets};
+use crate::pool::{BUFFER_SIZE, BufferPool, FreeBuffers, PoolBlocks, ReceivedBuffer};
+use crate::socket::{QUEUED_MAX, ReceiveState, SendState, SocketOps, SocketTable};
 use crate::stats::LoopStats;
 use crate::sys;
 
@@ -57,12 +57,12 @@ impl std::fmt::Display for DriverKind {
 }
 
 /// How long the driver may wait, in milliseconds; `None` is for ever.
-pub(crate) type Wait = Option<u64>;
+pub(crate) type WaitLimit = Option<u64>;
 
 /// What `user_data` (io_uring) and the event's data (epoll) name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     /// Nobody waits for it: cancels.
     Nothing = 0,
     Recv,
@@ -79,38 +79,38 @@ pub(crate) enum Kind {
 }
 
 /// Kind in 4 bits, generation in 28, index in 32.
-pub(crate) fn tag(kind: Kind, generation: u32, index: u32) -> u64 {
+pub(crate) fn tag(kind: OperationKind, generation: u32, index: u32) -> u64 {
     (kind as u64) << 60 | u64::from(generation) << 32 | u64::from(index)
 }
 
 /// The reverse of [`tag`].
-pub(crate) fn untag(data: u64) -> (Kind, u32, u32) {
-    const KINDS: [Kind; 10] = [
-        Kind::Nothing,
-        Kind::Recv,
-        Kind::Send,
-        Kind::Connect,
-        Kind::Writable,
-        Kind::Hangup,
-        Kind::Accept,
-        Kind::Inbox,
-        Kind::Fallen,
-        Kind::Readable,
+pub(crate) fn untag(data: u64) -> (OperationKind, u32, u32) {
+    const KINDS: [OperationKind; 10] = [
+        OperationKind::Nothing,
+        OperationKind::Recv,
+        OperationKind::Send,
+        OperationKind::Connect,
+        OperationKind::Writable,
+        OperationKind::Hangup,
+        OperationKind::Accept,
+        OperationKind::Inbox,
+        OperationKind::Fallen,
+        OperationKind::Readable,
     ];
-    let kind = KINDS.get((data >> 60) as usize).copied().unwrap_or(Kind::Nothing);
+    let kind = KINDS.get((data >> 60) as usize).copied().unwrap_or(OperationKind::Nothing);
     (kind, (data >> 32) as u32 & 0x0fff_ffff, data as u32)
 }
 
-pub(crate) enum Backend {
-    Uring(Box<uring::Uring>),
-    Epoll(epoll::Epoll),
+pub(crate) enum DriverBackend {
+    Uring(Box<uring::UringBackend>),
+    Epoll(epoll::EpollBackend),
     /// The runtime is gone, a stream was kept.
     Shut,
 }
 
 /// What a receive found.
-pub(crate) enum Input {
-    Data(Received),
+pub(crate) enum ReceivedInput {
+    Data(ReceivedBuffer),
     /// What a layer made of received bytes, at least one.
     Opened(Vec<u8>),
     Eof,
@@ -118,10 +118,10 @@ pub(crate) enum Input {
 }
 
 /// All input and output of a worker. Field order is drop order: the ring is closed before its buffers are freed.
-pub(crate) struct Io {
-    pub(crate) backend: Backend,
-    pub(crate) sockets: Sockets,
-    pub(crate) listeners: accept::Listeners,
+pub(crate) struct WorkerIo {
+    pub(crate) backend: DriverBackend,
+    pub(crate) sockets: SocketTable,
+    pub(crate) listeners: accept::ListenerTable,
     /// When queued buffers were last swept to the heap, in the loop's milliseconds.
     swept_ms: u64,
 }
@@ -129,38 +129,40 @@ pub(crate) struct Io {
 /// Between two sweeps of all sockets for buffers nobody reads.
 const SWEEP_MS: u64 = 100;
 
-impl Io {
+impl WorkerIo {
     /// `inbox`: the eventfd whose readability ends a wait.
-    pub(crate) fn new(choice: DriverChoice, buffers: u16, inbox: RawFd) -> io::Result<Io> {
+    pub(crate) fn new(choice: DriverChoice, buffers: u16, inbox: RawFd) -> io::Result<WorkerIo> {
         let buffers = buffers.clamp(8, 32_768).next_power_of_two();
-        let blocks = Blocks::new(buffers)?;
+        let blocks = PoolBlocks::new(buffers)?;
         let (backend, store) = match choose(choice)? {
             DriverKind::IoUring => {
-                let (uring, ring) = uring::Uring::new(buffers, inbox)?;
-                (Backend::Uring(Box::new(uring)), Store::Ring(ring))
+                let (uring, ring) = uring::UringBackend::new(buffers, inbox)?;
+                (DriverBackend::Uring(Box::new(uring)), FreeBuffers::Ring(ring))
             }
-            DriverKind::Epoll => (Backend::Epoll(epoll::Epoll::new(inbox)?), Store::List(Vec::new())),
+            DriverKind::Epoll => {
+                (DriverBackend::Epoll(epoll::EpollBackend::new(inbox)?), FreeBuffers::List(Vec::new()))
+            }
         };
-        let sockets = Sockets::new(Pool::new(blocks, store));
-        Ok(Io { backend, sockets, listeners: accept::Listeners::default(), swept_ms: 0 })
+        let sockets = SocketTable::new(BufferPool::new(blocks, store));
+        Ok(WorkerIo { backend, sockets, listeners: accept::ListenerTable::default(), swept_ms: 0 })
     }
 
     pub(crate) fn kind(&self) -> DriverKind {
         match self.backend {
-            Backend::Uring(_) => DriverKind::IoUring,
+            DriverBackend::Uring(_) => DriverKind::IoUring,
             _ => DriverKind::Epoll,
         }
     }
 
     /// Takes a connected, non-blocking socket.
     pub(crate) fn open(&mut self, stats: &LoopStats, fd: OwnedFd) -> io::Result<u32> {
-        if matches!(self.backend, Backend::Shut) {
+        if matches!(self.backend, DriverBackend::Shut) {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         let i = self.sockets.add(fd.into_raw_fd());
-        if let Backend::Epoll(epoll) = &mut self.backend {
+        if let DriverBackend::Epoll(epoll) = &mut self.backend {
             let slot = self.sockets.slot(i);
-            if let Err(e) = epoll.add_socket(slot.fd, tag(Kind::Recv, slot.generation, i)) {
+            if let Err(e) = epoll.add_socket(slot.fd, tag(OperationKind::Recv, slot.generation, i)) {
                 sys::close(self.sockets.remove(i));
                 return Err(e);
             }
@@ -174,7 +176,7 @@ impl Io {
         let addr = Box::new(addr);
         let slot = self.sockets.slot(i);
         match &mut self.backend {
-            Backend::Uring(uring) => {
+            DriverBackend::Uring(uring) => {
                 uring.connect(slot, i, &addr);
                 slot.connecting = Some(addr);
             }
@@ -188,53 +190,53 @@ impl Io {
 
     /// The next bytes for the user or the end of the stream. `None`: nothing yet, and a completion will come.
     #[inline]
-    pub(crate) fn recv(&mut self, state: &LoopState, i: u32) -> Option<Input> {
+    pub(crate) fn recv(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         if self.sockets.slot(i).layer.is_some() {
             return self.recv_opened(state, i);
         }
         self.recv_raw(state, i)
     }
 
-    /// As [`Io::recv`]; where no receive is under way yet, one is made now.
-    pub(crate) fn recv_first(&mut self, state: &LoopState, i: u32) -> Option<Input> {
+    /// As [`WorkerIo::recv`]; where no receive is under way yet, one is made now.
+    pub(crate) fn recv_first(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         let slot = self.sockets.slot(i);
         let untouched =
-            slot.layer.is_none() && slot.receiving == Receiving::Off && !slot.eof && slot.recv_error == 0;
+            slot.layer.is_none() && slot.receiving == ReceiveState::Off && !slot.eof && slot.recv_error == 0;
         match self.backend {
-            Backend::Uring(_) if untouched => self.recv_heap(state, i),
+            DriverBackend::Uring(_) if untouched => self.recv_heap(state, i),
             _ => self.recv(state, i),
         }
     }
 
     /// The next received buffer or the end of the stream.
-    pub(super) fn recv_raw(&mut self, state: &LoopState, i: u32) -> Option<Input> {
+    pub(super) fn recv_raw(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         let (slot, pool, _) = self.sockets.parts(i);
         if let Some(received) = pool.pop(&mut slot.received) {
-            return Some(Input::Data(received));
+            return Some(ReceivedInput::Data(received));
         }
         if slot.recv_error != 0 {
-            return Some(Input::Error(slot.recv_error));
+            return Some(ReceivedInput::Error(slot.recv_error));
         }
         if slot.eof {
-            return Some(Input::Eof);
+            return Some(ReceivedInput::Eof);
         }
         match &mut self.backend {
-            Backend::Uring(uring) => match slot.receiving {
-                Receiving::Off => {
+            DriverBackend::Uring(uring) => match slot.receiving {
+                ReceiveState::Off => {
                     uring.arm(slot, i);
                     None
                 }
-                Receiving::Starved => self.recv_heap(state, i),
-                Receiving::Armed | Receiving::Pausing => None,
-                Receiving::Polled => self.recv_polled(state, i, BUFFER_SIZE),
+                ReceiveState::Starved => self.recv_heap(state, i),
+                ReceiveState::Armed | ReceiveState::Pausing => None,
+                ReceiveState::Polled => self.recv_polled(state, i, BUFFER_SIZE),
             },
-            Backend::Epoll(_) => self.recv_now(state, i),
-            Backend::Shut => Some(Input::Error(libc::EBADF)),
+            DriverBackend::Epoll(_) => self.recv_now(state, i),
+            DriverBackend::Shut => Some(ReceivedInput::Error(libc::EBADF)),
         }
     }
 
     /// recv(2) into a pool buffer, or a heap one if there is none (epoll).
-    fn recv_now(&mut self, state: &LoopState, i: u32) -> Option<Input> {
+    fn recv_now(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         let (slot, pool, _) = self.sockets.parts(i);
         if !slot.readable {
             return None;
@@ -248,7 +250,7 @@ impl Io {
         let input = self.recv_into(state, i, id);
         let slot = self.sockets.slot(i);
         match input {
-            Some(Input::Data(received)) => {
+            Some(ReceivedInput::Data(received)) => {
                 slot.readable = slot.hangup || received.len as usize == BUFFER_SIZE;
             }
             Some(_) => (),
@@ -263,11 +265,11 @@ impl Io {
         let (slot, pool, _) = self.sockets.parts(i);
         if slot.reader.is_some() && slot.received.is_empty() && !slot.long && !pool.is_low() {
             match self.recv_now(state, i) {
-                Some(Input::Data(received)) => {
+                Some(ReceivedInput::Data(received)) => {
                     let (slot, pool, _) = self.sockets.parts(i);
                     pool.push(&mut slot.received, received);
                 }
-                Some(Input::Eof | Input::Error(_) | Input::Opened(_)) => (),
+                Some(ReceivedInput::Eof | ReceivedInput::Error(_) | ReceivedInput::Opened(_)) => (),
                 None => return,
             }
         }
@@ -276,20 +278,20 @@ impl Io {
 
     /// recv(2) into a heap buffer, so that a starved socket whose task reads gets on. When there is nothing to
     /// receive, arming the multishot receive again is safe: it fails only when bytes arrive.
-    fn recv_heap(&mut self, state: &LoopState, i: u32) -> Option<Input> {
+    fn recv_heap(&mut self, state: &LoopState, i: u32) -> Option<ReceivedInput> {
         let id = self.sockets.pool.take_heap();
         let input = self.recv_into(state, i, id);
         if input.is_none() {
             let slot = self.sockets.slot(i);
-            slot.receiving = Receiving::Off;
-            if let Backend::Uring(uring) = &mut self.backend {
+            slot.receiving = ReceiveState::Off;
+            if let DriverBackend::Uring(uring) = &mut self.backend {
                 uring.arm(slot, i);
             }
         }
         input
     }
 
-    fn recv_into(&mut self, state: &LoopState, i: u32, id: u32) -> Option<Input> {
+    fn recv_into(&mut self, state: &LoopState, i: u32, id: u32) -> Option<ReceivedInput> {
         let (slot, pool, _) = self.sockets.parts(i);
         let result = match packets::is_watching() {
             // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, in nobody else's hands.
@@ -300,7 +302,7 @@ impl Io {
         match result {
             Ok(n) if n > 0 => {
                 state.received();
-                return Some(Input::Data(Received { id, len: n as u32 }));
+                return Some(ReceivedInput::Data(ReceivedBuffer { id, len: n as u32 }));
             }
             Ok(_) if slot.reset == 0 => (slot.eof, slot.hangup) = (true, true),
             Ok(_) => slot.recv_error = slot.reset,
@@ -309,21 +311,21 @@ impl Io {
         }
         pool.give(id);
         match (slot.eof, slot.recv_error) {
-            (true, _) => Some(Input::Eof),
+            (true, _) => Some(ReceivedInput::Eof),
             (_, 0) => None,
-            (_, e) => Some(Input::Error(e)),
+            (_, e) => Some(ReceivedInput::Error(e)),
         }
     }
 
     /// Makes sure that the peer's departure will be noticed while nobody reads.
     pub(crate) fn watch(&mut self, i: u32) {
-        let Backend::Uring(uring) = &mut self.backend else { return };
+        let DriverBackend::Uring(uring) = &mut self.backend else { return };
         let slot = self.sockets.slot(i);
-        let settled = matches!(slot.receiving, Receiving::Off | Receiving::Starved);
-        if !settled || slot.ops.has(Ops::HANGUP) || slot.closing || slot.detaching {
+        let settled = matches!(slot.receiving, ReceiveState::Off | ReceiveState::Starved);
+        if !settled || slot.ops.has(SocketOps::HANGUP) || slot.closing || slot.detaching {
             return;
         }
-        if slot.receiving == Receiving::Off && slot.received.is_empty() {
+        if slot.receiving == ReceiveState::Off && slot.received.is_empty() {
             uring.arm(slot, i);
         } else {
             uring.poll_hangup(slot, i);
@@ -340,7 +342,7 @@ impl Io {
         for waiting in [&mut slot.reader, &mut slot.writer, &mut slot.watcher] {
             state.sched.notify(waiting);
         }
-        if let Backend::Uring(uring) = &mut self.backend
+        if let DriverBackend::Uring(uring) = &mut self.backend
             && !slot.ops.is_empty()
         {
             // close(2) alone would leave the ring's reference to the file: no FIN would be sent.
@@ -369,7 +371,7 @@ impl Io {
         let slot = self.sockets.slot(i);
         let first = !std::mem::replace(&mut slot.detaching, true);
         if !slot.ops.is_empty() {
-            if first && let Backend::Uring(uring) = &mut self.backend {
+            if first && let DriverBackend::Uring(uring) = &mut self.backend {
                 uring.cancel_all(slot.fd);
             }
             return None;
@@ -381,7 +383,7 @@ impl Io {
             pool.give(received.id);
         }
         let fd = sys::adopt(self.sockets.remove(i));
-        if let Backend::Epoll(epoll) = &mut self.backend {
+        if let DriverBackend::Epoll(epoll) = &mut self.backend {
             epoll.remove(fd.as_raw_fd());
         }
         state.stats.connections_live.sub(1);
@@ -389,21 +391,21 @@ impl Io {
     }
 
     /// Submits, waits at most `wait`, and handles what has completed. True if the inbox has mail.
-    pub(crate) fn turn(&mut self, state: &LoopState, wait: Wait) -> bool {
+    pub(crate) fn turn(&mut self, state: &LoopState, wait: WaitLimit) -> bool {
         self.before_wait(state);
         let wait = self.shorten(state, wait);
         match &mut self.backend {
-            Backend::Uring(_) => self.turn_uring(state, wait),
-            Backend::Epoll(_) => self.turn_epoll(state, wait),
-            Backend::Shut => false,
+            DriverBackend::Uring(_) => self.turn_uring(state, wait),
+            DriverBackend::Epoll(_) => self.turn_epoll(state, wait),
+            DriverBackend::Shut => false,
         }
     }
 
     fn before_wait(&mut self, state: &LoopState) {
         for i in std::mem::take(&mut self.sockets.yielded) {
             let slot = self.sockets.slot(i);
-            if slot.sending == Sending::Yielded {
-                slot.sending = Sending::Idle;
+            if slot.sending == SendState::Yielded {
+                slot.sending = SendState::Idle;
                 self.start_send(state, i);
             }
         }
@@ -416,7 +418,7 @@ impl Io {
 
     /// No wait if somebody has to continue (what comes before the wait may have woken tasks, too), a shorter one if a
     /// listener has to try again.
-    fn shorten(&mut self, state: &LoopState, wait: Wait) -> Wait {
+    fn shorten(&mut self, state: &LoopState, wait: WaitLimit) -> WaitLimit {
         if !self.sockets.yielded.is_empty() || state.sched.is_runnable() {
             return Some(0);
         }
@@ -429,14 +431,14 @@ impl Io {
 
     /// Cancels the receives of sockets whose tasks have had their turn and still leave their queues full.
     fn pause_lagging(&mut self) {
-        let Backend::Uring(uring) = &mut self.backend else { return };
+        let DriverBackend::Uring(uring) = &mut self.backend else { return };
         while let Some(i) = self.sockets.lagging.pop() {
             let (slot, pool, _) = self.sockets.parts(i);
             slot.lagging = false;
             if slot.received.len() < QUEUED_MAX || slot.closing {
                 continue;
             }
-            if slot.receiving == Receiving::Armed {
+            if slot.receiving == ReceiveState::Armed {
                 uring.pause(slot, i);
             }
             // A burst may bring 32 buffers before it can be stopped; the pool is not theirs to keep.
@@ -452,17 +454,17 @@ impl Io {
             return;
         }
         self.sweep(state.now_ms());
-        let Backend::Uring(uring) = &mut self.backend else { return };
+        let DriverBackend::Uring(uring) = &mut self.backend else { return };
         let mut buffers = self.sockets.pool.free();
         let (starved, mut rest) = (std::mem::take(&mut self.sockets.starved), Vec::new());
         for i in starved {
             let slot = self.sockets.slot(i);
-            if slot.receiving != Receiving::Starved || slot.closing || slot.detaching {
+            if slot.receiving != ReceiveState::Starved || slot.closing || slot.detaching {
                 continue;
             }
             if buffers > 0 {
                 buffers -= 1;
-                slot.receiving = Receiving::Off;
+                slot.receiving = ReceiveState::Off;
                 uring.arm(slot, i);
             } else {
                 state.sched.notify(&mut slot.reader);
@@ -493,19 +495,19 @@ impl Io {
         }
         self.close_listeners();
         let quiet = match &mut self.backend {
-            Backend::Uring(_) => self.drain_uring(state),
+            DriverBackend::Uring(_) => self.drain_uring(state),
             _ => true,
         };
         if !quiet {
             self.leak();
         }
-        self.backend = Backend::Shut;
+        self.backend = DriverBackend::Shut;
     }
 
     /// The kernel has not answered in time: it keeps the memory it may still use.
     fn leak(&mut self) {
         self.sockets.pool.leak();
-        if let Backend::Uring(uring) = &mut self.backend {
+        if let DriverBackend::Uring(uring) = &mut self.backend {
             uring.leak();
         }
         for i in self.sockets.indices() {
@@ -530,11 +532,18 @@ fn take_error(fd: RawFd) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, tag, untag};
+    use super::{OperationKind, tag, untag};
 
     #[test]
     fn tags_keep_their_three_parts() {
-        for kind in [Kind::Recv, Kind::Send, Kind::Accept, Kind::Inbox, Kind::Fallen, Kind::Nothing] {
+        for kind in [
+            OperationKind::Recv,
+            OperationKind::Send,
+            OperationKind::Accept,
+            OperationKind::Inbox,
+            OperationKind::Fallen,
+            OperationKind::Nothing,
+        ] {
             assert_eq!(untag(tag(kind, 0x0abc_def1, 0xfedc_ba98)), (kind, 0x0abc_def1, 0xfedc_ba98));
         }
     }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use crate::pool::{Blocks, Pool, Store};
+use crate::pool::{BufferPool, FreeBuffers, PoolBlocks};
 
 use super::uring::build;
 use crate::pool::bufring::{BufRing, GROUP};
@@ -32,20 +32,20 @@ fn probe() -> io::Result<()> {
         return Err(failed("waiting with a time limit, or keeping completions"));
     }
     let buffers = step("provided buffer ring", BufRing::register(&ring, 8))?;
-    let mut pool = Pool::new(Blocks::new(8)?, Store::Ring(buffers));
+    let mut pool = BufferPool::new(PoolBlocks::new(8)?, FreeBuffers::Ring(buffers));
     pool.publish();
-    let mut probe = Probe { ring };
+    let mut probe = UringProbe { ring };
     let result = probe.run(&mut pool);
     drop(probe); // the ring, before its buffers
     result
 }
 
-struct Probe {
+struct UringProbe {
     ring: IoUring,
 }
 
-impl Probe {
-    fn run(&mut self, pool: &mut Pool) -> io::Result<()> {
+impl UringProbe {
+    fn run(&mut self, pool: &mut BufferPool) -> io::Result<()> {
         // Loopback may be missing in a sandbox; that is no fault of io_uring.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -67,7 +67,7 @@ impl Probe {
         Ok((cqueue::more(flags), result))
     }
 
-    fn receive_multishot(&mut self, client: &TcpStream, pool: &mut Pool) -> io::Result<()> {
+    fn receive_multishot(&mut self, client: &TcpStream, pool: &mut BufferPool) -> io::Result<()> {
         let (mut a, b) = std::os::unix::net::UnixStream::pair()?;
         b.set_nonblocking(true)?;
         let recv = opcode::RecvMulti::new(Fd(b.as_raw_fd()), GROUP).build();

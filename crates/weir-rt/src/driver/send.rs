@@ -10,12 +10,12 @@ use crate::blocking;
 use crate::file::FileHandle;
 use crate::inbox::FileRead;
 use crate::loop_state::LoopState;
-use crate::output::{Chunk, Gathered, Output, SendError};
-use crate::socket::{Ops, Sending};
+use crate::output::{Chunk, GatheredOutput, OutputQueue, SendError};
+use crate::socket::{SendState, SocketOps};
 use crate::sys;
 
-use super::uring::Flying;
-use super::{Backend, Io};
+use super::uring::SilentSend;
+use super::{DriverBackend, WorkerIo};
 
 /// Bytes a socket may send by plain system calls in one turn, so that a fast peer cannot hold the worker: as many as
 /// nginx's `sendfile_max_chunk` allows. Half of it cut files of 1 MB in two, which cost another wake-up of the reader
@@ -29,7 +29,7 @@ const FAULT_BYTES: u64 = 2 << 20;
 const SILENT_BYTES: usize = 16 * 1024;
 
 /// How a round of plain sends ended.
-pub(super) enum Pumped {
+pub(super) enum PumpOutcome {
     /// Everything is out.
     Done,
     /// The socket takes no more.
@@ -41,7 +41,7 @@ pub(super) enum Pumped {
     Failed(SendError),
 }
 
-impl Io {
+impl WorkerIo {
     /// Appends to a socket's output; sent at the latest when the task's poll ends.
     pub(crate) fn queue(&mut self, i: u32, chunk: Chunk) {
         let (slot, _, spares) = self.sockets.parts(i);
@@ -52,7 +52,7 @@ impl Io {
             None => slot.output.get_or_insert_with(|| spares.take_output()).push(chunk, spares),
             Some(layered) => layered.push(chunk),
         }
-        if slot.sending == Sending::Idle && !slot.dirty {
+        if slot.sending == SendState::Idle && !slot.dirty {
             slot.dirty = true;
             self.sockets.dirty.push(i);
         }
@@ -61,7 +61,7 @@ impl Io {
     /// Appends bytes and starts sending. What the socket takes at once never enters a queue.
     pub(crate) fn send(&mut self, state: &LoopState, i: u32, bytes: Vec<u8>) {
         let slot = self.sockets.slot(i);
-        let fresh = slot.output.is_none() && slot.sending == Sending::Idle;
+        let fresh = slot.output.is_none() && slot.sending == SendState::Idle;
         if !fresh || slot.send_error.is_some() || slot.fd < 0 || bytes.is_empty() {
             self.queue(i, Chunk::Bytes(bytes));
             return self.start_send(state, i);
@@ -75,17 +75,17 @@ impl Io {
         };
         let (slot, _, spares) = self.sockets.parts(i);
         match &mut self.backend {
-            Backend::Uring(uring) if bytes.len() <= SILENT_BYTES => {
-                slot.sending = Sending::InFlight;
+            DriverBackend::Uring(uring) if bytes.len() <= SILENT_BYTES => {
+                slot.sending = SendState::InFlight;
                 uring.send_silently(slot, i, bytes);
             }
-            Backend::Uring(uring) => {
+            DriverBackend::Uring(uring) => {
                 let output = slot.output.insert(spares.take_output());
                 let gathered = output.depart_alone(bytes);
-                slot.sending = Sending::InFlight;
+                slot.sending = SendState::InFlight;
                 uring.send(slot, i, gathered);
             }
-            Backend::Epoll(_) => {
+            DriverBackend::Epoll(_) => {
                 let sent = sys::send_bytes(slot.fd, &bytes).unwrap_or(0);
                 slot.count(sent as u64);
                 slot.progress_ms = state.now_ms();
@@ -101,7 +101,7 @@ impl Io {
                 slot.output.insert(spares.take_output()).push_rest(bytes, sent);
                 self.start_send(state, i);
             }
-            Backend::Shut => (),
+            DriverBackend::Shut => (),
         }
     }
 
@@ -117,7 +117,7 @@ impl Io {
     /// Sends what is queued, unless somebody is at it already.
     pub(crate) fn start_send(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
-        if slot.sending != Sending::Idle || slot.closing || slot.fd < 0 {
+        if slot.sending != SendState::Idle || slot.closing || slot.fd < 0 {
             return;
         }
         if slot.layer.is_some()
@@ -135,20 +135,20 @@ impl Io {
         match &mut self.backend {
             // A head before a file is sent here and now, so that both go in one turn and may share a packet; what is long
             // is sent while the processor's cache has it.
-            Backend::Uring(uring) if !gathered.file_next && gathered.bytes <= SILENT_BYTES => {
+            DriverBackend::Uring(uring) if !gathered.file_next && gathered.bytes <= SILENT_BYTES => {
                 output.depart(gathered);
-                slot.sending = Sending::InFlight;
+                slot.sending = SendState::InFlight;
                 uring.send(slot, i, gathered);
             }
-            Backend::Uring(_) | Backend::Epoll(_) => {
+            DriverBackend::Uring(_) | DriverBackend::Epoll(_) => {
                 let pumped = self.pump(state, i);
                 self.pumped(state, i, pumped);
             }
-            Backend::Shut => (),
+            DriverBackend::Shut => (),
         }
     }
 
-    fn pump(&mut self, state: &LoopState, i: u32) -> Pumped {
+    fn pump(&mut self, state: &LoopState, i: u32) -> PumpOutcome {
         let mut budget = TURN_BYTES;
         loop {
             if self.sockets.slot(i).layer.is_some()
@@ -157,7 +157,7 @@ impl Io {
                 return ended;
             }
             let (slot, _, spares) = self.sockets.parts(i);
-            let Some(output) = &mut slot.output else { return Pumped::Done };
+            let Some(output) = &mut slot.output else { return PumpOutcome::Done };
             output.read_small_files(spares);
             let gathered = output.gather();
             let sent = if gathered.pieces > 0 {
@@ -167,45 +167,45 @@ impl Io {
                     if offset < output.resident_to { output.resident_to - offset } else { FAULT_BYTES };
                 let window = window.min(len).min(budget);
                 if offset >= output.resident_to && !file.resident(offset, window) {
-                    return Pumped::Cold;
+                    return PumpOutcome::Cold;
                 }
                 send_file(file, slot.fd, offset, window)
             } else {
-                return Pumped::Done;
+                return PumpOutcome::Done;
             };
             match sent {
                 // No memory is gathered empty, so this is a file that ends before its range does.
-                Ok(0) => return Pumped::Failed(SendError::Truncated),
+                Ok(0) => return PumpOutcome::Failed(SendError::Truncated),
                 Ok(n) => {
                     self.progress(state, i, n as u64);
                     budget = budget.saturating_sub(n as u64);
                 }
                 Err(libc::EINTR) => continue,
-                Err(libc::EAGAIN) => return Pumped::Blocked,
-                Err(e) => return Pumped::Failed(SendError::Closed(e)),
+                Err(libc::EAGAIN) => return PumpOutcome::Blocked,
+                Err(e) => return PumpOutcome::Failed(SendError::Closed(e)),
             }
             if budget == 0 {
-                return Pumped::Yielded;
+                return PumpOutcome::Yielded;
             }
         }
     }
 
-    fn pumped(&mut self, state: &LoopState, i: u32, pumped: Pumped) {
+    fn pumped(&mut self, state: &LoopState, i: u32, pumped: PumpOutcome) {
         let slot = self.sockets.slot(i);
         match pumped {
-            Pumped::Done => (),
-            Pumped::Blocked => {
-                slot.sending = Sending::Blocked;
-                if let Backend::Uring(uring) = &mut self.backend {
+            PumpOutcome::Done => (),
+            PumpOutcome::Blocked => {
+                slot.sending = SendState::Blocked;
+                if let DriverBackend::Uring(uring) = &mut self.backend {
                     uring.poll_writable(slot, i);
                 }
             }
-            Pumped::Yielded => {
-                slot.sending = Sending::Yielded;
+            PumpOutcome::Yielded => {
+                slot.sending = SendState::Yielded;
                 self.sockets.yielded.push(i);
             }
-            Pumped::Cold => self.read_in(state, i),
-            Pumped::Failed(error) => self.fail_send(state, i, error),
+            PumpOutcome::Cold => self.read_in(state, i),
+            PumpOutcome::Failed(error) => self.fail_send(state, i, error),
         }
     }
 
@@ -223,7 +223,7 @@ impl Io {
             }
             Err(e) => return self.fail_send(state, i, failed(&e)),
         };
-        slot.sending = Sending::Faulting;
+        slot.sending = SendState::Faulting;
         let generation = slot.generation;
         let inbox = std::sync::Arc::clone(&state.inbox);
         blocking::submit(Box::new(move || {
@@ -235,15 +235,15 @@ impl Io {
         }));
     }
 
-    /// A pool thread has read what [`Io::read_in`] asked for.
+    /// A pool thread has read what [`WorkerIo::read_in`] asked for.
     pub(crate) fn read_in_done(&mut self, state: &LoopState, read: &FileRead) {
         let FileRead { socket: i, generation, resident_to, errno } = *read;
         // The connection may have ended meanwhile.
         let Some(slot) = self.sockets.current(i, generation) else { return };
-        if slot.sending != Sending::Faulting {
+        if slot.sending != SendState::Faulting {
             return;
         }
-        slot.sending = Sending::Idle;
+        slot.sending = SendState::Idle;
         if let Some(errno) = errno {
             return self.fail_send(state, i, SendError::Closed(errno));
         }
@@ -259,7 +259,7 @@ impl Io {
         }
         let slot = self.sockets.slot(i);
         slot.set_resident_to(resident_to);
-        slot.sending = Sending::Yielded;
+        slot.sending = SendState::Yielded;
         self.sockets.yielded.push(i);
     }
 
@@ -295,13 +295,13 @@ impl Io {
 
     /// Settles the silent sends of the turn.
     pub(super) fn settle_silent(&mut self, state: &LoopState) {
-        let Backend::Uring(uring) = &mut self.backend else { return };
+        let DriverBackend::Uring(uring) = &mut self.backend else { return };
         let (mut landed, fallen) = uring.landed();
-        for Flying { index, bytes } in landed.drain(..) {
+        for SilentSend { index, bytes } in landed.drain(..) {
             let result = fallen.iter().find(|(fallen, _)| *fallen == index).map(|(_, result)| *result);
             self.settle(state, index, bytes, result);
         }
-        if let Backend::Uring(uring) = &mut self.backend {
+        if let DriverBackend::Uring(uring) = &mut self.backend {
             uring.keep(landed);
         }
     }
@@ -309,9 +309,9 @@ impl Io {
     /// `result`: of a send that failed or was short.
     fn settle(&mut self, state: &LoopState, i: u32, bytes: Vec<u8>, result: Option<i32>) {
         let (slot, _, spares) = self.sockets.parts(i);
-        slot.ops.end(Ops::SEND);
+        slot.ops.end(SocketOps::SEND);
         slot.flying = 0;
-        slot.sending = Sending::Idle;
+        slot.sending = SendState::Idle;
         let sent = match result {
             None => bytes.len(),
             Some(n) if n >= 0 => n as usize,
@@ -353,7 +353,7 @@ impl Io {
 
     /// Whether somebody waits for the end of a silent send, which will wake nobody from a wait.
     pub(super) fn silent_is_awaited(&mut self) -> bool {
-        let Backend::Uring(uring) = &self.backend else { return false };
+        let DriverBackend::Uring(uring) = &self.backend else { return false };
         let sockets = &mut self.sockets;
         uring.flying().any(|i| {
             let slot = sockets.slot(i);
@@ -366,7 +366,7 @@ impl Io {
     pub(crate) fn fail_send(&mut self, state: &LoopState, i: u32, error: SendError) {
         let (slot, _, spares) = self.sockets.parts(i);
         slot.send_error = Some(error);
-        slot.sending = Sending::Idle;
+        slot.sending = SendState::Idle;
         if let Some(layered) = &mut slot.layer {
             layered.clear();
         }
@@ -407,7 +407,7 @@ fn send_file(file: &Rc<FileHandle>, fd: i32, offset: u64, len: u64) -> Result<us
 
 /// Sends the gathered front of `output` without waiting or signal; before a file the kernel may hold a last short
 /// packet back for what follows.
-fn send_gathered(fd: RawFd, output: &mut Output, gathered: Gathered) -> Result<usize, i32> {
+fn send_gathered(fd: RawFd, output: &mut OutputQueue, gathered: GatheredOutput) -> Result<usize, i32> {
     let more = if gathered.file_next { libc::MSG_MORE } else { 0 };
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
     sys::check(match output.single(gathered) {

@@ -8,10 +8,10 @@ use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use crate::net::RawAddr;
-use crate::output::Gathered;
-use crate::socket::{Ops, Receiving, Slot};
+use crate::output::GatheredOutput;
+use crate::socket::{ReceiveState, SocketOps, SocketSlot};
 
-use super::{Kind, Wait, tag, untag};
+use super::{OperationKind, WaitLimit, tag, untag};
 use crate::pool::bufring::{BufRing, GROUP};
 
 /// Submissions that fit before a system call is needed in the middle of a turn.
@@ -44,81 +44,85 @@ struct RingUpdate {
 
 /// A completion, copied out of the queue.
 #[derive(Clone, Copy)]
-pub(crate) struct Completion {
+pub(crate) struct UringCompletion {
     pub(crate) data: u64,
     pub(crate) result: i32,
     pub(crate) flags: u32,
 }
 
-pub(crate) struct Uring {
+pub(crate) struct UringBackend {
     ring: IoUring,
     /// Index of the ring among this thread's registered rings: saves the kernel a lookup per call. The crate's own
     /// registration lives in a temporary and is silently not used by its later calls.
     registered: Option<u32>,
     inbox: RawFd,
     /// Completions taken and not yet handled.
-    pub(crate) completions: Vec<Completion>,
+    pub(crate) completions: Vec<UringCompletion>,
     /// Operations whose last completion has not come, silent sends apart.
     pub(crate) in_flight: u32,
     /// Silent sends in the submission queue, and those the kernel has just done.
-    flying: Vec<Flying>,
+    flying: Vec<SilentSend>,
     /// Slots of those that failed or were short, with the result.
     fallen: Vec<(u32, i32)>,
 }
 
-/// A send that says nothing when it succeeds; see [`Uring::send_silently`].
-pub(crate) struct Flying {
+/// A send that says nothing when it succeeds; see [`UringBackend::send_silently`].
+pub(crate) struct SilentSend {
     pub(crate) index: u32,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Uring {
+impl UringBackend {
     /// # Errors
     /// The errno of the kernel's refusal: `ENOSYS`, `EPERM` (a container forbids it), `EINVAL` (too old), `ENOMEM`.
-    pub(crate) fn new(buffers: u16, inbox: RawFd) -> io::Result<(Uring, BufRing)> {
+    pub(crate) fn new(buffers: u16, inbox: RawFd) -> io::Result<(UringBackend, BufRing)> {
         let ring = build(ENTRIES, COMPLETIONS)?;
         let buffers = BufRing::register(&ring, buffers)?;
         let registered = register_ring(ring.as_raw_fd());
         let completions = Vec::with_capacity(ENTRIES as usize);
         let (flying, fallen) = (Vec::new(), Vec::new());
-        let mut uring = Uring { ring, registered, inbox, completions, in_flight: 0, flying, fallen };
+        let mut uring = UringBackend { ring, registered, inbox, completions, in_flight: 0, flying, fallen };
         uring.watch_inbox();
         Ok((uring, buffers))
     }
 
     pub(crate) fn watch_inbox(&mut self) {
         let poll = opcode::PollAdd::new(Fd(self.inbox), libc::POLLIN as u32).multi(true).build();
-        self.start(poll.user_data(tag(Kind::Inbox, 0, 0)));
+        self.start(poll.user_data(tag(OperationKind::Inbox, 0, 0)));
     }
 
     /// Has the kernel receive for the socket, or only look whether there is something, where that is the socket's way.
-    pub(crate) fn arm(&mut self, slot: &mut Slot, i: u32) {
+    pub(crate) fn arm(&mut self, slot: &mut SocketSlot, i: u32) {
         if slot.long { self.poll_readable(slot, i) } else { self.arm_recv(slot, i) }
     }
 
-    fn arm_recv(&mut self, slot: &mut Slot, i: u32) {
+    fn arm_recv(&mut self, slot: &mut SocketSlot, i: u32) {
         let recv = opcode::RecvMulti::new(Fd(slot.fd), GROUP).build();
-        slot.receiving = Receiving::Armed;
-        self.start_on(slot, Ops::RECV, recv.user_data(tag(Kind::Recv, slot.generation, i)));
+        slot.receiving = ReceiveState::Armed;
+        self.start_on(slot, SocketOps::RECV, recv.user_data(tag(OperationKind::Recv, slot.generation, i)));
     }
 
     /// Multishot: each arrival is told once.
-    fn poll_readable(&mut self, slot: &mut Slot, i: u32) {
+    fn poll_readable(&mut self, slot: &mut SocketSlot, i: u32) {
         let events = (libc::POLLIN | libc::POLLRDHUP) as u32;
         let poll = opcode::PollAdd::new(Fd(slot.fd), events).multi(true).build();
-        (slot.receiving, slot.readable) = (Receiving::Polled, false);
-        self.start_on(slot, Ops::RECV, poll.user_data(tag(Kind::Readable, slot.generation, i)));
+        (slot.receiving, slot.readable) = (ReceiveState::Polled, false);
+        self.start_on(
+            slot,
+            SocketOps::RECV,
+            poll.user_data(tag(OperationKind::Readable, slot.generation, i)),
+        );
     }
 
     /// Ends a multishot receive; its completion still comes.
-    pub(crate) fn pause(&mut self, slot: &mut Slot, i: u32) {
-        self.cancel(tag(Kind::Recv, slot.generation, i));
-        slot.receiving = Receiving::Pausing;
+    pub(crate) fn pause(&mut self, slot: &mut SocketSlot, i: u32) {
+        self.cancel(tag(OperationKind::Recv, slot.generation, i));
+        slot.receiving = ReceiveState::Pausing;
     }
 
     /// Sends the gathered front of the slot's output, which has departed: it stays where it is until the completion.
-    pub(crate) fn send(&mut self, slot: &mut Slot, i: u32, gathered: Gathered) {
-        let (fd, data) = (Fd(slot.fd), tag(Kind::Send, slot.generation, i));
+    pub(crate) fn send(&mut self, slot: &mut SocketSlot, i: u32, gathered: GatheredOutput) {
+        let (fd, data) = (Fd(slot.fd), tag(OperationKind::Send, slot.generation, i));
         let Some(output) = &mut slot.output else { return };
         // Without MSG_WAITALL: a short send completes, which is the progress that send_timeout asks for.
         let entry = match output.single(gathered) {
@@ -128,20 +132,20 @@ impl Uring {
                 opcode::SendMsg::new(fd, message).flags(libc::MSG_NOSIGNAL as u32).build()
             }
         };
-        self.start_on(slot, Ops::SEND, entry.user_data(data));
+        self.start_on(slot, SocketOps::SEND, entry.user_data(data));
     }
 
     /// Sends `bytes` when the queue is submitted, as far as the socket takes them then. The kernel does so within that
     /// call, so that afterwards the bytes are ours again: the send has succeeded and says nothing, which spares a
-    /// completion and the turn that it would begin, or has left a result ([`Uring::landed`]).
-    pub(crate) fn send_silently(&mut self, slot: &mut Slot, index: u32, bytes: Vec<u8>) {
+    /// completion and the turn that it would begin, or has left a result ([`UringBackend::landed`]).
+    pub(crate) fn send_silently(&mut self, slot: &mut SocketSlot, index: u32, bytes: Vec<u8>) {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
         let send = opcode::Send::new(Fd(slot.fd), bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
-        let data = tag(Kind::Fallen, slot.generation, index);
-        slot.ops.start(Ops::SEND);
+        let data = tag(OperationKind::Fallen, slot.generation, index);
+        slot.ops.start(SocketOps::SEND);
         slot.flying = bytes.len() as u32;
         // Before the push, which may submit: what the kernel reads is in the list from the beginning.
-        self.flying.push(Flying { index, bytes });
+        self.flying.push(SilentSend { index, bytes });
         self.push(send.user_data(data).flags(squeue::Flags::SKIP_SUCCESS));
     }
 
@@ -152,7 +156,7 @@ impl Uring {
 
     /// The silent sends that are done, and results of those among them that did not wholly succeed. Nothing while the
     /// kernel has not taken everything submitted, or holds completions back: then next time.
-    pub(crate) fn landed(&mut self) -> (Vec<Flying>, Vec<(u32, i32)>) {
+    pub(crate) fn landed(&mut self) -> (Vec<SilentSend>, Vec<(u32, i32)>) {
         let queue = self.ring.submission();
         if self.flying.is_empty() || !queue.is_empty() || queue.cq_overflow() {
             return Default::default();
@@ -161,7 +165,7 @@ impl Uring {
     }
 
     /// Gives the emptied list back, for its memory.
-    pub(crate) fn keep(&mut self, list: Vec<Flying>) {
+    pub(crate) fn keep(&mut self, list: Vec<SilentSend>) {
         if self.flying.is_empty() {
             self.flying = list;
         }
@@ -178,19 +182,31 @@ impl Uring {
     }
 
     /// `addr` must stay where it is until the completion.
-    pub(crate) fn connect(&mut self, slot: &mut Slot, i: u32, addr: &RawAddr) {
+    pub(crate) fn connect(&mut self, slot: &mut SocketSlot, i: u32, addr: &RawAddr) {
         let connect = opcode::Connect::new(Fd(slot.fd), addr.as_ptr(), addr.len()).build();
-        self.start_on(slot, Ops::CONNECT, connect.user_data(tag(Kind::Connect, slot.generation, i)));
+        self.start_on(
+            slot,
+            SocketOps::CONNECT,
+            connect.user_data(tag(OperationKind::Connect, slot.generation, i)),
+        );
     }
 
-    pub(crate) fn poll_writable(&mut self, slot: &mut Slot, i: u32) {
+    pub(crate) fn poll_writable(&mut self, slot: &mut SocketSlot, i: u32) {
         let poll = opcode::PollAdd::new(Fd(slot.fd), libc::POLLOUT as u32).build();
-        self.start_on(slot, Ops::WRITABLE, poll.user_data(tag(Kind::Writable, slot.generation, i)));
+        self.start_on(
+            slot,
+            SocketOps::WRITABLE,
+            poll.user_data(tag(OperationKind::Writable, slot.generation, i)),
+        );
     }
 
-    pub(crate) fn poll_hangup(&mut self, slot: &mut Slot, i: u32) {
+    pub(crate) fn poll_hangup(&mut self, slot: &mut SocketSlot, i: u32) {
         let poll = opcode::PollAdd::new(Fd(slot.fd), libc::POLLRDHUP as u32).build();
-        self.start_on(slot, Ops::HANGUP, poll.user_data(tag(Kind::Hangup, slot.generation, i)));
+        self.start_on(
+            slot,
+            SocketOps::HANGUP,
+            poll.user_data(tag(OperationKind::Hangup, slot.generation, i)),
+        );
     }
 
     /// Accepts one connection, or (`multi`) all that come.
@@ -223,7 +239,7 @@ impl Uring {
         self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    fn start_on(&mut self, slot: &mut Slot, op: u8, entry: squeue::Entry) {
+    fn start_on(&mut self, slot: &mut SocketSlot, op: u8, entry: squeue::Entry) {
         slot.ops.start(op);
         self.start(entry);
     }
@@ -245,7 +261,7 @@ impl Uring {
     }
 
     /// Submits everything and waits for a completion, at most `wait`. Interruptions and time-outs are normal.
-    pub(crate) fn submit_and_wait(&mut self, wait: Wait) {
+    pub(crate) fn submit_and_wait(&mut self, wait: WaitLimit) {
         // Taken in the middle of the turn, to make room: they must not wait for others.
         let wait = if self.completions.is_empty() { wait } else { Some(0) };
         // Nothing to do and nothing to wait for: no call.
@@ -273,14 +289,18 @@ impl Uring {
     fn reap(&mut self) {
         for c in self.ring.completion() {
             let (kind, _, index) = untag(c.user_data());
-            if kind == Kind::Fallen {
+            if kind == OperationKind::Fallen {
                 self.fallen.push((index, c.result()));
                 continue;
             }
             if !cqueue::more(c.flags()) && c.user_data() != 0 {
                 self.in_flight -= 1;
             }
-            self.completions.push(Completion { data: c.user_data(), result: c.result(), flags: c.flags() });
+            self.completions.push(UringCompletion {
+                data: c.user_data(),
+                result: c.result(),
+                flags: c.flags(),
+            });
         }
     }
 
@@ -314,7 +334,7 @@ impl Uring {
     }
 }
 
-impl Drop for Uring {
+impl Drop for UringBackend {
     fn drop(&mut self) {
         // A registered ring is kept alive by its thread: without this, its memory stays until the thread ends.
         if let Some(index) = self.registered {

@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 
 mod waker;
 
-use crate::local::Local;
+use crate::local::LoopLocal;
 use crate::task::{self, TaskId};
 
 pub(crate) use waker::{task_of, waker};
@@ -21,7 +21,7 @@ pub(crate) const MAIN: u32 = 0;
 
 type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
 
-struct Entry {
+struct TaskEntry {
     /// Taken out while it is polled, so that a poll may spawn.
     future: Option<BoxedTask>,
     generation: u32,
@@ -29,8 +29,8 @@ struct Entry {
     queued: bool,
 }
 
-struct Tasks {
-    entries: Vec<Entry>,
+struct TaskTable {
+    entries: Vec<TaskEntry>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
     live: u64,
@@ -38,7 +38,7 @@ struct Tasks {
 
 /// What became of one poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Polled {
+pub(crate) enum PollOutcome {
     Pending,
     Finished,
     Panicked,
@@ -47,12 +47,12 @@ pub(crate) enum Polled {
 }
 
 thread_local! {
-    static CURRENT: Cell<*const Sched> = const { Cell::new(std::ptr::null()) };
+    static CURRENT: Cell<*const RunQueue> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Calls `f` with the run queue of this thread's running runtime, if there is one.
 #[inline]
-fn with_current_sched<R>(f: impl FnOnce(&Sched) -> R) -> Option<R> {
+fn with_current_queue<R>(f: impl FnOnce(&RunQueue) -> R) -> Option<R> {
     let sched = CURRENT.get();
     // SAFETY: null, or set by `set_current_sched`, whose callers keep what they set alive until they set another.
     unsafe { sched.as_ref() }.map(f)
@@ -62,23 +62,23 @@ fn with_current_sched<R>(f: impl FnOnce(&Sched) -> R) -> Option<R> {
 ///
 /// # Safety
 /// `sched` is null, or stays where it is until another is set.
-pub(crate) unsafe fn set_current_sched(sched: *const Sched) -> *const Sched {
+pub(crate) unsafe fn set_current_queue(sched: *const RunQueue) -> *const RunQueue {
     CURRENT.replace(sched)
 }
 
 /// Tasks, run queue, and foreign wakers that wait for a moment when no window is open.
-pub(crate) struct Sched {
+pub(crate) struct RunQueue {
     slot: u16,
-    tasks: Local<Tasks>,
-    foreign: Local<Vec<Waker>>,
+    tasks: LoopLocal<TaskTable>,
+    foreign: LoopLocal<Vec<Waker>>,
 }
 
-impl Sched {
+impl RunQueue {
     /// `slot`: this runtime's place in the registry of inboxes, part of its wakers.
-    pub(crate) fn new(slot: u16) -> Sched {
-        let main = Entry { future: None, generation: 0, queued: false };
-        let tasks = Tasks { entries: vec![main], free: Vec::new(), queue: VecDeque::new(), live: 0 };
-        Sched { slot, tasks: Local::new(tasks), foreign: Local::new(Vec::new()) }
+    pub(crate) fn new(slot: u16) -> RunQueue {
+        let main = TaskEntry { future: None, generation: 0, queued: false };
+        let tasks = TaskTable { entries: vec![main], free: Vec::new(), queue: VecDeque::new(), live: 0 };
+        RunQueue { slot, tasks: LoopLocal::new(tasks), foreign: LoopLocal::new(Vec::new()) }
     }
 
     pub(crate) fn slot(&self) -> u16 {
@@ -89,7 +89,7 @@ impl Sched {
     pub(crate) fn spawn(&self, future: BoxedTask) -> TaskId {
         self.tasks.with(|t| {
             let index = t.free.pop().unwrap_or_else(|| {
-                t.entries.push(Entry { future: None, generation: 0, queued: false });
+                t.entries.push(TaskEntry { future: None, generation: 0, queued: false });
                 t.entries.len() as u32 - 1
             });
             let entry = &mut t.entries[index as usize];
@@ -152,20 +152,24 @@ impl Sched {
     }
 
     /// Polls a task once. A panic ends that task only; it is reported by [`task::catch`].
-    pub(crate) fn poll(&self, task: u32) -> Polled {
+    pub(crate) fn poll(&self, task: u32) -> PollOutcome {
         let taken = self.tasks.with(|t| t.entries[task as usize].future.take());
-        let Some(mut future) = taken else { return Polled::Gone };
+        let Some(mut future) = taken else { return PollOutcome::Gone };
         let waker = waker(self.slot, task);
         match task::catch(|| future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()) {
             Some(false) => {
                 self.tasks.with(|t| t.entries[task as usize].future = Some(future));
-                Polled::Pending
+                PollOutcome::Pending
             }
             finished => {
                 // With the future go its sockets and timers; a destructor may panic as well.
                 let dropped = task::catch(|| drop(future));
                 self.tasks.with(|t| t.release(task));
-                if finished.is_some() && dropped.is_some() { Polled::Finished } else { Polled::Panicked }
+                if finished.is_some() && dropped.is_some() {
+                    PollOutcome::Finished
+                } else {
+                    PollOutcome::Panicked
+                }
             }
         }
     }
@@ -183,7 +187,7 @@ impl Sched {
     }
 }
 
-impl Tasks {
+impl TaskTable {
     fn wake(&mut self, task: u32) {
         // A foreign thread may name an index this runtime (in a reused registry slot) has never had.
         let Some(entry) = self.entries.get_mut(task as usize) else { return };

@@ -7,7 +7,7 @@
 use std::ptr::without_provenance;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::with_current_sched;
+use super::with_current_queue;
 use crate::inbox;
 
 const _: () = assert!(usize::BITS >= 64, "the task is packed into a pointer of 64 bits");
@@ -32,7 +32,7 @@ pub(crate) fn task_of(waker: &Waker, slot: u16) -> Option<u32> {
 
 fn wake(data: *const ()) {
     let (slot, task) = ((data.addr() >> 32) as u16, data.addr() as u32);
-    let here = with_current_sched(|sched| {
+    let here = with_current_queue(|sched| {
         let mine = sched.slot() == slot;
         if mine {
             sched.wake(task);

@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::{FileHandle, Meta, meta_of, open_with};
+use super::{FileHandle, FileMeta, meta_of, open_with};
 
 /// What is made of symbolic links in a path. `from` bytes at its beginning are trusted: links in them are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub enum SymlinkPolicy {
     /// They are followed.
     Follow,
     /// No component may be one.
@@ -26,13 +26,13 @@ pub enum Links {
     },
 }
 
-impl Links {
+impl SymlinkPolicy {
     /// The same rule, for what follows the first `from` bytes of the path.
-    pub fn starting_at(self, from: usize) -> Links {
+    pub fn starting_at(self, from: usize) -> SymlinkPolicy {
         match self {
-            Links::Follow => Links::Follow,
-            Links::Refuse { .. } => Links::Refuse { from },
-            Links::OwnersOnly { .. } => Links::OwnersOnly { from },
+            SymlinkPolicy::Follow => SymlinkPolicy::Follow,
+            SymlinkPolicy::Refuse { .. } => SymlinkPolicy::Refuse { from },
+            SymlinkPolicy::OwnersOnly { .. } => SymlinkPolicy::OwnersOnly { from },
         }
     }
 }
@@ -41,11 +41,11 @@ impl Links {
 ///
 /// # Errors
 /// `ELOOP` for a link that is not allowed, else the errno of openat(2), fstatat(2) or fstat(2).
-pub fn open_links(path: &Path, links: Links) -> io::Result<FileHandle> {
+pub fn open_links(path: &Path, links: SymlinkPolicy) -> io::Result<FileHandle> {
     let (from, owners) = match links {
-        Links::Follow => return super::open(path),
-        Links::Refuse { from } => (from, false),
-        Links::OwnersOnly { from } => (from, true),
+        SymlinkPolicy::Follow => return super::open(path),
+        SymlinkPolicy::Refuse { from } => (from, false),
+        SymlinkPolicy::OwnersOnly { from } => (from, true),
     };
     let bytes = path.as_os_str().as_bytes();
     if bytes.contains(&0) {
@@ -99,7 +99,7 @@ fn open_at(at: &FileHandle, name: &std::ffi::CStr, flags: c_int) -> io::Result<F
     Ok(FileHandle::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-fn lstat_at(at: &FileHandle, name: &std::ffi::CStr) -> io::Result<Meta> {
+fn lstat_at(at: &FileHandle, name: &std::ffi::CStr) -> io::Result<FileMeta> {
     let mut st = MaybeUninit::uninit();
     // SAFETY: both pointers are valid for the call.
     let result = unsafe {
@@ -123,7 +123,7 @@ mod tests {
     use crate::file::tests::Dir;
     use std::os::unix::fs::symlink;
 
-    fn errno(path: &Path, links: Links) -> Option<i32> {
+    fn errno(path: &Path, links: SymlinkPolicy) -> Option<i32> {
         open_links(path, links).err().and_then(|e| e.raw_os_error())
     }
 
@@ -135,9 +135,9 @@ mod tests {
         std::fs::write(dir.join("real/sub/f"), "x").expect("writable");
         symlink("real", dir.join("dirlink")).expect("fresh");
         symlink("real/sub/f", dir.join("link")).expect("fresh");
-        let refuse = Links::Refuse { from: 0 };
+        let refuse = SymlinkPolicy::Refuse { from: 0 };
         let trusting = refuse.starting_at(dir.join("dirlink").as_os_str().len());
-        let owners = Links::OwnersOnly { from: 0 };
+        let owners = SymlinkPolicy::OwnersOnly { from: 0 };
         let at = |name: &str| dir.join(name);
         assert_eq!(errno(&at("real/sub/f"), refuse), None);
         assert_eq!(errno(&at("real//sub"), refuse), None);

@@ -67,8 +67,8 @@ impl SockAddr {
     }
 
     /// What `$remote_addr` and `$server_addr` show: no port, no brackets; `unix:` for any unix socket.
-    pub fn host(&self) -> Host {
-        Host(self.ip())
+    pub fn host(&self) -> LoggedHost {
+        LoggedHost(self.ip())
     }
 
     /// The address family for socket(2).
@@ -251,9 +251,9 @@ impl fmt::Display for UnixAddr {
 /// An address without port, as the log shows clients. IPv6 as RFC 5952, section 4, with the dotted tail nginx
 /// gives to `::ffff:1.2.3.4` and `::1.2.3.4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Host(Option<IpAddr>);
+pub struct LoggedHost(Option<IpAddr>);
 
-impl fmt::Display for Host {
+impl fmt::Display for LoggedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("unix:"),

@@ -61,7 +61,7 @@ fn a_taken_address_keeps_its_errno() {
 
 #[test]
 fn accepted_sockets_inherit_the_options() {
-    let keepalive = Keepalive { on: true, idle: Some(77), interval: Some(5), count: Some(3) };
+    let keepalive = TcpKeepalive { on: true, idle: Some(77), interval: Some(5), count: Some(3) };
     let options = ListenOptions {
         keepalive: Some(keepalive),
         rcvbuf: Some(20_000),
@@ -163,7 +163,7 @@ fn tcp_tells_of_a_connection_and_of_a_queue() {
 fn sockets_tell_what_they_hold() {
     let listener = listen(&addr("127.0.0.1:0"), &ListenOptions::default()).expect("free port");
     let (mut client, fd) = connected(&listener);
-    assert_eq!(held(fd.as_raw_fd()).expect("TCP"), Held::default());
+    assert_eq!(held(fd.as_raw_fd()).expect("TCP"), SocketBytes::default());
     client.write_all(b"12345").expect("connected");
     let until = Instant::now() + Duration::from_secs(30);
     while held(fd.as_raw_fd()).expect("TCP").unread < 5 {

@@ -17,21 +17,21 @@ pub(crate) const BUFFER_SIZE: usize = 4096;
 const NONE: u32 = u32::MAX;
 /// A buffer with something in it, between the driver and [`RecvBuf`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedBuffer {
     pub(crate) id: u32,
     pub(crate) len: u32,
 }
 
 /// A socket's received, untaken buffers.
-pub(crate) struct Queue {
+pub(crate) struct BufferQueue {
     head: u32,
     tail: u32,
     len: u32,
 }
 
-impl Queue {
-    pub(crate) const fn new() -> Queue {
-        Queue { head: NONE, tail: NONE, len: 0 }
+impl BufferQueue {
+    pub(crate) const fn new() -> BufferQueue {
+        BufferQueue { head: NONE, tail: NONE, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -44,7 +44,7 @@ impl Queue {
 }
 
 /// Where free pool buffers are kept.
-pub(crate) enum Store {
+pub(crate) enum FreeBuffers {
     /// In the kernel's hands (io_uring): it picks one when bytes arrive.
     Ring(BufRing),
     /// In ours (epoll).
@@ -52,31 +52,31 @@ pub(crate) enum Store {
 }
 
 #[derive(Clone, Copy)]
-struct Link {
+struct BufferLink {
     next: u32,
     len: u32,
 }
 
-/// In an `UnsafeCell`, since it is written through the pointer that [`Pool::start`] makes from a shared reference.
+/// In an `UnsafeCell`, since it is written through the pointer that [`BufferPool::start`] makes from a shared reference.
 struct HeapBlock(UnsafeCell<[u8; BUFFER_SIZE]>);
 
 /// The buffers of one worker.
-pub(crate) struct Pool {
-    blocks: Blocks,
-    store: Store,
+pub(crate) struct BufferPool {
+    blocks: PoolBlocks,
+    store: FreeBuffers,
     /// Free pool buffers, as far as completions have told.
     free: u32,
-    links: Vec<Link>,
+    links: Vec<BufferLink>,
     heap: Vec<Option<Box<HeapBlock>>>,
     heap_free: Vec<u32>,
 }
 
-impl Pool {
+impl BufferPool {
     /// `store` must be empty; all blocks are put into it.
-    pub(crate) fn new(blocks: Blocks, store: Store) -> Pool {
+    pub(crate) fn new(blocks: PoolBlocks, store: FreeBuffers) -> BufferPool {
         let count = u32::from(blocks.count);
-        let links = vec![Link { next: NONE, len: 0 }; count as usize];
-        let mut pool = Pool { blocks, store, free: 0, links, heap: Vec::new(), heap_free: Vec::new() };
+        let links = vec![BufferLink { next: NONE, len: 0 }; count as usize];
+        let mut pool = BufferPool { blocks, store, free: 0, links, heap: Vec::new(), heap_free: Vec::new() };
         for id in (0..count).rev() {
             pool.give(id);
         }
@@ -93,14 +93,14 @@ impl Pool {
         }
         self.free += 1;
         match &mut self.store {
-            Store::Ring(ring) => ring.give(id as u16, self.blocks.start(id)),
-            Store::List(list) => list.push(id as u16),
+            FreeBuffers::Ring(ring) => ring.give(id as u16, self.blocks.start(id)),
+            FreeBuffers::List(list) => list.push(id as u16),
         }
     }
 
     /// Takes a free pool buffer (epoll; the kernel picks for io_uring).
     pub(crate) fn take(&mut self) -> Option<u32> {
-        let Store::List(list) = &mut self.store else { return None };
+        let FreeBuffers::List(list) = &mut self.store else { return None };
         let id = list.pop()?;
         self.free -= 1;
         Some(u32::from(id))
@@ -117,7 +117,7 @@ impl Pool {
         let block = Box::new(HeapBlock(UnsafeCell::new([0; BUFFER_SIZE])));
         let id = self.heap_free.pop().unwrap_or_else(|| {
             self.heap.push(None);
-            self.links.push(Link { next: NONE, len: 0 });
+            self.links.push(BufferLink { next: NONE, len: 0 });
             self.links.len() as u32 - 1
         });
         self.heap[(id - u32::from(self.blocks.count)) as usize] = Some(block);
@@ -125,16 +125,16 @@ impl Pool {
     }
 
     /// Copies a pool buffer to the heap and gives the original back.
-    pub(crate) fn spill(&mut self, received: Received) -> Received {
+    pub(crate) fn spill(&mut self, received: ReceivedBuffer) -> ReceivedBuffer {
         let id = self.take_heap();
         // SAFETY: both are blocks of BUFFER_SIZE, distinct, ours alone; `len` is at most that.
         unsafe { self.start(id).copy_from_nonoverlapping(self.start(received.id), received.len as usize) };
         self.give(received.id);
-        Received { id, len: received.len }
+        ReceivedBuffer { id, len: received.len }
     }
 
     /// Appends what a buffer holds to `bytes`.
-    pub(crate) fn copy_to(&self, received: Received, bytes: &mut Vec<u8>) {
+    pub(crate) fn copy_to(&self, received: ReceivedBuffer, bytes: &mut Vec<u8>) {
         // SAFETY: `len` bytes of this buffer were written by its receive, and it is ours alone.
         bytes.extend_from_slice(unsafe {
             std::slice::from_raw_parts(self.start(received.id).as_ptr(), received.len as usize)
@@ -169,8 +169,8 @@ impl Pool {
     }
 
     /// Appends to a socket's queue.
-    pub(crate) fn push(&mut self, queue: &mut Queue, received: Received) {
-        self.links[received.id as usize] = Link { next: NONE, len: received.len };
+    pub(crate) fn push(&mut self, queue: &mut BufferQueue, received: ReceivedBuffer) {
+        self.links[received.id as usize] = BufferLink { next: NONE, len: received.len };
         match queue.tail {
             NONE => queue.head = received.id,
             tail => self.links[tail as usize].next = received.id,
@@ -181,22 +181,22 @@ impl Pool {
 
     /// Takes the oldest of a socket's queue.
     #[inline]
-    pub(crate) fn pop(&mut self, queue: &mut Queue) -> Option<Received> {
+    pub(crate) fn pop(&mut self, queue: &mut BufferQueue) -> Option<ReceivedBuffer> {
         if queue.head == NONE {
             return None;
         }
         let id = queue.head;
-        let Link { next, len } = self.links[id as usize];
+        let BufferLink { next, len } = self.links[id as usize];
         queue.head = next;
         if next == NONE {
             queue.tail = NONE;
         }
         queue.len -= 1;
-        Some(Received { id, len })
+        Some(ReceivedBuffer { id, len })
     }
 
     /// Moves a socket's queue beyond its first `keep` buffers to the heap.
-    pub(crate) fn spill_queue(&mut self, queue: &mut Queue, keep: usize) {
+    pub(crate) fn spill_queue(&mut self, queue: &mut BufferQueue, keep: usize) {
         let pooled = u32::from(self.blocks.count);
         for n in 0..queue.len() {
             let Some(mut received) = self.pop(queue) else { return };
@@ -208,7 +208,7 @@ impl Pool {
     }
 
     /// Gives back all that a socket has queued.
-    pub(crate) fn clear(&mut self, queue: &mut Queue) {
+    pub(crate) fn clear(&mut self, queue: &mut BufferQueue) {
         while let Some(received) = self.pop(queue) {
             self.give(received.id);
         }
@@ -217,7 +217,7 @@ impl Pool {
     /// Tells the kernel of the buffers given back since the last call (io_uring).
     #[inline]
     pub(crate) fn publish(&mut self) {
-        if let Store::Ring(ring) = &mut self.store {
+        if let FreeBuffers::Ring(ring) = &mut self.store {
             ring.publish();
         }
     }
@@ -225,25 +225,25 @@ impl Pool {
     /// Leaves the memory mapped for ever: for the case that the kernel may still write to it.
     pub(crate) fn leak(&mut self) {
         self.blocks.owned = false;
-        if let Store::Ring(ring) = &mut self.store {
+        if let FreeBuffers::Ring(ring) = &mut self.store {
             ring.leak();
         }
     }
 }
 
 /// The pool's memory: `count` blocks of [`BUFFER_SIZE`], mapped, so untouched blocks cost no memory.
-pub(crate) struct Blocks {
+pub(crate) struct PoolBlocks {
     base: NonNull<u8>,
     count: u16,
     owned: bool,
 }
 
-impl Blocks {
+impl PoolBlocks {
     /// # Errors
     /// The errno of mmap(2).
-    pub(crate) fn new(count: u16) -> io::Result<Blocks> {
+    pub(crate) fn new(count: u16) -> io::Result<PoolBlocks> {
         let base = map(usize::from(count) * BUFFER_SIZE)?;
-        Ok(Blocks { base, count, owned: true })
+        Ok(PoolBlocks { base, count, owned: true })
     }
 
     #[inline]
@@ -254,7 +254,7 @@ impl Blocks {
     }
 }
 
-impl Drop for Blocks {
+impl Drop for PoolBlocks {
     fn drop(&mut self) {
         if self.owned {
             unmap(self.base, usize::from(self.count) * BUFFER_SIZE);
@@ -281,20 +281,20 @@ pub(crate) fn unmap(base: NonNull<u8>, len: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Blocks, Pool, Queue, Received, Store};
+    use super::{BufferPool, BufferQueue, FreeBuffers, PoolBlocks, ReceivedBuffer};
 
-    fn pool(count: u16) -> Pool {
-        Pool::new(Blocks::new(count).expect("memory"), Store::List(Vec::new()))
+    fn pool(count: u16) -> BufferPool {
+        BufferPool::new(PoolBlocks::new(count).expect("memory"), FreeBuffers::List(Vec::new()))
     }
 
     #[test]
     fn a_queue_keeps_order_across_pool_and_heap() {
-        let (mut pool, mut queue) = (pool(4), Queue::new());
+        let (mut pool, mut queue) = (pool(4), BufferQueue::new());
         for len in 1..=4 {
             let id = pool.take().expect("free");
             // SAFETY: a buffer just taken, one byte of 4096.
             unsafe { pool.start(id).write(len as u8) };
-            let mut received = Received { id, len };
+            let mut received = ReceivedBuffer { id, len };
             if len % 2 == 0 {
                 received = pool.spill(received);
             }

@@ -10,31 +10,31 @@ use super::retry;
 
 /// One end of a pair. Both calls wait, for [`PATIENCE`] at most: the other end is a process that may be stuck.
 #[derive(Debug)]
-pub struct Channel {
+pub struct ProcessChannel {
     stream: UnixStream,
 }
 
 /// What came.
 #[derive(Debug)]
-pub struct Message {
+pub struct ChannelMessage {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Its descriptors, in the order they were sent, close-on-exec.
     pub fds: Vec<OwnedFd>,
 }
 
-impl Channel {
+impl ProcessChannel {
     /// Two ends, for a process and the child it is going to fork. Both are close-on-exec.
     ///
     /// # Errors
     /// The errno of socketpair(2).
-    pub fn pair() -> io::Result<(Channel, Channel)> {
+    pub fn pair() -> io::Result<(ProcessChannel, ProcessChannel)> {
         let (a, b) = UnixStream::pair()?;
         for stream in [&a, &b] {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
         }
-        Ok((Channel { stream: a }, Channel { stream: b }))
+        Ok((ProcessChannel { stream: a }, ProcessChannel { stream: b }))
     }
 
     /// Sends a message. The descriptors stay open here.
@@ -57,7 +57,7 @@ impl Channel {
     ///
     /// # Errors
     /// `EAGAIN` if its rest does not come; the channel is of no use afterwards.
-    pub fn receive(&self) -> io::Result<Option<Message>> {
+    pub fn receive(&self) -> io::Result<Option<ChannelMessage>> {
         let mut head = [0; HEAD];
         match (&self.stream).read_exact(&mut head) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -83,11 +83,11 @@ impl Channel {
         }
         let mut bytes = vec![0; len as usize];
         (&self.stream).read_exact(&mut bytes)?;
-        Ok(Some(Message { bytes, fds }))
+        Ok(Some(ChannelMessage { bytes, fds }))
     }
 }
 
-impl AsFd for Channel {
+impl AsFd for ProcessChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -95,12 +95,12 @@ impl AsFd for Channel {
 
 /// Room for the control message of [`GROUP`] descriptors, aligned as the kernel wants it.
 #[repr(C, align(8))]
-struct Control([u8; CONTROL]);
+struct ControlRoom([u8; CONTROL]);
 
 /// Sends descriptors with a byte that carries them.
 fn send_group(socket: BorrowedFd<'_>, fds: &[RawFd]) -> io::Result<()> {
     let mut byte = [0u8; 1];
-    let mut control = Control([0; CONTROL]);
+    let mut control = ControlRoom([0; CONTROL]);
     let size = size_of_val(fds) as u32;
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     // SAFETY: pointers and integers, for which zero is a value.
@@ -129,7 +129,7 @@ fn send_group(socket: BorrowedFd<'_>, fds: &[RawFd]) -> io::Result<()> {
 /// Receives one group's byte, and puts what it carries behind `fds`.
 fn receive_group(socket: BorrowedFd<'_>, fds: &mut Vec<OwnedFd>) -> io::Result<()> {
     let mut byte = [0u8; 1];
-    let mut control = Control([0; CONTROL]);
+    let mut control = ControlRoom([0; CONTROL]);
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     // SAFETY: pointers and integers, for which zero is a value.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn bytes_and_descriptors_arrive_in_order() {
-        let (ours, theirs) = Channel::pair().expect("descriptors");
+        let (ours, theirs) = ProcessChannel::pair().expect("descriptors");
         let null = File::open("/dev/null").expect("everywhere");
         let zero = File::open("/dev/zero").expect("everywhere");
         // More than one group, and more bytes than the socket buffers.
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_other_process_shows() {
-        let (ours, theirs) = Channel::pair().expect("descriptors");
+        let (ours, theirs) = ProcessChannel::pair().expect("descriptors");
         drop(ours);
         assert!(theirs.receive().expect("no error").is_none());
         let error = theirs.send(&[0; 8], &[]).expect_err("nobody reads");
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn lengths_that_cannot_be_are_refused() {
-        let (ours, theirs) = Channel::pair().expect("descriptors");
+        let (ours, theirs) = ProcessChannel::pair().expect("descriptors");
         (&ours.stream).write_all(&[0xff; HEAD]).expect("it lives");
         assert_eq!(theirs.receive().expect_err("nonsense").kind(), io::ErrorKind::InvalidData);
     }

@@ -7,7 +7,7 @@ use super::{check, retry, thread_count};
 
 /// Which of the two processes goes on behind [`fork`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fork {
+pub enum ForkSide {
     /// The one that called; the other's number.
     Parent(u32),
     /// The new one. It has everything the parent had: memory, descriptors, blocked signals; no signal is pending. What
@@ -20,7 +20,7 @@ pub enum Fork {
 ///
 /// # Errors
 /// `EBUSY` if there are other threads, which the copy would not have, but their locks; `EAGAIN`, `ENOMEM` of fork(2).
-pub fn fork() -> io::Result<Fork> {
+pub fn fork() -> io::Result<ForkSide> {
     if thread_count() > 1 {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
@@ -28,21 +28,21 @@ pub fn fork() -> io::Result<Fork> {
     // SAFETY: there is one thread, so the child has whatever locks the parent holds, and none is held by another.
     let child = unsafe { libc::fork() };
     check(child)?;
-    Ok(if child == 0 { Fork::Child } else { Fork::Parent(child.unsigned_abs()) })
+    Ok(if child == 0 { ForkSide::Child } else { ForkSide::Parent(child.unsigned_abs()) })
 }
 
 /// A child that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedChild {
     /// Its number.
     pub pid: u32,
     /// How.
-    pub how: End,
+    pub how: ProcessEnd,
 }
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// By itself, with this status.
     Exited(i32),
     /// By this signal, and whether the kernel wrote its memory to a core file.
@@ -50,7 +50,7 @@ pub enum End {
 }
 
 /// The next child that has ended; `None` while none has, or where there is none. Without waiting.
-pub fn reap() -> Option<Ended> {
+pub fn reap() -> Option<EndedChild> {
     let mut status: c_int = 0;
     // SAFETY: no pointers but `status`, valid for the call.
     let pid = retry(|| unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) });
@@ -58,10 +58,10 @@ pub fn reap() -> Option<Ended> {
         return None; // ECHILD, or nobody yet
     }
     let how = match libc::WIFSIGNALED(status) {
-        true => End::Killed(libc::WTERMSIG(status), libc::WCOREDUMP(status)),
-        false => End::Exited(libc::WEXITSTATUS(status)),
+        true => ProcessEnd::Killed(libc::WTERMSIG(status), libc::WCOREDUMP(status)),
+        false => ProcessEnd::Exited(libc::WEXITSTATUS(status)),
     };
-    Some(Ended { pid: pid.unsigned_abs(), how })
+    Some(EndedChild { pid: pid.unsigned_abs(), how })
 }
 
 /// The process that started this one; 1, or a subreaper's number, after that one has ended.
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
     }
 
-    fn awaited() -> Ended {
+    fn awaited() -> EndedChild {
         let end = Instant::now() + Duration::from_secs(90);
         while Instant::now() < end {
             if let Some(ended) = reap() {
@@ -106,16 +106,21 @@ mod tests {
             assert_eq!(reap(), None, "no child");
             let before = std::process::id();
             match fork().expect("one thread") {
-                Fork::Child => std::process::exit(if parent() == before { 3 } else { 4 }),
-                Fork::Parent(pid) => assert_eq!(awaited(), Ended { pid, how: End::Exited(3) }),
+                ForkSide::Child => std::process::exit(if parent() == before { 3 } else { 4 }),
+                ForkSide::Parent(pid) => {
+                    assert_eq!(awaited(), EndedChild { pid, how: ProcessEnd::Exited(3) })
+                }
             }
             match fork().expect("one thread") {
-                Fork::Child => loop {
+                ForkSide::Child => loop {
                     std::thread::sleep(Duration::from_secs(1));
                 },
-                Fork::Parent(pid) => {
+                ForkSide::Parent(pid) => {
                     signal::kill(pid as i32, signal::SIGKILL).expect("it lives");
-                    assert_eq!(awaited(), Ended { pid, how: End::Killed(signal::SIGKILL, false) });
+                    assert_eq!(
+                        awaited(),
+                        EndedChild { pid, how: ProcessEnd::Killed(signal::SIGKILL, false) }
+                    );
                 }
             }
             0

@@ -10,7 +10,7 @@ use super::check;
 
 /// Descriptors that were given to this program.
 #[derive(Debug, Default)]
-pub struct Inherited {
+pub struct InheritedDescriptors {
     /// The sockets, in order, close-on-exec again.
     pub sockets: Vec<OwnedFd>,
     /// Whether they come from a predecessor that still runs (nginx's way).
@@ -19,18 +19,18 @@ pub struct Inherited {
     pub complaints: Vec<String>,
 }
 
-impl Inherited {
+impl InheritedDescriptors {
     /// Takes what the environment says was inherited; only the first call of a process finds anything, since the
     /// descriptors have one owner.
-    pub fn take() -> Inherited {
+    pub fn take() -> InheritedDescriptors {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if TAKEN.swap(true, Ordering::Relaxed) {
-            return Inherited::default();
+            return InheritedDescriptors::default();
         }
         let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
         if let Some(list) = variable(VARIABLE) {
             let (numbers, complaint) = parse(&list);
-            let mut inherited = Inherited { upgrade: true, ..Inherited::default() };
+            let mut inherited = InheritedDescriptors { upgrade: true, ..InheritedDescriptors::default() };
             inherited.complaints.extend(complaint);
             inherited.adopt(&numbers);
             return inherited;
@@ -38,11 +38,11 @@ impl Inherited {
         let number = |name: &str| variable(name)?.parse::<RawFd>().ok();
         match (number("LISTEN_PID"), number("LISTEN_FDS")) {
             (Some(pid), Some(count)) if i64::from(pid) == i64::from(std::process::id()) => {
-                let mut inherited = Inherited::default();
+                let mut inherited = InheritedDescriptors::default();
                 inherited.adopt(&(FIRST..FIRST.saturating_add(count.clamp(0, MOST))).collect::<Vec<_>>());
                 inherited
             }
-            _ => Inherited::default(),
+            _ => InheritedDescriptors::default(),
         }
     }
 
@@ -150,9 +150,9 @@ mod tests {
             assert!(out.status.success(), "{out:?}");
             return;
         }
-        let inherited = Inherited::take();
+        let inherited = InheritedDescriptors::take();
         assert!(inherited.upgrade && inherited.sockets.is_empty());
         assert!(inherited.complaints[0].contains("900"), "{inherited:?}");
-        assert!(!Inherited::take().upgrade, "once");
+        assert!(!InheritedDescriptors::take().upgrade, "once");
     }
 }

@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use super::{End, affinity, check, process_affinity, set_affinity};
+use super::{ProcessEnd, affinity, check, process_affinity, set_affinity};
 use crate::signal;
 
 /// A program with its arguments.
 #[derive(Debug)]
-pub struct Program<'a> {
+pub struct ProgramCall<'a> {
     /// Its name, looked for in `PATH`, and its arguments; what follows a NUL byte is not seen.
     pub args: &'a [Vec<u8>],
     /// Its whole environment, `NAME=value`; without, that of this process.
@@ -26,9 +26,9 @@ pub struct Program<'a> {
 
 /// A program that was started: our ends of its pipes.
 #[derive(Debug)]
-pub struct Spawned {
+pub struct SpawnedProgram {
     /// It itself.
-    pub child: Child,
+    pub child: ChildProcess,
     /// What it reads.
     pub stdin: OwnedFd,
     /// What it writes.
@@ -38,9 +38,9 @@ pub struct Spawned {
 }
 
 /// A process that this one has started and has not collected yet. Forgotten, it stays a zombie when it ends: see
-/// [`Child::forsake`].
+/// [`ChildProcess::forsake`].
 #[derive(Debug)]
-pub struct Child {
+pub struct ChildProcess {
     pid: u32,
     pidfd: OwnedFd,
 }
@@ -50,7 +50,7 @@ pub struct Child {
 ///
 /// # Errors
 /// `NotFound`, `PermissionDenied` and the like of the program itself; `EMFILE`, `EAGAIN`, `ENOMEM`.
-pub fn spawn(program: &Program<'_>) -> io::Result<Spawned> {
+pub fn spawn(program: &ProgramCall<'_>) -> io::Result<SpawnedProgram> {
     let mut args = program.args.iter().map(|arg| text(arg));
     let name = args.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
     let mut command = Command::new(name);
@@ -77,8 +77,8 @@ pub fn spawn(program: &Program<'_>) -> io::Result<Spawned> {
     command.stdin(theirs_in).stdout(theirs_out);
     set_free(&mut command);
     let child = command.spawn()?;
-    let child = Child { pid: child.id(), pidfd: open(child.id())? };
-    Ok(Spawned { child, stdin: stdin.into(), stdout: stdout.into(), stderr })
+    let child = ChildProcess { pid: child.id(), pidfd: open(child.id())? };
+    Ok(SpawnedProgram { child, stdin: stdin.into(), stdout: stdout.into(), stderr })
 }
 
 /// An argument as C sees it.
@@ -113,7 +113,7 @@ fn open(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl Child {
+impl ChildProcess {
     /// Its number, which is its own until it was collected.
     pub fn pid(&self) -> u32 {
         self.pid
@@ -132,7 +132,7 @@ impl Child {
     }
 
     /// How it has ended, which collects it; `None` while it runs, and when it was collected before.
-    pub fn ended(&self) -> Option<End> {
+    pub fn ended(&self) -> Option<ProcessEnd> {
         // SAFETY: an all-zero siginfo is valid; the kernel fills it.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let options = libc::WEXITED | libc::WNOHANG;
@@ -144,8 +144,8 @@ impl Child {
             return None;
         }
         Some(match info.si_code {
-            libc::CLD_EXITED => End::Exited(status),
-            code => End::Killed(status, code == libc::CLD_DUMPED),
+            libc::CLD_EXITED => ProcessEnd::Exited(status),
+            code => ProcessEnd::Killed(status, code == libc::CLD_DUMPED),
         })
     }
 
@@ -179,12 +179,12 @@ mod tests {
 
     use super::*;
 
-    fn run(args: &[&str], environ: Option<&[Vec<u8>]>, merge_stderr: bool) -> Spawned {
+    fn run(args: &[&str], environ: Option<&[Vec<u8>]>, merge_stderr: bool) -> SpawnedProgram {
         let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
-        spawn(&Program { args: &args, environ, merge_stderr }).expect("a program of every system")
+        spawn(&ProgramCall { args: &args, environ, merge_stderr }).expect("a program of every system")
     }
 
-    fn end(child: &Child) -> End {
+    fn end(child: &ChildProcess) -> ProcessEnd {
         let mut polled = libc::pollfd { fd: child.raw(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
         assert_eq!(unsafe { libc::poll(&mut polled, 1, 90_000) }, 1, "it ends");
@@ -193,24 +193,24 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out() {
-        let Spawned { child, stdin, stdout, .. } = run(&["cat"], None, false);
+        let SpawnedProgram { child, stdin, stdout, .. } = run(&["cat"], None, false);
         File::from(stdin).write_all(b"hello").expect("it reads");
         let mut text = String::new();
         File::from(stdout).read_to_string(&mut text).expect("it writes");
-        assert_eq!((text.as_str(), end(&child)), ("hello", End::Exited(0)));
+        assert_eq!((text.as_str(), end(&child)), ("hello", ProcessEnd::Exited(0)));
         assert_eq!(child.ended(), None, "it was collected");
         assert_eq!(child.signal(9).map_err(|error| error.raw_os_error()), Err(Some(libc::ESRCH)));
     }
 
     #[test]
     fn ends_are_told_apart() {
-        assert_eq!(end(&run(&["sh", "-c", "exit 3"], None, false).child), End::Exited(3));
+        assert_eq!(end(&run(&["sh", "-c", "exit 3"], None, false).child), ProcessEnd::Exited(3));
         // A worker's thread, from which children have nothing.
         let before = signal::block_all().expect("a valid set");
         let sleeper = run(&["sleep", "90"], None, false);
         before.restore();
         sleeper.child.signal(libc::SIGTERM).expect("it runs");
-        assert_eq!(end(&sleeper.child), End::Killed(libc::SIGTERM, false));
+        assert_eq!(end(&sleeper.child), ProcessEnd::Killed(libc::SIGTERM, false));
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         File::from(spawned.stdout).read_to_string(&mut text).expect("it writes");
         assert_eq!(text, "x y=z\n");
         end(&spawned.child);
-        let none = spawn(&Program { args: &[b"/no/such".to_vec()], environ: None, merge_stderr: false });
+        let none = spawn(&ProgramCall { args: &[b"/no/such".to_vec()], environ: None, merge_stderr: false });
         assert_eq!(none.expect_err("it is not there").kind(), io::ErrorKind::NotFound);
     }
 }

@@ -52,11 +52,11 @@ fn facts_of_the_machine() {
 
 #[test]
 fn limits_are_read_and_set() {
-    let (soft, hard) = limit(Limit::OpenFiles).expect("readable");
+    let (soft, hard) = limit(ResourceLimit::OpenFiles).expect("readable");
     assert!(soft <= hard);
-    set_limit(Limit::OpenFiles, soft, hard).expect("no change");
-    assert_eq!(limit(Limit::OpenFiles).expect("readable"), (soft, hard));
-    assert_eq!(errno(set_limit(Limit::Core, 2, 1)), Some(libc::EINVAL));
+    set_limit(ResourceLimit::OpenFiles, soft, hard).expect("no change");
+    assert_eq!(limit(ResourceLimit::OpenFiles).expect("readable"), (soft, hard));
+    assert_eq!(errno(set_limit(ResourceLimit::Core, 2, 1)), Some(libc::EINVAL));
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn the_title_shows_and_the_environment_survives() {
         assert!(out.status.success(), "{out:?}");
         return;
     }
-    assert_eq!(errno(Title::claim()), Some(libc::EBUSY), "two threads");
+    assert_eq!(errno(ProcessTitle::claim()), Some(libc::EBUSY), "two threads");
     let code = forked(|| {
-        let mut title = Title::claim().expect("one thread");
+        let mut title = ProcessTitle::claim().expect("one thread");
         let cmdline = || std::fs::read_to_string("/proc/self/cmdline").expect("procfs");
         title.set("weir: short");
         assert_eq!(cmdline().trim_end_matches('\0'), "weir: short");
@@ -166,7 +166,7 @@ fn the_title_shows_and_the_environment_survives() {
         title.set(&long);
         assert!(cmdline().trim_end_matches('\0') == &long[..long.len().min(title.room())]);
         assert_eq!(std::env::var("WEIR_RT_KEPT").as_deref(), Ok("value"));
-        assert_eq!(errno(Title::claim()), Some(libc::EBUSY), "taken");
+        assert_eq!(errno(ProcessTitle::claim()), Some(libc::EBUSY), "taken");
         0
     });
     assert_eq!(code, 0);

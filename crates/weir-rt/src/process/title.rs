@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The memory the kernel shows as the command line. There is one per process.
 #[derive(Debug)]
-pub struct Title {
+pub struct ProcessTitle {
     area: &'static mut [u8],
 }
 
-impl Title {
-    /// Takes the memory over, moving the environment out of it first. From the first [`Title::set`] on
+impl ProcessTitle {
+    /// Takes the memory over, moving the environment out of it first. From the first [`ProcessTitle::set`] on
     /// `std::env::args` gives pieces of the title: read the arguments before.
     ///
     /// # Errors
     /// `EBUSY` if there are other threads (they might be reading the environment) or the title is taken already;
     /// those of reading /proc/self/stat.
-    pub fn claim() -> io::Result<Title> {
+    pub fn claim() -> io::Result<ProcessTitle> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
-        let area = Area::of_process()?;
+        let area = TitleArea::of_process()?;
         if super::thread_count() > 1 || TAKEN.swap(true, Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
@@ -30,7 +30,7 @@ impl Title {
         let area = unsafe {
             std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(area.start), area.len)
         };
-        Ok(Title { area })
+        Ok(ProcessTitle { area })
     }
 
     /// Shows `text`, cut to the room there is.
@@ -47,27 +47,27 @@ impl Title {
     }
 }
 
-struct Area {
+struct TitleArea {
     start: usize,
     len: usize,
 }
 
-impl Area {
-    fn of_process() -> io::Result<Area> {
+impl TitleArea {
+    fn of_process() -> io::Result<TitleArea> {
         let stat = std::fs::read_to_string("/proc/self/stat")?;
-        Area::parse(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+        TitleArea::parse(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
     /// Fields 48 to 51 of proc_pid_stat(5): start and end of the arguments, then of the environment, which the
     /// kernel puts right behind them and shows as the rest of a title that fills the arguments.
-    fn parse(stat: &str) -> Option<Area> {
+    fn parse(stat: &str) -> Option<TitleArea> {
         // The second field, the name, may contain anything, blanks and parentheses too.
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut fields = rest.split_ascii_whitespace().skip(48 - 3).map(str::parse::<usize>);
         let mut next = || fields.next()?.ok();
         let (start, arg_end, env_start, env_end) = (next()?, next()?, next()?, next()?);
         let end = if env_start == arg_end { env_end } else { arg_end };
-        (start != 0 && start < end).then(|| Area { start, len: end - start })
+        (start != 0 && start < end).then(|| TitleArea { start, len: end - start })
     }
 }
 
@@ -102,8 +102,8 @@ mod tests {
         let fields: Vec<String> =
             (3..=52).map(|n| if n < 48 { "0".into() } else { (n * 10).to_string() }).collect();
         let stat = format!("7 (a) b) c) {}", fields.join(" "));
-        let area = Area::parse(&stat).expect("well-formed");
+        let area = TitleArea::parse(&stat).expect("well-formed");
         assert_eq!((area.start, area.len), (480, 10), "environment elsewhere: arguments only");
-        assert!(Area::parse("7 (x) S 1").is_none());
+        assert!(TitleArea::parse("7 (x) S 1").is_none());
     }
 }

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::Child;
+use super::ChildProcess;
 use crate::signal;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
+pub enum WatchInterest {
     /// Bytes, or the end.
     Read,
     /// Room for bytes, or nobody who takes them.
@@ -24,42 +24,42 @@ pub enum Interest {
 
 /// A descriptor that does not block, and can be waited for. Its waits are woken by another thread.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedDescriptor {
     fd: OwnedFd,
     token: u64,
-    slot: Arc<Slot>,
+    slot: Arc<WatchSlot>,
 }
 
 #[derive(Debug, Default)]
-struct Slot(Mutex<Wait>);
+struct WatchSlot(Mutex<WatchWakers>);
 
 #[derive(Debug, Default)]
-struct Wait {
+struct WatchWakers {
     ready: bool,
     armed: bool,
     waker: Option<Waker>,
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Wait> {
+impl WatchSlot {
+    fn lock(&self) -> MutexGuard<'_, WatchWakers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl WatchedDescriptor {
     /// Takes the descriptor over, and makes it one that does not block.
     ///
     /// # Errors
     /// `EPERM` for a plain file; the errno of what the first one needs: epoll_create(2), a thread.
-    pub fn new(fd: OwnedFd) -> io::Result<Watched> {
+    pub fn new(fd: OwnedFd) -> io::Result<WatchedDescriptor> {
         set_nonblocking(fd.as_raw_fd())?;
-        let slot = Arc::<Slot>::default();
-        let token = hub()?.add(fd.as_raw_fd(), Entry::Wake(slot.clone()))?;
-        Ok(Watched { fd, token, slot })
+        let slot = Arc::<WatchSlot>::default();
+        let token = hub()?.add(fd.as_raw_fd(), WatchEntry::Wake(slot.clone()))?;
+        Ok(WatchedDescriptor { fd, token, slot })
     }
 
     /// Ready when the last look has found nothing and it may be worth another. One task waits at a time.
-    pub fn poll_ready(&self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
+    pub fn poll_ready(&self, cx: &mut Context<'_>, interest: WatchInterest) -> Poll<io::Result<()>> {
         let mut wait = self.slot.lock();
         if std::mem::take(&mut wait.ready) {
             wait.waker = None;
@@ -99,13 +99,13 @@ impl Watched {
     }
 }
 
-impl AsFd for Watched {
+impl AsFd for WatchedDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedDescriptor {
     fn drop(&mut self) {
         if let Ok(hub) = hub() {
             hub.entries().remove(&self.token);
@@ -116,29 +116,29 @@ impl Drop for Watched {
 }
 
 /// Collects `child`, which nobody waits for, when it has ended.
-pub(crate) fn reap_later(child: Child) -> io::Result<()> {
+pub(crate) fn reap_later(child: ChildProcess) -> io::Result<()> {
     let hub = hub()?;
     let fd = child.raw();
-    let token = hub.add(fd, Entry::Reap(child))?;
-    hub.arm(fd, token, Interest::Read)
+    let token = hub.add(fd, WatchEntry::Reap(child))?;
+    hub.arm(fd, token, WatchInterest::Read)
 }
 
-enum Entry {
-    Wake(Arc<Slot>),
-    Reap(Child),
+enum WatchEntry {
+    Wake(Arc<WatchSlot>),
+    Reap(ChildProcess),
 }
 
 /// The thread's side.
-struct Hub {
+struct WatchHub {
     epoll: OwnedFd,
-    entries: Mutex<HashMap<u64, Entry>>,
+    entries: Mutex<HashMap<u64, WatchEntry>>,
     next: AtomicU64,
 }
 
 /// The hub; started by the first who asks.
-fn hub() -> io::Result<&'static Hub> {
-    static HUB: OnceLock<Result<Hub, i32>> = OnceLock::new();
-    let hub = HUB.get_or_init(|| Hub::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)));
+fn hub() -> io::Result<&'static WatchHub> {
+    static HUB: OnceLock<Result<WatchHub, i32>> = OnceLock::new();
+    let hub = HUB.get_or_init(|| WatchHub::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)));
     let hub = hub.as_ref().map_err(|errno| io::Error::from_raw_os_error(*errno))?;
     static STARTED: OnceLock<Result<(), i32>> = OnceLock::new();
     let start = || {
@@ -154,8 +154,8 @@ fn hub() -> io::Result<&'static Hub> {
     Ok(hub)
 }
 
-impl Hub {
-    fn new() -> io::Result<Hub> {
+impl WatchHub {
+    fn new() -> io::Result<WatchHub> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -163,15 +163,15 @@ impl Hub {
         }
         // SAFETY: a fresh descriptor that nobody else owns.
         let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Hub { epoll, entries: Mutex::default(), next: AtomicU64::new(0) })
+        Ok(WatchHub { epoll, entries: Mutex::default(), next: AtomicU64::new(0) })
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, WatchEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lists a descriptor, of which nothing is told before it is armed.
-    fn add(&self, fd: RawFd, entry: Entry) -> io::Result<u64> {
+    fn add(&self, fd: RawFd, entry: WatchEntry) -> io::Result<u64> {
         let token = self.next.fetch_add(1, Relaxed);
         self.entries().insert(token, entry);
         let added = self.control(libc::EPOLL_CTL_ADD, fd, token, 0);
@@ -183,10 +183,10 @@ impl Hub {
     }
 
     /// The next event of the descriptor is told, once.
-    fn arm(&self, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
+    fn arm(&self, fd: RawFd, token: u64, interest: WatchInterest) -> io::Result<()> {
         let events = match interest {
-            Interest::Read => libc::EPOLLIN,
-            Interest::Write => libc::EPOLLOUT,
+            WatchInterest::Read => libc::EPOLLIN,
+            WatchInterest::Write => libc::EPOLLOUT,
         };
         self.control(libc::EPOLL_CTL_MOD, fd, token, events)
     }
@@ -218,7 +218,7 @@ impl Hub {
         let ended = {
             let mut entries = self.entries();
             match entries.get(&token) {
-                Some(Entry::Wake(slot)) => {
+                Some(WatchEntry::Wake(slot)) => {
                     let mut wait = slot.lock();
                     (wait.ready, wait.armed) = (true, false);
                     if let Some(waker) = wait.waker.take() {
@@ -226,11 +226,11 @@ impl Hub {
                     }
                     None
                 }
-                Some(Entry::Reap(_)) => entries.remove(&token),
+                Some(WatchEntry::Reap(_)) => entries.remove(&token),
                 None => None,
             }
         };
-        if let Some(Entry::Reap(child)) = ended {
+        if let Some(WatchEntry::Reap(child)) = ended {
             // It has ended, so this collects it.
             child.ended();
         }
@@ -252,11 +252,11 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::{DriverChoice, Options, Runtime};
+    use crate::{DriverChoice, Runtime, RuntimeOptions};
 
     fn each_driver(test: impl Fn(&Runtime)) {
         for choice in [DriverChoice::Epoll, DriverChoice::Auto] {
-            let options = Options { driver: choice, ..Options::default() };
+            let options = RuntimeOptions { driver: choice, ..RuntimeOptions::default() };
             test(&Runtime::new(&options).expect("a runtime"));
         }
     }
@@ -265,7 +265,7 @@ mod tests {
     fn a_task_is_woken_by_bytes_and_by_the_end() {
         each_driver(|runtime| {
             let (reader, mut writer) = io::pipe().expect("descriptors");
-            let reader = Watched::new(reader.into()).expect("a thread");
+            let reader = WatchedDescriptor::new(reader.into()).expect("a thread");
             let mut bytes = Vec::new();
             let nothing = reader.read(&mut bytes, 10).expect_err("nothing is there");
             assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
@@ -276,7 +276,8 @@ mod tests {
                 match reader.read(&mut bytes, 10) {
                     Ok(n) => return n,
                     Err(_) => {
-                        let ready = runtime.block_on(poll_fn(|cx| reader.poll_ready(cx, Interest::Read)));
+                        let ready =
+                            runtime.block_on(poll_fn(|cx| reader.poll_ready(cx, WatchInterest::Read)));
                         ready.expect("armed");
                     }
                 }
@@ -291,7 +292,7 @@ mod tests {
     fn a_writer_without_a_reader_is_told() {
         each_driver(|runtime| {
             let (reader, writer) = io::pipe().expect("descriptors");
-            let writer = Watched::new(writer.into()).expect("a thread");
+            let writer = WatchedDescriptor::new(writer.into()).expect("a thread");
             let full = loop {
                 if let Err(error) = writer.write(&[0; 4096]) {
                     break error;
@@ -299,7 +300,7 @@ mod tests {
             };
             assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
             drop(reader);
-            runtime.block_on(poll_fn(|cx| writer.poll_ready(cx, Interest::Write))).expect("armed");
+            runtime.block_on(poll_fn(|cx| writer.poll_ready(cx, WatchInterest::Write))).expect("armed");
             assert_eq!(writer.write(b"x").expect_err("nobody reads").kind(), io::ErrorKind::BrokenPipe);
         });
     }

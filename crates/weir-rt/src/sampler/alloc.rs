@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::handler::Info;
+use super::handler::TimerSignalInfo;
 
 /// Turns sampling on or off, for all threads.
 pub fn sample_allocations(on: bool) {
@@ -34,7 +34,7 @@ fn sample(bytes: usize) {
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     (info.si_signo, info.si_code) = (libc::SIGPROF, libc::SI_QUEUE);
     // SAFETY: the kernel's record of 128 bytes is larger than the part written.
-    unsafe { (*(&raw mut info).cast::<Info>()).value = bytes };
+    unsafe { (*(&raw mut info).cast::<TimerSignalInfo>()).value = bytes };
     // SAFETY: the record is valid for the call, and of a form that a process may send to itself. Should the kernel have
     // no room for it, a sample is missing.
     unsafe {

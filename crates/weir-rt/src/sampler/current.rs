@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The place and the request a thread works on. One thread writes, by relaxed stores; its signal handler and other
 /// threads read. Nothing is ordered: a reader may see the place of one instant and the request of the next.
 #[derive(Debug, Default)]
-pub struct Current {
+pub struct CurrentWork {
     /// Site in the low 16 bits, route above it.
     place: AtomicU64,
     request: [AtomicU64; 2],
@@ -13,33 +13,33 @@ pub struct Current {
 
 /// Sites by number, 0 for none, as the engine that writes them counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct SitePlace {
     /// The innermost phase, handler, filter or step; 0 between those.
     pub site: u16,
     /// The location's site; 0 before it is known.
     pub route: u16,
 }
 
-impl Place {
+impl SitePlace {
     #[inline]
     pub(super) fn pack(self) -> u64 {
         u64::from(self.site) | u64::from(self.route) << 16
     }
 
     #[inline]
-    pub(super) fn unpack(word: u64) -> Place {
-        Place { site: word as u16, route: (word >> 16) as u16 }
+    pub(super) fn unpack(word: u64) -> SitePlace {
+        SitePlace { site: word as u16, route: (word >> 16) as u16 }
     }
 }
 
-impl Current {
-    pub(super) const fn new() -> Current {
-        Current { place: AtomicU64::new(0), request: [AtomicU64::new(0), AtomicU64::new(0)] }
+impl CurrentWork {
+    pub(super) const fn new() -> CurrentWork {
+        CurrentWork { place: AtomicU64::new(0), request: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
     /// From here on the thread is at `place`: one store.
     #[inline]
-    pub fn set(&self, place: Place) {
+    pub fn set(&self, place: SitePlace) {
         self.place.store(place.pack(), Relaxed);
     }
 
@@ -59,8 +59,8 @@ impl Current {
 
     /// The place last set.
     #[inline]
-    pub fn place(&self) -> Place {
-        Place::unpack(self.place.load(Relaxed))
+    pub fn place(&self) -> SitePlace {
+        SitePlace::unpack(self.place.load(Relaxed))
     }
 
     /// The request last set.
@@ -76,12 +76,12 @@ mod tests {
 
     #[test]
     fn what_was_set_is_read_until_it_is_cleared() {
-        let current = Current::new();
-        let place = Place { site: u16::MAX, route: 0x1234 };
+        let current = CurrentWork::new();
+        let place = SitePlace { site: u16::MAX, route: 0x1234 };
         current.set(place);
         current.set_request(u128::MAX - 7);
         assert_eq!((current.place(), current.request()), (place, u128::MAX - 7));
         current.clear();
-        assert_eq!((current.place(), current.request()), (Place::default(), 0));
+        assert_eq!((current.place(), current.request()), (SitePlace::default(), 0));
     }
 }

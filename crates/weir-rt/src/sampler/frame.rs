@@ -5,7 +5,7 @@ use super::names;
 /// A frame, innermost first in a stack. Native ones come from the walk of frame pointers; the others are the Lua
 /// walker's, which resolves in the handler what may be gone when the stack is read (a prototype can be collected).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Frame {
+pub enum StackFrame {
     /// An address in machine code: of callers, one byte before the address they return to, which lies inside the
     /// call. Below 2^48.
     Native(u64),
@@ -22,31 +22,31 @@ pub enum Frame {
     Builtin(u32),
 }
 
-impl Frame {
+impl StackFrame {
     /// The word: the sort of frame in the upper four bits. What does not fit its field is cut.
     #[inline]
     pub const fn pack(self) -> u64 {
         match self {
-            Frame::Native(address) => address & NATIVE,
-            Frame::Lua { chunk, line, jit } => {
+            StackFrame::Native(address) => address & NATIVE,
+            StackFrame::Lua { chunk, line, jit } => {
                 let tag = if jit { LUA_JIT } else { LUA };
                 tag << TAG | (chunk as u64 & NAME) << 20 | line as u64 & LINE
             }
-            Frame::Builtin(number) => BUILTIN << TAG | number as u64 & NAME,
+            StackFrame::Builtin(number) => BUILTIN << TAG | number as u64 & NAME,
         }
     }
 
     /// The frame of a word; unknown sorts are read as native addresses, which find no name.
     #[inline]
-    pub const fn unpack(word: u64) -> Frame {
+    pub const fn unpack(word: u64) -> StackFrame {
         match word >> TAG {
-            LUA | LUA_JIT => Frame::Lua {
+            LUA | LUA_JIT => StackFrame::Lua {
                 chunk: (word >> 20 & NAME) as u32,
                 line: (word & LINE) as u32,
                 jit: word >> TAG == LUA_JIT,
             },
-            BUILTIN => Frame::Builtin((word & NAME) as u32),
-            _ => Frame::Native(word & NATIVE),
+            BUILTIN => StackFrame::Builtin((word & NAME) as u32),
+            _ => StackFrame::Native(word & NATIVE),
         }
     }
 
@@ -55,9 +55,11 @@ impl Frame {
     pub fn lua_name(self) -> Option<String> {
         let unnamed = || "?".to_owned();
         match self {
-            Frame::Native(_) => None,
-            Frame::Builtin(number) => Some(names::name(number).unwrap_or_else(unnamed).replacen('_', ".", 1)),
-            Frame::Lua { chunk, line, .. } => {
+            StackFrame::Native(_) => None,
+            StackFrame::Builtin(number) => {
+                Some(names::name(number).unwrap_or_else(unnamed).replacen('_', ".", 1))
+            }
+            StackFrame::Lua { chunk, line, .. } => {
                 let name = names::name(chunk).unwrap_or_else(unnamed);
                 Some(match name.strip_prefix(['@', '=']) {
                     Some(name) => format!("{name}:{line}"),
@@ -84,29 +86,32 @@ mod tests {
     proptest! {
         #[test]
         fn frames_survive_their_word(n in 0u64..1 << 48, chunk in 0u32..1 << 24, line in 0u32..1 << 20, jit: bool) {
-            for frame in [Frame::Native(n), Frame::Lua { chunk, line, jit }, Frame::Builtin(chunk)] {
-                prop_assert_eq!(Frame::unpack(frame.pack()), frame);
+            for frame in [StackFrame::Native(n), StackFrame::Lua { chunk, line, jit }, StackFrame::Builtin(chunk)] {
+                prop_assert_eq!(StackFrame::unpack(frame.pack()), frame);
             }
         }
 
         #[test]
         fn lua_frames_have_names_and_native_ones_have_not(word: u64) {
-            let frame = Frame::unpack(word);
-            prop_assert_eq!(frame.lua_name().is_none(), matches!(frame, Frame::Native(_)));
+            let frame = StackFrame::unpack(word);
+            prop_assert_eq!(frame.lua_name().is_none(), matches!(frame, StackFrame::Native(_)));
         }
 
         #[test]
         fn any_word_is_some_frame(word: u64) {
-            let frame = Frame::unpack(word);
-            prop_assert_eq!(Frame::unpack(frame.pack()), frame);
+            let frame = StackFrame::unpack(word);
+            prop_assert_eq!(StackFrame::unpack(frame.pack()), frame);
         }
     }
     #[test]
     fn chunks_are_named_as_in_messages() {
-        let at = |name: &[u8]| Frame::Lua { chunk: names::number(name), line: 7, jit: false }.lua_name();
+        let at = |name: &[u8]| StackFrame::Lua { chunk: names::number(name), line: 7, jit: false }.lua_name();
         assert_eq!(at(b"=content_by_lua(nginx.conf:40)").as_deref(), Some("content_by_lua(nginx.conf:40):7"));
         assert_eq!(at(b"@/lua/waf.lua").as_deref(), Some("/lua/waf.lua:7"));
         assert_eq!(at(b"return 1\n, 2").as_deref(), Some("[string \"return 1\"]:7"));
-        assert_eq!(Frame::Builtin(names::number(b"string_find")).lua_name().as_deref(), Some("string.find"));
+        assert_eq!(
+            StackFrame::Builtin(names::number(b"string_find")).lua_name().as_deref(),
+            Some("string.find")
+        );
     }
 }

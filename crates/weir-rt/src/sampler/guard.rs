@@ -17,7 +17,7 @@ use crate::crash_state;
 
 /// What a load gave.
 #[repr(C)]
-struct Loaded {
+struct LoadedWord {
     value: u64,
     ok: u64,
 }
@@ -33,20 +33,20 @@ pub(super) fn load(address: u64) -> Option<u64> {
 
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-unsafe extern "C" fn guarded_load(address: u64) -> Loaded {
+unsafe extern "C" fn guarded_load(address: u64) -> LoadedWord {
     std::arch::naked_asm!("mov rax, [rdi]", "mov edx, 1", "ret")
 }
 
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-unsafe extern "C" fn load_failed() -> Loaded {
+unsafe extern "C" fn load_failed() -> LoadedWord {
     std::arch::naked_asm!("xor eax, eax", "xor edx, edx", "ret")
 }
 
 /// No walk on other processors yet: samples have their place, not their stack.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe extern "C" fn guarded_load(_address: u64) -> Loaded {
-    Loaded { value: 0, ok: 0 }
+unsafe extern "C" fn guarded_load(_address: u64) -> LoadedWord {
+    LoadedWord { value: 0, ok: 0 }
 }
 
 thread_local! {

@@ -6,29 +6,29 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::guard;
-use super::walk::{Inner, Registers};
+use super::walk::{InnerWalk, WalkRegisters};
 
 /// What the walk asks. All functions are called in the signal handler, on the sampled thread; they read memory that the
 /// interrupted code may be changing, and may fault doing so.
 #[derive(Clone, Debug)]
-pub struct Guest {
+pub struct StackGuest {
     /// Addresses of the machine's code: its interpreter.
     pub code: Range<u64>,
     /// Whether the address is in code that the machine running on this thread has compiled.
     pub is_compiled: extern "C" fn(address: u64) -> bool,
     /// Puts the frames at `ip` and sets `ip`, `sp` and `fp` to where native code has called the machine; 0 if that is not
     /// known. Registers behind are those of the machine.
-    pub frames: extern "C" fn(step: &mut Step) -> i32,
+    pub frames: extern "C" fn(step: &mut GuestStep) -> i32,
     /// The same where the native stack from `sp` on could not be followed.
-    pub lost: extern "C" fn(step: &mut Step) -> i32,
-    /// What the machine does: [`Sample::vm_state`](super::Sample::vm_state).
+    pub lost: extern "C" fn(step: &mut GuestStep) -> i32,
+    /// What the machine does: [`StackSample::vm_state`](super::StackSample::vm_state).
     pub state: extern "C" fn() -> u8,
 }
 
 /// One passage.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Step {
+pub struct GuestStep {
     /// The instruction.
     pub ip: u64,
     /// The stack pointer, behind the address of return that was taken from there.
@@ -45,37 +45,37 @@ pub struct Step {
     pub leaf: u32,
     /// How many frames there are.
     pub count: u32,
-    /// Packed [`Frame`](super::Frame)s, innermost first.
+    /// Packed [`StackFrame`](super::StackFrame)s, innermost first.
     pub frames: [u64; 64],
 }
 
-impl Default for Step {
-    fn default() -> Step {
-        Step::at(Registers { ip: 0, sp: 0, fp: 0, base: 0, pc: 0 }, false, 0)
+impl Default for GuestStep {
+    fn default() -> GuestStep {
+        GuestStep::at(WalkRegisters { ip: 0, sp: 0, fp: 0, base: 0, pc: 0 }, false, 0)
     }
 }
 
-impl Step {
+impl GuestStep {
     /// At these registers, without frames.
-    fn at(at: Registers, leaf: bool, stack_end: u64) -> Step {
-        let Registers { ip, sp, fp, base, pc } = at;
-        Step { ip, sp, fp, base, pc, stack_end, leaf: leaf.into(), count: 0, frames: [0; 64] }
+    fn at(at: WalkRegisters, leaf: bool, stack_end: u64) -> GuestStep {
+        let WalkRegisters { ip, sp, fp, base, pc } = at;
+        GuestStep { ip, sp, fp, base, pc, stack_end, leaf: leaf.into(), count: 0, frames: [0; 64] }
     }
 }
 
-static GUEST: OnceLock<Guest> = OnceLock::new();
+static GUEST: OnceLock<StackGuest> = OnceLock::new();
 
 /// From here on stacks are walked through this language. The first call counts.
-pub fn set_guest(guest: Guest) {
+pub fn set_guest(guest: StackGuest) {
     GUEST.get_or_init(|| guest);
 }
 
 /// The guest, if the calling thread's stack may be walked through it.
-pub(super) struct Passage {
+pub(super) struct GuestPassage {
     pub(super) stack_end: u64,
 }
 
-impl Passage {
+impl GuestPassage {
     /// State of the machine on this thread.
     pub(super) fn state() -> u8 {
         let Some(guest) = GUEST.get() else { return 0 };
@@ -92,14 +92,15 @@ impl Passage {
 
     fn run(
         &self,
-        function: extern "C" fn(&mut Step) -> i32,
-        step: Step,
+        function: extern "C" fn(&mut GuestStep) -> i32,
+        step: GuestStep,
         emit: &mut dyn FnMut(u64) -> bool,
-    ) -> Option<Registers> {
+    ) -> Option<WalkRegisters> {
         let mut call = (function, step, 0i32);
         extern "C" fn ask(argument: *mut c_void) {
             // SAFETY: `call` below.
-            let call = unsafe { &mut *argument.cast::<(extern "C" fn(&mut Step) -> i32, Step, i32)>() };
+            let call =
+                unsafe { &mut *argument.cast::<(extern "C" fn(&mut GuestStep) -> i32, GuestStep, i32)>() };
             call.2 = (call.0)(&mut call.1);
         }
         // SAFETY: `ask` is given what it expects, and owns nothing.
@@ -107,12 +108,12 @@ impl Passage {
         let (_, step, found) = &call;
         let count = (step.count as usize).min(step.frames.len());
         let went_on = step.frames[..count].iter().all(|frame| emit(*frame));
-        let behind = Registers { ip: step.ip, sp: step.sp, fp: step.fp, base: 0, pc: 0 };
+        let behind = WalkRegisters { ip: step.ip, sp: step.sp, fp: step.fp, base: 0, pc: 0 };
         (ended && went_on && *found != 0).then_some(behind)
     }
 }
 
-impl Inner for Passage {
+impl InnerWalk for GuestPassage {
     fn owns(&self, address: u64, of_program: bool) -> bool {
         let Some(guest) = GUEST.get() else { return false };
         if of_program {
@@ -129,12 +130,17 @@ impl Inner for Passage {
         call.2
     }
 
-    fn pass(&self, at: Registers, leaf: bool, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
-        self.run(GUEST.get()?.frames, Step::at(at, leaf, self.stack_end), emit)
+    fn pass(
+        &self,
+        at: WalkRegisters,
+        leaf: bool,
+        emit: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<WalkRegisters> {
+        self.run(GUEST.get()?.frames, GuestStep::at(at, leaf, self.stack_end), emit)
     }
 
-    fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
-        let at = Registers { ip: 0, sp, fp: 0, base: 0, pc: 0 };
-        self.run(GUEST.get()?.lost, Step::at(at, false, self.stack_end), emit)
+    fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<WalkRegisters> {
+        let at = WalkRegisters { ip: 0, sp, fp: 0, base: 0, pc: 0 };
+        self.run(GUEST.get()?.lost, GuestStep::at(at, false, self.stack_end), emit)
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use libc::{c_int, c_void};
 
 use super::guard;
-use super::guest::Passage;
-use super::probe::{self, Probe};
-use super::ring::{Header, Source};
-use super::walk::{self, Limits, Registers};
+use super::guest::GuestPassage;
+use super::probe::{self, ThreadProbe};
+use super::ring::{SampleHeader, SampleSource};
+use super::walk::{self, WalkLimits, WalkRegisters};
 use crate::clock;
 
 /// Makes SIGPROF ours; afterwards timers may be armed.
@@ -49,22 +49,22 @@ extern "C" fn sampled(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void
     unsafe { *libc::__errno_location() = errno };
 }
 
-fn record(probe: &Probe, time: u64, info: &libc::siginfo_t, registers: Option<Registers>) {
+fn record(probe: &ThreadProbe, time: u64, info: &libc::siginfo_t, registers: Option<WalkRegisters>) {
     let Some(ring) = probe.ring() else { return };
     let (source, periods) = cause(info);
-    let unit = if source == Source::Alloc { 1 } else { probe.period_ns(source) };
-    let header = Header {
+    let unit = if source == SampleSource::Alloc { 1 } else { probe.period_ns(source) };
+    let header = SampleHeader {
         time,
         source,
         weight_ns: unit.saturating_mul(periods),
         place: probe.current().place().pack(),
         request: probe.current().request(),
         parked: probe.busy_since() == 0,
-        vm_state: Passage::state(),
+        vm_state: GuestPassage::state(),
     };
     ring.push(&header, |emit| match registers {
         Some(registers) if probe.may_walk() => {
-            let limits = Limits { stack: probe.stack(), text: text() };
+            let limits = WalkLimits { stack: probe.stack(), text: text() };
             let load = |address| {
                 let word = guard::load(address);
                 if word.is_none() {
@@ -72,7 +72,7 @@ fn record(probe: &Probe, time: u64, info: &libc::siginfo_t, registers: Option<Re
                 }
                 word
             };
-            let inner = Passage { stack_end: limits.stack.end };
+            let inner = GuestPassage { stack_end: limits.stack.end };
             walk::walk(registers, &limits, &inner, load, emit);
         }
         _ => {}
@@ -82,7 +82,7 @@ fn record(probe: &Probe, time: u64, info: &libc::siginfo_t, registers: Option<Re
 /// The kernel's layout of what a timer's signal carries, which the libc crate does not show whole; of one with a value
 /// the value stands at the same place.
 #[repr(C)]
-pub(super) struct Info {
+pub(super) struct TimerSignalInfo {
     head: [c_int; 4],
     timer: c_int,
     overrun: c_int,
@@ -90,22 +90,23 @@ pub(super) struct Info {
 }
 
 /// Which timer it was, and how many of its periods the signal stands for; of [`allocated`](super::allocated) how many bytes.
-fn cause(info: &libc::siginfo_t) -> (Source, u64) {
+fn cause(info: &libc::siginfo_t) -> (SampleSource, u64) {
     // SAFETY: the kernel's record of 128 bytes has this form for SI_TIMER and SI_QUEUE; it is larger than the part read.
-    let timer = unsafe { &*std::ptr::from_ref(info).cast::<Info>() };
+    let timer = unsafe { &*std::ptr::from_ref(info).cast::<TimerSignalInfo>() };
     match info.si_code {
         libc::SI_TIMER => {}
-        libc::SI_QUEUE => return (Source::Alloc, timer.value as u64),
-        _ => return (Source::Asked, 0),
+        libc::SI_QUEUE => return (SampleSource::Alloc, timer.value as u64),
+        _ => return (SampleSource::Asked, 0),
     }
-    let source = if timer.value == Source::Wall as usize { Source::Wall } else { Source::Cpu };
+    let source =
+        if timer.value == SampleSource::Wall as usize { SampleSource::Wall } else { SampleSource::Cpu };
     (source, 1 + u64::try_from(timer.overrun).unwrap_or(0))
 }
 
 #[cfg(target_arch = "x86_64")]
-fn registers(context: &libc::ucontext_t) -> Option<Registers> {
+fn registers(context: &libc::ucontext_t) -> Option<WalkRegisters> {
     let of = |register: c_int| context.uc_mcontext.gregs[register as usize] as u64;
-    Some(Registers {
+    Some(WalkRegisters {
         ip: of(libc::REG_RIP),
         sp: of(libc::REG_RSP),
         fp: of(libc::REG_RBP),
@@ -115,7 +116,7 @@ fn registers(context: &libc::ucontext_t) -> Option<Registers> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn registers(_context: &libc::ucontext_t) -> Option<Registers> {
+fn registers(_context: &libc::ucontext_t) -> Option<WalkRegisters> {
     None
 }
 

@@ -1,14 +1,14 @@
 //! Samples of running threads: who spends the processor, and what a stuck loop is doing.
 //!
-//! A thread that [`attach`]es shows a [`Probe`]: where it is ([`Current`], written by the engine at its marks), since
+//! A thread that [`attach`]es shows a [`ThreadProbe`]: where it is ([`CurrentWork`], written by the engine at its marks), since
 //! when its turn runs, and a ring of stack samples. A timer of the kernel on the thread's own CPU time sends it a
-//! signal; the handler walks the frame pointers, and through a [`Guest`] where one runs, and writes the ring. It
+//! signal; the handler walks the frame pointers, and through a [`StackGuest`] where one runs, and writes the ring. It
 //! allocates nothing, takes no lock, calls no unwinder and no function of the C library, and is not run at all while the
 //! thread sleeps. Somebody else
 //! (`weir-core`'s housekeeping) drains the rings; addresses get their names in the `weir` command, not here.
 //!
 //! The signal is SIGPROF: debuggers let it pass without stopping. A process whose SIGPROF belongs to another profiler
-//! is not sampled ([`Probe::arm`] says so).
+//! is not sampled ([`ThreadProbe::arm`] says so).
 
 mod alloc;
 mod current;
@@ -25,18 +25,18 @@ pub(crate) mod timers;
 mod walk;
 
 pub use alloc::{allocated, sample_allocations};
-pub use current::{Current, Place};
+pub use current::{CurrentWork, SitePlace};
 pub use doze::doze;
 pub(crate) use doze::rouse;
-pub use frame::Frame;
-pub use guest::{Guest, Step, set_guest};
+pub use frame::StackFrame;
+pub use guest::{GuestStep, StackGuest, set_guest};
 pub(crate) use probe::stack_of_thread;
-pub use probe::{Attached, LongTurn, MAX_FAULTS, Probe, attach, probes};
-pub use ring::{Sample, Source};
+pub use probe::{AttachedThread, LongTurn, MAX_FAULTS, ThreadProbe, attach, probes};
+pub use ring::{SampleSource, StackSample};
 
 /// Where the calling thread is: its own cells when it is attached, cells that nobody reads otherwise.
 #[inline]
-pub fn current() -> &'static Current {
+pub fn current() -> &'static CurrentWork {
     probe::mine().current()
 }
 
@@ -48,7 +48,7 @@ pub fn worker() -> u32 {
 
 /// The calling thread's probe.
 #[inline]
-pub(crate) fn mine() -> &'static Probe {
+pub(crate) fn mine() -> &'static ThreadProbe {
     probe::mine()
 }
 

@@ -35,7 +35,7 @@ pub fn is_known(name: &[u8]) -> bool {
     (0..PROBES).any(|n| TABLE[(first + n) % SLOTS].hash.load(Relaxed) == hash)
 }
 
-struct Slot {
+struct NameSlot {
     /// 0 while it is free.
     hash: AtomicU64,
     /// One more than the length, 0 before that is written.
@@ -43,9 +43,9 @@ struct Slot {
     words: [AtomicU64; WORDS],
 }
 
-impl Slot {
-    const fn new() -> Slot {
-        Slot {
+impl NameSlot {
+    const fn new() -> NameSlot {
+        NameSlot {
             hash: AtomicU64::new(0),
             length: AtomicU64::new(0),
             words: [const { AtomicU64::new(0) }; WORDS],
@@ -101,7 +101,7 @@ const PROBES: usize = 64;
 /// Of a name, eight bytes each.
 const WORDS: usize = 12;
 
-static TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+static TABLE: [NameSlot; SLOTS] = [const { NameSlot::new() }; SLOTS];
 
 #[cfg(test)]
 mod tests {

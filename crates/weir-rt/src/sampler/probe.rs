@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Acquire};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::current::Current;
+use super::current::CurrentWork;
 use super::handler;
-use super::ring::{Ring, Sample, Source};
-use super::room::Room;
-use super::timers::{self, Timer};
+use super::ring::{SampleRing, SampleSource, StackSample};
+use super::room::SignalStack;
+use super::timers::{self, SampleTimer};
 
 /// One thread's cells, timers and ring.
 #[repr(align(64))]
 #[derive(Debug)]
-pub struct Probe {
+pub struct ThreadProbe {
     /// Written by the thread; so are the next two.
-    current: Current,
+    current: CurrentWork,
     /// Stamp of the beginning of the loop's turn, 0 while it waits for events.
     busy_since: AtomicU64,
     /// Turns longer than this many nanoseconds are noted.
@@ -36,21 +36,21 @@ pub struct Probe {
     stack: [AtomicU64; 2],
     periods: [AtomicU64; 2],
     faults: AtomicU32,
-    ring: OnceLock<Ring>,
+    ring: OnceLock<SampleRing>,
     /// Held while draining: the ring has one reader at a time.
     reading: Mutex<()>,
-    control: Mutex<Option<Control>>,
+    control: Mutex<Option<ProbeControl>>,
 }
 
 /// What arming needs; there is some while a thread has the probe.
 #[derive(Debug)]
-struct Control {
+struct ProbeControl {
     tid: libc::pid_t,
     clock: libc::clockid_t,
-    timers: [Option<Timer>; 2],
+    timers: [Option<SampleTimer>; 2],
 }
 
-/// A turn of the loop that took longer than [`Probe::set_limit_ns`] allows, noted by the loop itself when it was over.
+/// A turn of the loop that took longer than [`ThreadProbe::set_limit_ns`] allows, noted by the loop itself when it was over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LongTurn {
     /// When it began, in ticks.
@@ -59,10 +59,10 @@ pub struct LongTurn {
     pub end: u64,
 }
 
-impl Probe {
-    const fn new() -> Probe {
-        Probe {
-            current: Current::new(),
+impl ThreadProbe {
+    const fn new() -> ThreadProbe {
+        ThreadProbe {
+            current: CurrentWork::new(),
             busy_since: AtomicU64::new(0),
             limit_ns: AtomicU64::new(u64::MAX),
             long: LongTurns::new(),
@@ -80,7 +80,7 @@ impl Probe {
 
     /// Where the thread is.
     #[inline]
-    pub fn current(&self) -> &Current {
+    pub fn current(&self) -> &CurrentWork {
         &self.current
     }
 
@@ -113,17 +113,19 @@ impl Probe {
     /// # Errors
     /// `ESRCH` if the thread has ended, `EINVAL` for a source without a timer, `EBUSY` if another profiler has SIGPROF,
     /// `EAGAIN` without resources.
-    pub fn arm(&self, source: Source, hz: u32) -> io::Result<()> {
+    pub fn arm(&self, source: SampleSource, hz: u32) -> io::Result<()> {
         let (n, fixed) = match source {
-            Source::Cpu => (0, None),
-            Source::Wall => (1, Some(libc::CLOCK_MONOTONIC)),
-            Source::Asked | Source::Alloc => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            SampleSource::Cpu => (0, None),
+            SampleSource::Wall => (1, Some(libc::CLOCK_MONOTONIC)),
+            SampleSource::Asked | SampleSource::Alloc => {
+                return Err(io::Error::from_raw_os_error(libc::EINVAL));
+            }
         };
         let mut control = self.control();
         let control = control.as_mut().ok_or_else(gone)?;
         if hz > 0 {
             handler::install()?;
-            self.ring.get_or_init(Ring::new);
+            self.ring.get_or_init(SampleRing::new);
         }
         let period = 1_000_000_000u64.checked_div(u64::from(hz)).unwrap_or(0);
         self.periods[n].store(period, Relaxed);
@@ -131,8 +133,12 @@ impl Probe {
             (None, 0) => Ok(()),
             (Some(timer), _) => timer.set(period),
             (None, _) => {
-                let timer =
-                    Timer::new(fixed.unwrap_or(control.clock), control.tid, libc::SIGPROF, source as usize)?;
+                let timer = SampleTimer::new(
+                    fixed.unwrap_or(control.clock),
+                    control.tid,
+                    libc::SIGPROF,
+                    source as usize,
+                )?;
                 timer.set(period)?;
                 control.timers[n] = Some(timer);
                 Ok(())
@@ -146,7 +152,7 @@ impl Probe {
     /// `EBUSY` if another profiler has SIGPROF.
     pub fn prepare(&self) -> io::Result<()> {
         handler::install()?;
-        self.ring.get_or_init(Ring::new);
+        self.ring.get_or_init(SampleRing::new);
         Ok(())
     }
 
@@ -154,7 +160,7 @@ impl Probe {
     /// it go otherwise. Interrupted system calls are restarted, or end with EINTR as signal(7) has it.
     ///
     /// # Errors
-    /// As [`Probe::arm`].
+    /// As [`ThreadProbe::arm`].
     pub fn ask(&self) -> io::Result<()> {
         let control = self.control();
         let tid = control.as_ref().ok_or_else(gone)?.tid;
@@ -167,7 +173,7 @@ impl Probe {
     }
 
     /// Gives every sample taken since the last time to `each`, oldest first.
-    pub fn drain(&self, each: impl FnMut(&Sample)) {
+    pub fn drain(&self, each: impl FnMut(&StackSample)) {
         let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ring) = self.ring.get() {
             ring.drain(each);
@@ -176,22 +182,22 @@ impl Probe {
 
     /// Samples that found the ring full.
     pub fn lost(&self) -> u64 {
-        self.ring.get().map_or(0, Ring::lost)
+        self.ring.get().map_or(0, SampleRing::lost)
     }
 
-    /// Loads in the walk that faulted since [`Probe::forgive`]. After [`MAX_FAULTS`] stacks are no longer walked:
+    /// Loads in the walk that faulted since [`ThreadProbe::forgive`]. After [`MAX_FAULTS`] stacks are no longer walked:
     /// samples have their place only.
     pub fn faults(&self) -> u32 {
         self.faults.load(Relaxed)
     }
 
-    /// Stacks are walked (again): to be called about once a minute as long as [`Probe::faults`] is below
+    /// Stacks are walked (again): to be called about once a minute as long as [`ThreadProbe::faults`] is below
     /// [`MAX_FAULTS`].
     pub fn forgive(&self) {
         self.faults.store(0, Relaxed);
     }
 
-    /// From here on turns longer than this are noted for [`Probe::long_turns`]; `u64::MAX` is none.
+    /// From here on turns longer than this are noted for [`ThreadProbe::long_turns`]; `u64::MAX` is none.
     pub fn set_limit_ns(&self, limit: u64) {
         self.limit_ns.store(limit, Relaxed);
     }
@@ -220,11 +226,11 @@ impl Probe {
     }
 
     /// The handler's; there is one once something was armed.
-    pub(super) fn ring(&self) -> Option<&Ring> {
+    pub(super) fn ring(&self) -> Option<&SampleRing> {
         self.ring.get()
     }
 
-    pub(super) fn period_ns(&self, source: Source) -> u64 {
+    pub(super) fn period_ns(&self, source: SampleSource) -> u64 {
         self.periods.get(source as usize).map_or(0, |period| period.load(Relaxed))
     }
 
@@ -240,12 +246,12 @@ impl Probe {
         self.faults.store(self.faults.load(Relaxed).saturating_add(1), Relaxed);
     }
 
-    fn control(&self) -> MutexGuard<'_, Option<Control>> {
+    fn control(&self) -> MutexGuard<'_, Option<ProbeControl>> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Faults ([`Probe::faults`]) after which stacks are no longer walked: one is an accident, ten are a mistake of ours.
+/// Faults ([`ThreadProbe::faults`]) after which stacks are no longer walked: one is an accident, ten are a mistake of ours.
 pub const MAX_FAULTS: u32 = 10;
 
 fn gone() -> io::Error {
@@ -253,32 +259,33 @@ fn gone() -> io::Error {
 }
 
 /// What threads have that are not attached. Its cells are written by all of them and read by none.
-static NOBODY: Probe = Probe::new();
+static NOBODY: ThreadProbe = ThreadProbe::new();
 
 thread_local! {
     // Const and without destructor: the handler's access is one load.
-    static MINE: Cell<&'static Probe> = const { Cell::new(&NOBODY) };
+    static MINE: Cell<&'static ThreadProbe> = const { Cell::new(&NOBODY) };
 }
 
 #[inline]
-pub(super) fn mine() -> &'static Probe {
+pub(super) fn mine() -> &'static ThreadProbe {
     MINE.get()
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { attached: Vec::new(), free: Vec::new(), serial: 0 });
+static REGISTRY: Mutex<ProbeRegistry> =
+    Mutex::new(ProbeRegistry { attached: Vec::new(), free: Vec::new(), serial: 0 });
 
-struct Registry {
-    attached: Vec<&'static Probe>,
-    free: Vec<&'static Probe>,
+struct ProbeRegistry {
+    attached: Vec<&'static ThreadProbe>,
+    free: Vec<&'static ThreadProbe>,
     serial: u64,
 }
 
-fn registry() -> MutexGuard<'static, Registry> {
+fn registry() -> MutexGuard<'static, ProbeRegistry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The probes of all attached threads.
-pub fn probes() -> Vec<&'static Probe> {
+pub fn probes() -> Vec<&'static ThreadProbe> {
     registry().attached.clone()
 }
 
@@ -286,48 +293,48 @@ pub fn probes() -> Vec<&'static Probe> {
 ///
 /// # Errors
 /// `EBUSY` if the thread is attached already; the errno of asking for the thread's stack or CPU clock.
-pub fn attach(worker: u32) -> io::Result<Attached> {
+pub fn attach(worker: u32) -> io::Result<AttachedThread> {
     if !std::ptr::eq(mine(), &raw const NOBODY) {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
     let stack = stack_of_thread()?;
     let clock = timers::cpu_clock()?;
-    let room = Room::new()?;
+    let room = SignalStack::new()?;
     timers::unblock(libc::SIGPROF)?;
     crate::clock::ticks(); // its source is decided here rather than in the handler
     // SAFETY: no pointers, cannot fail.
     let tid = unsafe { libc::gettid() };
     let mut registry = registry();
-    let probe = registry.free.pop().unwrap_or_else(|| Box::leak(Box::new(Probe::new())));
+    let probe = registry.free.pop().unwrap_or_else(|| Box::leak(Box::new(ThreadProbe::new())));
     registry.serial += 1;
     probe.worker.store(worker, Relaxed);
     probe.tid.store(tid, Relaxed);
     probe.stack[0].store(stack.start, Relaxed);
     probe.stack[1].store(stack.end, Relaxed);
     probe.serial.store(registry.serial, Release);
-    *probe.control() = Some(Control { tid, clock, timers: [None, None] });
+    *probe.control() = Some(ProbeControl { tid, clock, timers: [None, None] });
     MINE.set(probe);
     registry.attached.push(probe);
-    Ok(Attached { probe, _room: room, _here: PhantomData })
+    Ok(AttachedThread { probe, _room: room, _here: PhantomData })
 }
 
 /// Shows the thread as long as it is kept; dropped where it was made.
 #[derive(Debug)]
-pub struct Attached {
-    probe: &'static Probe,
+pub struct AttachedThread {
+    probe: &'static ThreadProbe,
     /// Given back when the timers are gone.
-    _room: Room,
+    _room: SignalStack,
     _here: PhantomData<*const ()>,
 }
 
-impl Attached {
+impl AttachedThread {
     /// What is shown.
-    pub fn probe(&self) -> &'static Probe {
+    pub fn probe(&self) -> &'static ThreadProbe {
         self.probe
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachedThread {
     fn drop(&mut self) {
         // The timers go first: no signal of theirs finds another thread's probe.
         *self.probe.control() = None;

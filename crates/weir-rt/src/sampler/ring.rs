@@ -5,18 +5,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use super::current::Place;
+use super::current::SitePlace;
 
 /// What sent the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
-pub enum Source {
+pub enum SampleSource {
     /// The timer on the thread's CPU time.
     #[default]
     Cpu,
     /// The timer on real time, which runs while the thread sleeps too.
     Wall,
-    /// Another thread: [`Probe::ask`](super::Probe::ask).
+    /// Another thread: [`ThreadProbe::ask`](super::ThreadProbe::ask).
     Asked,
     /// The thread itself, when it has allocated so much: [`allocated`](super::allocated).
     Alloc,
@@ -24,16 +24,16 @@ pub enum Source {
 
 /// One sample, as the handler left it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct StackSample {
     /// When, in ticks.
     pub time: u64,
     /// What sent the signal.
-    pub source: Source,
+    pub source: SampleSource,
     /// How much time it stands for, in nanoseconds: the timer's period, times the periods that passed unseen (the
-    /// kernel looks at CPU timers once a tick). Of [`Source::Alloc`] bytes; 0 for [`Source::Asked`].
+    /// kernel looks at CPU timers once a tick). Of [`SampleSource::Alloc`] bytes; 0 for [`SampleSource::Asked`].
     pub weight_ns: u64,
     /// Where the engine was, whatever the walk found.
-    pub place: Place,
+    pub place: SitePlace,
     /// Whose request it ran; 0 for none.
     pub request: u128,
     /// The loop was waiting for events.
@@ -42,7 +42,7 @@ pub struct Sample {
     pub truncated: bool,
     /// State of the Lua VM; 0 outside of Lua.
     pub vm_state: u8,
-    /// Innermost first: [`Frame`](super::Frame)s.
+    /// Innermost first: [`StackFrame`](super::StackFrame)s.
     pub frames: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ const WORDS: usize = 1 << 14;
 
 /// Words with one writer and one reader at a time.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct SampleRing {
     words: Box<[AtomicU64]>,
     /// Words ever written and read; never wrap.
     head: AtomicU64,
@@ -64,9 +64,9 @@ pub(super) struct Ring {
 }
 
 /// What the handler knows besides the frames.
-pub(super) struct Header {
+pub(super) struct SampleHeader {
     pub(super) time: u64,
-    pub(super) source: Source,
+    pub(super) source: SampleSource,
     pub(super) weight_ns: u64,
     pub(super) place: u64,
     pub(super) request: u128,
@@ -74,9 +74,9 @@ pub(super) struct Header {
     pub(super) vm_state: u8,
 }
 
-impl Ring {
-    pub(super) fn new() -> Ring {
-        Ring {
+impl SampleRing {
+    pub(super) fn new() -> SampleRing {
+        SampleRing {
             words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
             head: AtomicU64::new(0),
             tail: AtomicU64::new(0),
@@ -91,7 +91,7 @@ impl Ring {
 
     /// Writes a sample whose frames `walk` gives one by one to the function it gets, until that answers `false`. For
     /// the one writer.
-    pub(super) fn push(&self, header: &Header, walk: impl FnOnce(&mut dyn FnMut(u64) -> bool)) {
+    pub(super) fn push(&self, header: &SampleHeader, walk: impl FnOnce(&mut dyn FnMut(u64) -> bool)) {
         let head = self.head.load(Relaxed);
         let used = head.wrapping_sub(self.tail.load(Acquire)) as usize;
         if WORDS - used < HEAD + MAX_FRAMES {
@@ -122,23 +122,23 @@ impl Ring {
     }
 
     /// Gives every sample to `each`, oldest first; the sample is used again for the next. For one reader at a time.
-    pub(super) fn drain(&self, mut each: impl FnMut(&Sample)) {
-        let mut sample = Sample::default();
+    pub(super) fn drain(&self, mut each: impl FnMut(&StackSample)) {
+        let mut sample = StackSample::default();
         let mut tail = self.tail.load(Relaxed);
         while tail != self.head.load(Acquire) {
             let kind = self.at(tail, 0);
             let n = (kind as u16 as usize).min(MAX_FRAMES);
             sample.source = match kind >> 16 & 0xff {
-                0 => Source::Cpu,
-                1 => Source::Wall,
-                3 => Source::Alloc,
-                _ => Source::Asked,
+                0 => SampleSource::Cpu,
+                1 => SampleSource::Wall,
+                3 => SampleSource::Alloc,
+                _ => SampleSource::Asked,
             };
             sample.parked = kind >> 24 & 1 == 1;
             sample.truncated = kind >> 25 & 1 == 1;
             sample.vm_state = (kind >> 32) as u8;
             sample.time = self.at(tail, 1);
-            sample.place = Place::unpack(self.at(tail, 2));
+            sample.place = SitePlace::unpack(self.at(tail, 2));
             sample.request = u128::from(self.at(tail, 3)) << 64 | u128::from(self.at(tail, 4));
             sample.weight_ns = self.at(tail, 5);
             sample.frames.clear();
@@ -164,11 +164,11 @@ impl Ring {
 mod tests {
     use super::*;
 
-    fn header(time: u64) -> Header {
+    fn header(time: u64) -> SampleHeader {
         let request = u128::from(time) << 64 | 9;
-        Header {
+        SampleHeader {
             time,
-            source: Source::Wall,
+            source: SampleSource::Wall,
             weight_ns: time * 3,
             place: 7,
             request,
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    fn push(ring: &Ring, time: u64, frames: usize) {
+    fn push(ring: &SampleRing, time: u64, frames: usize) {
         ring.push(&header(time), |emit| {
             let _ = (0..frames as u64).all(|n| emit(time + n));
         });
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn samples_come_out_as_they_went_in() {
-        let ring = Ring::new();
+        let ring = SampleRing::new();
         push(&ring, 5, 3);
         push(&ring, 6, 0);
         push(&ring, 7, MAX_FRAMES + 1);
@@ -193,7 +193,7 @@ mod tests {
         ring.drain(|sample| out.push(sample.clone()));
         assert_eq!(out.len(), 3);
         assert_eq!((out[0].time, &*out[0].frames), (5, &[5, 6, 7][..]));
-        assert_eq!((out[0].source, out[0].weight_ns, out[0].request), (Source::Wall, 15, 5 << 64 | 9));
+        assert_eq!((out[0].source, out[0].weight_ns, out[0].request), (SampleSource::Wall, 15, 5 << 64 | 9));
         assert!(out[0].parked && out[0].vm_state == 4 && !out[0].truncated && out[1].frames.is_empty());
         assert_eq!((out[0].place.site, out[2].frames.len(), out[2].truncated), (7, MAX_FRAMES, true));
         ring.drain(|_| panic!("all were taken"));
@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     fn a_full_ring_counts_what_it_loses_and_goes_on_when_drained() {
-        let ring = Ring::new();
+        let ring = SampleRing::new();
         let many = 2 * WORDS / (HEAD + 10);
         (0..many).for_each(|n| push(&ring, n as u64, 10));
         let mut next = 0;
-        let mut check = |sample: &Sample| {
+        let mut check = |sample: &StackSample| {
             assert_eq!(sample.time, next);
             next += 1;
         };
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_reader_beside_the_writer_sees_whole_samples_in_order() {
         const N: u64 = 50_000;
-        let ring = Ring::new();
+        let ring = SampleRing::new();
         let done = std::sync::atomic::AtomicBool::new(false);
         let seen = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {

@@ -7,23 +7,23 @@ use std::io;
 
 /// A stack for the calling thread's signals; dropped on that thread, which has its old one again.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct SignalStack {
     before: libc::stack_t,
     _memory: Box<[u64]>,
 }
 
-impl Room {
+impl SignalStack {
     /// # Errors
     /// The errno of sigaltstack(2).
-    pub(super) fn new() -> io::Result<Room> {
+    pub(super) fn new() -> io::Result<SignalStack> {
         let mut memory = vec![0u64; SIZE / 8].into_boxed_slice();
         let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: SIZE };
         let before = exchange(&stack)?;
-        Ok(Room { before, _memory: memory })
+        Ok(SignalStack { before, _memory: memory })
     }
 }
 
-impl Drop for Room {
+impl Drop for SignalStack {
     fn drop(&mut self) {
         // It was in use before, so it can be again; there is nobody to tell otherwise.
         let _ = exchange(&self.before);

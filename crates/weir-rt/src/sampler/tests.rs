@@ -44,7 +44,7 @@ fn burn_in_system_calls(ns: u64) {
     }
 }
 
-fn samples(probe: &Probe) -> Vec<Sample> {
+fn samples(probe: &ThreadProbe) -> Vec<StackSample> {
     let mut all = Vec::new();
     probe.drain(|sample| all.push(sample.clone()));
     all
@@ -70,7 +70,7 @@ fn a_blocked_thread_is_asked_and_its_call_goes_on() {
             std::thread::sleep(Duration::from_millis(2));
             taken = samples(probe);
         }
-        assert_eq!((taken[0].source, taken[0].weight_ns), (Source::Asked, 0));
+        assert_eq!((taken[0].source, taken[0].weight_ns), (SampleSource::Asked, 0));
         assert!(taken[0].frames.len() > 2, "{taken:?}");
         std::io::Write::write_all(&mut &writer, b"x").expect("it reads");
         assert_eq!(blocked.join().expect("no panic").expect("restarted, not interrupted"), 1);
@@ -82,30 +82,30 @@ fn a_probe_is_used_again_and_shows_nothing_of_before() {
     let first = std::thread::spawn(|| {
         let attached = attach(8).expect("attaches");
         assert_eq!(attach(9).err().and_then(|e| e.raw_os_error()), Some(libc::EBUSY));
-        attached.probe().arm(Source::Cpu, 99).expect("armed");
-        current().set(Place { site: 1, route: 1 });
+        attached.probe().arm(SampleSource::Cpu, 99).expect("armed");
+        current().set(SitePlace { site: 1, route: 1 });
         attached.probe().set_limit_ns(1);
         (attached.probe(), attached.probe().serial())
     });
     let (old, serial) = first.join().expect("no panic");
-    let refuses = old.arm(Source::Cpu, 99).is_err() && old.ask().is_err();
+    let refuses = old.arm(SampleSource::Cpu, 99).is_err() && old.ask().is_err();
     assert!(refuses || old.serial() != serial, "it may be another thread's by now");
     let attached = attach(10).expect("attaches");
     let probe = attached.probe();
     assert!(probe.serial() > serial && probe.tid() > 0 && probe.worker() == 10);
-    assert_eq!((probe.current().place(), probe.busy_since()), (Place::default(), 0));
+    assert_eq!((probe.current().place(), probe.busy_since()), (SitePlace::default(), 0));
     assert!(probes().iter().any(|&other| std::ptr::eq(other, probe)));
 }
 
 #[test]
 fn a_loop_shows_its_turns_and_notes_the_long_ones() {
-    let runtime = crate::Runtime::new(&crate::Options::default()).expect("a driver");
+    let runtime = crate::Runtime::new(&crate::RuntimeOptions::default()).expect("a driver");
     let attached = attach(0).expect("attaches");
     let probe = attached.probe();
     probe.set_limit_ns(5_000_000);
     let quick = runtime.block_on(async {
         crate::yield_now().await;
-        current().set(Place { site: 4, route: 0 });
+        current().set(SitePlace { site: 4, route: 0 });
         crate::yield_now().await;
         let cleared = current().place();
         assert!(probe.busy_since() > 0);
@@ -113,7 +113,7 @@ fn a_loop_shows_its_turns_and_notes_the_long_ones() {
         crate::yield_now().await;
         cleared
     });
-    assert_eq!(quick, Place::default(), "between two polls nobody is anywhere");
+    assert_eq!(quick, SitePlace::default(), "between two polls nobody is anywhere");
     assert_eq!(probe.busy_since(), 0);
     let mut long = Vec::new();
     probe.long_turns(|turn| long.push(turn));
@@ -137,7 +137,7 @@ fn ten_thousand_samples_a_second_and_threads_that_come_and_go() {
             while !stop.load(Relaxed) {
                 for probe in probes().into_iter().filter(|probe| probe.worker() >= CHURN) {
                     // It may end between the list and here.
-                    let _ = probe.arm(Source::Wall, 10_000);
+                    let _ = probe.arm(SampleSource::Wall, 10_000);
                     let _ = probe.ask();
                     probe.drain(|sample| {
                         taken.fetch_add(usize::from(!sample.frames.is_empty()), Relaxed);

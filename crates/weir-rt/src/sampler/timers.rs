@@ -5,19 +5,19 @@ use std::ptr::{null_mut, without_provenance_mut};
 
 /// One timer; deleted when dropped. Not tied to the thread that made it.
 #[derive(Debug)]
-pub(crate) struct Timer(libc::timer_t);
+pub(crate) struct SampleTimer(libc::timer_t);
 
 // SAFETY: a timer's id is a number of the process, whichever thread uses it.
-unsafe impl Send for Timer {}
+unsafe impl Send for SampleTimer {}
 
-impl Timer {
+impl SampleTimer {
     /// A stopped timer on `clock` that sends `signal` to thread `tid` of this process, with `value`.
     pub(crate) fn new(
         clock: libc::clockid_t,
         tid: libc::pid_t,
         signal: libc::c_int,
         value: usize,
-    ) -> io::Result<Timer> {
+    ) -> io::Result<SampleTimer> {
         // SAFETY: integers and pointers, for which zero is a value.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -27,7 +27,7 @@ impl Timer {
         let mut timer: libc::timer_t = null_mut();
         // SAFETY: `event` is readable and `timer` writable for the call.
         match unsafe { libc::timer_create(clock, &mut event, &mut timer) } {
-            0 => Ok(Timer(timer)),
+            0 => Ok(SampleTimer(timer)),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -47,7 +47,7 @@ impl Timer {
     }
 }
 
-impl Drop for Timer {
+impl Drop for SampleTimer {
     fn drop(&mut self) {
         // SAFETY: the timer exists and is not used again.
         unsafe { libc::timer_delete(self.0) };

@@ -12,18 +12,18 @@ use std::ops::Range;
 
 /// The registers the walk begins with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Registers {
+pub(super) struct WalkRegisters {
     pub(super) ip: u64,
     pub(super) sp: u64,
     pub(super) fp: u64,
-    /// rdx and rbx, which [`Inner`] reads.
+    /// rdx and rbx, which [`InnerWalk`] reads.
     pub(super) base: u64,
     pub(super) pc: u64,
 }
 
 /// What may be read: aligned words inside of `stack`, words that lie inside of `text`.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub(super) struct WalkLimits {
     /// The whole stack of the thread.
     pub(super) stack: Range<u64>,
     /// The program's own code.
@@ -31,30 +31,31 @@ pub(super) struct Limits {
 }
 
 /// Code without frame pointers that somebody knows the way through.
-pub(super) trait Inner {
+pub(super) trait InnerWalk {
     /// Whether `address`, in the program's own code or outside of it, is in there.
     fn owns(&self, address: u64, of_program: bool) -> bool;
 
     /// Gives the frames there, and the registers of native code above them.
-    fn pass(&self, at: Registers, leaf: bool, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers>;
+    fn pass(&self, at: WalkRegisters, leaf: bool, emit: &mut dyn FnMut(u64) -> bool)
+    -> Option<WalkRegisters>;
 
     /// The same where the chain is broken behind `sp`.
-    fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers>;
+    fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<WalkRegisters>;
 }
 
 /// Gives the address of the instruction and one inside each call above it to `emit`, innermost first, until that
 /// answers `false`; in the place of those in `inner` what that gives. `load` reads a word, or says that it can't be read.
 #[inline]
 pub(super) fn walk(
-    registers: Registers,
-    limits: &Limits,
-    inner: &impl Inner,
+    registers: WalkRegisters,
+    limits: &WalkLimits,
+    inner: &impl InnerWalk,
     load: impl Fn(u64) -> Option<u64>,
     emit: &mut dyn FnMut(u64) -> bool,
 ) {
-    let Registers { ip, sp, fp, .. } = registers;
+    let WalkRegisters { ip, sp, fp, .. } = registers;
     let in_stack = limits.stack.contains(&sp) && sp.is_multiple_of(8);
-    let mut frames = Frames { limits, inner, load, low: sp, recoveries: 0, passed: false };
+    let mut frames = FrameWalk { limits, inner, load, low: sp, recoveries: 0, passed: false };
     let found = if in_stack && frames.is_inner(ip) {
         frames.pass(registers, true, emit)
     } else if !emit(ip) || !in_stack {
@@ -66,7 +67,7 @@ pub(super) fn walk(
     let mut last = ip;
     loop {
         if frames.is_inner(address) {
-            let here = Registers { ip: address, sp: frames.low, fp: at, base: 0, pc: 0 };
+            let here = WalkRegisters { ip: address, sp: frames.low, fp: at, base: 0, pc: 0 };
             let Some(next) = frames.pass(here, false, emit) else { return };
             (at, address) = next;
         }
@@ -78,8 +79,8 @@ pub(super) fn walk(
     }
 }
 
-struct Frames<'a, I, L> {
-    limits: &'a Limits,
+struct FrameWalk<'a, I, L> {
+    limits: &'a WalkLimits,
     inner: &'a I,
     load: L,
     /// What lies below has been passed.
@@ -90,12 +91,12 @@ struct Frames<'a, I, L> {
 }
 
 /// A frame pointer, and the address of return above it.
-type Found = (u64, u64);
+type FoundFrame = (u64, u64);
 
-impl<I: Inner, L: Fn(u64) -> Option<u64>> Frames<'_, I, L> {
+impl<I: InnerWalk, L: Fn(u64) -> Option<u64>> FrameWalk<'_, I, L> {
     /// The library's function in which the thread is may have no frame of its own: who called it then stands on the
     /// stack before the frame that the register points to.
-    fn caller_of_leaf(&mut self, ip: u64, fp: u64) -> Option<Found> {
+    fn caller_of_leaf(&mut self, ip: u64, fp: u64) -> Option<FoundFrame> {
         if self.limits.text.contains(&ip) {
             return None;
         }
@@ -108,7 +109,7 @@ impl<I: Inner, L: Fn(u64) -> Option<u64>> Frames<'_, I, L> {
     }
 
     /// The frame at `fp`, or the next one that can be found above code at `last`.
-    fn above(&mut self, fp: u64, last: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<Found> {
+    fn above(&mut self, fp: u64, last: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<FoundFrame> {
         if let Some(found) = self.record(fp).or_else(|| self.recover(last)) {
             return Some(found);
         }
@@ -124,14 +125,19 @@ impl<I: Inner, L: Fn(u64) -> Option<u64>> Frames<'_, I, L> {
         self.inner.owns(address, self.limits.text.contains(&address))
     }
 
-    fn pass(&mut self, at: Registers, leaf: bool, emit: &mut dyn FnMut(u64) -> bool) -> Option<Found> {
+    fn pass(
+        &mut self,
+        at: WalkRegisters,
+        leaf: bool,
+        emit: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<FoundFrame> {
         self.passed = true;
         let next = self.inner.pass(at, leaf, emit)?;
         self.go_on(next)
     }
 
     /// Behind inner frames; they must have come further up the stack.
-    fn go_on(&mut self, next: Registers) -> Option<Found> {
+    fn go_on(&mut self, next: WalkRegisters) -> Option<FoundFrame> {
         let fits = next.sp > self.low && self.limits.stack.contains(&next.sp) && CODE.contains(&next.ip);
         self.low = next.sp;
         fits.then_some((next.fp, next.ip))
@@ -234,26 +240,26 @@ mod tests {
     /// Code of nobody else.
     struct Nobody;
 
-    impl Inner for Nobody {
+    impl InnerWalk for Nobody {
         fn owns(&self, _: u64, _: bool) -> bool {
             false
         }
 
-        fn pass(&self, _: Registers, _: bool, _: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+        fn pass(&self, _: WalkRegisters, _: bool, _: &mut dyn FnMut(u64) -> bool) -> Option<WalkRegisters> {
             None
         }
 
-        fn lost(&self, _: u64, _: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+        fn lost(&self, _: u64, _: &mut dyn FnMut(u64) -> bool) -> Option<WalkRegisters> {
             None
         }
     }
 
-    fn at(ip: u64, sp: u64, fp: u64) -> Registers {
-        Registers { ip, sp, fp, base: 0, pc: 0 }
+    fn at(ip: u64, sp: u64, fp: u64) -> WalkRegisters {
+        WalkRegisters { ip, sp, fp, base: 0, pc: 0 }
     }
 
     /// A stack of these words; in the code every multiple of 16 is the end of a call.
-    fn stack_of(words: &[u64], registers: Registers) -> Vec<u64> {
+    fn stack_of(words: &[u64], registers: WalkRegisters) -> Vec<u64> {
         let limits = limits(words.len());
         let load = |address: u64| match address {
             TEXT.. if limits.text.contains(&address) => Some(match address % 16 {
@@ -273,8 +279,8 @@ mod tests {
         out
     }
 
-    fn limits(words: usize) -> Limits {
-        Limits { stack: STACK..STACK + 8 * words as u64, text: TEXT..TEXT + 0x1_0000 }
+    fn limits(words: usize) -> WalkLimits {
+        WalkLimits { stack: STACK..STACK + 8 * words as u64, text: TEXT..TEXT + 0x1_0000 }
     }
 
     fn slot(n: u64) -> u64 {
@@ -296,7 +302,7 @@ mod tests {
         assert_eq!(stack_of(&words, registers), [LIBRARY, TEXT + 0x3f, TEXT + 0x1f]);
         // With frame pointers in the library the same stack has nothing to mend.
         let words = [3, slot(3), TEXT + 0x40, 0, TEXT + 0x20];
-        let registers = Registers { fp: slot(1), ..registers };
+        let registers = WalkRegisters { fp: slot(1), ..registers };
         assert_eq!(stack_of(&words, registers), [LIBRARY, TEXT + 0x3f, TEXT + 0x1f]);
     }
 
@@ -318,25 +324,30 @@ mod tests {
     /// caller's frame pointer and the address that it returns to.
     struct Interpreter<'w>(&'w [u64]);
 
-    impl Inner for Interpreter<'_> {
+    impl InnerWalk for Interpreter<'_> {
         fn owns(&self, address: u64, _: bool) -> bool {
             (TEXT + 0x8000..TEXT + 0x9000).contains(&address)
         }
 
-        fn pass(&self, at: Registers, leaf: bool, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+        fn pass(
+            &self,
+            at: WalkRegisters,
+            leaf: bool,
+            emit: &mut dyn FnMut(u64) -> bool,
+        ) -> Option<WalkRegisters> {
             assert!(self.owns(at.ip, true));
             emit(if leaf { 1 << 60 } else { 2 << 60 });
             let word = |n| self.0.get(((at.sp - STACK) / 8) as usize + n).copied();
-            Some(Registers { ip: word(4)?, sp: at.sp + 40, fp: word(3)?, ..at })
+            Some(WalkRegisters { ip: word(4)?, sp: at.sp + 40, fp: word(3)?, ..at })
         }
 
-        fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+        fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<WalkRegisters> {
             emit(3 << 60);
             self.pass(at(TEXT + 0x8000, sp, 0), false, emit)
         }
     }
 
-    fn stack_through(words: &[u64], registers: Registers) -> Vec<u64> {
+    fn stack_through(words: &[u64], registers: WalkRegisters) -> Vec<u64> {
         let load = |address: u64| match address {
             STACK.. => words.get(((address - STACK) / 8) as usize).copied(),
             _ => Some(u64::from_le_bytes([0, 0, 0, 0xe8, 1, 2, 3, 4])),

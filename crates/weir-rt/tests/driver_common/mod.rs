@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weir_rt::net::{self, ListenOptions, SockAddr};
 use weir_rt::{
-    Chunk, DriverChoice, Listener, Options, Recv, Runtime, Stream, Timer, blocking, probe_io_uring,
+    Chunk, DriverChoice, Listener, Recv, Runtime, RuntimeOptions, Stream, Timer, blocking, probe_io_uring,
 };
 
 /// How long any test may take.
@@ -50,7 +50,8 @@ pub fn io_uring_works(test: &str) -> bool {
 
 /// A runtime of its own for `f`, which must end before the deadline.
 pub fn run<T>(driver: DriverChoice, buffers: u16, f: impl Future<Output = T>) -> T {
-    let rt = Runtime::new(&Options { driver, buffers, ..Options::default() }).expect("a runtime");
+    let rt =
+        Runtime::new(&RuntimeOptions { driver, buffers, ..RuntimeOptions::default() }).expect("a runtime");
     rt.block_on(within(DEADLINE, f))
 }
 

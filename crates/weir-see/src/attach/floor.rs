@@ -4,7 +4,7 @@
 //! are in use. But much of what is probed there does nothing either (filters that pass a response on), so the cheapest
 //! tenth of all intervals of a kind is taken for what the probes take, once there are enough of them.
 
-use weir_sys::perf::{Costs, What};
+use weir_sys::perf::{ProbeCosts, RecordKind};
 
 /// The cost by what the hits at both ends are.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct Kind {
 }
 
 impl Floor {
-    pub(super) fn new(costs: Costs) -> Floor {
+    pub(super) fn new(costs: ProbeCosts) -> Floor {
         let costs = [
             costs.entry_entry,
             costs.entry_return,
@@ -36,14 +36,14 @@ impl Floor {
 
     /// What the probes took of an interval of `time`, that began with `from` (and whether its first instruction was
     /// stepped over) and ended with `to`. `inside` a function intervals also teach what to expect.
-    pub(super) fn cost(&mut self, from: (What, bool), to: What, time: u64, inside: bool) -> u64 {
+    pub(super) fn cost(&mut self, from: (RecordKind, bool), to: RecordKind, time: u64, inside: bool) -> u64 {
         let at = match (from, to) {
-            ((What::Entry, false), What::Entry) => 0,
-            ((What::Entry, false), What::Return) => 1,
-            ((What::Entry, true), What::Entry) => 2,
-            ((What::Entry, true), What::Return) => 3,
-            ((What::Return, _), What::Entry) => 4,
-            ((What::Return, _), What::Return) => 5,
+            ((RecordKind::Entry, false), RecordKind::Entry) => 0,
+            ((RecordKind::Entry, false), RecordKind::Return) => 1,
+            ((RecordKind::Entry, true), RecordKind::Entry) => 2,
+            ((RecordKind::Entry, true), RecordKind::Return) => 3,
+            ((RecordKind::Return, _), RecordKind::Entry) => 4,
+            ((RecordKind::Return, _), RecordKind::Return) => 5,
             // The thread stopped or went on in between: no probe's doing.
             _ => return 0,
         };
@@ -82,19 +82,19 @@ mod tests {
 
     #[test]
     fn the_cheapest_tenth_is_what_probes_cost() {
-        let costs = Costs { entry_return: 1000, return_entry: 700, ..Costs::default() };
+        let costs = ProbeCosts { entry_return: 1000, return_entry: 700, ..ProbeCosts::default() };
         let mut floor = Floor::new(costs);
-        let mut ask = |time| floor.cost((What::Entry, false), What::Return, time, true);
+        let mut ask = |time| floor.cost((RecordKind::Entry, false), RecordKind::Return, time, true);
         assert_eq!(ask(5000), 1000, "as it was measured");
         for n in 0..63 {
             ask(if n % 3 == 0 { 1500 } else { 9000 });
         }
         assert_eq!(ask(9000), 1500);
         assert_eq!(
-            floor.cost((What::Return, true), What::Entry, 9, false),
+            floor.cost((RecordKind::Return, true), RecordKind::Entry, 9, false),
             700,
             "nothing was learnt of these"
         );
-        assert_eq!(floor.cost((What::Off, false), What::On, 9, true), 0);
+        assert_eq!(floor.cost((RecordKind::Off, false), RecordKind::On, 9, true), 0);
     }
 }

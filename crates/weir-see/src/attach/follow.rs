@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use weir_sys::perf::{Hit, What};
+use weir_sys::perf::{ProbeHit, RecordKind};
 use weir_trace::{Kind, Site, SiteTable, Step, WaitKind};
 
 use super::floor::Floor;
@@ -31,7 +31,7 @@ pub(super) struct Follower<'a> {
     parts: HashMap<u64, u64>,
     /// The request that was just made: its head is read.
     fresh: Option<u64>,
-    before: Option<Hit>,
+    before: Option<ProbeHit>,
     /// Nanoseconds without what the probes took.
     now: u64,
     /// What they took.
@@ -85,11 +85,11 @@ impl<'a> Follower<'a> {
     }
 
     /// Whether a hit forgets the request at `key`, or makes another one there.
-    pub(super) fn ends(&self, hit: &Hit, key: u64) -> bool {
+    pub(super) fn ends(&self, hit: &ProbeHit, key: u64) -> bool {
         let role = self.spots.get(hit.number as usize).map(|spot| spot.role);
         match hit.what {
-            What::Entry => role == Some(Role::Free) && hit.first == key,
-            What::Return => role == Some(Role::Create) && hit.result == key,
+            RecordKind::Entry => role == Some(Role::Free) && hit.first == key,
+            RecordKind::Return => role == Some(Role::Create) && hit.result == key,
             _ => false,
         }
     }
@@ -103,18 +103,18 @@ impl<'a> Follower<'a> {
     }
 
     /// Takes the next hit.
-    pub(super) fn take(&mut self, hit: Hit) {
+    pub(super) fn take(&mut self, hit: ProbeHit) {
         self.advance(&hit);
         match hit.what {
-            What::Entry => self.enter(&hit),
-            What::Return => self.leave(&hit),
-            What::Off | What::On => {}
+            RecordKind::Entry => self.enter(&hit),
+            RecordKind::Return => self.leave(&hit),
+            RecordKind::Off | RecordKind::On => {}
         }
         self.before = Some(hit);
     }
 
     /// Lets the clock run until `hit`, and charges that time.
-    fn advance(&mut self, hit: &Hit) {
+    fn advance(&mut self, hit: &ProbeHit) {
         let Some(before) = self.before else { return };
         let time = hit.time.saturating_sub(before.time);
         let stepped = self.stepped.get(before.number as usize).copied().unwrap_or(false);
@@ -127,14 +127,14 @@ impl<'a> Follower<'a> {
         };
         if let Some(request) = request.and_then(|key| self.requests.get_mut(&key)) {
             match before.what {
-                What::Off => request.stood(site, spent),
+                RecordKind::Off => request.stood(site, spent),
                 _ => request.ran(site, spent),
             }
             self.probing += cost;
         }
     }
 
-    fn enter(&mut self, hit: &Hit) {
+    fn enter(&mut self, hit: &ProbeHit) {
         let Some(spot) = self.spots.get(hit.number as usize) else { return };
         let role = spot.role;
         // Frames above have returned without our knowing.
@@ -176,7 +176,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Where the time of a function is charged.
-    fn site(&self, role: Role, hit: &Hit) -> Site {
+    fn site(&self, role: Role, hit: &ProbeHit) -> Site {
         match role {
             Role::At(site) => match (self.kinds.get(&site), self.stack.last()) {
                 // A module may have one handler for two phases.
@@ -207,7 +207,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn leave(&mut self, hit: &Hit) {
+    fn leave(&mut self, hit: &ProbeHit) {
         // The return's stack pointer is a word above the entry's.
         while self.stack.last().is_some_and(|open| open.stack.saturating_add(8) < hit.stack) {
             self.pop();

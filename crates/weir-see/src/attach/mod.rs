@@ -17,7 +17,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use weir_sys::perf::{self, Costs, Hit, Uprobes};
+use weir_sys::perf::{self, ProbeCosts, ProbeHit, Uprobes};
 use weir_trace::{Recorder, RequestRecord, Settings, Site, SiteTable};
 
 use fields::{Layout, Said};
@@ -39,7 +39,7 @@ pub(crate) struct Target {
 /// Its probes, and what they cost.
 pub(crate) struct Attached {
     target: Target,
-    costs: Costs,
+    costs: ProbeCosts,
     probes: Uprobes,
 }
 
@@ -200,7 +200,7 @@ impl Names<'_> {
         said: Vec<(u64, Said)>,
         follower: &mut Follower<'_>,
         ended: &mut [(u64, Request, u64)],
-        later: &[Hit],
+        later: &[ProbeHit],
     ) {
         for (key, said) in said {
             let reused = later.iter().any(|hit| follower.ends(hit, key));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_core::housekeeping::{self, WorkerStall};
 use weir_rt::clock;
-use weir_rt::sampler::Frame;
+use weir_rt::sampler::StackFrame;
 use weir_trace::{RequestId, Stall, StallConnections};
 
 use super::reply::{Failure, Reply, pause};
@@ -157,7 +157,7 @@ fn location(stall: &Stall) -> String {
 
 /// An address for the command to name.
 pub(super) fn address(word: u64) -> String {
-    Frame::unpack(word).lua_name().unwrap_or_else(|| format!("@{word:x}@"))
+    StackFrame::unpack(word).lua_name().unwrap_or_else(|| format!("@{word:x}@"))
 }
 
 fn state(letter: u8) -> &'static str {

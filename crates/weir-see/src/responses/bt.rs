@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_core::housekeeping;
 use weir_http::json::Json;
 use weir_rt::clock;
-use weir_rt::sampler::Sample;
+use weir_rt::sampler::StackSample;
 use weir_trace::{RequestId, Site};
 
 use super::blocked::address;
@@ -38,7 +38,7 @@ pub(super) fn answer(question: &Question) -> Result<String, Failure> {
     Ok(out)
 }
 
-fn text(worker: u16, sample: Option<&Sample>) -> String {
+fn text(worker: u16, sample: Option<&StackSample>) -> String {
     let Some(sample) = sample else {
         return format!("worker {worker} does not answer: the kernel holds it (weir blocked tells where)\n");
     };
@@ -62,7 +62,7 @@ fn text(worker: u16, sample: Option<&Sample>) -> String {
     out
 }
 
-fn json(worker: u16, sample: Option<&Sample>) -> String {
+fn json(worker: u16, sample: Option<&StackSample>) -> String {
     Json::object(|json| {
         json.key("worker").raw(worker);
         json.key("answers").raw(sample.is_some());

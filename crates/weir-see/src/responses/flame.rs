@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::housekeeping::{self, Profile};
 use weir_rt::clock;
-use weir_rt::sampler::{Frame as Sampled, Source};
+use weir_rt::sampler::{SampleSource, StackFrame as Sampled};
 use weir_trace::{Average, AverageWatch, Kind, PHASES, Site, SiteTable, Tree};
 
 use super::average::collect;
@@ -64,17 +64,17 @@ pub(crate) fn stacks(
 /// A graph that is made of samples.
 struct Samples {
     kind: &'static str,
-    source: Source,
+    source: SampleSource,
     /// States of the Lua VM ([`weir_rt::sampler::Sample::vm_state`]) whose samples count; all without.
     states: &'static [u8],
 }
 
-const CPU: Samples = Samples { kind: "cpu", source: Source::Cpu, states: &[] };
+const CPU: Samples = Samples { kind: "cpu", source: SampleSource::Cpu, states: &[] };
 /// Collecting garbage.
-const GC: Samples = Samples { kind: "gc", source: Source::Cpu, states: &[3] };
+const GC: Samples = Samples { kind: "gc", source: SampleSource::Cpu, states: &[3] };
 /// Recording, optimising and assembling traces.
-const JIT: Samples = Samples { kind: "jit", source: Source::Cpu, states: &[5, 6, 7] };
-const ALLOC: Samples = Samples { kind: "alloc", source: Source::Alloc, states: &[] };
+const JIT: Samples = Samples { kind: "jit", source: SampleSource::Cpu, states: &[5, 6, 7] };
+const ALLOC: Samples = Samples { kind: "alloc", source: SampleSource::Alloc, states: &[] };
 
 /// From samples: those to come, or with `last` those of the time before.
 fn samples(
@@ -87,7 +87,7 @@ fn samples(
     let hz =
         question.number("hz", u64::from(housekeeping.settings().cpu_hz.max(99)))?.clamp(1, 10_000) as u32;
     let profile = if question.has("last") {
-        if what.source != Source::Cpu {
+        if what.source != SampleSource::Cpu {
             return Err(Failure::Wrong(format!("{} is recorded from now on only", what.kind)));
         }
         housekeeping.stacks(time)
@@ -120,7 +120,7 @@ fn sampled(profile: &Profile, question: &Question, what: &Samples) -> Raw {
     let table = SiteTable::global();
     let mut raw = Raw {
         kind: what.kind.to_owned(),
-        period_ns: if what.source == Source::Cpu { profile.period_ns } else { 0 },
+        period_ns: if what.source == SampleSource::Cpu { profile.period_ns } else { 0 },
         duration_ns: profile.duration.as_nanos() as u64,
         unix_ms: profile.unix_ms,
         pid: std::process::id(),

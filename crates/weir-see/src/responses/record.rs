@@ -6,7 +6,7 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use weir_rt::clock::{self, Moment};
+use weir_rt::clock::{self, ClockMoment};
 use weir_trace::event::Decoder;
 use weir_trace::{EventKind, InFlight, Kept, Site, SiteTable, Stall, WaitKind, Watch};
 
@@ -98,7 +98,7 @@ pub(crate) fn file(
     numbers.sort_unstable();
     numbers.dedup();
     let pid = std::process::id();
-    let mut drawing = Drawing { timeline: Timeline::new(pid, "weir"), now: Moment::now() };
+    let mut drawing = Drawing { timeline: Timeline::new(pid, "weir"), now: ClockMoment::now() };
     for worker in numbers {
         // Threads of one process have no number twice; this one is no kernel's.
         let thread = drawing.timeline.thread(pid + 1 + u32::from(worker), &format!("worker {worker}"));
@@ -141,7 +141,7 @@ pub(crate) fn end_of(pid: u32, how: &str) -> Vec<u8> {
 
 struct Drawing {
     timeline: Timeline,
-    now: Moment,
+    now: ClockMoment,
 }
 
 impl Drawing {

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use pcre2_sys as pcre2;
 
-use super::{Flags, MatchError, Matcher, Regex, outcome};
+use super::{MatchError, Matcher, Regex, RegexFlags, outcome};
 
 /// How one call of PCRE2 is bounded.
 #[derive(Clone, Copy)]
-struct Window {
+struct MatchWindow {
     /// Where the match may begin: from here, and not behind `last`.
     start: usize,
     last: Option<usize>,
@@ -43,11 +43,12 @@ impl Regex {
         let machine = self.jit && options == 0;
         let width = if machine { PLACES } else { PLACES_WITHOUT_JIT };
         if !self.windowed || places <= width {
-            return self.call(matcher, subject, Window { start, last: None, options });
+            return self.call(matcher, subject, MatchWindow { start, last: None, options });
         }
         let limit = matcher.limit;
         matcher.set_limit(limit.min(FIRST_LIMIT));
-        let result = self.windows(matcher, subject, Window { start, last: None, options }, (width, limit));
+        let result =
+            self.windows(matcher, subject, MatchWindow { start, last: None, options }, (width, limit));
         matcher.set_limit(limit);
         result
     }
@@ -57,19 +58,23 @@ impl Regex {
         &self,
         matcher: &mut Matcher,
         subject: &[u8],
-        all: Window,
+        all: MatchWindow,
         (width, limit): (usize, u32),
     ) -> Result<Option<usize>, MatchError> {
-        let clock = Clock::start();
+        let clock = MatchClock::start();
         let first = matcher.limit;
         let mut at = all.start;
         while at <= subject.len() {
             let last = at + width - 1;
-            let mut found = self.call(matcher, subject, Window { start: at, last: Some(last), ..all });
+            let mut found = self.call(matcher, subject, MatchWindow { start: at, last: Some(last), ..all });
             if found == Err(MatchError::Limit) && limit > first {
                 matcher.set_limit(limit);
-                found =
-                    self.one_by_one(matcher, subject, Window { start: at, last: Some(last), ..all }, &clock);
+                found = self.one_by_one(
+                    matcher,
+                    subject,
+                    MatchWindow { start: at, last: Some(last), ..all },
+                    &clock,
+                );
                 matcher.set_limit(first);
             }
             if !matches!(found, Ok(None)) {
@@ -86,12 +91,12 @@ impl Regex {
         &self,
         matcher: &mut Matcher,
         subject: &[u8],
-        window: Window,
-        clock: &Clock,
+        window: MatchWindow,
+        clock: &MatchClock,
     ) -> Result<Option<usize>, MatchError> {
         let last = window.last.unwrap_or(subject.len()).min(subject.len());
         for start in window.start..=last {
-            let found = self.call(matcher, subject, Window { start, last: Some(start), ..window })?;
+            let found = self.call(matcher, subject, MatchWindow { start, last: Some(start), ..window })?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -105,13 +110,13 @@ impl Regex {
         &self,
         matcher: &mut Matcher,
         subject: &[u8],
-        window: Window,
+        window: MatchWindow,
     ) -> Result<Option<usize>, MatchError> {
         matcher.heavy |= window.options != 0;
         match self.call_once(matcher, subject, window) {
             Err(MatchError::JitStack) => {
                 matcher.heavy = true;
-                self.call_once(matcher, subject, Window { options: pcre2::PCRE2_NO_JIT, ..window })
+                self.call_once(matcher, subject, MatchWindow { options: pcre2::PCRE2_NO_JIT, ..window })
             }
             result => result,
         }
@@ -121,7 +126,7 @@ impl Regex {
         &self,
         matcher: &mut Matcher,
         subject: &[u8],
-        window: Window,
+        window: MatchWindow,
     ) -> Result<Option<usize>, MatchError> {
         // A pattern of which places are not limited was compiled without the means to limit them.
         if self.windowed {
@@ -164,15 +169,15 @@ impl Matcher {
 }
 
 /// The time of one match.
-struct Clock {
+struct MatchClock {
     start: Instant,
     /// The thread's own time was asked for, at the first look after [`TIME`] had gone by.
     own: std::cell::Cell<Option<Duration>>,
 }
 
-impl Clock {
-    fn start() -> Clock {
-        Clock { start: Instant::now(), own: std::cell::Cell::new(None) }
+impl MatchClock {
+    fn start() -> MatchClock {
+        MatchClock { start: Instant::now(), own: std::cell::Cell::new(None) }
     }
 
     /// An error when [`TIME`] is over. A machine that has no time for this thread is no fault of the pattern: once the
@@ -203,7 +208,7 @@ fn thread_time() -> Duration {
 
 /// Whether `pattern` may be tried at later places as if the subject began there: no `\G`, which is the place where a
 /// match begins, no verb such as `(*COMMIT)`, which ends the search. (UTF-8 has places that are none.)
-pub(super) fn begins_anywhere(pattern: &[u8], flags: Flags) -> bool {
+pub(super) fn begins_anywhere(pattern: &[u8], flags: RegexFlags) -> bool {
     let has = |what: &[u8]| pattern.windows(what.len()).any(|part| part == what);
     !flags.utf && !flags.lenient && !flags.anchored && !has(b"\\G") && !has(b"(*")
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn regex(pattern: &str) -> Regex {
-    Regex::new(pattern.as_bytes(), Flags::default()).expect("the test's pattern is right")
+    Regex::new(pattern.as_bytes(), RegexFlags::default()).expect("the test's pattern is right")
 }
 
 fn matcher() -> Matcher {
@@ -13,10 +13,10 @@ fn matcher() -> Matcher {
 }
 
 fn message(pattern: &str) -> String {
-    Regex::new(pattern.as_bytes(), Flags::default()).expect_err("the test's pattern is wrong").message
+    Regex::new(pattern.as_bytes(), RegexFlags::default()).expect_err("the test's pattern is wrong").message
 }
 
-fn is_match(pattern: &str, flags: Flags, subject: &str) -> bool {
+fn is_match(pattern: &str, flags: RegexFlags, subject: &str) -> bool {
     let regex = Regex::new(pattern.as_bytes(), flags).expect("the test's pattern is right");
     regex.is_match(&mut matcher(), subject.as_bytes()).expect("within the limits")
 }
@@ -68,9 +68,9 @@ fn named_groups_have_their_numbers() {
 #[test]
 fn the_same_name_twice_needs_its_flag() {
     let pattern = b"(?<a>x)|(?<a>y)";
-    let error = Regex::new(pattern, Flags::default()).expect_err("needs the flag");
+    let error = Regex::new(pattern, RegexFlags::default()).expect_err("needs the flag");
     assert!(error.message.contains("two named subpatterns have the same name"), "{error}");
-    let regex = Regex::new(pattern, Flags { dupnames: true, ..Flags::default() }).expect("allowed");
+    let regex = Regex::new(pattern, RegexFlags { dupnames: true, ..RegexFlags::default() }).expect("allowed");
     assert_eq!(regex.names(), [("a".to_owned(), 1), ("a".to_owned(), 2)]);
 }
 
@@ -87,19 +87,19 @@ fn more_groups_than_the_matcher_had_room_for() {
 
 #[test]
 fn every_flag_changes_what_matches() {
-    let none = Flags::default();
+    let none = RegexFlags::default();
     for (pattern, subject, flags) in [
-        ("abc", "xABC", Flags { caseless: true, ..none }),
-        ("^b", "a\nb", Flags { multiline: true, ..none }),
-        ("a.b", "a\nb", Flags { dotall: true, ..none }),
-        ("a b # c", "ab", Flags { extended: true, ..none }),
-        ("^.$", "ä", Flags { utf: true, ..none }),
+        ("abc", "xABC", RegexFlags { caseless: true, ..none }),
+        ("^b", "a\nb", RegexFlags { multiline: true, ..none }),
+        ("a.b", "a\nb", RegexFlags { dotall: true, ..none }),
+        ("a b # c", "ab", RegexFlags { extended: true, ..none }),
+        ("^.$", "ä", RegexFlags { utf: true, ..none }),
     ] {
         assert!(!is_match(pattern, none, subject), "{pattern} without its flag");
         assert!(is_match(pattern, flags, subject), "{pattern} with its flag");
     }
     assert!(is_match("b", none, "ab"));
-    assert!(!is_match("b", Flags { anchored: true, ..none }, "ab"));
+    assert!(!is_match("b", RegexFlags { anchored: true, ..none }, "ab"));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_wrong_pattern_is_told_in_nginx_words() {
         message("a**b"),
         "pcre2_compile() failed: quantifier does not follow a repeatable item in \"a**b\" at \"*b\""
     );
-    let error = Regex::new(b"ab)cd", Flags::default()).expect_err("wrong");
+    let error = Regex::new(b"ab)cd", RegexFlags::default()).expect_err("wrong");
     assert_eq!(
         error.message,
         "pcre2_compile() failed: unmatched closing parenthesis in \"ab)cd\" at \")cd\""
@@ -143,7 +143,7 @@ fn a_long_subject_does_not_run_out_of_jit_stack_at_32_kib() {
 
 #[test]
 fn a_subject_that_is_not_utf8_is_an_error_for_a_utf_pattern() {
-    let regex = Regex::new(b"a", Flags { utf: true, ..Flags::default() }).expect("right");
+    let regex = Regex::new(b"a", RegexFlags { utf: true, ..RegexFlags::default() }).expect("right");
     assert_eq!(regex.is_match(&mut matcher(), b"a\xff"), Err(MatchError::Utf(-23)));
     let plain = self::regex("a");
     assert_eq!(plain.is_match(&mut matcher(), b"\xffa"), Ok(true));
@@ -196,7 +196,7 @@ proptest! {
         utf: bool,
         caseless: bool,
     ) {
-        let flags = Flags { utf, caseless, ..Flags::default() };
+        let flags = RegexFlags { utf, caseless, ..RegexFlags::default() };
         if let Ok(regex) = Regex::new(pattern.as_bytes(), flags) {
             let mut matcher = matcher();
             if let Ok(Some(captures)) = regex.captures(&mut matcher, &subject) {

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Instant;
 
 use weir_core::log::{self, Level};
-use weir_rt::process::{End, Fork, fork};
+use weir_rt::process::{ForkSide, ProcessEnd, fork};
 use weir_rt::signal;
 
 use super::child::{self, Child, Respawn};
@@ -70,7 +70,7 @@ impl Master {
     fn fork_agent(&mut self) -> io::Result<Child> {
         let (link, servers) = Link::pair()?;
         match fork()? {
-            Fork::Parent(pid) => {
+            ForkSide::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start {NAME} {pid}"));
                 let fds = [servers.calls.into(), servers.heard.into()];
                 if let Some(Err(error)) = self.server.as_ref().map(|server| server.send(&Order::Agent, &fds))
@@ -82,7 +82,7 @@ impl Master {
                 }
                 Ok(Child::new(NAME, pid))
             }
-            Fork::Child => {
+            ForkSide::Child => {
                 drop(servers);
                 let configuration = self.hatching.cycle.configuration.clone();
                 self.let_go();
@@ -106,12 +106,12 @@ impl Master {
     }
 
     /// The process `pid` has ended: whether it was the agent.
-    pub(super) fn loses_agent(&mut self, pid: u32, how: End) -> bool {
+    pub(super) fn loses_agent(&mut self, pid: u32, how: ProcessEnd) -> bool {
         let Some(agent) = self.agent.running.take_if(|agent| agent.pid == pid) else { return false };
         child::log_end(NAME, pid, how);
         if self.stage == Stage::Serving && self.server.is_some() {
             match how {
-                End::Exited(FATAL) => child::log_fatal(NAME, pid),
+                ProcessEnd::Exited(FATAL) => child::log_fatal(NAME, pid),
                 _ => self.agent.respawn.after(&agent),
             }
         }

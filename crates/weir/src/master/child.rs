@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use weir_core::log::{self, Level};
-use weir_rt::process::{self, Channel, End, Fork, fork};
-use weir_rt::signal::{self, Received, Signals};
+use weir_rt::process::{self, ForkSide, ProcessChannel, ProcessEnd, fork};
+use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_see::remains::Remains;
 
 use super::{FATAL, Hatching, Reload};
@@ -20,7 +20,7 @@ pub(super) struct Child {
     pub(super) name: &'static str,
     pub(super) pid: u32,
     /// `None` once it is known to be deaf.
-    pub(super) channel: Option<Channel>,
+    pub(super) channel: Option<ProcessChannel>,
     pub(super) started: Instant,
     /// It accepts connections.
     pub(super) ready: bool,
@@ -69,7 +69,7 @@ impl Child {
     ///
     /// # Errors
     /// The signal by which somebody wants the start to end.
-    fn await_word(&self, signals: &Signals, later: &mut Vec<Received>) -> Result<(), String> {
+    fn await_word(&self, signals: &Signals, later: &mut Vec<ReceivedSignal>) -> Result<(), String> {
         let Some(channel) = &self.channel else { return Ok(()) };
         loop {
             let ready = process::readable([signals.as_fd(), channel.as_fd()], None);
@@ -138,7 +138,7 @@ impl Hatching {
     /// # Errors
     /// The errno of fork(2) or socketpair(2).
     pub(super) fn spawn(&mut self, reload: &mut Reload) -> io::Result<Child> {
-        let (ours, theirs) = Channel::pair()?;
+        let (ours, theirs) = ProcessChannel::pair()?;
         // Without, nothing is known of a crash; that is no reason not to serve.
         let remains = Remains::new()
             .inspect_err(|error| {
@@ -146,11 +146,11 @@ impl Hatching {
             })
             .ok();
         match fork()? {
-            Fork::Parent(pid) => {
+            ForkSide::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start worker process {pid}"));
                 Ok(Child { channel: Some(ours), remains, ..Child::new("worker process", pid) })
             }
-            Fork::Child => {
+            ForkSide::Child => {
                 drop(ours);
                 reload.forget();
                 let code = server::run(self.bequeath(theirs, remains));
@@ -161,7 +161,7 @@ impl Hatching {
     }
 
     /// What the child goes on with. Whatever it held besides it would hold open.
-    fn bequeath(&mut self, channel: Channel, remains: Option<Remains>) -> Inheritance {
+    fn bequeath(&mut self, channel: ProcessChannel, remains: Option<Remains>) -> Inheritance {
         if let Some(title) = &mut self.title {
             title.set("weir: server");
         }
@@ -211,8 +211,8 @@ fn delay(failures: u32) -> Duration {
 }
 
 /// nginx's words for the end of a process.
-pub(super) fn log_end(name: &str, pid: u32, how: End) {
-    let level = if let End::Killed(..) = how { Level::Alert } else { Level::Notice };
+pub(super) fn log_end(name: &str, pid: u32, how: ProcessEnd) {
+    let level = if let ProcessEnd::Killed(..) = how { Level::Alert } else { Level::Notice };
     log::cycle(level, &format_args!("{name} {pid} {}", words(how)));
 }
 
@@ -223,11 +223,11 @@ pub(super) fn log_fatal(name: &str, pid: u32) {
 }
 
 /// How a process ended.
-pub(super) fn words(how: End) -> String {
+pub(super) fn words(how: ProcessEnd) -> String {
     match how {
-        End::Killed(signal, true) => format!("exited on signal {signal} (core dumped)"),
-        End::Killed(signal, false) => format!("exited on signal {signal}"),
-        End::Exited(code) => format!("exited with code {code}"),
+        ProcessEnd::Killed(signal, true) => format!("exited on signal {signal} (core dumped)"),
+        ProcessEnd::Killed(signal, false) => format!("exited on signal {signal}"),
+        ProcessEnd::Exited(code) => format!("exited with code {code}"),
     }
 }
 

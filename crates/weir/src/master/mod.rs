@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use weir_core::Configuration;
 use weir_core::log::{self, Level};
 use weir_core::server::Sockets;
-use weir_rt::process::{self, End, Ended, Title};
-use weir_rt::signal::{self, Received, Signals};
+use weir_rt::process::{self, EndedChild, ProcessEnd, ProcessTitle};
+use weir_rt::signal::{self, ReceivedSignal, Signals};
 
 use crate::bundle::{Answer, Order, Record};
 use crate::load::Paths;
@@ -42,7 +42,7 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
     let owner = start.configuration.main.run_as().map(|(user, _)| user.uid);
     // A predecessor has moved its own away.
     let control = control::bind(&pid_path, owner);
-    let mut title = Title::claim().ok();
+    let mut title = ProcessTitle::claim().ok();
     if let Some(title) = &mut title {
         title.set(&master_title(&program));
     }
@@ -130,11 +130,11 @@ struct Master {
 /// What a server is made from.
 struct Hatching {
     paths: Paths,
-    title: Option<Title>,
+    title: Option<ProcessTitle>,
     control: Option<UnixListener>,
     cycle: Cycle,
     /// Signals that came while the first server was starting.
-    early: Vec<Received>,
+    early: Vec<ReceivedSignal>,
 }
 
 /// A configuration with what was opened for it.
@@ -209,7 +209,7 @@ impl Master {
         }
     }
 
-    fn handle(&mut self, received: Received) {
+    fn handle(&mut self, received: ReceivedSignal) {
         match received.signal {
             signal::SIGCHLD => {
                 while let Some(ended) = process::reap() {
@@ -236,7 +236,7 @@ impl Master {
     }
 
     /// What still counts after QUIT or TERM.
-    fn handle_at_the_end(&mut self, received: Received) {
+    fn handle_at_the_end(&mut self, received: ReceivedSignal) {
         match received.signal {
             signal::SIGTERM | signal::SIGINT if self.stage == Stage::Quitting => {
                 log_signal(received, ", exiting");
@@ -275,7 +275,7 @@ impl Master {
     }
 
     /// WINCH: the server ends gracefully, the master stays.
-    fn retire(&mut self, received: Received) {
+    fn retire(&mut self, received: ReceivedSignal) {
         if !self.daemon && received.pid == 0 {
             return; // the terminal has another size
         }
@@ -291,7 +291,7 @@ impl Master {
     }
 
     /// USR1: all logs anew, by who may open them.
-    fn reopen(&mut self, received: Received) {
+    fn reopen(&mut self, received: ReceivedSignal) {
         log_signal(received, ", reopening logs");
         let owner = self.hatching.cycle.configuration.main.run_as().map(|(user, _)| user.uid);
         log::reopen_for(owner).iter().for_each(|failed| log::cycle(Level::Emerg, failed));
@@ -325,7 +325,7 @@ impl Master {
         }
     }
 
-    fn ended(&mut self, Ended { pid, how }: Ended) {
+    fn ended(&mut self, EndedChild { pid, how }: EndedChild) {
         if self.successor == Some(pid) {
             child::log_end("new binary process", pid, how);
             return self.successor_ended();
@@ -350,13 +350,13 @@ impl Master {
         }
     }
 
-    fn server_ended(&mut self, server: &Child, how: End) {
+    fn server_ended(&mut self, server: &Child, how: ProcessEnd) {
         if self.stage != Stage::Serving || self.restore(server, how) {
             return;
         }
         self.dismiss_agent();
         self.fail_reload("the server process ended before it answered");
-        if how == End::Exited(FATAL) {
+        if how == ProcessEnd::Exited(FATAL) {
             return child::log_fatal(server.name, server.pid);
         }
         self.respawn.after(server);

@@ -12,8 +12,8 @@ use std::time::Instant;
 use weir_core::log::{self, ErrorLog, Level};
 use weir_core::privileged;
 use weir_rt::clock;
-use weir_rt::process::End;
-use weir_rt::signal::{self, Received};
+use weir_rt::process::ProcessEnd;
+use weir_rt::signal::{self, ReceivedSignal};
 
 use super::child::words;
 use super::{Child, Cycle, Master};
@@ -76,7 +76,7 @@ impl Reload {
 
 impl Master {
     /// HUP.
-    pub(super) fn reconfigure(&mut self, received: Received) {
+    pub(super) fn reconfigure(&mut self, received: ReceivedSignal) {
         log_signal(received, ", reconfiguring");
         if self.successor.is_some() {
             return self.come_back();
@@ -162,7 +162,7 @@ impl Master {
     }
 
     /// The server process has ended. When it was to replace another, that one goes on: `true`.
-    pub(super) fn restore(&mut self, child: &Child, how: End) -> bool {
+    pub(super) fn restore(&mut self, child: &Child, how: ProcessEnd) -> bool {
         let Some(Replacing { began, before, server, retired }) = self.reload.replacing.take() else {
             return false;
         };

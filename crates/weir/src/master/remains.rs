@@ -5,15 +5,15 @@ use std::path::Path;
 
 use weir_core::log::{self, Level};
 use weir_rt::file::replace_file;
-use weir_rt::process::End;
+use weir_rt::process::ProcessEnd;
 use weir_see::remains::{self, Remains};
 
 use super::child::{Child, words};
 use crate::{pid, settings};
 
 /// Writes it, if `server` was killed and has left something, and says where.
-pub(super) fn keep(server: &Child, how: End, pid_file: &Path) {
-    let End::Killed(..) = how else { return };
+pub(super) fn keep(server: &Child, how: ProcessEnd, pid_file: &Path) {
+    let ProcessEnd::Killed(..) = how else { return };
     let Some(record) = server.remains.as_ref().and_then(Remains::take) else { return };
     let path = remains::beside(&pid::socket(pid_file));
     match write(&path, &remains::complete(record, server.pid, &words(how))) {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use weir_core::log::{self, Level};
 use weir_rt::process::{self, inherit};
-use weir_rt::signal::Received;
+use weir_rt::signal::ReceivedSignal;
 
 use super::Master;
 use crate::run::log_signal;
@@ -15,7 +15,7 @@ use crate::{pid, settings};
 
 impl Master {
     /// USR2.
-    pub(super) fn upgrade(&mut self, received: Received) {
+    pub(super) fn upgrade(&mut self, received: ReceivedSignal) {
         let taking_over = self.predecessor.is_some() && !self.outlived_predecessor();
         if self.successor.is_some() || taking_over {
             return log_signal(received, ", ignoring");

@@ -15,7 +15,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::server::{Options, Server};
 use weir_core::{Exchange, Handler, Module, ModuleDef, Verdict};
 use weir_modules::Static;
-use weir_rt::sampler::Source;
+use weir_rt::sampler::SampleSource;
 use weir_rt::{DriverChoice, clock};
 use weir_test::{Client, Driver, TempDir, both_drivers, free_port};
 use weir_trace::SiteTable;
@@ -290,7 +290,7 @@ both_drivers! {
         let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
         let running = started(driver, 1);
         let handle = housekeeping::handle();
-        let collection = handle.collect(Source::Cpu, 250, Duration::from_secs(120)).expect("a timer");
+        let collection = handle.collect(SampleSource::Cpu, 250, Duration::from_secs(120)).expect("a timer");
         for _ in 0..20 {
             running.get("/burn-long");
             running.get("/sleep");
@@ -316,7 +316,7 @@ both_drivers! {
         let end = Instant::now() + Duration::from_secs(seconds);
         let running = started(driver, 2);
         let collection =
-            housekeeping::handle().collect(Source::Wall, 10_000, Duration::from_secs(600)).expect("a timer");
+            housekeeping::handle().collect(SampleSource::Wall, 10_000, Duration::from_secs(600)).expect("a timer");
         let (stop, failed) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..2 {

@@ -1,7 +1,7 @@
 //! The other arguments of `listen`.
 
 use weir_conf::{Error, LineCx, Result, parse_number, parse_size, parse_time_s};
-use weir_rt::net::{Keepalive, ListenOptions};
+use weir_rt::net::{ListenOptions, TcpKeepalive};
 
 use super::Listen;
 
@@ -68,14 +68,14 @@ fn socket(listen: &mut Listen, line: &LineCx<'_>, i: usize, text: &[u8]) -> Resu
 }
 
 /// `on`, `off`, or `[idle]:[interval]:[count]` with at least one of them.
-fn so_keepalive(line: &LineCx<'_>, i: usize, value: &[u8]) -> Result<Keepalive> {
+fn so_keepalive(line: &LineCx<'_>, i: usize, value: &[u8]) -> Result<TcpKeepalive> {
     let invalid = || {
         let value = String::from_utf8_lossy(value);
         line.fail_arg(i, format!("invalid so_keepalive value: \"{value}\""))
     };
     match value {
-        b"on" => return Ok(Keepalive { on: true, ..Keepalive::default() }),
-        b"off" => return Ok(Keepalive::default()),
+        b"on" => return Ok(TcpKeepalive { on: true, ..TcpKeepalive::default() }),
+        b"off" => return Ok(TcpKeepalive::default()),
         _ => {}
     }
     let mut parts = value.split(|b| *b == b':');
@@ -87,7 +87,7 @@ fn so_keepalive(line: &LineCx<'_>, i: usize, value: &[u8]) -> Result<Keepalive> 
     if parts.next().is_some() || (idle, interval, count) == (None, None, None) {
         return Err(invalid());
     }
-    Ok(Keepalive { on: true, idle, interval, count })
+    Ok(TcpKeepalive { on: true, idle, interval, count })
 }
 
 fn number(text: &[u8]) -> Option<u32> {

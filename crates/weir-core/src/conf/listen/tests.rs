@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use weir_conf::MemoryFiles;
-use weir_rt::net::Keepalive;
+use weir_rt::net::TcpKeepalive;
 
 use super::*;
 use crate::conf::test::{FILE, headlines, load, load_files};
@@ -116,7 +116,7 @@ fn every_parameter_is_recorded() {
         "80 default_server bind proxy_protocol reuseport backlog=5 rcvbuf=8k sndbuf=1m fastopen=3 deferred ipv6only=off \
          so_keepalive=30m::10",
     );
-    let keepalive = Keepalive { on: true, idle: Some(1800), interval: None, count: Some(10) };
+    let keepalive = TcpKeepalive { on: true, idle: Some(1800), interval: None, count: Some(10) };
     let expected = ListenOptions {
         backlog: 5,
         reuseport: true,
@@ -131,7 +131,7 @@ fn every_parameter_is_recorded() {
     assert_eq!(address.options, expected);
     assert!(address.proxy_protocol);
     assert_eq!(one("80").options, ListenOptions::default());
-    assert_eq!(one("80 so_keepalive=off").options.keepalive, Some(Keepalive::default()));
+    assert_eq!(one("80 so_keepalive=off").options.keepalive, Some(TcpKeepalive::default()));
 }
 
 #[test]

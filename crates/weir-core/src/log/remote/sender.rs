@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use weir_rt::net::{SockAddr, has_ended};
 use weir_rt::notify::{Notify, either};
-use weir_rt::{DriverChoice, Options, Runtime, SendError, Stream};
+use weir_rt::{DriverChoice, Runtime, RuntimeOptions, SendError, Stream};
 
 use super::super::{Level, cycle, line, writer};
 use super::{BATCH, PATIENCE, RetryPauses, Sender, datagram, lines, whole_lines};
@@ -58,10 +58,11 @@ fn id(sender: &Arc<Sender>) -> usize {
     Arc::as_ptr(sender) as usize
 }
 
-fn start_thread() -> io::Result<weir_rt::Remote> {
+fn start_thread() -> io::Result<weir_rt::RuntimeHandle> {
     let (told, hear) = mpsc::channel();
     let name = "weir log sockets".to_owned();
-    let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
+    let options =
+        RuntimeOptions { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..RuntimeOptions::default() };
     let run = move || {
         weir_rt::process::unbind();
         match Runtime::new(&options) {
@@ -281,7 +282,7 @@ thread_local! {
 }
 
 /// The thread, once there is a log that needs it; it stays.
-static THREAD: Mutex<Option<weir_rt::Remote>> = Mutex::new(None);
+static THREAD: Mutex<Option<weir_rt::RuntimeHandle>> = Mutex::new(None);
 /// Receive buffers of the thread, which nobody sends to.
 const BUFFERS: u16 = 8;
 /// How long a full queue of datagrams is left alone.

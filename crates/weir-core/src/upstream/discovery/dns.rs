@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_conf::{Error, LineCx, Result, Span, split_port};
-use weir_resolver::Name;
+use weir_resolver::DnsName;
 use weir_rt::clock;
 use weir_rt::net::SockAddr;
 
-use crate::resolver::{self, Answer, Failure, Question, Resolver, Watch};
+use crate::resolver::{self, DnsAnswer, DnsFailure, DnsQuestion, Resolver, Watch};
 use crate::upstream::block::upstream::Group;
 use crate::upstream::discovery::server_list::{Origin, Place};
 use crate::upstream::peer::Peer;
@@ -31,11 +31,11 @@ pub(crate) struct Names {
 /// A server that is a name.
 #[derive(Debug)]
 pub(crate) struct Named {
-    question: Question,
+    question: DnsQuestion,
     name: String,
     port: u16,
     service: Option<Box<str>>,
-    answer: Mutex<Option<Arc<Answer>>>,
+    answer: Mutex<Option<Arc<DnsAnswer>>>,
     /// The millisecond of the monotonic clock of the last answer; 0: there was none.
     answered: AtomicU64,
     followed: AtomicBool,
@@ -76,14 +76,14 @@ impl Named {
         }
         let none = || format!("invalid host in upstream \"{text}\"");
         let (question, name) = match service {
-            None => (Question::Addresses(Name::parse(host).ok_or_else(none)?), host.to_owned()),
+            None => (DnsQuestion::Addresses(DnsName::parse(host).ok_or_else(none)?), host.to_owned()),
             Some(service) => {
                 // As in RFC 2782 unless the parts are there already.
                 let full = match service.contains('.') {
                     true => format!("{service}.{host}"),
                     false => format!("_{service}._tcp.{host}"),
                 };
-                let question = Question::Service(Name::parse(&full).ok_or_else(none)?);
+                let question = DnsQuestion::Service(DnsName::parse(&full).ok_or_else(none)?);
                 (question, format!("service {service} of {host}"))
             }
         };
@@ -132,16 +132,16 @@ impl Named {
     }
 
     /// What name servers said last, and how many milliseconds ago.
-    pub(crate) fn last(&self) -> Option<(Arc<Answer>, u64)> {
+    pub(crate) fn last(&self) -> Option<(Arc<DnsAnswer>, u64)> {
         let age = clock::monotonic_ms().saturating_sub(self.answered.load(Relaxed));
         self.answer().map(|answer| (answer, age))
     }
 
-    fn answer(&self) -> Option<Arc<Answer>> {
+    fn answer(&self) -> Option<Arc<DnsAnswer>> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, answer: Option<Arc<Answer>>) {
+    fn set(&self, answer: Option<Arc<DnsAnswer>>) {
         self.answered.store(clock::monotonic_ms(), Relaxed);
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
@@ -254,7 +254,7 @@ impl Group {
         named.settled.store(true, Relaxed);
         match found {
             Ok(answer) => named.set(Some(answer)),
-            Err(Failure::Code(3)) => named.set(None),
+            Err(DnsFailure::Code(3)) => named.set(None),
             Err(_) => {
                 // Nobody waits for its first address any more.
                 self.wake_waiting();

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use weir_http::Method;
 use weir_rt::Chunk;
-use weir_rt::net::{Keepalive, SockAddr};
+use weir_rt::net::{SockAddr, TcpKeepalive};
 
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
@@ -96,7 +96,7 @@ pub(crate) fn local(x: &mut Exchange, settings: &Settings) -> Result<Option<Sock
 
 /// `*_socket_keepalive`
 pub(crate) fn probe(connection: &Connection) {
-    let on = Keepalive { on: true, ..Keepalive::default() };
+    let on = TcpKeepalive { on: true, ..TcpKeepalive::default() };
     // A connection that can't be probed serves all the same.
     let _ = weir_rt::net::keepalive(connection.stream.fd(), &on);
 }

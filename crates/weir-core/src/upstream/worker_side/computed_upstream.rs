@@ -8,7 +8,7 @@ use weir_trace::{Cause, WaitKind};
 
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
-use crate::resolver::{self, Answer, Failure, Resolver};
+use crate::resolver::{self, DnsAnswer, DnsFailure, Resolver};
 use crate::upstream::Upstreams;
 use crate::upstream::block::upstream::resolve;
 use crate::upstream::peer::Peer;
@@ -56,7 +56,7 @@ pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result
 }
 
 /// What `name` resolves to.
-async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<Answer>, Verdict> {
+async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<DnsAnswer>, Verdict> {
     let Some((resolver, timeout)) = x.plan.core.resolver.clone() else {
         x.log_error(&format_args!("no resolver defined to resolve {name}"));
         x.cause = Cause::DnsFailed;
@@ -87,21 +87,21 @@ async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<Answer>, Verdict> {
     }
 }
 
-fn failed(x: &mut Exchange, name: &str, failure: Failure) -> Verdict {
+fn failed(x: &mut Exchange, name: &str, failure: DnsFailure) -> Verdict {
     x.log_error(&format_args!("{name} could not be resolved ({}: {failure})", failure.number()));
     x.cause = Cause::DnsFailed;
     Verdict::Status(502)
 }
 
 /// What this worker was told before, if it holds and need not be asked for in advance: without the resolver's lock.
-fn remembered(x: &Exchange, resolver: &Arc<Resolver>, name: &str) -> Option<Arc<Answer>> {
+fn remembered(x: &Exchange, resolver: &Arc<Resolver>, name: &str) -> Option<Arc<DnsAnswer>> {
     let names = of_worker(&x.worker).upstreams.names.borrow();
     let (whose, answer) = names.get(name)?;
     let same = std::ptr::eq(whose.as_ptr(), Arc::as_ptr(resolver));
     (same && clock::monotonic_ms() < answer.refresh.min(answer.until)).then(|| answer.clone())
 }
 
-fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<Answer>) {
+fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<DnsAnswer>) {
     let mut names = of_worker(&x.worker).upstreams.names.borrow_mut();
     if names.len() >= ADDRESSES {
         names.clear();
@@ -110,7 +110,7 @@ fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<Ans
 }
 
 /// The addresses of an answer, IPv4 first, beginning with any of each kind: who asks often asks all of them.
-fn in_turn(answer: &Answer) -> impl Iterator<Item = std::net::IpAddr> {
+fn in_turn(answer: &DnsAnswer) -> impl Iterator<Item = std::net::IpAddr> {
     let (v4, v6) = answer.addresses.split_at(answer.addresses.partition_point(std::net::IpAddr::is_ipv4));
     let turn = clock::monotonic_ns() as usize / 1_000;
     let rotated = |part: &[std::net::IpAddr]| {

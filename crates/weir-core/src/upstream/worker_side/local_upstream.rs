@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_rt::clock;
 
 use crate::exchange::Exchange;
-use crate::resolver::{Answer, Resolver};
+use crate::resolver::{DnsAnswer, Resolver};
 use crate::upstream::block::queue::Line;
 use crate::upstream::block::retry_budget::Purse;
 use crate::upstream::block::upstream::{Group, Keep, Members};
@@ -34,7 +34,7 @@ pub struct Local {
 }
 
 /// An answer of a resolver.
-pub(crate) type Resolved = (std::sync::Weak<Resolver>, Arc<Answer>);
+pub(crate) type Resolved = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
 
 impl Local {
     /// The worker's side of `group`, the same for all who hold it.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use weir_core::log::Level;
 use weir_rt::file::errno_text;
-use weir_rt::process::watch::{Interest, Watched};
-use weir_rt::process::{Child, End, Program, spawn};
+use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
+use weir_rt::process::{ChildProcess, ProcessEnd, ProgramCall, spawn};
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::luajit::state::State;
@@ -39,13 +39,13 @@ pub(crate) const TABLE: &[Function] = &[
 /// A process that a script has started. One that is forgotten before it has ended is killed.
 struct Process {
     pid: u32,
-    child: RefCell<Option<Child>>,
+    child: RefCell<Option<ChildProcess>>,
     stdin: Rc<Pipe>,
     stdout: Rc<Pipe>,
     /// Unless it is merged into the other.
     stderr: Option<Rc<Pipe>>,
     /// How it has ended.
-    end: Cell<Option<End>>,
+    end: Cell<Option<ProcessEnd>>,
     /// Somebody was told how.
     told: Cell<bool>,
     waited: Rc<Cell<bool>>,
@@ -91,7 +91,7 @@ fn list(l: State, at: i32) -> Option<Vec<Vec<u8>>> {
 fn start(l: State) -> Outcome {
     let args = list(l, 1).unwrap_or_default();
     let environ = list(l, 4).filter(|environ| !environ.is_empty());
-    let program = Program { args: &args, environ: environ.as_deref(), merge_stderr: l.boolean(2) };
+    let program = ProgramCall { args: &args, environ: environ.as_deref(), merge_stderr: l.boolean(2) };
     let size = expect_number(l, 3, "spawn")? as usize;
     let spawned = spawn(&program).or_else(|error| {
         let errno = error.raw_os_error().unwrap_or_default();
@@ -104,10 +104,10 @@ fn start(l: State) -> Outcome {
         lend::log_plain(Level::Emerg, &message);
         // In OpenResty this is found out in a process that is there already, and ends with 1.
         let gone = [b"/bin/sh".to_vec(), b"-c".to_vec(), b"exit 1".to_vec()];
-        spawn(&Program { args: &gone, environ: None, merge_stderr: program.merge_stderr })
+        spawn(&ProgramCall { args: &gone, environ: None, merge_stderr: program.merge_stderr })
     });
     let process = spawned.and_then(|spawned| {
-        let pipe = |fd| Ok::<_, std::io::Error>(Rc::new(Pipe::new(Watched::new(fd)?, size)));
+        let pipe = |fd| Ok::<_, std::io::Error>(Rc::new(Pipe::new(WatchedDescriptor::new(fd)?, size)));
         Ok(Process {
             pid: spawned.child.pid(),
             child: RefCell::new(Some(spawned.child)),
@@ -280,12 +280,12 @@ fn wait(l: State) -> Outcome {
     if let Some(end) = process.ended().filter(|_| !process.is_read()) {
         return Ok(Done::Results(process.tell_end(l, end)));
     }
-    let handle = process.child.borrow().as_ref().map(Child::handle);
+    let handle = process.child.borrow().as_ref().map(ChildProcess::handle);
     // One that has ended has none, and needs none.
     let watched = match handle {
         None => None,
         Some(Err(_)) => return fail(l, "no file descriptor to wait with"),
-        Some(Ok(handle)) => match Watched::new(handle) {
+        Some(Ok(handle)) => match WatchedDescriptor::new(handle) {
             Ok(watched) => Some(watched),
             Err(_) => return fail(l, "no thread to wait with"),
         },
@@ -303,7 +303,7 @@ fn wait(l: State) -> Outcome {
                     return std::task::Poll::Pending;
                 }
                 let Some(watched) = &watched else { return std::task::Poll::Ready(None) };
-                match watched.poll_ready(cx, Interest::Read) {
+                match watched.poll_ready(cx, WatchInterest::Read) {
                     std::task::Poll::Ready(Ok(())) => {}
                     std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(None),
                     std::task::Poll::Pending => return std::task::Poll::Pending,
@@ -322,10 +322,10 @@ fn wait(l: State) -> Outcome {
 
 impl Process {
     /// How it has ended, if it has.
-    fn ended(&self) -> Option<End> {
+    fn ended(&self) -> Option<ProcessEnd> {
         if self.end.get().is_none() {
             let mut child = self.child.borrow_mut();
-            let end = child.as_ref().and_then(Child::ended)?;
+            let end = child.as_ref().and_then(ChildProcess::ended)?;
             self.end.set(Some(end));
             *child = None;
         }
@@ -339,14 +339,14 @@ impl Process {
     }
 
     /// What `wait` returns; from now on there is nothing left of it.
-    fn tell_end(&self, l: State, end: End) -> i32 {
+    fn tell_end(&self, l: State, end: ProcessEnd) -> i32 {
         self.told.set(true);
         self.stdin.close("closed");
         self.stdout.close("closed");
         self.stderr.iter().for_each(|pipe| pipe.close("closed"));
         let (reason, status) = match end {
-            End::Exited(status) => ("exit", status),
-            End::Killed(signal, _) => ("signal", signal),
+            ProcessEnd::Exited(status) => ("exit", status),
+            ProcessEnd::Killed(signal, _) => ("signal", signal),
         };
         l.push_boolean(status == 0);
         l.push_bytes(reason.as_bytes());

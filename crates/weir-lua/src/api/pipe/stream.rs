@@ -7,13 +7,13 @@ use std::task::{Context, Poll, Waker};
 
 use weir_core::log::Level;
 use weir_rt::file::errno_text;
-use weir_rt::process::watch::{Interest, Watched};
+use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 
 use crate::luajit::state::State;
 
 /// Our end of a pipe.
 pub(super) struct Pipe {
-    fd: RefCell<Option<Watched>>,
+    fd: RefCell<Option<WatchedDescriptor>>,
     /// Bytes read at a time (`buffer_size`).
     size: usize,
     buffer: RefCell<Vec<u8>>,
@@ -62,7 +62,7 @@ impl Wanted {
 }
 
 impl Pipe {
-    pub(super) fn new(fd: Watched, size: usize) -> Pipe {
+    pub(super) fn new(fd: WatchedDescriptor, size: usize) -> Pipe {
         Pipe {
             fd: RefCell::new(Some(fd)),
             size: size.min(LARGEST),
@@ -141,13 +141,13 @@ impl Pipe {
             if let Some(wanted) = self.read(kind) {
                 return Poll::Ready(wanted);
             }
-            if let Err(why) = std::task::ready!(self.poll_ready(cx, Interest::Read)) {
+            if let Err(why) = std::task::ready!(self.poll_ready(cx, WatchInterest::Read)) {
                 return Poll::Ready(self.rest(&why, kind));
             }
         }
     }
 
-    fn poll_ready(&self, cx: &mut Context<'_>, interest: Interest) -> Poll<Result<(), String>> {
+    fn poll_ready(&self, cx: &mut Context<'_>, interest: WatchInterest) -> Poll<Result<(), String>> {
         *self.waker.borrow_mut() = Some(cx.waker().clone());
         match &*self.fd.borrow() {
             Some(fd) => fd.poll_ready(cx, interest).map_err(|_| "failed to add event".to_owned()),
@@ -187,7 +187,7 @@ impl Pipe {
             if let Some(written) = self.write(data, sent) {
                 return Poll::Ready(written);
             }
-            if let Err(why) = std::task::ready!(self.poll_ready(cx, Interest::Write)) {
+            if let Err(why) = std::task::ready!(self.poll_ready(cx, WatchInterest::Write)) {
                 return Poll::Ready(Err(why));
             }
         }

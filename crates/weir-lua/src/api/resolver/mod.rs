@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_core::resolver::{self, Answer, Question, Resolver};
+use weir_core::resolver::{self, DnsAnswer, DnsQuestion, Resolver};
 use weir_rt::clock;
 use weir_trace::WaitKind;
 
@@ -21,19 +21,19 @@ pub(crate) const TABLE: &[Function] =
     &[function("_resolver.cached", 0, cached), function("_resolver.resolve", YIELDABLE, resolve)];
 
 /// `addresses`, `service` or `names`, and of what; `None`: it is no name, or no address.
-fn question(kind: &[u8], name: &str) -> Option<Question> {
+fn question(kind: &[u8], name: &str) -> Option<DnsQuestion> {
     match kind {
         b"service" => match resolver::question(name).ok()? {
-            Question::Addresses(name) => Some(Question::Service(name)),
+            DnsQuestion::Addresses(name) => Some(DnsQuestion::Service(name)),
             other => Some(other),
         },
-        b"names" => resolver::literal(name).map(Question::Names),
+        b"names" => resolver::literal(name).map(DnsQuestion::Names),
         _ => resolver::question(name).ok(),
     }
 }
 
 /// A question, and who is asked for how many milliseconds.
-type Asked = (Question, Arc<Resolver>, u64);
+type Asked = (DnsQuestion, Arc<Resolver>, u64);
 
 /// What the arguments ask; or why that can't be asked.
 fn asked(l: State) -> Result<Result<Asked, &'static str>, crate::api::Raise> {
@@ -91,7 +91,7 @@ fn resolve(l: State) -> Outcome {
 }
 
 /// Pushes `{ addresses = …, services = …, names = …, ttl = seconds, stale = true }`, of the lists what was asked for.
-fn push(l: State, answer: &Answer) {
+fn push(l: State, answer: &DnsAnswer) {
     l.reserve(8);
     l.new_table(0, 4);
     if !answer.services.is_empty() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_core::figures::{self, Table, Value};
 use weir_core::housekeeping;
-use weir_rt::Remote;
+use weir_rt::RuntimeHandle;
 
 use crate::api::{Done, Function, expect_string, function};
 use crate::dict::Dict;
@@ -28,7 +28,7 @@ pub(crate) struct Figures {
     /// Which of all VMs that were made, counted from 0.
     pub(crate) number: u64,
     worker: u8,
-    remote: Remote,
+    remote: RuntimeHandle,
     /// Of its worker.
     times: &'static Times,
     heap: Arc<Counts>,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use weir_rt::file::errno::{EACCES, EIO, ELOOP, ENOENT};
-use weir_rt::file::{FileKind, Meta, lstat, stat};
+use weir_rt::file::{FileKind, FileMeta, lstat, stat};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) fn read(folder: &[u8], open_only: bool) -> Result<Vec<Entry>, Failed>
 }
 
 /// What a name leads to; a link that leads nowhere is itself. `None`: it may not be looked at, or is gone by now.
-fn look_at(path: &Path) -> Result<Option<Meta>, Failed> {
+fn look_at(path: &Path) -> Result<Option<FileMeta>, Failed> {
     let error = match stat(path) {
         Ok(meta) => return Ok(Some(meta)),
         Err(error) => failed("stat()", &error),

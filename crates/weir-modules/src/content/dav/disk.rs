@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use weir_core::Exchange;
 use weir_core::log::Level;
 use weir_rt::file::errno::{EACCES, EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, EPERM, EXDEV};
-use weir_rt::file::{Meta, errno_text, lstat, stat};
+use weir_rt::file::{FileMeta, errno_text, lstat, stat};
 use weir_trace::WaitKind;
 
 use super::mapped;
@@ -119,12 +119,12 @@ impl fmt::Display for Failure {
 }
 
 /// What the path names, a symbolic link itself.
-pub(super) fn look(path: &Path) -> Result<Meta> {
+pub(super) fn look(path: &Path) -> Result<FileMeta> {
     lstat(path).map_err(|error| Failure::of("lstat()", path, &error))
 }
 
 /// What the path leads to.
-pub(super) fn look_through(path: &Path) -> Result<Meta> {
+pub(super) fn look_through(path: &Path) -> Result<FileMeta> {
     stat(path).map_err(|error| Failure::of("stat()", path, &error))
 }
 

@@ -3,7 +3,7 @@
 
 use std::thread::LocalKey;
 
-use weir_sys::brotli::{self, Encoder, Ran, Refused};
+use weir_sys::brotli::{self, BrotliEncoder, EncoderProgress, EncoderRefused};
 
 use crate::filters::compress::{Failed, Op, Place, Places, Progress, Session};
 
@@ -32,7 +32,7 @@ pub(crate) struct Settings {
 
 /// A stretch of a stream.
 pub(crate) struct Stream {
-    encoder: Encoder,
+    encoder: BrotliEncoder,
     /// A flush is not yet written out: until then the library takes no input.
     flushing: bool,
     /// Something is not: behind a seam the library flushes by itself, so that it may take no input either.
@@ -46,8 +46,8 @@ impl Session for Stream {
     const PAUSE: Op = Op::Flush;
 
     fn begin(Settings { level, window, hint }: Settings, from: u64) -> Result<Stream, Failed> {
-        let encoder = Encoder::new(level, window, hint, from);
-        let encoder = encoder.map_err(|Refused| Failed("BrotliEncoderCreateInstance() failed"))?;
+        let encoder = BrotliEncoder::new(level, window, hint, from);
+        let encoder = encoder.map_err(|EncoderRefused| Failed("BrotliEncoderCreateInstance() failed"))?;
         Ok(Stream { encoder, flushing: false, pending: false, unflushed: 0 })
     }
 
@@ -55,12 +55,13 @@ impl Session for Stream {
         let mut run = |input: &[u8], output: &mut [u8], op| {
             self.encoder
                 .run(input, output, op)
-                .map_err(|Refused| Failed("BrotliEncoderCompressStream() failed"))
+                .map_err(|EncoderRefused| Failed("BrotliEncoderCompressStream() failed"))
         };
         let mut before = 0;
         if self.flushing || self.pending {
-            let op = if self.flushing { brotli::Op::Flush } else { brotli::Op::Process };
-            let Ran { given, more, done, .. } = run(b"", output, op)?;
+            let op =
+                if self.flushing { brotli::BrotliOperation::Flush } else { brotli::BrotliOperation::Process };
+            let EncoderProgress { given, more, done, .. } = run(b"", output, op)?;
             if more || !done {
                 return Ok(Progress { taken: 0, given, done: false });
             }
@@ -70,14 +71,14 @@ impl Session for Stream {
             before = given;
         }
         let op = match op {
-            Op::Run if self.unflushed + input.len() < SPAN => brotli::Op::Process,
-            Op::Run | Op::Flush => brotli::Op::Flush,
-            Op::Finish => brotli::Op::Finish,
+            Op::Run if self.unflushed + input.len() < SPAN => brotli::BrotliOperation::Process,
+            Op::Run | Op::Flush => brotli::BrotliOperation::Flush,
+            Op::Finish => brotli::BrotliOperation::Finish,
         };
-        let Ran { taken, given, more, done } = run(input, &mut output[before..], op)?;
+        let EncoderProgress { taken, given, more, done } = run(input, &mut output[before..], op)?;
         self.pending = more;
         self.unflushed += taken;
-        if op == brotli::Op::Flush {
+        if op == brotli::BrotliOperation::Flush {
             (self.flushing, self.unflushed) = (!done, if done { 0 } else { self.unflushed });
         }
         Ok(Progress { taken, given: before + given, done })

@@ -20,7 +20,7 @@ fn is_in(frame: u64, function: usize) -> bool {
 }
 
 /// The functions in a stack, by the first that its address could belong to.
-fn has_chain(sample: &Sample, functions: &[usize]) -> bool {
+fn has_chain(sample: &StackSample, functions: &[usize]) -> bool {
     let nearest = |frame: u64| {
         let below = functions.iter().filter(|&&f| is_in(frame, f));
         below.max().copied()
@@ -34,11 +34,11 @@ fn has_chain(sample: &Sample, functions: &[usize]) -> bool {
 fn the_walk_finds_the_known_chain() {
     let attached = attach(3).expect("attaches");
     let probe = attached.probe();
-    current().set(Place { site: 77, route: 5 });
+    current().set(SitePlace { site: 77, route: 5 });
     current().set_request(1 << 100 | 3);
-    probe.arm(Source::Cpu, 99).expect("armed");
+    probe.arm(SampleSource::Cpu, 99).expect("armed");
     outer(300_000_000);
-    probe.arm(Source::Cpu, 0).expect("disarmed");
+    probe.arm(SampleSource::Cpu, 0).expect("disarmed");
     let samples = samples(probe);
     let chain = [
         burn_in_leaf as *const () as usize,
@@ -50,7 +50,7 @@ fn the_walk_finds_the_known_chain() {
     // A sample in the first instructions of a function misses its caller.
     assert!(right * 10 >= samples.len() * 8, "{right} of {}", samples.len());
     for sample in &samples {
-        assert_eq!((sample.source, sample.place), (Source::Cpu, Place { site: 77, route: 5 }));
+        assert_eq!((sample.source, sample.place), (SampleSource::Cpu, SitePlace { site: 77, route: 5 }));
         assert_eq!(sample.request, 1 << 100 | 3);
     }
     let weight: u64 = samples.iter().map(|sample| sample.weight_ns).sum();
@@ -62,14 +62,14 @@ fn the_walk_finds_the_known_chain() {
 fn stacks_through_the_c_library_are_whole() {
     let attached = attach(0).expect("attaches");
     let probe = attached.probe();
-    probe.arm(Source::Wall, 997).expect("armed");
+    probe.arm(SampleSource::Wall, 997).expect("armed");
     burn_inside_sort(100_000_000);
     let sorting = samples(probe);
     burn_in_system_calls(100_000_000);
-    probe.arm(Source::Wall, 0).expect("disarmed");
+    probe.arm(SampleSource::Wall, 0).expect("disarmed");
     let calling = samples(probe);
-    let share = |samples: &[Sample], function: usize| {
-        let with = |sample: &&Sample| sample.frames.iter().any(|&frame| is_in(frame, function));
+    let share = |samples: &[StackSample], function: usize| {
+        let with = |sample: &&StackSample| sample.frames.iter().any(|&frame| is_in(frame, function));
         (samples.iter().filter(with).count(), samples.len())
     };
     for (samples, function) in [

@@ -19,7 +19,7 @@ use std::time::Duration;
 use weir_core::log::Level;
 use weir_core::resolver;
 use weir_rt::file::errno_text;
-use weir_rt::process::watch::{Interest, Watched};
+use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use weir_trace::WaitKind;
 
 use crate::api::socket::conn::Peer;
@@ -79,7 +79,7 @@ struct Udp {
 /// A socket with its peer.
 struct Link {
     socket: Socket,
-    watched: Watched,
+    watched: WatchedDescriptor,
     peer: Peer,
 }
 
@@ -95,7 +95,7 @@ impl Link {
             Socket::Unix(socket) => socket.try_clone()?.into(),
         };
         // The clone is the same socket: both do not block.
-        Ok(Link { watched: Watched::new(fd)?, socket, peer })
+        Ok(Link { watched: WatchedDescriptor::new(fd)?, socket, peer })
     }
 
     /// To `address`, that of `peer`, from the address `local` or any.
@@ -361,7 +361,7 @@ fn receive(l: State) -> Outcome {
                 if late.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                if let Err(error) = ready!(link.watched.poll_ready(cx, Interest::Read)) {
+                if let Err(error) = ready!(link.watched.poll_ready(cx, WatchInterest::Read)) {
                     return Poll::Ready(Some(Err(error)));
                 }
             }
