@@ -7,6 +7,7 @@
 pub(crate) mod arg;
 pub(crate) mod balancer;
 pub(crate) mod cli;
+pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod coroutine;
 pub(crate) mod ctx;
@@ -21,15 +22,19 @@ pub(crate) mod location;
 pub(crate) mod log;
 pub(crate) mod output;
 pub(crate) mod pipe;
+pub(crate) mod prelude;
+pub(crate) mod process;
 pub(crate) mod re;
 pub(crate) mod req;
 pub(crate) mod resolver;
+pub(crate) mod resp;
 pub(crate) mod resty;
 pub(crate) mod semaphore;
 pub(crate) mod shared;
 pub(crate) mod socket;
 pub(crate) mod socket_log;
 pub(crate) mod ssl;
+pub(crate) mod thread;
 pub(crate) mod time;
 pub(crate) mod timer;
 pub(crate) mod upstream;
@@ -127,6 +132,12 @@ pub(crate) const TABLES: &[&[Function]] = &[
     time::TABLE,
     var::TABLE,
     worker::TABLE,
+    config::TABLE,
+    process::TABLE,
+    resp::TABLE,
+    req::header::TABLE,
+    thread::TABLE,
+    control::on_abort::TABLE,
     balancer::TABLE,
     resty::aes::TABLE,
     cli::TABLE,

@@ -355,7 +355,7 @@ impl Vm {
 
     /// Runs the part of the API that is written in Lua.
     fn prelude(&self) -> Result<(), String> {
-        for (name, text) in PRELUDE {
+        for (name, text) in api::prelude::PRELUDE {
             chunk::load(self.main, text.as_bytes(), name)?;
             crate::run::lend::lend(self, Phase::Init, None, None, || self.call(0, 0))?;
         }
@@ -508,23 +508,3 @@ unsafe extern "C-unwind" fn traceback(raw: *mut sys::LuaState) -> i32 {
     });
     1
 }
-
-/// The API's part in Lua, file by file, in order.
-const PRELUDE: &[(&str, &str)] = &[
-    ("=ngx/fast", include_str!("../api/ffi/prelude.lua")),
-    ("=ngx/base", include_str!("../api/base/prelude.lua")),
-    ("=ngx/ndk", include_str!("../api/ndk/prelude.lua")),
-    ("=ngx/coroutine", include_str!("../api/coroutine/prelude.lua")),
-    ("=ngx/tables", include_str!("../api/var/prelude.lua")),
-    ("=ngx/request", include_str!("../api/req/prelude.lua")),
-    ("=ngx/traps", include_str!("../api/blocking/prelude.lua")),
-    ("=ngx/encode", include_str!("../api/encode/prelude.lua")),
-    ("=ngx/re", include_str!("../api/re/prelude.lua")),
-    ("=ngx/json", include_str!("../api/json/prelude.lua")),
-    ("=ngx/shared", include_str!("../api/shared/prelude.lua")),
-    ("=ngx/socket", include_str!("../api/socket/prelude.lua")),
-    ("=ngx/udp", include_str!("../api/socket/udp/prelude.lua")),
-    ("=ngx/ffi", include_str!("../api/nginx_symbols/prelude.lua")),
-    ("=ngx/modules", include_str!("../api/library/prelude.lua")),
-    ("=ngx/advice", include_str!("../inspect/jit_advice.lua")),
-];

@@ -1,5 +1,7 @@
 //! `ngx.arg` of body filters.
 
+pub(crate) mod ffi;
+
 use crate::api::{Done, Function, Outcome, Raise, function};
 use crate::hooks::set_by::SetArgs;
 use crate::luajit::state::State;

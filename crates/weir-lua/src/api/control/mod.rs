@@ -1,6 +1,9 @@
 //! How scripts end and go elsewhere: `ngx.exit`, `exec`, `redirect`; and `ngx.status`, `headers_sent`, `get_phase`,
 //! `is_subrequest`, `sleep`.
 
+pub(crate) mod ffi;
+pub(crate) mod on_abort;
+
 use std::time::Duration;
 
 use weir_core::Text;

@@ -1,6 +1,7 @@
 //! `ngx.ctx`: a table for each request, kept through internal redirects.
 
 pub(crate) mod connection;
+pub(crate) mod ffi;
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
--- Encoders, digests and times, compiled. What is out of the ordinary goes to the functions that raise the right errors.
+-- Encoders and digests, compiled. What is out of the ordinary goes to the functions that raise the right errors.
 local ngx = ngx
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
 local type, tostring, error = type, tostring, error
@@ -76,36 +76,35 @@ end
 sum("crc32_short")
 sum("crc32_long")
 
-local parse_http_time = ngx.parse_http_time
-function ngx.parse_http_time(value)
-    if type(value) ~= "string" then return parse_http_time(value) end
-    if C.text(10, value, #value, 0, out) == 1 then return out.number end
-    return nil
-end
--- Read once while a script runs without waiting, unless it wants it anew.
-local glance, floor = ngx._fast.glance, math.floor
-function ngx.now()
-    local wall = glance.wall
-    if wall ~= 0 then return wall end
-    return C.now()
-end
-function ngx.time()
-    local wall = glance.wall
-    if wall ~= 0 then return floor(wall) end
-    return C.seconds()
-end
-function ngx.update_time() C.update_time() end
-for name, what in pairs { http_time = 0, cookie_time = 1 } do
-    local other = ngx[name]
-    ngx[name] = function(time)
-        if type(time) ~= "number" then return other(time) end
-        C.date(what, time, out)
-        return text(out.at, out.len)
+local gather, limit, new_table = ngx._lists.gather, ngx._lists.limit, require "table.new"
+local decode_args = ngx.decode_args
+function ngx.decode_args(...)
+    local args, most = ...
+    if type(args) ~= "string" or (most ~= nil and type(most) ~= "number") or select("#", ...) > 2 then
+        return decode_args(...)
     end
+    local count = C.list(3, limit(most), 1, args, #args, out)
+    if count < 0 then return decode_args(...) end
+    local cut = out.flag == 1
+    local into = gather(new_table(0, count), count)
+    if cut then return into, "truncated" end
+    return into
 end
-for name, what in pairs { today = 2, localtime = 3, utctime = 4 } do
-    ngx[name] = function()
-        C.date(what, 0, out)
-        return text(out.at, out.len)
-    end
+
+package.preload["ngx.base64"] = function()
+    local encode, decode, gsub = ngx.encode_base64, ngx.decode_base64, string.gsub
+    local to, from = { ["+"] = "-", ["/"] = "_" }, { ["-"] = "+", ["_"] = "/" }
+    return {
+        version = "0.1.33",
+        encode_base64url = function(text)
+            if type(text) ~= "string" then return nil, "must provide a string" end
+            return (gsub(encode(text, true), "[+/]", to))
+        end,
+        decode_base64url = function(text)
+            if type(text) ~= "string" then return nil, "must provide a string" end
+            local bytes = decode((gsub(text, "[-_]", from)))
+            if not bytes then return nil, "invalid input" end
+            return bytes
+        end,
+    }
 end

@@ -6,11 +6,15 @@
 //! negative number; the prelude then calls the function of [`crate::api`] of the same purpose, which knows the words for
 //! it. No panic leaves them: that would end the process.
 
+pub(crate) mod lists;
+
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::agent;
-use crate::api::{Done, Function, encode, function, output, re, req, shared, var};
+use crate::api::{
+    Done, Function, arg, control, ctx, encode, function, header, output, re, req, shared, time, var,
+};
 use crate::dict::{Dict, Mark, Scratch};
 use crate::luajit::shared_page::{self, Glance};
 
@@ -32,7 +36,7 @@ pub(crate) struct Answer {
     /// Pairs of offsets, -1 for a group that took no part; they stay until the next call.
     pub(crate) spans: *const i32,
     /// A list, which stays until the next one.
-    pub(crate) pairs: *const req::ffi::Pair,
+    pub(crate) pairs: *const lists::Pair,
     /// What says that the value which was found is still the same, as long as its version is this; or null.
     pub(crate) mark: *const Mark,
     pub(crate) version: f64,
@@ -128,19 +132,19 @@ pub(crate) struct Api {
 const API: Api = Api {
     variable_index: var::ffi::variable_index,
     variable: var::ffi::variable,
-    header: var::ffi::header,
-    set_header: var::ffi::set_header,
-    request_header: var::ffi::request_header,
-    ctx: var::ffi::ctx,
-    status: var::ffi::status,
-    set_status: var::ffi::set_status,
-    headers_sent: var::ffi::headers_sent,
-    is_subrequest: var::ffi::is_subrequest,
-    phase: var::ffi::phase,
-    now: encode::ffi::now,
-    seconds: encode::ffi::seconds,
+    header: header::ffi::header,
+    set_header: header::ffi::set_header,
+    request_header: req::ffi::request_header,
+    ctx: ctx::ffi::ctx,
+    status: control::ffi::status,
+    set_status: control::ffi::set_status,
+    headers_sent: control::ffi::headers_sent,
+    is_subrequest: control::ffi::is_subrequest,
+    phase: control::ffi::phase,
+    now: time::ffi::now,
+    seconds: time::ffi::seconds,
     text: encode::ffi::text,
-    date: encode::ffi::date,
+    date: time::ffi::date,
     dict: shared::ffi::place,
     dict_get: shared::ffi::get,
     dict_set: shared::ffi::set,
@@ -149,19 +153,19 @@ const API: Api = Api {
     re_compile: re::ffi::compile,
     re_free: re::ffi::free,
     re_exec: re::ffi::exec,
-    list: req::ffi::list,
+    list: lists::list,
     request: req::ffi::request,
     set_method: req::ffi::set_method,
     set_request_header: req::ffi::set_request_header,
-    arg: req::ffi::arg,
-    monotonic: encode::ffi::monotonic,
+    arg: arg::ffi::arg,
+    monotonic: time::ffi::monotonic,
     set_peer: crate::api::balancer::set_peer,
     settable: var::ffi::settable,
     set_variable: var::ffi::set_variable,
-    give_ctx: var::ffi::give_ctx,
+    give_ctx: ctx::ffi::give_ctx,
     glance: shared_page::place,
     say: output::ffi::say,
-    update_time: encode::ffi::update_time,
+    update_time: time::ffi::update_time,
 };
 
 static NEAR: Api = API;
@@ -205,3 +209,22 @@ pub(crate) unsafe fn slice<'t>(at: *const u8, len: usize) -> &'t [u8] {
 pub(crate) fn guarded(body: impl FnOnce() -> i32) -> i32 {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(REFUSED)
 }
+
+/// The text that the prelude has as a Lua string, if it has one.
+pub(crate) struct Last<'t>(Option<&'t [u8]>);
+
+impl Last<'_> {
+    /// # Safety
+    /// As [`slice`], where `at` is not null.
+    pub(crate) unsafe fn new(at: *const u8, len: usize) -> Self {
+        // SAFETY: this function's contract.
+        Last((!at.is_null()).then(|| unsafe { slice(at, len) }))
+    }
+
+    pub(crate) fn is(&self, text: &[u8]) -> bool {
+        self.0 == Some(text)
+    }
+}
+
+/// It is what the prelude has as a Lua string.
+pub(crate) const SAME: i32 = 2;

@@ -88,3 +88,34 @@ ngx._fast = {
     string = ffi.string,
 }
 ngx._fast.glance = ngx._fast.C.glance()
+
+local out, text = ngx._fast.out, ngx._fast.string
+
+-- Strings that were made of values, by name, and the state of things that they hold for, or 0. A value that is the same the next
+-- time is not made into a string again; in the same state it is not even asked for.
+local MOST, LONGEST = 500, 256
+function ngx._fast.memory()
+    return { count = 0, values = {}, states = {} }
+end
+function ngx._fast.remember(known, name, value, state)
+    if value and #value > LONGEST then
+        value, state = nil, 0
+    end
+    if not known.states[name] then
+        if known.count >= MOST then
+            known.count, known.values, known.states = 0, {}, {}
+        end
+        known.count = known.count + 1
+    end
+    known.values[name], known.states[name] = value, state
+end
+
+-- What was found: a text that C told, what it was `last`, or nothing.
+function ngx._fast.taken(found, last)
+    if found == 1 then
+        local value = text(out.at, out.len)
+        return value
+    end
+    if found == 2 then return last end
+    return nil
+end

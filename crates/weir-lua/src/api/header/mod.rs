@@ -1,4 +1,6 @@
-//! Fields of the response and of the request: `ngx.header`, `ngx.resp.*`, `ngx.req.*_header(s)`.
+//! `ngx.header`, and how scripts read and write fields.
+
+pub(crate) mod ffi;
 
 use weir_core::exchange::Named;
 use weir_core::log::Level;
@@ -12,27 +14,8 @@ use crate::luajit::sys::kind;
 use crate::run::lend;
 use crate::vm::phase::{Phase, REQUEST};
 
-pub(super) const TABLE: &[Function] = &[
-    function("_header_get", REQUEST, get),
-    function("_header_set", REQUEST, set),
-    function("req.set_header", REQUEST, set_request),
-    function("req.clear_header", REQUEST, |l| {
-        let name = safe_name(&expect_string(&l, 1, "clear_header")?);
-        lend::exchange(|x| x.remove_request_fields(Named::Exactly(&name)))?;
-        Ok(Done::Results(0))
-    }),
-    function("req._add_header", REQUEST, add_request),
-    function("resp._add_header", REQUEST, |l| {
-        let name = safe_name(&expect_string(&l, 1, "add_header")?);
-        if l.is_none_or_nil(2) {
-            return Err(Raise::Plain("invalid header value".to_owned()));
-        }
-        for value in values(l, 2)? {
-            lend::exchange(|x| add_response(x, &name, &value))?;
-        }
-        Ok(Done::Results(0))
-    }),
-];
+pub(super) const TABLE: &[Function] =
+    &[function("_header_get", REQUEST, get), function("_header_set", REQUEST, set)];
 
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
@@ -122,14 +105,14 @@ fn get(l: State) -> Outcome {
 }
 
 /// As [`listed`] but for empty values, which are none.
-fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
+pub(crate) fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
     let mut list = listed(l, at)?;
     list.retain(|value| !value.is_empty());
     Ok(list)
 }
 
 /// A field's value or values; control characters are escaped.
-fn listed(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
+pub(crate) fn listed(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
     let one = |at: i32| -> Result<Vec<u8>, Raise> {
         let text = match l.kind(at) {
             kind::STRING | kind::NUMBER => {
@@ -160,7 +143,7 @@ fn listed(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
     Ok(list)
 }
 
-fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
+pub(crate) fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
     let span = x.arena.push(value);
     x.add_response_field(name, Text::Span(span));
 }
@@ -228,41 +211,4 @@ pub(crate) fn safe_value(value: Vec<u8>) -> Vec<u8> {
     let mut safe = Vec::new();
     encode::escape(&value, |byte| byte >= 0x20 && byte != 0x7f || byte == b'\t', &mut safe);
     safe
-}
-
-/// `add_header` of `ngx.req`: its values stand beside those that are there, unless a request has but one of the name.
-fn add_request(l: State) -> Outcome {
-    let name = safe_name(&expect_string(&l, 1, "add_header")?);
-    let mut list = listed(l, 2)?;
-    let known = classify(&name);
-    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
-        return Err(Raise::text("failed to set header"));
-    }
-    let only = matches!(known, Known::Host | Known::ContentLength).then(|| list.pop()).flatten();
-    lend::exchange(|x| match only {
-        Some(value) => x.set_request_field(&name, &value),
-        None => list.iter().for_each(|value| x.add_request_field(&name, value)),
-    })?;
-    Ok(Done::Results(0))
-}
-
-fn set_request(l: State) -> Outcome {
-    let name = safe_name(&expect_string(&l, 1, "set_header")?);
-    let mut list = values(l, 2)?;
-    let known = classify(&name);
-    if matches!(known, Known::Host | Known::ContentLength | Known::Connection) && list.len() > 1 {
-        // Of these a request has one: the last.
-        list.drain(..list.len() - 1);
-    }
-    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
-        return Err(Raise::text("failed to set header"));
-    }
-    lend::exchange(|x| match &list[..] {
-        [] => x.remove_request_fields(Named::Exactly(&name)),
-        [first, more @ ..] => {
-            x.set_request_field(&name, first);
-            more.iter().for_each(|value| x.add_request_field(&name, value));
-        }
-    })?;
-    Ok(Done::Results(0))
 }

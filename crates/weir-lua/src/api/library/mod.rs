@@ -1,15 +1,8 @@
 //! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
 //! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
 
-use weir_core::server::with_worker;
-use weir_core::worker::Counts;
-use weir_rt::process::parent;
-use weir_rt::signal;
-
-use crate::agent;
 use crate::api::{Done, Function, expect_string, function};
 use crate::run::lend;
-use crate::vm::vm::Vm;
 
 pub(crate) const TABLE: &[Function] = &[
     function("_library.source", 0, |l| {
@@ -26,40 +19,6 @@ pub(crate) const TABLE: &[Function] = &[
             l.push_bytes(name.as_bytes());
             l.raw_set_index(-2, at + 1);
         }
-        Ok(Done::Results(1))
-    }),
-    function("_process.single", 0, |l| {
-        l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));
-        Ok(Done::Results(1))
-    }),
-    function("_process.agent", 0, |l| {
-        l.push_boolean(lend::vm(Vm::is_agent));
-        Ok(Done::Results(1))
-    }),
-    function("_process.master", 0, |l| {
-        let single = lend::vm(|vm| vm.main_conf.one_process);
-        l.push_number(f64::from(if single { std::process::id() } else { parent() }));
-        Ok(Done::Results(1))
-    }),
-    // What all workers have counted: accepted, requests, active, reading, writing, waiting.
-    function("_process.counts", 0, |l| {
-        let counts = match agent::is_here() {
-            true => agent::counts(),
-            false => with_worker(|worker| worker.counts()).unwrap_or_default(),
-        };
-        let Counts { accepted, requests, active, writing, waiting } = counts;
-        let all = [accepted, requests, active, counts.reading(), writing, waiting];
-        all.iter().for_each(|count| l.push_number(*count as f64));
-        Ok(Done::Results(all.len() as i32))
-    }),
-    function("_process.quit", 0, |l| {
-        let asked = signal::kill(std::process::id() as i32, signal::SIGQUIT);
-        l.push_boolean(asked.is_ok());
-        Ok(Done::Results(1))
-    }),
-    function("_process.enable", 0, |l| {
-        let enabled = lend::vm(|vm| vm.home.upgrade().map(|home| home.configuration.want_agent()));
-        l.push_boolean(enabled.is_some());
         Ok(Done::Results(1))
     }),
     function("_request", 0, |l| {

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod ffi;
+pub(crate) mod header;
 
 use weir_core::log::Level;
 use weir_http::Method;

@@ -15,8 +15,6 @@ pub(crate) mod parsed;
 pub(crate) mod session;
 pub(crate) mod ssl;
 
-pub(crate) use crate::api::ctx::connection as ctx;
-use crate::hooks::tls::upstream;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -24,13 +22,16 @@ use weir_core::tls::{Clients, Greeting};
 use weir_tls::suites::Protocols;
 
 use crate::api::Raise;
+use crate::hooks::tls::upstream;
 use crate::run::lend;
 
+pub(crate) use crate::api::ctx::connection as ctx;
 pub(crate) use crate::hooks::tls::clients::{Scripts, Sources};
 pub(crate) use client_pair::{ClientPair, client_pair};
 pub(crate) use ctx::{is_inherited, push_inherited};
-use parsed::{Chain, Key};
 pub(crate) use upstream::UpstreamScripts;
+
+use parsed::{Chain, Key};
 
 pub(crate) const TABLES: [&[crate::api::Function]; 5] =
     [clienthello::TABLE, ocsp::TABLE, session::TABLE, ssl::TABLE, upstream::TABLE];

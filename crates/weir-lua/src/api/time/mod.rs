@@ -1,5 +1,7 @@
 //! Times: `ngx.time`, `now`, `today`, `localtime`, `http_time` ...
 
+pub(crate) mod ffi;
+
 use weir_core::Exchange;
 use weir_http::date;
 use weir_rt::clock;

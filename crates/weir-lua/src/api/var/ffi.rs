@@ -1,17 +1,12 @@
-//! Variables, fields, the context's table, the status.
+//! `ngx.var` for compiled code.
 
 use weir_core::Text;
 use weir_core::conf::server::Link;
 use weir_core::variable::{Get, VarIndex};
-use weir_http::{Known, classify};
 
-use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, changing, guarded, slice};
-use crate::api::ssl;
-use crate::api::{ctx_anchor, is_sent, keep_ctx};
-use crate::hooks::phases::Settings;
+use crate::api::ffi::{Answer, FOUND, Last, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::run::lend;
-use crate::vm::phase::{Phase, REQUEST};
-use crate::vm::vm::Vm;
+use crate::vm::phase::REQUEST;
 
 /// The number of a variable, which holds as long as the VM: of the configuration, or behind those a module's. From
 /// [`STEADY`] on they are of variables that have the same value as long as nothing has [changed](crate::luajit::shared_page).
@@ -125,195 +120,9 @@ pub(crate) unsafe extern "C" fn set_variable(index: i32, value: *const u8, len: 
     })
 }
 
-/// The value of a field of the answer that it has once, and that the server does not compose itself; if it is `last`,
-/// it is not told again.
-pub(crate) unsafe extern "C" fn header(
-    name: *const u8,
-    len: usize,
-    last: *const u8,
-    last_len: usize,
-    answer: *mut Answer,
-) -> i32 {
-    // SAFETY: as `variable_index` and `variable`.
-    let (name, last, answer) = unsafe { (slice(name, len), Last::new(last, last_len), &mut *answer) };
-    guarded(|| {
-        if !lend::phase().is_in(REQUEST) || name.contains(&b'_') || composed(classify(name)) {
-            return REFUSED;
-        }
-        let found = lend::exchange(|x| {
-            let mut values = x.response.headers.iter().filter(|header| header.name.is(&x.arena, name));
-            match (values.next(), values.next()) {
-                (None, _) => NOTHING,
-                (Some(header), None) if last.is(x.text(&header.value)) => SAME,
-                (Some(header), None) => {
-                    answer.text(x.text(&header.value));
-                    FOUND
-                }
-                (Some(_), Some(_)) => REFUSED,
-            }
-        });
-        found.unwrap_or(REFUSED)
-    })
-}
-
-/// Bytes of names that are sent as they are: letters, digits, `-` and `_`.
-const PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        plain[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'-' | b'_');
-        byte += 1;
-    }
-    plain
-};
-
-/// Whether the field stands elsewhere than with the others.
-fn composed(known: Known) -> bool {
-    matches!(
-        known,
-        Known::ContentType
-            | Known::ContentLength
-            | Known::Server
-            | Known::Date
-            | Known::Location
-            | Known::LastModified
-            | Known::Connection
-            | Known::TransferEncoding
-    )
-}
-
-/// Gives a field of the answer a value that needs no escaping. `plain`: the name is one without `_` that was taken before.
-pub(crate) unsafe extern "C" fn set_header(
-    name: *const u8,
-    name_len: usize,
-    value: *const u8,
-    value_len: usize,
-    plain: i32,
-) -> i32 {
-    // SAFETY: as `variable_index`.
-    let (name, value) = unsafe { (slice(name, name_len), slice(value, value_len)) };
-    changing(|| {
-        let (phase, plain) = (lend::phase(), plain != 0);
-        let is_taken = || name.iter().all(|byte| PLAIN[usize::from(*byte)]) && !composed(classify(name));
-        if !phase.is_in(REQUEST)
-            || name.is_empty()
-            || value.is_empty()
-            || value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f)
-            || (is_sent() && phase != Phase::HeaderFilter)
-            || !(plain || is_taken())
-        {
-            return REFUSED;
-        }
-        let done = lend::exchange(|x| {
-            if !plain && name.contains(&b'_') && x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores)
-            {
-                return REFUSED;
-            }
-            let span = x.arena.push(value);
-            x.set_response_field(name, Text::Span(span));
-            FOUND
-        });
-        done.unwrap_or(REFUSED)
-    })
-}
-
-/// The value of a field of the request that it has once.
-pub(crate) unsafe extern "C" fn request_header(name: *const u8, len: usize, answer: *mut Answer) -> i32 {
-    // SAFETY: as `variable_index` and `variable`.
-    let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
-    guarded(|| {
-        let found = lend::exchange(|x| match x.request_field(name) {
-            Some(value) => {
-                answer.text(value);
-                FOUND
-            }
-            None => NOTHING,
-        });
-        found.unwrap_or(REFUSED)
-    })
-}
-
-/// The anchor of the request's `ngx.ctx`; -2 when it has none yet, and less by the number of fields to make room for.
-pub(crate) extern "C" fn ctx() -> i32 {
-    guarded(|| match ctx_anchor() {
-        Ok(Some(anchor)) => anchor,
-        // What it inherits from is the other function's business.
-        Ok(None) if ssl::is_inherited() => REFUSED,
-        Ok(None) => -2 - lend::vm(Vm::ctx_fields) as i32,
-        Err(_) => REFUSED,
-    })
-}
-
-/// Makes the table that the prelude has anchored the request's `ngx.ctx`.
-pub(crate) extern "C" fn give_ctx(anchor: i32) -> i32 {
-    guarded(|| keep_ctx(anchor).map_or(REFUSED, |()| FOUND))
-}
-
-/// The status of the answer so far.
-pub(crate) extern "C" fn status() -> i32 {
-    guarded(|| {
-        if !lend::phase().is_in(REQUEST) {
-            return REFUSED;
-        }
-        let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
-            // A script before this one may have ended with one.
-            (0, 0) if x.internal => REFUSED,
-            (0, status) => i32::from(status),
-            (error, _) => i32::from(error),
-        });
-        status.unwrap_or(REFUSED)
-    })
-}
-
-/// Gives the answer a status, as long as its head has not gone.
-pub(crate) extern "C" fn set_status(status: i32) -> i32 {
-    changing(|| {
-        if !lend::phase().is_in(REQUEST) || !(100..1000).contains(&status) || is_sent() {
-            return REFUSED;
-        }
-        let done = lend::exchange(|x| {
-            (x.response.status, x.response.err_status, x.response.reason) = (status as u16, 0, None);
-            FOUND
-        });
-        done.unwrap_or(REFUSED)
-    })
-}
-
-/// Whether the head has gone, or would have by now in OpenResty.
-pub(crate) extern "C" fn headers_sent() -> i32 {
-    guarded(|| lend::exchange(|_| ()).map_or(REFUSED, |()| i32::from(is_sent())))
-}
-
-/// Whether the request is a subrequest.
-pub(crate) extern "C" fn is_subrequest() -> i32 {
-    guarded(|| lend::exchange(|x| i32::from(x.is_subrequest())).unwrap_or(REFUSED))
-}
-
-/// The running script's context, as a bit.
-pub(crate) extern "C" fn phase() -> i32 {
-    guarded(|| lend::phase() as i32)
-}
-
-/// The text that the prelude has as a Lua string, if it has one.
-struct Last<'t>(Option<&'t [u8]>);
-
-impl Last<'_> {
-    /// # Safety
-    /// As [`slice`], where `at` is not null.
-    unsafe fn new(at: *const u8, len: usize) -> Self {
-        // SAFETY: this function's contract.
-        Last((!at.is_null()).then(|| unsafe { slice(at, len) }))
-    }
-
-    fn is(&self, text: &[u8]) -> bool {
-        self.0 == Some(text)
-    }
-}
-
-/// It is what the prelude has as a Lua string.
-const SAME: i32 = 2;
 /// Is added to the numbers of variables that stay as they are.
 const STEADY: i32 = 1 << 24;
+
 /// Variables of modules that do, in order.
 const STEADY_NAMES: &[&str] = &[
     "args",
@@ -337,5 +146,6 @@ const STEADY_NAMES: &[&str] = &[
     "server_protocol",
     "uri",
 ];
+
 /// Where the numbers of modules' variables begin that the configuration does not name; the others have 16 bits.
 const DIRECT: i32 = 1 << 16;

@@ -1,4 +1,4 @@
-//! `ngx.worker.*`, `ngx.config.*`.
+//! `ngx.worker`
 
 use crate::api::{Done, Function, Raise, function};
 use crate::run::lend;
@@ -36,16 +36,6 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("worker.exiting", 0, |l| {
         l.push_boolean(lend::vm(Vm::is_leaving));
-        Ok(Done::Results(1))
-    }),
-    function("config._debug", 0, |l| {
-        l.push_boolean(weir_core::log::main_limit() == weir_core::log::Level::Debug);
-        Ok(Done::Results(1))
-    }),
-    function("config.prefix", 0, |l| {
-        let prefix = lend::vm(|vm| vm.main_conf.prefix.display().to_string());
-        let slash = if prefix.ends_with('/') { "" } else { "/" };
-        l.push_bytes(format!("{prefix}{slash}").as_bytes());
         Ok(Done::Results(1))
     }),
 ];

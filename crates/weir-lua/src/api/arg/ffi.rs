@@ -1,0 +1,37 @@
+//! `ngx.arg` for compiled code.
+
+use crate::api::Arg;
+use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, guarded};
+use crate::hooks::set_by::SetArgs;
+use crate::run::lend;
+use crate::vm::phase::Phase;
+
+/// `ngx.arg[number]`: a text; for a filter's second one `flag` says whether the piece is the last.
+pub(crate) unsafe extern "C" fn arg(number: f64, answer: *mut Answer) -> i32 {
+    // SAFETY: as `request`.
+    let answer = unsafe { &mut *answer };
+    guarded(|| {
+        let found = match lend::phase() {
+            Phase::Set => lend::exchange(|x| {
+                let arg = (number >= 1.0).then(|| x.state::<SetArgs>().0.get(number as usize - 1)).flatten();
+                arg.map_or(NOTHING, |arg| {
+                    answer.text(arg);
+                    FOUND
+                })
+            }),
+            Phase::BodyFilter if number == 1.0 => lend::exchange(|x| {
+                answer.text(&x.state::<Arg>().bytes);
+                FOUND
+            }),
+            Phase::BodyFilter if number == 2.0 => lend::exchange(|x| {
+                answer.flag = u32::from(x.state::<Arg>().last);
+                LAST
+            }),
+            _ => return REFUSED,
+        };
+        found.unwrap_or(REFUSED)
+    })
+}
+
+/// `flag` is what was asked for.
+const LAST: i32 = 2;

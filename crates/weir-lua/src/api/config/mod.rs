@@ -1,0 +1,17 @@
+//! `ngx.config`
+
+use crate::api::{Done, Function, function};
+use crate::run::lend;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("config._debug", 0, |l| {
+        l.push_boolean(weir_core::log::main_limit() == weir_core::log::Level::Debug);
+        Ok(Done::Results(1))
+    }),
+    function("config.prefix", 0, |l| {
+        let prefix = lend::vm(|vm| vm.main_conf.prefix.display().to_string());
+        let slash = if prefix.ends_with('/') { "" } else { "/" };
+        l.push_bytes(format!("{prefix}{slash}").as_bytes());
+        Ok(Done::Results(1))
+    }),
+];

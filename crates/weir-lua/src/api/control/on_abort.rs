@@ -1,0 +1,36 @@
+//! `ngx.on_abort`
+
+use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::hooks::phases::Settings;
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::lend;
+use crate::vm::phase::OUTPUT;
+
+pub(crate) const TABLE: &[Function] = &[function("on_abort", 0, on_abort)];
+
+fn on_abort(l: State) -> Outcome {
+    if lend::phase().is_alone() {
+        return Err(lend::disabled());
+    }
+    if !lend::exchange(|x| x.plan.kept::<Settings>().is_some_and(|kept| kept.check_client_abort))? {
+        return fail(l, "lua_check_client_abort is off");
+    }
+    if !lend::phase().is_in(OUTPUT) {
+        return Err(lend::disabled());
+    }
+    if l.kind(1) != kind::FUNCTION {
+        return Err(Raise::argument(1, "on_abort", "Lua function expected"));
+    }
+    if lend::run(|run| run.on_abort.is_some())? {
+        return fail(l, "duplicate call");
+    }
+    l.push_value(1);
+    lend::run(|run| {
+        let (state, anchor) = run.vm.coroutine();
+        l.give(state, 1);
+        run.on_abort = Some((state, anchor));
+    })?;
+    l.push_number(1.0);
+    Ok(Done::Results(1))
+}

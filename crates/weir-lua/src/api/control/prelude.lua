@@ -1,0 +1,39 @@
+-- `ngx.status`, `headers_sent`, `is_subrequest` and `get_phase`, compiled.
+local ngx = ngx
+local C = ngx._fast.C
+local getters, setters = ngx._getters, ngx._setters
+local other_status, other_sent, other_subrequest = ngx._status, ngx._headers_sent, ngx._is_subrequest
+local set_status = ngx._set_status
+ngx._status, ngx._headers_sent, ngx._is_subrequest, ngx._set_status = nil, nil, nil, nil
+local type, error = type, error
+function getters.status()
+    local status = C.status()
+    if status >= 0 then return status end
+    return other_status()
+end
+function getters.headers_sent()
+    local sent = C.headers_sent()
+    if sent >= 0 then return sent == 1 end
+    return other_sent()
+end
+function getters.is_subrequest()
+    local is = C.is_subrequest()
+    if is >= 0 then return is == 1 end
+    return other_subrequest()
+end
+function setters.status(status)
+    if type(status) == "number" and C.set_status(status) == 1 then return end
+    set_status(status)
+end
+function setters.headers_sent() error("attempt to write a readonly ngx value: headers_sent", 2) end
+function setters.is_subrequest() error("attempt to write a readonly ngx value: is_subrequest", 2) end
+local phases = {}
+for number, name in pairs {
+    [0] = "init", "init_worker", "exit_worker", "set", "server_rewrite", "rewrite", "access", "precontent", "content",
+    "header_filter", "body_filter", "log", "timer", "balancer",
+    [14] = "ssl_client_hello", [15] = "ssl_cert", [16] = "ssl_session_fetch", [17] = "ssl_session_store",
+    [18] = "proxy_ssl_cert", [19] = "proxy_ssl_verify", [20] = "init_worker",
+} do
+    phases[2 ^ number] = name
+end
+function ngx.get_phase() return phases[C.phase()] end

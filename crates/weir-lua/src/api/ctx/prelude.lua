@@ -1,0 +1,44 @@
+-- `ngx.ctx`, compiled.
+local ngx = ngx
+local C = ngx._fast.C
+local getters, setters = ngx._getters, ngx._setters
+local registry = debug.getregistry()
+local other_ctx, set_ctx = ngx._ctx, ngx._set_ctx
+ngx._ctx, ngx._set_ctx = nil, nil
+local type = type
+local new_table = require "table.new"
+-- What `init_worker_by_lua` has as its context: it is no request's.
+local INIT_WORKER, worker_ctx = 2, {}
+function getters.ctx()
+    local anchor = C.ctx()
+    if anchor >= 0 then return registry[anchor] end
+    if anchor == -1 then
+        if C.phase() == INIT_WORKER then return worker_ctx end
+        return other_ctx()
+    end
+    -- The first time. Anchored as luaL_ref does: free places are a list that begins at 0.
+    local table, place = new_table(0, -2 - anchor), registry[0]
+    if place and place ~= 0 then
+        registry[0] = registry[place]
+    else
+        place = #registry + 1
+    end
+    registry[place] = table
+    C.give_ctx(place)
+    return table
+end
+function setters.ctx(table)
+    if type(table) == "table" then
+        local anchor = C.ctx()
+        -- The table goes, its place stays: nothing else knows that one.
+        if anchor >= 0 then
+            registry[anchor] = table
+            return
+        end
+        if C.phase() == INIT_WORKER then
+            worker_ctx = table
+            return
+        end
+    end
+    set_ctx(table)
+end
