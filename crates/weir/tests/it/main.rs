@@ -1,36 +1,45 @@
 //! The server as its users have it: one program of tests, a file for each feature.
+//!
+//! | the feature | its files |
+//! |---|---|
+//! | the program: options, signals, start, `-t` | `program`, `program_start`, `process/` (master, upgrade, systemd), `reload`, `reload_workers` |
+//! | configuration files and their errors | `conf_errors`, `conf_yaml`, `directive_rows`, `module_docs` |
+//! | workers: shares, rebalancing, a blocked one | `workers`, `workers_rebalance`, `workers_background_services` |
+//! | clients: keep-alive, slow ones, wrong requests, bodies | `client_*`, `request_malformed`, `request_bodies` |
+//! | files, content handlers | `static_freshness`, `content_handlers`, `echo`, `redirect_targets`, `post_action` |
+//! | filters | `compress/`, `filter_slow_clients`, `headers_more`, `slice`, `ssi`, `response_broken_off` |
+//! | proxying: heads, bodies, upgrades, causes of errors | `proxy_*`, `fastcgi`, `scgi_uwsgi`, `memcached`, `tunnel`, gRPC in `http2/grpc` |
+//! | `upstream` | `upstream_*`: `balancing`, `health`, `idle`, `members`, `sources`, `faults`, `spill`, `responses`; names in `resolver` |
+//! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
+//! | HTTP/2 | `http2/` |
+//! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
+//! | Lua | `lua`, `lua_*` |
+//! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see`, `see_*`, `otel` |
+//! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
+//! | the system: descriptors, disks, many clients | `system_faults` |
+//! | nginx beside Weir | `nginx_differences`, `compare/` (whole configurations) |
+//! | examples/ and docs/ do what they say | `example_*`, `module_docs` |
+//!
+//! Tests that run a server inside of themselves are programs beside this one: `embed`, `phase_waits`, `trace_accuracy*`, `see_accuracy`,
+//! `see_stuck`.
 
-mod absence;
-mod answer_heads;
-mod attach;
-mod beside_nginx;
-mod blocked;
-mod bodies;
-mod broken_off;
 mod cache;
-mod cache_more;
-mod causes;
-mod certificates;
-mod clients;
+mod cache_concurrent;
+mod client_faults;
+mod client_keepalive;
 mod compare;
 mod compress;
+mod conf_errors;
+mod conf_yaml;
+mod content_handlers;
 mod directive_rows;
-mod duplex;
-mod early_data;
 mod echo;
-mod elsewhere;
-mod evening;
-mod fails_closed;
+mod example_from_openresty;
+mod example_gateway;
 mod fastcgi;
-mod faults;
-mod freshness;
-mod from_openresty;
-mod gateway;
-mod handlers;
+mod filter_slow_clients;
 mod headers_more;
-mod hostile_socket;
 mod http2;
-mod keepalive;
 mod logs;
 mod lua;
 mod lua_again;
@@ -58,47 +67,61 @@ mod lua_udp;
 mod lua_upstream;
 mod lua_words;
 mod lua_wrong;
-mod malformed;
 mod memcached;
 mod module_docs;
-mod mtls;
-mod names;
-mod ocsp;
+mod nginx_differences;
 mod otel;
-mod page;
-mod pkcs11;
 mod post_action;
 mod process;
-mod profile;
-mod proxy_more;
+mod program;
+mod program_start;
+mod proxy_causes;
+mod proxy_early_responses;
+mod proxy_passing;
+mod proxy_response_heads;
+mod redirect_targets;
 mod reload;
 mod reload_workers;
+mod request_bodies;
+mod request_malformed;
+mod resolver;
+mod response_broken_off;
 mod scgi_uwsgi;
+mod security_absent_settings;
+mod security_fails_closed;
 mod see;
+mod see_attach;
+mod see_blocked;
 mod see_compare;
+mod see_hostile_socket;
 mod see_names;
-mod services;
+mod see_page;
+mod see_profile;
+mod see_trace;
+mod see_usdt;
 mod slice;
-mod smoke;
 mod ssi;
-mod start;
+mod static_freshness;
 mod support;
+mod system_faults;
 mod tls;
+mod tls_certificate_store;
+mod tls_client_certificates;
+mod tls_early_data;
 mod tls_keys;
+mod tls_ocsp;
+mod tls_pkcs11;
 mod tls_upstream;
-mod trace;
 mod trace_variables;
 mod tunnel;
-mod uploads;
-mod upstream_answers;
+mod upstream_balancing;
 mod upstream_faults;
-mod upstream_groups;
 mod upstream_health;
 mod upstream_idle;
 mod upstream_members;
+mod upstream_responses;
 mod upstream_sources;
 mod upstream_spill;
-mod usdt;
 mod workers;
-mod wrong_conf;
-mod yaml;
+mod workers_background_services;
+mod workers_rebalance;
