@@ -78,7 +78,7 @@ fn ask(client: &mut TcpStream, answer: &mut [u8], length: Option<usize>) -> usiz
 
 both_drivers! {
     fn a_static_request_on_a_warm_connection(driver) {
-        // One is the boxed future of a connection that is busy (`conn::h1::active`). A file that no cache holds is five
+        // One is the boxed future of a connection that is busy (`conn::h1::finish_requests`). A file that no cache holds is five
         // more, once for all requests whose bytes came together; here every request comes alone.
         //
         // One after the other: the heap that is counted is the whole process's.
