@@ -9,6 +9,7 @@ pub mod http_core;
 pub mod lint;
 pub mod listen;
 pub mod location;
+mod location_settings;
 pub mod main_core;
 pub mod names;
 mod plans;
