@@ -27,7 +27,7 @@ use crate::housekeeping;
 use crate::log::{self, Level};
 use crate::resolver::kept::{self, CacheFolder};
 use crate::upstream::Upstreams;
-use crate::upstream::health::Checker;
+use crate::upstream::block::health_checker::Checker;
 use crate::worker::Worker;
 use crate::zone::Zones;
 use acceptor::Acceptor;

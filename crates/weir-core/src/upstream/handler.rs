@@ -8,13 +8,13 @@ use crate::exchange::Exchange;
 use crate::phase::{Handler, LocalFuture, Verdict};
 use crate::plan::PlanBuilder;
 use crate::upstream::attempt;
-use crate::upstream::attempt::Upstream;
 use crate::upstream::attempt::fast_path;
 use crate::upstream::caching::lookup::{Begin, Caching};
 use crate::upstream::config::directives::Settings;
+use crate::upstream::location::peer_sites::PeerSites;
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::protocol::Protocol;
 use crate::upstream::request::exchange_part::part;
-use crate::upstream::request::peer_sites::PeerSites;
 use crate::upstream::worker_side::local_upstream::LocalGroup;
 
 /// Where a location's requests go, on one worker.

@@ -19,34 +19,38 @@
 pub mod block;
 pub mod config;
 pub mod discovery;
+pub(crate) mod location;
 pub mod peer;
 pub mod protocol;
 pub mod worker_side;
 
+pub mod connection;
 pub(crate) mod health;
 pub(crate) mod pool;
 
 mod attempt;
 mod caching;
+mod error_log;
 mod h2;
 mod handler;
 mod request;
 mod response;
 mod upstream_module;
 
-pub use attempt::Upstream;
 pub use block::upstream::Group;
 pub use block::upstreams::Upstreams;
-pub use caching::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sent_as_get};
 pub use config::directives::{Family, ProxyHeader, Settings};
 pub use config::failure_reason::Reason;
 pub use config::field_names::FieldNames;
 pub use handler::{Target, pass_to};
+pub use location::peer_sites::PeerSites;
+pub use location::upstream_location::Upstream;
 pub use peer::Peer;
 pub use protocol::{Incoming, Outgoing, Protocol};
 pub use request::attempt_records::Tries;
-pub use request::exchange_part::{UpstreamWorker, has_asked_servers, of_worker, upstream_name};
-pub use request::peer_sites::PeerSites;
+pub use request::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sent_as_get};
+pub use request::exchange_part::{has_asked_servers, upstream_name};
 pub use upstream_module::{UpstreamConf, UpstreamModule};
 pub use worker_side::computed_upstream::computed;
 pub use worker_side::local_upstream::Local;
+pub use worker_side::worker_part::{UpstreamWorker, of_worker};

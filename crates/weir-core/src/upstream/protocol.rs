@@ -267,3 +267,10 @@ fn chunk(piece: &[u8]) -> Vec<u8> {
     out.extend_from_slice(b"\r\n");
     out
 }
+
+/// Bytes of interim responses to one request above which the server is not listened to any more: each costs as much as a
+/// response, and a request that gets them never times out.
+pub(crate) const INTERIM: usize = 64 * 1024;
+
+/// What is wrong with such a server.
+pub(crate) const TOO_MANY: &str = "sent too many interim responses";

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_conf::{LineCx, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::log::Level;
-use weir_core::upstream::worker_side::balancer_hook::{Choice, Draft, Guide, Guides};
+use weir_core::upstream::block::balancer_hook::{Choice, Draft, Guide, Guides};
 use weir_core::{Exchange, Verdict};
 
 use crate::hooks::phases::Home;

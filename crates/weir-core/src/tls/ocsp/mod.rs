@@ -14,7 +14,7 @@ use weir_rt::Recv;
 use weir_rt::net::SockAddr;
 
 use crate::resolver::{self, Resolver};
-use crate::upstream::pool::connection::{Connection, Opening};
+use crate::upstream::connection::upstream_connection::{Connection, Opening};
 use weir_conf::split_port;
 
 /// Who answers for an issuer, by `http://host[:port]/path`.

@@ -11,14 +11,14 @@ use weir_trace::{Cause, WaitKind};
 
 use crate::exchange::Exchange;
 use crate::tls_client::connect::NoTls;
-use crate::tls_client::toward;
-use crate::tls_client::{Secure, Shown, UpstreamHandler};
-use crate::upstream::attempt::{CONNECTING, Failed, Run};
+use crate::tls_client::{Secure, Shown, UpstreamHandler, toward};
 use crate::upstream::config::directives::ProxyHeader;
-use crate::upstream::config::failure_reason::{Fault, Reason};
-use crate::upstream::pool::connection::{Connection, Opening};
-use crate::upstream::pool::handshake;
-use crate::upstream::request::error_log;
+use crate::upstream::config::failure_reason::{Failed, Fault, Reason};
+use crate::upstream::connection::upstream_connection::{Connection, Opening};
+use crate::upstream::connection::{handshake, upstream_connection};
+use crate::upstream::error_log;
+use crate::upstream::error_log::CONNECTING;
+use crate::upstream::request::attempt_state::Run;
 use crate::upstream::request::request_body;
 use crate::upstream::worker_side::local_upstream::Lease;
 
@@ -63,7 +63,7 @@ impl Run {
     async fn set_up(&self, x: &mut Exchange, connection: Box<Connection>) -> Result<Box<Connection>, Failed> {
         let (settings, mut connection) = (&self.up.settings, connection);
         if settings.socket_keepalive {
-            request_body::probe(&connection);
+            upstream_connection::probe(&connection);
         }
         if let Some(version) = settings.proxy_protocol {
             // Before TLS, and not of it.

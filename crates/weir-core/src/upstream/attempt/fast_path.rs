@@ -9,68 +9,22 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_http::Field;
 use weir_rt::{Recv, RecvBuf};
 use weir_trace::WaitKind;
 
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
-use crate::upstream::attempt::{Answered, Asked, Link, Run, Upstream};
 use crate::upstream::config::failure_reason::Reason;
+use crate::upstream::connection::upstream_connection::Connection;
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::peer::balance::Tried;
-use crate::upstream::pool::connection::Connection;
 use crate::upstream::protocol::{Framing, Head, Incoming};
+use crate::upstream::request::attempt_state::{Asked, Flight, Run};
 use crate::upstream::request::exchange_part::{part, part_if};
 use crate::upstream::request::request_body;
 use crate::upstream::response::headers;
+use crate::upstream::response::received_head::{Answered, Link};
 use crate::upstream::worker_side::local_upstream::{Lease, LocalGroup};
-
-/// A request on its way, as far as it came without waiting.
-pub(crate) struct Flight {
-    pub(crate) run: Run,
-    pub(crate) group: Rc<LocalGroup>,
-    pub(crate) tried: Tried,
-    /// The server that was chosen.
-    pub(crate) lease: Option<Lease>,
-    /// What it was asked on.
-    pub(crate) connection: Option<Box<Connection>>,
-}
-
-/// Memory that an exchange keeps for its next request.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    head: Vec<u8>,
-    fields: Vec<Field>,
-}
-
-impl Scratch {
-    /// A vector for the head of a request.
-    pub(crate) fn head(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.head)
-    }
-
-    /// A vector for the fields of an answer.
-    pub(crate) fn fields(&mut self) -> Vec<Field> {
-        std::mem::take(&mut self.fields)
-    }
-
-    pub(crate) fn keep_head(&mut self, mut head: Vec<u8>) {
-        if head.capacity() <= KEPT {
-            head.clear();
-            self.head = head;
-        }
-    }
-
-    pub(crate) fn keep_fields(&mut self, mut fields: Vec<Field>) {
-        if fields.capacity() <= KEPT / size_of::<Field>() {
-            fields.clear();
-            self.fields = fields;
-        }
-    }
-}
-
-/// Bytes that an exchange keeps of each.
-const KEPT: usize = 4096;
 
 impl Upstream {
     /// Sends `x` to a server of `group`, as far as that goes without waiting: the verdict is [`Verdict::Wait`] unless
@@ -121,7 +75,7 @@ impl Flight {
         let Some(connection) = self.group.pool.take(&lease.peer, None) else { return Ok(()) };
         let connection = self.connection.insert(connection);
         connection.own = run.decided.keep;
-        x.trace().enter(run.up.sites.of(lease));
+        x.trace().enter(lease.site(&run.up.sites));
         run.start(lease);
         run.tries.connected();
         connection.begin();
@@ -198,7 +152,7 @@ fn answered(
     (bytes, len): (&[u8], usize),
 ) -> Verdict {
     connection.reused = true;
-    let site = run.up.sites.of(&lease);
+    let site = lease.site(&run.up.sites);
     let (sent, received) = (connection.sent(), bytes.len() as u64);
     run.tries.count(0, sent, received);
     x.trace().bytes(site, received, sent);

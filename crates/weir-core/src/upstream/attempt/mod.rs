@@ -1,15 +1,15 @@
 //! A request's way through the servers of a group: try after try, until one answers or no other may be asked.
 
+pub(crate) mod choose;
 pub(crate) mod connect;
 pub(crate) mod fast_path;
+pub(crate) mod h2_attempt;
 pub(crate) mod receive;
 pub(crate) mod send;
-pub(crate) mod upload;
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use weir_rt::clock;
@@ -18,37 +18,26 @@ use weir_trace::{Cause, WaitKind};
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
-use crate::tls_client::Secure;
-use crate::upstream::attempt::fast_path::Flight;
-use crate::upstream::block::queue::Waiting;
-use crate::upstream::caching::lookup::Fetch;
-use crate::upstream::caching::store;
 use crate::upstream::config::directives::Settings;
-use crate::upstream::config::failure_reason::{Fault, Reason};
-use crate::upstream::h2::Talk;
+use crate::upstream::config::failure_reason::{Failed, Fault, Reason};
+use crate::upstream::connection::upstream_connection::Connection;
+use crate::upstream::error_log;
+use crate::upstream::error_log::{CONNECTING, READING_HEAD, SENDING};
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::peer::balance::Tried;
-use crate::upstream::pool::connection::Connection;
-use crate::upstream::protocol::{Decoder, Incoming, Outgoing, Protocol};
+use crate::upstream::protocol::{Decoder, Incoming, Outgoing};
 use crate::upstream::request::attempt_records::Tries;
-use crate::upstream::request::error_log;
+use crate::upstream::request::attempt_state::{Asked, Flight, Run};
+use crate::upstream::request::balancer_decision::Decided;
+use crate::upstream::request::cache_fetch::Fetch;
 use crate::upstream::request::exchange_part::part;
-use crate::upstream::request::peer_sites::PeerSites;
 use crate::upstream::request::request_body;
 use crate::upstream::response::headers::Origin;
+use crate::upstream::response::received_head::{Answered, Link};
 use crate::upstream::response::response_body::Answer;
-use crate::upstream::response::{headers, tunnel};
-use crate::upstream::worker_side::balancer_hook::Decided;
+use crate::upstream::response::{headers, store, tunnel};
 use crate::upstream::worker_side::local_upstream::{Lease, LocalGroup};
-
-/// What a location needs to ask servers.
-pub struct Upstream {
-    /// What they speak.
-    pub protocol: Rc<dyn Protocol>,
-    /// The location's settings.
-    pub settings: Arc<Settings>,
-    /// Where a try's time goes.
-    pub sites: PeerSites,
-}
+use crate::upstream::worker_side::queue_ticket::Waiting;
 
 impl Upstream {
     /// Asks a server of `group` for `x`'s answer; `fetch`: what the cache has to do with it.
@@ -74,76 +63,6 @@ pub(crate) async fn resume(x: &mut Exchange, flight: &mut Flight) -> Verdict {
     let verdict = run.all(x, group, tried, (lease, connection)).await;
     run.end(x, &verdict);
     verdict
-}
-
-/// A request's tries.
-pub(crate) struct Run {
-    pub(crate) up: Rc<Upstream>,
-    pub(crate) out: Outgoing,
-    /// The TLS of its connections.
-    pub(crate) secure: Option<Secure>,
-    pub(crate) tries: Tries,
-    /// How many more servers may be asked.
-    pub(crate) left: u64,
-    /// What the group's chooser has decided.
-    pub(crate) decided: Decided,
-    began: u64,
-    /// Some of a body that is passed on as it comes was taken: it can't be sent again.
-    pub(crate) body_begun: bool,
-    /// Bytes of interim answers in the current try.
-    pub(crate) hints: usize,
-    /// What the cache has to do with the request.
-    pub(crate) fetch: Option<Box<Fetch>>,
-    /// How far the first try came before anything was waited for.
-    pub(crate) asked: Asked,
-    /// What has come of its answer.
-    pub(crate) received: Vec<u8>,
-}
-
-/// How far a try came before anything was waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// The server was not asked.
-    #[default]
-    No,
-    /// The request is queued.
-    Queued,
-    /// It has left, and the time for the answer runs.
-    Sent,
-}
-
-/// Why a try gave no answer.
-pub(crate) enum Failed {
-    /// Another server may be asked.
-    Next(Fault),
-    /// Nobody is asked any more.
-    End(Verdict),
-}
-
-/// A try that gave an answer: its head, and the bytes behind it.
-pub(crate) struct Answered {
-    pub(crate) incoming: Incoming,
-    pub(crate) link: Link,
-    pub(crate) lease: Lease,
-    pub(crate) rest: Vec<u8>,
-}
-
-/// What an answer comes on.
-pub(crate) enum Link {
-    /// A connection of its own.
-    Own(Box<Connection>),
-    /// A stream of one that others may use.
-    Talk(Box<Talk>),
-}
-
-impl Link {
-    /// Whoever waits for the server does so for `ms` milliseconds from now on.
-    pub(crate) fn touch(&self, ms: u64) {
-        match self {
-            Link::Own(connection) => connection.timer.touch(ms),
-            Link::Talk(talk) => talk.timer.touch(ms),
-        }
-    }
 }
 
 impl Run {
@@ -224,7 +143,7 @@ impl Run {
                 x.cause = Cause::AllPeersDown;
                 return self.fails(x, Reason::NO_LIVE);
             };
-            let site = self.up.sites.of(&lease);
+            let site = lease.site(&self.up.sites);
             if connection.is_none() {
                 x.trace().enter(site);
                 self.start(&lease);
@@ -410,7 +329,7 @@ impl Run {
         connection.reused = true;
         let (sent, length) = (connection.sent(), received.len() as u64);
         self.tries.count(0, sent, length);
-        x.trace().bytes(self.up.sites.of(lease), length, sent);
+        x.trace().bytes(lease.site(&self.up.sites), length, sent);
         match result {
             Ok(len) => {
                 if let Some((timed, began)) = measured {
@@ -592,8 +511,3 @@ impl Settings {
         self.next_upstream & Reason::OFF.0 == 0 && self.next_upstream & mask == mask
     }
 }
-
-/// What nginx's messages say was being done.
-pub(crate) const CONNECTING: &str = "connecting to upstream";
-pub(crate) const SENDING: &str = "sending request to upstream";
-pub(crate) const READING_HEAD: &str = "reading response header from upstream";

@@ -7,13 +7,13 @@ use weir_rt::{Recv, SendError};
 use weir_trace::{Cause, WaitKind};
 
 use crate::exchange::Exchange;
-use crate::upstream::attempt::{Asked, Failed, READING_HEAD, Run};
-use crate::upstream::config::failure_reason::{Fault, Reason};
-use crate::upstream::pool::connection::Connection;
-use crate::upstream::protocol::{Head, Incoming};
-use crate::upstream::request::error_log;
+use crate::upstream::config::failure_reason::{Failed, Fault, Reason};
+use crate::upstream::connection::upstream_connection::Connection;
+use crate::upstream::error_log;
+use crate::upstream::error_log::READING_HEAD;
+use crate::upstream::protocol::{Head, INTERIM, Incoming, TOO_MANY};
+use crate::upstream::request::attempt_state::{Asked, Run};
 use crate::upstream::response::headers;
-use crate::upstream::response::headers::{INTERIM, TOO_MANY};
 
 /// What happens between a request and its answer's head.
 enum Event {

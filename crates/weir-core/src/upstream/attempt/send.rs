@@ -8,12 +8,13 @@ use weir_trace::WaitKind;
 
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
-use crate::upstream::attempt::upload::AHEAD;
-use crate::upstream::attempt::{Failed, Run};
-use crate::upstream::pool::connection::Connection;
+use crate::upstream::config::failure_reason::Failed;
+use crate::upstream::connection::upstream_connection::Connection;
+use crate::upstream::error_log;
 use crate::upstream::protocol::Framing;
-use crate::upstream::request::error_log;
+use crate::upstream::request::attempt_state::Run;
 use crate::upstream::request::request_body;
+use crate::upstream::response::upload::AHEAD;
 
 impl Run {
     /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. The rest

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -95,8 +96,9 @@ mod tests {
     use std::task::{Context, Wake};
 
     use super::*;
-    use crate::upstream::block::upstream::{Keep, Members};
+    use crate::upstream::connection::keepalive_limits::Keep;
     use crate::upstream::peer::balance::Method;
+    use crate::upstream::peer::members::Members;
 
     struct Count(AtomicUsize);
 

@@ -4,10 +4,9 @@
 //! choice (one load of a word), and makes its chooser anew. Nobody is asked or waited for, requests in flight end where
 //! they are.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::{fmt, io};
 
 use weir_http::json::{Json, Value};
 

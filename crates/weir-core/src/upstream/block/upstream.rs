@@ -1,16 +1,15 @@
 //! Groups of servers, as `upstream { }` or the argument of a `*_pass` names them.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_rt::net::SockAddr;
-
-use crate::privileged;
-
+use crate::upstream::block::balancer_hook::Guides;
 use crate::upstream::block::change_notice::Changes;
 use crate::upstream::block::queue::Queue;
 use crate::upstream::block::retry_budget::Budget;
+use crate::upstream::connection::keepalive_limits::Keep;
 use crate::upstream::discovery::dns::Names;
 use crate::upstream::discovery::server_list;
 use crate::upstream::discovery::server_list::{Origin, Origins};
@@ -18,11 +17,10 @@ use crate::upstream::discovery::source::Source;
 use crate::upstream::health::HealthCheck;
 use crate::upstream::peer::Peer;
 use crate::upstream::peer::balance::Method;
+use crate::upstream::peer::members::Members;
 use crate::upstream::peer::outlier::Outlier;
 use crate::upstream::peer::sticky::Sticky;
 use crate::upstream::pool::shared_idle::Common;
-use crate::upstream::worker_side::balancer_hook::Guides;
-use weir_conf::split_port;
 
 /// A group of servers, shared by all workers.
 #[derive(Debug)]
@@ -66,62 +64,6 @@ pub struct Group {
     pub(crate) kept: Option<PathBuf>,
     /// Who is asked before the method is.
     pub(crate) guide: Option<Arc<dyn Guides>>,
-}
-
-/// The servers of a group at one moment.
-#[derive(Debug, Default)]
-pub struct Members {
-    /// Those that are asked.
-    pub primary: Vec<Arc<Peer>>,
-    /// Those that are asked when all others are unavailable.
-    pub backup: Vec<Arc<Peer>>,
-}
-
-impl Members {
-    /// All of them, backups last.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Peer>> + Clone {
-        self.primary.iter().chain(&self.backup)
-    }
-
-    /// The same for one worker, which counts the references to them alone. What is known of each is all workers'.
-    pub(crate) fn own(&self, method: &Method) -> Members {
-        let own = |peer: &Arc<Peer>| {
-            let is_compared = peer.max_conns > 0 || method.compares_connections();
-            Arc::new(Peer { is_compared, ..Peer::clone(peer) })
-        };
-        Members {
-            primary: self.primary.iter().map(own).collect(),
-            backup: self.backup.iter().map(own).collect(),
-        }
-    }
-
-    /// Whether these are the very peers of `other`.
-    fn are(&self, other: &Members) -> bool {
-        let same = |a: &[Arc<Peer>], b: &[Arc<Peer>]| {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
-        };
-        same(&self.primary, &other.primary) && same(&self.backup, &other.backup)
-    }
-}
-
-/// What is kept open between requests: `keepalive` and its companions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
-    /// Idle connections kept by all workers together; 0: none.
-    pub connections: usize,
-    /// Requests after which a connection is closed (`keepalive_requests`).
-    pub requests: u64,
-    /// Milliseconds after its opening from which on a connection takes no further request (`keepalive_time`).
-    pub time: u64,
-    /// Milliseconds an idle connection is kept (`keepalive_timeout`).
-    pub timeout: u64,
-}
-
-impl Default for Keep {
-    /// nginx's defaults of 1.29.7 and later, where connections are kept unless told otherwise.
-    fn default() -> Keep {
-        Keep { connections: 32, requests: 1000, time: 3_600_000, timeout: 60_000 }
-    }
 }
 
 impl Group {
@@ -212,44 +154,4 @@ impl Group {
         drop(theirs);
         self.rebuild(&origins, &old.members());
     }
-}
-
-/// The addresses of `host`, `host:port`, `[v6]:port` or `unix:path`, asked of the system: when the configuration is
-/// read nginx waits for them, too.
-///
-/// # Errors
-/// nginx's words: `host not found in upstream "..."`, `invalid port in upstream "..."`.
-pub fn resolve(host: &str, default_port: u16) -> Result<Vec<SockAddr>, String> {
-    if host.starts_with("unix:") {
-        let address =
-            host.parse().map_err(|_| format!("no path in the unix domain socket in upstream \"{host}\""))?;
-        return Ok(vec![address]);
-    }
-    let (name, port) = split_port(host).map_err(|_| format!("invalid port in upstream \"{host}\""))?;
-    if name.is_empty() {
-        return Err(format!("no host in upstream \"{host}\""));
-    }
-    let port = port.unwrap_or(default_port);
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let found =
-        privileged::look_up(bare, port).map_err(|_| format!("host not found in upstream \"{host}\""))?;
-    let addrs: Vec<SockAddr> = found.into_iter().map(SockAddr::from).collect();
-    if addrs.is_empty() { Err(format!("host not found in upstream \"{host}\"")) } else { Ok(addrs) }
-}
-
-/// The error of what [`resolve`] or [`Upstreams::named`](crate::upstream::Upstreams::named) says. A name that is not known yet is
-/// no error where it is looked up later.
-pub fn unresolved(message: String) -> weir_conf::Error {
-    let error = weir_conf::Error::new(message);
-    if !error.message.starts_with("host not found") {
-        return error;
-    }
-    error.hint(
-        "\"server NAME resolve;\" in an \"upstream\" with a \"zone\", and a \"resolver\", look it up while the server runs",
-    )
-}
-
-/// Whether `host` needs a port and has none.
-pub fn lacks_port(host: &str) -> bool {
-    !host.starts_with("unix:") && split_port(host).is_ok_and(|(_, port)| port.is_none())
 }

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use weir_rt::net::SockAddr;
 
 use crate::resolver::Resolver;
-use crate::upstream::block::upstream::{Group, Keep, Members, lacks_port, resolve};
+use crate::upstream::block::source_follower;
+use crate::upstream::block::upstream::Group;
+use crate::upstream::connection::keepalive_limits::Keep;
+use crate::upstream::discovery::server_address::{lacks_port, resolve};
 use crate::upstream::discovery::server_list::Origin;
-use crate::upstream::discovery::source;
 use crate::upstream::peer::Peer;
 use crate::upstream::peer::balance::Method;
+use crate::upstream::peer::members::Members;
 
 /// The groups of one configuration; lent by `Registry::shared`.
 #[derive(Debug, Default)]
@@ -108,7 +111,7 @@ impl Upstreams {
     pub(crate) fn follow(&self) {
         for group in &self.groups {
             group.follow();
-            source::follow(group);
+            source_follower::follow(group);
         }
     }
 

@@ -5,21 +5,21 @@ use weir_http::Known;
 use weir_http::freshness::Freshness;
 use weir_trace::WaitKind;
 
-use crate::upstream::attempt::Run;
-
 use crate::cache::head::Times;
 use crate::cache::{Key, variant, write};
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
-use crate::upstream::caching::cache_use::{CacheStatus, cache_status};
-use crate::upstream::caching::cache_writer::{Goal, Keep};
 use crate::upstream::caching::lookup;
-use crate::upstream::caching::lookup::{Fetch, any, chosen_by};
+use crate::upstream::caching::lookup::{any, chosen_by};
 use crate::upstream::config::directives::{Settings, ignored};
 use crate::upstream::config::failure_reason::Reason;
 use crate::upstream::protocol::Incoming;
+use crate::upstream::request::attempt_state::Run;
+use crate::upstream::request::cache_fetch::Fetch;
+use crate::upstream::request::cache_use::{CacheStatus, cache_status};
 use crate::upstream::request::exchange_part::part_if;
+use crate::upstream::response::cache_writer::{Goal, Keep};
 
 /// What the head of an answer says about keeping it.
 pub(crate) struct Judged {

@@ -30,13 +30,15 @@ use crate::log::Level;
 use crate::phase::Verdict;
 use crate::subrequest::SubrequestOptions;
 use crate::text::{Span, Text};
-use crate::upstream::attempt::Upstream;
-use crate::upstream::caching::cache_use::CacheStatus;
 use crate::upstream::config::cache_directives::{CacheSettings, UPDATING, Zone};
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::protocol::Incoming;
-use crate::upstream::request::exchange_part::{of_worker, part};
+use crate::upstream::request::cache_fetch::Fetch;
+use crate::upstream::request::cache_use::CacheStatus;
+use crate::upstream::request::exchange_part::part;
 use crate::upstream::response::headers;
 use crate::upstream::response::headers::Origin;
+use crate::upstream::worker_side::worker_part::of_worker;
 use crate::variable::Script;
 use crate::worker::Worker;
 
@@ -49,23 +51,6 @@ pub(crate) struct Caching {
 
 /// A cache, and what this worker has of it in memory.
 type Mine = (Arc<Cache>, Rc<Hot>);
-
-/// What a request has to do with the cache that is sent to a server.
-pub(crate) struct Fetch {
-    pub(crate) settings: Arc<CacheSettings>,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) hot: Rc<Hot>,
-    /// The text of the key.
-    pub(crate) text: Box<[u8]>,
-    /// Its part in the entry; `None` where the cache was not asked.
-    pub(crate) ticket: Option<Ticket>,
-    /// The answer may be kept, as far as is known.
-    pub(crate) keeps: bool,
-    /// What is too old.
-    pub(crate) old: Option<Rc<Answer>>,
-    /// The answer itself allows that it is used when the server fails (`stale-if-error`).
-    pub(crate) old_for_errors: bool,
-}
 
 /// How a request begins.
 pub(crate) enum Begin {

@@ -2,6 +2,8 @@
 
 use weir_trace::Cause;
 
+use crate::phase::Verdict;
+
 /// What went wrong with a try.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
@@ -92,4 +94,12 @@ impl Reason {
     pub fn counts(self) -> bool {
         !matches!(self, Reason::HTTP_403 | Reason::HTTP_404)
     }
+}
+
+/// Why a try gave no answer.
+pub(crate) enum Failed {
+    /// Another server may be asked.
+    Next(Fault),
+    /// Nobody is asked any more.
+    End(Verdict),
 }

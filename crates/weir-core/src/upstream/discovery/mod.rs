@@ -4,4 +4,5 @@
 pub mod source;
 
 pub(crate) mod dns;
+pub mod server_address;
 pub(crate) mod server_list;

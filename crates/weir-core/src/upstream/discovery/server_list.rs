@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use weir_conf::split_port;
 use weir_http::json::{Json, Value};
 use weir_rt::net::SockAddr;
 
 use crate::resolver;
-use crate::upstream::block::upstream::{Members, resolve};
 use crate::upstream::discovery::dns::Named;
+use crate::upstream::discovery::server_address::resolve;
 use crate::upstream::peer::Peer;
-use weir_conf::split_port;
+use crate::upstream::peer::members::Members;
 
 /// The servers of a group, and where the list of them comes from.
 #[derive(Debug, Default)]

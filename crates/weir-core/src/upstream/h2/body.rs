@@ -28,7 +28,7 @@ pub(crate) enum Upload {
 
 impl Upload {
     /// What is to be sent of the content at once, and where the rest comes from.
-    pub(super) fn begin(x: &Exchange, out: &Outgoing) -> (Vec<u8>, Upload) {
+    pub(crate) fn begin(x: &Exchange, out: &Outgoing) -> (Vec<u8>, Upload) {
         if let Some(body) = &out.body {
             return (body.clone(), Upload::Done);
         }
@@ -47,12 +47,12 @@ impl Upload {
         }
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         matches!(self, Upload::Done)
     }
 
     /// The answer has begun: what the client still sends is passed on without the exchange.
-    pub(super) fn let_go(&mut self, x: &mut Exchange) {
+    pub(crate) fn let_go(&mut self, x: &mut Exchange) {
         if let Upload::Exchange = self
             && let Some(rest) = Rest::take_over(x)
         {

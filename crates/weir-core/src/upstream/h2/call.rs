@@ -4,8 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_http::h2::{Code, Key};
-use weir_http::hpack;
-use weir_http::{Field, Known, Span};
+use weir_http::{Field, Known, Span, hpack};
 use weir_rt::Timer;
 
 use super::session::{HIGH, Lost, Session, Slot};
@@ -45,7 +44,7 @@ pub(crate) struct Fields {
     text: Vec<u8>,
     list: Vec<(Span, Span, Known)>,
     /// The status, of a head.
-    pub(super) status: u16,
+    pub(crate) status: u16,
     /// Bytes of its frames.
     pub(super) block: usize,
     /// There was more of it than is read.
@@ -67,7 +66,7 @@ impl Fields {
 
     /// Whether it is longer than a buffer of `most` bytes, or was not read whole. The shortest code of a byte has five bits; only
     /// a table that was filled before makes one byte stand for kilobytes.
-    pub(super) fn is_larger(&self, most: u64) -> bool {
+    pub(crate) fn is_larger(&self, most: u64) -> bool {
         self.too_large || self.block as u64 > most || self.text.len() as u64 > most.saturating_mul(2)
     }
 
@@ -83,12 +82,12 @@ impl Fields {
     }
 
     /// The text that [`Fields::spans`] are of.
-    pub(super) fn text(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
     /// The fields, as spans that are `base` bytes further on than in the text.
-    pub(super) fn spans(&self, base: u32) -> Vec<Field> {
+    pub(crate) fn spans(&self, base: u32) -> Vec<Field> {
         let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
         let field = |(name, value, known): &(Span, Span, Known)| Field {
             name: moved(*name),
@@ -101,7 +100,7 @@ impl Fields {
     }
 
     /// The fields in the arena of `x`.
-    pub(super) fn keep(&self, x: &mut Exchange) -> Vec<Field> {
+    pub(crate) fn keep(&self, x: &mut Exchange) -> Vec<Field> {
         let base = x.arena.push(&self.text).start;
         self.spans(base)
     }
@@ -119,7 +118,7 @@ impl Call {
     }
 
     /// The next thing that comes. `Reset`, `Lost` and `End` are the last.
-    pub(super) fn poll(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Got> {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Got> {
         if let Some(got) = self.next() {
             return Poll::Ready(got);
         }
@@ -147,7 +146,7 @@ impl Call {
     }
 
     /// Gives content of the request; `last`: nothing follows.
-    pub(super) fn offer(&self, bytes: Vec<u8>, last: bool) {
+    pub(crate) fn offer(&self, bytes: Vec<u8>, last: bool) {
         self.session.h2.borrow_mut().offer(self.key, bytes.len() as u64, last);
         if !bytes.is_empty() {
             self.with(|slot| slot.offer(bytes));
@@ -156,12 +155,12 @@ impl Call {
     }
 
     /// Bytes of the request's content that were given and not sent.
-    pub(super) fn unsent(&self) -> u64 {
+    pub(crate) fn unsent(&self) -> u64 {
         self.session.h2.borrow().pending(self.key)
     }
 
     /// Whether more content can be given; else the task of `cx` is woken when it can.
-    pub(super) fn has_room(&self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn has_room(&self, cx: &mut Context<'_>) -> bool {
         if self.unsent() < HIGH {
             return true;
         }
@@ -175,7 +174,7 @@ impl Call {
     }
 
     /// Bytes of its frames that were sent, and received.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         self.with(|slot| (slot.sent, slot.received))
     }
 

@@ -11,11 +11,11 @@
 //! request has one of its own. What a server may send ahead of a client is bounded per stream: what the client has
 //! not taken was not told to the server as used, so a slow client slows its own stream down and no other.
 
-mod body;
-mod call;
-mod connecting;
-mod session;
-mod talk;
+pub(crate) mod body;
+pub(crate) mod call;
+pub(crate) mod connecting;
+pub(crate) mod session;
+pub(crate) mod talk;
 
 pub(super) use call::Got;
 pub(super) use connecting::Connecting;

@@ -16,11 +16,10 @@ use weir_rt::{Chunk, Recv};
 use super::call::{Call, Fields, Got};
 use crate::pieces;
 use crate::tls_client::Secure;
-use crate::upstream::block::upstream::Keep;
+use crate::upstream::connection::keepalive_limits::Keep;
+use crate::upstream::connection::upstream_connection::Connection;
 use crate::upstream::peer::Peer;
-use crate::upstream::pool::connection::Connection;
-use crate::upstream::protocol::Section;
-use crate::upstream::response::headers::{INTERIM, TOO_MANY};
+use crate::upstream::protocol::{INTERIM, Section, TOO_MANY};
 use crate::worker::Worker;
 
 /// Why a session, or a call of it, is no more.
@@ -203,7 +202,7 @@ impl Session {
 
     /// Ready when the server has said whether it takes extended CONNECT (RFC 8441 section 3). One that is gone takes no call, and
     /// says why there.
-    pub(super) fn poll_takes_tunnels(&self, cx: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_takes_tunnels(&self, cx: &mut Context<'_>) -> Poll<bool> {
         let h2 = self.h2.borrow();
         if h2.is_settled() || self.is_lost() {
             return Poll::Ready(h2.remote().connect_protocol || self.is_lost());
@@ -455,7 +454,7 @@ enum Wake {
 
 async fn run(session: Rc<Session>, worker: Rc<Worker>) {
     let timer = &session.connection.timer;
-    let every = session.keep.timeout.clamp(10, crate::upstream::pool::worker_pool::LOOK);
+    let every = session.keep.timeout.clamp(10, crate::upstream::peer::idle_time::LOOK);
     let lost = loop {
         session.pump();
         if session.is_over() {
@@ -499,7 +498,7 @@ async fn run(session: Rc<Session>, worker: Rc<Worker>) {
 /// Bytes that a server may send on a stream before any of them is taken.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// Bytes of the calls' content on the way to the socket above which no more is composed.
-pub(super) const HIGH: u64 = 64 * 1024;
+pub(crate) const HIGH: u64 = 64 * 1024;
 /// Calls at once on one connection: what most servers allow.
 const STREAMS: usize = 100;
 /// The longest header section that is read at all; `*_buffer_size` is checked by who asked.

@@ -9,8 +9,8 @@ use weir_http::hpack::{self, Encoder, Indexing, Section};
 use weir_rt::Recv;
 use weir_trace::protobuf::{self, Message};
 
+use crate::upstream::connection::upstream_connection::Connection;
 use crate::upstream::health::http_check::{CLOSED, receive_failed, timed_out};
-use crate::upstream::pool::connection::Connection;
 
 /// What a server said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

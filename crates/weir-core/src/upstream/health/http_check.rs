@@ -4,7 +4,7 @@ use weir_http::Method;
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_rt::Recv;
 
-use crate::upstream::pool::connection::Connection;
+use crate::upstream::connection::upstream_connection::Connection;
 
 /// An answer to a check.
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! How long a server leaves an idle connection open, learned from those that it closed: closing first loses no request
 //! to a connection that was closed while the request was on its way.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What is known of a server. Written only when it closes a connection.
 #[derive(Debug, Default)]
@@ -39,11 +40,7 @@ impl IdleTime {
             self.learned.store(0, Relaxed);
             return None;
         }
-        Some(
-            (learned - learned / 10)
-                .saturating_sub(crate::upstream::pool::worker_pool::LOOK)
-                .max(learned / 2),
-        )
+        Some((learned - learned / 10).saturating_sub(LOOK).max(learned / 2))
     }
 }
 
@@ -55,6 +52,9 @@ fn seconds() -> u64 {
 const SHORTEST: u64 = 100;
 /// Seconds.
 const MEMORY: u64 = 600;
+
+/// Milliseconds between two looks at idle connections, at most.
+pub(crate) const LOOK: u64 = 500;
 
 #[cfg(test)]
 mod tests {

@@ -3,20 +3,23 @@
 pub mod balance;
 
 pub(crate) mod idle_time;
+pub mod members;
 pub(crate) mod outlier;
 pub(crate) mod peer_figures;
+pub mod response_time;
 pub(crate) mod sticky;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_rt::net::SockAddr;
 use weir_trace::Cause;
 
-use crate::upstream::peer::balance::{Average, Line};
 use crate::upstream::peer::idle_time::IdleTime;
 use crate::upstream::peer::outlier::Slowness;
 use crate::upstream::peer::peer_figures::{Figures, Totals};
+use crate::upstream::peer::response_time::{Average, Line};
 
 /// One address of one server of a group.
 #[derive(Clone, Debug)]

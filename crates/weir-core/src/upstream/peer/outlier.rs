@@ -5,14 +5,10 @@
 //! together (plain stores: what two of them store at once is one sample less). A mean that is `factor` times the median of
 //! the others', and at least `min=`, takes it out for `time=`; never more than half of the group's servers are out.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use weir_conf::{LineCx, Result, parse_fixed, parse_number, parse_time_ms, parse_time_s};
-
-use crate::log::{self, Level};
-use crate::upstream::block::upstream::Group;
-use crate::upstream::peer::{Peer, PeerState};
 
 /// When a server is left out for its slowness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +20,7 @@ pub(crate) struct Outlier {
     /// Answers of which a mean is made.
     answers: u32,
     /// Seconds for which it is left out.
-    time: u64,
+    pub time: u64,
 }
 
 impl Outlier {
@@ -54,7 +50,7 @@ impl Outlier {
     }
 
     /// Whether a mean of so many microseconds is an outlier among the means of others.
-    fn is_one(&self, mean: u64, others: &mut [u64]) -> bool {
+    pub(crate) fn is_one(&self, mean: u64, others: &mut [u64]) -> bool {
         if others.is_empty() {
             return false;
         }
@@ -71,7 +67,7 @@ pub struct Slowness {
     sum: AtomicU64,
     count: AtomicU32,
     /// The last mean, in microseconds; 0: there was none.
-    mean: AtomicU64,
+    pub(crate) mean: AtomicU64,
     /// The second of the system's time up to which it is left out.
     until: AtomicU64,
 }
@@ -84,7 +80,7 @@ impl Slowness {
     }
 
     /// Adds an answer's time; the mean, where one is made by it.
-    fn add(&self, outlier: &Outlier, us: u64) -> Option<u64> {
+    pub(crate) fn add(&self, outlier: &Outlier, us: u64) -> Option<u64> {
         let (sum, count) = (self.sum.load(Relaxed) + us, self.count.load(Relaxed) + 1);
         let mean = (count >= outlier.answers).then(|| sum / u64::from(count));
         self.sum.store(if mean.is_some() { 0 } else { sum }, Relaxed);
@@ -96,41 +92,12 @@ impl Slowness {
     }
 
     /// What is known of it is forgotten, and it is left out up to second `until`.
-    fn leave_out(&self, until: u64) {
+    pub(crate) fn leave_out(&self, until: u64) {
         for figure in [&self.sum, &self.mean] {
             figure.store(0, Relaxed);
         }
         self.count.store(0, Relaxed);
         self.until.store(until, Relaxed);
-    }
-}
-
-impl Group {
-    /// `peer` has answered after so many microseconds.
-    pub(crate) fn judge_slowness(&self, outlier: &Outlier, peer: &Arc<Peer>, us: u64) {
-        let Some(mean) = peer.state.slowness.add(outlier, us) else { return };
-        let now = crate::upstream::peer::balance::now();
-        let members = self.members();
-        let is_other = |state: &PeerState| !std::ptr::eq(state, &raw const *peer.state);
-        let all = members.primary.iter().filter(|other| !other.is_down());
-        let (count, out) = all.fold((0, 0), |(count, out), other| {
-            (count + 1, out + usize::from(is_other(&other.state) && other.state.slowness.is_out(now)))
-        });
-        let means = members.primary.iter().filter(|other| is_other(&other.state) && other.is_available(now));
-        let mut means: Vec<u64> =
-            means.map(|other| other.state.slowness.mean.load(Relaxed)).filter(|mean| *mean > 0).collect();
-        if (out + 1) * 2 > count || !outlier.is_one(mean, &mut means) {
-            return;
-        }
-        peer.state.slowness.leave_out(now + outlier.time);
-        self.changes.tell();
-        let (name, group, ms, time) = (&peer.name, &self.name, mean / 1000, outlier.time);
-        log::cycle(
-            Level::Warn,
-            &format_args!(
-                "peer is an outlier: {ms} ms on average, left out for {time}s, peer {name} in upstream \"{group}\""
-            ),
-        );
     }
 }
 

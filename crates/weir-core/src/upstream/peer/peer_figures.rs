@@ -3,7 +3,8 @@
 //! Stores are relaxed and add to what this worker itself has loaded: no read-modify-write is on a request's path, and a
 //! reader sees figures that are a moment old.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// A worker's account of a peer; in cache lines of its own (two, which x86 fetches together).
 #[derive(Debug)]

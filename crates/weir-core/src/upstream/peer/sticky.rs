@@ -15,9 +15,9 @@ use weir_http::{Known, Span, date};
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
 use crate::text::Text;
-use crate::upstream::block::upstream::Members;
 use crate::upstream::peer::Peer;
 use crate::upstream::peer::balance::{Tried, now};
+use crate::upstream::peer::members::Members;
 use crate::variable::Script;
 use crate::zone::{SharedZone, Table, Zones};
 

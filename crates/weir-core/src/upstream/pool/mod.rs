@@ -1,6 +1,4 @@
 //! Connections to servers: opened, secured, and kept alive between requests.
 
-pub(crate) mod connection;
-pub(crate) mod handshake;
 pub(crate) mod shared_idle;
 pub(crate) mod worker_pool;

@@ -6,13 +6,14 @@
 //! not taken at all where there is nothing to be had. It is only tried: a worker that has lost its core while it holds
 //! the lock costs another one a new connection, and not the time until it is back.
 
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use weir_rt::net::{SockAddr, is_silent};
 
-use crate::upstream::peer::PeerState;
+use crate::upstream::connection::parked::Parked;
 
 /// The connections of one group.
 #[derive(Debug, Default)]
@@ -32,22 +33,6 @@ struct List {
     most: usize,
     /// Places of workers' own pools that are empty because their connections are here.
     lent: usize,
-}
-
-/// A connection that no event loop watches.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    pub(crate) fd: OwnedFd,
-    pub(crate) addr: SockAddr,
-    /// The local address that its server's `bind=` names.
-    pub(crate) bind: Option<SockAddr>,
-    /// What is known of its server.
-    pub(crate) state: Arc<PeerState>,
-    /// Requests it has taken.
-    pub(crate) requests: u64,
-    /// Milliseconds of the loops' clock: when it was opened, and idle from.
-    pub(crate) opened: u64,
-    pub(crate) since: u64,
 }
 
 impl List {
@@ -172,7 +157,9 @@ const BLOCK: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
 
     use super::*;
 

@@ -16,11 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::tls_client::Secure;
-use crate::upstream::block::upstream::{Group, Keep};
+use crate::upstream::connection::keepalive_limits::Keep;
+use crate::upstream::connection::parked::Parked;
+use crate::upstream::connection::upstream_connection::Connection;
 use crate::upstream::h2::{Connecting, Session};
 use crate::upstream::peer::Peer;
-use crate::upstream::pool::connection::Connection;
-use crate::upstream::pool::shared_idle::{Common, Parked};
+use crate::upstream::peer::idle_time::LOOK;
+use crate::upstream::pool::shared_idle::Common;
 use crate::worker::Worker;
 
 /// A worker's side of the idle connections of one group.
@@ -44,8 +46,7 @@ struct Idle {
 }
 
 impl Pool {
-    pub(crate) fn new(group: &Group) -> Pool {
-        let (keep, common) = (group.keep, group.idle.clone());
+    pub(crate) fn new(keep: Keep, common: Arc<Common>) -> Pool {
         Pool {
             keep,
             common,
@@ -335,8 +336,6 @@ async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
     }
 }
 
-/// Milliseconds between two looks at idle connections, at most.
-pub(crate) const LOOK: u64 = 500;
 /// For so many milliseconds a connection is its worker's that does not use it. One that is used more often pays nothing.
 const PARK_MS: u64 = 1000;
 

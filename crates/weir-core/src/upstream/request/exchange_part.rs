@@ -1,13 +1,11 @@
 //! What upstreams keep with each exchange and each worker.
 
-use crate::cache::hot;
 use crate::exchange::{Exchange, ExchangePart};
 use crate::text::Arena;
-use crate::upstream::attempt::fast_path::{Flight, Scratch};
-use crate::upstream::caching::cache_use::CacheUse;
 use crate::upstream::request::attempt_records::Tries;
-use crate::upstream::worker_side::local_upstream::Local;
-use crate::worker::{Worker, WorkerPart, WorkerSlot};
+use crate::upstream::request::attempt_state::Flight;
+use crate::upstream::request::cache_use::CacheUse;
+use crate::upstream::request::scratch::Scratch;
 
 /// The part of an exchange that is about the servers it is sent to.
 #[derive(Default)]
@@ -74,26 +72,4 @@ pub fn has_asked_servers(x: &Exchange) -> bool {
 /// The name of the upstream that is asked for `x`, or was last.
 pub fn upstream_name(x: &Exchange) -> Option<String> {
     part_if(x)?.tries.as_ref()?.group()
-}
-
-/// What one worker keeps of upstreams and caches.
-#[derive(Default)]
-pub struct UpstreamWorker {
-    /// Choosers and idle connections of upstreams.
-    pub upstreams: Local,
-    /// Responses of caches that are in memory.
-    pub(crate) caches: hot::Local,
-}
-
-impl WorkerPart for UpstreamWorker {
-    fn switched(&self) {
-        self.upstreams.switched();
-        self.caches.switched();
-    }
-}
-
-/// The part of `worker`.
-#[inline]
-pub fn of_worker(worker: &Worker) -> &UpstreamWorker {
-    worker.part(WorkerSlot::Upstream)
 }

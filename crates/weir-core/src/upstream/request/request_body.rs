@@ -1,16 +1,14 @@
 //! The request on its way to a server: its body, and what decides whether it may be sent twice.
 
-use std::os::fd::OwnedFd;
-
 use weir_http::Method;
 use weir_rt::Chunk;
-use weir_rt::net::{SockAddr, TcpKeepalive};
+use weir_rt::net::SockAddr;
 
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::upstream::config::directives::{Settings, local_address};
 use crate::upstream::config::failure_reason::Reason;
-use crate::upstream::pool::connection::Connection;
+use crate::upstream::connection::upstream_connection::Connection;
 use crate::upstream::protocol::{Framing, Protocol, RECORD};
 
 /// Reads the client's body if it is to be sent as a whole.
@@ -92,21 +90,4 @@ pub(crate) fn local(x: &mut Exchange, settings: &Settings) -> Result<Option<Sock
         x.log_error(&format_args!("invalid local address \"{text}\""));
     }
     Ok(address)
-}
-
-/// `*_socket_keepalive`
-pub(crate) fn probe(connection: &Connection) {
-    let on = TcpKeepalive { on: true, ..TcpKeepalive::default() };
-    // A connection that can't be probed serves all the same.
-    let _ = weir_rt::net::keepalive(connection.stream.fd(), &on);
-}
-
-/// Binds a socket that is to connect.
-pub(crate) fn bind(socket: &OwnedFd, local: &SockAddr) -> std::io::Result<()> {
-    use std::os::fd::AsRawFd;
-    if local.port() == Some(0) {
-        // Older kernels choose the port at once, and then there are fewer of them: no reason not to go on.
-        let _ = weir_rt::net::bind_address_no_port(socket.as_raw_fd());
-    }
-    weir_rt::net::bind_to(socket.as_raw_fd(), local)
 }

@@ -2,16 +2,17 @@
 
 use weir_http::{Field, Known, Span, Version, date};
 
-use crate::exchange::Exchange;
-use crate::exchange::{Header, Name};
+use crate::exchange::{Exchange, Header, Name};
 use crate::log::Level;
 use crate::phase::Verdict;
 use crate::redirect::Redirect;
 use crate::text::Text;
-use crate::upstream::attempt::{READING_HEAD, Run, Upstream};
 use crate::upstream::config::directives::{Settings, ignored};
+use crate::upstream::error_log::READING_HEAD;
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::protocol::Incoming;
 use crate::upstream::request::attempt_records::Tries;
+use crate::upstream::request::attempt_state::Run;
 
 /// Passes an interim answer (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
 /// that are not hidden, at once. Other interim answers are of no use to clients.
@@ -57,12 +58,6 @@ impl Run {
         self.hints <= most
     }
 }
-
-/// Bytes of interim responses to one request above which the server is not listened to any more: each costs as much as a
-/// response, and a request that gets them never times out.
-pub(crate) const INTERIM: usize = 64 * 1024;
-/// What is wrong with such a server.
-pub(crate) const TOO_MANY: &str = "sent too many interim responses";
 
 /// Whether one of the values of `early_hints` is neither empty nor `0`.
 fn hints_wanted(x: &mut Exchange) -> bool {

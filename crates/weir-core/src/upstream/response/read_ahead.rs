@@ -16,9 +16,8 @@ use weir_rt::file::{FileHandle, on_pool};
 use crate::body::Buf;
 use crate::file::OpenFile;
 use crate::phase::LocalFuture;
-use crate::pieces;
-use crate::temp;
 use crate::upstream::config::directives::Settings;
+use crate::{pieces, temp};
 
 /// The pieces of an answer that the client has yet to get.
 pub(crate) struct Ahead {

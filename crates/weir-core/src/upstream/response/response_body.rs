@@ -13,18 +13,19 @@ use crate::error::{Error, Kind, Side};
 use crate::exchange::{Exchange, Shared};
 use crate::log::Level;
 use crate::phase::Verdict;
-use crate::upstream::attempt::upload::Upload;
-use crate::upstream::attempt::{Answered, Link, Upstream};
-use crate::upstream::caching::cache_writer::{Keep, Saved as Progress, Saving};
 use crate::upstream::config::directives::Settings;
+use crate::upstream::error_log;
 use crate::upstream::h2::{Got, Lost};
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::protocol::{Decoder, Framing};
 use crate::upstream::request::attempt_records::Tries;
-use crate::upstream::request::error_log;
 use crate::upstream::request::exchange_part::part;
+use crate::upstream::response::cache_writer::{Keep, Saved as Progress, Saving};
 use crate::upstream::response::headers;
 use crate::upstream::response::limit_rate::Pace;
 use crate::upstream::response::read_ahead::{Ahead, Room};
+use crate::upstream::response::received_head::{Answered, Link};
+use crate::upstream::response::upload::Upload;
 use crate::upstream::worker_side::local_upstream::Lease;
 use crate::variable::Script;
 use crate::worker::Worker;
@@ -103,7 +104,7 @@ impl Answer {
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
         let upload = unfinished.and_then(|framing| Upload::begin(x, up, framing));
-        let received = Received { shared: x.shared.clone(), site: up.sites.of(&lease), bytes: 0 };
+        let received = Received { shared: x.shared.clone(), site: lease.site(&up.sites), bytes: 0 };
         let mut answer = Answer {
             open: Some(Open { link, upload, lease, received }),
             decoder: incoming.decoder,

@@ -15,9 +15,10 @@ use crate::output;
 use crate::phase::Verdict;
 use crate::transport::Client;
 use crate::transport::client::Bytes;
-use crate::upstream::attempt::{Answered, Link, Upstream};
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::request::attempt_records::Tries;
 use crate::upstream::response::headers;
+use crate::upstream::response::received_head::{Answered, Link};
 
 /// Passes the answer's head on, then bytes both ways.
 pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {

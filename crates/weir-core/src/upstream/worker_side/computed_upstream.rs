@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_conf::split_port;
 use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
@@ -10,11 +11,10 @@ use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::resolver::{self, DnsAnswer, DnsFailure, Resolver};
 use crate::upstream::Upstreams;
-use crate::upstream::block::upstream::resolve;
+use crate::upstream::discovery::server_address::{ADDRESSES, resolve};
 use crate::upstream::peer::Peer;
-use crate::upstream::request::exchange_part::of_worker;
-use crate::upstream::worker_side::local_upstream::{ADDRESSES, LocalGroup};
-use weir_conf::split_port;
+use crate::upstream::worker_side::local_upstream::LocalGroup;
+use crate::upstream::worker_side::worker_part::of_worker;
 
 /// The group that `host` means for `x`: that of an `upstream` of this name, the address it is, or the addresses that the
 /// location's `resolver` finds.

@@ -6,19 +6,25 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use weir_rt::clock;
+use weir_trace::Site;
 
 use crate::exchange::Exchange;
 use crate::resolver::{DnsAnswer, Resolver};
 use crate::upstream::block::queue::Line;
 use crate::upstream::block::retry_budget::Purse;
-use crate::upstream::block::upstream::{Group, Keep, Members};
+use crate::upstream::block::upstream::Group;
 use crate::upstream::config::failure_reason::Fault;
-use crate::upstream::peer::balance::{Balancer, Method, Timed, Tried, long_body};
+use crate::upstream::connection::keepalive_limits::Keep;
+use crate::upstream::discovery::server_address::ADDRESSES;
+use crate::upstream::location::peer_sites::PeerSites;
+use crate::upstream::peer::balance::{Balancer, Method, Tried, long_body};
+use crate::upstream::peer::members::Members;
 use crate::upstream::peer::peer_figures::Figures;
+use crate::upstream::peer::response_time::Timed;
 use crate::upstream::peer::sticky::{Ids, Learned};
 use crate::upstream::peer::{Peer, PeerState};
 use crate::upstream::pool::worker_pool::Pool;
-use crate::upstream::worker_side::balancer_hook::Guided;
+use crate::upstream::worker_side::guided_choice::Guided;
 
 /// The groups that a worker uses.
 #[derive(Default)]
@@ -102,9 +108,6 @@ fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Group> {
     Arc::new(group)
 }
 
-/// How many computed addresses a worker remembers.
-pub(crate) const ADDRESSES: usize = 1024;
-
 /// A worker's side of one group.
 pub struct LocalGroup {
     /// The group.
@@ -141,7 +144,7 @@ struct Chooser {
 impl Chooser {
     fn new(group: &Group) -> Chooser {
         let version = group.version();
-        let members = Arc::new(group.members().own(&group.method));
+        let members = Arc::new(group.method.members_of_worker(&group.members()));
         let count = members.all().count();
         let tries = members.all().filter(|peer| !peer.is_down()).count();
         let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
@@ -153,7 +156,7 @@ impl LocalGroup {
     fn new(group: &Arc<Group>) -> LocalGroup {
         LocalGroup {
             chooser: RefCell::new(Chooser::new(group)),
-            pool: Rc::new(Pool::new(group)),
+            pool: Rc::new(Pool::new(group.keep, group.idle.clone())),
             line: Line::default(),
             accounts: RefCell::default(),
             last: RefCell::default(),
@@ -286,6 +289,11 @@ impl Lease {
         }
     }
 
+    /// Where the time of its use goes, among the sites of a location.
+    pub(crate) fn site(&self, sites: &PeerSites) -> Site {
+        if self.group.group.computed { sites.of_computed() } else { sites.of(&self.peer) }
+    }
+
     /// What is to be measured of the server's line, if anything is.
     pub(crate) fn measured(&self) -> Option<&Timed> {
         self.group.group.method.timed().filter(|timed| timed.upload)
@@ -301,7 +309,7 @@ impl Lease {
         self.failed = true;
         if self.peer.fail(crate::upstream::peer::balance::now()) {
             self.group.group.changes.tell();
-            crate::upstream::request::error_log::disabled(x, doing);
+            crate::upstream::error_log::disabled(x, doing);
         }
     }
 }
@@ -348,7 +356,7 @@ mod tests {
         let local = Rc::new(LocalGroup::new(group));
         let members = group.members();
         let peer = &members.primary[0];
-        let own = Arc::new(members.own(&group.method));
+        let own = Arc::new(group.method.members_of_worker(&members));
         let before = Arc::strong_count(peer);
         let chosen = RoundRobin::new(&own).next(&mut Tried::default(), |_| true).expect("a peer");
         let lease = local.lease(chosen);

@@ -1,7 +1,9 @@
 //! `ngx.balancer`, below what its library checks.
 
 use weir_core::upstream;
-use weir_core::upstream::worker_side::balancer_hook::{Choice, Lane};
+use weir_core::upstream::block::balancer_hook::Choice;
+use weir_core::upstream::connection::upstream_connection::Own;
+use weir_core::upstream::peer::Lane;
 
 use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, slice};
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
@@ -26,7 +28,7 @@ pub(crate) const TABLE: &[Function] = &[
     }),
     function("_balancer.enable_keepalive", 0, |l| {
         let unlimited = |number: f64| if number == 0.0 { u64::MAX } else { number as u64 };
-        let own = upstream::worker_side::balancer_hook::Own {
+        let own = Own {
             timeout: unlimited(expect_number(l, 1, "enable_keepalive")?),
             requests: unlimited(expect_number(l, 2, "enable_keepalive")?),
         };
@@ -57,7 +59,7 @@ pub(crate) const TABLE: &[Function] = &[
     function("_balancer.bind_to_local_addr", 0, |l| {
         let text = l.lossy(1);
         decide(l, |choice| {
-            let local = upstream::worker_side::balancer_hook::local(&text);
+            let local = upstream::block::balancer_hook::local(&text);
             choice.local = Some(local.ok_or_else(|| format!("invalid addr {text}"))?);
             Ok(())
         })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
 use weir_core::upstream;
-use weir_core::upstream::block::upstream::unresolved;
+use weir_core::upstream::discovery::server_address::unresolved;
 use weir_core::upstream::worker_side::local_upstream::LocalGroup;
 use weir_core::upstream::{Group, Upstreams};
 use weir_core::variable::Script;

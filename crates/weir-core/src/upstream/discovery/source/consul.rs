@@ -11,7 +11,7 @@ use crate::upstream::discovery::server_list::Origin;
 
 /// How far the service was read.
 #[derive(Default)]
-pub(super) struct Consul {
+pub(crate) struct Consul {
     index: u64,
     asked: bool,
 }

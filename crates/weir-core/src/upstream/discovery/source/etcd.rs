@@ -12,7 +12,7 @@ use crate::upstream::discovery::server_list::Origin;
 
 /// What is watched.
 #[derive(Default)]
-pub(super) struct Etcd {
+pub(crate) struct Etcd {
     watch: Option<Watch>,
 }
 

@@ -4,6 +4,7 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use weir_conf::split_port;
 use weir_http::Method;
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_rt::Recv;
@@ -12,9 +13,8 @@ use weir_rt::net::SockAddr;
 
 use crate::tls_client::Secure;
 use crate::tls_client::connect::NoTls;
-use crate::upstream::pool::connection::{Connection, Opening};
-use crate::upstream::pool::handshake;
-use weir_conf::split_port;
+use crate::upstream::connection::handshake;
+use crate::upstream::connection::upstream_connection::{Connection, Opening};
 
 /// `http[s]://host[:port][/path]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -340,7 +340,7 @@ impl Answer {
 
     /// Has the system find out when the other side is gone, of answers that may be silent for long.
     pub(super) fn probe(&self) {
-        crate::upstream::request::request_body::probe(&self.connection);
+        crate::upstream::connection::upstream_connection::probe(&self.connection);
     }
 }
 

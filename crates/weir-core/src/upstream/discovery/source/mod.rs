@@ -9,8 +9,7 @@
 mod consul;
 mod etcd;
 mod http;
-mod reader;
-mod thread;
+pub(crate) mod reader;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,14 +20,13 @@ use weir_conf::{LineCx, Result, parse_time_ms};
 use weir_rt::clock;
 
 pub use http::{Trust, Url};
-pub(crate) use thread::follow;
 
 /// What a `source` line says, and what became of it.
 pub struct Source {
-    config: Config,
+    pub(crate) config: Config,
     status: Mutex<Status>,
     /// It is followed.
-    begun: AtomicBool,
+    pub(crate) begun: AtomicBool,
 }
 
 /// Where lists come from.
@@ -153,7 +151,7 @@ impl Source {
     }
 
     /// Notes what became of an attempt; `true`: it is not what became of the one before.
-    fn note(&self, error: Option<String>) -> bool {
+    pub(crate) fn note(&self, error: Option<String>) -> bool {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if error.is_none() {
             status.taken = clock::monotonic_ms().max(1);

@@ -15,7 +15,7 @@ use crate::upstream::discovery::server_list;
 use crate::upstream::discovery::server_list::Origin;
 
 /// What it has of its source.
-pub(super) enum Reader {
+pub(crate) enum Reader {
     /// What the file was when it was read, and whether its next change would show.
     File(PathBuf, Option<(Identity, bool)>),
     /// The `ETag` of the last list, and whether it was asked for before.
@@ -28,7 +28,7 @@ pub(super) enum Reader {
 type Identity = (u64, i64, i64, u64);
 
 impl Reader {
-    pub(super) fn new(config: &Config) -> Reader {
+    pub(crate) fn new(config: &Config) -> Reader {
         match &config.kind {
             Kind::File(path) => Reader::File(path.clone(), None),
             Kind::Url(_) => Reader::Url(None, false),
@@ -41,7 +41,7 @@ impl Reader {
     ///
     /// # Errors
     /// Why there is none; the next attempt begins anew.
-    pub(super) async fn next(&mut self, config: &Config) -> Result<Vec<Origin>, String> {
+    pub(crate) async fn next(&mut self, config: &Config) -> Result<Vec<Origin>, String> {
         match self {
             Reader::File(path, seen) => file(path, seen, config.interval).await,
             Reader::Url(etag, asked) => url(etag, asked, config).await,

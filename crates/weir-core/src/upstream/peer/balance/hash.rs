@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Balancer, DRAWS, RoundRobin, Tried, draw};
 use crate::exchange::Exchange;
-use crate::upstream::block::upstream::Members;
 use crate::upstream::peer::Peer;
+use crate::upstream::peer::members::Members;
 use crate::variable::Script;
 
 /// `hash key`

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Balancer, RoundRobin, Tried, now};
 use crate::exchange::Exchange;
-use crate::upstream::block::upstream::Members;
 use crate::upstream::peer::Peer;
+use crate::upstream::peer::members::Members;
 
 pub(super) struct LeastConn {
     members: Arc<Members>,

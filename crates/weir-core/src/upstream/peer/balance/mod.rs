@@ -10,12 +10,12 @@ mod round_robin;
 use std::sync::Arc;
 
 pub(crate) use least_time::long_body;
-pub use least_time::{Average, Line, Timed};
 pub use round_robin::RoundRobin;
 
 use crate::exchange::Exchange;
-use crate::upstream::block::upstream::Members;
 use crate::upstream::peer::Peer;
+use crate::upstream::peer::members::Members;
+use crate::upstream::peer::response_time::Timed;
 use crate::variable::Script;
 
 /// How a group chooses.
@@ -51,6 +51,19 @@ pub enum Better {
 }
 
 impl Method {
+    /// The same members for one worker, which counts the references to them alone. What is known of each is all
+    /// workers'.
+    pub(crate) fn members_of_worker(&self, members: &Members) -> Members {
+        let own = |peer: &Arc<Peer>| {
+            let is_compared = peer.max_conns > 0 || self.compares_connections();
+            Arc::new(Peer { is_compared, ..Peer::clone(peer) })
+        };
+        Members {
+            primary: members.primary.iter().map(own).collect(),
+            backup: members.backup.iter().map(own).collect(),
+        }
+    }
+
     /// Whether it knows of backups and of shares that change.
     pub(crate) fn is_general(&self) -> bool {
         matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Balancer, Better, DRAWS, RoundRobin, Tried, by_weight, draw, now, take, total};
 use crate::exchange::Exchange;
-use crate::upstream::block::upstream::Members;
 use crate::upstream::peer::Peer;
+use crate::upstream::peer::members::Members;
 
 pub(super) struct Random {
     members: Arc<Members>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Balancer, Tried, now};
 use crate::exchange::Exchange;
-use crate::upstream::block::upstream::Members;
 use crate::upstream::peer::Peer;
+use crate::upstream::peer::members::Members;
 
 /// A worker's turn among the peers.
 pub struct RoundRobin {

@@ -14,15 +14,11 @@ use weir_rt::net::SockAddr;
 
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
-use crate::upstream::attempt::{Run, Upstream};
-use crate::upstream::config::directives::Settings;
-use crate::upstream::config::failure_reason::Fault;
-pub use crate::upstream::peer::Lane;
+
+pub(crate) use crate::upstream::connection::upstream_connection::Own;
+use crate::upstream::discovery::server_address::ADDRESSES;
+pub(crate) use crate::upstream::peer::Lane;
 use crate::upstream::peer::Peer;
-use crate::upstream::peer::balance::Tried;
-pub use crate::upstream::pool::connection::Own;
-use crate::upstream::protocol::Outgoing;
-use crate::upstream::worker_side::local_upstream::{ADDRESSES, Lease, LocalGroup};
 use weir_conf::split_port;
 
 /// A chooser as configured.
@@ -53,7 +49,7 @@ pub struct Draft {
 
 /// What a chooser is told, and what it decides about a try.
 pub struct Choice<'a> {
-    servers: &'a Servers,
+    pub(crate) servers: &'a Servers,
     /// How often it was asked for this request, this time included.
     pub asked: u64,
     /// How many tries are left, this one included.
@@ -64,7 +60,7 @@ pub struct Choice<'a> {
     pub has_servers: bool,
     /// What became of the last try at a server that it named.
     pub failure: Option<Failure>,
-    peer: Option<Arc<Peer>>,
+    pub(crate) peer: Option<Arc<Peer>>,
     /// The name that the server is told and must have (TLS); what the location says otherwise.
     pub host: Option<Box<str>>,
     /// How many more tries may follow.
@@ -171,7 +167,7 @@ impl Servers {
     }
 
     /// The same server, asked from `local`, by connections that are kept in `lane`.
-    fn bound(&self, peer: &Arc<Peer>, local: Option<SockAddr>, lane: Option<Lane>) -> Arc<Peer> {
+    pub(crate) fn bound(&self, peer: &Arc<Peer>, local: Option<SockAddr>, lane: Option<Lane>) -> Arc<Peer> {
         let mut all = self.bound.borrow_mut();
         let with = |peer: &Peer| peer.bind == local && peer.lane.as_deref() == lane.as_ref();
         if let Some(known) = all.iter().find(|one| Arc::ptr_eq(&one.state, &peer.state) && with(one)) {
@@ -210,162 +206,6 @@ fn address(text: &[u8], port: u16) -> Result<SockAddr, &'static str> {
         Some(ip) => Ok((ip, written.unwrap_or(port)).into()),
         None if host.starts_with('[') => Err("invalid IPv6 address"),
         None => Err("no host allowed"),
-    }
-}
-
-/// A group's chooser on one worker.
-pub(crate) struct Guided {
-    guide: Box<dyn Guide>,
-    servers: Servers,
-    /// Locations with the time limits that a chooser has set.
-    timed: RefCell<Vec<Timed>>,
-}
-
-/// What a location asks servers with, and the same with other time limits.
-struct Timed {
-    of: Rc<Upstream>,
-    limits: [Option<u64>; 3],
-    with: Rc<Upstream>,
-}
-
-impl Guided {
-    pub(crate) fn new(guides: &dyn Guides) -> Guided {
-        Guided { guide: guides.on_worker(), servers: Servers::default(), timed: RefCell::default() }
-    }
-
-    /// `up` with these limits where there are any.
-    fn timed(&self, up: &Rc<Upstream>, limits: [Option<u64>; 3]) -> Rc<Upstream> {
-        let mut timed = self.timed.borrow_mut();
-        if let Some(known) = timed.iter().find(|one| Rc::ptr_eq(&one.of, up) && one.limits == limits) {
-            return known.with.clone();
-        }
-        let [connect, send, read] = limits;
-        let settings = Settings {
-            connect_timeout: connect.unwrap_or(up.settings.connect_timeout),
-            send_timeout: send.unwrap_or(up.settings.send_timeout),
-            read_timeout: read.unwrap_or(up.settings.read_timeout),
-            ..Settings::clone(&up.settings)
-        };
-        let with =
-            Upstream { protocol: up.protocol.clone(), settings: Arc::new(settings), sites: up.sites.clone() };
-        if timed.len() >= LINES {
-            timed.clear();
-        }
-        let with = Rc::new(with);
-        timed.push(Timed { of: up.clone(), limits, with: with.clone() });
-        with
-    }
-}
-
-/// What a chooser has decided for a request so far.
-#[derive(Default)]
-pub(crate) struct Decided {
-    asked: u64,
-    /// The last try was at a server that it named.
-    named: bool,
-    /// It was asked for the next try already, and there is nobody.
-    pub(crate) nobody: bool,
-    failure: Option<Failure>,
-    /// What the location itself says, where time limits were set.
-    base: Option<Rc<Upstream>>,
-    limits: [Option<u64>; 3],
-    /// TLS was turned off.
-    plain: bool,
-    /// How the connection of this try is kept.
-    pub(crate) keep: Option<Own>,
-}
-
-impl Decided {
-    /// A try has failed.
-    pub(crate) fn failed(&mut self, fault: Fault) {
-        if self.named {
-            let (next, status) = (!fault.reason.counts(), fault.reason.status());
-            self.failure = Some(Failure { next, status });
-        }
-    }
-}
-
-impl Run {
-    /// A server to ask, by the group's chooser if it has one.
-    pub(crate) fn choose(
-        &mut self,
-        x: &mut Exchange,
-        group: &Rc<LocalGroup>,
-        tried: &mut Tried,
-    ) -> Result<Option<Lease>, Verdict> {
-        match &group.guided {
-            None => Ok(group.pick(x, tried)),
-            Some(_) if std::mem::take(&mut self.decided.nobody) => Ok(None),
-            Some(guided) => self.ask_guide(x, group, guided, tried),
-        }
-    }
-
-    fn ask_guide(
-        &mut self,
-        x: &mut Exchange,
-        group: &Rc<LocalGroup>,
-        guided: &Guided,
-        tried: &mut Tried,
-    ) -> Result<Option<Lease>, Verdict> {
-        self.decided.asked += 1;
-        let mut choice = Choice {
-            servers: &guided.servers,
-            asked: self.decided.asked,
-            left: self.left,
-            limit: self.up.settings.next_tries,
-            has_servers: group.count() > 0,
-            failure: self.decided.failure,
-            peer: None,
-            host: None,
-            more_tries: 0,
-            timeouts: [None; 3],
-            keep: None,
-            tls: None,
-            can_tls: self.secure.is_some() || self.decided.plain,
-            local: None,
-            lane: None,
-            recreate: false,
-        };
-        guided.guide.choose(x, &mut choice)?;
-        self.apply(x, guided, &mut choice)?;
-        self.decided.named = choice.peer.is_some();
-        if let Some(peer) = choice.peer {
-            self.left = self.left.saturating_add_signed(choice.more_tries);
-            let peer = match (choice.local, choice.lane) {
-                (None, None) => peer,
-                (local, lane) => guided.servers.bound(&peer, local, lane),
-            };
-            peer.chosen(crate::upstream::peer::balance::now());
-            return Ok(Some(group.lease(peer)));
-        }
-        Ok(group.pick(x, tried))
-    }
-
-    /// Puts what was decided about the try into force, but for the server.
-    fn apply(&mut self, x: &mut Exchange, guided: &Guided, choice: &mut Choice<'_>) -> Result<(), Verdict> {
-        self.decided.keep = choice.keep;
-        if choice.timeouts != [None; 3] {
-            for (limit, new) in self.decided.limits.iter_mut().zip(choice.timeouts) {
-                *limit = new.or(*limit);
-            }
-            let base = self.decided.base.get_or_insert_with(|| self.up.clone());
-            self.up = guided.timed(base, self.decided.limits);
-        }
-        match choice.tls {
-            None => {}
-            Some(false) => self.decided.plain |= self.secure.take().is_some(),
-            Some(true) => self.secure = self.up.protocol.secure(x),
-        }
-        if let (Some(host), Some(secure)) = (&choice.host, &mut self.secure) {
-            secure.rename(host);
-        }
-        if choice.recreate {
-            let mut head = std::mem::take(&mut self.out.head);
-            head.clear();
-            self.out = Outgoing { head, ..Outgoing::default() };
-            self.up.protocol.request(x, &mut self.out)?;
-        }
-        Ok(())
     }
 }
 

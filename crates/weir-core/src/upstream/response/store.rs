@@ -8,10 +8,10 @@ use weir_http::Known;
 
 use crate::cache::write::Aside;
 use crate::exchange::Exchange;
-use crate::upstream::caching::cache_writer::{Goal, Keep};
 use crate::upstream::config::cache_directives::Store;
 use crate::upstream::config::directives::Settings;
 use crate::upstream::protocol::Incoming;
+use crate::upstream::response::cache_writer::{Goal, Keep};
 
 /// How the answer becomes a file; `None`: it does not. As in nginx only a 200 does.
 pub(crate) fn keep(x: &mut Exchange, settings: &Settings, incoming: &Incoming) -> Option<Keep> {

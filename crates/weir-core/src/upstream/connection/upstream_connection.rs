@@ -3,14 +3,14 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use weir_rt::net::{SockAddr, SocketOption};
+use weir_rt::net::{SockAddr, SocketOption, TcpKeepalive};
 use weir_rt::notify::either;
 use weir_rt::{Recv, Stream, Timer};
 
 use crate::descriptors::socket_when_free;
 use crate::tls_client::Secure;
+use crate::upstream::connection::parked::Parked;
 use crate::upstream::peer::Peer;
-use crate::upstream::pool::shared_idle::Parked;
 
 /// A connection to a server, while it is used or kept.
 pub(crate) struct Connection {
@@ -73,7 +73,7 @@ impl Opening<'_> {
         if self.transparent {
             weir_rt::net::transparent(socket.as_raw_fd(), local)?;
         }
-        crate::upstream::request::request_body::bind(socket, local)
+        bind(socket, local)
     }
 }
 
@@ -166,6 +166,23 @@ impl Connection {
     pub(crate) fn sent(&self) -> u64 {
         self.stream.sent().saturating_sub(self.sent_before)
     }
+}
+
+/// Binds a socket that is to connect.
+pub(crate) fn bind(socket: &OwnedFd, local: &SockAddr) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    if local.port() == Some(0) {
+        // Older kernels choose the port at once, and then there are fewer of them: no reason not to go on.
+        let _ = weir_rt::net::bind_address_no_port(socket.as_raw_fd());
+    }
+    weir_rt::net::bind_to(socket.as_raw_fd(), local)
+}
+
+/// `*_socket_keepalive`
+pub(crate) fn probe(connection: &Connection) {
+    let on = TcpKeepalive { on: true, ..TcpKeepalive::default() };
+    // A connection that can't be probed serves all the same.
+    let _ = weir_rt::net::keepalive(connection.stream.fd(), &on);
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use weir_tls::Session;
 use crate::tls_client::connect::{NoTls, complete};
 use crate::tls_client::layer::TlsLayer;
 use crate::tls_client::{Secure, Shown};
-use crate::upstream::pool::connection::Connection;
+use crate::upstream::connection::upstream_connection::Connection;
 
 /// Completes a handshake within `ms`; from then on the connection's bytes go through it.
 ///

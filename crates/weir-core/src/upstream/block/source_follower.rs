@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use weir_rt::notify::either;
 
-use super::Source;
-use super::reader::Reader;
 use crate::log::{self, Level};
 use crate::services;
 use crate::upstream::block::upstream::Group;
 use crate::upstream::discovery::server_list::Origin;
+use crate::upstream::discovery::source::Source;
+use crate::upstream::discovery::source::reader::Reader;
 
 /// Begins to follow the source of `group`, if it has one. It ends with the group.
 pub(crate) fn follow(group: &Arc<Group>) {

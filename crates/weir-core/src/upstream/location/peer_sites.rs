@@ -9,7 +9,6 @@ use weir_trace::{Kind, Site, SiteTable};
 use crate::conf::names::Names;
 use crate::plan::PlanBuilder;
 use crate::upstream::peer::Peer;
-use crate::upstream::worker_side::local_upstream::Lease;
 
 /// The sites of one location's servers, on one worker. Servers have the names that they have in the configuration, so
 /// that a name keeps its site when its addresses change.
@@ -37,18 +36,20 @@ impl PeerSites {
     }
 
     /// The site of the server that `lease` is for. The first try of each takes the table's lock and allocates.
-    pub(crate) fn of(&self, lease: &Lease) -> Site {
-        if lease.group.group.computed {
-            return self.others;
-        }
-        if let Some((peer, site)) = &*self.last.borrow()
-            && Arc::ptr_eq(peer, &lease.peer)
+    pub(crate) fn of(&self, peer: &Arc<Peer>) -> Site {
+        if let Some((last, site)) = &*self.last.borrow()
+            && Arc::ptr_eq(last, peer)
         {
             return *site;
         }
-        let site = self.find(&lease.peer.server);
-        *self.last.borrow_mut() = Some((lease.peer.clone(), site));
+        let site = self.find(&peer.server);
+        *self.last.borrow_mut() = Some((peer.clone(), site));
         site
+    }
+
+    /// The site of servers that are computed for a request.
+    pub(crate) fn of_computed(&self) -> Site {
+        self.others
     }
 
     fn find(&self, name: &str) -> Site {

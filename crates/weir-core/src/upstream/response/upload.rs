@@ -8,7 +8,7 @@ use weir_rt::{Chunk, Stream};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::read::Rest;
-use crate::upstream::attempt::Upstream;
+use crate::upstream::location::upstream_location::Upstream;
 use crate::upstream::protocol::{Framing, Protocol};
 
 /// See the module.

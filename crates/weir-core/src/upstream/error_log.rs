@@ -8,8 +8,7 @@ use weir_trace::Cause;
 
 use crate::exchange::Exchange;
 use crate::log::Level;
-use crate::upstream::attempt::{CONNECTING, Failed, READING_HEAD, SENDING};
-use crate::upstream::config::failure_reason::{Fault, Reason};
+use crate::upstream::config::failure_reason::{Failed, Fault, Reason};
 use crate::upstream::peer::Peer;
 
 /// At level error, with the request's context and the server's.
@@ -82,3 +81,10 @@ const EHOSTUNREACH: i32 = 113;
 
 /// What a server that is not there is expected to cause, as nginx sees it.
 const EXPECTED: [i32; 6] = [EAGAIN, ENETDOWN, ENETUNREACH, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH];
+
+/// What nginx's messages say was being done.
+pub(crate) const CONNECTING: &str = "connecting to upstream";
+
+pub(crate) const SENDING: &str = "sending request to upstream";
+
+pub(crate) const READING_HEAD: &str = "reading response header from upstream";

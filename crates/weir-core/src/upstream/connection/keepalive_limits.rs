@@ -1,0 +1,21 @@
+//! `keepalive` and its companions: which connections are kept alive between requests, and for how long.
+
+/// What is kept open between requests: `keepalive` and its companions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Idle connections kept by all workers together; 0: none.
+    pub connections: usize,
+    /// Requests after which a connection is closed (`keepalive_requests`).
+    pub requests: u64,
+    /// Milliseconds after its opening from which on a connection takes no further request (`keepalive_time`).
+    pub time: u64,
+    /// Milliseconds an idle connection is kept (`keepalive_timeout`).
+    pub timeout: u64,
+}
+
+impl Default for Keep {
+    /// nginx's defaults of 1.29.7 and later, where connections are kept unless told otherwise.
+    fn default() -> Keep {
+        Keep { connections: 32, requests: 1000, time: 3_600_000, timeout: 60_000 }
+    }
+}

@@ -1,0 +1,4 @@
+//! What a location needs to pass requests on.
+
+pub(crate) mod peer_sites;
+pub(crate) mod upstream_location;
