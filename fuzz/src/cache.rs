@@ -1,7 +1,7 @@
 //! Files of the cache, and what heads say about keeping answers.
 
-use weir_core::cache::head::{Head, Times, length, parse, seal};
 use weir_http::freshness::Freshness;
+use weir_upstream::cache::head::{Head, Times, length, parse, seal};
 
 /// The beginning of a file, as it is and with a checksum that fits: read as something that is written the same way again, or
 /// refused.

@@ -1,7 +1,7 @@
 //! Targets for the modules: the lines and blocks of their directives, and what they read of requests, files and bodies.
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, test, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, test, with_core};
 use weir_modules::{
     Browser, Charset, Geo, Headers, LimitConn, LimitReq, Log, Map, Realip, Referer, SplitClients, Sub, Subs,
 };

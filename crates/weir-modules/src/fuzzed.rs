@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use weir_core::body::{Buf, Chain};
+use weir_engine::body::{Buf, Chain};
 use weir_http::Span;
 use weir_http::deflate::Settings;
 use weir_http::h1::{Parse, ResponseHead};

@@ -1,6 +1,6 @@
 //! nginx's http modules, each in its own file: directives, settings, handlers and filters.
 //!
-//! They use what `weir-core` makes public and nothing else. Their order is the program's list of modules.
+//! They use what `weir-engine` makes public and nothing else. Their order is the program's list of modules.
 #![forbid(unsafe_code)]
 
 pub mod content;

@@ -1,7 +1,7 @@
 //! What the modules' own tests share.
 
-use weir_core::conf::{HttpCore, MainCore, ServerCore};
-use weir_core::{Module, ModuleDef};
+use weir_engine::conf::{HttpCore, MainCore, ServerCore};
+use weir_engine::{Module, ModuleDef};
 
 /// `bytes` in pieces as long as `cuts` say, the last one all that is left.
 pub(crate) fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {

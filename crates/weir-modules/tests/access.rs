@@ -5,8 +5,8 @@ mod common;
 use std::time::Instant;
 
 use common::Site;
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Access, AuthBasic, Index, Realip, Rewrite, Static, TryFiles};
 use weir_test::{Client, Response, TempDir};
 
@@ -252,7 +252,7 @@ fn wrong_lines_are_refused_in_nginx_words() {
         ("real_ip_header a; real_ip_header b;", "\"real_ip_header\" directive is duplicate"),
     ] {
         let text = format!("events {{ }} http {{ server {{ {line} }} }}");
-        let lines = weir_core::conf::test::headlines(&text, &MODULES);
+        let lines = weir_engine::conf::test::headlines(&text, &MODULES);
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains(message), "{lines:?}");
     }

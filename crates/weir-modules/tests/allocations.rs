@@ -5,11 +5,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::server::{Options, Server};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Index, Static};
 use weir_rt::DriverChoice;
+use weir_server::{Options, Server};
 use weir_sys::heap::CountingHeap;
 use weir_test::{Driver, TempDir, both_drivers};
 
@@ -33,7 +33,7 @@ fn allocations(driver: Driver, inside: &str) -> (f64, Vec<usize>) {
         "error_log {root}/error.log info; worker_processes 1; events {{ }}
         http {{ server {{ listen {address}; root {root}; keepalive_requests 100000; {inside} }} }}"
     );
-    let configuration = weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
+    let configuration = weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
     let driver = match driver {
         Driver::Epoll => DriverChoice::Epoll,
         Driver::IoUring => DriverChoice::IoUring,

@@ -5,10 +5,10 @@ mod common;
 
 use common::Site;
 use weir_conf::{Args, Contexts, Directive, LineCx};
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Module, ModuleDef, Verdict};
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, ModuleDef, Verdict};
 use weir_modules::{Headers, LimitConn, Log, Mirror, Rewrite, Static, StubStatus, UserId};
 use weir_test::{Client, Response, TempDir};
 
@@ -218,7 +218,7 @@ fn wrong_lines_are_refused_in_nginx_words() {
         ("mirror /a; mirror off;", "\"mirror\" directive is duplicate"),
     ] {
         let text = format!("events {{ }} http {{ server {{ {line} }} }}");
-        let lines = weir_core::conf::test::headlines(&text, &MODULES);
+        let lines = weir_engine::conf::test::headlines(&text, &MODULES);
         assert!(lines.len() == 1 && lines[0].contains(message), "{lines:?}");
     }
 }

@@ -7,8 +7,8 @@ use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::Site;
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Addition, Charset, Headers, Index, NotModified, Range, Rewrite, Static, Sub, Subs};
 use weir_test::{Client, Response};
 

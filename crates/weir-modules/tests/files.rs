@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::server::{Options, Server};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Autoindex, Index, RandomIndex, Static};
 use weir_rt::DriverChoice;
+use weir_server::{Options, Server};
 use weir_test::{Client, Response, TempDir};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
@@ -39,7 +39,7 @@ impl Site {
             http {{ server {{ listen {address}; root {root}/root; {inside} }} }}"
         );
         std::fs::create_dir(folder.path().join("root")).expect("a fresh folder");
-        let configuration = weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
+        let configuration = weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
         let server =
             Server::start(Arc::new(configuration), Options { driver: Some(driver), ..Options::default() });
         let server = server.expect("starts");
@@ -285,7 +285,7 @@ fn open_file_cache_serves_what_it_knows() {
 fn wrong_directives() {
     let wrong = |line: &str| {
         let text = format!("events {{ }}\nhttp {{\n{line}\n}}");
-        weir_core::conf::test::headlines(&text, &MODULES).join("\n")
+        weir_engine::conf::test::headlines(&text, &MODULES).join("\n")
     };
     assert_eq!(wrong("index '';"), "index \"\" in \"index\" directive is invalid in weir.conf:3:7");
     assert_eq!(

@@ -3,8 +3,8 @@
 mod common;
 
 use common::Site;
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Headers, Index, NotModified, Range, Rewrite, Static};
 use weir_test::{Client, Response};
 

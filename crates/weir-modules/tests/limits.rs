@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_core::ModuleDef;
-use weir_core::conf::Configuration;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::server::{Options, Server};
+use weir_engine::ModuleDef;
+use weir_engine::conf::Configuration;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Headers, LimitConn, LimitReq, Rewrite, Static};
+use weir_server::{Options, Server};
 use weir_test::{Client, Response, TempDir, wait_for};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 5] = with_core(&[
@@ -53,7 +53,7 @@ impl Site {
 }
 
 fn load(text: &str) -> Arc<Configuration> {
-    Arc::new(weir_core::conf::test::load(text, &MODULES).unwrap_or_else(|errors| panic!("{errors}")))
+    Arc::new(weir_engine::conf::test::load(text, &MODULES).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
 /// Answered statuses and `$limit_req_status` of so many requests.

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::server::{Options, Server};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Map, Rewrite, SplitClients};
+use weir_server::{Options, Server};
 use weir_test::Client;
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
@@ -26,7 +26,7 @@ impl Site {
             server {{ listen {address}; location / {{ return 200 \"{text}\"; }} }} }}"
         );
         let configuration =
-            weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
+            weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
         Site { address, _server: server }
     }

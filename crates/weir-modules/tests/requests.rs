@@ -4,8 +4,8 @@
 mod common;
 
 use common::Site;
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{
     Access, AuthBasic, AuthRequest, Browser, EmptyGif, Geo, Headers, NotModified, Referer, Rewrite,
     SecureLink, TryFiles, UserId,

@@ -5,8 +5,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::Site;
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Headers, Index, Rewrite, Static};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use common::Site;
 use weir_conf::{Args, Contexts, Directive, LineCx};
-use weir_core::body::{Body, Buf};
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::plan::PlanBuilder;
-use weir_core::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
-use weir_core::{Exchange, Handler, LocalFuture, Module, ModuleDef, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
+use weir_engine::{Exchange, Handler, LocalFuture, Module, ModuleDef, Verdict};
 use weir_http::Method;
 use weir_modules::{Headers, Map, NotModified, Range, Rewrite, Static};
 use weir_test::Client;

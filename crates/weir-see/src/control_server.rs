@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_sys::socket;
 
 use crate::control::protocol::{Kind, LONGEST_QUESTION, Question, write_frame};

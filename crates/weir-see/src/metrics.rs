@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use weir_core::figures::{self, MetricKind};
-use weir_core::housekeeping;
-use weir_core::worker::{Counter, DealingCounters};
+use weir_engine::figures::{self, MetricKind};
+use weir_engine::worker::{Counter, DealingCounters};
+use weir_server::housekeeping;
 use weir_trace::{Histogram, Kind, Site, SiteInfo, SiteTable, SiteTotals, StatusCounts};
 
 use crate::source::{BRIEFLY, Source, Thread, scale};

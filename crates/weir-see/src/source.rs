@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use weir_core::Configuration;
-use weir_core::server::{Backlog, InForce, Server, Threads, with_worker};
-use weir_core::worker::Worker;
+use weir_engine::Configuration;
+use weir_engine::worker::Worker;
 use weir_rt::clock;
+use weir_server::{Backlog, InForce, Server, Threads, with_worker};
 use weir_trace::{RecorderReader, Site, SiteTotals};
 
-pub(crate) use weir_core::server::Thread;
+pub(crate) use weir_server::Thread;
 
 /// A running server, seen from the threads that answer questions about it.
 pub struct Source {

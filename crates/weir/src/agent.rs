@@ -8,11 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_core::Configuration;
-use weir_core::log::{self, Level};
-use weir_core::server::{Agent, Options};
+use weir_engine::Configuration;
+use weir_engine::log::{self, Level};
 use weir_rt::process;
 use weir_rt::signal::{self, Signals};
+use weir_server::{Agent, Options};
 
 use crate::run::{failed, lines, log_panics};
 use crate::server::FATAL;

@@ -10,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_conf::{Files, RealFiles};
-use weir_core::privileged::Findings;
-use weir_core::wire::{Reader, Writer};
+use weir_engine::privileged::Findings;
+use weir_engine::wire::{Reader, Writer};
 
 /// The files of a configuration as they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_see::{Source, control_server};
 
 use crate::pid;

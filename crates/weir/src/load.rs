@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use weir::modules::MODULES;
 use weir_conf::{Failure, Files, MemoryFiles, RealFiles, Source, Tree};
-use weir_core::Configuration;
-use weir_core::conf::build::build;
-use weir_core::conf::lint::lint;
-use weir_core::conf::main_core::MainConf;
-use weir_core::conf::temp_path;
-use weir_core::log::{self, Level, Target};
+use weir_engine::Configuration;
+use weir_engine::conf::build::build;
+use weir_engine::conf::lint::lint;
+use weir_engine::conf::main_core::MainConf;
+use weir_engine::conf::temp_path;
+use weir_engine::log::{self, Level, Target};
 use weir_rt::net;
 
 use crate::cli::CommandLine;

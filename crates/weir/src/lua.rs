@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use weir::modules::MODULES;
 use weir_conf::{MemoryFiles, RealFiles};
-use weir_core::conf::build::build;
-use weir_core::server::{Options, Server};
-use weir_core::{Configuration, log};
+use weir_engine::conf::build::build;
+use weir_engine::{Configuration, log};
 use weir_lua::Program;
+use weir_server::{Options, Server};
 
 /// Whether `weir lua` with these arguments asks a server that runs (`weir lua heap`).
 pub(crate) fn asks_a_server(arguments: &[OsString]) -> bool {

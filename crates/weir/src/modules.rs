@@ -1,9 +1,7 @@
 //! The modules of this build, in the order that counts: within a phase the first runs first.
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::tls::Ssl;
-use weir_core::upstream::UpstreamModule;
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_lua::Lua;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
@@ -12,6 +10,8 @@ use weir_modules::{
     SecureLink, Slice, SplitClients, Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, Tunnel,
     UserId, Uwsgi, Zstd,
 };
+use weir_server::tls::Ssl;
+use weir_upstream::UpstreamModule;
 
 use crate::welcome::Welcome;
 

@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_rt::clock;
 
 /// Who wants to know; nobody, without `NOTIFY_SOCKET`.

@@ -7,14 +7,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use weir_core::Configuration;
-use weir_core::log::{self, Level};
-use weir_core::privileged;
-use weir_core::server::{Options, Part, Sockets, StartError};
+use weir_engine::Configuration;
+use weir_engine::log::{self, Level};
+use weir_engine::privileged;
 use weir_rt::net;
 use weir_rt::process::inherit::{self, InheritedDescriptors};
 use weir_rt::process::{self, DaemonReadiness};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
+use weir_server::{Options, Part, Sockets, StartError};
 
 use crate::bundle::{Record, Recorder};
 use crate::cli::CommandLine;

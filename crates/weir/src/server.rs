@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_core::Configuration;
-use weir_core::log::{self, Level};
-use weir_core::privileged;
-use weir_core::server::{Options, Part, Server, Sockets};
+use weir_engine::Configuration;
+use weir_engine::log::{self, Level};
+use weir_engine::privileged;
 use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
 use weir_see::remains::{self, Remains};
 use weir_see::{Admin, Bound, Source};
+use weir_server::{Options, Part, Server, Sockets};
 
 use crate::bundle::{Answer, Bundle, Order, Socket, WantsAgent};
 use crate::load::Paths;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 
-use weir_core::conf::main_core::MainConf;
-use weir_core::log::{self, Level};
+use weir_engine::conf::main_core::MainConf;
+use weir_engine::log::{self, Level};
 use weir_rt::process::{self, ResourceLimit};
 
 /// Applies limits, environment, priority and folder, before any thread starts; as in nginx only `TZ` and what `env`

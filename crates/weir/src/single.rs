@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_conf::RealFiles;
-use weir_core::log::{self, Level};
-use weir_core::server::{Options, Server};
+use weir_engine::log::{self, Level};
 use weir_rt::clock;
 use weir_rt::signal::{self, Signals};
 use weir_see::{Admin, Bound, Source};
+use weir_server::{Options, Server};
 
 use crate::load::Paths;
 use crate::notify::Notify;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Tools parse it from `-V`.
-pub(crate) use weir_core::NGINX_VERSION as NGINX;
+pub(crate) use weir_engine::NGINX_VERSION as NGINX;
 
 /// `-v`; as nginx's to standard error, `--version` to standard output.
 pub(crate) fn short(out: &mut dyn Write) -> ExitCode {

@@ -1,9 +1,9 @@
 //! The welcome page of the embedded configuration: what Weir is, and where the time of this very request went.
 
 use weir_conf::{Args, Contexts, Directive};
-use weir_core::body::{Body, Buf};
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Text, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, Text, Verdict};
 use weir_http::escape;
 use weir_trace::{SiteTable, render};
 

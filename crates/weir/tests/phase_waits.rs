@@ -3,8 +3,8 @@
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Index, Static};
 use weir_test::{Client, DEADLINE, Driver, both_drivers};
 use weir_trace::{Kept, Node, SiteTable, Tree, WaitKind, Watch};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_see::{Source, control_server};
 use weir_test::{DEADLINE, Driver, both_drivers};
 

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_see::{Admin, Bound, Source, control_server};
 use weir_test::{Client, Driver, both_drivers, free_port, wait_for};
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::phase::Phase;
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::phase::Phase;
 use weir_test::{Client, Driver, both_drivers, wait_for};
 use weir_trace::{
     Average, AverageWatch, InFlight, RequestRecord, Site, SiteTable, Stall, Tree, WaitKind, Why,

@@ -6,13 +6,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::upstream::UpstreamModule;
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::Proxy;
 use weir_rt::net::{self, ListenOptions};
 use weir_test::{Backend, Driver, Visit, both_drivers, wait_for};
 use weir_trace::{Kept, Kind, SiteTable, WaitKind};
+use weir_upstream::UpstreamModule;
 
 #[path = "it/support/inside.rs"]
 mod inside;

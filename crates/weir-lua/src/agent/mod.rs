@@ -12,11 +12,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use weir_core::log::{self, Level};
-use weir_core::server::{Server, Threads};
-use weir_core::wire::{Reader, Writer};
-use weir_core::worker::Counts;
-use weir_core::zone::Zones;
+use weir_engine::log::{self, Level};
+use weir_engine::wire::{Reader, Writer};
+use weir_engine::worker::Counts;
+use weir_engine::zone::Zones;
+use weir_server::{Server, Threads};
 
 use crate::api::events::{self, Event, Hears, Target};
 use crate::dict::Dict;

@@ -1,7 +1,7 @@
 //! What is asked of a dictionary, as a value: a script of the server's own process has it done here, one of the
 //! privileged agent's sends it to where the dictionary is ([`crate::agent`]).
 
-use weir_core::wire::{Reader, Writer};
+use weir_engine::wire::{Reader, Writer};
 
 use crate::dict::{Dict, Item, ListError, New, SMALL, Seen, Stored, When};
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
-use weir_core::file::hash::hash;
+use weir_engine::file::hash::hash;
 
 use crate::dict::node::Change;
 use crate::dict::value::{Value, is_over};

@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
-use weir_core::file::hash::hash;
-use weir_core::zone::{Store, Usage};
+use weir_engine::file::hash::hash;
+use weir_engine::zone::{Store, Usage};
 
 use crate::luajit::shared_page::{now, stamp};
 pub(crate) use list::{ItemList, ListError};

@@ -9,10 +9,10 @@ use std::ptr;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::log::Level;
-use weir_core::upstream::block::balancer_hook::{Choice, Draft, Guide, Guides};
-use weir_core::{Exchange, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::Level;
+use weir_engine::{Exchange, Verdict};
+use weir_upstream::block::balancer_hook::{Choice, Draft, Guide, Guides};
 
 use crate::hooks::phases::Home;
 use crate::vm::chunk::{Chunk, Source};

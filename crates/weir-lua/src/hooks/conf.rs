@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, Span};
-use weir_core::conf::registry::Registry;
-use weir_core::variable::Script;
-use weir_core::zone::{SharedZone, Zones};
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::Script;
+use weir_engine::zone::{SharedZone, Zones};
 
 use crate::api::socket::SocketConf;
 use crate::api::ssl;

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use weir_core::body::{Buf, Chain};
-use weir_core::error::{Error, Kind, Side};
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::log::Level;
-use weir_core::{Exchange, Verdict};
+use weir_engine::body::{Buf, Chain};
+use weir_engine::error::{Error, Kind, Side};
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::log::Level;
+use weir_engine::{Exchange, Verdict};
 use weir_trace::Site;
 
 use crate::api::{Arg, FilterExit};

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_core::log::Level;
-use weir_core::phase::Handler;
-use weir_core::{Exchange, Verdict};
+use weir_engine::log::Level;
+use weir_engine::phase::Handler;
+use weir_engine::{Exchange, Verdict};
 
 /// Requests of a worker since memory was last given back.
 #[derive(Default)]

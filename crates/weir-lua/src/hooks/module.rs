@@ -7,11 +7,11 @@ use weir_conf::names::{
     TWO, TWO_OR_MORE, UPSTREAM,
 };
 use weir_conf::{Contexts, Directive, Error, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::filter::Slot;
-use weir_core::plan::{Level, PlanBuilder};
-use weir_core::variable::Variable;
-use weir_core::{Module, Phase as EnginePhase, Unnamed, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::filter::Slot;
+use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::variable::Variable;
+use weir_engine::{Module, Phase as EnginePhase, Unnamed, inherit};
 use weir_trace::Kind;
 
 use crate::api::socket;
@@ -536,10 +536,13 @@ impl Module for Lua {
             }
         }
         if of_server && conf.secure.are_for_clients() {
-            plan.client_hello(Scripts::new(&home, settings, &conf.secure));
+            weir_server::tls::handle_client_hello(plan, Scripts::new(&home, settings, &conf.secure));
         }
         if conf.secure.are_for_servers() {
-            plan.upstream_handshakes(UpstreamScripts::new(&home, settings, &conf.secure));
+            weir_upstream::tls_client::handle_upstream_handshakes(
+                plan,
+                UpstreamScripts::new(&home, settings, &conf.secure),
+            );
         }
         if let Some(source) = &conf.content {
             let script = Script::new(&vm, Phase::Content, Chunk::new(source.clone()), settings);

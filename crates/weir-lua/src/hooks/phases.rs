@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use weir_core::body::{Body, Buf, Chain};
-use weir_core::log::Level;
-use weir_core::phase::LocalFuture;
-use weir_core::redirect::Redirect;
-use weir_core::{Exchange, Handler, Text, Verdict};
+use weir_engine::body::{Body, Buf, Chain};
+use weir_engine::log::Level;
+use weir_engine::phase::LocalFuture;
+use weir_engine::redirect::Redirect;
+use weir_engine::{Exchange, Handler, Text, Verdict};
 
 use crate::api::relative_location;
 use crate::run::drive::drive;

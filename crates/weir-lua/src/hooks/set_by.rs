@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::log::Level;
-use weir_core::plan::{Instruct, Instruction, PlanBuilder};
-use weir_core::variable::{Getter, Script, VarIndex};
-use weir_core::{Exchange, Text, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::Level;
+use weir_engine::plan::{Instruct, Instruction, PlanBuilder};
+use weir_engine::variable::{Getter, Script, VarIndex};
+use weir_engine::{Exchange, Text, Verdict};
 
 use crate::hooks::phases::Home;
 use crate::vm::chunk::{Chunk, Source};

@@ -5,13 +5,13 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use weir_core::Exchange;
-use weir_core::body::{Buf, Chain};
-use weir_core::exchange::Origin;
-use weir_core::log::Level;
-use weir_core::server::with_worker;
-use weir_core::subrequest::{Captured, SubrequestCall};
+use weir_engine::Exchange;
+use weir_engine::body::{Buf, Chain};
+use weir_engine::exchange::Origin;
+use weir_engine::log::Level;
+use weir_engine::subrequest::{Captured, SubrequestCall};
 use weir_rt::Timer;
+use weir_server::with_worker;
 use weir_trace::{Kind, SiteTable};
 
 use crate::api::push_captured;

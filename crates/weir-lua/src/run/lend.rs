@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use weir_core::Exchange;
-use weir_core::log::Level;
+use weir_engine::Exchange;
+use weir_engine::log::Level;
 
 use crate::api::Raise;
 use crate::hooks::balancer::DOING;
@@ -171,15 +171,16 @@ pub(crate) fn doing(phase: Phase) -> &'static str {
 /// Logs a message of the running script: of its request, if it has one.
 pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
     let doing = if level == Level::Debug { "" } else { doing(phase()) };
-    let told =
-        weir_core::log::up_to(LONGEST, || any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))));
+    let told = weir_engine::log::up_to(LONGEST, || {
+        any_exchange(|x| x.log(level, &format_args!("{message}{doing}")))
+    });
     if told.is_err() {
         // As in OpenResty, where `init_by_lua` logs before there are contexts, and debug lines have none.
         match phase() {
             other if level != Level::Debug && !matches!(other, Phase::Init) => {
-                weir_core::log::cycle(level, &format_args!("{message}, context: {}", other.context()));
+                weir_engine::log::cycle(level, &format_args!("{message}, context: {}", other.context()));
             }
-            _ => weir_core::log::cycle(level, message),
+            _ => weir_engine::log::cycle(level, message),
         }
     }
 }
@@ -189,9 +190,9 @@ const LONGEST: usize = 4096;
 
 /// Logs a message as it is, with what nginx says about the request, if there is one.
 pub(crate) fn log_plain(level: Level, message: &dyn std::fmt::Display) {
-    weir_core::log::up_to(LONGEST, || {
+    weir_engine::log::up_to(LONGEST, || {
         if any_exchange(|x| x.log(level, message)).is_err() {
-            weir_core::log::cycle(level, message);
+            weir_engine::log::cycle(level, message);
         }
     });
 }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::log::Level;
+use weir_engine::Exchange;
+use weir_engine::log::Level;
 
 use crate::vm::phase::Phase;
 
@@ -24,7 +24,7 @@ impl Notes {
                 Some(x) => x.log(level, &message),
                 None => {
                     let context = phase.context();
-                    weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
+                    weir_engine::log::cycle(level, &format_args!("{message}, context: {context}"));
                 }
             }
         }

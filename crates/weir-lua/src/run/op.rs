@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use weir_core::subrequest::SubrequestCall;
+use weir_engine::subrequest::SubrequestCall;
 
 use crate::luajit::state::State;
 

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_core::Exchange;
-use weir_core::log::Level;
+use weir_engine::Exchange;
+use weir_engine::log::Level;
 use weir_trace::{Site, WaitKind};
 
 use crate::api::Raise;
@@ -300,7 +300,7 @@ impl Run {
         let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}{place}");
         match x {
             Some(x) => x.log(Level::Error, &message),
-            None => weir_core::log::cycle(Level::Error, &message),
+            None => weir_engine::log::cycle(Level::Error, &message),
         }
         if !light {
             return Some(End::Error);
@@ -521,7 +521,7 @@ impl Run {
             && *until == due
         {
             if let Some(told) = told {
-                weir_core::log::cycle(Level::Debug, told);
+                weir_engine::log::cycle(Level::Debug, told);
             }
             self.go_on(at, |_| 0);
         }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Index;
 use std::rc::Rc;
 
-use weir_core::subrequest::SubrequestCall;
+use weir_engine::subrequest::SubrequestCall;
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 

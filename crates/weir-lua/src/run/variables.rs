@@ -1,7 +1,7 @@
 //! `$lua_cpu_time` and `$lua_alloc`: what a request's scripts took.
 
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Text};
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Text};
 use weir_trace::Kind;
 
 pub(crate) const VARIABLES: &[Variable] =

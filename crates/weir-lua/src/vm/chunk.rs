@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use weir_core::Exchange;
-use weir_core::variable::Script;
+use weir_engine::Exchange;
+use weir_engine::variable::Script;
 
 use crate::luajit::state::State;
 use crate::luajit::sys;

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use weir_core::file::hash::hash;
+use weir_engine::file::hash::hash;
 
 /// Makes hashers for maps of names and places; a fifth of the price of the standard library's.
 #[derive(Clone, Copy, Default)]

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 
 use crate::run::lend;

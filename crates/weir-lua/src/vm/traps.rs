@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 
 use crate::run::lend;
 

@@ -8,11 +8,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_core::conf::server::Link;
-use weir_core::log::Level;
-use weir_core::variable::Get;
-use weir_core::worker::AGENT;
-use weir_core::{Exchange, Text};
+use weir_engine::conf::server::Link;
+use weir_engine::log::Level;
+use weir_engine::variable::Get;
+use weir_engine::worker::AGENT;
+use weir_engine::{Exchange, Text};
 
 use crate::agent;
 use crate::api;
@@ -395,7 +395,7 @@ impl Vm {
                 return Ok(());
             }
             if let Err(message) = self.run_plain(source, Phase::InitWorker) {
-                weir_core::log::cycle(Level::Error, &message);
+                weir_engine::log::cycle(Level::Error, &message);
             }
         }
         self.guard()
@@ -424,7 +424,7 @@ impl Vm {
                 Err(unloaded) => Err(format!("init_worker_by_lua error: {}", unloaded.message)),
             };
             if let Err(message) = ran.and_then(|()| vm.guard()) {
-                weir_core::log::cycle(Level::Error, &message);
+                weir_engine::log::cycle(Level::Error, &message);
             }
         });
     }
@@ -483,7 +483,7 @@ impl Drop for Vm {
             (self.started.get() && !self.is_rehearsed(), self.main_conf.exit_worker.take())
             && let Err(message) = self.run_plain(&source, Phase::ExitWorker)
         {
-            weir_core::log::cycle(Level::Error, &message);
+            weir_engine::log::cycle(Level::Error, &message);
         }
         // In the opposite order of their coming.
         if let Some(memory) = &self.limits.memory {

@@ -8,11 +8,11 @@ mod render;
 use std::task::{Context, Poll};
 
 use weir_conf::{Args, Contexts, Directive, Error, LineCx};
-use weir_core::body::{Body, Buf, Piece, Source};
-use weir_core::file;
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
+use weir_engine::body::{Body, Buf, Piece, Source};
+use weir_engine::file;
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::Method;
 use weir_trace::WaitKind;
 
@@ -209,7 +209,7 @@ impl List {
 struct Once(Option<Vec<u8>>);
 
 impl Source for Once {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Piece, weir_core::Error>> {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Piece, weir_engine::Error>> {
         Poll::Ready(Ok(self.0.take().map_or(Piece::End, |page| Piece::Data(Buf::Bytes(page)))))
     }
 }

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Result};
-use weir_core::file::{self, Found, OpenFile, PathText};
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
+use weir_engine::file::{self, Found, OpenFile, PathText};
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_http::{Known, Method};
 
 use crate::content::static_files;

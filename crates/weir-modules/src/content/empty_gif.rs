@@ -2,10 +2,10 @@
 
 use weir_conf::names::{LOCATION, NONE};
 use weir_conf::{Directive, Result};
-use weir_core::body::{Body, Buf};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, Verdict};
 use weir_http::Method;
 
 /// The module.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use weir_conf::{Args, Contexts, Directive, Error, LineCx};
-use weir_core::file::{self, PathText};
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::redirect::Redirect;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Module, Phase, Span, Verdict, inherit};
+use weir_engine::file::{self, PathText};
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::redirect::Redirect;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Handler, Module, Phase, Span, Verdict, inherit};
 use weir_http::Method;
 use weir_rt::file::errno::{EACCES, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
@@ -122,7 +122,7 @@ fn text(x: &mut Exchange, name: &Script) -> Span {
         None => {
             let value = name.value(x);
             match value {
-                weir_core::Text::Span(span) => span,
+                weir_engine::Text::Span(span) => span,
                 other => {
                     let bytes = x.text(&other).to_vec();
                     x.arena.push(&bytes)

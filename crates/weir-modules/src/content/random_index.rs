@@ -4,10 +4,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use weir_conf::names::{FLAG, LOCATION};
 use weir_conf::{Directive, Error};
-use weir_core::file;
-use weir_core::plan::PlanBuilder;
-use weir_core::redirect::Redirect;
-use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Verdict, inherit};
+use weir_engine::file;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::redirect::Redirect;
+use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Verdict, inherit};
 use weir_http::Method;
 use weir_rt::file::FileKind;
 use weir_trace::WaitKind;

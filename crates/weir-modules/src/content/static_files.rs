@@ -3,11 +3,11 @@
 //! Conditional requests, ranges and `Accept-Ranges` are filters' work; here a file is found and described.
 
 use weir_conf::Directive;
-use weir_core::body::{Body, Buf};
-use weir_core::file::{self, Found, OpenFile};
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::file::{self, Found, OpenFile};
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 use weir_http::escape::{self, Set};
 use weir_http::{Known, Method};
 

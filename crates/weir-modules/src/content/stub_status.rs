@@ -3,12 +3,12 @@
 
 use weir_conf::names::{LOCATION, NONE_OR_ONE, SERVER};
 use weir_conf::{Directive, Result};
-use weir_core::body::{Body, Buf};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Variable;
-use weir_core::worker::Counts;
-use weir_core::{Exchange, Handler, Module, Text, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Variable;
+use weir_engine::worker::Counts;
+use weir_engine::{Exchange, Handler, Module, Text, Verdict};
 use weir_http::Method;
 
 /// The module.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, SERVER, TWO_OR_MORE};
 use weir_conf::{Directive, LineCx, Result, parse_number};
-use weir_core::conf::core::Alias;
-use weir_core::file::{self, PathText};
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::redirect::Redirect;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Module, Phase, Span, Text, Verdict};
+use weir_engine::conf::core::Alias;
+use weir_engine::file::{self, PathText};
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::redirect::Redirect;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Handler, Module, Phase, Span, Text, Verdict};
 use weir_rt::file::errno::{ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
 

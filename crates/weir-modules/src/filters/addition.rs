@@ -2,12 +2,12 @@
 
 use weir_conf::names::{ANY, MORE, ONE};
 use weir_conf::{Directive, Result};
-use weir_core::body::Chain;
-use weir_core::error::Error;
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::plan::PlanBuilder;
-use weir_core::subrequest::Include;
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_engine::body::Chain;
+use weir_engine::error::Error;
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::subrequest::Include;
+use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Kind, Site};
 

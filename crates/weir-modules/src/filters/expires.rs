@@ -1,8 +1,8 @@
 //! `expires`: until when a response may be kept, as `Expires` and `Cache-Control: max-age`.
 
 use weir_conf::{LineCx, Result, parse_time_s};
-use weir_core::variable::Script;
-use weir_core::{Exchange, Text};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Text};
 use weir_http::{Known, date, h1};
 
 use crate::filters::headers::replace;

@@ -4,9 +4,9 @@ mod inflate;
 
 use weir_conf::names::{ANY, FLAG, TWO};
 use weir_conf::{Bufs, Directive, Result};
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Kind, Site};
 

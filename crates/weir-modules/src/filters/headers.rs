@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY_OR_IF, ONE, ONE_OR_TWO, TWO_OR_THREE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::body::Chain;
-use weir_core::error::Error;
-use weir_core::exchange::{Header, Name};
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_engine::body::Chain;
+use weir_engine::error::Error;
+use weir_engine::exchange::{Header, Name};
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::{Known, classify, date};
 use weir_trace::{Kind, Site};
 
@@ -325,8 +325,8 @@ impl BodyFilter for Trailers {
 
 #[cfg(test)]
 mod tests {
-    use weir_core::ModuleDef;
-    use weir_core::conf::{self, LocationConf};
+    use weir_engine::ModuleDef;
+    use weir_engine::conf::{self, LocationConf};
 
     use super::*;
     use crate::testing::core_and;

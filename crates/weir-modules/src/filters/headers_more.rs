@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY_OR_IF, MORE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::exchange::Named;
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
+use weir_engine::exchange::Named;
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 
 use crate::support::value::Value;
 
@@ -275,8 +275,8 @@ impl Handler for Input {
 
 #[cfg(test)]
 mod tests {
-    use weir_core::ModuleDef;
-    use weir_core::conf::{self, LocationConf};
+    use weir_engine::ModuleDef;
+    use weir_engine::conf::{self, LocationConf};
 
     use super::*;
     use crate::testing::core_and;

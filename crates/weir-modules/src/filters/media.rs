@@ -2,7 +2,7 @@
 //! fields that described the body as it was.
 
 use weir_conf::{LineCx, Result};
-use weir_core::{Exchange, Text};
+use weir_engine::{Exchange, Text};
 use weir_http::Known;
 
 /// A set of media types, as a `..._types` directive gives it.

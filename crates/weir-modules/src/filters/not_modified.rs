@@ -3,10 +3,10 @@
 //! Its setting, `if_modified_since`, is one of the core's.
 
 use weir_conf::Directive;
-use weir_core::conf::core::IfModifiedSince;
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Module, Verdict};
+use weir_engine::conf::core::IfModifiedSince;
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Verdict};
 use weir_http::{Known, etag};
 
 /// The module; it has no directives of its own.

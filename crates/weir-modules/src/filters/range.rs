@@ -7,11 +7,11 @@
 use std::hash::{BuildHasher, RandomState};
 
 use weir_conf::Directive;
-use weir_core::body::{Buf, Chain};
-use weir_core::error::Error;
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Module, Text, Verdict};
+use weir_engine::body::{Buf, Chain};
+use weir_engine::error::Error;
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Text, Verdict};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
 use weir_http::{Known, Version};
 use weir_trace::{Kind, Site};

@@ -8,9 +8,9 @@
 use aws_lc_rs::hmac;
 use weir_conf::names::{ANY, TWO};
 use weir_conf::{Directive, LineCx, Result, parse_number};
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 
 use crate::support::password::same;
 

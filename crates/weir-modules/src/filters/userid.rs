@@ -9,11 +9,11 @@ use std::time::SystemTime;
 
 use weir_conf::names::{ANY, ONE, ONE_TO_THREE};
 use weir_conf::{Directive, LineCx, Result, parse_time_s};
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::{Known, base64, cookie, date};
 
 /// The module.

@@ -1,8 +1,8 @@
 //! The head of a server's answer as it was parsed, made the exchange's.
 
-use weir_core::upstream::protocol::Incoming;
-use weir_core::{Exchange, Span};
+use weir_engine::{Exchange, Span};
 use weir_http::h1::{BadResponse, ResponseHead};
+use weir_upstream::protocol::Incoming;
 
 /// What is wrong with the head at the start of `bytes`, in nginx's words.
 pub(crate) fn complaint(head: &ResponseHead, bad: BadResponse, bytes: &[u8]) -> String {

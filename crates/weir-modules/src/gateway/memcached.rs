@@ -3,15 +3,15 @@
 
 use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::upstream::protocol::{Decode, Decoder, Head, Incoming, Outgoing, Protocol};
-use weir_core::upstream::{Family, Reason, pass_to};
-use weir_core::variable::VarIndex;
-use weir_core::{Exchange, Module, Span, Unnamed, Verdict, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::VarIndex;
+use weir_engine::{Exchange, Module, Span, Unnamed, Verdict, inherit};
 use weir_http::memcached::{self, BadTrailer, Value};
 use weir_http::{Field, Known, Method};
+use weir_upstream::protocol::{Decode, Decoder, Head, Incoming, Outgoing, Protocol};
+use weir_upstream::{Family, Reason, pass_to};
 
 use crate::gateway::cgi::target::Pass;
 

@@ -3,10 +3,10 @@
 
 use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::phase::LocalFuture;
-use weir_core::plan::PlanBuilder;
-use weir_core::subrequest::{Hook, Share, SubrequestBody, SubrequestOptions};
-use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
+use weir_engine::phase::LocalFuture;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::subrequest::{Hook, Share, SubrequestBody, SubrequestOptions};
+use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 
 use crate::rules::{limit_conn, limit_req};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, LOCATION_IF};
 use weir_conf::{Directive, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
-use weir_core::upstream::{Family, Settings, pass_to};
-use weir_core::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
+use weir_upstream::{Family, Settings, pass_to};
 
 use crate::gateway::cgi::answer;
 use crate::gateway::cgi::params::{Param, Params};
@@ -20,7 +20,7 @@ pub struct Scgi;
 impl Module for Scgi {
     const NAME: &'static str = "scgi";
     type Conf = ScgiConf;
-    const DIRECTIVES: &'static [Directive<ScgiConf>] = weir_core::upstream_directives!(
+    const DIRECTIVES: &'static [Directive<ScgiConf>] = weir_upstream::upstream_directives!(
         "scgi",
         ScgiConf,
         family,

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, SERVER};
 use weir_conf::{Args, Directive, LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::upstream::protocol::{Head, Incoming, Outgoing, Protocol};
-use weir_core::upstream::worker_side::local_upstream::LocalGroup;
-use weir_core::upstream::{Family, Reason, pass_to};
-use weir_core::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
 use weir_http::Method;
+use weir_upstream::protocol::{Head, Incoming, Outgoing, Protocol};
+use weir_upstream::worker_side::local_upstream::LocalGroup;
+use weir_upstream::{Family, Reason, pass_to};
 
 use crate::gateway::cgi::target::{Pass, Target};
 
@@ -110,7 +110,7 @@ impl TunnelConf {
 /// A target for those who ask by the right method.
 struct ByConnect(Target);
 
-impl weir_core::upstream::Target for ByConnect {
+impl weir_upstream::Target for ByConnect {
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match x.request.head.method {
             Method::Connect => self.0.choose(x).await,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, LOCATION_IF};
 use weir_conf::{Directive, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::tls_client::Secure;
-use weir_core::tls_client::client::{ClientConf, ClientTls};
-use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
-use weir_core::upstream::{Family, Settings, pass_to};
-use weir_core::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
+use weir_upstream::tls_client::Secure;
+use weir_upstream::tls_client::client::{ClientConf, ClientTls};
+use weir_upstream::{Family, Settings, pass_to};
 
 use crate::gateway::cgi::answer;
 use crate::gateway::cgi::params::{Param, Params};
@@ -23,7 +23,7 @@ pub struct Uwsgi;
 impl Module for Uwsgi {
     const NAME: &'static str = "uwsgi";
     type Conf = UwsgiConf;
-    const DIRECTIVES: &'static [Directive<UwsgiConf>] = weir_core::upstream_directives!(
+    const DIRECTIVES: &'static [Directive<UwsgiConf>] = weir_upstream::upstream_directives!(
         "uwsgi",
         UwsgiConf,
         family,

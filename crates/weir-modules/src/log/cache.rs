@@ -6,7 +6,7 @@ use std::io;
 use std::rc::{Rc, Weak as RcWeak};
 use std::sync::Arc;
 
-use weir_core::log::{LogFile, Target};
+use weir_engine::log::{LogFile, Target};
 
 /// The parameters of a cache; times in milliseconds.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Span};
-use weir_core::Exchange;
-use weir_core::conf::registry::Registry;
-use weir_core::variable::VarIndex;
+use weir_engine::Exchange;
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::VarIndex;
 use weir_http::{Version, escape, h1};
 
 /// A compiled format.

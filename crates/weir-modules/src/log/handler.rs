@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_core::log::{Level, LogFile, Target};
-use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Verdict};
+use weir_engine::log::{Level, LogFile, Target};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Handler, Verdict};
 use weir_rt::file::{self, FileKind, errno_text};
 
 use super::cache::Cache;

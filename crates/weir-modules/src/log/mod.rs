@@ -1,5 +1,5 @@
 //! `log`: access logs. A line for each request, composed by a compiled format into the worker's buffers; see
-//! [`weir_core::log`] for how it gets into its file.
+//! [`weir_engine::log`] for how it gets into its file.
 
 mod cache;
 mod format;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use weir_conf::names::*;
 use weir_conf::{Directive, Error, Span};
-use weir_core::conf::registry::Registry;
-use weir_core::log::{Buffering, LogFile, Target};
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Script;
-use weir_core::{Module, Phase, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::{Buffering, LogFile, Target};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Script;
+use weir_engine::{Module, Phase, inherit};
 
 use cache::CacheSize;
 use format::{Format, Formats};

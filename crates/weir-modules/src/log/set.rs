@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s};
-use weir_core::conf::registry::Registry;
-use weir_core::log::{Buffering, Target};
-use weir_core::variable::Script;
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::{Buffering, Target};
+use weir_engine::variable::Script;
 
 use super::cache::CacheSize;
 use super::format::Formats;

@@ -1,8 +1,8 @@
 //! Directives: what is taken, what is refused, and in which words.
 
-use weir_core::ModuleDef;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::conf::{Configuration, test};
+use weir_engine::ModuleDef;
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::conf::{Configuration, test};
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn refused(http: &str) -> String {
     lines[0].split(" in weir.conf").next().unwrap_or_default().to_owned()
 }
 
-fn logs(conf: &weir_core::module::Confs) -> usize {
+fn logs(conf: &weir_engine::module::Confs) -> usize {
     let conf = conf.get::<LogConf>();
     if conf.off { 0 } else { conf.open.as_ref().map_or(0, |logs| logs.len()) }
 }
@@ -99,7 +99,8 @@ fn logs_to_one_file_share_it_and_its_buffer() {
         load("server { access_log /dev/null; location / { access_log /dev/null combined buffer=8k; } }");
     let server = &configuration.servers[0];
     let file =
-        |confs: &weir_core::module::Confs| match &confs.get::<LogConf>().open.as_ref().expect("opened")[0].to
+        |confs: &weir_engine::module::Confs| match &confs.get::<LogConf>().open.as_ref().expect("opened")[0]
+            .to
         {
             Destination::File(file) => file.clone(),
             Destination::Script(_) => panic!("a path without variables"),

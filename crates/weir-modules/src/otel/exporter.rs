@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_core::figures::{self, Metric, MetricKind};
-use weir_core::log::{self, Level};
-use weir_core::upstream::discovery::source::Url;
+use weir_engine::figures::{self, Metric, MetricKind};
+use weir_engine::log::{self, Level};
 use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
+use weir_upstream::discovery::source::Url;
 
 use super::wire::{Batch, Finished, refused};
 

@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, HTTP, NONE, ONE, TWO};
 use weir_conf::{Directive, Error, LineCx, Result, parse_number, parse_time_ms};
-use weir_core::conf::registry::Registry;
-use weir_core::phase::Phase;
-use weir_core::plan::PlanBuilder;
-use weir_core::upstream::discovery::source::{Trust, Url};
-use weir_core::variable::{Script, Variable};
-use weir_core::{Module, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::phase::Phase;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::{Script, Variable};
+use weir_engine::{Module, inherit};
+use weir_upstream::discovery::source::{Trust, Url};
 
 use exporter::{Exporter, Settings};
 use request::{Begin, End, Here};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use weir_core::exchange::Named;
-use weir_core::phase::Handler;
-use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Text, Verdict};
+use weir_engine::exchange::Named;
+use weir_engine::phase::Handler;
+use weir_engine::variable::{Script, Variable};
+use weir_engine::{Exchange, Text, Verdict};
 use weir_http::{TraceParent, Version};
 use weir_rt::clock::ClockMoment;
 

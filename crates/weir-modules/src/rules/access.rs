@@ -2,11 +2,11 @@
 
 use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_rt::net::SockAddr;
 
-use weir_core::cidr::{self, Cidr};
+use weir_engine::cidr::{self, Cidr};
 
 /// The module.
 pub struct Access;
@@ -101,8 +101,8 @@ impl Handler for Check {
 mod tests {
     use std::net::SocketAddr;
 
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;

@@ -11,11 +11,11 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Script;
-use weir_core::variable::core::credentials::{self, Credentials};
-use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Script;
+use weir_engine::variable::core::credentials::{self, Credentials};
+use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::{Known, Method};
 use weir_rt::file::errno::ENOENT;
 use weir_rt::file::errno_text;

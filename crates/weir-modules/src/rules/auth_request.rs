@@ -3,12 +3,12 @@
 
 use weir_conf::names::{ANY, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::phase::LocalFuture;
-use weir_core::plan::PlanBuilder;
-use weir_core::subrequest::{Captured, SubrequestOptions};
-use weir_core::variable::{Script, VarIndex};
-use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::phase::LocalFuture;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::subrequest::{Captured, SubrequestOptions};
+use weir_engine::variable::{Script, VarIndex};
+use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
 
 use crate::support::value::Value;

@@ -2,11 +2,11 @@
 
 use weir_conf::names::{ANY, MORE, ONE, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::agent;
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Module, Text, inherit};
+use weir_engine::agent;
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::Known;
 
 /// The module.
@@ -249,8 +249,8 @@ const NEVER: u32 = 4_001_000_000;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, FLAG, HTTP, ONE, TWO};
 use weir_conf::{Directive, Error, LineCx, Result, Span, parse_number};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::{Script, Variable};
-use weir_core::zone::{Handle, SharedZone, Table};
-use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::{Script, Variable};
+use weir_engine::zone::{Handle, SharedZone, Table};
+use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 use weir_trace::Cause;
 
 use crate::support::limit::{self, Answer};
@@ -160,7 +160,7 @@ struct Counted {
 /// The limits of a location.
 struct Limits {
     limits: Vec<Limit>,
-    level: weir_core::log::Level,
+    level: weir_engine::log::Level,
     status: u16,
     dry_run: bool,
 }
@@ -296,8 +296,8 @@ const LONGEST_KEY: usize = 255;
 
 #[cfg(test)]
 mod tests {
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let counted = Rc::new(Counted { counts: Arc::new(Table::new(1 << 20, ENTRY)) });
-        let zone = weir_core::zone::Zones::default().named(ZONE, "one").expect("the first");
+        let zone = weir_engine::zone::Zones::default().named(ZONE, "one").expect("the first");
         let limit = Limit { zone, key: Script::default(), counted: counted.clone(), most: 2 };
         let first = limit.enter(b"k").ok();
         let second = limit.enter(b"k").ok();

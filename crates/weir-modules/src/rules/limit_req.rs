@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use weir_conf::names::{ANY, FLAG, HTTP, ONE, ONE_TO_THREE, THREE};
 use weir_conf::{Directive, LineCx, Result, Span, parse_number};
-use weir_core::conf::registry::Registry;
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::{Script, Variable};
-use weir_core::zone::{SharedZone, Table};
-use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::{Script, Variable};
+use weir_engine::zone::{SharedZone, Table};
+use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
 use weir_rt::notify::either;
 use weir_trace::{Cause, WaitKind};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result, Span};
-use weir_core::regex::{GivenUp, Pattern};
-use weir_core::variable::Script;
-use weir_core::{Exchange, Module, Text};
+use weir_engine::regex::{GivenUp, Pattern};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Module, Text};
 
 use crate::support::computed;
 use crate::support::hostnames::{Hostnames, Key};
@@ -178,8 +178,8 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;

@@ -5,15 +5,15 @@
 
 use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::plan::{Level, PlanBuilder};
-use weir_core::privileged;
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
+use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::privileged;
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
 use weir_rt::net::SockAddr;
 
 use crate::support::forwarded::Trust;
-use weir_core::cidr::Cidr;
+use weir_engine::cidr::Cidr;
 
 /// The module.
 pub struct Realip;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, MORE, ONE, SERVER};
 use weir_conf::{Directive, Error, LineCx, Result, Span};
-use weir_core::conf::listen::ServerName;
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::regex::Pattern;
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Module, Text, inherit};
+use weir_engine::conf::listen::ServerName;
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::regex::Pattern;
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::Known;
 
 use crate::support::hostnames::{Hostnames, Key};
@@ -222,8 +222,8 @@ const LONGEST: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;

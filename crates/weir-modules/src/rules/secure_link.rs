@@ -6,10 +6,10 @@
 use md5::{Digest as _, Md5};
 use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Error, Result, Span};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Module, Text};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::{Script, Variable};
+use weir_engine::{Exchange, Module, Text};
 use weir_http::base64;
 
 use crate::support::password::same;
@@ -63,7 +63,7 @@ impl Module for SecureLink {
         if conf.secret.is_some() {
             return;
         }
-        weir_core::inherit!(conf, parent, link, signed);
+        weir_engine::inherit!(conf, parent, link, signed);
         if conf.link.is_none() && conf.signed.is_none() {
             conf.secret = parent.secret.clone();
         }
@@ -137,7 +137,7 @@ fn by_text(x: &mut Exchange, link: &Script, signed: &Script) -> Option<Text> {
         None => (bytes.to_vec(), None),
         Some(comma) => {
             let end = weir_conf::parse_number(&bytes[comma + 1..]).filter(|end| *end > 0)?;
-            let text = weir_core::Span { start: link.start + comma as u32 + 1, end: link.end };
+            let text = weir_engine::Span { start: link.start + comma as u32 + 1, end: link.end };
             let signature = bytes[..comma].to_vec();
             x.state::<Expires>().0 = Some(Text::Span(text));
             (signature, Some(end))
@@ -158,7 +158,7 @@ fn by_text(x: &mut Exchange, link: &Script, signed: &Script) -> Option<Text> {
 fn by_secret(x: &mut Exchange, secret: &[u8]) -> Option<Text> {
     let uri = x.request.unparsed_uri;
     let (start, end) = rest(x.arena.get(uri), secret)?;
-    Some(Text::Span(weir_core::Span { start: uri.start + start, end: uri.start + end }))
+    Some(Text::Span(weir_engine::Span { start: uri.start + start, end: uri.start + end }))
 }
 
 /// Where the rest of `/prefix/md5/rest` lies, if the MD5 is that of the rest and the secret.
@@ -186,8 +186,8 @@ const LONGEST: usize = 24;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;

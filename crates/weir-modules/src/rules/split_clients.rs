@@ -3,8 +3,8 @@
 
 use weir_conf::names::{HTTP, TWO};
 use weir_conf::{Directive, LineCx, Result, parse_fixed};
-use weir_core::variable::Script;
-use weir_core::{Exchange, Module, Text};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Module, Text};
 
 use crate::support::computed;
 
@@ -123,8 +123,8 @@ const WHOLE: u64 = 10_000;
 
 #[cfg(test)]
 mod tests {
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;

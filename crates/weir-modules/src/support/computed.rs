@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::variable::{Getter, Script};
-use weir_core::{Exchange, Text};
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::{Getter, Script};
+use weir_engine::{Exchange, Text};
 
 /// The name behind the `$` of argument 1 of a block that defines a variable.
 pub(crate) fn name<'a>(line: &LineCx<'a>) -> Result<&'a str> {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use weir_rt::net::SockAddr;
 
-use weir_core::cidr::Cidr;
+use weir_engine::cidr::Cidr;
 
 /// Whom to believe.
 pub(crate) struct Trust {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, parse_size};
-use weir_core::conf::registry::Registry;
-use weir_core::log::Level;
-use weir_core::variable::Script;
-use weir_core::zone::{SharedZone, Zones};
-use weir_core::{Exchange, Text, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::Level;
+use weir_engine::variable::Script;
+use weir_engine::zone::{SharedZone, Zones};
+use weir_engine::{Exchange, Text, inherit};
 
 /// The settings that both have, of one block.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! A value of a directive as one worker uses it: a constant is shared by all requests, anything else computed.
 
-use weir_core::variable::Script;
-use weir_core::{Exchange, Text};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Text};
 
 /// A compiled value on one worker.
 pub(crate) enum Value {

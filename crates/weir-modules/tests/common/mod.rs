@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weir_core::ModuleDef;
-use weir_core::server::{Options, Server};
+use weir_engine::ModuleDef;
+use weir_server::{Options, Server};
 use weir_test::{Client, Response, TempDir};
 
 /// The server; it stops with the test.
@@ -36,7 +36,7 @@ impl Site {
         for name in ["root", "temp"] {
             std::fs::create_dir(folder.path().join(name)).expect("a fresh folder");
         }
-        let configuration = weir_core::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
+        let configuration = weir_engine::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
         Site { folder, address, _server: server }
     }

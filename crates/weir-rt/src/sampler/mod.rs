@@ -5,7 +5,7 @@
 //! signal; the handler walks the frame pointers, and through a [`StackGuest`] where one runs, and writes the ring. It
 //! allocates nothing, takes no lock, calls no unwinder and no function of the C library, and is not run at all while the
 //! thread sleeps. Somebody else
-//! (`weir-core`'s housekeeping) drains the rings; addresses get their names in the `weir` command, not here.
+//! (`weir-engine`'s housekeeping) drains the rings; addresses get their names in the `weir` command, not here.
 //!
 //! The signal is SIGPROF: debuggers let it pass without stopping. A process whose SIGPROF belongs to another profiler
 //! is not sampled ([`ThreadProbe::arm`] says so).

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_rt::SockAddr;
 
 use super::connection;

@@ -11,7 +11,7 @@ mod route;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_core::Configuration;
+use weir_engine::Configuration;
 
 use crate::source::Source;
 use door::{Door, Listener};
@@ -23,14 +23,14 @@ pub struct Admin {
 }
 
 /// Doors that are opened while this process may still do it, and at which nobody stands yet.
-pub struct Bound(Vec<(weir_core::trace::Admin, io::Result<Listener>)>);
+pub struct Bound(Vec<(weir_engine::trace::Admin, io::Result<Listener>)>);
 
 impl Bound {
     /// Binds what the `admin` lines of `configuration` name. Unix sockets are given to `owner`, the user that the server
     /// will run as, if one is named.
     #[must_use]
     pub fn new(configuration: &Configuration, owner: Option<u32>) -> Bound {
-        let bind = |line: &weir_core::trace::Admin| (line.clone(), Listener::bind(&line.address, owner));
+        let bind = |line: &weir_engine::trace::Admin| (line.clone(), Listener::bind(&line.address, owner));
         Bound(configuration.trace().admin().iter().map(bind).collect())
     }
 
@@ -38,7 +38,7 @@ impl Bound {
     /// still have the address: a server without its admin listener serves all the same.
     #[must_use]
     pub fn open(self, source: &Arc<Source>) -> Admin {
-        let open = |(line, listener): (weir_core::trace::Admin, _)| {
+        let open = |(line, listener): (weir_engine::trace::Admin, _)| {
             Door::open(line.address, listener, line.token, source.clone())
         };
         let doors = self.0.into_iter().map(open).collect();

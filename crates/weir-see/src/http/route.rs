@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-use weir_core::tls::replace;
-use weir_core::upstream::block::list_changes::Refusal;
 use weir_http::Method;
 use weir_http::json::{Json, Value};
+use weir_server::tls::replace;
+use weir_upstream::block::list_changes::Refusal;
 
 use super::connection::{Answer, Collected, Request, Responder};
 use super::door::Shared;

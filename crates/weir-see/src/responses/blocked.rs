@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use weir_core::housekeeping::{self, WorkerStall};
 use weir_rt::clock;
 use weir_rt::sampler::StackFrame;
+use weir_server::housekeeping::{self, WorkerStall};
 use weir_trace::{RequestId, Stall, StallConnections};
 
 use super::reply::{Failure, Reply, pause};

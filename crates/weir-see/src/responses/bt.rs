@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use weir_core::housekeeping;
 use weir_http::json::Json;
 use weir_rt::clock;
 use weir_rt::sampler::StackSample;
+use weir_server::housekeeping;
 use weir_trace::{RequestId, Site};
 
 use super::blocked::address;

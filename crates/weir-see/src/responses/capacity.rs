@@ -1,7 +1,7 @@
 //! Rows of `use` for what has room for so much and no more: queues, pools, zones.
 
-use weir_core::worker::Worker;
-use weir_core::zone::Zones;
+use weir_engine::worker::Worker;
+use weir_engine::zone::Zones;
 use weir_rt::blocking::{self, PoolStats};
 
 use crate::source::{BRIEFLY, Source};
@@ -35,13 +35,13 @@ struct Zone {
 impl Capacity {
     pub(super) fn take(source: &Source) -> Capacity {
         let backlogs = source.backlogs();
-        let sum = |of: fn(&weir_core::server::Backlog) -> u64| backlogs.iter().map(of).sum();
+        let sum = |of: fn(&weir_server::Backlog) -> u64| backlogs.iter().map(of).sum();
         let fullest = backlogs.iter().max_by_key(|backlog| backlog.waiting * 1_000 / backlog.room.max(1));
         let fullest = fullest.map_or_else(String::new, |fullest| {
             format!("{} {} of {}", fullest.addr, fullest.waiting, fullest.room)
         });
         let asked = source.ask(BRIEFLY, |worker: &Worker| {
-            (weir_rt::buffers(), weir_core::upstream::of_worker(worker).upstreams.idle())
+            (weir_rt::buffers(), weir_upstream::of_worker(worker).upstreams.idle())
         });
         let common = super::upstreams::groups(&source.configuration()).map(|group| group.idle_of_all()).sum();
         Capacity {
@@ -54,7 +54,7 @@ impl Capacity {
             }),
             idle: asked.answers.iter().map(|(_, idle)| idle).sum::<u64>() + common,
             common,
-            queued: weir_core::log::queued(),
+            queued: weir_engine::log::queued(),
             zones: zones(source),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_core::tls::replace::{self, Refusal};
 use weir_http::json::Json;
+use weir_server::tls::replace::{self, Refusal};
 
 use crate::source::Source;
 

@@ -1,6 +1,6 @@
 //! `lua` and `dict`: tables that modules tell of themselves.
 
-use weir_core::figures::{self, Value};
+use weir_engine::figures::{self, Value};
 
 use super::reply::Failure;
 use crate::control::protocol::Question;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use weir_core::housekeeping::{self, Profile};
 use weir_rt::clock;
 use weir_rt::sampler::{SampleSource, StackFrame as Sampled};
+use weir_server::housekeeping::{self, Profile};
 use weir_trace::{Average, AverageWatch, Kind, PHASES, Site, SiteTable, Tree};
 
 use super::average::collect;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_core::worker::Worker;
+use weir_engine::worker::Worker;
 use weir_rt::clock;
 use weir_trace::Level;
 

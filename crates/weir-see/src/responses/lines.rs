@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use weir_conf::{Line, MemoryFiles, Tree};
-use weir_core::Configuration;
-use weir_core::module::ModuleDef;
+use weir_engine::Configuration;
+use weir_engine::module::ModuleDef;
 use weir_http::json::Json;
 use weir_rt::sampler::names;
 

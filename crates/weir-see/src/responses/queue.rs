@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use weir_core::server::Backlog;
-use weir_core::trace::{Depth, Queues};
-use weir_core::worker::Worker;
+use weir_engine::trace::{Depth, Queues};
+use weir_engine::worker::Worker;
 use weir_rt::LoopSnapshot;
+use weir_server::Backlog;
 use weir_trace::{Histogram, RecorderReader, Site, Step};
 
 use super::reply::{Failure, Reply, pause};

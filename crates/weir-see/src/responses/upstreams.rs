@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use weir_core::Configuration;
-use weir_core::upstream::block::list_changes::Refusal;
-use weir_core::upstream::{Group, Upstreams};
+use weir_engine::Configuration;
 use weir_http::json::{Json, Value};
+use weir_upstream::block::list_changes::Refusal;
+use weir_upstream::{Group, Upstreams};
 
 use crate::source::Source;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weir_core::housekeeping::{self, ProcessUse, ThreadUse, WorkerView};
-use weir_core::worker::Worker;
+use weir_engine::worker::Worker;
 use weir_rt::{LoopSnapshot, clock};
+use weir_server::housekeeping::{self, ProcessUse, ThreadUse, WorkerView};
 use weir_trace::{Kind, SiteTable};
 
 use super::capacity::Capacity;

@@ -19,14 +19,26 @@ use source::SourceCrate;
 type Storey = (&'static str, &'static [&'static str]);
 
 /// Crates in which storeys lie on each other, the lowest first.
-const STOREYS: &[(&str, &[Storey])] = &[(
-    "weir-core",
-    &[
-        ("engine", &["", "privileged.rs", "services.rs"]),
-        ("upstream", &["cache", "tls_client", "upstream"]),
-        ("server", &["conn", "housekeeping", "server", "tls"]),
-    ],
-)];
+const STOREYS: &[(&str, &[Storey])] = &[];
+
+/// The crates, the lowest first: each uses only those before it.
+const CRATES: &[&str] = &[
+    "weir-rt",
+    "weir-conf",
+    "weir-resolver",
+    "weir-tls",
+    "weir-sys",
+    "weir-trace",
+    "weir-http",
+    "weir-engine",
+    "weir-upstream",
+    "weir-server",
+    "weir-modules",
+    "weir-lua",
+    "weir-see",
+    "weir-test",
+    "weir",
+];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -90,6 +102,26 @@ fn compare(list: &str, found: &BTreeSet<String>, why: &str) {
     let gone: Vec<_> = known.difference(found).collect();
     assert!(new.is_empty(), "{why}: {new:#?}");
     assert!(gone.is_empty(), "take these lines out of {list}, they are not true any more: {gone:#?}");
+}
+
+/// The crates of the workspace that `manifest` names as what the crate itself needs, not its tests.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let section = manifest.split("\n[").find(|section| section.starts_with("dependencies]"));
+    let names = section.unwrap_or_default().lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+    names.filter(|name| name.starts_with("weir-")).collect()
+}
+
+#[test]
+fn crates_lie_on_each_other() {
+    let names: BTreeSet<String> = read_all().into_keys().collect();
+    assert_eq!(names, CRATES.iter().map(|name| (*name).to_owned()).collect(), "each crate has its storey");
+    for (at, name) in CRATES.iter().enumerate() {
+        let manifest = std::fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
+        for needed in dependencies(&manifest) {
+            let below = CRATES[..at].contains(&needed);
+            assert!(below, "{name} uses {needed}, which is not below it");
+        }
+    }
 }
 
 #[test]

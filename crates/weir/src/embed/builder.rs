@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_conf::{MemoryFiles, RealFiles};
-use weir_core::conf::build::build_with;
-use weir_core::conf::temp_path;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::server::Options;
-use weir_core::{Configuration, ModuleDef};
+use weir_engine::conf::build::build_with;
+use weir_engine::conf::temp_path;
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::{Configuration, ModuleDef};
 use weir_rt::DriverChoice;
+use weir_server::Options;
 
 use super::handler::{Embedded, Ending, Handler, Handlers, Plain, Waiting};
 use super::message::{Request, Response};
@@ -260,7 +260,7 @@ impl Loader {
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let loaded = weir_conf::load(&self.name, &self.prefix, &files, raw, None);
         let tree = loaded.map_err(|failure| Error(failure.errors.render(&failure.tree.source)))?;
-        let lend = |registry: &mut weir_core::conf::registry::Registry| {
+        let lend = |registry: &mut weir_engine::conf::registry::Registry| {
             *registry.shared() = self.handlers.clone();
         };
         let (result, _) = build_with(tree, MODULES, self.prefix.clone(), lend);

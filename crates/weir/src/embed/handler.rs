@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, ONE};
 use weir_conf::{Directive, LineCx};
-use weir_core::conf::registry::Registry;
-use weir_core::phase::LocalFuture;
-use weir_core::plan::PlanBuilder;
-use weir_core::{Error, Exchange, Module, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::phase::LocalFuture;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Error, Exchange, Module, Verdict};
 
 use super::message::{Request, Response};
 
-pub use weir_core::Handler;
+pub use weir_engine::Handler;
 
 /// Makes a handler for a location of a worker.
 pub(super) type Make = Arc<dyn Fn() -> Box<dyn Handler> + Send + Sync>;

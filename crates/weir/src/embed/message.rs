@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::io;
 
-use weir_core::body::{Body, Buf};
-use weir_core::log::Level;
-use weir_core::{Error, Exchange, Text, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::log::Level;
+use weir_engine::{Error, Exchange, Text, Verdict};
 use weir_http::{Known, classify};
 use weir_rt::SockAddr;
 

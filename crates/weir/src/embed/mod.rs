@@ -11,19 +11,19 @@ mod message;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_core::{log, server};
+use weir_engine::log;
 use weir_rt::SockAddr;
 
 pub use builder::Builder;
 pub use handler::{Ending, Handler};
 pub use message::{Request, Response};
-pub use weir_core::server::StartError as Error;
+pub use weir_server::StartError as Error;
 
 use builder::Loader;
 
 /// A running server. Dropping it ends it at once.
 pub struct Server {
-    running: server::Server,
+    running: weir_server::Server,
     loader: Loader,
 }
 
@@ -33,9 +33,9 @@ impl Server {
         Builder::default()
     }
 
-    fn start(loader: Loader, text: &str, options: server::Options) -> Result<Server, Error> {
+    fn start(loader: Loader, text: &str, options: weir_server::Options) -> Result<Server, Error> {
         let configuration = Arc::new(loader.load(text)?);
-        let running = server::Server::start(configuration, options)?;
+        let running = weir_server::Server::start(configuration, options)?;
         Ok(Server { running, loader })
     }
 
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// The server as the engine has it: counters, threads, configuration.
-    pub fn engine(&self) -> &server::Server {
+    pub fn engine(&self) -> &weir_server::Server {
         &self.running
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Instant;
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_rt::process::{ForkSide, ProcessEnd, fork};
 use weir_rt::signal;
 

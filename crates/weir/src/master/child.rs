@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_rt::process::{self, ForkSide, ProcessChannel, ProcessEnd, fork};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_see::remains::Remains;

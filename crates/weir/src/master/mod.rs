@@ -14,11 +14,11 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_core::Configuration;
-use weir_core::log::{self, Level};
-use weir_core::server::Sockets;
+use weir_engine::Configuration;
+use weir_engine::log::{self, Level};
 use weir_rt::process::{self, EndedChild, ProcessEnd, ProcessTitle};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
+use weir_server::Sockets;
 
 use crate::bundle::{Answer, Order, Record};
 use crate::load::Paths;

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_core::log::{self, ErrorLog, Level};
-use weir_core::privileged;
+use weir_engine::log::{self, ErrorLog, Level};
+use weir_engine::privileged;
 use weir_rt::clock;
 use weir_rt::process::ProcessEnd;
 use weir_rt::signal::{self, ReceivedSignal};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_rt::file::replace_file;
 use weir_rt::process::ProcessEnd;
 use weir_see::remains::{self, Remains};

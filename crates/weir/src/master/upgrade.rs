@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::Command;
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 use weir_rt::process::{self, inherit};
 use weir_rt::signal::ReceivedSignal;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use weir::modules::MODULES;
 use weir_conf::{Contexts, Kind, Signature};
-use weir_core::conf::test::load;
+use weir_engine::conf::test::load;
 
 use crate::module_docs::tables;
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use weir::modules::MODULES;
 use weir_conf::{Contexts, Kind, Signature};
-use weir_core::conf::build::STRUCTURE;
-use weir_core::variable::{Get, Variable};
+use weir_engine::conf::build::STRUCTURE;
+use weir_engine::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
 const EXTRA: [&str; 26] = [
@@ -206,9 +206,9 @@ fn about(module: &str) -> String {
         "weir-modules/src/content",
         "weir-modules/src/filters",
         "weir-modules/src/gateway",
-        "weir-core/src/conf",
-        "weir-core/src",
-        "weir-core/src/tls",
+        "weir-engine/src/conf",
+        "weir-engine/src",
+        "weir-server/src/tls",
         "weir-see/src",
     ];
     let files = |folder: &&str| -> [PathBuf; 2] {

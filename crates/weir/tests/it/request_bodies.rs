@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_conf::{Args, Contexts, Directive};
-use weir_core::body::{Body, Buf};
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::plan::PlanBuilder;
-use weir_core::server::{Options, Server};
-use weir_core::{Exchange, Handler, LocalFuture, Module, ModuleDef, Text, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, LocalFuture, Module, ModuleDef, Text, Verdict};
 use weir_modules::{Log, Rewrite};
+use weir_server::{Options, Server};
 use weir_test::{Client, DEADLINE, Driver, TempDir, both_drivers, free_port, wait_for};
 
 use support::{get, upload};
@@ -48,7 +48,7 @@ impl Site {
             driver as usize
         );
         fs::create_dir(folder.path().join("temp")).expect("a fresh folder");
-        let configuration = weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
+        let configuration = weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
         Site { folder, address, server }
     }
@@ -394,7 +394,7 @@ impl Handler for Conf {
     }
 }
 
-async fn pieces(x: &mut Exchange) -> Result<Vec<u8>, weir_core::Error> {
+async fn pieces(x: &mut Exchange) -> Result<Vec<u8>, weir_engine::Error> {
     let mut all = Vec::new();
     while let Some(piece) = x.body_piece().await? {
         all.extend_from_slice(&piece);

@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use weir_conf::{Args, Contexts, Directive, LineCx};
-use weir_core::body::{Body, Buf};
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::housekeeping::{self, Stack, WorkerStall};
-use weir_core::phase::{LocalFuture, Phase};
-use weir_core::plan::PlanBuilder;
-use weir_core::server::{Options, Server};
-use weir_core::{Exchange, Handler, Module, ModuleDef, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::phase::{LocalFuture, Phase};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, ModuleDef, Verdict};
 use weir_modules::Static;
 use weir_rt::sampler::SampleSource;
 use weir_rt::{DriverChoice, clock};
+use weir_server::housekeeping::{self, Stack, WorkerStall};
+use weir_server::{Options, Server};
 use weir_test::{Client, Driver, TempDir, both_drivers, free_port};
 use weir_trace::SiteTable;
 
@@ -151,7 +151,7 @@ fn started(driver: Driver, workers: usize) -> Running {
     Running { address, server, folder, driver }
 }
 
-fn configuration(folder: &TempDir, address: SocketAddr) -> Arc<weir_core::Configuration> {
+fn configuration(folder: &TempDir, address: SocketAddr) -> Arc<weir_engine::Configuration> {
     let root = folder.path().display();
     let text = format!(
         "error_log {root}/error.log info; events {{ }}
@@ -160,7 +160,7 @@ fn configuration(folder: &TempDir, address: SocketAddr) -> Arc<weir_core::Config
             location /sleep {{ busy sleep 20; }} location /block {{ busy block 60; }}
             location /stuck {{ busy hold 0; }} }} }}"
     );
-    Arc::new(weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}")))
+    Arc::new(weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}")))
 }
 
 impl Running {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use weir_conf::{Args, Contexts, Directive};
-use weir_core::body::{Body, Buf};
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::phase::Phase;
-use weir_core::plan::PlanBuilder;
-use weir_core::server::{Options, Server};
-use weir_core::upstream::UpstreamModule;
-use weir_core::{Exchange, Handler, Module, ModuleDef, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_engine::phase::Phase;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, ModuleDef, Verdict};
 use weir_modules::Proxy;
 use weir_rt::DriverChoice;
+use weir_server::{Options, Server};
 use weir_test::{Backend, Client, Driver, TempDir, both_drivers, free_port, wait_for};
+use weir_upstream::UpstreamModule;
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
     with_core(&[ModuleDef::of::<UpstreamModule>(), ModuleDef::of::<Proxy>(), ModuleDef::of::<Stuck>()]);
@@ -102,7 +102,7 @@ fn started(driver: Driver, backend: &Backend, folder: &TempDir) -> (Server, Sock
         backend.port(),
     );
     let configuration =
-        weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|error| panic!("{error}"));
+        weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|error| panic!("{error}"));
     let driver = match driver {
         Driver::IoUring => DriverChoice::IoUring,
         Driver::Epoll => DriverChoice::Epoll,

@@ -1,9 +1,7 @@
 //! `ngx.balancer`, below what its library checks.
-
-use weir_core::upstream;
-use weir_core::upstream::block::balancer_hook::Choice;
-use weir_core::upstream::connection::upstream_connection::Own;
-use weir_core::upstream::peer::Lane;
+use weir_upstream::block::balancer_hook::Choice;
+use weir_upstream::connection::upstream_connection::Own;
+use weir_upstream::peer::Lane;
 
 use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, slice};
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
@@ -59,7 +57,7 @@ pub(crate) const TABLE: &[Function] = &[
     function("_balancer.bind_to_local_addr", 0, |l| {
         let text = l.lossy(1);
         decide(l, |choice| {
-            let local = upstream::block::balancer_hook::local(&text);
+            let local = weir_upstream::block::balancer_hook::local(&text);
             choice.local = Some(local.ok_or_else(|| format!("invalid addr {text}"))?);
             Ok(())
         })
@@ -91,7 +89,7 @@ fn decide(l: State, decide: impl FnOnce(&mut Choice<'_>) -> Result<(), String>) 
 /// # Errors
 /// Raised: there is no request. Inside: why nothing can be decided here, or what `use_it` says.
 fn here<T>(use_it: impl FnOnce(&mut Choice<'_>) -> Result<T, String>) -> Result<Result<T, String>, Raise> {
-    let asked = lend::exchange(|x| upstream::has_asked_servers(x))?;
+    let asked = lend::exchange(|x| weir_upstream::has_asked_servers(x))?;
     let found = if lend::phase() == Phase::Balancer { current(use_it) } else { None };
     let why = if asked { "API disabled in the current context" } else { "no upstream found" };
     Ok(found.unwrap_or_else(|| Err(why.to_owned())))

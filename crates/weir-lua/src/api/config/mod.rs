@@ -5,7 +5,7 @@ use crate::run::lend;
 
 pub(crate) const TABLE: &[Function] = &[
     function("config._debug", 0, |l| {
-        l.push_boolean(weir_core::log::main_limit() == weir_core::log::Level::Debug);
+        l.push_boolean(weir_engine::log::main_limit() == weir_engine::log::Level::Debug);
         Ok(Done::Results(1))
     }),
     function("config.prefix", 0, |l| {

@@ -6,8 +6,8 @@ pub(crate) mod on_abort;
 
 use std::time::Duration;
 
-use weir_core::Text;
-use weir_core::log::Level;
+use weir_engine::Text;
+use weir_engine::log::Level;
 use weir_http::uri::{self, InternalTarget};
 use weir_trace::WaitKind;
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use weir_core::Exchange;
+use weir_engine::Exchange;
 
 use crate::api;
 use crate::luajit::state::State;

@@ -5,8 +5,8 @@ pub(crate) mod ffi;
 
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::log::Level;
+use weir_engine::Exchange;
+use weir_engine::log::Level;
 
 use crate::api::ssl;
 use crate::api::{Done, Function, Outcome, Raise, function};
@@ -25,7 +25,7 @@ pub(crate) struct Ctx(Option<(Rc<Vm>, i32)>);
 impl Drop for Ctx {
     fn drop(&mut self) {
         if let Some((vm, anchor)) = self.0.take() {
-            weir_core::log::cycle(Level::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
+            weir_engine::log::cycle(Level::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
             let main = vm.main();
             main.push_anchored(anchor);
             vm.note_ctx_fields(main.room());

@@ -4,7 +4,7 @@ pub(crate) mod ffi;
 
 use aws_lc_rs::{digest, hmac};
 use md5::{Digest, Md5};
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_http::base64;
 
 use crate::api::{

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use weir_core::log::{self, Level};
+use weir_engine::log::{self, Level};
 
 use crate::api::{Done, Function, Outcome, expect_number, expect_string, fail, function, log_level};
 use crate::luajit::state::State;

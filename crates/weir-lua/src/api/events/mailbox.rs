@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use weir_core::wire::{Reader, Writer};
+use weir_engine::wire::{Reader, Writer};
 
 use crate::api::worker_thread::Value;
 

@@ -12,8 +12,8 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weir_core::wire::{Reader, Writer};
-use weir_core::worker::AGENT;
+use weir_engine::wire::{Reader, Writer};
+use weir_engine::worker::AGENT;
 
 use crate::agent;
 use crate::api::worker_thread::Value;

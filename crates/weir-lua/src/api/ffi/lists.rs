@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ptr;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 
 use crate::api::ffi::{Answer, REFUSED, guarded, slice};
 use crate::api::{encode, response_fields};

@@ -1,6 +1,6 @@
 //! `ngx.header` for compiled code: single fields of the response.
 
-use weir_core::Text;
+use weir_engine::Text;
 use weir_http::{Known, classify};
 
 use crate::api::ffi::{Answer, FOUND, Last, NOTHING, REFUSED, SAME, changing, guarded, slice};

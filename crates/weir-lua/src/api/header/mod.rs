@@ -2,9 +2,9 @@
 
 pub(crate) mod ffi;
 
-use weir_core::exchange::Named;
-use weir_core::log::Level;
-use weir_core::{Exchange, Text};
+use weir_engine::exchange::Named;
+use weir_engine::log::Level;
+use weir_engine::{Exchange, Text};
 use weir_http::{Known, classify};
 
 use crate::api::{Done, Function, Outcome, Raise, control, encode, expect_string, function};

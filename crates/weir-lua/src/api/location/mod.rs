@@ -1,9 +1,9 @@
 //! `ngx.location.capture` and `capture_multi`.
 
-use weir_core::Text;
-use weir_core::log::Level;
-use weir_core::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestCall, SubrequestOptions};
-use weir_core::variable::VarIndex;
+use weir_engine::Text;
+use weir_engine::log::Level;
+use weir_engine::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestCall, SubrequestOptions};
+use weir_engine::variable::VarIndex;
 use weir_http::Method;
 use weir_http::uri::{self, InternalTarget};
 

@@ -1,6 +1,6 @@
 //! `ngx.log` and `print`.
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, function, output_text};
 use crate::luajit::state::State;

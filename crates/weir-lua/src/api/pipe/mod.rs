@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use weir_rt::process::{ChildProcess, ProcessEnd, ProgramCall, spawn};
@@ -57,7 +57,7 @@ impl Drop for Process {
             && let Err(error) = child.forsake()
         {
             let pid = self.pid;
-            weir_core::log::cycle(
+            weir_engine::log::cycle(
                 Level::Error,
                 &format!("lua pipe failed to kill process pid:{pid}: {error}"),
             );

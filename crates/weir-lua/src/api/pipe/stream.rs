@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 

@@ -1,9 +1,9 @@
 //! What `ngx.process` is made of.
 
-use weir_core::server::with_worker;
-use weir_core::worker::Counts;
+use weir_engine::worker::Counts;
 use weir_rt::process::parent;
 use weir_rt::signal;
+use weir_server::with_worker;
 
 use crate::agent;
 use crate::api::{Done, Function, function};

@@ -2,7 +2,7 @@
 
 pub(crate) mod ffi;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::luajit::state::State;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use weir_core::Exchange;
+use weir_engine::Exchange;
 
 use crate::api::socket::receives_body;
 use crate::api::{

@@ -1,6 +1,6 @@
 //! `ngx.req` for compiled code: the request's line and single fields.
 
-use weir_core::exchange::Named;
+use weir_engine::exchange::Named;
 use weir_http::{Known, Method, Version, classify};
 
 use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, changing, guarded, slice};

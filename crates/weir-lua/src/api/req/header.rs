@@ -1,6 +1,6 @@
 //! `ngx.req.set_header`, `clear_header`, and `add_header` of `ngx.req`.
 
-use weir_core::exchange::Named;
+use weir_engine::exchange::Named;
 use weir_http::{Known, classify};
 
 use crate::api::header::{listed, safe_name, values};

@@ -4,7 +4,7 @@ pub(crate) mod body;
 pub(crate) mod ffi;
 pub(crate) mod header;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_http::Method;
 
 use crate::api::control::check_subrequests;

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_core::resolver::{self, DnsAnswer, DnsQuestion, Resolver};
+use weir_engine::resolver::{self, DnsAnswer, DnsQuestion, Resolver};
 use weir_rt::clock;
 use weir_trace::WaitKind;
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_trace::WaitKind;
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};

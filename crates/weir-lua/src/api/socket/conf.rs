@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::conf::core::Core;
-use weir_core::conf::registry::Registry;
-use weir_core::inherit;
-use weir_core::resolver::Resolver;
-use weir_core::tls_client::client::{ClientConf, ClientTls};
+use weir_engine::conf::core::Core;
+use weir_engine::conf::registry::Registry;
+use weir_engine::inherit;
+use weir_engine::resolver::Resolver;
+use weir_upstream::tls_client::client::{ClientConf, ClientTls};
 
 use crate::api::socket::Timeouts;
 

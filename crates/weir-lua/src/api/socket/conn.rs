@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use weir_core::log::Level;
-use weir_core::transport::Client;
+use weir_engine::log::Level;
+use weir_engine::transport::Client;
 use weir_rt::{Stream, Timer};
 
 use crate::api::socket::pool::{Pool, Seat};

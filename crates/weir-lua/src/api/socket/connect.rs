@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-use weir_core::descriptors::socket_when_free;
-use weir_core::log::Level;
-use weir_core::resolver;
+use weir_engine::descriptors::socket_when_free;
+use weir_engine::log::Level;
+use weir_engine::resolver;
 use weir_rt::net::{self, SockAddr};
 use weir_rt::{Stream, Timer};
 

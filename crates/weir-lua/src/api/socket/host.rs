@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use weir_core::resolver;
+use weir_engine::resolver;
 
 /// Where a socket goes. A port that stands in the name goes before the one that is given beside it.
 #[derive(Debug, PartialEq, Eq)]

@@ -25,8 +25,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use weir_core::log::Level;
-use weir_core::resolver::Resolver;
+use weir_engine::log::Level;
+use weir_engine::resolver::Resolver;
 use weir_trace::WaitKind;
 
 use crate::api::{Done, Function, Outcome, Raise, fail, function};

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_rt::{Recv, Timer};
 
 use crate::api::socket::conn::Conn;

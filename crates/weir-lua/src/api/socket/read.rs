@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_rt::Recv;
 use weir_trace::WaitKind;
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_core::Exchange;
+use weir_engine::Exchange;
 
 use crate::api::socket::conn::{Conn, Input, Line, Peer};
 use crate::api::socket::{NAME, Socket, place, settings};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 use weir_rt::SendError;
 
 use crate::api::socket::conn::Conn;

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_core::log::Level;
-use weir_core::tls_client::client::ClientTls;
-use weir_core::tls_client::connect::{NoTls, connect};
+use weir_engine::log::Level;
 use weir_tls::chain::{self, Purpose};
 use weir_tls::{Facts, KeptSession, Trust};
+use weir_upstream::tls_client::client::ClientTls;
+use weir_upstream::tls_client::connect::{NoTls, connect};
 
 use crate::api::socket::conn::Conn;
 use crate::api::socket::{Busy, Direction, Socket, not_busy, place, socket, wait};

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_core::log::SocketLog;
+use weir_engine::log::SocketLog;
 
 use crate::api::{Done, Function, Outcome, Raise, expect_string, fail, function};
 use crate::luajit::state::State;

@@ -18,7 +18,7 @@ pub(crate) mod ssl;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_core::tls::{Clients, Greeting};
+use weir_server::tls::{Clients, Greeting};
 use weir_tls::suites::Protocols;
 
 use crate::api::Raise;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_core::tls_client::device_certificate;
 use weir_tls::certificate::{self, CertificateDer};
 use weir_tls::key::{self, SigningKey};
 use weir_tls::{Certificate, facts};
+use weir_upstream::tls_client::device_certificate;
 
 /// Certificates, the server's own first.
 pub(crate) struct Chain {

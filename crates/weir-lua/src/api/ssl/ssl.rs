@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::tls::Clients;
-use weir_core::tls::{client_policy, server_tls};
+use weir_engine::Exchange;
 use weir_rt::net::SockAddr;
+use weir_server::tls::Clients;
+use weir_server::tls::{client_policy, server_tls};
 use weir_tls::{Secrets, Trust, facts};
 
 use crate::api::ssl::clienthello::push_numbers;

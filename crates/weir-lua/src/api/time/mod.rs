@@ -2,7 +2,7 @@
 
 pub(crate) mod ffi;
 
-use weir_core::Exchange;
+use weir_engine::Exchange;
 use weir_http::date;
 use weir_rt::clock;
 

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::exchange::Origin;
+use weir_engine::Exchange;
+use weir_engine::exchange::Origin;
 
 use crate::api::timer::Pending;
 use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};

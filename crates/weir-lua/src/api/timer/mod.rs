@@ -2,7 +2,7 @@
 //!
 //! What is pending costs an entry of a sorted map and its arguments on Lua's side: no coroutine, no task and no timer of
 //! the runtime, of which one task per VM has one, set to the first of all. Who runs is a task with an
-//! [exchange of no request](weir_core::exchange::Alone).
+//! [exchange of no request](weir_engine::exchange::Alone).
 
 pub(crate) mod functions;
 pub(crate) mod report;
@@ -13,8 +13,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_core::exchange::Origin;
-use weir_core::log::{self, Level};
+use weir_engine::exchange::Origin;
+use weir_engine::log::{self, Level};
 use weir_rt::notify::{Notify, either};
 
 use crate::run::drive::drive_alone;

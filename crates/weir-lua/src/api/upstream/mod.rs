@@ -1,6 +1,6 @@
 //! Groups of servers, seen and changed by scripts: below `ngx.upstream` and `weir.upstream`.
 //!
-//! What is known of servers is shared by all workers (`weir_core::upstream`), so what one script changes holds for all of
+//! What is known of servers is shared by all workers (`weir_upstream`), so what one script changes holds for all of
 //! them at once. The groups are those of the configuration the VM belongs to.
 
 use std::pin::pin;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use weir_core::upstream::block::list_changes::{Listed, Refusal};
-use weir_core::upstream::{Group, Peer, Upstreams};
 use weir_http::json::{Json, Value};
 use weir_rt::notify::either;
 use weir_trace::WaitKind;
+use weir_upstream::block::list_changes::{Listed, Refusal};
+use weir_upstream::{Group, Peer, Upstreams};
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::luajit::state::State;
@@ -26,7 +26,7 @@ pub(crate) const TABLE: &[Function] = &[
     function("_upstream.peers", 0, |l| with_group(l, "get_peers", peers)),
     function("_upstream.turn", 0, |l| with_group(l, "set_peer_down", turn)),
     function("_upstream.current", 0, |l| {
-        match lend::exchange(|x| weir_core::upstream::upstream_name(x))? {
+        match lend::exchange(|x| weir_upstream::upstream_name(x))? {
             Some(name) => l.push_bytes(name.as_bytes()),
             None => l.push_nil(),
         }

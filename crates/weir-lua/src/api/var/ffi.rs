@@ -1,8 +1,8 @@
 //! `ngx.var` for compiled code.
 
-use weir_core::Text;
-use weir_core::conf::server::Link;
-use weir_core::variable::{Get, VarIndex};
+use weir_engine::Text;
+use weir_engine::conf::server::Link;
+use weir_engine::variable::{Get, VarIndex};
 
 use crate::api::ffi::{Answer, FOUND, Last, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::run::lend;

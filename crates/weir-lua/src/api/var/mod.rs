@@ -2,8 +2,8 @@
 
 pub(crate) mod ffi;
 
-use weir_core::Text;
-use weir_core::variable::Get;
+use weir_engine::Text;
+use weir_engine::variable::Get;
 
 use crate::api::{Done, Function, Outcome, Raise, function};
 use crate::luajit::state::State;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use weir_core::wire::{Reader, Writer};
+use weir_engine::wire::{Reader, Writer};
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::exchange::Origin;
-use weir_core::log::Level;
-use weir_core::phase::LocalFuture;
-use weir_core::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
+use weir_engine::Exchange;
+use weir_engine::exchange::Origin;
+use weir_engine::log::Level;
+use weir_engine::phase::LocalFuture;
+use weir_server::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
 use weir_tls::suites::Protocols;
 
 use crate::api::ssl::{Current, Handshake, Wishes, ctx, parsed};
@@ -96,7 +96,7 @@ impl Scripts {
             Ok(choice) => HelloVerdict::Choose(Box::new(choice)),
             Err(message) => {
                 let message = format_args!("{message} while SSL handshaking");
-                weir_core::log::connection(&greeting.connection, Level::Error, &message);
+                weir_engine::log::connection(&greeting.connection, Level::Error, &message);
                 HelloVerdict::Reject(Refusal::Certificate)
             }
         }
@@ -185,7 +185,7 @@ pub(crate) fn goes_on(x: &mut Exchange, phase: Phase, end: Option<&End>) -> bool
 
 /// Logs what concerns nobody but who reads debug lines.
 fn debug(greeting: &Greeting, message: &dyn std::fmt::Display) {
-    weir_core::log::connection(&greeting.connection, Level::Debug, message);
+    weir_engine::log::connection(&greeting.connection, Level::Debug, message);
 }
 
 /// An exchange of no request for a script of the handshake.

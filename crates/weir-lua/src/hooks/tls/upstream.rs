@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::log::Level;
-use weir_core::phase::LocalFuture;
-use weir_core::tls_client::{Met, Shown, UpstreamHandler};
+use weir_engine::Exchange;
+use weir_engine::log::Level;
+use weir_engine::phase::LocalFuture;
 use weir_tls::Problem;
+use weir_upstream::tls_client::{Met, Shown, UpstreamHandler};
 
 use crate::api::ssl::parsed::{self, Chain};
 use crate::api::ssl::ssl::{self, noted};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_core::figures::{Metric, MetricKind};
+use weir_engine::figures::{Metric, MetricKind};
 
 use crate::dict::Told;
 use crate::inspect::report::{Figures, dicts, shown};

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use weir_core::figures::{self, Table, Value};
-use weir_core::housekeeping;
+use weir_engine::figures::{self, Table, Value};
 use weir_rt::RuntimeHandle;
+use weir_server::housekeeping;
 
 use crate::api::{Done, Function, expect_string, function};
 use crate::dict::Dict;

@@ -6,7 +6,7 @@ pub(crate) mod memory;
 use std::ffi::c_char;
 use std::time::Duration;
 
-use weir_core::log::Level;
+use weir_engine::log::Level;
 
 use crate::hooks::conf::Main;
 use crate::luajit::state::State;
@@ -31,7 +31,7 @@ impl Limits {
             let limit = Cpu::new(Duration::from_millis(most));
             limit
                 .map_err(|error| {
-                    weir_core::log::cycle(
+                    weir_engine::log::cycle(
                         Level::Error,
                         &format_args!("lua_cpu_limit is not in force: {error}"),
                     );
@@ -101,7 +101,7 @@ fn guard_stack() {
         Ok(floor) => floor,
         Err(error) => {
             let message = format_args!("calls from C to Lua are not limited to the stack there is: {error}");
-            return weir_core::log::cycle(Level::Error, &message);
+            return weir_engine::log::cycle(Level::Error, &message);
         }
     };
     FLOOR.set(floor + RESERVE);

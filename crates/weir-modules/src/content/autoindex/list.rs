@@ -25,7 +25,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Failed {
     /// Its name, as nginx's messages have it.
-    pub(crate) call: &'static str,
+    pub call: &'static str,
     /// Its error.
     pub(crate) errno: i32,
 }

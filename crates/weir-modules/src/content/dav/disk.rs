@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use weir_core::Exchange;
-use weir_core::log::Level;
+use weir_engine::Exchange;
+use weir_engine::log::Level;
 use weir_rt::file::errno::{EACCES, EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, EPERM, EXDEV};
 use weir_rt::file::{FileMeta, errno_text, lstat, stat};
 use weir_trace::WaitKind;
@@ -31,7 +31,7 @@ pub(super) struct Place {
 
 impl Place {
     /// That of the request's own URI.
-    pub(super) fn of(x: &mut Exchange) -> std::result::Result<Place, weir_core::Verdict> {
+    pub(super) fn of(x: &mut Exchange) -> std::result::Result<Place, weir_engine::Verdict> {
         Ok(Place::new(&mapped(x)?))
     }
 

@@ -9,10 +9,10 @@ mod transfer;
 
 use weir_conf::names::{ANY, FLAG, MORE, ONE, ONE_TO_THREE};
 use weir_conf::{Directive, Result};
-use weir_core::log::Level;
-use weir_core::phase::LocalFuture;
-use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, file, inherit};
+use weir_engine::log::Level;
+use weir_engine::phase::LocalFuture;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, file, inherit};
 use weir_http::escape::{self, Set};
 use weir_http::{Known, Method};
 use weir_rt::file::{FileKind, errno_text};
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn wrong_lines_are_refused_in_nginx_words() {
         use crate::testing::core_and;
-        use weir_core::ModuleDef;
+        use weir_engine::ModuleDef;
         static MODULES: [ModuleDef; 4] = core_and::<Dav>();
         for (line, message) in [
             ("dav_methods GET;", "invalid value \"GET\" in weir.conf:2:13"),
@@ -323,7 +323,7 @@ mod tests {
             ),
         ] {
             let text = format!("events {{ }} http {{ server {{ }}\n{line} }}");
-            let lines = weir_core::conf::test::headlines(&text, &MODULES);
+            let lines = weir_engine::conf::test::headlines(&text, &MODULES);
             assert_eq!(lines.len(), 1, "{lines:?}");
             assert!(lines[0].ends_with(message), "{}", lines[0]);
         }

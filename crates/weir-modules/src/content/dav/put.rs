@@ -1,7 +1,7 @@
 //! PUT: the body is written to a file under `client_body_temp_path`, which then gets its name.
 
-use weir_core::body::Body;
-use weir_core::{Exchange, Verdict};
+use weir_engine::body::Body;
+use weir_engine::{Exchange, Verdict};
 use weir_http::{Known, date};
 use weir_rt::file::FileKind;
 use weir_rt::file::errno::EISDIR;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use weir_core::conf::core::Alias;
-use weir_core::{Exchange, Verdict};
+use weir_engine::conf::core::Alias;
+use weir_engine::{Exchange, Verdict};
 use weir_http::{Known, Method, uri};
 use weir_rt::file::FileKind;
 use weir_rt::file::errno::{EEXIST, ENOENT};

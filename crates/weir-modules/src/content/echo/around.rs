@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use weir_core::body::{Buf, Chain};
-use weir_core::error::Error;
-use weir_core::filter::Slot;
-use weir_core::filter::{BodyFilter, HeaderFilter, Step};
-use weir_core::{Exchange, Verdict};
+use weir_engine::body::{Buf, Chain};
+use weir_engine::error::Error;
+use weir_engine::filter::Slot;
+use weir_engine::filter::{BodyFilter, HeaderFilter, Step};
+use weir_engine::{Exchange, Verdict};
 use weir_http::Known;
 use weir_trace::Site;
 

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use weir_conf::names::{ANY_NUMBER, LOCATION, LOCATION_IF, MORE, NONE, ONE, ONE_OR_TWO, TWO};
 use weir_conf::{Contexts, Directive, LineCx, Result};
-use weir_core::body::{Buf, Chain};
-use weir_core::conf::registry::Registry;
-use weir_core::error::Error;
-use weir_core::filter::Slot;
-use weir_core::phase::LocalFuture;
-use weir_core::plan::PlanBuilder;
-use weir_core::redirect::Redirect;
-use weir_core::subrequest::Include;
-use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Handler, Module, Unnamed, Verdict, inherit};
+use weir_engine::body::{Buf, Chain};
+use weir_engine::conf::registry::Registry;
+use weir_engine::error::Error;
+use weir_engine::filter::Slot;
+use weir_engine::phase::LocalFuture;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::redirect::Redirect;
+use weir_engine::subrequest::Include;
+use weir_engine::variable::{Script, Variable};
+use weir_engine::{Exchange, Handler, Module, Unnamed, Verdict, inherit};
 use weir_http::{Method, uri};
 use weir_trace::Kind;
 

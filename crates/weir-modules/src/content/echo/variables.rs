@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Text};
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Text};
 use weir_http::{Span, Version};
 
 pub(super) const VARIABLES: &[Variable] = &[

@@ -4,10 +4,10 @@ mod encode;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
 use weir_conf::{Bufs, Directive, Result};
-use weir_core::filter::Slot;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Variable;
-use weir_core::{Module, inherit};
+use weir_engine::filter::Slot;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Variable;
+use weir_engine::{Module, inherit};
 
 use crate::filters::compress::{self, Coding, Offer, Room, Scheme, power};
 use crate::filters::media::MediaTypes;

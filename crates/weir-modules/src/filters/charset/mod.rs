@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, HTTP, MORE, ONE, TWO};
 use weir_conf::{Args, Directive, LineCx, Result};
-use weir_core::body::Chain;
-use weir_core::conf::registry::Registry;
-use weir_core::error::Error;
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_engine::body::Chain;
+use weir_engine::conf::registry::Registry;
+use weir_engine::error::Error;
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Kind, Site};
 
@@ -306,8 +306,8 @@ const TYPES: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weir_core::ModuleDef;
-    use weir_core::conf::test;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf::test;
 
     use super::*;
     use crate::testing::core_and;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_core::body::{Buf, Chain};
-use weir_core::filter::ROOM;
+use weir_engine::body::{Buf, Chain};
+use weir_engine::filter::ROOM;
 
 use super::table::Table;
 

@@ -1,9 +1,9 @@
 //! The body filter around a compressor, or what undoes its work.
 
-use weir_core::Exchange;
-use weir_core::body::{Buf, Chain};
-use weir_core::error::{Error, Kind, Side};
-use weir_core::filter::{BodyFilter, Step};
+use weir_engine::Exchange;
+use weir_engine::body::{Buf, Chain};
+use weir_engine::error::{Error, Kind, Side};
+use weir_engine::filter::{BodyFilter, Step};
 
 use super::{Coding, Ratios, Room};
 

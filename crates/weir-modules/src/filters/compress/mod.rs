@@ -14,10 +14,10 @@ pub(crate) mod testing;
 use std::ops::RangeInclusive;
 
 use weir_conf::{Bufs, LineCx, Result};
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Text, Verdict};
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Text, Verdict};
 use weir_http::Known;
 use weir_trace::{Kind, Site};
 

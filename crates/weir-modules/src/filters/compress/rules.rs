@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::regex::Pattern;
-use weir_core::{Exchange, agent, inherit};
+use weir_engine::regex::Pattern;
+use weir_engine::{Exchange, agent, inherit};
 use weir_http::{Known, Version, date};
 
 use super::{Coding, quality};

@@ -4,10 +4,10 @@ mod deflate;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
 use weir_conf::{Bufs, Directive, Result};
-use weir_core::filter::Slot;
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Variable;
-use weir_core::{Module, inherit};
+use weir_engine::filter::Slot;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Variable;
+use weir_engine::{Module, inherit};
 use weir_http::deflate::Settings;
 
 use crate::filters::compress::rules::{PROXIED, VERSIONS};

@@ -1,7 +1,7 @@
 //! Text with variables in it, and the conditions of `if`.
 
-use weir_core::Exchange;
-use weir_core::regex::match_text;
+use weir_engine::Exchange;
+use weir_engine::regex::match_text;
 
 use super::state::State;
 

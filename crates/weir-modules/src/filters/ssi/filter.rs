@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use weir_core::body::{Buf, Chain};
-use weir_core::error::Error;
-use weir_core::filter::{BodyFilter, ROOM, Step};
-use weir_core::{Exchange, subrequest::Include};
+use weir_engine::body::{Buf, Chain};
+use weir_engine::error::Error;
+use weir_engine::filter::{BodyFilter, ROOM, Step};
+use weir_engine::{Exchange, subrequest::Include};
 use weir_http::escape::{self, Set};
 use weir_http::ssi::{Command, Item, Parser};
 

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::body::{Buf, Chain};
-use weir_core::subrequest::{Answer, Include};
+use weir_engine::Exchange;
+use weir_engine::body::{Buf, Chain};
+use weir_engine::subrequest::{Answer, Include};
 use weir_http::uri;
 
 use super::evaluate::{self, Wrong};

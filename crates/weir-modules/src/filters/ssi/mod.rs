@@ -13,10 +13,10 @@ mod timefmt;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE};
 use weir_conf::{Directive, Result};
-use weir_core::filter::{HeaderFilter, Slot};
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Kind, Site};
 

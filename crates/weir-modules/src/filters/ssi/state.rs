@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use weir_core::Exchange;
-use weir_core::regex::Matched;
+use weir_engine::Exchange;
+use weir_engine::regex::Matched;
 
 /// The common state; shared by subrequests that run at the same time.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! `$date_local` and `$date_gmt`: the time in the form that `config timefmt` asks for, as C's `strftime` has it.
 
-use weir_core::{Exchange, Text};
+use weir_engine::{Exchange, Text};
 use weir_http::date::Civil;
 
 /// The form that the page asked for.

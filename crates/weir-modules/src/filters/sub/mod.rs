@@ -12,12 +12,12 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, FLAG, MORE, TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::body::Chain;
-use weir_core::error::Error;
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::plan::PlanBuilder;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_engine::body::Chain;
+use weir_engine::error::Error;
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_trace::{Kind, Site};
 
 use crate::filters::media::{self, MediaTypes};
@@ -222,8 +222,8 @@ const PAIRS: usize = 255;
 
 #[cfg(test)]
 mod tests {
-    use weir_core::ModuleDef;
-    use weir_core::conf::test;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf::test;
 
     use super::*;
     use crate::testing::core_and;

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use weir_core::body::{Buf, Chain};
-use weir_core::filter::ROOM;
+use weir_engine::body::{Buf, Chain};
+use weir_engine::filter::ROOM;
 
 use super::search::{Found, Patterns};
 

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_core::body::{Buf, Chain};
-use weir_core::filter::ROOM;
-use weir_core::regex::Pattern;
+use weir_engine::body::{Buf, Chain};
+use weir_engine::filter::ROOM;
+use weir_engine::regex::Pattern;
 
 use super::value::Value;
 use crate::filters::sub::search::{Found, Patterns};

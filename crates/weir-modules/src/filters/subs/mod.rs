@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, MORE, ONE_OR_TWO, TWO, TWO_OR_MORE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::body::Chain;
-use weir_core::error::{Error, Kind as ErrorKind, Side};
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::log::Level;
-use weir_core::plan::PlanBuilder;
-use weir_core::regex::Pattern;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_engine::body::Chain;
+use weir_engine::error::{Error, Kind as ErrorKind, Side};
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::log::Level;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::regex::Pattern;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Kind, Site};
 
@@ -281,9 +281,9 @@ const META: &[u8] = b"\\^$.[]|()?*+{}#\n";
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weir_core::ModuleDef;
-    use weir_core::body::Buf;
-    use weir_core::conf::test;
+    use weir_engine::ModuleDef;
+    use weir_engine::body::Buf;
+    use weir_engine::conf::test;
 
     use super::*;
     use crate::testing::{core_and, pieces};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_core::body::Chain;
+use weir_engine::body::Chain;
 
 use super::value::Value;
 use crate::filters::sub::replace::Replacer;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::variable::Script;
+use weir_engine::variable::Script;
 
 /// A value as written, cut where groups stand.
 #[derive(Clone)]

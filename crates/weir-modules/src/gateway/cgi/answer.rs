@@ -1,10 +1,10 @@
 //! A response on a plain stream, as SCGI and uwsgi have it: a head, with a status line or without, and a body that ends
 //! where its length says, or with the connection.
 
-use weir_core::Exchange;
-use weir_core::upstream::protocol::{Decoder, Head, Incoming};
+use weir_engine::Exchange;
 use weir_http::h1::{BadResponse, Limits, Parse, ResponseHead};
 use weir_http::{Known, Method};
+use weir_upstream::protocol::{Decoder, Head, Incoming};
 
 use super::head;
 use crate::gateway::answer_head;

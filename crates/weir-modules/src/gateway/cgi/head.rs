@@ -1,9 +1,9 @@
 //! The head of an answer as CGI has it (RFC 3875 section 6): fields, and the status in one of them.
 
-use weir_core::upstream::protocol::Incoming;
-use weir_core::{Exchange, Span};
+use weir_engine::{Exchange, Span};
 use weir_http::h1::{Limits, Parse, ResponseHead};
 use weir_http::{Field, Known};
+use weir_upstream::protocol::Incoming;
 
 use crate::gateway::answer_head;
 

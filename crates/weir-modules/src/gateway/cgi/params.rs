@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::Exchange;
-use weir_core::upstream;
-use weir_core::variable::Script;
+use weir_engine::Exchange;
+use weir_engine::variable::Script;
 use weir_http::{Field, Known};
 
 use crate::support::value::Value;
@@ -77,8 +76,8 @@ impl Params {
                 each(HOST, &host);
             }
         }
-        if upstream::is_for_cache(x) {
-            let (modified, etag) = upstream::cache_validators(x);
+        if weir_upstream::is_for_cache(x) {
+            let (modified, etag) = weir_upstream::cache_validators(x);
             for (name, value) in [(&b"HTTP_IF_MODIFIED_SINCE"[..], modified), (b"HTTP_IF_NONE_MATCH", etag)] {
                 if let Some(value) = value.filter(|_| !self.sets(name)) {
                     each(name, x.text(&value));
@@ -101,7 +100,7 @@ impl Params {
         for (at, field) in fields.iter().enumerate() {
             let name = x.arena.get(field.name);
             let same = |other: &&Field| x.arena.get(other.name).eq_ignore_ascii_case(name);
-            if upstream::is_for_cache(x) && field.known.is_partial() {
+            if weir_upstream::is_for_cache(x) && field.known.is_partial() {
                 continue;
             }
             if fields.iter().take(at).any(|other| same(&other)) {

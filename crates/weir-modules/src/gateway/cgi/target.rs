@@ -6,15 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, Span as Place};
-use weir_core::conf::registry::Registry;
-use weir_core::upstream;
-use weir_core::upstream::Upstreams;
-use weir_core::upstream::block::upstream::Group;
-use weir_core::upstream::discovery::server_address::{lacks_port, unresolved};
-use weir_core::upstream::worker_side::local_upstream::LocalGroup;
-use weir_core::variable::Script;
-use weir_core::worker::Worker;
-use weir_core::{Exchange, Text, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::Script;
+use weir_engine::worker::Worker;
+use weir_engine::{Exchange, Text, Verdict};
+use weir_upstream::Upstreams;
+use weir_upstream::block::upstream::Group;
+use weir_upstream::discovery::server_address::{lacks_port, unresolved};
+use weir_upstream::worker_side::local_upstream::LocalGroup;
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
@@ -96,7 +95,7 @@ impl Pass {
     pub(crate) fn install(&self, worker: &Rc<Worker>) -> Target {
         let to = match &self.group {
             Some(group) => To::Fixed {
-                group: upstream::of_worker(worker).upstreams.group(group),
+                group: weir_upstream::of_worker(worker).upstreams.group(group),
                 secure: self.secure.then(|| Text::shared(self.script.constant().unwrap_or_default())),
             },
             None => To::Computed(self.script.clone()),
@@ -150,7 +149,7 @@ enum To {
 #[derive(Default)]
 pub(crate) struct Secured(pub(crate) Option<Text>);
 
-impl upstream::Target for Target {
+impl weir_upstream::Target for Target {
     /// As there; where the module has schemes, [`Secured`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match &self.to {
@@ -180,7 +179,7 @@ async fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalG
     let wrong = match check(host) {
         Err(message) => message,
         Ok(()) if !known && lacks_port(host) => format!("no port in upstream \"{host}\""),
-        Ok(()) => return upstream::computed(x, host, NO_PORT).await,
+        Ok(()) => return weir_upstream::computed(x, host, NO_PORT).await,
     };
     x.log_error(&wrong);
     Err(Verdict::Status(500))

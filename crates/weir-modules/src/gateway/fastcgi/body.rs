@@ -1,8 +1,8 @@
 //! The body of an answer, taken out of its records.
 
-use weir_core::log::Level;
-use weir_core::upstream::protocol::Decode;
+use weir_engine::log::Level;
 use weir_http::fastcgi::{Event, Kind, Reader};
+use weir_upstream::protocol::Decode;
 
 /// Reads records behind the head.
 #[derive(Debug)]

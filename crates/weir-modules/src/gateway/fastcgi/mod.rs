@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, LOCATION_IF};
 use weir_conf::{Directive, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::regex::Pattern;
-use weir_core::upstream::{Family, pass_to};
-use weir_core::variable::Variable;
-use weir_core::{Module, Unnamed, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::regex::Pattern;
+use weir_engine::variable::Variable;
+use weir_engine::{Module, Unnamed, inherit};
+use weir_upstream::{Family, pass_to};
 
 use crate::gateway::cgi::params::{Param, Params};
 use crate::gateway::cgi::target::Pass;
@@ -30,7 +30,7 @@ pub struct FastCgi;
 impl Module for FastCgi {
     const NAME: &'static str = "fastcgi";
     type Conf = FastCgiConf;
-    const DIRECTIVES: &'static [Directive<FastCgiConf>] = weir_core::upstream_directives!(
+    const DIRECTIVES: &'static [Directive<FastCgiConf>] = weir_upstream::upstream_directives!(
         "fastcgi",
         FastCgiConf,
         family,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use weir_core::log::Level;
-use weir_core::upstream::Settings;
-use weir_core::upstream::protocol::{Decoder, Framing, Head, Incoming, Outgoing, Protocol, RECORD};
-use weir_core::{Exchange, Verdict};
+use weir_engine::log::Level;
+use weir_engine::{Exchange, Verdict};
 use weir_http::Method;
 use weir_http::fastcgi::{self, Event, Kind, Reader, Side};
+use weir_upstream::Settings;
+use weir_upstream::protocol::{Decoder, Framing, Head, Incoming, Outgoing, Protocol, RECORD};
 
 use super::body::{Body, STDERR, stderr_text};
 use crate::gateway::cgi::head;

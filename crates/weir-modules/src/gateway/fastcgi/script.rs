@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::regex::Pattern;
-use weir_core::variable::Variable;
-use weir_core::{Exchange, Span, Text};
+use weir_engine::regex::Pattern;
+use weir_engine::variable::Variable;
+use weir_engine::{Exchange, Span, Text};
 
 /// `fastcgi_split_path_info pattern`
 pub(super) fn set_split(slot: &mut Option<Arc<Pattern>>, line: &mut LineCx<'_>) -> Result {

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, TWO};
 use weir_conf::{Args, Directive, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::tls_client::Secure;
-use weir_core::tls_client::client::{ClientConf, ClientTls};
-use weir_core::upstream::config::directives::IGNORED;
-use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
-use weir_core::upstream::{Family, Reason, pass_to};
-use weir_core::{Exchange, Module, Text, Unnamed, Verdict, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::{Exchange, Module, Text, Unnamed, Verdict, inherit};
 use weir_http::Known;
+use weir_upstream::config::directives::IGNORED;
+use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
+use weir_upstream::tls_client::Secure;
+use weir_upstream::tls_client::client::{ClientConf, ClientTls};
+use weir_upstream::{Family, Reason, pass_to};
 
 use crate::gateway::proxy::pass::Goal;
 use crate::gateway::proxy::request::{self, Fields, SetHeaders};

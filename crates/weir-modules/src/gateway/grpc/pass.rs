@@ -4,14 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
-use weir_core::conf::registry::Registry;
-use weir_core::upstream;
-use weir_core::upstream::discovery::server_address::unresolved;
-use weir_core::upstream::worker_side::local_upstream::LocalGroup;
-use weir_core::upstream::{Group, Upstreams};
-use weir_core::variable::Script;
-use weir_core::worker::Worker;
-use weir_core::{Exchange, Text, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::Script;
+use weir_engine::worker::Worker;
+use weir_engine::{Exchange, Text, Verdict};
+use weir_upstream::discovery::server_address::unresolved;
+use weir_upstream::worker_side::local_upstream::LocalGroup;
+use weir_upstream::{Group, Upstreams};
 
 use crate::gateway::proxy::pass::Goal;
 
@@ -108,7 +107,7 @@ impl Pass {
             To::Fixed { address, group } => {
                 let group = group.as_ref().ok_or_else(|| Error::new("grpc_pass without a server"))?;
                 Target::Fixed {
-                    group: upstream::of_worker(worker).upstreams.group(group),
+                    group: weir_upstream::of_worker(worker).upstreams.group(group),
                     host: Text::shared(address.host.as_bytes()),
                     secure: address.secure,
                 }
@@ -124,7 +123,7 @@ pub(super) enum Target {
     Computed(Script),
 }
 
-impl upstream::Target for Target {
+impl weir_upstream::Target for Target {
     /// As there; the [`Goal`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match self {
@@ -147,7 +146,7 @@ async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<L
     }
     let host = Text::Span(x.arena.push(address.host.as_bytes()));
     *x.state::<Goal>() = Goal { host: Some(host), https: address.secure, uri: None, whole: false };
-    upstream::computed(x, &address.host, address.port()).await
+    weir_upstream::computed(x, &address.host, address.port()).await
 }
 
 #[cfg(test)]

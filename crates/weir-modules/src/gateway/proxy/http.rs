@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use weir_core::tls_client::Secure;
-use weir_core::tls_client::client::ClientTls;
-use weir_core::upstream::Settings;
-use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
-use weir_core::variable::Script;
-use weir_core::{Exchange, Span, Text, Verdict};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_http::{Field, Known, Method, Version};
+use weir_upstream::Settings;
+use weir_upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
+use weir_upstream::tls_client::Secure;
+use weir_upstream::tls_client::client::ClientTls;
 
 use super::pass::Goal;
 use super::request::{self, Fields};

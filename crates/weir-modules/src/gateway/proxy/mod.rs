@@ -13,12 +13,12 @@ mod upgrade;
 
 use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::plan::PlanBuilder;
-use weir_core::tls_client::client::ClientConf;
-use weir_core::upstream::{Family, ProxyHeader, pass_to};
-use weir_core::variable::{Script, Variable};
-use weir_core::{Module, Unnamed, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
+use weir_engine::variable::{Script, Variable};
+use weir_engine::{Module, Unnamed, inherit};
+use weir_upstream::tls_client::client::ClientConf;
+use weir_upstream::{Family, ProxyHeader, pass_to};
 
 use http::Http;
 use pass::Pass;
@@ -32,7 +32,7 @@ pub struct Proxy;
 impl Module for Proxy {
     const NAME: &'static str = "proxy";
     type Conf = ProxyConf;
-    const DIRECTIVES: &'static [Directive<ProxyConf>] = weir_core::upstream_directives!(
+    const DIRECTIVES: &'static [Directive<ProxyConf>] = weir_upstream::upstream_directives!(
         "proxy",
         ProxyConf,
         family,

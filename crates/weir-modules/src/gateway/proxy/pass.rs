@@ -4,14 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
-use weir_core::conf::registry::Registry;
-use weir_core::upstream;
-use weir_core::upstream::discovery::server_address::unresolved;
-use weir_core::upstream::worker_side::local_upstream::LocalGroup;
-use weir_core::upstream::{Group, Upstreams};
-use weir_core::variable::Script;
-use weir_core::worker::Worker;
-use weir_core::{Exchange, Text, Verdict};
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::Script;
+use weir_engine::worker::Worker;
+use weir_engine::{Exchange, Text, Verdict};
+use weir_upstream::discovery::server_address::unresolved;
+use weir_upstream::worker_side::local_upstream::LocalGroup;
+use weir_upstream::{Group, Upstreams};
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
@@ -141,7 +140,7 @@ impl Pass {
                     uri: url.uri.as_ref().map(|uri| Text::shared(uri)),
                     whole: false,
                 };
-                Target::Fixed { group: upstream::of_worker(worker).upstreams.group(group), goal }
+                Target::Fixed { group: weir_upstream::of_worker(worker).upstreams.group(group), goal }
             }
             To::Computed(script) => Target::Computed(script.clone()),
         })
@@ -196,7 +195,7 @@ impl Target {
     }
 }
 
-impl upstream::Target for Target {
+impl weir_upstream::Target for Target {
     /// As there; the [`Goal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
@@ -231,7 +230,7 @@ impl upstream::Target for Target {
                 let host = host.unwrap_or(Text::EMPTY);
                 let host = String::from_utf8_lossy(x.text(&host)).into_owned();
                 // Boxed: what few locations need shall not make the future of all larger.
-                Box::pin(upstream::computed(x, &host, if https { 443 } else { 80 })).await
+                Box::pin(weir_upstream::computed(x, &host, if https { 443 } else { 80 })).await
             }
         }
     }

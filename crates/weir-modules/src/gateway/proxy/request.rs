@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use weir_conf::LineCx;
-use weir_core::upstream::protocol::{Framing, Outgoing, Section};
-use weir_core::upstream::{self, FieldNames};
-use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Span, Text, Verdict};
+use weir_engine::variable::{Script, Variable};
+use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::escape::{Set, escape};
 use weir_http::{Known, Method, base64, h1};
+use weir_upstream::FieldNames;
+use weir_upstream::protocol::{Framing, Outgoing, Section};
 
 use super::http::Http;
 use super::pass::Goal;
@@ -68,7 +68,7 @@ impl Fields {
     /// What asks whether the answer that a cache has is still good, where it wants to know.
     fn conditions(&self, x: &mut Exchange) -> impl Iterator<Item = (&'static str, Text)> + use<> {
         let (modified, etag) =
-            if upstream::is_for_cache(x) { upstream::cache_validators(x) } else { (None, None) };
+            if weir_upstream::is_for_cache(x) { weir_upstream::cache_validators(x) } else { (None, None) };
         let named = |name: &'static str, value: Option<Text>| {
             value.filter(|_| !self.sets(name)).map(|value| (name, value))
         };
@@ -89,7 +89,7 @@ impl Fields {
             h1::number(&mut digits, length);
             section.field(b"content-length", &digits);
         }
-        let whole = upstream::is_for_cache(x);
+        let whole = weir_upstream::is_for_cache(x);
         for (name, value) in self.conditions(x) {
             section.field(name.to_ascii_lowercase().as_bytes(), x.text(&value));
         }
@@ -135,7 +135,8 @@ const OWN: [&str; 10] = [
 pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
     let host = host(http, x);
     // A HEAD that fills a cache is a GET before it is what `proxy_method` says, as in nginx.
-    let method = http.method.as_ref().filter(|_| !upstream::is_sent_as_get(x)).map(|method| method.value(x));
+    let method =
+        http.method.as_ref().filter(|_| !weir_upstream::is_sent_as_get(x)).map(|method| method.value(x));
     let body = http.body.as_ref().map(|body| body.value(x));
     if let Some(body) = &body {
         out.body = Some(x.text(body).to_vec());
@@ -150,7 +151,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     head.reserve(512);
     match &method {
         Some(method) => head.extend_from_slice(x.text(method)),
-        None if upstream::is_sent_as_get(x) => head.extend_from_slice(b"GET"),
+        None if weir_upstream::is_sent_as_get(x) => head.extend_from_slice(b"GET"),
         None => head.extend_from_slice(x.arena.get(x.request.head.method_span)),
     }
     head.push(b' ');
@@ -208,7 +209,7 @@ fn section(http: &Http, x: &mut Exchange, out: &mut Outgoing, (method, host): (O
     }
     match &method {
         Some(method) => section.pseudo(":method", x.text(method)),
-        None if upstream::is_sent_as_get(x) => section.pseudo(":method", b"GET"),
+        None if weir_upstream::is_sent_as_get(x) => section.pseudo(":method", b"GET"),
         None => section.pseudo(":method", x.arena.get(x.request.head.method_span)),
     }
     section.pseudo(":path", x.arena.get(out.uri));
@@ -243,7 +244,7 @@ fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
 
 /// The client's fields, but for those that are sent otherwise.
 fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
-    let whole = upstream::is_for_cache(x);
+    let whole = weir_upstream::is_for_cache(x);
     for field in &x.request.head.fields {
         let name = x.arena.get(field.name);
         let left_out = http.fields.replaces(field.known, name) || whole && field.known.is_partial();
@@ -404,10 +405,10 @@ pub(super) const VARIABLES: &[Variable] = &[
 /// Whether the answer to `x` has no body because of the method that was sent.
 pub(super) fn is_head(http: &Http, x: &mut Exchange) -> bool {
     match &http.method {
-        Some(method) if !upstream::is_sent_as_get(x) => {
+        Some(method) if !weir_upstream::is_sent_as_get(x) => {
             let method = method.value(x);
             x.text(&method).eq_ignore_ascii_case(b"HEAD")
         }
-        _ => x.request.head.method == Method::Head && !upstream::is_sent_as_get(x),
+        _ => x.request.head.method == Method::Head && !weir_upstream::is_sent_as_get(x),
     }
 }

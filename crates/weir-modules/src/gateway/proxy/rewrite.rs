@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::regex::Pattern;
-use weir_core::variable::Script;
-use weir_core::{Exchange, Span};
+use weir_engine::regex::Pattern;
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Span};
 
 use super::pass::Pass;
 

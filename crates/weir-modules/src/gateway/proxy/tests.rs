@@ -1,9 +1,9 @@
 //! The module's directives as read.
 
-use weir_core::ModuleDef;
-use weir_core::conf::test::headlines;
-use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::upstream::UpstreamModule;
+use weir_engine::ModuleDef;
+use weir_engine::conf::test::headlines;
+use weir_engine::conf::{CORE_MODULES, with_core};
+use weir_upstream::UpstreamModule;
 
 use super::Proxy;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::Exchange;
+use weir_engine::Exchange;
 use weir_http::Known;
 
 use super::http::Http;

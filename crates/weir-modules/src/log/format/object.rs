@@ -4,7 +4,7 @@
 //! letters `json` is text, as in nginx.
 
 use weir_conf::{Error, LineCx, Span, Word};
-use weir_core::conf::registry::Registry;
+use weir_engine::conf::registry::Registry;
 use weir_http::{escape, h1};
 
 use super::{DIRECT, Escape, Format, Op, Part, Write, parse, status};

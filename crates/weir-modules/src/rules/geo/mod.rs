@@ -12,9 +12,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use weir_conf::names::{HTTP, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::variable::VarIndex;
-use weir_core::{Exchange, Module, Text};
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::VarIndex;
+use weir_engine::{Exchange, Module, Text};
 use weir_http::Known;
 use weir_rt::net::SockAddr;
 
@@ -23,7 +23,7 @@ use crate::support::forwarded::Trust;
 use flat::Flat;
 use networks::Networks;
 use ranges::Ranges;
-use weir_core::cidr::{self, Cidr};
+use weir_engine::cidr::{self, Cidr};
 
 /// The module.
 pub struct Geo;
@@ -246,8 +246,8 @@ const NOWHERE: Ipv4Addr = Ipv4Addr::BROADCAST;
 
 #[cfg(test)]
 mod tests {
-    use weir_core::ModuleDef;
-    use weir_core::conf;
+    use weir_engine::ModuleDef;
+    use weir_engine::conf;
 
     use super::*;
     use crate::testing::core_and;

@@ -6,7 +6,7 @@ use weir_conf::{LineCx, Result};
 
 use super::flat::Flat;
 use super::{Values, network};
-use weir_core::cidr::Cidr;
+use weir_engine::cidr::Cidr;
 
 /// The networks read so far: by first address and number of bits.
 #[derive(Default)]

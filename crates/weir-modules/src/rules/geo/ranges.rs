@@ -7,7 +7,7 @@ use weir_conf::{LineCx, Result};
 
 use super::flat::Flat;
 use super::{NOWHERE, Values};
-use weir_core::cidr;
+use weir_engine::cidr;
 
 /// The ranges read so far, cut as nginx cuts them, into pieces with the same first 16 bits: what overlaps is judged
 /// piece by piece. Pieces of one half-word are in order and apart.

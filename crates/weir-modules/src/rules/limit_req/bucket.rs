@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use weir_core::Exchange;
-use weir_core::log::{self, Level};
-use weir_core::variable::Script;
-use weir_core::zone::{Entries, Handle, SharedZone, Table};
+use weir_engine::Exchange;
+use weir_engine::log::{self, Level};
+use weir_engine::variable::Script;
+use weir_engine::zone::{Entries, Handle, SharedZone, Table};
 
 use crate::support::limit;
 

@@ -1,6 +1,6 @@
-use weir_core::ModuleDef;
-use weir_core::conf;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf;
+use weir_engine::conf::{CORE_MODULES, with_core};
 
 use super::*;
 

@@ -4,9 +4,9 @@
 //! that `error_page` may take them up; a text goes out as it is, whatever the status.
 
 use weir_conf::{LineCx, Result, parse_number};
-use weir_core::body::{Body, Buf};
-use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Text, Verdict};
+use weir_engine::body::{Body, Buf};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Handler, Text, Verdict};
 
 use crate::support::value::Value;
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::file::{self, Found};
-use weir_core::log::Level;
-use weir_core::regex::Pattern;
-use weir_core::variable::{Script, VarIndex};
-use weir_core::{Exchange, Text};
+use weir_engine::conf::registry::Registry;
+use weir_engine::file::{self, Found};
+use weir_engine::log::Level;
+use weir_engine::regex::Pattern;
+use weir_engine::variable::{Script, VarIndex};
+use weir_engine::{Exchange, Text};
 use weir_rt::file::errno::{EACCES, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
 

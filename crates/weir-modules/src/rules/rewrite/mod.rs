@@ -15,11 +15,11 @@ use weir_conf::names::{
     FLAG, LOCATION, LOCATION_IF, MAIN, MORE, NONE, ONE_OR_TWO, SERVER, SERVER_IF, TWO, TWO_OR_THREE,
 };
 use weir_conf::{Contexts, Directive, LineCx, Result};
-use weir_core::conf::registry::Registry;
-use weir_core::log::Level as LogLevel;
-use weir_core::plan::{Level, PlanBuilder};
-use weir_core::variable::{Getter, Script, VarIndex};
-use weir_core::{Exchange, Module, Phase, Text, inherit};
+use weir_engine::conf::registry::Registry;
+use weir_engine::log::Level as LogLevel;
+use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::variable::{Getter, Script, VarIndex};
+use weir_engine::{Exchange, Module, Phase, Text, inherit};
 
 use answer::{Answer, Return};
 use condition::Condition;

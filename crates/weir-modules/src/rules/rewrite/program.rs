@@ -1,9 +1,9 @@
 //! The instructions of a block on one worker, and their run.
 
 use weir_conf::Result;
-use weir_core::plan::{Level, PlanBuilder};
-use weir_core::variable::VarIndex;
-use weir_core::{Exchange, Handler, Verdict};
+use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::variable::VarIndex;
+use weir_engine::{Exchange, Handler, Verdict};
 
 use super::answer::Return;
 use super::condition::Condition;
@@ -26,7 +26,7 @@ enum Step {
     Return(Return),
     If(Condition, usize),
     /// Of another module.
-    Inserted(weir_core::plan::Instruction),
+    Inserted(weir_engine::plan::Instruction),
 }
 
 /// What the instructions of a request have in common.

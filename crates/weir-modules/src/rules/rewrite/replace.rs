@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::log::Level;
-use weir_core::regex::{GivenUp, Pattern};
-use weir_core::variable::Script;
-use weir_core::{Exchange, Span, Text, Verdict};
+use weir_engine::log::Level;
+use weir_engine::regex::{GivenUp, Pattern};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::Known;
 use weir_http::escape::{Unescape, unescape};
 

@@ -1,8 +1,8 @@
 //! The lines of the module as they are read; what they do is tested end to end.
 
-use weir_core::ModuleDef;
-use weir_core::conf;
-use weir_core::conf::{CORE_MODULES, with_core};
+use weir_engine::ModuleDef;
+use weir_engine::conf;
+use weir_engine::conf::{CORE_MODULES, with_core};
 
 use super::*;
 use crate::support::value::Value;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weir_core::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_rt::LoopSnapshot;
+use weir_server::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
 
 use crate::source::{Source, Thread, scale};

@@ -1,6 +1,6 @@
 //! The table of workers: load, connections, and what the kernel counts of their threads.
 
-use weir_core::housekeeping::ThreadUse;
+use weir_server::housekeeping::ThreadUse;
 
 use super::window::{Window, WorkerFigures};
 use crate::table::{Cell, Column, Report};

@@ -11,17 +11,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_conf::{Args, Contexts, Directive, LineCx};
-use weir_core::body::{Body, Buf, Chain};
-use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
-use weir_core::phase::{LocalFuture, Phase};
-use weir_core::plan::PlanBuilder;
-use weir_core::redirect::Redirect;
-use weir_core::server::{Options, Server};
-use weir_core::subrequest::SubrequestOptions;
-use weir_core::variable::Variable;
-use weir_core::worker::Worker;
-use weir_core::{Error, Exchange, Handler, Module, ModuleDef, Text, Verdict};
+use weir_engine::body::{Body, Buf, Chain};
+use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::phase::{LocalFuture, Phase};
+use weir_engine::plan::PlanBuilder;
+use weir_engine::redirect::Redirect;
+use weir_engine::subrequest::SubrequestOptions;
+use weir_engine::variable::Variable;
+use weir_engine::worker::Worker;
+use weir_engine::{Error, Exchange, Handler, Module, ModuleDef, Text, Verdict};
 use weir_rt::{DriverChoice, clock};
+use weir_server::{Options, Server};
 use weir_test::{Client, DEADLINE, Driver, TempDir, free_port};
 use weir_trace::{Kept, Kind, Site, SiteTable, Watch};
 
@@ -312,7 +312,7 @@ impl Running {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let http = http.replace("%%ADDRESS%%", &address.to_string());
         let text = configuration(folder.path(), main, &http);
-        let configuration = weir_core::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
+        let configuration = weir_engine::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(Arc::new(configuration), options(driver)).expect("starts");
         Running { address, server, folder }
     }

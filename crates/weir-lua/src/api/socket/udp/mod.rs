@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use weir_core::log::Level;
-use weir_core::resolver;
+use weir_engine::log::Level;
+use weir_engine::resolver;
 use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use weir_trace::WaitKind;

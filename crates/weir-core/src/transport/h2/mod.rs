@@ -1,9 +1,0 @@
-//! A request's end of an HTTP/2 connection: what its streams share ([`Mux`]), and a stream's own side ([`Stream`]).
-
-mod encode;
-pub(crate) mod mux;
-mod pump;
-mod stream;
-
-pub(crate) use mux::Mux;
-pub use stream::Stream;

@@ -1,0 +1,497 @@
+//! One request from its phases to its log line.
+//!
+//! The engine is a plain function, [`try_advance`]: it runs phases, follows redirects and error pages and sends the
+//! response, until all is done or something must be waited for, which it names ([`EngineWait`]). The other half is a
+//! future, [`finish_advance`]: it waits for that one thing and calls `try_advance` again. A request that never waits is
+//! served by [`try_serve`] alone, without a future: it then costs no allocation and no state outside the processor's
+//! registers. All pairs of this kind return [`Progress`].
+
+use weir_http::{Method, Version};
+use weir_rt::clock;
+use weir_sys::probe;
+use weir_trace::{Cause, Kept, RequestRecord, Site, SiteTable, Step, Text, Why};
+
+use crate::body::Body;
+use crate::error::{Error, Kind, Side};
+use crate::exchange::{Exchange, ResponseDelivery};
+use crate::log::Level;
+use crate::output::{self, ResponseEnd, ResponseWait};
+use crate::phase::{self, LogWait, Phase, PhaseWait, Verdict};
+use crate::progress::Progress;
+use crate::transport::h2::Stream;
+use crate::{redirect, special, subrequest};
+
+/// What a request waits for, and what is left of it then.
+pub enum ServeWait {
+    /// Its response.
+    Response(Course, EngineWait),
+    /// The way of its response to the client, whose window or turn has not come: `$bytes_sent` is what left.
+    Unsent,
+    /// Its `post_action`.
+    PostAction,
+    /// A handler of its log phase.
+    Log(LogWait),
+}
+
+/// Serves `x`, whose head is read and whose server is chosen, and logs it. What has to wait is left to [`finish_serve`].
+pub fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
+    let mut course = Course::default();
+    // What nearly all requests come to is done here: the loop of `try_advance` moves what it
+    // decides on, which costs a hundred instructions.
+    let progress = match phase::try_phases(x, Phase::PostRead) {
+        Progress::Done(Verdict::Respond) => match output::try_respond(x) {
+            Progress::Done(ResponseEnd::Whole) => {
+                x.delivery.set(ResponseDelivery::Whole);
+                Progress::Done(())
+            }
+            Progress::Done(end) => try_advance(x, &mut course, Next::Responded(end)),
+            Progress::Wait(wait) => Progress::Wait(EngineWait::Response(wait)),
+        },
+        Progress::Done(verdict) => try_advance(x, &mut course, Next::Judge(verdict)),
+        Progress::Wait(wait) => Progress::Wait(EngineWait::Phases(wait)),
+    };
+    if let Progress::Wait(wait) = progress {
+        return Progress::Wait(ServeWait::Response(course, wait));
+    }
+    if x.transport.h2().is_some_and(Stream::is_unsent) {
+        return Progress::Wait(ServeWait::Unsent);
+    }
+    try_end(x)
+}
+
+/// What follows when the response of `x` has left; what of it has to wait is left to [`finish_serve`].
+pub fn try_end(x: &mut Exchange) -> Progress<(), ServeWait> {
+    if x.plan.core.post_action.is_some() {
+        return Progress::Wait(ServeWait::PostAction);
+    }
+    if let Progress::Wait(wait) = phase::try_log(x) {
+        return Progress::Wait(ServeWait::Log(wait));
+    }
+    record(x);
+    Progress::Done(())
+}
+
+/// Waits for what [`try_serve`] or [`try_end`] stopped at, and does the rest.
+pub async fn finish_serve(x: &mut Exchange, wait: ServeWait) {
+    match wait {
+        ServeWait::Response(course, wait) => {
+            finish_advance(x, course, wait).await;
+            sent(x).await;
+            post_action(x).await;
+            log_request(x).await;
+        }
+        ServeWait::Unsent => {
+            attach(x);
+            sent(x).await;
+            post_action(x).await;
+            log_request(x).await;
+        }
+        ServeWait::PostAction => {
+            post_action(x).await;
+            log_request(x).await;
+        }
+        ServeWait::Log(wait) => {
+            attach(x);
+            phase::finish_log(x, wait).await;
+        }
+    }
+    record(x);
+}
+
+/// Answers `x` with `status` without running its phases (a head that could not be read, or 200 for one that asks for no
+/// resource), and logs it.
+pub async fn refuse(x: &mut Exchange, status: u16) {
+    x.cause = Cause::of_status(status);
+    let verdict = match status {
+        200 => {
+            (x.response.status, x.response.content_length) = (status, Some(0));
+            x.respond(Body::Empty)
+        }
+        _ => Verdict::Status(status),
+    };
+    conclude(x, Next::Judge(verdict)).await;
+    sent(x).await;
+    post_action(x).await;
+    log_request(x).await;
+    record(x);
+}
+
+/// Logs `x`, which is closed without an answer, with `status`.
+pub async fn close(x: &mut Exchange, status: u16) {
+    x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientClosed };
+    x.delivery.set(ResponseDelivery::Abandoned);
+    conclude(x, Next::Judge(Verdict::Close(status))).await;
+    log_request(x).await;
+    record(x);
+}
+
+/// Waits until the answer has left through its stream's window, as long as `send_timeout` allows.
+async fn sent(x: &mut Exchange) {
+    if x.is_complete()
+        && x.transport.h2().is_some_and(Stream::is_unsent)
+        && let Err(error) = output::drained(x).await
+    {
+        x.delivery.set(ResponseDelivery::Open);
+        broken(x, error);
+    }
+}
+
+/// `post_action`: the request goes on elsewhere when its answer is out, however it came out. Boxed, since few do. One
+/// that leads to itself is done once; nginx does it ten times.
+async fn post_action(x: &mut Exchange) {
+    let mut done = None;
+    while let Some(action) = x.plan.core.post_action.clone().filter(|action| done.as_ref() != Some(action)) {
+        let before = (x.delivery.get(), x.cause, x.keep_alive);
+        x.answered_already = true;
+        (x.response.header_sent, x.response.header_only) = (true, true);
+        x.response.body = Body::Empty;
+        x.body_filters.clear();
+        let redirect = redirect::Redirect::to(x, &action);
+        Box::pin(conclude(x, Next::Judge(redirect.into()))).await;
+        let (delivery, cause, keep_alive) = before;
+        x.delivery.set(delivery);
+        (x.cause, x.keep_alive) = (cause, keep_alive);
+        done = Some(action);
+    }
+}
+
+/// Runs the log phase.
+pub(crate) async fn log_request(x: &mut Exchange) {
+    x.log_complaints();
+    if let Progress::Wait(wait) = phase::try_log(x) {
+        attach(x);
+        phase::finish_log(x, wait).await;
+    }
+}
+
+/// What is to be done next for a request.
+pub(crate) enum Next {
+    /// Run its phases, from this one on.
+    Run(Phase),
+    /// Do what they decided.
+    Judge(Verdict),
+    /// See what has become of its response.
+    Responded(ResponseEnd),
+}
+
+/// What the engine waits for.
+pub enum EngineWait {
+    /// Its phases.
+    Phases(PhaseWait),
+    /// Its response.
+    Response(ResponseWait),
+}
+
+/// What the engine remembers of a request while it waits.
+#[derive(Default)]
+pub struct Course {
+    /// Internal redirects that were followed, each open in the trace.
+    redirects: u8,
+    /// Answers that header filters refused.
+    refusals: u8,
+}
+
+/// Runs phases, follows redirects and error pages until a response has gone out.
+pub(crate) async fn conclude(x: &mut Exchange, next: Next) {
+    let mut course = Course::default();
+    if let Progress::Wait(wait) = try_advance(x, &mut course, next) {
+        finish_advance(x, course, wait).await;
+    }
+}
+
+/// Waits for what [`try_advance`] stopped at, and goes on until a response has gone out.
+async fn finish_advance(x: &mut Exchange, mut course: Course, mut wait: EngineWait) {
+    attach(x);
+    loop {
+        let next = match wait {
+            EngineWait::Phases(wait) => Next::Judge(phase::finish_phases(x, wait).await),
+            EngineWait::Response(wait) => Next::Responded(output::finish_respond(x, wait).await),
+        };
+        match try_advance(x, &mut course, next) {
+            Progress::Done(()) => return,
+            Progress::Wait(again) => wait = again,
+        }
+    }
+}
+
+/// From here on something is waited for, and what was composed has to leave before.
+fn attach(x: &Exchange) {
+    if let Some(wire) = x.transport.wire() {
+        x.shared.attach(wire);
+    }
+}
+
+/// Goes on with a request until its response has gone out, as far as that goes without waiting; the rest is left to
+/// [`finish_advance`].
+fn try_advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Progress<(), EngineWait> {
+    loop {
+        next = match next {
+            Next::Run(phase) => match phase::try_phases(x, phase) {
+                Progress::Done(verdict) => Next::Judge(verdict),
+                Progress::Wait(wait) => return Progress::Wait(EngineWait::Phases(wait)),
+            },
+            Next::Judge(Verdict::Respond) => match output::try_respond(x) {
+                Progress::Done(end) => Next::Responded(end),
+                Progress::Wait(wait) => return Progress::Wait(EngineWait::Response(wait)),
+            },
+            Next::Judge(verdict) => match judge(x, course, verdict) {
+                Some(next) => next,
+                None => break,
+            },
+            Next::Responded(ResponseEnd::Whole) => {
+                x.delivery.set(ResponseDelivery::Whole);
+                break;
+            }
+            Next::Responded(ResponseEnd::Instead(verdict)) => {
+                x.body_filters.clear();
+                course.refusals += 1;
+                if course.refusals == REFUSALS {
+                    unfiltered(x);
+                }
+                Next::Judge(verdict)
+            }
+            Next::Responded(ResponseEnd::Broken(error)) => {
+                broken(x, error);
+                break;
+            }
+        };
+    }
+    for _ in 0..course.redirects {
+        x.trace().close(Site::REDIRECT);
+    }
+    Progress::Done(())
+}
+
+/// Does what the phases decided, where that is no response yet; `None`: nothing is left to do.
+fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next> {
+    match verdict {
+        Verdict::Respond => Some(Next::Judge(Verdict::Respond)),
+        Verdict::Redirect(to) => {
+            // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
+            x.trace().open(Site::REDIRECT);
+            course.redirects += 1;
+            Some(match redirect::follow(x, *to) {
+                Ok(phase) => Next::Run(phase),
+                Err(status) => Next::Judge(Verdict::Status(status)),
+            })
+        }
+        Verdict::Status(status) if x.answered_already => {
+            x.response.status = status;
+            None
+        }
+        _ if x.answered_already => None,
+        Verdict::Status(status) if x.response.header_sent => {
+            too_late(x, status);
+            None
+        }
+        Verdict::Done | Verdict::Close(_) | Verdict::Status(_) if x.instead.is_some() => {
+            x.instead.take().map(|instead| Next::Responded(ResponseEnd::Instead(instead)))
+        }
+        Verdict::Status(status) => {
+            x.unmatched.set(false);
+            if status >= 400 {
+                if x.cause == Cause::None {
+                    x.cause = Cause::of_status(status);
+                }
+                if status >= 500 {
+                    x.shared.failed(x.answered, status.into());
+                }
+            }
+            if let Some(stub) = subrequest::stub(x) {
+                return Some(Next::Judge(stub));
+            }
+            let verdict = special::answer(x, status);
+            x.trace().mark(Site::step(Step::SpecialResponse));
+            Some(Next::Judge(verdict))
+        }
+        Verdict::Close(status) if !x.response.header_sent && !is_deliberate(x, status) => Some(unanswered(x)),
+        Verdict::Close(status) => {
+            x.keep_alive = false;
+            if matches!(status, 444 | 408)
+                && let Some(wire) = x.transport.h1()
+            {
+                wire.reset_at_close(x);
+            }
+            x.response.status = status;
+            None
+        }
+        Verdict::Done if x.response.header_sent || x.is_subrequest() => {
+            x.delivery.set(ResponseDelivery::Whole);
+            None
+        }
+        Verdict::Done | Verdict::Ok | Verdict::Declined | Verdict::Passed | Verdict::Wait => {
+            Some(unanswered(x))
+        }
+    }
+}
+
+/// A connection is closed without a response only by who says so: with 444, because the client has left or was too
+/// slow, or by [`Exchange::abandon`].
+fn is_deliberate(x: &Exchange, status: u16) -> bool {
+    matches!(status, 444 | 499 | 408)
+        || x.delivery.get() == ResponseDelivery::Abandoned
+        || x.body.is_gone()
+        || x.is_subrequest()
+}
+
+/// A handler has ended without a response: nobody may be left with a closed connection and no line in the log.
+#[cold]
+fn unanswered(x: &mut Exchange) -> Next {
+    let handler = SiteTable::global().info(x.answered);
+    x.log_error(&format_args!("\"{}\" ended without a response in \"{}\"", handler.name, handler.location));
+    x.response.status = 0;
+    Next::Judge(Verdict::Status(500))
+}
+
+/// Header filters refuse each answer that is made because of the one before: the next one passes without them.
+#[cold]
+fn unfiltered(x: &mut Exchange) {
+    x.unfiltered = true;
+    x.log(Level::Alert, &"header filters refuse every response, the next one is sent without them");
+}
+
+/// What is recorded of an answer that broke off.
+pub fn cause(error: &Error) -> Cause {
+    match (error.side, error.kind) {
+        (_, Kind::TooLarge) => Cause::BodyTooLarge,
+        (_, Kind::File) => Cause::File,
+        (Side::Upstream, Kind::TimedOut) => Cause::ReadTimeout,
+        (Side::Upstream, Kind::Closed) if error.errno.is_some() => Cause::ResetInResponse,
+        (Side::Upstream, Kind::Closed) => Cause::ClosedInResponse,
+        (Side::Upstream, _) => Cause::InvalidBody,
+        (Side::Server, _) => Cause::Internal,
+        (Side::Client, Kind::TimedOut) => Cause::ClientTimeout,
+        (Side::Client, Kind::Protocol) => Cause::BadRequest,
+        (Side::Client, _) => Cause::ClientClosed,
+    }
+}
+
+#[cold]
+fn broken(x: &mut Exchange, error: Error) {
+    x.keep_alive = false;
+    x.cause = cause(&error);
+    // What exceeds a limit is logged with its size where that is known.
+    if error.kind != Kind::TooLarge {
+        crate::log::broken(x, error);
+    }
+}
+
+/// Too late for another answer: the connection tells that this one is not whole.
+#[cold]
+fn too_late(x: &mut Exchange, status: u16) {
+    x.keep_alive = false;
+    x.log_error(&format_args!("header already sent, status {status} is lost"));
+}
+
+/// Hands the trace to the worker's recorder.
+pub(crate) fn record(x: &mut Exchange) {
+    let report = x.report();
+    let fill = |record: &mut RequestRecord| {
+        record.status = x.response.status;
+        record.cause = x.cause;
+        record.route = x.route();
+        record.protocol = protocol(x.request.head.version);
+        record.id = x.id();
+        record.receive_wait = x.shared.presence.receive_wait();
+        if x.nth == 1 {
+            record.accept_wait = x.connection.accept_wait;
+        }
+        let (seconds, ms) = weir_rt::unix_time();
+        let age = weir_rt::now_ms().saturating_sub(x.start_ms);
+        record.unix_ms = (seconds * 1000 + u64::from(ms)).saturating_sub(age);
+        record.bytes_in = x.request.head.len as u64 + x.body.received();
+        record.bytes_out = x.bytes_sent();
+        if x.request.head.method == Method::Get {
+            record.method = GET;
+        } else {
+            record.method.set(x.arena.get(x.request.head.method_span));
+        }
+        record.rule = x.plan.rule;
+        // Arguments are secrets, unless `profile_redact` says otherwise.
+        record.set_target(match x.plan.redact_args || x.args().is_empty() {
+            true => x.request.sent_path(&x.arena),
+            false => x.arena.get(x.request.unparsed_uri),
+        });
+    };
+    let mut recorder = x.worker.recorder.borrow_mut();
+    if !x.worker.present.is_settling.get() {
+        crate::trace::settle_later(&x.worker);
+    }
+    crate::log::debug::ended(x);
+    x.shared.finish(|trace, tape| {
+        let mut end = None;
+        if trace.is_on() {
+            // Behind an answer that went out whole there is nothing left to do, and a stamp costs more than that.
+            if x.is_complete() && tape.pass(Site::step(Step::Finalise)) {
+                end = Some(trace.end_here(tape));
+            } else {
+                trace.take(tape);
+                let now = clock::ticks();
+                trace.mark(Site::step(Step::Finalise), now);
+                trace.end(now);
+                end = Some(now);
+            }
+        }
+        recorder.finish_with(trace, tape, fill);
+        if let Some(report) = report {
+            trace.take(tape);
+            let record = recorder.newest().copied().unwrap_or_default();
+            report(Kept::new(Why::Asked, &record, trace));
+        }
+        if probe::traces_done() || probe::traces_sites() {
+            trace.take(tape);
+            if let Some(record) = recorder.records().last() {
+                crate::trace::probes::ended(record, trace);
+            }
+        }
+        x.shared.presence.end(end, || {
+            trace.take(tape);
+            trace
+        });
+    });
+    x.recorded.set(false);
+}
+
+/// The method of nearly all requests.
+const GET: Text<16> = Text::of(b"GET");
+
+fn protocol(version: Version) -> u8 {
+    match version {
+        Version::V09 => 9,
+        Version::V10 => 10,
+        Version::V11 => 11,
+        Version::V20 => 20,
+        Version::V30 => 30,
+    }
+}
+
+/// So many answers of a request may be refused by header filters. A refusal is answered by a page or an `error_page`,
+/// and that goes through filters, too: more than one for each change of the URI that a request may have is a loop.
+const REFUSALS: u8 = 12;
+
+#[cfg(test)]
+mod tests {
+    use weir_trace::EventKind;
+
+    use super::*;
+    use crate::exchange::testing;
+
+    /// A request's failure is charged to the handler that produced the response. A head that is refused has met no
+    /// handler, least of all that of the request that used the exchange before.
+    #[test]
+    fn a_refused_head_is_not_charged_to_the_handler_of_the_request_before() {
+        testing::run("server { }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
+            let before = Site::phase(Phase::Content as u8);
+            x.answered = before;
+            let (connection, server) = (x.connection.clone(), x.server.clone());
+            x.reset(&connection, &server);
+            crate::trace::begin(x, None);
+            conclude(x, Next::Judge(Verdict::Status(505))).await;
+            let failed: Vec<(Site, u64)> = x.shared.events(|events| {
+                let errors = events.iter().filter(|event| event.kind() == EventKind::Error);
+                errors.map(|event| (event.site(), event.value())).collect()
+            });
+            assert_eq!(failed, [(Site::OTHER, 505)], "not {before:?}");
+        });
+    }
+}

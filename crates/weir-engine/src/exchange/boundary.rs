@@ -1,0 +1,148 @@
+//! The boundaries of a request.
+//!
+//! Where nothing is recorded a boundary is a test and a jump where it stands (`bench/icount/run --boundaries` counts
+//! them). All else is in [`Shared`]'s part of them.
+
+use weir_trace::Site;
+
+use super::Exchange;
+use crate::filter::HeaderEntry;
+
+/// The trace of an exchange, to which the loops that call modules report boundaries ([`Exchange::trace`]).
+#[derive(Clone, Copy)]
+pub struct ExchangeTrace<'x>(&'x Exchange);
+
+impl Exchange {
+    /// The trace of this request.
+    #[inline(always)]
+    pub fn trace(&self) -> ExchangeTrace<'_> {
+        ExchangeTrace(self)
+    }
+}
+
+impl ExchangeTrace<'_> {
+    /// Charges the time since the last stamp to `site`.
+    #[inline(always)]
+    pub fn mark(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.mark_on(site);
+        }
+    }
+
+    /// Opens `site`.
+    #[inline(always)]
+    pub fn enter(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.enter_on(site);
+        }
+    }
+
+    /// Closes `site`.
+    #[inline(always)]
+    pub fn leave(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.leave_on(site);
+        }
+    }
+
+    /// Whether boundaries are recorded.
+    #[inline(always)]
+    pub fn is_on(self) -> bool {
+        self.0.recorded.get()
+    }
+
+    /// Opens `sites` inside one another, outermost first: for what a script stands in while it waits.
+    pub fn enter_all(self, sites: &[Site]) {
+        if self.0.recorded.get() {
+            sites.iter().for_each(|site| self.0.shared.enter_on(*site));
+        }
+    }
+
+    /// Closes what [`ExchangeTrace::enter_all`] opened; the request is back in what is around it.
+    pub fn leave_all(self, sites: &[Site]) {
+        if let (true, [outermost, ..]) = (self.0.recorded.get(), sites) {
+            self.0.shared.leave_inside_on(*outermost);
+        }
+    }
+
+    /// Of the run of the innermost open site, these ticks were a Lua VM's collector and its compiler.
+    pub fn note_vm(self, collector: u64, compiler: u64) {
+        if self.0.recorded.get() {
+            self.0.shared.note_vm_on(collector, compiler);
+        }
+    }
+
+    /// Opens `site` as of the stamp before.
+    #[inline(always)]
+    pub fn open(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.open_on(site);
+        }
+    }
+
+    /// Closes what [`ExchangeTrace::open`] opened.
+    #[inline(always)]
+    pub fn close(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.close_on(site);
+        }
+    }
+
+    /// [`ExchangeTrace::close`] where something else is opened next, or [`ExchangeTrace::nowhere`] called: for samples the request stays
+    /// in `site` until then.
+    #[inline(always)]
+    pub(crate) fn close_before_next(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.close_before_next_on(site);
+        }
+    }
+
+    /// Notes bytes that went into and came out of `site`.
+    #[inline(always)]
+    pub fn bytes(self, site: Site, input: u64, output: u64) {
+        if self.0.recorded.get() {
+            self.0.shared.bytes_on(site, input, output);
+        }
+    }
+
+    /// Charges the time since the last stamp to `site`, and passes `behind` it: those took a few instructions.
+    #[inline(always)]
+    pub fn mark_and_pass<const N: usize>(self, site: Site, behind: [Site; N]) {
+        if self.0.recorded.get() {
+            self.0.shared.mark_and_pass_on(site, behind);
+        }
+    }
+
+    /// Closes what [`ExchangeTrace::open`] opened, whose few instructions are left to what comes next. For samples the request
+    /// stays there until something else is opened, or [`ExchangeTrace::nowhere`].
+    #[inline(always)]
+    pub(crate) fn close_passed(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.close_passed_on(site);
+        }
+    }
+
+    /// For samples: the request is at `site`, which takes a few instructions and is told the trace later.
+    #[inline(always)]
+    pub(crate) fn at(self, site: Site) {
+        if self.0.recorded.get() {
+            self.0.shared.presence.at(site);
+        }
+    }
+
+    /// These filters were called and took a few instructions each, which are left to what comes next.
+    #[inline(always)]
+    pub(crate) fn pass_all(self, filters: &[HeaderEntry]) {
+        if self.0.recorded.get() {
+            self.0.shared.pass_all_on(filters);
+        }
+    }
+
+    /// For samples: the request is between sites.
+    #[inline(always)]
+    pub(crate) fn nowhere(self) {
+        if self.0.recorded.get() {
+            self.0.shared.presence.at(Site::NONE);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The response's head, while it is being made.
+
+use weir_http::Known;
+
+use crate::body::Body;
+use crate::text::{Arena, Span, Text};
+
+/// A field of a response: its name, known or as written, and its value.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// The name.
+    pub name: Name,
+    /// The value.
+    pub value: Text,
+}
+
+/// A field's name.
+#[derive(Clone, Debug)]
+pub enum Name {
+    /// One that Weir knows; compared as an integer, written in its usual form.
+    Known(Known),
+    /// One that Weir knows, in another letter case than the usual one: compared as an integer, too, written as here.
+    Written(Known, Text),
+    /// Any other, as it shall be written.
+    Other(Text),
+}
+
+impl Name {
+    /// The name's bytes.
+    pub fn bytes<'a>(&'a self, arena: &'a Arena) -> &'a [u8] {
+        match self {
+            Name::Known(known) => known.name().as_bytes(),
+            Name::Written(_, text) | Name::Other(text) => text.bytes(arena),
+        }
+    }
+
+    /// Which of the names that Weir knows it is, however it is written.
+    #[inline]
+    pub fn known(&self) -> Option<Known> {
+        match self {
+            Name::Known(known) | Name::Written(known, _) => Some(*known),
+            Name::Other(_) => None,
+        }
+    }
+
+    /// The name of a field that shall be written as `text`, which stands for `known`.
+    pub fn written(known: Known, text: Text, arena: &Arena) -> Name {
+        match known {
+            Known::Other => Name::Other(text),
+            known if known.name().as_bytes() == text.bytes(arena) => Name::Known(known),
+            known => Name::Written(known, text),
+        }
+    }
+
+    /// Whether this is `name`, in any case.
+    pub fn is(&self, arena: &Arena, name: &[u8]) -> bool {
+        let own = self.bytes(arena);
+        // Names of one length often begin alike; their last letters tell most of them apart.
+        own.len() == name.len()
+            && own.last().map(u8::to_ascii_lowercase) == name.last().map(u8::to_ascii_lowercase)
+            && own.eq_ignore_ascii_case(name)
+    }
+}
+
+/// A response, its head above all. What nearly every response has is a typed field and is written in nginx's order;
+/// everything else stands in `headers`.
+#[derive(Debug, Default)]
+pub struct Response {
+    /// Status code; 0 until there is one.
+    pub status: u16,
+    /// Reason phrase other than the usual (an upstream's).
+    pub reason: Option<Text>,
+    /// `Content-Type` without charset.
+    pub content_type: Option<Text>,
+    /// Charset added to the type.
+    pub charset: Option<Text>,
+    /// The type and charset as an upstream wrote them. It is sent as long as [`Response::content_type`] and
+    /// [`Response::charset`] are parts of it.
+    pub written_type: Option<Span>,
+    /// The charset that an upstream wants its response recoded to (`X-Accel-Charset`).
+    pub override_charset: Option<Text>,
+    /// `Content-Length`; without one the body is chunked or ends with the connection.
+    pub content_length: Option<u64>,
+    /// The handler has not said the length, which is known only since its whole body came at once: a filter that may change the
+    /// body takes the length away.
+    pub open_length: bool,
+    /// `Last-Modified`, in seconds since 1970; also what conditional requests compare.
+    pub last_modified: Option<i64>,
+    /// `Location`; made absolute by `absolute_redirect`.
+    pub location: Option<Text>,
+    /// All other fields, in order.
+    pub headers: Vec<Header>,
+    /// Trailer fields.
+    pub trailers: Vec<Header>,
+    /// Trailer fields will follow: the length is not told even if it is known, the body is chunked.
+    pub expect_trailers: bool,
+    /// The response may be cut into ranges (a whole 200 of known length).
+    pub allow_ranges: bool,
+    /// Of several ranges none is cut: the body comes in pieces, which are not kept.
+    pub single_range: bool,
+    /// Cut ranges even if the upstream did not offer to (`proxy_force_ranges`).
+    pub force_ranges: bool,
+    /// The body begins with this byte of the whole that the head describes (`slice`); with one range asked for, its
+    /// first byte, once that is decided.
+    pub content_offset: u64,
+    /// Conditional request fields are not looked at.
+    pub disable_not_modified: bool,
+    /// A 304 was decided: nginx writes neither type nor length.
+    pub not_modified: bool,
+    /// The head was handed to the connection.
+    pub header_sent: bool,
+    /// No body follows whatever the handler gives: HEAD, 204, 304.
+    pub header_only: bool,
+    /// The response is chunked on this connection.
+    pub chunked: bool,
+    /// Bytes of a tunnel follow the head: they have no framing.
+    pub unframed: bool,
+    /// So many bytes of the body may wait for the client before what makes it waits too; at most, and unless a filter
+    /// wants less, 64 KB.
+    pub(crate) ahead: Option<u64>,
+    /// `Vary: Accept-Encoding` is written (`gzip_vary`).
+    pub vary_encoding: bool,
+    /// Whether gzip may be sent, once that was found out: who asks first decides for all.
+    pub gzip_ok: Option<bool>,
+    /// `error_page` is not applied (again) to this response.
+    pub error_page_done: bool,
+    /// The status with which `error_page` was entered, for `error_page ... =`.
+    pub err_status: u16,
+    /// `Server` was set by an upstream or a script.
+    pub server: Option<Text>,
+    /// `Date` was set by an upstream or a script.
+    pub date: Option<Text>,
+    /// What follows the head, until the engine takes it.
+    pub(crate) body: Body,
+}
+
+impl Response {
+    /// Adds a field behind those of the same name.
+    pub fn add(&mut self, known: Known, value: impl Into<Text>) {
+        self.headers.push(Header { name: Name::Known(known), value: value.into() });
+    }
+
+    /// Adds a field by name.
+    pub fn add_named(&mut self, name: Text, value: Text) {
+        self.headers.push(Header { name: Name::Other(name), value });
+    }
+
+    /// Replaces all fields of that name by one.
+    pub fn set(&mut self, known: Known, value: impl Into<Text>) {
+        self.remove(known);
+        self.add(known, value);
+    }
+
+    /// The first field of that name among `headers`.
+    pub fn header(&self, known: Known) -> Option<&Text> {
+        self.headers.iter().find(|h| h.name.known() == Some(known)).map(|h| &h.value)
+    }
+
+    /// Removes all fields of that name from `headers`.
+    pub fn remove(&mut self, known: Known) {
+        self.headers.retain(|h| h.name.known() != Some(known));
+    }
+
+    /// `ETag`, wherever it came from.
+    pub fn etag(&self) -> Option<&Text> {
+        self.header(Known::Etag)
+    }
+
+    /// What nginx clears when a handler's response is replaced by an error page or cut into several ranges.
+    pub fn clear_entity(&mut self) {
+        self.content_length = None;
+        self.open_length = false;
+        self.last_modified = None;
+        self.not_modified = false;
+        self.allow_ranges = false;
+        self.remove(Known::AcceptRanges);
+        self.remove(Known::Etag);
+        self.remove(Known::ContentEncoding);
+    }
+
+    /// What nginx clears when a header filter replaces a response by a page: everything that the handler has given it
+    /// (`ngx_http_clean_header`), so that nothing of a cached or an upstream's response is seen with a 412.
+    pub fn clear_head(&mut self) {
+        self.clear_entity();
+        (self.reason, self.content_type, self.charset, self.override_charset) = (None, None, None, None);
+        (self.location, self.server, self.date) = (None, None, None);
+        self.headers.clear();
+        self.trailers.clear();
+        (self.expect_trailers, self.vary_encoding) = (false, false);
+    }
+
+    /// `Content-Type` as it is sent: the type, and the charset to be added to it. What an upstream wrote, however it
+    /// did, is sent as it came unless its type or charset was changed.
+    #[inline]
+    pub fn typed<'a>(&'a self, arena: &'a Arena) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+        if let Some(whole) = self.as_written() {
+            return Some((arena.get(whole), None));
+        }
+        let (kind, charset) = (self.content_type.as_ref()?, self.charset.as_ref());
+        Some((kind.bytes(arena), charset.map(|charset| charset.bytes(arena))))
+    }
+
+    /// The type and charset as an upstream wrote them, unless they were changed: what is put into the arena later has
+    /// another place.
+    #[inline]
+    pub(crate) fn as_written(&self) -> Option<Span> {
+        let whole = self.written_type?;
+        let (Text::Span(kind), Text::Span(charset)) = (self.content_type.as_ref()?, self.charset.as_ref()?)
+        else {
+            return None;
+        };
+        let of_it = kind.start == whole.start && charset.start > whole.start && charset.end <= whole.end;
+        of_it.then_some(whole)
+    }
+
+    /// [`Response::typed`] in one piece.
+    pub fn typed_whole(&self, arena: &Arena) -> Option<Vec<u8>> {
+        let (kind, charset) = self.typed(arena)?;
+        Some(charset.map_or_else(|| kind.to_vec(), |charset| [kind, b"; charset=", charset].concat()))
+    }
+
+    /// At most `bytes` of the body wait for the client.
+    pub fn bound(&mut self, bytes: u64) {
+        self.ahead = Some(self.ahead.map_or(bytes, |other| other.min(bytes)));
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        // One by one, in place: a new one would be made elsewhere and copied, for every request.
+        let Response {
+            status,
+            reason,
+            content_type,
+            charset,
+            written_type,
+            override_charset,
+            content_length,
+            open_length,
+            last_modified,
+            location,
+            headers,
+            trailers,
+            expect_trailers,
+            allow_ranges,
+            single_range,
+            force_ranges,
+            content_offset,
+            disable_not_modified,
+            not_modified,
+            header_sent,
+            header_only,
+            chunked,
+            unframed,
+            ahead,
+            vary_encoding,
+            gzip_ok,
+            error_page_done,
+            err_status,
+            server,
+            date,
+            body,
+        } = self;
+        (*status, *err_status) = (0, 0);
+        (*content_length, *last_modified, *content_offset, *ahead) = (None, None, 0, None);
+        for text in [reason, content_type, charset, override_charset, location, server, date] {
+            if text.is_some() {
+                *text = None;
+            }
+        }
+        *written_type = None;
+        headers.clear();
+        trailers.clear();
+        if !matches!(body, Body::Empty) {
+            *body = Body::Empty;
+        }
+        (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
+        (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
+        (*header_only, *chunked, *unframed, *error_page_done) = (false, false, false, false);
+        (*vary_encoding, *open_length, *gzip_ok) = (false, false, None);
+    }
+}

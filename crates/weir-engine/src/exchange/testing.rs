@@ -1,0 +1,92 @@
+//! Exchanges for unit tests, made of a configuration's text and a request head, without sockets.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_http::h1::Parse;
+use weir_rt::net::SockAddr;
+use weir_rt::{DriverChoice, Runtime};
+use weir_trace::{Recorder, Settings};
+
+use super::Exchange;
+use crate::conf::server::{Generation, Hosts};
+use crate::conf::{self, CORE_MODULES, location};
+use crate::request_head::{self, ClientJudge};
+use crate::transport::Connection;
+use crate::worker::Worker;
+
+/// Runs `test` with the exchange of `head`, a whole request head that is good, under `http`, the inside of an `http`
+/// block with at least one server. Server and location are found, nothing else has run; the client is
+/// 192.0.2.1:54321, connected to 198.51.100.1:8080, and its answer goes nowhere. Inside a runtime, so that times
+/// and timers work.
+pub fn run<R>(http: &str, head: &str, test: impl AsyncFnOnce(&mut Exchange) -> R) -> R {
+    let options = weir_rt::RuntimeOptions {
+        driver: DriverChoice::Epoll,
+        worker: 0,
+        buffers: 8,
+        name: "test".to_owned(),
+    };
+    let runtime = Runtime::new(&options).expect("epoll is everywhere");
+    runtime.block_on(async {
+        let mut x = exchange(http, head);
+        test(&mut x).await
+    })
+}
+
+/// The value of variable `name`, looked up as scripts do.
+pub fn value(x: &mut Exchange, name: &str) -> Option<String> {
+    let text = x.variable_by_name(name)?;
+    Some(x.text(&text).escape_ascii().to_string())
+}
+
+fn exchange(http: &str, head: &str) -> Exchange {
+    let text = format!("error_log stderr emerg; events {{ }} http {{ {http} }}");
+    let configuration = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
+    let recorder = Recorder::new(0, Settings::default());
+    let worker = Worker::new(0, Arc::default(), recorder);
+    let generation = Generation::install(&Arc::new(configuration), &worker).expect("the core installs");
+    let hosts = generation.hosts.first().expect("the test has a server").clone();
+    worker.switch(Rc::new(generation));
+    let connection = connection(&hosts, &worker);
+    let mut x = Exchange::new(&worker, &connection, hosts.default());
+    x.start_ms = weir_rt::now_ms();
+    x.nth = connection.requests.get();
+    read(&mut x, head.as_bytes());
+    assert!(location::find(&mut x).is_none(), "the location answers by itself");
+    x
+}
+
+/// Connection 7, in its second request, from 192.0.2.1:54321 to 198.51.100.1:8080.
+pub fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
+    let addr = |text: &str| text.parse::<SockAddr>().expect("an address");
+    let (peer, local) = (addr("192.0.2.1:54321"), addr("198.51.100.1:8080"));
+    Rc::new(Connection {
+        number: 7,
+        born: 0,
+        requests: Cell::new(2),
+        ..Connection::unconnected(hosts.clone(), peer, local, worker)
+    })
+}
+
+/// Makes `x` the request whose whole head is `bytes`.
+fn read(x: &mut Exchange, bytes: &[u8]) {
+    let limits = x.server.settings.limits();
+    assert_eq!(x.request.head.parse(bytes, &limits), Ok(Parse::Complete), "the head is whole and good");
+    let len = x.request.head.len;
+    x.arena.push(&bytes[..len]);
+    assert!(request_head::check::<NoTls>(x).is_ok(), "the request is good");
+}
+
+/// Requests that came without TLS.
+struct NoTls;
+
+impl ClientJudge for NoTls {
+    fn check(_: &mut Exchange) -> Result<(), u16> {
+        Ok(())
+    }
+
+    fn is_misdirected(_: &Exchange) -> bool {
+        false
+    }
+}

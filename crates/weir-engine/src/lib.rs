@@ -1,0 +1,53 @@
+//! The engine: exchanges, phases, filters, variables, connections, configuration, reload.
+//!
+//! A module (see [`module::Module`]) uses what is public here and nothing else: that is the proof that the module API
+//! is enough. The life of a request through this crate is drawn in `docs/life-of-a-request.md`.
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod body;
+pub mod cidr;
+pub mod conf;
+pub mod descriptors;
+pub mod engine;
+pub mod error;
+pub mod exchange;
+pub mod figures;
+pub mod file;
+pub mod filter;
+pub mod log;
+pub mod module;
+pub mod output;
+pub mod phase;
+pub mod pieces;
+pub mod plan;
+pub mod privileged;
+pub mod progress;
+pub mod read;
+pub mod recent;
+pub mod redirect;
+pub mod regex;
+pub mod request_head;
+pub mod resolver;
+pub mod services;
+mod special;
+pub mod subrequest;
+pub mod temp;
+pub mod text;
+pub mod trace;
+pub mod transport;
+pub mod trim;
+pub mod variable;
+pub mod wire;
+pub mod worker;
+pub mod zone;
+
+pub use conf::Configuration;
+pub use error::Error;
+pub use exchange::Exchange;
+pub use module::{Module, ModuleDef, Unnamed};
+pub use phase::{Handler, LocalFuture, Phase, Verdict};
+pub use text::{Arena, Span, Text};
+
+/// The version of nginx whose behaviour is followed: `-v`, `$nginx_version`.
+pub const NGINX_VERSION: &str = "1.31.5";

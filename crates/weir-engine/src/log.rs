@@ -1,0 +1,420 @@
+//! Logs: error_log's levels and lines, and the one thread that writes every log of the process.
+//!
+//! Nothing that serves requests writes to a file. A worker composes lines into buffers of its own
+//! ([`WorkerLogs`]), hands them over once a turn of its loop, and the log thread (`writer`) writes what it was
+//! given: one write(2) for all lines of a file that came together. A disk that is slow or full costs lines, which
+//! are counted, never requests. Only `emerg` and `alert` are written at once by whoever has them to say.
+
+mod buffer;
+mod capture;
+pub mod debug;
+pub mod file;
+mod given;
+mod gzip;
+mod line;
+mod remote;
+mod spec;
+pub mod syslog;
+#[cfg(test)]
+mod tests;
+mod worker;
+mod writer;
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use weir_conf::Error;
+
+use crate::Configuration;
+use crate::error::{self, Side};
+use crate::exchange::Exchange;
+use crate::transport::Connection;
+pub use capture::{Capture, capture};
+pub use file::{Buffering, LogFile};
+pub use given::{Given, give, opened, reopen_for};
+pub use line::up_to;
+pub use remote::{Remote, SocketLog, SocketLogState};
+pub use spec::{LogSpec, Target};
+pub use worker::WorkerLogs;
+pub use writer::{flush, lost, queued, reopen, threaded};
+
+/// How grave a message is; nginx's order, so that `level <= limit` is what gets logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// To standard error and to every log.
+    #[default]
+    Stderr,
+    /// The server can't run.
+    Emerg,
+    /// Something must be done at once.
+    Alert,
+    /// Critical: something is broken.
+    Crit,
+    /// A request could not be answered as it should.
+    Error,
+    /// Something is probably not as it was meant.
+    Warn,
+    /// Normal, and worth a line.
+    Notice,
+    /// Normal.
+    Info,
+    /// For those who look for a bug.
+    Debug,
+}
+
+impl Level {
+    /// The names that `error_log` takes, and their levels.
+    const NAMES: [(&'static str, Level); 8] = [
+        ("emerg", Level::Emerg),
+        ("alert", Level::Alert),
+        ("crit", Level::Crit),
+        ("error", Level::Error),
+        ("warn", Level::Warn),
+        ("notice", Level::Notice),
+        ("info", Level::Info),
+        ("debug", Level::Debug),
+    ];
+
+    /// The level that `error_log` calls `name`; nginx's names of parts of debug (`debug_http`) are all of it here.
+    pub fn parse(name: &[u8]) -> Option<Level> {
+        let parts = [
+            "debug_core",
+            "debug_alloc",
+            "debug_mutex",
+            "debug_event",
+            "debug_http",
+            "debug_mail",
+            "debug_stream",
+        ];
+        if parts.iter().any(|part| part.as_bytes() == name) {
+            return Some(Level::Debug);
+        }
+        Level::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, level)| *level)
+    }
+
+    /// As it stands in brackets in a line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Stderr => "",
+            level => Level::NAMES[level as usize - 1].0,
+        }
+    }
+
+    /// Whether a line of this level is written before its caller goes on.
+    fn is_urgent(self) -> bool {
+        self <= Level::Alert
+    }
+}
+
+/// The error logs in force somewhere: where messages go, each from its level on. The default is the process' main
+/// log, from `error` on.
+#[derive(Clone, Debug)]
+pub struct ErrorLog {
+    /// The least grave level that any of the sinks takes.
+    limit: Level,
+    /// `None`: those of the main log.
+    sinks: Option<Arc<[Sink]>>,
+}
+
+impl Default for ErrorLog {
+    fn default() -> ErrorLog {
+        ErrorLog { limit: Level::Error, sinks: None }
+    }
+}
+
+#[derive(Debug)]
+struct Sink {
+    file: LogFile,
+    limit: Level,
+}
+
+impl ErrorLog {
+    /// Opens what the lines of one block name.
+    ///
+    /// # Errors
+    /// `open() "/path" failed (13: Permission denied)` and the like, at the line's first argument.
+    pub fn open(specs: &[LogSpec]) -> Result<ErrorLog, Error> {
+        let open = |spec: &LogSpec| Ok(Sink { file: spec.open()?, limit: spec.level });
+        let sinks: Vec<Sink> = specs.iter().map(open).collect::<Result<_, Error>>()?;
+        Ok(ErrorLog::of(sinks))
+    }
+
+    /// One file, from `limit` on.
+    pub fn to(file: LogFile, limit: Level) -> ErrorLog {
+        ErrorLog::of(vec![Sink { file, limit }])
+    }
+
+    fn of(sinks: Vec<Sink>) -> ErrorLog {
+        let limit = sinks.iter().map(|sink| sink.limit).max().unwrap_or_default();
+        ErrorLog { limit, sinks: Some(sinks.into()) }
+    }
+
+    /// The least grave level that is written anywhere.
+    pub fn limit(&self) -> Level {
+        self.limit
+    }
+
+    /// Whether a message of `level` is written anywhere.
+    #[inline]
+    pub fn enabled(&self, level: Level) -> bool {
+        level <= self.limit
+    }
+
+    /// The files that take a message of `level`; with `all` every file does.
+    fn files(&self, level: Level, all: bool) -> impl Iterator<Item = &LogFile> {
+        let sinks = self.sinks.as_deref().unwrap_or_default();
+        sinks.iter().filter(move |sink| all || level <= sink.limit).map(|sink| &sink.file)
+    }
+
+    /// Hands a composed line to the log thread, or writes it now if it can't wait.
+    fn put(&self, level: Level, line: &[u8], all: bool) {
+        if self.sinks.is_none() {
+            return main(level, line, line, all);
+        }
+        for file in self.files(level, all) {
+            match level.is_urgent() {
+                true => file.write_now(level, line),
+                false => file.hand_over(level, line),
+            }
+        }
+    }
+}
+
+/// Logs a message about the request `x`, with nginx's context. Costs a compare when the level is not logged.
+#[inline]
+pub fn exchange(x: &Exchange, level: Level, message: &dyn Display) {
+    if x.plan.core.error_log.enabled(level) || x.connection.debug {
+        about_exchange(x, level, message);
+    }
+}
+
+#[cold]
+fn about_exchange(x: &Exchange, level: Level, message: &dyn Display) {
+    let line = x.worker.dates(|dates| {
+        line::compose(dates.error_log(), level, Some(x.connection.number), message, |out| {
+            line::exchange(x, out);
+        })
+    });
+    capture::tell(level, &line);
+    let (log, all) = (&x.plan.core.error_log, x.connection.debug);
+    if level.is_urgent() || log.sinks.is_none() {
+        return log.put(level, &line, all);
+    }
+    for file in log.files(level, all) {
+        x.worker.logs.write(&x.worker, file, Some(level), |out| out.extend_from_slice(&line));
+    }
+}
+
+/// Logs a message about a connection that has no request (yet).
+pub fn connection(connection: &Connection, level: Level, message: &dyn Display) {
+    about_connection(connection, level, message, true);
+}
+
+/// Logs a message about a connection between two requests; nginx gives those no context.
+pub fn idle(connection: &Connection, level: Level, message: &dyn Display) {
+    about_connection(connection, level, message, false);
+}
+
+fn about_connection(connection: &Connection, level: Level, message: &dyn Display, context: bool) {
+    let hosts = connection.hosts.borrow().clone();
+    let server = connection.server();
+    let log = &server.plan.core.error_log;
+    if log.enabled(level) || connection.debug {
+        let line = line::compose(&line::now(), level, Some(connection.number), message, |out| {
+            if context {
+                line::connection(connection, &hosts.addr, out);
+            }
+        });
+        capture::tell(level, &line);
+        log.put(level, &line, connection.debug);
+    }
+}
+
+/// Logs why a response could not be sent to its end: nginx's lines at `info` for a client that is gone.
+pub fn broken(x: &Exchange, error: error::Error) {
+    // A server's answer that broke off has words of its own.
+    if x.log_complaints() {
+        return;
+    }
+    let (level, message) = line::broken(error);
+    let action = if error.side == Side::Upstream { "reading upstream" } else { "sending response to client" };
+    exchange(x, level, &format_args!("{message} while {action}"));
+}
+
+/// From here on messages of this thread that belong to no request, and those of requests whose configuration names no
+/// log, go to `log`; `None`: to the process' main log. For workers: a process may have several servers.
+pub fn set_own(log: Option<ErrorLog>) {
+    OWN.set(log.filter(|log| log.sinks.is_some()));
+}
+
+/// Logs a message that belongs to no request: to the main log, and until there is one to standard error as
+/// `weir: [emerg] message`.
+pub fn cycle(level: Level, message: &dyn Display) {
+    if main_enabled(level) {
+        let line = line::compose(&line::now(), level, None, message, |_| {});
+        capture::tell(level, &line);
+        main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes(), false);
+    }
+}
+
+/// Logs that the calling worker has ended with a configuration, or ended: nginx's line of a worker process, with the
+/// thread's number.
+pub fn worker_exited() {
+    cycle(Level::Notice, &format_args!("worker process {} exited with code 0", line::thread().1));
+}
+
+/// Logs why the server can't start: as [`cycle`], and to standard error even when the main log is open, since that is
+/// where whoever starts it looks.
+pub fn startup(message: &dyn Display) {
+    cycle(Level::Emerg, message);
+    let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
+    let told = main
+        .log
+        .as_ref()
+        .is_none_or(|log| log.files(Level::Emerg, false).any(|file| file.0.target == Target::Stderr));
+    if !told && !LED.load(Relaxed) {
+        eprintln!("weir: [emerg] {message}");
+    }
+}
+
+fn main_enabled(level: Level) -> bool {
+    level <= main_limit()
+}
+
+/// The least grave level at which a message of this thread without a request is written anywhere.
+pub fn main_limit() -> Level {
+    if let Some(limit) = OWN.with_borrow(|own| own.as_ref().map(ErrorLog::limit)) {
+        return limit;
+    }
+    let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
+    match (&main.log, &main.early) {
+        (Some(log), _) => log.limit,
+        (None, early) => early.as_ref().map_or(EARLY_STDERR, |log| log.limit.max(EARLY_STDERR)),
+    }
+}
+
+/// Writes `line` to the main log; until there is one, to the file of `-e`, and `short` to standard error.
+fn main(level: Level, line: &[u8], short: &[u8], all: bool) {
+    if let Some(log) = OWN.with_borrow(Clone::clone) {
+        return log.put(level, line, all);
+    }
+    let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(log) = &main.log {
+        return log.put(level, line, all);
+    }
+    // No thread may be started yet, since `daemon` forks: written here.
+    let mut told = false;
+    for file in main.early.iter().flat_map(|log| log.files(level, false)) {
+        told |= file.0.target == Target::Stderr;
+        file.write_now(level, line);
+    }
+    if level <= EARLY_STDERR && !told {
+        // A standard error that is closed has nobody to tell.
+        let _ = std::io::stderr().write_all(short);
+    }
+}
+
+/// Tells the main log about another log that can't be written; when it is that one, standard error.
+fn complain(trouble: &writer::Trouble) {
+    let message = format_args!("{}, {} lines lost", trouble.message, trouble.lines);
+    let line = line::compose(&line::now(), trouble.level, None, &message, |_| {});
+    let mut told = false;
+    if let Some(log) = &MAIN.read().unwrap_or_else(PoisonError::into_inner).log {
+        for file in log.files(trouble.level, false).filter(|file| file.0.target != trouble.target) {
+            told |= file.0.write(&line).is_ok();
+        }
+    }
+    if !told {
+        let _ = std::io::stderr().write_all(&line); // there is nobody left to tell
+    }
+}
+
+/// From here on [`cycle`] logs to `log` only; to standard error for the default log.
+pub fn set_main(log: ErrorLog) {
+    let log = if log.sinks.is_some() { log } else { ErrorLog::to(LogFile::stderr(), log.limit) };
+    MAIN.write().unwrap_or_else(PoisonError::into_inner).log = Some(log);
+}
+
+/// Messages before the configuration is read go to `target` too, and those of a configuration without
+/// `error_log` (`-e`).
+///
+/// # Errors
+/// The errno of open(2).
+pub fn open_early(target: &Target) -> std::io::Result<()> {
+    let file = LogFile::open(target, None)?;
+    let log = ErrorLog::to(file, Level::Notice);
+    MAIN.write().unwrap_or_else(PoisonError::into_inner).early = Some(log);
+    Ok(())
+}
+
+/// Takes the main log of `configuration` into use. Without an `error_log` it is the file of `-e`, or
+/// `logs/error.log` below the prefix, from `error` on.
+///
+/// # Errors
+/// `open() "/path" failed (2: No such file or directory)`, in nginx's words.
+pub fn start(configuration: &Configuration) -> Result<(), String> {
+    set_main(main_of(configuration)?);
+    Ok(())
+}
+
+/// The main log of `configuration`, for [`set_main`]: opened now, taken into use when nothing can fail any more.
+///
+/// # Errors
+/// As [`start`].
+pub fn main_of(configuration: &Configuration) -> Result<ErrorLog, String> {
+    match &configuration.main.error_log_open {
+        Some(log) => Ok(log.clone()),
+        None => usual(&configuration.prefix),
+    }
+}
+
+/// From here on standard error leads to the main log, so that what libraries print is found there. Not before the
+/// server serves: until then somebody may look at it.
+///
+/// # Errors
+/// dup2(2) failed, in nginx's words.
+pub fn lead_stderr() -> Result<(), String> {
+    let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(file) = main.log.as_ref().and_then(|log| log.files(Level::Stderr, false).next()) else {
+        return Ok(());
+    };
+    file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
+    LED.store(true, Relaxed);
+    Ok(())
+}
+
+/// The main log of a configuration that names none.
+fn usual(prefix: &Path) -> Result<ErrorLog, String> {
+    let early = MAIN.read().unwrap_or_else(PoisonError::into_inner).early.clone();
+    if let Some(file) = early.as_ref().and_then(|log| log.files(Level::Emerg, false).next()) {
+        return Ok(ErrorLog::to(file.clone(), Level::Error));
+    }
+    let target = Target::File(prefix.join("logs/error.log"));
+    let file = LogFile::open(&target, None);
+    let file = file.map_err(|error| format!("open() \"{target}\" failed ({})", line::io(&error)))?;
+    Ok(ErrorLog::to(file, Level::Error))
+}
+
+/// Where [`cycle`] logs to.
+struct Main {
+    /// The file of `-e`.
+    early: Option<ErrorLog>,
+    /// The main log; `None` while the server starts.
+    log: Option<ErrorLog>,
+}
+
+thread_local! {
+    /// Where [`cycle`] logs to on a worker whose server has a log of its own.
+    static OWN: RefCell<Option<ErrorLog>> = const { RefCell::new(None) };
+}
+
+/// Standard error leads to the main log.
+static LED: AtomicBool = AtomicBool::new(false);
+/// Read for messages without a request only.
+static MAIN: RwLock<Main> = RwLock::new(Main { early: None, log: None });
+/// From this level on messages also go to standard error while the server starts.
+const EARLY_STDERR: Level = Level::Warn;

@@ -1,0 +1,154 @@
+//! A worker's side of its logs: lines gather in its own buffers and are handed over once a turn of the loop, those of logs
+//! that have buffers a few milliseconds later.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_rt::notify::{Notify, either};
+
+use super::Level;
+use super::file::LogFile;
+use super::writer::{self, Batch};
+use crate::worker::{Counters, Worker};
+
+/// The log lines of a worker that are not handed over yet. Composing a line takes no lock and no atomic operation;
+/// handing over takes one lock for all lines of a turn.
+#[derive(Default)]
+pub struct WorkerLogs(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// One entry for each log that has lines.
+    pending: RefCell<Vec<Batch>>,
+    spare: RefCell<Vec<Vec<u8>>>,
+    counters: OnceCell<Arc<Counters>>,
+    /// Lines wait: wakes the task that hands them over.
+    dirty: Notify,
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// No line was logged yet.
+    #[default]
+    Fresh,
+    /// The task runs.
+    Runs,
+    /// The loop has ended: lines are handed over at once.
+    Ended,
+}
+
+impl WorkerLogs {
+    /// Logs one line (or more) to `file`: `write` appends it, with its newline, to the vector it is given. `level`
+    /// is syslog's severity, `None` for that of the log itself.
+    ///
+    /// # Panics
+    /// When a worker's first line is logged outside of its runtime.
+    pub fn write(
+        &self,
+        worker: &Worker,
+        file: &LogFile,
+        level: Option<Level>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let inner = &self.0;
+        // The vector is taken out, since what composes the line may log something itself.
+        let mut out = inner.take(file);
+        let start = file.begin(&mut out, level, || worker.dates(|dates| *dates.syslog()));
+        write(&mut out);
+        file.end(&mut out, start);
+        let len = out.len();
+        inner.put(file, out);
+        match inner.state.get() {
+            State::Runs if len < HANDED_OVER => inner.dirty.notify(),
+            State::Fresh => {
+                inner.counters.get_or_init(|| worker.counters.clone());
+                inner.state.set(State::Runs);
+                weir_rt::spawn(inner.clone().run());
+                inner.dirty.notify();
+            }
+            State::Runs | State::Ended => inner.hand_over(),
+        }
+    }
+
+    /// Waits until the lines of unbuffered logs so far are in their files, [`PATIENCE`] at most: whoever reads the log
+    /// when its connection has ended finds its request there, as with nginx, which writes first.
+    pub async fn written(&self) {
+        if self.0.pending.borrow().iter().any(|batch| batch.file.buffering.is_none()) {
+            self.0.hand_over();
+        }
+        if !writer::is_written() {
+            either(writer::written(), weir_rt::sleep(PATIENCE)).await;
+        }
+    }
+
+    /// Hands everything over and waits until it is written. Further lines are handed over one by one.
+    pub fn flush_all(&self) {
+        self.0.state.set(State::Ended);
+        self.0.hand_over();
+        writer::flush();
+        // What the last write lost is claimed by this worker too.
+        self.0.hand_over();
+    }
+}
+
+impl Inner {
+    async fn run(self: Rc<Self>) {
+        loop {
+            self.dirty.notified().await;
+            let until = weir_rt::now_ms() + GATHERED_MS;
+            while self.is_patient() && weir_rt::now_ms() < until {
+                let left = Duration::from_millis(until.saturating_sub(weir_rt::now_ms()));
+                either(self.dirty.notified(), weir_rt::sleep(left)).await;
+            }
+            self.hand_over();
+        }
+    }
+
+    /// Whether all that waits is of logs with buffers, whose lines nobody expects in their files yet.
+    fn is_patient(&self) -> bool {
+        self.pending.borrow().iter().all(|batch| batch.file.buffering.is_some())
+    }
+
+    fn take(&self, file: &LogFile) -> Vec<u8> {
+        let mut pending = self.pending.borrow_mut();
+        match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
+            Some(batch) => std::mem::take(&mut batch.bytes),
+            None => {
+                pending.push(Batch { file: file.0.clone(), bytes: Vec::new() });
+                self.spare.borrow_mut().pop().unwrap_or_default()
+            }
+        }
+    }
+
+    fn put(&self, file: &LogFile, mut bytes: Vec<u8>) {
+        let mut pending = self.pending.borrow_mut();
+        match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
+            Some(batch) => {
+                // Lines that were logged meanwhile.
+                bytes.extend_from_slice(&batch.bytes);
+                batch.bytes = bytes;
+            }
+            None => pending.push(Batch { file: file.0.clone(), bytes }),
+        }
+    }
+
+    fn hand_over(&self) {
+        let mut pending = self.pending.borrow_mut();
+        if let Some(counters) = self.counters.get() {
+            let spare = writer::push_all(&mut pending, counters);
+            self.spare.borrow_mut().extend(spare);
+        }
+    }
+}
+
+/// Milliseconds for which lines of logs with buffers gather at their worker: handing over takes cache lines that all workers
+/// write, which is then done 100 times a second and not with each turn of the loop.
+const GATHERED_MS: u64 = 10;
+/// With so many bytes of one log the turn's end is not waited for.
+const HANDED_OVER: usize = 128 << 10;
+/// How long a connection that ends waits for its line. A write takes microseconds and its thread's turn on a busy
+/// machine milliseconds; a disk that hangs holds up this connection for so long, where nginx holds up all of them.
+const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,0 +1,523 @@
+//! A response on its way out: header filters, the head, the body through its filters, and the client's pace.
+
+mod handlers;
+mod head;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use weir_trace::{Site, Step as ConnStep};
+
+use crate::body::{Body, Buf, Chain, Piece, Source};
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::filter::{BodyEntry, Slot, Step};
+use crate::phase::{LocalFuture, Verdict};
+use crate::progress::Progress;
+use crate::read;
+use crate::subrequest::Include;
+use crate::subrequest::family::Family;
+use crate::transport::{Transport, wire, write};
+pub use head::{FilterWait, send_head};
+use head::{HeadEnd, finish_filter, prepare, try_head};
+
+/// What has become of a response.
+pub(crate) enum ResponseEnd {
+    /// It is whole: its bytes are with the connection.
+    Whole,
+    /// Nothing was sent: a header filter wants another response.
+    Instead(Verdict),
+    /// It broke off.
+    Broken(Error),
+}
+
+/// What a response waits for.
+pub enum ResponseWait {
+    /// A header filter.
+    Filter(FilterWait),
+    /// Its body's way to the client.
+    Body,
+}
+
+/// Sends the response in `x.response`, as far as that goes without waiting; the rest is left to [`finish_respond`].
+pub(crate) fn try_respond(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
+    if x.body.is_pending()
+        && let Err(status) = read::before_answer(x)
+    {
+        return Progress::Done(ResponseEnd::Instead(Verdict::Status(status)));
+    }
+    if x.response.content_length.is_none() {
+        x.response.content_length = match &x.response.body {
+            Body::Empty => Some(0),
+            Body::Whole(buf) => Some(buf.len()),
+            Body::Chain(chain) => Some(chain.len()),
+            Body::Source(_) => None,
+        };
+    }
+    if x.response.header_sent {
+        if x.answered_already {
+            x.response.body = Body::Empty;
+            return WHOLE;
+        }
+        return try_body(x);
+    }
+    prepare(x);
+    filters(x, 0)
+}
+
+/// Waits for what [`try_respond`] stopped at, and sends the rest.
+pub(crate) async fn finish_respond(x: &mut Exchange, wait: ResponseWait) -> ResponseEnd {
+    let mut wait = wait;
+    loop {
+        wait = match wait {
+            ResponseWait::Filter(filter) => {
+                let next = filter.next();
+                if let Some(instead) = finish_filter(x, filter).await {
+                    return ResponseEnd::Instead(instead);
+                }
+                match filters(x, next) {
+                    Progress::Done(end) => return end,
+                    Progress::Wait(wait) => wait,
+                }
+            }
+            // Boxed: what few requests need shall not make the future of all larger.
+            ResponseWait::Body => {
+                return match Box::pin(send_body_attended(x)).await {
+                    Ok(()) => ResponseEnd::Whole,
+                    Err(error) => ResponseEnd::Broken(error),
+                };
+            }
+        }
+    }
+}
+
+/// The header filters from `at` on, the head, the body.
+#[inline]
+fn filters(x: &mut Exchange, at: usize) -> Progress<ResponseEnd, ResponseWait> {
+    match try_head(x, at) {
+        Progress::Done(HeadEnd::Sent) => try_body_after_head(x),
+        Progress::Done(HeadEnd::Instead(verdict)) => Progress::Done(ResponseEnd::Instead(verdict)),
+        Progress::Wait(filter) => Progress::Wait(ResponseWait::Filter(filter)),
+    }
+}
+
+/// [`try_body`] after a head that was just composed and is not marked yet. One stamp does for both where the body is
+/// copied after the head.
+#[inline]
+fn try_body_after_head(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
+    let copied = match &x.response.body {
+        Body::Empty => true,
+        Body::Whole(buf) => x.response.header_only || wire::is_copied(buf),
+        _ => false,
+    };
+    if !copied {
+        x.trace().mark(Site::HEADER);
+        return try_body(x);
+    }
+    if hand_over_at_once(x) {
+        x.trace().mark_and_pass(Site::HEADER, [Site::step(ConnStep::Write)]);
+        return WHOLE;
+    }
+    x.trace().mark(Site::HEADER);
+    Progress::Wait(ResponseWait::Body)
+}
+
+/// Sends a body that is there and needs no filter, rate or waiting; any other is left to [`send_body`].
+fn try_body(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
+    if !hand_over_at_once(x) {
+        return Progress::Wait(ResponseWait::Body);
+    }
+    x.trace().mark(Site::step(ConnStep::Write));
+    WHOLE
+}
+
+/// `false`: the body is none that goes at once.
+#[inline]
+fn hand_over_at_once(x: &mut Exchange) -> bool {
+    if x.response.chunked || !x.body_filters.is_empty() || crate::transport::is_paced(x) {
+        return false;
+    }
+    let wire = match &x.transport {
+        Transport::H1(wire) => wire,
+        Transport::H2(_) => return stream_at_once(x),
+        _ => return false,
+    };
+    match &mut x.response.body {
+        Body::Empty => {}
+        Body::Whole(buf) if wire.takes(buf.len()) => {
+            let buf = std::mem::take(buf);
+            x.response.body = Body::Empty;
+            if !x.response.header_only {
+                x.body_sent += buf.len();
+                wire.queue(buf);
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// [`hand_over_at_once`] on a stream of HTTP/2.
+#[inline]
+fn stream_at_once(x: &mut Exchange) -> bool {
+    let Transport::H2(stream) = &x.transport else { return false };
+    match &mut x.response.body {
+        _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return false,
+        Body::Source(source) if source.is_wanted_anyway() => return false,
+        _ if x.response.header_only => {}
+        Body::Empty => stream.finish(),
+        Body::Whole(buf) if buf.memory().is_some() && buf.len() <= wire::HIGH => {
+            let buf = std::mem::take(buf);
+            x.response.body = Body::Empty;
+            x.body_sent += buf.len();
+            stream.whole(buf);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Sends the body of `x.response` behind the head, whatever it is.
+async fn send_body(x: &mut Exchange) -> Result<(), Error> {
+    let body = std::mem::take(&mut x.response.body);
+    if !x.response.header_only {
+        match body {
+            Body::Empty => body_part(x, Chain::end()).await?,
+            Body::Whole(buf) => body_part(x, Chain::whole(buf)).await?,
+            Body::Chain(mut chain) => {
+                chain.last = true;
+                body_part(x, chain).await?;
+            }
+            Body::Source(source) => pump(x, source).await?,
+        }
+    } else if let Body::Source(source) = body
+        && source.is_wanted_anyway()
+    {
+        spill(x, source).await;
+    }
+    finish(x).await
+}
+
+/// As [`send_body`], with the subrequests that run beside it.
+async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
+    let Some(family) = x.family.clone() else { return send_body(x).await };
+    let shared = x.shared.clone();
+    // Boxed: two futures of bodies would make that of all larger.
+    let sent = Box::pin(family.attend(&shared, Box::pin(send_body(x)))).await;
+    family.clear();
+    sent
+}
+
+/// Reads a source to its end for somebody else; how it ends is no business of the client's, who has all there is for him.
+async fn spill(x: &mut Exchange, mut source: Box<dyn Source>) {
+    let (shared, site, kind) = (x.shared.clone(), x.answered, source.waits_for());
+    let rest =
+        async { while let Ok(Piece::Data(_) | Piece::Flush) = poll_fn(|cx| source.poll_next(cx)).await {} };
+    shared.open(site);
+    shared.waiting_for(kind, Box::pin(rest)).await;
+    shared.close(site);
+}
+
+/// Pulls a source dry.
+async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
+    let (shared, site) = (x.shared.clone(), x.answered);
+    let watched = if source.is_for_client_only() { x.transport.client() } else { None };
+    x.busy = source.busy().unwrap_or(wire::HIGH);
+    loop {
+        let kind = source.waits_for();
+        let next = |cx: &mut Context<'_>| {
+            let piece = source.poll_next(cx);
+            if piece.is_pending()
+                && let Some(client) = &watched
+                && client.poll_gone(cx).is_ready()
+            {
+                source.client_left();
+                return Poll::Ready(Err(Error::CLIENT_CLOSED));
+            }
+            piece
+        };
+        x.trace().open(site);
+        let piece = shared.waiting_until(kind, next).await;
+        x.trace().close(site);
+        match piece {
+            Ok(Piece::Data(buf)) => {
+                let mut chain = Chain::default();
+                chain.push(buf);
+                let mut part = pin!(body_part(x, chain));
+                poll_fn(|cx| {
+                    let poll = part.as_mut().poll(cx);
+                    if poll.is_pending() {
+                        source.poll_ahead(cx);
+                    }
+                    poll
+                })
+                .await?;
+            }
+            Ok(Piece::Flush) => body_part(x, Chain::flush()).await?,
+            Ok(Piece::End) => {
+                source.finish(x);
+                return body_part(x, Chain::end()).await;
+            }
+            Err(error) => {
+                x.keep_alive = false;
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// A part of the body: through the filters, then to the connection.
+pub(crate) async fn body_part(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
+    if x.response.header_only {
+        return Ok(());
+    }
+    if x.body_filters.is_empty() && x.family.is_none() {
+        return write(x, chain).await;
+    }
+    // The filters are taken out so that each may be given the exchange.
+    let mut filters = std::mem::take(&mut x.body_filters);
+    let result = match x.family.clone() {
+        None => through(x, &mut filters, chain).await,
+        Some(family) => Box::pin(among(x, &family, &mut filters, chain)).await,
+    };
+    x.body_filters = filters;
+    result
+}
+
+/// Lets `chain` pass all filters; those that are full are called again once the connection took what they gave.
+async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> Result<(), Error> {
+    let mut chain = chain;
+    if let Some(first) = filters.first_mut() {
+        first.give(&mut chain);
+    }
+    loop {
+        let round = round(x, filters).await?;
+        write(x, round.output).await?;
+        wait(x, round.wait).await;
+        if !round.again {
+            return Ok(());
+        }
+    }
+}
+
+/// What one pass over filters came to.
+#[derive(Default)]
+struct Round {
+    output: Chain,
+    /// A filter is to be called again.
+    again: bool,
+    wait: Option<(Site, LocalFuture<'static, ()>)>,
+    include: Option<Box<Include>>,
+}
+
+/// Calls each filter once.
+async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Error> {
+    let mut round = Round::default();
+    let portion = if filters.len() > 1 { READ / 2 } else { READ };
+    for at in 0..filters.len() {
+        let (entry, rest) = split(filters, at);
+        in_memory(x, entry, portion).await?;
+        let before = entry.input.len();
+        let mut out = Chain::default();
+        x.trace().open(entry.site);
+        let step = entry.filter.step(x, &mut entry.input, &mut out);
+        // Closed before it is remarked upon: a site in which nothing was recorded is one event.
+        x.trace().close_before_next(entry.site);
+        x.trace().bytes(entry.site, before - entry.input.len().min(before), out.len());
+        if let Err(error) = &step {
+            x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
+        }
+        let step = step?;
+        entry.full = !matches!(step, Step::More);
+        round.again |= entry.full || !entry.unread.is_empty();
+        match step {
+            Step::More | Step::Full => {}
+            Step::Wait(future) => round.wait = Some((entry.site, future)),
+            Step::Include(include) => round.include = Some(include),
+        }
+        match rest {
+            Some(next) => next.give(&mut out),
+            None => round.output.append(&mut out),
+        }
+    }
+    x.trace().nowhere();
+    Ok(round)
+}
+
+async fn wait(x: &mut Exchange, wait: Option<(Site, LocalFuture<'static, ()>)>) {
+    if let Some((site, future)) = wait {
+        x.trace().open(site);
+        x.waiting(future).await;
+        x.trace().close(site);
+    }
+}
+
+/// As [`through`], with subrequests in the output: the filters before [`Slot::Postpone`] write to the family's queue, and
+/// what can go out of that passes the others.
+async fn among(
+    x: &mut Exchange,
+    family: &Family,
+    filters: &mut [BodyEntry],
+    mut chain: Chain,
+) -> Result<(), Error> {
+    let own = filters.partition_point(|entry| entry.slot < Slot::Postpone);
+    let (own, rest) = filters.split_at_mut(own);
+    let mut last = chain.last;
+    let mut again = true;
+    if let Some(first) = own.first_mut() {
+        first.give(&mut chain);
+        last = false;
+    } else {
+        family.push(chain);
+        again = false;
+    }
+    while again {
+        let mut round = round(x, own).await?;
+        again = round.again;
+        last |= round.output.last;
+        family.push(round.output);
+        wait(x, round.wait.take()).await;
+        if let Some(include) = round.include {
+            drain(x, family, rest, Family::has_room).await?;
+            if let Some(waited) = x.begin_include(family, *include) {
+                drain(x, family, rest, |_| waited.is_done()).await?;
+                x.end_include(waited);
+            }
+        }
+        drain(x, family, rest, Family::has_room).await?;
+    }
+    if last {
+        drain(x, family, rest, Family::is_idle).await?;
+        behind(x, rest, Chain::end()).await?;
+    }
+    Ok(())
+}
+
+/// Lets go out what can, until `until` holds.
+async fn drain(
+    x: &mut Exchange,
+    family: &Family,
+    rest: &mut [BodyEntry],
+    until: impl Fn(&Family) -> bool,
+) -> Result<(), Error> {
+    let shared = x.shared.clone();
+    loop {
+        while let Some(chain) = family.take() {
+            behind(x, rest, chain).await?;
+        }
+        if until(family) {
+            return Ok(());
+        }
+        x.trace().open(Site::SUBREQUEST);
+        shared.waiting(Box::pin(family.changed(&until))).await;
+        x.trace().close(Site::SUBREQUEST);
+    }
+}
+
+/// The filters behind the place where subrequests are put, then the connection.
+async fn behind(x: &mut Exchange, rest: &mut [BodyEntry], chain: Chain) -> Result<(), Error> {
+    if rest.is_empty() { write(x, chain).await } else { through(x, rest, chain).await }
+}
+
+fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut BodyEntry>) {
+    let (head, tail) = filters.split_at_mut(at + 1);
+    (&mut head[at], tail.first_mut())
+}
+
+/// Moves what waits behind the input of a filter that needs bytes into it, unless the filter has enough; of a file
+/// `portion` bytes at a time, so that no file is held whole however slow the client is.
+async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), Error> {
+    if entry.unread.is_empty() || entry.full {
+        return Ok(());
+    }
+    x.trace().open(Site::COPY);
+    let read = read_ahead(x, entry, portion).await;
+    x.trace().close(Site::COPY);
+    read
+}
+
+async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), Error> {
+    let mut room = portion;
+    while room > 0
+        && let Some(buf) = entry.unread.pop()
+    {
+        let Buf::File { file, offset, len } = &buf else {
+            room = room.saturating_sub(buf.len());
+            entry.input.push(buf);
+            continue;
+        };
+        let part = (*len).min(room);
+        room -= part;
+        let bytes = crate::file::read(x, file, *offset, part as usize).await?;
+        entry.input.push(Buf::Bytes(bytes));
+        entry.unread.unpop(buf.slice(part, *len));
+    }
+    if entry.unread.is_empty() {
+        entry.input.flush |= std::mem::take(&mut entry.unread.flush);
+        entry.input.last |= std::mem::take(&mut entry.unread.last);
+    }
+    Ok(())
+}
+
+/// Hands bytes to the connection at the client's pace and the configured rate.
+async fn write(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
+    x.trace().open(Site::step(ConnStep::Write));
+    let written = hand_over(x, chain).await;
+    x.trace().close(Site::step(ConnStep::Write));
+    written
+}
+
+async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
+    x.body_sent += chain.len();
+    match &mut x.transport {
+        Transport::H1(wire) => {
+            let wire = wire.clone();
+            write::write_body(x, &wire, &mut chain).await?;
+        }
+        Transport::H2(stream) => {
+            let stream = stream.clone();
+            stream.write_body(x, &mut chain).await?;
+        }
+        Transport::Capture(_) => Box::pin(crate::subrequest::capture(x, &mut chain)).await?,
+        Transport::Splice(outlet) => {
+            let (outlet, shared) = (outlet.clone(), x.shared.clone());
+            shared.waiting(Box::pin(outlet.put(&mut chain))).await;
+        }
+        Transport::None => {}
+    }
+    Ok(())
+}
+
+/// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
+/// `$bytes_sent` tell what the client got.
+async fn finish(x: &mut Exchange) -> Result<(), Error> {
+    if let Some(stream) = x.transport.h2() {
+        stream.clone().settle(x);
+    }
+    drained(x).await
+}
+
+/// Waits until what was handed over has left.
+pub(crate) async fn drained(x: &mut Exchange) -> Result<(), Error> {
+    let site = Site::step(ConnStep::Write);
+    if let Some(stream) = x.transport.h2().cloned() {
+        x.trace().open(site);
+        let drained = stream.drained(x, 0).await;
+        x.trace().close(site);
+        return drained;
+    }
+    let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
+    if wire.stream.unsent() <= wire::HIGH {
+        return Ok(());
+    }
+    x.trace().open(site);
+    let drained = write::drained(x, &wire, 0).await;
+    x.trace().close(site);
+    drained
+}
+
+/// The end of nearly all responses.
+const WHOLE: Progress<ResponseEnd, ResponseWait> = Progress::Done(ResponseEnd::Whole);
+/// Files are read in pieces of this many bytes for a filter, half of it where there are several.
+const READ: u64 = 32 * 1024;

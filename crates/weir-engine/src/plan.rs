@@ -1,0 +1,324 @@
+//! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing.
+
+use std::any::{Any, TypeId};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::Error;
+use weir_trace::{Kind, Rule, Site, SiteTable};
+
+use crate::conf::core::Core;
+use crate::conf::server::Link;
+use crate::exchange::Exchange;
+use crate::filter::{HeaderEntry, HeaderFilter, Slot};
+use crate::module::Unnamed;
+use crate::phase::{Entry, Handler, Phase, Verdict};
+use crate::worker::Worker;
+
+/// What runs for a request in one location, on one worker.
+pub struct Plan {
+    /// The location as it is named in traces: `/img/`, `= /`, `~ \.php$`, `@fallback`, or the server's name.
+    pub name: Rc<str>,
+    /// The core's settings of the location.
+    pub core: Core,
+    entries: Box<[Entry]>,
+    /// Index of the first entry of each phase, and the number of all.
+    first: [u16; 12],
+    /// The location's own content handler, which comes instead of the phase's; that of an `if` may be the one of the
+    /// location around.
+    pub content: Option<Rc<Entry>>,
+    /// Header filters in order of their slots.
+    pub header_filters: Box<[HeaderEntry]>,
+    /// The location as a whole, for counts by route.
+    pub route: Site,
+    auto_redirect: bool,
+    /// `profile`: boundaries are recorded.
+    pub(crate) profile: bool,
+    /// `profile_redact args`: records hold no arguments.
+    pub(crate) redact_args: bool,
+    /// The number of the rule that says which trees are kept.
+    pub(crate) rule: u16,
+    /// `limit_except`: the methods it leaves alone, and the plan of all others.
+    pub limit_except: Option<(u32, Rc<Plan>)>,
+    /// The plans of the blocks inside that inherit everything (`if`), in the order of the file.
+    pub nested: Box<[Rc<Plan>]>,
+    /// Beside the number of its type: to ask the values themselves is a call for each.
+    kept: Vec<(TypeId, Box<dyn Any>)>,
+}
+
+impl Plan {
+    /// What a module left with [`PlanBuilder::keep`] under this type.
+    pub fn kept<T: 'static>(&self) -> Option<&T> {
+        self.all_kept().next()
+    }
+
+    /// All that modules left under this type, in order.
+    pub fn all_kept<T: 'static>(&self) -> impl Iterator<Item = &T> {
+        let of_type = self.kept.iter().filter(|(kind, _)| *kind == TypeId::of::<T>());
+        of_type.filter_map(|(_, kept)| kept.downcast_ref())
+    }
+
+    /// The handlers of `phase`, in order.
+    #[inline]
+    pub fn phase(&self, phase: Phase) -> &[Entry] {
+        let at = phase as usize;
+        &self.entries[self.first[at] as usize..self.first[at + 1] as usize]
+    }
+
+    /// Where the handlers of `phase` begin and end, for [`Plan::entry`].
+    #[inline]
+    pub(crate) fn range(&self, phase: Phase) -> (u16, u16) {
+        let at = phase as usize;
+        (self.first[at], self.first[at + 1])
+    }
+
+    /// No handler runs before `phase`.
+    #[inline]
+    pub(crate) fn is_empty_before(&self, phase: Phase) -> bool {
+        self.first[phase as usize] == 0
+    }
+
+    /// After find-config nothing runs but the content phase's handlers.
+    #[inline]
+    pub(crate) fn is_only_content(&self) -> bool {
+        self.content.is_none() && self.first[Phase::Rewrite as usize] == self.first[Phase::Content as usize]
+    }
+
+    /// One of the handlers of all phases.
+    #[inline]
+    pub(crate) fn entry(&self, at: u16) -> &Entry {
+        &self.entries[at as usize]
+    }
+
+    /// `profile_redact`: what is exported of requests has no arguments.
+    pub fn redacts_args(&self) -> bool {
+        self.redact_args
+    }
+
+    /// See [`PlanBuilder::redirect_missing_slash`].
+    pub(crate) fn auto_redirect(&self) -> bool {
+        self.auto_redirect
+    }
+}
+
+/// Which kind of block a plan is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// A server block: its plan runs post-read and server-rewrite, and stands for requests without a location.
+    Server,
+    /// A location.
+    Location,
+    /// `limit_except`, `if`: a location that inherits everything from the one it stands in.
+    Nested,
+    /// `http`, for what runs without a request: no handler runs, only what is kept counts.
+    Alone,
+}
+
+/// An instruction of another module's that stands among those of `rewrite`, as configured.
+pub trait Instruct: Send + Sync {
+    /// What runs for a request, on one worker.
+    ///
+    /// # Errors
+    /// What can only be found out here; stops the (re)load.
+    fn install(&self, plan: &PlanBuilder<'_>) -> Result<Instruction, Error>;
+}
+
+/// What an [`Instruct`] does for a request; [`Verdict::Declined`] goes on with the next instruction.
+pub type Instruction = Box<dyn Fn(&mut Exchange) -> Verdict>;
+
+/// An instruction of another module among those of `rewrite`.
+pub struct InsertedInstruction {
+    /// Its place among them ([`Registry::order`](crate::conf::registry::Registry::order)).
+    pub order: u32,
+    /// What it does.
+    pub instruction: Arc<dyn Instruct>,
+}
+
+/// Collects what modules add to a plan.
+pub struct PlanBuilder<'a> {
+    /// The worker the plan is for.
+    pub worker: &'a Rc<Worker>,
+    /// The configuration it is part of, on that worker.
+    pub link: &'a Rc<Link>,
+    /// Which block the plan is for.
+    pub level: Level,
+    /// The core's settings of the location, resolved.
+    pub core: &'a Core,
+    /// Instructions that other modules want run among those of `rewrite`, in their order.
+    pub instructed: &'a [InsertedInstruction],
+    name: Rc<str>,
+    entries: Vec<Entry>,
+    /// The content handlers that modules offer, each with its module.
+    contents: Vec<OfferedContent>,
+    /// The number of the module that installs now, from 1.
+    pub(crate) rank: u16,
+    header_filters: Vec<HeaderEntry>,
+    auto_redirect: bool,
+    profile: bool,
+    redact_args: bool,
+    rule: u16,
+    kept: Vec<(TypeId, Box<dyn Any>)>,
+}
+
+impl<'a> PlanBuilder<'a> {
+    pub(crate) fn new(
+        worker: &'a Rc<Worker>,
+        link: &'a Rc<Link>,
+        level: Level,
+        core: &'a Core,
+        name: Rc<str>,
+    ) -> Self {
+        PlanBuilder {
+            worker,
+            link,
+            level,
+            core,
+            instructed: &[],
+            name,
+            entries: Vec::new(),
+            contents: Vec::new(),
+            rank: 1,
+            header_filters: Vec::new(),
+            auto_redirect: false,
+            profile: true,
+            redact_args: true,
+            rule: 0,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Keeps `value` with the plan, for who has the plan but not the handler: variables, blocks around this one. Of
+    /// one type the first value counts.
+    pub fn keep<T: 'static>(&mut self, value: T) {
+        self.kept.push((TypeId::of::<T>(), Box::new(value)));
+    }
+
+    /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.
+    pub fn handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
+        let site = self.site(Kind::Handler(phase as u8), module);
+        self.entries.push(Entry { phase, site, rank: self.rank, handler: Box::new(handler) });
+    }
+
+    /// Adds a handler to `phase` before those of all modules so far.
+    pub fn first_handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
+        let site = self.site(Kind::Handler(phase as u8), module);
+        self.entries.insert(0, Entry { phase, site, rank: 0, handler: Box::new(handler) });
+    }
+
+    /// Makes `handler` the location's only content handler. Where several modules ask for it the one wins whose directive
+    /// is the last of the block ([`Registry::claim_content`](crate::conf::registry::Registry::claim_content)), as in
+    /// nginx; without such a directive the last module.
+    pub fn content(&mut self, module: &'static str, handler: impl Handler + 'static) {
+        let site = self.site(Kind::Handler(Phase::Content as u8), module);
+        let entry = Entry { phase: Phase::Content, site, rank: self.rank, handler: Box::new(handler) };
+        self.contents.push(OfferedContent { module, entry });
+    }
+
+    /// Decides which content handler the block has. `claimed` is the module of the last such directive in the block.
+    ///
+    /// An `if` without one of its own goes on with that of the location `around`, by its own settings where the module
+    /// hands them down ([`Module::nest`](crate::module::Module::nest)): nginx keeps the handler of the location when it
+    /// enters the block. For the methods of a `limit_except` it looks for the handler again, and only modules that hand
+    /// down where requests go are found.
+    pub(crate) fn take_content(
+        &mut self,
+        claimed: Option<&'static str>,
+        around: Option<(Unnamed, &ContentHandler)>,
+    ) -> Option<ContentHandler> {
+        let inherited = around.map(|(_, content)| content.module);
+        let place = |module: Option<&str>| self.contents.iter().position(|own| Some(own.module) == module);
+        let at = match (place(claimed).or_else(|| place(inherited)), around) {
+            (Some(at), _) => at,
+            (None, Some((Unnamed::If, content))) => return Some(content.clone()),
+            (None, _) => self.contents.len().checked_sub(1)?,
+        };
+        let OfferedContent { module, entry } = self.contents.swap_remove(at);
+        Some(ContentHandler { module, entry: Rc::new(entry) })
+    }
+
+    /// Adds a header filter at `slot`.
+    pub fn header_filter(&mut self, slot: Slot, module: &'static str, filter: impl HeaderFilter + 'static) {
+        let site = self.site(Kind::HeaderFilter, module);
+        let is_plain = filter.is_plain();
+        self.header_filters.push(HeaderEntry { slot, site, is_plain, filter: Box::new(filter) });
+    }
+
+    /// A request for the location's path without its last slash is redirected to the location (proxying handlers).
+    pub fn redirect_missing_slash(&mut self) {
+        self.auto_redirect = true;
+    }
+
+    /// Whether boundaries of its requests are recorded.
+    pub fn profile(&mut self, on: bool) {
+        self.profile = on;
+    }
+
+    /// Whether records of its requests leave arguments out.
+    pub fn redact_args(&mut self, on: bool) {
+        self.redact_args = on;
+    }
+
+    /// Which trees of its requests are kept, instead of what holds for all.
+    pub fn keep_traces(&mut self, rule: Rule) {
+        self.rule = self.worker.present.add_rule(rule);
+    }
+
+    /// A site of this location, for a body filter or anything else that a module accounts.
+    pub fn site(&self, kind: Kind, module: &'static str) -> Site {
+        SiteTable::global().intern(kind, &self.name, module)
+    }
+
+    /// The location's name in traces.
+    pub fn name(&self) -> &Rc<str> {
+        &self.name
+    }
+
+    pub(crate) fn build(mut self, core: Core, content: Option<ContentHandler>, inside: Inside) -> Plan {
+        // Stable: within a phase or slot the order of the module list counts.
+        self.entries.sort_by_key(|entry| entry.phase);
+        self.header_filters.sort_by_key(|entry| entry.slot);
+        let mut first = [0u16; 12];
+        for phase in Phase::ALL {
+            let end = self.entries.partition_point(|entry| entry.phase <= phase);
+            first[phase as usize + 1] = end as u16;
+        }
+        Plan {
+            route: SiteTable::global().intern(Kind::Request, &self.name, ""),
+            auto_redirect: self.auto_redirect,
+            profile: self.profile,
+            redact_args: self.redact_args,
+            rule: self.rule,
+            name: self.name,
+            core,
+            entries: self.entries.into(),
+            first,
+            content: content.map(|content| content.entry),
+            header_filters: self.header_filters.into(),
+            limit_except: inside.limit_except,
+            nested: inside.nested.into(),
+            kept: self.kept,
+        }
+    }
+}
+
+/// A content handler that a module offers for a block.
+struct OfferedContent {
+    module: &'static str,
+    entry: Entry,
+}
+
+/// The content handler of a location, with its module.
+#[derive(Clone)]
+pub(crate) struct ContentHandler {
+    module: &'static str,
+    entry: Rc<Entry>,
+}
+
+/// The plans of a block's [`Level::Nested`] blocks.
+#[derive(Default)]
+pub(crate) struct Inside {
+    /// See [`Plan::limit_except`].
+    pub(crate) limit_except: Option<(u32, Rc<Plan>)>,
+    /// See [`Plan::nested`].
+    pub(crate) nested: Vec<Rc<Plan>>,
+}

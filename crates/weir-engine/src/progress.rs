@@ -1,0 +1,34 @@
+//! One word for waiting: how far a step of a request comes without it.
+//!
+//! A request that never waits meets no future. So each step that may have to wait is a pair: a plain function `try_x`,
+//! which goes as far as that goes and names what it stopped at, and a future `finish_x`, which waits for that and does the
+//! rest. From the connection down: `try_requests`, `try_request`, `try_request_head` (`conn`), `try_serve`, `try_advance`
+//! (`engine`), `try_phases`, `try_log` (`phase`), `try_respond` (`output`).
+
+/// How far a step came.
+#[derive(Debug)]
+#[must_use = "what is to be waited for must be waited for"]
+pub enum Progress<T, W> {
+    /// To its end: this came of it.
+    Done(T),
+    /// To something that must be waited for.
+    Wait(W),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{EngineWait, ServeWait};
+    use crate::output::{ResponseEnd, ResponseWait};
+    use crate::phase::{LogWait, PhaseWait, Verdict};
+
+    /// A step's result leaves in registers or through one small slot, as it did when it was an `Option` or a `Result`.
+    #[test]
+    fn a_word_for_waiting_costs_nothing() {
+        assert_eq!(size_of::<Progress<(), ServeWait>>(), size_of::<Option<ServeWait>>());
+        assert_eq!(size_of::<Progress<(), EngineWait>>(), size_of::<Option<EngineWait>>());
+        assert_eq!(size_of::<Progress<(), LogWait>>(), size_of::<Option<usize>>());
+        assert_eq!(size_of::<Progress<Verdict, PhaseWait>>(), size_of::<PhaseWait>());
+        assert_eq!(size_of::<Progress<ResponseEnd, ResponseWait>>(), size_of::<Verdict>());
+    }
+}

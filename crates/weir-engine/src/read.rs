@@ -1,0 +1,574 @@
+//! The request's body: read into memory or a file, in pieces, or thrown away.
+
+mod beside;
+mod frames;
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_http::h1::{BadChunk, ChunkedDecoder, Strictness, TrailerLimits};
+use weir_rt::Recv;
+use weir_rt::file::FileHandle;
+use weir_trace::{Site, WaitKind};
+
+use crate::conf::core::InFileOnly;
+use crate::error::{Error, Kind as ErrorKind, Side};
+use crate::exchange::Exchange;
+use crate::log::Level;
+use crate::transport::wire::Wire;
+pub use beside::Rest;
+
+/// The state of a request's body.
+#[derive(Default)]
+pub struct RequestBody {
+    framing: Framing,
+    received: u64,
+    framed: u64,
+    continued: bool,
+    read: bool,
+    /// Nobody wants it: it is read to find the next request, at any size.
+    discarded: bool,
+    /// Its framing was wrong.
+    broken: bool,
+    /// The client left before its end.
+    gone: bool,
+    /// It is wanted in a file that keeps its name.
+    pub(crate) named: bool,
+    pub(crate) memory: Vec<u8>,
+    pub(crate) file: Option<TempFile>,
+}
+
+/// How the end of the body is known.
+#[derive(Default)]
+enum Framing {
+    /// There is no body, or all of it was read.
+    #[default]
+    Done,
+    /// So many bytes are to come.
+    Length(u64),
+    /// Chunks are to come.
+    Chunked(Box<ChunkedDecoder>),
+    /// Frames are to come, on a stream of HTTP/2.
+    Frames,
+    /// It is read elsewhere, beside the answer.
+    Beside(Rc<beside::Progress>),
+}
+
+/// What the framing says of the bytes at the start of what was received.
+struct Taken {
+    /// How many it took.
+    used: usize,
+    /// Where the content lies in them.
+    content: Range<usize>,
+    /// Nothing follows.
+    last: bool,
+}
+
+impl Framing {
+    /// Takes what it can of `bytes`, which are not empty; `None`: they are not of this body.
+    fn take(&mut self, bytes: &[u8]) -> Option<Result<Taken, BadChunk>> {
+        match self {
+            Framing::Done | Framing::Frames | Framing::Beside(_) => None,
+            Framing::Length(left) => {
+                let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                Some(Ok(Taken { used, content: 0..used, last: *left == 0 }))
+            }
+            Framing::Chunked(decoder) => Some(decoder.decode(bytes).map(|step| Taken {
+                used: step.consumed,
+                content: step.data,
+                last: step.done,
+            })),
+        }
+    }
+}
+
+/// A body that did not fit in memory.
+pub struct TempFile {
+    /// The file. Its name is gone already unless `client_body_in_file_only` keeps it.
+    pub handle: Rc<FileHandle>,
+    /// Its name (`$request_body_file`).
+    pub path: Option<std::path::PathBuf>,
+    /// Bytes in it.
+    pub len: u64,
+    pub(crate) remove: bool,
+    /// Its name is still there.
+    pub(crate) named: bool,
+}
+
+impl TempFile {
+    /// The file was moved to its place: its old name is not removed.
+    pub fn keep(&mut self) {
+        self.remove = false;
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if let (true, Some(path)) = (self.remove, &self.path) {
+            // Removing it is a favour to the disk; that it is gone already is no news.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl RequestBody {
+    /// Forgets the body, and gives its memory back.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if self.is_touched() {
+            *self = RequestBody::default();
+        }
+    }
+
+    fn is_touched(&self) -> bool {
+        self.is_pending()
+            || self.framed > 0
+            || self.received > 0
+            || self.read
+            || self.continued
+            || self.discarded
+            || self.broken
+            || self.gone
+            || self.named
+            || self.memory.capacity() > 0
+            || self.file.is_some()
+    }
+
+    /// Bytes of the body received, as framed content.
+    pub fn received(&self) -> u64 {
+        self.beside().map_or(self.received, |rest| rest.received.get())
+    }
+
+    /// Bytes that were read for somebody who wants the body, its chunk framing included.
+    pub fn framed(&self) -> u64 {
+        self.beside().map_or(self.framed, |rest| rest.framed.get())
+    }
+
+    /// How far somebody else has come with it.
+    fn beside(&self) -> Option<&beside::Progress> {
+        if let Framing::Beside(progress) = &self.framing { Some(progress) } else { None }
+    }
+
+    /// Something of the body is still on its way.
+    pub fn is_pending(&self) -> bool {
+        match &self.framing {
+            Framing::Done => false,
+            Framing::Beside(progress) => !progress.done.get(),
+            _ => true,
+        }
+    }
+
+    /// Its framing was wrong: what follows it can't be found.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The client is not asked for it: `Expect: 100-continue` is met by the final status alone.
+    pub(crate) fn never_continue(&mut self) {
+        self.continued = true;
+    }
+
+    /// Nobody will want it.
+    pub(crate) fn discard(&mut self) {
+        self.discarded = true;
+    }
+
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.discarded
+    }
+
+    /// The client left before its end: there is nobody to answer (nginx, too, only logs the status).
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Whether the body was read by [`Exchange::read_body`].
+    pub fn is_read(&self) -> bool {
+        self.read
+    }
+
+    /// The part in memory: all of it, unless [`RequestBody::file`] has it.
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// The file that holds the body, if it does not lie in memory.
+    pub fn file(&self) -> Option<&TempFile> {
+        self.file.as_ref()
+    }
+
+    /// Takes the file that [`Exchange::read_body_into_file`] made; it is removed when it is dropped, unless it is
+    /// [kept](TempFile::keep).
+    pub fn take_file(&mut self) -> Option<TempFile> {
+        self.file.take()
+    }
+
+    /// The same body for another request, if it was read; a file is shared, and removed by the first holder only.
+    pub(crate) fn copy(&self) -> RequestBody {
+        let file = self.file.as_ref().map(|file| TempFile {
+            handle: file.handle.clone(),
+            path: file.path.clone(),
+            len: file.len,
+            remove: false,
+            named: false,
+        });
+        RequestBody { read: self.read, memory: self.memory.clone(), file, ..RequestBody::default() }
+    }
+
+    /// Keeps a piece that is passed on, as long as the whole fits in `limit` bytes: what was passed on can still be
+    /// told (`$request_body`).
+    pub fn remember(&mut self, piece: &[u8], limit: u64) {
+        if self.received > limit {
+            self.memory = Vec::new();
+        } else {
+            self.memory.extend_from_slice(piece);
+        }
+    }
+
+    /// All was passed on. It counts as read if it was remembered.
+    pub fn passed(&mut self) {
+        self.read = self.memory.len() as u64 == self.received;
+    }
+
+    /// Replaces the body by a file's content, as `ngx.req.set_body_file` does; `remove`: the file goes with the request.
+    pub fn replace_by_file(&mut self, handle: FileHandle, path: std::path::PathBuf, len: u64, remove: bool) {
+        self.memory = Vec::new();
+        self.file = Some(TempFile { handle: Rc::new(handle), path: Some(path), len, remove, named: true });
+        self.read = true;
+    }
+
+    /// Replaces the body, as `ngx.req.set_body_data` does.
+    pub fn replace(&mut self, bytes: Vec<u8>) {
+        self.memory = bytes;
+        self.file = None;
+        self.read = true;
+    }
+}
+
+/// Sets the framing from the head.
+pub fn start(x: &mut Exchange) {
+    crate::trace::enter(x);
+    x.body.framing = if let Some(stream) = x.transport.h2() {
+        if stream.is_ended() || x.tunnels { Framing::Done } else { Framing::Frames }
+    } else if x.request.head.chunked {
+        let limits = TrailerLimits::default();
+        Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))
+    } else {
+        match x.request.head.content_length {
+            Some(length) if length > 0 => Framing::Length(length),
+            _ => Framing::Done,
+        }
+    };
+}
+
+impl Exchange {
+    /// Reads the whole body, into memory up to `client_body_buffer_size`, else into a file under
+    /// `client_body_temp_path`. Does nothing the second time.
+    ///
+    /// # Errors
+    /// The client left, was too slow, broke the framing or exceeded `client_max_body_size`; or the file can't be
+    /// written. `Error::status` is what to answer.
+    pub async fn read_body(&mut self) -> Result<(), Error> {
+        if self.body.read {
+            return Ok(());
+        }
+        self.trace().enter(Site::BODY_READ);
+        let result = self.read_all().await;
+        self.trace().bytes(Site::BODY_READ, self.body.received, 0);
+        self.trace().leave(Site::BODY_READ);
+        self.body.read = result.is_ok();
+        result
+    }
+
+    /// Reads the whole body into a file that has a name, for who moves it to its place ([`RequestBody::take_file`]).
+    /// A body that was read before is written to one.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn read_body_into_file(&mut self) -> Result<(), Error> {
+        self.body.named = true;
+        if self.body.read {
+            return crate::temp::name(self).await;
+        }
+        self.read_body().await
+    }
+
+    /// Adds a piece to a body that is made anew ([`RequestBody::replace`]): in memory up to `limit` bytes, else in a file
+    /// under `client_body_temp_path`.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub async fn append_body(&mut self, piece: Vec<u8>, limit: usize) -> Result<(), Error> {
+        if self.body.file.is_none() && self.body.memory.len() + piece.len() <= limit {
+            self.body.memory.extend_from_slice(&piece);
+            return Ok(());
+        }
+        // Scripts ask for its name.
+        self.body.named = true;
+        let told = self.body.file.is_some();
+        crate::temp::append(self, piece).await?;
+        if let (false, Some(path)) = (told, self.body.file.as_ref().and_then(|file| file.path.clone())) {
+            let path = path.display();
+            self.log(
+                Level::Warn,
+                &format_args!("a client request body is buffered to a temporary file {path}"),
+            );
+        }
+        Ok(())
+    }
+
+    async fn read_all(&mut self) -> Result<(), Error> {
+        if let Framing::Length(length) = self.body.framing
+            && length <= self.plan.core.client_body_buffer_size
+            && !self.goes_to_file()
+        {
+            self.body.memory.reserve_exact(length as usize);
+        }
+        while let Some(piece) = self.body_piece().await? {
+            self.keep_piece(piece).await?;
+        }
+        self.end_reading().await
+    }
+
+    /// Whether even a short body is wanted as a file.
+    fn goes_to_file(&self) -> bool {
+        self.body.named || self.plan.core.client_body_in_file_only != InFileOnly::Off
+    }
+
+    /// In memory as long as there is room, else in a file.
+    async fn keep_piece(&mut self, piece: Vec<u8>) -> Result<(), Error> {
+        let length = (self.body.memory.len() + piece.len()) as u64;
+        if self.body.file.is_none()
+            && !self.goes_to_file()
+            && length <= self.plan.core.client_body_buffer_size
+        {
+            self.body.memory.extend_from_slice(&piece);
+            return Ok(());
+        }
+        crate::temp::append(self, piece).await
+    }
+
+    async fn end_reading(&mut self) -> Result<(), Error> {
+        if self.goes_to_file() && self.body.file.is_none() {
+            crate::temp::append(self, Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Nobody wants the body: what comes of it is dropped.
+    pub fn discard_body(&mut self) {
+        if !self.body.read {
+            self.body.discard();
+        }
+    }
+
+    /// The next piece of the body as it comes; `None` at its end. For handlers that pass it on.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn body_piece(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(stream) = self.transport.h2().cloned() {
+            return frames::piece(self, &stream).await;
+        }
+        let Some(wire) = self.transport.h1().cloned() else { return Ok(None) };
+        loop {
+            if !self.body.is_pending() {
+                return Ok(None);
+            }
+            self.send_continue(&wire);
+            if let Some(piece) = self.take_piece(&wire)? {
+                if !piece.is_empty() {
+                    return Ok(Some(piece));
+                }
+                continue;
+            }
+            self.more(&wire).await?;
+        }
+    }
+
+    /// As [`Exchange::body_piece`], unless `others` is ready before: `None`, and what comes meanwhile is not lost.
+    /// Subrequests that were included go on.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn body_piece_beside(
+        &mut self,
+        mut others: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Option<Result<Option<Vec<u8>>, Error>> {
+        let (shared, family) = (self.shared.clone(), self.family.clone());
+        let both = async {
+            let mut piece = pin!(self.body_piece());
+            poll_fn(|cx| match others(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => piece.as_mut().poll(cx).map(Some),
+            })
+            .await
+        };
+        match family {
+            None => both.await,
+            Some(family) => family.attend(&shared, both).await,
+        }
+    }
+
+    /// A piece from what was received; `None` when nothing is there.
+    fn take_piece(&mut self, wire: &Wire) -> Result<Option<Vec<u8>>, Error> {
+        let mut input = wire.input.borrow_mut();
+        let bytes = input.bytes();
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let taken = match self.body.framing.take(bytes) {
+            None => return Ok(None),
+            Some(Ok(taken)) => taken,
+            Some(Err(_)) => {
+                drop(input);
+                self.body.framing = Framing::Done;
+                self.body.broken = true;
+                self.keep_alive = false;
+                self.log_error(&"client sent invalid chunked body");
+                return Err(Error { kind: ErrorKind::Protocol, side: Side::Client, errno: None });
+            }
+        };
+        let piece = bytes[taken.content].to_vec();
+        input.consume(taken.used);
+        drop(input);
+        if taken.last {
+            self.body.framing = Framing::Done;
+        }
+        self.body.received += piece.len() as u64;
+        if !self.body.discarded {
+            self.body.framed += taken.used as u64;
+        }
+        self.check_size()?;
+        Ok(Some(piece))
+    }
+
+    /// A chunked body announces no size, so `client_max_body_size` is checked as it comes.
+    fn check_size(&mut self) -> Result<(), Error> {
+        let limit = self.plan.core.client_max_body_size;
+        if limit == 0 || self.body.received <= limit || self.body.discarded {
+            return Ok(());
+        }
+        let size = self.body.received;
+        self.log_error(&format_args!("client intended to send too large chunked body: {size} bytes"));
+        Err(Error { kind: ErrorKind::TooLarge, side: Side::Client, errno: None })
+    }
+
+    /// Waits for more bytes.
+    async fn more(&mut self, wire: &Rc<Wire>) -> Result<(), Error> {
+        wire.flush();
+        wire.timer.arm(self.plan.core.client_body_timeout);
+        let shared = self.shared.clone();
+        let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
+        match shared.waiting_for(WaitKind::ClientRead, received).await {
+            Recv::Data(buf) => {
+                wire.input.borrow_mut().push(buf);
+                Ok(())
+            }
+            Recv::TimedOut => {
+                self.log(
+                    Level::Info,
+                    &"client timed out (110: Connection timed out) while reading client request body",
+                );
+                Err(self.broken(Error::CLIENT_TIMED_OUT))
+            }
+            Recv::Eof => {
+                self.body.gone = true;
+                self.log(
+                    Level::Info,
+                    &"client prematurely closed connection while reading client request body",
+                );
+                Err(self.broken(Error { kind: ErrorKind::Protocol, ..Error::CLIENT_CLOSED }))
+            }
+            Recv::Err(errno) => {
+                self.body.gone = true;
+                Err(self.broken(Error {
+                    kind: ErrorKind::Protocol,
+                    errno: Some(errno),
+                    ..Error::CLIENT_CLOSED
+                }))
+            }
+        }
+    }
+
+    fn broken(&mut self, error: Error) -> Error {
+        self.keep_alive = false;
+        self.body.framing = Framing::Done;
+        error
+    }
+
+    /// `Expect: 100-continue`: answered when the body is first wanted, whether it is on its way or not, as in nginx.
+    fn send_continue(&mut self, wire: &Wire) {
+        if self.request.head.expect_continue
+            && !self.body.continued
+            && self.body.received == 0
+            && !self.response.header_sent
+        {
+            self.body.continued = true;
+            wire.compose(|out| out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
+        }
+    }
+}
+
+/// Drops what came of a body that nobody read, before the answer: wrong framing changes the answer to 400, or ends the
+/// connection behind an error's page. A client that asks whether to send the body is told to, unless it gets an error.
+///
+/// # Errors
+/// The status to answer with instead.
+pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
+    if !x.body.is_pending() || x.response.header_sent || x.body.beside().is_some() {
+        return Ok(());
+    }
+    if let Some(stream) = x.transport.h2() {
+        stream.discard();
+        x.body.discarded = true;
+        return if stream.is_broken() && x.response.status < 400 { Err(400) } else { Ok(()) };
+    }
+    let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
+    let refused = x.response.status >= 400;
+    if !refused {
+        x.send_continue(&wire);
+    }
+    x.body.discarded = true;
+    loop {
+        match x.take_piece(&wire) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(()),
+            Err(_) if refused => return Ok(()),
+            Err(_) => return Err(400),
+        }
+    }
+}
+
+/// Reads and drops what is left of the body, so that the next request can be found. `false`: give the connection up.
+pub async fn rest(x: &mut Exchange, wire: &Rc<Wire>) -> bool {
+    if !x.body.is_pending() {
+        return true;
+    }
+    if x.body.beside().is_some() {
+        return false;
+    }
+    x.body.discarded = true;
+    wire.flush();
+    let until = weir_rt::now_ms() + x.plan.core.lingering_time;
+    loop {
+        match x.take_piece(wire) {
+            Ok(_) if !x.body.is_pending() => return true,
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+        if weir_rt::now_ms() >= until {
+            return false;
+        }
+        wire.timer.arm(x.plan.core.lingering_timeout);
+        match wire.stream.recv(Some(&wire.timer)).await {
+            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            _ => return false,
+        }
+    }
+}

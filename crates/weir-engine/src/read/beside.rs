@@ -1,0 +1,173 @@
+//! The rest of a body whose response is under way: who passes it on reads it without the exchange, which is busy with the
+//! response. And bodies that are read while others go on.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_rt::{Recv, Timer};
+use weir_trace::Site;
+
+use super::Framing;
+use crate::error::{Error, Kind, Side};
+use crate::exchange::Exchange;
+use crate::transport::Client;
+use crate::transport::client::Bytes;
+use crate::transport::wire::Wire;
+
+impl Exchange {
+    /// As [`Exchange::read_body`], unless `others` is ready before: `None`, and the next call goes on from there.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn read_body_beside(
+        &mut self,
+        others: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Option<Result<(), Error>> {
+        if self.body.read {
+            return Some(Ok(()));
+        }
+        self.trace().enter(Site::BODY_READ);
+        let result = self.read_all_beside(others).await;
+        self.trace().leave(Site::BODY_READ);
+        self.body.read = matches!(result, Some(Ok(())));
+        result
+    }
+
+    async fn read_all_beside(
+        &mut self,
+        mut others: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Option<Result<(), Error>> {
+        loop {
+            let kept = match self.body_piece_beside(&mut others).await? {
+                Ok(Some(piece)) => self.keep_piece(piece).await,
+                Ok(None) => return Some(self.end_reading().await),
+                Err(error) => Err(error),
+            };
+            if kept.is_err() {
+                return Some(kept);
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct Rest {
+    client: Client,
+    /// Of HTTP/1.
+    framing: Framing,
+    progress: Rc<Progress>,
+    /// `client_body_timeout`, while the client is waited for.
+    timer: Timer,
+    timeout: u64,
+    /// `client_max_body_size`; 0: none.
+    limit: u64,
+}
+
+/// How far it came, for its exchange to look at.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// The next request follows.
+    pub(super) done: Cell<bool>,
+    pub(super) received: Cell<u64>,
+    pub(super) framed: Cell<u64>,
+}
+
+impl Rest {
+    /// Takes what is still to come of the body away from the exchange. If it is not read to its end, a connection of
+    /// HTTP/1 is closed behind the answer, as nginx does.
+    pub fn take_over(x: &mut Exchange) -> Option<Rest> {
+        if !x.body.is_pending() {
+            return None;
+        }
+        let client = x.transport.client()?;
+        let progress = Rc::new(Progress::default());
+        progress.received.set(x.body.received);
+        progress.framed.set(x.body.framed);
+        let left = match &client {
+            Client::H1(_) => Framing::Beside(progress.clone()),
+            Client::H2(stream) => {
+                stream.read_ahead();
+                Framing::Done
+            }
+        };
+        Some(Rest {
+            framing: std::mem::replace(&mut x.body.framing, left),
+            client,
+            progress,
+            timer: Timer::new(),
+            timeout: x.plan.core.client_body_timeout,
+            limit: x.plan.core.client_max_body_size,
+        })
+    }
+
+    /// Nobody waits for the client at the moment.
+    pub fn pause(&self) {
+        self.timer.disarm();
+    }
+
+    /// The next bytes, and whether they are the last; the last may be none.
+    ///
+    /// # Errors
+    /// The client left, was too slow, broke the framing or sent too much.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Vec<u8>, bool), Error>> {
+        let polled = match self.client.clone() {
+            Client::H1(wire) => self.poll_wire(cx, &wire),
+            Client::H2(stream) => stream.poll_bytes(cx).map(|bytes| match bytes {
+                Bytes::Piece(piece) => Ok((piece, stream.is_ended())),
+                Bytes::End => Ok((Vec::new(), true)),
+                Bytes::Received(_) | Bytes::Broken => Err(Error::CLIENT_CLOSED),
+            }),
+        };
+        match polled {
+            Poll::Ready(Ok((piece, last))) => {
+                let received = self.progress.received.get() + piece.len() as u64;
+                self.progress.received.set(received);
+                self.progress.done.set(last);
+                if self.limit != 0 && received > self.limit {
+                    return Poll::Ready(Err(Error { kind: Kind::TooLarge, side: Side::Client, errno: None }));
+                }
+                self.timer.touch(self.timeout);
+                Poll::Ready(Ok((piece, last)))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                if !self.timer.is_armed() && !self.timer.expired() {
+                    self.timer.arm(self.timeout);
+                }
+                self.timer.poll_expired(cx).map(|()| Err(Error::CLIENT_TIMED_OUT))
+            }
+        }
+    }
+
+    fn poll_wire(&mut self, cx: &mut Context<'_>, wire: &Wire) -> Poll<Result<(Vec<u8>, bool), Error>> {
+        loop {
+            if let Some(taken) = self.take(wire) {
+                return Poll::Ready(taken);
+            }
+            let Poll::Ready(received) = wire.stream.poll_recv(cx, None) else { return Poll::Pending };
+            let Recv::Data(buf) = received else { return Poll::Ready(Err(Error::CLIENT_CLOSED)) };
+            wire.input.borrow_mut().push(buf);
+        }
+    }
+
+    /// From what was received, if there is anything.
+    fn take(&mut self, wire: &Wire) -> Option<Result<(Vec<u8>, bool), Error>> {
+        let mut input = wire.input.borrow_mut();
+        loop {
+            let bytes = input.bytes();
+            if bytes.is_empty() {
+                return None;
+            }
+            let Some(Ok(taken)) = self.framing.take(bytes) else {
+                return Some(Err(Error { kind: Kind::Protocol, side: Side::Client, errno: None }));
+            };
+            let piece = bytes[taken.content].to_vec();
+            input.consume(taken.used);
+            self.progress.framed.set(self.progress.framed.get() + taken.used as u64);
+            if taken.last || !piece.is_empty() {
+                return Some(Ok((piece, taken.last)));
+            }
+        }
+    }
+}

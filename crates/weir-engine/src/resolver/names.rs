@@ -1,0 +1,65 @@
+//! Names that are followed: servers of upstream groups whose addresses change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_resolver::{DnsFailure, DnsQuestion};
+use weir_rt::clock;
+
+use super::{Found, Shared};
+use crate::log::{self, Level};
+
+/// A name that is followed.
+pub struct Watch {
+    /// What is asked.
+    pub question: DnsQuestion,
+    /// The name as messages have it: `example.org`, `service http of example.org`.
+    pub name: String,
+    /// Milliseconds a look-up may take.
+    pub timeout: u64,
+    /// Is told what was found, or why nothing was; `false`: nobody wants to know any more.
+    pub told: Box<dyn Fn(Found) -> bool + Send>,
+}
+
+/// Milliseconds between look-ups that fail.
+const AGAIN: (u64, u64) = (1_000, 5_000);
+/// The shortest time between two look-ups, milliseconds.
+const SHORTEST: u64 = 100;
+
+/// Looks the name up whenever what is known has expired.
+pub(super) async fn follow(shared: Arc<Shared>, watch: Watch) {
+    let mut was_stale = false;
+    loop {
+        let found = shared.resolve(&watch.question, watch.timeout).await;
+        let stale = found.as_ref().is_ok_and(|answer| answer.stale);
+        if stale && !was_stale {
+            let name = &watch.name;
+            log::cycle(
+                Level::Warn,
+                &format_args!("{name} could not be resolved again, its addresses stay in use"),
+            );
+        }
+        was_stale = stale;
+        let wait = pause(&shared, &watch, &found);
+        if !tell(&watch, found) {
+            return;
+        }
+        weir_rt::sleep(Duration::from_millis(wait)).await;
+    }
+}
+
+fn pause(shared: &Shared, watch: &Watch, found: &Found) -> u64 {
+    match found {
+        Ok(answer) => answer.until.saturating_sub(clock::monotonic_ms()).max(SHORTEST),
+        Err(DnsFailure::Code(3)) => shared.config.settings.valid.unwrap_or(AGAIN.0).clamp(AGAIN.0, AGAIN.1),
+        Err(_) => watch.timeout.clamp(AGAIN.0, AGAIN.1),
+    }
+}
+
+fn tell(watch: &Watch, found: Found) -> bool {
+    if let Err(failure) = &found {
+        let (name, number) = (&watch.name, failure.number());
+        log::cycle(Level::Error, &format_args!("{name} could not be resolved ({number}: {failure})"));
+    }
+    (watch.told)(found)
+}

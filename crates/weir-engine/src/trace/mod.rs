@@ -1,0 +1,200 @@
+//! What the engine tells of itself while it runs: who is in flight, who made whom wait, which turns of the loop were too
+//! long; the numbers of requests; and the directives and variables of all that.
+//!
+//! The hooks are few: a request's beginning (`conn::h1`), its head (`read::start`), its location
+//! (`conf::location::find`), each stop and go ([`Shared`](crate::exchange::Shared)) and its end (`engine::record`).
+
+mod id;
+mod module;
+mod presence;
+mod present;
+pub(crate) mod probes;
+mod queues;
+mod settings;
+mod variable;
+
+pub use module::{Profile, ProfileConf};
+pub(crate) use presence::Presence;
+pub(crate) use present::Present;
+pub use queues::{Depth, Queues};
+pub use settings::{Admin, TraceSettings};
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_http::{Known, TraceParent};
+use weir_rt::net;
+use weir_trace::{PhaseMap, RequestId, Settings, Site, SiteTable};
+
+use crate::conf::Configuration;
+use crate::exchange::Exchange;
+use crate::text::Text;
+use crate::worker::Worker;
+
+/// Begins the trace of a request that has been ready since the stamp `ready`; `None`: since now.
+#[inline]
+pub fn begin(x: &Exchange, ready: Option<u64>) {
+    let mut recorder = x.worker.recorder.borrow_mut();
+    x.shared.start(|trace, tape| {
+        recorder.begin_at(trace, || ready.unwrap_or_else(weir_rt::clock::ticks));
+        let mut now = trace.start();
+        tape.rewind(now);
+        if ready.is_some() && trace.is_on() {
+            now = weir_rt::clock::ticks();
+            trace.queued(tape, Site::step(weir_trace::Step::HeadRead), now);
+        }
+        x.shared.presence.begin(now, ready.is_some());
+        x.recorded.set(trace.is_on());
+        trace.is_on()
+    });
+}
+
+/// The head of `x` was read: from here on the request is in flight, and has a number.
+pub(crate) fn enter(x: &Exchange) {
+    let parent = match x.request.span(Known::Traceparent) {
+        Some(parent) => TraceParent::parse(x.arena.get(parent)),
+        None => None,
+    };
+    let presence = &x.shared.presence;
+    presence.set_parent(parent);
+    presence.enter(x.arena.get(x.request.head.method_span), x.uri());
+    if weir_sys::probe::traces_begin() {
+        probes::began(x.id(), x.uri());
+    }
+    if !x.pipelined && x.worker.present.is_late() {
+        let waited = received_before(x);
+        presence.late(waited);
+        if waited == 0 && x.worker.present.watchers.ask_requests() {
+            // The record says of those that waited only.
+            x.worker.recorder.borrow().received(0);
+        }
+    }
+}
+
+/// A request ended: within [`SETTLE`] it will be counted where others see it, also if nobody asks and this worker gets
+/// stuck.
+#[cold]
+pub(crate) fn settle_later(worker: &Rc<Worker>) {
+    worker.present.is_settling.set(true);
+    let worker = Rc::downgrade(worker);
+    weir_rt::spawn(async move {
+        weir_rt::sleep(SETTLE).await;
+        if let Some(worker) = worker.upgrade() {
+            worker.present.is_settling.set(false);
+            worker.recorder.borrow_mut().settle();
+        }
+    });
+}
+
+/// The location of `x` was found.
+pub(crate) fn routed(x: &Exchange) {
+    x.shared.presence.routed(x.plan.route);
+    if !x.plan.profile && x.shared.is_on() {
+        x.shared.forget();
+        x.recorded.set(false);
+    }
+}
+
+/// How long ago the last bytes of `x` came to the kernel, in ticks: in the turn after one that was too long, or where
+/// somebody watches the queues, the time they waited there. To the millisecond, or the kernel's tick.
+#[cold]
+fn received_before(x: &Exchange) -> u64 {
+    let Ok(info) = net::tcp_info(x.connection.fd) else { return 0 };
+    ticks(info.last_data_recv_ms)
+}
+
+/// How long a connection just accepted waited for it, in ticks; not all are asked, since asking is a system
+/// call.
+#[inline]
+pub fn accepted(worker: &Worker, fd: i32) -> u64 {
+    if !worker.present.asks_accept() {
+        return 0;
+    }
+    worker.present.watchers.accepted(fd);
+    let Ok(info) = net::tcp_info(fd) else { return 0 };
+    let waited = ticks(info.last_ack_recv_ms);
+    worker.recorder.borrow().accepted(waited);
+    waited
+}
+
+fn ticks(ms: u32) -> u64 {
+    weir_rt::clock::scale().ns_to_ticks(u64::from(ms) * 1_000_000)
+}
+
+/// A worker has taken this configuration: its recorder goes by it from the next request on.
+pub fn configure(worker: &Worker, configuration: &Configuration) {
+    let (trace, present) = (configuration.trace(), &worker.present);
+    let scale = weir_rt::clock::scale();
+    let blocked = trace.blocked().map_or(u64::MAX, |limit| scale.ns_to_ticks(limit.as_nanos() as u64));
+    present.set_blocked(blocked);
+    *present.phases.borrow_mut() = PhaseMap::new(SiteTable::global());
+    let workers = configuration.main.workers().max(1);
+    let settings = Settings {
+        level: trace.level.unwrap_or(present.base.level),
+        sample: trace.sample.unwrap_or(present.base.sample),
+        kept: trace.keep().div_ceil(workers),
+        ..present.base
+    };
+    worker.recorder.borrow_mut().configure(settings, present.rules());
+}
+
+impl Exchange {
+    /// The request's number: that of its `traceparent` if it came with one, else a new one (`$request_id`).
+    pub fn id(&self) -> RequestId {
+        self.shared.presence.id()
+    }
+
+    /// Our own number in the request's trace, the same for its subrequests (parent-id of W3C Trace Context); never 0.
+    pub fn span(&self) -> u64 {
+        self.shared.presence.span()
+    }
+
+    /// A number that no request has.
+    pub fn other_id(&self) -> RequestId {
+        self.worker.present.ids.next()
+    }
+
+    /// Keeps this request's tree whatever becomes of it: somebody who may has asked. Says whether there is one, which is
+    /// not so where boundaries are not recorded.
+    pub fn keep_trace(&self) -> bool {
+        self.shared.with_trace(weir_trace::Trace::keep);
+        self.shared.is_on()
+    }
+
+    /// How long the request has run so far in the sites that are wanted, in nanoseconds; `None` where boundaries are not
+    /// recorded. Makes the request's tree, so it is for those who ask.
+    pub fn ran_in(&self, wanted: impl Fn(&weir_trace::SiteInfo) -> bool) -> Option<u64> {
+        if !self.shared.is_on() {
+            return None;
+        }
+        let tree = self.shared.with_trace(|trace| trace.tree());
+        let table = SiteTable::global();
+        let nodes = tree.nodes().iter().filter(|node| wanted(&table.info(node.site)));
+        Some(weir_rt::clock::scale().ticks_to_ns(nodes.map(|node| node.self_run).sum()))
+    }
+
+    /// The value for a `traceparent` field to whoever is asked on behalf of this request (`$traceparent`): W3C Trace
+    /// Context, version 00.
+    pub fn traceparent(&self) -> String {
+        let presence = &self.shared.presence;
+        let sampled = self.shared.with_trace(|trace| trace.is_sampled() || trace.is_asked());
+        let parent = TraceParent {
+            trace: presence.id().0,
+            span: presence.span(),
+            sampled: presence.is_sampled() || sampled,
+        };
+        parent.to_string()
+    }
+}
+
+/// `$request_id`, `$trace_id`: the request's number in 32 hexadecimal digits, the same for its subrequests and after
+/// internal redirects.
+pub(crate) fn request_id(x: &mut Exchange) -> Option<Text> {
+    let digits = id::digits(x.id());
+    Some(Text::Span(x.arena.push(&digits)))
+}
+
+/// Requests are counted where others see them after this at the latest.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Where a request is before its location is known.
+pub(crate) const BEFORE: Site = Site::step(weir_trace::Step::HeadRead);

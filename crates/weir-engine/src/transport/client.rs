@@ -1,0 +1,112 @@
+//! A request's client, whatever the protocol: whether it is still there, and bytes to and from it once they are no HTTP.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_rt::{Recv, RecvBuf};
+
+use super::h2::Stream;
+use super::wire::Wire;
+
+/// What came of one side of a tunnel.
+pub enum Bytes {
+    /// Of a socket.
+    Received(RecvBuf),
+    /// Of a stream.
+    Piece(Vec<u8>),
+    /// The side has ended its direction.
+    End,
+    /// It is gone.
+    Broken,
+}
+
+impl From<Recv> for Bytes {
+    fn from(received: Recv) -> Bytes {
+        match received {
+            Recv::Data(buf) => Bytes::Received(buf),
+            Recv::Eof | Recv::TimedOut => Bytes::End,
+            Recv::Err(_) => Bytes::Broken,
+        }
+    }
+}
+
+/// The client of a request.
+#[derive(Clone)]
+pub enum Client {
+    /// Of a connection of its own.
+    H1(Rc<Wire>),
+    /// Of one of a connection's streams.
+    H2(Stream),
+}
+
+impl Client {
+    /// Ready once the client has left or given the request up; registers the polling task else.
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Client::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
+            Client::H2(stream) => stream.poll_gone(cx),
+        }
+    }
+
+    /// Its connection, if it has one of its own: for who talks another protocol than HTTP with it.
+    pub fn stream(&self) -> Option<&weir_rt::Stream> {
+        match self {
+            Client::H1(wire) => Some(&wire.stream),
+            Client::H2(_) => None,
+        }
+    }
+
+    /// Hands over what was written for it so far, before somebody else writes.
+    pub fn flush(&self) {
+        if let Client::H1(wire) = self {
+            wire.flush();
+        }
+    }
+
+    /// What it sent that was not taken yet, without waiting.
+    pub fn early(&self) -> Vec<u8> {
+        match self {
+            Client::H1(wire) => wire.input.borrow_mut().take(),
+            Client::H2(stream) => std::iter::from_fn(|| stream.take()).flatten().collect(),
+        }
+    }
+
+    /// What it sends next.
+    pub fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        match self {
+            Client::H1(wire) => wire.stream.poll_recv(cx, None).map(Bytes::from),
+            Client::H2(stream) => stream.poll_bytes(cx),
+        }
+    }
+
+    /// Sends bytes that are not HTTP.
+    pub fn pass(&self, bytes: Vec<u8>) {
+        match self {
+            Client::H1(wire) => wire.pass(bytes),
+            Client::H2(stream) => stream.pass(bytes),
+        }
+    }
+
+    /// Says that no more bytes come, behind those that are on their way.
+    pub fn end(&self) {
+        match self {
+            // One that is gone needs no end.
+            Client::H1(wire) => drop(wire.stream.shutdown_write()),
+            Client::H2(stream) => stream.finish(),
+        }
+    }
+
+    /// Ready when at most `below` bytes are left to send; `false`: nothing can be sent any more.
+    pub fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
+        match self {
+            Client::H1(wire) => wire.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok()),
+            Client::H2(stream) => stream.poll_room(cx, below),
+        }
+    }
+
+    /// Waits until the client has left or given the request up.
+    pub async fn gone(&self) {
+        poll_fn(|cx| self.poll_gone(cx)).await;
+    }
+}

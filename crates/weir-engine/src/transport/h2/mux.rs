@@ -1,0 +1,549 @@
+//! What a connection and its streams share: the protocol's state, and what each stream has to send and was sent.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use weir_http::h2::{Abuse, Code, Config, Event, Failure, Key};
+use weir_http::{h2, hpack};
+
+use super::encode::Blocks;
+use crate::body::Chain;
+use crate::exchange::Exchange;
+use crate::log::{self, Level};
+use crate::pieces;
+use crate::transport::Connection;
+use crate::transport::wire::{HIGH, Wire};
+use crate::worker::Worker;
+
+/// A connection as its streams see it.
+pub struct Mux {
+    /// The socket.
+    pub wire: Rc<Wire>,
+    /// The client's connection.
+    pub connection: Rc<Connection>,
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
+    /// The protocol's state.
+    pub h2: RefCell<h2::Connection>,
+    /// What each stream has to send and was sent, at its key's index.
+    pub slots: RefCell<Vec<Slot>>,
+    pub(super) blocks: RefCell<Blocks>,
+    /// The connection's task, while it waits.
+    task: RefCell<Option<Waker>>,
+    /// A stream has done something that the task has to act on.
+    woken: Cell<bool>,
+    /// The task is at work.
+    serving: Cell<bool>,
+    /// Nothing more comes or goes.
+    closed: Cell<bool>,
+    /// Bytes are left that were not looked at: others had to have a turn.
+    more: Cell<bool>,
+    /// Streams whose exchange is over, and when they were looked at last.
+    lingering: Cell<u32>,
+    looked_ms: Cell<u64>,
+    due: RefCell<Vec<Key>>,
+    /// Requests of this turn whose answers are whole and not composed.
+    pub held: RefCell<Vec<(Key, Box<Exchange>)>>,
+    /// Streams whose content stays in its file until their windows open.
+    pub(super) starved: RefCell<Vec<Key>>,
+    /// `http2_recv_buffer_size`
+    pub(super) read_window: u32,
+}
+
+/// What is kept of a stream beside the protocol's state, at its key's index.
+#[derive(Default)]
+pub struct Slot {
+    /// Content that was announced and has not been sent.
+    pub(super) chain: Chain,
+    /// Bytes of all its frames (`$bytes_sent`).
+    pub(super) written: u64,
+    /// Bytes of content in them (`$body_bytes_sent`).
+    pub(super) content: u64,
+    /// Content that came and was not taken.
+    pub(super) input: VecDeque<Vec<u8>>,
+    /// No more content comes.
+    pub(super) ended: bool,
+    /// Content is thrown away as it comes.
+    pub(super) discarded: bool,
+    /// It was reset, or the connection is gone.
+    pub(super) closed: bool,
+    /// Its exchange is over; what is left is sent.
+    pub(super) detached: bool,
+    /// Its request was malformed: the answer does not end the stream, a reset with this code does.
+    pub fault: Option<Code>,
+    /// Its content is not what its head announced.
+    pub(super) broken: bool,
+    /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
+    /// the answer, or to send the rest of the request, which is dropped.
+    pub(super) until: Option<u64>,
+    /// It is among the [`Mux::starved`].
+    pub(super) starved: bool,
+    /// How long that is from each piece that it takes.
+    pub(super) patience: u64,
+    /// It is the request that is not over.
+    lingers: bool,
+    /// Bytes that were dropped meanwhile.
+    dropped: u64,
+    /// Waits for content.
+    pub(super) reader: Option<Waker>,
+    /// Waits until content was sent.
+    pub(super) writer: Option<Waker>,
+    /// Waits for the client to give up.
+    pub(super) watcher: Option<Waker>,
+}
+
+impl Slot {
+    /// Empties the slot for another stream, keeping its memory.
+    fn renew(&mut self) {
+        let Slot { chain, written, content, input, ended, discarded, closed, detached, fault, .. } = self;
+        (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
+        self.starved = false;
+        // Mostly both are empty, and emptying takes more than looking.
+        if !chain.is_empty() {
+            chain.clear();
+        }
+        if !input.is_empty() {
+            input.clear();
+        }
+        (*written, *content, *fault) = (0, 0, None);
+        (*ended, *discarded, *closed, *detached) = (false, false, false, false);
+        (self.reader, self.writer, self.watcher) = (None, None, None);
+    }
+
+    fn wake(&mut self) {
+        for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
+            if let Some(waker) = waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Mux {
+    /// The server's side of a connection; its settings are composed.
+    pub fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Rc<Mux> {
+        let server = connection.hosts.borrow().default().clone();
+        let (settings, limits) = (&server.http2, server.settings.limits());
+        let config = Config {
+            max_streams: settings.max_concurrent_streams,
+            stream_window: settings.body_preread_size,
+            window: 0x7fff_ffff,
+            headers: hpack::Limits { text: limits.max_head, fields: limits.max_fields + PSEUDO },
+            max_frame: longest_frame(&limits),
+            connect_protocol: true,
+        };
+        let mut h2 = None;
+        wire.compose(|out| h2 = Some(h2::Connection::server(&config, out)));
+        let h2 = RefCell::new(h2.expect("made in the line above"));
+        wire.multiplexed.set(true);
+        Rc::new(Mux {
+            wire: wire.clone(),
+            connection: connection.clone(),
+            worker: worker.clone(),
+            h2,
+            slots: RefCell::default(),
+            blocks: RefCell::default(),
+            task: RefCell::default(),
+            woken: Cell::new(false),
+            serving: Cell::new(false),
+            closed: Cell::new(false),
+            more: Cell::new(false),
+            lingering: Cell::new(0),
+            looked_ms: Cell::new(0),
+            due: RefCell::default(),
+            held: RefCell::default(),
+            starved: RefCell::default(),
+            read_window: settings.recv_buffer_size.max(settings.body_preread_size),
+        })
+    }
+
+    /// Begins a turn: what came is taken, request by request ([`Mux::next_head`]), until the turn ends.
+    pub fn begin_turn(&self) {
+        self.serving.set(true);
+        self.look();
+        self.more.set(false);
+        self.unlinger();
+    }
+
+    /// Takes what came up to the next head of a request: its stream, and whether it has no body. `None`: nothing more can
+    /// be taken now.
+    pub fn next_head(&self) -> Option<(Key, bool)> {
+        loop {
+            if self.wire.pending() > HIGH {
+                self.more.set(!self.wire.input.borrow().is_empty());
+                return None;
+            }
+            match self.receive() {
+                Ok(Some((_, Event::Head { key, end }))) => return Some((key, end)),
+                Ok(Some((content, event))) => self.event(event, content),
+                Ok(None) => return None,
+                Err(failure) => {
+                    self.failed(&failure);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Bytes are left for the next turn, which is due at once.
+    pub fn put_off(&self) {
+        self.more.set(true);
+    }
+
+    /// Composes what may be sent, and lets tasks send more.
+    pub fn compose(&self) {
+        self.pump();
+        self.feed();
+    }
+
+    /// Ends a turn.
+    pub fn end_turn(&self) {
+        self.look();
+        self.serving.set(false);
+    }
+
+    /// The next event, with a copy of its content.
+    fn receive(&self) -> Result<Option<(Vec<u8>, Event)>, Failure> {
+        let now = weir_rt::now_ms();
+        let mut input = self.wire.input.borrow_mut();
+        if input.is_empty() {
+            return Ok(None);
+        }
+        let mut received = Ok((0, None));
+        let mut h2 = self.h2.borrow_mut();
+        self.wire.compose(|out| received = h2.receive(input.bytes(), now, out));
+        let (used, event) = received?;
+        let content = match &event {
+            Some(Event::Data { range, .. }) => input.bytes().get(range.clone()).unwrap_or_default().to_vec(),
+            _ => Vec::new(),
+        };
+        input.consume(used);
+        match event {
+            Some(event) => Ok(Some((content, event))),
+            None => {
+                // A frame that does not end here must not keep the pooled buffer.
+                input.hold();
+                Ok(None)
+            }
+        }
+    }
+
+    fn event(&self, event: Event, content: Vec<u8>) {
+        match event {
+            Event::Data { key, end, .. } => self.content(key, content, end),
+            Event::Trailers { key } => self.content(key, Vec::new(), true),
+            Event::Reset { key, reason, .. } => {
+                if let Some(reason) = reason {
+                    self.log(&format_args!("client {reason}"));
+                }
+                self.close_stream(key);
+            }
+            Event::Malformed { key, reason } => self.malformed(key, reason),
+            Event::Head { .. } | Event::Interim { .. } | Event::GoAway { .. } => {}
+        }
+    }
+
+    /// A piece of a request's body.
+    fn content(&self, key: Key, content: Vec<u8>, end: bool) {
+        let bytes = content.len() as u64;
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        slot.ended |= end;
+        let unwanted = slot.discarded || slot.detached || slot.closed;
+        if slot.lingers {
+            slot.dropped += bytes;
+            if end || slot.dropped > LINGERING {
+                drop(slots);
+                self.consumed(key, bytes);
+                self.release(key);
+                return;
+            }
+        }
+        if !unwanted && bytes > 0 {
+            let piece = pieces::join(slot.input.back_mut(), content);
+            slot.input.extend(piece);
+        }
+        if let Some(reader) = slot.reader.take() {
+            reader.wake();
+        }
+        drop(slots);
+        if unwanted {
+            self.consumed(key, bytes);
+        }
+    }
+
+    /// A body is not of the length that was announced: the answer is an error, and the stream ends as one.
+    fn malformed(&self, key: Key, reason: &str) {
+        self.log(&format_args!("client {reason}"));
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        slot.broken = true;
+        slot.fault = Some(Code::Protocol);
+        if let Some(reader) = slot.reader.take() {
+            reader.wake();
+        }
+        if slot.detached {
+            drop(slots);
+            self.release(key);
+        }
+    }
+
+    /// So many bytes of a stream's content were used.
+    pub(super) fn consumed(&self, key: Key, bytes: u64) {
+        if bytes > 0 {
+            let mut h2 = self.h2.borrow_mut();
+            self.wire.compose(|out| h2.consumed(key, bytes, out));
+        }
+    }
+
+    /// A stream was reset: who waits on it is told.
+    fn close_stream(&self, key: Key) {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        slot.closed = true;
+        slot.chain.clear();
+        slot.wake();
+        if slot.detached {
+            drop(slots);
+            self.release(key);
+        }
+    }
+
+    /// The connection broke the protocol: the GOAWAY frame that says so is composed.
+    pub fn failed(&self, failure: &Failure) {
+        self.log(&format_args!("client {failure}"));
+        if let Some(abuse) = failure.abuse {
+            self.worker.counters.http2_abuse[abuse as usize % Abuse::COUNT].add(1);
+        }
+        self.closed.set(true);
+        self.wire.input.borrow_mut().release();
+    }
+
+    fn log(&self, message: &dyn std::fmt::Display) {
+        log::connection(
+            &self.connection,
+            Level::Info,
+            &format_args!("{message} while processing HTTP/2 connection"),
+        );
+    }
+
+    /// Prepares the slot of a new stream.
+    pub fn begin(&self, key: Key, ended: bool) {
+        let mut slots = self.slots.borrow_mut();
+        if slots.len() <= key.index() {
+            slots.resize_with(key.index() + 1, Slot::default);
+        }
+        let slot = &mut slots[key.index()];
+        slot.renew();
+        slot.ended = ended;
+    }
+
+    /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten. `complete`: the answer
+    /// is whole as far as the exchange goes.
+    pub fn detach(&self, key: Key, complete: bool) {
+        let state = {
+            let h2 = self.h2.borrow();
+            (complete, h2.is_unsent(key), h2.state(key) == h2::State::HalfClosedLocal)
+        };
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        match state {
+            (true, true, _) => {
+                let timeout = self.connection.hosts.borrow().default().plan.core.send_timeout;
+                self.wait_until(slot, timeout);
+            }
+            (true, _, true) if slot.fault.is_none() => {
+                // More of the request may be under way, and a client that is reset at once may take that for a failure.
+                slot.lingers = true;
+                self.wait_until(slot, LINGERING_MS);
+            }
+            _ => {
+                drop(slots);
+                self.release(key);
+            }
+        }
+    }
+
+    /// A stream without exchange has `ms` milliseconds for what is left of it.
+    fn wait_until(&self, slot: &mut Slot, ms: u64) {
+        slot.detached = true;
+        slot.patience = ms;
+        if slot.until.replace(weir_rt::now_ms() + ms).is_none() {
+            self.lingering.set(self.lingering.get() + 1);
+        }
+    }
+
+    /// Forgets the streams that had their time: looked at five times a second, as long as there are some. Whether there were.
+    pub fn unlinger(&self) -> bool {
+        let now = weir_rt::now_ms();
+        if self.lingering.get() == 0 || now < self.looked_ms.get() + LINGERING_MS {
+            return false;
+        }
+        self.looked_ms.set(now);
+        for key in self.h2.borrow().keys() {
+            let over = |slot: &Slot| slot.until.is_some_and(|until| until <= now);
+            if self.slots.borrow().get(key.index()).is_some_and(over) {
+                self.due.borrow_mut().push(key);
+            }
+        }
+        let due = std::mem::take(&mut *self.due.borrow_mut());
+        let some = !due.is_empty();
+        due.into_iter().for_each(|key| self.release(key));
+        some
+    }
+
+    /// The head of a request takes too long. `false`: none has begun.
+    pub fn expire_head(&self) -> bool {
+        let input = self.wire.input.borrow();
+        let mut h2 = self.h2.borrow_mut();
+        let mut expired = false;
+        self.wire.compose(|out| expired = h2.expire_head(input.bytes(), out));
+        expired
+    }
+
+    /// Forgets a stream.
+    fn release(&self, key: Key) {
+        let (unread, fault): (usize, _) = {
+            let mut slots = self.slots.borrow_mut();
+            let Some(slot) = slots.get_mut(key.index()) else { return };
+            self.unstarve(slot, key);
+            slot.chain.clear();
+            if slot.until.take().is_some() {
+                self.lingering.set(self.lingering.get() - 1);
+            }
+            (slot.input.drain(..).map(|piece| piece.len()).sum(), slot.fault)
+        };
+        let mut h2 = self.h2.borrow_mut();
+        self.wire.compose(|out| {
+            if unread > 0 {
+                h2.consumed(key, unread as u64, out);
+            }
+            if let Some(code) = fault {
+                h2.reset(key, code, out);
+            }
+            h2.release(key, out);
+        });
+        drop(h2);
+        if self.closed.get() {
+            self.wake();
+        }
+    }
+
+    /// Ends the connection where the worker stops, or its address is gone.
+    pub(super) fn look(&self) {
+        if self.worker.is_stopping() || self.connection.retired.get() {
+            self.go_away(Code::No);
+        }
+    }
+
+    /// No stream is taken any more.
+    pub fn go_away(&self, code: Code) {
+        let mut h2 = self.h2.borrow_mut();
+        self.wire.compose(|out| h2.go_away(code, out));
+    }
+
+    /// Nothing is left to do for the connection's task.
+    pub fn is_over(&self) -> bool {
+        self.closed.get() || self.h2.borrow().is_over()
+    }
+
+    /// Whether the client's preface has come.
+    pub fn is_begun(&self) -> bool {
+        self.h2.borrow().is_begun()
+    }
+
+    /// How many streams are open.
+    pub fn streams(&self) -> usize {
+        self.h2.borrow().streams()
+    }
+
+    /// Something was left for the next turn: requests, or content for which there was no room.
+    pub fn has_more(&self) -> bool {
+        self.more.get() || self.h2.borrow().has_data()
+    }
+
+    /// Arms the timer for what is waited for; `true` when that is a request.
+    pub fn arm(&self, full: bool) -> bool {
+        let timer = &self.wire.timer;
+        let server = self.connection.hosts.borrow().default().clone();
+        if full {
+            timer.arm(server.plan.core.send_timeout);
+            return false;
+        }
+        let partial = !self.is_begun() || !self.wire.input.borrow().is_empty();
+        let busy = self.streams() > 0;
+        if !busy {
+            self.wire.idle.set(true);
+            self.wire.idle_since.set(weir_rt::now_ms());
+        }
+        match (partial, busy) {
+            (true, _) => timer.arm(server.settings.client_header_timeout),
+            (_, false) => timer.arm(server.plan.core.keepalive_timeout),
+            _ if self.lingering.get() > 0 => timer.arm(LINGERING_MS),
+            // Each stream that waits has a timer of its own.
+            _ => timer.disarm(),
+        }
+        !busy
+    }
+
+    /// Whether a stream has woken the connection's task; else it will.
+    pub fn is_woken(&self, cx: &Context<'_>) -> bool {
+        if self.woken.take() {
+            return true;
+        }
+        let mut task = self.task.borrow_mut();
+        if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            *task = Some(cx.waker().clone());
+        }
+        false
+    }
+
+    /// Has the connection's task look at what a stream has done.
+    pub fn wake(&self) {
+        if self.serving.get() {
+            // It is the one who asks, and looks before it waits.
+            return;
+        }
+        if !self.woken.replace(true)
+            && let Some(task) = self.task.borrow_mut().take()
+        {
+            task.wake();
+        }
+    }
+
+    /// The connection is over: streams that are running are told.
+    pub fn end(&self) {
+        self.closed.set(true);
+        let keys = self.h2.borrow().keys();
+        for key in keys {
+            self.close_stream(key);
+        }
+    }
+
+    /// Waits until all streams are over.
+    pub async fn ended(&self) {
+        std::future::poll_fn(|cx| {
+            self.woken.set(false);
+            *self.task.borrow_mut() = Some(cx.waker().clone());
+            if self.streams() == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// The frames that clients may send: where lines are allowed that are longer than the least that all must take, a whole
+/// head that is allowed may come in one frame, since clients exist that cut none.
+fn longest_frame(head: &weir_http::h1::Limits) -> u32 {
+    if head.max_line <= h2::MIN_FRAME as usize {
+        return h2::MIN_FRAME;
+    }
+    u32::try_from(head.max_head).unwrap_or(u32::MAX).min((1 << 24) - 1)
+}
+
+/// Pseudo-header fields of a request beside the fields that `max_headers` counts.
+const PSEUDO: usize = 4;
+/// How long the rest of a request whose answer is whole is read, and how much of it. What is under way comes sooner.
+const LINGERING_MS: u64 = 200;
+const LINGERING: u64 = 32 * 1024;

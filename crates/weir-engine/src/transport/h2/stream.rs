@@ -1,0 +1,408 @@
+//! A request's end of its stream.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use weir_http::h2::{Code, Key};
+use weir_rt::Timer;
+use weir_trace::WaitKind;
+
+use super::encode;
+use super::mux::{Mux, Slot};
+use crate::body::{Buf, Chain};
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::transport::client::Bytes;
+use crate::transport::rate;
+use crate::transport::wire::{Wire, is_copied};
+
+/// A stream of an HTTP/2 connection, for the exchange that answers on it.
+#[derive(Clone)]
+pub struct Stream {
+    /// Its connection.
+    pub mux: Rc<Mux>,
+    /// Its number among the connection's streams.
+    pub key: Key,
+}
+
+impl Stream {
+    /// The socket's connection.
+    pub(crate) fn wire(&self) -> &Rc<Wire> {
+        &self.mux.wire
+    }
+
+    /// Bytes of its frames so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.with(|slot| slot.written)
+    }
+
+    /// Bytes of content in them.
+    pub(crate) fn content(&self) -> u64 {
+        self.with(|slot| slot.content)
+    }
+
+    /// The client has reset it, or is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.with(|slot| slot.closed)
+    }
+
+    /// Something of the answer is still to be composed, or can't be any more.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.mux.h2.borrow().is_pending(self.key)
+    }
+
+    /// All of the request's content has come and was taken.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.with(|slot| slot.ended && slot.input.is_empty())
+    }
+
+    /// The request's content is not what its head announced.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.with(|slot| slot.broken)
+    }
+
+    /// Whatever is answered, the stream ends as one that broke the protocol: the client was too slow.
+    pub(crate) fn blame(&self) {
+        self.with_mut(|slot| slot.fault = Some(Code::Protocol));
+    }
+
+    /// Composes the response's head; how many bytes it has.
+    pub(crate) fn head(&self, x: &Exchange) -> u64 {
+        let response = &x.response;
+        let trailers = response.expect_trailers || !response.trailers.is_empty();
+        let empty = response.header_only || (response.content_length == Some(0) && !trailers);
+        let end = empty && x.response.status >= 200 && !self.is_faulty();
+        let mut h2 = self.mux.h2.borrow_mut();
+        h2.set_chunk(self.key, x.plan.core.http2_chunk_size);
+        let mut blocks = self.mux.blocks.borrow_mut();
+        let composed = self.mux.wire.compose(|out| {
+            h2.head(self.key, end, out, |coder, out| encode::head(x, &mut blocks, coder, out));
+        });
+        drop(h2);
+        self.wrote(composed);
+        composed
+    }
+
+    /// Composes the head of an interim response.
+    pub fn interim<'f>(&self, status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
+        let mut h2 = self.mux.h2.borrow_mut();
+        let composed = self.mux.wire.compose(|out| {
+            h2.head(self.key, false, out, |coder, out| encode::interim(status, fields, coder, out));
+        });
+        drop(h2);
+        self.wrote(composed);
+    }
+
+    /// Sends a whole body, which is in memory.
+    pub(crate) fn whole(&self, buf: Buf) {
+        if buf.memory().is_some() && !self.is_faulty() {
+            let (len, mut sent) = (buf.len(), false);
+            let mut h2 = self.mux.h2.borrow_mut();
+            let small = if is_copied(&buf) { buf.memory() } else { None };
+            let composed = self.mux.wire.compose(|out| {
+                sent = h2.data_at_once(self.key, len, out);
+                if let Some(bytes) = small.filter(|_| sent) {
+                    out.extend_from_slice(bytes);
+                }
+            });
+            drop(h2);
+            let copied = small.is_some();
+            match buf {
+                _ if !sent => {}
+                Buf::Bytes(bytes) if copied => {
+                    self.mux.wire.stream.give_spare(bytes);
+                    return self.wrote_whole(composed, len);
+                }
+                _ if copied => return self.wrote_whole(composed, len),
+                buf => {
+                    self.mux.wire.queue(buf);
+                    return self.wrote_whole(composed + len, len);
+                }
+            }
+        }
+        self.offer(buf);
+        self.finish();
+    }
+
+    /// Nothing follows what was given. Does nothing where the head has ended the stream.
+    pub(crate) fn finish(&self) {
+        if self.is_faulty() {
+            return;
+        }
+        self.mux.h2.borrow_mut().offer(self.key, 0, true);
+        self.mux.wake();
+    }
+
+    /// Gives a piece of the body, which is in memory.
+    fn offer(&self, buf: Buf) {
+        let bytes = buf.len();
+        let closed = self.with_mut(|slot| {
+            if !slot.closed {
+                slot.chain.push(buf);
+            }
+            slot.closed
+        });
+        if !closed {
+            self.mux.h2.borrow_mut().offer(self.key, bytes, false);
+            self.mux.wake();
+        }
+    }
+
+    /// Gives a part of the body, at the client's pace and the rate that is allowed.
+    pub(crate) async fn write_body(&self, x: &mut Exchange, chain: &mut Chain) -> Result<(), Error> {
+        let rate = rate::of(x);
+        let mut before = x.body_sent.saturating_sub(chain.len());
+        while let Some(buf) = chain.pop() {
+            // A file is read when the client lets more of it come: a hundred windows that never open hold nothing.
+            let most = match buf.memory() {
+                Some(_) => buf.len(),
+                None => self.window(x).await?.clamp(LEAST, READ),
+            };
+            let part = match rate {
+                Some(rate) => buf.len().min(most).min(self.allowed(x, rate, before).await?),
+                None => buf.len().min(most),
+            };
+            before += part;
+            if part < buf.len() {
+                chain.unpop(buf.slice(part, buf.len()));
+            }
+            let piece = match buf {
+                Buf::File { file, offset, .. } => {
+                    Buf::Bytes(crate::file::read(x, &file, offset, part as usize).await?)
+                }
+                memory if part < memory.len() => memory.slice(0, part),
+                memory => memory,
+            };
+            self.offer(piece);
+            let below = if rate.is_some() { 0 } else { x.busy / 2 };
+            if rate.is_some() || self.pending() > x.busy {
+                self.drained(x, below).await?;
+            }
+        }
+        if self.is_closed() {
+            return Err(Error::CLIENT_CLOSED);
+        }
+        if !chain.last {
+            return Ok(());
+        }
+        if !x.response.trailers.is_empty() {
+            self.drained(x, 0).await?;
+        }
+        self.settle(x);
+        Ok(())
+    }
+
+    /// Nothing follows: ends the stream, with trailers if there are some.
+    pub(crate) fn settle(&self, x: &Exchange) {
+        if x.response.trailers.is_empty() || self.is_faulty() {
+            return self.finish();
+        }
+        let mut h2 = self.mux.h2.borrow_mut();
+        let fields = x.response.trailers.iter();
+        let fields = fields.map(|t| (t.name.bytes(&x.arena), t.value.bytes(&x.arena)));
+        let composed = self.mux.wire.compose(|out| {
+            h2.head(self.key, true, out, |coder, out| encode::trailers(fields, coder, out));
+        });
+        drop(h2);
+        self.wrote(composed);
+    }
+
+    /// Waits until the rate allows something, unless the client leaves meanwhile; how much.
+    async fn allowed(&self, x: &mut Exchange, rate: rate::Rate, sent: u64) -> Result<u64, Error> {
+        loop {
+            let ms = match rate.allows(x.start_ms, sent) {
+                Ok(bytes) => return Ok(bytes),
+                Err(ms) => ms,
+            };
+            let mut sleep = Box::pin(weir_rt::sleep(Duration::from_millis(ms)));
+            let paused = poll_fn(|cx| match self.poll_gone(cx) {
+                Poll::Ready(()) => Poll::Ready(Err(Error::CLIENT_CLOSED)),
+                Poll::Pending => sleep.as_mut().poll(cx).map(Ok),
+            });
+            x.shared.clone().waiting_for(WaitKind::Timer, Box::pin(paused)).await?;
+        }
+    }
+
+    /// Bytes of the body that were not sent.
+    fn pending(&self) -> u64 {
+        self.mux.h2.borrow().pending(self.key)
+    }
+
+    /// Waits until the client lets more of the body come than what was given; how many bytes.
+    async fn window(&self, x: &mut Exchange) -> Result<u64, Error> {
+        let window = || self.mux.h2.borrow().window(self.key);
+        if window() == 0 {
+            let waited = self.until(x, || {
+                let open = window() > 0;
+                if !open {
+                    self.mux.starve(self.key);
+                }
+                open
+            });
+            let waited = waited.await;
+            self.mux.relieve(self.key);
+            waited?;
+        }
+        Ok(window())
+    }
+
+    /// Waits until at most `below` bytes of the body are left to send; of 0, until the stream's end has left, too, which may
+    /// be a frame of its own.
+    pub(crate) async fn drained(&self, x: &mut Exchange, below: u64) -> Result<(), Error> {
+        let done = || if below == 0 { !self.is_unsent() } else { self.pending() <= below };
+        if done() {
+            return Ok(());
+        }
+        self.until(x, done).await
+    }
+
+    /// Waits for what the client has to do, as long as it takes something in each `send_timeout`.
+    async fn until(&self, x: &mut Exchange, done: impl Fn() -> bool) -> Result<(), Error> {
+        self.mux.wake();
+        let interval = x.plan.core.send_timeout;
+        let timer = Timer::new();
+        timer.arm(interval);
+        let mut left = self.pending();
+        let drained = poll_fn(|cx| {
+            if self.is_closed() {
+                return Poll::Ready(Err(Error::CLIENT_CLOSED));
+            }
+            if done() {
+                return Poll::Ready(Ok(()));
+            }
+            let now = self.pending();
+            if now < left {
+                left = now;
+                timer.touch(interval);
+            }
+            if timer.poll_expired(cx).is_ready() {
+                return Poll::Ready(Err(Error::from(weir_rt::SendError::TimedOut)));
+            }
+            self.with_mut(|slot| slot.writer = Some(cx.waker().clone()));
+            Poll::Pending
+        });
+        let shared = x.shared.clone();
+        shared.waiting_for(WaitKind::ClientWrite, Box::pin(drained)).await
+    }
+
+    /// Nobody wants the request's content: what comes of it is dropped.
+    pub(crate) fn discard(&self) {
+        let unread: usize = self.with_mut(|slot| {
+            slot.discarded = true;
+            slot.input.drain(..).map(|piece| piece.len()).sum()
+        });
+        self.mux.consumed(self.key, unread as u64);
+        self.mux.wake();
+    }
+
+    /// Somebody reads the request's content: more of it may come ahead.
+    pub(crate) fn read_ahead(&self) {
+        let mut h2 = self.mux.h2.borrow_mut();
+        self.mux.wire.compose(|out| h2.widen(self.key, self.mux.read_window, out));
+        drop(h2);
+        self.mux.wake();
+    }
+
+    /// A piece of the request's content, if one has come.
+    pub(crate) fn take(&self) -> Option<Vec<u8>> {
+        let piece = self.with_mut(|slot| slot.input.pop_front())?;
+        self.mux.consumed(self.key, piece.len() as u64);
+        self.mux.wake();
+        Some(piece)
+    }
+
+    /// Waits until something happens to the request's content; `false`: the timer expired.
+    pub(crate) async fn readable(&self, timer: &Timer) -> bool {
+        poll_fn(|cx| {
+            let news = self.with_mut(|slot| {
+                let news = !slot.input.is_empty() || slot.ended || slot.closed || slot.broken;
+                if !news {
+                    slot.reader = Some(cx.waker().clone());
+                }
+                news
+            });
+            if news {
+                return Poll::Ready(true);
+            }
+            timer.poll_expired(cx).map(|()| false)
+        })
+        .await
+    }
+
+    /// Ready once the client has given the request up.
+    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.with_mut(|slot| {
+            if slot.closed {
+                return Poll::Ready(());
+            }
+            slot.watcher = Some(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    /// What the client sends next through a tunnel.
+    pub(crate) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        if let Some(piece) = self.take() {
+            return Poll::Ready(Bytes::Piece(piece));
+        }
+        self.with_mut(|slot| {
+            if slot.closed || slot.broken {
+                return Poll::Ready(Bytes::Broken);
+            }
+            if slot.ended {
+                return Poll::Ready(Bytes::End);
+            }
+            slot.reader = Some(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    /// Sends bytes through a tunnel.
+    pub(crate) fn pass(&self, bytes: Vec<u8>) {
+        self.offer(Buf::Bytes(bytes));
+    }
+
+    /// Ready when at most `below` bytes are left to send; `false`: nothing can be sent any more.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
+        let pending = self.pending();
+        self.with_mut(|slot| {
+            if slot.closed {
+                return Poll::Ready(false);
+            }
+            if pending <= below {
+                return Poll::Ready(true);
+            }
+            slot.writer = Some(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    fn is_faulty(&self) -> bool {
+        self.with(|slot| slot.fault.is_some())
+    }
+
+    fn wrote_whole(&self, bytes: u64, content: u64) {
+        self.with_mut(|slot| slot.content += content);
+        self.wrote(bytes);
+    }
+
+    fn wrote(&self, bytes: u64) {
+        self.with_mut(|slot| slot.written += bytes);
+        self.mux.wake();
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&Slot) -> R) -> R {
+        f(&self.mux.slots.borrow()[self.key.index()])
+    }
+
+    fn with_mut<R>(&self, f: impl FnOnce(&mut Slot) -> R) -> R {
+        f(&mut self.mux.slots.borrow_mut()[self.key.index()])
+    }
+}
+
+/// Files are read in pieces of this many bytes.
+const READ: u64 = 32 * 1024;
+/// ... and of at least so many, however small the window is.
+const LEAST: u64 = 4 * 1024;

@@ -1,0 +1,112 @@
+//! Whether a connection takes another request, as the settings of the request's location have it, and what is logged
+//! when none comes.
+
+use weir_http::{Known, Method};
+use weir_rt::Recv;
+
+use super::Connection;
+use crate::agent;
+use crate::exchange::Exchange;
+use crate::log::{self, Level};
+use crate::worker::Worker;
+
+/// Applies the settings of the location that was just found: nothing of the server's own counts before, and a
+/// location that ends keep-alive ends it for the ones that the request is redirected to.
+pub(crate) fn update(x: &mut Exchange) {
+    if x.keep_alive && !x.is_subrequest() && ends(x) {
+        x.keep_alive = false;
+    }
+}
+
+/// What the connection itself says, whatever the location.
+#[inline]
+pub fn possible(x: &Exchange) -> bool {
+    x.worker.keeps_connections() && !x.connection.retired.get()
+}
+
+/// Logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is said
+/// where the server itself ends it.
+#[cold]
+pub fn gone(connection: &Connection, worker: &Worker, gone: &Recv) {
+    if worker.is_stopping() || connection.retired.get() {
+        return;
+    }
+    let first = connection.requests.get() == 0;
+    let host = connection.peer.host();
+    match *gone {
+        Recv::Eof if first => {
+            log::connection(connection, Level::Info, &"client closed connection while waiting for request");
+        }
+        Recv::Eof => {
+            log::idle(connection, Level::Info, &format_args!("client {host} closed keepalive connection"));
+        }
+        Recv::TimedOut if first => {
+            let message = "client timed out (110: Connection timed out) while waiting for request";
+            log::connection(connection, Level::Info, &message);
+        }
+        Recv::Err(errno) if first => {
+            let reason = weir_rt::file::errno_text(errno);
+            let message = format_args!("recv() failed ({errno}: {reason}) while waiting for request");
+            log::connection(connection, Level::Info, &message);
+        }
+        Recv::Err(errno) => {
+            let reason = weir_rt::file::errno_text(errno);
+            let message = format_args!("client {host} closed keepalive connection ({errno}: {reason})");
+            log::idle(connection, Level::Info, &message);
+        }
+        Recv::TimedOut | Recv::Data(_) => {}
+    }
+}
+
+fn ends(x: &Exchange) -> bool {
+    let core = &x.plan.core;
+    let age = x.start_ms.saturating_sub(x.connection.started_ms);
+    core.keepalive_timeout == 0
+        || x.connection.requests.get() >= core.keepalive_requests
+        || age > core.keepalive_time
+        || (core.keepalive_disable_msie6 && x.request.head.method == Method::Post && agent::msie6(browser(x)))
+        || (core.keepalive_disable_safari && agent::safari(browser(x)))
+}
+
+fn browser(x: &Exchange) -> &[u8] {
+    x.request.value(&x.arena, Known::UserAgent).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::exchange::testing;
+
+    /// Whether the connection, which is in its second request, is kept after `head` under `http`.
+    fn kept(http: &str, head: &str) -> bool {
+        testing::run(http, head, async |x| x.keep_alive)
+    }
+
+    #[test]
+    fn a_location_says_how_long_a_connection_is_kept() {
+        let get = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+        for (server, location, keeps) in [
+            ("", "", true),
+            ("keepalive_requests 2;", "", false),
+            ("keepalive_requests 2;", "keepalive_requests 4;", true),
+            ("", "keepalive_requests 2;", false),
+            ("", "keepalive_timeout 0;", false),
+            ("keepalive_timeout 0;", "keepalive_timeout 1;", true),
+        ] {
+            let http = format!("server {{ listen 80; {server} location /a {{ {location} }} }}");
+            assert_eq!(kept(&http, get), keeps, "{http}");
+        }
+    }
+
+    #[test]
+    fn old_browsers_are_not_trusted_with_a_connection() {
+        let http = |disable: &str| format!("server {{ listen 80; {disable} }}");
+        let head = |method: &str, agent: &str| {
+            format!("{method} / HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\n\r\n")
+        };
+        let (ie, mac) = ("MSIE 5.0", "Mac OS X Safari/7534.48.3");
+        assert!(!kept(&http(""), &head("POST", ie)));
+        assert!(kept(&http(""), &head("GET", ie)) && kept(&http(""), &head("GET", mac)));
+        assert!(kept(&http("keepalive_disable none;"), &head("POST", ie)));
+        assert!(!kept(&http("keepalive_disable safari;"), &head("GET", mac)));
+    }
+}

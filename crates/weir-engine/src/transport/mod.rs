@@ -1,0 +1,296 @@
+//! Connections: what is known of one, and where a request's answer goes.
+
+pub mod client;
+pub(crate) mod encode;
+pub mod h2;
+pub(crate) mod heads;
+pub mod input;
+pub mod keepalive;
+mod nobody;
+mod rate;
+pub mod tls;
+pub mod wire;
+pub mod write;
+
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_rt::net::SockAddr;
+use weir_tls::HelloFields;
+
+use crate::conf::server::{Generation, Hosts, Server};
+use crate::subrequest::Capture;
+use crate::subrequest::family::Outlet;
+use crate::worker::Worker;
+use tls::Tls;
+
+pub use client::Client;
+pub(crate) use encode::redirect_target;
+pub use h2::Stream;
+pub(crate) use rate::is_paced;
+
+/// A client's connection, shared by the requests that come on it.
+pub struct Connection {
+    /// Its number in this process (`$connection`).
+    pub number: u64,
+    /// The client's address as the socket tells it.
+    pub peer: SockAddr,
+    /// The descriptor, for what must ask the socket itself (`$tcpinfo_rtt`).
+    pub fd: i32,
+    /// Which servers answer on the address the client connected to.
+    pub hosts: RefCell<Rc<Hosts>>,
+    /// The worker's serial when the connection took its hosts; a reload changes it.
+    pub(crate) serial: Cell<u64>,
+    /// The worker's serial when it was accepted.
+    pub(crate) born: u64,
+    /// Requests so far; the current one counts from when its head was read.
+    pub requests: Cell<u64>,
+    /// When it was accepted: milliseconds of the worker's monotonic clock.
+    pub started_ms: u64,
+    /// How long it waited to be accepted, in ticks; 0 also where that was not asked.
+    pub accept_wait: u64,
+    /// What a PROXY protocol header said.
+    pub proxied: OnceCell<Proxied>,
+    /// Everything that is to be said of it is logged, whatever the levels of logs are (`debug_connection`).
+    pub debug: bool,
+    /// It came to an address with TLS.
+    pub expects_tls: bool,
+    /// What the client said to begin TLS, without its extensions.
+    pub hello: OnceCell<Rc<HelloFields>>,
+    /// Its TLS, once the handshake is complete.
+    pub tls: OnceCell<Box<Tls>>,
+    /// The server that the name in the handshake chose.
+    pub(crate) named: RefCell<Option<Rc<Server>>>,
+    /// No further request is taken.
+    pub retired: Cell<bool>,
+    pub(crate) local: OnceCell<SockAddr>,
+    /// What modules keep for it.
+    pub states: OnceCell<Box<States>>,
+}
+
+/// Modules' states, by their types.
+pub(crate) type States = RefCell<Vec<Rc<dyn Any>>>;
+
+/// The addresses of a PROXY protocol header.
+#[derive(Clone, Debug)]
+pub struct Proxied {
+    /// The client's address (`$proxy_protocol_addr`, `_port`).
+    pub source: SockAddr,
+    /// The address it connected to (`$proxy_protocol_server_addr`, `_port`).
+    pub destination: SockAddr,
+    /// The type-length-values of version 2 (`$proxy_protocol_tlv_...`).
+    pub tlvs: Box<[u8]>,
+}
+
+impl Connection {
+    /// A connection of which only is known where it came from, and that it begins now.
+    pub fn new(number: u64, peer: SockAddr, fd: i32, hosts: Rc<Hosts>, serial: u64) -> Connection {
+        Connection {
+            number,
+            peer,
+            fd,
+            hosts: RefCell::new(hosts),
+            serial: Cell::new(serial),
+            born: serial,
+            requests: Cell::new(0),
+            started_ms: weir_rt::now_ms(),
+            accept_wait: 0,
+            proxied: OnceCell::new(),
+            debug: false,
+            expects_tls: false,
+            hello: OnceCell::new(),
+            tls: OnceCell::new(),
+            named: RefCell::default(),
+            retired: Cell::new(false),
+            local: OnceCell::new(),
+            states: OnceCell::new(),
+        }
+    }
+
+    /// The address the client connected to; asks the socket once.
+    pub fn local(&self) -> &SockAddr {
+        self.local.get_or_init(|| weir_rt::net::local_addr(self.fd).unwrap_or(SockAddr::UNSPECIFIED))
+    }
+
+    /// The connection came over TLS.
+    #[inline]
+    pub fn is_tls(&self) -> bool {
+        self.tls.get().is_some()
+    }
+
+    /// A module's state for as long as the connection is there, made by `Default` when asked for first.
+    pub fn state<T: Default + 'static>(&self) -> Rc<T> {
+        if let Some(state) = self.state_if() {
+            return state;
+        }
+        let state = Rc::<T>::default();
+        self.states.get_or_init(Box::default).borrow_mut().push(state.clone());
+        state
+    }
+
+    /// As [`Connection::state`], if it was made.
+    pub fn state_if<T: 'static>(&self) -> Option<Rc<T>> {
+        self.states.get()?.borrow().iter().find_map(|state| state.clone().downcast().ok())
+    }
+
+    /// The server whose settings hold until a request names another: that of the handshake's name, or the default one.
+    pub fn server(&self) -> Rc<Server> {
+        match &*self.named.borrow() {
+            Some(server) => server.clone(),
+            None => self.hosts.borrow().default().clone(),
+        }
+    }
+
+    /// The server that the handshake's name chose, with that name.
+    pub fn named(&self) -> Option<(Rc<Server>, &str)> {
+        let server = self.named.borrow().clone()?;
+        Some((server, self.hello.get()?.server_name.as_deref()?))
+    }
+
+    /// The handshake's name is known.
+    ///
+    /// # Errors
+    /// Why the pattern of a server's name was given up: which server is meant is not known.
+    pub fn choose_by_name(&self, name: Option<&str>) -> Result<(), String> {
+        let found = match name {
+            Some(name) => self.hosts.borrow().by_any_name(name.as_bytes()),
+            None => Ok(None),
+        };
+        *self.named.borrow_mut() = found?;
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// A connection to a wildcard listener belongs to the servers of the very address it came to, if that has any.
+    pub fn narrow(&self, generation: &Generation) {
+        let here = self.hosts.borrow().clone();
+        let at = generation.hosts.iter().position(|hosts| Rc::ptr_eq(hosts, &here));
+        let special = generation.configuration.addresses.iter().position(|address| {
+            address.wildcard_of.is_some() && address.wildcard_of == at && address.addr == *self.local()
+        });
+        if let Some(index) = special {
+            *self.hosts.borrow_mut() = generation.hosts[index].clone();
+        }
+    }
+
+    /// After a reload: takes the hosts of the same address in the new configuration. When there is none, or its
+    /// connections are others now (TLS, HTTP/2, PROXY protocol), no further request is taken. Whether the address has other
+    /// servers than before, or one says something else.
+    pub fn adopt(&self, worker: &Worker) -> bool {
+        if self.serial.get() == worker.serial() || self.retired.get() {
+            return false;
+        }
+        let Some(generation) = worker.generation() else { return false };
+        match self.successor(&generation) {
+            Some(hosts) => {
+                self.serial.set(worker.serial());
+                let before = self.hosts.replace(hosts);
+                let changed = before.words != self.hosts.borrow().words;
+                self.narrow(&generation);
+                if let Some(hello) = self.hello.get()
+                    && let Err(reason) = self.choose_by_name(hello.server_name.as_deref())
+                {
+                    crate::log::connection(self, crate::log::Level::Alert, &reason);
+                    self.retired.set(true);
+                    return true;
+                }
+                changed
+            }
+            None => {
+                self.retired.set(true);
+                true
+            }
+        }
+    }
+
+    /// Whether connections to its address may be HTTP/2.
+    pub fn takes_http2(&self) -> bool {
+        self.hosts.borrow().protocols[2] || self.server().http2.on
+    }
+
+    /// After a reload, in a request of the configuration before: whether another can follow it.
+    pub(crate) fn foresee(&self, worker: &Worker) {
+        if worker.generation().is_some_and(|generation| self.successor(&generation).is_none()) {
+            self.retired.set(true);
+        }
+    }
+
+    fn successor(&self, generation: &Generation) -> Option<Rc<Hosts>> {
+        let here = self.hosts.borrow();
+        let same = |hosts: &&Rc<Hosts>| hosts.addr == here.addr && hosts.protocols == here.protocols;
+        generation.hosts.iter().find(same).cloned()
+    }
+}
+
+/// Where the answer of an exchange goes.
+pub enum Transport {
+    /// Nowhere yet.
+    None,
+    /// An HTTP/1 connection.
+    H1(Rc<wire::Wire>),
+    /// A stream of an HTTP/2 connection.
+    H2(Stream),
+    /// Memory: a subrequest whose answer its parent wants.
+    Capture(Capture),
+    /// The parent's output, in its turn: a subrequest that is included there.
+    Splice(Rc<Outlet>),
+}
+
+impl Transport {
+    /// Bytes handed over so far, of all requests.
+    pub fn bytes_written(&self) -> u64 {
+        match self {
+            Transport::None => 0,
+            Transport::H1(wire) => wire.written(),
+            Transport::H2(stream) => stream.written(),
+            Transport::Capture(capture) => capture.bytes.len() as u64,
+            Transport::Splice(outlet) => outlet.total(),
+        }
+    }
+
+    /// The socket's connection, of whichever protocol.
+    pub fn wire(&self) -> Option<&Rc<wire::Wire>> {
+        match self {
+            Transport::H1(wire) => Some(wire),
+            Transport::H2(stream) => Some(stream.wire()),
+            _ => None,
+        }
+    }
+
+    /// The stream of HTTP/2, if it is one.
+    pub fn h2(&self) -> Option<&Stream> {
+        match self {
+            Transport::H2(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Whether a client is at the other end, to be watched.
+    pub fn client(&self) -> Option<Client> {
+        match self {
+            Transport::H1(wire) => Some(Client::H1(wire.clone())),
+            Transport::H2(stream) => Some(Client::H2(stream.clone())),
+            _ => None,
+        }
+    }
+
+    /// Ready once the client has left or given the request up; registers the polling task else.
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Transport::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
+            Transport::H2(stream) => stream.poll_gone(cx),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The HTTP/1 connection, if it is one.
+    pub fn h1(&self) -> Option<&Rc<wire::Wire>> {
+        match self {
+            Transport::H1(wire) => Some(wire),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The socket of an HTTP/1 connection, and what is composed for it and not handed over yet.
+
+use std::cell::{Cell, RefCell};
+
+use weir_rt::{Chunk, Stream, Timer};
+
+use super::input::Input;
+use crate::body::Buf;
+
+/// The socket of a connection with what is between it and the exchange.
+pub struct Wire {
+    /// The socket.
+    pub stream: Stream,
+    /// Bytes received and not used.
+    pub input: RefCell<Input>,
+    /// Armed while something is waited for.
+    pub timer: Timer,
+    /// Responses composed and not handed over: those of one batch of requests leave in one system call.
+    out: RefCell<Vec<u8>>,
+    /// All bytes handed over or composed.
+    written: Cell<u64>,
+    /// Sending failed or took too long.
+    pub broken: Cell<bool>,
+    /// The connection ends with a reset (`reset_timedout_connection`), and nothing is waited for before.
+    pub resets: Cell<bool>,
+    /// Between two requests.
+    pub idle: Cell<bool>,
+    /// Since when, in milliseconds of the worker's monotonic clock.
+    pub idle_since: Cell<u64>,
+    /// A graceful stop does not close the idle connection before this time (`keepalive_min_timeout`); 0: at once.
+    pub kept_until: Cell<u64>,
+    /// It goes to another worker, if it can, when it waits for a request next.
+    pub moves: Cell<bool>,
+    /// It is an HTTP/2 connection: its task looks what it has to do when the timer expires.
+    pub multiplexed: Cell<bool>,
+    /// `tcp_nodelay off` was applied.
+    pub delays: Cell<bool>,
+    /// Bytes that the kernel took before the connection was parked.
+    sent_before: u64,
+}
+
+impl Wire {
+    /// A connection's wire.
+    pub fn new(stream: Stream) -> Wire {
+        Wire {
+            stream,
+            input: RefCell::default(),
+            timer: Timer::new(),
+            out: RefCell::default(),
+            written: Cell::new(0),
+            broken: Cell::new(false),
+            resets: Cell::new(false),
+            idle: Cell::new(true),
+            idle_since: Cell::new(weir_rt::now_ms()),
+            kept_until: Cell::new(0),
+            moves: Cell::new(false),
+            multiplexed: Cell::new(false),
+            delays: Cell::new(false),
+            sent_before: 0,
+        }
+    }
+
+    /// That of a connection which was parked.
+    pub fn resumed(stream: Stream, written: u64, kept_until: u64) -> Wire {
+        let mut wire = Wire::new(stream);
+        (wire.written, wire.sent_before) = (Cell::new(written), written);
+        wire.kept_until.set(kept_until);
+        wire
+    }
+
+    /// Bytes handed over so far; once the connection broke, those that reached the kernel.
+    pub fn written(&self) -> u64 {
+        if self.broken.get() || self.stream.error().is_some() {
+            self.sent_before + self.stream.sent()
+        } else {
+            self.written.get()
+        }
+    }
+
+    /// Hands over what was composed.
+    pub fn flush(&self) {
+        let mut out = self.out.borrow_mut();
+        if !out.is_empty() {
+            self.stream.send(std::mem::take(&mut *out));
+        }
+    }
+
+    /// Composes into the output; the bytes leave with the next [`Wire::flush`]. Returns how many there are.
+    pub fn compose(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let mut out = self.out.borrow_mut();
+        if out.capacity() == 0 {
+            let short = self.multiplexed.get() && self.stream.unsent() > 0;
+            *out = if short { Vec::with_capacity(FRAME) } else { self.stream.spare() };
+        }
+        let before = out.len();
+        write(&mut out);
+        let composed = (out.len() - before) as u64;
+        self.written.set(self.written.get() + composed);
+        composed
+    }
+
+    /// As [`Wire::compose`], for the few bytes between pieces that follow uncopied, which would hold a whole spare vector.
+    pub(super) fn frame(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.out.borrow().capacity() == 0 {
+            self.out.replace(Vec::with_capacity(FRAME));
+        }
+        self.compose(write);
+    }
+
+    /// Sends bytes that are not HTTP: those of a tunnel.
+    pub(crate) fn pass(&self, bytes: Vec<u8>) {
+        self.flush();
+        self.written.set(self.written.get() + bytes.len() as u64);
+        self.stream.send(bytes);
+    }
+
+    /// Bytes composed or queued and not yet taken by the kernel.
+    pub fn pending(&self) -> u64 {
+        self.out.borrow().len() as u64 + self.stream.unsent()
+    }
+
+    /// Whether `more` bytes can be queued without waiting for the client.
+    pub(crate) fn takes(&self, more: u64) -> bool {
+        more <= HIGH && self.pending() + more <= HIGH
+    }
+
+    /// Queues a piece of a body behind what was composed: small ones are copied, others follow uncopied.
+    pub(crate) fn queue(&self, buf: Buf) {
+        if is_copied(&buf)
+            && let Some(bytes) = buf.memory()
+        {
+            self.compose(|out| {
+                if self.multiplexed.get() {
+                    // The head of the next frame comes behind it: without room for that the vector would grow again, 640
+                    // instructions for each response of 10 KB.
+                    out.reserve(bytes.len() + FRAME);
+                }
+                out.extend_from_slice(bytes);
+            });
+            if let Buf::Bytes(bytes) = buf {
+                self.stream.give_spare(bytes);
+            }
+            return;
+        }
+        let head = std::mem::take(&mut *self.out.borrow_mut());
+        if !head.is_empty() {
+            self.stream.queue(Chunk::Bytes(head));
+        }
+        self.written.set(self.written.get() + buf.len());
+        self.stream.queue(match buf {
+            Buf::Bytes(bytes) => Chunk::Bytes(bytes),
+            Buf::Static(bytes) => Chunk::Static(bytes),
+            Buf::Shared { bytes, start, end } if start == 0 && end == bytes.len() => Chunk::Shared(bytes),
+            Buf::Shared { bytes, start, end } => Chunk::Part(bytes, start..end),
+            Buf::File { file, offset, len } => Chunk::File { file: file.handle(), offset, len },
+        });
+    }
+}
+
+/// Whether [`Wire::queue`] copies `buf`.
+#[inline]
+pub(crate) fn is_copied(buf: &Buf) -> bool {
+    buf.memory().is_some_and(|bytes| bytes.len() <= COPIED)
+}
+
+/// More than this many bytes composed or queued make a writer wait.
+pub const HIGH: u64 = 64 * 1024;
+/// Pieces up to this size are copied behind the head instead of being sent by their own vector. A file of 10 KB costs
+/// 3 % less of a request on io_uring, 1.5 % on epoll, when it is not.
+pub(super) const COPIED: usize = 4 * 1024;
+/// Bytes between pieces of bodies: a chunk's end and the next one's head, a head of HTTP/2 and that of its first frame.
+const FRAME: usize = 128;

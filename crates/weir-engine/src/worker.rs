@@ -1,0 +1,534 @@
+//! What one thread owns: its generation, free lists, clock and sinks. `Rc`-shared inside the thread, never leaves it.
+
+mod counters;
+mod part;
+mod slots;
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_http::date::{Cached, Memo};
+use weir_http::host::Host;
+use weir_http::uri::Normalized;
+use weir_rt::clock;
+use weir_rt::notify::{Notify, either};
+use weir_trace::{Now, Recorder, Settings};
+
+use crate::conf::server::{Generation, Server};
+use crate::descriptors::{self, ConnectionLimit};
+use crate::exchange::{Exchange, Kinds};
+use crate::file::Files;
+use crate::log::{self, Level, WorkerLogs};
+use crate::recent::Recent;
+use crate::trace::Present;
+use crate::transport::Connection;
+use crate::transport::heads::Heads;
+use crate::transport::wire::Wire;
+use part::WorkerParts;
+use slots::Slots;
+
+pub use counters::{Counter, Counters, Counts, DealingCounters};
+pub use part::{WorkerPart, WorkerSlot};
+
+/// The number of the privileged agent, which is none of the workers.
+pub const AGENT: u8 = u8::MAX - 1;
+
+/// One thread's state.
+pub struct Worker {
+    /// Its number, from 0.
+    pub id: u8,
+    /// Read by status pages and other threads.
+    pub counters: Arc<Counters>,
+    /// Sinks of traces.
+    pub recorder: RefCell<Recorder>,
+    /// What its requests do at this moment, and what they have in common.
+    pub(crate) present: Rc<Present>,
+    /// Open files and small bodies.
+    pub files: Files,
+    /// Buffers of access logs.
+    pub logs: WorkerLogs,
+    parts: WorkerParts,
+    /// A list for whoever needs one between two statements: taken and put back.
+    pub fields: RefCell<Vec<weir_http::Field>>,
+    /// A buffer for whoever needs one between two statements; taken and put back, never held across an await.
+    pub scratch: RefCell<Vec<u8>>,
+    generation: RefCell<Option<Rc<Generation>>>,
+    /// Counts generations; a connection compares it with the one it saw last.
+    serial: Cell<u64>,
+    /// The open connections; idle ones are closed through it when the worker stops.
+    wires: RefCell<Slots<(Weak<Wire>, Rc<Connection>)>>,
+    /// Something was closed: there is room for new connections, and perhaps nothing left to wait for.
+    closed: Notify,
+    /// Numbers for connections: the next one, and how many are left of the block.
+    numbers: Cell<(u64, u64)>,
+    #[expect(
+        clippy::vec_box,
+        reason = "an exchange is taken and given back as the box it is in, not copied"
+    )]
+    free: RefCell<Vec<Box<Exchange>>>,
+    dates: RefCell<Cached>,
+    /// Heads of responses, composed before.
+    pub(crate) heads: RefCell<Heads>,
+    /// Hosts that were checked.
+    pub authorities: RefCell<Recent<Host>>,
+    /// Targets that were found to be normal.
+    pub targets: RefCell<Recent<Normalized>>,
+    /// Media types that were looked up.
+    pub(crate) kinds: RefCell<Kinds>,
+    /// Texts of the times of files.
+    modified: RefCell<Memo>,
+    /// Background requests that are running.
+    background: Cell<usize>,
+    /// The counters of all workers of the server, the own among them.
+    everyone: RefCell<Arc<[Arc<Counters>]>>,
+    /// New connections are refused and idle ones closed.
+    stopping: Cell<bool>,
+    /// Answers say that their connection ends.
+    closing: Cell<bool>,
+    /// Listeners that are open.
+    doors: Cell<usize>,
+    /// When it was told last that connections are closed to make room.
+    crowded: Cell<Option<u64>>,
+    /// A task looks whether memory is to be given back.
+    pub(crate) is_trimming: Cell<bool>,
+    offset: Cell<(u64, i32)>,
+}
+
+impl Worker {
+    /// A worker without configuration.
+    pub fn new(id: u8, counters: Arc<Counters>, recorder: Recorder) -> Rc<Worker> {
+        Worker::with(id, counters, recorder, Now::new(u16::from(id)))
+    }
+
+    /// [`Worker::new`] whose present is watched from outside.
+    pub fn with(id: u8, counters: Arc<Counters>, recorder: Recorder, now: Now) -> Rc<Worker> {
+        let (time, _) = clock::unix_time();
+        Rc::new(Worker {
+            id,
+            counters,
+            present: Rc::new(Present::new(now, &recorder)),
+            recorder: RefCell::new(recorder),
+            files: Files::default(),
+            logs: WorkerLogs::default(),
+            parts: WorkerParts::default(),
+            fields: RefCell::default(),
+            scratch: RefCell::default(),
+            generation: RefCell::new(None),
+            serial: Cell::new(0),
+            wires: RefCell::default(),
+            closed: Notify::default(),
+            numbers: Cell::new((0, 0)),
+            free: RefCell::new(Vec::new()),
+            heads: RefCell::default(),
+            authorities: RefCell::default(),
+            targets: RefCell::default(),
+            kinds: RefCell::default(),
+            modified: RefCell::default(),
+            dates: RefCell::new(Cached::new(time as i64, clock::local_offset(time) / 60)),
+            background: Cell::new(0),
+            everyone: RefCell::new(Arc::new([])),
+            stopping: Cell::new(false),
+            closing: Cell::new(false),
+            doors: Cell::new(0),
+            crowded: Cell::new(None),
+            is_trimming: Cell::new(false),
+            offset: Cell::new((time, clock::local_offset(time) / 60)),
+        })
+    }
+
+    /// The configuration that new requests get.
+    pub fn generation(&self) -> Option<Rc<Generation>> {
+        self.generation.borrow().clone()
+    }
+
+    /// From here on new requests get `generation`; connections whose address it does not have, or has otherwise, end
+    /// with the request they are in. What it replaces is returned.
+    pub fn switch(&self, generation: Rc<Generation>) -> Option<Rc<Generation>> {
+        let before = self.generation.replace(Some(generation));
+        self.serial.set(self.serial.get() + 1);
+        // Exchanges of the old configuration hold its plans; new ones are made as needed.
+        self.free.borrow_mut().clear();
+        self.heads.borrow_mut().clear();
+        self.kinds.borrow_mut().clear();
+        self.files.clear();
+        self.parts.switched();
+        for (wire, connection) in self.open_wires() {
+            if !wire.idle.get() {
+                connection.foresee(self);
+                if wire.multiplexed.get() {
+                    wire.timer.arm(0);
+                }
+                continue;
+            }
+            if connection.adopt(self) && wire.multiplexed.get() && connection.requests.get() > 0 {
+                // Its client is told, so that no request of its is lost.
+                connection.retired.set(true);
+            }
+            // A client that has not asked yet is answered once.
+            if connection.retired.get() && connection.requests.get() > 0 {
+                wire.timer.arm(0);
+            }
+        }
+        before
+    }
+
+    /// Whether answers say that their connection ends, from the next one on.
+    pub fn close_after_answers(&self, close: bool) {
+        self.closing.set(close);
+    }
+
+    /// Whether a connection is to be kept when its request is answered.
+    #[inline]
+    pub(crate) fn keeps_connections(&self) -> bool {
+        !self.closing.get()
+    }
+
+    /// Whether the worker is being stopped gracefully.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Idle connections close, busy ones after their request. As in nginx a client that has not asked yet is waited
+    /// for as long as it may take: its request may be on the way.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        self.closing.set(true);
+        for (wire, connection) in self.open_wires() {
+            if wire.idle.get() && connection.requests.get() > 0 {
+                wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
+            } else if wire.multiplexed.get() {
+                wire.timer.arm(0);
+            }
+        }
+        self.closed.notify();
+    }
+
+    /// Ends all connections, whatever they do.
+    pub fn end_all(&self) {
+        for (wire, connection) in self.open_wires() {
+            connection.retired.set(true);
+            if wire.idle.get() {
+                wire.timer.arm(0);
+            } else {
+                wire.stream.abort();
+            }
+        }
+    }
+
+    /// Ends the connections whose request, or whose waiting for the first one, began before generation `serial`
+    /// (`worker_shutdown_timeout` after a reload). Those that wait for another request have nothing old about them:
+    /// it will get the new configuration.
+    pub fn end_before(&self, serial: u64) {
+        for (wire, connection) in self.open_wires() {
+            if wire.idle.get() {
+                if connection.requests.get() == 0 && connection.born < serial {
+                    connection.retired.set(true);
+                    wire.timer.arm(0);
+                }
+            } else if connection.serial.get() < serial {
+                wire.stream.abort();
+            }
+        }
+    }
+
+    /// The open connections.
+    pub fn open_wires(&self) -> Vec<(Rc<Wire>, Rc<Connection>)> {
+        let wires = self.wires.borrow();
+        wires.iter().filter_map(|(wire, connection)| Some((wire.upgrade()?, connection.clone()))).collect()
+    }
+
+    /// Counts generations; changes with every reload.
+    pub fn serial(&self) -> u64 {
+        self.serial.get()
+    }
+
+    /// The number of the next connection.
+    pub fn connection_number(&self) -> u64 {
+        let (next, left) = match self.numbers.get() {
+            (_, 0) => (connection_numbers(), NUMBERS),
+            block => block,
+        };
+        self.numbers.set((next + 1, left - 1));
+        next
+    }
+
+    /// Registers an open connection; it is counted until what is returned is dropped.
+    pub fn open(self: &Rc<Self>, wire: &Rc<Wire>, connection: &Rc<Connection>) -> Open {
+        self.counters.accepted.add(1);
+        self.reopen(wire, connection)
+    }
+
+    /// As [`Worker::open`], of a connection that was counted as accepted before.
+    pub fn reopen(self: &Rc<Self>, wire: &Rc<Wire>, connection: &Rc<Connection>) -> Open {
+        self.counters.active.add(1);
+        let at = self.wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
+        Open { worker: self.clone(), at }
+    }
+
+    /// Open connections of clients, `most` of them.
+    pub(crate) fn each_connection(&self, most: usize, mut f: impl FnMut(&Wire, &Connection)) {
+        let wires = self.wires.borrow();
+        for (wire, connection) in wires.iter().take(most) {
+            if let Some(wire) = wire.upgrade() {
+                f(&wire, connection);
+            }
+        }
+    }
+
+    /// Counts a background request until what is returned is dropped.
+    pub fn busy(self: &Rc<Self>) -> Busy {
+        self.background.set(self.background.get() + 1);
+        Busy(self.clone())
+    }
+
+    /// Whether a connection is open or a background request runs.
+    fn is_busy(&self) -> bool {
+        self.counters.active.get() > 0 || self.background.get() > 0
+    }
+
+    /// Tells the counters of all workers of the server.
+    pub fn know(&self, everyone: Arc<[Arc<Counters>]>) {
+        *self.everyone.borrow_mut() = everyone;
+    }
+
+    /// How many workers the server has or had, this one included.
+    pub fn colleagues(&self) -> usize {
+        self.everyone.borrow().len().max(1)
+    }
+
+    /// What all workers of the server have counted together.
+    pub fn counts(&self) -> Counts {
+        Counts::of(&self.everyone.borrow())
+    }
+
+    /// Counts a listener until what is returned is dropped.
+    pub fn hold(self: &Rc<Self>) -> Held {
+        self.doors.set(self.doors.get() + 1);
+        Held(self.clone())
+    }
+
+    /// Whether nothing is left to wait for: nothing goes on, and no listener may bring something.
+    pub fn is_vacant(&self) -> bool {
+        !self.is_busy() && self.doors.get() == 0
+    }
+
+    /// How many connections may be open at a time: `worker_connections`, or fewer for want of descriptors.
+    pub fn most(&self) -> u64 {
+        self.limit().most
+    }
+
+    fn limit(&self) -> ConnectionLimit {
+        let generation = self.generation.borrow();
+        generation.as_ref().map_or(ConnectionLimit::NONE, |generation| {
+            ConnectionLimit::of_worker(generation.configuration.main.worker_connections())
+        })
+    }
+
+    /// Whether as many connections are open as may be.
+    pub fn is_full(&self) -> bool {
+        self.counters.active.get() >= self.most()
+    }
+
+    /// Whether a listener may accept connections that nobody has asked it for yet: each takes a descriptor.
+    pub fn accepts_ahead(&self) -> bool {
+        descriptors::of_clients().saturating_sub(self.counters.active.get()) > AHEAD
+    }
+
+    /// Waits while as many connections are open as may be, for the sake of a connection that has come. As in nginx some
+    /// of those that wait for a request are closed for it.
+    pub async fn room(&self) {
+        let mut told = false;
+        while self.is_full() {
+            let limit = self.limit();
+            let reused = self.reuse(limit);
+            if reused == Reused::Some {
+                if self.may_tell() {
+                    log::cycle(Level::Warn, &format_args!("{limit}, reusing connections"));
+                }
+            } else if reused == Reused::None
+                && !std::mem::replace(&mut told, true)
+                && (!limit.by_descriptors || self.may_tell())
+            {
+                log::cycle(limit.level(), &limit);
+            }
+            // Some may have been idle for long enough by then.
+            let soon = if reused == Reused::Later { LATER_MS } else { u64::MAX };
+            self.wait_closed(if limit.by_descriptors { REUSED_AFTER_MS / 4 } else { soon }).await;
+        }
+        // Another listener may wait, too, and there may be room for both.
+        self.closed.notify();
+    }
+
+    /// Whether it was not told for a while that there is no room.
+    fn may_tell(&self) -> bool {
+        let now = weir_rt::now_ms();
+        let may = self.crowded.get().is_none_or(|told| now >= told + TELL_MS);
+        if may {
+            self.crowded.set(Some(now));
+        }
+        may
+    }
+
+    /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
+    /// None whose request has come and was not read yet: its client would see a reset. For want of descriptors, which nginx
+    /// closes nothing for, none that has not asked yet, or may be about to ask again.
+    fn reuse(&self, limit: ConnectionLimit) -> Reused {
+        let mut idle = self.open_wires();
+        let since = weir_rt::now_ms().saturating_sub(REUSED_AFTER_MS);
+        idle.retain(|(wire, connection)| {
+            let unused = connection.requests.get() > 0 && wire.idle_since.get() <= since;
+            wire.idle.get() && !connection.retired.get() && (unused || !limit.by_descriptors)
+        });
+        idle.sort_by_key(|(wire, _)| wire.idle_since.get());
+        let count = (idle.len() / 8).clamp(1, 32);
+        let quiet = idle.iter().filter(|(wire, _)| wire.stream.is_quiet()).take(count);
+        let reused = quiet.map(|(wire, connection)| {
+            connection.retired.set(true);
+            wire.timer.arm(0);
+        });
+        match reused.count() {
+            0 if idle.is_empty() => Reused::None,
+            0 => Reused::Later,
+            _ => Reused::Some,
+        }
+    }
+
+    /// Waits until a connection was closed, for `ms` milliseconds at most.
+    pub async fn wait_closed(&self, ms: u64) {
+        let sleep = weir_rt::sleep(Duration::from_millis(ms.min(1000)));
+        either(self.closed.notified(), sleep).await;
+    }
+
+    /// The cached texts of the current second.
+    pub fn dates<R>(&self, f: impl FnOnce(&Cached) -> R) -> R {
+        let (now, _) = weir_rt::unix_time();
+        let mut dates = self.dates.borrow_mut();
+        if dates.seconds() != now as i64 {
+            dates.update(now as i64, self.local_offset(now));
+        }
+        f(&dates)
+    }
+
+    /// The text of a time of some file, which other requests ask for, too.
+    pub(crate) fn http_date<R>(&self, seconds: i64, f: impl FnOnce(&[u8; 29]) -> R) -> R {
+        f(self.modified.borrow_mut().http(seconds))
+    }
+
+    /// Minutes east of UTC; looked up once a minute, since time zones change on minutes.
+    fn local_offset(&self, now: u64) -> i32 {
+        let (at, offset) = self.offset.get();
+        if at / 60 == now / 60 {
+            return offset;
+        }
+        let offset = clock::local_offset(now) / 60;
+        self.offset.set((now, offset));
+        offset
+    }
+
+    /// The recorder, for the next thread of this number.
+    pub fn leave(&self) -> Recorder {
+        // What modules have to do at the end they do while the thread is still the worker's.
+        self.free.borrow_mut().clear();
+        drop(self.generation.replace(None));
+        self.recorder.borrow_mut().settle();
+        self.recorder.replace(Recorder::new(u16::MAX, Settings::default()))
+    }
+
+    /// An exchange for a request of `connection`: one of the free list, or a new one.
+    pub fn take_exchange(self: &Rc<Self>, connection: &Rc<Connection>, server: &Rc<Server>) -> Box<Exchange> {
+        match self.free.borrow_mut().pop() {
+            Some(mut x) => {
+                x.renew(connection, server);
+                x
+            }
+            None => Box::new(Exchange::new(self, connection, server)),
+        }
+    }
+
+    /// Lets go of exchanges that only many requests at once need.
+    pub(crate) fn trim_exchanges(&self) {
+        self.free.borrow_mut().truncate(QUIET_EXCHANGES);
+    }
+
+    /// Takes an exchange back whose request is over, for others.
+    pub fn give_exchange(&self, mut x: Box<Exchange>) {
+        let mut free = self.free.borrow_mut();
+        // One of an old configuration would keep that from ending.
+        let current = x.connection.serial.get() == self.serial.get() && !x.server.is_retired();
+        if free.len() < FREE_EXCHANGES && current {
+            x.release();
+            free.push(x);
+        }
+    }
+}
+
+/// An open listener's entry with its worker.
+pub struct Held(Rc<Worker>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.doors.set(self.0.doors.get() - 1);
+        self.0.closed.notify();
+    }
+}
+
+/// An open connection's entry with its worker.
+pub struct Open {
+    worker: Rc<Worker>,
+    at: usize,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.worker.counters.active.sub(1);
+        self.worker.wires.borrow_mut().remove(self.at);
+        self.worker.closed.notify();
+    }
+}
+
+/// A background request's place in its worker's count.
+pub struct Busy(Rc<Worker>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.background.set(self.0.background.get() - 1);
+        self.0.closed.notify();
+    }
+}
+
+/// What came of looking for connections that can be closed for others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reused {
+    Some,
+    /// Those that were idle have just been asked.
+    Later,
+    None,
+}
+
+/// After so long they may be idle again.
+const LATER_MS: u64 = 10;
+
+/// That connections are closed to make room is told once in so many milliseconds, as in nginx.
+const TELL_MS: u64 = 1000;
+/// For how long a connection must have waited for a request to be closed for want of descriptors.
+const REUSED_AFTER_MS: u64 = 1000;
+/// With fewer connections to come until descriptors are short, each is accepted by itself: a burst may bring as many as
+/// a listener's queue holds at once, and a turn's accepts more.
+const AHEAD: u64 = 511 + 64;
+/// Exchanges kept for reuse; more than this many requests at once on one worker allocate, which costs 1,200 instructions for
+/// each: sixteen connections of HTTP/2 with 32 streams have 400 whose responses wait for room.
+const FREE_EXCHANGES: usize = 1024;
+/// ... and so many after a quiet moment: they take some kilobytes each.
+const QUIET_EXCHANGES: usize = 256;
+
+/// A number for each connection of the process (`$connection`), given out in blocks so that workers share nothing.
+fn connection_numbers() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(NUMBERS, Ordering::Relaxed)
+}
+
+/// How many connection numbers a worker takes at a time.
+const NUMBERS: u64 = 1 << 16;

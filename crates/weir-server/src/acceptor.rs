@@ -1,0 +1,597 @@
+//! The thread that accepts for several workers and deals the connections to them.
+//!
+//! One worker accepts from its own listeners. As soon as there are several, none of them does: a socket they share
+//! gives nearly all connections to one of them (of 192 opened at once 183 to 192 with io_uring, up to 59 with epoll),
+//! and one that is stuck in a script keeps what the kernel woke it for. So this thread waits for all sockets, and puts
+//! each connection into the queue of the worker that [`WorkerChoice`] names. While a queue is not empty it looks again
+//! after [`LOOK_MS`]: what waits for a worker that is late goes to another.
+//!
+//! It calls nothing that blocks, and holds the table's lock only while it works. What it must not do is to deal to a
+//! worker that does not know the socket: [`Acceptor::update`] is called once the workers have the configuration, and a
+//! worker keeps its [`Door`](crate::conn::accept::Door) of a socket that is gone until no queue has a connection of it.
+
+mod evening;
+mod lateness;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weir_rt::net::SockAddr;
+use weir_rt::poller::{self, Poller};
+use weir_rt::{LoopStats, RuntimeHandle, ThreadWatch, clock};
+
+use super::dealing::{Evening, WorkerChoice, WorkerLoad};
+use super::intake::{Dealt, Intake};
+use super::parking::ParkingLot;
+use super::{StartError, thread};
+use crate::conn::parked::ParkedConnection;
+use lateness::Lateness;
+use weir_engine::conf::Configuration;
+use weir_engine::conf::listen::Address;
+use weir_engine::descriptors::ConnectionLimit;
+use weir_engine::log::{self, Level};
+use weir_engine::worker::Counters;
+
+/// The thread as the server holds it. Dropping it ends it.
+pub(super) struct Acceptor {
+    dealer: Arc<Dealer>,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// A worker that connections are dealt to.
+#[derive(Clone)]
+pub(super) struct Player {
+    pub(super) id: u8,
+    pub(super) intake: Arc<Intake>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) stats: Arc<LoopStats>,
+    pub(super) remote: RuntimeHandle,
+    pub(super) watch: ThreadWatch,
+}
+
+/// A socket that is accepted from.
+#[derive(Clone)]
+pub(super) struct DealtSocket {
+    pub(super) cookie: u64,
+    pub(super) fd: Arc<OwnedFd>,
+}
+
+impl Acceptor {
+    /// Starts the thread; it deals nothing until [`Acceptor::update`].
+    ///
+    /// # Errors
+    /// Out of descriptors, memory or threads.
+    pub(super) fn start() -> Result<Acceptor, StartError> {
+        let table = Table {
+            players: Vec::new(),
+            loads: Vec::new(),
+            lateness: Vec::new(),
+            most: ConnectionLimit::NONE,
+            sockets: Vec::new(),
+            finishing: Vec::new(),
+            lot: ParkingLot::default(),
+            reused: None,
+            evening: Evening::default(),
+            even_at: None,
+            choice: WorkerChoice::new(0),
+            polling: Polling::On,
+            logged: None,
+            look_ms: LOOK_MS,
+        };
+        let (poller, crowded, ended) = (Poller::new()?, AtomicBool::new(false), AtomicBool::new(false));
+        let dealer = Arc::new(Dealer { poller, crowded, ended, table: Mutex::new(table) });
+        let theirs = dealer.clone();
+        let handle =
+            std::thread::Builder::new().name("weir acceptor".to_owned()).spawn(move || theirs.run())?;
+        Ok(Acceptor { dealer, handle: Some(handle) })
+    }
+
+    /// From here on accepts from `sockets`, and deals to `players`. What waits in sockets that are gone is still dealt,
+    /// what waits for workers that are gone goes to others; idle connections whose address is gone are closed. Returns
+    /// when that is done.
+    pub(super) fn update(&self, conf: &Configuration, sockets: Vec<DealtSocket>, players: Vec<Player>) {
+        let poller = &self.dealer.poller;
+        let mut table = self.dealer.table();
+        let most = ConnectionLimit::of_worker(conf.main.worker_connections());
+        table.update(poller, sockets, players, most);
+        let protocols =
+            |address: &Address| (address.addr.clone(), [address.proxy_protocol, address.ssl, address.http2]);
+        let addresses: Vec<_> = conf.addresses.iter().map(protocols).collect();
+        for token in table.lot.tokens(|parked| !parked.belongs_to(&addresses)) {
+            drop(table.unpark(poller, token));
+        }
+        if table.players.len() < 2 {
+            table.unpark_all(poller);
+        }
+        drop(table);
+        poller.wake();
+    }
+
+    /// For workers to say that they have room again.
+    pub(super) fn dealer(&self) -> Arc<Dealer> {
+        self.dealer.clone()
+    }
+
+    /// Accepts no more. What waits in the sockets' queues, and what is parked, is dealt before this returns.
+    pub(super) fn close(&self) {
+        let poller = &self.dealer.poller;
+        let mut table = self.dealer.table();
+        let (players, most) = (table.players.clone(), table.most);
+        table.unpark_all(poller);
+        table.update(poller, Vec::new(), players, most);
+        drop(table);
+        poller.wake();
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.dealer.ended.store(true, Ordering::Release);
+        self.dealer.poller.wake();
+        if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
+            log::cycle(Level::Alert, &"the acceptor ended by a panic");
+        }
+    }
+}
+
+/// What the thread, the server and the workers share.
+pub(crate) struct Dealer {
+    poller: Poller,
+    /// No worker has room: a worker that takes something from its queue says so.
+    crowded: AtomicBool,
+    ended: AtomicBool,
+    table: Mutex<Table>,
+}
+
+impl Dealer {
+    /// A worker has taken a connection from its queue.
+    pub(crate) fn taken(&self) {
+        if self.crowded.load(Ordering::SeqCst) {
+            self.poller.wake();
+        }
+    }
+
+    /// Keeps an idle connection until its client asks or its time is over. It is given back where none is kept: the
+    /// server ends, or has a single worker.
+    pub(crate) fn park(&self, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>> {
+        let mut table = self.table();
+        if table.players.len() < 2 || table.sockets.is_empty() {
+            return Err(parked);
+        }
+        let earlier = table.lot.deadline().is_none_or(|deadline| parked.deadline < deadline);
+        table.park(&self.poller, parked)?;
+        drop(table);
+        if earlier {
+            self.poller.wake();
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let (mut ready, mut wait) = (Vec::new(), None);
+        loop {
+            self.poller.wait(wait, &mut ready);
+            if self.ended.load(Ordering::Acquire) {
+                return;
+            }
+            let mut table = self.table();
+            table.look();
+            for &token in &ready {
+                match ParkingLot::is_token(token) {
+                    true => table.wake_up(&self.poller, token),
+                    false => table.accept_from(&self.poller, token),
+                }
+            }
+            table.expire(&self.poller);
+            table.rescue();
+            table.even_out();
+            table.finish();
+            wait = table.wait();
+            table.apply(&self.poller);
+            self.crowded.store(table.polling == Polling::Crowded, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whether the sockets are polled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polling {
+    On,
+    /// Descriptors or memory have run out: not before this moment.
+    Starved(Instant),
+    /// No worker has room.
+    Crowded,
+}
+
+struct Table {
+    players: Vec<Player>,
+    /// What the players publish, as of this round, with what was dealt in it.
+    loads: Vec<WorkerLoad>,
+    /// Why those of them are late that are, by their ids.
+    lateness: Vec<Lateness>,
+    /// Of each player.
+    most: ConnectionLimit,
+    sockets: Vec<PolledSocket>,
+    /// Cookies of sockets that are closed: connections of theirs may be in queues, and workers may be those of then.
+    finishing: Vec<(u64, Vec<Player>)>,
+    lot: ParkingLot,
+    /// When it was logged last that idle connections are closed to make room.
+    reused: Option<Instant>,
+    evening: Evening,
+    /// When it is looked next whether shares are even; `None`: once something was dealt.
+    even_at: Option<Instant>,
+    choice: WorkerChoice,
+    polling: Polling,
+    /// When it was logged last that accepting fails.
+    logged: Option<Instant>,
+    /// How long until the next look at queues that are not empty.
+    look_ms: u64,
+}
+
+struct PolledSocket {
+    socket: DealtSocket,
+    /// It is in the poller's set.
+    polled: bool,
+}
+
+impl Table {
+    /// Takes note of what the workers publish.
+    fn look(&mut self) {
+        let most = self.most.most;
+        self.loads.clear();
+        for player in &self.players {
+            let mut load = player.load(most);
+            if load.is_late() {
+                load.lost_core = lateness::of(&mut self.lateness, player).has_lost_core(player);
+            }
+            self.loads.push(load);
+        }
+        match self.polling {
+            Polling::Starved(until) if Instant::now() < until => {}
+            _ => self.polling = Polling::On,
+        }
+    }
+
+    /// Accepts what waits in a socket, a bounded number, as long as a worker has room.
+    fn accept_from(&mut self, poller: &Poller, cookie: u64) {
+        let Some(fd) = self.socket(cookie) else { return };
+        for _ in 0..AT_ONCE {
+            if self.polling != Polling::On {
+                return;
+            }
+            let Some(at) = self.choice.choose(&self.loads) else {
+                self.polling = Polling::Crowded;
+                return;
+            };
+            if self.loads[at].is_full() {
+                self.make_room(poller, at);
+            }
+            match self.accept(&fd) {
+                Some((fd, peer)) => self.deal(at, Dealt::New { fd, peer, cookie }),
+                None => return,
+            }
+        }
+    }
+
+    fn socket(&self, cookie: u64) -> Option<Arc<OwnedFd>> {
+        let found = self.sockets.iter().find(|polled| polled.socket.cookie == cookie)?;
+        Some(found.socket.fd.clone())
+    }
+
+    /// One connection; `None`: none waits, or accepting fails.
+    fn accept(&mut self, listener: &OwnedFd) -> Option<(OwnedFd, SockAddr)> {
+        poller::accept(listener).unwrap_or_else(|error| {
+            self.failed(&error);
+            None
+        })
+    }
+
+    /// Accepting pauses: descriptors or memory have run out, or the socket is none.
+    fn failed(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        self.polling = Polling::Starved(now + Duration::from_millis(RETRY_MS));
+        if let Some(player) = self.players.first() {
+            player.stats.accept_failed();
+        }
+        if self.logged.is_some_and(|logged| now < logged + Duration::from_millis(TELL_MS)) {
+            return;
+        }
+        self.logged = Some(now);
+        let errno = error.raw_os_error().unwrap_or(0);
+        let text = weir_rt::file::errno_text(errno);
+        log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {text})"));
+    }
+
+    /// Puts a connection into the queue of a worker.
+    fn deal(&mut self, at: usize, dealt: Dealt) {
+        self.players[at].counters.dealing.dealt.add(1);
+        if self.even_at.is_none() {
+            self.even_at = Some(Instant::now() + EVEN);
+        }
+        self.hand(at, dealt);
+        self.look_ms = LOOK_MS;
+    }
+
+    fn hand(&mut self, at: usize, dealt: Dealt) {
+        let player = &self.players[at];
+        self.loads[at].queued += 1;
+        if player.intake.push(dealt) {
+            // Without captures the closure is no allocation.
+            player.remote.run(Box::new(thread::take_dealt));
+        }
+    }
+
+    /// Keeps a connection for the worker that had it.
+    fn park(&mut self, poller: &Poller, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>> {
+        let Some(from) = self.player(parked.from) else { return Err(parked) };
+        if parked.has_asked() {
+            self.look();
+            self.deal_again(parked, Some(from));
+            return Ok(());
+        }
+        let token = self.lot.insert(parked);
+        let watched = self.lot.get(token).is_some_and(|parked| poller.watch_once(&parked.fd, token).is_ok());
+        if !watched {
+            // Out of memory: its worker keeps it.
+            return self.lot.remove(token).map_or(Ok(()), Err);
+        }
+        self.players[from].counters.dealing.parked.add(1);
+        Ok(())
+    }
+
+    /// Takes a connection out of the lot.
+    fn unpark(&mut self, poller: &Poller, token: u64) -> Option<Box<ParkedConnection>> {
+        let parked = self.lot.remove(token)?;
+        poller.forget(&parked.fd);
+        if let Some(from) = self.player(parked.from) {
+            self.players[from].counters.dealing.parked.sub(1);
+            if let Some(load) = self.loads.get_mut(from) {
+                load.parked = load.parked.saturating_sub(1);
+            }
+        }
+        Some(parked)
+    }
+
+    /// A parked connection's client asks, or has left, or its time is over: a worker goes on with it.
+    fn wake_up(&mut self, poller: &Poller, token: u64) {
+        let Some(parked) = self.unpark(poller, token) else { return };
+        let from = self.player(parked.from);
+        self.deal_again(parked, from);
+    }
+
+    /// A worker goes on with a connection that worker `from` had.
+    fn deal_again(&mut self, parked: Box<ParkedConnection>, from: Option<usize>) {
+        // Without workers it can not be served.
+        let Some(at) = self.choice.choose_again(&self.loads, from).or(from) else { return };
+        if from != Some(at) {
+            if let Some(from) = from {
+                self.players[from].counters.dealing.handed_on.add(1);
+            }
+            self.players[at].counters.dealing.taken_over.add(1);
+        }
+        self.hand(at, Dealt::Again(parked));
+        self.look_ms = LOOK_MS;
+    }
+
+    fn unpark_all(&mut self, poller: &Poller) {
+        self.look();
+        for token in self.lot.tokens(|_| true) {
+            self.wake_up(poller, token);
+        }
+    }
+
+    fn expire(&mut self, poller: &Poller) {
+        for token in self.lot.expired(clock::monotonic_ms()) {
+            self.wake_up(poller, token);
+        }
+    }
+
+    /// Closes an eighth of the connections that are parked for a full worker, 32 at most, those first that wait longest.
+    fn make_room(&mut self, poller: &Poller, at: usize) {
+        let id = self.players[at].id;
+        let parked = self.lot.tokens(|parked| parked.from == id);
+        if parked.is_empty() {
+            return; // the worker looks for some among its own
+        }
+        let now = Instant::now();
+        if self.reused.is_none_or(|logged| now >= logged + Duration::from_millis(REUSED_MS)) {
+            self.reused = Some(now);
+            log::cycle(Level::Warn, &format_args!("{}, reusing connections", self.most));
+        }
+        for &token in parked.iter().take((parked.len() / 8).clamp(1, 32)) {
+            // One whose client has just asked is not idle.
+            match self.lot.get(token).is_some_and(|parked| weir_rt::net::is_silent(parked.fd.as_raw_fd())) {
+                true => drop(self.unpark(poller, token)),
+                false => self.wake_up(poller, token),
+            }
+        }
+    }
+
+    fn player(&self, id: u8) -> Option<usize> {
+        self.players.iter().position(|player| player.id == id)
+    }
+
+    /// What waits for a worker that is late, or full, goes to one that has time.
+    fn rescue(&mut self) {
+        let mut moved = false;
+        for from in 0..self.players.len() {
+            while let Some(to) = self.choice.rescue(&self.loads, from) {
+                // What was parked stays with a worker that has lost its core alone: it is back soon.
+                let all = self.loads[from].is_stuck() || self.loads[from].is_full();
+                let intake = &self.players[from].intake;
+                let Some(dealt) = (if all { intake.pop() } else { intake.pop_new() }) else {
+                    break;
+                };
+                self.loads[from].queued -= 1;
+                self.players[from].counters.dealing.handed_on.add(1);
+                self.players[to].counters.dealing.taken_over.add(1);
+                self.hand(to, dealt);
+                moved = true;
+            }
+        }
+        if moved {
+            self.look_ms = LOOK_MS;
+        }
+    }
+
+    /// Workers may forget the sockets of which no connection waits any more.
+    fn finish(&mut self) {
+        let Table { finishing, players, .. } = self;
+        finishing.retain(|(cookie, known)| {
+            let cookie = *cookie;
+            if players.iter().any(|player| player.intake.may_have(cookie)) {
+                return true;
+            }
+            known.iter().for_each(|player| player.remote.run(Box::new(move || thread::finish(cookie))));
+            false
+        });
+    }
+
+    /// How long the thread may wait.
+    fn wait(&mut self) -> Option<u64> {
+        let retry = match self.polling {
+            Polling::On => None,
+            Polling::Starved(_) => Some(RETRY_MS),
+            Polling::Crowded => Some(CROWDED_MS),
+        };
+        let parked = self.lot.deadline().map(|at| at.saturating_sub(clock::monotonic_ms()) + 1);
+        let even = self.even_at.map(|at| at.saturating_duration_since(Instant::now()).as_millis() as u64 + 1);
+        let retry = [retry, parked, even].into_iter().flatten().min();
+        let queued = self.players.iter().any(|player| !player.intake.is_empty());
+        if !queued && self.finishing.is_empty() {
+            return retry;
+        }
+        let look = self.look_ms;
+        self.look_ms = (look * 2).min(CROWDED_MS);
+        Some(retry.map_or(look, |retry| retry.min(look)))
+    }
+
+    /// Has the poller poll the sockets, or not.
+    fn apply(&mut self, poller: &Poller) {
+        let on = self.polling == Polling::On && !self.players.is_empty();
+        for polled in &mut self.sockets {
+            if polled.polled == on {
+                continue;
+            }
+            if !on {
+                poller.forget(&polled.socket.fd);
+            } else if let Err(error) = poller.watch(&polled.socket.fd, polled.socket.cookie) {
+                log::cycle(Level::Alert, &format_args!("epoll_ctl() failed: {error}"));
+                continue;
+            }
+            polled.polled = on;
+        }
+    }
+
+    fn update(
+        &mut self,
+        poller: &Poller,
+        sockets: Vec<DealtSocket>,
+        players: Vec<Player>,
+        most: ConnectionLimit,
+    ) {
+        let before = std::mem::replace(&mut self.players, players);
+        self.most = ConnectionLimit::NONE; // what was accepted, or waits in a socket that is closed, is not refused
+        self.look();
+        let retired: Vec<Player> = before.into_iter().filter(|player| !self.plays(player)).collect();
+        self.adopt_parked(&retired);
+        for gone in &retired {
+            while let Some(dealt) = gone.intake.pop() {
+                gone.counters.dealing.handed_on.add(1);
+                let Some(at) = self.choice.choose(&self.loads) else { break };
+                self.players[at].counters.dealing.taken_over.add(1);
+                self.hand(at, dealt);
+            }
+        }
+        let mut old = std::mem::take(&mut self.sockets);
+        for socket in sockets {
+            let known = old.iter().position(|polled| polled.socket.cookie == socket.cookie);
+            self.finishing.retain(|(cookie, _)| *cookie != socket.cookie);
+            self.sockets.push(match known {
+                Some(at) => old.swap_remove(at),
+                None => PolledSocket { socket, polled: false },
+            });
+        }
+        for gone in old {
+            if gone.polled {
+                poller.forget(&gone.socket.fd);
+            }
+            self.drain(&gone.socket);
+            let mut known = self.players.clone();
+            known.extend(retired.iter().cloned());
+            self.finishing.push((gone.socket.cookie, known));
+        }
+        self.most = most;
+        self.even_at = Some(Instant::now() + EVEN);
+        self.look_ms = LOOK_MS;
+        self.finish();
+    }
+
+    /// What was parked by workers that are gone is counted for those that are left, by turns.
+    fn adopt_parked(&mut self, retired: &[Player]) {
+        if self.players.is_empty() {
+            return;
+        }
+        for gone in retired {
+            for (turn, token) in self.lot.tokens(|parked| parked.from == gone.id).into_iter().enumerate() {
+                let player = &self.players[turn % self.players.len()];
+                gone.counters.dealing.parked.sub(1);
+                player.counters.dealing.parked.add(1);
+                self.lot.belongs_now(token, player.id);
+            }
+        }
+    }
+
+    fn plays(&self, player: &Player) -> bool {
+        self.players.iter().any(|other| Arc::ptr_eq(&other.intake, &player.intake))
+    }
+
+    /// Deals what waits in a socket that is closed: its closing would reset it.
+    fn drain(&mut self, gone: &DealtSocket) {
+        for _ in 0..DRAIN_MOST {
+            let Some(at) = self.choice.choose(&self.loads) else { return };
+            let Some((fd, peer)) = self.accept(&gone.fd) else { return };
+            self.deal(at, Dealt::New { fd, peer, cookie: gone.cookie });
+        }
+    }
+}
+
+impl Player {
+    fn load(&self, most: u64) -> WorkerLoad {
+        let counters = &self.counters;
+        WorkerLoad {
+            open: counters.active.get(),
+            parked: counters.dealing.parked.get(),
+            queued: counters.dealing.queued.get(),
+            in_flight: counters.writing.get(),
+            turn_us: self.stats.turn_ns() / 1000,
+            lost_core: false,
+            most,
+        }
+    }
+}
+
+/// Connections accepted from one socket before the others, and the queues, are looked at again.
+const AT_ONCE: usize = 64;
+/// Connections taken at most of a socket that is closed: more than come meanwhile is not what waited before.
+const DRAIN_MOST: usize = 4096;
+/// After so many milliseconds a queue that is not empty is looked at again.
+const LOOK_MS: u64 = 3;
+/// How long at most no worker has room without a look.
+const CROWDED_MS: u64 = 50;
+/// How long accepting pauses when it fails.
+const RETRY_MS: u64 = 50;
+/// How often it is looked whether shares are even.
+const EVEN: Duration = Duration::from_secs(1);
+/// That connections are closed to make room is logged once in so many milliseconds, as in nginx.
+const REUSED_MS: u64 = 1000;
+/// That it fails is logged every half a second at most, as nginx tries.
+const TELL_MS: u64 = 500;

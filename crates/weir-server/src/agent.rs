@@ -1,0 +1,79 @@
+//! The privileged agent's process: one worker that listens nowhere, for scripts that no request waits for
+//! (`enable_privileged_agent` of `ngx.process`), with one configuration for its life.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_rt::RuntimeHandle;
+use weir_trace::Recorder;
+
+use super::crew::{Called, Exit, Stage};
+use super::sockets::Sockets;
+use super::thread::ThreadOptions;
+use super::{Options, StartError, late, on_each, prepare, thread};
+use weir_engine::conf::Configuration;
+use weir_engine::log::{self, Level};
+use weir_engine::worker::{AGENT, Counters};
+
+/// See the module. Its process ends with it.
+pub struct Agent {
+    remote: RuntimeHandle,
+    handle: Option<JoinHandle<Recorder>>,
+    exits: Receiver<u64>,
+    limit: Option<Duration>,
+}
+
+impl Agent {
+    /// Starts the worker's thread and gives it the configuration; when it returns, what `init_worker` has to do is done.
+    ///
+    /// # Errors
+    /// The thread can't start, or a module refuses the configuration.
+    pub fn start(configuration: &Arc<Configuration>, options: &Options) -> Result<Agent, StartError> {
+        let (exit, exits) = channel();
+        let driver = options.driver.unwrap_or_else(|| configuration.main.driver());
+        let recorder = thread::recorder(usize::from(AGENT), options);
+        // What its end means, its process says.
+        let stage = Arc::new(Stage(AtomicU8::new(Stage::ENDED)));
+        let exit = Exit { number: 0, exit };
+        let counters = Arc::<Counters>::default();
+        let thread_options = ThreadOptions { driver, watched: false };
+        let started = thread::start(AGENT, thread_options, recorder, counters.clone(), stage, exit)?;
+        let limit = configuration.main.shutdown_timeout();
+        let agent = Agent { remote: started.remote, handle: Some(started.handle), exits, limit };
+        let called = [Called { id: usize::from(AGENT), remote: agent.remote.clone(), new: false }];
+        prepare(configuration, &Sockets::default(), 0, &called, options.patience)?;
+        let everyone: Arc<[_]> = Arc::new([counters]);
+        let commit = || {
+            let everyone = everyone.clone();
+            move || thread::commit(everyone, None)
+        };
+        on_each(&called, options.patience, commit).map_err(|_| late())?;
+        agent.remote.run(Box::new(thread::release));
+        Ok(agent)
+    }
+
+    /// Tells it to end when its work is done, or at `worker_shutdown_timeout`. Returns at once; see [`Agent::join`].
+    pub fn quit(&self) {
+        let limit = self.limit;
+        self.remote.run(Box::new(move || thread::quit(limit)));
+    }
+
+    /// Ends it at once.
+    pub fn stop(&self) {
+        self.remote.run(Box::new(thread::stop));
+    }
+
+    /// Waits until it has ended, for `limit` at most. `true`: it has.
+    pub fn join(&mut self, limit: Duration) -> bool {
+        if self.exits.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            return false;
+        }
+        if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
+            log::cycle(Level::Alert, &"the privileged agent ended by a panic");
+        }
+        true
+    }
+}

@@ -1,0 +1,131 @@
+//! Accepting connections.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use weir_rt::net::{self, SockAddr};
+use weir_rt::notify::{Notify, either};
+use weir_rt::{Listener, Stream};
+
+use super::{begin, proxy};
+use crate::tls;
+use weir_engine::conf::server::Generation;
+use weir_engine::log::{self, Level};
+use weir_engine::transport::Connection;
+use weir_engine::transport::wire::Wire;
+use weir_engine::worker::Worker;
+
+/// Where the connections of a listener lead to.
+pub(crate) struct Door {
+    /// The configuration, the worker's serial of it, and the index of the address in it. That of a socket that is
+    /// closed because its line is gone stays the last that had the line.
+    to: RefCell<(Rc<Generation>, u64, usize)>,
+    closed: Notify,
+}
+
+impl Door {
+    pub(crate) fn new(generation: &Rc<Generation>, serial: u64, address: usize) -> Door {
+        Door { to: RefCell::new((generation.clone(), serial, address)), closed: Notify::default() }
+    }
+
+    /// From here on connections belong to another configuration.
+    pub(crate) fn lead(&self, generation: &Rc<Generation>, serial: u64, address: usize) {
+        *self.to.borrow_mut() = (generation.clone(), serial, address);
+    }
+
+    /// Ends the listener: what waits in its queue is still served.
+    pub(crate) fn close(&self) {
+        self.closed.notify();
+    }
+}
+
+/// Accepts from `listener` until `door` is closed. What the kernel had accepted by then is still served, and what waits
+/// in the queue: a wake-up that was meant for this worker would be lost to the others that share the socket, and
+/// closing the last one resets what is left in it.
+pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Door>) {
+    let held = worker.hold();
+    let told = AcceptLog::default();
+    while !door.closed.is_set() {
+        listener.accept_ahead(worker.accepts_ahead());
+        match either(listener.accept(), door.closed.forever()).await {
+            Some(Ok(stream)) => {
+                if worker.is_full() {
+                    // Others that share the socket get the connections behind this one.
+                    listener.pause();
+                    either(worker.room(), door.closed.forever()).await;
+                    listener.resume();
+                }
+                take_accepted(&worker, stream, &door);
+            }
+            Some(Err(error)) => told.failed(&error),
+            None => break,
+        }
+    }
+    let (left, error) = listener.drain().await;
+    left.into_iter().for_each(|stream| take_accepted(&worker, stream, &door));
+    if let Some(error) = error {
+        told.failed(&error);
+    }
+    drop(held);
+}
+
+/// When it was logged last that accepting fails.
+#[derive(Default)]
+pub(crate) struct AcceptLog(Cell<Option<u64>>);
+
+impl AcceptLog {
+    pub(crate) fn failed(&self, error: &std::io::Error) {
+        let now = weir_rt::now_ms();
+        if self.0.get().is_some_and(|told| now < told + TELL_MS) {
+            return;
+        }
+        self.0.set(Some(now));
+        let errno = error.raw_os_error().unwrap_or(0);
+        let text = weir_rt::file::errno_text(errno);
+        log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {text})"));
+    }
+}
+
+/// [`take`] of what this worker has accepted by itself.
+fn take_accepted(worker: &Rc<Worker>, stream: Stream, door: &Door) {
+    let peer = net::peer_addr(stream.fd()).unwrap_or(SockAddr::UNSPECIFIED);
+    take(worker, stream, peer, door);
+}
+
+/// Makes a connection of an accepted socket and starts its task.
+pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &Door) {
+    let (generation, serial, address) = door.to.borrow().clone();
+    let fd = stream.fd();
+    let Some(hosts) = generation.hosts.get(address).cloned() else { return };
+    let watched = &generation.configuration.main.debug_connections;
+    let debug = !watched.is_empty() && watched.iter().any(|cidr| cidr.contains(&peer));
+    let expects_tls = generation.configuration.addresses[address].ssl;
+    let mut connection = Connection::new(worker.connection_number(), peer, fd, hosts, serial);
+    connection.accept_wait = weir_engine::trace::accepted(worker, fd);
+    connection.debug = debug;
+    connection.expects_tls = expects_tls;
+    let connection = Rc::new(connection);
+    let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
+    connection.narrow(&generation);
+    log::debug::accepted(&connection);
+    let wire = Rc::new(Wire::new(stream));
+    let open = worker.open(&wire, &connection);
+    let worker = worker.clone();
+    weir_rt::spawn(async move {
+        if !proxy_protocol || proxy::read(&connection, &wire).await {
+            // Boxed: most connections have none of it.
+            let alpn = match expects_tls {
+                false => Some(None),
+                true => Box::pin(tls::accept::run(&worker, &connection, &wire)).await.map(Some),
+            };
+            if let Some(alpn) = alpn {
+                begin::serve(worker.clone(), connection, wire, alpn).await;
+            }
+        }
+        drop(open);
+    });
+}
+
+/// Accepting is tried every 50 ms when descriptors run out; a log line each time would fill the disk as well. nginx
+/// tries, and tells, every half a second.
+const TELL_MS: u64 = 500;

@@ -1,0 +1,59 @@
+//! Which protocol a connection speaks.
+
+use std::rc::Rc;
+
+use weir_rt::Recv;
+
+use super::{h1, h2};
+use weir_engine::transport::tls::Alpn;
+use weir_engine::transport::wire::Wire;
+use weir_engine::transport::{Connection, keepalive};
+use weir_engine::worker::Worker;
+
+/// Serves a connection from its first byte to its last; `alpn` is what TLS agreed upon, where there is TLS.
+pub(crate) async fn serve(
+    worker: Rc<Worker>,
+    connection: Rc<Connection>,
+    wire: Rc<Wire>,
+    alpn: Option<Alpn>,
+) {
+    let two = match alpn {
+        Some(alpn) => alpn == Alpn::Http2,
+        None if !connection.takes_http2() => false,
+        None => match knows(&worker, &connection, &wire).await {
+            Some(two) => two,
+            None => return,
+        },
+    };
+    if two {
+        Box::pin(h2::run(worker, connection, wire)).await;
+    } else {
+        let idle = connection.server().settings.client_header_timeout;
+        h1::run(worker, connection, wire, idle).await;
+    }
+}
+
+/// Whether the client begins with HTTP/2's preface (prior knowledge, RFC 9113 section 3.3); `None`: it has left. What was
+/// read stays.
+async fn knows(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<bool> {
+    wire.timer.arm(connection.hosts.borrow().default().settings.client_header_timeout);
+    loop {
+        let begins = h2::begins(wire.input.borrow().bytes());
+        if begins.is_some() {
+            return begins;
+        }
+        worker.counters.waiting.add(1);
+        wire.input.borrow_mut().hold();
+        let received = wire.stream.recv(Some(&wire.timer)).await;
+        worker.counters.waiting.sub(1);
+        match received {
+            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            gone if wire.input.borrow().is_empty() => {
+                keepalive::gone(connection, worker, &gone);
+                return None;
+            }
+            // A part of the preface and nothing more: HTTP/1 tells what is wrong with it.
+            _ => return Some(false),
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! An HTTP/1 connection: one task, one request after the other, pipelined answers leaving together.
+//!
+//! While idle the task holds a timer and its socket, no buffer and no exchange (its future is a few hundred bytes).
+//! Incoming requests are served by plain functions ([`try_requests`], [`try_request`]) as long as nothing must be waited
+//! for; where something must, they name it ([`ConnectionWait`], [`RequestWait`]), and the future [`finish_requests`] is
+//! boxed, which waits for it and calls them again.
+
+use std::rc::Rc;
+
+use weir_rt::Recv;
+
+use super::head;
+use super::parked;
+use weir_engine::engine::ServeWait;
+use weir_engine::exchange::Exchange;
+use weir_engine::progress::Progress;
+use weir_engine::request_head::NoHead;
+use weir_engine::transport::keepalive;
+use weir_engine::transport::wire::{HIGH, Wire};
+use weir_engine::transport::{Connection, Transport};
+use weir_engine::worker::Worker;
+use weir_engine::{engine, read, trace};
+
+/// A connection from its first byte, for which it waits `idle` milliseconds, to its last, or until it is parked.
+pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc<Wire>, idle: u64) {
+    let (mut idle, mut wire) = (idle, wire);
+    // It could not be parked in this wait.
+    let mut stays = false;
+    loop {
+        wire.idle.set(true);
+        wire.idle_since.set(weir_rt::now_ms());
+        // Bytes of the first request may have come with a PROXY protocol header.
+        let waits = wire.input.borrow().is_empty();
+        if waits {
+            let until = weir_rt::now_ms().saturating_add(idle);
+            let parks = !stays && parked::is_wanted(&worker, &connection, idle);
+            let moves = parks && wire.moves.get() && Box::pin(is_sent(&wire, idle)).await;
+            let received = if moves || connection.retired.get() {
+                Recv::TimedOut
+            } else {
+                wire.timer.arm(if parks { parked::PARK_MS } else { idle });
+                worker.counters.waiting.add(1);
+                let received = wire.stream.recv(Some(&wire.timer)).await;
+                worker.counters.waiting.sub(1);
+                received
+            };
+            let parks = parks || wire.moves.get();
+            match received {
+                Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+                Recv::TimedOut if parks && !connection.retired.get() && !worker.is_stopping() => {
+                    wire.moves.set(false);
+                    match Box::pin(parked::park(&worker, &connection, wire, until)).await {
+                        Ok(()) => return,
+                        Err(ours) => (wire, stays) = (ours, true),
+                    }
+                    idle = until.saturating_sub(weir_rt::now_ms());
+                    continue;
+                }
+                gone => {
+                    keepalive::gone(&connection, &worker, &gone);
+                    break;
+                }
+            }
+        }
+        wire.idle.set(false);
+        stays = false;
+        let mut busy = Busy::new(&worker, &connection);
+        let kept = match try_requests(&mut busy, &wire) {
+            Progress::Done(timeout) => {
+                drop(busy);
+                Some(timeout)
+            }
+            Progress::Wait(wait) => Box::pin(finish_requests(busy, &wire, wait)).await,
+        };
+        match kept {
+            Some(IdleTimeout(timeout)) => idle = timeout,
+            None => break,
+        }
+        // Whoever waits is of the newest configuration: nothing else keeps the one before.
+        connection.adopt(&worker);
+        if worker.is_stopping() || connection.retired.get() {
+            break;
+        }
+    }
+    if wire.stream.unsent() > 0 && !wire.broken.get() {
+        // A stream that is dropped discards what the kernel did not take: the end of an answer whose client asks no
+        // more, or half-closed. One that takes nothing ends this by the timer, one that is gone at once.
+        wire.idle.set(false);
+        wire.timer.arm(connection.hosts.borrow().default().plan.core.send_timeout);
+        let _ = wire.stream.drained(0, Some(&wire.timer)).await;
+    }
+}
+
+/// Whether the client takes what was sent within `ms` milliseconds.
+async fn is_sent(wire: &Wire, ms: u64) -> bool {
+    wire.timer.arm(ms);
+    wire.stream.drained(0, Some(&wire.timer)).await.is_ok() && wire.stream.unsent() == 0
+}
+
+/// How long a connection without a request is kept, in milliseconds (`keepalive_timeout`).
+#[derive(Clone, Copy)]
+struct IdleTimeout(u64);
+
+/// What a busy connection waits for.
+enum ConnectionWait {
+    /// Something in a request.
+    Request(RequestWait),
+    /// The client, until it took some of the responses; then it is idle, unless there is another request.
+    Room(IdleTimeout),
+    /// Other tasks: it has had many requests at a stretch.
+    Turn,
+}
+
+/// What follows a request.
+enum AfterRequest {
+    /// The next one, for which the exchange is ready.
+    Next,
+    /// Nothing is left to read.
+    Idle(IdleTimeout),
+}
+
+/// Serves requests until nothing is left to read, as far as that goes without waiting; the rest is left to
+/// [`finish_requests`].
+fn try_requests(busy: &mut Busy<'_>, wire: &Rc<Wire>) -> Progress<IdleTimeout, ConnectionWait> {
+    loop {
+        let idle = match try_request(busy.exchange(), wire) {
+            Progress::Done(idle) => idle,
+            Progress::Wait(request) => return Progress::Wait(ConnectionWait::Request(request)),
+        };
+        match try_next(busy, wire, idle) {
+            Progress::Done(AfterRequest::Next) => {}
+            Progress::Done(AfterRequest::Idle(idle)) => return Progress::Done(idle),
+            Progress::Wait(wait) => return Progress::Wait(wait),
+        }
+    }
+}
+
+/// After a request: sends what was composed where that is due, and goes on to the next one.
+fn try_next(busy: &mut Busy<'_>, wire: &Wire, idle: IdleTimeout) -> Progress<AfterRequest, ConnectionWait> {
+    busy.batch += 1;
+    if wire.input.borrow().is_empty() {
+        wire.flush();
+        if wire.stream.unsent() <= HIGH {
+            return Progress::Done(AfterRequest::Idle(idle));
+        }
+        return Progress::Wait(ConnectionWait::Room(idle));
+    }
+    if wire.pending() > HIGH {
+        wire.flush();
+        return Progress::Wait(ConnectionWait::Room(idle));
+    }
+    if busy.batch.is_multiple_of(64) {
+        wire.flush();
+        return Progress::Wait(ConnectionWait::Turn);
+    }
+    busy.next();
+    Progress::Done(AfterRequest::Next)
+}
+
+/// Waits for what [`try_requests`] stopped at, and serves requests until nothing is left to read; `None`: the connection
+/// is closed.
+async fn finish_requests(mut busy: Busy<'_>, wire: &Rc<Wire>, wait: ConnectionWait) -> Option<IdleTimeout> {
+    let mut wait = wait;
+    loop {
+        let after = match wait {
+            ConnectionWait::Request(request) => {
+                let idle = finish_request(busy.exchange(), wire, request).await?;
+                try_next(&mut busy, wire, idle)
+            }
+            ConnectionWait::Room(idle) => {
+                Box::pin(wait_room(busy.exchange(), wire)).await?;
+                if wire.input.borrow().is_empty() {
+                    return Some(idle);
+                }
+                busy.next();
+                Progress::Done(AfterRequest::Next)
+            }
+            ConnectionWait::Turn => {
+                weir_rt::yield_now().await;
+                busy.next();
+                Progress::Done(AfterRequest::Next)
+            }
+        };
+        let progress = match after {
+            Progress::Done(AfterRequest::Next) => try_requests(&mut busy, wire),
+            Progress::Done(AfterRequest::Idle(idle)) => return Some(idle),
+            Progress::Wait(wait) => Progress::Wait(wait),
+        };
+        match progress {
+            Progress::Done(idle) => return Some(idle),
+            Progress::Wait(again) => wait = again,
+        }
+    }
+}
+
+/// A connection's exchange while it is busy. Dropping it gives the exchange back to the worker.
+struct Busy<'c> {
+    worker: &'c Rc<Worker>,
+    connection: &'c Rc<Connection>,
+    x: Option<Box<Exchange>>,
+    /// Requests answered since the connection was idle.
+    batch: u32,
+}
+
+impl<'c> Busy<'c> {
+    fn new(worker: &'c Rc<Worker>, connection: &'c Rc<Connection>) -> Busy<'c> {
+        connection.adopt(worker);
+        let x = worker.take_exchange(connection, &connection.server());
+        Busy { worker, connection, x: Some(x), batch: 0 }
+    }
+
+    fn exchange(&mut self) -> &mut Exchange {
+        self.x.as_mut().expect("taken only when dropped")
+    }
+
+    /// Makes the exchange ready for the next request of the batch.
+    fn next(&mut self) {
+        self.connection.adopt(self.worker);
+        let Some(x) = &mut self.x else { return };
+        x.reset(self.connection, &self.connection.server());
+        x.pipelined = true;
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Some(x) = self.x.take() {
+            self.worker.give_exchange(x);
+        }
+    }
+}
+
+/// Waits until the client took some of what was sent to it; `None`: it is gone or too slow.
+async fn wait_room(x: &Exchange, wire: &Wire) -> Option<()> {
+    wire.timer.arm(x.server.plan.core.send_timeout);
+    wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.inspect_err(|_| wire.broken.set(true)).ok()
+}
+
+/// What a request waits for.
+enum RequestWait {
+    /// The rest of its head.
+    Head,
+    /// The response to a head that is no good.
+    NoHead(NoHead),
+    /// It asks for HTTP/2, with these settings.
+    Upgrade(Vec<u8>),
+    /// What the engine waits for.
+    Engine(ServeWait),
+    /// It is over, and its body is not read or its connection not kept.
+    Ending,
+}
+
+/// One request, as far as that goes without waiting; how long its connection is kept. The rest is left to
+/// [`finish_request`].
+fn try_request(x: &mut Exchange, wire: &Rc<Wire>) -> Progress<IdleTimeout, RequestWait> {
+    begin(x, wire);
+    match head::try_request_head(x, wire) {
+        Progress::Done(head) => try_serve(x, wire, head),
+        Progress::Wait(()) => Progress::Wait(RequestWait::Head),
+    }
+}
+
+/// [`try_request`] once its head was read.
+fn try_serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Progress<IdleTimeout, RequestWait> {
+    x.nth = x.connection.requests.get() + 1;
+    x.connection.requests.set(x.nth);
+    if let Err(no_head) = head {
+        return Progress::Wait(RequestWait::NoHead(no_head));
+    }
+    x.worker.counters.requests.add(1);
+    x.worker.counters.writing.add(1);
+    if x.request.head.connection.upgrade
+        && let Some(settings) = crate::conn::h2::upgrade::wanted(x)
+    {
+        return Progress::Wait(RequestWait::Upgrade(settings));
+    }
+    read::start(x);
+    match engine::try_serve(x) {
+        Progress::Done(()) => try_keep(x, wire),
+        Progress::Wait(wait) => Progress::Wait(RequestWait::Engine(wait)),
+    }
+}
+
+/// After the response to a request that had a head: whether its connection is kept.
+fn try_keep(x: &Exchange, wire: &Wire) -> Progress<IdleTimeout, RequestWait> {
+    x.worker.counters.writing.sub(1);
+    settle(x, wire);
+    if x.keep_alive && !x.body.is_pending() {
+        return Progress::Done(IdleTimeout(x.plan.core.keepalive_timeout));
+    }
+    Progress::Wait(RequestWait::Ending)
+}
+
+/// Waits for what [`try_request`] stopped at, and does the rest. `None`: the connection is closed (what was sent is still
+/// delivered).
+async fn finish_request(x: &mut Exchange, wire: &Rc<Wire>, wait: RequestWait) -> Option<IdleTimeout> {
+    let mut wait = wait;
+    // After wrong framing the rest of the body can't be told from anything else.
+    let mut unread = false;
+    loop {
+        let progress = match wait {
+            RequestWait::Head => {
+                let head = Box::pin(head::finish_request_head(x, wire)).await;
+                try_serve(x, wire, head)
+            }
+            RequestWait::NoHead(no_head) => {
+                Box::pin(without_head(x, no_head)).await?;
+                settle(x, wire);
+                unread = true;
+                Progress::Wait(RequestWait::Ending)
+            }
+            RequestWait::Upgrade(settings) => {
+                Box::pin(crate::conn::h2::upgrade::serve(x, wire, &settings)).await;
+                return None;
+            }
+            RequestWait::Engine(wait) => {
+                engine::finish_serve(x, wait).await;
+                try_keep(x, wire)
+            }
+            RequestWait::Ending => {
+                if x.keep_alive && (!x.body.is_pending() || Box::pin(read::rest(x, wire)).await) {
+                    return Some(IdleTimeout(x.plan.core.keepalive_timeout));
+                }
+                Box::pin(super::linger::close(x, wire, unread || x.body.is_broken())).await;
+                return None;
+            }
+        };
+        match progress {
+            Progress::Done(idle) => return Some(idle),
+            Progress::Wait(again) => wait = again,
+        }
+    }
+}
+
+/// What the location's rarer settings want of the connection from here on.
+#[inline]
+fn settle(x: &Exchange, wire: &Wire) {
+    let core = &x.plan.core;
+    if core.keepalive_min_timeout > 0 {
+        wire.kept_until.set(weir_rt::now_ms() + core.keepalive_min_timeout);
+    }
+    if !core.tcp_nodelay && !wire.delays.replace(true) {
+        // Listeners hand TCP_NODELAY down to every connection. One that is gone already needs no delay either.
+        let _ = weir_rt::net::nodelay(wire.stream.fd(), false);
+    }
+}
+
+/// A request whose head is no good, or did not come. `None`: closed without an answer.
+async fn without_head(x: &mut Exchange, no_head: NoHead) -> Option<()> {
+    if matches!(no_head, NoHead::Nothing) {
+        return None;
+    }
+    x.worker.counters.requests.add(1);
+    match no_head {
+        NoHead::Refuse(status) => {
+            engine::refuse(x, status).await;
+            Some(())
+        }
+        NoHead::Silent(status) => {
+            engine::close(x, status).await;
+            x.worker.logs.written().await;
+            None
+        }
+        NoHead::Nothing => None,
+    }
+}
+
+/// A fresh exchange for this connection.
+fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
+    x.start_ms = weir_rt::now_ms();
+    x.bytes_before = wire.written();
+    match &x.transport {
+        Transport::H1(old) if Rc::ptr_eq(old, wire) => {}
+        _ => {
+            x.transport = Transport::H1(wire.clone());
+            x.shared.detach();
+        }
+    }
+    // A request that came while its connection was idle has been ready since the loop woke.
+    let ready = if x.pipelined { None } else { Some(weir_rt::turn_stamp()) };
+    trace::begin(x, ready);
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_rt::Stream;
+
+    use super::*;
+    use weir_engine::exchange::testing;
+
+    #[test]
+    fn an_idle_connection_s_task_is_small_and_a_busy_one_fits_the_allocator_s_fast_bins() {
+        testing::run("server { }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
+            let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+            let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
+            let (worker, connection) = (x.worker.clone(), x.connection.clone());
+            let wait = ConnectionWait::Request(RequestWait::Head);
+            let busy = finish_requests(Busy::new(&worker, &connection), &wire, wait);
+            // glibc keeps blocks of up to 1,032 bytes in a list of the thread's own.
+            assert!(size_of_val(&busy) <= 1032, "{} bytes", size_of_val(&busy));
+            drop(busy);
+            let idle = run(worker, connection, wire, 1000);
+            assert!(size_of_val(&idle) <= 512, "{} bytes", size_of_val(&idle));
+        });
+    }
+}

@@ -1,0 +1,190 @@
+//! A header section as the request that the phases start on.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use weir_http::h2::{Code, Malformed, Message};
+use weir_http::hpack::{Kind, Section};
+use weir_http::{Field, Known, Method, Span, Version, base64};
+use weir_trace::{Site, Step};
+
+use crate::tls::accepted::TlsJudge;
+use weir_engine::exchange::Exchange;
+use weir_engine::log::Level;
+use weir_engine::request_head::{NoHead, check};
+use weir_engine::transport::h2::mux::Mux;
+
+/// Makes the request of `x` from the header section that was read last; `end`: no body follows. Also the code with which
+/// the stream of a malformed one ends behind its answer.
+pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead>, Option<Code>) {
+    let h2 = mux.h2.borrow();
+    let (section, message) = (h2.section(), *h2.message());
+    let repeated = take_over(x, section, &message, end);
+    x.request.head.len = h2.block_len();
+    let wrong = h2.checked().err();
+    let too_large = section.too_large;
+    drop(h2);
+    x.trace().mark(Site::step(Step::Parse));
+    if let Some(malformed) = wrong {
+        return (Err(refuse(x, &malformed)), Some(Code::Protocol));
+    }
+    if too_large {
+        x.log(Level::Info, &"client sent too large request header");
+        return (Err(NoHead::Refuse(494)), None);
+    }
+    if let Some(known) = repeated {
+        let name = known.lower();
+        x.log(Level::Info, &format_args!("client sent duplicate header line: \"{name}\""));
+        return (Err(refused(x)), None);
+    }
+    let checked =
+        host(x, message.authority).and_then(|()| check::<TlsJudge>(x)).and_then(|()| served_here(x));
+    x.trace().mark(Site::step(Step::VirtualServer));
+    (checked, None)
+}
+
+/// The request line that HTTP/1 would have, the fields, and what they say. The text of the section stands first in the
+/// arena, so that its spans hold there. Returns the name of a field that may come once and came twice.
+fn take_over(x: &mut Exchange, section: &Section, message: &Message, end: bool) -> Option<Known> {
+    let head = &mut x.request.head;
+    head.clear();
+    x.arena.push(&section.text);
+    head.version = Version::V20;
+    let copied = |x: &mut weir_engine::text::Arena, span: Option<Span>| {
+        span.map_or_else(Span::default, |span| x.copy(span))
+    };
+    let start = x.arena.mark();
+    head.method_span = copied(&mut x.arena, message.method);
+    x.arena.push(b" ");
+    head.target = copied(&mut x.arena, message.path.or(message.authority));
+    x.arena.push(b" ");
+    head.protocol = x.arena.push(b"HTTP/2.0");
+    head.line = x.arena.since(start);
+    head.method = Method::parse(x.arena.get(head.method_span));
+    let websocket = message.protocol.is_some_and(|protocol| protocol.of(&section.text) == b"websocket");
+    head.content_length = message.content_length;
+    head.chunked = !end && message.content_length.is_none();
+    let (mut cookies, mut repeated) = (0, None);
+    for item in section.items.iter().skip(message.pseudo) {
+        if item.name.kind.is_pseudo() {
+            continue;
+        }
+        match item.name.known {
+            Known::Cookie => cookies += 1,
+            Known::Expect if head.field(Known::Expect).is_none() => {
+                head.expect_continue = item.value.of(&section.text).eq_ignore_ascii_case(b"100-continue");
+            }
+            known if known.is_single() && head.field(known).is_some() => repeated = Some(known),
+            _ => {}
+        }
+        head.push_field(Field {
+            known: item.name.known,
+            valid: item.name.kind == Kind::Usual,
+            underscore: item.name.kind == Kind::Underscore,
+            name: item.label,
+            value: item.value,
+        });
+    }
+    if websocket && x.request.head.method == Method::Connect {
+        open_tunnel(x);
+    }
+    if cookies > 1 {
+        join_cookies(x);
+    }
+    repeated
+}
+
+/// A WebSocket's CONNECT (RFC 8441) as the request that opens one in HTTP/1.1: whatever is configured for those, and the
+/// servers behind, need not know the difference. What follows on the stream is no body.
+fn open_tunnel(x: &mut Exchange) {
+    let head = &mut x.request.head;
+    (head.method, head.chunked, head.content_length) = (Method::Get, false, None);
+    head.method_span = x.arena.push(b"GET");
+    head.connection.upgrade = true;
+    // The key proves to a client that its server speaks WebSocket; this client has asked otherwise.
+    let fields = [
+        (Known::Upgrade, &b"upgrade"[..], &b"websocket"[..]),
+        (Known::Connection, b"connection", b"Upgrade"),
+        (Known::SecWebsocketKey, b"sec-websocket-key", &nonce()),
+    ];
+    for (known, name, value) in fields {
+        let (name, value) = (x.arena.push(name), x.arena.push(value));
+        x.request.head.push_field(Field { known, valid: true, underscore: false, name, value });
+    }
+    x.tunnels = true;
+}
+
+/// Sixteen random bytes in base64. The keys of the standard library's hash tables come from the system's random numbers, and
+/// differ each time.
+fn nonce() -> Vec<u8> {
+    let number = || RandomState::new().build_hasher().finish().to_le_bytes();
+    let mut text = Vec::with_capacity(24);
+    base64::encode([number(), number()].as_flattened(), &mut text);
+    text
+}
+
+/// Cookies may come in many fields so that they compress better; behind this they are one (RFC 9113 section 8.2.3).
+fn join_cookies(x: &mut Exchange) {
+    let start = x.arena.mark();
+    let fields: Vec<Field> =
+        x.request.head.fields.iter().filter(|field| field.known == Known::Cookie).copied().collect();
+    for (at, field) in fields.iter().enumerate() {
+        if at > 0 {
+            x.arena.push(b"; ");
+        }
+        x.arena.copy(field.value);
+    }
+    let value = x.arena.since(start);
+    let mut first = true;
+    x.request.head.retain_fields(|field| field.known != Known::Cookie || std::mem::take(&mut first));
+    if let Some(field) = x.request.head.fields.iter_mut().find(|field| field.known == Known::Cookie) {
+        field.value = value;
+    }
+}
+
+/// A server without HTTP/2 is not asked by it, though another of its address is (RFC 9110 section 15.5.20).
+fn served_here(x: &Exchange) -> Result<(), NoHead> {
+    if x.server.http2.on || x.connection.hosts.borrow().protocols[2] {
+        return Ok(());
+    }
+    x.log(Level::Info, &"client attempted to request a server for which HTTP/2 is disabled");
+    Err(NoHead::Refuse(421))
+}
+
+/// `:authority` stands for the Host field; whoever reads that one finds it.
+fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), NoHead> {
+    let given = x.request.span(Known::Host);
+    match (authority, given) {
+        (Some(authority), None) => {
+            let name = x.arena.push(b"host");
+            let (known, value) = (Known::Host, authority);
+            x.request.head.push_field(Field { known, valid: true, underscore: false, name, value });
+            Ok(())
+        }
+        (Some(authority), Some(host)) if x.arena.get(authority) != x.arena.get(host) => {
+            x.log(Level::Info, &"client sent \"Host\" header that differs from \":authority\"");
+            Err(NoHead::Refuse(400))
+        }
+        (None, None) => {
+            x.log(Level::Info, &"client sent neither \":authority\" nor \"Host\" header");
+            Err(NoHead::Refuse(400))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse(x: &mut Exchange, malformed: &Malformed) -> NoHead {
+    match malformed.place() {
+        Some(place) => {
+            let name = String::from_utf8_lossy(x.arena.get(place)).into_owned();
+            x.log(Level::Info, &format_args!("client {malformed}: \"{name}\""));
+        }
+        None => x.log(Level::Info, &format_args!("client {malformed}")),
+    }
+    refused(x)
+}
+
+/// nginx has not seen the target at this point.
+fn refused(x: &mut Exchange) -> NoHead {
+    x.request.uri = x.arena.push(b"");
+    NoHead::Refuse(400)
+}

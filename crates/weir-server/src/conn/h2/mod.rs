@@ -1,0 +1,197 @@
+//! An HTTP/2 connection: one task that reads frames, answers what need not wait, and sends for all streams.
+//!
+//! A stream's request runs on the same engine as one of HTTP/1. It is served at once, between two frames, by plain
+//! functions; only where it has to wait does it become a task of its own, which leaves what it has to send with the
+//! connection ([`Mux`]) and wakes it. So all answers to what one receive brought leave in one write, in the order of
+//! their priorities, and a request that does not wait allocates nothing: exchange, stream and slot are used again.
+//!
+//! * `mod.rs`: the task; * `mux.rs`: what streams and connection share; * `pump.rs`: content that leaves;
+//!   * `stream.rs`: a request's end of it;
+//!   * `head.rs`: header sections as requests; * `encode.rs`: responses as header sections.
+
+mod head;
+mod request;
+pub(crate) mod upgrade;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use weir_http::h2;
+use weir_rt::{Recv, SendError};
+
+use weir_engine::exchange::Exchange;
+use weir_engine::log::{self, Level};
+use weir_engine::transport::Connection;
+use weir_engine::transport::h2::Mux;
+use weir_engine::transport::keepalive;
+use weir_engine::transport::wire::{HIGH, Wire};
+use weir_engine::trim;
+use weir_engine::worker::Worker;
+
+/// Whether `input`, a connection's first bytes, begins an HTTP/2 connection; `None` while that can't be told.
+pub(crate) fn begins(input: &[u8]) -> Option<bool> {
+    let length = input.len().min(h2::PREFACE.len());
+    if input[..length] != h2::PREFACE[..length] {
+        return Some(false);
+    }
+    (length == h2::PREFACE.len()).then_some(true)
+}
+
+/// A connection from its preface on.
+pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc<Wire>) {
+    let mux = Mux::new(&worker, &connection, &wire);
+    serve(&mux, None).await;
+}
+
+/// Serves until the connection is over, and sends what is left.
+async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
+    let wire = &mux.wire;
+    let mut spare = spare;
+    let _held = request::HeldRequests(mux);
+    loop {
+        request::turn(mux, &mut spare);
+        wire.flush();
+        if mux.is_over() {
+            break;
+        }
+        // What was composed may be gone already: then nobody else would wake this task for what is left.
+        if mux.has_more() && wire.stream.unsent() <= HIGH {
+            // Others have their turn, too.
+            weir_rt::yield_now().await;
+            continue;
+        }
+        match wait(mux).await {
+            Wake::Work => {}
+            Wake::Received(buf) => wire.input.borrow_mut().push(buf),
+            Wake::Expired => expired(mux),
+            Wake::Gone(gone) => {
+                left(mux, &gone);
+                break;
+            }
+        }
+    }
+    if let Some(x) = spare.take() {
+        mux.worker.give_exchange(x);
+    }
+    mux.end();
+    request::scatter(mux);
+    finish(mux).await;
+}
+
+/// What a connection's task goes on for.
+enum Wake {
+    /// A stream has something to send, or there is room for it.
+    Work,
+    /// Bytes.
+    Received(weir_rt::RecvBuf),
+    /// The timer expired.
+    Expired,
+    /// The client left, or takes nothing.
+    Gone(Recv),
+}
+
+/// Waits for bytes, for streams, or, where much is unsent, for the client to take some of it.
+async fn wait(mux: &Rc<Mux>) -> Wake {
+    let wire = mux.wire.clone();
+    let full = wire.stream.unsent() > HIGH;
+    let idle = mux.arm(full);
+    if idle {
+        mux.worker.counters.waiting.add(1);
+    }
+    let wake = poll_fn(|cx| {
+        if mux.is_woken(cx) {
+            return Poll::Ready(Wake::Work);
+        }
+        if full {
+            // Nothing is read from a client that does not take its answers.
+            return wire.stream.poll_drained(cx, HIGH / 2, Some(&wire.timer)).map(|drained| match drained {
+                Ok(()) => Wake::Work,
+                Err(SendError::TimedOut) => Wake::Gone(Recv::TimedOut),
+                Err(SendError::Closed(errno)) => Wake::Gone(Recv::Err(errno)),
+                Err(SendError::Truncated) => Wake::Gone(Recv::Eof),
+            });
+        }
+        wire.stream.poll_recv(cx, Some(&wire.timer)).map(|received| match received {
+            Recv::Data(buf) => Wake::Received(buf),
+            Recv::TimedOut => Wake::Expired,
+            gone => Wake::Gone(gone),
+        })
+    })
+    .await;
+    if idle {
+        mux.worker.counters.waiting.sub(1);
+        wire.idle.set(false);
+    }
+    wake
+}
+
+/// The timer expired: a stream has lingered, the head of a request does not come, the connection was idle for long enough,
+/// or the worker wants it to look whether it is to end.
+fn expired(mux: &Rc<Mux>) {
+    if mux.unlinger() || mux.expire_head() || mux.streams() > 0 {
+        return;
+    }
+    if !mux.is_begun() {
+        keepalive::gone(&mux.connection, &mux.worker, &Recv::TimedOut);
+    }
+    mux.go_away(h2::Code::No);
+}
+
+/// The client is gone, or takes nothing.
+fn left(mux: &Rc<Mux>, gone: &Recv) {
+    mux.wire.broken.set(!matches!(gone, Recv::Eof));
+    if mux.streams() == 0 {
+        keepalive::gone(&mux.connection, &mux.worker, gone);
+    } else if let Recv::TimedOut = gone {
+        let message = "client timed out (110: Connection timed out) while sending to client";
+        log::connection(&mux.connection, Level::Info, &message);
+    }
+}
+
+/// Sends what is left, lets the streams that are still running end, and closes without losing what was sent.
+async fn finish(mux: &Rc<Mux>) {
+    let wire = &mux.wire;
+    wire.idle.set(false);
+    let core = mux.connection.hosts.borrow().default().plan.core.clone();
+    if !wire.broken.get() {
+        wire.flush();
+        wire.timer.arm(core.send_timeout);
+        if wire.stream.drained(0, Some(&wire.timer)).await.is_ok() && !wire.stream.is_eof() {
+            linger(wire, core.lingering_timeout.min(core.lingering_time)).await;
+        }
+    }
+    mux.ended().await;
+    trim::trim_later(&mux.worker);
+}
+
+/// Ends our direction and reads what still comes: closing over unread bytes would reset the connection, and what was
+/// sent last could be lost.
+async fn linger(wire: &Wire, ms: u64) {
+    if wire.stream.shutdown_write().is_err() {
+        return;
+    }
+    wire.timer.arm(ms);
+    let mut read = 0;
+    while let Recv::Data(buf) = wire.stream.recv(Some(&wire.timer)).await {
+        read += buf.len();
+        if read > LINGERING {
+            return;
+        }
+    }
+}
+
+/// How much is read of a client that sends on: what was under way fits, and who floods is not served in this way, too.
+const LINGERING: usize = 1 << 20;
+
+/// An exchange for the next request: the last one's, or another of the worker's.
+fn exchange(mux: &Mux, spare: &mut Option<Box<Exchange>>) -> Box<Exchange> {
+    let hosts = mux.connection.hosts.borrow();
+    match spare.take() {
+        Some(mut x) => {
+            x.reset(&mux.connection, hosts.default());
+            x
+        }
+        None => mux.worker.take_exchange(&mux.connection, hosts.default()),
+    }
+}

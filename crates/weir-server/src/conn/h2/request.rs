@@ -1,0 +1,186 @@
+//! A request on a stream, from its head to the end of its exchange.
+
+use std::rc::Rc;
+
+use weir_http::h2::{Code, Key};
+
+use super::{exchange, head};
+use weir_engine::engine::ServeWait;
+use weir_engine::exchange::Exchange;
+use weir_engine::progress::Progress;
+use weir_engine::request_head::NoHead;
+use weir_engine::transport::Transport;
+use weir_engine::transport::h2::Stream;
+use weir_engine::transport::h2::mux::Mux;
+use weir_engine::{engine, read};
+
+/// Takes what came, serves what can be served, and composes what may be sent.
+pub(super) fn turn(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+    mux.begin_turn();
+    let mut requests = 0;
+    while let Some((key, end)) = mux.next_head() {
+        serve(mux, spare, key, end);
+        requests += 1;
+        if requests == REQUESTS {
+            mux.put_off();
+            break;
+        }
+    }
+    mux.compose();
+    settle(mux, spare);
+    mux.end_turn();
+}
+
+/// Serves the request whose head has just come; `end`: it has no body. Where it has to wait it becomes a task.
+fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) {
+    if mux.connection.adopt(&mux.worker) {
+        // This request is answered by the new servers; the client's others come on a connection of theirs.
+        mux.go_away(Code::No);
+    }
+    mux.begin(key, end);
+    let mut x = exchange(mux, spare);
+    begin(&mut x, mux, key);
+    let (head, fault) = head::read(&mut x, mux, end);
+    count(&mut x, mux);
+    if let Some(code) = fault {
+        mux.slots.borrow_mut()[key.index()].fault = Some(code);
+    }
+    mux.worker.counters.requests.add(1);
+    mux.worker.counters.writing.add(1);
+    match head {
+        Ok(()) => *spare = answer(mux, key, x),
+        Err(no_head) => later(mux, key, x, Task::Refuse(no_head)),
+    }
+}
+
+/// Answers the request of `x`, whose head was read; the exchange, if it is over. The request is counted as being answered.
+pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
+    read::start(&mut x);
+    match engine::try_serve(&mut x) {
+        Progress::Done(()) => {
+            over(mux, key, &x);
+            Some(x)
+        }
+        Progress::Wait(ServeWait::Unsent) => {
+            mux.held.borrow_mut().push((key, x));
+            None
+        }
+        Progress::Wait(wait) => {
+            later(mux, key, x, Task::Serve(wait));
+            None
+        }
+    }
+}
+
+/// Logs the requests whose responses have been composed. Those for which there was no room stay with the connection until the
+/// next turn, and those whose windows are closed, or whose clients have left, become tasks.
+fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+    if mux.held.borrow().is_empty() {
+        return;
+    }
+    let mut held = std::mem::take(&mut *mux.held.borrow_mut());
+    // A task for each, and its memory, is a fifth of what a response of 10 KB costs. A trace ends where the response was handed
+    // over, as with HTTP/1: what the connection has left to send is no wait of its own.
+    for (key, mut x) in held.extract_if(.., |(key, _)| !mux.h2.borrow().is_ready(*key)) {
+        let unsent = mux.h2.borrow().is_pending(key);
+        let end = if unsent { Progress::Wait(ServeWait::Unsent) } else { engine::try_end(&mut x) };
+        match end {
+            Progress::Wait(wait) => later(mux, key, x, Task::Serve(wait)),
+            Progress::Done(()) => {
+                over(mux, key, &x);
+                if let Some(other) = spare.replace(x) {
+                    mux.worker.give_exchange(other);
+                }
+            }
+        }
+    }
+    // Its memory is used again.
+    mux.held.replace(held);
+}
+
+/// The connection ends: requests that wait for room in it become tasks, which see that and end.
+pub(super) fn scatter(mux: &Rc<Mux>) {
+    for (key, x) in mux.held.take() {
+        later(mux, key, x, Task::Serve(ServeWait::Unsent));
+    }
+}
+
+/// What is done where a connection's task ends otherwise, in a panic: no request stays counted, and nothing in a circle.
+pub(super) struct HeldRequests<'m>(pub(super) &'m Mux);
+
+impl Drop for HeldRequests<'_> {
+    fn drop(&mut self) {
+        self.0.held.take().iter().for_each(|(key, x)| over(self.0, *key, x));
+    }
+}
+
+fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: Task) {
+    let running = Running { mux: mux.clone(), key, x: Some(x) };
+    weir_rt::spawn(run(running, task));
+}
+
+/// A fresh exchange for a stream.
+fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: Key) {
+    x.start_ms = weir_rt::now_ms();
+    x.bytes_before = 0;
+    x.transport = Transport::H2(Stream { mux: mux.clone(), key });
+    x.shared.detach();
+    let first = mux.wire.idle.replace(false);
+    weir_engine::trace::begin(x, first.then(weir_rt::turn_stamp));
+}
+
+/// Counts the request, and ends the connection behind it where it had as many, or lasted as long, as it may.
+fn count(x: &mut Exchange, mux: &Mux) {
+    let connection = &mux.connection;
+    x.nth = connection.requests.get() + 1;
+    connection.requests.set(x.nth);
+    let hosts = connection.hosts.borrow();
+    let core = &hosts.default().plan.core;
+    let age = x.start_ms.saturating_sub(connection.started_ms);
+    if x.nth >= core.keepalive_requests || age > core.keepalive_time || core.keepalive_timeout == 0 {
+        mux.go_away(Code::No);
+    }
+}
+
+/// What is left of a request that has to wait.
+enum Task {
+    Serve(ServeWait),
+    Refuse(NoHead),
+}
+
+async fn run(mut running: Running, task: Task) {
+    let Some(x) = &mut running.x else { return };
+    match task {
+        Task::Serve(wait) => engine::finish_serve(x, wait).await,
+        Task::Refuse(NoHead::Refuse(status)) => engine::refuse(x, status).await,
+        Task::Refuse(NoHead::Silent(status)) => engine::close(x, status).await,
+        Task::Refuse(NoHead::Nothing) => {}
+    }
+}
+
+/// A request that is a task. Dropping it, also in a panic, gives the exchange back and lets the stream end.
+struct Running {
+    mux: Rc<Mux>,
+    key: Key,
+    x: Option<Box<Exchange>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(x) = self.x.take() {
+            over(&self.mux, self.key, &x);
+            if !std::thread::panicking() {
+                self.mux.worker.give_exchange(x);
+            }
+            self.mux.wake();
+        }
+    }
+}
+
+fn over(mux: &Mux, key: Key, x: &Exchange) {
+    mux.worker.counters.writing.sub(1);
+    mux.detach(key, x.is_complete());
+}
+
+/// Requests that are served at a stretch.
+const REQUESTS: u32 = 128;

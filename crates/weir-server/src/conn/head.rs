@@ -1,0 +1,129 @@
+//! The head of a request: read, checked, and made into an exchange that the phases can start on.
+
+use std::rc::Rc;
+
+use weir_http::h1::{Parse, may_be_complete};
+use weir_rt::Recv;
+use weir_trace::{Site, Step, WaitKind};
+
+use crate::tls::accepted::TlsJudge;
+use weir_engine::exchange::Exchange;
+use weir_engine::log::{Level, debug};
+use weir_engine::progress::Progress;
+use weir_engine::request_head::{self, NoHead};
+use weir_engine::transport::wire::Wire;
+
+/// Reads and checks a head into `x`, where all of it has come; the virtual server is chosen, the body is untouched.
+/// The rest is left to [`finish_request_head`].
+#[inline]
+pub(crate) fn try_request_head(x: &mut Exchange, wire: &Wire) -> Progress<Result<(), NoHead>, ()> {
+    match try_parse(x, wire, &mut 0) {
+        Progress::Done(parsed) => Progress::Done(checked(x, parsed)),
+        Progress::Wait(()) => Progress::Wait(()),
+    }
+}
+
+/// Waits for the rest of a head of which [`try_request_head`] has found a part, or nothing.
+pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
+    let mut seen = wire.input.borrow().bytes().len();
+    wire.timer.arm(x.server.settings.client_header_timeout);
+    let shared = x.shared.clone();
+    loop {
+        x.trace().open(Site::step(Step::HeadRead));
+        wire.input.borrow_mut().hold();
+        wire.flush();
+        let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
+        let received = shared.waiting_for(WaitKind::ClientRead, received).await;
+        x.trace().close(Site::step(Step::HeadRead));
+        match received {
+            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            gone => return Err(lost(x, wire, &gone)),
+        }
+        if let Progress::Done(parsed) = try_parse(x, wire, &mut seen) {
+            return checked(x, parsed);
+        }
+    }
+}
+
+/// The head is parsed: checks it. Where server and location are found without regular expressions one stamp does for
+/// all three, and comes behind the last (`phase::find_config`): it is the parser's time.
+fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
+    let at_a_glance = !x.connection.hosts.borrow().has_patterns();
+    if parsed.is_err() || !at_a_glance {
+        x.trace().mark(Site::step(Step::Parse));
+    }
+    parsed?;
+    let checked = request_head::check::<TlsJudge>(x);
+    match (at_a_glance, &checked) {
+        (false, _) => x.trace().mark(Site::step(Step::VirtualServer)),
+        (true, Ok(())) if x.server.is_plain() => x.opening = true,
+        (true, _) => x.trace().mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer)]),
+    }
+    debug::begun(x);
+    checked
+}
+
+/// The connection ended, or time ran out, in the middle of a head (or before it).
+fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> NoHead {
+    if wire.input.borrow().is_empty() {
+        return NoHead::Nothing;
+    }
+    let action = action(x, wire);
+    request_head::keep_line::<TlsJudge>(x, wire);
+    match *gone {
+        Recv::TimedOut => {
+            let message = format_args!("client timed out (110: Connection timed out) while {action}");
+            x.log(Level::Info, &message);
+            NoHead::Silent(408)
+        }
+        Recv::Err(errno) => {
+            let reason = weir_rt::file::errno_text(errno);
+            x.log(Level::Info, &format_args!("recv() failed ({errno}: {reason}) while {action}"));
+            NoHead::Silent(400)
+        }
+        Recv::Eof | Recv::Data(_) => {
+            x.log(Level::Info, &format_args!("client prematurely closed connection while {action}"));
+            NoHead::Silent(400)
+        }
+    }
+}
+
+/// What nginx says it was doing while the head was not complete.
+fn action(x: &Exchange, wire: &Wire) -> &'static str {
+    let input = wire.input.borrow();
+    let mut line = input.bytes().iter().skip_while(|byte| matches!(byte, b'\r' | b'\n'));
+    match (line.any(|byte| *byte == b'\n'), x.pipelined) {
+        (true, _) => "reading client request headers",
+        (false, false) => "reading client request line",
+        (false, true) => "reading client pipelined request line",
+    }
+}
+
+/// Parses what is there, of which `seen` bytes were known before.
+fn try_parse(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Progress<Result<(), NoHead>, ()> {
+    let mut input = wire.input.borrow_mut();
+    let bytes = input.bytes();
+    let limits = x.server.settings.limits();
+    if bytes.is_empty() {
+        x.request.head.clear();
+    }
+    if bytes.is_empty() || (*seen > 0 && bytes.len() < limits.max_line && !may_be_complete(bytes, *seen)) {
+        *seen = bytes.len();
+        return Progress::Wait(());
+    }
+    *seen = bytes.len();
+    match x.request.head.parse(bytes, &limits) {
+        Ok(Parse::Incomplete { .. }) => Progress::Wait(()),
+        Ok(Parse::Complete) => {
+            let len = x.request.head.len;
+            x.arena.push(bytes.get(..len).unwrap_or_default());
+            input.consume(len);
+            Progress::Done(Ok(()))
+        }
+        Err(bad) => {
+            let refused = request_head::refuse_bad::<TlsJudge>(x, bytes, bad);
+            input.release();
+            Progress::Done(Err(refused))
+        }
+    }
+}

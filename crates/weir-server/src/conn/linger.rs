@@ -1,0 +1,54 @@
+//! Closing a connection without losing the answer.
+//!
+//! A socket closed while the peer's bytes are unread sends a reset, which may take the answer away from a client that
+//! still writes. So: send everything, see that the request's log line is written, shut the writing side, read what
+//! comes for a bounded time, then close.
+
+use std::rc::Rc;
+
+use weir_rt::Recv;
+use weir_trace::{Site, Step};
+
+use weir_engine::conf::core::Lingering;
+use weir_engine::exchange::Exchange;
+use weir_engine::transport::wire::Wire;
+use weir_engine::transport::write::drained;
+
+/// Sends what is queued and closes; lingers where the client may still be sending: `unread` says that it was not read
+/// to the end of its request.
+pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
+    wire.flush();
+    if wire.stream.unsent() > 0 && drained(x, wire, 0).await.is_err() {
+        return;
+    }
+    x.worker.logs.written().await;
+    if wire.resets.get() {
+        return;
+    }
+    let lingers = match x.plan.core.lingering_close {
+        Lingering::Off => false,
+        Lingering::On => {
+            unread
+                || x.body.is_pending()
+                || !wire.input.borrow().is_empty()
+                || matches!(wire.stream.try_recv(), Some(Recv::Data(_)))
+        }
+        Lingering::Always => true,
+    };
+    if !lingers || wire.stream.is_eof() || wire.stream.shutdown_write().is_err() {
+        return;
+    }
+    let until = weir_rt::now_ms() + x.plan.core.lingering_time;
+    loop {
+        let left = until.saturating_sub(weir_rt::now_ms());
+        if left == 0 {
+            break;
+        }
+        wire.timer.arm(left.min(x.plan.core.lingering_timeout));
+        match wire.stream.recv(Some(&wire.timer)).await {
+            Recv::Data(buf) => drop(buf),
+            Recv::Eof | Recv::TimedOut | Recv::Err(_) => break,
+        }
+    }
+    x.trace().mark(Site::step(Step::Lingering));
+}

@@ -1,0 +1,10 @@
+//! Connections' tasks: from the socket that was accepted to the requests on it.
+
+pub mod accept;
+pub(crate) mod begin;
+pub mod h1;
+pub(crate) mod h2;
+pub(crate) mod head;
+mod linger;
+pub(crate) mod parked;
+mod proxy;

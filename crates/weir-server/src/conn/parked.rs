@@ -1,0 +1,152 @@
+//! Connections that wait for a request outside of any worker: a plain record, which the thread that deals connections
+//! keeps, and gives to a worker that has time when the client asks again. So a worker that is stuck holds up no client
+//! but those whose requests it has begun, and what idles for long becomes even with the rest.
+//!
+//! Parked are connections of plain HTTP/1 that have had a request, [`PARK_MS`] after it. The state of TLS and HTTP/2 is
+//! the thread's, and so is what modules keep for a connection.
+
+use std::cell::{Cell, OnceCell};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use weir_rt::net::SockAddr;
+use weir_rt::{Recv, Stream};
+
+use super::h1;
+use crate::worker_part;
+use weir_engine::transport::wire::Wire;
+use weir_engine::transport::{Connection, Proxied};
+use weir_engine::worker::Worker;
+
+/// A connection that is no worker's.
+pub(crate) struct ParkedConnection {
+    pub(crate) fd: OwnedFd,
+    /// What the client sent while it was given up by its worker.
+    unread: Vec<u8>,
+    /// The worker that had it last.
+    pub(crate) from: u8,
+    /// Until when it may wait, in milliseconds of the monotonic clock.
+    pub(crate) deadline: u64,
+    record: Record,
+}
+
+/// What is known of a connection, whichever worker has it.
+struct Record {
+    number: u64,
+    peer: SockAddr,
+    addr: SockAddr,
+    protocols: [bool; 3],
+    requests: u64,
+    started_ms: u64,
+    accept_wait: u64,
+    proxied: Option<Proxied>,
+    debug: bool,
+    written: u64,
+    kept_until: u64,
+}
+
+impl ParkedConnection {
+    /// Whether its client has asked already: what came while it was given up wakes no poller.
+    pub(crate) fn has_asked(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Whether its address is one of `addresses`, and connections to it begin as this one did.
+    pub(crate) fn belongs_to(&self, addresses: &[(SockAddr, [bool; 3])]) -> bool {
+        addresses
+            .iter()
+            .any(|(addr, protocols)| *addr == self.record.addr && *protocols == self.record.protocols)
+    }
+}
+
+/// Whether a connection that waits for `idle` milliseconds is to be parked before they are over.
+pub(super) fn is_wanted(worker: &Worker, connection: &Connection, idle: u64) -> bool {
+    idle > PARK_MS && can_leave(worker, connection)
+}
+
+/// Whether a connection can go to another worker between two requests.
+pub(crate) fn can_leave(worker: &Worker, connection: &Connection) -> bool {
+    worker_part::has_dealer(worker)
+        && connection.requests.get() > 0
+        && connection.states.get().is_none()
+        && connection.tls.get().is_none()
+}
+
+/// Gives the connection away until `deadline`, or until its client asks. What was given back is still the worker's: it
+/// can't be parked, or not any more.
+pub(super) async fn park(
+    worker: &Rc<Worker>,
+    connection: &Connection,
+    wire: Rc<Wire>,
+    deadline: u64,
+) -> Result<(), Rc<Wire>> {
+    let Some(dealer) = worker_part::dealer(worker) else { return Err(wire) };
+    if worker.is_stopping()
+        || connection.retired.get()
+        || wire.stream.is_eof()
+        || wire.stream.error().is_some()
+    {
+        return Err(wire);
+    }
+    let record = Record {
+        number: connection.number,
+        peer: connection.peer.clone(),
+        addr: connection.hosts.borrow().addr.clone(),
+        protocols: connection.hosts.borrow().protocols,
+        requests: connection.requests.get(),
+        started_ms: connection.started_ms,
+        accept_wait: connection.accept_wait,
+        proxied: connection.proxied.get().cloned(),
+        debug: connection.debug,
+        written: wire.written(),
+        kept_until: wire.kept_until.get(),
+    };
+    let wire = Rc::try_unwrap(wire)?;
+    // It breaks only while it is being given up, and then there is nothing to park.
+    let Ok((fd, unread)) = wire.stream.into_fd().await else { return Ok(()) };
+    let parked = Box::new(ParkedConnection { fd, unread, from: worker.id, deadline, record });
+    if let Err(parked) = dealer.park(parked) {
+        resume(worker, parked);
+    }
+    Ok(())
+}
+
+/// Goes on with a connection that was parked, as this worker's.
+pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
+    let ParkedConnection { fd, unread, deadline, record, .. } = *parked;
+    let Some(generation) = worker.generation() else { return };
+    let same = |hosts: &&Rc<_>| {
+        let hosts: &weir_engine::conf::server::Hosts = hosts;
+        hosts.addr == record.addr && hosts.protocols == record.protocols
+    };
+    // Its address is gone since: an idle connection is closed then.
+    let Some(hosts) = generation.hosts.iter().find(same).cloned() else { return };
+    let Ok(stream) = Stream::from_fd(fd) else { return };
+    let mut connection = Connection::new(record.number, record.peer, stream.fd(), hosts, worker.serial());
+    connection.requests = Cell::new(record.requests);
+    connection.started_ms = record.started_ms;
+    connection.accept_wait = record.accept_wait;
+    connection.proxied = record.proxied.map(OnceCell::from).unwrap_or_default();
+    connection.debug = record.debug;
+    let connection = Rc::new(connection);
+    connection.narrow(&generation);
+    let wire = Rc::new(Wire::resumed(stream, record.written, record.kept_until));
+    if !unread.is_empty() {
+        wire.input.borrow_mut().give(unread);
+    }
+    // What has come is seen before the time that may be over.
+    if let Some(Recv::Data(buf)) = wire.stream.try_recv_first() {
+        wire.input.borrow_mut().push(buf);
+    }
+    let until = if worker.is_stopping() { record.kept_until } else { deadline };
+    let idle = until.saturating_sub(weir_rt::now_ms());
+    let open = worker.reopen(&wire, &connection);
+    let worker = worker.clone();
+    weir_rt::spawn(async move {
+        h1::run(worker, connection, wire, idle).await;
+        drop(open);
+    });
+}
+
+/// How long a connection waits for a request before it is parked. Most that ask again do so sooner, and pay nothing.
+pub(super) const PARK_MS: u64 = 1000;

@@ -1,0 +1,289 @@
+//! The worker threads as the rest of the process sees them: a seat for each number, with or without a thread.
+//!
+//! A reload with fewer workers does not end a thread that still has connections: it stops accepting, says with its
+//! answers that their connections end, and goes with the last of them. Until then it counts as [`Stage::Retired`], and
+//! a reload with more workers calls it back. What was counted stays with the seat.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_rt::RuntimeHandle;
+use weir_trace::{NowReader, Recorder, RecorderReader};
+
+use super::acceptor::Player;
+use super::intake::Intake;
+use super::thread::ThreadOptions;
+use super::{Options, StartError, thread};
+use weir_engine::conf::Configuration;
+use weir_engine::log::{self, Level};
+use weir_engine::worker::Counters;
+
+/// What is known of a worker from outside.
+#[derive(Clone)]
+pub struct Thread {
+    /// Runs closures on its loop.
+    pub remote: RuntimeHandle,
+    /// Its counters.
+    pub counters: Arc<Counters>,
+    /// Its histograms.
+    pub recorder: RecorderReader,
+    /// Its requests in flight, and who made whom wait.
+    pub now: NowReader,
+    /// Its loop's account.
+    pub stats: Arc<weir_rt::LoopStats>,
+    /// The event driver it runs on.
+    pub driver: weir_rt::DriverKind,
+    /// Connections that were dealt to it.
+    pub(super) intake: Arc<Intake>,
+    /// What it does, for one that finds it late.
+    pub(super) watch: weir_rt::ThreadWatch,
+}
+
+/// The workers of a server, as they come and go. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Threads(Arc<Mutex<Vec<Seat>>>);
+
+impl Threads {
+    /// The workers that run now, those too that only end what they have.
+    pub fn now(&self) -> Vec<Thread> {
+        self.seats().iter().filter_map(|seat| Some(seat.running.as_ref()?.thread.clone())).collect()
+    }
+
+    /// What all workers recorded, those too that have ended.
+    pub fn recorders(&self) -> Vec<RecorderReader> {
+        self.seats().iter().map(|seat| seat.reader.clone()).collect()
+    }
+
+    /// What all workers counted, those too that have ended.
+    pub fn counters(&self) -> Vec<Arc<Counters>> {
+        self.seats().iter().map(|seat| seat.counters.clone()).collect()
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A number of a worker.
+struct Seat {
+    counters: Arc<Counters>,
+    reader: RecorderReader,
+    /// The recorder while no thread has it.
+    recorder: Option<Recorder>,
+    running: Option<Running>,
+}
+
+struct Running {
+    /// Tells the thread from others that had the seat.
+    number: u64,
+    thread: Thread,
+    stage: Arc<Stage>,
+    handle: JoinHandle<Recorder>,
+}
+
+/// Whether a worker may end.
+pub(super) struct Stage(pub(super) AtomicU8);
+
+impl Stage {
+    pub(super) const WORKING: u8 = 0;
+    const RETIRED: u8 = 1;
+    pub(super) const ENDED: u8 = 2;
+
+    /// The thread's own step: `true` when it is retired, and from now on ended.
+    pub(super) fn end(&self) -> bool {
+        self.change(Stage::RETIRED, Stage::ENDED)
+    }
+
+    /// Whether the thread may end when it has nothing left to do.
+    pub(super) fn is_retired(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Stage::RETIRED
+    }
+
+    /// Whether the thread ends because it was retired.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Stage::ENDED
+    }
+
+    fn change(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// Starts and ends the threads of a server.
+pub(super) struct Crew {
+    threads: Threads,
+    exit: Sender<u64>,
+    exits: Mutex<Receiver<u64>>,
+    /// Counts the threads that were started.
+    started: AtomicU64,
+}
+
+/// A worker that was called up for a configuration.
+pub(super) struct Called {
+    pub(super) id: usize,
+    pub(super) remote: RuntimeHandle,
+    /// It did not work for the configuration before.
+    pub(super) new: bool,
+}
+
+impl Crew {
+    pub(super) fn new() -> Crew {
+        let (exit, exits) = channel();
+        Crew { threads: Threads::default(), exit, exits: Mutex::new(exits), started: AtomicU64::new(0) }
+    }
+
+    pub(super) fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// All threads that are left, and new ones so that there are `count`: none of them ends before [`Crew::retire`].
+    ///
+    /// # Errors
+    /// A thread can't start; those that were started are retired again.
+    pub(super) fn call_up(
+        &self,
+        count: usize,
+        configuration: &Configuration,
+        options: &Options,
+    ) -> Result<Vec<Called>, StartError> {
+        self.reap();
+        let mut called = self.hold();
+        for id in 0..count {
+            if called.iter().any(|worker| worker.id == id) {
+                continue;
+            }
+            match self.start(id, configuration, options) {
+                Ok(remote) => called.push(Called { id, remote, new: true }),
+                Err(error) => {
+                    called.iter().filter(|worker| worker.new).for_each(|worker| self.retire(worker));
+                    return Err(error);
+                }
+            }
+        }
+        called.sort_by_key(|worker| worker.id);
+        Ok(called)
+    }
+
+    /// The threads that run; retired ones are kept from ending.
+    fn hold(&self) -> Vec<Called> {
+        let mut called = Vec::new();
+        let mut seats = self.threads.seats();
+        for (id, seat) in seats.iter_mut().enumerate() {
+            let Some(running) = &seat.running else { continue };
+            let new = running.stage.change(Stage::RETIRED, Stage::WORKING);
+            if running.stage.0.load(Ordering::Acquire) == Stage::ENDED {
+                seat.vacate(id); // it was about to go: no more than its last steps are waited for
+                continue;
+            }
+            called.push(Called { id, remote: running.thread.remote.clone(), new });
+        }
+        called
+    }
+
+    fn start(&self, id: usize, conf: &Configuration, options: &Options) -> Result<RuntimeHandle, StartError> {
+        let mut seats = self.threads.seats();
+        while seats.len() <= id {
+            let recorder = thread::recorder(seats.len(), options);
+            let reader = recorder.reader();
+            seats.push(Seat { counters: Arc::default(), reader, recorder: Some(recorder), running: None });
+        }
+        let seat = &mut seats[id];
+        let recorder = seat.recorder.take().unwrap_or_else(|| {
+            let recorder = thread::recorder(id, options);
+            seat.reader = recorder.reader();
+            recorder
+        });
+        let stage = Arc::new(Stage(AtomicU8::new(Stage::WORKING)));
+        let counters = seat.counters.clone();
+        let driver = options.driver.unwrap_or_else(|| conf.main.driver());
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let exit = Exit { number, exit: self.exit.clone() };
+        let options = ThreadOptions { driver, watched: options.watched };
+        let started = thread::start(id as u8, options, recorder, counters, stage.clone(), exit)?;
+        let thread::Started { handle, remote, now, stats, driver, intake, watch } = started;
+        let (counters, recorder) = (seat.counters.clone(), seat.reader.clone());
+        let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver, intake, watch };
+        seat.running = Some(Running { number, thread, stage, handle });
+        Ok(remote)
+    }
+
+    /// Those that connections are dealt to, if there are `count` workers.
+    pub(super) fn players(&self, count: usize) -> Vec<Player> {
+        let player = |thread: Thread| {
+            let Thread { remote, counters, stats, intake, watch, .. } = thread;
+            Player { id: remote.worker(), intake, counters, stats, remote, watch }
+        };
+        let working = |thread: &Thread| usize::from(thread.remote.worker()) < count;
+        self.threads.now().into_iter().filter(working).map(player).collect()
+    }
+
+    /// Lets a worker end once its connections have.
+    pub(super) fn retire(&self, worker: &Called) {
+        let seats = self.threads.seats();
+        let Some(running) = seats.get(worker.id).and_then(|seat| seat.running.as_ref()) else { return };
+        running.stage.change(Stage::WORKING, Stage::RETIRED);
+        running.thread.remote.run(Box::new(thread::retire));
+    }
+
+    /// Runs `f` on the loop of each worker.
+    pub(super) fn on_all(&self, f: impl Fn() + Clone + Send + 'static) {
+        self.threads.now().iter().for_each(|thread| thread.remote.run(Box::new(f.clone())));
+    }
+
+    /// Takes note of the threads that have ended.
+    fn reap(&self) {
+        let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(id) = exits.try_recv() {
+            self.vacate(id);
+        }
+    }
+
+    /// Waits until all threads have ended, for `limit` after each at most. `true`: they have.
+    pub(super) fn join(&self, limit: Option<Duration>) -> bool {
+        let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.threads.seats().iter().any(|seat| seat.running.is_some()) {
+            let ended = match limit {
+                Some(limit) => exits.recv_timeout(limit).ok(),
+                None => exits.recv().ok(),
+            };
+            let Some(id) = ended else { return false };
+            self.vacate(id);
+        }
+        true
+    }
+
+    fn vacate(&self, number: u64) {
+        let mut seats = self.threads.seats();
+        let of = |seat: &Seat| seat.running.as_ref().is_some_and(|running| running.number == number);
+        if let Some(at) = seats.iter().position(of) {
+            seats[at].vacate(at);
+        }
+    }
+}
+
+impl Seat {
+    /// Waits for the last steps of a thread that ends.
+    fn vacate(&mut self, id: usize) {
+        let Some(running) = self.running.take() else { return };
+        match running.handle.join() {
+            Ok(recorder) => self.recorder = Some(recorder),
+            Err(_) => log::cycle(Level::Alert, &format_args!("worker {id} ended by a panic")),
+        }
+    }
+}
+
+/// Tells that a thread has ended, by a panic too.
+pub(super) struct Exit {
+    pub(super) number: u64,
+    pub(super) exit: Sender<u64>,
+}
+
+impl Drop for Exit {
+    fn drop(&mut self) {
+        // Nobody waits for it any more: the server is gone.
+        let _ = self.exit.send(self.number);
+    }
+}

@@ -1,0 +1,420 @@
+//! The server: worker threads, their sockets, reload and stop. No signals, no files: that is the program's business,
+//! so that any program can have a server inside.
+#![forbid(unsafe_code)]
+
+pub(crate) mod acceptor;
+mod affinity;
+mod agent;
+pub mod conn;
+mod crew;
+pub mod dealing;
+pub mod housekeeping;
+pub(crate) mod intake;
+mod parking;
+mod sockets;
+mod thread;
+pub mod tls;
+pub(crate) mod worker_part;
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_rt::DriverChoice;
+
+use acceptor::Acceptor;
+use crew::{Called, Crew};
+use weir_engine::conf::Configuration;
+use weir_engine::conf::server::Generation;
+use weir_engine::descriptors;
+use weir_engine::log::{self, Level};
+use weir_engine::resolver::kept::{self, CacheFolder};
+use weir_engine::worker::Worker;
+use weir_engine::zone::Zones;
+use weir_upstream::Upstreams;
+use weir_upstream::block::health_checker::Checker;
+use weir_upstream::cache::Caches;
+
+pub use agent::Agent;
+pub use crew::{Thread, Threads};
+use sockets::Listening;
+pub use sockets::{Backlog, Part, Sockets};
+pub use thread::with_worker;
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Worker threads; `None`: as `worker_processes` says.
+    pub workers: Option<usize>,
+    /// The event driver; `None`: as `use` says, else by probing.
+    pub driver: Option<DriverChoice>,
+    /// Whether the process' housekeeping watches the workers: stalls, CPU samples, the kernel's accounts. It has a
+    /// thread and handlers of signals, which a program with a server inside may not want; on.
+    pub watched: bool,
+    /// How long a reload waits for each worker to make the configuration ready before it gives up; 30 seconds.
+    pub patience: Duration,
+    /// How much is recorded of requests.
+    pub trace: weir_trace::Level,
+}
+
+impl Options {
+    /// How many workers a server of `configuration` has.
+    pub fn workers(&self, configuration: &Configuration) -> usize {
+        self.workers.unwrap_or_else(|| configuration.main.workers()).max(1)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            workers: None,
+            driver: None,
+            watched: true,
+            patience: PATIENCE,
+            trace: weir_trace::Level::Full,
+        }
+    }
+}
+
+/// A running server. Dropping it stops it at once.
+pub struct Server {
+    crew: Crew,
+    options: Options,
+    /// Held while a configuration is taken into use, or the server ends.
+    state: Mutex<State>,
+    /// The one in force; a lock of its own, so that nobody who asks has to wait for a reload.
+    configuration: InForce,
+}
+
+/// The configuration in force, wherever it is asked for, and its sockets. Clones are the same.
+#[derive(Clone)]
+pub struct InForce(Arc<Mutex<(Arc<Configuration>, Listening)>>);
+
+impl InForce {
+    fn new(configuration: Arc<Configuration>) -> InForce {
+        InForce(Arc::new(Mutex::new((configuration, Listening::default()))))
+    }
+
+    /// The one of this moment.
+    pub fn now(&self) -> Arc<Configuration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// The accept queues of the addresses that are listened on; none of unix sockets, which do not tell.
+    pub fn backlogs(&self) -> Vec<Backlog> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.backlogs()
+    }
+
+    fn set(&self, configuration: Arc<Configuration>, sockets: &Sockets) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (configuration, sockets.listening());
+    }
+}
+
+struct State {
+    sockets: Sockets,
+    quitting: bool,
+    /// `None` once the server ends.
+    checker: Option<Checker>,
+    /// Deals connections to the workers, since there have been several.
+    acceptor: Option<Acceptor>,
+}
+
+/// Why a server could not start or reload; the text is nginx's.
+#[derive(Debug)]
+pub struct StartError(pub String);
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> StartError {
+        StartError(error.to_string())
+    }
+}
+
+impl Server {
+    /// Opens the sockets and starts the workers; when it returns, connections are accepted.
+    ///
+    /// # Errors
+    /// An address can't be bound, a thread can't start, or a module refuses the configuration.
+    pub fn start(configuration: Arc<Configuration>, options: Options) -> Result<Server, StartError> {
+        let sockets = Sockets::open(&configuration, options.workers(&configuration))?;
+        Server::start_with(configuration, options, sockets)
+    }
+
+    /// As [`Server::start`], with sockets that are open already: the set that [`Sockets::reopen`] gives for
+    /// `configuration`, perhaps in another process.
+    ///
+    /// # Errors
+    /// A thread can't start, or a module refuses the configuration.
+    pub fn start_with(
+        configuration: Arc<Configuration>,
+        options: Options,
+        sockets: Sockets,
+    ) -> Result<Server, StartError> {
+        if options.watched {
+            housekeeping::start()?;
+        }
+        let server = Server {
+            crew: Crew::new(),
+            options,
+            state: Mutex::new(State {
+                sockets: Sockets::default(),
+                quitting: false,
+                checker: Some(Checker::default()),
+                acceptor: None,
+            }),
+            configuration: InForce::new(configuration.clone()),
+        };
+        if !Generation::is_built_at_once(&configuration) {
+            thread::rehearse(&configuration)?;
+        }
+        // Reading a configuration takes more memory than having it. Not after a reload: the next one needs as much, and
+        // workers' allocations would wait.
+        weir_rt::process::trim_memory();
+        server.take_up(&configuration, sockets, &mut server.state())?;
+        Ok(server)
+    }
+
+    /// The workers that run now.
+    pub fn threads(&self) -> Vec<Thread> {
+        self.crew.threads().now()
+    }
+
+    /// The workers, as reloads change them.
+    pub fn crew(&self) -> Threads {
+        self.crew.threads().clone()
+    }
+
+    /// The configuration in force.
+    pub fn configuration(&self) -> Arc<Configuration> {
+        self.configuration.now()
+    }
+
+    /// The configuration in force, as reloads change it.
+    pub fn in_force(&self) -> InForce {
+        self.configuration.clone()
+    }
+
+    /// The addresses that are listened on, as bound (a port 0 has become a real one); none once the server ends.
+    pub fn addresses(&self) -> Vec<weir_rt::net::SockAddr> {
+        self.state().sockets.addresses()
+    }
+
+    /// The sockets that are listened on.
+    pub fn sockets(&self) -> Sockets {
+        self.state().sockets.clone()
+    }
+
+    /// Takes `configuration` into use: requests that begin from now on get it, on old connections too. New addresses
+    /// are bound first, workers added; when anything fails nothing has changed. Returns when all workers have it.
+    ///
+    /// # Errors
+    /// As [`Server::start`]; a worker that does not answer in time; the server is ending.
+    pub fn reload(&self, configuration: Arc<Configuration>) -> Result<(), StartError> {
+        let sockets = self.sockets().reopen(&configuration, self.options.workers(&configuration))?;
+        self.reload_with(configuration, sockets)
+    }
+
+    /// As [`Server::reload`], with sockets that are open already: the set that [`Sockets::reopen`] gives for
+    /// `configuration`, perhaps in another process.
+    ///
+    /// # Errors
+    /// As [`Server::reload`].
+    pub fn reload_with(&self, configuration: Arc<Configuration>, sockets: Sockets) -> Result<(), StartError> {
+        let mut state = self.state();
+        if state.quitting {
+            return Err(StartError("the server is shutting down".to_owned()));
+        }
+        self.keep_zones(&configuration)?;
+        thread::rehearse(&configuration)?;
+        self.take_up(&configuration, sockets, &mut state)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is in the zones of the configuration in force stays in those of the next.
+    fn keep_zones(&self, next: &Configuration) -> Result<(), StartError> {
+        let before = self.configuration();
+        if let (Some(next), Some(before)) =
+            (next.tables.shared::<Upstreams>(), before.tables.shared::<Upstreams>())
+        {
+            next.adopt(before);
+        }
+        match (next.tables.shared::<Zones>(), before.tables.shared::<Zones>()) {
+            (Some(next), Some(before)) => next.adopt(before).map_err(StartError),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls up the workers and gives them the configuration, all of them or none.
+    fn take_up(
+        &self,
+        configuration: &Arc<Configuration>,
+        sockets: Sockets,
+        state: &mut State,
+    ) -> Result<(), StartError> {
+        Checker::prepare(configuration)?;
+        let count = self.options.workers(configuration);
+        if count > 1 && state.acceptor.is_none() {
+            state.acceptor = Some(Acceptor::start()?);
+        }
+        let dealt = if count > 1 { sockets.dealt(configuration)? } else { Vec::new() };
+        let called = self.crew.call_up(count, configuration, &self.options)?;
+        if let Err(error) = prepare(configuration, &sockets, count, &called, self.options.patience) {
+            called.iter().for_each(|worker| worker.remote.run(Box::new(thread::abandon)));
+            called.iter().filter(|worker| worker.new).for_each(|worker| self.crew.retire(worker));
+            return Err(error);
+        }
+        sockets.adjust(configuration);
+        descriptors::share_out(count);
+        housekeeping::handle().set(configuration.trace().into());
+        // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
+        self.configuration.set(configuration.clone(), &sockets);
+        state.sockets = sockets;
+        let folder = configuration.tables.shared::<CacheFolder>().and_then(|folder| folder.0.clone());
+        kept::keep_in(folder);
+        if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
+            upstreams.follow();
+        }
+        if let Some(caches) = configuration.tables.shared::<Caches>() {
+            caches.start();
+        }
+        let everyone: Arc<[_]> = self.crew.threads().counters().into();
+        let dealer = state.acceptor.as_ref().filter(|_| count > 1).map(Acceptor::dealer);
+        let commit = || {
+            let (everyone, dealer) = (everyone.clone(), dealer.clone());
+            move || thread::commit(everyone, dealer)
+        };
+        // It happens all the same, as soon as a worker that does not answer does.
+        if on_each(&called, self.options.patience, commit).is_err() {
+            log::cycle(Level::Alert, &"a worker is late in taking the configuration");
+        }
+        if let Some(acceptor) = &state.acceptor {
+            // Once the workers know the sockets, and before those that end are told to.
+            acceptor.update(configuration, dealt, self.crew.players(count));
+        }
+        // The workers have it: what a check takes back of the configuration before nobody sees any more.
+        if let Some(checker) = &state.checker {
+            checker.check(configuration);
+        }
+        called.iter().for_each(|worker| worker.remote.run(Box::new(thread::release)));
+        called.iter().filter(|worker| worker.id >= count).for_each(|worker| self.crew.retire(worker));
+        Ok(())
+    }
+
+    /// Stops accepting, closes idle connections, lets running requests end. Returns at once; see [`Server::join`].
+    pub fn quit(&self) {
+        let mut state = self.state();
+        state.quitting = true;
+        state.checker = None;
+        // A socket that anybody holds goes on taking connections, which nobody would accept.
+        state.sockets = Sockets::default();
+        let limit = self.configuration().main.shutdown_timeout();
+        self.crew.on_all(move || thread::quit(limit));
+        if let Some(acceptor) = &state.acceptor {
+            acceptor.close();
+        }
+    }
+
+    /// Stops at once: connections are closed where they are.
+    pub fn stop(&self) {
+        self.crew.on_all(thread::stop);
+        let mut state = self.state();
+        state.quitting = true;
+        state.checker = None;
+        state.acceptor = None;
+        state.sockets = Sockets::default();
+    }
+
+    /// Waits until all workers have ended, for `limit` at most after each. `true`: they have.
+    pub fn join(&self, limit: Option<Duration>) -> bool {
+        self.crew.join(limit)
+    }
+
+    /// Runs `f` on worker `id`'s loop.
+    pub fn on_worker(&self, id: usize, f: impl FnOnce(&std::rc::Rc<Worker>) + Send + 'static) {
+        if let Some(thread) = self.threads().iter().find(|thread| usize::from(thread.remote.worker()) == id) {
+            thread.remote.run(Box::new(move || {
+                with_worker(f);
+            }));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        self.join(Some(PATIENCE));
+    }
+}
+
+/// Has every worker make ready what can fail.
+fn prepare(
+    configuration: &Arc<Configuration>,
+    sockets: &Sockets,
+    count: usize,
+    called: &[Called],
+    patience: Duration,
+) -> Result<(), StartError> {
+    let mut theirs = Vec::new();
+    for worker in called {
+        // Those above the number only finish what they have.
+        let accepts = worker.id < count;
+        theirs.push(if accepts { sockets.of_worker(configuration, count)? } else { Vec::new() });
+    }
+    let mut theirs = theirs.into_iter();
+    let (done, results) = channel();
+    for worker in called {
+        let (configuration, sockets) = (configuration.clone(), theirs.next().unwrap_or_default());
+        let done = done.clone();
+        worker.remote.run(Box::new(move || {
+            weir_rt::spawn(async move {
+                // Who waits may have given up.
+                let _ = done.send(thread::prepare(&configuration, sockets).await);
+            });
+        }));
+    }
+    drop(done);
+    let results = collect(called.len(), &results, patience);
+    results.map_err(|_| late())?.into_iter().try_for_each(|result| result.map_err(StartError))
+}
+
+fn late() -> StartError {
+    StartError("a worker did not take the configuration in time".to_owned())
+}
+
+/// Runs a closure on each worker's loop and waits for what all of them return.
+fn on_each<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
+    called: &[Called],
+    patience: Duration,
+    mut closure: impl FnMut() -> F,
+) -> Result<Vec<T>, RecvTimeoutError> {
+    let (done, results) = channel();
+    for worker in called {
+        let (run, done) = (closure(), done.clone());
+        worker.remote.run(Box::new(move || {
+            // Who waits may have given up.
+            let _ = done.send(run());
+        }));
+    }
+    drop(done);
+    collect(called.len(), &results, patience)
+}
+
+/// So many results, as they come.
+fn collect<T>(count: usize, results: &Receiver<T>, patience: Duration) -> Result<Vec<T>, RecvTimeoutError> {
+    let until = Instant::now() + patience;
+    (0..count).map(|_| results.recv_timeout(until.saturating_duration_since(Instant::now()))).collect()
+}
+
+/// How long a worker may take to answer, or to end, before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,375 @@
+//! The listening sockets: opened once, kept over reloads, lent to workers as duplicates, passed between processes.
+//!
+//! An address has one socket, or with `reuseport` as many as there are workers. The only worker accepts from all of
+//! them by itself; for several one thread does ([`acceptor`](super::acceptor)), whichever socket the kernel has chosen.
+//! A socket is never closed while its `listen` line stands, whatever happens to the number of workers: the kernel would
+//! reset what waits in its queue. With more workers than sockets, sockets are added.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use weir_rt::net::{self, SockAddr};
+
+use super::StartError;
+use super::acceptor::DealtSocket;
+use weir_engine::conf::Configuration;
+use weir_engine::conf::listen::Address;
+use weir_engine::log::{self, Level};
+
+/// The open sockets of a server. Clones share them; a socket is closed with the last set that has it, once no worker
+/// uses it any more.
+#[derive(Clone, Default)]
+pub struct Sockets {
+    groups: Vec<Group>,
+}
+
+/// A socket on its way to another process, or from one.
+#[derive(Debug)]
+pub struct Part {
+    /// The address as configured; what [`Sockets::reopen`] compares with a `listen` line. Of a socket whose
+    /// configuration is not known, the address it is bound to.
+    pub addr: SockAddr,
+    /// Whether its line had `reuseport`.
+    pub reuseport: bool,
+    /// Which of the address' sockets it is, from 0.
+    pub index: usize,
+    /// The socket.
+    pub fd: OwnedFd,
+}
+
+/// The accept queue of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// The address, as bound.
+    pub addr: SockAddr,
+    /// Connections that wait to be accepted, in all of the address' sockets.
+    pub waiting: u64,
+    /// How many may.
+    pub room: u64,
+}
+
+/// The sockets of a server as long as they are open.
+#[derive(Default)]
+pub(super) struct Listening(Vec<(SockAddr, Vec<Weak<OwnedFd>>)>);
+
+impl Listening {
+    pub(super) fn backlogs(&self) -> Vec<Backlog> {
+        let backlog = |(addr, fds): &(SockAddr, Vec<Weak<OwnedFd>>)| {
+            let queues = fds.iter().filter_map(Weak::upgrade).map(|fd| net::accept_queue(fd.as_raw_fd()));
+            let (waiting, room) = queues.filter_map(Result::ok).fold((0, 0), |(waiting, room), queue| {
+                (waiting + u64::from(queue.0), room + u64::from(queue.1))
+            });
+            (room > 0).then(|| Backlog { addr: addr.clone(), waiting, room })
+        };
+        self.0.iter().filter_map(backlog).collect()
+    }
+}
+
+/// The sockets of an address.
+#[derive(Clone)]
+struct Group {
+    /// As configured.
+    addr: SockAddr,
+    /// As bound.
+    bound: SockAddr,
+    fds: Vec<Arc<OwnedFd>>,
+    reuseport: bool,
+    name: Arc<Name>,
+}
+
+/// A socket whose connections come to a worker, and which address of the configuration it serves.
+pub(crate) struct WorkerSocket {
+    /// A duplicate of the only worker's own; `None`: another thread accepts, and deals to the workers.
+    pub(crate) fd: Option<OwnedFd>,
+    pub(crate) address: usize,
+    /// Tells sockets apart, whatever duplicates they come as.
+    pub(crate) cookie: u64,
+}
+
+impl Sockets {
+    /// Opens what `configuration` wants for as many workers.
+    ///
+    /// # Errors
+    /// nginx's words for each address that can't be bound, one a line; none is open then.
+    pub fn open(configuration: &Configuration, workers: usize) -> Result<Sockets, StartError> {
+        Sockets::default().reopen(configuration, workers)
+    }
+
+    /// The set for `configuration`: what this one has of it, and new sockets for the rest. This one stays as it is, so
+    /// a reload that fails goes back to it; what it has and the new one has not is closed with it.
+    ///
+    /// # Errors
+    /// As [`Sockets::open`].
+    pub fn reopen(&self, configuration: &Configuration, workers: usize) -> Result<Sockets, StartError> {
+        let wanted = configuration.addresses.iter().filter(|address| address.wildcard_of.is_none());
+        let (mut groups, mut failed) = (Vec::new(), Vec::new());
+        for address in wanted {
+            let kept = self.find(address).cloned();
+            let group = kept.map_or_else(|| Group::open(address), Ok);
+            match group.and_then(|group| group.widen(address, workers)) {
+                Ok(group) => groups.push(group),
+                Err(error) => failed.push(failure("bind() to", &address.addr, &error)),
+            }
+        }
+        if failed.is_empty() { Ok(Sockets { groups }) } else { Err(StartError(failed.join("\n"))) }
+    }
+
+    /// The addresses, as bound: a port 0 has become a real one.
+    pub fn addresses(&self) -> Vec<SockAddr> {
+        self.groups.iter().map(|group| group.bound.clone()).collect()
+    }
+
+    /// The same sockets, not kept open by it.
+    pub(super) fn listening(&self) -> Listening {
+        let weak = |group: &Group| (group.bound.clone(), group.fds.iter().map(Arc::downgrade).collect());
+        Listening(self.groups.iter().map(weak).collect())
+    }
+
+    /// Duplicates of all sockets, for another process.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn export(&self) -> std::io::Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for Group { addr, fds, reuseport, .. } in &self.groups {
+            for (index, fd) in fds.iter().enumerate() {
+                parts.push(Part { addr: addr.clone(), reuseport: *reuseport, index, fd: fd.try_clone()? });
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The set of sockets that another process opened, in any order. The files of unix sockets among them belong to
+    /// that process; see [`Sockets::own_names`].
+    ///
+    /// # Errors
+    /// One of them is no socket.
+    pub fn import(mut parts: Vec<Part>) -> std::io::Result<Sockets> {
+        parts.sort_by_key(|part| part.index);
+        let mut groups: Vec<Group> = Vec::new();
+        for Part { addr, reuseport, fd, .. } in parts {
+            let bound = net::local_addr(fd.as_raw_fd())?;
+            let fd = Arc::new(fd);
+            match groups.iter_mut().find(|group| group.addr == addr) {
+                Some(group) => group.fds.push(fd),
+                None => {
+                    let name = Name::new(&addr, false);
+                    groups.push(Group { addr, bound, fds: vec![fd], reuseport, name });
+                }
+            }
+        }
+        Ok(Sockets { groups })
+    }
+
+    /// Whether the files of unix sockets are removed when their sockets are closed. They are, unless the sockets were
+    /// imported. A process that leaves its sockets to another one turns it off, one that takes over turns it on.
+    pub fn own_names(&self, own: bool) {
+        self.groups.iter().for_each(|group| group.name.own.store(own, Relaxed));
+    }
+
+    fn find(&self, address: &Address) -> Option<&Group> {
+        self.groups.iter().find(|group| group.addr == address.addr)
+    }
+
+    /// The sockets whose connections come to a worker, if there are so many `workers`.
+    pub(crate) fn of_worker(
+        &self,
+        configuration: &Configuration,
+        workers: usize,
+    ) -> Result<Vec<WorkerSocket>, StartError> {
+        let mut sockets = Vec::new();
+        for (address, fd) in self.of(configuration) {
+            let cookie = net::cookie(fd.as_raw_fd())?;
+            let own = if workers == 1 { Some(fd.try_clone()?) } else { None };
+            sockets.push(WorkerSocket { fd: own, address, cookie });
+        }
+        Ok(sockets)
+    }
+
+    /// The sockets that are accepted from by a thread for all workers.
+    pub(super) fn dealt(&self, configuration: &Configuration) -> Result<Vec<DealtSocket>, StartError> {
+        let socket = |(_, fd): (usize, &Arc<OwnedFd>)| {
+            Ok(DealtSocket { cookie: net::cookie(fd.as_raw_fd())?, fd: fd.clone() })
+        };
+        self.of(configuration).map(socket).collect()
+    }
+
+    /// The sockets with the index of their address in the configuration.
+    fn of<'a>(&'a self, configuration: &'a Configuration) -> impl Iterator<Item = (usize, &'a Arc<OwnedFd>)> {
+        configuration.addresses.iter().enumerate().flat_map(|(index, address)| {
+            let group = self.find(address).filter(|_| address.wildcard_of.is_none());
+            group.into_iter().flat_map(move |group| group.fds.iter().map(move |fd| (index, fd)))
+        })
+    }
+
+    /// Applies what may change of a socket that is open (`backlog=`, `deferred`, ...), once a reload can't fail any
+    /// more. As in nginx a refusal is logged and no more.
+    pub(crate) fn adjust(&self, configuration: &Configuration) {
+        for address in &configuration.addresses {
+            let Some(group) = self.find(address).filter(|_| address.wildcard_of.is_none()) else { continue };
+            for fd in &group.fds {
+                if let Err(error) = net::adjust(fd.as_raw_fd(), &address.options) {
+                    let text = failure("listen() to", &address.addr, &error);
+                    log::cycle(Level::Alert, &format_args!("{text}, ignored"));
+                }
+            }
+        }
+    }
+}
+
+impl Group {
+    fn open(address: &Address) -> std::io::Result<Group> {
+        let fd = listen(address)?;
+        // Port 0: further sockets of a reuseport group share what the first got.
+        let bound = net::local_addr(fd.as_raw_fd())?;
+        Ok(Group {
+            addr: address.addr.clone(),
+            bound,
+            fds: vec![Arc::new(fd)],
+            reuseport: address.options.reuseport,
+            name: Name::new(&address.addr, true),
+        })
+    }
+
+    /// With a socket for each worker, if the address has `reuseport`.
+    fn widen(mut self, address: &Address, workers: usize) -> std::io::Result<Group> {
+        // Unix sockets know no groups; nginx accepts the parameter and shares the one socket.
+        let reuseport = address.options.reuseport && address.addr.ip().is_some();
+        if reuseport && self.fds.len() < workers {
+            for fd in &self.fds {
+                net::share_port(fd.as_raw_fd())?;
+            }
+            while self.fds.len() < workers {
+                self.fds.push(Arc::new(net::listen(&self.bound, &address.options)?));
+            }
+        }
+        self.reuseport = address.options.reuseport;
+        Ok(self)
+    }
+}
+
+/// Listens. A unix socket's file that nobody listens on any more was left by a server that was killed, and is no reason
+/// not to start.
+fn listen(address: &Address) -> std::io::Result<OwnedFd> {
+    let listen = || net::listen(&address.addr, &address.options);
+    match listen() {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && net::remove_stale(&address.addr)? => {
+            log::cycle(Level::Notice, &format_args!("removed {}, on which nobody listened", address.addr));
+            listen()
+        }
+        result => result,
+    }
+}
+
+/// The file of a unix socket; removed when the last set that has the socket is gone, if it is ours.
+struct Name {
+    addr: SockAddr,
+    own: AtomicBool,
+}
+
+impl Name {
+    fn new(addr: &SockAddr, own: bool) -> Arc<Name> {
+        Arc::new(Name { addr: addr.clone(), own: AtomicBool::new(own) })
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if self.own.load(Relaxed) {
+            // That somebody removed it already is fine.
+            let _ = net::unlink(&self.addr);
+        }
+    }
+}
+
+/// nginx's words.
+fn failure(call: &str, addr: &SockAddr, error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno) => format!("{call} {addr} failed ({errno}: {})", weir_rt::file::errno_text(errno)),
+        None => format!("{call} {addr} failed ({error})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_engine::conf::{CORE_MODULES, test};
+
+    fn configuration(http: &str) -> Configuration {
+        test::load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).expect("valid")
+    }
+
+    fn cookies(sockets: &Sockets, conf: &Configuration, workers: usize) -> Vec<u64> {
+        let of = sockets.of_worker(conf, workers).expect("descriptors are left");
+        of.iter().map(|socket| socket.cookie).collect()
+    }
+
+    fn listening(parameters: &str) -> Configuration {
+        configuration(&format!("server {{ listen 127.0.0.1:0 {parameters}; }}"))
+    }
+
+    #[test]
+    fn only_a_single_worker_accepts_by_itself() {
+        let conf = listening("");
+        let sockets = Sockets::open(&conf, 3).expect("loopback binds");
+        let of = |workers| sockets.of_worker(&conf, workers).expect("a socket");
+        assert_eq!((of(3).len(), of(1).len()), (1, 1));
+        assert!(of(3)[0].fd.is_none() && of(1)[0].fd.is_some());
+        let dealt = sockets.dealt(&conf).expect("a socket");
+        assert_eq!((dealt.len(), dealt[0].cookie), (1, of(3)[0].cookie));
+    }
+
+    #[test]
+    fn with_reuseport_no_socket_is_lost_whatever_the_number_of_workers() {
+        let conf = listening("reuseport");
+        let four = Sockets::open(&conf, 4).expect("loopback binds");
+        let all = cookies(&four, &conf, 4);
+        assert!(all.len() == 4 && (1..4).all(|at| all[at] != all[0]), "{all:?}");
+        let two = four.reopen(&conf, 2).expect("nothing to open");
+        assert_eq!(cookies(&two, &conf, 2), all);
+        let six = two.reopen(&conf, 6).expect("two more");
+        let more = cookies(&six, &conf, 6);
+        assert!(more.len() == 6 && more[..4] == all[..], "{more:?}");
+        assert_eq!(six.addresses(), four.addresses());
+    }
+
+    #[test]
+    fn a_line_may_gain_and_lose_reuseport() {
+        let (plain, reuse) = (listening(""), listening("reuseport"));
+        let one = Sockets::open(&plain, 2).expect("loopback binds");
+        let two = one.reopen(&reuse, 2).expect("the second joins the first");
+        let all = cookies(&two, &reuse, 2);
+        assert!(all.len() == 2 && all[0] == cookies(&one, &plain, 1)[0], "{all:?}");
+        let back = two.reopen(&plain, 3).expect("nothing to open");
+        assert_eq!(cookies(&back, &plain, 3), all);
+    }
+
+    #[test]
+    fn another_process_gets_the_same_sockets() {
+        let conf = listening("reuseport");
+        let ours = Sockets::open(&conf, 3).expect("loopback binds");
+        let mut parts = ours.export().expect("descriptors are left");
+        parts.reverse();
+        let theirs = Sockets::import(parts).expect("sockets");
+        assert_eq!(cookies(&theirs, &conf, 3), cookies(&ours, &conf, 3));
+        assert_eq!(theirs.addresses(), ours.addresses());
+        let same = theirs.reopen(&conf, 3).expect("nothing to open");
+        assert_eq!(cookies(&same, &conf, 3), cookies(&ours, &conf, 3));
+    }
+
+    #[test]
+    fn the_file_of_a_unix_socket_goes_with_its_last_owner() {
+        let folder = weir_test::TempDir::new();
+        let path = folder.path().join("socket");
+        let conf = configuration(&format!("server {{ listen unix:{}; }}", path.display()));
+        let ours = Sockets::open(&conf, 1).expect("a free name");
+        let theirs = Sockets::import(ours.export().expect("descriptors are left")).expect("a socket");
+        drop(theirs);
+        let next = ours.reopen(&conf, 2).expect("nothing to open");
+        drop(ours);
+        assert!(path.exists());
+        drop(next);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,492 @@
+//! A worker thread: its runtime, what it listens on, and the closures that other threads run on it.
+//!
+//! A configuration comes in three steps, each of them on all workers before the next: [`prepare`] does what can fail,
+//! [`commit`] can't, and [`release`] lets go of the configuration before, which ends with its last request.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_rt::notify::Notify;
+use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Runtime, RuntimeHandle, Stream, ThreadWatch};
+use weir_trace::{Now, NowReader, Recorder, Settings};
+
+use super::acceptor::Dealer;
+use super::crew::{Exit, Stage};
+use super::intake::{Dealt, Intake};
+use super::sockets::WorkerSocket;
+use super::worker_part;
+use super::{Options, StartError, affinity::Affinity};
+use crate::conn::accept::{self, AcceptLog, Door};
+use crate::conn::parked;
+use crate::housekeeping::{self, Watched};
+use weir_engine::conf::Configuration;
+use weir_engine::conf::server::Generation;
+use weir_engine::log::{self, Level};
+use weir_engine::worker::{Counters, Held, Worker};
+
+thread_local! {
+    static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+}
+
+/// What belongs to the thread besides the worker itself.
+struct Local {
+    worker: Rc<Worker>,
+    listening: RefCell<Vec<Listening>>,
+    prepared: RefCell<Option<Prepared>>,
+    /// Counts what was made ready or given up.
+    turn: Cell<u64>,
+    /// The configurations before, until all workers have the one in force.
+    before: RefCell<Vec<Rc<Generation>>>,
+    affinity: Affinity,
+    /// Connections that were dealt to the worker.
+    intake: Arc<Intake>,
+    /// A task waits for room for what is in the queue.
+    waits_for_room: Cell<bool>,
+    accept_log: AcceptLog,
+    stage: Arc<Stage>,
+    /// The thread may end.
+    done: Notify,
+    quitting: Cell<bool>,
+}
+
+/// A socket whose connections come to this worker.
+struct Listening {
+    cookie: u64,
+    door: Rc<Door>,
+    by: By,
+}
+
+/// How connections of a socket come.
+enum By {
+    /// The worker accepts them.
+    Itself,
+    /// They are dealt to it. The worker does not end before it may forget the socket.
+    Dealing {
+        /// The socket is gone, and no more than its last connections come.
+        closing: bool,
+        _held: Held,
+    },
+}
+
+/// A configuration that can be taken into use.
+struct Prepared {
+    generation: Rc<Generation>,
+    /// Cookie and address of each socket.
+    sockets: Vec<(u64, usize, Source)>,
+}
+
+/// Where the connections of a socket will come from.
+enum Source {
+    /// From the worker's own listener; `None`: it has one.
+    Own(Option<Listener>),
+    /// From the thread that deals them.
+    Dealt,
+}
+
+/// A thread that runs.
+pub(super) struct Started {
+    pub(super) handle: JoinHandle<Recorder>,
+    pub(super) remote: RuntimeHandle,
+    pub(super) now: NowReader,
+    pub(super) stats: Arc<LoopStats>,
+    pub(super) driver: DriverKind,
+    pub(super) intake: Arc<Intake>,
+    pub(super) watch: ThreadWatch,
+}
+
+/// How a worker's thread runs.
+#[derive(Clone, Copy)]
+pub(super) struct ThreadOptions {
+    pub(super) driver: DriverChoice,
+    /// It can be profiled, and is watched for turns of its loop that take too long.
+    pub(super) watched: bool,
+}
+
+/// Starts worker `id`; it does nothing until it is given a configuration.
+pub(super) fn start(
+    id: u8,
+    options: ThreadOptions,
+    recorder: Recorder,
+    counters: Arc<Counters>,
+    stage: Arc<Stage>,
+    exit: Exit,
+) -> Result<Started, StartError> {
+    let ThreadOptions { driver, watched } = options;
+    let now = Now::new(u16::from(id));
+    let reader = now.reader();
+    let (ready, started) = channel();
+    let intake = Arc::new(Intake::new(counters.clone()));
+    let theirs = intake.clone();
+    let handle =
+        std::thread::Builder::new().name(format!("weir worker {id}")).stack_size(STACK).spawn(move || {
+            let _exit = exit;
+            let shown = watched.then(|| weir_rt::sampler::attach(u32::from(id)));
+            if let Some(Err(error)) = &shown {
+                log::cycle(Level::Warn, &format_args!("worker {id} can't be profiled: {error}"));
+            }
+            let worker = match runtime(id, driver) {
+                Ok(runtime) => {
+                    let watched = shown.as_ref().and_then(|shown| shown.as_ref().ok()).map(|shown| Watched {
+                        probe: shown.probe(),
+                        worker: u16::from(id),
+                        recorder: recorder.reader(),
+                        now: now.reader(),
+                        counters: counters.clone(),
+                        stats: runtime.stats(),
+                    });
+                    let watching = watched.map(housekeeping::watch);
+                    let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), theirs, stage));
+                    LOCAL.set(Some(local.clone()));
+                    // Who starts a thread waits for this.
+                    let _ = ready.send(Ok((
+                        runtime.remote(),
+                        runtime.stats(),
+                        runtime.driver(),
+                        ThreadWatch::current(),
+                    )));
+                    runtime.block_on(local.done.forever());
+                    local.end();
+                    LOCAL.set(None);
+                    drop(watching);
+                    drop(runtime);
+                    local.worker.clone()
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    Worker::new(id, counters, recorder)
+                }
+            };
+            worker.leave()
+        })?;
+    match started.recv() {
+        Ok(Ok((remote, stats, driver, watch))) => {
+            Ok(Started { handle, remote, now: reader, stats, driver, intake, watch })
+        }
+        Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
+        Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
+    }
+}
+
+fn runtime(id: u8, driver: DriverChoice) -> std::io::Result<Runtime> {
+    Runtime::new(&weir_rt::RuntimeOptions { driver, worker: id, buffers: 1024, name: format!("worker {id}") })
+}
+
+/// A recorder for worker `id`.
+pub(super) fn recorder(id: usize, options: &Options) -> Recorder {
+    let mut settings = Settings { level: options.trace, seed: id as u64 * 2 + 1, ..Settings::default() };
+    settings.slow = weir_rt::clock::scale().ns_to_ticks(SLOW.as_nanos() as u64);
+    Recorder::new(id as u16, settings)
+}
+
+/// Runs `f` with this thread's worker; `None` outside of worker threads.
+pub fn with_worker<R>(f: impl FnOnce(&Rc<Worker>) -> R) -> Option<R> {
+    Some(f(&local()?.worker))
+}
+
+fn local() -> Option<Rc<Local>> {
+    LOCAL.with_borrow(Clone::clone)
+}
+
+/// Builds all plans once on the calling thread, so that what modules find out only then stops a reload before it begins.
+pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartError> {
+    let worker = Worker::new(u8::MAX, Arc::default(), Recorder::new(u16::MAX, Settings::default()));
+    Generation::rehearse(configuration, &worker)
+        .map_err(|error| StartError(error.render(&configuration.source)))
+}
+
+/// Makes ready what [`commit`] takes into use, and waits for what must be done before it serves.
+pub(super) async fn prepare(
+    configuration: &Arc<Configuration>,
+    sockets: Vec<WorkerSocket>,
+) -> Result<(), String> {
+    let Some(local) = local() else { return Err("not a worker".to_owned()) };
+    let generation = Generation::install(configuration, &local.worker)
+        .map_err(|error| error.render(&configuration.source))?;
+    let turn = local.turn.get() + 1;
+    local.turn.set(turn);
+    generation.begin().await;
+    if local.turn.get() != turn {
+        return Err("given up".to_owned());
+    }
+    let mut prepared = Prepared { generation: Rc::new(generation), sockets: Vec::new() };
+    for socket in sockets {
+        let source = match socket.fd {
+            None => Source::Dealt,
+            Some(_) if local.accepts_from(socket.cookie) => Source::Own(None),
+            Some(fd) => Source::Own(Some(Listener::new(fd).map_err(|error| error.to_string())?)),
+        };
+        prepared.sockets.push((socket.cookie, socket.address, source));
+    }
+    *local.prepared.borrow_mut() = Some(prepared);
+    Ok(())
+}
+
+/// Forgets what was prepared.
+pub(super) fn abandon() {
+    if let Some(local) = local() {
+        local.turn.set(local.turn.get() + 1);
+        drop(local.prepared.borrow_mut().take());
+    }
+}
+
+/// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
+/// end. `everyone` is what all workers count, `dealer` whoever deals connections to them.
+pub(super) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>) {
+    let Some(local) = local() else { return };
+
+    let Some(Prepared { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
+    let worker = &local.worker;
+    log::set_own(generation.configuration.main.error_log_open.clone());
+    local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
+    worker.know(everyone);
+    worker_part::set_dealer(&worker, dealer);
+    worker.close_after_answers(false);
+    let before = worker.switch(generation.clone());
+    weir_engine::trace::configure(worker, &generation.configuration);
+    let limit = before.as_ref().and_then(|before| before.configuration.main.shutdown_timeout());
+    local.before.borrow_mut().extend(before);
+    if let Some(limit) = limit {
+        let (worker, serial) = (worker.clone(), worker.serial());
+        weir_rt::spawn(async move {
+            weir_rt::sleep(limit).await;
+            worker.end_before(serial);
+        });
+    }
+    local.listen(&generation, sockets);
+}
+
+/// All workers have what was committed: the configuration before ends when nothing uses it any more.
+pub(super) fn release() {
+    let Some(local) = local() else { return };
+    for before in local.before.take() {
+        before.retire();
+    }
+}
+
+/// There are enough others: no new connections, answers say that theirs end, and the thread ends with the last of them,
+/// unless it is called up again before.
+pub(super) fn retire() {
+    let Some(local) = local() else { return };
+    // Nothing is dealt to it any more, nor waits in its queue, nor is parked for it.
+    worker_part::set_dealer(&local.worker, None);
+    local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
+    local.worker.close_after_answers(true);
+    local.leave();
+    if let Some(limit) = local.worker.generation().and_then(|now| now.configuration.main.shutdown_timeout()) {
+        let local = local.clone();
+        weir_rt::spawn(async move {
+            weir_rt::sleep(limit).await;
+            if local.stage.is_retired() {
+                local.worker.end_all();
+            }
+        });
+    }
+    weir_rt::spawn(async move {
+        while local.stage.is_retired() {
+            if local.worker.is_vacant() && local.stage.end() {
+                return local.done.notify();
+            }
+            local.worker.wait_closed(u64::MAX).await;
+        }
+    });
+}
+
+/// Ends gracefully: no new connections, idle ones closed, the thread ends with the last request or at `limit`.
+pub(super) fn quit(limit: Option<Duration>) {
+    let Some(local) = local() else { return };
+    if local.quitting.replace(true) {
+        return;
+    }
+    local.listen_no_more();
+    local.worker.stop();
+    local.leave();
+    weir_rt::spawn(async move {
+        let until = limit.map(|limit| weir_rt::now_ms() + limit.as_millis() as u64);
+        while !local.worker.is_vacant() && until.is_none_or(|until| weir_rt::now_ms() < until) {
+            let left = until.map_or(u64::MAX, |until| until.saturating_sub(weir_rt::now_ms()));
+            local.worker.wait_closed(left).await;
+        }
+        local.done.notify();
+    });
+}
+
+/// Takes connections that were dealt to this thread's worker, a bounded number; the rest at the next turn.
+pub(super) fn take_dealt() {
+    let Some(local) = local() else { return };
+    for _ in 0..PER_TURN {
+        if local.worker.is_full() && !local.worker.is_stopping() {
+            return local.wait_for_room();
+        }
+        let Some(dealt) = local.intake.pop() else { return };
+        if let Some(dealer) = worker_part::dealer(&local.worker) {
+            dealer.taken();
+        }
+        local.take(dealt);
+    }
+    if !local.intake.is_empty() {
+        weir_rt::remote().run(Box::new(take_dealt));
+    }
+}
+
+/// Ends `count` connections of this thread's worker whose clients other workers are to serve.
+pub(super) fn even_out(count: u64) {
+    if let Some(local) = local() {
+        worker_part::even_out(&local.worker, count);
+    }
+}
+
+/// No connection of the socket `cookie` can come any more, if it is gone.
+pub(super) fn finish(cookie: u64) {
+    let Some(local) = local() else { return };
+    local.listening.borrow_mut().retain(|listening| {
+        listening.cookie != cookie || !matches!(listening.by, By::Dealing { closing: true, .. })
+    });
+}
+
+/// Ends at once.
+pub(super) fn stop() {
+    if let Some(local) = local() {
+        local.done.notify();
+    }
+}
+
+/// Bytes of a worker's stack, of which only those touched are memory: each of the 50 subrequests that may be made inside
+/// one another takes a hundred kilobytes in a build without optimisation.
+const STACK: usize = 16 << 20;
+
+impl Local {
+    fn new(worker: Rc<Worker>, intake: Arc<Intake>, stage: Arc<Stage>) -> Local {
+        Local {
+            worker,
+            listening: RefCell::default(),
+            prepared: RefCell::default(),
+            turn: Cell::new(0),
+            before: RefCell::default(),
+            affinity: Affinity::default(),
+            intake,
+            waits_for_room: Cell::new(false),
+            accept_log: AcceptLog::default(),
+            stage,
+            done: Notify::default(),
+            quitting: Cell::new(false),
+        }
+    }
+
+    /// Whether the worker accepts from the socket `cookie` by itself.
+    fn accepts_from(&self, cookie: u64) -> bool {
+        let own = |listening: &Listening| listening.cookie == cookie && matches!(listening.by, By::Itself);
+        self.listening.borrow().iter().any(own)
+    }
+
+    /// Takes connections of `sockets` and of no others.
+    fn listen(&self, generation: &Rc<Generation>, sockets: Vec<(u64, usize, Source)>) {
+        let serial = self.worker.serial();
+        let mut old = self.listening.take();
+        let mut listening = Vec::new();
+        for (cookie, address, source) in sockets {
+            let dealt = matches!(source, Source::Dealt);
+            let known = old.iter().position(|listening| {
+                listening.cookie == cookie && matches!(listening.by, By::Dealing { .. }) == dealt
+            });
+            if let Some(at) = known {
+                let mut kept = old.swap_remove(at);
+                kept.door.lead(generation, serial, address);
+                kept.stays(true);
+                listening.push(kept);
+                continue;
+            }
+            let door = Rc::new(Door::new(generation, serial, address));
+            let by = match source {
+                Source::Dealt => By::Dealing { closing: false, _held: self.worker.hold() },
+                Source::Own(Some(listener)) => {
+                    weir_rt::spawn(accept::run(self.worker.clone(), listener, door.clone()));
+                    By::Itself
+                }
+                Source::Own(None) => continue,
+            };
+            listening.push(Listening { cookie, door, by });
+        }
+        *self.listening.borrow_mut() = listening;
+        self.close(old);
+    }
+
+    /// Takes no connections but those that have been accepted.
+    fn listen_no_more(&self) {
+        let all = self.listening.take();
+        self.close(all);
+    }
+
+    fn close(&self, gone: Vec<Listening>) {
+        for mut listening in gone {
+            match listening.by {
+                By::Itself => listening.door.close(),
+                By::Dealing { .. } => {
+                    listening.stays(false);
+                    self.listening.borrow_mut().push(listening);
+                }
+            }
+        }
+    }
+
+    /// Begins a connection that was dealt to the worker.
+    fn take(&self, dealt: Dealt) {
+        let (fd, peer, cookie) = match dealt {
+            Dealt::New { fd, peer, cookie } => (fd, peer, cookie),
+            Dealt::Again(parked) => return parked::resume(&self.worker, parked),
+        };
+        let door =
+            |listening: &&Listening| listening.cookie == cookie && matches!(listening.by, By::Dealing { .. });
+        let door = self.listening.borrow().iter().find(door).map(|listening| listening.door.clone());
+        // Of a socket that the worker does not know none is dealt to it.
+        let Some(door) = door else { return };
+        match Stream::from_accepted(fd) {
+            Ok(stream) => accept::take(&self.worker, stream, peer, &door),
+            Err(error) => self.accept_log.failed(&error),
+        }
+    }
+
+    /// Goes on to take connections when one has ended.
+    fn wait_for_room(self: Rc<Self>) {
+        if self.intake.is_empty() || self.waits_for_room.replace(true) {
+            return;
+        }
+        weir_rt::spawn(async move {
+            self.worker.room().await;
+            self.waits_for_room.set(false);
+            take_dealt();
+        });
+    }
+
+    /// What waits for a time to come is told that there is none.
+    fn leave(&self) {
+        if let Some(generation) = self.worker.generation() {
+            generation.leave();
+        }
+    }
+
+    /// The last steps.
+    fn end(&self) {
+        self.worker.logs.flush_all();
+        self.prepared.take();
+        if !self.stage.has_ended() {
+            log::worker_exited();
+        }
+    }
+}
+
+impl Listening {
+    fn stays(&mut self, stays: bool) {
+        if let By::Dealing { closing, .. } = &mut self.by {
+            *closing = !stays;
+        }
+    }
+}
+
+/// Connections a worker takes out of its queue in one turn, so that a burst of new ones does not starve the old.
+const PER_TURN: u32 = 64;
+/// Requests that take longer are kept with their tree until a directive says otherwise.
+const SLOW: Duration = Duration::from_millis(200);

@@ -1,0 +1,404 @@
+//! The handshake of an accepted connection.
+//!
+//! The ClientHello is read here, so that the server can be chosen by the name in it before rustls sees a byte; who
+//! speaks HTTP without TLS is let through, and told so. While a handshake uses a key that takes long, it is moved to a
+//! pool thread and back with every step.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_rt::{Recv, clock};
+use weir_tls::{
+    Acceptor, Certificate, Error, ExternalSessions, Handshake, Hello, HelloFields, Otherwise, Progress,
+    ServerConfig, Session,
+};
+use weir_trace::Step;
+
+use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
+use super::ocsp::Names;
+use super::server::{HandshakeConfigs, ServerTls};
+use super::server_part::{client_policy, server_tls};
+use super::state;
+use super::state::ClientJudgement;
+use weir_engine::conf::server::Server;
+use weir_engine::log::{self, Level};
+use weir_engine::transport::Connection;
+use weir_engine::transport::tls::{Alpn, Tls};
+use weir_engine::transport::wire::Wire;
+use weir_engine::worker::Worker;
+use weir_upstream::tls_client::cache::CertificateFiles;
+use weir_upstream::tls_client::layer::TlsLayer;
+use weir_upstream::tls_client::{effort, files};
+
+/// Completes the handshake within `client_header_timeout`; bytes behind it are read through the layer. `Some`: what to
+/// speak. `None`: there is none, the reason is logged, the connection is to be closed. How long it held the loop, and how
+/// long it was away, is counted (`weir sites`: tls).
+pub(crate) async fn run(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<Alpn> {
+    let mut handshake = pin!(agree(worker, connection, wire));
+    let (begin, mut held) = (clock::ticks(), Held::new(worker.recorder.borrow().cpu()));
+    let alpn = poll_fn(|cx| held.during(|| handshake.as_mut().poll(cx))).await;
+    let wait = clock::ticks().saturating_sub(begin + held.ticks);
+    let recorder = worker.recorder.borrow();
+    recorder.connection_step(Step::Tls, held.ticks, wait);
+    if let Some(cpu) = held.cpu_ns {
+        recorder.connection_step(Step::TlsCpu, clock::scale().ns_to_ticks(cpu), 0);
+    }
+    alpn
+}
+
+/// How long a handshake held the loop.
+struct Held {
+    ticks: u64,
+    /// CPU time of the thread: without the turns of other threads and programs.
+    cpu_ns: Option<u64>,
+}
+
+impl Held {
+    fn new(cpu: bool) -> Held {
+        Held { ticks: 0, cpu_ns: cpu.then_some(0) }
+    }
+
+    fn during<R>(&mut self, step: impl FnOnce() -> R) -> R {
+        let cpu = self.cpu_ns.map(|_| clock::thread_cpu_ns());
+        let from = clock::ticks();
+        let result = step();
+        self.ticks += clock::ticks().saturating_sub(from);
+        if let (Some(sum), Some(from)) = (&mut self.cpu_ns, cpu) {
+            *sum += clock::thread_cpu_ns().saturating_sub(from);
+        }
+        result
+    }
+}
+
+async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<Alpn> {
+    wire.timer.arm(connection.server().settings.client_header_timeout);
+    let mut received = wire.input.borrow_mut().take();
+    if received.is_empty() {
+        received = receive(connection, wire, "waiting for request").await?;
+    }
+    // As nginx has it: a handshake record, or a hello of version 2.
+    if !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
+        wire.input.borrow_mut().give(received);
+        return Some(Alpn::Http1);
+    }
+    let mut hello = hello(connection, wire, received).await?;
+    let said = std::mem::take(&mut hello.fields);
+    if let Err(reason) = connection.choose_by_name(said.server_name.as_deref()) {
+        // nginx's callback fails with an internal error, too: whose certificate is meant is not known.
+        log::connection(connection, Level::Alert, &reason);
+        reject(connection, wire, Refusal::Hello);
+        return None;
+    }
+    let server = connection.server();
+    let said = remember(connection, said, hook::is_asked(&server.plan));
+    let tls = tls_of(connection, &server);
+    let Some((tls, current)) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs))) else {
+        reject(connection, wire, Refusal::Name);
+        return None;
+    };
+    let greeting = Greeting {
+        worker: worker.clone(),
+        connection: connection.clone(),
+        hello: said,
+        protocols: tls.plain().protocols(),
+    };
+    let (verdict, handler) = hook::ask(&server.plan, &greeting).await;
+    let mut choice = match verdict {
+        HelloVerdict::Choose(choice) => *choice,
+        HelloVerdict::Declined => Choice::default(),
+        HelloVerdict::Reject(refusal) => {
+            reject(connection, wire, refusal);
+            return None;
+        }
+    };
+    let config = configured(&greeting, &server, &tls, current, &choice).await;
+    let (config, sessions) = match config.and_then(|config| otherwise(config, &mut choice, &greeting)) {
+        Ok(config) => config,
+        Err(refusal) => {
+            reject(connection, wire, refusal);
+            return None;
+        }
+    };
+    let setup = HandshakeSetup { config: &config, random: choice.random };
+    let made = complete(connection, wire, hello, &tls, setup).await?;
+    let alpn = establish(connection, wire, &tls, made, choice.clients).await;
+    if let (Some(sessions), Some(handler)) = (sessions, handler)
+        && connection.tls.get().is_some_and(|tls| tls.facts.version == "TLSv1.2")
+    {
+        for (id, made) in sessions.take_made() {
+            handler.made(&greeting, &id, &made);
+        }
+    }
+    Some(alpn)
+}
+
+/// Keeps what the client said with the connection, since variables may ask for it, without extensions; `whole`: handlers
+/// see these.
+fn remember(connection: &Connection, said: HelloFields, whole: bool) -> Rc<HelloFields> {
+    let extensions = whole.then(|| Rc::new(said.clone()));
+    let kept = Rc::new(said.without_extensions());
+    let _first = connection.hello.set(kept.clone());
+    extensions.unwrap_or(kept)
+}
+
+/// What the handshake uses: what the server has, or what handlers have chosen.
+async fn configured(
+    greeting: &Greeting,
+    server: &Rc<Server>,
+    tls: &Arc<ServerTls>,
+    current: HandshakeConfigs,
+    choice: &Choice,
+) -> Result<ServerConfig, Refusal> {
+    let HandshakeConfigs { configs, stapling } = current;
+    let Greeting { worker, connection, .. } = greeting;
+    let http2 = connection.takes_http2();
+    let config = &configs[usize::from(http2)];
+    if choice.cleared || !choice.certificates.is_empty() || choice.status.is_some() {
+        return Ok(hook::chosen(config, choice, tls.fixed()));
+    }
+    if !tls.computed.is_empty() {
+        return compute(worker, connection, server, tls, config).await;
+    }
+    Ok(match &stapling {
+        Some(stapling) => stapling.config(&configs, http2, &names(server, true)),
+        None => config.clone(),
+    })
+}
+
+/// What else is otherwise in this handshake; who is told of its sessions.
+fn otherwise(
+    config: ServerConfig,
+    choice: &mut Choice,
+    greeting: &Greeting,
+) -> Result<(ServerConfig, Option<Arc<ExternalSessions>>), Refusal> {
+    if choice.cleared && choice.certificates.is_empty() {
+        return Err(Refusal::NoCertificate);
+    }
+    let subjects = choice.clients.as_ref().map(|clients| clients.subjects.clone());
+    let found = choice.session.take().map(|session| (greeting.hello.session_id.clone(), session));
+    let sessions =
+        (found.is_some() || choice.keeps).then(|| Arc::new(config.external_sessions(found, choice.keeps)));
+    if choice.protocols.is_none() && subjects.is_none() && sessions.is_none() {
+        return Ok((config, None));
+    }
+    let wishes =
+        Otherwise { protocols: choice.protocols, client_subjects: subjects, sessions: sessions.clone() };
+    // Nothing but the versions can leave nothing to offer.
+    let config = config.otherwise(wishes).map_err(|_| Refusal::NoVersion)?;
+    Ok((config, sessions))
+}
+
+/// How responders' names are found by this server; `system`: also by the system.
+fn names(server: &Server, system: bool) -> Names {
+    Names { resolver: server.plan.core.resolver.clone(), system }
+}
+
+/// What the server has; one without any uses the default server's, as in nginx.
+fn tls_of(connection: &Connection, server: &Server) -> Option<Arc<ServerTls>> {
+    match server_tls(server) {
+        Some(tls) if tls.rejects() => None,
+        Some(tls) => Some(tls.clone()),
+        None => server_tls(connection.hosts.borrow().default()).filter(|tls| !tls.rejects()).cloned(),
+    }
+}
+
+async fn receive(connection: &Connection, wire: &Wire, action: &str) -> Option<Vec<u8>> {
+    match wire.stream.recv(Some(&wire.timer)).await {
+        Recv::Data(bytes) => Some(bytes.to_vec()),
+        gone => {
+            lost(connection, &gone, action);
+            None
+        }
+    }
+}
+
+async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Option<Hello> {
+    let (mut acceptor, mut received) = (Acceptor::default(), received);
+    loop {
+        let mut out = Vec::new();
+        match acceptor.handle(&received, &mut out) {
+            Ok(Some(hello)) => return Some(hello),
+            Ok(None) => received = receive(connection, wire, HANDSHAKING).await?,
+            Err(error) => {
+                wire.stream.send(out);
+                failed(connection, &error);
+                return None;
+            }
+        }
+    }
+}
+
+/// Sends the fatal alert, and logs why.
+fn reject(connection: &Connection, wire: &Wire, refusal: Refusal) {
+    wire.stream.send(vec![21, 3, 3, 0, 2, 2, refusal.alert()]);
+    let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
+    log::connection(connection, Level::Info, &message);
+}
+
+/// What a handshake is made with.
+struct HandshakeSetup<'c> {
+    config: &'c ServerConfig,
+    /// The server's random bytes, where a handler has chosen them.
+    random: Option<[u8; 32]>,
+}
+
+/// The session of a handshake that is complete.
+struct NewSession {
+    session: Session,
+    /// What the client has sent after it, decrypted.
+    plain: Vec<u8>,
+}
+
+async fn complete(
+    connection: &Rc<Connection>,
+    wire: &Rc<Wire>,
+    hello: Hello,
+    tls: &ServerTls,
+    setup: HandshakeSetup<'_>,
+) -> Option<NewSession> {
+    let HandshakeSetup { config, random } = setup;
+    let begun = Handshake::new(hello, config).map_err(|error| {
+        wire.stream.send(INTERNAL_ERROR.to_vec());
+        failed(connection, &error);
+    });
+    let begun = begun.ok()?;
+    let (mut handshake, mut received) = (begun.with_random(random), Vec::new());
+    let effort = tls.effort(config);
+    loop {
+        let step = effort::at(effort, move || step(handshake, &received)).await;
+        handshake = step.handshake;
+        if !step.out.is_empty() {
+            wire.stream.send(step.out);
+        }
+        match step.result {
+            Ok(Progress::Complete) => break,
+            Ok(Progress::NeedsInput) => received = receive(connection, wire, HANDSHAKING).await?,
+            Err(error) => {
+                failed(connection, &error);
+                return None;
+            }
+        }
+    }
+    let (session, plain) = handshake.into_session();
+    Some(NewSession { session, plain })
+}
+
+/// From here on the connection's bytes go through its session.
+async fn establish(
+    connection: &Rc<Connection>,
+    wire: &Rc<Wire>,
+    tls: &ServerTls,
+    new: NewSession,
+    asked: Option<Clients>,
+) -> Alpn {
+    let NewSession { mut session, plain } = new;
+    let early = Rc::new(Cell::new(false));
+    let facts = session.facts();
+    log::connection(connection, Level::Debug, &facts.agreed());
+    let known =
+        Tls::new(facts, session.take_secrets(), early.clone(), ClientJudgement::new(tls.trust().clone()));
+    let alpn = known.alpn();
+    wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
+    if let Some(asked) = asked {
+        state::set_clients(&known, asked);
+    }
+    let server = connection.server();
+    let policy = client_policy(&server);
+    let trust = if policy.asks() { &policy.trust } else { tls.trust() };
+    if let Some(issuers) = &trust.issuers
+        && let Ok(path) = state::path(&known, trust)
+    {
+        let names = names(&server, false);
+        state::set_status(&known, trust.clone(), issuers.check(connection, &path, &names).await);
+    }
+    let _first = connection.tls.set(Box::new(known));
+    alpn
+}
+
+/// A step of a handshake, wherever it was made.
+struct Stepped {
+    handshake: Handshake,
+    out: Vec<u8>,
+    result: Result<Progress, Error>,
+}
+
+fn step(mut handshake: Handshake, received: &[u8]) -> Stepped {
+    let mut out = Vec::new();
+    let result = handshake.handle(received, &mut out);
+    Stepped { handshake, out, result }
+}
+
+/// The certificates whose names have variables in them, of this connection.
+async fn compute(
+    worker: &Rc<Worker>,
+    connection: &Rc<Connection>,
+    server: &Rc<Server>,
+    tls: &Arc<ServerTls>,
+    config: &ServerConfig,
+) -> Result<ServerConfig, Refusal> {
+    let mut x = worker.take_exchange(connection, server);
+    let mut names = Vec::new();
+    for (certificate, key) in &tls.computed {
+        let mut name = |script: &weir_engine::variable::Script| {
+            let value = script.value(&mut x);
+            String::from_utf8_lossy(x.text(&value)).into_owned()
+        };
+        let prefix = &tls.common().conf_prefix;
+        let (certificate, key) = (name(certificate), name(key));
+        names.push(CertificateFiles {
+            certificate: absolute(prefix, certificate),
+            key: absolute(prefix, key),
+        });
+    }
+    worker.give_exchange(x);
+    let known: Option<Vec<Certificate>> = names.iter().map(|names| tls.common().kept.known(names)).collect();
+    let loaded: Result<Vec<Certificate>, String> = match known {
+        Some(known) => Ok(known),
+        None => {
+            let reader = tls.clone();
+            let load = move |names| reader.common().kept.certificate(names, &reader.common().passwords);
+            weir_rt::blocking(move || names.into_iter().map(load).collect()).await
+        }
+    };
+    loaded.map(|loaded| tls.with_computed(config, loaded)).map_err(|message| {
+        log::connection(connection, Level::Error, &format_args!("{message} while SSL handshaking"));
+        Refusal::Certificate
+    })
+}
+
+fn absolute(prefix: &Path, name: String) -> String {
+    if files::is_no_path(&name) {
+        return name;
+    }
+    prefix.join(name).to_string_lossy().into_owned()
+}
+
+fn lost(connection: &Connection, gone: &Recv, action: &str) {
+    let how = match gone {
+        Recv::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
+        Recv::Err(errno) => {
+            format!("SSL_do_handshake() failed ({errno}: {})", weir_rt::file::errno_text(*errno))
+        }
+        Recv::Eof | Recv::Data(_) if action == HANDSHAKING => {
+            "peer closed connection in SSL handshake".to_owned()
+        }
+        Recv::Eof | Recv::Data(_) => "client closed connection".to_owned(),
+    };
+    log::connection(connection, Level::Info, &format_args!("{how} while {action}"));
+}
+
+/// A fatal alert.
+const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
+const HANDSHAKING: &str = "SSL handshaking";
+
+fn failed(connection: &Connection, error: &Error) {
+    let message = format_args!("SSL_do_handshake() failed {} while {HANDSHAKING}", files::ssl(error));
+    // What a client does is its own affair, a key that fails is not.
+    let level = if error.is_own() { Level::Crit } else { Level::Info };
+    log::connection(connection, level, &message);
+}

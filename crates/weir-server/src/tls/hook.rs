@@ -1,0 +1,163 @@
+//! Handlers between the ClientHello and the choice of certificates. They may wait: no byte of the handshake has been
+//! answered yet.
+
+use std::rc::Rc;
+
+use weir_tls::suites::Protocols;
+use weir_tls::{Certificate, HelloFields, ServerConfig, Trust};
+
+use super::server::ServerTls;
+use weir_engine::phase::LocalFuture;
+use weir_engine::plan::{Plan, PlanBuilder};
+use weir_engine::transport::Connection;
+use weir_engine::worker::Worker;
+
+/// A handshake that has begun.
+#[derive(Clone)]
+pub struct Greeting {
+    /// The worker that serves the connection.
+    pub worker: Rc<Worker>,
+    /// The client's connection.
+    pub connection: Rc<Connection>,
+    /// What the client said, for handlers with extensions.
+    pub hello: Rc<HelloFields>,
+    /// Versions that the server offers.
+    pub protocols: Protocols,
+}
+
+/// What a handler makes of a ClientHello.
+#[derive(Debug)]
+pub enum HelloVerdict {
+    /// The next handler is asked, and at last the handshake is as the server is configured.
+    Declined,
+    /// The handshake is otherwise in some points.
+    Choose(Box<Choice>),
+    /// The handshake is refused.
+    Reject(Refusal),
+}
+
+/// In what a handshake is otherwise than its server.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// These certificates are used: instead of the server's whose keys are of the same kind, the others stay.
+    pub certificates: Vec<Certificate>,
+    /// The server's own certificates are not used at all.
+    pub cleared: bool,
+    /// What is stapled, as encoded.
+    pub status: Option<Vec<u8>>,
+    /// Versions that are offered.
+    pub protocols: Option<Protocols>,
+    /// The client is asked for a certificate; `$ssl_client_verify` has what comes of it.
+    pub clients: Option<Clients>,
+    /// The session that the client has named, as [`HelloHandler::made`] was told it.
+    pub session: Option<Vec<u8>>,
+    /// The random bytes of the ServerHello (see [`weir_tls::Handshake::with_random`]).
+    pub random: Option<[u8; 32]>,
+    /// [`HelloHandler::made`] is called for new sessions.
+    pub keeps: bool,
+}
+
+/// Whose certificates are asked for and taken.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    /// The names of issuers that the client is told, as encoded.
+    pub subjects: Vec<Vec<u8>>,
+    /// What is trusted.
+    pub trust: Trust,
+    /// Certificates between the client's and a trusted one.
+    pub depth: usize,
+}
+
+/// Why a handshake is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody of the name that the client wants is here.
+    Name,
+    /// A handler of the ClientHello does not want it, or has failed.
+    Hello,
+    /// The handler that chooses certificates does not want it, or has failed.
+    Certificate,
+    /// There is no certificate.
+    NoCertificate,
+    /// No version is left.
+    NoVersion,
+}
+
+impl Refusal {
+    /// The alert's number (RFC 8446, section 6).
+    pub(super) fn alert(self) -> u8 {
+        match self {
+            Refusal::Name => 112,
+            Refusal::Hello | Refusal::Certificate => 80,
+            Refusal::NoCertificate => 40,
+            Refusal::NoVersion => 70,
+        }
+    }
+
+    /// OpenSSL's words.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Refusal::Name | Refusal::Hello => "error:0A0000EA:SSL routines::callback failed",
+            Refusal::Certificate => "error:0A000179:SSL routines::cert cb error",
+            Refusal::NoCertificate => "error:0A000076:SSL routines::no suitable signature algorithm",
+            Refusal::NoVersion => "error:0A000102:SSL routines::unsupported protocol",
+        }
+    }
+}
+
+/// A module's handler of ClientHellos, of the server that the name in them chose.
+pub trait HelloHandler {
+    /// Looks at what the client said.
+    fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict>;
+
+    /// The handshake, which is complete, has made a session of TLS 1.2, which is kept nowhere else but perhaps in the server's
+    /// own cache. Called if the handler's [`Choice`] says so.
+    fn made(&self, _greeting: &Greeting, _id: &[u8], _session: &[u8]) {}
+}
+
+/// A handler in a plan.
+struct Entry(Box<dyn HelloHandler>);
+
+/// Adds a handler of ClientHellos to the plan of a server. It is asked if handshakes can be completed there.
+pub fn handle_client_hello(plan: &mut PlanBuilder<'_>, handler: impl HelloHandler + 'static) {
+    plan.keep(Entry(Box::new(handler)));
+}
+
+/// Whether there are any.
+pub(super) fn is_asked(plan: &Plan) -> bool {
+    plan.all_kept::<Entry>().next().is_some()
+}
+
+/// Asks the handlers of `plan` in turn; who has decided comes along.
+pub(super) async fn ask<'p>(
+    plan: &'p Plan,
+    greeting: &Greeting,
+) -> (HelloVerdict, Option<&'p dyn HelloHandler>) {
+    for Entry(handler) in plan.all_kept::<Entry>() {
+        match handler.handle(greeting).await {
+            HelloVerdict::Declined => {}
+            verdict => return (verdict, Some(&**handler)),
+        }
+    }
+    (HelloVerdict::Declined, None)
+}
+
+impl ServerTls {
+    /// The cipher suites that are offered, in order, by their numbers.
+    pub fn suites(&self) -> Vec<u16> {
+        self.plain().suites()
+    }
+}
+
+/// `config` with the certificates of `choice`, and what it staples.
+pub(super) fn chosen(config: &ServerConfig, choice: &Choice, own: Vec<Certificate>) -> ServerConfig {
+    let mut certificates = choice.certificates.clone();
+    if !choice.cleared {
+        let kinds: Vec<_> = certificates.iter().map(|it| it.key().algorithm()).collect();
+        certificates.extend(own.into_iter().filter(|it| !kinds.contains(&it.key().algorithm())));
+    }
+    if let Some(status) = &choice.status {
+        certificates = certificates.iter().map(|it| it.with_ocsp(Some(status.clone()))).collect();
+    }
+    config.with_certificates(certificates)
+}

@@ -1,0 +1,70 @@
+//! TLS in the server: what is configured (nginx's `ngx_http_ssl_module`), how a connection begins ([`accept`]), what
+//! requests are told of it.
+//!
+//! The protocol is `weir-tls`; here are its directives ([`settings`]), the files they name ([`files`]), the handshake on a
+//! socket, and the layer that a connection keeps afterwards ([`layer`]).
+
+pub(crate) mod accept;
+pub(crate) mod accepted;
+mod clients;
+mod command;
+mod hook;
+mod ocsp;
+pub mod replace;
+mod server;
+mod server_part;
+mod settings;
+mod shared;
+mod ssl;
+mod state;
+#[cfg(test)]
+mod tests;
+mod variables;
+
+use std::collections::BTreeSet;
+
+use weir_conf::{Error, Source};
+
+use weir_engine::conf::ServerConf;
+use weir_engine::conf::listen::Address;
+use weir_engine::conf::server_core::ServerCoreConf;
+
+pub use clients::ClientPolicy;
+pub use hook::{Choice, Clients, Greeting, HelloHandler, HelloVerdict, Refusal, handle_client_hello};
+pub use server::ServerTls;
+pub use server_part::{client_policy, server_tls};
+pub use settings::{SslConf, Verify};
+pub use ssl::Ssl;
+
+/// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
+/// others may do without: then they use its.
+pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &Source) -> Vec<Error> {
+    let none = SslConf::default();
+    let conf = |index: usize| servers[index].confs.find::<SslConf>().unwrap_or(&none);
+    let mut errors = Vec::new();
+    for address in addresses.iter().filter(|address| address.ssl) {
+        let default = conf(address.default);
+        if default.has_certificates() {
+            continue;
+        }
+        let lacking: Vec<usize> = match default.rejects() {
+            false => vec![address.default],
+            true => {
+                let lacks = |index: &&usize| !conf(**index).has_certificates() && !conf(**index).rejects();
+                address.servers.iter().filter(lacks).copied().collect()
+            }
+        };
+        for index in lacking {
+            let begin = servers[index].confs.get::<ServerCoreConf>().span.and_then(|span| source.place(span));
+            let place =
+                begin.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
+            let message =
+                format!("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive in {place}");
+            errors.push(Error::new(message));
+        }
+    }
+    let on_tls = addresses.iter().filter(|address| address.ssl).flat_map(|address| &address.servers);
+    let on_tls: BTreeSet<usize> = on_tls.copied().collect();
+    errors.extend(on_tls.into_iter().filter_map(|index| conf(index).doubt()));
+    errors
+}

@@ -1,0 +1,252 @@
+//! `ssl_stapling`: what issuers say of a server's certificates, given to clients with them.
+//!
+//! As in nginx the first handshake asks and does not wait; later ones staple what came, as long as it holds, and ask
+//! again in time. All workers of a configuration share what is known.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_tls::certificate::CertificateDer;
+use weir_tls::ocsp::{self, Signer, Status};
+use weir_tls::{Certificate, ServerConfig};
+
+use super::{Names, Responder};
+use crate::tls::server::Fixed;
+use weir_engine::log::{self, Level};
+use weir_engine::services;
+
+/// The stapling of one server.
+#[derive(Debug)]
+pub(in crate::tls) struct Stapling {
+    /// All certificates of the server, as they are without an answer.
+    certificates: Vec<Certificate>,
+    asked: Vec<Asked>,
+    signer: Signer,
+    state: Mutex<State>,
+}
+
+/// A certificate whose issuer is asked.
+#[derive(Debug)]
+struct Asked {
+    /// Which it is.
+    index: usize,
+    /// Its file, for messages.
+    name: String,
+    id: Vec<u8>,
+    issuer: CertificateDer<'static>,
+    responder: Responder,
+}
+
+#[derive(Debug)]
+struct State {
+    /// For each that is asked.
+    known: Vec<Known>,
+    /// What handshakes use: HTTP/1 only, and HTTP/2 too. `None`: nothing is known.
+    configs: Option<[ServerConfig; 2]>,
+}
+
+/// Times are seconds since 1970.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    answer: Option<Held>,
+    /// From then on it is asked again.
+    refresh: u64,
+    /// Somebody is asking.
+    busy: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    until: u64,
+}
+
+/// What a server staples by: its own settings.
+pub(in crate::tls) struct Wanted<'c> {
+    /// `ssl_stapling_responder`
+    pub(in crate::tls) responder: Option<&'c str>,
+    /// `ssl_stapling_verify`
+    pub(in crate::tls) verify: bool,
+    /// `ssl_trusted_certificate` and `ssl_client_certificate`, where issuers are looked for, too.
+    pub(in crate::tls) trusted: &'c [CertificateDer<'static>],
+}
+
+impl Stapling {
+    /// Stapling for `certificates`; `None`: nobody can be asked. `warn` is told why.
+    pub(in crate::tls) fn new(
+        certificates: &[Fixed],
+        wanted: &Wanted<'_>,
+        warn: &mut dyn FnMut(String),
+    ) -> Option<Stapling> {
+        let mut asked = Vec::new();
+        for (index, Fixed { certificate, name, .. }) in certificates.iter().enumerate() {
+            match Asked::new(index, certificate, name, wanted) {
+                Ok(new) => asked.push(new),
+                Err(why) => warn(format!("\"ssl_stapling\" ignored, {why} \"{name}\"")),
+            }
+        }
+        if asked.is_empty() {
+            return None;
+        }
+        let known = vec![Known::default(); asked.len()];
+        Some(Stapling {
+            certificates: certificates.iter().map(|it| it.certificate.clone()).collect(),
+            asked,
+            signer: if wanted.verify { Signer::Issuer } else { Signer::Any },
+            state: Mutex::new(State { known, configs: None }),
+        })
+    }
+
+    /// `plain` (for HTTP/1, and HTTP/2 too) with what is known now, and begins to ask where that is old.
+    pub(in crate::tls) fn config(
+        self: &Arc<Self>,
+        plain: &[ServerConfig; 2],
+        http2: bool,
+        names: &Names,
+    ) -> ServerConfig {
+        let now = weir_rt::unix_time().0;
+        let mut due = Vec::new();
+        let mut state = self.lock();
+        for (at, known) in state.known.iter_mut().enumerate() {
+            if now >= known.refresh && !known.busy {
+                known.busy = true;
+                due.push(at);
+            }
+        }
+        if !due.is_empty() {
+            // Whoever asks takes the lock.
+            drop(state);
+            due.into_iter().for_each(|at| self.ask_soon(at, names));
+            state = self.lock();
+        }
+        let expired = |known: &Known| known.answer.as_ref().is_some_and(|held| held.until < now);
+        if state.known.iter().any(expired) {
+            for known in state.known.iter_mut().filter(|known| expired(known)) {
+                known.answer = None;
+            }
+            state.configs = None;
+        }
+        if state.known.iter().all(|known| known.answer.is_none()) {
+            return plain[usize::from(http2)].clone();
+        }
+        let known = &state.known;
+        let configs = match &state.configs {
+            Some(configs) => configs.clone(),
+            None => {
+                let certificates = self.stapled(known);
+                let made = plain.each_ref().map(|config| config.with_certificates(certificates.clone()));
+                state.configs = Some(made.clone());
+                made
+            }
+        };
+        let [http1, both] = configs;
+        if http2 { both } else { http1 }
+    }
+
+    fn stapled(&self, known: &[Known]) -> Vec<Certificate> {
+        let mut certificates = self.certificates.clone();
+        for (asked, known) in self.asked.iter().zip(known) {
+            if let Some(held) = &known.answer {
+                let certificate = &mut certificates[asked.index];
+                *certificate = certificate.with_ocsp(Some(held.bytes.clone()));
+            }
+        }
+        certificates
+    }
+
+    /// Notes what asking came to. What was known before an error is kept until it expires.
+    fn note(&self, at: usize, result: Result<Held, String>, now: u64) {
+        let mut state = self.lock();
+        let known = &mut state.known[at];
+        known.busy = false;
+        match result {
+            Ok(held) => {
+                known.refresh = refresh(now, held.until);
+                known.answer = Some(held);
+                state.configs = None;
+            }
+            Err(why) => {
+                known.refresh = now + SOON;
+                drop(state);
+                let Asked { responder, name, .. } = &self.asked[at];
+                let url = &responder.url;
+                let message = format_args!(
+                    "{why} while requesting certificate status, responder: {url}, certificate: \"{name}\""
+                );
+                log::cycle(Level::Error, &message);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asked {
+    fn new(
+        index: usize,
+        certificate: &Certificate,
+        name: &str,
+        wanted: &Wanted<'_>,
+    ) -> Result<Asked, &'static str> {
+        let (own, others) = certificate.chain().split_first().ok_or("no certificate in")?;
+        let issuer = ocsp::issuer(own, others.iter().chain(wanted.trusted));
+        let issuer = issuer.ok_or("issuer certificate not found for certificate")?;
+        let named = || ocsp::responder(own).ok_or("no OCSP responder URL in the certificate");
+        let url = wanted.responder.map_or_else(named, |url| Ok(url.to_owned()))?;
+        let responder =
+            Responder::parse(&url).map_err(|_| "invalid URL of the OCSP responder in the certificate")?;
+        let id = ocsp::id(own, &issuer).ok_or("malformed certificate")?;
+        Ok(Asked { index, name: name.to_owned(), id, issuer, responder })
+    }
+}
+
+/// A question under way. Given up, it can be asked again.
+struct Asking {
+    stapling: Arc<Stapling>,
+    at: usize,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.stapling.lock().known[self.at].busy = false;
+    }
+}
+
+impl Stapling {
+    /// Has an issuer asked by the thread that no worker holds up.
+    fn ask_soon(self: &Arc<Self>, at: usize, names: &Names) {
+        let (asking, names) = (Asking { stapling: self.clone(), at }, names.clone());
+        let begun = services::run(move || {
+            weir_rt::spawn(ask(asking, names));
+        });
+        if let Err(error) = begun {
+            log::cycle(Level::Alert, &format_args!("no thread to ask for OCSP responses: {error}"));
+        }
+    }
+}
+
+async fn ask(asking: Asking, names: Names) {
+    let Asking { stapling, at } = &asking;
+    let Asked { id, issuer, responder, index, .. } = &stapling.asked[*at];
+    let answered = responder.ask(&names, id).await;
+    let now = weir_rt::unix_time().0;
+    let result = answered.and_then(|bytes| {
+        let chain = stapling.certificates[*index].chain();
+        let answer = ocsp::answer(&bytes, &chain[0], issuer, chain, stapling.signer, now);
+        let answer = answer.map_err(|error| error.to_string())?;
+        match answer.status {
+            Status::Good => Ok(Held { bytes, until: answer.until.unwrap_or(u64::MAX) }),
+            other => Err(format!("certificate status \"{}\" in the OCSP response", other.name())),
+        }
+    });
+    stapling.note(*at, result, now);
+}
+
+/// nginx's times: five minutes before the answer expires, in an hour at the latest, in five minutes at the earliest.
+fn refresh(now: u64, until: u64) -> u64 {
+    until.saturating_sub(SOON).min(now + 3600).max(now + SOON)
+}
+
+/// Seconds.
+const SOON: u64 = 300;

@@ -1,0 +1,401 @@
+//! What a server with TLS has at run time; shared by all workers.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_tls::suites;
+use weir_tls::{
+    Certificate, Effort, ServerConfig, ServerSessions, ServerSettings, SessionCache, TicketKeys, facts,
+};
+
+use super::clients::ClientTrust;
+use super::ocsp::stapling::{Stapling, Wanted};
+use super::settings::{Cache as Sessions, KeyPolicy, Settings, SslConf, Verify};
+use super::shared;
+use weir_engine::conf::registry::Registry;
+use weir_engine::variable::Script;
+use weir_upstream::tls_client::cache::Cache;
+use weir_upstream::tls_client::files::{self, BUILDING, Making};
+
+/// A virtual server's side of handshakes.
+#[derive(Debug)]
+pub struct ServerTls {
+    common: Arc<Common>,
+    /// Names with variables: the certificates of each handshake are others.
+    pub(super) computed: Vec<(Script, Script)>,
+    /// The certificates' names, as written.
+    written: Box<[Arc<str>]>,
+    /// Where keys are used; else by what they take.
+    policy: Option<KeyPolicy>,
+    current: Mutex<Current>,
+}
+
+/// What servers of the same settings share.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) settings: Arc<Settings>,
+    /// Without certificates: for HTTP/1, and where connections may be HTTP/2.
+    configs: [ServerConfig; 2],
+    /// Keys of tickets; `None`: none are given out.
+    tickets: Option<TicketKeys>,
+    /// Where sessions are kept that are not in tickets.
+    cache: Option<Arc<SessionCache>>,
+    /// Names that clients are told, as encoded.
+    subjects: Vec<Vec<u8>>,
+    pub(super) passwords: Vec<Vec<u8>>,
+    /// Those with computed names that were read.
+    pub(super) kept: Cache,
+    /// `ssl_stapling_file`
+    pub(super) ocsp: Option<Vec<u8>>,
+    /// Whom clients' certificates must come from.
+    pub(super) trust: Arc<ClientTrust>,
+    /// Where relative names begin.
+    pub(super) conf_prefix: PathBuf,
+}
+
+/// What handshakes use: for HTTP/1, and where connections may be HTTP/2.
+pub(super) type Configs = Arc<[ServerConfig; 2]>;
+
+/// The certificates in force.
+#[derive(Debug, Default)]
+pub(super) struct Current {
+    pub(super) fixed: Vec<Fixed>,
+    /// Made for the first handshake: most of very many servers wait for theirs.
+    pub(super) configs: Option<Configs>,
+    /// What issuers say of the certificates, where they are asked.
+    pub(super) stapling: Option<Arc<Stapling>>,
+}
+
+/// A certificate that is the same for all handshakes, and its name.
+#[derive(Clone, Debug)]
+pub(super) struct Fixed {
+    pub(super) certificate: Certificate,
+    /// As written; one that was replaced keeps it.
+    pub(super) name: Arc<str>,
+    pub(super) replaced: bool,
+}
+
+/// What handshakes use.
+pub(super) struct HandshakeConfigs {
+    /// For HTTP/1, and where connections may be HTTP/2.
+    pub(super) configs: Configs,
+    /// The status of the certificates, where it is sent.
+    pub(super) stapling: Option<Arc<Stapling>>,
+}
+
+impl ServerTls {
+    /// What it shares with others.
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// Handshakes can be completed.
+    pub(super) fn has_certificates(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// Handshakes are refused (`ssl_reject_handshake`).
+    pub(super) fn rejects(&self) -> bool {
+        self.common.settings.reject_handshake.unwrap_or(false)
+    }
+
+    /// Whom clients' certificates must come from.
+    pub(super) fn trust(&self) -> &Arc<ClientTrust> {
+        &self.common.trust
+    }
+
+    /// `ssl_buffer_size`: bytes of a record.
+    pub(super) fn record(&self) -> u64 {
+        self.common.settings.buffer_size.unwrap_or(RECORD)
+    }
+
+    /// The certificates that are not computed.
+    pub(super) fn fixed(&self) -> Vec<Certificate> {
+        self.current().fixed.iter().map(|it| it.certificate.clone()).collect()
+    }
+
+    /// What handshakes use, for HTTP/1 and where connections may be HTTP/2; `None`: there are no certificates, and
+    /// handshakes are refused.
+    pub(super) fn configs(&self) -> Option<HandshakeConfigs> {
+        let mut current = self.current();
+        let Current { fixed, configs, stapling } = &mut *current;
+        if !self.has_certificates() {
+            return None;
+        }
+        let configs = configs.get_or_insert_with(|| {
+            let context = self.context(fixed, &[]);
+            let certificates: Vec<Certificate> = fixed.iter().map(|it| it.certificate.clone()).collect();
+            Arc::new(
+                self.common.configs.each_ref().map(|it| self.common.with(it, certificates.clone(), &context)),
+            )
+        });
+        Some(HandshakeConfigs { configs: configs.clone(), stapling: stapling.clone() })
+    }
+
+    /// `config` with certificates whose names were computed, beside those that are fixed. Its sessions are theirs.
+    pub(super) fn with_computed(&self, config: &ServerConfig, loaded: Vec<Certificate>) -> ServerConfig {
+        let current = self.current();
+        let context = self.context(&current.fixed, &loaded);
+        let fixed = current.fixed.iter().map(|it| it.certificate.clone());
+        self.common.with(config, loaded.into_iter().chain(fixed).collect(), &context)
+    }
+
+    /// What a session belongs to, as for nginx: the certificates, and whose clients' are taken. What clients are asked for
+    /// is beyond nginx.
+    fn context(&self, fixed: &[Fixed], computed: &[Certificate]) -> Vec<u8> {
+        let mut context = format!("HTTP {:?} ", self.common.settings.verify).into_bytes();
+        let own = fixed.iter().map(|it| &it.certificate).chain(computed);
+        let own = own.filter_map(|it| it.chain().first()).map(|der| der.as_ref());
+        for part in own.chain(self.common.subjects.iter().map(Vec::as_slice)) {
+            context.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            context.extend_from_slice(part);
+        }
+        for name in &self.written {
+            context.extend_from_slice(name.as_bytes());
+        }
+        context
+    }
+
+    /// What is offered, without certificates.
+    pub(super) fn plain(&self) -> &ServerConfig {
+        &self.common.configs[0]
+    }
+
+    /// Where the keys of `config` are used.
+    pub(super) fn effort(&self, config: &ServerConfig) -> Effort {
+        match (self.policy, config.effort()) {
+            // A device is waited for whatever is wanted: that may take any time.
+            (_, Effort::Device) => Effort::Device,
+            (Some(KeyPolicy::Inline), _) => Effort::Short,
+            (Some(KeyPolicy::Pool), _) => Effort::Long,
+            (None, effort) => effort,
+        }
+    }
+
+    pub(super) fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Common {
+    fn new(settings: &Arc<Settings>, trust: Arc<ClientTrust>, conf_prefix: &Path) -> Result<Common, String> {
+        let conf = &**settings;
+        let subjects = subjects(conf)?;
+        let tickets = match conf.session_tickets.unwrap_or(true) && !conf.early_data.unwrap_or(false) {
+            true => Some(ticket_keys(conf)?),
+            false => None,
+        };
+        let offered = offered(conf, tickets.as_ref(), &subjects)?;
+        let plain = ServerConfig::new(&offered, Vec::new()).map_err(|error| error.to_string())?;
+        let http2 = plain.with_http2();
+        let ocsp = match (&conf.stapling_file, conf.stapling) {
+            (Some(path), Some(true)) => Some(BUILDING(path).map_err(|error| {
+                format!("BIO_new_file(\"{}\") failed {}", path.display(), files::cannot_open(path, &error))
+            })?),
+            _ => None,
+        };
+        Ok(Common {
+            settings: settings.clone(),
+            configs: [plain, http2],
+            tickets,
+            cache: offered.cache,
+            subjects,
+            passwords: conf.passwords()?,
+            kept: Cache::new(conf.certificate_cache.flatten()),
+            ocsp,
+            trust,
+            conf_prefix: conf_prefix.to_path_buf(),
+        })
+    }
+
+    /// `config` with these certificates, and sessions that belong to `context`.
+    fn with(&self, config: &ServerConfig, certificates: Vec<Certificate>, context: &[u8]) -> ServerConfig {
+        let lifetime = lifetime(&self.settings);
+        let tickets = self.tickets.as_ref().map(|keys| keys.tickets(context, lifetime));
+        let sessions = self.cache.as_ref().map(|cache| ServerSessions::new(cache, context, lifetime));
+        config.of_server(certificates, tickets, sessions)
+    }
+
+    /// Fetched stapling; where there is a file, that is stapled.
+    pub(super) fn stapling(&self, fixed: &[Fixed], warn: &mut dyn FnMut(String)) -> Option<Arc<Stapling>> {
+        let conf = &self.settings;
+        if conf.stapling != Some(true) || conf.stapling_file.is_some() {
+            return None;
+        }
+        let wanted = Wanted {
+            responder: conf.stapling_responder.as_deref().filter(|url| !url.is_empty()),
+            verify: conf.stapling_verify.unwrap_or(false),
+            trusted: &self.trust.trust.certificates,
+        };
+        Stapling::new(fixed, &wanted, warn).map(Arc::new)
+    }
+}
+
+/// What the servers of a configuration have read so far.
+#[derive(Default)]
+pub(super) struct Known {
+    commons: HashMap<Arc<Settings>, Arc<Common>>,
+    trusts: HashMap<Arc<Settings>, Arc<ClientTrust>>,
+    keys: usize,
+}
+
+impl Known {
+    /// What servers with `settings` share.
+    fn common(&mut self, settings: &Settings, conf_prefix: &Path) -> Result<Arc<Common>, String> {
+        if let Some(common) = self.commons.get(settings) {
+            return Ok(common.clone());
+        }
+        let settings = Arc::new(settings.clone());
+        let trust = self.trust(&settings)?;
+        let common = Arc::new(Common::new(&settings, trust, conf_prefix)?);
+        // Sessions that are kept here are each server's own, unless the cache has a name.
+        let own =
+            matches!(settings.session_cache, Some(Sessions::Own(_))) || settings.early_data == Some(true);
+        if !own {
+            self.commons.insert(settings, common.clone());
+        }
+        Ok(common)
+    }
+
+    /// Whom servers with `settings` take clients' certificates from.
+    pub(super) fn trust(&mut self, settings: &Settings) -> Result<Arc<ClientTrust>, String> {
+        if let Some(trust) = self.trusts.get(settings) {
+            return Ok(trust.clone());
+        }
+        let settings = Arc::new(settings.clone());
+        let trust = Arc::new(ClientTrust::read(&settings)?);
+        self.trusts.insert(settings, trust.clone());
+        Ok(trust)
+    }
+
+    /// How the next key is to be made.
+    fn making(&mut self) -> Making {
+        self.keys += 1;
+        if self.keys > AT_ONCE { Making::Late } else { Making::Now }
+    }
+}
+
+/// Keys that are made when they are read, so that all that is wrong with them is told then: a tenth of a second's work.
+const AT_ONCE: usize = 1000;
+
+/// Puts a [`ServerTls`] together.
+pub(super) struct Build;
+
+impl Build {
+    /// # Errors
+    /// What is wrong with the files, in nginx's words.
+    #[allow(clippy::new_ret_no_self, reason = "there is one step")]
+    pub(super) fn new(
+        conf: &SslConf,
+        registry: &mut Registry,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<ServerTls, String> {
+        let prefix = registry.paths.conf_prefix.clone();
+        let known = registry.shared::<Known>();
+        let common = known.common(conf.settings(), &prefix)?;
+        let mut written = Vec::new();
+        let (mut fixed, mut computed): (Vec<Fixed>, Vec<(Script, Script)>) = Default::default();
+        let keys = conf.keys.as_deref().unwrap_or_default();
+        for ((certificate, name), (key, key_name)) in conf.certificates.iter().flatten().zip(keys) {
+            let name: Arc<str> = Arc::from(&**name);
+            written.push(name.clone());
+            if certificate.constant().is_some() && key.constant().is_some() {
+                let source =
+                    files::Source { certificate: &name, key: key_name, passwords: &common.passwords };
+                let certificate = source.certificate(BUILDING, known.making(), common.ocsp.clone())?;
+                // As for OpenSSL: of several of one kind the last counts.
+                fixed.retain(|it| it.certificate.key().algorithm() != certificate.key().algorithm());
+                fixed.push(Fixed { certificate, name, replaced: false });
+            } else {
+                computed.push((certificate.clone(), key.clone()));
+            }
+        }
+        if common.settings.stapling == Some(true) && !computed.is_empty() {
+            warn("\"ssl_stapling\" ignored for certificates with variables in their names".to_owned());
+        }
+        // There may be a hundred thousand servers.
+        fixed.shrink_to_fit();
+        let stapling = common.stapling(&fixed, warn);
+        Ok(ServerTls {
+            common,
+            computed,
+            written: written.into(),
+            policy: conf.key_policy,
+            current: Mutex::new(Current { fixed, configs: None, stapling }),
+        })
+    }
+}
+
+/// The names that clients are told of who may have issued their certificates.
+fn subjects(conf: &Settings) -> Result<Vec<Vec<u8>>, String> {
+    let mut subjects: Vec<Vec<u8>> = Vec::new();
+    if let Some(path) = &conf.client_certificate {
+        for subject in files::trusted(BUILDING, path)?.iter().filter_map(|der| facts::raw_subject(der)) {
+            if !subjects.contains(&subject) {
+                subjects.push(subject);
+            }
+        }
+    }
+    Ok(subjects)
+}
+
+fn lifetime(conf: &Settings) -> u64 {
+    conf.session_timeout.unwrap_or(300)
+}
+
+fn offered(
+    conf: &Settings,
+    tickets: Option<&TicketKeys>,
+    subjects: &[Vec<u8>],
+) -> Result<ServerSettings, String> {
+    let text = |error: weir_tls::Error| error.to_string();
+    let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
+    let groups = conf.curves.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
+    let asks = !matches!(conf.verify, None | Some(Verify::Off));
+    let early = conf.early_data.unwrap_or(false);
+    let lifetime = lifetime(conf);
+    let cache = match &conf.session_cache {
+        Some(Sessions::Shared(name, bytes)) => Some(shared::cache(name, *bytes, lifetime)),
+        Some(Sessions::Own(bytes)) => Some(Arc::new(SessionCache::new(*bytes, lifetime))),
+        // Early data that was seen must not be taken again, so each session is kept here until it is used.
+        Some(Sessions::None) | None if early => Some(Arc::new(SessionCache::new(1 << 20, lifetime))),
+        Some(Sessions::None) | None => None,
+    };
+    Ok(ServerSettings {
+        protocols: conf.protocols.unwrap_or_default(),
+        suites: list,
+        groups: groups.map_err(text)?,
+        prefer_own_order: conf.prefer_server_ciphers.unwrap_or(false),
+        prioritize_chacha: conf.prioritize_chacha.unwrap_or(false),
+        alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec(), b"http/0.9".to_vec()],
+        cache,
+        tickets: tickets.map(|keys| keys.tickets(&[], lifetime)),
+        compress: conf.compression.unwrap_or(false),
+        early_data: if early { EARLY_DATA } else { 0 },
+        client_subjects: asks.then(|| subjects.to_vec()),
+    })
+}
+
+fn ticket_keys(conf: &Settings) -> Result<TicketKeys, String> {
+    let Some(paths) = &conf.ticket_keys else {
+        return shared::ticket_keys(lifetime(conf)).map_err(|error| error.to_string());
+    };
+    let mut keys = Vec::new();
+    for path in paths {
+        let key = BUILDING(path).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(0);
+            format!("open() \"{}\" failed ({errno}: {})", path.display(), weir_rt::file::errno_text(errno))
+        })?;
+        if !matches!(key.len(), 48 | 80) {
+            return Err(format!("\"{}\" must be 48 or 80 bytes", path.display()));
+        }
+        keys.push(key);
+    }
+    TicketKeys::given(&keys).map_err(|error| error.to_string())
+}
+
+/// nginx's default of `ssl_buffer_size`.
+const RECORD: u64 = 16 * 1024;
+/// nginx's OpenSSL takes as much.
+const EARLY_DATA: u32 = 16 * 1024;

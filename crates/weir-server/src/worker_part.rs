@@ -1,0 +1,61 @@
+//! What the server keeps with each worker: who deals connections to it, and which of them leave it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::acceptor::Dealer;
+use crate::conn::parked;
+use weir_engine::worker::{Worker, WorkerPart, WorkerSlot};
+
+/// The server's part of a worker.
+#[derive(Default)]
+struct ServerWorker {
+    /// Deals connections to the workers, where there are several.
+    dealer: RefCell<Option<Arc<Dealer>>>,
+}
+
+impl WorkerPart for ServerWorker {}
+
+fn part(worker: &Worker) -> &ServerWorker {
+    worker.part(WorkerSlot::Server)
+}
+
+/// From here on connections are dealt to `worker` by `dealer`, or accepted by it.
+pub(super) fn set_dealer(worker: &Worker, dealer: Option<Arc<Dealer>>) {
+    *part(worker).dealer.borrow_mut() = dealer;
+}
+
+/// Who deals connections to `worker`.
+pub(crate) fn dealer(worker: &Worker) -> Option<Arc<Dealer>> {
+    part(worker).dealer.borrow().clone()
+}
+
+/// Whether connections are dealt to `worker`.
+#[inline]
+pub(crate) fn has_dealer(worker: &Worker) -> bool {
+    part(worker).dealer.borrow().is_some()
+}
+
+/// Has `count` connections leave, those first that wait for a request: plain ones of HTTP/1 go to another worker,
+/// clients of HTTP/2 are sent GOAWAY, those of HTTP/1 over TLS get `Connection: close` with their next response. What
+/// has become another protocol goes on.
+pub(super) fn even_out(worker: &Worker, count: u64) {
+    let mut wires = worker.open_wires();
+    wires.retain(|(wire, connection)| {
+        let may = wire.multiplexed.get() || connection.is_tls() || parked::can_leave(worker, connection);
+        may && connection.requests.get() > 0 && !connection.retired.get() && !wire.moves.get()
+    });
+    wires.sort_by_key(|(wire, _)| !wire.idle.get());
+    for (wire, connection) in wires.iter().take(count as usize) {
+        let stays_open = !wire.multiplexed.get() && parked::can_leave(worker, connection);
+        if stays_open {
+            wire.moves.set(true);
+        } else {
+            connection.retired.set(true);
+            worker.counters.dealing.evened_out.add(1);
+        }
+        if wire.multiplexed.get() || (stays_open && wire.idle.get()) {
+            wire.timer.arm(0);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The usual try, without a future: a request without a body, sent whole on a connection that is kept, and answered by a
+//! head that comes in one piece.
+//!
+//! [`Upstream::at_once`] does all that needs no waiting when the handler is asked, [`poll`] looks whether the answer is
+//! there. What is in any way unusual (a connection to be made, a body to be sent, an answer that another server may do
+//! better than, an end, a failure) is left as it lies to the future of all others ([`attempt::resume`](crate::attempt::resume)), which finds the
+//! same things once more: so there is one place for each of them, and none of them costs the usual try anything.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_rt::{Recv, RecvBuf};
+use weir_trace::WaitKind;
+
+use crate::config::failure_reason::Reason;
+use crate::connection::upstream_connection::Connection;
+use crate::location::upstream_location::Upstream;
+use crate::peer::balance::Tried;
+use crate::protocol::{Framing, Head, Incoming};
+use crate::request::attempt_state::{Asked, Flight, Run};
+use crate::request::exchange_part::{part, part_if};
+use crate::request::request_body;
+use crate::response::headers;
+use crate::response::received_head::{Answered, Link};
+use crate::worker_side::local_upstream::{Lease, LocalGroup};
+use weir_engine::exchange::Exchange;
+use weir_engine::phase::Verdict;
+
+impl Upstream {
+    /// Sends `x` to a server of `group`, as far as that goes without waiting: the verdict is [`Verdict::Wait`] unless
+    /// the request can't be composed.
+    pub(crate) fn at_once(self: &Rc<Self>, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
+        if !self.protocol.is_plain() || request_body::is_awaited(x, &self.settings, &*self.protocol) {
+            return Verdict::Wait;
+        }
+        let mut flight = match Run::begin(self, x, group, None) {
+            Ok(run) => Flight::new(run, group),
+            Err(verdict) => return verdict,
+        };
+        let out = &flight.run.out;
+        if out.body.is_none()
+            && out.framing == Framing::None
+            && flight.run.secure.is_none()
+            && let Err(verdict) = flight.ask(x)
+        {
+            flight.run.end(x, &verdict);
+            return verdict;
+        }
+        part(x).flight = Some(flight);
+        Verdict::Wait
+    }
+}
+
+impl Flight {
+    /// Of a request that no server has been chosen for.
+    pub(crate) fn new(run: Run, group: &Rc<LocalGroup>) -> Flight {
+        Flight { run, group: group.clone(), tried: Tried::default(), lease: None, connection: None }
+    }
+
+    /// Sends the request to the next server, if there is a connection for it.
+    ///
+    /// # Errors
+    /// The verdict that ends the request.
+    fn ask(&mut self, x: &mut Exchange) -> Result<(), Verdict> {
+        let run = &mut self.run;
+        let Some(lease) = run.choose(x, &self.group, &mut self.tried)? else {
+            run.decided.nobody = self.group.guided.is_some();
+            return Ok(());
+        };
+        let lease = self.lease.insert(lease);
+        // A chooser may have had the request composed anew.
+        if lease.measured().is_some() || run.out.body.is_some() || run.out.framing != Framing::None {
+            return Ok(());
+        }
+        let Some(connection) = self.group.pool.take(&lease.peer, None) else { return Ok(()) };
+        let connection = self.connection.insert(connection);
+        connection.own = run.decided.keep;
+        x.trace().enter(lease.site(&run.up.sites));
+        run.start(lease);
+        run.tries.connected();
+        connection.begin();
+        let mut head = connection.stream.spare();
+        head.extend_from_slice(&run.out.head);
+        connection.stream.send(head);
+        run.asked = Asked::Queued;
+        if connection.stream.backlog() == 0 {
+            connection.timer.arm(run.up.settings.read_timeout);
+            run.asked = Asked::Sent;
+        }
+        Ok(())
+    }
+}
+
+/// Looks whether the answer to `x` has come. [`Verdict::Wait`]: it needs the future of all others.
+pub(crate) fn poll(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
+    let Some(Flight { run, connection: Some(connection), .. }) =
+        part_if(x).and_then(|part| part.flight.as_ref())
+    else {
+        return Poll::Ready(Verdict::Wait);
+    };
+    if run.asked != Asked::Sent {
+        return Poll::Ready(Verdict::Wait);
+    }
+    match connection.stream.poll_recv(cx, Some(&connection.timer)) {
+        Poll::Ready(Recv::Data(bytes)) => return Poll::Ready(arrived(x, bytes)),
+        // It will be found once more.
+        Poll::Ready(_) => return Poll::Ready(Verdict::Wait),
+        Poll::Pending => {}
+    }
+    if !run.goes_on_alone() && x.transport.poll_gone(cx).is_ready() {
+        return Poll::Ready(Verdict::Wait);
+    }
+    x.shared.suspend(WaitKind::UpstreamFirstByte);
+    Poll::Pending
+}
+
+/// Bytes of the answer have come.
+fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
+    let Some(mut flight) = part(x).flight.take() else { return Verdict::Wait };
+    let mut incoming = Incoming { fields: part(x).scratch.fields(), ..Incoming::default() };
+    let head = flight.run.up.protocol.head(x, &bytes, &mut incoming);
+    match (head, flight.lease.take(), flight.connection.take()) {
+        (Ok(Head::Complete(len)), Some(lease), Some(connection))
+            if is_usual(x, &flight.run, len, &incoming) =>
+        {
+            answered(x, flight.run, (lease, connection), incoming, (&bytes, len))
+        }
+        (_, lease, connection) => {
+            flight.run.received = bytes.into_vec();
+            (flight.lease, flight.connection) = (lease, connection);
+            part(x).scratch.keep_fields(incoming.fields);
+            part(x).flight = Some(flight);
+            Verdict::Wait
+        }
+    }
+}
+
+/// Whether nothing but the answer comes of a head of `len` bytes.
+fn is_usual(x: &Exchange, run: &Run, len: usize, incoming: &Incoming) -> bool {
+    len as u64 <= run.up.settings.buffer_size
+        && !incoming.upgraded
+        && Reason::of_status(incoming.status).is_none()
+        && headers::refused(x, incoming).is_none()
+}
+
+/// Makes the answer that of `x`.
+fn answered(
+    x: &mut Exchange,
+    mut run: Run,
+    (lease, mut connection): (Lease, Box<Connection>),
+    incoming: Incoming,
+    (bytes, len): (&[u8], usize),
+) -> Verdict {
+    connection.reused = true;
+    let site = lease.site(&run.up.sites);
+    let (sent, received) = (connection.sent(), bytes.len() as u64);
+    run.tries.count(0, sent, received);
+    x.trace().bytes(site, received, sent);
+    run.tries.head(incoming.status, &incoming.fields);
+    x.trace().leave(site);
+    let mut rest = Vec::new();
+    if let Some(body @ [_, ..]) = bytes.get(len..) {
+        rest = connection.stream.spare();
+        rest.extend_from_slice(body);
+    }
+    let verdict = match run.answer(x, Answered { incoming, link: Link::Own(connection), lease, rest }) {
+        Ok(verdict) => verdict,
+        // Only what is upgraded, which is not usual.
+        Err(_) => Verdict::Status(502),
+    };
+    run.end(x, &verdict);
+    verdict
+}

@@ -1,0 +1,513 @@
+//! A request's way through the servers of a group: try after try, until one answers or no other may be asked.
+
+pub(crate) mod choose;
+pub(crate) mod connect;
+pub(crate) mod fast_path;
+pub(crate) mod h2_attempt;
+pub(crate) mod receive;
+pub(crate) mod send;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_rt::clock;
+use weir_trace::{Cause, WaitKind};
+
+use crate::config::directives::Settings;
+use crate::config::failure_reason::{Failed, Fault, Reason};
+use crate::connection::upstream_connection::Connection;
+use crate::error_log;
+use crate::error_log::{CONNECTING, READING_HEAD, SENDING};
+use crate::location::upstream_location::Upstream;
+use crate::peer::balance::Tried;
+use crate::protocol::{Decoder, Incoming, Outgoing};
+use crate::request::attempt_records::Tries;
+use crate::request::attempt_state::{Asked, Flight, Run};
+use crate::request::balancer_decision::Decided;
+use crate::request::cache_fetch::Fetch;
+use crate::request::exchange_part::part;
+use crate::request::request_body;
+use crate::response::headers::Origin;
+use crate::response::received_head::{Answered, Link};
+use crate::response::response_body::Answer;
+use crate::response::{headers, store, tunnel};
+use crate::worker_side::local_upstream::{Lease, LocalGroup};
+use crate::worker_side::queue_ticket::Waiting;
+use weir_engine::exchange::Exchange;
+use weir_engine::log::Level;
+use weir_engine::phase::Verdict;
+
+impl Upstream {
+    /// Asks a server of `group` for `x`'s answer; `fetch`: what the cache has to do with it.
+    pub(crate) async fn run(
+        self: &Rc<Self>,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        fetch: Option<Box<Fetch>>,
+    ) -> Verdict {
+        if let Err(verdict) = request_body::body(x, &self.settings, &*self.protocol).await {
+            return verdict;
+        }
+        match Run::begin(self, x, group, fetch) {
+            Ok(run) => resume(x, &mut Flight::new(run, group)).await,
+            Err(verdict) => verdict,
+        }
+    }
+}
+
+/// Goes on with a request that is as far on its way as it came without waiting.
+pub(crate) async fn resume(x: &mut Exchange, flight: &mut Flight) -> Verdict {
+    let Flight { run, group, tried, lease, connection } = flight;
+    let verdict = run.all(x, group, tried, (lease, connection)).await;
+    run.end(x, &verdict);
+    verdict
+}
+
+impl Run {
+    /// Composes the request.
+    ///
+    /// # Errors
+    /// The verdict that ends it.
+    pub(crate) fn begin(
+        up: &Rc<Upstream>,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        fetch: Option<Box<Fetch>>,
+    ) -> Result<Run, Verdict> {
+        let mut out = Outgoing { head: part(x).scratch.head(), ..Outgoing::default() };
+        up.protocol.request(x, &mut out)?;
+        // A value of the request is not known: a pattern was given up. No server gets it.
+        if x.refuse_unmatched() {
+            return Err(Verdict::Status(500));
+        }
+        if let Some(budget) = &group.group.retry_budget {
+            group.purse.earn(budget);
+        }
+        Ok(Run {
+            out,
+            secure: up.protocol.secure(x),
+            tries: Tries::begin(x, group),
+            left: request_body::tries(group.tries(), up.settings.next_tries),
+            decided: Decided::default(),
+            began: weir_rt::now_ms(),
+            body_begun: false,
+            hints: 0,
+            fetch,
+            asked: Asked::No,
+            received: Vec::new(),
+            up: up.clone(),
+        })
+    }
+
+    /// Behind the last try.
+    pub(crate) fn end(&mut self, x: &mut Exchange, verdict: &Verdict) {
+        if !matches!(verdict, Verdict::Respond) {
+            // Else the body may still come: its end is the end.
+            self.tries.over();
+        }
+        part(x).scratch.keep_head(std::mem::take(&mut self.out.head));
+    }
+
+    /// A try begins.
+    pub(crate) fn start(&self, lease: &Lease) {
+        self.tries.start(&lease.peer, self.scheme(), self.out.uri);
+    }
+
+    /// What stands before addresses in messages.
+    fn scheme(&self) -> &'static str {
+        if self.secure.is_some() { self.up.protocol.secure_scheme() } else { self.up.protocol.scheme() }
+    }
+
+    /// Asks server after server. The first may have been chosen, and asked, before.
+    async fn all(
+        &mut self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+        (first, connection): (&mut Option<Lease>, &mut Option<Box<Connection>>),
+    ) -> Verdict {
+        loop {
+            let lease = match first.take() {
+                Some(lease) => Some(lease),
+                None => match self.pick(x, group, tried).await {
+                    Ok(lease) => lease,
+                    Err(Failed::End(verdict)) => return verdict,
+                    Err(Failed::Next(_)) => None,
+                },
+            };
+            let Some(lease) = lease else {
+                self.tries.nobody(&group.group.name, self.scheme(), self.out.uri);
+                error_log::error(x, &"no live upstreams while connecting to upstream");
+                x.cause = Cause::AllPeersDown;
+                return self.fails(x, Reason::NO_LIVE);
+            };
+            let site = lease.site(&self.up.sites);
+            if connection.is_none() {
+                x.trace().enter(site);
+                self.start(&lease);
+            }
+            let result = self.one(x, lease, connection).await;
+            x.trace().leave(site);
+            match result {
+                Ok(answered) => {
+                    // Boxed: its future is not part of those that have no cache.
+                    let answered = match &self.fetch {
+                        None => answered,
+                        Some(_) => match Box::pin(self.unless_still_good(x, answered)).await {
+                            Ok(verdict) => return verdict,
+                            Err(answered) => answered,
+                        },
+                    };
+                    return match self.answer(x, answered) {
+                        Ok(verdict) => verdict,
+                        Err(upgraded) => Box::pin(tunnel::run(x, &self.up, *upgraded, &self.tries)).await,
+                    };
+                }
+                Err(Failed::End(verdict)) => return verdict,
+                Err(Failed::Next(fault)) => {
+                    x.log(Level::Debug, &format_args!("http next upstream, {:x}", fault.reason.0));
+                    self.decided.failed(fault);
+                    if !self.again(x, fault.reason) {
+                        x.cause = fault.cause;
+                        return self.fails(x, fault.reason);
+                    }
+                    if !self.afford(group) {
+                        x.cause = Cause::RetryBudget;
+                        return self.fails(x, fault.reason);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A server to ask; where the group has a `queue`, one is waited for.
+    async fn pick(
+        &mut self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+    ) -> Result<Option<Lease>, Failed> {
+        let lease = self.choose(x, group, tried).map_err(Failed::End)?;
+        if lease.is_some() || !tried.is_empty() {
+            return Ok(lease);
+        }
+        if let Some(limit) = group.group.awaits_names()
+            && let Some(lease) = Box::pin(self.first_address(x, group, tried, limit)).await?
+        {
+            return Ok(Some(lease));
+        }
+        Box::pin(self.queue(x, group, tried)).await
+    }
+
+    /// Waits for the first addresses of the group's names: a request that comes right after the start comes before them.
+    /// Not longer than a look-up may take, nor than tries may.
+    async fn first_address(
+        &self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+        limit: u64,
+    ) -> Result<Option<Lease>, Failed> {
+        let limit = match self.up.settings.next_timeout {
+            0 => limit,
+            tries => limit.min(tries),
+        };
+        let timer = weir_rt::Timer::new();
+        timer.arm(limit);
+        loop {
+            let seen = group.group.changes();
+            if let Some(lease) = group.pick(x, tried) {
+                return Ok(Some(lease));
+            }
+            if timer.expired() || group.group.awaits_names().is_none() {
+                return Ok(None);
+            }
+            let mut changed = pin!(group.group.clone().changed(seen));
+            let next = poll_fn(|cx| match changed.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => timer.poll_expired(cx),
+            });
+            self.unless_gone(x, WaitKind::Resolver, next).await?;
+        }
+    }
+
+    async fn queue(
+        &self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+    ) -> Result<Option<Lease>, Failed> {
+        let Some(waiting) = Waiting::join(group) else { return Ok(None) };
+        while self.unless_gone(x, WaitKind::UpstreamConnect, waiting.turn()).await? {
+            if let Some(lease) = group.pick(x, tried) {
+                return Ok(Some(lease));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One try, up to its answer's head. Statuses that another server may do better than are failures. It may have
+    /// begun on a `connection` that was kept.
+    async fn one(
+        &mut self,
+        x: &mut Exchange,
+        lease: Lease,
+        connection: &mut Option<Box<Connection>>,
+    ) -> Result<Answered, Failed> {
+        if self.up.protocol.multiplexes() {
+            let answered = Box::pin(self.talk(x, lease)).await?;
+            return self.judge(x, answered);
+        }
+        let mut lease = lease;
+        loop {
+            let begun = connection.take();
+            let is_begun = begun.is_some();
+            let kept = begun.or_else(|| lease.group.pool.take(&lease.peer, self.secure.as_ref()));
+            let reused = kept.is_some();
+            let idle = kept.as_ref().map_or(0, |connection| connection.idle);
+            let connection = match kept {
+                Some(connection) => connection,
+                None => Box::pin(self.connect(x, &mut lease)).await?,
+            };
+            if !is_begun {
+                self.tries.connected();
+            }
+            let mut connection = connection;
+            if self.up.protocol.opens_tunnels() {
+                connection.begin();
+                self.tries.opened();
+                let incoming = Incoming { status: 200, upgraded: true, ..Incoming::default() };
+                return Ok(Answered { incoming, link: Link::Own(connection), lease, rest: Vec::new() });
+            }
+            connection.own = self.decided.keep;
+            match self.ask(x, &mut connection, &lease).await {
+                Ok((incoming, rest)) => {
+                    let link = Link::Own(connection);
+                    return self.judge(x, Answered { incoming, link, lease, rest });
+                }
+                Err(Failed::Next(fault)) if fault.reason == Reason::ERROR && reused && !self.body_begun => {
+                    // The server closed it while the request was on its way: not its fault, and not counted.
+                    lease.peer.state.idle.closed_after(idle);
+                    if !request_body::may_repeat(x, &self.up.settings) {
+                        return Err(Failed::Next(Fault { cause: Cause::KeepaliveRace, ..fault }));
+                    }
+                }
+                Err(failed) => {
+                    if let Failed::Next(fault) = failed {
+                        lease.fail(x, fault, READING_HEAD);
+                    }
+                    return Err(failed);
+                }
+            }
+        }
+    }
+
+    /// Sends the request and reads the head, with the bytes behind it. What it needs is lent to it: what an async
+    /// function is given it holds twice, and this is in the future of every request.
+    async fn ask(
+        &mut self,
+        x: &mut Exchange,
+        connection: &mut Connection,
+        lease: &Lease,
+    ) -> Result<(Incoming, Vec<u8>), Failed> {
+        let (asked, mut received) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.received));
+        self.hints = 0;
+        let mut incoming = Incoming { fields: part(x).scratch.fields(), ..Incoming::default() };
+        let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
+        let sent = if asked == Asked::No {
+            connection.begin();
+            self.send(x, connection, &mut received).await
+        } else {
+            Ok(())
+        };
+        let result = match sent {
+            Ok(()) => self.head(x, connection, asked, (&mut received, &mut incoming)).await,
+            Err(failed) => Err(failed),
+        };
+        connection.reused = true;
+        let (sent, length) = (connection.sent(), received.len() as u64);
+        self.tries.count(0, sent, length);
+        x.trace().bytes(lease.site(&self.up.sites), length, sent);
+        match result {
+            Ok(len) => {
+                if let Some((timed, began)) = measured {
+                    lease.peer.state.line.sent(&timed, sent, clock::monotonic_ns().saturating_sub(began));
+                }
+                self.tries.head(incoming.status, &incoming.fields);
+                received.drain(..len);
+                Ok((incoming, received))
+            }
+            Err(failed) => {
+                if let Failed::Next(fault) = &failed {
+                    self.tries.failed(*fault);
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    /// Whether the answer is one that another server shall do better than.
+    fn judge(&mut self, x: &mut Exchange, answered: Answered) -> Result<Answered, Failed> {
+        let Some(reason) = Reason::of_status(answered.incoming.status) else { return Ok(answered) };
+        if !self.up.settings.wants(self.mask(x, reason))
+            || self.left <= 1
+            || !self.in_time()
+            || self.body_begun
+        {
+            return match self.stale(x, reason, true) {
+                Some(verdict) => {
+                    self.tries.end(None);
+                    Err(Failed::End(verdict))
+                }
+                None => Ok(answered),
+            };
+        }
+        let mut answered = answered;
+        let fault = Fault { reason, cause: Cause::UpstreamStatus };
+        self.tries.failed(fault);
+        answered.lease.fail(x, fault, READING_HEAD);
+        Err(Failed::Next(fault))
+    }
+
+    /// Whether another server is asked after `reason`.
+    fn again(&mut self, x: &Exchange, reason: Reason) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0 && self.up.settings.wants(self.mask(x, reason)) && self.in_time() && !self.body_begun
+    }
+
+    /// Whether the group's `retry_budget` has another try for it.
+    fn afford(&self, group: &LocalGroup) -> bool {
+        let budget = group.group.retry_budget.as_ref();
+        budget.is_none_or(|budget| group.purse.spend(budget, weir_rt::now_ms()))
+    }
+
+    fn in_time(&self) -> bool {
+        let limit = self.up.settings.next_timeout;
+        limit == 0 || weir_rt::now_ms().saturating_sub(self.began) < limit
+    }
+
+    /// The bits that `*_next_upstream` must all have.
+    fn mask(&self, x: &Exchange, reason: Reason) -> u32 {
+        let sent = self.tries_sent();
+        reason.0 | if sent && !request_body::is_idempotent(x) { Reason::NON_IDEMPOTENT.0 } else { 0 }
+    }
+
+    /// Whether the request reached a server: a connection stood.
+    fn tries_sent(&self) -> bool {
+        self.tries.was_connected()
+    }
+
+    /// Hands the answer on; `Err`: it is a tunnel.
+    pub(crate) fn answer(
+        &mut self,
+        x: &mut Exchange,
+        mut answered: Answered,
+    ) -> Result<Verdict, Box<Answered>> {
+        answered.lease.answered(x);
+        answered.incoming.keep_alive &= self.keeps_connection();
+        let judged = self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &answered.incoming));
+        if let Some(verdict) = headers::instead(x, &self.up, &answered.incoming, &self.tries) {
+            if let (Some(fetch), Some(judged), Verdict::Status(status)) = (&self.fetch, &judged, &verdict) {
+                fetch.keep_error(judged, *status);
+            }
+            self.fetch = None;
+            self.tries.end(None);
+            self.give_back(x, answered);
+            return Ok(verdict);
+        }
+        if answered.incoming.upgraded {
+            self.fetch = None;
+            return Err(Box::new(answered));
+        }
+        let keeps = judged.as_ref().is_some_and(|judged| judged.keeps);
+        headers::copy(x, &self.up, &answered.incoming, Origin::Server { keeps });
+        let keep = match (self.fetch.take(), judged) {
+            _ if !headers::buffering(x, &self.up.settings, &answered.incoming) => None,
+            (Some(fetch), Some(judged)) => (*fetch).keep(x, &self.up.settings, &answered.incoming, &judged),
+            _ => store::keep(x, &self.up.settings, &answered.incoming),
+        };
+        let unfinished = if self.body_begun_unfinished(x) { Some(self.out.framing) } else { None };
+        Ok(Answer::begin(x, &self.up, answered, self.tries.clone(), keep, unfinished))
+    }
+
+    /// Whether the connection may be used again, as far as the request says.
+    fn keeps_connection(&self) -> bool {
+        self.out.keep_alive && self.up.settings.proxy_protocol.is_none()
+    }
+
+    /// Answers with what is kept where the server says that it is still good; `Err`: it has sent another.
+    async fn unless_still_good(&mut self, x: &mut Exchange, answered: Answered) -> Result<Verdict, Answered> {
+        let Some(verdict) = self.revalidated(x, &answered.incoming).await else { return Err(answered) };
+        self.tries.end(None);
+        self.give_back(x, answered);
+        Ok(verdict)
+    }
+
+    /// The connection of an answer that is not used may be used again, where nothing follows the head.
+    fn give_back(&self, x: &Exchange, answered: Answered) {
+        let keep_alive =
+            answered.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
+        let Answered { incoming, link, lease, rest } = answered;
+        if let Link::Own(connection) = link
+            && keep_alive
+            && matches!(incoming.decoder, Decoder::None)
+            && rest.is_empty()
+        {
+            lease.group.pool.give(&x.worker, &lease.peer, connection);
+        }
+    }
+
+    /// The client's body was not sent to its end: unless the rest follows, the connection is of no further use.
+    fn body_begun_unfinished(&self, x: &Exchange) -> bool {
+        self.body_begun && x.body.is_pending()
+    }
+
+    /// Whether the answer is wanted though the client has left: it is to be kept, or the configuration says so.
+    pub(crate) fn goes_on_alone(&self) -> bool {
+        let settings = &self.up.settings;
+        settings.ignore_client_abort
+            || settings.store.is_some()
+            || self.fetch.as_ref().is_some_and(|fetch| fetch.keeps)
+    }
+
+    /// Awaits `future`, which is part of the caller's, unless the client leaves before.
+    pub(crate) async fn unless_gone<T>(
+        &self,
+        x: &mut Exchange,
+        kind: WaitKind,
+        future: impl Future<Output = T>,
+    ) -> Result<T, Failed> {
+        let client = if self.goes_on_alone() { None } else { x.transport.client() };
+        let shared = x.shared.clone();
+        let mut future = pin!(future);
+        let watched = |cx: &mut Context<'_>| {
+            if let Poll::Ready(value) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(value));
+            }
+            match &client {
+                Some(client) => client.poll_gone(cx).map(|()| None),
+                None => Poll::Pending,
+            }
+        };
+        match shared.waiting_until(kind, watched).await {
+            Some(value) => Ok(value),
+            None => {
+                let doing = if kind == WaitKind::UpstreamConnect { CONNECTING } else { SENDING };
+                x.log(Level::Info, &error_log::client_gone(doing));
+                x.keep_alive = false;
+                x.cause = Cause::ClientClosed;
+                self.tries.end(Some(499));
+                Err(Failed::End(Verdict::Close(499)))
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// Whether `*_next_upstream` has all of these bits.
+    fn wants(&self, mask: u32) -> bool {
+        self.next_upstream & Reason::OFF.0 == 0 && self.next_upstream & mask == mask
+    }
+}

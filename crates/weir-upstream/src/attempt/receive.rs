@@ -1,0 +1,159 @@
+//! The head of an answer: read while the request leaves, interim answers before it.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use weir_rt::{Recv, SendError};
+use weir_trace::{Cause, WaitKind};
+
+use crate::config::failure_reason::{Failed, Fault, Reason};
+use crate::connection::upstream_connection::Connection;
+use crate::error_log;
+use crate::error_log::READING_HEAD;
+use crate::protocol::{Head, INTERIM, Incoming, TOO_MANY};
+use crate::request::attempt_state::{Asked, Run};
+use crate::response::headers;
+use weir_engine::exchange::Exchange;
+
+/// What happens between a request and its answer's head.
+enum Event {
+    /// The request has left.
+    Sent,
+    /// It does not leave.
+    Stuck,
+    /// Of the answer, or in its place.
+    Received(Recv),
+}
+
+impl Run {
+    /// Reads the head of the answer while the request leaves; the number of its bytes. Time runs already for a request
+    /// that was `asked` for and sent before.
+    pub(crate) async fn head(
+        &mut self,
+        x: &mut Exchange,
+        connection: &Connection,
+        asked: Asked,
+        (received, incoming): (&mut Vec<u8>, &mut Incoming),
+    ) -> Result<usize, Failed> {
+        let settings = self.up.settings.clone();
+        let mut sending = asked != Asked::Sent && connection.stream.backlog() > 0;
+        if asked != Asked::Sent {
+            connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
+        }
+        loop {
+            if !received.is_empty()
+                && let Some(len) = self.parse(x, received, incoming)?
+            {
+                return Ok(len);
+            }
+            let event = poll_fn(|cx| {
+                if sending
+                    && let Poll::Ready(sent) = connection.stream.poll_drained(cx, 0, Some(&connection.timer))
+                {
+                    return Poll::Ready(match sent {
+                        Err(SendError::TimedOut) => Event::Stuck,
+                        // A server that refuses the rest of a body may have said why.
+                        _ => Event::Sent,
+                    });
+                }
+                let timer = if sending { None } else { Some(&connection.timer) };
+                connection.stream.poll_recv(cx, timer).map(Event::Received)
+            });
+            let kind = if sending { WaitKind::UpstreamSend } else { WaitKind::UpstreamFirstByte };
+            match self.unless_gone(x, kind, event).await? {
+                Event::Received(Recv::Data(bytes)) if received.is_empty() => *received = bytes.into_vec(),
+                Event::Received(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
+                Event::Sent => {
+                    sending = false;
+                    connection.timer.arm(settings.read_timeout);
+                }
+                Event::Stuck => return Err(error_log::send_timed_out(x)),
+                Event::Received(Recv::TimedOut) => {
+                    let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
+                    return Err(Failed::Next(fault));
+                }
+                Event::Received(Recv::Eof) => {
+                    error_log::error(
+                        x,
+                        &"upstream prematurely closed connection while reading response header from upstream",
+                    );
+                    let fault = Fault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse };
+                    return Err(Failed::Next(fault));
+                }
+                Event::Received(Recv::Err(errno)) => return Err(Failed::Next(error_log::receive(x, errno))),
+            }
+        }
+    }
+
+    /// The length of the head at the start of `received`, if it is whole; interim answers are taken out.
+    fn parse(
+        &mut self,
+        x: &mut Exchange,
+        received: &mut Vec<u8>,
+        incoming: &mut Incoming,
+    ) -> Result<Option<usize>, Failed> {
+        let most = self.up.settings.buffer_size as usize;
+        // What is taken of `received` leaves it at once: of thousands of small pieces each would move all that follow.
+        let mut at = 0;
+        loop {
+            let rest = received.get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                received.clear();
+                return Ok(None);
+            }
+            match self.up.protocol.head(x, rest, incoming) {
+                Ok(Head::Complete(len)) if len <= most => {
+                    received.drain(..at);
+                    return match headers::refused(x, incoming) {
+                        None => Ok(Some(len)),
+                        Some(message) => {
+                            error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
+                            Err(invalid(Cause::InvalidHeader))
+                        }
+                    };
+                }
+                Ok(Head::Interim(len)) if len <= most => {
+                    if self.takes_hints(x, len) {
+                        headers::interim(x, &self.up, incoming, rest);
+                    }
+                    if self.hints > most.max(INTERIM) {
+                        error_log::error(x, &format_args!("upstream {TOO_MANY} while {READING_HEAD}"));
+                        return Err(invalid(Cause::InvalidHeader));
+                    }
+                    at += len;
+                    *incoming = Incoming::default();
+                }
+                Ok(Head::Taken(len)) => {
+                    self.tries.count(0, 0, len as u64);
+                    at += len;
+                }
+                Ok(Head::Incomplete) if rest.len() < most => {
+                    received.drain(..at);
+                    return Ok(None);
+                }
+                Ok(_) => {
+                    error_log::error(
+                        x,
+                        &"upstream sent too big header while reading response header from upstream",
+                    );
+                    return Err(invalid(Cause::HeaderTooLarge));
+                }
+                Err(message) => {
+                    if !message.is_empty() {
+                        error_log::error(
+                            x,
+                            &format_args!("{message} while reading response header from upstream"),
+                        );
+                    }
+                    let too_big = message.starts_with("upstream sent too big header");
+                    return Err(invalid(if too_big { Cause::HeaderTooLarge } else { Cause::InvalidHeader }));
+                }
+            }
+        }
+    }
+}
+
+/// What came is no answer.
+fn invalid(cause: Cause) -> Failed {
+    Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause })
+}

@@ -1,0 +1,113 @@
+//! Names of servers are resolved again and again while the configuration is in force.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use weir_conf::{Error, Result};
+
+use crate::block::upstream::Group;
+use crate::discovery::dns::Named;
+use crate::discovery::server_list::{Origin, Place};
+use weir_engine::resolver;
+use weir_engine::resolver::{DnsFailure, Resolver, Watch};
+
+impl Group {
+    /// Settles who is asked for names: whom the group has, else whom `http` has.
+    ///
+    /// # Errors
+    /// nginx's words when there is none and the group has names.
+    pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Result {
+        let names = &self.names;
+        let named = self.origins().list.iter().any(|origin| matches!(origin.place, Place::Name(_)));
+        match names.own.as_ref().or(http) {
+            Some(resolver) => {
+                names.resolver.get_or_init(|| (resolver.clone(), names.timeout.unwrap_or(timeout)));
+                Ok(())
+            }
+            None if named => {
+                let error = Error::new(self.no_resolver());
+                Err(match names.place {
+                    Some(place) => error.at(place),
+                    None => error,
+                })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn no_resolver(&self) -> String {
+        let name = &self.name;
+        format!("no resolver defined to resolve names at run time in upstream \"{name}\"")
+    }
+
+    /// Whether a name may be among the servers.
+    ///
+    /// # Errors
+    /// nginx's words when nobody can be asked for it.
+    pub(crate) fn may_ask(&self) -> std::result::Result<(), String> {
+        if self.names.resolver.get().is_some() { Ok(()) } else { Err(self.no_resolver()) }
+    }
+
+    /// Begins to follow the names of the group.
+    pub(crate) fn follow(self: &Arc<Self>) {
+        self.names.begun.store(true, Relaxed);
+        self.follow_new();
+    }
+
+    /// Follows names that are not followed yet.
+    pub(crate) fn follow_new(self: &Arc<Self>) {
+        let Some((resolver, timeout)) = self.names.resolver.get() else { return };
+        if !self.names.begun.load(Relaxed) {
+            return;
+        }
+        let named: Vec<_> = {
+            let origins = self.origins();
+            let named = origins.list.iter().filter_map(|origin| match &origin.place {
+                Place::Name(named) => Some(named.clone()),
+                Place::Fixed(_) => None,
+            });
+            named.filter(|named| !named.followed.swap(true, Relaxed)).collect()
+        };
+        for named in named {
+            let (group, question, name) = (Arc::downgrade(self), named.question.clone(), named.name.clone());
+            let told = move |found| group.upgrade().is_some_and(|group| group.found(&named, found));
+            resolver.watch(Watch { question, name, timeout: *timeout, told: Box::new(told) });
+        }
+    }
+
+    /// For how many milliseconds a request may wait for the first addresses of the group's names, which are being looked up
+    /// for the first time; `None`: none is.
+    pub(crate) fn awaits_names(&self) -> Option<u64> {
+        let (_, timeout) = self.names.resolver.get()?;
+        let awaited = |named: &Named| {
+            named.followed.load(Relaxed) && !named.settled.load(Relaxed) && named.answer().is_none()
+        };
+        let origins = self.origins();
+        let awaits =
+            origins.list.iter().any(|origin| matches!(&origin.place, Place::Name(named) if awaited(named)));
+        awaits.then_some(*timeout)
+    }
+
+    /// What became of a name; `false`: it is no server of the group any more. One that is not there has no addresses;
+    /// one that nobody could tell about keeps those it has.
+    fn found(&self, named: &Arc<Named>, found: resolver::Found) -> bool {
+        let origins = self.origins();
+        let listed = |origin: &Origin| matches!(&origin.place, Place::Name(one) if Arc::ptr_eq(one, named));
+        if !origins.list.iter().any(listed) {
+            return false;
+        }
+        named.settled.store(true, Relaxed);
+        match found {
+            Ok(answer) => named.set(Some(answer)),
+            Err(DnsFailure::Code(3)) => named.set(None),
+            Err(_) => {
+                // Nobody waits for its first address any more.
+                self.wake_waiting();
+                return true;
+            }
+        }
+        self.rebuild(&origins, &self.members());
+        self.wake_waiting();
+        true
+    }
+}

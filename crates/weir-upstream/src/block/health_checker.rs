@@ -1,0 +1,165 @@
+//! The tasks that check the peers of all upstreams.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::Upstreams;
+use crate::block::upstream::Group;
+use crate::health::HealthCheck;
+use crate::peer::Peer;
+use weir_engine::log::Level;
+use weir_engine::{Configuration, log, services};
+
+/// Checks the groups of a server's configuration in force, until it is dropped.
+#[derive(Default)]
+pub struct Checker {
+    in_force: InForce,
+}
+
+/// The configuration whose groups are checked, for the tasks; none after the end. Changed by the thread of the tasks alone,
+/// so that none of them notes what it found after others have begun.
+pub(crate) type InForce = Arc<Mutex<Weak<Configuration>>>;
+
+impl Checker {
+    /// Makes sure that there is a thread, if the configuration has something for it.
+    ///
+    /// # Errors
+    /// It can't start.
+    pub fn prepare(configuration: &Configuration) -> io::Result<()> {
+        let upstreams = configuration.tables.shared::<Upstreams>();
+        let checks = upstreams.is_some_and(|all| all.iter().any(|group| group.health_check.is_some()));
+        if checks { services::start() } else { Ok(()) }
+    }
+
+    /// From here on the groups of `configuration` are checked, and no others.
+    pub fn check(&self, configuration: &Arc<Configuration>) {
+        let (in_force, now) = (self.in_force.clone(), Arc::downgrade(configuration));
+        self.on_thread(move || begin(&in_force, now));
+    }
+
+    fn on_thread(&self, task: impl FnOnce() + Send + 'static) {
+        if let Err(error) = services::run(task) {
+            log::cycle(Level::Alert, &format_args!("no thread for health checks: {error}"));
+        }
+    }
+}
+
+impl Drop for Checker {
+    fn drop(&mut self) {
+        // Only what has begun has to end: no thread is started for it.
+        if lock(&self.in_force).strong_count() > 0 {
+            let in_force = self.in_force.clone();
+            self.on_thread(move || *lock(&in_force) = Weak::new());
+        }
+    }
+}
+
+pub(crate) fn begin(in_force: &InForce, now: Weak<Configuration>) {
+    let Some(configuration) = now.upgrade() else { return };
+    *lock(in_force) = now.clone();
+    for group in configuration.tables.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter) {
+        if let Some(check) = &group.health_check {
+            let of = InForceOf { now: in_force.clone(), configuration: now.clone() };
+            weir_rt::spawn(rounds(of, Arc::downgrade(group), Rc::new(check.clone())));
+        } else {
+            // Nobody checks any more: nobody would find them well. From here on the checks of the configuration before,
+            // tasks of this thread, note nothing.
+            group.members().all().for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
+        }
+    }
+}
+
+pub(crate) async fn rounds(of: InForceOf, group: Weak<Group>, check: Rc<HealthCheck>) {
+    let mut seed = weir_rt::clock::monotonic_ns() | 1;
+    // Peers that are being asked: who takes longer than the interval is not asked again meanwhile.
+    let asked: Rc<RefCell<Vec<usize>>> = Rc::default();
+    while let Some(group) = group.upgrade().filter(|_| of.is_so()) {
+        let members = group.members();
+        for peer in members.all().filter(|peer| !peer.is_down()) {
+            let key = Arc::as_ptr(&peer.state).addr();
+            if asked.borrow().contains(&key) {
+                continue;
+            }
+            asked.borrow_mut().push(key);
+            // A step of an xorshift generator.
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            let delay = Duration::from_millis((seed >> 16) % (check.jitter + 1));
+            let (group, peer, check) = (group.clone(), peer.clone(), check.clone());
+            let (of, asked) = (of.clone(), asked.clone());
+            weir_rt::spawn(async move {
+                weir_rt::sleep(delay).await;
+                let result = check.ask(&group.name, &peer).await;
+                asked.borrow_mut().retain(|other| *other != key);
+                // Another configuration may not check at all, and nobody would ever take back what is noted.
+                if of.is_so() {
+                    note(&check, &group, &peer, result);
+                }
+            });
+        }
+        // While it sleeps the task keeps nothing of a configuration that may go.
+        drop((members, group));
+        weir_rt::sleep(Duration::from_millis(check.interval + check.jitter)).await;
+    }
+}
+
+/// Whether a configuration is in force still.
+#[derive(Clone)]
+pub(crate) struct InForceOf {
+    now: InForce,
+    configuration: Weak<Configuration>,
+}
+
+impl InForceOf {
+    fn is_so(&self) -> bool {
+        self.configuration.strong_count() > 0 && lock(&self.now).ptr_eq(&self.configuration)
+    }
+}
+
+pub(crate) fn lock(in_force: &InForce) -> MutexGuard<'_, Weak<Configuration>> {
+    in_force.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes what a check found; its consequences are logged.
+fn note(check: &HealthCheck, group: &Group, peer: &Peer, result: Result<(), String>) {
+    let state = &peer.state;
+    let unhealthy = state.unhealthy.load(Relaxed);
+    if result.is_ok() != unhealthy {
+        state.streak.store(0, Relaxed);
+        return;
+    }
+    // Only tasks of one thread write it.
+    let streak = state.streak.load(Relaxed) + 1;
+    state.streak.store(streak, Relaxed);
+    let enough = if unhealthy { check.passes } else { check.fails };
+    if streak < enough {
+        return;
+    }
+    state.streak.store(0, Relaxed);
+    state.checked(!unhealthy);
+    group.changes.tell();
+    let (name, group) = (&peer.name, &group.name);
+    match result {
+        Ok(()) => {
+            peer.recovered();
+            log::cycle(
+                Level::Notice,
+                &format_args!("peer is healthy, health check of peer {name} in upstream \"{group}\""),
+            );
+        }
+        Err(why) => {
+            log::cycle(
+                Level::Warn,
+                &format_args!(
+                    "peer is unhealthy: {why}, health check of peer {name} in upstream \"{group}\""
+                ),
+            );
+            state.failed_check(why);
+        }
+    }
+}

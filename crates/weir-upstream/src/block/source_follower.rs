@@ -1,0 +1,89 @@
+//! What is done for each source, on the [thread](weir_engine::services) of what Weir does of its own accord.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use weir_rt::notify::either;
+
+use crate::block::upstream::Group;
+use crate::discovery::server_list::Origin;
+use crate::discovery::source::Source;
+use crate::discovery::source::reader::Reader;
+use weir_engine::log::{self, Level};
+use weir_engine::services;
+
+/// Begins to follow the source of `group`, if it has one. It ends with the group.
+pub(crate) fn follow(group: &Arc<Group>) {
+    let Some(source) = group.source.clone().filter(|source| !source.begun.swap(true, Relaxed)) else {
+        return;
+    };
+    let weak = Arc::downgrade(group);
+    let begun = services::run(move || {
+        weir_rt::spawn(run(weak, source));
+    });
+    if let Err(error) = begun {
+        let name = &group.name;
+        log::cycle(Level::Alert, &format_args!("no thread for the source of upstream \"{name}\": {error}"));
+    }
+}
+
+async fn run(group: Weak<Group>, source: Arc<Source>) {
+    let mut reader = Reader::new(&source.config);
+    let mut failures = 0;
+    loop {
+        let Some(result) = either(reader.next(&source.config), gone(&group)).await else { return };
+        let result = match result {
+            Ok(list) => take(&group, &source, list).await,
+            Err(why) => Err(why),
+        };
+        match result {
+            Ok(()) => failures = 0,
+            Err(why) => {
+                tell(&group, &source, why);
+                failures += 1;
+                let pause =
+                    Duration::from_millis(AGAIN.0 << failures.min(4)).min(Duration::from_millis(AGAIN.1));
+                if either(weir_rt::sleep(pause), gone(&group)).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Ready when nobody has the group any more.
+async fn gone(group: &Weak<Group>) {
+    while group.strong_count() > 0 {
+        weir_rt::sleep(LOOK).await;
+    }
+}
+
+async fn take(group: &Weak<Group>, source: &Arc<Source>, list: Vec<Origin>) -> Result<(), String> {
+    let Some(group) = group.upgrade() else { return Ok(()) };
+    let (count, before) = (list.len(), group.version());
+    group.take_list(list).map_err(|refusal| refusal.to_string())?;
+    let again = source.note(None);
+    if again || group.version() != before {
+        let (name, place) = (&group.name, source.place());
+        log::cycle(Level::Notice, &format_args!("upstream \"{name}\" has {count} servers from {place}"));
+    }
+    // The disk may take its time.
+    weir_rt::blocking(move || group.keep_list()).await;
+    Ok(())
+}
+
+/// The first failure of several alike is logged.
+fn tell(group: &Weak<Group>, source: &Source, why: String) {
+    let Some(group) = group.upgrade() else { return };
+    let (name, place) = (&group.name, source.place());
+    let message = format!("upstream \"{name}\" keeps its servers, {place}: {why}");
+    if source.note(Some(why)) {
+        log::cycle(Level::Error, &message);
+    }
+}
+
+/// Milliseconds between attempts: after the first that failed, and at most.
+const AGAIN: (u64, u64) = (100, 2_000);
+/// How often is looked whether a group is still there.
+const LOOK: Duration = Duration::from_millis(500);

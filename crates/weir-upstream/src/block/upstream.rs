@@ -1,0 +1,157 @@
+//! Groups of servers, as `upstream { }` or the argument of a `*_pass` names them.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::block::balancer_hook::Guides;
+use crate::block::change_notice::Changes;
+use crate::block::queue::Queue;
+use crate::block::retry_budget::Budget;
+use crate::connection::keepalive_limits::Keep;
+use crate::discovery::dns::Names;
+use crate::discovery::server_list;
+use crate::discovery::server_list::{Origin, Origins};
+use crate::discovery::source::Source;
+use crate::health::HealthCheck;
+use crate::peer::Peer;
+use crate::peer::balance::Method;
+use crate::peer::members::Members;
+use crate::peer::outlier::Outlier;
+use crate::peer::sticky::Sticky;
+use crate::pool::shared_idle::Common;
+
+/// A group of servers, shared by all workers.
+#[derive(Debug)]
+pub struct Group {
+    /// The name in `upstream NAME`, or the host of an address that a `*_pass` names.
+    pub name: Box<str>,
+    /// How one of its servers is chosen.
+    pub method: Method,
+    /// The idle connections that are kept.
+    pub keep: Keep,
+    /// What binds clients to servers.
+    pub sticky: Option<Sticky>,
+    /// How servers are checked.
+    pub health_check: Option<HealthCheck>,
+    /// Where requests wait for a server.
+    pub queue: Option<Queue>,
+    /// When a server is left out for its slowness.
+    pub(crate) outlier: Option<Outlier>,
+    /// How many requests may be tried again.
+    pub(crate) retry_budget: Option<Budget>,
+    /// Made from an address, not by an `upstream` block.
+    pub implicit: bool,
+    /// Made for a request, from a value that is computed.
+    pub(crate) computed: bool,
+    /// Counts changes of the members, so that workers know when to look.
+    version: AtomicU64,
+    /// Tells of what changes about its servers.
+    pub(crate) changes: Changes,
+    members: Mutex<Arc<Members>>,
+    /// What the members are made of. Who holds it may take the lock of `members`, not the other way round.
+    origins: Mutex<Origins>,
+    /// Held from before the list is read until it was changed.
+    pub(crate) changing: Mutex<()>,
+    /// Its idle connections that any worker may take.
+    pub(crate) idle: Arc<Common>,
+    /// Who is asked for names.
+    pub(crate) names: Names,
+    /// Where its list comes from at run time.
+    pub(crate) source: Option<Arc<Source>>,
+    /// Where its list is kept between runs.
+    pub(crate) kept: Option<PathBuf>,
+    /// Who is asked before the method is.
+    pub(crate) guide: Option<Arc<dyn Guides>>,
+}
+
+impl Group {
+    /// A group of these members, which do not change.
+    pub fn new(name: &str, method: Method, keep: Keep, members: Members, implicit: bool) -> Group {
+        Group {
+            name: name.into(),
+            method,
+            keep,
+            sticky: None,
+            health_check: None,
+            queue: None,
+            outlier: None,
+            retry_budget: None,
+            implicit,
+            computed: false,
+            version: AtomicU64::new(1),
+            changes: Changes::default(),
+            members: Mutex::new(Arc::new(members)),
+            origins: Mutex::default(),
+            changing: Mutex::default(),
+            idle: Arc::default(),
+            names: Names::default(),
+            source: None,
+            kept: None,
+            guide: None,
+        }
+    }
+
+    /// Changes with every change of the members.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// The members now.
+    pub fn members(&self) -> Arc<Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the members are made of.
+    pub(crate) fn origins(&self) -> MutexGuard<'_, Origins> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the list comes from at run time.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_deref()
+    }
+
+    /// Takes `list` for what the configuration says.
+    pub(crate) fn begin(&self, list: Vec<Origin>) {
+        let mut origins = self.origins();
+        origins.written = server_list::write(&list);
+        origins.list = self.kept_list().unwrap_or(list);
+        self.rebuild(&origins, &Members::default());
+    }
+
+    /// Makes the members anew; those of `before` that are still there stay who they are, with what is known of them.
+    /// Requests that begin from now on see the new ones.
+    pub(crate) fn rebuild(&self, origins: &Origins, before: &Members) {
+        let members = server_list::members(&origins.list, before);
+        let mandatory = self.health_check.as_ref().is_some_and(|check| check.mandatory);
+        let fresh = |peer: &&Arc<Peer>| !before.all().any(|old| Arc::ptr_eq(&old.state, &peer.state));
+        for peer in members.all().filter(|_| mandatory).filter(fresh) {
+            peer.state.unhealthy.store(true, Relaxed);
+        }
+        let mut now = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        if !now.are(&members) {
+            *now = Arc::new(members);
+            self.version.fetch_add(1, Relaxed);
+            self.changes.tell();
+        }
+    }
+
+    /// Takes over what `old`, the group of this name in the configuration before, knows: of servers, of names, and the
+    /// list that was made at run time, if the configuration says of the group what it said then.
+    pub(crate) fn adopt(&self, old: &Group) {
+        let mut origins = self.origins();
+        let theirs = old.origins();
+        let same = theirs.written == origins.written && self.source == old.source;
+        if theirs.moved && same && self.fits(&theirs.list).is_ok() {
+            origins.list = theirs.list.iter().map(Origin::anew).collect();
+            origins.moved = true;
+        } else {
+            origins.list.iter().for_each(|origin| origin.adopt_name(&theirs.list));
+        }
+        drop(theirs);
+        self.rebuild(&origins, &old.members());
+    }
+}

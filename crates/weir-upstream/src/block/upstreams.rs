@@ -1,0 +1,154 @@
+//! All groups of a configuration, by name.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_rt::net::SockAddr;
+
+use crate::block::source_follower;
+use crate::block::upstream::Group;
+use crate::connection::keepalive_limits::Keep;
+use crate::discovery::server_address::{lacks_port, resolve};
+use crate::discovery::server_list::Origin;
+use crate::peer::Peer;
+use crate::peer::balance::Method;
+use crate::peer::members::Members;
+use weir_engine::resolver::Resolver;
+
+/// The groups of one configuration; lent by `Registry::shared`.
+#[derive(Debug, Default)]
+pub struct Upstreams {
+    groups: Vec<Arc<Group>>,
+    /// Those of `upstream` blocks by name in lower case, and those that addresses made by address: there may be thousands.
+    defined: HashMap<Box<str>, usize>,
+    implicit: HashMap<Box<str>, usize>,
+}
+
+impl Upstreams {
+    /// Adds a group that an `upstream` block defines.
+    ///
+    /// # Errors
+    /// nginx's words for a second one of that name.
+    pub fn define(&mut self, group: Group) -> Result<(), String> {
+        let place = self.groups.len();
+        let key = folded(&group.name).into();
+        if self.defined.contains_key(&key) {
+            return Err(format!("duplicate upstream \"{}\"", group.name));
+        }
+        self.defined.insert(key, place);
+        self.groups.push(Arc::new(group));
+        Ok(())
+    }
+
+    /// The group that an `upstream` block defines under this name.
+    pub fn find(&self, name: &str) -> Option<&Arc<Group>> {
+        self.defined.get(&*folded(name)).map(|place| &self.groups[*place])
+    }
+
+    /// The group that `host`, which was computed, means: that of an `upstream` block, or of a `*_pass` that names the
+    /// same address.
+    pub fn meant(&self, host: &str, default_port: u16) -> Option<&Arc<Group>> {
+        if let Some(found) = self.find(host) {
+            return Some(found);
+        }
+        let host = folded(host);
+        let default = format!(":{default_port}");
+        let place = self.implicit.get(&*host).or_else(|| match host.strip_suffix(&*default) {
+            Some(name) => self.implicit.get(name),
+            None if lacks_port(&host) => self.implicit.get(&*format!("{host}{default}")),
+            None => None,
+        });
+        place.map(|place| &self.groups[*place])
+    }
+
+    /// All groups.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.groups.iter()
+    }
+
+    /// The group of one server that a `*_pass` names by address, made when it is not known yet.
+    ///
+    /// # Errors
+    /// nginx's words for a host that has no address.
+    pub fn implicit(&mut self, host: &str, default_port: u16) -> Result<Arc<Group>, String> {
+        if let Some(place) = self.implicit.get(host) {
+            return Ok(self.groups[*place].clone());
+        }
+        let addrs = resolve(host, default_port)?;
+        // nginx keeps connections of `upstream` blocks only.
+        let keep = Keep { connections: 0, ..Keep::default() };
+        let group = Group::new(host, Method::RoundRobin, keep, Members::default(), true);
+        group.begin(vec![Origin::of(Peer::plain(SockAddr::UNSPECIFIED, host), addrs)]);
+        let group = Arc::new(group);
+        self.implicit.insert(host.into(), self.groups.len());
+        self.groups.push(group.clone());
+        Ok(group)
+    }
+
+    /// The group that a `*_pass` names, or the one of the address that it is. Without a `default_port` an address must
+    /// have one.
+    ///
+    /// # Errors
+    /// As [`Upstreams::implicit`], or `no port in upstream "..."`.
+    pub fn named(&mut self, host: &str, default_port: Option<u16>) -> Result<Arc<Group>, String> {
+        match (self.find(host), default_port) {
+            (Some(found), _) => Ok(found.clone()),
+            (None, None) if lacks_port(host) => Err(format!("no port in upstream \"{host}\"")),
+            (None, port) => self.implicit(host, port.unwrap_or(0)),
+        }
+    }
+
+    /// Settles who is asked for names of servers: whom the group has, else whom `http` has.
+    ///
+    /// # Errors
+    /// nginx's words for each that has none.
+    pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Vec<weir_conf::Error> {
+        self.groups.iter().filter_map(|group| group.use_resolver(http, timeout).err()).collect()
+    }
+
+    /// Begins to follow names of servers, and sources.
+    pub fn follow(&self) {
+        for group in &self.groups {
+            group.follow();
+            source_follower::follow(group);
+        }
+    }
+
+    /// Takes over what `before` knows of groups that are still there.
+    pub fn adopt(&self, before: &Upstreams) {
+        for group in &self.groups {
+            let place = match group.implicit {
+                true => before.implicit.get(&group.name),
+                false => before.defined.get(&*folded(&group.name)),
+            };
+            if let Some(place) = place {
+                group.adopt(&before.groups[*place]);
+            }
+        }
+    }
+}
+
+/// Names of groups are compared without regard to case.
+fn folded(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        name.to_ascii_lowercase().into()
+    } else {
+        name.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_once() {
+        let group =
+            |name: &str| Group::new(name, Method::RoundRobin, Keep::default(), Members::default(), false);
+        let mut upstreams = Upstreams::default();
+        assert_eq!(upstreams.define(group("u")), Ok(()));
+        assert_eq!(upstreams.define(group("U")), Err("duplicate upstream \"U\"".to_owned()));
+        assert!(upstreams.find("u").is_some() && upstreams.find("v").is_none());
+    }
+}

@@ -1,0 +1,354 @@
+//! Answers in a worker's memory: the heads, and the bodies of small ones.
+//!
+//! What is here is served without a lock and without reading the file; but once in each turn of the loop the file
+//! system is asked whether the file is still the one that was read, as it is for files that are served: who
+//! removes or replaces it by hand is heard at once.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_http::{Field, Known, Span};
+use weir_rt::file::FileMeta;
+
+use super::body;
+use super::head::{Bad, Times};
+use super::index::{Cache, Entry};
+use super::key::Key;
+use super::read::{self, Parsed, Raw};
+use super::ticket::Ticket;
+use weir_engine::body::Buf;
+use weir_engine::file::OpenFile;
+
+/// The answers of one cache that a worker has in memory.
+#[derive(Default)]
+pub struct Hot {
+    /// Those asked for lately, and those asked for before: when the first are many, they become the second.
+    young: RefCell<Table>,
+    old: RefCell<Table>,
+    bytes: Cell<usize>,
+    /// The large file that was opened last: requests of one turn share it.
+    opened: RefCell<Option<OpenedBody>>,
+}
+
+/// A large file that was opened.
+struct OpenedBody {
+    /// In which turn of the loop.
+    epoch: u64,
+    /// What it is the body of.
+    answer: Rc<Answer>,
+    file: Rc<OpenFile>,
+}
+
+type Table = HashMap<Box<[u8]>, Rc<Answer>, BuildHasherDefault<Fold>>;
+
+/// An answer that is kept.
+pub struct Answer {
+    /// When it may be used.
+    pub times: Times,
+    /// The status.
+    pub status: u16,
+    /// The lines of its head, the first of which is status and reason.
+    pub text: Box<[u8]>,
+    /// Status and reason in it.
+    pub reason: Span,
+    /// The fields; spans of the text.
+    pub fields: Box<[Field]>,
+    /// The length that the server told.
+    pub content_length: Option<u64>,
+    /// Bytes of the body.
+    pub length: u64,
+    /// The fields of requests that it depends on; empty for none.
+    pub vary: Box<[u8]>,
+    /// Which variant it is.
+    pub variant: Key,
+    /// The body, where it is small.
+    body: Option<Rc<[u8]>>,
+    start: u64,
+    path: Box<Path>,
+    entry: Arc<Entry>,
+    meta: FileMeta,
+    /// The turn in which the file was seen last.
+    seen: Cell<u64>,
+    modified: OnceCell<Option<i64>>,
+}
+
+/// What came of looking into a file.
+pub enum Looked {
+    /// It is this answer.
+    Answer(Rc<Answer>),
+    /// There is none.
+    Nothing,
+    /// There is something else.
+    Bad(Bad),
+    /// It is the answer of another key with the same digest.
+    Collision,
+    /// It can't be read.
+    Failed(io::Error),
+}
+
+impl Hot {
+    /// The answer of the key `text` that is in memory and whose file is still there.
+    #[inline]
+    pub fn find(&self, text: &[u8]) -> Option<Rc<Answer>> {
+        let young = self.young.borrow().get(text).cloned();
+        let answer = match young {
+            Some(answer) => answer,
+            None => {
+                let (text, answer) = self.old.borrow_mut().remove_entry(text)?;
+                self.put(text, answer.clone());
+                answer
+            }
+        };
+        if answer.is_seen(self) {
+            answer.entry.touch(weir_rt::now_ms());
+            return Some(answer);
+        }
+        self.young.borrow_mut().remove(text);
+        None
+    }
+
+    /// Keeps an answer in memory.
+    fn put(&self, text: Box<[u8]>, answer: Rc<Answer>) {
+        let weight = text.len() + answer.weight();
+        let mut young = self.young.borrow_mut();
+        if self.bytes.get() + weight > BYTES {
+            self.old.replace(std::mem::take(&mut *young));
+            self.bytes.set(0);
+        }
+        self.bytes.set(self.bytes.get() + weight);
+        young.insert(text, answer);
+    }
+
+    /// Looks into the file of `ticket`, whose key is `text`; `name` is what it is remembered by.
+    pub async fn read(&self, ticket: &Ticket, text: &[u8], name: &[u8]) -> Looked {
+        let path = ticket.file();
+        let (raw, parsed) = match load(&path).await {
+            Ok(loaded) => loaded,
+            Err(looked) => return looked,
+        };
+        match parsed {
+            Err(bad) => {
+                body::remove(&path, &raw.meta, bad).await;
+                Looked::Bad(bad)
+            }
+            Ok(parsed) if parsed.key != text => Looked::Collision,
+            Ok(parsed) => {
+                let meta = raw.meta;
+                let raw = match body::checked(ticket, raw, &parsed).await {
+                    Ok(Some(raw)) => raw,
+                    Ok(None) => {
+                        body::remove(&path, &meta, Bad::Body).await;
+                        return Looked::Bad(Bad::Body);
+                    }
+                    Err(error) => return Looked::Failed(error),
+                };
+                let answer = Rc::new(Answer::new(parsed, &raw, &path, ticket));
+                self.put(name.into(), answer.clone());
+                if answer.body.is_none() {
+                    let file = Rc::new(OpenFile::new(Rc::new(raw.handle), raw.meta));
+                    self.opened.replace(Some(OpenedBody {
+                        epoch: weir_rt::epoch(),
+                        answer: answer.clone(),
+                        file,
+                    }));
+                }
+                Looked::Answer(answer)
+            }
+        }
+    }
+}
+
+/// The file at `path` and what it says, or why there is none.
+async fn load(path: &Path) -> Result<(Raw, Result<Parsed, Bad>), Looked> {
+    let again = || {
+        let path = path.to_path_buf();
+        weir_rt::blocking(move || read::open(&path, true))
+    };
+    let raw = match read::open(path, false) {
+        Ok(None) => again().await,
+        result => result,
+    };
+    let raw = raw.map_err(unread)?.ok_or(Looked::Nothing)?;
+    match read::parse(&raw) {
+        // Its times may have been written while they were read.
+        Err(Bad::Damaged) => {
+            let raw = again().await.map_err(unread)?.ok_or(Looked::Nothing)?;
+            let parsed = read::parse(&raw);
+            Ok((raw, parsed))
+        }
+        parsed => Ok((raw, parsed)),
+    }
+}
+
+fn unread(error: io::Error) -> Looked {
+    match error.raw_os_error() {
+        Some(ENOENT | ENOTDIR) | None => Looked::Nothing,
+        _ => Looked::Failed(error),
+    }
+}
+
+impl Answer {
+    fn new(parsed: Parsed, raw: &Raw, path: &Path, ticket: &Ticket) -> Answer {
+        Answer {
+            times: parsed.times,
+            status: parsed.status,
+            text: parsed.text.into(),
+            reason: parsed.reason,
+            fields: parsed.fields.into(),
+            content_length: parsed.content_length,
+            length: parsed.length,
+            vary: parsed.vary.into(),
+            variant: parsed.variant,
+            body: parsed.body.map(Rc::from),
+            start: parsed.start,
+            path: path.into(),
+            entry: ticket.entry().clone(),
+            meta: raw.meta,
+            seen: Cell::new(weir_rt::epoch()),
+            modified: OnceCell::new(),
+        }
+    }
+
+    /// Bytes of the file.
+    pub fn file_size(&self) -> u64 {
+        self.meta.size
+    }
+
+    /// Bytes of memory, about.
+    fn weight(&self) -> usize {
+        let body = self.body.as_ref().map_or(0, |body| body.len());
+        size_of::<Answer>() + self.text.len() + self.fields.len() * size_of::<Field>() + body
+    }
+
+    /// The fields, where the text begins at `base` of an arena.
+    pub fn fields_at(&self, base: u32) -> impl Iterator<Item = Field> {
+        let moved = move |span: Span| Span { start: span.start + base, end: span.end + base };
+        self.fields.iter().map(move |field| Field {
+            name: moved(field.name),
+            value: moved(field.value),
+            ..*field
+        })
+    }
+
+    /// The value of a field.
+    pub fn field(&self, known: Known) -> Option<&[u8]> {
+        let field = self.fields.iter().find(|field| field.known == known)?;
+        self.text.get(field.value.start as usize..field.value.end as usize)
+    }
+
+    /// `Last-Modified`, in seconds since 1970, where the status is one that validators are for.
+    pub fn last_modified(&self) -> Option<i64> {
+        let read = || weir_http::date::parse(self.field(Known::LastModified)?);
+        *self.modified.get_or_init(|| if self.has_validators() { read() } else { None })
+    }
+
+    /// `ETag`, likewise.
+    pub fn etag(&self) -> Option<&[u8]> {
+        if self.has_validators() { self.field(Known::Etag) } else { None }
+    }
+
+    fn has_validators(&self) -> bool {
+        matches!(self.status, 200 | 206)
+    }
+
+    /// Whether the file is there, and is the one that was read; asked once a turn.
+    fn is_seen(self: &Rc<Self>, hot: &Hot) -> bool {
+        let epoch = weir_rt::epoch();
+        if self.seen.get() == epoch {
+            return true;
+        }
+        if self.body.is_none() {
+            return self.open(hot, epoch).is_some();
+        }
+        let same = weir_rt::file::stat(&self.path).is_ok_and(|meta| self.is_same(&meta));
+        if same {
+            self.seen.set(epoch);
+        }
+        same
+    }
+
+    fn is_same(&self, meta: &FileMeta) -> bool {
+        let of = |meta: &FileMeta| (meta.ino, meta.dev, meta.size, meta.mtime_s, meta.mtime_ns);
+        of(meta) == of(&self.meta)
+    }
+
+    /// The file, if it is still the one that was read.
+    fn open(self: &Rc<Self>, hot: &Hot, epoch: u64) -> Option<Rc<OpenFile>> {
+        if let Some(OpenedBody { epoch: when, answer, file }) = &*hot.opened.borrow()
+            && *when == epoch
+            && Rc::ptr_eq(answer, self)
+        {
+            return Some(file.clone());
+        }
+        let handle = weir_rt::file::open(&self.path).ok()?;
+        let meta = handle.meta().ok()?;
+        if !self.is_same(&meta) {
+            return None;
+        }
+        self.seen.set(epoch);
+        let file = Rc::new(OpenFile::new(Rc::new(handle), meta));
+        hot.opened.replace(Some(OpenedBody { epoch, answer: self.clone(), file: file.clone() }));
+        Some(file)
+    }
+
+    /// The body. `None`: its file has gone meanwhile.
+    pub fn body(self: &Rc<Self>, hot: &Hot) -> Option<Buf> {
+        match &self.body {
+            Some(body) => Some(Buf::shared(body.clone())),
+            None => {
+                let file = self.open(hot, weir_rt::epoch())?;
+                Some(Buf::File { file, offset: self.start, len: self.length })
+            }
+        }
+    }
+}
+
+/// Hashes keys, which clients choose.
+#[derive(Default)]
+struct Fold(u64);
+
+impl Hasher for Fold {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = weir_engine::file::hash(bytes);
+    }
+
+    /// The length, which the bytes' own hash has in it.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The caches of one worker.
+#[derive(Default)]
+pub struct Local(RefCell<Vec<(Arc<Cache>, Rc<Hot>)>>);
+
+impl Local {
+    /// What this worker has of `cache` in memory.
+    pub fn of(&self, cache: &Arc<Cache>) -> Rc<Hot> {
+        let mut all = self.0.borrow_mut();
+        if let Some((_, hot)) = all.iter().find(|(known, _)| Arc::ptr_eq(known, cache)) {
+            return hot.clone();
+        }
+        let hot = Rc::new(Hot::default());
+        all.push((cache.clone(), hot.clone()));
+        hot
+    }
+
+    /// Lets go of caches that no configuration has any more.
+    pub(crate) fn switched(&self) {
+        // Its keeper and other workers may hold one a little longer: it goes with a later reload then.
+        self.0.borrow_mut().retain(|(_, hot)| Rc::strong_count(hot) > 1);
+    }
+}
+
+const ENOENT: i32 = weir_rt::file::errno::ENOENT;
+const ENOTDIR: i32 = weir_rt::file::errno::ENOTDIR;
+/// Memory that young answers may take before they become old; both together take twice that.
+const BYTES: usize = 16 << 20;

@@ -1,0 +1,369 @@
+//! What is kept in one zone: an entry for each key, of all workers.
+//!
+//! The table's lock is held to find an entry; what is known of it stands behind a lock of its own, taken only where
+//! an answer is not served from a worker's memory. When an entry was used last is an atomic that serving writes at most
+//! once a millisecond: the order in the table follows when somebody looks for the oldest.
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use super::Ticket;
+use super::key::Key;
+use super::place::{Pace, Place};
+use weir_engine::zone::{Entries, Store, Table, Usage};
+
+/// The answers of one zone.
+pub struct Cache {
+    /// The folder.
+    pub(super) path: Arc<PathBuf>,
+    /// See [`Place::levels`]; so are the others.
+    pub(super) levels: [u8; 3],
+    table: Table<Arc<Entry>>,
+    /// Bytes of all files, each rounded up to blocks.
+    size: AtomicU64,
+    /// The folder was not read yet: there may be files that no entry tells of.
+    pub(super) cold: AtomicBool,
+    settings: Mutex<Place>,
+}
+
+/// What is known of one answer.
+pub(super) struct Entry {
+    /// Its name.
+    pub(super) key: Key,
+    /// When it was asked for last: milliseconds of the monotonic clock.
+    used: AtomicU64,
+    /// When that was when it got its place in the table's order.
+    linked: AtomicU64,
+    /// Which file's body was found whole last; 0: none's.
+    pub(super) checked: AtomicU64,
+    /// Somebody checks it.
+    pub(super) checking: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// How often it was asked for while it is not there.
+    pub(super) uses: u64,
+    /// There is a file.
+    pub(super) exists: bool,
+    /// It was found that there is none.
+    pub(super) absent: bool,
+    /// How large that is, in whole blocks.
+    pub(super) size: u64,
+    /// Somebody fetches it; with [`Turn`](super::Turn) until when he may take.
+    pub(super) updating: bool,
+    pub(super) lock_until: u64,
+    /// A status that is answered without a file, up to and with this second.
+    pub(super) error: Option<(u16, u64)>,
+    /// Requests that have to do with it.
+    pub(super) holders: usize,
+    /// Who waits until it was fetched.
+    pub(super) waiting: Vec<Waker>,
+}
+
+/// What the index knows of a key.
+pub enum Found {
+    /// A status to answer with.
+    Error(u16),
+    /// Nothing may be kept yet: it was not asked for often enough.
+    Scarce,
+    /// An answer may be there, and may be kept.
+    Entry {
+        /// The request's part in it.
+        ticket: Ticket,
+        /// There is, or may be, a file.
+        look: bool,
+        /// Without a file nothing may be kept yet.
+        scarce: bool,
+    },
+    /// The zone has no room, and none can be made.
+    Full,
+}
+
+impl Cache {
+    pub(super) fn new(place: &Place, size: u64) -> Cache {
+        Cache {
+            path: place.path.clone(),
+            levels: place.levels,
+            table: Table::new(size, OVERHEAD),
+            size: AtomicU64::new(0),
+            cold: AtomicBool::new(true),
+            settings: Mutex::new(place.clone()),
+        }
+    }
+
+    /// Takes over what a reload has changed: limits and paces. A folder is the same, or the reload was refused.
+    pub(super) fn adjust(&self, place: &Place) {
+        *self.settings() = place.clone();
+    }
+
+    /// What its directive says.
+    pub fn place(&self) -> Place {
+        self.settings().clone()
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Place> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pace at which its folder is read.
+    pub(super) fn loader(&self) -> Pace {
+        self.settings().loader
+    }
+
+    /// Where the file of `key` is.
+    pub fn file(&self, key: Key) -> PathBuf {
+        key.path(&self.path, self.levels)
+    }
+
+    /// Bytes of all files, each rounded up to blocks.
+    pub fn size(&self) -> u64 {
+        self.size.load(Relaxed)
+    }
+
+    /// How many answers are kept or known of.
+    pub fn count(&self) -> usize {
+        self.table.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> u32 {
+        self.table.parts()
+    }
+
+    /// A request asks for `key`; what was asked for less than `min_uses` times is not kept.
+    pub fn look_up(self: &Arc<Self>, key: Key, min_uses: u64) -> Found {
+        let now = weir_rt::clock::monotonic_ms();
+        let Some((entry, _)) = self.entry(key, now) else { return Found::Full };
+        let cold = self.cold.load(Relaxed);
+        let mut state = entry.state();
+        match state.error {
+            Some((status, until)) if until >= weir_rt::clock::unix_time().0 => return Found::Error(status),
+            Some(_) => state.forget(),
+            None => {}
+        }
+        state.uses += 1;
+        let scarce = min_uses > 1 && state.uses < min_uses && !state.exists;
+        let look = state.exists || (cold && !state.absent);
+        if scarce && !look {
+            return Found::Scarce;
+        }
+        state.holders += 1;
+        drop(state);
+        Found::Entry { ticket: Ticket::new(self.clone(), entry, min_uses > 1), look, scarce }
+    }
+
+    /// A part in the entry of `key` for an answer that is to be kept, whatever is there or was; `None`: there is no room.
+    pub fn replace(self: &Arc<Self>, key: Key) -> Option<Ticket> {
+        let (entry, _) = self.entry(key, weir_rt::clock::monotonic_ms())?;
+        entry.state().holders += 1;
+        Some(Ticket::new(self.clone(), entry, false))
+    }
+
+    /// The entry of `key`, made if there is none; whether it was made.
+    fn entry(&self, key: Key, now: u64) -> Option<(Arc<Entry>, bool)> {
+        let mut part = self.table.lock(&key.0);
+        if let Some(handle) = part.find(&key.0) {
+            let entry = part.value(handle).clone();
+            entry.used.store(now, Relaxed);
+            entry.linked.store(now, Relaxed);
+            return Some((entry, false));
+        }
+        let entry = Arc::new(Entry::new(key, now));
+        let mut gone = Vec::new();
+        while part.insert(&key.0, entry.clone()).is_none() {
+            gone.push(self.oldest(&mut part, |_| true)?);
+        }
+        drop(part);
+        // Rare: the zone is full. Removing a name takes no longer than the file that is to be opened next.
+        gone.iter().for_each(|entry| self.unlink(entry));
+        Some((entry, true))
+    }
+
+    /// Notes a file that was found in the folder.
+    pub(super) fn add(&self, key: Key, size: u64) {
+        let Some((entry, _)) = self.entry(key, weir_rt::clock::monotonic_ms()) else { return };
+        let mut state = entry.state();
+        if !state.exists {
+            (state.exists, state.size) = (true, blocks(size));
+            self.size.fetch_add(state.size, Relaxed);
+        }
+    }
+
+    /// A file of `size` bytes was put in the place of `entry`'s.
+    pub(super) fn stored(&self, entry: &Entry, size: u64) {
+        let mut state = entry.state();
+        let before = if state.exists { state.size } else { 0 };
+        (state.exists, state.error, state.size) = (true, None, blocks(size));
+        state.absent = false;
+        self.size.fetch_add(state.size, Relaxed);
+        self.size.fetch_sub(before, Relaxed);
+        let most = self.settings().max_size;
+        if most.is_some_and(|most| self.size() > most) {
+            super::keeper::hurry();
+        }
+    }
+
+    /// The file of `entry` is not there any more, or is no answer.
+    pub(super) fn lost(&self, entry: &Entry) {
+        let mut state = entry.state();
+        state.absent = true;
+        if std::mem::take(&mut state.exists) {
+            self.size.fetch_sub(std::mem::take(&mut state.size), Relaxed);
+        }
+    }
+
+    /// Removes the answer of `key`, if there is one: `true`.
+    ///
+    /// Makes a system call: not for a loop.
+    pub fn purge(&self, key: Key) -> bool {
+        let mut part = self.table.lock(&key.0);
+        let entry = part.find(&key.0).map(|handle| part.value(handle).clone());
+        drop(part);
+        let known = entry.as_ref().is_some_and(|entry| {
+            let error = entry.state().error.take().is_some();
+            let existed = entry.state().exists;
+            self.lost(entry);
+            error || existed
+        });
+        let removed = std::fs::remove_file(self.file(key)).is_ok();
+        known || removed
+    }
+
+    /// Takes the entry out of the table that was not used for longest, of those that nobody has to do with and that
+    /// are old enough for `old`, given when they were used last.
+    fn oldest(&self, part: &mut Entries<'_, Arc<Entry>>, old: impl Fn(u64) -> bool) -> Option<Arc<Entry>> {
+        for _ in 0..LOOKS {
+            let handle = part.oldest()?;
+            let entry = part.value(handle).clone();
+            let used = entry.used.load(Relaxed);
+            if used > entry.linked.load(Relaxed) {
+                entry.linked.store(used, Relaxed);
+                part.renew(handle);
+            } else if !old(used) {
+                return None;
+            } else if entry.state().holders > 0 {
+                part.renew(handle);
+            } else {
+                part.remove(handle);
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Removes what was not used since `since`, at most `files` of each part of the table; how many.
+    ///
+    /// Makes system calls: not for a loop.
+    pub(super) fn expire(&self, since: u64, files: usize) -> usize {
+        let mut removed = 0;
+        for number in 0..self.table.parts() {
+            for _ in 0..files.max(1) {
+                let entry = self.oldest(&mut self.table.lock_part(number), |used| used < since);
+                let Some(entry) = entry else { break };
+                self.unlink(&entry);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    /// Removes what was not used for longest; `false`: there is nothing that could be.
+    ///
+    /// Makes system calls: not for a loop.
+    pub(super) fn shrink(&self) -> bool {
+        let used = |number: u32| {
+            let mut part = self.table.lock_part(number);
+            loop {
+                let handle = part.oldest()?;
+                let entry = part.value(handle);
+                let used = entry.used.load(Relaxed);
+                if entry.linked.swap(used, Relaxed) == used {
+                    return Some((used, number));
+                }
+                part.renew(handle);
+            }
+        };
+        let mut parts: Vec<(u64, u32)> = (0..self.table.parts()).filter_map(used).collect();
+        parts.sort_unstable();
+        let gone = parts
+            .into_iter()
+            .find_map(|(_, number)| self.oldest(&mut self.table.lock_part(number), |_| true));
+        gone.inspect(|entry| self.unlink(entry)).is_some()
+    }
+
+    /// Removes the file of an entry that is in no table any more.
+    fn unlink(&self, entry: &Entry) {
+        let existed = entry.state().exists;
+        self.lost(entry);
+        if existed && let Err(error) = std::fs::remove_file(self.file(entry.key)) {
+            super::keeper::complain("unlink()", &self.file(entry.key), &error);
+        }
+    }
+
+    /// Forgets an entry that tells nothing, unless somebody else has to do with it.
+    pub(super) fn drop_empty(&self, entry: &Arc<Entry>) {
+        let mut part = self.table.lock(&entry.key.0);
+        let Some(handle) = part.peek(&self.table, &entry.key.0) else { return };
+        let empty = |state: &State| state.holders == 0 && !state.exists && state.error.is_none();
+        if Arc::ptr_eq(part.value(handle), entry) && empty(&entry.state()) {
+            part.remove(handle);
+        }
+    }
+}
+
+impl Store for Cache {
+    /// How full the zone of keys is; nothing is said of the files.
+    fn usage(&self) -> Usage {
+        self.table.usage()
+    }
+
+    /// Files stand where the levels of before have put them.
+    fn refuses(&self, name: &str, next: &dyn Any) -> Option<String> {
+        let place: &Place = next.downcast_ref()?;
+        (place.levels != self.levels).then(|| format!("cache \"{name}\" had previously different levels"))
+    }
+}
+
+impl Entry {
+    fn new(key: Key, now: u64) -> Entry {
+        let state = Mutex::default();
+        let (used, linked) = (AtomicU64::new(now), AtomicU64::new(now));
+        Entry { key, used, linked, checked: AtomicU64::new(0), checking: AtomicBool::new(false), state }
+    }
+
+    /// It was served at `now`: milliseconds of the monotonic clock.
+    #[inline]
+    pub(super) fn touch(&self, now: u64) {
+        // Read first: a line that many workers only read is not taken from one another.
+        if self.used.load(Relaxed) != now {
+            self.used.store(now, Relaxed);
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// As one that was never asked for.
+    fn forget(&mut self) {
+        self.error = None;
+        self.uses = 0;
+    }
+}
+
+/// The bytes that a file of `size` bytes takes of the disk.
+fn blocks(size: u64) -> u64 {
+    size.next_multiple_of(4096)
+}
+
+/// What nginx spends on an entry besides the key: together 128 bytes, 8,192 entries a megabyte.
+const OVERHEAD: u64 = 112;
+/// So many entries are looked at for one that may go.
+const LOOKS: usize = 64;

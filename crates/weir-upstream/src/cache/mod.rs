@@ -1,0 +1,35 @@
+//! Answers kept in files, of all workers and through reloads (`proxy_cache_path` and its like).
+//!
+//! ```text
+//!  Hot (one per worker)      heads and small bodies, in memory; asks the disk once per turn whether its file is
+//!    │ not there, or old     still the one that was read
+//!    ▼
+//!  Index (one per zone)      what is kept, since when unused, who fetches it anew, who waits for that
+//!    │
+//!    ▼
+//!  folder/c/29/b7f54b2df7773722d382f4809d65029c     a Head, the answer's own head, the body
+//! ```
+//!
+//! A file is written aside and renamed when it is whole, so that a crash leaves no half ones; it is read with the
+//! suspicion that anybody may have written it. The [`keeper`] is the thread that reads the folder when the server
+//! starts and removes what nobody asks for. What an answer may be kept for and when it may be used is no business of
+//! this part: that is [`upstream`](crate)'s.
+
+mod body;
+pub mod head;
+pub mod hot;
+mod index;
+pub mod keeper;
+mod key;
+pub mod place;
+mod read;
+mod ticket;
+pub mod write;
+
+pub use index::{Cache, Found};
+pub use key::{Key, variant};
+pub use place::{Caches, Place};
+pub use ticket::{Ticket, Turn};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! `proxy_cache_path` and its like: where answers are kept, how many, and for how long.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::{LineCx, Result, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s};
+
+use super::Cache;
+use weir_engine::conf::registry::Registry;
+use weir_engine::conf::temp_path::TempPaths;
+use weir_engine::zone::{SharedZone, Zones};
+
+/// What the directive says. Times are milliseconds where not said, sizes bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The folder.
+    pub path: Arc<PathBuf>,
+    /// How many characters of a file's name name the folder of each level; 0: no such level.
+    pub levels: [u8; 3],
+    /// Files are written in the folder of temporary files first, and not beside their place.
+    pub use_temp_path: bool,
+    /// What was not asked for in so many seconds is removed.
+    pub inactive: u64,
+    /// All files together; what was not asked for longest is removed above it.
+    pub max_size: Option<u64>,
+    /// What the file system must have free.
+    pub min_free: Option<u64>,
+    /// How fast files are removed.
+    pub manager: Pace,
+    /// How fast the folder is read when the server starts.
+    pub loader: Pace,
+}
+
+/// The pace of work in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Files at a time.
+    pub files: u64,
+    /// The pause behind them.
+    pub sleep: u64,
+    /// How long they may take.
+    pub threshold: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { files: 100, sleep: 50, threshold: 200 }
+    }
+}
+
+/// All places of a configuration: their zones.
+#[derive(Default)]
+pub struct Caches(Vec<Arc<SharedZone>>);
+
+impl Caches {
+    /// The cache `name`, which `owner` (`proxy_cache_path`) declares.
+    pub fn named(&self, owner: &str, name: &[u8]) -> Option<Arc<Cache>> {
+        let zone = self.0.iter().find(|zone| zone.owner() == owner && zone.name.as_bytes() == name)?;
+        of(zone)
+    }
+
+    /// Takes the places into use: settings that a reload has changed count from now on, folders are read, what
+    /// nobody asks for is removed.
+    pub fn start(&self) {
+        for zone in &self.0 {
+            if let (Some(cache), Some(place)) = (of(zone), zone.settings::<Place>()) {
+                cache.adjust(place);
+                super::keeper::keep(&cache);
+            }
+        }
+    }
+}
+
+/// The cache that `zone` is; `None`: nobody has declared it.
+pub fn of(zone: &SharedZone) -> Option<Arc<Cache>> {
+    let place = zone.settings::<Place>()?;
+    Some(zone.store(|size| Cache::new(place, size)))
+}
+
+impl Place {
+    /// `proxy_cache_path path [levels=…] [use_temp_path=…] keys_zone=name:size [inactive=…] [max_size=…] …`
+    ///
+    /// # Errors
+    /// nginx's words.
+    pub fn set(line: &mut LineCx<'_>) -> Result {
+        let mut path = None;
+        line.path(&mut path)?;
+        let mut place = Place {
+            path: Arc::new(path.unwrap_or_default()),
+            levels: [0; 3],
+            use_temp_path: true,
+            inactive: 600,
+            max_size: None,
+            min_free: None,
+            manager: Pace::default(),
+            loader: Pace::default(),
+        };
+        let mut keys = None;
+        for i in 1..line.args().len() {
+            match line.bytes(i).strip_prefix(b"keys_zone=") {
+                Some(text) => keys = Some((keys_zone(line, i, text)?, i)),
+                None => place.parameter(line, i)?,
+            }
+        }
+        let Some((zone, at)) = keys.filter(|(zone, _)| !zone.name.is_empty()) else {
+            return Err(line.fail(format!("\"{}\" must have \"keys_zone\" parameter", line.name())));
+        };
+        place.declare(line, &zone, at)
+    }
+
+    fn declare(self, line: &mut LineCx<'_>, zone: &KeysZone, at: usize) -> Result {
+        let KeysZone { name, size } = zone;
+        let owner = owner(line.name());
+        let path = self.path.clone();
+        let registry: &mut Registry = line.ext();
+        registry.shared::<TempPaths>().add(&path);
+        let zone = registry.shared::<Zones>().named(owner, name);
+        let zone = zone.map_err(|message| line.fail_arg(at, message))?;
+        if zone.settings::<Place>().is_some() {
+            return Err(line.fail(format!("duplicate zone \"{name}\"")));
+        }
+        zone.declare(*size, &path.display().to_string(), self).map_err(|message| line.fail(message))?;
+        line.ext::<Registry>().shared::<Caches>().0.push(zone);
+        Ok(())
+    }
+
+    /// One of `name=value`.
+    fn parameter(&mut self, line: &LineCx<'_>, i: usize) -> Result {
+        let Some((name, value)) = line.arg(i).split_once('=') else { return Err(line.invalid_parameter(i)) };
+        let text = value.as_bytes();
+        let invalid = || line.fail_arg(i, format!("invalid {name} value \"{}\"", line.arg(i)));
+        let (pace, part) = match name.split_once('_') {
+            Some(("manager", part)) => (&mut self.manager, part),
+            Some(("loader", part)) => (&mut self.loader, part),
+            _ => return self.own_parameter(line, i, name, text),
+        };
+        match part {
+            "files" => pace.files = parse_number(text).ok_or_else(invalid)?,
+            "sleep" => pace.sleep = parse_time_ms(text).ok_or_else(invalid)?,
+            "threshold" => pace.threshold = parse_time_ms(text).ok_or_else(invalid)?,
+            _ => return Err(line.invalid_parameter(i)),
+        }
+        Ok(())
+    }
+
+    fn own_parameter(&mut self, line: &LineCx<'_>, i: usize, name: &str, text: &[u8]) -> Result {
+        let invalid = || line.fail_arg(i, format!("invalid {name} value \"{}\"", line.arg(i)));
+        match name {
+            "levels" => {
+                let wrong = || line.fail_arg(i, format!("invalid \"levels\" \"{}\"", line.arg(i)));
+                self.levels = levels(text).ok_or_else(wrong)?;
+            }
+            "use_temp_path" => {
+                self.use_temp_path = match text {
+                    b"on" => true,
+                    b"off" => false,
+                    _ => {
+                        let wrong = format!(
+                            "invalid use_temp_path value \"{}\", it must be \"on\" or \"off\"",
+                            line.arg(i)
+                        );
+                        return Err(line.fail_arg(i, wrong));
+                    }
+                };
+            }
+            "inactive" => self.inactive = parse_time_s(text).ok_or_else(invalid)?,
+            "max_size" => self.max_size = Some(parse_offset(text).ok_or_else(invalid)?),
+            "min_free" => self.min_free = Some(parse_offset(text).ok_or_else(invalid)?),
+            _ if name == "purger" || name.starts_with("purger_") => {
+                let words = format!(
+                    "\"{name}\" belongs to nginx plus, where a key with an asterisk purges many answers; this server \
+                     purges one answer at a time, and at once"
+                );
+                return Err(line.fail_arg(i, words));
+            }
+            _ => return Err(line.invalid_parameter(i)),
+        }
+        Ok(())
+    }
+}
+
+/// The directive that declares caches for the module of `directive` (`proxy_cache` and others).
+pub fn owner(directive: &str) -> &'static str {
+    match directive.split('_').next() {
+        Some("fastcgi") => "fastcgi_cache_path",
+        Some("scgi") => "scgi_cache_path",
+        Some("uwsgi") => "uwsgi_cache_path",
+        _ => "proxy_cache_path",
+    }
+}
+
+/// `name:size`
+/// `keys_zone=name:size`.
+struct KeysZone {
+    name: String,
+    /// In bytes.
+    size: u64,
+}
+
+fn keys_zone(line: &LineCx<'_>, i: usize, text: &[u8]) -> Result<KeysZone> {
+    let invalid = || line.fail_arg(i, format!("invalid keys zone size \"{}\"", line.arg(i)));
+    let colon = text.iter().position(|byte| *byte == b':').ok_or_else(invalid)?;
+    let size = parse_size(&text[colon + 1..]).ok_or_else(invalid)?;
+    if size < SMALLEST {
+        return Err(line.fail_arg(i, format!("keys zone \"{}\" is too small", line.arg(i))));
+    }
+    Ok(KeysZone { name: String::from_utf8_lossy(&text[..colon]).into_owned(), size })
+}
+
+/// `1:2:2`: one to three numbers, each 1 or 2.
+fn levels(text: &[u8]) -> Option<[u8; 3]> {
+    let mut levels = [0; 3];
+    let mut places = levels.iter_mut();
+    for part in text.split(|byte| *byte == b':') {
+        *places.next()? = match part {
+            b"1" => 1,
+            b"2" => 2,
+            _ => return None,
+        };
+    }
+    Some(levels)
+}
+
+/// nginx's smallest zone of keys: two pages.
+const SMALLEST: u64 = 2 * 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::levels;
+
+    #[test]
+    fn levels_are_up_to_three_ones_and_twos() {
+        assert_eq!(levels(b"1:2"), Some([1, 2, 0]));
+        assert_eq!(levels(b"2:2:2"), Some([2, 2, 2]));
+        for wrong in [&b""[..], b"3", b"1:", b"1:2:2:1", b"12"] {
+            assert_eq!(levels(wrong), None);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Reading a file of the cache: its beginning, and its body where that is small.
+
+use std::io;
+use std::path::Path;
+
+use weir_http::h1::{Limits, Parse, ResponseHead};
+use weir_http::{Field, Span};
+use weir_rt::file::{FileHandle, FileKind, FileMeta};
+
+use super::head::{self, Bad, Times};
+use super::key::Key;
+use weir_engine::file::SMALL;
+
+/// A file as it was read; can be sent from the thread that read it.
+pub(super) struct Raw {
+    pub(super) handle: FileHandle,
+    pub(super) meta: FileMeta,
+    /// All of it, or as much as its head needs.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What a file says.
+pub(super) struct Parsed {
+    pub(super) times: Times,
+    pub(super) status: u16,
+    pub(super) key: Vec<u8>,
+    pub(super) vary: Vec<u8>,
+    pub(super) variant: Key,
+    /// The lines of the answer's head.
+    pub(super) text: Vec<u8>,
+    /// Status and reason in it.
+    pub(super) reason: Span,
+    /// The fields; spans of the text.
+    pub(super) fields: Vec<Field>,
+    pub(super) content_length: Option<u64>,
+    /// Where the body begins, and how long it is.
+    pub(super) start: u64,
+    pub(super) length: u64,
+    /// The body, where it was read, and checked.
+    pub(super) body: Option<Vec<u8>>,
+    /// What the body's checksum must be.
+    pub(super) sum: u32,
+}
+
+/// Opens `path` and reads its beginning; waits for the disk only where `wait` says so. `None`: it would have to.
+///
+/// # Errors
+/// Those of open(2) and pread(2).
+pub(super) fn open(path: &Path, wait: bool) -> io::Result<Option<Raw>> {
+    let handle = weir_rt::file::open(path)?;
+    let meta = handle.meta()?;
+    if meta.kind != FileKind::File {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    read(handle, meta, wait)
+}
+
+/// The beginning of an open file, as [`open`] reads it.
+///
+/// # Errors
+/// That of pread(2).
+pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: bool) -> io::Result<Option<Raw>> {
+    let small = SMALL + HEAD;
+    let first = if meta.size <= small { meta.size } else { HEAD };
+    let mut bytes = Vec::new();
+    if !fill(&handle, &mut bytes, first as usize, wait)? {
+        return Ok(None);
+    }
+    if let Ok(length) = head::length(&bytes)
+        && length > bytes.len()
+        && length as u64 <= meta.size
+        && !fill(&handle, &mut bytes, length, wait)?
+    {
+        return Ok(None);
+    }
+    Ok(Some(Raw { handle, meta, bytes }))
+}
+
+/// Reads on until there are `length` bytes, or the file ends; `false`: the disk would have to be waited for.
+fn fill(handle: &FileHandle, bytes: &mut Vec<u8>, length: usize, wait: bool) -> io::Result<bool> {
+    let mut done = bytes.len();
+    bytes.resize(length, 0);
+    while done < length {
+        let n = match wait {
+            true => handle.pread(&mut bytes[done..], done as u64),
+            false => match handle.pread_cached(&mut bytes[done..], done as u64)? {
+                None => return Ok(false),
+                Some(n) => Ok(n),
+            },
+        };
+        match n {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(done);
+    Ok(true)
+}
+
+/// What the file says.
+///
+/// # Errors
+/// It is no answer.
+pub(super) fn parse(raw: &Raw) -> Result<Parsed, Bad> {
+    let head = head::parse(&raw.bytes)?;
+    let start = head.len();
+    if raw.meta.size != (start as u64).saturating_add(head.body) {
+        return Err(Bad::Damaged);
+    }
+    let line = memchr::memmem::find(head.head, b"\r\n").ok_or(Bad::Damaged)?;
+    let limits = Limits { max_line: head::MOST, max_head: head::MOST, max_fields: FIELDS };
+    let mut fields = ResponseHead::default();
+    let rest = &head.head[line + 2..];
+    if fields.parse_fields(rest, &limits) != Ok(Parse::Complete) || fields.len != rest.len() {
+        return Err(Bad::Damaged);
+    }
+    // A response to HEAD has a length and no body. Any other whose body is not of the length that it announces would leave
+    // its client waiting, or send what no head announces.
+    if head.body > 0 && fields.content_length.is_some_and(|announced| announced != head.body) {
+        return Err(Bad::Damaged);
+    }
+    let moved = |span: Span| Span { start: span.start + line as u32 + 2, end: span.end + line as u32 + 2 };
+    let moved = |field: &Field| Field { name: moved(field.name), value: moved(field.value), ..*field };
+    let length = usize::try_from(head.body).unwrap_or(usize::MAX);
+    let body = raw.bytes.get(start..).filter(|body| body.len() == length && length as u64 <= SMALL);
+    if body.is_some_and(|body| crc32fast::hash(body) != head.body_sum) {
+        return Err(Bad::Body);
+    }
+    Ok(Parsed {
+        times: head.times,
+        status: head.status,
+        key: head.key.to_vec(),
+        vary: head.vary.to_vec(),
+        variant: head.variant,
+        text: head.head.to_vec(),
+        reason: Span { start: 0, end: line as u32 },
+        fields: fields.fields.iter().map(moved).collect(),
+        content_length: fields.content_length,
+        start: start as u64,
+        length: head.body,
+        body: body.map(<[u8]>::to_vec),
+        sum: head.body_sum,
+    })
+}
+
+/// What is read at first of a file that is too long to be read whole: heads are hardly ever longer.
+const HEAD: u64 = 16 * 1024;
+/// Fields of an answer that was taken from a server, whose number was bounded there.
+const FIELDS: usize = 10_000;

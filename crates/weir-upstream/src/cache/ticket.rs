@@ -1,0 +1,157 @@
+//! A request's part in an entry: it is counted, may be the one that fetches the answer, and gives both back when it is
+//! dropped.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use weir_rt::file::FileMeta;
+
+use super::head::Times;
+use super::index::{Cache, Entry};
+use super::key::Key;
+use super::{body, write};
+use weir_engine::temp::Failed;
+
+/// See the module.
+pub struct Ticket {
+    cache: Arc<Cache>,
+    entry: Arc<Entry>,
+    /// This request fetches the answer; until when nobody else may, or 0 for as long as it takes.
+    updating: Option<u64>,
+    /// How often the answer was asked for counts.
+    counted: bool,
+}
+
+/// Whose turn it is to fetch an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// This request's.
+    Mine,
+    /// Another's, who may take this long from now on, in milliseconds.
+    Others(u64),
+}
+
+impl Ticket {
+    pub(super) fn new(cache: Arc<Cache>, entry: Arc<Entry>, counted: bool) -> Ticket {
+        Ticket { cache, entry, updating: None, counted }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// The entry, for who serves its answer later.
+    pub(super) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// The name of the answer.
+    pub fn key(&self) -> Key {
+        self.entry.key
+    }
+
+    /// Where its file is.
+    pub fn file(&self) -> PathBuf {
+        self.cache.file(self.entry.key)
+    }
+
+    /// Takes the turn to fetch the answer, for `age` milliseconds, unless another has it (`*_cache_lock`).
+    pub fn lock(&mut self, age: u64) -> Turn {
+        let now = weir_rt::clock::monotonic_ms();
+        let mut state = self.entry.state();
+        if state.updating && state.lock_until > now && self.updating.is_none() {
+            return Turn::Others(state.lock_until - now);
+        }
+        state.updating = true;
+        state.lock_until = now.saturating_add(age.max(1));
+        self.updating = Some(state.lock_until);
+        Turn::Mine
+    }
+
+    /// Takes the turn to fetch an answer anew that is too old, unless another has it: `false`.
+    pub fn update(&mut self) -> bool {
+        let mut state = self.entry.state();
+        if state.updating && self.updating.is_none() {
+            return false;
+        }
+        state.updating = true;
+        self.updating = Some(state.lock_until);
+        true
+    }
+
+    /// Whether a file is there.
+    pub fn exists(&self) -> bool {
+        self.entry.state().exists
+    }
+
+    /// Ready when nobody fetches the answer. The caller sees to it that it does not wait for ever.
+    pub fn poll_turn(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.entry.state();
+        if !state.updating || state.lock_until <= weir_rt::clock::monotonic_ms() {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            state.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// The file is there, and has so many bytes. Called before the turn is given back.
+    pub fn stored(&self, size: u64) {
+        self.cache.stored(&self.entry, size);
+    }
+
+    /// As [`Ticket::stored`], of the file with this `meta`: its checksum was made of the very bytes that were written.
+    pub(crate) fn written(&self, size: u64, meta: &FileMeta) {
+        body::written(&self.entry, meta);
+        self.stored(size);
+    }
+
+    /// Writes other times into the file, which stays the one whose body was checked.
+    ///
+    /// Makes system calls: what is returned is not for a loop.
+    ///
+    /// # Errors
+    /// Which call failed.
+    pub(crate) fn renewal(&self, times: Times) -> impl FnOnce() -> Result<(), Failed> + Send + use<> {
+        let (path, entry) = (self.file(), self.entry.clone());
+        move || {
+            let (before, now) = write::set_times(&path, &times)?;
+            body::renewed(&entry, &before, &now);
+            Ok(())
+        }
+    }
+
+    /// The file is not there, or is no answer.
+    pub fn lost(&self) {
+        self.cache.lost(&self.entry);
+    }
+
+    /// Until and with the second `until` the answer is this status, without a file.
+    pub fn fail(&self, status: u16, until: u64) {
+        self.entry.state().error = Some((status, until));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.entry.state();
+        state.holders = state.holders.saturating_sub(1);
+        // Another may have taken a turn that took too long.
+        let waiting = match self.updating {
+            Some(until) if state.lock_until == until => {
+                state.updating = false;
+                std::mem::take(&mut state.waiting)
+            }
+            _ => Vec::new(),
+        };
+        let empty = state.holders == 0 && !state.exists && state.error.is_none() && !self.counted;
+        drop(state);
+        waiting.into_iter().for_each(std::task::Waker::wake);
+        if empty {
+            self.cache.drop_empty(&self.entry);
+        }
+    }
+}

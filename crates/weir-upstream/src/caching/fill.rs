@@ -1,0 +1,229 @@
+//! Whether an answer that comes from a server is kept, and for how long; and what is used in its place when the server
+//! has none.
+
+use weir_http::Known;
+use weir_http::freshness::Freshness;
+use weir_trace::WaitKind;
+
+use crate::cache::head::Times;
+use crate::cache::{Key, variant, write};
+use crate::caching::lookup;
+use crate::caching::lookup::{any, chosen_by};
+use crate::config::directives::{Settings, ignored};
+use crate::config::failure_reason::Reason;
+use crate::protocol::Incoming;
+use crate::request::attempt_state::Run;
+use crate::request::cache_fetch::Fetch;
+use crate::request::cache_use::{CacheStatus, cache_status};
+use crate::request::exchange_part::part_if;
+use crate::response::cache_writer::{Goal, Keep};
+use weir_engine::exchange::Exchange;
+use weir_engine::log::Level;
+use weir_engine::phase::Verdict;
+
+/// What the head of an answer says about keeping it.
+pub(crate) struct Judged {
+    freshness: Freshness,
+    /// The fields of requests that it depends on.
+    vary: Vec<u8>,
+    /// It may be kept, as far as the head says.
+    pub(crate) keeps: bool,
+}
+
+impl Fetch {
+    /// Reads what the head says about keeping the answer.
+    pub(crate) fn judge(&self, x: &Exchange, settings: &Settings, incoming: &Incoming) -> Judged {
+        let now = weir_rt::unix_time().0;
+        let heeds = |bit| settings.ignore_headers & bit == 0;
+        let mut judged = Judged { freshness: Freshness::default(), vary: Vec::new(), keeps: self.keeps };
+        // Of these the first counts.
+        let (mut accel, mut expires) = (heeds(ignored::X_EXPIRES), heeds(ignored::EXPIRES));
+        for field in &incoming.fields {
+            let value = x.arena.get(field.value);
+            match field.known {
+                Known::XAccelExpires if std::mem::take(&mut accel) => {
+                    judged.freshness.accel_expires(value, now);
+                }
+                Known::Expires if std::mem::take(&mut expires) => judged.freshness.expires(value, now),
+                Known::CacheControl if heeds(ignored::CACHE_CONTROL) => {
+                    judged.freshness.cache_control(value, now);
+                }
+                Known::SetCookie if heeds(ignored::SET_COOKIE) => judged.keeps = false,
+                Known::Vary if heeds(ignored::VARY) => {
+                    if !judged.vary.is_empty() {
+                        judged.vary.extend_from_slice(b", ");
+                    }
+                    judged.vary.extend_from_slice(value);
+                }
+                _ => {}
+            }
+        }
+        judged.keeps &= !judged.freshness.refused && judged.vary.len() <= VARY && !names_all(&judged.vary);
+        judged
+    }
+
+    /// Until when an answer with `status` may be used; `None`: not at all.
+    fn until(&self, judged: &Judged, status: u16) -> Option<u64> {
+        if !judged.keeps || !judged.freshness.may_be_kept() {
+            return None;
+        }
+        let now = weir_rt::unix_time().0;
+        judged.freshness.valid.or_else(|| Some(now.saturating_add(self.settings.valid(status)?)))
+    }
+
+    /// Remembers that the answer is an error page of this server's, in place of what came (`error_page`).
+    pub(crate) fn keep_error(&self, judged: &Judged, status: u16) {
+        if let (Some(ticket), Some(until)) = (&self.ticket, self.until(judged, status)) {
+            ticket.fail(status, until);
+        }
+    }
+
+    /// Remembers that there is no answer.
+    fn keep_failure(&self, status: u16) {
+        if self.keeps
+            && matches!(status, 502 | 504)
+            && let (Some(ticket), Some(seconds)) = (&self.ticket, self.settings.valid(status))
+        {
+            ticket.fail(status, weir_rt::unix_time().0.saturating_add(seconds));
+        }
+    }
+
+    /// How the answer is kept; `None`: it is not.
+    pub(crate) fn keep(
+        mut self,
+        x: &mut Exchange,
+        up: &Settings,
+        incoming: &Incoming,
+        judged: &Judged,
+    ) -> Option<Keep> {
+        if any(x, &self.settings.no_cache) {
+            return None;
+        }
+        let valid = self.until(judged, incoming.status)?;
+        let main = Key::of(&self.text);
+        let wanted = if judged.vary.is_empty() {
+            Key::default()
+        } else {
+            let fields = chosen_by(x, &judged.vary);
+            variant(main, x.arena.get(fields))
+        };
+        let asked = self.ticket.take().filter(|ticket| ticket.key() == main || ticket.key() == wanted);
+        // Else the cache was not asked, or the answer depends on other fields than the one before.
+        let ticket = asked.or_else(|| self.cache.replace(main))?;
+        let times = Times {
+            valid,
+            date: weir_rt::unix_time().0,
+            updating: judged.freshness.updating,
+            error: judged.freshness.error,
+        };
+        let text = head_text(x, incoming);
+        let place = self.cache.place();
+        let aside = match place.use_temp_path {
+            true => write::Aside::Folder((*up.temp_path.path).clone(), up.temp_path.levels),
+            false => write::Aside::Beside(ticket.file()),
+        };
+        let (vary, key) = (judged.vary.clone(), std::mem::take(&mut self.text).into_vec());
+        let status = incoming.status;
+        let goal = Goal::Cache { ticket, root: place.path, times, status, key, vary, variant: wanted, text };
+        Some(Keep { goal, aside, expected: incoming.content_length })
+    }
+}
+
+impl Run {
+    /// What is too old in place of an answer that did not come because of `reason`, if that may be.
+    pub(crate) fn stale(&mut self, x: &mut Exchange, reason: Reason, by_status: bool) -> Option<Verdict> {
+        let fetch = self.fetch.as_ref()?;
+        let old = fetch.old.clone()?;
+        let allowed = fetch.settings.use_stale & reason.0 != 0 || (fetch.old_for_errors && !by_status);
+        if !allowed || cache_status(x) != Some(CacheStatus::Expired) {
+            return None;
+        }
+        let hot = fetch.hot.clone();
+        let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Stale)?;
+        self.tries.over();
+        Some(verdict)
+    }
+
+    /// How the request ends when no server answers it.
+    pub(crate) fn fails(&mut self, x: &mut Exchange, reason: Reason) -> Verdict {
+        if let Some(verdict) = self.stale(x, reason, false) {
+            return verdict;
+        }
+        let status = reason.status();
+        if let Some(fetch) = &self.fetch {
+            fetch.keep_failure(status);
+        }
+        Verdict::Status(status)
+    }
+
+    /// The server says that what is too old is still good: it is used again, for as long as the head that says so, the
+    /// old head or the configuration wants.
+    pub(crate) async fn revalidated(&mut self, x: &mut Exchange, incoming: &Incoming) -> Option<Verdict> {
+        let fetch = self.fetch.as_ref()?;
+        let old = fetch.old.clone()?;
+        if incoming.status != 304
+            || !fetch.settings.revalidate
+            || cache_status(x) != Some(CacheStatus::Expired)
+        {
+            return None;
+        }
+        let (hot, settings) = (fetch.hot.clone(), fetch.settings.clone());
+        let mut judged = fetch.judge(x, &self.up.settings, incoming).freshness;
+        let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Revalidated)?;
+        self.tries.over();
+        if judged.valid.is_none() {
+            let again = Incoming {
+                fields: part_if(x)
+                    .into_iter()
+                    .flat_map(|part| &part.cached.served)
+                    .flat_map(|(old, base)| old.fields_at(*base))
+                    .collect(),
+                ..Incoming::default()
+            };
+            judged = self.fetch.as_ref()?.judge(x, &self.up.settings, &again).freshness;
+        }
+        let now = weir_rt::unix_time().0;
+        let valid = judged.valid.or_else(|| Some(now.saturating_add(settings.valid(old.status)?)));
+        if let Some(valid) = valid {
+            let times = Times { valid, date: now, updating: judged.updating, error: judged.error };
+            self.renew(x, times).await;
+        }
+        Some(verdict)
+    }
+
+    /// Writes other times into the file of what is kept.
+    async fn renew(&mut self, x: &mut Exchange, times: Times) {
+        let Some(ticket) = self.fetch.as_ref().and_then(|fetch| fetch.ticket.as_ref()) else { return };
+        let written = weir_rt::blocking(ticket.renewal(times));
+        let shared = x.shared.clone();
+        if let Err(failed) = shared.waiting_for(WaitKind::ThreadPool, Box::pin(written)).await {
+            x.log(Level::Crit, &failed);
+        }
+    }
+}
+
+/// The lines of an answer's head as they are kept.
+fn head_text(x: &Exchange, incoming: &Incoming) -> Vec<u8> {
+    let mut text = Vec::with_capacity(512);
+    match incoming.reason {
+        Some(reason) => text.extend_from_slice(x.arena.get(reason)),
+        None => text.extend_from_slice(incoming.status.to_string().as_bytes()),
+    }
+    text.extend_from_slice(b"\r\n");
+    for field in &incoming.fields {
+        for part in [x.arena.get(field.name), b": ", x.arena.get(field.value), b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    text
+}
+
+/// Whether one of the names is `*`: the response depends on what no later request can be compared by (RFC 9111
+/// section 4.1). nginx looks at `*` alone.
+fn names_all(vary: &[u8]) -> bool {
+    vary.split(|byte| *byte == b',').any(|name| name.trim_ascii() == b"*")
+}
+
+/// As long as nginx lets `Vary` be.
+const VARY: usize = 128;

@@ -1,0 +1,503 @@
+//! A request's way past the cache: answered from it, sent on to fill it, or sent past it.
+//!
+//! ```text
+//!  at_once ── in this worker's memory, and fresh ──► answered, without waiting
+//!     │
+//!  begin ──── a file, fresh ────────────────────────► HIT
+//!     ├────── too old, and may be used meanwhile ───► STALE (fetched behind the client's back), UPDATING
+//!     ├────── too old ──────────────────────────────► Fetch: EXPIRED; may become STALE or REVALIDATED
+//!     ├────── another fetches it, `*_cache_lock` ───► waits, looks again
+//!     └────── nothing ──────────────────────────────► Fetch: MISS
+//! ```
+//!
+//! What comes of a [`Fetch`] is decided where the head of the answer is known: [`crate::caching::fill`].
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use weir_http::{Known, Method};
+use weir_trace::WaitKind;
+
+use crate::cache::hot::{Answer, Hot, Looked};
+use crate::cache::{Cache, Caches, Found, Key, Ticket, Turn, place, variant};
+use crate::config::cache_directives::{CacheSettings, UPDATING, Zone};
+use crate::location::upstream_location::Upstream;
+use crate::protocol::Incoming;
+use crate::request::cache_fetch::Fetch;
+use crate::request::cache_use::CacheStatus;
+use crate::request::exchange_part::part;
+use crate::response::headers;
+use crate::response::headers::Origin;
+use crate::worker_side::worker_part::of_worker;
+use weir_engine::body::Body;
+use weir_engine::exchange::Exchange;
+use weir_engine::log::Level;
+use weir_engine::phase::Verdict;
+use weir_engine::subrequest::SubrequestOptions;
+use weir_engine::text::{Span, Text};
+use weir_engine::variable::Script;
+use weir_engine::worker::Worker;
+
+/// The cache of one location, on one worker.
+pub(crate) struct Caching {
+    pub(crate) settings: Arc<CacheSettings>,
+    /// The cache, where the configuration names it.
+    fixed: Option<Mine>,
+}
+
+/// A cache, and what this worker has of it in memory.
+type Mine = (Arc<Cache>, Rc<Hot>);
+
+/// How a request begins.
+pub(crate) enum Begin {
+    /// It is answered.
+    Done(Verdict),
+    /// A server is asked, with the cache in mind.
+    Fetch(Box<Fetch>),
+    /// A server is asked; no cache has to do with it.
+    Past,
+}
+
+/// A fetch that goes on in a request of its own, behind the client's back; the request's state.
+#[derive(Default)]
+struct HandedOver(Option<Box<Fetch>>);
+
+impl Caching {
+    pub(crate) fn new(settings: &Arc<CacheSettings>, worker: &Worker) -> Caching {
+        let fixed = match &settings.zone {
+            Zone::Fixed(zone, _) => place::of(zone),
+            Zone::Computed(_) => None,
+        };
+        let fixed = fixed.map(|cache| {
+            let hot = of_worker(worker).caches.of(&cache);
+            (cache, hot)
+        });
+        Caching { settings: settings.clone(), fixed }
+    }
+
+    /// Answers `x` from this worker's memory, if it can.
+    pub(crate) fn at_once(&self, x: &mut Exchange, up: &Upstream) -> Option<Verdict> {
+        let (_, hot) = self.fixed.as_ref()?;
+        if !self.is_for(x) || !self.settings.purge.is_empty() || x.state_if::<HandedOver>().is_some() {
+            return None;
+        }
+        let key = self.key(x, up).ok()?;
+        if any(x, &self.settings.bypass) {
+            return None;
+        }
+        let answer = hot.find(x.arena.get(key))?;
+        let answer = if answer.vary.is_empty() { answer } else { self.chosen(x, hot, key, answer)? };
+        if answer.times.valid < weir_rt::unix_time().0 {
+            return None;
+        }
+        part(x).cached.whole = true;
+        respond(x, up, hot, &answer, CacheStatus::Hit)
+    }
+
+    /// Of an answer that depends on fields of requests the variant for `x`, if it is in memory.
+    fn chosen(&self, x: &mut Exchange, hot: &Hot, key: Span, main: Rc<Answer>) -> Option<Rc<Answer>> {
+        let fields = chosen_by(x, &main.vary);
+        let name = Key::of(x.arena.get(key));
+        if variant(name, x.arena.get(fields)) == main.variant {
+            return Some(main);
+        }
+        let beside = name_of_variant(x, key, fields);
+        let answer = hot.find(x.arena.get(beside))?;
+        (answer.variant == variant(name, x.arena.get(fields))).then_some(answer)
+    }
+
+    /// Whether requests with the method of `x` have to do with the cache.
+    fn is_for(&self, x: &Exchange) -> bool {
+        self.settings.methods & 1 << x.request.head.method as u32 != 0
+    }
+
+    /// The text of the key of `x`.
+    fn key(&self, x: &mut Exchange, up: &Upstream) -> Result<Span, Verdict> {
+        let Some(script) = &self.settings.key else { return up.protocol.cache_key(x) };
+        match script.value(x) {
+            Text::Span(span) => Ok(span),
+            text => Ok(x.arena.append(&text)),
+        }
+    }
+
+    /// Finds out how `x` goes on. Where it goes is known already ([`crate::Target::aim`]).
+    pub(crate) async fn begin(&self, x: &mut Exchange, up: &Upstream) -> Begin {
+        let purges = any(x, &self.settings.purge);
+        if !self.is_for(x) && !purges {
+            return Begin::Past;
+        }
+        if let Some(fetch) = x.state::<HandedOver>().0.take() {
+            return Begin::Fetch(self.sends(x, fetch, CacheStatus::Expired));
+        }
+        let (cache, hot) = match self.cache(x) {
+            Ok(Some(cache)) => cache,
+            Ok(None) => return Begin::Past,
+            Err(verdict) => return Begin::Done(verdict),
+        };
+        let key = match self.key(x, up) {
+            Ok(key) => key,
+            Err(verdict) => return Begin::Done(verdict),
+        };
+        if purges {
+            return Begin::Done(purge(x, cache, key).await);
+        }
+        let fetch = Fetch {
+            settings: self.settings.clone(),
+            cache,
+            hot,
+            text: x.arena.get(key).into(),
+            ticket: None,
+            keeps: true,
+            old: None,
+            old_for_errors: false,
+        };
+        if any(x, &self.settings.bypass) {
+            return Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Bypass));
+        }
+        self.look(x, up, (fetch, key)).await
+    }
+
+    /// The cache of `x`; `None` for none.
+    fn cache(&self, x: &mut Exchange) -> Result<Option<Mine>, Verdict> {
+        let Zone::Computed(script) = &self.settings.zone else { return Ok(self.fixed.clone()) };
+        let name = script.value(x);
+        let name = x.text(&name);
+        if matches!(name, b"" | b"off") {
+            return Ok(None);
+        }
+        let link = x.server.generation();
+        let caches = link.configuration.tables.shared::<Caches>();
+        match caches.and_then(|caches| caches.named(self.settings.owner, name)) {
+            Some(cache) => {
+                let hot = of_worker(&x.worker).caches.of(&cache);
+                Ok(Some((cache, hot)))
+            }
+            None => {
+                x.log_error(&format_args!("cache \"{}\" not found", String::from_utf8_lossy(name)));
+                Err(Verdict::Status(500))
+            }
+        }
+    }
+
+    /// Looks into the cache until it is known how `x` goes on.
+    async fn look(&self, x: &mut Exchange, up: &Upstream, (fetch, key): (Fetch, Span)) -> Begin {
+        let mut fetch = fetch;
+        let main = Key::of(&fetch.text);
+        let mut name = main;
+        let (mut remembered, mut beside) = (key, false);
+        let mut patience = self.settings.lock_timeout;
+        loop {
+            let (ticket, look, scarce) = match fetch.cache.look_up(name, self.settings.min_uses) {
+                Found::Error(status) => {
+                    part(x).cached.status = Some(CacheStatus::Hit);
+                    return Begin::Done(Verdict::Status(status));
+                }
+                Found::Scarce | Found::Full => return self.passes(x, fetch),
+                Found::Entry { ticket, look, scarce } => (ticket, look, scarce),
+            };
+            fetch.ticket = None;
+            if look && let Some(answer) = read(x, &fetch, &ticket, remembered).await {
+                let fields = if answer.vary.is_empty() { None } else { Some(chosen_by(x, &answer.vary)) };
+                let wanted = fields.map(|fields| variant(main, x.arena.get(fields)));
+                match (fields, wanted) {
+                    (Some(fields), Some(wanted)) if wanted != answer.variant => {
+                        if beside {
+                            x.log(Level::Crit, &wrong_file(&ticket, "has incorrect vary hash"));
+                            fetch.ticket = Some(ticket);
+                            return Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss));
+                        }
+                        (name, remembered, beside) = (wanted, name_of_variant(x, key, fields), true);
+                        continue;
+                    }
+                    _ => {}
+                }
+                fetch.ticket = Some(ticket);
+                return self.found(x, up, Box::new(fetch), answer);
+            }
+            if scarce {
+                return self.passes(x, fetch);
+            }
+            let mut ticket = ticket;
+            if let Some(age) = self.settings.lock
+                && let Turn::Others(_) = ticket.lock(age)
+            {
+                if wait(x, &ticket, &mut patience).await {
+                    continue;
+                }
+                return self.passes(x, fetch);
+            }
+            fetch.ticket = Some(ticket);
+            return Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss));
+        }
+    }
+
+    /// There is an answer: is it fresh, and what if not?
+    fn found(&self, x: &mut Exchange, up: &Upstream, mut fetch: Box<Fetch>, answer: Rc<Answer>) -> Begin {
+        let now = weir_rt::unix_time().0;
+        let hot = fetch.hot.clone();
+        let served = |x: &mut Exchange, status| {
+            part(x).cached.whole = true;
+            // The file has gone within this very turn: as if it could not be read.
+            Begin::Done(respond(x, up, &hot, &answer, status).unwrap_or(Verdict::Status(500)))
+        };
+        if answer.times.valid >= now {
+            return served(x, CacheStatus::Hit);
+        }
+        let still = |more: u64| answer.times.valid.saturating_add(more) >= now;
+        let meanwhile = self.settings.use_stale & UPDATING != 0 || still(answer.times.updating);
+        fetch.old_for_errors = still(answer.times.error);
+        let mine = fetch.ticket.as_mut().is_some_and(Ticket::update);
+        if mine && meanwhile && self.settings.background_update {
+            fetch.old = Some(answer.clone());
+            hand_over(x, fetch);
+            return served(x, CacheStatus::Stale);
+        }
+        if !mine && meanwhile {
+            return served(x, CacheStatus::Updating);
+        }
+        fetch.old = Some(answer);
+        Begin::Fetch(self.sends(x, fetch, CacheStatus::Expired))
+    }
+
+    /// A server is asked, and what it answers is not kept.
+    fn passes(&self, x: &mut Exchange, mut fetch: Fetch) -> Begin {
+        fetch.keeps = false;
+        Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss))
+    }
+
+    /// A server is asked: for what, and whether it may be kept.
+    fn sends(&self, x: &mut Exchange, mut fetch: Box<Fetch>, status: CacheStatus) -> Box<Fetch> {
+        fetch.keeps &= !is_far(x, self.settings.max_range_offset);
+        part(x).cached.status = Some(status);
+        part(x).cached.whole = fetch.keeps;
+        part(x).cached.as_get = self.settings.convert_head && x.request.head.method == Method::Head;
+        if self.settings.revalidate && status == CacheStatus::Expired {
+            part(x).cached.old = fetch.old.clone();
+        }
+        fetch
+    }
+}
+
+/// Whether one of the values is neither empty nor `0`.
+pub(crate) fn any(x: &mut Exchange, scripts: &[Script]) -> bool {
+    scripts.iter().any(|script| {
+        let value = script.value(x);
+        !matches!(x.text(&value), b"" | b"0")
+    })
+}
+
+/// Answers `x` with `answer`. `None`: its file has just gone.
+pub(crate) fn respond(
+    x: &mut Exchange,
+    up: &Upstream,
+    hot: &Hot,
+    answer: &Rc<Answer>,
+    status: CacheStatus,
+) -> Option<Verdict> {
+    let body = answer.body(hot)?;
+    part(x).cached.status = Some(status);
+    let base = x.arena.push(&answer.text).start;
+    part(x).cached.served = Some((answer.clone(), base));
+    let mut fields = x.worker.fields.take();
+    fields.extend(answer.fields_at(base));
+    // A status alone, as of an answer that came without a line for it, says no more than the usual words, whose heads are
+    // kept.
+    let reason = (answer.reason.end - answer.reason.start > 3)
+        .then_some(Span { start: answer.reason.start + base, end: answer.reason.end + base })
+        .filter(|span| weir_http::status::line(answer.status).map(str::as_bytes) != Some(x.arena.get(*span)));
+    let mut incoming = Incoming {
+        status: answer.status,
+        reason,
+        fields,
+        content_length: answer.content_length,
+        ..Incoming::default()
+    };
+    headers::copy(x, up, &incoming, Origin::Cache);
+    let mut fields = std::mem::take(&mut incoming.fields);
+    fields.clear();
+    x.worker.fields.replace(fields);
+    Some(x.respond(if answer.length == 0 { Body::Empty } else { Body::Whole(body) }))
+}
+
+/// Reads the file of `ticket`; what is wrong with it is logged.
+async fn read(x: &mut Exchange, fetch: &Fetch, ticket: &Ticket, name: Span) -> Option<Rc<Answer>> {
+    let name = x.arena.get(name).to_vec();
+    let looked = fetch.hot.read(ticket, &fetch.text, &name);
+    let shared = x.shared.clone();
+    match shared.waiting_for(WaitKind::ThreadPool, Box::pin(looked)).await {
+        Looked::Answer(answer) => {
+            if !ticket.exists() {
+                // The folder was not read so far yet.
+                ticket.stored(answer.file_size());
+            }
+            return Some(answer);
+        }
+        Looked::Nothing => {}
+        Looked::Bad(bad) => x.log(Level::Crit, &wrong_file(ticket, bad.message())),
+        Looked::Collision => x.log(Level::Crit, &wrong_file(ticket, "has md5 collision")),
+        Looked::Failed(error) => {
+            let errno = error.raw_os_error().unwrap_or(0);
+            let (path, text) = (ticket.file(), weir_rt::file::errno_text(errno));
+            x.log(Level::Crit, &format_args!("open() \"{}\" failed ({errno}: {text})", path.display()));
+        }
+    }
+    ticket.lost();
+    None
+}
+
+fn wrong_file(ticket: &Ticket, what: &str) -> String {
+    format!("cache file \"{}\" {what}", ticket.file().display())
+}
+
+/// Waits until nobody fetches the answer any more; `false`: for so long that the server is asked.
+async fn wait(x: &mut Exchange, ticket: &Ticket, patience: &mut u64) -> bool {
+    let began = weir_rt::now_ms();
+    let turn = async {
+        let mut look = pin!(weir_rt::sleep(LOOK));
+        poll_fn(|cx| {
+            // A turn that takes too long ends without anybody's saying so.
+            if look.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            ticket.poll_turn(cx)
+        })
+        .await;
+    };
+    if *patience > 0 {
+        let limit = weir_rt::sleep(Duration::from_millis(*patience));
+        let either = weir_rt::notify::either(turn, limit);
+        let shared = x.shared.clone();
+        let _ = shared.waiting_for(WaitKind::Lock, Box::pin(either)).await;
+        *patience = patience.saturating_sub(weir_rt::now_ms() - began);
+    }
+    if *patience > 0 {
+        return true;
+    }
+    x.log(Level::Info, &"cache lock timeout");
+    false
+}
+
+/// Whether the client's range begins so far behind that it is the server's business.
+fn is_far(x: &Exchange, most: Option<u64>) -> bool {
+    let Some(most) = most else { return false };
+    let Some(range) = x.request.value(&x.arena, Known::Range) else { return false };
+    let Some(range) = range.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes=")).map(|_| &range[6..])
+    else {
+        return false;
+    };
+    let range = range.trim_ascii_start();
+    let digits = range.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    // A range from the end: nobody knows where it begins.
+    range.first() == Some(&b'-')
+        || weir_http::header::decimal(&range[..digits]).is_some_and(|start| start >= most)
+}
+
+/// The fields of the request that `vary` names, each with its value in one way of writing, at the arena's end.
+pub(crate) fn chosen_by(x: &mut Exchange, vary: &[u8]) -> Span {
+    let mut out = Vec::with_capacity(64);
+    for name in vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty()) {
+        out.extend(name.iter().map(u8::to_ascii_lowercase));
+        out.push(b':');
+        let named =
+            x.request.head.fields.iter().filter(|field| x.arena.get(field.name).eq_ignore_ascii_case(name));
+        for field in named {
+            for part in x.arena.get(field.value).split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                if !part.is_empty() {
+                    out.extend_from_slice(part);
+                    out.push(b',');
+                }
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    x.arena.push(&out)
+}
+
+/// What a variant is remembered by in memory.
+fn name_of_variant(x: &mut Exchange, key: Span, fields: Span) -> Span {
+    let start = x.arena.mark();
+    x.arena.copy(key);
+    x.arena.push(b"\n");
+    x.arena.copy(fields);
+    x.arena.since(start)
+}
+
+/// Lets the fetch go on in a request of its own.
+fn hand_over(x: &mut Exchange, fetch: Box<Fetch>) {
+    let (uri, args) = (x.uri().to_vec(), x.args().to_vec());
+    let options =
+        SubrequestOptions { method: x.request.head.method, head_only: true, ..SubrequestOptions::default() };
+    x.background_again(&uri, &args, options, |child| child.state::<HandedOver>().0 = Some(fetch));
+}
+
+/// Removes what is kept of the answer to `x`.
+async fn purge(x: &mut Exchange, cache: Arc<Cache>, key: Span) -> Verdict {
+    let text = x.arena.get(key).to_vec();
+    let name = Key::of(&text);
+    let vary = match cache.look_up(name, 1) {
+        Found::Entry { ticket, look: true, .. } => {
+            let hot = of_worker(&x.worker).caches.of(&cache);
+            match hot.read(&ticket, &text, &text).await {
+                Looked::Answer(answer) => answer.vary.clone(),
+                _ => Box::default(),
+            }
+        }
+        _ => Box::default(),
+    };
+    let fields = chosen_by(x, &vary);
+    let beside = variant(name, x.arena.get(fields));
+    let purged = weir_rt::blocking(move || cache.purge(beside) | cache.purge(name));
+    let shared = x.shared.clone();
+    if !shared.waiting_for(WaitKind::ThreadPool, Box::pin(purged)).await {
+        return Verdict::Status(404);
+    }
+    x.response.status = 204;
+    x.respond(Body::Empty)
+}
+
+/// How often is looked whether a turn has become too long.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_engine::exchange::testing;
+
+    fn with(fields: &str, test: impl AsyncFnOnce(&mut Exchange)) {
+        testing::run("server { }", &format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"), test);
+    }
+
+    #[test]
+    fn a_range_is_far_where_it_begins_beyond_or_nobody_knows() {
+        for (range, far) in [
+            ("bytes=100-", true),
+            ("bytes=99-200", false),
+            ("bytes= 100-101", true),
+            ("bytes=-5", true),
+            ("items=500-", false),
+            ("bytes=x", false),
+        ] {
+            with(&format!("Range: {range}\r\n"), async |x| {
+                assert_eq!(is_far(x, Some(100)), far, "{range}");
+                assert!(!is_far(x, None));
+            });
+        }
+        with("", async |x| assert!(!is_far(x, Some(0))));
+    }
+
+    #[test]
+    fn values_that_mean_the_same_choose_the_same_variant() {
+        with("Accept: a, b\r\nAccept-Language: de\r\nAccept:c\r\n", async |x| {
+            let one = chosen_by(x, b"Accept,  accept-language");
+            assert_eq!(x.arena.get(one), b"accept:a,b,c,\r\naccept-language:de,\r\n");
+        });
+        with("Accept: a,b ,, c\r\n", async |x| {
+            let one = chosen_by(x, b"accept, x");
+            assert_eq!(x.arena.get(one), b"accept:a,b,c,\r\nx:\r\n");
+        });
+    }
+}

@@ -1,0 +1,289 @@
+//! The directives of a `*_pass` module about answers that are kept: `_cache…`, `_no_cache`, `_store…`.
+
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx, Result, Span as Place, parse_number, parse_time_s};
+use weir_http::Method;
+
+use crate::cache::place;
+use crate::config::failure_reason::Reason;
+use weir_engine::conf::registry::Registry;
+use weir_engine::inherit;
+use weir_engine::variable::Script;
+use weir_engine::zone::{SharedZone, Zones};
+
+/// The settings of one block as written. Times are milliseconds where not said.
+#[derive(Clone, Debug, Default)]
+pub struct CacheFamily {
+    /// `_cache`; `Some(None)`: `off`.
+    pub zone: Option<Option<Zone>>,
+    /// `_cache_key`
+    pub key: Option<Script>,
+    /// `_cache_valid`: statuses, 0 for all, and seconds.
+    pub valid: Option<Vec<(u16, u64)>>,
+    /// `_cache_min_uses`
+    pub min_uses: Option<u64>,
+    /// `_cache_methods`: bits by `Method as u32`.
+    pub methods: Option<u32>,
+    /// `_cache_bypass`
+    pub bypass: Option<Vec<Script>>,
+    /// `_no_cache`
+    pub no_cache: Option<Vec<Script>>,
+    /// `_cache_purge`
+    pub purge: Option<Vec<Script>>,
+    /// `_cache_use_stale`: bits of [`Reason`] and [`UPDATING`].
+    pub use_stale: Option<u32>,
+    /// `_cache_background_update`
+    pub background_update: Option<bool>,
+    /// `_cache_revalidate`
+    pub revalidate: Option<bool>,
+    /// `_cache_lock`
+    pub lock: Option<bool>,
+    /// `_cache_lock_age`
+    pub lock_age: Option<u64>,
+    /// `_cache_lock_timeout`
+    pub lock_timeout: Option<u64>,
+    /// `_cache_convert_head`
+    pub convert_head: Option<bool>,
+    /// `_cache_max_range_offset`
+    pub max_range_offset: Option<u64>,
+    /// `_store`; `Some(None)`: `off`.
+    pub store: Option<Option<Store>>,
+    /// `_store_access`
+    pub store_access: Option<u32>,
+}
+
+/// What `_cache` names.
+#[derive(Clone)]
+pub enum Zone {
+    /// A zone, and where it is named.
+    Fixed(Arc<SharedZone>, Place),
+    /// A name that is computed.
+    Computed(Script),
+}
+
+impl std::fmt::Debug for Zone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Zone::Fixed(zone, _) => write!(f, "Fixed({})", zone.name),
+            Zone::Computed(script) => write!(f, "Computed({script:?})"),
+        }
+    }
+}
+
+/// Where `_store` puts answers.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// Where `root` or `alias` has the URI's file.
+    Mapped,
+    /// At a path that is computed.
+    At(Script),
+}
+
+/// The settings of a location that keeps answers.
+#[derive(Clone, Debug)]
+pub struct CacheSettings {
+    /// See [`CacheFamily`]; so are all others.
+    pub zone: Zone,
+    /// The directive that declares its zones.
+    pub owner: &'static str,
+    /// `None`: the protocol's own.
+    pub key: Option<Script>,
+    /// Statuses, 0 for all, and seconds.
+    pub valid: Vec<(u16, u64)>,
+    /// From this use on answers are kept.
+    pub min_uses: u64,
+    /// Bits by `Method as u32`.
+    pub methods: u32,
+    /// The cache is not asked where one of these is true.
+    pub bypass: Vec<Script>,
+    /// Nothing is kept where one of these is true.
+    pub no_cache: Vec<Script>,
+    /// The answer is removed where one of these is true.
+    pub purge: Vec<Script>,
+    /// Bits of [`Reason`] and [`UPDATING`].
+    pub use_stale: u32,
+    /// What is too old is fetched anew behind the client's back.
+    pub background_update: bool,
+    /// What is too old is asked for with conditions.
+    pub revalidate: bool,
+    /// One request at a time fetches an answer, for so long.
+    pub lock: Option<u64>,
+    /// Others wait for it so long.
+    pub lock_timeout: u64,
+    /// HEAD is asked as GET.
+    pub convert_head: bool,
+    /// Ranges that begin beyond are the server's business.
+    pub max_range_offset: Option<u64>,
+}
+
+impl CacheFamily {
+    /// Takes from the block around what is not set.
+    pub fn inherit(&mut self, parent: &CacheFamily) {
+        let (conf, parent) = (self, parent);
+        // One of the two at a time: what a block says itself ends the other.
+        if conf.zone.is_none() && !matches!(conf.store, Some(Some(_))) {
+            conf.zone = parent.zone.clone();
+        }
+        if conf.store.is_none() && !matches!(conf.zone, Some(Some(_))) {
+            conf.store = parent.store.clone();
+        }
+        inherit!(conf, parent, key, valid, min_uses, methods, bypass, no_cache, purge, use_stale);
+        inherit!(conf, parent, background_update, revalidate, lock, lock_age, lock_timeout, convert_head);
+        inherit!(conf, parent, max_range_offset, store_access);
+    }
+
+    /// The settings; `None` where nothing is kept.
+    ///
+    /// # Errors
+    /// nginx's words for a zone that nobody declares.
+    pub(crate) fn resolve(&self, prefix: &'static str) -> Result<Option<Arc<CacheSettings>>> {
+        let Some(Some(zone)) = &self.zone else { return Ok(None) };
+        if let Zone::Fixed(zone, at) = zone
+            && zone.settings::<place::Place>().is_none()
+        {
+            let words = format!("\"{prefix}_cache\" zone \"{}\" is unknown", zone.name);
+            return Err(Error::new(words).at(*at));
+        }
+        let mut use_stale = self.use_stale.unwrap_or(0);
+        if use_stale & Reason::OFF.0 != 0 {
+            use_stale = 0;
+        }
+        if use_stale & Reason::ERROR.0 != 0 {
+            use_stale |= Reason::NO_LIVE.0;
+        }
+        let key = match (&self.key, prefix) {
+            (None, "proxy") => None,
+            (None, _) => Some(Script::literal(b"")),
+            (key, _) => key.clone(),
+        };
+        Ok(Some(Arc::new(CacheSettings {
+            zone: zone.clone(),
+            owner: place::owner(prefix),
+            key,
+            valid: self.valid.clone().unwrap_or_default(),
+            min_uses: self.min_uses.unwrap_or(1),
+            methods: self.methods.unwrap_or(0) | 1 << Method::Get as u32 | 1 << Method::Head as u32,
+            bypass: self.bypass.clone().unwrap_or_default(),
+            no_cache: self.no_cache.clone().unwrap_or_default(),
+            purge: self.purge.clone().unwrap_or_default(),
+            use_stale,
+            background_update: self.background_update.unwrap_or(false),
+            revalidate: self.revalidate.unwrap_or(false),
+            lock: self.lock.unwrap_or(false).then(|| self.lock_age.unwrap_or(5000)),
+            lock_timeout: self.lock_timeout.unwrap_or(5000),
+            convert_head: self.convert_head.unwrap_or(prefix == "proxy"),
+            max_range_offset: self.max_range_offset,
+        })))
+    }
+
+    /// `_cache zone | off`
+    ///
+    /// # Errors
+    /// nginx's words.
+    pub fn set_zone(&mut self, line: &mut LineCx<'_>) -> Result {
+        if matches!(self.store, Some(Some(_))) {
+            let store = line.name().replace("_cache", "_store");
+            return Err(line.refuse(format!("is incompatible with \"{store}\"")));
+        }
+        let mut zone = None;
+        if line.arg(0) != "off" {
+            let script = Script::compile(line, 0)?;
+            zone = Some(match script.constant() {
+                None => Zone::Computed(script),
+                Some(_) => {
+                    let (owner, name) = (place::owner(line.name()), line.arg(0).to_owned());
+                    let known = line.ext::<Registry>().shared::<Zones>().named(owner, &name);
+                    Zone::Fixed(known.map_err(|words| line.fail_arg(0, words))?, line.args()[0].span)
+                }
+            });
+        }
+        line.once(&mut self.zone, zone)
+    }
+
+    /// `_cache_key text`
+    ///
+    /// # Errors
+    /// As [`Script::compile`].
+    pub fn set_key(&mut self, line: &mut LineCx<'_>) -> Result {
+        let key = Script::compile(line, 0)?;
+        line.once(&mut self.key, key)
+    }
+
+    /// `_cache_valid [code …] time`
+    ///
+    /// # Errors
+    /// nginx's words for what is neither.
+    pub fn set_valid(&mut self, line: &mut LineCx<'_>) -> Result {
+        let last = line.args().len() - 1;
+        let invalid_time = || line.fail_arg(last, format!("invalid time value \"{}\"", line.arg(last)));
+        let seconds = parse_time_s(line.bytes(last)).ok_or_else(invalid_time)?;
+        let list = self.valid.get_or_insert_default();
+        if last == 0 {
+            list.extend([200, 301, 302].map(|status| (status, seconds)));
+        }
+        for i in 0..last {
+            let invalid = || line.fail_arg(i, format!("invalid status \"{}\"", line.arg(i)));
+            let status = match line.bytes(i) {
+                b"any" => 0,
+                text => parse_number(text)
+                    .filter(|status| (100..=599).contains(status))
+                    .and_then(|status| u16::try_from(status).ok())
+                    .ok_or_else(invalid)?,
+            };
+            list.push((status, seconds));
+        }
+        Ok(())
+    }
+
+    /// `_cache_bypass`, `_no_cache`, `_cache_purge`: values of which one may be true.
+    ///
+    /// # Errors
+    /// As [`Script::compile`].
+    pub fn set_tests(slot: &mut Option<Vec<Script>>, line: &mut LineCx<'_>) -> Result {
+        for i in 0..line.args().len() {
+            let script = Script::compile(line, i)?;
+            slot.get_or_insert_default().push(script);
+        }
+        Ok(())
+    }
+
+    /// `_store on | off | path`
+    ///
+    /// # Errors
+    /// nginx's words.
+    pub fn set_store(&mut self, line: &mut LineCx<'_>) -> Result {
+        let store = match line.arg(0) {
+            "off" => None,
+            _ if matches!(self.zone, Some(Some(_))) => {
+                let cache = line.name().replace("_store", "_cache");
+                return Err(line.refuse(format!("is incompatible with \"{cache}\"")));
+            }
+            "on" => Some(Store::Mapped),
+            "" => return Err(line.fail_arg(0, "empty path")),
+            _ => Some(Store::At(Script::compile(line, 0)?)),
+        };
+        line.once(&mut self.store, store)
+    }
+}
+
+impl CacheSettings {
+    /// For how many seconds an answer with `status` is kept that does not say so itself.
+    pub(crate) fn valid(&self, status: u16) -> Option<u64> {
+        let found = self.valid.iter().find(|(known, _)| *known == 0 || *known == status);
+        found.map(|(_, seconds)| *seconds).filter(|seconds| *seconds > 0)
+    }
+}
+
+/// Bit of `_cache_use_stale`: somebody fetches a newer one.
+pub const UPDATING: u32 = 0x1000;
+
+/// The words of `_cache_use_stale`: those of `_next_upstream`, but that nothing is repeated here.
+pub const STALE: [(&str, u32); Reason::WORDS.len()] = Reason::WORDS;
+
+/// The words of `_cache_methods`.
+pub const METHODS: [(&str, u32); 3] = [
+    ("GET", 1 << Method::Get as u32),
+    ("HEAD", 1 << Method::Head as u32),
+    ("POST", 1 << Method::Post as u32),
+];

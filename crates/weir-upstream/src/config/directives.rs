@@ -1,0 +1,538 @@
+//! The directives that every `*_pass` module has under its own prefix (`proxy_read_timeout`, `fastcgi_read_timeout`,
+//! ...): written once as [`Family`], resolved to [`Settings`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use weir_conf::{Bufs, Error, LineCx, Result, Span, parse_size};
+use weir_rt::net::SockAddr;
+
+use crate::config::buffer_sizes::Sizes;
+use crate::config::cache_directives::{CacheFamily, CacheSettings, Store};
+use crate::config::failure_reason::Reason;
+use crate::config::field_names::FieldNames;
+use weir_engine::conf::registry::Registry;
+use weir_engine::conf::temp_path::{TempPath, TempPaths};
+use weir_engine::variable::Script;
+use weir_engine::{Exchange, inherit};
+
+/// The family's settings of one block as written. Times are milliseconds, sizes bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Family {
+    /// `_bind`; `Some(None)`: `off`.
+    pub bind: Option<Option<Bind>>,
+    /// `_socket_keepalive`
+    pub socket_keepalive: Option<bool>,
+    /// `_socket_rcvbuf`
+    pub socket_rcvbuf: Option<u64>,
+    /// `_socket_sndbuf`
+    pub socket_sndbuf: Option<u64>,
+    /// `_send_lowat`; Linux has no such thing.
+    pub send_lowat: Option<u64>,
+    /// `_connect_timeout`
+    pub connect_timeout: Option<u64>,
+    /// `_send_timeout`
+    pub send_timeout: Option<u64>,
+    /// `_read_timeout`
+    pub read_timeout: Option<u64>,
+    /// `_buffering`
+    pub buffering: Option<bool>,
+    /// `_request_buffering`
+    pub request_buffering: Option<bool>,
+    /// `_buffer_size`
+    pub buffer_size: Option<u64>,
+    /// `_buffers`
+    pub buffers: Option<Bufs>,
+    /// `_busy_buffers_size`
+    pub busy_buffers_size: Option<u64>,
+    /// The last line that says something of sizes: what does not fit together is shown there.
+    pub sizes_at: Option<Span>,
+    /// `_max_temp_file_size`
+    pub max_temp_file_size: Option<u64>,
+    /// `_temp_file_write_size`
+    pub temp_file_write_size: Option<u64>,
+    /// `_temp_path`
+    pub temp_path: Option<TempPath>,
+    /// `_next_upstream`, bits of [`Reason`].
+    pub next_upstream: Option<u32>,
+    /// `_next_upstream_tries`
+    pub next_tries: Option<u64>,
+    /// `_next_upstream_timeout`
+    pub next_timeout: Option<u64>,
+    /// `_ignore_client_abort`
+    pub ignore_client_abort: Option<bool>,
+    /// `_intercept_errors`
+    pub intercept_errors: Option<bool>,
+    /// `_pass_request_headers`
+    pub pass_request_headers: Option<bool>,
+    /// `_pass_request_body`
+    pub pass_request_body: Option<bool>,
+    /// `_pass_trailers`
+    pub pass_trailers: Option<bool>,
+    /// `_pass_header`
+    pub pass_headers: Option<Vec<String>>,
+    /// `_hide_header`
+    pub hide_headers: Option<Vec<String>>,
+    /// `_ignore_headers`, bits of [`IGNORED`].
+    pub ignore_headers: Option<u32>,
+    /// `_limit_rate`
+    pub limit_rate: Option<Script>,
+    /// `_force_ranges`
+    pub force_ranges: Option<bool>,
+    /// `proxy_protocol`; `Some(None)`: `off`.
+    pub proxy_protocol: Option<Option<ProxyHeader>>,
+    /// The module has no files: answers are never read ahead into one.
+    pub without_files: bool,
+    /// A 404 is the location's own, whatever `_intercept_errors` says: servers have no page for it.
+    pub intercept_404: bool,
+    /// What is kept of answers.
+    pub cache: CacheFamily,
+    resolved: Option<Arc<Settings>>,
+}
+
+/// The PROXY protocol's versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// `_bind address [transparent]`.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// The address, perhaps of variables.
+    pub address: Script,
+    /// The address need not be this machine's.
+    pub transparent: bool,
+}
+
+/// The family's settings of a location.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The module's prefix: `proxy`.
+    pub prefix: &'static str,
+    /// See [`Family`]; so are all others.
+    pub bind: Option<Bind>,
+    /// Probes an idle connection (`SO_KEEPALIVE`).
+    pub socket_keepalive: bool,
+    /// Bytes the kernel keeps of what servers send (`SO_RCVBUF`); `None`: as it likes.
+    pub socket_rcvbuf: Option<u64>,
+    /// The same of what is sent (`SO_SNDBUF`).
+    pub socket_sndbuf: Option<u64>,
+    /// For connecting.
+    pub connect_timeout: u64,
+    /// Between two successful sends.
+    pub send_timeout: u64,
+    /// Between two receives.
+    pub read_timeout: u64,
+    /// Answers are read as fast as they come, not as the client takes them.
+    pub buffering: bool,
+    /// Requests are sent when they are there whole.
+    pub request_buffering: bool,
+    /// Longest head of an answer.
+    pub buffer_size: u64,
+    /// What may be read ahead of the client in memory.
+    pub buffers: Bufs,
+    /// How much of it may be on its way to the client, where that is written.
+    pub busy: Option<u64>,
+    /// What may be read ahead in a file; 0: nothing.
+    pub max_temp_file_size: u64,
+    /// What is written to the file at a time.
+    pub temp_file_write_size: u64,
+    /// Where the file is.
+    pub temp_path: TempPath,
+    /// Bits of [`Reason`].
+    pub next_upstream: u32,
+    /// Most tries; 0: as many as there are servers.
+    pub next_tries: u64,
+    /// No other server is asked after this time; 0: no limit.
+    pub next_timeout: u64,
+    /// Goes on when the client left.
+    pub ignore_client_abort: bool,
+    /// `error_page` applies to answers, too.
+    pub intercept_errors: bool,
+    /// A 404 is the location's own in any case.
+    pub intercept_404: bool,
+    /// The client's fields are sent.
+    pub pass_request_headers: bool,
+    /// The client's body is sent.
+    pub pass_request_body: bool,
+    /// The answer's trailer reaches the client.
+    pub pass_trailers: bool,
+    /// The fields that do not reach the client.
+    pub(crate) hidden: FieldNames,
+    /// Bits of [`IGNORED`].
+    pub ignore_headers: u32,
+    /// Bytes a second read from the server.
+    pub limit_rate: Option<Script>,
+    /// Ranges are cut whatever the server says.
+    pub force_ranges: bool,
+    /// Connections to servers begin with the client's addresses, and are the client's alone.
+    pub proxy_protocol: Option<ProxyHeader>,
+    /// `_cache…`; `None`: nothing is kept.
+    pub cache: Option<Arc<CacheSettings>>,
+    /// `_store`, and the permissions of the files.
+    pub store: Option<(Store, u32)>,
+}
+
+impl Settings {
+    /// Whether the request has a body that the server gets.
+    #[must_use]
+    pub fn passes_body(&self, x: &Exchange) -> bool {
+        self.pass_request_body && (x.body.is_read() || x.body.is_pending())
+    }
+}
+
+impl Family {
+    /// Takes from the block around what is not set.
+    pub fn inherit(&mut self, parent: &Family) {
+        let (conf, parent) = (self, parent);
+        inherit!(
+            conf,
+            parent,
+            bind,
+            socket_keepalive,
+            connect_timeout,
+            send_timeout,
+            read_timeout,
+            buffering
+        );
+        inherit!(conf, parent, request_buffering, buffer_size, buffers, busy_buffers_size, sizes_at);
+        inherit!(
+            conf,
+            parent,
+            max_temp_file_size,
+            temp_file_write_size,
+            temp_path,
+            next_upstream,
+            next_tries
+        );
+        inherit!(conf, parent, next_timeout, ignore_client_abort, intercept_errors, pass_request_headers);
+        inherit!(conf, parent, pass_request_body, pass_trailers, ignore_headers, limit_rate, force_ranges);
+        inherit!(conf, parent, proxy_protocol, socket_rcvbuf, socket_sndbuf);
+        // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
+        inherit!(conf, parent, pass_headers, hide_headers);
+        conf.cache.inherit(&parent.cache);
+    }
+
+    /// Checks the block and makes its [`Settings`]. `hidden`: the fields that the protocol hides by default, beside those
+    /// that are for this server ([`FOR_US`]).
+    ///
+    /// # Errors
+    /// nginx's words for sizes that do not fit together.
+    pub fn resolve(&mut self, prefix: &'static str, hidden: &[&str], registry: &mut Registry) -> Result {
+        let sizes = Sizes::of(self);
+        // As in nginx what a server or a location has in the end is checked: it may say more than `http`.
+        if !registry.settles_http {
+            sizes.check(prefix).map_err(|message| Error { span: self.sizes_at, ..Error::new(message) })?;
+        }
+        let Sizes { buffer_size, buffers, max_temp_file_size, temp_file_write_size, .. } = sizes;
+        let folder = registry.paths.prefix.join(format!("{prefix}_temp"));
+        let temp_path = self
+            .temp_path
+            .get_or_insert_with(|| TempPath { path: Arc::new(folder), levels: [1, 2, 0] })
+            .clone();
+        if !self.without_files {
+            registry.shared::<TempPaths>().add(&temp_path.path);
+        }
+        self.resolved = Some(Arc::new(Settings {
+            prefix,
+            bind: self.bind.clone().flatten(),
+            socket_keepalive: self.socket_keepalive.unwrap_or(false),
+            socket_rcvbuf: self.socket_rcvbuf.filter(|bytes| *bytes > 0),
+            socket_sndbuf: self.socket_sndbuf.filter(|bytes| *bytes > 0),
+            connect_timeout: self.connect_timeout.unwrap_or(60_000),
+            send_timeout: self.send_timeout.unwrap_or(60_000),
+            read_timeout: self.read_timeout.unwrap_or(60_000),
+            buffering: self.buffering.unwrap_or(true),
+            request_buffering: self.request_buffering.unwrap_or(true),
+            buffer_size,
+            buffers,
+            busy: self.busy_buffers_size,
+            max_temp_file_size,
+            temp_file_write_size,
+            temp_path,
+            next_upstream: self.next_upstream.unwrap_or(Reason::ERROR.0 | Reason::TIMEOUT.0),
+            next_tries: self.next_tries.unwrap_or(0),
+            next_timeout: self.next_timeout.unwrap_or(0),
+            ignore_client_abort: self.ignore_client_abort.unwrap_or(false),
+            intercept_errors: self.intercept_errors.unwrap_or(false),
+            intercept_404: self.intercept_404,
+            pass_request_headers: self.pass_request_headers.unwrap_or(true),
+            pass_request_body: self.pass_request_body.unwrap_or(true),
+            pass_trailers: self.pass_trailers.unwrap_or(false),
+            hidden: self.hidden(hidden),
+            ignore_headers: self.ignore_headers.unwrap_or(0),
+            limit_rate: self.limit_rate.clone(),
+            force_ranges: self.force_ranges.unwrap_or(false),
+            proxy_protocol: self.proxy_protocol.flatten(),
+            cache: self.cache.resolve(prefix)?,
+            store: self
+                .cache
+                .store
+                .clone()
+                .flatten()
+                .map(|to| (to, self.cache.store_access.unwrap_or(0o600))),
+        }));
+        Ok(())
+    }
+
+    /// What [`Family::resolve`] made, as a copy of the caller's: each request counts a reference, and workers that count in
+    /// one place would write the same cache line.
+    pub fn settings(&self) -> Option<Arc<Settings>> {
+        self.resolved.as_deref().cloned().map(Arc::new)
+    }
+
+    fn hidden(&self, default: &[&str]) -> FieldNames {
+        let is_passed =
+            |name: &str| self.pass_headers.iter().flatten().any(|passed| passed.eq_ignore_ascii_case(name));
+        let default = default.iter().copied().chain(FOR_US).filter(|name| !is_passed(name));
+        let own = self.hide_headers.iter().flatten().map(String::as_str);
+        let mut hidden = FieldNames::default();
+        default.chain(own).for_each(|name| hidden.add(name));
+        hidden
+    }
+
+    /// `_bind address [transparent] | off`
+    ///
+    /// # Errors
+    /// nginx's words for another parameter.
+    pub fn set_bind(slot: &mut Option<Option<Bind>>, line: &mut LineCx<'_>) -> Result {
+        if line.args().len() == 1 && line.arg(0) == "off" {
+            return line.once(slot, None);
+        }
+        let address = Script::compile(line, 0)?;
+        let constant = address.constant().map(String::from_utf8_lossy);
+        if constant.is_some_and(|text| local_address(&text).is_none()) {
+            return Err(line.fail_arg(0, format!("invalid address \"{}\"", line.arg(0))));
+        }
+        let transparent = match line.args().get(1) {
+            None => false,
+            Some(word) if word.is("transparent") => true,
+            Some(_) => return Err(line.invalid_parameter(1)),
+        };
+        line.once(slot, Some(Bind { address, transparent }))
+    }
+
+    /// `_send_lowat size`, which says that it has no effect.
+    ///
+    /// # Errors
+    /// It is no size.
+    pub fn set_lowat(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.size(&mut self.send_lowat)?;
+        line.warn(format!("\"{}\" is not supported, ignored", line.name()));
+        Ok(())
+    }
+
+    /// `_limit_rate rate`, a size or a value of variables.
+    ///
+    /// # Errors
+    /// nginx's words for a constant that is no size.
+    pub fn set_rate(slot: &mut Option<Script>, line: &mut LineCx<'_>) -> Result {
+        let rate = Script::compile(line, 0)?;
+        if rate.constant().is_some_and(|text| parse_size(text).is_none()) {
+            return Err(line.refuse_arg(0, "invalid value"));
+        }
+        line.once(slot, rate)
+    }
+}
+
+/// The address that `_bind` names: of a kind that servers have, with a port or without.
+pub(crate) fn local_address(text: &str) -> Option<SockAddr> {
+    let literal = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let address = literal.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0)).or_else(|_| text.parse());
+    address.ok().map(SockAddr::from)
+}
+
+/// Fields that say something to this server: clients do not see them, whatever the protocol.
+const FOR_US: [&str; 5] =
+    ["X-Accel-Expires", "X-Accel-Redirect", "X-Accel-Limit-Rate", "X-Accel-Buffering", "X-Accel-Charset"];
+
+/// The fields that `_ignore_headers` can name.
+pub const IGNORED: [(&str, u32); 9] = [
+    ("X-Accel-Redirect", ignored::REDIRECT),
+    ("X-Accel-Expires", ignored::X_EXPIRES),
+    ("X-Accel-Limit-Rate", ignored::LIMIT_RATE),
+    ("X-Accel-Buffering", ignored::BUFFERING),
+    ("X-Accel-Charset", ignored::CHARSET),
+    ("Expires", ignored::EXPIRES),
+    ("Cache-Control", ignored::CACHE_CONTROL),
+    ("Set-Cookie", ignored::SET_COOKIE),
+    ("Vary", ignored::VARY),
+];
+
+/// Bits of [`Settings::ignore_headers`].
+#[allow(missing_docs, reason = "each is the field of the same name")]
+pub mod ignored {
+    pub const REDIRECT: u32 = 1;
+    pub const X_EXPIRES: u32 = 1 << 1;
+    pub const LIMIT_RATE: u32 = 1 << 2;
+    pub const BUFFERING: u32 = 1 << 3;
+    pub const CHARSET: u32 = 1 << 4;
+    pub const EXPIRES: u32 = 1 << 5;
+    pub const CACHE_CONTROL: u32 = 1 << 6;
+    pub const SET_COOKIE: u32 = 1 << 7;
+    pub const VARY: u32 = 1 << 8;
+}
+
+/// The table of a `*_pass` module: the family's directives under `$prefix`, stored in the field `$family` of `$conf`,
+/// where servers may speak TLS those of its `$ssl`, and behind them the module's own rows.
+#[macro_export]
+macro_rules! upstream_directives {
+    ($prefix:literal, $conf:ty, $family:ident, $ssl:ident, [$($own:expr),* $(,)?]) => {
+        $crate::upstream_directives!($prefix, $conf, $family, [
+            Line::new(concat!($prefix, "_ssl_session_reuse"), ANY, FLAG, |c, l| l.flag(&mut c.$ssl.session_reuse))
+                .doc("Sessions with servers are resumed; on."),
+            Line::new(concat!($prefix, "_ssl_protocols"), ANY, MORE, |c, l| c.$ssl.set_protocols(l))
+                .doc("TLSv1.2, TLSv1.3; both."),
+            Line::new(concat!($prefix, "_ssl_ciphers"), ANY, ONE, |c, l| c.$ssl.set_ciphers(l))
+                .doc("The ciphers of TLS 1.2 offered to servers, in OpenSSL's language."),
+            Line::new(concat!($prefix, "_ssl_name"), ANY, ONE, |c, l| c.$ssl.set_name(l))
+                .doc(concat!("The name that servers must have and are told; the host of ", $prefix, "_pass.")),
+            Line::new(concat!($prefix, "_ssl_server_name"), ANY, FLAG, |c, l| l.flag(&mut c.$ssl.server_name))
+                .doc("Servers are told the name (SNI); off."),
+            Line::new(concat!($prefix, "_ssl_verify"), ANY, FLAG, |c, l| l.flag(&mut c.$ssl.verify))
+                .doc("Servers need a certificate that is trusted and has the name; off."),
+            Line::new(concat!($prefix, "_ssl_verify_depth"), ANY, ONE, |c, l| l.number(&mut c.$ssl.verify_depth, ..))
+                .doc("The most certificates between a server's and a trusted one; 1."),
+            Line::new(concat!($prefix, "_ssl_trusted_certificate"), ANY, ONE, |c, l| {
+                l.conf_path(&mut c.$ssl.trusted_certificate)
+            }).doc("Whom servers' certificates must come from."),
+            Line::new(concat!($prefix, "_ssl_crl"), ANY, ONE, |c, l| l.conf_path(&mut c.$ssl.crl))
+                .doc("Lists of revoked certificates of servers."),
+            Line::new(concat!($prefix, "_ssl_certificate"), ANY, ONE, |c, l| c.$ssl.set_certificate(l))
+                .doc("The certificate that servers are shown, in PEM; variables."),
+            Line::new(concat!($prefix, "_ssl_certificate_key"), ANY, ONE, |c, l| c.$ssl.set_certificate_key(l))
+                .doc("Its key, in PEM."),
+            Line::new(concat!($prefix, "_ssl_certificate_cache"), ANY, Args::range(1, 3), |c, l| {
+                c.$ssl.set_certificate_cache(l)
+            }).doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
+            Line::new(concat!($prefix, "_ssl_password_file"), ANY, ONE, |c, l| l.conf_path(&mut c.$ssl.password_file))
+                .doc("Passwords of the key, one a line; each is tried."),
+            Line::new(concat!($prefix, "_ssl_conf_command"), ANY, TWO, |c, l| c.$ssl.set_conf_command(l))
+                .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString; VerifyMode Peer, which is so with verification on, and an error without."),
+            $($own),*
+        ])
+    };
+    ($prefix:literal, $conf:ty, $family:ident, [$($own:expr),* $(,)?]) => {{
+        use $crate::config::cache_directives::{CacheFamily, METHODS, STALE};
+        use $crate::config::directives::{Family, IGNORED};
+        use $crate::Reason;
+        use weir_conf::names::{ANY, FLAG, HTTP, MORE, ONE, ONE_OR_TWO, ONE_TO_THREE, TWO, TWO_OR_MORE};
+        use weir_conf::{Args, Directive};
+        type Line = Directive<$conf>;
+        const TABLE: &[Line] = &[
+            Line::new(concat!($prefix, "_bind"), ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.$family.bind, l))
+                .doc("The local address that connections to servers begin at."),
+            Line::new(concat!($prefix, "_socket_keepalive"), ANY, FLAG, |c, l| l.flag(&mut c.$family.socket_keepalive))
+                .doc("Probes connections to servers (SO_KEEPALIVE)."),
+            Line::new(concat!($prefix, "_socket_rcvbuf"), ANY, ONE, |c, l| l.size(&mut c.$family.socket_rcvbuf))
+                .doc("How much the kernel keeps of what servers send (SO_RCVBUF); 0: as it likes."),
+            Line::new(concat!($prefix, "_socket_sndbuf"), ANY, ONE, |c, l| l.size(&mut c.$family.socket_sndbuf))
+                .doc("How much the kernel keeps of what is sent to servers (SO_SNDBUF); 0: as it likes."),
+            Line::new(concat!($prefix, "_connect_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.connect_timeout))
+                .doc("How long a connection to a server may take."),
+            Line::new(concat!($prefix, "_send_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.send_timeout))
+                .doc("How long a server may take nothing of a request."),
+            Line::new(concat!($prefix, "_read_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.read_timeout))
+                .doc("How long a server may send nothing of an answer."),
+            Line::new(concat!($prefix, "_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.buffering))
+                .doc("Reads answers as fast as they come, not as the client takes them."),
+            Line::new(concat!($prefix, "_request_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.request_buffering))
+                .doc("Sends requests when they are there whole."),
+            Line::new(concat!($prefix, "_buffer_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.size(&mut c.$family.buffer_size)
+            })
+                .doc("The longest head of an answer."),
+            Line::new(concat!($prefix, "_buffers"), ANY, TWO, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.bufs(&mut c.$family.buffers)
+            })
+                .doc("How much of an answer is read ahead of the client in memory."),
+            Line::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.size(&mut c.$family.busy_buffers_size)
+            })
+                .doc("How much of an answer may be on its way to the client while more is read."),
+            Line::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.offset(&mut c.$family.max_temp_file_size)
+            })
+                .doc("How much of an answer is read ahead in a file where memory does not hold it; 0: none."),
+            Line::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.size(&mut c.$family.temp_file_write_size)
+            })
+                .doc("How much is written to that file at a time."),
+            Line::new(concat!($prefix, "_temp_path"), ANY, Args::range(1, 4), |c, l| {
+                weir_engine::conf::http_core::TempPath::set(&mut c.$family.temp_path, l)
+            }).doc("The folder of such files."),
+            Line::new(concat!($prefix, "_next_upstream"), ANY, MORE, |c, l| l.bits(&mut c.$family.next_upstream, &Reason::WORDS))
+                .doc("When the next server is asked."),
+            Line::new(concat!($prefix, "_next_upstream_tries"), ANY, ONE, |c, l| l.number(&mut c.$family.next_tries, ..))
+                .doc("How many servers are asked at most; 0: all."),
+            Line::new(concat!($prefix, "_next_upstream_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.next_timeout))
+                .doc("For how long other servers are asked; 0: without limit."),
+            Line::new(concat!($prefix, "_ignore_client_abort"), ANY, FLAG, |c, l| l.flag(&mut c.$family.ignore_client_abort))
+                .doc("Goes on when the client has left."),
+            Line::new(concat!($prefix, "_intercept_errors"), ANY, FLAG, |c, l| l.flag(&mut c.$family.intercept_errors))
+                .doc("Applies error_page to answers of servers, too."),
+            Line::new(concat!($prefix, "_pass_request_headers"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_headers))
+                .doc("Sends the client's header fields."),
+            Line::new(concat!($prefix, "_pass_request_body"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_body))
+                .doc("Sends the client's body."),
+            Line::new(concat!($prefix, "_pass_header"), ANY, ONE, |c, l| l.push(&mut c.$family.pass_headers))
+                .doc("Shows the client a field that is hidden otherwise."),
+            Line::new(concat!($prefix, "_hide_header"), ANY, ONE, |c, l| l.push(&mut c.$family.hide_headers))
+                .doc("Hides a field of answers from the client."),
+            Line::new(concat!($prefix, "_ignore_headers"), ANY, MORE, |c, l| l.bits(&mut c.$family.ignore_headers, &IGNORED))
+                .doc("Does not act on these fields of answers."),
+            Line::new(concat!($prefix, "_limit_rate"), ANY, ONE, |c, l| Family::set_rate(&mut c.$family.limit_rate, l))
+                .doc("Bytes a second read from a server."),
+            Line::new(concat!($prefix, "_force_ranges"), ANY, FLAG, |c, l| l.flag(&mut c.$family.force_ranges))
+                .doc("Cuts ranges whatever the server says."),
+            Line::new(concat!($prefix, "_cache_path"), HTTP, TWO_OR_MORE, |_, l| $crate::cache::Place::set(l))
+                .doc("Declares a folder in which answers are kept, and the zone of their keys."),
+            Line::new(concat!($prefix, "_cache"), ANY, ONE, |c, l| c.$family.cache.set_zone(l))
+                .doc("Keeps answers, and answers with what is kept; off."),
+            Line::new(concat!($prefix, "_cache_key"), ANY, ONE, |c, l| c.$family.cache.set_key(l))
+                .doc("What names an answer."),
+            Line::new(concat!($prefix, "_cache_valid"), ANY, MORE, |c, l| c.$family.cache.set_valid(l))
+                .doc("For how long answers are kept that do not say so themselves, by status."),
+            Line::new(concat!($prefix, "_cache_min_uses"), ANY, ONE, |c, l| l.number(&mut c.$family.cache.min_uses, ..))
+                .doc("From which request on an answer is kept; 1."),
+            Line::new(concat!($prefix, "_cache_methods"), ANY, MORE, |c, l| l.bits(&mut c.$family.cache.methods, &METHODS))
+                .doc("The methods whose answers are kept besides GET and HEAD."),
+            Line::new(concat!($prefix, "_cache_bypass"), ANY, MORE, |c, l| CacheFamily::set_tests(&mut c.$family.cache.bypass, l))
+                .doc("When the server is asked whatever is kept: where a value is neither empty nor 0."),
+            Line::new(concat!($prefix, "_cache_purge"), ANY, MORE, |c, l| CacheFamily::set_tests(&mut c.$family.cache.purge, l))
+                .doc("When a request removes what is kept instead: where a value is neither empty nor 0."),
+            Line::new(concat!($prefix, "_cache_use_stale"), ANY, MORE, |c, l| l.bits(&mut c.$family.cache.use_stale, &STALE))
+                .doc("When an answer is used that is too old."),
+            Line::new(concat!($prefix, "_cache_background_update"), ANY, FLAG, |c, l| l.flag(&mut c.$family.cache.background_update))
+                .doc("Fetches what is too old after the client was answered with it; off."),
+            Line::new(concat!($prefix, "_cache_revalidate"), ANY, FLAG, |c, l| l.flag(&mut c.$family.cache.revalidate))
+                .doc("Asks for what is too old with conditions; off."),
+            Line::new(concat!($prefix, "_cache_lock"), ANY, FLAG, |c, l| l.flag(&mut c.$family.cache.lock))
+                .doc("Has one request at a time fetch an answer, others wait for it; off."),
+            Line::new(concat!($prefix, "_cache_lock_age"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.cache.lock_age))
+                .doc("How long that request may take before another is sent; 5s."),
+            Line::new(concat!($prefix, "_cache_lock_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.cache.lock_timeout))
+                .doc("How long others wait before they ask the server; 5s."),
+            Line::new(concat!($prefix, "_cache_max_range_offset"), ANY, ONE, |c, l| l.offset(&mut c.$family.cache.max_range_offset))
+                .doc("Ranges that begin beyond are the server's business, and are not kept."),
+            Line::new(concat!($prefix, "_no_cache"), ANY, MORE, |c, l| CacheFamily::set_tests(&mut c.$family.cache.no_cache, l))
+                .doc("When an answer is not kept: where a value is neither empty nor 0."),
+            Line::new(concat!($prefix, "_store"), ANY, ONE, |c, l| c.$family.cache.set_store(l))
+                .doc("Keeps answers as files, at this path or where root or alias has them; off."),
+            Line::new(concat!($prefix, "_store_access"), ANY, ONE_TO_THREE, |c, l| l.access(&mut c.$family.cache.store_access))
+                .doc("The permissions of such files; user:rw."),
+            $($own),*
+        ];
+
+        TABLE
+    }};
+}

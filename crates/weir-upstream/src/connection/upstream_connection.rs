@@ -1,0 +1,205 @@
+//! A connection to a server.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use weir_rt::net::{SockAddr, SocketOption, TcpKeepalive};
+use weir_rt::notify::either;
+use weir_rt::{Recv, Stream, Timer};
+
+use crate::connection::parked::Parked;
+use crate::peer::Peer;
+use crate::tls_client::Secure;
+use weir_engine::descriptors::socket_when_free;
+
+/// A connection to a server, while it is used or kept.
+pub struct Connection {
+    /// The socket.
+    pub stream: Stream,
+    /// Armed while something is waited for.
+    pub timer: Timer,
+    /// Requests it has taken.
+    pub(crate) requests: u64,
+    /// It has answered before.
+    pub(crate) reused: bool,
+    opened: u64,
+    /// Milliseconds it was idle before the current request.
+    pub(crate) idle: u64,
+    /// Bytes sent before the current request.
+    pub(crate) sent_before: u64,
+    /// Its TLS.
+    pub(crate) secure: Option<Secure>,
+    /// How it is kept, where that is not as its group's are.
+    pub(crate) own: Option<Own>,
+}
+
+/// How a connection is kept that a chooser has decided about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// Milliseconds it may be idle.
+    pub timeout: u64,
+    /// Requests after which it is closed.
+    pub requests: u64,
+}
+
+/// What a socket is given before it connects.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Opening<'a> {
+    /// Its own address.
+    pub(crate) local: Option<&'a SockAddr>,
+    /// That need not be this machine's.
+    pub(crate) transparent: bool,
+    /// `SO_RCVBUF` in bytes; `None`: the kernel's own measure.
+    pub(crate) rcvbuf: Option<u64>,
+    /// `SO_SNDBUF` likewise.
+    pub(crate) sndbuf: Option<u64>,
+    /// `tcp_nodelay`: small messages of a stream or tunnel leave at once, though what left before is not acknowledged; else each
+    /// waits for 40 ms where both ends talk by turns. One system call for a connection.
+    pub(crate) nodelay: bool,
+}
+
+impl Opening<'_> {
+    fn apply(&self, socket: &OwnedFd, addr: &SockAddr) -> io::Result<()> {
+        if self.nodelay && !matches!(addr, SockAddr::Unix(_)) {
+            weir_rt::net::nodelay(socket.as_raw_fd(), true)?;
+        }
+        let buffers = [(SocketOption::ReceiveBuffer, self.rcvbuf), (SocketOption::SendBuffer, self.sndbuf)];
+        for (option, bytes) in buffers {
+            if let Some(bytes) = bytes {
+                let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+                weir_rt::net::set_option(socket.as_raw_fd(), option, bytes)?;
+            }
+        }
+        let Some(local) = self.local else { return Ok(()) };
+        if self.transparent {
+            weir_rt::net::transparent(socket.as_raw_fd(), local)?;
+        }
+        bind(socket, local)
+    }
+}
+
+impl Connection {
+    /// Connects; the timer runs until the connection stands.
+    ///
+    /// # Errors
+    /// The errno of the call that failed; `TimedOut` when the timer expired first.
+    pub async fn open(addr: &SockAddr, how: &Opening<'_>, ms: u64) -> io::Result<Connection> {
+        let timer = Timer::new();
+        timer.arm(ms);
+        let connect = async {
+            let socket = socket_when_free(addr).await?;
+            how.apply(&socket, addr)?;
+            Stream::connect_with(socket, addr).await
+        };
+        let stream = match either(connect, timer.wait()).await {
+            Some(connected) => connected?,
+            None => return Err(io::ErrorKind::TimedOut.into()),
+        };
+        Ok(Connection {
+            stream,
+            timer,
+            requests: 0,
+            reused: false,
+            opened: weir_rt::now_ms(),
+            idle: 0,
+            sent_before: 0,
+            secure: None,
+            own: None,
+        })
+    }
+
+    /// Takes it from this worker's event loop, for any worker to use; `None`: it is of no use.
+    pub(crate) async fn park(self, peer: &Peer, since: u64) -> Option<Parked> {
+        let (requests, opened) = (self.requests, self.opened);
+        let (addr, bind, state) = (peer.addr.clone(), peer.bind.clone(), peer.state.clone());
+        let (fd, unasked) = self.stream.into_fd().await.ok()?;
+        unasked.is_empty().then_some(Parked { fd, addr, bind, state, requests, opened, since })
+    }
+
+    /// Takes it over, on this worker; `None`: the event loop has no room.
+    pub(crate) fn unpark(parked: Parked) -> Option<Box<Connection>> {
+        let Parked { fd, requests, opened, .. } = parked;
+        let stream = Stream::from_fd(fd).ok()?;
+        let sent_before = stream.sent();
+        Some(Box::new(Connection {
+            stream,
+            timer: Timer::new(),
+            requests,
+            reused: true,
+            opened,
+            idle: 0,
+            sent_before,
+            secure: None,
+            own: None,
+        }))
+    }
+
+    /// A request begins.
+    pub(crate) fn begin(&mut self) {
+        self.sent_before = self.stream.sent();
+        self.requests += 1;
+    }
+
+    /// Nothing has come since the last answer, and the server has not closed it.
+    pub(crate) fn is_good(&self) -> bool {
+        self.stream.error().is_none()
+            && !self.stream.is_eof()
+            && self.stream.unsent() == 0
+            && self.is_silent()
+    }
+
+    /// A byte that nobody asked for makes the connection useless, and taking it away shows that.
+    fn is_silent(&self) -> bool {
+        !matches!(self.stream.try_recv(), Some(Recv::Data(_) | Recv::Eof | Recv::Err(_)))
+    }
+
+    /// It stays on its worker: it has state that can't leave.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.stream.has_layer() || self.own.is_some()
+    }
+
+    /// Milliseconds since it was opened.
+    pub(crate) fn age(&self) -> u64 {
+        weir_rt::now_ms().saturating_sub(self.opened)
+    }
+
+    /// Bytes of the current request that were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.stream.sent().saturating_sub(self.sent_before)
+    }
+}
+
+/// Binds a socket that is to connect.
+pub(crate) fn bind(socket: &OwnedFd, local: &SockAddr) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    if local.port() == Some(0) {
+        // Older kernels choose the port at once, and then there are fewer of them: no reason not to go on.
+        let _ = weir_rt::net::bind_address_no_port(socket.as_raw_fd());
+    }
+    weir_rt::net::bind_to(socket.as_raw_fd(), local)
+}
+
+/// `*_socket_keepalive`
+pub(crate) fn probe(connection: &Connection) {
+    let on = TcpKeepalive { on: true, ..TcpKeepalive::default() };
+    // A connection that can't be probed serves all the same.
+    let _ = weir_rt::net::keepalive(connection.stream.fd(), &on);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn sockets_send_small_messages_at_once_unless_told_otherwise() {
+        let addr = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+        for nodelay in [true, false] {
+            let socket = weir_rt::net::stream_socket(&addr).expect("a socket");
+            let how = Opening { nodelay, ..Opening::default() };
+            how.apply(&socket, &addr).expect("TCP has the option");
+            assert_eq!(TcpStream::from(socket).nodelay().expect("a socket"), nodelay);
+        }
+    }
+}

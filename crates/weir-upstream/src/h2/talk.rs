@@ -1,0 +1,81 @@
+//! A try over HTTP/2: a call on a session, its content, and the head of its answer.
+
+use std::task::{Context, Poll};
+
+use weir_rt::Timer;
+
+use super::body::Upload;
+use super::call::{Call, Got};
+use weir_engine::error::Error;
+use weir_engine::transport::client::Bytes;
+
+/// A call, and what is still to be sent of its request.
+pub(crate) struct Talk {
+    pub(crate) call: Call,
+    pub(crate) upload: Upload,
+    /// Armed while something is waited for.
+    pub(crate) timer: Timer,
+}
+
+impl Talk {
+    /// The next thing of the answer, while the rest of the request leaves.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Got, Error>> {
+        if let Err(error) = self.poll_upload(cx) {
+            return Poll::Ready(Err(error));
+        }
+        self.call.poll(cx, Some(&self.timer)).map(Ok)
+    }
+
+    /// Passes on what has come of the rest of the request.
+    ///
+    /// # Errors
+    /// It can't be had.
+    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        self.upload.poll(cx, &self.call)
+    }
+
+    /// What comes next through a tunnel.
+    pub(crate) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        loop {
+            match self.call.poll(cx, None) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Got::Data(bytes)) => return Poll::Ready(Bytes::Piece(bytes)),
+                Poll::Ready(Got::End) => return Poll::Ready(Bytes::End),
+                Poll::Ready(Got::Reset(..) | Got::Lost(_) | Got::TimedOut) => {
+                    return Poll::Ready(Bytes::Broken);
+                }
+                Poll::Ready(Got::Head(..) | Got::Interim(_) | Got::Trailers(_)) => {}
+            }
+        }
+    }
+
+    /// Sends bytes through a tunnel.
+    pub(crate) fn pass(&self, bytes: Vec<u8>) {
+        self.call.offer(bytes, false);
+    }
+
+    /// Says that no more comes through a tunnel.
+    pub(crate) fn end(&self) {
+        self.call.offer(Vec::new(), true);
+    }
+
+    /// Ready when less than a tunnel's share is on its way to the server, or, `all`, nothing.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>, all: bool) -> Poll<()> {
+        let room = self.call.has_room(cx) && (!all || self.call.unsent() == 0);
+        if room {
+            return Poll::Ready(());
+        }
+        self.call.wake_when_moved(cx);
+        Poll::Pending
+    }
+
+    /// Bytes of its frames that were sent, and received.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        self.call.counts()
+    }
+
+    /// The next thing, if it is there.
+    pub(crate) fn next(&mut self) -> Option<Got> {
+        self.call.next()
+    }
+}

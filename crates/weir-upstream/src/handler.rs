@@ -1,0 +1,105 @@
+//! The content handler of a location whose requests are passed on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::attempt;
+use crate::attempt::fast_path;
+use crate::caching::lookup::{Begin, Caching};
+use crate::config::directives::Settings;
+use crate::location::peer_sites::PeerSites;
+use crate::location::upstream_location::Upstream;
+use crate::protocol::Protocol;
+use crate::request::exchange_part::part;
+use crate::worker_side::local_upstream::LocalGroup;
+use weir_engine::exchange::Exchange;
+use weir_engine::phase::{Handler, LocalFuture, Verdict};
+use weir_engine::plan::PlanBuilder;
+
+/// Where a location's requests go, on one worker.
+pub trait Target: 'static {
+    /// Finds out where `x` goes, as far as that can be told without waiting: variables about it have values from here
+    /// on. Called again by [`Target::choose`].
+    ///
+    /// # Errors
+    /// What the request ends with; it is logged.
+    fn aim(&self, _x: &mut Exchange) -> Result<(), Verdict> {
+        Ok(())
+    }
+
+    /// The group to ask for `x`, where that can be told without waiting; `x` is aimed then.
+    fn chosen(&self, _x: &mut Exchange) -> Option<&Rc<LocalGroup>> {
+        None
+    }
+
+    /// The group to ask for `x`.
+    ///
+    /// # Errors
+    /// What the request ends with; it is logged.
+    fn choose(&self, x: &mut Exchange) -> impl Future<Output = Result<Rc<LocalGroup>, Verdict>>;
+}
+
+/// Has the location's requests answered by the servers of `target`, which speak `protocol`: the content handler of the
+/// module `name`.
+pub fn pass_to(
+    plan: &mut PlanBuilder<'_>,
+    name: &'static str,
+    protocol: impl Protocol + 'static,
+    settings: Arc<Settings>,
+    target: impl Target,
+) {
+    let sites = PeerSites::new(plan, name);
+    let caching = settings.cache.as_ref().map(|cache| Caching::new(cache, plan.worker));
+    let upstream = Rc::new(Upstream { protocol: Rc::new(protocol), settings, sites });
+    plan.redirect_missing_slash();
+    plan.content(name, Passed { upstream, target, caching });
+}
+
+struct Passed<T> {
+    upstream: Rc<Upstream>,
+    target: T,
+    caching: Option<Caching>,
+}
+
+impl<T: Target> Handler for Passed<T> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        // An error page of another location may have been kept.
+        part(x).cached.clear();
+        let Some(caching) = &self.caching else {
+            return match self.target.chosen(x) {
+                Some(group) => self.upstream.at_once(x, group),
+                None => Verdict::Wait,
+            };
+        };
+        if let Err(verdict) = self.target.aim(x) {
+            return verdict;
+        }
+        caching.at_once(x, &self.upstream).unwrap_or(Verdict::Wait)
+    }
+
+    fn poll(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
+        fast_path::poll(x, cx)
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async move {
+            if let Some(mut flight) = part(x).flight.take() {
+                return attempt::resume(x, &mut flight).await;
+            }
+            let fetch = match &self.caching {
+                None => None,
+                // Boxed: its future is not part of those that have no cache.
+                Some(caching) => match Box::pin(caching.begin(x, &self.upstream)).await {
+                    Begin::Done(verdict) => return verdict,
+                    Begin::Fetch(fetch) => Some(fetch),
+                    Begin::Past => None,
+                },
+            };
+            match self.target.choose(x).await {
+                Ok(group) => self.upstream.run(x, &group, fetch).await,
+                Err(verdict) => verdict,
+            }
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! Upstreams: groups of servers, the choice among them, tries, connections kept, and answers on their way back.
+//!
+//! What speaks to a server (HTTP, FastCGI, ...) is a [`Protocol`]: it composes a request and reads the head of an
+//! answer. Everything else is here and is the same for all of them:
+//!
+//! ```text
+//!  handler ── Upstream::run ──► Group ── Balancer::pick ──► Peer
+//!                 │                                           │
+//!                 │  each try: connect or reuse ─► send ─► head (Protocol::head)
+//!                 │     └── failed, and `*_next_upstream` allows: the next peer
+//!                 ▼
+//!         head filtered into `Exchange::response` ─► Verdict::Respond(Body::Source(Answer))
+//!                                                        └── the engine pulls the body at the client's pace
+//! ```
+//!
+//! A [`Group`] is shared by all workers; choosing is each worker's own business ([`Local`]), so that no lock is on a
+//! request's path: only counts of connections and failures are atomics of the peer.
+#![forbid(unsafe_code)]
+
+pub mod block;
+pub mod cache;
+pub mod config;
+pub mod discovery;
+pub(crate) mod location;
+pub mod peer;
+pub mod protocol;
+pub mod tls_client;
+pub mod worker_side;
+
+pub mod connection;
+pub mod health;
+pub mod pool;
+
+mod attempt;
+mod caching;
+mod error_log;
+mod h2;
+mod handler;
+mod request;
+mod response;
+mod upstream_module;
+
+pub use block::upstream::Group;
+pub use block::upstreams::Upstreams;
+pub use config::directives::{Family, ProxyHeader, Settings};
+pub use config::failure_reason::Reason;
+pub use config::field_names::FieldNames;
+pub use handler::{Target, pass_to};
+pub use location::peer_sites::PeerSites;
+pub use location::upstream_location::Upstream;
+pub use peer::Peer;
+pub use protocol::{Incoming, Outgoing, Protocol};
+pub use request::attempt_records::Tries;
+pub use request::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sent_as_get};
+pub use request::exchange_part::{has_asked_servers, upstream_name};
+pub use upstream_module::{UpstreamConf, UpstreamModule};
+pub use worker_side::computed_upstream::computed;
+pub use worker_side::local_upstream::Local;
+pub use worker_side::worker_part::{UpstreamWorker, of_worker};

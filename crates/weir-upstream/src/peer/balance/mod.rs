@@ -1,0 +1,215 @@
+//! The choice of a peer.
+
+mod hash;
+mod ip_hash;
+mod least_conn;
+mod least_time;
+mod random;
+mod round_robin;
+
+use std::sync::Arc;
+
+pub(crate) use least_time::long_body;
+pub use round_robin::RoundRobin;
+
+use crate::peer::Peer;
+use crate::peer::members::Members;
+use crate::peer::response_time::Timed;
+use weir_engine::exchange::Exchange;
+use weir_engine::variable::Script;
+
+/// How a group chooses.
+#[derive(Clone, Debug, Default)]
+pub enum Method {
+    /// Smooth weighted round robin, nginx's default.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest connections for its weight.
+    LeastConn,
+    /// The one whose answers come soonest, for its weight and its connections.
+    LeastTime(Timed),
+    /// By the client's address.
+    IpHash,
+    /// By a key: spread evenly.
+    Hash(Script),
+    /// By a key: a server that comes or goes moves few keys (ketama).
+    Consistent(Script),
+    /// By chance; of two the one with fewer connections.
+    Random {
+        /// `two`: which of two drawn is asked.
+        two: Option<Better>,
+    },
+}
+
+/// Which of two servers is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The one with fewer connections for its weight.
+    Conns,
+    /// The one whose answers come sooner, for its weight and its connections.
+    Time(Timed),
+}
+
+impl Method {
+    /// The same members for one worker, which counts the references to them alone. What is known of each is all
+    /// workers'.
+    pub(crate) fn members_of_worker(&self, members: &Members) -> Members {
+        let own = |peer: &Arc<Peer>| {
+            let is_compared = peer.max_conns > 0 || self.compares_connections();
+            Arc::new(Peer { is_compared, ..Peer::clone(peer) })
+        };
+        Members {
+            primary: members.primary.iter().map(own).collect(),
+            backup: members.backup.iter().map(own).collect(),
+        }
+    }
+
+    /// Whether it knows of backups and of shares that change.
+    pub(crate) fn is_general(&self) -> bool {
+        matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))
+    }
+
+    /// Whether it asks how many connections of all workers are in use.
+    pub(crate) fn compares_connections(&self) -> bool {
+        matches!(self, Method::LeastConn | Method::LeastTime(_) | Method::Random { two: Some(_) })
+    }
+
+    /// The directive.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Method::RoundRobin => "round_robin",
+            Method::LeastConn => "least_conn",
+            Method::LeastTime(Timed { peak: true, .. }) => "peak_ewma",
+            Method::LeastTime(Timed { upload: true, .. }) => "least_time upload",
+            Method::LeastTime(Timed { last_byte: true, .. }) => "least_time last_byte",
+            Method::LeastTime(_) => "least_time header",
+            Method::IpHash => "ip_hash",
+            Method::Hash(_) => "hash",
+            Method::Consistent(_) => "hash consistent",
+            Method::Random { two: None } => "random",
+            Method::Random { two: Some(Better::Conns) } => "random two",
+            Method::Random { two: Some(Better::Time(Timed { last_byte: true, .. })) } => {
+                "random two least_time=last_byte"
+            }
+            Method::Random { two: Some(Better::Time(_)) } => "random two least_time=header",
+        }
+    }
+
+    /// What it wants to know of the time that answers take.
+    pub(crate) fn timed(&self) -> Option<&Timed> {
+        match self {
+            Method::LeastTime(timed) | Method::Random { two: Some(Better::Time(timed)) } => Some(timed),
+            _ => None,
+        }
+    }
+
+    /// A worker's chooser among `members`.
+    pub fn balancer(&self, members: &Arc<Members>) -> Box<dyn Balancer> {
+        match self {
+            Method::RoundRobin => Box::new(RoundRobin::new(members)),
+            Method::LeastConn => Box::new(least_conn::LeastConn::new(members)),
+            Method::LeastTime(timed) => Box::new(least_time::LeastTime::new(members, *timed)),
+            Method::IpHash => Box::new(ip_hash::IpHash::new(members)),
+            Method::Hash(key) => Box::new(hash::Hash::new(members, key)),
+            Method::Consistent(key) => Box::new(hash::Consistent::new(members, key)),
+            Method::Random { two } => Box::new(random::Random::new(members, *two)),
+        }
+    }
+}
+
+/// A worker's chooser. It is made anew when the members change.
+pub trait Balancer {
+    /// The next peer for `x` that is available and not among `tried`; counts as chosen ([`Peer::chosen`]).
+    fn pick(&mut self, x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>>;
+
+    /// How a try of `peer` ended.
+    fn done(&mut self, _peer: &Arc<Peer>, _failed: bool) {}
+}
+
+/// The peers that a request has asked already, and how far its method has come.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// The first, which mostly is the only one, and the others.
+    first: Option<Arc<Peer>>,
+    others: Vec<Arc<Peer>>,
+    /// The key of a hash, once it was computed.
+    key: Option<Box<[u8]>>,
+    hash: u32,
+    rehash: u32,
+    /// Draws that found nobody; after [`DRAWS`] it is round robin's turn.
+    draws: u32,
+}
+
+/// How often a method draws before it leaves the choice to round robin, as in nginx.
+const DRAWS: u32 = 20;
+
+impl Tried {
+    /// Whether `peer` was asked.
+    pub fn contains(&self, peer: &Arc<Peer>) -> bool {
+        // One whose settings were changed meanwhile is still the same.
+        self.first.iter().chain(&self.others).any(|tried| Arc::ptr_eq(&tried.state, &peer.state))
+    }
+
+    /// Notes that it is asked now.
+    pub fn add(&mut self, peer: &Arc<Peer>) {
+        match &self.first {
+            None => self.first = Some(peer.clone()),
+            Some(_) => self.others.push(peer.clone()),
+        }
+    }
+
+    /// How many were asked.
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    /// None was.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+/// Takes `peer` if it may be asked, and counts it as chosen.
+fn take(peer: &Arc<Peer>, tried: &mut Tried, now: u64) -> bool {
+    if tried.contains(peer) || !peer.is_available(now) {
+        return false;
+    }
+    peer.chosen(now);
+    tried.add(peer);
+    true
+}
+
+/// Draws by the places that `next` names until one is a peer's that may be asked; `None`: it is round robin's turn.
+fn draw(members: &Members, tried: &mut Tried, mut next: impl FnMut(&mut Tried) -> u32) -> Option<Arc<Peer>> {
+    let now = now();
+    while tried.draws <= DRAWS {
+        let place = next(tried) % total(members);
+        if let Some(peer) = by_weight(members, place)
+            && take(peer, tried, now)
+        {
+            return Some(peer.clone());
+        }
+        tried.draws += 1;
+    }
+    None
+}
+
+/// The primary peer at `place` when each has as many places as weight.
+fn by_weight(members: &Members, place: u32) -> Option<&Arc<Peer>> {
+    let mut left = place;
+    members.primary.iter().find(|peer| {
+        let here = left < peer.weight;
+        left = left.wrapping_sub(if here { 0 } else { peer.weight });
+        here
+    })
+}
+
+/// The places of all primary peers together.
+fn total(members: &Members) -> u32 {
+    members.primary.iter().map(|peer| peer.weight).sum::<u32>().max(1)
+}
+
+/// Seconds of the clock that failures are counted by.
+pub(crate) fn now() -> u64 {
+    weir_rt::clock::unix_time().0
+}

@@ -1,0 +1,86 @@
+//! `random` and `random two`: by chance, each peer as often as its weight says; of two drawn the one with fewer
+//! connections, or whose answers come sooner. Workers that know nothing of each other spread load well this way.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Balancer, Better, DRAWS, RoundRobin, Tried, by_weight, draw, now, take, total};
+use crate::peer::Peer;
+use crate::peer::members::Members;
+use weir_engine::exchange::Exchange;
+
+pub(super) struct Random {
+    members: Arc<Members>,
+    two: Option<Better>,
+    turn: RoundRobin,
+    /// The state of an xorshift generator.
+    seed: u64,
+}
+
+impl Random {
+    pub(super) fn new(members: &Arc<Members>, two: Option<Better>) -> Random {
+        let seed = weir_rt::clock::monotonic_ns() | 1;
+        Random { members: members.clone(), two, turn: RoundRobin::new(members), seed }
+    }
+
+    fn one(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
+        let seed = &mut self.seed;
+        draw(&self.members, tried, |_| step(seed))
+    }
+
+    fn better_of_two(&mut self, better: Better, tried: &mut Tried) -> Option<Arc<Peer>> {
+        let now = now();
+        let mut first: Option<Arc<Peer>> = None;
+        while tried.draws <= DRAWS {
+            let place = step(&mut self.seed) % total(&self.members);
+            let drawn = by_weight(&self.members, place).cloned();
+            let drawn = drawn.filter(|peer| !tried.contains(peer) && peer.is_available(now));
+            match (&first, drawn) {
+                (None, Some(peer)) => first = Some(peer),
+                (Some(first), Some(second)) if !Arc::ptr_eq(first, &second) => {
+                    let chosen = if better.prefers(first, &second) { first.clone() } else { second };
+                    return take(&chosen, tried, now).then_some(chosen);
+                }
+                _ => tried.draws += 1,
+            }
+        }
+        first.filter(|peer| take(peer, tried, now))
+    }
+}
+
+impl Balancer for Random {
+    fn pick(&mut self, _x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+        if self.members.primary.len() < 2 {
+            return self.turn.any(tried);
+        }
+        let drawn = match self.two {
+            Some(better) => self.better_of_two(better, tried),
+            None => self.one(tried),
+        };
+        drawn.or_else(|| self.turn.any(tried))
+    }
+
+    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
+        self.turn.done(peer, failed);
+    }
+}
+
+impl Better {
+    /// Whether `first` is at least as good as `second`.
+    fn prefers(self, first: &Peer, second: &Peer) -> bool {
+        let load =
+            |peer: &Peer, other: &Peer| u64::from(peer.state.conns.load(Relaxed)) * u64::from(other.weight);
+        match self {
+            Better::Conns => load(first, second) <= load(second, first),
+            Better::Time(timed) => timed.prefers(first, second, weir_rt::clock::monotonic_ns()),
+        }
+    }
+}
+
+/// The next number of an xorshift generator.
+fn step(seed: &mut u64) -> u32 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    (*seed >> 33) as u32
+}

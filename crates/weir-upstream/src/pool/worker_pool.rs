@@ -1,0 +1,356 @@
+//! Connections kept between requests: a worker's own, newest first, and [those of all workers](crate::pool::shared_idle).
+//!
+//! `keepalive N` counts for the process: half of it is shared out among the workers, and what overflows a worker's share
+//! goes to the list of all, where any worker looks before it connects. What a worker has not used for [`PARK_MS`] goes there,
+//! too. So a worker that is stuck, or has nothing to do, keeps few from the others: of those it has just used its share at
+//! most. They can't be taken from a worker that is stuck: what a server sends meanwhile goes to its ring. With one
+//! worker all are its own.
+//!
+//! A worker's own idle sockets stay registered with its event loop, so that whether the server has closed one is known
+//! without a system call when it is to be used again. One task per group, alive only while connections are kept, closes
+//! what was closed there or idle too long.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connection::keepalive_limits::Keep;
+use crate::connection::parked::Parked;
+use crate::connection::upstream_connection::Connection;
+use crate::h2::{Connecting, Session};
+use crate::peer::Peer;
+use crate::peer::idle_time::LOOK;
+use crate::pool::shared_idle::Common;
+use crate::tls_client::Secure;
+use weir_engine::worker::Worker;
+
+/// A worker's side of the idle connections of one group.
+pub(crate) struct Pool {
+    keep: Keep,
+    common: Arc<Common>,
+    idle: RefCell<Vec<Idle>>,
+    swept: Cell<bool>,
+    /// Places of its share that are empty because their connections are in the list of all.
+    lent: Rc<Cell<usize>>,
+    /// Connections that speak HTTP/2, busy and idle ones.
+    sessions: RefCell<Vec<Rc<Session>>>,
+    /// Those that are being made.
+    pub(crate) connecting: Connecting,
+}
+
+struct Idle {
+    connection: Box<Connection>,
+    peer: Arc<Peer>,
+    since: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(keep: Keep, common: Arc<Common>) -> Pool {
+        Pool {
+            keep,
+            common,
+            idle: RefCell::default(),
+            swept: Cell::new(false),
+            lent: Rc::default(),
+            sessions: RefCell::default(),
+            connecting: Connecting::default(),
+        }
+    }
+
+    /// Whether connections that speak HTTP/2 are shared by requests, and kept.
+    pub(crate) fn shares(&self) -> bool {
+        self.keep.connections > 0
+    }
+
+    /// How connections are kept.
+    pub(crate) fn keep(&self) -> Keep {
+        self.keep
+    }
+
+    /// A connection to `peer` that speaks HTTP/2, has this TLS and takes another call: the one that was opened first, so
+    /// that the others become idle.
+    pub(crate) fn session(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Rc<Session>> {
+        let sessions = self.sessions.borrow();
+        sessions.iter().find(|session| session.is_to(&peer.addr, secure) && session.has_room()).cloned()
+    }
+
+    /// Adds one, if they are shared. Of idle ones as many are kept as of other connections; the one that has been idle
+    /// for longest is closed.
+    pub(crate) fn add(&self, session: &Rc<Session>, worker: &Worker) {
+        if !self.shares() {
+            return;
+        }
+        let mut sessions = self.sessions.borrow_mut();
+        sessions.retain(|session| !session.is_lost());
+        sessions.push(session.clone());
+        let most = Share::of(self.keep.connections, worker.colleagues()).alone;
+        let idle = || sessions.iter().filter(|session| session.streams() == 0 && session.is_used());
+        if idle().count() > most
+            && let Some(oldest) = idle().min_by_key(|session| session.idle_since())
+        {
+            oldest.retire();
+        }
+    }
+
+    /// The worker's own idle connections.
+    pub(crate) fn idle(&self) -> u64 {
+        self.idle.borrow().len() as u64
+    }
+
+    /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without
+    /// TLS, one of all workers'.
+    pub(crate) fn take(&self, peer: &Arc<Peer>, secure: Option<&Secure>) -> Option<Box<Connection>> {
+        while let Some(Idle { mut connection, peer, since }) = self.own(peer, secure) {
+            connection.idle = idle_for(since);
+            if !connection.is_good() {
+                peer.state.idle.closed_after(connection.idle);
+            } else if connection.idle < self.limit(&peer, &connection) {
+                return Some(connection);
+            }
+        }
+        if secure.is_some() || peer.lane.is_some() {
+            return None;
+        }
+        while let Some(parked) = self.common.take(&peer.addr, peer.bind.as_ref()) {
+            let idle = idle_for(parked.since);
+            let connection =
+                (idle < limit(peer, self.keep.timeout)).then(|| Connection::unpark(parked)).flatten();
+            if let Some(mut connection) = connection.filter(|connection| connection.age() < self.keep.time) {
+                connection.idle = idle;
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn own(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Idle> {
+        let mut idle = self.idle.borrow_mut();
+        let same = |idle: &Idle| idle.peer.shares_line(peer) && idle.connection.secure.as_ref() == secure;
+        let at = idle.iter().rposition(same)?;
+        Some(idle.remove(at))
+    }
+
+    /// Keeps a connection that has answered whole; beyond the limits the oldest is closed.
+    pub(crate) fn give(self: &Rc<Self>, worker: &Rc<Worker>, peer: &Arc<Peer>, connection: Box<Connection>) {
+        let keep = &self.keep;
+        let requests = connection.own.map_or(keep.requests, |own| own.requests);
+        if keep.connections == 0
+            || connection.requests >= requests
+            || connection.age() >= keep.time
+            || worker.is_stopping()
+            || !connection.is_good()
+        {
+            return;
+        }
+        let share = Share::of(keep.connections, worker.colleagues());
+        let own = if connection.is_bound() || peer.lane.is_some() { share.alone } else { share.own };
+        let overflow = {
+            let mut idle = self.idle.borrow_mut();
+            idle.push(Idle { connection, peer: peer.clone(), since: weir_rt::now_ms() });
+            let crowded = peer.lane.as_ref().filter(|lane| lane.size > 0).and_then(|lane| {
+                let same = |one: &Idle| one.peer.lane.as_ref() == Some(lane);
+                let count = idle.iter().filter(|one| same(one)).count();
+                if count > lane.size { idle.iter().position(same) } else { None }
+            });
+            crowded.or((idle.len() > own).then_some(0)).map(|at| idle.remove(at))
+        };
+        if let Some(overflow) = overflow {
+            self.park(overflow, share.common, false);
+        }
+        self.repay(share.own);
+        if !self.swept.replace(true) {
+            weir_rt::spawn(sweep(self.clone(), worker.clone()));
+        }
+    }
+
+    /// Gives a connection to all workers, of which so many may be kept, and those whose places are `lent`; one that can't
+    /// leave its worker is closed.
+    fn park(&self, idle: Idle, most: usize, lent: bool) {
+        if (most == 0 && !lent) || !idle.can_leave() {
+            return;
+        }
+        let (common, places) = (self.common.clone(), self.lent.clone());
+        weir_rt::spawn(async move {
+            let Idle { connection, peer, since } = idle;
+            if let Some(parked) = connection.park(&peer, since).await
+                && common.push(parked, most, lent)
+                && lent
+            {
+                places.set(places.get() + 1);
+            }
+        });
+    }
+
+    /// Gives what was not used for a while to all workers.
+    fn lend(&self, workers: usize) {
+        if workers == 1 {
+            return;
+        }
+        let unused = |idle: &mut Idle| idle_for(idle.since) >= PARK_MS && idle.can_leave();
+        let unused: Vec<_> = self.idle.borrow_mut().extract_if(.., unused).collect();
+        let share = Share::of(self.keep.connections, workers);
+        unused.into_iter().for_each(|idle| self.park(idle, share.common, true));
+    }
+
+    /// Of `own` places those are used again that are not empty.
+    fn repay(&self, own: usize) {
+        let lent = self.lent.get();
+        let excess = (self.idle.borrow().len() + lent).saturating_sub(own).min(lent);
+        if excess > 0 && self.common.repay(excess) {
+            self.lent.set(lent - excess);
+        }
+    }
+
+    /// Closes connections to peers that are no members any more.
+    pub(crate) fn keep_only<'p>(&self, members: impl Iterator<Item = &'p Arc<Peer>> + Clone) {
+        let idle = self.idle.take();
+        let (stay, go): (Vec<_>, Vec<_>) = idle
+            .into_iter()
+            .partition(|idle| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &idle.peer.state)));
+        *self.idle.borrow_mut() = stay;
+        drop(go);
+        let is_member =
+            |session: &Session| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &session.peer().state));
+        self.sessions.borrow_mut().retain(|session| {
+            let stays = is_member(session);
+            if !stays {
+                session.retire();
+            }
+            stays
+        });
+        if !self.common.is_empty() {
+            self.common.keep_only(|parked| members.clone().any(|peer| peer.addr == parked.addr));
+        }
+    }
+
+    /// Milliseconds that a connection to `peer` may be idle.
+    fn limit(&self, peer: &Peer, connection: &Connection) -> u64 {
+        limit(peer, connection.own.map_or(self.keep.timeout, |own| own.timeout))
+    }
+
+    /// Closes what is of no use to any worker.
+    fn sweep_common(&self, stopping: bool) {
+        let common = &self.common;
+        if common.is_empty() || !(stopping || common.is_to_be_swept(weir_rt::now_ms(), self.look())) {
+            return;
+        }
+        let limit = |parked: &Parked| {
+            let learned = parked.state.idle.limit().unwrap_or(u64::MAX);
+            learned.min(self.keep.timeout)
+        };
+        common.keep_only(|parked| !stopping && idle_for(parked.since) < limit(parked));
+        if let [one] = &common.sweep()[..] {
+            one.state.idle.closed_after(idle_for(one.since));
+        }
+    }
+
+    /// Milliseconds between two looks at what is idle.
+    fn look(&self) -> u64 {
+        self.keep.timeout.clamp(10, LOOK)
+    }
+
+    /// Closes what is of no use; `false`: nothing is left.
+    fn clean(&self, stopping: bool) -> bool {
+        let old = {
+            let mut idle = self.idle.borrow_mut();
+            let all = std::mem::take(&mut *idle);
+            let good = |idle: &Idle| {
+                !stopping
+                    && idle.connection.is_good()
+                    && idle_for(idle.since) < self.limit(&idle.peer, &idle.connection)
+            };
+            let (good, old): (Vec<_>, Vec<_>) = all.into_iter().partition(good);
+            *idle = good;
+            old
+        };
+        let mut closed = old.iter().filter(|idle| !idle.connection.is_good());
+        // Many at once are a server that went away, not its clock.
+        if let (Some(one), None) = (closed.next(), closed.next()) {
+            one.peer.state.idle.closed_after(idle_for(one.since));
+        }
+        drop(old);
+        self.sweep_common(stopping);
+        !self.idle.borrow().is_empty() || !self.common.is_empty()
+    }
+}
+
+impl Idle {
+    /// It has no state of its worker's.
+    fn can_leave(&self) -> bool {
+        !self.connection.is_bound() && self.peer.lane.is_none()
+    }
+}
+
+/// How long a connection to `peer` may be idle that may be so for `timeout`: not as long as the server lets it be.
+fn limit(peer: &Peer, timeout: u64) -> u64 {
+    peer.state.idle.limit().unwrap_or(u64::MAX).min(timeout)
+}
+
+/// Milliseconds since then.
+fn idle_for(since: u64) -> u64 {
+    weir_rt::now_ms().saturating_sub(since)
+}
+
+impl Drop for Pool {
+    /// No request can find its sessions any more: each ends with its last call.
+    fn drop(&mut self) {
+        self.common.repay(self.lent.get());
+        for session in self.sessions.get_mut() {
+            session.retire();
+        }
+    }
+}
+
+/// How a number of connections is shared out.
+#[derive(Debug, PartialEq, Eq)]
+struct Share {
+    /// For each worker.
+    own: usize,
+    /// For all together.
+    common: usize,
+    /// For each worker of those connections that can't leave theirs.
+    alone: usize,
+}
+
+impl Share {
+    fn of(connections: usize, workers: usize) -> Share {
+        let alone = connections.div_ceil(workers);
+        if workers == 1 {
+            return Share { own: connections, common: 0, alone };
+        }
+        let own = connections / (2 * workers);
+        Share { own, common: connections - own * workers, alone }
+    }
+}
+
+async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
+    let every = Duration::from_millis(pool.look());
+    loop {
+        weir_rt::sleep(every).await;
+        pool.lend(worker.colleagues());
+        if !pool.clean(worker.is_stopping()) {
+            pool.swept.set(false);
+            return;
+        }
+    }
+}
+
+/// For so many milliseconds a connection is its worker's that does not use it. One that is used more often pays nothing.
+const PARK_MS: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::Share;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!(Share::of(32, 1), Share { own: 32, common: 0, alone: 32 });
+        assert_eq!(Share::of(32, 4), Share { own: 4, common: 16, alone: 8 });
+        assert_eq!(Share::of(3, 4), Share { own: 0, common: 3, alone: 1 });
+        for (connections, workers) in (1..70).flat_map(|n| (1..9).map(move |w| (n, w))) {
+            let share = Share::of(connections, workers);
+            assert_eq!(share.own * workers + share.common, connections);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What speaks to a server: composes requests, reads heads, tells where a body ends.
+
+use std::any::Any;
+
+use weir_http::h1::ChunkedDecoder;
+use weir_http::hpack::{Encoder, Indexing};
+use weir_http::{Field, Known, Span};
+
+use crate::tls_client::Secure;
+use weir_engine::exchange::Exchange;
+use weir_engine::log::Level;
+use weir_engine::phase::Verdict;
+use weir_engine::text::Text;
+
+/// A protocol that servers of an upstream speak. One instance per location and worker.
+pub trait Protocol {
+    /// What stands before an address in messages: `http://`.
+    fn scheme(&self) -> &'static str;
+
+    /// The same where connections speak TLS: `https://`.
+    fn secure_scheme(&self) -> &'static str {
+        "https://"
+    }
+
+    /// The TLS that connections for `x` need; none by default.
+    fn secure(&self, _x: &mut Exchange) -> Option<Secure> {
+        None
+    }
+
+    /// Servers speak HTTP/2: the request stands in [`Outgoing::section`], and the engine reads the answer.
+    fn multiplexes(&self) -> bool {
+        false
+    }
+
+    /// Nothing is asked: the answer is that the connection stands, and from there on bytes pass both ways.
+    fn opens_tunnels(&self) -> bool {
+        false
+    }
+
+    /// A connection takes one request after the other, and [`Protocol::head`] may be shown the same bytes twice: what it
+    /// keeps between two calls it keeps nowhere.
+    fn is_plain(&self) -> bool {
+        false
+    }
+
+    /// What names the answer to `x` in a cache, where no `*_cache_key` does; at the end of the arena.
+    ///
+    /// # Errors
+    /// The verdict that ends the request.
+    fn cache_key(&self, x: &mut Exchange) -> Result<Span, Verdict> {
+        Ok(x.arena.push(b""))
+    }
+
+    /// Composes the request for a try; runs once per request, before the first try, and again when a try must be made
+    /// with another name. `Err`: what to answer instead.
+    ///
+    /// # Errors
+    /// The verdict that ends the request (a bad variable, say).
+    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict>;
+
+    /// The length of the body stands before it: one that comes in chunks is read whole before it is sent.
+    fn needs_length(&self) -> bool {
+        false
+    }
+
+    /// Frames a piece of the request's body; as it is by default.
+    fn body(&self, piece: Vec<u8>, framing: Framing) -> Vec<u8> {
+        match framing {
+            Framing::Chunked => chunk(&piece),
+            Framing::None | Framing::Plain | Framing::Records => piece,
+        }
+    }
+
+    /// What stands before `len` bytes, [`RECORD`] at most, of a body that lies in a file; for [`Framing::Records`].
+    fn body_head(&self, _len: u64) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// What follows the last piece of the request's body.
+    fn body_end(&self, framing: Framing) -> Vec<u8> {
+        match framing {
+            Framing::Chunked => b"0\r\n\r\n".to_vec(),
+            Framing::None | Framing::Plain | Framing::Records => Vec::new(),
+        }
+    }
+
+    /// Reads the head of an answer from the start of `bytes`, of which it may take as many as it needs. What it finds
+    /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such; the fields of a 103 stay
+    /// spans of `bytes`. What it keeps between two calls for the same answer is in [`Incoming::state`].
+    ///
+    /// # Errors
+    /// Why it is none, in nginx's words; empty when that is in the log already.
+    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String>;
+
+    /// Another value for a field of the answer (`Location`, `Set-Cookie`, `Refresh`); `None`: as it is.
+    fn field(&self, _x: &mut Exchange, _field: &Field) -> Option<Text> {
+        None
+    }
+
+    /// Whether a response without `Server` or `Date` leaves the client without one, too, where `_pass_header` shows it.
+    fn speaks_for_server(&self) -> bool {
+        false
+    }
+}
+
+/// What [`Protocol::head`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A whole head of so many bytes.
+    Complete(usize),
+    /// An interim answer of so many bytes; another head follows.
+    Interim(usize),
+    /// So many bytes were taken and are not shown again; the head is not over. They may be more than the longest
+    /// head: what is kept of them is the protocol's to bound.
+    Taken(usize),
+    /// More bytes are needed.
+    Incomplete,
+}
+
+/// How the body of a request is framed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    #[default]
+    None,
+    /// As it is.
+    Plain,
+    /// In chunks.
+    Chunked,
+    /// In records of the protocol's own ([`Protocol::body`], [`Protocol::body_head`], [`Protocol::body_end`]).
+    Records,
+}
+
+/// How many bytes of a file a record holds at most.
+pub const RECORD: u64 = 32 * 1024;
+
+/// A request as it is sent.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    /// Its head.
+    pub head: Vec<u8>,
+    /// Its head, where servers speak HTTP/2.
+    pub section: Section,
+    /// The section asks for a WebSocket (RFC 8441): what its client is told in `Sec-WebSocket-Accept` where the server opens it.
+    pub websocket: Option<Vec<u8>>,
+    /// A body other than the client's.
+    pub body: Option<Vec<u8>>,
+    /// How the client's body follows.
+    pub framing: Framing,
+    /// The URI in it, for messages; of the exchange's arena.
+    pub uri: Span,
+    /// The connection may be kept, as far as the request says.
+    pub keep_alive: bool,
+}
+
+/// The head of a request in HTTP/2. Names are written in lower case.
+#[derive(Debug, Default)]
+pub struct Section {
+    text: Vec<u8>,
+    pseudo: Vec<(&'static str, Span)>,
+    fields: Vec<(Span, Span)>,
+}
+
+impl Section {
+    /// Adds `:method` and its like; they stand before all fields.
+    pub fn pseudo(&mut self, name: &'static str, value: &[u8]) {
+        let value = self.text(value);
+        self.pseudo.push((name, value));
+    }
+
+    /// Adds a field.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.text.len();
+        let name = self.text(name);
+        self.text[start..].make_ascii_lowercase();
+        let value = self.text(value);
+        self.fields.push((name, value));
+    }
+
+    /// Takes a field out; its name in lower case.
+    pub fn remove(&mut self, name: &[u8]) {
+        self.fields.retain(|(field, _)| field.of(&self.text) != name);
+    }
+
+    fn text(&mut self, text: &[u8]) -> Span {
+        let start = self.text.len();
+        self.text.extend_from_slice(text);
+        Span { start: start as u32, end: self.text.len() as u32 }
+    }
+
+    /// Writes it as a header block.
+    pub(super) fn write(&self, coder: &mut Encoder, out: &mut Vec<u8>) {
+        for (name, value) in &self.pseudo {
+            coder.pseudo(name, value.of(&self.text), out);
+        }
+        for (name, value) in &self.fields {
+            let (name, value) = (name.of(&self.text), value.of(&self.text));
+            match weir_http::classify(name) {
+                Known::Other => coder.field(name, value, Indexing::Allowed, out),
+                known => coder.known(known, value, out),
+            }
+        }
+    }
+}
+
+/// The head of an answer. Spans are of the exchange's arena.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    /// The status.
+    pub status: u16,
+    /// The status and the reason as sent (`200 OK`); `None`: the usual one.
+    pub reason: Option<Span>,
+    /// The fields.
+    pub fields: Vec<Field>,
+    /// The length of the body, if it was told.
+    pub content_length: Option<u64>,
+    /// Where the body ends.
+    pub decoder: Decoder,
+    /// The server keeps the connection.
+    pub keep_alive: bool,
+    /// The connection speaks another protocol from here on.
+    pub upgraded: bool,
+    /// What the protocol keeps between two calls of [`Protocol::head`].
+    pub state: Option<Box<dyn Any>>,
+}
+
+/// Finds the end of an answer's body, and takes its framing off.
+#[derive(Debug, Default)]
+pub enum Decoder {
+    /// There is no body.
+    #[default]
+    None,
+    /// So many bytes are to come.
+    Length(u64),
+    /// Chunks.
+    Chunked(Box<ChunkedDecoder>),
+    /// Everything until the connection is closed.
+    UntilClose,
+    /// Another protocol's.
+    Other(Box<dyn Decode>),
+}
+
+/// A body's framing of another protocol.
+pub trait Decode: std::fmt::Debug {
+    /// Takes from `input`, appends the body's bytes to `out`. Returns how much was taken, and whether the body is
+    /// over.
+    ///
+    /// # Errors
+    /// The framing is wrong, in nginx's words.
+    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String>;
+
+    /// What is to be logged about the bytes decoded last; they are told once.
+    fn messages(&mut self) -> Vec<(Level, String)> {
+        Vec::new()
+    }
+
+    /// Whether the server may close the connection here and the body is whole all the same.
+    fn may_end(&self) -> bool {
+        false
+    }
+}
+
+fn chunk(piece: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(piece.len() + 20);
+    weir_http::h1::chunk_head(&mut out, piece.len() as u64);
+    out.extend_from_slice(piece);
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// Bytes of interim responses to one request above which the server is not listened to any more: each costs as much as a
+/// response, and a request that gets them never times out.
+pub(crate) const INTERIM: usize = 64 * 1024;
+
+/// What is wrong with such a server.
+pub(crate) const TOO_MANY: &str = "sent too many interim responses";

@@ -1,0 +1,401 @@
+//! What a request knows of its tries: `$upstream_*`, and the context of messages.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::io::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_http::{Field, Span, classify};
+use weir_trace::Cause;
+
+use crate::config::directives::Settings;
+use crate::config::failure_reason::Fault;
+use crate::peer::Peer;
+use crate::request::cache_use::cache_validators;
+use crate::request::exchange_part::{part, part_if};
+use crate::worker_side::local_upstream::LocalGroup;
+use weir_engine::exchange::{Exchange, Header};
+use weir_engine::log::Level;
+use weir_engine::text::{Arena, Text};
+use weir_engine::variable::Variable;
+
+/// The tries of a request, those before an internal redirect included. Clones share them. An exchange has them from its
+/// first try on, and keeps their memory for its next request.
+#[derive(Clone, Default)]
+pub struct Tries(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    list: RefCell<Vec<Try>>,
+    /// Somebody is being asked: with this scheme for this URI, by the last of the list.
+    asked: Cell<Option<(&'static str, Span)>>,
+    /// The fields of the last answer.
+    fields: RefCell<Vec<Field>>,
+    /// The trailer of the last answer.
+    trailers: RefCell<Vec<Trailer>>,
+    began: Cell<u64>,
+    /// What went wrong where the request was out of reach; [`Tries::log_complaints`] logs it.
+    complaints: RefCell<Vec<(Level, String)>>,
+    /// The group that is asked.
+    group: RefCell<Option<Rc<LocalGroup>>>,
+}
+
+/// A name and its value.
+type Trailer = (Box<[u8]>, Box<[u8]>);
+
+/// One try. Times are milliseconds since it began.
+#[derive(Default)]
+struct Try {
+    /// `None` stands for the border between two handlers of one request.
+    name: Option<Name>,
+    status: Option<u16>,
+    /// What went wrong.
+    cause: Cause,
+    connect: Option<u64>,
+    header: Option<u64>,
+    response: Option<u64>,
+    length: u64,
+    sent: u64,
+    received: u64,
+}
+
+enum Name {
+    Peer(Arc<Peer>),
+    /// No server of this group was available.
+    Group(Rc<str>),
+}
+
+impl Name {
+    fn as_str(&self) -> &str {
+        match self {
+            Name::Peer(peer) => &peer.name,
+            Name::Group(name) => name,
+        }
+    }
+}
+
+impl Tries {
+    /// The tries of `x`; a handler begins to ask.
+    pub(crate) fn begin(x: &mut Exchange, group: &Rc<LocalGroup>) -> Tries {
+        let tries = part(x).tries().clone();
+        *tries.0.group.borrow_mut() = Some(group.clone());
+        let mut list = tries.0.list.borrow_mut();
+        if !list.is_empty() {
+            list.push(Try::default());
+        }
+        drop(list);
+        tries
+    }
+
+    /// Forgets all; `false`: somebody else still has them.
+    pub(crate) fn clear(&mut self) -> bool {
+        let Some(inner) = Rc::get_mut(&mut self.0) else { return false };
+        inner.list.get_mut().clear();
+        inner.asked.set(None);
+        inner.fields.get_mut().clear();
+        inner.trailers.get_mut().clear();
+        inner.complaints.get_mut().clear();
+        *inner.group.get_mut() = None;
+        true
+    }
+
+    /// The name of the group that is asked, or was last.
+    pub(crate) fn group(&self) -> Option<String> {
+        self.0.group.borrow().as_ref().map(|local| local.group.name.to_string())
+    }
+
+    /// A try of `peer` begins.
+    pub(crate) fn start(&self, peer: &Arc<Peer>, scheme: &'static str, uri: Span) {
+        self.0.began.set(weir_rt::now_ms());
+        self.add(Name::Peer(peer.clone()), scheme, uri);
+    }
+
+    /// Nobody of the group `name` can be asked.
+    pub(crate) fn nobody(&self, name: &str, scheme: &'static str, uri: Span) {
+        self.0.began.set(weir_rt::now_ms());
+        self.add(Name::Group(name.into()), scheme, uri);
+        self.with(|this| {
+            this.status = Some(502);
+            this.cause = Cause::AllPeersDown;
+            this.response = Some(0);
+        });
+    }
+
+    fn add(&self, name: Name, scheme: &'static str, uri: Span) {
+        self.0.asked.set(Some((scheme, uri)));
+        self.0.fields.borrow_mut().clear();
+        self.0.trailers.borrow_mut().clear();
+        self.0.list.borrow_mut().push(Try { name: Some(name), ..Try::default() });
+    }
+
+    /// The connection stands.
+    pub(crate) fn connected(&self) {
+        let age = self.age();
+        self.with(|this| this.connect = Some(age));
+    }
+
+    /// The head is there.
+    pub(crate) fn head(&self, status: u16, fields: &[Field]) {
+        let age = self.age();
+        self.with(|this| {
+            this.status = Some(status);
+            this.header = Some(age);
+        });
+        self.0.fields.borrow_mut().extend_from_slice(fields);
+    }
+
+    /// The connection stands, which is all that was asked for.
+    pub(crate) fn opened(&self) {
+        let age = self.age();
+        self.with(|this| this.header = Some(age));
+    }
+
+    /// The try has ended, with this status if no head came.
+    pub(crate) fn end(&self, status: Option<u16>) {
+        let age = self.age();
+        self.with(|this| {
+            this.response = Some(age);
+            this.status = this.status.or(status);
+        });
+    }
+
+    /// The try has ended without an answer for the client.
+    pub(crate) fn failed(&self, fault: Fault) {
+        self.end(Some(fault.reason.status()));
+        self.with(|this| this.cause = fault.cause);
+    }
+
+    /// Whether the current try had a connection.
+    pub(crate) fn was_connected(&self) -> bool {
+        self.0.list.borrow().last().is_some_and(|this| this.connect.is_some())
+    }
+
+    /// Counts bytes: of the body for the client, sent, and received.
+    pub(crate) fn count(&self, length: u64, sent: u64, received: u64) {
+        self.with(|this| {
+            this.length += length;
+            this.sent = this.sent.max(sent);
+            this.received += received;
+        });
+    }
+
+    /// A field of the response's trailer, unless it is one that none may have (RFC 9110 section 6.5.1): such are about framing,
+    /// routing, or how to read what came before.
+    pub(crate) fn trailer(&self, name: &[u8], value: &[u8]) {
+        if classify(name).forbidden_in_trailer() {
+            return;
+        }
+        self.0.trailers.borrow_mut().push((name.into(), value.into()));
+    }
+
+    /// Whether the answer has had one.
+    pub(crate) fn has_trailer(&self) -> bool {
+        !self.0.trailers.borrow().is_empty()
+    }
+
+    /// Gives the client the trailer of the answer, but for what `settings` hide.
+    pub(crate) fn pass_trailers(&self, x: &mut Exchange, settings: &Settings) {
+        for (name, value) in
+            self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hidden.has_name(name))
+        {
+            let name = weir_engine::exchange::Name::Other(Text::Span(x.arena.push(name)));
+            let value = Text::Span(x.arena.push(value));
+            x.response.trailers.push(Header { name, value });
+        }
+    }
+
+    fn age(&self) -> u64 {
+        weir_rt::now_ms().saturating_sub(self.0.began.get())
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Try)) {
+        if let Some(last) = self.0.list.borrow_mut().last_mut() {
+            change(last);
+        }
+    }
+
+    /// Nobody is being asked any more: messages say nothing of it, but for those that wait.
+    pub(crate) fn over(&self) {
+        if self.0.complaints.borrow().is_empty() {
+            self.0.asked.set(None);
+        }
+    }
+
+    /// Notes a message of one that has no request to log it with.
+    pub(crate) fn complain(&self, level: Level, message: String) {
+        self.0.complaints.borrow_mut().push((level, message));
+    }
+
+    /// Logs what went wrong after the request was over.
+    pub(crate) fn tell_nobody(&self) {
+        for (level, message) in self.0.complaints.take() {
+            weir_engine::log::cycle(level, &message);
+        }
+        self.over();
+    }
+
+    /// `http://127.0.0.1:8000/uri`, for messages while somebody is being asked.
+    pub(crate) fn context(&self, arena: &Arena, out: &mut Vec<u8>) {
+        if let (Some((scheme, uri)), Some(last)) = (self.0.asked.get(), self.list().last()) {
+            out.extend_from_slice(b", upstream: \"");
+            out.extend_from_slice(scheme.as_bytes());
+            out.extend_from_slice(last.name().as_bytes());
+            out.extend_from_slice(arena.get(uri));
+            out.push(b'"');
+        }
+    }
+
+    /// Logs what went wrong while a body was read from a server; `false`: nothing that ended it did.
+    #[inline]
+    pub(crate) fn log_complaints(&self, x: &Exchange) -> bool {
+        !self.0.complaints.borrow().is_empty() && tell_all(x, self)
+    }
+
+    fn list(&self) -> Ref<'_, Vec<Try>> {
+        self.0.list.borrow()
+    }
+}
+
+#[cold]
+fn tell_all(x: &Exchange, tries: &Tries) -> bool {
+    let mut ended = false;
+    for (level, message) in tries.0.complaints.take() {
+        ended |= level != Level::Warn;
+        x.log(level, &message);
+    }
+    tries.over();
+    ended
+}
+
+/// The variables.
+pub(crate) const VARIABLES: &[Variable] = &[
+    Variable::new("upstream_addr", |x| each(x, |t, out| out.extend_from_slice(t.name().as_bytes())))
+        .volatile(),
+    Variable::new("upstream_status", |x| each(x, |t, out| optional(out, t.status.map(u64::from)))).volatile(),
+    Variable::new("upstream_cause", |x| each(x, |t, out| out.extend_from_slice(t.cause().as_bytes())))
+        .volatile(),
+    Variable::new("upstream_connect_time", |x| each(x, |t, out| seconds(out, t.connect))).volatile(),
+    Variable::new("upstream_header_time", |x| each(x, |t, out| seconds(out, t.header))).volatile(),
+    Variable::new("upstream_response_time", |x| each(x, |t, out| seconds(out, t.response))).volatile(),
+    Variable::new("upstream_response_length", |x| each(x, |t, out| optional(out, Some(t.length)))).volatile(),
+    Variable::new("upstream_bytes_received", |x| each(x, |t, out| optional(out, Some(t.received))))
+        .volatile(),
+    Variable::new("upstream_bytes_sent", |x| each(x, |t, out| optional(out, Some(t.sent)))).volatile(),
+    Variable::new("upstream_cache_status", |x| {
+        part_if(x)?.cached.status.map(|status| Text::Static(status.as_str().as_bytes()))
+    })
+    .volatile(),
+    Variable::new("upstream_cache_last_modified", |x| cache_validators(x).0).volatile(),
+    Variable::new("upstream_cache_etag", |x| cache_validators(x).1).volatile(),
+    Variable::prefix("upstream_http_", field).volatile(),
+    Variable::prefix("upstream_trailer_", trailer).volatile(),
+    Variable::prefix("upstream_cookie_", cookie).volatile(),
+];
+
+impl Try {
+    fn name(&self) -> &str {
+        self.name.as_ref().map_or("", Name::as_str)
+    }
+
+    fn cause(&self) -> &'static str {
+        if self.cause == Cause::None { "-" } else { self.cause.as_str() }
+    }
+}
+
+/// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.
+fn each(x: &mut Exchange, write: impl Fn(&Try, &mut Vec<u8>)) -> Option<Text> {
+    let tries = part_if(x)?.tries.clone()?;
+    let list = tries.list();
+    if list.is_empty() {
+        return None;
+    }
+    let span = x.arena.write(|out| {
+        let mut border = "";
+        for this in list.iter() {
+            if this.name.is_none() {
+                border = " : ";
+                continue;
+            }
+            out.extend_from_slice(border.as_bytes());
+            write(this, out);
+            border = ", ";
+        }
+    });
+    Some(Text::Span(span))
+}
+
+/// Writing to a vector can't fail.
+fn optional(out: &mut Vec<u8>, number: Option<u64>) {
+    let _ = match number {
+        Some(number) => write!(out, "{number}"),
+        None => write!(out, "-"),
+    };
+}
+
+fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
+    let _ = match ms {
+        Some(ms) => write!(out, "{}.{:03}", ms / 1000, ms % 1000),
+        None => write!(out, "-"),
+    };
+}
+
+/// All fields of the last answer with this name (`-` written as `_`), joined as nginx does.
+fn field(x: &mut Exchange, name: &str) -> Option<Text> {
+    let named = |field: &&Field| is_named(x.arena.get(field.name), name);
+    let found: Vec<Span> = answered(x).iter().filter(named).map(|field| field.value).collect();
+    match &found[..] {
+        [] => None,
+        [one] => Some(Text::Span(*one)),
+        several => {
+            let start = x.arena.mark();
+            for (at, value) in several.iter().enumerate() {
+                if at > 0 {
+                    x.arena.push(b", ");
+                }
+                x.arena.copy(*value);
+            }
+            Some(Text::Span(x.arena.since(start)))
+        }
+    }
+}
+
+fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
+    let tries = part_if(x)?.tries.clone()?;
+    let trailers = tries.0.trailers.borrow();
+    let (_, value) = trailers.iter().find(|(known, _)| is_named(known, name))?;
+    Some(Text::Span(x.arena.push(value)))
+}
+
+/// The value that the last answer gives a cookie.
+fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
+    let fields = answered(x);
+    let cookies = fields.iter().filter(|field| field.known == weir_http::Known::SetCookie);
+    cookies.filter_map(|field| value_of(&x.arena, field.value, name)).next().map(Text::Span)
+}
+
+/// The fields of the answer: of the one that is served from the cache, or of the last that came from a server.
+fn answered(x: &Exchange) -> Vec<Field> {
+    let Some(part) = part_if(x) else { return Vec::new() };
+    if let Some((answer, base)) = &part.cached.served {
+        return answer.fields_at(*base).collect();
+    }
+    part.tries.as_ref().map(|tries| tries.0.fields.borrow().clone()).unwrap_or_default()
+}
+
+/// The value in `name=value; ...`, as a span of the arena.
+fn value_of(arena: &Arena, cookie: Span, name: &str) -> Option<Span> {
+    let text = arena.get(cookie);
+    let value = text.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name.as_bytes()))?;
+    let rest = text.get(value.len()..)?.strip_prefix(b"=")?;
+    let end = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+    arena.locate(&rest[..end])
+}
+
+/// Whether a field called `field` is meant by the variable's `name`: in any case, and with `_` for `-`.
+fn is_named(field: &[u8], name: &str) -> bool {
+    field.len() == name.len()
+        && field.iter().zip(name.bytes()).all(|(field, name)| match field {
+            b'-' => name == b'_',
+            field => field.to_ascii_lowercase() == name,
+        })
+}

@@ -1,0 +1,36 @@
+//! What a balancer of a module has decided for a request so far.
+
+use std::rc::Rc;
+
+use crate::block::balancer_hook::Failure;
+use crate::config::failure_reason::Fault;
+use crate::connection::upstream_connection::Own;
+use crate::location::upstream_location::Upstream;
+
+/// What a chooser has decided for a request so far.
+#[derive(Default)]
+pub(crate) struct Decided {
+    pub asked: u64,
+    /// The last try was at a server that it named.
+    pub(crate) named: bool,
+    /// It was asked for the next try already, and there is nobody.
+    pub(crate) nobody: bool,
+    pub failure: Option<Failure>,
+    /// What the location itself says, where time limits were set.
+    pub(crate) base: Option<Rc<Upstream>>,
+    pub(crate) limits: [Option<u64>; 3],
+    /// TLS was turned off.
+    pub(crate) plain: bool,
+    /// How the connection of this try is kept.
+    pub(crate) keep: Option<Own>,
+}
+
+impl Decided {
+    /// A try has failed.
+    pub(crate) fn failed(&mut self, fault: Fault) {
+        if self.named {
+            let (next, status) = (!fault.reason.counts(), fault.reason.status());
+            self.failure = Some(Failure { next, status });
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What a request that is passed on has to do with the cache.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::cache::hot::{Answer, Hot};
+use crate::cache::{Cache, Ticket};
+use crate::config::cache_directives::CacheSettings;
+
+/// What a request has to do with the cache that is sent to a server.
+pub(crate) struct Fetch {
+    pub(crate) settings: Arc<CacheSettings>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) hot: Rc<Hot>,
+    /// The text of the key.
+    pub(crate) text: Box<[u8]>,
+    /// Its part in the entry; `None` where the cache was not asked.
+    pub(crate) ticket: Option<Ticket>,
+    /// The answer may be kept, as far as is known.
+    pub(crate) keeps: bool,
+    /// What is too old.
+    pub(crate) old: Option<Rc<Answer>>,
+    /// The answer itself allows that it is used when the server fails (`stale-if-error`).
+    pub(crate) old_for_errors: bool,
+}

@@ -1,0 +1,272 @@
+//! An answer on its way into a file: written aside while it comes, put in its place when it is whole.
+//!
+//! Pieces go to the file first and to the client afterwards: the last one leaves when the file is in its place, so whoever
+//! has the whole answer finds it kept. One write at a time runs on a thread of the pool; what comes meanwhile waits, at
+//! most [`WAITING`] bytes. When the disk fails, the answer goes on without it.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use crate::cache::head::{Head, Times};
+use crate::cache::write::{Aside, Draft, PRIVATE};
+use crate::cache::{Key, Ticket};
+use crate::response::read_ahead::Ahead;
+use weir_engine::file::OpenFile;
+use weir_engine::phase::LocalFuture;
+use weir_engine::temp::Failed;
+
+/// What is to be written, and where to.
+pub(crate) struct Keep {
+    pub(crate) goal: Goal,
+    pub(crate) aside: Aside,
+    /// The length that was told.
+    pub(crate) expected: Option<u64>,
+}
+
+/// What becomes of the file.
+pub(crate) enum Goal {
+    /// An answer of the cache.
+    Cache {
+        ticket: Ticket,
+        /// The cache's folder.
+        root: Arc<PathBuf>,
+        times: Times,
+        status: u16,
+        key: Vec<u8>,
+        vary: Vec<u8>,
+        variant: Key,
+        /// The lines of the answer's head.
+        text: Vec<u8>,
+    },
+    /// A file of its own (`*_store`).
+    Store {
+        path: PathBuf,
+        mode: u32,
+        /// Seconds since 1970.
+        modified: Option<i64>,
+    },
+}
+
+/// An answer that is being written.
+pub(crate) struct Saving {
+    /// Not with a write that runs.
+    work: Option<Work>,
+    /// Bytes that wait for the disk.
+    waiting: Vec<Vec<u8>>,
+    waits: u64,
+    /// Bytes of the body that were written.
+    written: u64,
+    expected: Option<u64>,
+    /// The file, for what does not fit in memory.
+    file: Option<Rc<OpenFile>>,
+    job: Option<LocalFuture<'static, Done>>,
+}
+
+/// What goes to the thread and comes back.
+struct Work {
+    goal: Goal,
+    aside: Aside,
+    draft: Option<Draft>,
+    /// The checksum of the body so far.
+    sum: crc32fast::Hasher,
+}
+
+/// What a write came to.
+struct Done {
+    pieces: Vec<Vec<u8>>,
+    result: Result<Option<Work>, Failed>,
+}
+
+/// How far a file has come.
+pub(crate) enum Saved {
+    /// Something was handed to the client's side.
+    More,
+    /// It is in its place, or was given up, since the answer is not whole.
+    Over,
+    /// It was given up.
+    Failed(Failed),
+}
+
+impl Saving {
+    pub(crate) fn new(keep: Keep) -> Saving {
+        let Keep { goal, aside, expected } = keep;
+        Saving {
+            work: Some(Work { goal, aside, draft: None, sum: crc32fast::Hasher::new() }),
+            waiting: Vec::new(),
+            waits: 0,
+            written: 0,
+            expected,
+            file: None,
+            job: None,
+        }
+    }
+
+    /// Takes a piece of the body.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.waits += bytes.len() as u64;
+            self.waiting.push(bytes);
+        }
+    }
+
+    /// Whether more may wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waits < WAITING
+    }
+
+    /// Goes on writing; what was written is the client's. `whole`: nothing more comes.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, whole: bool, ahead: &mut Ahead) -> Poll<Saved> {
+        if self.job.is_none() {
+            if self.waiting.is_empty() && !whole {
+                return Poll::Pending;
+            }
+            self.begin(whole);
+        }
+        let Some(job) = &mut self.job else { return Poll::Ready(Saved::Over) };
+        let Done { pieces, result } = ready!(job.as_mut().poll(cx));
+        self.job = None;
+        let saved = match result {
+            Ok(None) => Saved::Over,
+            Ok(Some(work)) => {
+                self.work = Some(work);
+                Saved::More
+            }
+            Err(failed) => Saved::Failed(failed),
+        };
+        for piece in pieces {
+            self.hand_on(piece, ahead);
+        }
+        if !matches!(saved, Saved::More) {
+            self.release(ahead);
+        }
+        Poll::Ready(saved)
+    }
+
+    /// A piece that is in the file, too, goes to the client; from there, where memory is full.
+    fn hand_on(&mut self, piece: Vec<u8>, ahead: &mut Ahead) {
+        let (at, len) = (self.written, piece.len() as u64);
+        self.written += len;
+        if ahead.has_room() {
+            return ahead.push(piece);
+        }
+        match self.file() {
+            Some((file, start)) => ahead.push_file(&file, start + at, len),
+            None => ahead.push(piece),
+        }
+    }
+
+    /// The file, and where the body begins in it.
+    fn file(&mut self) -> Option<(Rc<OpenFile>, u64)> {
+        let work = self.work.as_ref()?;
+        let start = work.goal.start();
+        if self.file.is_none() {
+            let handle = work.draft.as_ref()?.handle().ok()?;
+            let meta = handle.meta().ok()?;
+            self.file = Some(Rc::new(OpenFile::new(Rc::new(handle), meta)));
+        }
+        Some((self.file.clone()?, start))
+    }
+
+    /// Gives up; what is there goes to the client.
+    pub(crate) fn poll_abandon(&mut self, cx: &mut Context<'_>, ahead: &mut Ahead) -> Poll<()> {
+        if let Some(job) = &mut self.job {
+            let Done { pieces, .. } = ready!(job.as_mut().poll(cx));
+            self.job = None;
+            for piece in pieces {
+                ahead.push(piece);
+            }
+        }
+        self.release(ahead);
+        Poll::Ready(())
+    }
+
+    /// What waits goes to the client without being written.
+    fn release(&mut self, ahead: &mut Ahead) {
+        self.waits = 0;
+        for piece in self.waiting.drain(..) {
+            ahead.push(piece);
+        }
+    }
+
+    /// Begins the next write, the last one when the answer is whole.
+    fn begin(&mut self, whole: bool) {
+        let Some(work) = self.work.take() else { return };
+        let pieces = std::mem::take(&mut self.waiting);
+        self.waits = 0;
+        let (at, expected) = (self.written, self.expected);
+        self.job = Some(Box::pin(weir_rt::blocking(move || {
+            let mut work = work;
+            let written = work.write(&pieces, at);
+            let result = written.and_then(|length| match whole {
+                false => Ok(Some(work)),
+                true => work.end(length, expected).map(|()| None),
+            });
+            Done { pieces, result }
+        })));
+    }
+}
+
+impl Work {
+    /// Writes `pieces` behind `at` bytes of the body; the length of the body so far.
+    fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<u64, Failed> {
+        let draft = match &mut self.draft {
+            Some(draft) => draft,
+            None => self.draft.insert(Draft::make(&self.aside)?),
+        };
+        let start = self.goal.start();
+        let mut at = at;
+        for piece in pieces {
+            draft.write(piece, start + at)?;
+            self.sum.update(piece);
+            at += piece.len() as u64;
+        }
+        Ok(at)
+    }
+
+    /// Puts the file in its place, if it has the length that was told.
+    fn end(self, length: u64, expected: Option<u64>) -> Result<(), Failed> {
+        let Some(draft) = self.draft else { return Ok(()) };
+        match self.goal {
+            Goal::Cache { ticket, root, times, status, key, vary, variant, text } => {
+                let body_sum = self.sum.finalize();
+                let (key, vary, head) = (&*key, &*vary, &*text);
+                let head = Head { times, status, body: length, body_sum, key, vary, variant, head };
+                draft.write(&head.compose(), 0)?;
+                let meta = draft.meta()?;
+                draft.place(&ticket.file(), &root, PRIVATE)?;
+                ticket.written(head.len() as u64 + length, &meta);
+                Ok(())
+            }
+            Goal::Store { path, mode, modified } => {
+                if expected.is_some_and(|expected| expected != length) {
+                    return Ok(());
+                }
+                draft.set_mode(mode)?;
+                if let Some(modified) = modified {
+                    draft.set_time(modified)?;
+                }
+                let root = path.ancestors().last().map(PathBuf::from).unwrap_or_default();
+                // Who may read a file may look into its folder.
+                draft.place(&path, &root, mode | (mode & 0o444) >> 2)
+            }
+        }
+    }
+}
+
+impl Goal {
+    /// Where the body begins in the file.
+    fn start(&self) -> u64 {
+        match self {
+            Goal::Cache { times, status, key, vary, variant, text, .. } => {
+                let (times, status, variant) = (*times, *status, *variant);
+                Head { times, status, body: 0, body_sum: 0, key, vary, variant, head: text }.len() as u64
+            }
+            Goal::Store { .. } => 0,
+        }
+    }
+}
+
+/// Bytes that may wait for the disk before no more are read from the server.
+const WAITING: u64 = 256 * 1024;

@@ -1,0 +1,60 @@
+//! An answer that is kept, too.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use weir_trace::WaitKind;
+
+use super::response_body::Answer;
+use weir_engine::body::{Piece, Source};
+use weir_engine::error::Error;
+use weir_engine::exchange::Exchange;
+
+/// An answer that becomes a file: whoever stops asking for it, it is read to its end.
+pub(crate) struct Saved(pub(crate) Option<Box<Answer>>);
+
+impl Source for Saved {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
+        match &mut self.0 {
+            Some(answer) => answer.poll_next(cx),
+            None => Poll::Ready(Ok(Piece::End)),
+        }
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if let Some(answer) = &mut self.0 {
+            answer.poll_ahead(cx);
+        }
+    }
+
+    fn busy(&self) -> Option<u64> {
+        self.0.as_ref()?.busy()
+    }
+
+    fn finish(&mut self, x: &mut Exchange) {
+        if let Some(answer) = &mut self.0 {
+            answer.finish(x);
+        }
+    }
+
+    fn is_wanted_anyway(&self) -> bool {
+        true
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::UpstreamBody
+    }
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        let unfinished = |answer: &Answer| answer.saving.is_some() && answer.failed.is_none();
+        let Some(mut answer) = self.0.take_if(|answer| unfinished(answer)) else { return };
+        let busy = answer.worker.busy();
+        weir_rt::spawn(async move {
+            while let Ok(Piece::Data(_) | Piece::Flush) = poll_fn(|cx| answer.poll_next(cx)).await {}
+            answer.tries.tell_nobody();
+            drop(busy);
+        });
+    }
+}

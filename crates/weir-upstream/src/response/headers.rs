@@ -1,0 +1,385 @@
+//! The head of an answer on its way to the client: what is hidden, acted on, changed, or answered instead.
+
+use weir_http::{Field, Known, Span, Version, date};
+
+use crate::config::directives::{Settings, ignored};
+use crate::error_log::READING_HEAD;
+use crate::location::upstream_location::Upstream;
+use crate::protocol::Incoming;
+use crate::request::attempt_records::Tries;
+use crate::request::attempt_state::Run;
+use weir_engine::exchange::{Exchange, Header, Name};
+use weir_engine::log::Level;
+use weir_engine::phase::Verdict;
+use weir_engine::redirect::Redirect;
+use weir_engine::text::Text;
+
+/// Passes an interim answer (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
+/// that are not hidden, at once. Other interim answers are of no use to clients.
+pub(crate) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head: &[u8]) {
+    if incoming.status != 103
+        || x.is_subrequest()
+        || x.request.head.version < Version::V11
+        || x.response.header_sent
+        || !hints_wanted(x)
+    {
+        return;
+    }
+    if let Some(stream) = x.transport.h2() {
+        let shown =
+            incoming.fields.iter().filter(|field| !up.settings.hidden.has(field.known, field.name.of(head)));
+        return stream.interim(103, shown.map(|field| (field.name.of(head), field.value.of(head))));
+    }
+    let Some(wire) = x.transport.h1() else { return };
+    wire.compose(|out| {
+        out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
+        let hidden = &up.settings.hidden;
+        for field in incoming.fields.iter().filter(|field| !hidden.has(field.known, field.name.of(head))) {
+            out.extend_from_slice(field.name.of(head));
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(field.value.of(head));
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    });
+    wire.flush();
+    wire.stream.flush();
+}
+
+impl Run {
+    /// Whether an interim response of `len` bytes may pass to the client: all of them together may be as long as the buffer. The
+    /// log has it once that more came.
+    pub(crate) fn takes_hints(&mut self, x: &Exchange, len: usize) -> bool {
+        let (before, most) = (self.hints, self.up.settings.buffer_size as usize);
+        self.hints += len;
+        if before <= most && self.hints > most {
+            x.log(Level::Info, &"upstream sent too big early hints");
+        }
+        self.hints <= most
+    }
+}
+
+/// Whether one of the values of `early_hints` is neither empty nor `0`.
+fn hints_wanted(x: &mut Exchange) -> bool {
+    let plan = x.plan.clone();
+    plan.core.early_hints.iter().any(|script| {
+        let value = script.value(x);
+        !matches!(x.text(&value), b"" | b"0")
+    })
+}
+
+/// What the client gets instead of this answer: the goal of `X-Accel-Redirect`, or an error page.
+pub(crate) fn instead(
+    x: &mut Exchange,
+    up: &Upstream,
+    incoming: &Incoming,
+    tries: &Tries,
+) -> Option<Verdict> {
+    if up.settings.ignore_headers & ignored::REDIRECT == 0
+        && let Some(field) = incoming.fields.iter().find(|field| field.known == Known::XAccelRedirect)
+    {
+        return Some(accel(x, up, incoming, (field.value, tries)));
+    }
+    let status = incoming.status;
+    if status == 404 && up.settings.intercept_404 {
+        return Some(Verdict::Status(status));
+    }
+    if status < 300 || !up.settings.intercept_errors || status == 304 {
+        return None;
+    }
+    x.plan.core.error_pages.iter().find(|page| page.status == status)?;
+    if status == 401 {
+        for field in incoming.fields.iter().filter(|field| field.known == Known::WwwAuthenticate) {
+            x.response.add(Known::WwwAuthenticate, field.value);
+        }
+    }
+    Some(Verdict::Status(status))
+}
+
+/// `X-Accel-Redirect: /uri?args` or `@name`. The fields that are about the client, not about this body, stay, those that are
+/// hidden otherwise among them; what the others ask of this server is done, and cookies are changed, as without a redirect.
+fn accel(x: &mut Exchange, up: &Upstream, incoming: &Incoming, (goal, tries): (Span, &Tries)) -> Verdict {
+    let mut seen = 0;
+    for (at, field) in incoming.fields.iter().enumerate() {
+        if is_dropped(x, incoming, at, &mut seen) {
+            continue;
+        }
+        act(x, up, field);
+        match field.known {
+            Known::SetCookie | Known::Expires | Known::CacheControl | Known::ContentDisposition => {
+                let value = up.protocol.field(x, field).unwrap_or(Text::Span(field.value));
+                x.response.add(field.known, value);
+            }
+            Known::ContentType => content_type(x, field.value),
+            _ => {}
+        }
+    }
+    tries.over();
+    let goal = x.arena.get(goal).to_vec();
+    let Some(redirect) = Redirect::checked(x, &goal) else { return Verdict::Status(404) };
+    if let Redirect::Uri { .. } = redirect {
+        x.request.head.method = match x.request.head.method {
+            weir_http::Method::Head => weir_http::Method::Head,
+            _ => {
+                x.request.head.method_span = x.arena.push(b"GET");
+                weir_http::Method::Get
+            }
+        };
+    }
+    redirect.into()
+}
+
+/// Where the head of an answer comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A server. What is kept may be used for ranges and conditions of this client, too.
+    Server { keeps: bool },
+    /// The cache.
+    Cache,
+}
+
+/// Fills the response's head from the answer's.
+pub(crate) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming, origin: Origin) {
+    x.response.status = incoming.status;
+    x.response.reason = incoming.reason.map(Text::Span);
+    x.response.content_length = incoming.content_length;
+    x.response.force_ranges = up.settings.force_ranges;
+    x.response.disable_not_modified = origin == Origin::Server { keeps: false };
+    if up.settings.force_ranges {
+        x.response.allow_ranges = true;
+        x.response.single_range = origin != Origin::Cache;
+    }
+    let mut seen = 0;
+    for (at, field) in incoming.fields.iter().enumerate() {
+        if !is_dropped(x, incoming, at, &mut seen) {
+            one(x, up, field, origin);
+        }
+    }
+    if up.protocol.speaks_for_server() {
+        leave_out(x, up, seen);
+    }
+}
+
+/// `Server` and `Date` that are not hidden are the upstream server's: where it sent none (they are not among `seen`), the
+/// client gets none.
+fn leave_out(x: &mut Exchange, up: &Upstream, seen: u128) {
+    let is_left_out = |known: Known| seen & bit(known) == 0 && !up.settings.hidden.has(known, b"");
+    if is_left_out(Known::Server) {
+        x.response.server = Some(Text::EMPTY);
+    }
+    if is_left_out(Known::Date) {
+        x.response.date = Some(Text::EMPTY);
+    }
+}
+
+/// Whether the field at `at` is one too many of those that may be there once; it is logged. `seen` has a bit for each name.
+fn is_dropped(x: &Exchange, incoming: &Incoming, at: usize, seen: &mut u128) -> bool {
+    let Some(field) = incoming.fields.get(at) else { return true };
+    if is_again(field, seen)
+        && let Some(before) = earlier(x, incoming, at)
+    {
+        let message = duplicate(x, field, before);
+        x.log(Level::Warn, &format_args!("{message}, ignored while {READING_HEAD}"));
+        return true;
+    }
+    false
+}
+
+/// Why the head of an answer is none though each of its lines is good: a length that is told twice.
+pub(crate) fn refused(x: &Exchange, incoming: &Incoming) -> Option<String> {
+    let lengths = |field: &&Field| field.known == Known::ContentLength;
+    let mut lengths = incoming.fields.iter().filter(lengths);
+    let (first, second) = (lengths.next()?, lengths.next()?);
+    Some(duplicate(x, second, first))
+}
+
+/// Whether `field` may be there once only, and was there before; `seen` has a bit for each name.
+fn is_again(field: &Field, seen: &mut u128) -> bool {
+    let bit = bit(field.known);
+    let again = *seen & bit != 0;
+    *seen |= bit;
+    again && SINGLE.contains(&field.known)
+}
+
+fn bit(known: Known) -> u128 {
+    1 << known as u8
+}
+
+/// The first field with the name of the one at `at`, if that is another one.
+fn earlier<'i>(x: &Exchange, incoming: &'i Incoming, at: usize) -> Option<&'i Field> {
+    let name = x.arena.get(incoming.fields.get(at)?.name);
+    incoming.fields.iter().take(at).find(|before| x.arena.get(before.name).eq_ignore_ascii_case(name))
+}
+
+fn duplicate(x: &Exchange, field: &Field, before: &Field) -> String {
+    let text = |span| String::from_utf8_lossy(x.arena.get(span));
+    let line = |field: &Field| format!("{}: {}", text(field.name), text(field.value));
+    format!("upstream sent duplicate header line: \"{}\", previous value: \"{}\"", line(field), line(before))
+}
+
+/// Fields that nginx takes from an answer once; the same name again is logged and does not reach the client.
+const SINGLE: [Known; 16] = [
+    Known::ContentType,
+    Known::Date,
+    Known::LastModified,
+    Known::Etag,
+    Known::Server,
+    Known::Location,
+    Known::Expires,
+    Known::AcceptRanges,
+    Known::ContentEncoding,
+    Known::Refresh,
+    Known::Status,
+    Known::XAccelRedirect,
+    Known::XAccelExpires,
+    Known::XAccelLimitRate,
+    Known::XAccelBuffering,
+    Known::XAccelCharset,
+];
+const _: () = assert!(Known::COUNT <= 128, "a bit for each name");
+
+fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
+    let value = field.value;
+    match field.known {
+        // The filter of ranges tells clients so itself, where it may cut.
+        Known::AcceptRanges if up.settings.force_ranges => return,
+        Known::AcceptRanges if origin != (Origin::Server { keeps: false }) => {
+            x.response.allow_ranges = true;
+            x.response.single_range = origin != Origin::Cache;
+            return;
+        }
+        Known::Connection | Known::KeepAlive | Known::TransferEncoding | Known::ContentLength => return,
+        Known::ContentType if up.settings.hidden.has(Known::ContentType, b"Content-Type") => return,
+        Known::ContentType => return content_type(x, value),
+        _ => {}
+    }
+    act(x, up, field);
+    if up.settings.hidden.has(field.known, x.arena.get(field.name)) {
+        return;
+    }
+    let changed = up.protocol.field(x, field);
+    if field.known == Known::Location && changed.is_some() {
+        // A path alone is completed as one of this server's own.
+        x.response.location = changed;
+        return;
+    }
+    let value = changed.unwrap_or(Text::Span(value));
+    match field.known {
+        Known::Server => x.response.server = Some(value),
+        Known::Date => x.response.date = Some(value),
+        Known::Other => x.response.add_named(Text::Span(field.name), value),
+        known => {
+            if known == Known::LastModified {
+                x.response.last_modified = date::parse(x.arena.get(field.value));
+            }
+            // Written as the server wrote it, but for those that filters look for.
+            let name = match matters(known) {
+                true => Name::Known(known),
+                false => Name::written(known, Text::Span(field.name), &x.arena),
+            };
+            x.response.headers.push(Header { name, value });
+        }
+    }
+}
+
+/// Fields that filters look for by what they are.
+fn matters(known: Known) -> bool {
+    matches!(
+        known,
+        Known::Etag
+            | Known::LastModified
+            | Known::ContentEncoding
+            | Known::AcceptRanges
+            | Known::ContentRange
+            | Known::Vary
+            | Known::CacheControl
+            | Known::Expires
+            | Known::WwwAuthenticate
+    )
+}
+
+/// The type and its charset apart, as nginx keeps them.
+fn content_type(x: &mut Exchange, value: Span) {
+    let text = x.arena.get(value);
+    let cut = charset(text);
+    let (kind, charset) = match cut {
+        None => (value, None),
+        Some((end, start, stop)) => {
+            let at = |offset: usize| value.start + offset as u32;
+            (Span { start: value.start, end: at(end) }, Some(Span { start: at(start), end: at(stop) }))
+        }
+    };
+    x.response.content_type = Some(Text::Span(kind));
+    if let Some(charset) = charset {
+        x.response.charset = Some(Text::Span(charset));
+        x.response.written_type = Some(value);
+    }
+}
+
+/// Where the type with its other parameters ends, and where its charset begins and ends; `None` when there is none.
+fn charset(text: &[u8]) -> Option<(usize, usize, usize)> {
+    let semicolons = text.iter().enumerate().filter(|(_, byte)| **byte == b';').map(|(at, _)| at);
+    for semicolon in semicolons {
+        let rest = text.get(semicolon + 1..)?;
+        let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
+        let name = rest.get(blanks..)?;
+        if !name.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"charset=")) {
+            continue;
+        }
+        let start = semicolon + 1 + blanks + 8;
+        let value = text.get(start..)?;
+        let quoted = value.first() == Some(&b'"') && value.len() > 1 && value.last() == Some(&b'"');
+        let (start, end) = if quoted { (start + 1, text.len() - 1) } else { (start, text.len()) };
+        return Some((semicolon, start, end));
+    }
+    None
+}
+
+/// Whether the answer is read as fast as it comes: by the configuration, or as its `X-Accel-Buffering` says.
+pub(crate) fn buffering(x: &Exchange, settings: &Settings, incoming: &Incoming) -> bool {
+    if settings.ignore_headers & ignored::BUFFERING != 0 {
+        return settings.buffering;
+    }
+    let field = incoming.fields.iter().find(|field| field.known == Known::XAccelBuffering);
+    match field.map(|field| x.arena.get(field.value)) {
+        Some(value) if value.eq_ignore_ascii_case(b"no") => false,
+        Some(value) if value.eq_ignore_ascii_case(b"yes") => true,
+        _ => settings.buffering,
+    }
+}
+
+/// What a field asks of this server.
+fn act(x: &mut Exchange, up: &Upstream, field: &Field) {
+    let ignore = up.settings.ignore_headers;
+    match field.known {
+        Known::XAccelLimitRate if ignore & ignored::LIMIT_RATE == 0 => limit_rate(x, field.value),
+        Known::XAccelCharset if ignore & ignored::CHARSET == 0 => {
+            x.response.override_charset = Some(Text::Span(field.value));
+        }
+        _ => {}
+    }
+}
+
+fn limit_rate(x: &mut Exchange, value: Span) {
+    if let Some(rate) = weir_http::header::decimal(x.arena.get(value)) {
+        x.limit_rate = Some(rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::charset;
+
+    #[test]
+    fn a_charset_is_told_from_its_type() {
+        let parts = |text: &'static str| {
+            charset(text.as_bytes()).map(|(end, start, stop)| (&text[..end], &text[start..stop]))
+        };
+        assert_eq!(parts("text/html"), None);
+        assert_eq!(parts("text/html; charset=utf-8"), Some(("text/html", "utf-8")));
+        assert_eq!(parts("text/html;charset=\"utf-8\""), Some(("text/html", "utf-8")));
+        assert_eq!(parts("multipart/mixed; boundary=x"), None);
+        assert_eq!(parts("text/html; a=b;charset=c"), Some(("text/html; a=b", "c")));
+        assert_eq!(parts("text/html; char"), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! What of an answer is read ahead of the client: in memory as far as the buffers go, and then in a file, so that the
+//! server is free long before a slow client has it all.
+//!
+//! The file is written on a thread of the pool, one write at a time; nothing is read from the server meanwhile, so what
+//! an answer has in memory is its buffers, once in the queue and once on its way to the disk.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use weir_rt::file::{FileHandle, on_pool};
+
+use crate::config::directives::Settings;
+use weir_engine::body::Buf;
+use weir_engine::file::OpenFile;
+use weir_engine::phase::LocalFuture;
+use weir_engine::{pieces, temp};
+
+/// The pieces of an answer that the client has yet to get.
+pub(crate) struct Ahead {
+    queue: VecDeque<Buf>,
+    /// Bytes of the queue that lie in memory.
+    memory: u64,
+    settings: Arc<Settings>,
+    file: Option<Rc<OpenFile>>,
+    /// Bytes written to the file.
+    written: u64,
+    writing: Option<Writing>,
+}
+
+/// Bytes on their way to the file, and the pieces behind them.
+struct Writing {
+    len: u64,
+    behind: VecDeque<Buf>,
+    job: LocalFuture<'static, Result<Option<Made>, temp::Failed>>,
+}
+
+/// A file that was made for the first bytes, and the name that it had.
+type Made = (FileHandle, PathBuf);
+
+/// What came of making room.
+#[derive(Debug)]
+pub(crate) enum Room {
+    /// There is some.
+    Made,
+    /// A file of this name was made for it.
+    NewFile(PathBuf),
+    /// As much is in memory and in the file as may be.
+    None,
+}
+
+impl Ahead {
+    pub(crate) fn new(settings: &Arc<Settings>) -> Ahead {
+        Ahead {
+            queue: VecDeque::new(),
+            memory: 0,
+            settings: settings.clone(),
+            file: None,
+            written: 0,
+            writing: None,
+        }
+    }
+
+    /// Adds a piece at the end.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.memory += bytes.len() as u64;
+            let queue = self.writing.as_mut().map_or(&mut self.queue, |writing| &mut writing.behind);
+            let last =
+                queue.back_mut().and_then(|last| if let Buf::Bytes(last) = last { Some(last) } else { None });
+            let piece = pieces::join(last, bytes);
+            queue.extend(piece.map(Buf::Bytes));
+        }
+    }
+
+    /// Adds a part of a file at the end.
+    pub(crate) fn push_file(&mut self, file: &Rc<OpenFile>, offset: u64, len: u64) {
+        if let Some(Buf::File { file: last, offset: begins, len: before }) = self.queue.back_mut()
+            && Rc::ptr_eq(last, file)
+            && *begins + *before == offset
+        {
+            *before += len;
+            return;
+        }
+        self.queue.push_back(Buf::File { file: file.clone(), offset, len });
+    }
+
+    /// The piece whose turn it is. `None`: none is there, or it is on its way to the file.
+    pub(crate) fn pop(&mut self) -> Option<Buf> {
+        let buf = self.queue.pop_front()?;
+        if let Buf::Bytes(bytes) = &buf {
+            self.memory -= bytes.len() as u64;
+        }
+        Some(buf)
+    }
+
+    /// The only piece there is.
+    pub(crate) fn pop_only(&mut self) -> Option<Buf> {
+        if self.queue.len() == 1 && self.writing.is_none() { self.pop() } else { None }
+    }
+
+    /// Whether more may be read into memory.
+    pub(crate) fn has_room(&self) -> bool {
+        self.writing.is_none() && self.room() > 0
+    }
+
+    /// How many bytes more may be read into memory.
+    pub(crate) fn room(&self) -> u64 {
+        let buffers = &self.settings.buffers;
+        (buffers.number * buffers.size).saturating_sub(self.memory)
+    }
+
+    /// Whether something is on its way to the file.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Moves what lies in memory to the file.
+    ///
+    /// # Errors
+    /// The file can't be made or written.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<Room, temp::Failed>> {
+        if self.writing.is_none() && !self.begin() {
+            return Poll::Ready(Ok(Room::None));
+        }
+        let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(Room::Made)) };
+        let made = ready!(writing.job.as_mut().poll(cx));
+        let Some(Writing { len, behind, .. }) = self.writing.take() else {
+            return Poll::Ready(Ok(Room::Made));
+        };
+        let made = match made {
+            Ok(made) => made,
+            Err(failed) => return Poll::Ready(Err(failed)),
+        };
+        let room = match made {
+            None => Room::Made,
+            Some((handle, path)) => match handle.meta() {
+                Ok(meta) => {
+                    self.file = Some(Rc::new(OpenFile::new(Rc::new(handle), meta)));
+                    Room::NewFile(path)
+                }
+                Err(error) => return Poll::Ready(Err(temp::Failed { call: "fstat()", path, error })),
+            },
+        };
+        self.add_written(len);
+        self.queue.extend(behind);
+        Poll::Ready(Ok(room))
+    }
+
+    /// Bytes that were written follow those before them in the queue.
+    fn add_written(&mut self, len: u64) {
+        let Some(written) = &self.file else { return };
+        let offset = self.written;
+        self.written += len;
+        if let Some(Buf::File { file, len: before, .. }) = self.queue.back_mut()
+            && Rc::ptr_eq(file, written)
+        {
+            *before += len;
+            return;
+        }
+        self.queue.push_back(Buf::File { file: written.clone(), offset, len });
+    }
+
+    /// Begins to write what lies in memory behind the file's part of the queue, as far as the file may hold it.
+    fn begin(&mut self) -> bool {
+        let in_memory = |buf: &Buf| matches!(buf, Buf::Bytes(_));
+        let tail = self.queue.iter().rposition(|buf| !in_memory(buf)).map_or(0, |at| at + 1);
+        let mut behind = self.queue.split_off(tail);
+        let mut pieces = Vec::new();
+        let mut len = 0;
+        let limit = self.settings.max_temp_file_size.saturating_sub(self.written);
+        while behind.front().is_some_and(|buf| len + buf.len() <= limit) {
+            if let Some(Buf::Bytes(bytes)) = behind.pop_front() {
+                len += bytes.len() as u64;
+                pieces.push(bytes);
+            }
+        }
+        if len == 0 {
+            self.queue.append(&mut behind);
+            return false;
+        }
+        self.memory -= len;
+        let job =
+            write(self.settings.clone(), self.file.as_ref().map(|file| file.handle()), pieces, self.written);
+        self.writing = Some(Writing { len, behind, job });
+        true
+    }
+}
+
+/// Writes `pieces` behind each other from `offset` on, to a new file if there is none; not more than
+/// `*_temp_file_write_size` at a time.
+fn write(
+    settings: Arc<Settings>,
+    file: Option<Rc<FileHandle>>,
+    pieces: Vec<Vec<u8>>,
+    offset: u64,
+) -> LocalFuture<'static, Result<Option<Made>, temp::Failed>> {
+    let at_a_time = settings.temp_file_write_size as usize;
+    let failed = |path: PathBuf| move |error| temp::Failed { call: "pwrite()", path, error };
+    if let Some(file) = file {
+        let written = on_pool(&file, move |file| write_all(file, &pieces, offset, at_a_time));
+        let place = settings.temp_path.path.to_path_buf();
+        return Box::pin(async move { written.await.map(|()| None).map_err(failed(place)) });
+    }
+    Box::pin(weir_rt::blocking(move || {
+        let folder = &settings.temp_path;
+        let (handle, path) = temp::make(&folder.path, folder.levels, false)?;
+        write_all(&handle, &pieces, offset, at_a_time).map_err(failed(path.clone()))?;
+        Ok(Some((handle, path)))
+    }))
+}
+
+fn write_all(file: &FileHandle, pieces: &[Vec<u8>], offset: u64, at_a_time: usize) -> io::Result<()> {
+    let mut offset = offset;
+    for part in pieces.iter().flat_map(|piece| piece.chunks(at_a_time.max(1))) {
+        temp::write_all(file, part, offset)?;
+        offset += part.len() as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,590 @@
+//! The body of an answer: read from the server, freed of its framing, handed to the engine piece by piece.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use weir_rt::Recv;
+use weir_trace::{Site, WaitKind};
+
+use super::cached_body::Saved;
+use crate::config::directives::Settings;
+use crate::error_log;
+use crate::h2::{Got, Lost};
+use crate::location::upstream_location::Upstream;
+use crate::protocol::{Decoder, Framing};
+use crate::request::attempt_records::Tries;
+use crate::request::exchange_part::part;
+use crate::response::cache_writer::{Keep, Saved as Progress, Saving};
+use crate::response::headers;
+use crate::response::limit_rate::Pace;
+use crate::response::read_ahead::{Ahead, Room};
+use crate::response::received_head::{Answered, Link};
+use crate::response::upload::Upload;
+use crate::worker_side::local_upstream::Lease;
+use weir_engine::body::{Body, Piece, Source};
+use weir_engine::error::{Error, Kind, Side};
+use weir_engine::exchange::{Exchange, Shared};
+use weir_engine::log::Level;
+use weir_engine::phase::Verdict;
+use weir_engine::variable::Script;
+use weir_engine::worker::Worker;
+
+/// A body that comes from a server.
+pub(crate) struct Answer {
+    open: Option<Open>,
+    decoder: Decoder,
+    ahead: Ahead,
+    /// Something was handed over since the last flush.
+    unflushed: bool,
+    /// The server was not read from for a while: the time that it takes counts from now on.
+    rested: bool,
+    /// It is read from as fast as it sends.
+    buffering: bool,
+    /// The last receive brought as much as one may.
+    long: bool,
+    pub(super) failed: Option<Error>,
+    settings: Arc<Settings>,
+    pub(super) worker: Rc<Worker>,
+    pub(super) tries: Tries,
+    keep: bool,
+    /// `*_limit_rate`
+    pace: Option<Pace>,
+    /// It becomes a file.
+    pub(super) saving: Option<Saving>,
+}
+
+/// The connection while the body is not over.
+struct Open {
+    link: Link,
+    /// What of the request goes on leaving on a connection of its own.
+    upload: Option<Upload>,
+    lease: Lease,
+    received: Received,
+}
+
+/// Bytes of a body, noted at the server's site when no more come.
+struct Received {
+    shared: Rc<Shared>,
+    site: Site,
+    bytes: u64,
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.shared.bytes(self.site, self.bytes, 0);
+        }
+    }
+}
+
+impl Answer {
+    /// Begins to hand the body on. One that has come whole already is handed over whole.
+    pub(crate) fn begin(
+        x: &mut Exchange,
+        up: &Upstream,
+        answered: Answered,
+        tries: Tries,
+        keep: Option<Keep>,
+        unfinished: Option<Framing>,
+    ) -> Verdict {
+        if keep.is_none()
+            && let (Decoder::Length(length), Link::Own(_)) = (&answered.incoming.decoder, &answered.link)
+            && answered.rest.len() as u64 == *length
+            && x.response.content_length.is_some()
+            && !x.response.expect_trailers
+            && up.settings.limit_rate.is_none()
+        {
+            return whole(x, answered, &tries, unfinished.is_none());
+        }
+        let Answered { incoming, link, lease, rest } = answered;
+        link.touch(up.settings.read_timeout);
+        let buffering = headers::buffering(x, &up.settings, &incoming);
+        part(x).scratch.keep_fields(incoming.fields);
+        let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
+        let (rest, pace) = paced(x, pace_of, rest);
+        let upload = unfinished.and_then(|framing| Upload::begin(x, up, framing));
+        let received = Received { shared: x.shared.clone(), site: lease.site(&up.sites), bytes: 0 };
+        let mut answer = Answer {
+            open: Some(Open { link, upload, lease, received }),
+            decoder: incoming.decoder,
+            ahead: Ahead::new(&up.settings),
+            unflushed: false,
+            rested: false,
+            buffering,
+            long: false,
+            failed: None,
+            settings: up.settings.clone(),
+            worker: x.worker.clone(),
+            tries,
+            keep: incoming.keep_alive,
+            pace,
+            saving: keep.map(Saving::new),
+        };
+        answer.take(rest);
+        answer.take_paced();
+        answer.take_news();
+        x.response.expect_trailers |= answer.may_have_trailer();
+        if answer.saving.is_some() {
+            return x.respond(Body::Source(Box::new(Saved(Some(Box::new(answer))))));
+        }
+        if answer.open.is_none()
+            && answer.failed.is_none()
+            && !x.response.expect_trailers
+            && x.response.content_length.is_some()
+            && let Some(buf) = answer.ahead.pop_only()
+        {
+            return x.respond(Body::Whole(buf));
+        }
+        x.respond(Body::Source(Box::new(answer)))
+    }
+
+    /// Frees `bytes` of their framing.
+    fn take(&mut self, bytes: Vec<u8>) {
+        match self.decode(bytes) {
+            Ok(false) => {}
+            Ok(true) => self.over(),
+            Err(message) => self.broken(Kind::Protocol, None, &message),
+        }
+    }
+
+    fn decode(&mut self, bytes: Vec<u8>) -> Result<bool, String> {
+        match &mut self.decoder {
+            Decoder::None => {
+                self.keep &= bytes.is_empty();
+                Ok(true)
+            }
+            Decoder::UntilClose => {
+                self.push(bytes);
+                Ok(false)
+            }
+            Decoder::Length(left) => {
+                let mut bytes = bytes;
+                if bytes.len() as u64 > *left {
+                    // What follows answers nothing.
+                    self.keep = false;
+                    self.tries.complain(
+                        Level::Warn,
+                        "upstream sent more data than specified in \"Content-Length\" header while reading upstream"
+                            .to_owned(),
+                    );
+                    bytes.truncate(*left as usize);
+                }
+                *left -= bytes.len() as u64;
+                let done = *left == 0;
+                self.push(bytes);
+                Ok(done)
+            }
+            Decoder::Chunked(decoder) => {
+                // The body's bytes move up to where the framing was.
+                let mut body = bytes;
+                let (mut at, mut end, mut done) = (0, 0, false);
+                while !done && at < body.len() {
+                    let step =
+                        decoder.decode(&body[at..]).map_err(|_| "upstream sent invalid chunked response")?;
+                    let data = at + step.data.start..at + step.data.end;
+                    at += step.consumed;
+                    body.copy_within(data.clone(), end);
+                    end += data.len();
+                    done = step.done;
+                }
+                self.keep &= !done || at == body.len();
+                body.truncate(end);
+                if done {
+                    let trailers = decoder.trailers();
+                    for field in trailers.fields() {
+                        self.tries.trailer(field.name.of(trailers.bytes()), field.value.of(trailers.bytes()));
+                    }
+                }
+                self.push(body);
+                Ok(done)
+            }
+            Decoder::Other(decoder) => {
+                let mut body = Vec::with_capacity(bytes.len());
+                let result = decoder.decode(&bytes, &mut body);
+                for (level, message) in decoder.messages() {
+                    self.tries.complain(level, message);
+                }
+                // What came before a fault is the client's, however the bytes were cut into packets.
+                self.push(body);
+                let (used, done) = result?;
+                self.keep &= !done || used == bytes.len();
+                Ok(done)
+            }
+        }
+    }
+
+    /// Frees what is held back of its framing, as far as the rate allows; `false`: nothing was allowed.
+    fn take_paced(&mut self) -> bool {
+        let needed = if let Decoder::Length(left) = self.decoder { Some(left) } else { None };
+        let Some(bytes) = self.pace.as_mut().and_then(|pace| pace.take(weir_rt::now_ms(), needed)) else {
+            return false;
+        };
+        self.take(bytes);
+        true
+    }
+
+    /// Waits until the rate allows more, while it allows nothing.
+    fn poll_pace(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(pace) = &mut self.pace else { return Poll::Ready(()) };
+        let paused = pace.poll_pause(cx, weir_rt::now_ms());
+        if paused.is_ready()
+            && let Some(open) = &self.open
+        {
+            // The server was not waited for meanwhile.
+            open.link.touch(self.settings.read_timeout);
+        }
+        paused
+    }
+
+    fn push(&mut self, bytes: Vec<u8>) {
+        self.tries.count(bytes.len() as u64, 0, 0);
+        match &mut self.saving {
+            Some(saving) => saving.push(bytes),
+            None => self.ahead.push(bytes),
+        }
+    }
+
+    /// Reads on while there is room for it, and writes what was read. `Ready`: something changed.
+    fn poll_saving(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.open.is_some() && self.saving.as_ref().is_some_and(Saving::has_room) {
+            if self.poll_read(cx).is_pending() {
+                break;
+            }
+        }
+        let Some(saving) = &mut self.saving else { return Poll::Ready(()) };
+        if self.failed.is_some() {
+            // What is not whole is not kept; the client gets what there is of it.
+            std::task::ready!(saving.poll_abandon(cx, &mut self.ahead));
+            self.saving = None;
+            return Poll::Ready(());
+        }
+        match std::task::ready!(saving.poll(cx, self.open.is_none(), &mut self.ahead)) {
+            Progress::More => {
+                self.rested = true;
+            }
+            Progress::Over => self.saving = None,
+            Progress::Failed(failed) => {
+                self.saving = None;
+                self.tries.complain(Level::Crit, format!("{failed} while reading upstream"));
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// The body is there whole: its connection is free for others.
+    fn over(&mut self) {
+        self.tries.end(None);
+        self.tries.over();
+        let clean = self.pace.as_ref().is_none_or(Pace::is_empty);
+        if let Some(Open { link: Link::Own(connection), upload: None, lease, .. }) = self.open.take()
+            && self.keep
+            && clean
+        {
+            lease.group.pool.give(&self.worker, &lease.peer, connection);
+        }
+    }
+
+    fn broken(&mut self, kind: Kind, errno: Option<i32>, message: &str) {
+        self.tries.end(None);
+        let error = Error { kind, side: Side::Upstream, errno };
+        if let Some(open) = self.open.take() {
+            open.lease.peer.state.last.note(weir_engine::engine::cause(&error));
+        }
+        self.failed = Some(error);
+        self.tries.complain(Level::Error, format!("{message} while reading upstream"));
+    }
+
+    /// Reads once. `Ready`: something changed.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.pace.is_some() {
+            if self.open.is_none() || self.take_paced() {
+                return Poll::Ready(());
+            }
+            ready!(self.poll_pace(cx));
+            if self.take_paced() {
+                return Poll::Ready(());
+            }
+        }
+        let Some(open) = &mut self.open else { return Poll::Ready(()) };
+        if std::mem::take(&mut self.rested) {
+            open.link.touch(self.settings.read_timeout);
+        }
+        match &mut open.link {
+            Link::Own(connection) => {
+                let (stream, timer) = (&connection.stream, Some(&connection.timer));
+                let received = match expected(&self.decoder, self.long, self.ahead.room()) {
+                    Some(most) if self.pace.is_none() => stream.poll_recv_long(cx, timer, most),
+                    _ => stream.poll_recv(cx, timer),
+                };
+                self.received(ready!(received));
+            }
+            Link::Talk(talk) => match ready!(talk.poll(cx)) {
+                Ok(got) => self.got(got),
+                Err(error) => self.given_up(error),
+            },
+        }
+        Poll::Ready(())
+    }
+
+    /// What came on a connection.
+    fn received(&mut self, received: Recv) {
+        match received {
+            Recv::Data(bytes) => {
+                self.long = bytes.len() >= SHORT;
+                self.bytes(bytes.into_vec());
+            }
+            Recv::Eof if matches!(self.decoder, Decoder::UntilClose) => self.over(),
+            Recv::Eof if matches!(&self.decoder, Decoder::Other(other) if other.may_end()) => {
+                self.keep = false;
+                self.over();
+            }
+            Recv::Eof => self.broken(Kind::Closed, None, CLOSED),
+            Recv::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            Recv::Err(errno) => self.reset(errno),
+        }
+    }
+
+    /// What came on a stream.
+    fn got(&mut self, got: Got) {
+        match got {
+            Got::Data(bytes) => self.bytes(bytes),
+            Got::Trailers(fields) if fields.is_too_large_for_trailers(self.settings.buffer_size) => {
+                self.broken(Kind::Protocol, None, "upstream sent too big trailers");
+            }
+            Got::Trailers(fields) => {
+                for (name, value) in fields.iter() {
+                    self.tries.trailer(name, value);
+                }
+            }
+            Got::End => self.over(),
+            Got::Head(..) | Got::Interim(_) => {}
+            Got::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            Got::Reset(_, Some(reason)) | Got::Lost(Lost::Broken(reason)) => {
+                self.broken(Kind::Protocol, None, &format!("upstream {reason}"));
+            }
+            Got::Reset(code, None) => {
+                let message = format!("upstream rejected request with error {}", code as u32);
+                self.broken(Kind::Closed, None, &message);
+            }
+            Got::Lost(Lost::Away(code)) => {
+                let message = format!("upstream sent goaway with error {}", code as u32);
+                self.broken(Kind::Closed, None, &message);
+            }
+            Got::Lost(Lost::Closed) => self.broken(Kind::Closed, None, CLOSED),
+            Got::Lost(Lost::Failed(errno)) => self.reset(errno),
+        }
+    }
+
+    /// Bytes of the body, in their framing.
+    fn bytes(&mut self, bytes: Vec<u8>) {
+        self.tries.count(0, 0, bytes.len() as u64);
+        if let Some(open) = &mut self.open {
+            open.link.touch(self.settings.read_timeout);
+            open.received.bytes += bytes.len() as u64;
+        }
+        match &mut self.pace {
+            None => self.take(bytes),
+            Some(pace) => {
+                pace.hold(bytes);
+                self.take_paced();
+            }
+        }
+    }
+
+    fn reset(&mut self, errno: i32) {
+        let text = weir_rt::file::errno_text(errno);
+        let call = if self.buffering { "readv" } else { "recv" };
+        self.broken(Kind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
+    }
+
+    /// Passes on what has come of the rest of the request.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) {
+        let Some(open) = &mut self.open else { return };
+        let passed = match (&mut open.link, &mut open.upload) {
+            (Link::Own(_), None) => return,
+            (Link::Own(connection), Some(upload)) => upload.poll(cx, &connection.stream),
+            (Link::Talk(talk), _) => talk.poll_upload(cx).map(|()| false),
+        };
+        match passed {
+            Ok(true) => open.upload = None,
+            Ok(false) => {}
+            Err(error) => self.given_up(error),
+        }
+    }
+
+    /// The rest of the request can't be had: the server is told so.
+    fn given_up(&mut self, error: Error) {
+        self.tries.end(None);
+        self.open = None;
+        self.failed = Some(error);
+        self.tries.complain(Level::Error, "sending request body to upstream failed".to_owned());
+    }
+
+    /// Takes what has come on a stream before anybody waits for it.
+    fn take_news(&mut self) {
+        while self.pace.is_none()
+            && self.ahead.has_room()
+            && let Some(Open { link: Link::Talk(talk), .. }) = &mut self.open
+            && let Some(got) = talk.next()
+        {
+            self.got(got);
+        }
+    }
+
+    /// Whether a trailer has come, or may come, that the client gets.
+    fn may_have_trailer(&self) -> bool {
+        let comes = matches!(&self.open, Some(Open { link: Link::Talk(_), .. }));
+        self.settings.pass_trailers && (comes || self.tries.has_trailer())
+    }
+
+    /// Moves what was read ahead to a file. `Ready(false)`: nothing more may be read ahead.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        match ready!(self.ahead.poll_room(cx)) {
+            Ok(Room::Made) => Poll::Ready(true),
+            Ok(Room::NewFile(path)) => {
+                let path = path.display();
+                let message = format!(
+                    "an upstream response is buffered to a temporary file {path} while reading upstream"
+                );
+                self.tries.complain(Level::Warn, message);
+                Poll::Ready(true)
+            }
+            Ok(Room::None) => Poll::Ready(false),
+            Err(failed) => {
+                self.tries.end(None);
+                self.open = None;
+                self.failed = Some(Error::file(failed.error.raw_os_error()));
+                self.tries.complain(Level::Crit, format!("{failed} while reading upstream"));
+                Poll::Ready(false)
+            }
+        }
+    }
+}
+
+/// An answer whose body came with its head: most small ones. `keep`: its request has left whole.
+fn whole(x: &mut Exchange, answered: Answered, tries: &Tries, keep: bool) -> Verdict {
+    let Answered { incoming, link, lease, rest } = answered;
+    part(x).scratch.keep_fields(incoming.fields);
+    tries.count(rest.len() as u64, 0, 0);
+    tries.end(None);
+    tries.over();
+    if let Link::Own(connection) = link
+        && incoming.keep_alive
+        && keep
+    {
+        lease.group.pool.give(&x.worker, &lease.peer, connection);
+    }
+    x.respond(Body::Whole(rest.into()))
+}
+
+/// How many bytes to receive at once, where they are more than a pool buffer has: as many as there is room for. One
+/// more than is left shows that the server has said all, without another receive.
+fn expected(decoder: &Decoder, long: bool, room: u64) -> Option<usize> {
+    let left = match decoder {
+        Decoder::Length(left) => *left as usize,
+        _ if long => usize::MAX,
+        _ => 0,
+    };
+    (left > SHORT && room > SHORT as u64).then(|| left.saturating_add(1).min(room as usize))
+}
+
+/// What a receive into a pool buffer brings at most.
+const SHORT: usize = 4096;
+
+/// nginx's words.
+const CLOSED: &str = "upstream prematurely closed connection";
+const TIMED_OUT: &str = "upstream timed out (110: Connection timed out)";
+
+/// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
+/// ahead only.
+fn paced(x: &mut Exchange, script: Option<&Script>, rest: Vec<u8>) -> (Vec<u8>, Option<Pace>) {
+    let Some(script) = script else { return (rest, None) };
+    let value = script.value(x);
+    match weir_conf::parse_size(x.text(&value)) {
+        None | Some(0) => (rest, None),
+        Some(rate) => (Vec::new(), Some(Pace::new(rate, weir_rt::now_ms(), rest))),
+    }
+}
+
+impl Drop for Answer {
+    /// A body of which the client gets nothing (HEAD) is not waited for: the try ends here.
+    fn drop(&mut self) {
+        if self.open.is_some() {
+            self.tries.end(None);
+        }
+    }
+}
+
+impl Source for Answer {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
+        self.poll_upload(cx);
+        loop {
+            if let Some(buf) = self.ahead.pop() {
+                (self.unflushed, self.rested) = (true, true);
+                return Poll::Ready(Ok(Piece::Data(buf)));
+            }
+            let waits = if self.saving.is_some() {
+                self.poll_saving(cx).is_pending()
+            } else if self.ahead.is_writing() {
+                self.poll_room(cx).is_pending()
+            } else if let Some(error) = self.failed {
+                return Poll::Ready(Err(error));
+            } else if self.open.is_none() {
+                return Poll::Ready(Ok(Piece::End));
+            } else {
+                self.poll_read(cx).is_pending()
+            };
+            if waits {
+                if std::mem::take(&mut self.unflushed) {
+                    return Poll::Ready(Ok(Piece::Flush));
+                }
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.poll_upload(cx);
+        while self.saving.is_some() {
+            if self.poll_saving(cx).is_pending() {
+                return;
+            }
+        }
+        while self.buffering && self.open.is_some() {
+            let goes_on = if self.ahead.has_room() {
+                self.poll_read(cx).is_ready()
+            } else {
+                self.rested = true;
+                self.poll_room(cx) == Poll::Ready(true)
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    fn busy(&self) -> Option<u64> {
+        self.settings.busy
+    }
+
+    fn finish(&mut self, x: &mut Exchange) {
+        if self.settings.pass_trailers {
+            self.tries.pass_trailers(x, &self.settings);
+        }
+    }
+
+    fn is_for_client_only(&self) -> bool {
+        !self.settings.ignore_client_abort
+    }
+
+    fn client_left(&mut self) {
+        self.tries.end(None);
+        self.open = None;
+        self.tries.complain(Level::Info, error_log::client_gone("reading upstream"));
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::UpstreamBody
+    }
+}

@@ -1,0 +1,250 @@
+//! After `101 Switching Protocols`, or where a server of HTTP/2 has opened a WebSocket: bytes both ways, until both sides
+//! have ended. The end of one side is passed on, behind its last bytes, and what the other still has to say arrives; nginx
+//! closes both sides at the first end.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use weir_rt::Timer;
+use weir_trace::WaitKind;
+
+use crate::location::upstream_location::Upstream;
+use crate::request::attempt_records::Tries;
+use crate::response::headers;
+use crate::response::received_head::{Answered, Link};
+use weir_engine::exchange::Exchange;
+use weir_engine::log::Level;
+use weir_engine::output;
+use weir_engine::phase::Verdict;
+use weir_engine::transport::Client;
+use weir_engine::transport::client::Bytes;
+
+/// Passes the answer's head on, then bytes both ways.
+pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {
+    let Answered { incoming, link, lease, rest } = answered;
+    let Some(client) = x.transport.client() else { return Verdict::Status(502) };
+    let opened = up.protocol.opens_tunnels();
+    x.response.unframed = opened;
+    headers::copy(x, up, &incoming, headers::Origin::Server { keeps: false });
+    x.keep_alive = false;
+    if !output::send_head(x).await {
+        return Verdict::Status(500);
+    }
+    if let Some(wire) = x.transport.wire() {
+        wire.flush();
+    }
+    let high = if opened { up.settings.buffer_size } else { HIGH };
+    let ends = Default::default();
+    let tunnel = Tunnel { client, server: link, timeout: up.settings.read_timeout, high, ends };
+    tunnel.begin(rest);
+    let shared = x.shared.clone();
+    let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
+    tunnel.end_client();
+    match &tunnel.server {
+        Link::Own(connection) => tries.count(connection.stream.sent(), connection.sent(), 0),
+        Link::Talk(talk) => {
+            let (sent, received) = talk.counts();
+            tries.count(0, sent, received);
+        }
+    }
+    tries.end(None);
+    drop(lease);
+    if let End::TimedOut = end {
+        // Which side was silent is not known: as with a client's time-out, nobody is to blame.
+        x.log(Level::Info, &TIMED_OUT);
+    }
+    tries.over();
+    Verdict::Done
+}
+
+enum End {
+    Closed,
+    TimedOut,
+}
+
+struct Tunnel {
+    client: Client,
+    server: Link,
+    timeout: u64,
+    /// More than this on its way to one side stops the reading of the other.
+    high: u64,
+    ends: Ends,
+}
+
+/// Which directions have ended.
+#[derive(Default)]
+struct Ends {
+    /// The client has said all.
+    client: Cell<bool>,
+    /// The server has.
+    server: Cell<bool>,
+    /// The client was told that no more comes.
+    client_knows: Cell<bool>,
+}
+
+/// The server's side: a connection, or a stream of one.
+impl Link {
+    fn timer(&self) -> &Timer {
+        match self {
+            Link::Own(connection) => &connection.timer,
+            Link::Talk(talk) => &talk.timer,
+        }
+    }
+
+    fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        match self {
+            Link::Own(connection) => connection.stream.poll_recv(cx, None).map(Bytes::from),
+            Link::Talk(talk) => talk.poll_bytes(cx),
+        }
+    }
+
+    fn pass(&self, bytes: Vec<u8>) {
+        match self {
+            Link::Own(connection) => connection.stream.send(bytes),
+            Link::Talk(talk) => talk.pass(bytes),
+        }
+    }
+
+    /// Says that no more comes, behind what is on its way.
+    fn end(&self) {
+        match self {
+            // One that is gone needs no end.
+            Link::Own(connection) => drop(connection.stream.shutdown_write()),
+            Link::Talk(talk) => talk.end(),
+        }
+    }
+
+    /// Ready when no more than `below`, which for a stream is nothing or little, is left to send; `false`: nothing can be
+    /// sent any more.
+    fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
+        match self {
+            Link::Own(connection) => {
+                connection.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok())
+            }
+            Link::Talk(talk) => talk.poll_room(cx, below == 0).map(|()| true),
+        }
+    }
+}
+
+impl Tunnel {
+    /// What was read too far on either side goes first.
+    fn begin(&self, rest: Vec<u8>) {
+        if !rest.is_empty() {
+            self.client.pass(rest);
+        }
+        let early = self.client.early();
+        if !early.is_empty() {
+            self.server.pass(early);
+        }
+        self.server.timer().arm(self.timeout);
+    }
+
+    async fn run(&self) -> End {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<End> {
+        let (client, server, ends) = (&self.client, &self.server, &self.ends);
+        loop {
+            match (self.forth(cx), self.back(cx)) {
+                (Moved::Broken, _) | (_, Moved::Broken) => return Poll::Ready(End::Closed),
+                (Moved::Some, _) | (_, Moved::Some) => {}
+                _ if ends.client.get() && ends.server.get() => {
+                    let (there, here) = (server.poll_room(cx, 0), client.poll_room(cx, 0));
+                    if there.is_ready() && here.is_ready() {
+                        return Poll::Ready(End::Closed);
+                    }
+                    return self.poll_silence(cx);
+                }
+                _ => return self.poll_silence(cx),
+            }
+        }
+    }
+
+    fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<End> {
+        let end = if self.ends.server.get() { End::Closed } else { End::TimedOut };
+        self.server.timer().poll_expired(cx).map(|()| end)
+    }
+
+    /// For how long nothing may move.
+    fn patience(&self) -> u64 {
+        if self.ends.server.get() { self.timeout.min(AFTER_SERVER_MS) } else { self.timeout }
+    }
+
+    /// Moves what the client has to the server, unless that one takes nothing at the moment.
+    fn forth(&self, cx: &mut Context<'_>) -> Moved {
+        let (server, ended) = (&self.server, &self.ends.client);
+        if ended.get() {
+            return Moved::Nothing;
+        }
+        match server.poll_room(cx, self.high) {
+            Poll::Pending => return Moved::Nothing,
+            Poll::Ready(false) => return Moved::Broken,
+            Poll::Ready(true) => {}
+        }
+        match self.client.poll_bytes(cx) {
+            Poll::Pending => Moved::Nothing,
+            Poll::Ready(Bytes::End) => {
+                ended.set(true);
+                server.end();
+                Moved::Some
+            }
+            Poll::Ready(bytes) => self.moved(bytes, |bytes| server.pass(bytes)),
+        }
+    }
+
+    /// The other way.
+    fn back(&self, cx: &mut Context<'_>) -> Moved {
+        let ended = &self.ends.server;
+        if ended.get() {
+            return Moved::Nothing;
+        }
+        match self.client.poll_room(cx, self.high) {
+            Poll::Pending => return Moved::Nothing,
+            Poll::Ready(false) => return Moved::Broken,
+            Poll::Ready(true) => {}
+        }
+        match self.server.poll_bytes(cx) {
+            Poll::Pending => Moved::Nothing,
+            Poll::Ready(Bytes::End) => {
+                ended.set(true);
+                self.end_client();
+                self.server.timer().arm(self.patience());
+                Moved::Some
+            }
+            Poll::Ready(received) => self.moved(received, |bytes| self.client.pass(bytes)),
+        }
+    }
+
+    /// Tells the client, once, that no more comes.
+    fn end_client(&self) {
+        if !self.ends.client_knows.replace(true) {
+            self.client.end();
+        }
+    }
+
+    fn moved(&self, bytes: Bytes, give: impl Fn(Vec<u8>)) -> Moved {
+        let bytes = match bytes {
+            Bytes::Received(buf) => buf.to_vec(),
+            Bytes::Piece(piece) => piece,
+            Bytes::End | Bytes::Broken => return Moved::Broken,
+        };
+        self.server.timer().touch(self.patience());
+        give(bytes);
+        Moved::Some
+    }
+}
+
+enum Moved {
+    Nothing,
+    Some,
+    Broken,
+}
+
+const TIMED_OUT: &str = "upstream timed out (110: Connection timed out) while proxying upgraded connection";
+/// How long a client may be silent to whom the server has said all: one that just leaves its connection open would be
+/// kept for all of `*_read_timeout`.
+const AFTER_SERVER_MS: u64 = 5000;
+/// What may be on its way to one side of a connection that changed its protocol.
+const HIGH: u64 = 64 * 1024;

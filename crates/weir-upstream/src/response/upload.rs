@@ -1,0 +1,58 @@
+//! The rest of a request that leaves while its answer comes, on a connection of its own.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_rt::{Chunk, Stream};
+
+use crate::location::upstream_location::Upstream;
+use crate::protocol::{Framing, Protocol};
+use weir_engine::error::Error;
+use weir_engine::exchange::Exchange;
+use weir_engine::read::Rest;
+
+/// See the module.
+pub(crate) struct Upload {
+    rest: Rest,
+    protocol: Rc<dyn Protocol>,
+    framing: Framing,
+}
+
+impl Upload {
+    /// The rest of the body of `x`, if there is any.
+    pub(crate) fn begin(x: &mut Exchange, up: &Upstream, framing: Framing) -> Option<Upload> {
+        Some(Upload { rest: Rest::take_over(x)?, protocol: up.protocol.clone(), framing })
+    }
+
+    /// Passes on what has come, as far as the server takes it. Whether that was all.
+    ///
+    /// # Errors
+    /// The client does not send the rest, or too much.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, server: &Stream) -> Result<bool, Error> {
+        let done = loop {
+            match server.poll_drained(cx, AHEAD, None) {
+                Poll::Ready(Ok(())) => {}
+                // A server that takes no more may answer all the same; what became of it the next receive tells.
+                Poll::Ready(Err(_)) => break false,
+                Poll::Pending => {
+                    self.rest.pause();
+                    break false;
+                }
+            }
+            let Poll::Ready(polled) = self.rest.poll(cx) else { break false };
+            let (piece, last) = polled?;
+            if !piece.is_empty() {
+                server.queue(Chunk::Bytes(self.protocol.body(piece, self.framing)));
+            }
+            if last {
+                server.queue(Chunk::Bytes(self.protocol.body_end(self.framing)));
+                break true;
+            }
+        };
+        server.flush();
+        Ok(done)
+    }
+}
+
+/// How much of it may be on its way to the server.
+pub(crate) const AHEAD: u64 = 64 * 1024;

@@ -1,0 +1,59 @@
+//! A session as the layer of a stream.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use weir_rt::{Layer, OpenOutcome};
+use weir_tls::{Session, Step};
+
+/// What seals and opens a connection's bytes.
+pub struct TlsLayer {
+    session: Session,
+    /// Shared with the connection: its handshake is not over, requests come as early data.
+    early: Rc<Cell<bool>>,
+    /// Bytes of a record.
+    record: u16,
+}
+
+impl TlsLayer {
+    /// The layer of `session`; `early` becomes true while its early data may be read.
+    pub fn new(session: Session, early: Rc<Cell<bool>>) -> TlsLayer {
+        early.set(session.is_handshaking());
+        TlsLayer { session, early, record: MOST_RECORD }
+    }
+
+    /// With records of at most `bytes` (`ssl_buffer_size`); there are no larger ones than of 16 KB.
+    pub fn with_records(self, bytes: u64) -> TlsLayer {
+        let record = u16::try_from(bytes).unwrap_or(MOST_RECORD).clamp(1, MOST_RECORD);
+        TlsLayer { record, ..self }
+    }
+}
+
+impl Layer for TlsLayer {
+    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome {
+        let opened = match self.session.open(received, plain, out) {
+            Ok(Step::More) => OpenOutcome::More,
+            Ok(Step::End) => OpenOutcome::End,
+            Err(_) => OpenOutcome::Broken,
+        };
+        if self.early.get() {
+            self.early.set(self.session.is_handshaking());
+        }
+        opened
+    }
+
+    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        self.session.seal(plain, out);
+    }
+
+    fn piece(&self) -> usize {
+        usize::from(self.record)
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        self.session.close(out);
+    }
+}
+
+/// RFC 8446, section 5.1.
+const MOST_RECORD: u16 = 16 * 1024;

@@ -1,0 +1,14 @@
+//! TLS to upstream servers, and what both sides of TLS need: certificates from files, a connection's layer.
+
+pub mod cache;
+pub mod client;
+pub mod connect;
+pub mod effort;
+pub mod files;
+pub mod layer;
+pub(crate) mod toward;
+pub mod values;
+
+pub use client::Secure;
+pub use files::device_certificate;
+pub use toward::{Met, Shown, UpstreamHandler, handle_upstream_handshakes};

@@ -1,0 +1,98 @@
+//! Values of directives that both sides of TLS have: `ssl_...` of servers and `..._ssl_...` of upstreams.
+
+use weir_conf::{Error, LineCx, Result, parse_time_s};
+use weir_tls::suites::{self, Protocols};
+
+use super::cache::Keep;
+use super::files;
+
+/// Argument `i` as a path of the configuration's folder; names with a prefix of their own stay.
+pub fn absolute(line: &LineCx<'_>, i: usize) -> String {
+    let name = line.arg(i);
+    if files::is_no_path(name) {
+        return name.to_owned();
+    }
+    line.paths().conf_prefix.join(name).to_string_lossy().into_owned()
+}
+
+/// `ssl_protocols`; versions that do not exist here are told, and must not be all.
+pub fn protocols(slot: &mut Option<Protocols>, line: &mut LineCx<'_>) -> Result {
+    let mut wanted = Protocols { tls12: false, tls13: false };
+    for i in 0..line.args().len() {
+        // In any case, as nginx has it.
+        match line.arg(i).to_ascii_lowercase().as_str() {
+            "tlsv1.2" => wanted.tls12 = true,
+            "tlsv1.3" => wanted.tls13 = true,
+            "sslv2" | "sslv3" | "tlsv1" | "tlsv1.1" => {
+                let message = format!("\"{}\" can't be had: there are TLSv1.2 and TLSv1.3", line.arg(i));
+                line.warn_arg(i, message);
+            }
+            _ => return Err(line.invalid_value(i)),
+        }
+    }
+    if !wanted.tls12 && !wanted.tls13 {
+        return Err(line.fail("none of these protocols can be had: there are TLSv1.2 and TLSv1.3"));
+    }
+    line.once(slot, wanted)
+}
+
+/// A cipher list: it must select something.
+pub fn ciphers(slot: &mut Option<String>, line: &mut LineCx<'_>) -> Result {
+    let list = line.arg(0);
+    suites::select(list).map_err(|error| {
+        line.fail_arg(0, format!("SSL_CTX_set_cipher_list(\"{list}\") failed {}", files::ssl(&error)))
+    })?;
+    line.once(slot, list.to_owned())
+}
+
+/// Says which groups of argument `i` can't be had; the others are used.
+pub fn warn_of_groups(line: &mut LineCx<'_>, i: usize) {
+    let list = line.arg(i).to_owned();
+    for name in suites::lacking_groups(&list) {
+        line.warn_arg(i, format!("the group \"{name}\" can't be had: there are {}", suites::THERE_ARE));
+    }
+}
+
+/// The commands that choose algorithms, for servers and clients: TLS 1.2's ciphers, TLS 1.3's, and groups, each with its
+/// place. `false`: the command is another one.
+pub fn algorithms(slots: [&mut Option<String>; 3], line: &mut LineCx<'_>) -> Result<bool> {
+    let [ciphers, ciphersuites, groups] = slots;
+    let (name, value) = (line.arg(0), line.arg(1));
+    let (slot, checked) = match name {
+        "Ciphersuites" => (ciphersuites, suites::select_tls13(value).map(drop)),
+        "Curves" | "Groups" => (groups, suites::select_groups(value).map(drop)),
+        "CipherString" => (ciphers, suites::select(value).map(drop)),
+        _ => return Ok(false),
+    };
+    checked.map_err(|error| failed_command(line, &error.to_string()))?;
+    *slot = Some(value.to_owned());
+    if matches!(name, "Curves" | "Groups") {
+        warn_of_groups(line, 1);
+    }
+    Ok(true)
+}
+
+/// A `_ssl_conf_command` that can't be followed.
+pub fn failed_command(line: &LineCx<'_>, why: &str) -> Error {
+    let (name, value) = (line.arg(0), line.arg(1));
+    line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"))
+}
+
+/// `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`
+pub fn certificate_cache(slot: &mut Option<Option<Keep>>, line: &mut LineCx<'_>) -> Result {
+    let mut keep = Keep { max: 0, valid: 60, inactive: 10 };
+    for i in 0..line.args().len() {
+        let invalid = || line.invalid_parameter(i);
+        match line.arg(i).split_once('=') {
+            None if line.arg(i) == "off" => return line.once(slot, None),
+            Some(("max", n)) => keep.max = n.parse().ok().filter(|n| *n > 0).ok_or_else(invalid)?,
+            Some(("valid", time)) => keep.valid = parse_time_s(time.as_bytes()).ok_or_else(invalid)?,
+            Some(("inactive", time)) => keep.inactive = parse_time_s(time.as_bytes()).ok_or_else(invalid)?,
+            _ => return Err(invalid()),
+        }
+    }
+    if keep.max == 0 {
+        return Err(line.fail("\"ssl_certificate_cache\" must have the \"max\" parameter"));
+    }
+    line.once(slot, Some(keep))
+}

@@ -1,0 +1,459 @@
+//! `upstream { }`: its directives, and the variables of tries.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::names::{HTTP, MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
+use weir_conf::{
+    Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s,
+};
+
+use crate::block::balancer_hook::Draft;
+use crate::block::queue::Queue;
+use crate::block::retry_budget::Budget;
+use crate::block::upstream::Group;
+use crate::block::upstreams::Upstreams;
+use crate::connection::keepalive_limits::Keep;
+use crate::discovery::dns::Named;
+use crate::discovery::server_address::{resolve, unresolved};
+use crate::discovery::server_list;
+use crate::discovery::server_list::{Origin, Place};
+use crate::discovery::source::Source;
+use crate::health::match_block::Matches;
+use crate::health::{HealthCheck, match_block};
+use crate::peer::Peer;
+use crate::peer::balance::{Better, Method};
+use crate::peer::members::Members;
+use crate::peer::outlier::Outlier;
+use crate::peer::response_time::Timed;
+use crate::peer::sticky;
+use crate::peer::sticky::Sticky;
+use crate::request::attempt_records;
+use weir_engine::conf::http_core::HttpCoreConf;
+use weir_engine::conf::registry::Registry;
+use weir_engine::conf::temp_path::TempPaths;
+use weir_engine::module::{BuildHooks, Confs, Module};
+use weir_engine::resolver::{DEFAULT_TIMEOUT, Resolver};
+use weir_engine::variable::{Script, Variable};
+
+/// The module of `upstream` blocks.
+pub struct UpstreamModule;
+
+impl Module for UpstreamModule {
+    const NAME: &'static str = "upstream";
+    type Conf = UpstreamConf;
+    const DIRECTIVES: &'static [Directive<UpstreamConf>] = &[
+        Row::new("server", UPSTREAM, MORE, UpstreamConf::set_server).doc("A server of the group."),
+        Row::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, Method::LeastConn))
+            .doc("Asks the server with the fewest connections for its weight."),
+        Row::new("least_time", UPSTREAM, ONE, UpstreamConf::set_least_time)
+            .doc("Asks the server that answers soonest for its weight and its connections."),
+        Row::new("peak_ewma", UPSTREAM, Args::range(0, 1), UpstreamConf::set_peak_ewma)
+            .doc("As least_time, where slow answers count at once and are forgotten slowly."),
+        Row::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, Method::IpHash))
+            .doc("Chooses by the client's address."),
+        Row::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
+        Row::new("random", UPSTREAM, Args::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
+        Row::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
+            .doc("A name for what workers share; they share it with or without."),
+        Row::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
+        Row::new("source", UPSTREAM, Args::range(2, 10), UpstreamConf::set_source)
+            .doc("Where the servers come from at run time: a file, a URL, etcd or Consul."),
+        Row::new("state", UPSTREAM, ONE, UpstreamConf::set_state)
+            .doc("A file in which servers that come and go at run time are kept."),
+        Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
+            .doc("Asks servers now and then whether they are well."),
+        Row::new("outlier", UPSTREAM, Args::range(1, 4), |c, l| {
+            let outlier = Outlier::parse(l)?;
+            l.once(&mut c.outlier, outlier)
+        })
+        .doc("How many times slower than the others' median a server is that is left out for a while; min=, answers=, time=."),
+        Row::new("match", HTTP, ONE.block(), |_, l| match_block::define(l))
+            .doc("What the answer to a health_check must be: status, header and body lines."),
+        Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
+            .doc("How many requests wait for a server when none is free."),
+        Row::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
+            let budget = Budget::parse(l)?;
+            l.once(&mut c.retry_budget, budget)
+        })
+        .doc("How many requests may be tried at another server, as a part of all; min=: each second whatever comes."),
+        Row::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
+            .doc("How many idle connections all workers together keep."),
+        Row::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
+            .doc("After how many requests a connection is closed."),
+        Row::new("keepalive_time", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_time))
+            .doc("The age from which on a connection takes no further request."),
+        Row::new("keepalive_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_timeout))
+            .doc("How long an idle connection is kept."),
+        Row::new("resolver", UPSTREAM, MORE, |c, l| {
+            let resolver = weir_engine::resolver::parse(l)?;
+            l.once(&mut c.resolver, resolver)
+        })
+        .doc("The name servers that know the group's names."),
+        Row::new("resolver_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
+            .doc("How long name servers are waited for; 30s."),
+    ];
+    const VARIABLES: &'static [Variable] = attempt_records::VARIABLES;
+    const HOOKS: BuildHooks<UpstreamConf> =
+        BuildHooks { end_upstream: Some(UpstreamConf::define), end_http: Some(end_http), ..BuildHooks::NONE };
+}
+
+/// Upstreams get the resolver of `http`; what they name and is not there is an error.
+fn end_http(http: &Confs, registry: &mut Registry) -> Vec<Error> {
+    let core = http.get::<HttpCoreConf>();
+    let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let unresolved = registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
+    let mut errors: Vec<Error> = unresolved.into_iter().collect();
+    errors.extend(registry.shared::<Matches>().missing());
+    errors
+}
+
+/// A plain average of times.
+fn average(last_byte: bool) -> Timed {
+    Timed { last_byte, peak: false, upload: false, decay: DECAY * 1_000_000 }
+}
+
+/// Milliseconds after which a time that was measured counts for a third.
+const DECAY: u64 = 10_000;
+/// The same where uploads are measured: they are few, and one that tries a slow line again takes long.
+const UPLOAD_DECAY: u64 = 600_000;
+/// Milliseconds of a day.
+const DAY: u64 = 86_400_000;
+
+/// None and more.
+const ANY_NUMBER: Args = Args::range(0, 32);
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<UpstreamConf>;
+
+/// What one `upstream` block says.
+#[derive(Debug, Default)]
+pub struct UpstreamConf {
+    servers: Vec<Origin>,
+    method: Option<Method>,
+    sticky: Option<Sticky>,
+    queue: Option<Queue>,
+    retry_budget: Option<Budget>,
+    health_check: Option<HealthCheck>,
+    outlier: Option<Outlier>,
+    keepalive: Option<usize>,
+    keepalive_requests: Option<u64>,
+    keepalive_time: Option<u64>,
+    keepalive_timeout: Option<u64>,
+    resolver: Option<Arc<Resolver>>,
+    resolver_timeout: Option<u64>,
+    /// `zone` is there.
+    zone: bool,
+    source: Option<Source>,
+    /// Where the list is kept; `Some(None)`: nowhere.
+    kept: Option<Option<PathBuf>>,
+}
+
+impl UpstreamConf {
+    /// `server address [parameters]`
+    fn set_server(&mut self, line: &mut LineCx<'_>) -> Result {
+        let mut model = Peer::plain(weir_rt::net::SockAddr::UNSPECIFIED, line.arg(0));
+        let (mut backup, mut resolve_later, mut service) = (false, false, None);
+        for at in 1..line.args().len() {
+            match line.arg(at) {
+                "resolve" => resolve_later = true,
+                "service=" => return Err(line.fail_arg(at, "service is empty")),
+                text if text.starts_with("service=") => service = text.strip_prefix("service="),
+                _ => parameter(line, at, &mut model, &mut backup)?,
+            }
+        }
+        let missing = self.method.as_ref().filter(|method| !method.is_general()).and_then(|_| {
+            if backup { Some("backup") } else { (model.slow_start > 0).then_some("slow_start") }
+        });
+        if let Some(name) = missing {
+            return Err(line.fail(format!("balancing method does not support parameter \"{name}\"")));
+        }
+        let place = match Named::parse(line, resolve_later, service)? {
+            Some(named) => Place::Name(Arc::new(named)),
+            None => Place::Fixed(
+                resolve(line.arg(0), 80).map_err(|message| unresolved(message).at(line.args()[0].span))?,
+            ),
+        };
+        self.servers.push(Origin { backup, model, place });
+        Ok(())
+    }
+
+    /// As in nginx a second method replaces the first, with a warning, and methods stand before `keepalive`.
+    fn set_method(&mut self, line: &mut LineCx<'_>, method: Method) -> Result {
+        line.ext::<Registry>().shared::<Draft>().chosen = true;
+        if self.method.replace(method).is_some() {
+            line.warn("load balancing method redefined");
+        }
+        Ok(())
+    }
+
+    /// `least_time header | last_byte | upload`
+    fn set_least_time(&mut self, line: &mut LineCx<'_>) -> Result {
+        let timed = match line.arg(0) {
+            "header" => average(false),
+            "last_byte" => average(true),
+            "upload" => Timed { upload: true, decay: UPLOAD_DECAY * 1_000_000, ..average(false) },
+            _ => return Err(line.invalid_parameter(0)),
+        };
+        self.set_method(line, Method::LeastTime(timed))
+    }
+
+    /// `peak_ewma [decay=time]`
+    fn set_peak_ewma(&mut self, line: &mut LineCx<'_>) -> Result {
+        let decay = match line.args().first() {
+            None => DECAY,
+            Some(word) => {
+                let time = word.str().strip_prefix("decay=").and_then(|time| parse_time_ms(time.as_bytes()));
+                time.filter(|ms| (1..=DAY).contains(ms)).ok_or_else(|| line.invalid_parameter(0))?
+            }
+        };
+        self.set_method(
+            line,
+            Method::LeastTime(Timed { peak: true, decay: decay * 1_000_000, ..average(false) }),
+        )
+    }
+
+    /// `hash key [consistent]`
+    fn set_hash(&mut self, line: &mut LineCx<'_>) -> Result {
+        let key = Script::compile(line, 0)?;
+        let method = match line.args().get(1) {
+            None => Method::Hash(key),
+            Some(word) if word.is("consistent") => Method::Consistent(key),
+            Some(_) => return Err(line.invalid_parameter(1)),
+        };
+        self.set_method(line, method)
+    }
+
+    /// `random [two [least_conn | least_time=header | least_time=last_byte]]`
+    fn set_random(&mut self, line: &mut LineCx<'_>) -> Result {
+        let two = match line.args().first() {
+            None => None,
+            Some(word) if word.is("two") => Some(Better::Conns),
+            Some(_) => return Err(line.invalid_parameter(0)),
+        };
+        let two = match line.args().get(1).map(|word| word.str()) {
+            None | Some("least_conn") => two,
+            Some("least_time" | "least_time=header") => Some(Better::Time(average(false))),
+            Some("least_time=last_byte") => Some(Better::Time(average(true))),
+            Some(_) => return Err(line.invalid_parameter(1)),
+        };
+        self.set_method(line, Method::Random { two })
+    }
+
+    /// `zone name [size]`: what workers know of servers is always shared, so only the arguments are checked.
+    fn set_zone(&mut self, line: &mut LineCx<'_>) -> Result {
+        if line.bytes(0).is_empty() {
+            return Err(line.fail_arg(0, "invalid zone name \"\""));
+        }
+        self.zone = true;
+        if line.args().len() == 2 {
+            match parse_size(line.bytes(1)) {
+                None => return Err(line.fail_arg(1, format!("invalid zone size \"{}\"", line.arg(1)))),
+                Some(size) if size < 8 * 4096 => {
+                    return Err(line.fail_arg(0, format!("zone \"{}\" is too small", line.arg(0))));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// `sticky cookie | route | learn ...`
+    fn set_sticky(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.sticky.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        self.sticky = Some(sticky::parse(line)?);
+        Ok(())
+    }
+
+    /// `source kind place [parameters]`
+    fn set_source(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.source.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let (source, kept) = Source::parse(line)?;
+        self.source = Some(source);
+        if kept.is_some() && self.kept.replace(kept.flatten()).is_some() {
+            return Err(line.fail("\"keep\" and \"state\" are the same"));
+        }
+        Ok(())
+    }
+
+    /// `state file`
+    fn set_state(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.kept.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let mut path = None;
+        line.path(&mut path)?;
+        self.kept = Some(path);
+        Ok(())
+    }
+
+    /// `health_check [parameters]`
+    fn set_health_check(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.health_check.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        self.health_check = Some(HealthCheck::parse(line)?);
+        Ok(())
+    }
+
+    /// `queue number [timeout=time]`
+    fn set_queue(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.queue.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let number = parse_number(line.bytes(0)).and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| *number > 0).ok_or_else(|| line.invalid_value(0))?;
+        let timeout = match line.args().get(1) {
+            None => Some(60_000),
+            Some(word) => word.str().strip_prefix("timeout=").and_then(|time| parse_time_ms(time.as_bytes())),
+        };
+        let timeout = timeout.ok_or_else(|| line.invalid_parameter(1))?;
+        self.queue = Some(Queue::new(number, timeout));
+        Ok(())
+    }
+
+    /// `keepalive connections [local]`
+    fn set_keepalive(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.keepalive.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let number = parse_number(line.bytes(0)).ok_or_else(|| {
+            line.fail_arg(0, format!("invalid value \"{}\" in \"keepalive\" directive", line.arg(0)))
+        })?;
+        if line.args().get(1).is_some_and(|word| !word.is("local")) {
+            return Err(line.invalid_parameter(1));
+        }
+        line.ext::<Registry>().shared::<Draft>().chosen = true;
+        self.keepalive = Some(number as usize);
+        Ok(())
+    }
+
+    /// Makes the block's group.
+    ///
+    /// # Errors
+    /// nginx's words: no servers, a second block of that name.
+    pub(crate) fn define(&mut self, registry: &mut Registry, line: &Line) -> Result {
+        let name = line.args.first().map_or("", |word| word.str());
+        let fail = |message: String| Error::new(message).at(line.name.span);
+        if self.kept.is_some() && self.source.is_none() && !self.servers.is_empty() {
+            return Err(fail("\"state\" is incompatible with \"server\"".to_owned()));
+        }
+        let draft = std::mem::take(registry.shared::<Draft>());
+        if self.servers.is_empty() && self.source.is_none() && self.kept.is_none() && draft.guide.is_none() {
+            return Err(fail("no servers are inside upstream".to_owned()));
+        }
+        if !self.zone && self.servers.iter().any(|server| matches!(server.place, Place::Name(_))) {
+            let message =
+                format!("resolving names at run time requires upstream \"{name}\" to be in shared memory");
+            return Err(fail(message));
+        }
+        let default = Keep::default();
+        let keep = Keep {
+            connections: self.keepalive.or(draft.keepalive).unwrap_or(default.connections),
+            requests: self.keepalive_requests.unwrap_or(default.requests),
+            time: self.keepalive_time.unwrap_or(default.time),
+            timeout: self.keepalive_timeout.unwrap_or(default.timeout),
+        };
+        let method = self.method.take().unwrap_or_default();
+        let mut group = Group::new(name, method, keep, Members::default(), false);
+        group.sticky = self.sticky.take();
+        group.queue = self.queue.take();
+        group.retry_budget = self.retry_budget;
+        group.outlier = self.outlier;
+        group.health_check = self.health_check.take();
+        group.names.place = Some(line.name.span);
+        group.names.own = self.resolver.take();
+        group.names.timeout = self.resolver_timeout;
+        group.source = self.source.take().map(Arc::new);
+        group.guide = draft.guide;
+        group.kept = self.kept.take().unwrap_or_else(|| {
+            // A group with a source has a list to keep, wherever that is.
+            let folder = Arc::new(registry.paths.prefix.join("upstream_lists"));
+            group.source.as_ref()?;
+            registry.shared::<TempPaths>().add(&folder);
+            Some(folder.join(format!("{}.json", file_name(name))))
+        });
+        group.begin(std::mem::take(&mut self.servers));
+        registry.shared::<Upstreams>().define(group).map_err(fail)
+    }
+}
+
+/// A group's name as that of a file.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let escaped = |c: char| if plain(c) { c.to_string() } else { format!("%{:x}", u32::from(c)) };
+    name.to_ascii_lowercase().chars().map(escaped).collect()
+}
+
+/// One `name=value` of a `server` line.
+fn parameter(line: &LineCx<'_>, at: usize, peer: &mut Peer, backup: &mut bool) -> Result {
+    let text = line.bytes(at);
+    let invalid = || line.invalid_parameter(at);
+    let (name, value) = match text.iter().position(|byte| *byte == b'=') {
+        Some(cut) => (&text[..cut], Some(&text[cut + 1..])),
+        None => (text, None),
+    };
+    let number = || value.and_then(parse_number).and_then(|n| u32::try_from(n).ok()).ok_or_else(invalid);
+    match (name, value) {
+        (b"weight", Some(_)) => peer.weight = Some(number()?).filter(|n| *n > 0).ok_or_else(invalid)?,
+        (b"max_conns", Some(_)) => peer.max_conns = number()?,
+        (b"max_fails", Some(_)) => peer.max_fails = number()?,
+        (b"fail_timeout", Some(value)) => peer.fail_timeout = parse_time_s(value).ok_or_else(invalid)?,
+        (b"backup", None) => *backup = true,
+        (b"slow_start", Some(value)) => peer.slow_start = parse_time_ms(value).ok_or_else(invalid)?,
+        (b"route", Some(value)) => peer.route = String::from_utf8_lossy(value).into(),
+        (b"bind", Some(value)) => {
+            let text = std::str::from_utf8(value).ok().filter(|text| !text.is_empty());
+            peer.bind = text.and_then(server_list::local).ok_or_else(invalid)?;
+        }
+        (b"drain", None) => peer.drain = true,
+        (b"down", None) => peer.down = true,
+        _ => return Err(invalid()),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_engine::ModuleDef;
+    use weir_engine::conf::test::headlines;
+    use weir_engine::conf::{CORE_MODULES, with_core};
+
+    use super::UpstreamModule;
+
+    static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<UpstreamModule>()]);
+
+    #[test]
+    fn servers_that_are_resolved_need_a_resolver_and_a_zone() {
+        for (text, message) in [
+            (
+                "upstream u { zone z 1m; server a.example resolve; }",
+                "no resolver defined to resolve names at run time in upstream \"u\"",
+            ),
+            (
+                "resolver 127.0.0.1; upstream u { server a.example resolve; }",
+                "resolving names at run time requires upstream \"u\" to be in shared memory",
+            ),
+            (
+                "upstream u { server a.example service=http; }",
+                "service upstream \"a.example\" requires \"resolve\" parameter",
+            ),
+            (
+                "upstream u { server a.example:80 resolve service=http; }",
+                "service upstream \"a.example:80\" may not have port",
+            ),
+            (
+                "upstream u { server 127.0.0.1 resolve service=http; }",
+                "service upstream \"127.0.0.1\" requires domain name",
+            ),
+            ("upstream u { server a.example resolve service=; }", "service is empty"),
+        ] {
+            let found = headlines(&format!("http {{ {text} }}"), &MODULES);
+            assert!(found.iter().any(|line| line.starts_with(message)), "{text}: {found:?}");
+        }
+    }
+}

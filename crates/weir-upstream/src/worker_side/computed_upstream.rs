@@ -1,0 +1,122 @@
+//! Servers that are computed for each request: a group's name, an address, or a name to be resolved.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::split_port;
+use weir_rt::clock;
+use weir_trace::{Cause, WaitKind};
+
+use crate::Upstreams;
+use crate::discovery::server_address::{ADDRESSES, resolve};
+use crate::peer::Peer;
+use crate::worker_side::local_upstream::LocalGroup;
+use crate::worker_side::worker_part::of_worker;
+use weir_engine::exchange::Exchange;
+use weir_engine::phase::Verdict;
+use weir_engine::resolver::{self, DnsAnswer, DnsFailure, Resolver};
+
+/// The group that `host` means for `x`: that of an `upstream` of this name, the address it is, or the addresses that the
+/// location's `resolver` finds.
+///
+/// # Errors
+/// What the request ends with; it is logged.
+pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result<Rc<LocalGroup>, Verdict> {
+    let generation = x.server.generation();
+    if let Some(group) =
+        generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.meant(host, default_port))
+    {
+        return Ok(of_worker(&x.worker).upstreams.named(group));
+    }
+    if let Some(group) = of_worker(&x.worker).upstreams.address(host) {
+        return Ok(group);
+    }
+    // A path has no port.
+    let parts = if host.starts_with("unix:") { Ok(("", None)) } else { split_port(host) };
+    let Ok((name, port)) = parts else {
+        x.log_error(&format_args!("invalid port in upstream \"{host}\""));
+        return Err(Verdict::Status(500));
+    };
+    if name.is_empty() && !host.starts_with("unix:") {
+        x.log_error(&format_args!("no host in upstream \"{host}\""));
+        return Err(Verdict::Status(500));
+    }
+    if host.starts_with("unix:") || resolver::literal(name).is_some() {
+        let addrs = resolve(host, default_port).map_err(|message| {
+            x.log_error(&message);
+            Verdict::Status(500)
+        })?;
+        let peers = addrs.into_iter().map(|addr| Arc::new(Peer::plain(addr, host))).collect();
+        return Ok(of_worker(&x.worker).upstreams.add_address(host, peers));
+    }
+    let answer = look_up(x, name).await?;
+    let port = port.unwrap_or(default_port);
+    let peers = in_turn(&answer).map(|ip| Arc::new(Peer::plain((ip, port).into(), host))).collect();
+    Ok(of_worker(&x.worker).upstreams.passing(host, peers))
+}
+
+/// What `name` resolves to.
+async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<DnsAnswer>, Verdict> {
+    let Some((resolver, timeout)) = x.plan.core.resolver.clone() else {
+        x.log_error(&format_args!("no resolver defined to resolve {name}"));
+        x.cause = Cause::DnsFailed;
+        return Err(Verdict::Status(502));
+    };
+    if let Some(answer) = remembered(x, &resolver, name) {
+        if answer.stale {
+            x.cause = Cause::DnsStaleUsed;
+        }
+        return Ok(answer);
+    }
+    let found = match resolver::question(name) {
+        Ok(question) => {
+            let shared = x.shared.clone();
+            shared.waiting_for(WaitKind::Resolver, Box::pin(resolver.resolve(&question, timeout))).await
+        }
+        Err(failure) => Err(failure),
+    };
+    match found {
+        Ok(answer) => {
+            if answer.stale {
+                x.cause = Cause::DnsStaleUsed;
+            }
+            remember(x, &resolver, name, &answer);
+            Ok(answer)
+        }
+        Err(failure) => Err(failed(x, name, failure)),
+    }
+}
+
+fn failed(x: &mut Exchange, name: &str, failure: DnsFailure) -> Verdict {
+    x.log_error(&format_args!("{name} could not be resolved ({}: {failure})", failure.number()));
+    x.cause = Cause::DnsFailed;
+    Verdict::Status(502)
+}
+
+/// What this worker was told before, if it holds and need not be asked for in advance: without the resolver's lock.
+fn remembered(x: &Exchange, resolver: &Arc<Resolver>, name: &str) -> Option<Arc<DnsAnswer>> {
+    let names = of_worker(&x.worker).upstreams.names.borrow();
+    let (whose, answer) = names.get(name)?;
+    let same = std::ptr::eq(whose.as_ptr(), Arc::as_ptr(resolver));
+    (same && clock::monotonic_ms() < answer.refresh.min(answer.until)).then(|| answer.clone())
+}
+
+fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<DnsAnswer>) {
+    let mut names = of_worker(&x.worker).upstreams.names.borrow_mut();
+    if names.len() >= ADDRESSES {
+        names.clear();
+    }
+    names.insert(name.into(), (Arc::downgrade(resolver), answer.clone()));
+}
+
+/// The addresses of an answer, IPv4 first, beginning with any of each kind: who asks often asks all of them.
+fn in_turn(answer: &DnsAnswer) -> impl Iterator<Item = std::net::IpAddr> {
+    let (v4, v6) = answer.addresses.split_at(answer.addresses.partition_point(std::net::IpAddr::is_ipv4));
+    let turn = clock::monotonic_ns() as usize / 1_000;
+    let rotated = |part: &[std::net::IpAddr]| {
+        let part = part.to_vec();
+        let count = part.len();
+        (0..count).map(move |at| part[(at + turn) % count])
+    };
+    rotated(v4).chain(rotated(v6))
+}

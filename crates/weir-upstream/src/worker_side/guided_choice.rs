@@ -1,0 +1,56 @@
+//! A balancer of a module on one worker.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::block::balancer_hook::{Guide, Guides, Servers};
+use crate::config::directives::Settings;
+use crate::location::upstream_location::Upstream;
+
+/// A group's chooser on one worker.
+pub(crate) struct Guided {
+    pub(crate) guide: Box<dyn Guide>,
+    pub(crate) servers: Servers,
+    /// Locations with the time limits that a chooser has set.
+    timed: RefCell<Vec<Timed>>,
+}
+
+/// What a location asks servers with, and the same with other time limits.
+struct Timed {
+    of: Rc<Upstream>,
+    limits: [Option<u64>; 3],
+    with: Rc<Upstream>,
+}
+
+impl Guided {
+    pub(crate) fn new(guides: &dyn Guides) -> Guided {
+        Guided { guide: guides.on_worker(), servers: Servers::default(), timed: RefCell::default() }
+    }
+
+    /// `up` with these limits where there are any.
+    pub(crate) fn timed(&self, up: &Rc<Upstream>, limits: [Option<u64>; 3]) -> Rc<Upstream> {
+        let mut timed = self.timed.borrow_mut();
+        if let Some(known) = timed.iter().find(|one| Rc::ptr_eq(&one.of, up) && one.limits == limits) {
+            return known.with.clone();
+        }
+        let [connect, send, read] = limits;
+        let settings = Settings {
+            connect_timeout: connect.unwrap_or(up.settings.connect_timeout),
+            send_timeout: send.unwrap_or(up.settings.send_timeout),
+            read_timeout: read.unwrap_or(up.settings.read_timeout),
+            ..Settings::clone(&up.settings)
+        };
+        let with =
+            Upstream { protocol: up.protocol.clone(), settings: Arc::new(settings), sites: up.sites.clone() };
+        if timed.len() >= LINES {
+            timed.clear();
+        }
+        let with = Rc::new(with);
+        timed.push(Timed { of: up.clone(), limits, with: with.clone() });
+        with
+    }
+}
+
+/// Locations with limits of their own that a worker remembers of one upstream.
+const LINES: usize = 64;

@@ -1,0 +1,377 @@
+//! A worker's side of a group: its chooser and its idle connections.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use weir_rt::clock;
+use weir_trace::Site;
+
+use crate::block::queue::Line;
+use crate::block::retry_budget::Purse;
+use crate::block::upstream::Group;
+use crate::config::failure_reason::Fault;
+use crate::connection::keepalive_limits::Keep;
+use crate::discovery::server_address::ADDRESSES;
+use crate::location::peer_sites::PeerSites;
+use crate::peer::balance::{Balancer, Method, Tried, long_body};
+use crate::peer::members::Members;
+use crate::peer::peer_figures::Figures;
+use crate::peer::response_time::Timed;
+use crate::peer::sticky::{Ids, Learned};
+use crate::peer::{Peer, PeerState};
+use crate::pool::worker_pool::Pool;
+use crate::worker_side::guided_choice::Guided;
+use weir_engine::exchange::Exchange;
+use weir_engine::resolver::{DnsAnswer, Resolver};
+
+/// The groups that a worker uses.
+#[derive(Default)]
+pub struct Local {
+    /// By the address of what they belong to.
+    groups: RefCell<HashMap<*const Group, Weak<LocalGroup>>>,
+    /// Those of them that requests have named; no plan holds them.
+    named: RefCell<HashMap<*const Group, Rc<LocalGroup>>>,
+    /// Of addresses that were computed for a request, by their text.
+    addresses: RefCell<HashMap<Box<str>, Rc<LocalGroup>>>,
+    /// What names were resolved to, and by whom.
+    pub(crate) names: RefCell<HashMap<Box<str>, Resolved>>,
+}
+
+/// An answer of a resolver.
+pub(crate) type Resolved = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
+
+impl Local {
+    /// The worker's side of `group`, the same for all who hold it.
+    pub fn group(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
+        let mut known = self.groups.borrow_mut();
+        let key = Arc::as_ptr(group);
+        // An address may have been another group's before.
+        let alive = known.get(&key).and_then(Weak::upgrade).filter(|local| Arc::ptr_eq(&local.group, group));
+        alive.unwrap_or_else(|| {
+            known.retain(|_, group| group.strong_count() > 0);
+            let new = Rc::new(LocalGroup::new(group));
+            known.insert(key, Rc::downgrade(&new));
+            new
+        })
+    }
+
+    /// [`Local::group`] for a group that a request has named: it stays as long as the configuration.
+    pub(crate) fn named(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
+        let mut named = self.named.borrow_mut();
+        named.entry(Arc::as_ptr(group)).or_insert_with(|| self.group(group)).clone()
+    }
+
+    /// Connections to servers that this worker keeps for later requests.
+    pub fn idle(&self) -> u64 {
+        let groups = self.groups.borrow();
+        groups.values().filter_map(Weak::upgrade).map(|group| group.pool.idle()).sum()
+    }
+
+    /// Another configuration is in force from now on. Requests of the one before hold what they use.
+    pub(crate) fn switched(&self) {
+        let named = self.named.take();
+        drop(named);
+    }
+
+    /// The group of an address that was computed before.
+    pub fn address(&self, address: &str) -> Option<Rc<LocalGroup>> {
+        self.addresses.borrow().get(address).cloned()
+    }
+
+    /// The group of the addresses that a name stands for at this moment: for one request, as in nginx, so that what
+    /// one finds out of them is no other's business.
+    pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
+        Rc::new(LocalGroup::new(&computed(host, primary)))
+    }
+
+    /// Makes the group of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
+    /// make, and clients may name as many as they like.
+    pub fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
+        let local = Rc::new(LocalGroup::new(&computed(address, primary)));
+        let mut addresses = self.addresses.borrow_mut();
+        if addresses.len() >= ADDRESSES {
+            addresses.clear();
+        }
+        addresses.insert(address.into(), local.clone());
+        local
+    }
+}
+
+/// A group that no configuration knows: without connections to keep.
+fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Group> {
+    let keep = Keep { connections: 0, ..Keep::default() };
+    let members = Members { primary, backup: Vec::new() };
+    let mut group = Group::new(name, Method::RoundRobin, keep, members, true);
+    group.computed = true;
+    Arc::new(group)
+}
+
+/// A worker's side of one group.
+pub struct LocalGroup {
+    /// The group.
+    pub group: Arc<Group>,
+    chooser: RefCell<Chooser>,
+    pub(crate) pool: Rc<Pool>,
+    /// Those of this worker that wait for a server.
+    pub(crate) line: Line,
+    accounts: RefCell<HashMap<*const PeerState, Rc<Account>>>,
+    /// The one that was asked for last: mostly the next one, too.
+    last: RefCell<Option<Rc<Account>>>,
+    pub(crate) purse: Purse,
+    /// The chooser that is asked before the group's method.
+    pub(crate) guided: Option<Guided>,
+}
+
+/// What this worker has to say of a peer.
+struct Account {
+    /// Keeps the address it is found by.
+    state: Arc<PeerState>,
+    figures: Arc<Figures>,
+}
+
+struct Chooser {
+    version: u64,
+    count: usize,
+    /// Those of them that are not `down`.
+    tries: usize,
+    balancer: Box<dyn Balancer>,
+    /// By what names peers in requests; empty without `sticky`.
+    ids: Ids,
+}
+
+impl Chooser {
+    fn new(group: &Group) -> Chooser {
+        let version = group.version();
+        let members = Arc::new(group.method.members_of_worker(&group.members()));
+        let count = members.all().count();
+        let tries = members.all().filter(|peer| !peer.is_down()).count();
+        let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
+        Chooser { version, count, tries, balancer: group.method.balancer(&members), ids }
+    }
+}
+
+impl LocalGroup {
+    fn new(group: &Arc<Group>) -> LocalGroup {
+        LocalGroup {
+            chooser: RefCell::new(Chooser::new(group)),
+            pool: Rc::new(Pool::new(group.keep, group.idle.clone())),
+            line: Line::default(),
+            accounts: RefCell::default(),
+            last: RefCell::default(),
+            purse: Purse::default(),
+            guided: group.guide.as_deref().map(Guided::new),
+            group: group.clone(),
+        }
+    }
+
+    /// The next peer for `x`.
+    pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut Tried) -> Option<Lease> {
+        let mut chooser = self.chooser();
+        let Chooser { balancer, ids, .. } = &mut *chooser;
+        let bound = match &self.group.sticky {
+            Some(sticky) if tried.is_empty() => sticky.bound(x, ids, tried),
+            _ => None,
+        };
+        let peer = match bound {
+            Some(peer) => peer,
+            None => balancer.pick(x, tried)?,
+        };
+        drop(chooser);
+        Some(self.lease(peer))
+    }
+
+    /// The use of a peer that counts as chosen.
+    pub(crate) fn lease(self: &Rc<Self>, peer: Arc<Peer>) -> Lease {
+        let account = self.account(&peer);
+        if !peer.is_compared {
+            account.figures.begin();
+        }
+        Lease {
+            account,
+            peer,
+            group: self.clone(),
+            failed: false,
+            learned: None,
+            began: clock::ticks(),
+            timed: false,
+        }
+    }
+
+    fn account(&self, peer: &Peer) -> Rc<Account> {
+        if let Some(last) = &*self.last.borrow()
+            && Arc::ptr_eq(&last.state, &peer.state)
+        {
+            return last.clone();
+        }
+        let mut accounts = self.accounts.borrow_mut();
+        if self.guided.is_some() && accounts.len() >= ADDRESSES {
+            // Those in use are kept by their leases.
+            accounts.clear();
+        }
+        let new = || {
+            let state = peer.state.clone();
+            Rc::new(Account { figures: state.account(), state })
+        };
+        let account = accounts.entry(Arc::as_ptr(&peer.state)).or_insert_with(new).clone();
+        *self.last.borrow_mut() = Some(account.clone());
+        account
+    }
+
+    /// How many peers there are.
+    pub(crate) fn count(&self) -> usize {
+        self.chooser().count
+    }
+
+    /// The chooser among the members of now.
+    fn chooser(&self) -> RefMut<'_, Chooser> {
+        let mut chooser = self.chooser.borrow_mut();
+        if chooser.version != self.group.version() {
+            *chooser = Chooser::new(&self.group);
+            self.forget();
+        }
+        chooser
+    }
+
+    /// Members have changed: what belongs to those that left goes.
+    #[cold]
+    fn forget(&self) {
+        let members = self.group.members();
+        let stays = |state: *const PeerState| members.all().any(|peer| Arc::as_ptr(&peer.state) == state);
+        *self.last.borrow_mut() = None;
+        self.accounts.borrow_mut().retain(|state, _| stays(*state));
+        self.pool.keep_only(members.all());
+    }
+
+    /// How many of them may be asked at all.
+    pub(crate) fn tries(&self) -> usize {
+        self.chooser().tries
+    }
+
+    fn done(&self, peer: &Arc<Peer>, failed: bool) {
+        self.chooser.borrow_mut().balancer.done(peer, failed);
+    }
+}
+
+/// A peer in use; it is given back when this is dropped.
+pub(crate) struct Lease {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) group: Rc<LocalGroup>,
+    failed: bool,
+    learned: Option<Learned>,
+    account: Rc<Account>,
+    /// Ticks of the clock when the peer was chosen.
+    began: u64,
+    /// What its group's method wants to know of it was noted.
+    timed: bool,
+}
+
+impl Lease {
+    /// The peer has answered: `sticky` binds the client to it.
+    pub(crate) fn answered(&mut self, x: &mut Exchange) {
+        let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
+        self.account.figures.answered(elapsed / 1_000);
+        if let Some(outlier) = &self.group.group.outlier {
+            self.group.group.judge_slowness(outlier, &self.peer, elapsed / 1_000);
+        }
+        if let Some(timed) = self.group.group.method.timed()
+            && !timed.last_byte
+        {
+            // How long an upload takes says nothing of the time that answers take.
+            if !timed.upload || long_body(x).is_none() {
+                self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), false);
+            }
+            self.timed = true;
+        }
+        if let Some(sticky) = &self.group.group.sticky {
+            self.learned = sticky.answered(x, &self.peer);
+        }
+    }
+
+    /// Where the time of its use goes, among the sites of a location.
+    pub(crate) fn site(&self, sites: &PeerSites) -> Site {
+        if self.group.group.computed { sites.of_computed() } else { sites.of(&self.peer) }
+    }
+
+    /// What is to be measured of the server's line, if anything is.
+    pub(crate) fn measured(&self) -> Option<&Timed> {
+        self.group.group.method.timed().filter(|timed| timed.upload)
+    }
+
+    /// What was tried, as nginx's messages name it, counts against the peer, unless it is nobody's fault. A lone server
+    /// is asked whatever happened.
+    pub(crate) fn fail(&mut self, x: &Exchange, fault: Fault, doing: &str) {
+        self.peer.state.last.note(fault.cause);
+        if self.failed || !fault.reason.counts() || self.group.count() < 2 {
+            return;
+        }
+        self.failed = true;
+        if self.peer.fail(crate::peer::balance::now()) {
+            self.group.group.changes.tell();
+            crate::error_log::disabled(x, doing);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(timed) = self.group.group.method.timed()
+            && !self.timed
+            && (timed.last_byte || self.failed)
+        {
+            let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
+            self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), self.failed);
+        }
+        self.account.figures.done(self.failed);
+        if !self.peer.is_compared {
+            self.account.figures.end();
+        }
+        if self.peer.done(self.failed) {
+            self.group.group.changes.tell();
+        }
+        self.group.done(&self.peer, self.failed);
+        if let Some(learned) = self.learned.take() {
+            learned.store();
+        }
+        self.group.line.next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::peer::balance::RoundRobin;
+
+    fn group(method: Method, max_conns: u32) -> Arc<Group> {
+        let peer = Peer { max_conns, ..Peer::plain("127.0.0.1:80".parse().expect("an address"), "a") };
+        let members = Members { primary: vec![Arc::new(peer)], backup: Vec::new() };
+        Arc::new(Group::new("u", method, Keep::default(), members, true))
+    }
+
+    /// References to the group's peer, and connections that are counted for all and by this worker, while a request uses it.
+    fn in_use(group: &Arc<Group>) -> (usize, u32, u32) {
+        let local = Rc::new(LocalGroup::new(group));
+        let members = group.members();
+        let peer = &members.primary[0];
+        let own = Arc::new(group.method.members_of_worker(&members));
+        let before = Arc::strong_count(peer);
+        let chosen = RoundRobin::new(&own).next(&mut Tried::default(), |_| true).expect("a peer");
+        let lease = local.lease(chosen);
+        let references = Arc::strong_count(peer) - before;
+        let counted = (references, peer.state.conns.load(Relaxed), peer.state.in_flight());
+        drop(lease);
+        assert_eq!((peer.state.conns.load(Relaxed), peer.state.in_flight()), (0, 0));
+        counted
+    }
+
+    /// Round robin without `max_conns`: no cache line that another worker writes, neither for references nor for counts.
+    #[test]
+    fn a_request_writes_its_worker_s_own_lines() {
+        assert_eq!(in_use(&group(Method::RoundRobin, 0)), (0, 0, 1));
+        assert_eq!(in_use(&group(Method::RoundRobin, 5)), (0, 1, 1), "the limit is for all workers together");
+        assert_eq!(in_use(&group(Method::LeastConn, 0)), (0, 1, 1), "it compares what all workers use");
+    }
+}

@@ -1,0 +1,49 @@
+//! A request that waits in the `queue` of an upstream.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use weir_rt::Timer;
+
+use crate::block::queue::{Line, Place};
+use crate::worker_side::local_upstream::LocalGroup;
+
+/// One that waits in the line of a group; its place is given up when this is dropped.
+pub(crate) struct Waiting<'g> {
+    _place: Place<'g>,
+    line: &'g Line,
+    until: u64,
+    timer: Timer,
+}
+
+impl<'g> Waiting<'g> {
+    /// Joins the line; `None`: there is none, or it is full.
+    pub(crate) fn join(group: &'g LocalGroup) -> Option<Waiting<'g>> {
+        let queue = group.group.queue.as_ref()?;
+        let until = weir_rt::now_ms().saturating_add(queue.timeout);
+        Some(Waiting { _place: queue.enter()?, line: &group.line, until, timer: Timer::new() })
+    }
+
+    /// Waits until a server may be free; `false`: the time is over.
+    pub(crate) async fn turn(&self) -> bool {
+        let left = self.until.saturating_sub(weir_rt::now_ms());
+        if left == 0 {
+            return false;
+        }
+        self.timer.arm(left.min(LOOK));
+        let mut joined = false;
+        poll_fn(|cx| {
+            // Woken for its place in the line, or by the timer.
+            if std::mem::replace(&mut joined, true) {
+                return Poll::Ready(());
+            }
+            self.line.join(cx);
+            std::pin::pin!(self.timer.wait()).as_mut().poll(cx)
+        })
+        .await;
+        true
+    }
+}
+
+/// A server may be freed by another worker, or its time of failure be over: milliseconds between two looks.
+pub(crate) const LOOK: u64 = 20;
