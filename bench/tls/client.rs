@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use weir_tls::suites::{self, Protocols};
-use weir_tls::{ClientConfig, ClientSettings, Connect, Progress};
+use weir_tls::suites::{self, ProtocolVersions};
+use weir_tls::{ClientConfig, ClientHandshake, ClientSettings, HandshakeProgress};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -99,7 +99,7 @@ const NAME: &str = "bench.example.com";
 
 fn config(tls13: bool, resumed: bool) -> Result<ClientConfig> {
     Ok(ClientConfig::new(&ClientSettings {
-        protocols: Protocols { tls12: !tls13, tls13 },
+        protocols: ProtocolVersions { tls12: !tls13, tls13 },
         suites: suites::default_suites(),
         // X25519 is used, which all servers have (OpenSSL 3.0 knows no ML-KEM); a key on P-256 wants to see its curve, too.
         groups: suites::select_groups("X25519:prime256v1")?,
@@ -115,12 +115,12 @@ fn config(tls13: bool, resumed: bool) -> Result<ClientConfig> {
 fn connect(addr: SocketAddr, config: &ClientConfig, name: &str, asks: bool) -> Result<bool> {
     let mut stream = TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
-    let mut connect = Connect::new(config, name)?;
+    let mut connect = ClientHandshake::new(config, name)?;
     let (mut out, mut buffer) = (Vec::new(), [0; 16 * 1024]);
     let mut progress = connect.handle(&[], &mut out)?;
     loop {
         stream.write_all(&std::mem::take(&mut out))?;
-        if progress == Progress::Complete {
+        if progress == HandshakeProgress::Complete {
             break;
         }
         let n = stream.read(&mut buffer)?;

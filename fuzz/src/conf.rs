@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_conf::{Failure, MemoryFiles, load};
+use weir_conf::{LoadFailure, MemoryFiles, load};
 
 /// Any text as a configuration file that may include itself: it becomes a tree, or errors, each with a place and
 /// a first line that is one line and drives no terminal.
@@ -24,7 +24,7 @@ pub fn yaml(data: &[u8]) {
 }
 
 /// Every error has a place and is fit to be shown.
-fn told(failure: Failure) {
+fn told(failure: LoadFailure) {
     assert!(!failure.errors.is_ok());
     for error in failure.errors {
         let source = &failure.tree.source;

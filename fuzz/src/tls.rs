@@ -1,13 +1,13 @@
 //! What TLS peers and configurations bring: hellos, certificates, keys.
 
-use weir_tls::{Acceptor, HelloFields, certificate, facts, key, ocsp};
+use weir_tls::{HelloAcceptor, HelloFields, certificate, facts, key, ocsp};
 
 /// A ClientHello, as records and as a message; the outcome does not depend on how the bytes are cut.
 pub fn hello(data: &[u8]) {
     HelloFields::parse(data);
     let mut out = Vec::new();
-    let whole = Acceptor::default().handle(data, &mut out).map(|hello| hello.map(|hello| hello.fields));
-    let mut acceptor = Acceptor::default();
+    let whole = HelloAcceptor::default().handle(data, &mut out).map(|hello| hello.map(|hello| hello.fields));
+    let mut acceptor = HelloAcceptor::default();
     let mut pieces = Ok(None);
     for byte in data.chunks(1) {
         pieces = acceptor.handle(byte, &mut Vec::new()).map(|hello| hello.map(|hello| hello.fields));
@@ -30,16 +30,19 @@ pub fn certificate(data: &[u8]) {
         facts::days_left(der, 1_800_000_000);
         weir_tls::matches_host(der, "a.example.com");
     }
-    let trust =
-        weir_tls::Trust { certificates: chain.clone(), crls: certificate::crls(data).unwrap_or_default() };
-    let _ = weir_tls::chain::check(&chain, &trust, 1, weir_tls::chain::Purpose::Client, 1_800_000_000);
+    let trust = weir_tls::TrustStore {
+        certificates: chain.clone(),
+        crls: certificate::crls(data).unwrap_or_default(),
+    };
+    let _ =
+        weir_tls::chain::check(&chain, &trust, 1, weir_tls::chain::CertificatePurpose::Client, 1_800_000_000);
 }
 
 /// An answer about a certificate, which is that of [`CERTIFICATE`]: it is read, and none of it is believed.
 pub fn ocsp(data: &[u8]) {
     let chain = certificate::chain(CERTIFICATE).expect("a certificate");
     let own = &chain[0];
-    for signer in [ocsp::Signer::Any, ocsp::Signer::Issuer] {
+    for signer in [ocsp::OcspSigner::Any, ocsp::OcspSigner::Issuer] {
         assert!(ocsp::answer(data, own, own, &chain, signer, 1_800_000_000).is_err(), "nobody has signed it");
     }
     ocsp::responder(data);
@@ -50,7 +53,7 @@ pub fn ocsp(data: &[u8]) {
 /// A name of a key in a device.
 pub fn pkcs11_uri(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    if let Ok(uri) = weir_tls::pkcs11::Uri::parse(&text) {
+    if let Ok(uri) = weir_tls::pkcs11::KeyUri::parse(&text) {
         let _ = uri.with_pin(data);
     }
 }

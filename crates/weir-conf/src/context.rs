@@ -95,12 +95,12 @@ pub struct Args {
     /// Bit n stands for n arguments, the highest one for 63 and more.
     counts: u64,
     /// What ends it.
-    pub kind: Kind,
+    pub kind: DirectiveEnd,
 }
 
 /// What ends a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DirectiveEnd {
     /// `;`
     Plain,
     /// `;` after one `on` or `off`.
@@ -135,13 +135,13 @@ impl Args {
     /// Any number, none included.
     pub const ANY_NUMBER: Self = Self::range(0, u8::MAX);
     /// `on` or `off`.
-    pub const FLAG: Self = Self { kind: Kind::Flag, ..Self::ONE };
+    pub const FLAG: Self = Self { kind: DirectiveEnd::Flag, ..Self::ONE };
 
     /// From `min` to `max` arguments; a `max` of 63 and above is any number.
     pub const fn range(min: u8, max: u8) -> Self {
         let upto = if max >= 63 { u64::MAX } else { (1 << (max + 1)) - 1 };
         let below = if min >= 63 { u64::MAX >> 1 } else { (1 << min) - 1 };
-        Self { counts: upto & !below, kind: Kind::Plain }
+        Self { counts: upto & !below, kind: DirectiveEnd::Plain }
     }
 
     /// This number of arguments or that one: `Args::ONE.or(Args::THREE)`.
@@ -158,13 +158,13 @@ impl Args {
 
     /// With a block of lines after the arguments.
     pub const fn block(mut self) -> Self {
-        self.kind = Kind::Block;
+        self.kind = DirectiveEnd::Block;
         self
     }
 
     /// With a block of raw text after the arguments.
     pub const fn raw(mut self) -> Self {
-        self.kind = Kind::Raw;
+        self.kind = DirectiveEnd::Raw;
         self
     }
 

@@ -1,6 +1,6 @@
 //! Directive tables: what a module declares, and the checks that nginx makes before a setter runs.
 
-use crate::{Args, Contexts, Error, Kind, Line, LineCx, Result, nearest};
+use crate::{Args, Contexts, DirectiveEnd, Error, Line, LineCx, Result, nearest};
 
 /// One directive of a module whose configuration is a `C`.
 ///
@@ -15,13 +15,13 @@ pub struct Directive<C: 'static> {
     pub args: Args,
     /// Records a line of it.
     pub set: fn(&mut C, &mut LineCx<'_>) -> Result,
-    /// See [`Signature::syntax`].
+    /// See [`DirectiveSignature::syntax`].
     pub syntax: &'static str,
-    /// See [`Signature::default`].
+    /// See [`DirectiveSignature::default`].
     pub default: &'static str,
     /// What it does, for the reference manual.
     pub doc: &'static str,
-    /// See [`Signature::example`].
+    /// See [`DirectiveSignature::example`].
     pub example: &'static str,
 }
 
@@ -36,19 +36,19 @@ impl<C: 'static> Directive<C> {
         Self { name, contexts, args, set, syntax: "", default: "", doc: "", example: "" }
     }
 
-    /// Adds the syntax for the reference manual: see [`Signature::syntax`].
+    /// Adds the syntax for the reference manual: see [`DirectiveSignature::syntax`].
     pub const fn syntax(mut self, syntax: &'static str) -> Self {
         self.syntax = syntax;
         self
     }
 
-    /// Adds the default for the reference manual: see [`Signature::default`].
+    /// Adds the default for the reference manual: see [`DirectiveSignature::default`].
     pub const fn default(mut self, default: &'static str) -> Self {
         self.default = default;
         self
     }
 
-    /// Adds an example for the reference manual: see [`Signature::example`].
+    /// Adds an example for the reference manual: see [`DirectiveSignature::example`].
     pub const fn example(mut self, example: &'static str) -> Self {
         self.example = example;
         self
@@ -61,8 +61,8 @@ impl<C: 'static> Directive<C> {
     }
 
     /// The row without its setter, the same type for all modules.
-    pub const fn signature(&self) -> Signature {
-        Signature {
+    pub const fn signature(&self) -> DirectiveSignature {
+        DirectiveSignature {
             name: self.name,
             contexts: self.contexts,
             args: self.args,
@@ -84,7 +84,7 @@ pub fn check<C>(directive: &Directive<C>, line: &Line, here: Contexts) -> Result
 
 /// A directive without its setter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signature {
+pub struct DirectiveSignature {
     /// The name, as written in the configuration.
     pub name: &'static str,
     /// The blocks it may stand in.
@@ -102,7 +102,7 @@ pub struct Signature {
     pub example: &'static str,
 }
 
-impl Signature {
+impl DirectiveSignature {
     /// A directive without a text for the manual.
     pub const fn new(name: &'static str, contexts: Contexts, args: Args) -> Self {
         Self { name, contexts, args, syntax: "", default: "", doc: "", example: "" }
@@ -115,7 +115,7 @@ impl Signature {
             return Err(Self::not_allowed(line, self.contexts));
         }
         let opened = line.block.is_some() || line.raw.is_some();
-        let wants_block = matches!(self.args.kind, Kind::Block | Kind::Raw);
+        let wants_block = matches!(self.args.kind, DirectiveEnd::Block | DirectiveEnd::Raw);
         if opened && !wants_block {
             let error =
                 Error::new(format!("directive \"{name}\" is not terminated by \";\"")).at(line.name.span);
@@ -165,8 +165,8 @@ impl Signature {
 }
 
 /// The one directive that the loader itself runs, in all contexts.
-pub(crate) const INCLUDE: Signature = Signature {
+pub(crate) const INCLUDE: DirectiveSignature = DirectiveSignature {
     syntax: "include file | mask",
     doc: "Reads lines from another file, or from all files that match a mask, in the order of their names.",
-    ..Signature::new("include", Contexts::MAIN, Args::ONE)
+    ..DirectiveSignature::new("include", Contexts::MAIN, Args::ONE)
 };

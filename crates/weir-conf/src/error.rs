@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Source, Span};
+use crate::{ConfSource, Span};
 
 /// What a setter returns.
 pub type Result<T = ()> = std::result::Result<T, Error>;
@@ -11,7 +11,7 @@ pub type Result<T = ()> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// How bad it is.
-    pub level: Level,
+    pub level: LevelName,
     /// nginx's words, without the place.
     pub message: String,
     /// What it is about; `None` when no text is to blame (the main file cannot be opened).
@@ -23,17 +23,17 @@ pub struct Error {
 impl Error {
     /// An error that forbids the start.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { level: Level::Emerg, message: message.into(), span: None, hint: None }
+        Self { level: LevelName::Emerg, message: message.into(), span: None, hint: None }
     }
 
     /// A warning: it is shown, and the configuration is used.
     pub fn warning(message: impl Into<String>) -> Self {
-        Self { level: Level::Warn, ..Self::new(message) }
+        Self { level: LevelName::Warn, ..Self::new(message) }
     }
 
     /// As [`Error::warning`], of what should not be in production.
     pub fn alert(message: impl Into<String>) -> Self {
-        Self { level: Level::Alert, ..Self::new(message) }
+        Self { level: LevelName::Alert, ..Self::new(message) }
     }
 
     /// Sets what it is about.
@@ -51,7 +51,7 @@ impl Error {
     /// It is one line: control characters, which a word may have, are shown as `\n` and the like.
     /// For the text of `-g` the place is `in command line`, as in nginx. The prefix (`nginx: [emerg] `) is the
     /// caller's.
-    pub fn headline(&self, source: &Source) -> String {
+    pub fn headline(&self, source: &ConfSource) -> String {
         let file = self.span.and_then(|span| source.file(span.file));
         let place = self.span.and_then(|span| source.place(span));
         let line = match (file, place) {
@@ -64,7 +64,7 @@ impl Error {
 
     /// The headline, the source line, carets below what is meant, and the hint: one to four lines, without a
     /// newline at the end.
-    pub fn render(&self, source: &Source) -> String {
+    pub fn render(&self, source: &ConfSource) -> String {
         let mut out = self.headline(source);
         if let Some((line, carets)) = self.span.and_then(|span| excerpt(source, span)) {
             out.push('\n');
@@ -90,7 +90,7 @@ impl std::error::Error for Error {}
 
 /// nginx's names of the levels a configuration gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum LevelName {
     /// The configuration cannot be used.
     Emerg,
     /// It can be used, and should not be in production.
@@ -99,7 +99,7 @@ pub enum Level {
     Warn,
 }
 
-impl Level {
+impl LevelName {
     /// As nginx writes it: `emerg`, `alert`, `warn`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ pub struct Errors(pub Vec<Error>);
 impl Errors {
     /// Whether nothing forbids the start; warnings do not.
     pub fn is_ok(&self) -> bool {
-        self.0.iter().all(|error| error.level != Level::Emerg)
+        self.0.iter().all(|error| error.level != LevelName::Emerg)
     }
 
     /// Adds one.
@@ -131,7 +131,7 @@ impl Errors {
     }
 
     /// All of them rendered, each followed by a newline.
-    pub fn render(&self, source: &Source) -> String {
+    pub fn render(&self, source: &ConfSource) -> String {
         self.0.iter().map(|error| error.render(source) + "\n").collect()
     }
 }
@@ -152,7 +152,7 @@ impl IntoIterator for Errors {
 
 /// The source line of `span` and a line of carets. A long line is cut to a window around the span, and control
 /// characters are shown as U+FFFD: a configuration must not drive the terminal it is reported on.
-fn excerpt(source: &Source, span: Span) -> Option<(String, String)> {
+fn excerpt(source: &ConfSource, span: Span) -> Option<(String, String)> {
     let text = &source.file(span.file)?.text;
     let (start, end) = (span.start as usize, span.end as usize);
     let line_start = text.get(..start)?.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
@@ -200,8 +200,8 @@ const MOST: usize = 100;
 mod tests {
     use super::*;
 
-    fn source(text: &str) -> (Source, impl Fn(usize, usize) -> Span) {
-        let mut source = Source::default();
+    fn source(text: &str) -> (ConfSource, impl Fn(usize, usize) -> Span) {
+        let mut source = ConfSource::default();
         let id = source.add("/n.conf".into(), text.into(), false).unwrap();
         (source, move |start, end| Span::new(id, start, end))
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_headline_is_one_line() {
         let error = Error::new("unknown directive \"a\nb\x1b\"");
-        assert_eq!(error.headline(&Source::default()), "unknown directive \"a\\nb\\u{1b}\"");
+        assert_eq!(error.headline(&ConfSource::default()), "unknown directive \"a\\nb\\u{1b}\"");
     }
 
     #[test]
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn without_a_place_only_the_message_remains() {
-        assert_eq!(Error::new("open() failed").render(&Source::default()), "open() failed");
-        let mut source = Source::default();
+        assert_eq!(Error::new("open() failed").render(&ConfSource::default()), "open() failed");
+        let mut source = ConfSource::default();
         let id = source.add("command line".into(), "daemon off".into(), true).unwrap();
         let shown = Error::new("m").at(Span::new(id, 7, 10)).render(&source);
         assert_eq!(shown, "m in command line\ndaemon off\n       ^^^");

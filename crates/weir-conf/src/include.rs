@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::glob;
 
 /// Reads configuration files. Paths are full ones.
-pub trait Files {
+pub trait ConfFiles {
     /// The whole of a file. A missing one is an error with the system's number (`ENOENT`), which the message
     /// shows.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
@@ -25,7 +25,7 @@ pub trait Files {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealFiles;
 
-impl Files for RealFiles {
+impl ConfFiles for RealFiles {
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         File::open(path)?.take(LONGEST + 1).read_to_end(&mut text)?;
@@ -78,7 +78,7 @@ impl MemoryFiles {
     }
 }
 
-impl Files for MemoryFiles {
+impl ConfFiles for MemoryFiles {
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         self.files.get(path).cloned().ok_or_else(|| Error::from_raw_os_error(ENOENT))
     }

@@ -26,7 +26,7 @@ pub(crate) struct Lexer<'a> {
 pub(crate) struct Statement {
     /// Empty only for `Close`, `Eof` and bad ones.
     pub(crate) words: Vec<Word>,
-    pub(crate) end: End,
+    pub(crate) end: StatementEnd,
     /// The `;`, `{` or `}`; empty at the end of the file.
     pub(crate) end_span: Span,
     /// Whether an error was reported in it: it has the shape of a line, but must not be used.
@@ -34,7 +34,7 @@ pub(crate) struct Statement {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum StatementEnd {
     Semicolon,
     Open,
     Close,
@@ -69,24 +69,24 @@ impl<'a> Lexer<'a> {
         loop {
             let newline = self.skip_blanks();
             let end = match self.text.get(self.pos) {
-                None => End::Eof,
-                Some(b';') => End::Semicolon,
-                Some(b'{') => End::Open,
-                Some(b'}') => End::Close,
+                None => StatementEnd::Eof,
+                Some(b';') => StatementEnd::Semicolon,
+                Some(b'{') => StatementEnd::Open,
+                Some(b'}') => StatementEnd::Close,
                 Some(_) => match self.word() {
                     Ok(mut word) => {
                         word.after_newline = newline && !words.is_empty();
                         words.push(word);
                         continue;
                     }
-                    Err(Wrong { error, resume }) => {
+                    Err(WordError { error, resume }) => {
                         errors.push(error);
                         bad = true;
                         if resume.is_none() && !errors.is_full() {
                             continue;
                         }
                         self.pos = resume.unwrap_or(self.pos);
-                        return self.ended(words, End::Semicolon, bad);
+                        return self.ended(words, StatementEnd::Semicolon, bad);
                     }
                 },
             };
@@ -95,24 +95,24 @@ impl<'a> Lexer<'a> {
     }
 
     /// Ends a statement before `end`, which is read unless it is a `}` that comes too early.
-    fn end(&mut self, words: Vec<Word>, end: End, bad: bool, errors: &mut Errors) -> Statement {
+    fn end(&mut self, words: Vec<Word>, end: StatementEnd, bad: bool, errors: &mut Errors) -> Statement {
         let here = self.span(self.pos, self.pos + 1);
         let error = match (end, words.last()) {
             // One error a statement: what follows from it is not told.
             _ if bad => None,
-            (End::Semicolon, None) => Some(Error::new("unexpected \";\"").at(here)),
-            (End::Open, None) => Some(Error::new("unexpected \"{\"").at(here)),
-            (End::Close, Some(last)) => {
+            (StatementEnd::Semicolon, None) => Some(Error::new("unexpected \";\"").at(here)),
+            (StatementEnd::Open, None) => Some(Error::new("unexpected \"{\"").at(here)),
+            (StatementEnd::Close, Some(last)) => {
                 Some(Error::new("unexpected \"}\"").at(here).hint(last.missing_semicolon()))
             }
-            (End::Eof, Some(_)) => Some(self.unexpected_end()),
+            (StatementEnd::Eof, Some(_)) => Some(self.unexpected_end()),
             _ => None,
         };
         let bad = bad || error.is_some();
         errors.0.extend(error);
         match end {
-            End::Close if bad => self.ended(words, End::Semicolon, bad),
-            End::Eof => self.ended(words, end, bad),
+            StatementEnd::Close if bad => self.ended(words, StatementEnd::Semicolon, bad),
+            StatementEnd::Eof => self.ended(words, end, bad),
             _ => {
                 self.pos += 1;
                 self.ended(words, end, bad)
@@ -120,11 +120,11 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn ended(&self, words: Vec<Word>, end: End, bad: bool) -> Statement {
+    fn ended(&self, words: Vec<Word>, end: StatementEnd, bad: bool) -> Statement {
         let length = match end {
-            End::Open | End::Close => 1,
-            End::Semicolon => usize::from(!bad),
-            End::Eof => 0,
+            StatementEnd::Open | StatementEnd::Close => 1,
+            StatementEnd::Semicolon => usize::from(!bad),
+            StatementEnd::Eof => 0,
         };
         Statement { words, end, end_span: self.span(self.pos - length, self.pos), bad }
     }
@@ -145,14 +145,14 @@ impl<'a> Lexer<'a> {
         newline
     }
 
-    fn word(&mut self) -> Result<Word, Wrong> {
+    fn word(&mut self) -> Result<Word, WordError> {
         match self.text[self.pos] {
             quote @ (b'"' | b'\'') => self.quoted(quote),
             _ => self.bare(),
         }
     }
 
-    fn bare(&mut self) -> Result<Word, Wrong> {
+    fn bare(&mut self) -> Result<Word, WordError> {
         let (start, mut variable) = (self.pos, false);
         while let Some(&byte) = self.text.get(self.pos) {
             let after_dollar = std::mem::replace(&mut variable, byte == b'$');
@@ -173,7 +173,7 @@ impl<'a> Lexer<'a> {
         Ok(Word::new(unescape(raw), false, span))
     }
 
-    fn quoted(&mut self, quote: u8) -> Result<Word, Wrong> {
+    fn quoted(&mut self, quote: u8) -> Result<Word, WordError> {
         let start = self.pos;
         let Some(end) = self.closing_quote(start + 1, quote) else { return Err(self.unclosed(start, quote)) };
         self.pos = end + 1;
@@ -203,7 +203,7 @@ impl<'a> Lexer<'a> {
 
     /// Whether nginx's buffer holds the word from `start` to here, what ends it, and after a blank the byte that
     /// begins the next one.
-    fn fits(&self, start: usize) -> Result<(), Wrong> {
+    fn fits(&self, start: usize) -> Result<(), WordError> {
         let blank = self.text.get(self.pos).is_some_and(|&byte| is_blank(byte));
         let used = self.pos - start + 1 + usize::from(blank);
         if used <= LONGEST || self.text.len() <= start + LONGEST {
@@ -211,25 +211,25 @@ impl<'a> Lexer<'a> {
         }
         let shown = String::from_utf8_lossy(&self.text[start..start + 10]);
         let error = Error::new(format!("too long parameter \"{shown}...\" started"));
-        Err(Wrong { error: error.at(self.span(start, start + 10)), resume: None })
+        Err(WordError { error: error.at(self.span(start, start + 10)), resume: None })
     }
 
     /// A quote without its pair: goes on in the line after the one it stands in.
-    fn unclosed(&mut self, start: usize, quote: u8) -> Wrong {
+    fn unclosed(&mut self, start: usize, quote: u8) -> WordError {
         let resume = Some(self.line_end(start));
         if self.text.len() <= start + 1 + LONGEST {
             let line = self.line_number(start);
             let error = self.unexpected_end().hint(format!("the quote opened in line {line} is not closed"));
-            return Wrong { error, resume };
+            return WordError { error, resume };
         }
         let quote = char::from(quote);
         let words = format!("too long parameter, probably missing terminating \"{quote}\" character");
-        Wrong { error: Error::new(words).at(self.span(start, start + 1)), resume }
+        WordError { error: Error::new(words).at(self.span(start, start + 1)), resume }
     }
 
     /// A letter after a closing quote. If the quoted text has several lines, the quote was probably opened by
     /// mistake: goes on in the line after that.
-    fn glued(&mut self, start: usize, next: u8) -> Wrong {
+    fn glued(&mut self, start: usize, next: u8) -> WordError {
         let length = char_length(&self.text[self.pos..]);
         let shown = String::from_utf8_lossy(&self.text[self.pos..self.pos + length]);
         let error = Error::new(format!("unexpected \"{shown}\"")).at(self.span(self.pos, self.pos + length));
@@ -237,14 +237,14 @@ impl<'a> Lexer<'a> {
         if first_line_end < self.pos {
             let (line, quote) = (self.line_number(start), char::from(self.text[start]));
             let hint = format!("the {quote} opened in line {line} closes here");
-            return Wrong { error: error.hint(hint), resume: Some(first_line_end) };
+            return WordError { error: error.hint(hint), resume: Some(first_line_end) };
         }
         let error = if matches!(next, b'"' | b'\'') {
             error.hint("a blank must follow a closing quote")
         } else {
             error
         };
-        Wrong { error, resume: None }
+        WordError { error, resume: None }
     }
 
     fn unexpected_end(&self) -> Error {
@@ -267,7 +267,7 @@ impl<'a> Lexer<'a> {
 
 /// An error in a word. With `resume` the statement ends, and the next one begins there; otherwise the word is
 /// passed over and the statement goes on.
-struct Wrong {
+struct WordError {
     error: Error,
     resume: Option<usize>,
 }

@@ -1,6 +1,6 @@
 //! nginx's configuration language.
 //!
-//! Text becomes a [`Tree`] of [`Line`]s that know where they stand ([`load`]); a module declares what it
+//! Text becomes a [`ConfTree`] of [`Line`]s that know where they stand ([`load`]); a module declares what it
 //! understands as a table of [`Directive`]s, whose setters read one line through a [`LineCx`] and record the
 //! values as written. What a directive *means* is its module's business: nothing here knows HTTP.
 //!
@@ -49,16 +49,16 @@ mod tree;
 mod value;
 mod yaml;
 
-pub use context::{Args, Contexts, Kind, names};
-pub use directive::{Directive, Signature, check};
-pub use error::{Error, Errors, Level, Result};
-pub use include::{Files, MemoryFiles, RealFiles};
-pub use line::{LineCx, Text};
+pub use context::{Args, Contexts, DirectiveEnd, names};
+pub use directive::{Directive, DirectiveSignature, check};
+pub use error::{Error, Errors, LevelName, Result};
+pub use include::{ConfFiles, MemoryFiles, RealFiles};
+pub use line::{LineCx, TextValue};
 pub use nearest::nearest;
 pub use parser::{load, outline};
-pub use source::{FileId, Place, Source, SourceFile, Span, Word};
-pub use tree::{Block, Failure, Line, Paths, Raw, Tree};
+pub use source::{ConfSource, FileId, SourceFile, SourcePlace, Span, Word};
+pub use tree::{Block, ConfPaths, ConfTree, Line, LoadFailure, RawBlock};
 pub use value::{
-    Bufs, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
-    split_port,
+    BufferSizes, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms,
+    parse_time_s, split_port,
 };

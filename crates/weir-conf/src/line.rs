@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::{
-    Block, Bufs, Contexts, Error, Line, Paths, Raw, Result, Source, Word, nearest, parse_flag, parse_number,
-    parse_offset, parse_size, parse_time_ms, parse_time_s,
+    Block, BufferSizes, ConfPaths, ConfSource, Contexts, Error, Line, RawBlock, Result, Word, nearest,
+    parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
 };
 
 /// One line being set, with what surrounds it.
@@ -20,8 +20,8 @@ use crate::{
 pub struct LineCx<'a> {
     line: &'a Line,
     here: Contexts,
-    source: &'a Source,
-    paths: &'a Paths,
+    source: &'a ConfSource,
+    paths: &'a ConfPaths,
     ext: &'a mut (dyn Any + 'static),
     warnings: &'a mut Vec<Error>,
 }
@@ -32,8 +32,8 @@ impl<'a> LineCx<'a> {
     pub fn new(
         line: &'a Line,
         here: Contexts,
-        source: &'a Source,
-        paths: &'a Paths,
+        source: &'a ConfSource,
+        paths: &'a ConfPaths,
         ext: &'a mut (dyn Any + 'static),
         warnings: &'a mut Vec<Error>,
     ) -> Self {
@@ -66,12 +66,12 @@ impl<'a> LineCx<'a> {
     }
 
     /// The texts, for places.
-    pub fn source(&self) -> &'a Source {
+    pub fn source(&self) -> &'a ConfSource {
         self.source
     }
 
     /// The folders that relative paths start from.
-    pub fn paths(&self) -> &'a Paths {
+    pub fn paths(&self) -> &'a ConfPaths {
         self.paths
     }
 
@@ -102,7 +102,7 @@ impl<'a> LineCx<'a> {
     }
 
     /// The raw text of a `*_by_lua_block`, if there is one.
-    pub fn raw(&self) -> Option<&'a Raw> {
+    pub fn raw(&self) -> Option<&'a RawBlock> {
         self.line.raw.as_ref()
     }
 
@@ -219,14 +219,14 @@ impl<'a> LineCx<'a> {
     }
 
     /// A number of buffers and the size of each, from two arguments.
-    pub fn bufs(&self, slot: &mut Option<Bufs>) -> Result {
+    pub fn bufs(&self, slot: &mut Option<BufferSizes>) -> Result {
         self.vacant(slot)?;
         let positive = |i, value: Option<u64>| {
             value.filter(|&v| v > 0).ok_or_else(|| self.refuse_arg(i, "invalid value"))
         };
         let number = positive(0, parse_number(self.bytes(0)))?;
         let size = positive(1, parse_size(self.bytes(1)))?;
-        self.once(slot, Bufs { number, size })
+        self.once(slot, BufferSizes { number, size })
     }
 
     /// One of the named values, in letters of any case.
@@ -271,26 +271,26 @@ impl<'a> LineCx<'a> {
     }
 
     /// The argument as it is.
-    pub fn text<T: Text>(&self, slot: &mut Option<T>) -> Result {
+    pub fn text<T: TextValue>(&self, slot: &mut Option<T>) -> Result {
         self.vacant(slot)?;
         let value = self.value(0)?;
         self.once(slot, value)
     }
 
     /// All arguments as they are.
-    pub fn list<T: Text>(&self, slot: &mut Option<Vec<T>>) -> Result {
+    pub fn list<T: TextValue>(&self, slot: &mut Option<Vec<T>>) -> Result {
         let values = (0..self.args().len()).map(|i| self.value(i)).collect::<Result<_>>()?;
         self.once(slot, values)
     }
 
     /// The argument as it is, after those of lines before.
-    pub fn push<T: Text>(&self, slot: &mut Option<Vec<T>>) -> Result {
+    pub fn push<T: TextValue>(&self, slot: &mut Option<Vec<T>>) -> Result {
         slot.get_or_insert_default().push(self.value(0)?);
         Ok(())
     }
 
     /// Two arguments, a key and a value, after those of lines before.
-    pub fn keyval<K: Text, V: Text>(&self, slot: &mut Option<Vec<(K, V)>>) -> Result {
+    pub fn keyval<K: TextValue, V: TextValue>(&self, slot: &mut Option<Vec<(K, V)>>) -> Result {
         slot.get_or_insert_default().push((self.value(0)?, self.value(1)?));
         Ok(())
     }
@@ -327,36 +327,36 @@ impl<'a> LineCx<'a> {
         }
     }
 
-    fn value<T: Text>(&self, i: usize) -> Result<T> {
+    fn value<T: TextValue>(&self, i: usize) -> Result<T> {
         T::from_bytes(self.bytes(i)).ok_or_else(|| self.invalid_value(i).hint("it is not UTF-8"))
     }
 }
 
 /// What text may be kept as. nginx's text is bytes; types that want UTF-8 refuse others.
-pub trait Text: Sized {
+pub trait TextValue: Sized {
     /// The value of these bytes, or `None` if it cannot be.
     fn from_bytes(bytes: &[u8]) -> Option<Self>;
 }
 
-impl Text for Vec<u8> {
+impl TextValue for Vec<u8> {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(bytes.to_vec())
     }
 }
 
-impl Text for Box<[u8]> {
+impl TextValue for Box<[u8]> {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(bytes.into())
     }
 }
 
-impl Text for String {
+impl TextValue for String {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         std::str::from_utf8(bytes).ok().map(Self::from)
     }
 }
 
-impl Text for Box<str> {
+impl TextValue for Box<str> {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         std::str::from_utf8(bytes).ok().map(Self::from)
     }

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use crate::directive::INCLUDE;
 use crate::glob::is_pattern;
 use crate::include::{failed_call, system_error};
-use crate::lexer::{End, Lexer, Statement};
-use crate::raw::{Unclosed, lua_block_end};
+use crate::lexer::{Lexer, Statement, StatementEnd};
+use crate::raw::{UnclosedBlock, lua_block_end};
 use crate::yaml;
-use crate::{Block, Contexts, Error, Errors, Failure, FileId, Files, Line, Paths, Raw, Span, Tree, Word};
+use crate::{
+    Block, ConfFiles, ConfPaths, ConfTree, Contexts, Error, Errors, FileId, Line, LoadFailure, RawBlock,
+    Span, Word,
+};
 
 /// Reads the file `main` (relative to `prefix`) and all it includes. One called `.yaml` or `.yml` is in H2O's language.
 ///
@@ -20,10 +23,10 @@ use crate::{Block, Contexts, Error, Errors, Failure, FileId, Files, Line, Paths,
 pub fn load(
     main: &Path,
     prefix: &Path,
-    files: &dyn Files,
+    files: &dyn ConfFiles,
     raw_block: fn(&[u8]) -> bool,
     globals: Option<&str>,
-) -> Result<Tree, Box<Failure>> {
+) -> Result<ConfTree, Box<LoadFailure>> {
     read(main, prefix, files, raw_block, globals, false)
 }
 
@@ -32,26 +35,26 @@ pub fn load(
 pub fn outline(
     main: &Path,
     prefix: &Path,
-    files: &dyn Files,
+    files: &dyn ConfFiles,
     raw_block: fn(&[u8]) -> bool,
     globals: Option<&str>,
-) -> Result<Tree, Box<Failure>> {
+) -> Result<ConfTree, Box<LoadFailure>> {
     read(main, prefix, files, raw_block, globals, true)
 }
 
 fn read(
     main: &Path,
     prefix: &Path,
-    files: &dyn Files,
+    files: &dyn ConfFiles,
     raw_block: fn(&[u8]) -> bool,
     globals: Option<&str>,
     main_only: bool,
-) -> Result<Tree, Box<Failure>> {
+) -> Result<ConfTree, Box<LoadFailure>> {
     let main = prefix.join(main);
     let conf_prefix = main.parent().unwrap_or(prefix).to_owned();
-    let paths = Paths { prefix: prefix.to_owned(), conf_prefix };
-    let tree = Tree { paths, ..Tree::default() };
-    let mut loader = Loader {
+    let paths = ConfPaths { prefix: prefix.to_owned(), conf_prefix };
+    let tree = ConfTree { paths, ..ConfTree::default() };
+    let mut loader = TreeLoader {
         files,
         raw_block,
         main_only,
@@ -71,20 +74,20 @@ fn read(
         true => loader.yaml(&main, &mut lines),
         false => loader.file(&main, None, &mut lines),
     }
-    let Loader { mut tree, mut errors, .. } = loader;
+    let TreeLoader { mut tree, mut errors, .. } = loader;
     tree.lines = lines;
     if errors.is_full() {
         errors.push(Error::new("too many errors, the rest is not read"));
     }
-    if errors.is_ok() { Ok(tree) } else { Err(Box::new(Failure { tree, errors })) }
+    if errors.is_ok() { Ok(tree) } else { Err(Box::new(LoadFailure { tree, errors })) }
 }
 
-struct Loader<'a> {
-    files: &'a dyn Files,
+struct TreeLoader<'a> {
+    files: &'a dyn ConfFiles,
     raw_block: fn(&[u8]) -> bool,
     /// Blocks are passed over.
     main_only: bool,
-    tree: Tree,
+    tree: ConfTree,
     errors: Errors,
     /// The files being read, each included by the one before.
     open: Vec<FileId>,
@@ -94,7 +97,7 @@ struct Loader<'a> {
     read: usize,
 }
 
-impl Loader<'_> {
+impl TreeLoader<'_> {
     /// Reads a file into `lines`; `include` is the argument that names it.
     fn file(&mut self, path: &Path, include: Option<Span>, lines: &mut Vec<Line>) {
         let at = |error: Error| match include {
@@ -173,20 +176,22 @@ impl Loader<'_> {
                 return statement.end_span;
             }
             match (statement.end, open) {
-                (End::Close, Some(_)) => return statement.end_span,
-                (End::Close, None) => self.errors.push(Error::new("unexpected \"}\"").at(statement.end_span)),
-                (End::Eof, Some(open)) if !statement.bad => {
+                (StatementEnd::Close, Some(_)) => return statement.end_span,
+                (StatementEnd::Close, None) => {
+                    self.errors.push(Error::new("unexpected \"}\"").at(statement.end_span))
+                }
+                (StatementEnd::Eof, Some(open)) if !statement.bad => {
                     self.unclosed(lexer.line_number(open.start as usize), statement.end_span);
                     return statement.end_span;
                 }
-                (End::Eof, _) => return statement.end_span,
-                (End::Open, _) if parameter => {
+                (StatementEnd::Eof, _) => return statement.end_span,
+                (StatementEnd::Open, _) if parameter => {
                     let words = "block directives are not supported in -g option";
                     self.errors.push(Error::new(words).at(statement.end_span));
                     lexer.seek(lexer.text().len());
                 }
-                (End::Open, _) => lines.extend(self.opened(lexer, statement)),
-                (End::Semicolon, _) => self.semicolon(statement, lines),
+                (StatementEnd::Open, _) => lines.extend(self.opened(lexer, statement)),
+                (StatementEnd::Semicolon, _) => self.semicolon(statement, lines),
             }
         }
     }
@@ -263,11 +268,12 @@ impl Loader<'_> {
             passed_over.0.clear();
             let statement = lexer.statement(&mut passed_over);
             match statement.end {
-                End::Open if statement.words.first().is_some_and(|name| self.skip_raw(lexer, name)) => {}
-                End::Open => depth += 1,
-                End::Close => depth -= 1,
-                End::Eof => return,
-                End::Semicolon => {}
+                StatementEnd::Open
+                    if statement.words.first().is_some_and(|name| self.skip_raw(lexer, name)) => {}
+                StatementEnd::Open => depth += 1,
+                StatementEnd::Close => depth -= 1,
+                StatementEnd::Eof => return,
+                StatementEnd::Semicolon => {}
             }
         }
     }
@@ -282,21 +288,21 @@ impl Loader<'_> {
         is_raw
     }
 
-    fn raw(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<Raw> {
+    fn raw(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<RawBlock> {
         let (text, start) = (lexer.text(), lexer.pos());
         match lua_block_end(text, start) {
             Ok(end) => {
                 lexer.seek(end + 1);
-                Some(Raw { text: text[start..end].to_vec(), span: lexer.span(start, end) })
+                Some(RawBlock { text: text[start..end].to_vec(), span: lexer.span(start, end) })
             }
             Err(unclosed) => {
                 lexer.seek(text.len());
                 let line = lexer.line_number(open.start as usize);
                 self.errors.push(match unclosed {
-                    Unclosed::Block => Error::new(END_IN_LUA)
+                    UnclosedBlock::Block => Error::new(END_IN_LUA)
                         .at(lexer.span(text.len(), text.len()))
                         .hint(format!("the \"{{\" of Lua code in line {line} is not closed")),
-                    Unclosed::Bracket { at, level } => {
+                    UnclosedBlock::Bracket { at, level } => {
                         let closing = format!("]{}]", "=".repeat(level));
                         Error::new(format!(
                             "Lua code block missing the closing long bracket \"{closing}\"{MAY_BE_LONG}"
@@ -330,7 +336,7 @@ impl Loader<'_> {
 }
 
 /// A line of these words, if there are any.
-fn line(words: Vec<Word>, block: Option<Block>, raw: Option<Raw>, end: Span) -> Option<Line> {
+fn line(words: Vec<Word>, block: Option<Block>, raw: Option<RawBlock>, end: Span) -> Option<Line> {
     let mut args = words;
     if args.is_empty() {
         return None;

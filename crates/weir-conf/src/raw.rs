@@ -3,7 +3,7 @@
 //! Lua's own braces, strings, long brackets and comments decide which `}` is the last; the text is not changed.
 
 /// The offset in `text` of the `}` that closes the block opened just before `start`.
-pub(crate) fn lua_block_end(text: &[u8], start: usize) -> Result<usize, Unclosed> {
+pub(crate) fn lua_block_end(text: &[u8], start: usize) -> Result<usize, UnclosedBlock> {
     let (mut i, mut depth) = (start, 0_usize);
     while let Some(&byte) = text.get(i) {
         i = match byte {
@@ -22,12 +22,12 @@ pub(crate) fn lua_block_end(text: &[u8], start: usize) -> Result<usize, Unclosed
             _ => i + 1,
         };
     }
-    Err(Unclosed::Block)
+    Err(UnclosedBlock::Block)
 }
 
 /// What is missing at the end of the text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unclosed {
+pub(crate) enum UnclosedBlock {
     /// The block's `}`.
     Block,
     /// The `]==]` of the long bracket that begins at `at`.
@@ -61,7 +61,7 @@ fn escape_end(text: &[u8], start: usize) -> usize {
 }
 
 /// After the long bracket that begins at `start`, or `None` if this `[` begins none.
-fn bracket_end(text: &[u8], start: usize) -> Result<Option<usize>, Unclosed> {
+fn bracket_end(text: &[u8], start: usize) -> Result<Option<usize>, UnclosedBlock> {
     let level = text[start + 1..].iter().take_while(|&&b| b == b'=').count();
     let inside = start + level + 2;
     if text.get(inside - 1) != Some(&b'[') {
@@ -70,12 +70,12 @@ fn bracket_end(text: &[u8], start: usize) -> Result<Option<usize>, Unclosed> {
     let closing = [b"]".as_slice(), &vec![b'='; level], b"]"].concat();
     match text[inside..].windows(closing.len()).position(|window| window == closing) {
         Some(i) => Ok(Some(inside + i + closing.len())),
-        None => Err(Unclosed::Bracket { at: start, level }),
+        None => Err(UnclosedBlock::Bracket { at: start, level }),
     }
 }
 
 /// After the comment that begins at `start`, a line or a long bracket.
-fn comment_end(text: &[u8], start: usize) -> Result<usize, Unclosed> {
+fn comment_end(text: &[u8], start: usize) -> Result<usize, UnclosedBlock> {
     let after = start + 2;
     if text.get(after) == Some(&b'[')
         && let Some(end) = bracket_end(text, after)?
@@ -123,15 +123,15 @@ mod tests {
     #[test]
     fn what_is_not_closed_is_told() {
         for (text, unclosed) in [
-            (" a {} ", Unclosed::Block),
-            (" a { } { ", Unclosed::Block),
-            (" \"}", Unclosed::Block),
-            (" -- }", Unclosed::Block),
-            (" \"\\", Unclosed::Block),
-            (" a [", Unclosed::Block),
-            (" a --", Unclosed::Block),
-            (" a [[ } ]=]", Unclosed::Bracket { at: 3, level: 0 }),
-            (" --[==[ } ]]", Unclosed::Bracket { at: 3, level: 2 }),
+            (" a {} ", UnclosedBlock::Block),
+            (" a { } { ", UnclosedBlock::Block),
+            (" \"}", UnclosedBlock::Block),
+            (" -- }", UnclosedBlock::Block),
+            (" \"\\", UnclosedBlock::Block),
+            (" a [", UnclosedBlock::Block),
+            (" a --", UnclosedBlock::Block),
+            (" a [[ } ]=]", UnclosedBlock::Bracket { at: 3, level: 0 }),
+            (" --[==[ } ]]", UnclosedBlock::Bracket { at: 3, level: 2 }),
         ] {
             assert_eq!(lua_block_end(text.as_bytes(), 0), Err(unclosed), "{text}");
         }

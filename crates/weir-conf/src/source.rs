@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 /// The files read so far, in the order of their first reading: what `nginx -T` prints.
 #[derive(Clone, Debug, Default)]
-pub struct Source {
+pub struct ConfSource {
     files: Vec<SourceFile>,
 }
 
-impl Source {
-    /// The file `id` stands for, or `None` for an id of another `Source`.
+impl ConfSource {
+    /// The file `id` stands for, or `None` for an id of another `ConfSource`.
     pub fn file(&self, id: FileId) -> Option<&SourceFile> {
         self.files.get(usize::from(id.0))
     }
@@ -24,14 +24,14 @@ impl Source {
         &self.files
     }
 
-    /// Path, line and column of the first byte of `span`, or `None` for a span of another `Source`.
-    pub fn place(&self, span: Span) -> Option<Place<'_>> {
+    /// Path, line and column of the first byte of `span`, or `None` for a span of another `ConfSource`.
+    pub fn place(&self, span: Span) -> Option<SourcePlace<'_>> {
         let file = self.file(span.file)?;
         let before = file.text.get(..span.start as usize)?;
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
         let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
         let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
-        Some(Place { path: &file.path, line: line as u32, column: column as u32 })
+        Some(SourcePlace { path: &file.path, line: line as u32, column: column as u32 })
     }
 
     /// What `nginx -T` prints: each file once, headed by `# configuration file PATH:`.
@@ -74,7 +74,7 @@ pub struct SourceFile {
     pub parameter: bool,
 }
 
-/// A file of one [`Source`].
+/// A file of one [`ConfSource`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileId(pub(crate) u16);
 
@@ -103,7 +103,7 @@ impl Span {
 
 /// Where a span begins, for people: nginx's `FILE:LINE` and a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct SourcePlace<'a> {
     /// The full path, as nginx shows it.
     pub path: &'a Path,
     /// The line, from 1.
@@ -112,7 +112,7 @@ pub struct Place<'a> {
     pub column: u32,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for SourcePlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.path.display(), self.line, self.column)
     }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn place_counts_lines_and_characters() {
-        let mut source = Source::default();
+        let mut source = ConfSource::default();
         let id = source.add("/a".into(), "aé b\n\tc\n".into(), false).unwrap();
         let place = |start| source.place(Span::new(id, start, start)).map(|p| (p.line, p.column));
         assert_eq!(place(0), Some((1, 1)));
@@ -203,12 +203,12 @@ mod tests {
         assert_eq!(place(7), Some((2, 2)));
         assert_eq!(place(9), Some((3, 1)), "the end of the file is nginx's last line plus one");
         assert_eq!(place(10), None);
-        assert_eq!(Source::default().place(Span::new(id, 0, 0)), None);
+        assert_eq!(ConfSource::default().place(Span::new(id, 0, 0)), None);
     }
 
     #[test]
     fn dump_is_that_of_nginx_and_leaves_out_the_command_line() {
-        let mut source = Source::default();
+        let mut source = ConfSource::default();
         source.add("command line".into(), "daemon off;".into(), true);
         source.add("/etc/nginx.conf".into(), "include m;\n".into(), false);
         source.add("/etc/m".into(), "a b;".into(), false);

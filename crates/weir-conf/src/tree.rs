@@ -4,22 +4,22 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
 use crate::error::Errors;
-use crate::source::{Source, Span, Word};
+use crate::source::{ConfSource, Span, Word};
 
 /// A configuration as written: lines in order, each `include` replaced by what it includes.
 #[derive(Clone, Debug, Default)]
-pub struct Tree {
+pub struct ConfTree {
     /// Lines of the main context; those of `-g` come first.
     pub lines: Vec<Line>,
     /// The texts, for the places of errors and for `-T`.
-    pub source: Source,
+    pub source: ConfSource,
     /// What relative paths are relative to.
-    pub paths: Paths,
+    pub paths: ConfPaths,
 }
 
 /// The folders that relative paths start from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Paths {
+pub struct ConfPaths {
     /// That of the server (`-p`): logs, roots.
     pub prefix: PathBuf,
     /// That of the main configuration file: included files, certificates.
@@ -36,7 +36,7 @@ pub struct Line {
     /// The lines in braces after them.
     pub block: Option<Block>,
     /// The raw text in braces after them, for names that ask for it.
-    pub raw: Option<Raw>,
+    pub raw: Option<RawBlock>,
     /// From the name to the `;` or `}`.
     pub span: Span,
 }
@@ -79,7 +79,7 @@ impl Block {
 
 /// Text in braces that is not nginx's language.
 #[derive(Clone, Debug)]
-pub struct Raw {
+pub struct RawBlock {
     /// What stands between the braces, unchanged.
     pub text: Vec<u8>,
     /// Where it stands, without the braces.
@@ -89,9 +89,9 @@ pub struct Raw {
 /// A configuration that cannot be used: what is wrong, and what could be read, in which further errors may be
 /// looked for to show all of them at once.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct LoadFailure {
     /// The lines without error. Lines that were meant may be missing.
-    pub tree: Tree,
+    pub tree: ConfTree,
     /// At least one error.
     pub errors: Errors,
 }

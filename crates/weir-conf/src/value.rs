@@ -5,7 +5,7 @@
 
 /// The value of a directive such as `gzip_buffers 16 8k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bufs {
+pub struct BufferSizes {
     /// How many buffers, at least one.
     pub number: u64,
     /// The size of each in bytes, at least one.
@@ -64,17 +64,17 @@ pub fn parse_offset(text: &[u8]) -> Option<u64> {
 /// A time in milliseconds: `30`, `30s`, `500ms`, `1h30m`, `1d 2h`. A number without unit is seconds; units stand
 /// from the greatest to the least, of `w d h m s ms`.
 pub fn parse_time_ms(text: &[u8]) -> Option<u64> {
-    parse_time(text, Unit::Month, 1000)
+    parse_time(text, TimeUnit::Month, 1000)
 }
 
 /// A time in seconds: as [`parse_time_ms`], with the units `y M w d h m s` (a year is 365 days, a month 30).
 pub fn parse_time_s(text: &[u8]) -> Option<u64> {
-    parse_time(text, Unit::Start, 1)
+    parse_time(text, TimeUnit::Start, 1)
 }
 
 /// Units in the order in which they may follow each other. A blank after a bare number makes it seconds.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Unit {
+enum TimeUnit {
     Start,
     Year,
     Month,
@@ -87,7 +87,7 @@ enum Unit {
     Blank,
 }
 
-impl Unit {
+impl TimeUnit {
     /// The unit `text` begins with and the length of its name.
     fn read(text: &[u8]) -> Option<(Self, usize)> {
         Some(match text {
@@ -118,7 +118,7 @@ impl Unit {
 }
 
 /// `last` is the unit that counts as written already; `second` is a second in units of the result.
-fn parse_time(text: &[u8], mut last: Unit, second: u64) -> Option<u64> {
+fn parse_time(text: &[u8], mut last: TimeUnit, second: u64) -> Option<u64> {
     let (mut rest, mut total, mut value, mut any) = (text, 0_u64, 0, false);
     while let [first, tail @ ..] = rest {
         if first.is_ascii_digit() {
@@ -126,12 +126,12 @@ fn parse_time(text: &[u8], mut last: Unit, second: u64) -> Option<u64> {
             (rest, any) = (tail, true);
             continue;
         }
-        let (unit, length) = Unit::read(rest)?;
-        let out_of_order = unit <= last || (unit == Unit::Blank && last >= Unit::Second);
-        if out_of_order || (unit == Unit::Millisecond && second == 1) {
+        let (unit, length) = TimeUnit::read(rest)?;
+        let out_of_order = unit <= last || (unit == TimeUnit::Blank && last >= TimeUnit::Second);
+        if out_of_order || (unit == TimeUnit::Millisecond && second == 1) {
             return None;
         }
-        let factor = if unit == Unit::Millisecond { 1 } else { unit.seconds() * second };
+        let factor = if unit == TimeUnit::Millisecond { 1 } else { unit.seconds() * second };
         total = bounded(total.checked_add(scale(value, factor)?)?)?;
         (value, last) = (0, unit);
         rest = &rest[length..];

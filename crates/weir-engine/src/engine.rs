@@ -9,7 +9,9 @@
 use weir_http::{Method, Version};
 use weir_rt::clock;
 use weir_sys::probe;
-use weir_trace::{Cause, Kept, RequestRecord, Site, SiteTable, Step, Text, Why};
+use weir_trace::{
+    Cause, ConnectionStep, InlineText, KeepReason, KeptRequest, RequestRecord, Site, SiteTable,
+};
 
 use crate::body::Body;
 use crate::error::{Error, Kind, Side};
@@ -301,7 +303,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
                 return Some(Next::Judge(stub));
             }
             let verdict = special::answer(x, status);
-            x.trace().mark(Site::step(Step::SpecialResponse));
+            x.trace().mark(Site::step(ConnectionStep::SpecialResponse));
             Some(Next::Judge(verdict))
         }
         Verdict::Close(status) if !x.response.header_sent && !is_deliberate(x, status) => Some(unanswered(x)),
@@ -422,12 +424,12 @@ pub(crate) fn record(x: &mut Exchange) {
         let mut end = None;
         if trace.is_on() {
             // Behind an answer that went out whole there is nothing left to do, and a stamp costs more than that.
-            if x.is_complete() && tape.pass(Site::step(Step::Finalise)) {
+            if x.is_complete() && tape.pass(Site::step(ConnectionStep::Finalise)) {
                 end = Some(trace.end_here(tape));
             } else {
                 trace.take(tape);
                 let now = clock::ticks();
-                trace.mark(Site::step(Step::Finalise), now);
+                trace.mark(Site::step(ConnectionStep::Finalise), now);
                 trace.end(now);
                 end = Some(now);
             }
@@ -436,7 +438,7 @@ pub(crate) fn record(x: &mut Exchange) {
         if let Some(report) = report {
             trace.take(tape);
             let record = recorder.newest().copied().unwrap_or_default();
-            report(Kept::new(Why::Asked, &record, trace));
+            report(KeptRequest::new(KeepReason::Asked, &record, trace));
         }
         if probe::traces_done() || probe::traces_sites() {
             trace.take(tape);
@@ -453,7 +455,7 @@ pub(crate) fn record(x: &mut Exchange) {
 }
 
 /// The method of nearly all requests.
-const GET: Text<16> = Text::of(b"GET");
+const GET: InlineText<16> = InlineText::of(b"GET");
 
 fn protocol(version: Version) -> u8 {
     match version {

@@ -10,7 +10,7 @@ mod hooks;
 
 use std::any::Any;
 
-use weir_conf::{Contexts, Directive, Error, Line, LineCx, Signature};
+use weir_conf::{Contexts, Directive, DirectiveSignature, Error, Line, LineCx};
 
 use crate::conf::registry::Registry;
 use crate::plan::PlanBuilder;
@@ -83,7 +83,7 @@ pub struct ModuleDef {
     /// Its variables.
     pub variables: &'static [Variable],
     pub(crate) alone: bool,
-    pub(crate) rows: fn() -> Vec<Signature>,
+    pub(crate) rows: fn() -> Vec<DirectiveSignature>,
     pub(crate) new: fn() -> Box<dyn Any + Send + Sync>,
     pub(crate) check: fn(usize, &Line, Contexts) -> Result<(), Error>,
     pub(crate) set: fn(&mut dyn Any, usize, &mut LineCx<'_>) -> Result<(), Error>,
@@ -127,7 +127,7 @@ impl ModuleDef {
     }
 
     /// The module's directives.
-    pub fn directives(&self) -> Vec<Signature> {
+    pub fn directives(&self) -> Vec<DirectiveSignature> {
         (self.rows)()
     }
 }

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use weir_trace::{Site, Step as ConnStep};
+use weir_trace::{ConnectionStep as ConnStep, Site};
 
 use crate::body::{Body, Buf, Chain, Piece, Source};
 use crate::error::Error;

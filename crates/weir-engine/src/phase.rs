@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_trace::{Kind, Site, Step};
+use weir_trace::{ConnectionStep, Site, SiteKind};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
@@ -68,8 +68,8 @@ impl Phase {
     }
 
     /// The site kind under which the phase is accounted.
-    pub fn kind(self) -> Kind {
-        Kind::Phase(self as u8)
+    pub fn kind(self) -> SiteKind {
+        SiteKind::Phase(self as u8)
     }
 }
 
@@ -457,7 +457,10 @@ fn find_config(x: &mut Exchange) -> Option<Verdict> {
     let end = crate::conf::location::find(x);
     let site = Site::phase(Phase::FindConfig as u8);
     if std::mem::take(&mut x.opening) {
-        x.trace().mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer), site]);
+        x.trace().mark_and_pass(
+            Site::step(ConnectionStep::Parse),
+            [Site::step(ConnectionStep::VirtualServer), site],
+        );
     } else {
         x.trace().mark(site);
     }

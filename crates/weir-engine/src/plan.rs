@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::Error;
-use weir_trace::{Kind, Rule, Site, SiteTable};
+use weir_trace::{KeepRule, Site, SiteKind, SiteTable};
 
 use crate::conf::core::Core;
 use crate::conf::server::Link;
@@ -195,13 +195,13 @@ impl<'a> PlanBuilder<'a> {
 
     /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.
     pub fn handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
-        let site = self.site(Kind::Handler(phase as u8), module);
+        let site = self.site(SiteKind::Handler(phase as u8), module);
         self.entries.push(Entry { phase, site, rank: self.rank, handler: Box::new(handler) });
     }
 
     /// Adds a handler to `phase` before those of all modules so far.
     pub fn first_handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
-        let site = self.site(Kind::Handler(phase as u8), module);
+        let site = self.site(SiteKind::Handler(phase as u8), module);
         self.entries.insert(0, Entry { phase, site, rank: 0, handler: Box::new(handler) });
     }
 
@@ -209,7 +209,7 @@ impl<'a> PlanBuilder<'a> {
     /// is the last of the block ([`Registry::claim_content`](crate::conf::registry::Registry::claim_content)), as in
     /// nginx; without such a directive the last module.
     pub fn content(&mut self, module: &'static str, handler: impl Handler + 'static) {
-        let site = self.site(Kind::Handler(Phase::Content as u8), module);
+        let site = self.site(SiteKind::Handler(Phase::Content as u8), module);
         let entry = Entry { phase: Phase::Content, site, rank: self.rank, handler: Box::new(handler) };
         self.contents.push(OfferedContent { module, entry });
     }
@@ -238,7 +238,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Adds a header filter at `slot`.
     pub fn header_filter(&mut self, slot: Slot, module: &'static str, filter: impl HeaderFilter + 'static) {
-        let site = self.site(Kind::HeaderFilter, module);
+        let site = self.site(SiteKind::HeaderFilter, module);
         let is_plain = filter.is_plain();
         self.header_filters.push(HeaderEntry { slot, site, is_plain, filter: Box::new(filter) });
     }
@@ -259,12 +259,12 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Which trees of its requests are kept, instead of what holds for all.
-    pub fn keep_traces(&mut self, rule: Rule) {
+    pub fn keep_traces(&mut self, rule: KeepRule) {
         self.rule = self.worker.present.add_rule(rule);
     }
 
     /// A site of this location, for a body filter or anything else that a module accounts.
-    pub fn site(&self, kind: Kind, module: &'static str) -> Site {
+    pub fn site(&self, kind: SiteKind, module: &'static str) -> Site {
         SiteTable::global().intern(kind, &self.name, module)
     }
 
@@ -283,7 +283,7 @@ impl<'a> PlanBuilder<'a> {
             first[phase as usize + 1] = end as u16;
         }
         Plan {
-            route: SiteTable::global().intern(Kind::Request, &self.name, ""),
+            route: SiteTable::global().intern(SiteKind::Request, &self.name, ""),
             auto_redirect: self.auto_redirect,
             profile: self.profile,
             redact_args: self.redact_args,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Error, FileId, LineCx, Source};
+use weir_conf::{ConfSource, Error, FileId, LineCx};
 use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 
 use crate::conf::registry::Registry;
@@ -239,7 +239,7 @@ struct Places {
 
 impl Places {
     /// `FILE:LINE`; empty for a text that is in no file.
-    fn place(&mut self, source: &Source, span: weir_conf::Span) -> Box<str> {
+    fn place(&mut self, source: &ConfSource, span: weir_conf::Span) -> Box<str> {
         let Some(file) = source.file(span.file) else { return Box::default() };
         let start = (span.start as usize).min(file.text.len());
         if self.line == 0 || self.file != span.file || self.offset > start {

@@ -15,7 +15,7 @@ use weir_http::host::Host;
 use weir_http::uri::Normalized;
 use weir_rt::clock;
 use weir_rt::notify::{Notify, either};
-use weir_trace::{Now, Recorder, Settings};
+use weir_trace::{Recorder, RecorderSettings, WorkerNow};
 
 use crate::conf::server::{Generation, Server};
 use crate::descriptors::{self, ConnectionLimit};
@@ -100,11 +100,11 @@ pub struct Worker {
 impl Worker {
     /// A worker without configuration.
     pub fn new(id: u8, counters: Arc<Counters>, recorder: Recorder) -> Rc<Worker> {
-        Worker::with(id, counters, recorder, Now::new(u16::from(id)))
+        Worker::with(id, counters, recorder, WorkerNow::new(u16::from(id)))
     }
 
     /// [`Worker::new`] whose present is watched from outside.
-    pub fn with(id: u8, counters: Arc<Counters>, recorder: Recorder, now: Now) -> Rc<Worker> {
+    pub fn with(id: u8, counters: Arc<Counters>, recorder: Recorder, now: WorkerNow) -> Rc<Worker> {
         let (time, _) = clock::unix_time();
         Rc::new(Worker {
             id,
@@ -434,7 +434,7 @@ impl Worker {
         self.free.borrow_mut().clear();
         drop(self.generation.replace(None));
         self.recorder.borrow_mut().settle();
-        self.recorder.replace(Recorder::new(u16::MAX, Settings::default()))
+        self.recorder.replace(Recorder::new(u16::MAX, RecorderSettings::default()))
     }
 
     /// An exchange for a request of `connection`: one of the free list, or a new one.

@@ -9,22 +9,22 @@ use std::time::Duration;
 use weir_engine::log::{self, Level};
 use weir_sys::socket;
 
-use crate::control::protocol::{Kind, LONGEST_QUESTION, Question, write_frame};
+use crate::control::protocol::{ControlQuestion, FrameKind, LONGEST_QUESTION, write_frame};
 use crate::responses;
-use crate::responses::reply::{Failure, Reply};
-use crate::source::Source;
+use crate::responses::reply::{ReplyFailure, ReplySink};
+use crate::source::ServerSource;
 
 /// Answers on `listener` until the process ends. Only root and the user whom this process runs as are answered, whatever
 /// the socket's permissions have become.
 ///
 /// # Errors
 /// No thread can be started.
-pub fn serve(listener: UnixListener, source: Arc<Source>) -> io::Result<()> {
+pub fn serve(listener: UnixListener, source: Arc<ServerSource>) -> io::Result<()> {
     std::thread::Builder::new().name("weir control".to_owned()).spawn(move || accept(&listener, &source))?;
     Ok(())
 }
 
-fn accept(listener: &UnixListener, source: &Arc<Source>) {
+fn accept(listener: &UnixListener, source: &Arc<ServerSource>) {
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let stream = match stream {
@@ -37,7 +37,7 @@ fn accept(listener: &UnixListener, source: &Arc<Source>) {
                 continue;
             }
         };
-        let Some(place) = Place::take(&open) else { continue };
+        let Some(place) = ConversationPermit::take(&open) else { continue };
         let source = source.clone();
         let answer = move || {
             let _place = place;
@@ -52,56 +52,56 @@ fn accept(listener: &UnixListener, source: &Arc<Source>) {
 }
 
 /// One of the places for conversations; given back when dropped.
-struct Place(Arc<AtomicUsize>);
+struct ConversationPermit(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Option<Place> {
-        let place = Place(open.clone());
+impl ConversationPermit {
+    fn take(open: &Arc<AtomicUsize>) -> Option<ConversationPermit> {
+        let place = ConversationPermit(open.clone());
         (open.fetch_add(1, Ordering::Relaxed) < MOST).then_some(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConversationPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn converse(mut stream: UnixStream, source: &Source) -> io::Result<()> {
+fn converse(mut stream: UnixStream, source: &ServerSource) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let peer = socket::peer(&stream)?;
     if peer.uid != 0 && peer.uid != socket::effective_user() {
         log::cycle(Level::Warn, &format_args!("control connection of user {} refused", peer.uid));
-        return write_frame(&mut stream, Kind::Fail, b"only the server's user and root are answered");
+        return write_frame(&mut stream, FrameKind::Fail, b"only the server's user and root are answered");
     }
     let mut line = String::new();
     let mut input = BufReader::new((&stream).take(LONGEST_QUESTION));
     input.read_line(&mut line)?;
     // Who is quick to stop may have said so already.
     let stopped = !input.buffer().is_empty();
-    let mut reply = Answering { stream, stopped };
-    let (kind, text) = match responses::answer(source, &Question::parse(&line), &mut reply) {
-        Ok(()) => (Kind::Done, String::new()),
-        Err(Failure::Gone(error)) => return Err(error),
-        Err(Failure::Wrong(text)) => (Kind::Fail, text),
+    let mut reply = FrameReply { stream, stopped };
+    let (kind, text) = match responses::answer(source, &ControlQuestion::parse(&line), &mut reply) {
+        Ok(()) => (FrameKind::Done, String::new()),
+        Err(ReplyFailure::Gone(error)) => return Err(error),
+        Err(ReplyFailure::Wrong(text)) => (FrameKind::Fail, text),
     };
     write_frame(&mut reply.stream, kind, text.as_bytes())
 }
 
 /// An answer on its way.
-struct Answering {
+struct FrameReply {
     stream: UnixStream,
     stopped: bool,
 }
 
-impl Reply for Answering {
+impl ReplySink for FrameReply {
     fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
-        write_frame(&mut self.stream, Kind::Out, bytes)
+        write_frame(&mut self.stream, FrameKind::Out, bytes)
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {
-        write_frame(&mut self.stream, Kind::Note, text.as_bytes())
+        write_frame(&mut self.stream, FrameKind::Note, text.as_bytes())
     }
 
     /// The client sends nothing but `stop`; the end of its side means that it has gone. Waits for neither.

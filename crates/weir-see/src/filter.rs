@@ -6,12 +6,12 @@ use crate::source;
 
 /// Conditions that must all hold; none holds for every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
-    conditions: Vec<Condition>,
+pub(crate) struct RequestFilter {
+    conditions: Vec<FilterCondition>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Condition {
+enum FilterCondition {
     /// The path begins so.
     Prefix(String),
     /// The path is this.
@@ -25,16 +25,17 @@ enum Condition {
     Over(u64),
 }
 
-impl Filter {
+impl RequestFilter {
     /// Reads conditions separated by spaces: a path's beginning (`/img/`), an address whose path is meant
     /// (`http://host/a.txt`), `path=`, `method=`, `status=404`, `status=5xx`, `location=`, `over=20ms`. What has spaces
     /// stands in quotes: `location="= /a"`.
     ///
     /// # Errors
     /// What can't be understood.
-    pub(crate) fn parse(text: &str) -> Result<Filter, String> {
-        let conditions = words(text).iter().map(|word| Condition::parse(word)).collect::<Result<_, _>>()?;
-        Ok(Filter { conditions })
+    pub(crate) fn parse(text: &str) -> Result<RequestFilter, String> {
+        let conditions =
+            words(text).iter().map(|word| FilterCondition::parse(word)).collect::<Result<_, _>>()?;
+        Ok(RequestFilter { conditions })
     }
 
     /// Whether the request is meant.
@@ -43,46 +44,46 @@ impl Filter {
     }
 }
 
-impl Condition {
-    fn parse(word: &str) -> Result<Condition, String> {
+impl FilterCondition {
+    fn parse(word: &str) -> Result<FilterCondition, String> {
         for scheme in ["http://", "https://"] {
             if let Some(rest) = word.strip_prefix(scheme) {
                 let path = rest.find('/').map_or("/", |at| &rest[at..]);
-                return Ok(Condition::Path(without_arguments(path)));
+                return Ok(FilterCondition::Path(without_arguments(path)));
             }
         }
         let Some((key, value)) = word.split_once('=').filter(|_| !word.starts_with('/')) else {
-            return Ok(Condition::Prefix(without_arguments(word)));
+            return Ok(FilterCondition::Prefix(without_arguments(word)));
         };
         Ok(match key {
-            "path" => Condition::Path(without_arguments(value)),
-            "method" => Condition::Method(value.to_ascii_uppercase()),
-            "location" | "route" => Condition::Location(value.to_owned()),
-            "over" => Condition::Over(duration_ns(value)?),
-            "status" => Condition::status(value)?,
+            "path" => FilterCondition::Path(without_arguments(value)),
+            "method" => FilterCondition::Method(value.to_ascii_uppercase()),
+            "location" | "route" => FilterCondition::Location(value.to_owned()),
+            "over" => FilterCondition::Over(duration_ns(value)?),
+            "status" => FilterCondition::status(value)?,
             _ => return Err(format!("\"{key}\" is nothing requests are chosen by")),
         })
     }
 
-    fn status(value: &str) -> Result<Condition, String> {
+    fn status(value: &str) -> Result<FilterCondition, String> {
         let wrong = || format!("\"{value}\" is no status");
         if let Some(class) = value.strip_suffix("xx") {
-            return class.parse().map(Condition::Class).map_err(|_| wrong());
+            return class.parse().map(FilterCondition::Class).map_err(|_| wrong());
         }
-        value.parse().map(Condition::Status).map_err(|_| wrong())
+        value.parse().map(FilterCondition::Status).map_err(|_| wrong())
     }
 
     fn holds(&self, record: &RequestRecord) -> bool {
         match self {
-            Condition::Prefix(prefix) => record.path.as_bytes().starts_with(prefix.as_bytes()),
-            Condition::Path(path) => record.path == weir_trace::Text::new(path.as_bytes()),
-            Condition::Method(method) => record.method.as_bytes() == method.as_bytes(),
-            Condition::Status(status) => record.status == *status,
-            Condition::Class(class) => record.status / 100 == *class,
-            Condition::Location(location) => {
+            FilterCondition::Prefix(prefix) => record.path.as_bytes().starts_with(prefix.as_bytes()),
+            FilterCondition::Path(path) => record.path == weir_trace::InlineText::new(path.as_bytes()),
+            FilterCondition::Method(method) => record.method.as_bytes() == method.as_bytes(),
+            FilterCondition::Status(status) => record.status == *status,
+            FilterCondition::Class(class) => record.status / 100 == *class,
+            FilterCondition::Location(location) => {
                 !record.route.is_none() && *SiteTable::global().info(record.route).location == **location
             }
-            Condition::Over(ns) => source::scale(record.total) >= *ns,
+            FilterCondition::Over(ns) => source::scale(record.total) >= *ns,
         }
     }
 }
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn all_conditions_must_hold() {
-        let of = |text: &str| Filter::parse(text).expect("valid");
+        let of = |text: &str| RequestFilter::parse(text).expect("valid");
         let get = record("GET", "/img/a.txt?secret", 404);
         for text in [
             "",
@@ -159,12 +160,16 @@ mod tests {
         {
             assert!(!of(text).takes(&get), "{text}");
         }
-        let quoted = Filter::parse("location=\"= /a\" method=get \"path=/a b").expect("valid");
+        let quoted = RequestFilter::parse("location=\"= /a\" method=get \"path=/a b").expect("valid");
         let words = ["= /a", "GET", "/a b"].map(str::to_owned);
         let [location, method, path] = words;
-        let expected = [Condition::Location(location), Condition::Method(method), Condition::Path(path)];
+        let expected = [
+            FilterCondition::Location(location),
+            FilterCondition::Method(method),
+            FilterCondition::Path(path),
+        ];
         assert_eq!(quoted.conditions, expected);
-        assert!(Filter::parse("colour=red").is_err() && Filter::parse("status=abc").is_err());
+        assert!(RequestFilter::parse("colour=red").is_err() && RequestFilter::parse("status=abc").is_err());
     }
 
     #[test]

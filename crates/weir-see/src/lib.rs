@@ -26,12 +26,12 @@ pub mod stacks;
 pub mod symbols;
 mod table;
 
-pub use http::{Admin, Bound};
-pub use source::{Source, scale};
-pub use stacks::{Frame, Origin, Stacks, Unit};
+pub use http::{AdminListeners, BoundListeners};
+pub use source::{ServerSource, scale};
+pub use stacks::{FrameOrigin, StackFrame, Stacks, WeightUnit};
 
 /// Headline and tree of a kept request, as `weir trace` prints them.
 #[must_use]
-pub fn show(kept: &weir_trace::Kept) -> String {
+pub fn show(kept: &weir_trace::KeptRequest) -> String {
     responses::trace::text(kept)
 }

@@ -7,62 +7,66 @@ use std::fmt::Write;
 use weir_engine::figures::{self, MetricKind};
 use weir_engine::worker::{Counter, DealingCounters};
 use weir_server::housekeeping;
-use weir_trace::{Histogram, Kind, Site, SiteInfo, SiteTable, SiteTotals, StatusCounts};
+use weir_trace::{Histogram, Site, SiteInfo, SiteKind, SiteTable, SiteTotals, StatusCounts};
 
-use crate::source::{BRIEFLY, Source, Thread, scale};
+use crate::source::{BRIEFLY, ServerSource, Thread, scale};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Exposition {
+pub(crate) enum ExpositionFormat {
     /// Prometheus' own, 0.0.4.
     Classic,
     /// OpenMetrics 1.0.
     Open,
 }
 
-impl Exposition {
+impl ExpositionFormat {
     /// What an `Accept` field asks for; Prometheus names OpenMetrics first when it can read it.
-    pub(crate) fn accepted(accept: &str) -> Exposition {
-        if accept.contains("application/openmetrics-text") { Exposition::Open } else { Exposition::Classic }
+    pub(crate) fn accepted(accept: &str) -> ExpositionFormat {
+        if accept.contains("application/openmetrics-text") {
+            ExpositionFormat::Open
+        } else {
+            ExpositionFormat::Classic
+        }
     }
 
     /// Its media type.
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
-            Exposition::Classic => "text/plain; version=0.0.4; charset=utf-8",
-            Exposition::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            ExpositionFormat::Classic => "text/plain; version=0.0.4; charset=utf-8",
+            ExpositionFormat::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
 }
 
 /// A kept request as an example of a histogram's bucket.
 #[derive(Clone, Copy, Debug)]
-struct Exemplar {
+struct BucketExemplar {
     id: weir_trace::RequestId,
     total_ns: u64,
     unix_ms: u64,
 }
 
 /// All metrics at this moment; of stuck workers those, too.
-pub(crate) fn write(source: &Source, exposition: Exposition) -> String {
+pub(crate) fn write(source: &ServerSource, exposition: ExpositionFormat) -> String {
     let exemplars = match exposition {
-        Exposition::Open => exemplars(source),
-        Exposition::Classic => HashMap::new(),
+        ExpositionFormat::Open => exemplars(source),
+        ExpositionFormat::Classic => HashMap::new(),
     };
-    let mut out = Out { text: String::new(), exposition };
+    let mut out = MetricsWriter { text: String::new(), exposition };
     sites(&mut out, &source.totals(), &exemplars);
     workers(&mut out, source);
     blocked(&mut out);
     process(&mut out, source);
     modules(&mut out);
-    if exposition == Exposition::Open {
+    if exposition == ExpositionFormat::Open {
         out.text.push_str("# EOF\n");
     }
     out.text
 }
 
 /// Kept requests by location, from the workers that say at once.
-fn exemplars(source: &Source) -> HashMap<Site, Vec<Exemplar>> {
+fn exemplars(source: &ServerSource) -> HashMap<Site, Vec<BucketExemplar>> {
     let said = source.ask(BRIEFLY, |worker| {
         let recorder = worker.recorder.borrow();
         let kept = recorder.kept().map(|kept| {
@@ -71,28 +75,32 @@ fn exemplars(source: &Source) -> HashMap<Site, Vec<Exemplar>> {
         });
         kept.collect::<Vec<_>>()
     });
-    let mut all: HashMap<Site, Vec<Exemplar>> = HashMap::new();
+    let mut all: HashMap<Site, Vec<BucketExemplar>> = HashMap::new();
     for (route, id, total, unix_ms) in said.answers.into_iter().flatten() {
-        all.entry(route).or_default().push(Exemplar { id, total_ns: scale(total), unix_ms });
+        all.entry(route).or_default().push(BucketExemplar { id, total_ns: scale(total), unix_ms });
     }
     all
 }
 
-fn sites(out: &mut Out, totals: &[(Site, SiteTotals)], exemplars: &HashMap<Site, Vec<Exemplar>>) {
+fn sites(
+    out: &mut MetricsWriter,
+    totals: &[(Site, SiteTotals)],
+    exemplars: &HashMap<Site, Vec<BucketExemplar>>,
+) {
     let table = SiteTable::global();
     let known: Vec<(Site, SiteInfo, &SiteTotals)> =
         totals.iter().map(|(site, totals)| (*site, table.info(*site), totals)).collect();
     let routes: Vec<(String, Site, &SiteTotals)> = known
         .iter()
-        .filter(|(_, info, _)| info.kind == Kind::Request)
+        .filter(|(_, info, _)| info.kind == SiteKind::Request)
         .map(|(site, info, totals)| (format!("location=\"{}\"", escape(&info.location)), *site, *totals))
         .collect();
     let inner: Vec<(String, &SiteTotals)> = known
         .iter()
-        .filter(|(_, info, _)| info.kind != Kind::Request)
+        .filter(|(_, info, _)| info.kind != SiteKind::Request)
         .map(|(_, info, totals)| (labels(info), *totals))
         .collect();
-    let none: &[Exemplar] = &[];
+    let none: &[BucketExemplar] = &[];
     let named = |site| exemplars.get(&site).map_or(none, Vec::as_slice);
     out.head("weir_request_duration_seconds", "histogram", "Whole time of requests.");
     for (labels, site, totals) in &routes {
@@ -144,7 +152,7 @@ fn sites(out: &mut Out, totals: &[(Site, SiteTotals)], exemplars: &HashMap<Site,
     out.counter("weir_site_errors", "Errors noted.", count(|t| t.counts.errors));
 }
 
-fn workers(out: &mut Out, source: &Source) {
+fn workers(out: &mut MetricsWriter, source: &ServerSource) {
     let all = source.workers();
     let views = housekeeping::handle().workers();
     let row = |of: fn(&Thread) -> u64| {
@@ -210,8 +218,8 @@ fn workers(out: &mut Out, source: &Source) {
 }
 
 /// Connections between workers.
-fn dealing(out: &mut Out, all: &[Thread]) {
-    for Dealing { name, help, is_gauge, of } in DEALING {
+fn dealing(out: &mut MetricsWriter, all: &[Thread]) {
+    for DealtCounts { name, help, is_gauge, of } in DEALING {
         let rows = all.iter().map(|worker| {
             (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.dealing).get())
         });
@@ -230,57 +238,57 @@ fn dealing(out: &mut Out, all: &[Thread]) {
 }
 
 /// What is counted of a worker where connections are dealt.
-struct Dealing {
+struct DealtCounts {
     name: &'static str,
     help: &'static str,
     is_gauge: bool,
     of: fn(&DealingCounters) -> &Counter,
 }
 
-const DEALING: &[Dealing] = &[
-    Dealing {
+const DEALING: &[DealtCounts] = &[
+    DealtCounts {
         name: "weir_connections_dealt",
         help: "New connections dealt to the worker.",
         is_gauge: false,
         of: |dealing| &dealing.dealt,
     },
-    Dealing {
+    DealtCounts {
         name: "weir_connections_handed_on",
         help: "Connections that went on at another worker.",
         is_gauge: false,
         of: |dealing| &dealing.handed_on,
     },
-    Dealing {
+    DealtCounts {
         name: "weir_connections_taken_over",
         help: "Connections taken over from other workers.",
         is_gauge: false,
         of: |dealing| &dealing.taken_over,
     },
-    Dealing {
+    DealtCounts {
         name: "weir_connections_evened_out",
         help: "Connections asked to end so that shares become even.",
         is_gauge: false,
         of: |dealing| &dealing.evened_out,
     },
-    Dealing {
+    DealtCounts {
         name: "weir_turns_lost_core",
         help: "Turns found late, when a connection was dealt, because the thread had lost its core.",
         is_gauge: false,
         of: |dealing| &dealing.lost_core,
     },
-    Dealing {
+    DealtCounts {
         name: "weir_turns_stuck",
         help: "Turns found late, when a connection was dealt, for another reason.",
         is_gauge: false,
         of: |dealing| &dealing.stuck,
     },
-    Dealing {
+    DealtCounts {
         name: "weir_connections_parked",
         help: "Idle connections that any worker may take.",
         is_gauge: true,
         of: |dealing| &dealing.parked,
     },
-    Dealing {
+    DealtCounts {
         name: "weir_connections_queued",
         help: "Connections accepted, and not taken by the worker yet.",
         is_gauge: true,
@@ -289,7 +297,7 @@ const DEALING: &[Dealing] = &[
 ];
 
 /// Loops that are in a turn longer than allowed, by the request that holds them.
-fn blocked(out: &mut Out) {
+fn blocked(out: &mut MetricsWriter) {
     out.head(
         "weir_worker_blocked_seconds",
         "gauge",
@@ -306,7 +314,7 @@ fn blocked(out: &mut Out) {
     }
 }
 
-fn process(out: &mut Out, source: &Source) {
+fn process(out: &mut MetricsWriter, source: &ServerSource) {
     let labels = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
     out.gauge("weir_build_info", "Which program it is.", [(labels, 1)].into_iter());
     out.gauge(
@@ -325,7 +333,7 @@ fn process(out: &mut Out, source: &Source) {
 }
 
 /// What modules have of their own.
-fn modules(out: &mut Out) {
+fn modules(out: &mut MetricsWriter) {
     for metric in figures::metrics() {
         let rows = metric.rows.into_iter().map(|(labels, value)| {
             let pairs: Vec<String> =
@@ -340,12 +348,12 @@ fn modules(out: &mut Out) {
     }
 }
 
-struct Out {
+struct MetricsWriter {
     text: String,
-    exposition: Exposition,
+    exposition: ExpositionFormat,
 }
 
-impl Out {
+impl MetricsWriter {
     /// A counter; its samples end in `_total` in both forms.
     fn counter(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, u64)>) {
         self.counter_of(name, help, rows.map(|(labels, value)| (labels, value.to_string())));
@@ -358,7 +366,7 @@ impl Out {
 
     fn counter_of(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, String)>) {
         let sample = format!("{name}_total");
-        self.head(if self.exposition == Exposition::Open { name } else { &sample }, "counter", help);
+        self.head(if self.exposition == ExpositionFormat::Open { name } else { &sample }, "counter", help);
         rows.for_each(|(labels, value)| self.sample(&sample, &labels, value));
     }
 
@@ -383,7 +391,7 @@ impl Out {
     /// Cumulative counts for all bounds, then the sum and the count. A value is counted under the first bound it is not
     /// above; where a bucket of ours straddles a bound it counts under the next, which misplaces a value by at most 1/16
     /// of itself.
-    fn buckets(&mut self, name: &str, labels: &str, histogram: &Histogram, exemplars: &[Exemplar]) {
+    fn buckets(&mut self, name: &str, labels: &str, histogram: &Histogram, exemplars: &[BucketExemplar]) {
         if histogram.count() == 0 {
             return;
         }
@@ -414,7 +422,7 @@ impl Out {
 }
 
 /// The latest example above `below` and up to `bound`, as it stands behind a bucket.
-fn exemplar(exemplars: &[Exemplar], below: u64, bound: u64) -> String {
+fn exemplar(exemplars: &[BucketExemplar], below: u64, bound: u64) -> String {
     let inside = exemplars.iter().filter(|exemplar| exemplar.total_ns > below && exemplar.total_ns <= bound);
     inside.max_by_key(|exemplar| exemplar.unix_ms).map_or(String::new(), |exemplar| {
         let at = format!("{}.{:03}", exemplar.unix_ms / 1000, exemplar.unix_ms % 1000);
@@ -498,20 +506,20 @@ const BOUNDS: [(u64, &str); 22] = [
 mod tests {
     use super::*;
 
-    fn out(exposition: Exposition) -> Out {
-        Out { text: String::new(), exposition }
+    fn out(exposition: ExpositionFormat) -> MetricsWriter {
+        MetricsWriter { text: String::new(), exposition }
     }
 
     #[test]
     fn counters_are_named_as_each_form_wants() {
         let rows = || [("a=\"b\"".to_owned(), 3)].into_iter();
-        let mut classic = out(Exposition::Classic);
+        let mut classic = out(ExpositionFormat::Classic);
         classic.counter("weir_x", "Text.", rows());
         assert_eq!(
             classic.text,
             "# HELP weir_x_total Text.\n# TYPE weir_x_total counter\nweir_x_total{a=\"b\"} 3\n"
         );
-        let mut open = out(Exposition::Open);
+        let mut open = out(ExpositionFormat::Open);
         open.counter("weir_x", "Text.", rows());
         assert_eq!(open.text, "# HELP weir_x Text.\n# TYPE weir_x counter\nweir_x_total{a=\"b\"} 3\n");
     }
@@ -519,10 +527,10 @@ mod tests {
     #[test]
     fn an_example_stands_behind_its_bucket() {
         let id = weir_trace::RequestId(0xab);
-        let examples = [Exemplar { id, total_ns: 90_000_000, unix_ms: 1_700_000_000_123 }];
+        let examples = [BucketExemplar { id, total_ns: 90_000_000, unix_ms: 1_700_000_000_123 }];
         let mut histogram = Histogram::new();
         histogram.record(crate::source::ticks(90_000_000));
-        let mut open = out(Exposition::Open);
+        let mut open = out(ExpositionFormat::Open);
         open.buckets("weir_x", "a=\"b\"", &histogram, &examples);
         let lines: Vec<&str> = open.text.lines().filter(|line| line.contains('#')).collect();
         let id = "0".repeat(30) + "ab";
@@ -541,7 +549,7 @@ mod tests {
         [5_000, 5_000, 40_000, 20_000_000_000]
             .into_iter()
             .for_each(|ns| histogram.record(crate::source::ticks(ns)));
-        let mut classic = out(Exposition::Classic);
+        let mut classic = out(ExpositionFormat::Classic);
         classic.buckets("weir_x", "a=\"b\"", &histogram, &[]);
         for (bound, count) in [("0.0000025", 0), ("0.00001", 2), ("0.00005", 3), ("10.0", 3), ("+Inf", 4)] {
             let line = format!("weir_x_bucket{{a=\"b\",le=\"{bound}\"}} {count}\n");
@@ -553,9 +561,9 @@ mod tests {
     fn labels_are_escaped() {
         assert_eq!(escape("~ \"a\\d\"\n"), "~ \\\"a\\\\d\\\"\\n");
         assert_eq!(
-            Exposition::accepted("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"),
-            Exposition::Open
+            ExpositionFormat::accepted("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"),
+            ExpositionFormat::Open
         );
-        assert_eq!(Exposition::accepted("*/*"), Exposition::Classic);
+        assert_eq!(ExpositionFormat::accepted("*/*"), ExpositionFormat::Classic);
     }
 }

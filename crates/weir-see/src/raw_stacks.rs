@@ -6,12 +6,12 @@
 //! hexadecimal digits for an address.
 
 use crate::control::protocol::{escape, unescape};
-use crate::stacks::{Frame, Origin, Stacks, Unit, Weight};
+use crate::stacks::{FrameOrigin, StackFrame, StackWeight, Stacks, WeightUnit};
 use crate::symbols::Symbols;
 
 /// Stacks with frames that have no names yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Raw {
+pub struct RawStacks {
     /// What was collected: `cpu`, `wait`.
     pub kind: String,
     /// Nanoseconds between two samples; 0 where there are none.
@@ -25,7 +25,7 @@ pub struct Raw {
     /// Lines of its `/proc/self/maps`.
     pub maps: String,
     /// The stacks, frames outermost first.
-    pub stacks: Vec<(Weight, Vec<RawFrame>)>,
+    pub stacks: Vec<(StackWeight, Vec<RawFrame>)>,
 }
 
 /// The lines of this process' memory map that hold code; empty where they can't be read.
@@ -38,12 +38,12 @@ pub(crate) fn code_maps() -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawFrame {
     /// One that has a name.
-    Named(Origin, String),
+    Named(FrameOrigin, String),
     /// An address of the process.
     Address(u64),
 }
 
-impl Raw {
+impl RawStacks {
     /// The lines.
     #[must_use]
     pub fn write(&self) -> String {
@@ -71,14 +71,14 @@ impl Raw {
     ///
     /// # Errors
     /// They are something else.
-    pub fn parse(text: &str) -> Result<Raw, String> {
+    pub fn parse(text: &str) -> Result<RawStacks, String> {
         let wrong = |line: &str| format!("these are no stacks: \"{line}\"");
         let mut lines = text.split_terminator('\n');
         let head = lines.next().unwrap_or("");
         let mut fields = head.split('\t');
         let kind = unescape(fields.next().unwrap_or(""));
         let mut number = || fields.next().and_then(|field| field.parse().ok()).ok_or_else(|| wrong(head));
-        let mut raw = Raw {
+        let mut raw = RawStacks {
             kind,
             period_ns: number()?,
             duration_ns: number()?,
@@ -95,7 +95,7 @@ impl Raw {
             }
             let mut fields = line.split('\t');
             let mut number = || fields.next().and_then(|field| field.parse().ok()).ok_or_else(|| wrong(line));
-            let weight = Weight { count: number()?, value: number()? };
+            let weight = StackWeight { count: number()?, value: number()? };
             let frames: Option<Vec<RawFrame>> = fields.map(frame).collect();
             raw.stacks.push((weight, frames.ok_or_else(|| wrong(line))?));
         }
@@ -104,7 +104,7 @@ impl Raw {
 
     /// With the names that `symbols` knows.
     pub(crate) fn resolve(&self, symbols: &mut dyn Symbols) -> Stacks {
-        let unit = if self.kind == "alloc" { Unit::Bytes } else { Unit::Nanoseconds };
+        let unit = if self.kind == "alloc" { WeightUnit::Bytes } else { WeightUnit::Nanoseconds };
         let mut stacks = Stacks::new(self.kind.clone(), unit);
         (stacks.period_ns, stacks.duration_ns, stacks.unix_ms) =
             (self.period_ns, self.duration_ns, self.unix_ms);
@@ -112,7 +112,7 @@ impl Raw {
             let mut frames = Vec::with_capacity(raw.len());
             for frame in raw {
                 match frame {
-                    RawFrame::Named(origin, name) => frames.push(Frame::new(*origin, name.clone())),
+                    RawFrame::Named(origin, name) => frames.push(StackFrame::new(*origin, name.clone())),
                     RawFrame::Address(address) => symbols.frames(*address, &mut frames),
                 }
             }
@@ -126,31 +126,31 @@ fn frame(field: &str) -> Option<RawFrame> {
     if let Some(digits) = field.strip_prefix('@') {
         return u64::from_str_radix(digits, 16).ok().map(RawFrame::Address);
     }
-    let origin = Origin::ALL.into_iter().find(|&origin| field.starts_with(letter(origin)))?;
+    let origin = FrameOrigin::ALL.into_iter().find(|&origin| field.starts_with(letter(origin)))?;
     Some(RawFrame::Named(origin, unescape(&field[1..])))
 }
 
-const fn letter(origin: Origin) -> char {
+const fn letter(origin: FrameOrigin) -> char {
     match origin {
-        Origin::Route => 'r',
-        Origin::Phase => 'p',
-        Origin::Module => 'm',
-        Origin::Native => 'n',
-        Origin::Kernel => 'k',
-        Origin::Lua => 'l',
-        Origin::Wait => 'w',
+        FrameOrigin::Route => 'r',
+        FrameOrigin::Phase => 'p',
+        FrameOrigin::Module => 'm',
+        FrameOrigin::Native => 'n',
+        FrameOrigin::Kernel => 'k',
+        FrameOrigin::Lua => 'l',
+        FrameOrigin::Wait => 'w',
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::Bare;
+    use crate::symbols::BareAddresses;
 
     #[test]
     fn stacks_are_read_as_written() {
         let named = |origin, name: &str| RawFrame::Named(origin, name.to_owned());
-        let raw = Raw {
+        let raw = RawStacks {
             kind: "cpu".to_owned(),
             period_ns: 10,
             duration_ns: 20,
@@ -159,14 +159,14 @@ mod tests {
             maps: "55-56 r-xp 0 0:1 2 /weir\n".to_owned(),
             stacks: vec![
                 (
-                    Weight { count: 1, value: 2 },
-                    vec![named(Origin::Route, "~ ^/a\tb\n%"), RawFrame::Address(0x7f00)],
+                    StackWeight { count: 1, value: 2 },
+                    vec![named(FrameOrigin::Route, "~ ^/a\tb\n%"), RawFrame::Address(0x7f00)],
                 ),
-                (Weight { count: 3, value: 4 }, vec![]),
+                (StackWeight { count: 3, value: 4 }, vec![]),
             ],
         };
-        assert_eq!(Raw::parse(&raw.write()), Ok(raw.clone()));
-        let stacks = raw.resolve(&mut Bare);
+        assert_eq!(RawStacks::parse(&raw.write()), Ok(raw.clone()));
+        let stacks = raw.resolve(&mut BareAddresses);
         assert_eq!(
             stacks.frames().iter().map(|frame| frame.name.as_str()).collect::<Vec<_>>(),
             ["~ ^/a\tb\n%", "0x7f00"]
@@ -178,7 +178,7 @@ mod tests {
             "cpu\t1\t2\t3\t4\n1\t2\t?a",
             "cpu\t1\t2\t3\t4\n1\t2\t@xyz",
         ] {
-            assert!(Raw::parse(wrong).is_err(), "{wrong:?}");
+            assert!(RawStacks::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

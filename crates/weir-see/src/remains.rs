@@ -15,24 +15,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_rt::{clock, crash, process};
-use weir_trace::{InFlight, Kept};
+use weir_trace::{InFlight, KeptRequest};
 
 use crate::responses::record;
-use crate::source::{BRIEFLY, Source, ticks};
+use crate::source::{BRIEFLY, ServerSource, ticks};
 
 /// Memory that outlives the process which writes to it.
 #[derive(Debug)]
-pub struct Remains {
+pub struct CrashRemains {
     file: File,
 }
 
-impl Remains {
+impl CrashRemains {
     /// Without anything in it.
     ///
     /// # Errors
     /// The errno of memfd_create(2).
-    pub fn new() -> io::Result<Remains> {
-        Ok(Remains { file: process::memory_file("weir-remains")? })
+    pub fn new() -> io::Result<CrashRemains> {
+        Ok(CrashRemains { file: process::memory_file("weir-remains")? })
     }
 
     /// Replaces the record.
@@ -66,9 +66,9 @@ impl Remains {
 ///
 /// # Errors
 /// Another one does already, or a thread can't be had.
-pub fn keep(remains: Remains, source: Arc<Source>) -> io::Result<()> {
+pub fn keep(remains: CrashRemains, source: Arc<ServerSource>) -> io::Result<()> {
     let mut watch = crash::watch()?;
-    let mut keeper = Keeper {
+    let mut keeper = RemainsKeeper {
         remains,
         source,
         kept: VecDeque::new(),
@@ -110,11 +110,11 @@ pub fn beside(socket: &Path) -> PathBuf {
     socket.with_extension("crash.pftrace")
 }
 
-struct Keeper {
-    remains: Remains,
-    source: Arc<Source>,
+struct RemainsKeeper {
+    remains: CrashRemains,
+    source: Arc<ServerSource>,
     /// Requests of the last seconds.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<KeptRequest>,
     /// Up to when they are known.
     since: u64,
     /// How many requests had ended by then.
@@ -127,7 +127,7 @@ struct Keeper {
     fresh: bool,
 }
 
-impl Keeper {
+impl RemainsKeeper {
     /// Writes what has come since the last time. Idle workers are not woken for that.
     fn look(&mut self) {
         let ended = self.source.workers().iter().map(|worker| worker.recorder.requests().total()).sum();
@@ -154,7 +154,7 @@ impl Keeper {
         let (since, now) = (self.since, clock::ticks());
         let said = self.source.ask(BRIEFLY, move |worker| {
             let recorder = worker.recorder.borrow();
-            let lately = |kept: &&Kept| record::end(kept) >= since;
+            let lately = |kept: &&KeptRequest| record::end(kept) >= since;
             recorder.kept().filter(lately).cloned().collect::<Vec<_>>()
         });
         // A worker that did not come to it is asked for the same time again.
@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn the_last_whole_record_is_found_once() {
-        let remains = Remains::new().expect("memory");
+        let remains = CrashRemains::new().expect("memory");
         assert_eq!(remains.take(), None);
-        let other = Remains { file: remains.file.try_clone().expect("a descriptor") };
+        let other = CrashRemains { file: remains.file.try_clone().expect("a descriptor") };
         other.write(0, b"first").expect("memory");
         other.write(1, b"second").expect("memory");
         // One that was interrupted: its header never came.
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_cut() {
-        let remains = Remains::new().expect("memory");
+        let remains = CrashRemains::new().expect("memory");
         remains.write(0, &vec![7; LARGEST as usize + 1]).expect("memory");
         assert_eq!(remains.take().map(|record| record.len() as u64), Some(LARGEST));
     }

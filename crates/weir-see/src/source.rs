@@ -13,25 +13,29 @@ use weir_trace::{RecorderReader, Site, SiteTotals};
 pub(crate) use weir_server::Thread;
 
 /// A running server, seen from the threads that answer questions about it.
-pub struct Source {
+pub struct ServerSource {
     crew: Threads,
     configuration: InForce,
     started: Instant,
 }
 
 /// What workers said, and how many have not yet.
-pub(crate) struct Said<T> {
+pub(crate) struct WorkerReplies<T> {
     /// In the order of the workers.
     pub(crate) answers: Vec<T>,
     /// Busy with something else all the time that was waited.
     pub(crate) stuck: usize,
 }
 
-impl Source {
+impl ServerSource {
     /// Of that server.
     #[must_use]
-    pub fn new(server: &Server) -> Arc<Source> {
-        Arc::new(Source { crew: server.crew(), configuration: server.in_force(), started: Instant::now() })
+    pub fn new(server: &Server) -> Arc<ServerSource> {
+        Arc::new(ServerSource {
+            crew: server.crew(),
+            configuration: server.in_force(),
+            started: Instant::now(),
+        })
     }
 
     /// Since the server began.
@@ -63,7 +67,7 @@ impl Source {
 
     /// Has every worker run `f` when it comes to it.
     pub(crate) fn tell(&self, f: impl Fn(&Worker) + Clone + Send + 'static) {
-        Source::tell_these(&self.workers(), f);
+        ServerSource::tell_these(&self.workers(), f);
     }
 
     /// The same for workers that were looked up before.
@@ -82,11 +86,11 @@ impl Source {
         &self,
         patience: Duration,
         f: impl Fn(&Worker) -> T + Clone + Send + 'static,
-    ) -> Said<T> {
+    ) -> WorkerReplies<T> {
         let (said, heard) = channel();
         let workers = self.workers();
         let count = workers.len();
-        Source::tell_these(&workers, move |worker| {
+        ServerSource::tell_these(&workers, move |worker| {
             // Who asked may have given up waiting.
             let _ = said.send((worker.id, f(worker)));
         });
@@ -95,7 +99,7 @@ impl Source {
         let mut answers: Vec<(u8, T)> = std::iter::from_fn(next).take(count).collect();
         answers.sort_by_key(|(id, _)| *id);
         let stuck = count - answers.len();
-        Said { answers: answers.into_iter().map(|(_, answer)| answer).collect(), stuck }
+        WorkerReplies { answers: answers.into_iter().map(|(_, answer)| answer).collect(), stuck }
     }
 }
 

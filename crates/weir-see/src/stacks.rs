@@ -10,21 +10,21 @@ pub struct Stacks {
     /// What it shows, for titles: `cpu`, `wait`, `wall`, `block`.
     pub kind: String,
     /// What the weights are.
-    pub unit: Unit,
+    pub unit: WeightUnit,
     /// When recording began, milliseconds since 1970; 0 when it is not known.
     pub unix_ms: u64,
     /// How long was recorded, in nanoseconds.
     pub duration_ns: u64,
     /// Nanoseconds between two samples; 0 where nothing was sampled but everything measured.
     pub period_ns: u64,
-    frames: Vec<Frame>,
-    numbers: HashMap<Frame, u32>,
-    stacks: BTreeMap<Vec<u32>, Weight>,
+    frames: Vec<StackFrame>,
+    numbers: HashMap<StackFrame, u32>,
+    stacks: BTreeMap<Vec<u32>, StackWeight>,
 }
 
 /// What a weight means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Unit {
+pub enum WeightUnit {
     /// Nanoseconds.
     #[default]
     Nanoseconds,
@@ -32,41 +32,41 @@ pub enum Unit {
     Bytes,
 }
 
-impl Unit {
+impl WeightUnit {
     /// The unit's name in pprof and speedscope.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Unit::Nanoseconds => "nanoseconds",
-            Unit::Bytes => "bytes",
+            WeightUnit::Nanoseconds => "nanoseconds",
+            WeightUnit::Bytes => "bytes",
         }
     }
 }
 
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct Frame {
+pub struct StackFrame {
     /// What it is called.
     pub name: String,
     /// Where it comes from: colours, and the categories of the Firefox Profiler.
-    pub origin: Origin,
+    pub origin: FrameOrigin,
     /// Its source file; empty when it is not known or there is none.
     pub file: String,
     /// The line in there; 0 when it is not known.
     pub line: u32,
 }
 
-impl Frame {
+impl StackFrame {
     /// A frame without source.
     #[must_use]
-    pub fn new(origin: Origin, name: impl Into<String>) -> Frame {
-        Frame { name: name.into(), origin, file: String::new(), line: 0 }
+    pub fn new(origin: FrameOrigin, name: impl Into<String>) -> StackFrame {
+        StackFrame { name: name.into(), origin, file: String::new(), line: 0 }
     }
 }
 
 /// Where a frame comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub enum Origin {
+pub enum FrameOrigin {
     /// The location that answers.
     Route,
     /// A phase, or a step of the connection.
@@ -84,46 +84,46 @@ pub enum Origin {
     Wait,
 }
 
-impl Origin {
+impl FrameOrigin {
     /// All of them, by their number.
-    pub const ALL: [Origin; 7] = [
-        Origin::Route,
-        Origin::Phase,
-        Origin::Module,
-        Origin::Native,
-        Origin::Kernel,
-        Origin::Lua,
-        Origin::Wait,
+    pub const ALL: [FrameOrigin; 7] = [
+        FrameOrigin::Route,
+        FrameOrigin::Phase,
+        FrameOrigin::Module,
+        FrameOrigin::Native,
+        FrameOrigin::Kernel,
+        FrameOrigin::Lua,
+        FrameOrigin::Wait,
     ];
 
     /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Origin::Route => "route",
-            Origin::Phase => "phase",
-            Origin::Module => "module",
-            Origin::Native => "native",
-            Origin::Kernel => "kernel",
-            Origin::Lua => "lua",
-            Origin::Wait => "wait",
+            FrameOrigin::Route => "route",
+            FrameOrigin::Phase => "phase",
+            FrameOrigin::Module => "module",
+            FrameOrigin::Native => "native",
+            FrameOrigin::Kernel => "kernel",
+            FrameOrigin::Lua => "lua",
+            FrameOrigin::Wait => "wait",
         }
     }
 }
 
 /// How much a stack counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Weight {
+pub struct StackWeight {
     /// How often it was seen.
     pub count: u64,
-    /// In the [`Unit`] of the whole.
+    /// In the [`WeightUnit`] of the whole.
     pub value: u64,
 }
 
 impl Stacks {
     /// None yet.
     #[must_use]
-    pub fn new(kind: impl Into<String>, unit: Unit) -> Stacks {
+    pub fn new(kind: impl Into<String>, unit: WeightUnit) -> Stacks {
         Stacks {
             kind: kind.into(),
             unit,
@@ -137,7 +137,7 @@ impl Stacks {
     }
 
     /// Adds a stack, outermost frame first.
-    pub fn add(&mut self, frames: impl IntoIterator<Item = Frame>, weight: Weight) {
+    pub fn add(&mut self, frames: impl IntoIterator<Item = StackFrame>, weight: StackWeight) {
         let stack: Vec<u32> = frames.into_iter().map(|frame| self.number(frame)).collect();
         let sum = self.stacks.entry(stack).or_default();
         sum.count += weight.count;
@@ -146,12 +146,12 @@ impl Stacks {
 
     /// Every frame that occurs; stacks name them by their place here.
     #[must_use]
-    pub fn frames(&self) -> &[Frame] {
+    pub fn frames(&self) -> &[StackFrame] {
         &self.frames
     }
 
     /// The stacks, each outermost first, and their weights.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u32], Weight)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u32], StackWeight)> {
         self.stacks.iter().map(|(stack, weight)| (stack.as_slice(), *weight))
     }
 
@@ -163,14 +163,14 @@ impl Stacks {
 
     /// All weights together.
     #[must_use]
-    pub fn total(&self) -> Weight {
-        self.stacks.values().fold(Weight::default(), |sum, weight| Weight {
+    pub fn total(&self) -> StackWeight {
+        self.stacks.values().fold(StackWeight::default(), |sum, weight| StackWeight {
             count: sum.count + weight.count,
             value: sum.value + weight.value,
         })
     }
 
-    fn number(&mut self, frame: Frame) -> u32 {
+    fn number(&mut self, frame: StackFrame) -> u32 {
         if let Some(&number) = self.numbers.get(&frame) {
             return number;
         }
@@ -187,19 +187,30 @@ pub(crate) mod tests {
 
     /// Two routes; one function under both.
     pub(crate) fn example() -> Stacks {
-        let mut stacks = Stacks::new("cpu", Unit::Nanoseconds);
+        let mut stacks = Stacks::new("cpu", WeightUnit::Nanoseconds);
         stacks.period_ns = 10;
         stacks.duration_ns = 1_000;
         stacks.unix_ms = 1_700_000_000_000;
-        let find = Frame { file: "file.rs".to_owned(), line: 7, ..Frame::new(Origin::Native, "find") };
-        let content = || Frame::new(Origin::Phase, "content");
-        stacks.add([Frame::new(Origin::Route, "/"), content(), find.clone()], Weight { count: 2, value: 20 });
-        stacks.add([Frame::new(Origin::Route, "/"), content()], Weight { count: 1, value: 10 });
+        let find = StackFrame {
+            file: "file.rs".to_owned(),
+            line: 7,
+            ..StackFrame::new(FrameOrigin::Native, "find")
+        };
+        let content = || StackFrame::new(FrameOrigin::Phase, "content");
         stacks.add(
-            [Frame::new(Origin::Route, "/<b>"), content(), find.clone()],
-            Weight { count: 1, value: 10 },
+            [StackFrame::new(FrameOrigin::Route, "/"), content(), find.clone()],
+            StackWeight { count: 2, value: 20 },
         );
-        stacks.add([Frame::new(Origin::Route, "/"), content(), find], Weight { count: 1, value: 10 });
+        stacks
+            .add([StackFrame::new(FrameOrigin::Route, "/"), content()], StackWeight { count: 1, value: 10 });
+        stacks.add(
+            [StackFrame::new(FrameOrigin::Route, "/<b>"), content(), find.clone()],
+            StackWeight { count: 1, value: 10 },
+        );
+        stacks.add(
+            [StackFrame::new(FrameOrigin::Route, "/"), content(), find],
+            StackWeight { count: 1, value: 10 },
+        );
         stacks
     }
 
@@ -209,6 +220,6 @@ pub(crate) mod tests {
         assert_eq!(stacks.frames().len(), 4);
         let all: Vec<_> = stacks.iter().map(|(stack, weight)| (stack.to_vec(), weight.value)).collect();
         assert_eq!(all, [(vec![0, 1], 10), (vec![0, 1, 2], 30), (vec![3, 1, 2], 10)]);
-        assert_eq!(stacks.total(), Weight { count: 5, value: 50 });
+        assert_eq!(stacks.total(), StackWeight { count: 5, value: 50 });
     }
 }

@@ -3,22 +3,22 @@
 pub(crate) mod maps;
 pub(crate) mod process;
 
-use crate::stacks::Frame;
+use crate::stacks::StackFrame;
 
 pub use process::ProcessSymbols;
 
 /// Gives the frames of a sampled address their names, in the process of the command: the server ships addresses.
 pub trait Symbols {
     /// Adds the frames that stand at `address`, outermost first: a function and what was inlined into it.
-    fn frames(&mut self, address: u64, out: &mut Vec<Frame>);
+    fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>);
 }
 
 /// Addresses as they are.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bare;
+pub struct BareAddresses;
 
-impl Symbols for Bare {
-    fn frames(&mut self, address: u64, out: &mut Vec<Frame>) {
-        out.push(Frame { name: format!("{address:#x}"), ..Frame::default() });
+impl Symbols for BareAddresses {
+    fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>) {
+        out.push(StackFrame { name: format!("{address:#x}"), ..StackFrame::default() });
     }
 }

@@ -4,18 +4,18 @@ use weir_http::json::Json;
 
 /// Rows of cells under named columns: text for people, an array of objects for programs.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+pub(crate) struct TableReport {
+    columns: Vec<TableColumn>,
+    rows: Vec<Vec<TableCell>>,
 }
 
 /// A column: its head in a table, its key in an object.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column(pub(crate) &'static str, pub(crate) &'static str);
+pub(crate) struct TableColumn(pub(crate) &'static str, pub(crate) &'static str);
 
 /// A value, and how it is to be read.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Cell {
+pub(crate) enum TableCell {
     /// Not known here.
     None,
     Text(String),
@@ -29,60 +29,60 @@ pub(crate) enum Cell {
     Bytes(u64),
 }
 
-impl Cell {
+impl TableCell {
     /// `part` of `whole`; of nothing it is not known.
-    pub(crate) fn share(part: u64, whole: u64) -> Cell {
-        if whole == 0 { Cell::None } else { Cell::Share(part as f64 / whole as f64) }
+    pub(crate) fn share(part: u64, whole: u64) -> TableCell {
+        if whole == 0 { TableCell::None } else { TableCell::Share(part as f64 / whole as f64) }
     }
 
     /// A text.
-    pub(crate) fn text(text: impl Into<String>) -> Cell {
-        Cell::Text(text.into())
+    pub(crate) fn text(text: impl Into<String>) -> TableCell {
+        TableCell::Text(text.into())
     }
 
     fn shown(&self) -> String {
         match self {
-            Cell::None => "-".to_owned(),
-            Cell::Text(text) => text.clone(),
-            Cell::Count(count) => count.to_string(),
-            Cell::Rate(rate) if *rate < 10.0 => format!("{rate:.1}"),
-            Cell::Rate(rate) => format!("{rate:.0}"),
-            Cell::Time(ns) => time(*ns),
-            Cell::Share(share) => format!("{:.1}%", share * 100.0),
-            Cell::Bytes(count) => bytes(*count),
+            TableCell::None => "-".to_owned(),
+            TableCell::Text(text) => text.clone(),
+            TableCell::Count(count) => count.to_string(),
+            TableCell::Rate(rate) if *rate < 10.0 => format!("{rate:.1}"),
+            TableCell::Rate(rate) => format!("{rate:.0}"),
+            TableCell::Time(ns) => time(*ns),
+            TableCell::Share(share) => format!("{:.1}%", share * 100.0),
+            TableCell::Bytes(count) => bytes(*count),
         }
     }
 
     fn json(&self, json: &mut Json) {
         match self {
-            Cell::None => json.raw("null"),
-            Cell::Text(text) => json.text(text),
-            Cell::Count(number) | Cell::Time(number) | Cell::Bytes(number) => json.raw(number),
-            Cell::Rate(number) | Cell::Share(number) => json.raw(format_args!("{number:.6}")),
+            TableCell::None => json.raw("null"),
+            TableCell::Text(text) => json.text(text),
+            TableCell::Count(number) | TableCell::Time(number) | TableCell::Bytes(number) => json.raw(number),
+            TableCell::Rate(number) | TableCell::Share(number) => json.raw(format_args!("{number:.6}")),
         }
     }
 }
 
-impl Report {
+impl TableReport {
     /// Without rows yet.
-    pub(crate) fn new(columns: &[Column]) -> Report {
-        Report::of(columns.to_vec())
+    pub(crate) fn new(columns: &[TableColumn]) -> TableReport {
+        TableReport::of(columns.to_vec())
     }
 
     /// The same, of columns that somebody else names.
-    pub(crate) fn of(columns: Vec<Column>) -> Report {
-        Report { columns, rows: Vec::new() }
+    pub(crate) fn of(columns: Vec<TableColumn>) -> TableReport {
+        TableReport { columns, rows: Vec::new() }
     }
 
     /// Adds a row: a cell a column.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        let cells: Vec<Cell> = cells.into_iter().collect();
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
+        let cells: Vec<TableCell> = cells.into_iter().collect();
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell a column");
         self.rows.push(cells);
     }
 
     /// The rows of the greatest value of `key`, which is no text, first.
-    pub(crate) fn sort_by(&mut self, key: impl Fn(&[Cell]) -> f64) {
+    pub(crate) fn sort_by(&mut self, key: impl Fn(&[TableCell]) -> f64) {
         self.rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
     }
 
@@ -95,10 +95,10 @@ impl Report {
     pub(crate) fn text(&self) -> String {
         let mut lines: Vec<Vec<String>> =
             vec![self.columns.iter().map(|column| column.0.to_owned()).collect()];
-        lines.extend(self.rows.iter().map(|row| row.iter().map(Cell::shown).collect()));
+        lines.extend(self.rows.iter().map(|row| row.iter().map(TableCell::shown).collect()));
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let is_text = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
+        let is_text = |column: usize| self.rows.iter().any(|row| matches!(row[column], TableCell::Text(_)));
         let left: Vec<bool> = (0..self.columns.len()).map(is_text).collect();
         let mut out = String::new();
         for cells in lines {
@@ -158,17 +158,20 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_they_need() {
-        let mut report =
-            Report::new(&[Column("route", "location"), Column("rps", "rps"), Column("4xx", "share_4xx")]);
-        report.row([Cell::text("/"), Cell::Rate(1.0), Cell::share(1, 3)]);
-        report.row([Cell::text("/a/<long>"), Cell::Rate(12345.4), Cell::None]);
+        let mut report = TableReport::new(&[
+            TableColumn("route", "location"),
+            TableColumn("rps", "rps"),
+            TableColumn("4xx", "share_4xx"),
+        ]);
+        report.row([TableCell::text("/"), TableCell::Rate(1.0), TableCell::share(1, 3)]);
+        report.row([TableCell::text("/a/<long>"), TableCell::Rate(12345.4), TableCell::None]);
         assert_eq!(
             report.text(),
             "route        rps    4xx\n/            1.0  33.3%\n/a/<long>  12345      -\n"
         );
         let json = r#"[{"location":"/","rps":1.000000,"share_4xx":0.333333},{"location":"/a/\u003clong\u003e","rps":12345.400000,"share_4xx":null}]"#;
         assert_eq!(report.json(), format!("{json}\n"));
-        report.sort_by(|row| if let Cell::Rate(rate) = row[1] { rate } else { 0.0 });
+        report.sort_by(|row| if let TableCell::Rate(rate) = row[1] { rate } else { 0.0 });
         assert!(report.text().lines().nth(1).is_some_and(|line| line.starts_with("/a/")));
     }
 

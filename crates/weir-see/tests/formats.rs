@@ -2,25 +2,25 @@
 
 use std::process::Command;
 
-use weir_see::formats::Format;
-use weir_see::stacks::{Frame, Origin, Stacks, Unit, Weight};
+use weir_see::formats::StackFormat;
+use weir_see::stacks::{FrameOrigin, StackFrame, StackWeight, Stacks, WeightUnit};
 use weir_test::TempDir;
 
 fn example() -> Stacks {
-    let mut stacks = Stacks::new("cpu", Unit::Nanoseconds);
+    let mut stacks = Stacks::new("cpu", WeightUnit::Nanoseconds);
     stacks.period_ns = 10_000_000;
     stacks.duration_ns = 1_000_000_000;
     stacks.unix_ms = 1_700_000_000_000;
     let path = |route: &str, function: &str| {
         [
-            Frame::new(Origin::Route, route),
-            Frame::new(Origin::Phase, "content"),
-            Frame::new(Origin::Native, function),
+            StackFrame::new(FrameOrigin::Route, route),
+            StackFrame::new(FrameOrigin::Phase, "content"),
+            StackFrame::new(FrameOrigin::Native, function),
         ]
     };
-    stacks.add(path("/", "find"), Weight { count: 3, value: 30_000_000 });
-    stacks.add(path("/img/", "find"), Weight { count: 1, value: 10_000_000 });
-    stacks.add(path("/img/", "read"), Weight { count: 2, value: 20_000_000 });
+    stacks.add(path("/", "find"), StackWeight { count: 3, value: 30_000_000 });
+    stacks.add(path("/img/", "find"), StackWeight { count: 1, value: 10_000_000 });
+    stacks.add(path("/img/", "read"), StackWeight { count: 2, value: 20_000_000 });
     stacks
 }
 
@@ -33,7 +33,7 @@ fn go_reads_pprof() {
     }
     let dir = TempDir::new();
     let file = dir.path().join("cpu.pb.gz");
-    std::fs::write(&file, Format::Pprof.write(&example())).expect("a file of ours");
+    std::fs::write(&file, StackFormat::Pprof.write(&example())).expect("a file of ours");
     let mut go = Command::new("go");
     if std::env::var_os("HOME").is_none() {
         // It keeps what it makes below that.

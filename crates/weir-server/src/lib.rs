@@ -55,7 +55,7 @@ pub struct Options {
     /// How long a reload waits for each worker to make the configuration ready before it gives up; 30 seconds.
     pub patience: Duration,
     /// How much is recorded of requests.
-    pub trace: weir_trace::Level,
+    pub trace: weir_trace::TraceLevel,
 }
 
 impl Options {
@@ -72,7 +72,7 @@ impl Default for Options {
             driver: None,
             watched: true,
             patience: PATIENCE,
-            trace: weir_trace::Level::Full,
+            trace: weir_trace::TraceLevel::Full,
         }
     }
 }

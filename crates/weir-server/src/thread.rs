@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use weir_rt::notify::Notify;
 use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Runtime, RuntimeHandle, Stream, ThreadWatch};
-use weir_trace::{Now, NowReader, Recorder, Settings};
+use weir_trace::{NowReader, Recorder, RecorderSettings, WorkerNow};
 
 use super::acceptor::Dealer;
 use super::crew::{Exit, Stage};
@@ -116,7 +116,7 @@ pub(super) fn start(
     exit: Exit,
 ) -> Result<Started, StartError> {
     let ThreadOptions { driver, watched } = options;
-    let now = Now::new(u16::from(id));
+    let now = WorkerNow::new(u16::from(id));
     let reader = now.reader();
     let (ready, started) = channel();
     let intake = Arc::new(Intake::new(counters.clone()));
@@ -177,7 +177,8 @@ fn runtime(id: u8, driver: DriverChoice) -> std::io::Result<Runtime> {
 
 /// A recorder for worker `id`.
 pub(super) fn recorder(id: usize, options: &Options) -> Recorder {
-    let mut settings = Settings { level: options.trace, seed: id as u64 * 2 + 1, ..Settings::default() };
+    let mut settings =
+        RecorderSettings { level: options.trace, seed: id as u64 * 2 + 1, ..RecorderSettings::default() };
     settings.slow = weir_rt::clock::scale().ns_to_ticks(SLOW.as_nanos() as u64);
     Recorder::new(id as u16, settings)
 }
@@ -193,7 +194,7 @@ fn local() -> Option<Rc<Local>> {
 
 /// Builds all plans once on the calling thread, so that what modules find out only then stops a reload before it begins.
 pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartError> {
-    let worker = Worker::new(u8::MAX, Arc::default(), Recorder::new(u16::MAX, Settings::default()));
+    let worker = Worker::new(u8::MAX, Arc::default(), Recorder::new(u16::MAX, RecorderSettings::default()));
     Generation::rehearse(configuration, &worker)
         .map_err(|error| StartError(error.render(&configuration.source)))
 }

@@ -21,10 +21,10 @@ use crate::wait::{DEADLINE, wait_for};
 /// A listening server of a test; each connection has a thread in which the test's closure runs.
 pub struct Backend {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<BackendState>,
 }
 
-struct Shared {
+struct BackendState {
     visits: AtomicUsize,
     heads: AtomicUsize,
     down: AtomicBool,
@@ -37,7 +37,7 @@ impl Backend {
     /// # Panics
     /// When there is no free port.
     #[must_use]
-    pub fn start(behave: impl Fn(&mut Visit) + Send + Sync + 'static) -> Backend {
+    pub fn start(behave: impl Fn(&mut BackendVisit) + Send + Sync + 'static) -> Backend {
         Backend::over(free_listener(), behave)
     }
 
@@ -46,14 +46,14 @@ impl Backend {
     /// # Panics
     /// When the port is taken.
     #[must_use]
-    pub fn start_at(port: u16, behave: impl Fn(&mut Visit) + Send + Sync + 'static) -> Backend {
+    pub fn start_at(port: u16, behave: impl Fn(&mut BackendVisit) + Send + Sync + 'static) -> Backend {
         let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
         Backend::over(wait_for("free port", bind), behave)
     }
 
-    fn over(listener: TcpListener, behave: impl Fn(&mut Visit) + Send + Sync + 'static) -> Backend {
+    fn over(listener: TcpListener, behave: impl Fn(&mut BackendVisit) + Send + Sync + 'static) -> Backend {
         let address = listener.local_addr().expect("it is bound");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BackendState {
             visits: AtomicUsize::new(0),
             heads: AtomicUsize::new(0),
             down: AtomicBool::new(false),
@@ -70,7 +70,7 @@ impl Backend {
                 let (behave, shared) = (behave.clone(), accepting.clone());
                 let number = shared.visits.fetch_add(1, Ordering::SeqCst) + 1;
                 thread::spawn(move || {
-                    let mut visit = Visit { number, stream: Some(stream), read: Vec::new(), shared };
+                    let mut visit = BackendVisit { number, stream: Some(stream), read: Vec::new(), shared };
                     behave(&mut visit);
                     if let Some(stream) = &visit.stream {
                         // The other side may have closed before.
@@ -132,7 +132,7 @@ impl Drop for Backend {
     }
 }
 
-impl Shared {
+impl BackendState {
     fn add(&self, stream: &TcpStream) {
         if let Ok(stream) = stream.try_clone() {
             self.open().push(stream);
@@ -145,15 +145,15 @@ impl Shared {
 }
 
 /// One connection to a [`Backend`].
-pub struct Visit {
+pub struct BackendVisit {
     /// The how-manieth it is, from 1.
     pub number: usize,
     stream: Option<TcpStream>,
     read: Vec<u8>,
-    shared: Arc<Shared>,
+    shared: Arc<BackendState>,
 }
 
-impl Visit {
+impl BackendVisit {
     /// Where the connection comes from; `None` once it was reset.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.stream.as_ref().and_then(|stream| stream.peer_addr().ok())
@@ -223,7 +223,7 @@ impl Visit {
     }
 }
 
-fn answer(body: &str) -> impl Fn(&mut Visit) + Send + Sync + 'static + use<> {
+fn answer(body: &str) -> impl Fn(&mut BackendVisit) + Send + Sync + 'static + use<> {
     let body = body.to_owned();
     move |visit| {
         while visit.head().is_some() {
@@ -253,7 +253,7 @@ mod tests {
         let mut client = Client::connect(address);
         assert_eq!(client.get("/").text(), "hello");
         client.send("GET /reset HTTP/1.1\r\n\r\n");
-        assert!(matches!(client.rest().1, crate::End::Reset), "a reset");
+        assert!(matches!(client.rest().1, crate::ConnectionEnd::Reset), "a reset");
         assert_eq!((backend.visits(), backend.heads()), (1, 2));
         backend.kill();
         assert!(TcpStream::connect(address).is_err());

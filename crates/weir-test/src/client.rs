@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::{DEADLINE, Malformed, Response};
+use crate::{DEADLINE, MalformedResponse, Response};
 
 /// One connection, with what was received and not yet read as a response.
 #[derive(Debug)]
 pub struct Client {
-    stream: Stream,
+    stream: ClientStream,
     received: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl Client {
         let stream = TcpStream::connect_timeout(&address, DEADLINE)
             .unwrap_or_else(|error| panic!("connect to {address}: {error}"));
         stream.set_nodelay(true).expect("a TCP socket has the option");
-        Self::over(Stream::Tcp(stream))
+        Self::over(ClientStream::Tcp(stream))
     }
 
     /// Connects over a unix socket.
@@ -40,10 +40,10 @@ impl Client {
     pub fn connect_unix(path: &Path) -> Self {
         let stream = UnixStream::connect(path)
             .unwrap_or_else(|error| panic!("connect to unix:{}: {error}", path.display()));
-        Self::over(Stream::Unix(stream))
+        Self::over(ClientStream::Unix(stream))
     }
 
-    fn over(stream: Stream) -> Self {
+    fn over(stream: ClientStream) -> Self {
         stream.limit_write();
         Self { stream, received: Vec::new() }
     }
@@ -55,8 +55,8 @@ impl Client {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         match &self.stream {
-            Stream::Tcp(stream) => stream.local_addr().expect("connected"),
-            Stream::Unix(_) => panic!("a unix socket has no address of its own"),
+            ClientStream::Tcp(stream) => stream.local_addr().expect("connected"),
+            ClientStream::Unix(_) => panic!("a unix socket has no address of its own"),
         }
     }
 
@@ -181,13 +181,13 @@ impl Client {
     /// # Panics
     /// When it does not end within the deadline.
     #[track_caller]
-    pub fn rest(&mut self) -> (Vec<u8>, End) {
+    pub fn rest(&mut self) -> (Vec<u8>, ConnectionEnd) {
         let end = Instant::now() + DEADLINE;
         let how = loop {
             match self.receive(end) {
-                Ok(0) => break End::Closed,
+                Ok(0) => break ConnectionEnd::Closed,
                 Ok(_) => {}
-                Err(ReadError::Reset) => break End::Reset,
+                Err(ReadError::Reset) => break ConnectionEnd::Reset,
                 Err(error) => panic!("{error}; received {:?}", String::from_utf8_lossy(&self.received)),
             }
         };
@@ -201,7 +201,7 @@ impl Client {
     #[track_caller]
     pub fn expect_close(&mut self) {
         let (rest, how) = self.rest();
-        assert_eq!((String::from_utf8_lossy(&rest).as_ref(), how), ("", End::Closed));
+        assert_eq!((String::from_utf8_lossy(&rest).as_ref(), how), ("", ConnectionEnd::Closed));
     }
 
     /// Ends the client's own direction (FIN); responses can still be read.
@@ -211,8 +211,8 @@ impl Client {
     #[track_caller]
     pub fn half_close(&mut self) -> &mut Self {
         match &self.stream {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+            ClientStream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            ClientStream::Unix(stream) => stream.shutdown(Shutdown::Write),
         }
         .unwrap_or_else(|error| panic!("half-close: {error}"));
         self
@@ -254,7 +254,7 @@ impl Client {
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ConnectionEnd {
     /// By FIN: the server closed in good order.
     Closed,
     /// By RST.
@@ -271,7 +271,7 @@ pub enum ReadError {
     /// Nothing (more) came within the deadline.
     Timeout,
     /// What came is no response, or only a part of one.
-    Malformed(Malformed),
+    Malformed(MalformedResponse),
     /// Another error of the socket.
     Io(ErrorKind),
 }
@@ -291,12 +291,12 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 #[derive(Debug)]
-enum Stream {
+enum ClientStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Stream {
+impl ClientStream {
     fn limit_read(&self, limit: std::time::Duration) {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(Some(limit)),
@@ -315,7 +315,7 @@ impl Stream {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for ClientStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
@@ -324,7 +324,7 @@ impl AsFd for Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for ClientStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
@@ -333,7 +333,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for ClientStream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(buffer),
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn a_reset_is_told_from_a_close() {
         let mut client = serve(|stream| weir_sys::socket::set_linger_zero(&stream).expect("a TCP socket"));
-        assert_eq!(client.rest(), (Vec::new(), End::Reset));
+        assert_eq!(client.rest(), (Vec::new(), ConnectionEnd::Reset));
         serve(drop).expect_close();
     }
 

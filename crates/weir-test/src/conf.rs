@@ -60,7 +60,9 @@ pub(crate) fn complete(
     }
     let chosen = driver.map(|driver| format!(" use {};", driver.name())).unwrap_or_default();
     match found.iter().find(|d| d.inside.is_empty() && d.name == "events") {
-        Some(Found { brace: Some(brace), .. }) if !has(&["events"], "use") => inserts.push((*brace, chosen)),
+        Some(FoundDirective { brace: Some(brace), .. }) if !has(&["events"], "use") => {
+            inserts.push((*brace, chosen))
+        }
         Some(_) => {}
         None => inserts.push((full.len(), format!("\nevents {{{chosen} }}\n"))),
     }
@@ -84,7 +86,7 @@ fn substitute(text: &str, dir: &str, ports: &[u16]) -> String {
 
 /// A directive of the text.
 #[derive(Debug, PartialEq, Eq)]
-struct Found<'t> {
+struct FoundDirective<'t> {
     /// Names of the blocks around it, outermost first.
     inside: Vec<&'t str>,
     name: &'t str,
@@ -93,25 +95,25 @@ struct Found<'t> {
 }
 
 /// Finds directives by nginx's lexical rules, forgiving everything: a text with mistakes is the server's to judge.
-fn directives(text: &str) -> Vec<Found<'_>> {
-    let mut found: Vec<Found<'_>> = Vec::new();
+fn directives(text: &str) -> Vec<FoundDirective<'_>> {
+    let mut found: Vec<FoundDirective<'_>> = Vec::new();
     let mut inside: Vec<&str> = Vec::new();
     let mut at_start = true;
     let mut at = 0;
     while let Some(token) = next_token(text, at) {
         at = token.end;
         match token.kind {
-            Kind::Word if at_start => {
-                found.push(Found {
+            TokenKind::Word if at_start => {
+                found.push(FoundDirective {
                     inside: inside.clone(),
                     name: &text[token.start..token.end],
                     brace: None,
                 });
                 at_start = false;
             }
-            Kind::Word => {}
-            Kind::Semicolon => at_start = true,
-            Kind::Open => {
+            TokenKind::Word => {}
+            TokenKind::Semicolon => at_start = true,
+            TokenKind::Open => {
                 let opener = found.iter_mut().rev().find(|d| d.inside == inside);
                 if let Some(opener) = opener.filter(|d| d.brace.is_none()) {
                     opener.brace = Some(token.end);
@@ -121,7 +123,7 @@ fn directives(text: &str) -> Vec<Found<'_>> {
                 }
                 at_start = true;
             }
-            Kind::Close => {
+            TokenKind::Close => {
                 inside.pop();
                 at_start = true;
             }
@@ -130,20 +132,20 @@ fn directives(text: &str) -> Vec<Found<'_>> {
     found
 }
 
-enum Kind {
+enum TokenKind {
     Word,
     Semicolon,
     Open,
     Close,
 }
 
-struct Token {
-    kind: Kind,
+struct ConfToken {
+    kind: TokenKind,
     start: usize,
     end: usize,
 }
 
-fn next_token(text: &str, from: usize) -> Option<Token> {
+fn next_token(text: &str, from: usize) -> Option<ConfToken> {
     let bytes = text.as_bytes();
     let mut start = from;
     loop {
@@ -154,14 +156,14 @@ fn next_token(text: &str, from: usize) -> Option<Token> {
         }
     }
     let (kind, end) = match bytes[start] {
-        b';' => (Kind::Semicolon, start + 1),
-        b'{' => (Kind::Open, start + 1),
-        b'}' => (Kind::Close, start + 1),
-        quote @ (b'"' | b'\'') => (Kind::Word, end_of(bytes, start + 1, |byte| byte == quote) + 1),
-        _ => (Kind::Word, end_of_word(bytes, start)),
+        b';' => (TokenKind::Semicolon, start + 1),
+        b'{' => (TokenKind::Open, start + 1),
+        b'}' => (TokenKind::Close, start + 1),
+        quote @ (b'"' | b'\'') => (TokenKind::Word, end_of(bytes, start + 1, |byte| byte == quote) + 1),
+        _ => (TokenKind::Word, end_of_word(bytes, start)),
     };
     // Every end lies behind an ASCII byte or at the end of the text: never inside a character.
-    Some(Token { kind, start, end: end.min(bytes.len()) })
+    Some(ConfToken { kind, start, end: end.min(bytes.len()) })
 }
 
 /// The first byte at or behind `from` for which `is_end` holds, a backslash hiding the byte behind it.

@@ -57,14 +57,14 @@ pub fn run_on(driver: Driver, test: impl FnOnce(Driver)) {
         program::skip("io_uring is not available here");
         return;
     }
-    let _reset = Reset(CURRENT.replace(Some(driver)));
+    let _reset = DriverReset(CURRENT.replace(Some(driver)));
     test(driver);
 }
 
 /// Restores the driver also when the test panics: test threads are reused under `--test-threads=1`.
-struct Reset(Option<Driver>);
+struct DriverReset(Option<Driver>);
 
-impl Drop for Reset {
+impl Drop for DriverReset {
     fn drop(&mut self) {
         CURRENT.set(self.0);
     }

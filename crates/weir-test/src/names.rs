@@ -12,14 +12,14 @@ use crate::port::free_listener;
 
 /// A name server on a port of 127.0.0.1, over UDP and TCP. Dropped, it ends.
 pub struct NameServer {
-    shared: Arc<Shared>,
+    shared: Arc<NameServerState>,
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedName {
     /// The name, as it was asked for.
     pub name: String,
     /// The type's number: 1 A, 28 AAAA, 33 SRV.
@@ -30,7 +30,7 @@ pub struct Asked {
 
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum NameReply {
     /// Those of the addresses that are of the type asked for, which hold so many seconds.
     Addresses(Vec<IpAddr>, u32),
     /// A service: priority, weight, port and name of each server; they hold so many seconds.
@@ -43,10 +43,10 @@ pub enum Say {
     Silence,
 }
 
-type Behave = Box<dyn Fn(&Asked) -> Say + Send>;
+type NameBehaviour = Box<dyn Fn(&AskedName) -> NameReply + Send>;
 
-struct Shared {
-    behave: Mutex<Behave>,
+struct NameServerState {
+    behave: Mutex<NameBehaviour>,
     asked: AtomicUsize,
     over: AtomicBool,
 }
@@ -59,7 +59,7 @@ impl NameServer {
     ///
     /// # Panics
     /// When no port is free for both protocols.
-    pub fn start(behave: impl Fn(&Asked) -> Say + Send + 'static) -> NameServer {
+    pub fn start(behave: impl Fn(&AskedName) -> NameReply + Send + 'static) -> NameServer {
         let bind = |_| {
             let tcp = free_listener();
             Some((UdpSocket::bind(tcp.local_addr().ok()?).ok()?, tcp))
@@ -68,7 +68,7 @@ impl NameServer {
         let address = udp.local_addr().expect("bound above");
         udp.set_read_timeout(Some(LOOK)).expect("a valid timeout");
         tcp.set_nonblocking(true).expect("a socket of our own");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NameServerState {
             behave: Mutex::new(Box::new(behave)),
             asked: AtomicUsize::new(0),
             over: AtomicBool::new(false),
@@ -82,7 +82,7 @@ impl NameServer {
     }
 
     /// Answers otherwise from now on.
-    pub fn set(&self, behave: impl Fn(&Asked) -> Say + Send + 'static) {
+    pub fn set(&self, behave: impl Fn(&AskedName) -> NameReply + Send + 'static) {
         *self.shared.behave.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(behave);
     }
 
@@ -104,7 +104,7 @@ impl Drop for NameServer {
     }
 }
 
-impl Shared {
+impl NameServerState {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
@@ -152,16 +152,16 @@ impl Shared {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let say = self.behave.lock().unwrap_or_else(PoisonError::into_inner)(&asked);
         let (code, cut, records) = match say {
-            Say::Silence => return None,
-            Say::Cut => (0, true, Vec::new()),
-            Say::Code(code) => (code, false, Vec::new()),
-            Say::Addresses(addresses, ttl) => {
+            NameReply::Silence => return None,
+            NameReply::Cut => (0, true, Vec::new()),
+            NameReply::Code(code) => (code, false, Vec::new()),
+            NameReply::Addresses(addresses, ttl) => {
                 (0, false, addresses.iter().filter_map(|ip| address(*ip, asked.kind, ttl)).collect())
             }
-            Say::Services(list, ttl) if asked.kind == 33 => {
+            NameReply::Services(list, ttl) if asked.kind == 33 => {
                 (0, false, list.iter().map(|service| record(33, ttl, &rdata(*service))).collect())
             }
-            Say::Services(..) => (0, false, Vec::new()),
+            NameReply::Services(..) => (0, false, Vec::new()),
         };
         let mut reply = query[..2].to_vec();
         reply.extend([0x81 | u8::from(cut) << 1, 0x80 | code, 0, 1, 0, records.len() as u8, 0, 0, 0, 0]);
@@ -172,7 +172,7 @@ impl Shared {
 }
 
 /// What is asked, and where the question ends.
-fn question(query: &[u8], stream: bool) -> Option<(Asked, usize)> {
+fn question(query: &[u8], stream: bool) -> Option<(AskedName, usize)> {
     let (mut at, mut labels) = (12, Vec::new());
     loop {
         let length = usize::from(*query.get(at)?);
@@ -184,7 +184,7 @@ fn question(query: &[u8], stream: bool) -> Option<(Asked, usize)> {
         at += length;
     }
     let kind = u16::from_be_bytes(query.get(at..at + 2)?.try_into().ok()?);
-    Some((Asked { name: labels.join("."), kind, stream }, at + 4))
+    Some((AskedName { name: labels.join("."), kind, stream }, at + 4))
 }
 
 fn address(ip: IpAddr, kind: u16, ttl: u32) -> Option<Vec<u8>> {

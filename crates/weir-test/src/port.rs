@@ -49,14 +49,14 @@ pub fn free_listener() -> TcpListener {
 }
 
 /// The ports of this process.
-struct Pool {
+struct PortPool {
     /// The rest of the block in use.
     left: Range<u16>,
     /// What says that a block is taken: a name that goes with the process, in the network namespace the ports are of.
     claims: Vec<UnixDatagram>,
 }
 
-impl Pool {
+impl PortPool {
     #[track_caller]
     fn next(&mut self) -> u16 {
         if self.left.is_empty() {
@@ -101,7 +101,7 @@ const LOWEST: u16 = 10_000;
 const BLOCK: u16 = 64;
 const FEW_BLOCKS: usize = 16;
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { left: 0..0, claims: Vec::new() });
+static POOL: Mutex<PortPool> = Mutex::new(PortPool { left: 0..0, claims: Vec::new() });
 
 #[cfg(test)]
 mod tests {

@@ -72,25 +72,29 @@ impl Response {
     /// needed; else the response and how many bytes it took.
     ///
     /// # Errors
-    /// [`Malformed`] when a server may not send this (RFC 9112), or when `at_end` cuts a response short.
-    pub fn parse(bytes: &[u8], to_head: bool, at_end: bool) -> Result<Option<(Self, usize)>, Malformed> {
+    /// [`MalformedResponse`] when a server may not send this (RFC 9112), or when `at_end` cuts a response short.
+    pub fn parse(
+        bytes: &[u8],
+        to_head: bool,
+        at_end: bool,
+    ) -> Result<Option<(Self, usize)>, MalformedResponse> {
         let Some(head_len) = find(bytes, b"\r\n\r\n").map(|at| at + 4) else {
             return if at_end { bad("the connection ended inside the header section") } else { Ok(None) };
         };
         let mut response = Self::parse_head(&bytes[..head_len])?;
         let rest = &bytes[head_len..];
         let taken = match response.framing(to_head)? {
-            Framing::Length(length) if rest.len() >= length => {
+            BodyFraming::Length(length) if rest.len() >= length => {
                 response.body = rest[..length].to_vec();
                 Some(length)
             }
-            Framing::Length(_) => None,
-            Framing::Chunked => response.take_chunked(rest)?,
-            Framing::UntilEnd if at_end => {
+            BodyFraming::Length(_) => None,
+            BodyFraming::Chunked => response.take_chunked(rest)?,
+            BodyFraming::UntilEnd if at_end => {
                 response.body = rest.to_vec();
                 Some(rest.len())
             }
-            Framing::UntilEnd => None,
+            BodyFraming::UntilEnd => None,
         };
         match taken {
             Some(taken) => Ok(Some((response, head_len + taken))),
@@ -101,7 +105,7 @@ impl Response {
         }
     }
 
-    fn parse_head(head: &[u8]) -> Result<Self, Malformed> {
+    fn parse_head(head: &[u8]) -> Result<Self, MalformedResponse> {
         let mut lines = lines(&head[..head.len() - 2])?;
         let status_line = lines.remove(0);
         let text = String::from_utf8_lossy(status_line);
@@ -125,7 +129,7 @@ impl Response {
     }
 
     /// RFC 9112 6.3, and 6.1 and 8.6 of RFC 9110 for what may not be sent at all.
-    fn framing(&self, to_head: bool) -> Result<Framing, Malformed> {
+    fn framing(&self, to_head: bool) -> Result<BodyFraming, MalformedResponse> {
         let codings = self.all("transfer-encoding");
         let lengths = self.all("content-length");
         if lengths.len() + codings.len() > 1 {
@@ -137,7 +141,7 @@ impl Response {
         }
         let length = match lengths.first() {
             Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Some(digits.parse().map_err(|_| Malformed(format!("Content-Length: {digits}")))?)
+                Some(digits.parse().map_err(|_| MalformedResponse(format!("Content-Length: {digits}")))?)
             }
             Some(other) => return bad(&format!("Content-Length: {other}")),
             None => None,
@@ -146,19 +150,19 @@ impl Response {
             return bad(&format!("Transfer-Encoding: {coding}"));
         }
         Ok(if to_head || interim || matches!(self.status, 204 | 304) {
-            Framing::Length(0)
+            BodyFraming::Length(0)
         } else if !codings.is_empty() {
             if self.version == "HTTP/1.0" {
                 return bad("chunked in HTTP/1.0");
             }
-            Framing::Chunked
+            BodyFraming::Chunked
         } else {
-            length.map_or(Framing::UntilEnd, Framing::Length)
+            length.map_or(BodyFraming::UntilEnd, BodyFraming::Length)
         })
     }
 
     /// RFC 9112 7.1. Returns the bytes taken, or `None` when the last chunk is not there yet.
-    fn take_chunked(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn take_chunked(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
         let mut at = 0;
         loop {
             let Some(line) = find(&bytes[at..], b"\r\n") else { return Ok(None) };
@@ -177,7 +181,7 @@ impl Response {
         }
     }
 
-    fn take_trailers(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn take_trailers(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
         if bytes.starts_with(b"\r\n") {
             return Ok(Some(2));
         }
@@ -197,24 +201,24 @@ impl fmt::Display for Response {
 
 /// What a server may not send, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed(pub String);
+pub struct MalformedResponse(pub String);
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedResponse {}
 
-enum Framing {
+enum BodyFraming {
     Length(usize),
     Chunked,
     UntilEnd,
 }
 
-fn bad<T>(what: &str) -> Result<T, Malformed> {
-    Err(Malformed(what.to_owned()))
+fn bad<T>(what: &str) -> Result<T, MalformedResponse> {
+    Err(MalformedResponse(what.to_owned()))
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
@@ -222,7 +226,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// Lines without their CR LF; a CR or LF alone is malformed. `bytes` ends in CR LF.
-fn lines(bytes: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
+fn lines(bytes: &[u8]) -> Result<Vec<&[u8]>, MalformedResponse> {
     let mut lines = Vec::new();
     let mut rest = bytes;
     while let Some(len) = find(rest, b"\r\n") {
@@ -237,7 +241,7 @@ fn lines(bytes: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
 }
 
 /// `name: value`, without folding and without space before the colon (RFC 9112 5.1, 5.2).
-fn field(line: &[u8]) -> Result<(String, String), Malformed> {
+fn field(line: &[u8]) -> Result<(String, String), MalformedResponse> {
     let text = String::from_utf8_lossy(line).into_owned();
     let Some((name, value)) = text.split_once(':') else { return bad(&format!("no colon: {text}")) };
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -248,12 +252,12 @@ fn field(line: &[u8]) -> Result<(String, String), Malformed> {
 }
 
 /// Hexadecimal digits alone: Weir and nginx send no chunk extensions.
-fn chunk_size(line: &[u8]) -> Result<usize, Malformed> {
+fn chunk_size(line: &[u8]) -> Result<usize, MalformedResponse> {
     let text = String::from_utf8_lossy(line);
     if line.is_empty() || !line.iter().all(u8::is_ascii_hexdigit) {
         return bad(&format!("chunk size: {text:?}"));
     }
-    usize::from_str_radix(&text, 16).map_err(|_| Malformed(format!("chunk size: {text}")))
+    usize::from_str_radix(&text, 16).map_err(|_| MalformedResponse(format!("chunk size: {text}")))
 }
 
 /// How much of a body is printed when a test fails, in bytes.

@@ -12,7 +12,7 @@ use weir_sys::process::{Signal, send_signal};
 
 use crate::port::free_ports;
 use crate::wait::poll_until;
-use crate::{Client, DEADLINE, Driver, End, Response, TempDir, conf, require_program, wait_for};
+use crate::{Client, ConnectionEnd, DEADLINE, Driver, Response, TempDir, conf, require_program, wait_for};
 
 /// A running server; stopped by QUIT when dropped.
 ///
@@ -131,7 +131,7 @@ impl Server {
         let sent = client.try_send(bytes);
         let (received, end) = client.rest();
         let text = String::from_utf8_lossy(&received);
-        assert!(end == End::Closed, "connection reset behind {text:?}; sending: {sent:?}");
+        assert!(end == ConnectionEnd::Closed, "connection reset behind {text:?}; sending: {sent:?}");
         received
     }
 

@@ -10,7 +10,7 @@ use crate::{der, facts, pem, revocation};
 
 /// How long using a key takes, and so where that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effort {
+pub enum KeyEffort {
     /// Below half a millisecond: anywhere.
     Short,
     /// A signature with RSA of 2,048 bits takes 0.3 ms, one of 3,072 bits three times as long: where nobody waits for it.
@@ -21,7 +21,7 @@ pub enum Effort {
 
 /// A chain of certificates with the key of the first.
 #[derive(Clone, Debug)]
-pub struct Certificate(pub(crate) Arc<CertifiedKey>, Effort);
+pub struct Certificate(pub(crate) Arc<CertifiedKey>, KeyEffort);
 
 impl Certificate {
     /// Puts a chain and its key together; `ocsp` is stapled.
@@ -57,7 +57,7 @@ impl Certificate {
             }
         }
         let long = crate::key::rsa_bits(&*key).is_some_and(|bits| bits >= LONG_BITS);
-        let effort = if long { Effort::Long } else { Effort::Short };
+        let effort = if long { KeyEffort::Long } else { KeyEffort::Short };
         Ok(Certificate(Arc::new(CertifiedKey { cert: chain, key, ocsp }), effort))
     }
 
@@ -71,11 +71,11 @@ impl Certificate {
     /// The same, whose key is in a device.
     #[must_use]
     pub fn in_device(self) -> Certificate {
-        Certificate(self.0, Effort::Device)
+        Certificate(self.0, KeyEffort::Device)
     }
 
     /// How long using its key takes.
-    pub fn effort(&self) -> Effort {
+    pub fn effort(&self) -> KeyEffort {
         self.1
     }
 
@@ -149,7 +149,7 @@ pub fn to_pem(certificate: &[u8]) -> String {
     pem::encode("CERTIFICATE", certificate)
 }
 
-/// See [`Effort::Long`].
+/// See [`KeyEffort::Long`].
 const LONG_BITS: usize = 3072;
 const MALFORMED: &str = "the certificate is malformed";
 const NO_CERTIFICATE: &str = "no start line: Expecting: TRUSTED CERTIFICATE";

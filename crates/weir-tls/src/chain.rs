@@ -13,12 +13,12 @@ use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
 use crate::issuer::{issued, signed_by};
-use crate::problem::Problem;
+use crate::problem::VerifyProblem;
 use crate::revocation::RevocationLists;
 
 /// What is trusted.
 #[derive(Clone, Debug, Default)]
-pub struct Trust {
+pub struct TrustStore {
     /// Certificates that paths may lead to or over.
     pub certificates: Vec<CertificateDer<'static>>,
     /// Revocation lists; if there is any, each certificate of a path needs one of its issuer.
@@ -27,7 +27,7 @@ pub struct Trust {
 
 /// What a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum CertificatePurpose {
     /// A client's.
     Client,
     /// A server's.
@@ -41,11 +41,11 @@ pub enum Purpose {
 /// Why not.
 pub fn check(
     chain: &[CertificateDer<'_>],
-    trust: &Trust,
+    trust: &TrustStore,
     depth: usize,
-    purpose: Purpose,
+    purpose: CertificatePurpose,
     now: u64,
-) -> Result<(), Problem> {
+) -> Result<(), VerifyProblem> {
     verified(chain, trust, depth, purpose, now).map(drop)
 }
 
@@ -55,23 +55,23 @@ pub fn check(
 /// As [`check`].
 pub fn verified(
     chain: &[CertificateDer<'_>],
-    trust: &Trust,
+    trust: &TrustStore,
     depth: usize,
-    purpose: Purpose,
+    purpose: CertificatePurpose,
     now: u64,
-) -> Result<Vec<CertificateDer<'static>>, Problem> {
+) -> Result<Vec<CertificateDer<'static>>, VerifyProblem> {
     let sent: Vec<X509Certificate<'_>> = chain.iter().filter_map(|der| read(der)).collect();
     if sent.len() != chain.len() || sent.is_empty() {
-        return Err(Problem::MALFORMED);
+        return Err(VerifyProblem::MALFORMED);
     }
     let trusted: Vec<X509Certificate<'_>> = trust.certificates.iter().filter_map(|der| read(der)).collect();
     let now = i64::try_from(now).ok().and_then(|now| ASN1Time::from_timestamp(now).ok());
-    let now = now.ok_or(Problem::MALFORMED)?;
-    let (path, mut problems) = Path::build(&sent, &trusted, depth);
+    let now = now.ok_or(VerifyProblem::MALFORMED)?;
+    let (path, mut problems) = CertificatePath::build(&sent, &trusted, depth);
     path.check(&trust.crls, purpose, now, &mut problems);
     let verdict = match purpose {
-        Purpose::Client => problems.last(),
-        Purpose::Server => problems.first(),
+        CertificatePurpose::Client => problems.last(),
+        CertificatePurpose::Server => problems.first(),
     };
     if let Some(problem) = verdict {
         return Err(*problem);
@@ -88,18 +88,18 @@ fn read(der: &[u8]) -> Option<X509Certificate<'_>> {
 }
 
 /// Certificates from the peer's own to a trusted root, or as far as there are any.
-struct Path<'p, 'c>(Vec<&'p X509Certificate<'c>>);
+struct CertificatePath<'p, 'c>(Vec<&'p X509Certificate<'c>>);
 
 /// A path that gets no further than this is none: OpenSSL stops at 100 as well.
 const MAX_PATH: usize = 100;
 
-impl<'p, 'c> Path<'p, 'c> {
+impl<'p, 'c> CertificatePath<'p, 'c> {
     /// The path, and why it leads to nobody who is trusted.
     fn build(
         sent: &'p [X509Certificate<'c>],
         trusted: &'p [X509Certificate<'c>],
         depth: usize,
-    ) -> (Path<'p, 'c>, Vec<Problem>) {
+    ) -> (CertificatePath<'p, 'c>, Vec<VerifyProblem>) {
         let mut path = vec![&sent[0]];
         // The certificate itself and the trusted end do not count.
         let longest = depth.saturating_add(2).min(MAX_PATH);
@@ -107,14 +107,14 @@ impl<'p, 'c> Path<'p, 'c> {
         loop {
             let last = path[path.len() - 1];
             let is_trusted = trusted.iter().any(|it| same(it, last));
-            let too_long = (path.len() > longest - 1).then_some(Problem::TOO_LONG);
+            let too_long = (path.len() > longest - 1).then_some(VerifyProblem::TOO_LONG);
             if issued(last, last) {
                 let problem = match (is_trusted, path.len()) {
-                    (true, _) => return (Path(path), Vec::new()),
-                    (false, 1) => Problem::SELF_SIGNED,
-                    (false, _) => Problem::SELF_SIGNED_IN_CHAIN,
+                    (true, _) => return (CertificatePath(path), Vec::new()),
+                    (false, 1) => VerifyProblem::SELF_SIGNED,
+                    (false, _) => VerifyProblem::SELF_SIGNED_IN_CHAIN,
                 };
-                return (Path(path), too_long.into_iter().chain([problem]).collect());
+                return (CertificatePath(path), too_long.into_iter().chain([problem]).collect());
             }
             over_trusted |= is_trusted && path.len() > 1;
             let fresh = |it: &&X509Certificate<'_>| !path.iter().any(|used| same(used, it));
@@ -125,15 +125,22 @@ impl<'p, 'c> Path<'p, 'c> {
             match next {
                 Some(next) if path.len() < longest => path.push(next),
                 _ => {
-                    let problem = if over_trusted { Problem::NO_ISSUER } else { Problem::NO_LOCAL_ISSUER };
-                    return (Path(path), too_long.into_iter().chain([problem]).collect());
+                    let problem =
+                        if over_trusted { VerifyProblem::NO_ISSUER } else { VerifyProblem::NO_LOCAL_ISSUER };
+                    return (CertificatePath(path), too_long.into_iter().chain([problem]).collect());
                 }
             }
         }
     }
 
     /// What is wrong along it, in OpenSSL's order: uses, revocation, signatures and times.
-    fn check(&self, crls: &[Vec<u8>], purpose: Purpose, now: ASN1Time, problems: &mut Vec<Problem>) {
+    fn check(
+        &self,
+        crls: &[Vec<u8>],
+        purpose: CertificatePurpose,
+        now: ASN1Time,
+        problems: &mut Vec<VerifyProblem>,
+    ) {
         let path = &self.0;
         for (at, certificate) in path.iter().enumerate() {
             problems.extend(extensions(certificate).err());
@@ -159,29 +166,29 @@ impl<'p, 'c> Path<'p, 'c> {
 
     /// From the far end. That end's own signature is nobody's proof (many old roots have one of SHA-1), and it is not
     /// looked at where the path breaks off.
-    fn signatures_and_times(&self, now: ASN1Time, problems: &mut Vec<Problem>) {
+    fn signatures_and_times(&self, now: ASN1Time, problems: &mut Vec<VerifyProblem>) {
         let path = &self.0;
         for (at, certificate) in path.iter().enumerate().rev() {
             match path.get(at + 1) {
                 None if issued(certificate, certificate) => {}
-                None if at == 0 => problems.push(Problem::UNVERIFIED_LEAF),
+                None if at == 0 => problems.push(VerifyProblem::UNVERIFIED_LEAF),
                 None => continue,
                 Some(issuer) => {
                     let usage = issuer.key_usage().ok().flatten();
                     if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
-                        problems.push(Problem::NO_CERT_SIGN);
+                        problems.push(VerifyProblem::NO_CERT_SIGN);
                     }
                     if !signed_by(certificate, issuer) {
-                        problems.push(Problem::BAD_SIGNATURE);
+                        problems.push(VerifyProblem::BAD_SIGNATURE);
                     }
                 }
             }
             let validity = certificate.validity();
             if now < validity.not_before {
-                problems.push(Problem::NOT_YET_VALID);
+                problems.push(VerifyProblem::NOT_YET_VALID);
             }
             if now > validity.not_after {
-                problems.push(Problem::EXPIRED);
+                problems.push(VerifyProblem::EXPIRED);
             }
         }
     }
@@ -194,10 +201,10 @@ fn same(a: &X509Certificate<'_>, b: &X509Certificate<'_>) -> bool {
 }
 
 /// What a certificate says of itself must be understood.
-fn extensions(certificate: &X509Certificate<'_>) -> Result<(), Problem> {
+fn extensions(certificate: &X509Certificate<'_>) -> Result<(), VerifyProblem> {
     for extension in certificate.extensions() {
         if extension.oid == OID_X509_EXT_NAME_CONSTRAINTS {
-            return Err(Problem::NAME_CONSTRAINTS); // nothing here holds names to them
+            return Err(VerifyProblem::NAME_CONSTRAINTS); // nothing here holds names to them
         }
         let known = matches!(
             extension.parsed_extension(),
@@ -212,66 +219,74 @@ fn extensions(certificate: &X509Certificate<'_>) -> Result<(), Problem> {
                 | ParsedExtension::AuthorityKeyIdentifier(_)
         );
         if extension.critical && !known {
-            return Err(Problem::CRITICAL);
+            return Err(VerifyProblem::CRITICAL);
         }
     }
     Ok(())
 }
 
-fn leaf_purpose(certificate: &X509Certificate<'_>, purpose: Purpose, alone: bool) -> Result<(), Problem> {
+fn leaf_purpose(
+    certificate: &X509Certificate<'_>,
+    purpose: CertificatePurpose,
+    alone: bool,
+) -> Result<(), VerifyProblem> {
     extended(certificate, purpose)?;
     let fits = |kind: NSCertType| match purpose {
-        Purpose::Client => kind.ssl_client(),
-        Purpose::Server => kind.ssl_server(),
+        CertificatePurpose::Client => kind.ssl_client(),
+        CertificatePurpose::Server => kind.ssl_server(),
     };
     if netscape(certificate)?.is_some_and(|kind| !fits(kind)) {
-        return Err(Problem::PURPOSE);
+        return Err(VerifyProblem::PURPOSE);
     }
     match certificate.key_usage() {
         Ok(Some(usage)) => {
             let signs = usage.value.digital_signature() || usage.value.key_agreement();
-            let server = purpose == Purpose::Server && usage.value.key_encipherment();
+            let server = purpose == CertificatePurpose::Server && usage.value.key_encipherment();
             // A root that stands for itself signs certificates.
             if signs || server || (alone && usage.value.key_cert_sign()) {
                 Ok(())
             } else {
-                Err(Problem::PURPOSE)
+                Err(VerifyProblem::PURPOSE)
             }
         }
         Ok(None) => Ok(()),
-        Err(_) => Err(Problem::MALFORMED),
+        Err(_) => Err(VerifyProblem::MALFORMED),
     }
 }
 
 /// What Netscape's extension says a certificate is for.
-fn netscape(certificate: &X509Certificate<'_>) -> Result<Option<NSCertType>, Problem> {
+fn netscape(certificate: &X509Certificate<'_>) -> Result<Option<NSCertType>, VerifyProblem> {
     let found = certificate.tbs_certificate.get_extension_unique(&OID_X509_EXT_CERT_TYPE);
-    match found.map_err(|_| Problem::MALFORMED)?.map(|it| it.parsed_extension()) {
+    match found.map_err(|_| VerifyProblem::MALFORMED)?.map(|it| it.parsed_extension()) {
         None => Ok(None),
         Some(ParsedExtension::NSCertType(kind)) => Ok(Some(*kind)),
-        Some(_) => Err(Problem::MALFORMED),
+        Some(_) => Err(VerifyProblem::MALFORMED),
     }
 }
 
-fn extended(certificate: &X509Certificate<'_>, purpose: Purpose) -> Result<(), Problem> {
+fn extended(certificate: &X509Certificate<'_>, purpose: CertificatePurpose) -> Result<(), VerifyProblem> {
     match certificate.extended_key_usage() {
         Ok(None) => Ok(()),
         Ok(Some(usage)) => {
             let usage = usage.value;
             let fits = match purpose {
-                Purpose::Client => usage.client_auth,
-                Purpose::Server => usage.server_auth,
+                CertificatePurpose::Client => usage.client_auth,
+                CertificatePurpose::Server => usage.server_auth,
             };
-            if fits { Ok(()) } else { Err(Problem::PURPOSE) }
+            if fits { Ok(()) } else { Err(VerifyProblem::PURPOSE) }
         }
-        Err(_) => Err(Problem::MALFORMED),
+        Err(_) => Err(VerifyProblem::MALFORMED),
     }
 }
 
 /// Why a certificate may not issue others, `below` of them authorities themselves.
-fn authority(certificate: &X509Certificate<'_>, below: usize, purpose: Purpose) -> Vec<Problem> {
+fn authority(
+    certificate: &X509Certificate<'_>,
+    below: usize,
+    purpose: CertificatePurpose,
+) -> Vec<VerifyProblem> {
     let (Ok(usage), Ok(constraints)) = (certificate.key_usage(), certificate.basic_constraints()) else {
-        return vec![Problem::MALFORMED];
+        return vec![VerifyProblem::MALFORMED];
     };
     let signs = usage.is_none_or(|usage| usage.value.key_cert_sign());
     let is_authority = match &constraints {
@@ -282,10 +297,10 @@ fn authority(certificate: &X509Certificate<'_>, below: usize, purpose: Purpose) 
     let valid = signs && is_authority;
     let most = constraints.and_then(|it| it.value.path_len_constraint);
     [
-        (!valid).then_some(Problem::INVALID_CA),
+        (!valid).then_some(VerifyProblem::INVALID_CA),
         // OpenSSL finds that it is no authority for this purpose either.
-        if valid { extended(certificate, purpose).err() } else { Some(Problem::PURPOSE) },
-        most.is_some_and(|most| below > most as usize).then_some(Problem::PATH_LENGTH),
+        if valid { extended(certificate, purpose).err() } else { Some(VerifyProblem::PURPOSE) },
+        most.is_some_and(|most| below > most as usize).then_some(VerifyProblem::PATH_LENGTH),
     ]
     .into_iter()
     .flatten()

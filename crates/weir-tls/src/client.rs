@@ -9,20 +9,20 @@ use rustls::crypto::SupportedKxGroup;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 
-use crate::certificate::{Certificate, Effort};
+use crate::certificate::{Certificate, KeyEffort};
 use crate::error::Error;
 use crate::kept::KeptSession;
 use crate::key_log::KeyLogFile;
-use crate::server::Progress;
-use crate::session::{self, HandshakeNotes, Session, Side};
-use crate::suites::{self, Protocols};
+use crate::server::HandshakeProgress;
+use crate::session::{self, HandshakeNotes, SessionSide, TlsSession};
+use crate::suites::{self, ProtocolVersions};
 use crate::verify::AnyServer;
 
 /// What a client offers.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// `proxy_ssl_protocols`
-    pub protocols: Protocols,
+    pub protocols: ProtocolVersions,
     /// `proxy_ssl_ciphers`
     pub suites: Vec<SupportedCipherSuite>,
     /// Groups of the key exchange, in order.
@@ -41,7 +41,7 @@ pub struct ClientSettings {
 
 /// A client's configuration with the sessions it has.
 #[derive(Clone)]
-pub struct ClientConfig(Arc<rustls::ClientConfig>, Effort);
+pub struct ClientConfig(Arc<rustls::ClientConfig>, KeyEffort);
 
 impl ClientConfig {
     /// A configuration. The peer's certificate is *not* verified during the handshake, beyond that it has its key:
@@ -58,7 +58,9 @@ impl ClientConfig {
             .with_custom_certificate_verifier(Arc::new(AnyServer));
         let mut config = match &settings.certificate {
             None => builder.with_no_client_auth(),
-            Some(certificate) => builder.with_client_cert_resolver(Arc::new(One(certificate.clone()))),
+            Some(certificate) => {
+                builder.with_client_cert_resolver(Arc::new(ClientCertificate(certificate.clone())))
+            }
         };
         config.alpn_protocols.clone_from(&settings.alpn);
         config.enable_sni = settings.tell_name;
@@ -69,7 +71,7 @@ impl ClientConfig {
             0 => Resumption::disabled(),
             n => Resumption::in_memory_sessions(n),
         };
-        let effort = settings.certificate.as_ref().map_or(Effort::Short, Certificate::effort);
+        let effort = settings.certificate.as_ref().map_or(KeyEffort::Short, Certificate::effort);
         Ok(ClientConfig(Arc::new(config), effort))
     }
 
@@ -83,7 +85,7 @@ impl ClientConfig {
     }
 
     /// How long using the client's key takes.
-    pub fn effort(&self) -> Effort {
+    pub fn effort(&self) -> KeyEffort {
         self.1
     }
 }
@@ -96,9 +98,9 @@ impl fmt::Debug for ClientConfig {
 
 /// The one certificate a client has, whoever asks.
 #[derive(Debug)]
-struct One(Certificate);
+struct ClientCertificate(Certificate);
 
-impl ResolvesClientCert for One {
+impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _: &[&[u8]], schemes: &[rustls::SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.0.key.choose_scheme(schemes).map(|_| self.0.0.clone())
     }
@@ -109,44 +111,48 @@ impl ResolvesClientCert for One {
 }
 
 /// A client's handshake.
-pub struct Connect {
+pub struct ClientHandshake {
     conn: Box<UnbufferedClientConnection>,
     input: Vec<u8>,
     early: Vec<u8>,
     notes: HandshakeNotes,
 }
 
-impl Connect {
+impl ClientHandshake {
     /// Begins a handshake with the server `name`. A name that is no host's is not told to the server and keeps
     /// sessions apart only.
     ///
     /// # Errors
     /// The configuration does not fit together.
-    pub fn new(config: &ClientConfig, name: &str) -> Result<Connect, Error> {
+    pub fn new(config: &ClientConfig, name: &str) -> Result<ClientHandshake, Error> {
         let name = ServerName::try_from(name.to_owned()).ok().unwrap_or_else(nameless);
         let conn = Box::new(UnbufferedClientConnection::new(config.0.clone(), name)?);
-        Ok(Connect { conn, input: Vec::new(), early: Vec::new(), notes: HandshakeNotes::default() })
+        Ok(ClientHandshake { conn, input: Vec::new(), early: Vec::new(), notes: HandshakeNotes::default() })
     }
 
     /// Takes received bytes (none at first); what is to be sent is appended to `out`.
     ///
     /// # Errors
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
-    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
+    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<HandshakeProgress, Error> {
         self.input.extend_from_slice(received);
-        let Connect { conn, input, early, notes } = self;
+        let ClientHandshake { conn, input, early, notes } = self;
         notes.during(|| session::run(&mut **conn, input, early, out))?;
-        Ok(if self.conn.is_handshaking() { Progress::NeedsInput } else { Progress::Complete })
+        Ok(if self.conn.is_handshaking() {
+            HandshakeProgress::NeedsInput
+        } else {
+            HandshakeProgress::Complete
+        })
     }
 
     /// The session, and what the server has sent in it already.
-    pub fn into_session(self) -> (Session, Vec<u8>) {
-        let Connect { conn, input, early, notes } = self;
-        (Session { side: Side::Client(conn), input, notes, secrets: None }, early)
+    pub fn into_session(self) -> (TlsSession, Vec<u8>) {
+        let ClientHandshake { conn, input, early, notes } = self;
+        (TlsSession { side: SessionSide::Client(conn), input, notes, secrets: None }, early)
     }
 }
 
-impl fmt::Debug for Connect {
+impl fmt::Debug for ClientHandshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Connect")
     }

@@ -6,9 +6,9 @@ use zlib_rs::{DeflateConfig, ReturnCode};
 
 /// zlib.
 #[derive(Debug)]
-pub(crate) struct Zlib;
+pub(crate) struct ZlibCompressor;
 
-impl CertCompressor for Zlib {
+impl CertCompressor for ZlibCompressor {
     fn compress(&self, input: Vec<u8>, level: CompressionLevel) -> Result<Vec<u8>, CompressionFailed> {
         // rustls keeps what it is told to be amortized.
         let level = if level == CompressionLevel::Amortized { 9 } else { 6 };

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 
 use crate::der::{self, INTEGER, OCTETS, OID, SEQUENCE};
 use crate::error::{Error, content};
-use crate::pem::Block;
+use crate::pem::PemBlock;
 
 /// The PKCS#8 key inside an EncryptedPrivateKeyInfo.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn pkcs8(der: &[u8], password: &[u8]) -> Result<Vec<u8>, Error> {
 }
 
 /// How a PKCS#8 key is encrypted.
-struct Scheme<'b> {
+struct EncryptionScheme<'b> {
     prf: pbkdf2::Algorithm,
     salt: &'b [u8],
     iterations: NonZeroU32,
@@ -32,9 +32,9 @@ struct Scheme<'b> {
     iv: [u8; 16],
 }
 
-type Outer<'b> = (Result<Scheme<'b>, Error>, &'b [u8]);
+type EncryptedContainer<'b> = (Result<EncryptionScheme<'b>, Error>, &'b [u8]);
 
-fn outer(der: &[u8]) -> Option<Outer<'_>> {
+fn outer(der: &[u8]) -> Option<EncryptedContainer<'_>> {
     let (info, _) = der::expect(der, SEQUENCE)?;
     let (algorithm, rest) = der::expect(info, SEQUENCE)?;
     let (data, _) = der::expect(rest, OCTETS)?;
@@ -50,7 +50,7 @@ fn outer(der: &[u8]) -> Option<Outer<'_>> {
 }
 
 /// `None`: malformed.
-fn scheme<'b>(derivation: &'b [u8], encryption: &'b [u8]) -> Option<Result<Scheme<'b>, Error>> {
+fn scheme<'b>(derivation: &'b [u8], encryption: &'b [u8]) -> Option<Result<EncryptionScheme<'b>, Error>> {
     let unsupported =
         |what: &str| Some(Err(Error::Unsupported(format!("keys encrypted with {what} can't be read"))));
     let (oid, parameters) = der::expect(derivation, OID)?;
@@ -84,14 +84,14 @@ fn scheme<'b>(derivation: &'b [u8], encryption: &'b [u8]) -> Option<Result<Schem
         _ => return unsupported("another cipher than AES-CBC"),
     };
     let iv = der::expect(parameters, OCTETS)?.0.try_into().ok()?;
-    Some(Ok(Scheme { prf, salt, iterations, cipher, iv }))
+    Some(Ok(EncryptionScheme { prf, salt, iterations, cipher, iv }))
 }
 
 /// The content of an old PEM block with `DEK-Info`.
 ///
 /// # Errors
 /// As [`pkcs8`].
-pub(crate) fn legacy(block: &Block, password: &[u8]) -> Result<Vec<u8>, Error> {
+pub(crate) fn legacy(block: &PemBlock, password: &[u8]) -> Result<Vec<u8>, Error> {
     let info = block.header("DEK-Info").unwrap_or_default();
     let (name, iv) = info.split_once(',').unwrap_or((info, ""));
     let cipher = match name.trim() {

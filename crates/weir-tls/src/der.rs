@@ -1,7 +1,7 @@
 //! The few pieces of DER that are read here and by no library: containers of keys, auxiliary data behind certificates.
 
 /// An element: its tag, its content, and what follows it.
-pub(crate) struct Element<'b> {
+pub(crate) struct DerElement<'b> {
     pub(crate) tag: u8,
     pub(crate) content: &'b [u8],
     /// The element whole.
@@ -21,7 +21,7 @@ pub(crate) const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 pub(crate) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
 /// The first element of `bytes`; tags of one byte, lengths of up to four.
-pub(crate) fn element(bytes: &[u8]) -> Option<Element<'_>> {
+pub(crate) fn element(bytes: &[u8]) -> Option<DerElement<'_>> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (len, rest) = match first {
@@ -33,7 +33,7 @@ pub(crate) fn element(bytes: &[u8]) -> Option<Element<'_>> {
         _ => return None,
     };
     let (content, rest) = rest.split_at_checked(len)?;
-    Some(Element { tag, content, all: &bytes[..bytes.len() - rest.len()], rest })
+    Some(DerElement { tag, content, all: &bytes[..bytes.len() - rest.len()], rest })
 }
 
 /// The content of the first element, which must have `tag`, and what follows.

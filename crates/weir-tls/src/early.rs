@@ -32,7 +32,7 @@ pub(crate) struct EarlyRecords {
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EarlyRecordKind {
     /// Not encrypted.
     Plain,
     /// The first that is sealed with the client's handshake key: no early data follows.
@@ -106,16 +106,16 @@ impl EarlyRecords {
     }
 
     /// What `record` is, in a handshake that uses `suite`.
-    pub(crate) fn kind(&mut self, record: &[u8], suite: Option<SupportedCipherSuite>) -> Kind {
+    pub(crate) fn kind(&mut self, record: &[u8], suite: Option<SupportedCipherSuite>) -> EarlyRecordKind {
         if record.first() != Some(&APPLICATION_DATA) {
-            return Kind::Plain;
+            return EarlyRecordKind::Plain;
         }
         if let (None, Some(SupportedCipherSuite::Tls13(suite))) = (&self.key, suite) {
             self.key = HandshakeKey::new(suite, &self.secret);
         }
         match &self.key {
-            Some(key) if key.opens(record) => Kind::Handshake,
-            _ => Kind::Early,
+            Some(key) if key.opens(record) => EarlyRecordKind::Handshake,
+            _ => EarlyRecordKind::Early,
         }
     }
 

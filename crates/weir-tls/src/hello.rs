@@ -1,15 +1,15 @@
 //! The ClientHello, read without rustls: a server chooses its configuration by it, and scripts may look at all of it.
 //!
-//! [`Acceptor`] collects records until the message is whole, however it is cut, and keeps them: the [`Hello`] that comes
+//! [`HelloAcceptor`] collects records until the message is whole, however it is cut, and keeps them: the [`ReceivedHello`] that comes
 //! out begins a [`crate::Handshake`] with these very bytes.
 
 use crate::error::{Error, content};
 use crate::hello_fields::HelloFields;
-use crate::offer::Offer;
+use crate::offer::HelloOffer;
 
 /// Collects a connection's first message. Each byte is looked at once, however small the records are.
 #[derive(Debug, Default)]
-pub struct Acceptor {
+pub struct HelloAcceptor {
     /// Records as received.
     records: Vec<u8>,
     /// Where what was not looked at begins.
@@ -27,65 +27,65 @@ const CLIENT_HELLO: u8 = 1;
 /// A fatal alert, `decode_error`.
 const DECODE_ERROR: [u8; 7] = [21, 3, 1, 0, 2, 2, 50];
 
-impl Acceptor {
+impl HelloAcceptor {
     /// Takes received bytes. `Some`: the message is whole (what follows it was taken as well).
     ///
     /// # Errors
     /// What came is no ClientHello; an alert for the peer is in `out`.
-    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Option<Hello>, Error> {
+    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Option<ReceivedHello>, Error> {
         self.records.extend_from_slice(received);
         let refuse = |out: &mut Vec<u8>, text: &str| {
             out.extend_from_slice(&DECODE_ERROR);
             Err(content(text))
         };
         let end = match self.advance() {
-            Progress::Incomplete if self.records.len() > MAX => {
+            HelloProgress::Incomplete if self.records.len() > MAX => {
                 return refuse(out, "the ClientHello is too long");
             }
-            Progress::Incomplete => return Ok(None),
-            Progress::Wrong => return refuse(out, "wrong version number"),
-            Progress::Whole(end) => end,
+            HelloProgress::Incomplete => return Ok(None),
+            HelloProgress::Wrong => return refuse(out, "wrong version number"),
+            HelloProgress::Whole(end) => end,
         };
         match HelloFields::parse(&self.message[4..end]) {
             Some(fields) => {
-                let offer = Offer::of(&fields);
-                Ok(Some(Hello { records: self.take_records(end), fields, offer }))
+                let offer = HelloOffer::of(&fields);
+                Ok(Some(ReceivedHello { records: self.take_records(end), fields, offer }))
             }
             None => refuse(out, "the ClientHello is malformed"),
         }
     }
 
     /// Looks at what came since the last time.
-    fn advance(&mut self) -> Progress {
+    fn advance(&mut self) -> HelloProgress {
         loop {
             let new = &self.records[self.at..];
             if self.left == 0 {
                 match *new {
-                    [kind, ..] if kind != HANDSHAKE => return Progress::Wrong,
-                    [_, major, ..] if major != 3 => return Progress::Wrong,
+                    [kind, ..] if kind != HANDSHAKE => return HelloProgress::Wrong,
+                    [_, major, ..] if major != 3 => return HelloProgress::Wrong,
                     _ => {}
                 }
-                let Some(header) = new.get(..5) else { return Progress::Incomplete };
+                let Some(header) = new.get(..5) else { return HelloProgress::Incomplete };
                 self.left = usize::from(header[3]) << 8 | usize::from(header[4]);
                 if self.left == 0 || self.left > 16 * 1024 + 256 {
-                    return Progress::Wrong;
+                    return HelloProgress::Wrong;
                 }
                 self.at += 5;
                 continue;
             }
             let piece = &new[..self.left.min(new.len())];
             if piece.is_empty() {
-                return Progress::Incomplete;
+                return HelloProgress::Incomplete;
             }
             self.message.extend_from_slice(piece);
             (self.at, self.left) = (self.at + piece.len(), self.left - piece.len());
             if self.message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
-                return Progress::Wrong;
+                return HelloProgress::Wrong;
             }
             if let Some(head) = self.message.get(..4) {
                 let length = usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]);
                 if self.message.len() >= 4 + length {
-                    return Progress::Whole(4 + length);
+                    return HelloProgress::Whole(4 + length);
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Acceptor {
     }
 }
 
-enum Progress {
+enum HelloProgress {
     Incomplete,
     Wrong,
     /// The message ends there.
@@ -127,12 +127,12 @@ const RECORD: usize = 16 * 1024;
 
 /// A ClientHello, with the records it came in.
 #[derive(Clone, Debug)]
-pub struct Hello {
+pub struct ReceivedHello {
     pub(crate) records: Vec<u8>,
     /// What it says.
     pub fields: HelloFields,
     /// What a handshake can come of.
-    pub(crate) offer: Offer,
+    pub(crate) offer: HelloOffer,
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
         for size in [1, 7, 50, 200] {
             let bytes = records(size);
             for cut in 1..bytes.len() {
-                let (mut acceptor, mut out) = (Acceptor::default(), Vec::new());
+                let (mut acceptor, mut out) = (HelloAcceptor::default(), Vec::new());
                 let (first, second) = bytes.split_at(cut);
                 assert!(acceptor.handle(first, &mut out).expect("good so far").is_none(), "{size} {cut}");
                 let hello = acceptor.handle(second, &mut out).expect("good").expect("whole");
@@ -174,7 +174,7 @@ mod tests {
     fn small_records_are_looked_at_once() {
         let mut whole = vec![1, 0, 0x33, 0];
         whole.resize(13_000, 7);
-        let (mut acceptor, mut out) = (Acceptor::default(), Vec::new());
+        let (mut acceptor, mut out) = (HelloAcceptor::default(), Vec::new());
         for byte in whole {
             assert!(acceptor.handle(&[22, 3, 1, 0, 1, byte], &mut out).expect("good so far").is_none());
         }
@@ -185,7 +185,7 @@ mod tests {
     fn what_follows_the_message_stays_behind_it() {
         let mut bytes = records(3);
         bytes.extend([20, 3, 3, 0, 1, 1]);
-        let hello = Acceptor::default().handle(&bytes, &mut Vec::new()).expect("good").expect("whole");
+        let hello = HelloAcceptor::default().handle(&bytes, &mut Vec::new()).expect("good").expect("whole");
         assert_eq!(hello.records, [records(200), vec![20, 3, 3, 0, 1, 1]].concat());
     }
 
@@ -193,7 +193,7 @@ mod tests {
     fn what_is_no_hello_is_answered_with_an_alert() {
         for bad in [&b"GET / HTTP/1.1\r\n"[..], &[22, 3, 1, 0, 0], &[22, 2, 0], &[22, 3, 1, 0, 1, 2]] {
             let mut out = Vec::new();
-            Acceptor::default().handle(bad, &mut out).expect_err("no ClientHello");
+            HelloAcceptor::default().handle(bad, &mut out).expect_err("no ClientHello");
             assert_eq!(out, DECODE_ERROR);
         }
     }

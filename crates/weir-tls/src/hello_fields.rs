@@ -26,7 +26,7 @@ pub struct HelloFields {
 impl HelloFields {
     /// Reads a message (RFC 8446, section 4.1.2; RFC 5246, section 7.4.1.2); `None`: malformed.
     pub fn parse(message: &[u8]) -> Option<HelloFields> {
-        let mut r = Reader(message);
+        let mut r = HelloReader(message);
         let version = r.u16()?;
         let random = <[u8; 32]>::try_from(r.take(32)?).ok()?;
         let session_id = r.bytes8()?.to_vec();
@@ -51,7 +51,7 @@ impl HelloFields {
 
     /// All extensions in order, numbers and contents.
     pub fn extensions(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        let mut rest = Reader(&self.extensions);
+        let mut rest = HelloReader(&self.extensions);
         std::iter::from_fn(move || Some((rest.u16()?, rest.bytes16()?)))
     }
 
@@ -62,7 +62,7 @@ impl HelloFields {
 
     /// The name of the server that is wanted, as it was sent.
     pub fn name_as_sent(&self) -> Option<&[u8]> {
-        let mut list = Reader(Reader(self.extension_of(SERVER_NAME)?).bytes16()?);
+        let mut list = HelloReader(HelloReader(self.extension_of(SERVER_NAME)?).bytes16()?);
         let (kind, name) = (list.u8()?, list.bytes16()?);
         (kind == 0).then_some(name)
     }
@@ -79,7 +79,7 @@ impl HelloFields {
 
     fn read_extensions(&mut self) -> Option<()> {
         let extensions = std::mem::take(&mut self.extensions);
-        let mut rest = Reader(&extensions);
+        let mut rest = HelloReader(&extensions);
         while !rest.0.is_empty() {
             self.extension(rest.u16()?, rest.bytes16()?)?;
         }
@@ -88,14 +88,14 @@ impl HelloFields {
     }
 
     fn extension(&mut self, kind: u16, content: &[u8]) -> Option<()> {
-        let mut r = Reader(content);
+        let mut r = HelloReader(content);
         match kind {
             SERVER_NAME => self.server_name = server_name(r.bytes16()?)?,
             GROUPS => self.groups = numbers(r.bytes16()?)?,
             SIGNATURES => self.signature_schemes = numbers(r.bytes16()?)?,
             VERSIONS => self.versions = numbers(r.bytes8()?)?,
             ALPN => {
-                let mut list = Reader(r.bytes16()?);
+                let mut list = HelloReader(r.bytes16()?);
                 while !list.0.is_empty() {
                     self.alpn.push(list.bytes8()?.to_vec());
                 }
@@ -115,7 +115,7 @@ const VERSIONS: u16 = 43;
 
 /// The host name of a list of names (RFC 6066, section 3); what can be no name of a host counts as none.
 fn server_name(list: &[u8]) -> Option<Option<String>> {
-    let mut r = Reader(list);
+    let mut r = HelloReader(list);
     while !r.0.is_empty() {
         let (kind, name) = (r.u8()?, r.bytes16()?);
         if kind == 0 {
@@ -135,9 +135,9 @@ fn numbers(list: &[u8]) -> Option<Vec<u16>> {
     pairs.remainder().is_empty().then(|| pairs.map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect())
 }
 
-struct Reader<'b>(&'b [u8]);
+struct HelloReader<'b>(&'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> HelloReader<'b> {
     fn take(&mut self, n: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;

@@ -33,11 +33,11 @@ pub(crate) fn signed_by(certificate: &X509Certificate<'_>, issuer: &X509Certific
     verify(&signed, issuer, certificate.tbs_certificate.as_ref(), &certificate.signature_value.data)
 }
 
-pub(crate) type Algorithm = &'static dyn rustls::pki_types::SignatureVerificationAlgorithm;
+pub(crate) type VerifyAlgorithm = &'static dyn rustls::pki_types::SignatureVerificationAlgorithm;
 
 /// The algorithms whose identifier of a signature begins with the object identifier `oid`.
-pub(crate) fn all_with(all: &'static [Algorithm], oid: &[u8]) -> Vec<Algorithm> {
-    let is = |it: &&Algorithm| {
+pub(crate) fn all_with(all: &'static [VerifyAlgorithm], oid: &[u8]) -> Vec<VerifyAlgorithm> {
+    let is = |it: &&VerifyAlgorithm| {
         let id = it.signature_alg_id();
         der::expect(id.as_ref(), der::OID).is_some_and(|(own, _)| own == oid)
     };

@@ -11,14 +11,14 @@ use rustls::pki_types::ServerName;
 /// What a server has given a client to resume a session with; empty before it has. It is good for the name of the server
 /// that gave it alone.
 #[derive(Clone, Default)]
-pub struct KeptSession(Arc<Store>);
+pub struct KeptSession(Arc<SessionStore>);
 
 /// Behind a lock since handshakes may run on other threads; nobody else has it meanwhile.
 #[derive(Default)]
-struct Store(Mutex<Kept>);
+struct SessionStore(Mutex<StoredSession>);
 
 #[derive(Default)]
-struct Kept {
+struct StoredSession {
     name: Option<ServerName<'static>>,
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
@@ -48,28 +48,28 @@ impl fmt::Debug for KeptSession {
     }
 }
 
-impl Store {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+impl SessionStore {
+    fn lock(&self) -> MutexGuard<'_, StoredSession> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is kept for `name`; another server's is forgotten.
-    fn of(&self, name: ServerName<'static>) -> MutexGuard<'_, Kept> {
+    fn of(&self, name: ServerName<'static>) -> MutexGuard<'_, StoredSession> {
         let mut kept = self.lock();
         if kept.name.as_ref() != Some(&name) {
-            *kept = Kept { name: Some(name), ..Kept::default() };
+            *kept = StoredSession { name: Some(name), ..StoredSession::default() };
         }
         kept
     }
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for SessionStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Store")
     }
 }
 
-impl ClientSessionStore for Store {
+impl ClientSessionStore for SessionStore {
     fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
         self.of(name).group = Some(group);
     }

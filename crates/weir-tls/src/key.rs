@@ -8,7 +8,7 @@ pub use rustls::sign::SigningKey;
 
 use crate::der::{EC, RSA};
 use crate::error::{Error, content};
-use crate::late::Late;
+use crate::late::LateKey;
 use crate::{decrypt, der, pem};
 
 /// The first private key of `text`, opened by one of `passwords` if it is encrypted.
@@ -24,7 +24,7 @@ pub fn read(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, E
 /// # Errors
 /// As [`read`]; what is wrong within a key may be found out when it is used.
 pub fn read_late(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, Error> {
-    match Late::new(encoded(text, passwords)?) {
+    match LateKey::new(encoded(text, passwords)?) {
         Ok(late) => Ok(Arc::new(late)),
         Err(key) => Ok(any_supported_type(&key)?),
     }
@@ -61,7 +61,7 @@ fn encoded(text: &[u8], passwords: &[Vec<u8>]) -> Result<PrivateKeyDer<'static>,
     }
 }
 
-fn decrypted(block: &pem::Block, passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
+fn decrypted(block: &pem::PemBlock, passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
     let mut last = Error::Password;
     for password in passwords {
         let opened = match block.header("DEK-Info") {
@@ -78,7 +78,7 @@ fn decrypted(block: &pem::Block, passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error
 
 /// A key that a device may have.
 #[cfg_attr(not(feature = "pkcs11"), allow(dead_code, reason = "only devices' keys are told apart by it"))]
-pub(crate) enum Kind {
+pub(crate) enum KeyKind {
     /// Of whatever length.
     Rsa,
     /// ECDSA on the curve P-256.
@@ -89,15 +89,15 @@ pub(crate) enum Kind {
 
 /// The kind of key that a SubjectPublicKeyInfo is for, if a device may have it.
 #[cfg_attr(not(feature = "pkcs11"), allow(dead_code, reason = "as for Kind"))]
-pub(crate) fn kind(spki: &[u8]) -> Option<Kind> {
+pub(crate) fn kind(spki: &[u8]) -> Option<KeyKind> {
     let (info, _) = der::expect(spki, der::SEQUENCE)?;
     let (algorithm, _) = der::expect(info, der::SEQUENCE)?;
     let (oid, parameters) = der::expect(algorithm, der::OID)?;
     match oid {
-        RSA => Some(Kind::Rsa),
+        RSA => Some(KeyKind::Rsa),
         EC => match der::expect(parameters, der::OID)?.0 {
-            P256 => Some(Kind::P256),
-            P384 => Some(Kind::P384),
+            P256 => Some(KeyKind::P256),
+            P384 => Some(KeyKind::P384),
             _ => None,
         },
         _ => None,

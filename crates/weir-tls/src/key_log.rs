@@ -11,11 +11,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct KeyLogFile {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<KeyLogState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum KeyLogState {
     Unopened,
     Open(File),
     /// Why lines are lost; told once.
@@ -25,26 +25,26 @@ enum State {
 impl KeyLogFile {
     /// Lines will be appended to `path`.
     pub fn new(path: PathBuf) -> KeyLogFile {
-        KeyLogFile { path, state: Mutex::new(State::Unopened) }
+        KeyLogFile { path, state: Mutex::new(KeyLogState::Unopened) }
     }
 
     /// What went wrong with the file, in nginx's words; told once.
     pub fn take_error(&self) -> Option<String> {
         match &mut *self.state() {
-            State::Failed(why) => why.take(),
+            KeyLogState::Failed(why) => why.take(),
             _ => None,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeyLogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failed(&self, call: &str, error: &std::io::Error) -> State {
+    fn failed(&self, call: &str, error: &std::io::Error) -> KeyLogState {
         let number = error.raw_os_error().unwrap_or(0);
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default();
-        State::Failed(Some(format!("{call} \"{}\" failed ({number}: {text})", self.path.display())))
+        KeyLogState::Failed(Some(format!("{call} \"{}\" failed ({number}: {text})", self.path.display())))
     }
 }
 
@@ -53,11 +53,11 @@ impl rustls::KeyLog for KeyLogFile {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let line = format!("{label} {} {}\n", hex(client_random), hex(secret));
         let mut state = self.state();
-        if matches!(*state, State::Unopened) {
+        if matches!(*state, KeyLogState::Unopened) {
             let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path);
-            *state = opened.map_or_else(|error| self.failed("open()", &error), State::Open);
+            *state = opened.map_or_else(|error| self.failed("open()", &error), KeyLogState::Open);
         }
-        if let State::Open(file) = &mut *state
+        if let KeyLogState::Open(file) = &mut *state
             && let Err(error) = file.write_all(line.as_bytes())
         {
             *state = self.failed("write()", &error);

@@ -16,18 +16,18 @@ use rustls::{SignatureAlgorithm, SignatureScheme};
 use crate::der::{self, EC, RSA};
 
 /// A key whose file has its public half.
-pub(crate) struct Late {
+pub(crate) struct LateKey {
     der: PrivateKeyDer<'static>,
     algorithm: SignatureAlgorithm,
     /// `None` inside: the file is no key.
     made: OnceLock<Option<Arc<dyn SigningKey>>>,
 }
 
-impl Late {
+impl LateKey {
     /// `Err`: RSA and ECDSA keys only, and of these only those with the public half beside the private one.
-    pub(crate) fn new(der: PrivateKeyDer<'static>) -> Result<Late, PrivateKeyDer<'static>> {
+    pub(crate) fn new(der: PrivateKeyDer<'static>) -> Result<LateKey, PrivateKeyDer<'static>> {
         match public(&der) {
-            Some((algorithm, _)) => Ok(Late { der, algorithm, made: OnceLock::new() }),
+            Some((algorithm, _)) => Ok(LateKey { der, algorithm, made: OnceLock::new() }),
             None => Err(der),
         }
     }
@@ -37,7 +37,7 @@ impl Late {
     }
 }
 
-impl SigningKey for Late {
+impl SigningKey for LateKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         self.key()?.choose_scheme(offered)
     }
@@ -51,7 +51,7 @@ impl SigningKey for Late {
     }
 }
 
-impl fmt::Debug for Late {
+impl fmt::Debug for LateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Late")
     }
@@ -132,7 +132,7 @@ mod tests {
         for kind in [&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384] {
             let pair = KeyPair::generate_for(kind).expect("a key");
             let whole = any_supported_type(&der(&pair)).expect("a key");
-            let late = Late::new(der(&pair)).expect("its public half is there");
+            let late = LateKey::new(der(&pair)).expect("its public half is there");
             assert_eq!(late.public_key(), whole.public_key());
             assert_eq!(late.algorithm(), whole.algorithm());
             assert!(late.made.get().is_none());
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_key_without_its_public_half_is_none() {
         let pair = KeyPair::generate_for(&PKCS_ED25519).expect("a key");
-        assert!(Late::new(der(&pair)).is_err());
+        assert!(LateKey::new(der(&pair)).is_err());
     }
 
     proptest! {

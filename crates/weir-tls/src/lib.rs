@@ -1,8 +1,8 @@
 //! TLS without I/O: bytes come in, bytes go out, and what is to be decided in between is a state.
 //!
 //! This is the one place that knows rustls. Its shape is that of the library's coming sans-IO interface: an
-//! [`Acceptor`] reads a [`Hello`], whoever owns the connection chooses a configuration for it (and may take its time),
-//! a [`Handshake`] goes on from there and ends in a [`Session`], which seals and opens. All of them are `Send`: a
+//! [`HelloAcceptor`] reads a [`ReceivedHello`], whoever owns the connection chooses a configuration for it (and may take its time),
+//! a [`ServerHandshake`] goes on from there and ends in a [`TlsSession`], which seals and opens. All of them are `Send`: a
 //! handshake whose key is slow is moved to another thread and back. The client's side is the same without the choice.
 //!
 //! Everything else here is what a configuration needs: certificates and keys as OpenSSL's users write them
@@ -46,18 +46,18 @@ pub mod suites;
 mod tickets;
 mod verify;
 
-pub use certificate::{Certificate, Effort};
-pub use chain::Trust;
-pub use client::{ClientConfig, ClientSettings, Connect};
+pub use certificate::{Certificate, KeyEffort};
+pub use chain::TrustStore;
+pub use client::{ClientConfig, ClientHandshake, ClientSettings};
 pub use error::Error;
 pub use external_sessions::{ExternalSessions, NamedSession};
-pub use hello::{Acceptor, Hello};
+pub use hello::{HelloAcceptor, ReceivedHello};
 pub use hello_fields::HelloFields;
 pub use host::{matches_address, matches_host};
 pub use kept::KeptSession;
 pub use key_log::KeyLogFile;
-pub use problem::Problem;
-pub use secrets::Secrets;
-pub use server::{Handshake, Otherwise, Progress, ServerConfig, ServerSettings};
-pub use session::{Facts, Session, Step};
-pub use tickets::{ServerSessions, SessionCache, TicketKeys, Tickets};
+pub use problem::VerifyProblem;
+pub use secrets::HandshakeSecrets;
+pub use server::{HandshakeProgress, HandshakeWishes, ServerConfig, ServerHandshake, ServerSettings};
+pub use session::{SessionFacts, SessionStep, TlsSession};
+pub use tickets::{ServerSessions, ServerTickets, SessionCache, TicketKeys};

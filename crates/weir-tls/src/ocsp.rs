@@ -14,7 +14,7 @@ use crate::verify::{algorithms, verify};
 
 /// What an issuer says of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum CertificateStatus {
     /// It is not revoked.
     Good,
     /// It is revoked.
@@ -23,29 +23,29 @@ pub enum Status {
     Unknown,
 }
 
-impl Status {
+impl CertificateStatus {
     /// OpenSSL's word.
     pub fn name(self) -> &'static str {
         match self {
-            Status::Good => "good",
-            Status::Revoked => "revoked",
-            Status::Unknown => "unknown",
+            CertificateStatus::Good => "good",
+            CertificateStatus::Revoked => "revoked",
+            CertificateStatus::Unknown => "unknown",
         }
     }
 }
 
 /// What an answer says, found to be signed by whom it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct OcspAnswer {
     /// The certificate's state.
-    pub status: Status,
+    pub status: CertificateStatus,
     /// Seconds since 1970 until which that holds; `None`: newer answers may be had at any time.
     pub until: Option<u64>,
 }
 
 /// Whom an answer may be signed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signer {
+pub enum OcspSigner {
     /// Anybody whose certificate is in the answer or among the known ones: who gets the answer checks that.
     Any,
     /// The certificate's issuer, or somebody whom it has appointed (RFC 6960, section 4.2.2.2).
@@ -104,12 +104,12 @@ pub fn answer(
     certificate: &[u8],
     issuer: &[u8],
     others: &[CertificateDer<'_>],
-    signer: Signer,
+    signer: OcspSigner,
     now: u64,
-) -> Result<Answer, Error> {
+) -> Result<OcspAnswer, Error> {
     let malformed = || content("d2i_OCSP_RESPONSE() failed");
     let basic = successful(response)?;
-    let basic = Basic::parse(basic).ok_or_else(malformed)?;
+    let basic = BasicResponse::parse(basic).ok_or_else(malformed)?;
     basic.verify(issuer, others, signer, now)?;
     let id = id(certificate, issuer).ok_or_else(malformed)?;
     let single =
@@ -120,7 +120,7 @@ pub fn answer(
     if single.since > now + SKEW || late {
         return Err(content("OCSP_check_validity() failed"));
     }
-    Ok(Answer { status: single.status, until: single.until })
+    Ok(OcspAnswer { status: single.status, until: single.until })
 }
 
 /// The BasicOCSPResponse of an OCSPResponse that has one.
@@ -152,10 +152,10 @@ fn successful(response: &[u8]) -> Result<&[u8], Error> {
 }
 
 /// A BasicOCSPResponse.
-struct Basic<'b> {
+struct BasicResponse<'b> {
     /// ResponseData, whole: what is signed.
     signed: &'b [u8],
-    responder: der::Element<'b>,
+    responder: der::DerElement<'b>,
     /// The content of the list of SingleResponse.
     singles: &'b [u8],
     /// Of the signature's algorithm.
@@ -164,8 +164,8 @@ struct Basic<'b> {
     certificates: Vec<&'b [u8]>,
 }
 
-impl<'b> Basic<'b> {
-    fn parse(bytes: &'b [u8]) -> Option<Basic<'b>> {
+impl<'b> BasicResponse<'b> {
+    fn parse(bytes: &'b [u8]) -> Option<BasicResponse<'b>> {
         const GENERALIZED: u8 = 0x18;
         const BITS: u8 = 0x03;
         let (basic, _) = der::expect(bytes, SEQUENCE)?;
@@ -187,7 +187,7 @@ impl<'b> Basic<'b> {
             }
         }
         let signature = bits.split_first().filter(|(unused, _)| **unused == 0)?.1;
-        Some(Basic { signed: data.all, responder, singles, oid, signature, certificates })
+        Some(BasicResponse { signed: data.all, responder, singles, oid, signature, certificates })
     }
 
     /// Whether somebody who may do so has signed.
@@ -195,7 +195,7 @@ impl<'b> Basic<'b> {
         &self,
         issuer: &[u8],
         others: &[CertificateDer<'_>],
-        signer: Signer,
+        signer: OcspSigner,
         now: u64,
     ) -> Result<(), Error> {
         let failed = |why: &str| content(format!("OCSP_basic_verify() failed (SSL: {why})"));
@@ -209,7 +209,7 @@ impl<'b> Basic<'b> {
         }
         let is_issuer = found.public_key().raw == issuer.public_key().raw
             && found.subject().as_raw() == issuer.subject().as_raw();
-        if signer == Signer::Any || is_issuer || appointed(found, &issuer, now) {
+        if signer == OcspSigner::Any || is_issuer || appointed(found, &issuer, now) {
             return Ok(());
         }
         Err(failed("root ca not trusted"))
@@ -226,13 +226,13 @@ impl<'b> Basic<'b> {
     }
 
     /// What is said of the certificate `wanted`.
-    fn find(&self, wanted: &[u8]) -> Option<Single> {
+    fn find(&self, wanted: &[u8]) -> Option<SingleResponse> {
         let wanted = key_of(wanted)?;
         let mut rest = self.singles;
         while let Some((single, next)) = der::expect(rest, SEQUENCE) {
             let id = der::element(single)?;
             if key_of(id.all) == Some(wanted) {
-                return Single::parse(id.rest);
+                return SingleResponse::parse(id.rest);
             }
             rest = next;
         }
@@ -248,19 +248,19 @@ fn key_of(id: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// What follows the CertID in a SingleResponse. Times are seconds since 1970.
-struct Single {
-    status: Status,
+struct SingleResponse {
+    status: CertificateStatus,
     since: u64,
     until: Option<u64>,
 }
 
-impl Single {
-    fn parse(bytes: &[u8]) -> Option<Single> {
+impl SingleResponse {
+    fn parse(bytes: &[u8]) -> Option<SingleResponse> {
         let state = der::element(bytes)?;
         let status = match state.tag {
-            0x80 => Status::Good,
-            0xa1 => Status::Revoked,
-            0x82 => Status::Unknown,
+            0x80 => CertificateStatus::Good,
+            0xa1 => CertificateStatus::Revoked,
+            0x82 => CertificateStatus::Unknown,
             _ => return None,
         };
         let since = der::element(state.rest)?;
@@ -268,7 +268,7 @@ impl Single {
             Some((time, _)) => Some(seconds(time)?),
             None => None,
         };
-        Some(Single { status, since: seconds(since.all)?, until })
+        Some(SingleResponse { status, since: seconds(since.all)?, until })
     }
 }
 
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told() {
         let say = |response: &[u8]| {
-            let error = answer(response, &[], &[], &[], Signer::Any, 0).expect_err("no answer");
+            let error = answer(response, &[], &[], &[], OcspSigner::Any, 0).expect_err("no answer");
             error.to_string()
         };
         assert_eq!(say(b"no"), "d2i_OCSP_RESPONSE() failed");
@@ -357,10 +357,10 @@ mod tests {
             let inner = [wrap(OID, BASIC), basic].concat();
             let inner = wrap(EXPLICIT_0, &wrap(SEQUENCE, &inner));
             let whole = wrap(SEQUENCE, &[&[0x0a, 1, 0][..], &inner].concat());
-            let read = answer(&whole, &[], &[], &[], Signer::Any, 0);
+            let read = answer(&whole, &[], &[], &[], OcspSigner::Any, 0);
             prop_assert!(read.is_err(), "there is nothing to be answered");
-            let _ = Basic::parse(&bytes);
-            let _ = Single::parse(&bytes);
+            let _ = BasicResponse::parse(&bytes);
+            let _ = SingleResponse::parse(&bytes);
         }
     }
 }

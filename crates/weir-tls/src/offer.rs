@@ -2,11 +2,11 @@
 //! for most.
 
 use crate::hello_fields::HelloFields;
-use crate::suites::Protocols;
+use crate::suites::ProtocolVersions;
 
 /// What a ClientHello offers and has.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Offer {
+pub(crate) struct HelloOffer {
     tls12: bool,
     tls13: bool,
     signatures: bool,
@@ -19,22 +19,22 @@ pub(crate) struct Offer {
 
 /// Why a handshake cannot begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unfit {
+pub(crate) struct UnfitHello {
     /// The alert's number (RFC 8446, section 6).
     pub(crate) alert: u8,
     /// OpenSSL's words.
     pub(crate) text: &'static str,
 }
 
-impl Offer {
-    pub(crate) fn of(hello: &HelloFields) -> Offer {
+impl HelloOffer {
+    pub(crate) fn of(hello: &HelloFields) -> HelloOffer {
         let has = |kind| hello.extension_of(kind).is_some();
         let (tls12, tls13) = match hello.supported_versions() {
             Some(versions) => (versions.contains(&TLS12), versions.contains(&TLS13)),
             // Without the extension a later version means 1.2 (RFC 8446, section 4.2.1).
             None => (hello.versions.first().is_some_and(|version| *version >= TLS12), false),
         };
-        Offer {
+        HelloOffer {
             tls12,
             tls13,
             signatures: has(SIGNATURES),
@@ -46,25 +46,27 @@ impl Offer {
     }
 
     /// Whether the client sends early data to a server that has these versions.
-    pub(crate) fn early_data(&self, protocols: Protocols) -> bool {
+    pub(crate) fn early_data(&self, protocols: ProtocolVersions) -> bool {
         self.early_data && self.tls13 && protocols.tls13
     }
 
     /// Why a server that has these versions cannot go on; what else is wrong rustls says.
-    pub(crate) fn unfit(&self, protocols: Protocols) -> Option<Unfit> {
+    pub(crate) fn unfit(&self, protocols: ProtocolVersions) -> Option<UnfitHello> {
         let tls13 = self.tls13 && protocols.tls13;
         if !(tls13 || self.tls12 && protocols.tls12) {
-            return Some(Unfit { alert: 70, text: "error:0A000102:SSL routines::unsupported protocol" });
+            return Some(UnfitHello { alert: 70, text: "error:0A000102:SSL routines::unsupported protocol" });
         }
         // RFC 8446, section 9.2.
-        let missing = |text| Some(Unfit { alert: 109, text });
+        let missing = |text| Some(UnfitHello { alert: 109, text });
         match self {
             _ if !tls13 || self.psk => None,
-            Offer { signatures: false, .. } => {
+            HelloOffer { signatures: false, .. } => {
                 missing("error:0A000070:SSL routines::missing sigalgs extension")
             }
-            Offer { key_share: false, .. } => missing("error:0A000065:SSL routines::no suitable key share"),
-            Offer { groups: false, .. } => {
+            HelloOffer { key_share: false, .. } => {
+                missing("error:0A000065:SSL routines::no suitable key share")
+            }
+            HelloOffer { groups: false, .. } => {
                 missing("error:0A0000D1:SSL routines::missing supported groups extension")
             }
             _ => None,
@@ -86,29 +88,32 @@ mod tests {
 
     #[test]
     fn alerts_are_openssls() {
-        let both = Protocols::default();
-        let whole = Offer {
+        let both = ProtocolVersions::default();
+        let whole = HelloOffer {
             tls12: true,
             tls13: true,
             signatures: true,
             groups: true,
             key_share: true,
-            ..Offer::default()
+            ..HelloOffer::default()
         };
-        let alert = |offer: Offer, protocols| offer.unfit(protocols).map(|it| it.alert);
-        let old = Protocols { tls12: true, tls13: false };
+        let alert = |offer: HelloOffer, protocols| offer.unfit(protocols).map(|it| it.alert);
+        let old = ProtocolVersions { tls12: true, tls13: false };
         assert_eq!(alert(whole, both), None);
-        assert_eq!(alert(Offer::default(), both), Some(70));
-        assert_eq!(alert(Offer { tls12: false, ..whole }, old), Some(70));
-        assert_eq!(alert(Offer { tls13: false, ..whole }, Protocols { tls12: false, tls13: true }), Some(70));
+        assert_eq!(alert(HelloOffer::default(), both), Some(70));
+        assert_eq!(alert(HelloOffer { tls12: false, ..whole }, old), Some(70));
+        assert_eq!(
+            alert(HelloOffer { tls13: false, ..whole }, ProtocolVersions { tls12: false, tls13: true }),
+            Some(70)
+        );
         for lacks in [
-            Offer { signatures: false, ..whole },
-            Offer { groups: false, ..whole },
-            Offer { key_share: false, ..whole },
+            HelloOffer { signatures: false, ..whole },
+            HelloOffer { groups: false, ..whole },
+            HelloOffer { key_share: false, ..whole },
         ] {
             assert_eq!(alert(lacks, both), Some(109));
             assert_eq!(alert(lacks, old), None, "TLS 1.2 needs none of them");
-            assert_eq!(alert(Offer { psk: true, ..lacks }, both), None);
+            assert_eq!(alert(HelloOffer { psk: true, ..lacks }, both), None);
         }
     }
 }

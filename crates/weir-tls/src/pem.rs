@@ -3,7 +3,7 @@
 
 /// A block.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct PemBlock {
     /// What stands behind `BEGIN`.
     pub(crate) label: String,
     /// `Proc-Type: ...` and the like, by name.
@@ -12,7 +12,7 @@ pub(crate) struct Block {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Block {
+impl PemBlock {
     /// The value of a header line.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -20,17 +20,17 @@ impl Block {
 }
 
 /// The blocks of `text`, in order; what is no whole block is left out.
-pub(crate) fn blocks(text: &[u8]) -> Vec<Block> {
+pub(crate) fn blocks(text: &[u8]) -> Vec<PemBlock> {
     each(text).flatten().collect()
 }
 
 /// The blocks of `text`, in order. `None`: one is not whole, or its content is no base64.
-pub(crate) fn whole(text: &[u8]) -> Option<Vec<Block>> {
+pub(crate) fn whole(text: &[u8]) -> Option<Vec<PemBlock>> {
     each(text).collect()
 }
 
 /// What begins as a block does; `None`: it is none.
-fn each(text: &[u8]) -> impl Iterator<Item = Option<Block>> {
+fn each(text: &[u8]) -> impl Iterator<Item = Option<PemBlock>> {
     let mut lines = text.split(|b| *b == b'\n').map(|line| line.trim_ascii());
     std::iter::from_fn(move || {
         let label = lines.by_ref().find_map(|line| between(line, b"-----BEGIN "))?;
@@ -38,12 +38,12 @@ fn each(text: &[u8]) -> impl Iterator<Item = Option<Block>> {
     })
 }
 
-fn block<'t>(label: &[u8], lines: &mut impl Iterator<Item = &'t [u8]>) -> Option<Block> {
+fn block<'t>(label: &[u8], lines: &mut impl Iterator<Item = &'t [u8]>) -> Option<PemBlock> {
     let (mut headers, mut base64) = (Vec::new(), Vec::new());
     for line in lines {
         if line.starts_with(b"-----END ") {
             let bytes = decode(&base64)?;
-            return Some(Block { label: String::from_utf8_lossy(label).into_owned(), headers, bytes });
+            return Some(PemBlock { label: String::from_utf8_lossy(label).into_owned(), headers, bytes });
         }
         match line.iter().position(|b| *b == b':') {
             Some(at) if base64.is_empty() => {

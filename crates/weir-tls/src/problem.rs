@@ -2,7 +2,7 @@
 
 /// A verdict of OpenSSL's: its number and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct VerifyProblem {
     /// `X509_V_ERR_...`
     pub code: u16,
     /// What it says.
@@ -12,11 +12,11 @@ pub struct Problem {
 macro_rules! problems {
     ($($name:ident $code:literal $text:literal),* $(,)?) => {
         #[allow(missing_docs, reason = "each is OpenSSL's of that name")]
-        impl Problem {
-            $(pub const $name: Problem = Problem { code: $code, text: $text };)*
+        impl VerifyProblem {
+            $(pub const $name: VerifyProblem = VerifyProblem { code: $code, text: $text };)*
         }
 
-        const ALL: &[Problem] = &[$(Problem::$name),*];
+        const ALL: &[VerifyProblem] = &[$(VerifyProblem::$name),*];
     };
 }
 
@@ -49,12 +49,12 @@ problems! {
     MALFORMED 1 "unspecified certificate verification error",
 }
 
-impl Problem {
+impl VerifyProblem {
     /// The one of this number; `None`: OpenSSL's `X509_V_OK`.
-    pub fn of(code: u16) -> Option<Problem> {
+    pub fn of(code: u16) -> Option<VerifyProblem> {
         let text = "unknown certificate verification error";
         let known = || ALL.iter().copied().find(|it| it.code == code);
-        (code != 0).then(|| known().unwrap_or(Problem { code, text }))
+        (code != 0).then(|| known().unwrap_or(VerifyProblem { code, text }))
     }
 
     /// `optional_no_ca` lets these pass.

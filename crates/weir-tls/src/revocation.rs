@@ -20,7 +20,7 @@ use x509_parser::x509::ReasonCode;
 
 use crate::der;
 use crate::issuer::all_with;
-use crate::problem::Problem;
+use crate::problem::VerifyProblem;
 use crate::verify::{algorithms, verify};
 
 /// The lists of a file.
@@ -38,10 +38,10 @@ impl<'l> RevocationLists<'l> {
         certificate: &X509Certificate<'_>,
         issuer: &X509Certificate<'_>,
         now: ASN1Time,
-    ) -> Vec<Problem> {
+    ) -> Vec<VerifyProblem> {
         let of_issuer = || self.0.iter().filter(|list| is_from(list, issuer));
-        let whole = of_issuer().filter_map(|list| Candidate::new(list, certificate, now));
-        let Some(best) = whole.max_by_key(Candidate::fitness) else { return vec![Problem::NO_CRL] };
+        let whole = of_issuer().filter_map(|list| CandidateList::new(list, certificate, now));
+        let Some(best) = whole.max_by_key(CandidateList::fitness) else { return vec![VerifyProblem::NO_CRL] };
         let mut problems = best.problems(issuer, now);
         let listed = |list: &CertificateRevocationList<'_>| {
             entry(list, certificate)
@@ -49,19 +49,22 @@ impl<'l> RevocationLists<'l> {
         };
         let by_delta = of_issuer().any(|list| is_delta(list) && listed(list) && is_signed(list, issuer));
         if listed(best.list) || by_delta {
-            problems.push(Problem::REVOKED);
+            problems.push(VerifyProblem::REVOKED);
         }
         problems
     }
 
     /// The same where the path breaks off: no list is one of an authority that is known.
-    pub(crate) fn problems_without_issuer(&self, certificate: &X509Certificate<'_>) -> Vec<Problem> {
+    pub(crate) fn problems_without_issuer(&self, certificate: &X509Certificate<'_>) -> Vec<VerifyProblem> {
         let of_issuer = || self.0.iter().filter(|it| it.issuer().as_raw() == certificate.issuer().as_raw());
         if of_issuer().next().is_none() {
-            return vec![Problem::NO_CRL];
+            return vec![VerifyProblem::NO_CRL];
         }
         let revoked = of_issuer().any(|list| entry(list, certificate).is_some());
-        [Some(Problem::NO_CRL_ISSUER), revoked.then_some(Problem::REVOKED)].into_iter().flatten().collect()
+        [Some(VerifyProblem::NO_CRL_ISSUER), revoked.then_some(VerifyProblem::REVOKED)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -71,32 +74,32 @@ pub(crate) fn read(der: &[u8]) -> Option<CertificateRevocationList<'_>> {
 }
 
 /// A list that may say something of a certificate.
-struct Candidate<'c, 'l> {
+struct CandidateList<'c, 'l> {
     list: &'c CertificateRevocationList<'l>,
     /// It has no critical extension that is not understood.
     understood: bool,
     /// The certificate is within its scope.
     in_scope: bool,
-    in_force: Result<(), Problem>,
+    in_force: Result<(), VerifyProblem>,
 }
 
-impl<'c, 'l> Candidate<'c, 'l> {
+impl<'c, 'l> CandidateList<'c, 'l> {
     fn new(
         list: &'c CertificateRevocationList<'l>,
         certificate: &X509Certificate<'_>,
         now: ASN1Time,
-    ) -> Option<Candidate<'c, 'l>> {
+    ) -> Option<CandidateList<'c, 'l>> {
         if is_delta(list) {
             return None;
         }
         let scope = match extension(list, &OID_X509_EXT_ISSUER_DISTRIBUTION_POINT) {
-            Some(extension) => Scope::parse(extension.value)?,
-            None => Scope::default(),
+            Some(extension) => RevocationScope::parse(extension.value)?,
+            None => RevocationScope::default(),
         };
         if scope.partial {
             return None;
         }
-        Some(Candidate {
+        Some(CandidateList {
             list,
             understood: is_understood(list),
             in_scope: scope.has(certificate),
@@ -109,14 +112,14 @@ impl<'c, 'l> Candidate<'c, 'l> {
         (self.understood, self.in_scope, self.in_force.is_ok(), self.list.last_update().timestamp())
     }
 
-    fn problems(&self, issuer: &X509Certificate<'_>, now: ASN1Time) -> Vec<Problem> {
+    fn problems(&self, issuer: &X509Certificate<'_>, now: ASN1Time) -> Vec<VerifyProblem> {
         let signs = !matches!(issuer.key_usage(), Ok(Some(usage)) if !usage.value.crl_sign());
         [
-            (!signs).then_some(Problem::NO_CRL_SIGN),
-            (!self.in_scope).then_some(Problem::CRL_SCOPE),
+            (!signs).then_some(VerifyProblem::NO_CRL_SIGN),
+            (!self.in_scope).then_some(VerifyProblem::CRL_SCOPE),
             in_force(self.list, now).err(),
-            (!is_signed(self.list, issuer)).then_some(Problem::CRL_SIGNATURE),
-            (!self.understood).then_some(Problem::CRL_CRITICAL),
+            (!is_signed(self.list, issuer)).then_some(VerifyProblem::CRL_SIGNATURE),
+            (!self.understood).then_some(VerifyProblem::CRL_CRITICAL),
         ]
         .into_iter()
         .flatten()
@@ -146,12 +149,12 @@ fn is_signed(list: &CertificateRevocationList<'_>, issuer: &X509Certificate<'_>)
     verify(&signed, issuer, list.tbs_cert_list.as_ref(), &list.signature_value.data)
 }
 
-fn in_force(list: &CertificateRevocationList<'_>, now: ASN1Time) -> Result<(), Problem> {
+fn in_force(list: &CertificateRevocationList<'_>, now: ASN1Time) -> Result<(), VerifyProblem> {
     if list.last_update() > now {
-        return Err(Problem::CRL_NOT_YET_VALID);
+        return Err(VerifyProblem::CRL_NOT_YET_VALID);
     }
     match list.next_update() {
-        Some(next) if now > next => Err(Problem::CRL_EXPIRED),
+        Some(next) if now > next => Err(VerifyProblem::CRL_EXPIRED),
         _ => Ok(()),
     }
 }
@@ -187,7 +190,7 @@ fn extension<'c>(
 
 /// An issuingDistributionPoint (RFC 5280, section 5.2.5).
 #[derive(Default)]
-struct Scope<'e> {
+struct RevocationScope<'e> {
     /// Names of the place that it is for, as encoded; empty: it is not for one.
     names: Vec<&'e [u8]>,
     only_users: bool,
@@ -197,11 +200,11 @@ struct Scope<'e> {
     partial: bool,
 }
 
-impl<'e> Scope<'e> {
+impl<'e> RevocationScope<'e> {
     /// `None`: it says something that is not understood.
-    fn parse(value: &'e [u8]) -> Option<Scope<'e>> {
+    fn parse(value: &'e [u8]) -> Option<RevocationScope<'e>> {
         let (mut rest, behind) = der::expect(value, der::SEQUENCE)?;
-        let mut scope = Scope::default();
+        let mut scope = RevocationScope::default();
         while !rest.is_empty() {
             let part = der::element(rest)?;
             let is_set = part.content.iter().any(|byte| *byte != 0);
@@ -265,8 +268,8 @@ mod tests {
     };
     use rustls::pki_types::CertificateDer;
 
-    use crate::chain::{self, Purpose, Trust};
-    use crate::problem::Problem;
+    use crate::chain::{self, CertificatePurpose, TrustStore};
+    use crate::problem::VerifyProblem;
     use crate::{der, facts};
 
     /// 2025-06-01.
@@ -316,8 +319,8 @@ mod tests {
             der::encode(der::SEQUENCE, &[&signed, ECDSA, &der::encode(der::BITS, &[&signature])])
         }
 
-        fn verdict(&self, crls: Vec<Vec<u8>>, purpose: Purpose) -> Result<(), Problem> {
-            let trust = Trust { certificates: vec![self.der.clone()], crls };
+        fn verdict(&self, crls: Vec<Vec<u8>>, purpose: CertificatePurpose) -> Result<(), VerifyProblem> {
+            let trust = TrustStore { certificates: vec![self.der.clone()], crls };
             chain::check(std::slice::from_ref(&self.leaf), &trust, 1, purpose, NOW)
         }
     }
@@ -360,21 +363,26 @@ mod tests {
             ca.list("22", "23", &[], &[]),
         ];
         for (at, other) in others.iter().enumerate() {
-            for purpose in [Purpose::Client, Purpose::Server] {
+            for purpose in [CertificatePurpose::Client, CertificatePurpose::Server] {
                 let both = vec![base.clone(), other.clone()];
-                assert_eq!(ca.verdict(both, purpose), Err(Problem::REVOKED), "{at} {purpose:?}");
+                assert_eq!(ca.verdict(both, purpose), Err(VerifyProblem::REVOKED), "{at} {purpose:?}");
                 assert!(ca.verdict(vec![other.clone()], purpose).is_err(), "{at} alone");
             }
         }
         let newer = ca.list("24", "40", &[], &[scope(ONLY_USERS)]);
-        assert_eq!(ca.verdict(vec![base, newer], Purpose::Client), Ok(()), "the newest of its scope counts");
+        assert_eq!(
+            ca.verdict(vec![base, newer], CertificatePurpose::Client),
+            Ok(()),
+            "the newest of its scope counts"
+        );
     }
 
     #[test]
     fn what_is_wrong_with_the_only_list_is_said_as_openssl_does() {
         let ca = Authority::new(Vec::new());
         let alone = |begins, ends, extensions: &[Vec<u8>]| {
-            ca.verdict(vec![ca.list(begins, ends, &[], extensions)], Purpose::Client).map_err(|it| it.code)
+            ca.verdict(vec![ca.list(begins, ends, &[], extensions)], CertificatePurpose::Client)
+                .map_err(|it| it.code)
         };
         assert_eq!(alone("24", "40", &[]), Ok(()));
         assert_eq!(alone("24", "40", &[scope(ONLY_USERS)]), Err(44), "the authority needs a list as well");
@@ -386,9 +394,13 @@ mod tests {
         assert_eq!(alone("22", "23", &[]), Err(12));
         let base = || ca.list("24", "40", &[], &[]);
         let delta = ca.list("25", "40", &[5], &[critical(27, &[2, 1, 1])]);
-        assert_eq!(ca.verdict(vec![base(), delta], Purpose::Client), Err(Problem::REVOKED), "a delta adds");
+        assert_eq!(
+            ca.verdict(vec![base(), delta], CertificatePurpose::Client),
+            Err(VerifyProblem::REVOKED),
+            "a delta adds"
+        );
         let other = Authority::new(Vec::new());
-        assert!(ca.verdict(vec![other.list("24", "40", &[], &[])], Purpose::Client).is_err());
+        assert!(ca.verdict(vec![other.list("24", "40", &[], &[])], CertificatePurpose::Client).is_err());
     }
 
     /// The place of a list must be one that the certificate names.
@@ -403,14 +415,14 @@ mod tests {
         };
         for (ca, expected) in [
             (with(point(&[&names(here)])), Ok(())),
-            (with(point(&[&names("http://a/2.crl")])), Err(Problem::REVOKED)),
-            (with(point(&[&names(here), &[0x81, 2, 6, 0x40]])), Err(Problem::REVOKED)),
-            (Authority::new(Vec::new()), Err(Problem::REVOKED)),
+            (with(point(&[&names("http://a/2.crl")])), Err(VerifyProblem::REVOKED)),
+            (with(point(&[&names(here), &[0x81, 2, 6, 0x40]])), Err(VerifyProblem::REVOKED)),
+            (Authority::new(Vec::new()), Err(VerifyProblem::REVOKED)),
         ] {
             // The older one is for all, and has the certificate.
             let newer = ca.list("24", "40", &[], &[scope(&names(here))]);
             let lists = vec![ca.list("21", "40", &[5], &[]), newer];
-            assert_eq!(ca.verdict(lists, Purpose::Client), expected);
+            assert_eq!(ca.verdict(lists, CertificatePurpose::Client), expected);
         }
     }
 
@@ -423,9 +435,9 @@ mod tests {
             );
             let ca = Authority::new(vec![kind]);
             let verdict = |purpose| ca.verdict(Vec::new(), purpose);
-            let expected = |fits: bool| if fits { Ok(()) } else { Err(Problem::PURPOSE) };
-            assert_eq!(verdict(Purpose::Client), expected(client));
-            assert_eq!(verdict(Purpose::Server), expected(server));
+            let expected = |fits: bool| if fits { Ok(()) } else { Err(VerifyProblem::PURPOSE) };
+            assert_eq!(verdict(CertificatePurpose::Client), expected(client));
+            assert_eq!(verdict(CertificatePurpose::Server), expected(server));
         }
     }
 }

@@ -13,7 +13,7 @@ use rustls::crypto::{GetRandomFailed, SecureRandom};
 use crate::early;
 
 /// A server's handshake: its random bytes and its secret.
-pub struct Secrets {
+pub struct HandshakeSecrets {
     client_random: [u8; 32],
     server_random: [u8; 32],
     /// The master secret of TLS 1.2, or the exporter's of TLS 1.3.
@@ -27,21 +27,21 @@ const MOST: usize = 48;
 
 thread_local! {
     /// What the running step finds out.
-    static NOTED: RefCell<Option<Box<Secrets>>> = const { RefCell::new(None) };
+    static NOTED: RefCell<Option<Box<HandshakeSecrets>>> = const { RefCell::new(None) };
     /// The bytes that are asked for next.
     static NEXT: Cell<Option<[u8; 32]>> = const { Cell::new(None) };
 }
 
-impl Secrets {
-    pub(crate) fn new() -> Box<Secrets> {
+impl HandshakeSecrets {
+    pub(crate) fn new() -> Box<HandshakeSecrets> {
         let (client_random, server_random) = ([0; 32], RETRY);
-        Box::new(Secrets { client_random, server_random, secret: [0; MOST], length: 0, suite: None })
+        Box::new(HandshakeSecrets { client_random, server_random, secret: [0; MOST], length: 0, suite: None })
     }
 
     /// Runs a step of the handshake, and takes what is noted meanwhile. `random`: the server's random bytes, if they were
     /// chosen before.
     pub(crate) fn during<R>(
-        own: &mut Option<Box<Secrets>>,
+        own: &mut Option<Box<HandshakeSecrets>>,
         random: Option<[u8; 32]>,
         step: impl FnOnce() -> R,
     ) -> R {
@@ -121,14 +121,14 @@ impl Secrets {
     }
 }
 
-impl Drop for Secrets {
+impl Drop for HandshakeSecrets {
     fn drop(&mut self) {
         self.secret.fill(0);
         std::hint::black_box(&self.secret);
     }
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for HandshakeSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secrets")
     }
@@ -140,11 +140,11 @@ const RETRY: [u8; 32] = [
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// A key log that notes what [`Secrets`] keep.
+/// A key log that notes what [`HandshakeSecrets`] keep.
 #[derive(Debug)]
-pub(crate) struct Noting;
+pub(crate) struct NotingKeyLog;
 
-impl rustls::KeyLog for Noting {
+impl rustls::KeyLog for NotingKeyLog {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         if label == early::LABEL {
             return early::note(secret);
@@ -169,9 +169,9 @@ impl rustls::KeyLog for Noting {
 
 /// Random bytes; the first that a server's step asks for are those of its ServerHello.
 #[derive(Debug)]
-pub(crate) struct Random;
+pub(crate) struct NotedRandom;
 
-impl SecureRandom for Random {
+impl SecureRandom for NotedRandom {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
         match NEXT.take() {
             Some(chosen) if bytes.len() == chosen.len() => {

@@ -10,26 +10,26 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{DistinguishedName, HandshakeKind, SignatureAlgorithm, SupportedCipherSuite};
 
-use crate::certificate::{Certificate, Effort};
-use crate::compress::Zlib;
-use crate::early::{EarlyRecords, Kind, TooMuch};
+use crate::certificate::{Certificate, KeyEffort};
+use crate::compress::ZlibCompressor;
+use crate::early::{EarlyRecordKind, EarlyRecords, TooMuch};
 use crate::error::{Error, content};
 use crate::external_sessions::{ExternalSessions, NamedSession};
 use crate::group::{self, WithGroup};
-use crate::hello::Hello;
+use crate::hello::ReceivedHello;
 use crate::hello_fields::HelloFields;
-use crate::offer::Unfit;
-use crate::secrets::{Noting, Secrets};
-use crate::session::{self, HandshakeNotes, Session, Side};
-use crate::suites::{self, Protocols};
-use crate::tickets::{ServerSessions, SessionCache, Tickets};
+use crate::offer::UnfitHello;
+use crate::secrets::{HandshakeSecrets, NotingKeyLog};
+use crate::session::{self, HandshakeNotes, SessionSide, TlsSession};
+use crate::suites::{self, ProtocolVersions};
+use crate::tickets::{ServerSessions, ServerTickets, SessionCache};
 use crate::verify;
 
 /// What a server offers.
 #[derive(Clone)]
 pub struct ServerSettings {
     /// `ssl_protocols`
-    pub protocols: Protocols,
+    pub protocols: ProtocolVersions,
     /// `ssl_ciphers`: suites of TLS 1.2 and 1.3, in order.
     pub suites: Vec<SupportedCipherSuite>,
     /// `ssl_ecdh_curve`: groups of the key exchange, in order.
@@ -43,7 +43,7 @@ pub struct ServerSettings {
     /// Where sessions are kept that are not in tickets.
     pub cache: Option<Arc<SessionCache>>,
     /// Keys of tickets; `None`: none are given out.
-    pub tickets: Option<Tickets>,
+    pub tickets: Option<ServerTickets>,
     /// Bytes of early data that are taken; 0: none.
     pub early_data: u32,
     /// `ssl_certificate_compression`
@@ -56,8 +56,8 @@ pub struct ServerSettings {
 #[derive(Clone)]
 pub struct ServerConfig {
     rustls: Arc<rustls::ServerConfig>,
-    effort: Effort,
-    protocols: Protocols,
+    effort: KeyEffort,
+    protocols: ProtocolVersions,
     prioritize_chacha: bool,
     /// Where sessions are kept that are not in tickets.
     sessions: Arc<dyn StoresServerSessions>,
@@ -67,9 +67,9 @@ pub struct ServerConfig {
 
 /// What one handshake does otherwise than its server.
 #[derive(Debug, Default)]
-pub struct Otherwise {
+pub struct HandshakeWishes {
     /// Other versions.
-    pub protocols: Option<Protocols>,
+    pub protocols: Option<ProtocolVersions>,
     /// Clients are asked for certificates, issued by one of these names (as encoded).
     pub client_subjects: Option<Vec<Vec<u8>>>,
     /// Who keeps its session.
@@ -85,7 +85,7 @@ impl ServerConfig {
         let provider = Arc::new(suites::provider(&settings.suites, &group::noted(&settings.groups)));
         let clients = settings.client_subjects.as_deref().map(any_client);
         let effort = longest(&certificates);
-        let resolver = Arc::new(Resolver(certificates));
+        let resolver = Arc::new(CertificateResolver(certificates));
         let mut config = plain(provider, settings.protocols, clients.clone(), resolver)?;
         config.ignore_client_order = settings.prefer_own_order;
         config.alpn_protocols.clone_from(&settings.alpn);
@@ -93,7 +93,7 @@ impl ServerConfig {
         // Early data may be answered before the client's last word, but nobody whose certificate was asked for.
         config.send_half_rtt_data = settings.early_data > 0 && settings.client_subjects.is_none();
         if settings.compress {
-            config.cert_compressors = vec![&Zlib];
+            config.cert_compressors = vec![&ZlibCompressor];
         }
         let sessions: Arc<dyn StoresServerSessions> = match &settings.cache {
             Some(cache) => cache.clone(),
@@ -132,12 +132,12 @@ impl ServerConfig {
     pub fn of_server(
         &self,
         certificates: Vec<Certificate>,
-        tickets: Option<Tickets>,
+        tickets: Option<ServerTickets>,
         sessions: Option<ServerSessions>,
     ) -> ServerConfig {
         let mut config = (*self.rustls).clone();
         let effort = longest(&certificates);
-        config.cert_resolver = Arc::new(Resolver(certificates));
+        config.cert_resolver = Arc::new(CertificateResolver(certificates));
         if let Some(tickets) = tickets {
             config.ticketer = Arc::new(WithGroup(Arc::new(tickets)));
         }
@@ -153,7 +153,7 @@ impl ServerConfig {
     ///
     /// # Errors
     /// Nothing is left to offer.
-    pub fn otherwise(&self, wishes: Otherwise) -> Result<ServerConfig, Error> {
+    pub fn otherwise(&self, wishes: HandshakeWishes) -> Result<ServerConfig, Error> {
         let own = &*self.rustls;
         let protocols = wishes.protocols.unwrap_or(self.protocols);
         let clients = wishes.client_subjects.as_deref().map(any_client).or_else(|| self.clients.clone());
@@ -197,7 +197,7 @@ impl ServerConfig {
     }
 
     /// The versions that are offered.
-    pub fn protocols(&self) -> Protocols {
+    pub fn protocols(&self) -> ProtocolVersions {
         self.protocols
     }
 
@@ -208,7 +208,7 @@ impl ServerConfig {
     }
 
     /// How long using the keys takes, the slowest of them.
-    pub fn effort(&self) -> Effort {
+    pub fn effort(&self) -> KeyEffort {
         self.effort
     }
 }
@@ -216,7 +216,7 @@ impl ServerConfig {
 /// A configuration in which all else is rustls' default.
 fn plain(
     provider: Arc<CryptoProvider>,
-    protocols: Protocols,
+    protocols: ProtocolVersions,
     clients: Option<Arc<verify::AnyClient>>,
     resolver: Arc<dyn ResolvesServerCert>,
 ) -> Result<rustls::ServerConfig, Error> {
@@ -227,7 +227,7 @@ fn plain(
         Some(any) => builder.with_client_cert_verifier(any),
     };
     let mut config = builder.with_cert_resolver(resolver);
-    config.key_log = Arc::new(Noting);
+    config.key_log = Arc::new(NotingKeyLog);
     Ok(config)
 }
 
@@ -241,8 +241,8 @@ fn is_chacha(suite: u16) -> bool {
     matches!(suite, 0x1303 | 0xcca8..=0xccaa)
 }
 
-fn longest(certificates: &[Certificate]) -> Effort {
-    certificates.iter().map(Certificate::effort).max().unwrap_or(Effort::Short)
+fn longest(certificates: &[Certificate]) -> KeyEffort {
+    certificates.iter().map(Certificate::effort).max().unwrap_or(KeyEffort::Short)
 }
 
 impl fmt::Debug for ServerConfig {
@@ -253,9 +253,9 @@ impl fmt::Debug for ServerConfig {
 
 /// Certificates of different kinds side by side: the client gets the cheapest that it can verify.
 #[derive(Debug)]
-struct Resolver(Vec<Certificate>);
+struct CertificateResolver(Vec<Certificate>);
 
-impl ResolvesServerCert for Resolver {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
         let usable = || self.0.iter().filter_map(|it| Some((it, it.0.key.choose_scheme(schemes)?.scheme())));
@@ -272,7 +272,7 @@ impl ResolvesServerCert for Resolver {
 
 /// How far a handshake got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum HandshakeProgress {
     /// More bytes of the peer are needed.
     NeedsInput,
     /// It is complete, or as good: requests may be answered.
@@ -280,7 +280,7 @@ pub enum Progress {
 }
 
 /// A server's handshake from the choice of a configuration on.
-pub struct Handshake {
+pub struct ServerHandshake {
     conn: Box<UnbufferedServerConnection>,
     input: Vec<u8>,
     /// Early data that has come.
@@ -290,23 +290,23 @@ pub struct Handshake {
     /// Records, while some may be early data that is not taken.
     early_records: Option<Box<EarlyRecords>>,
     notes: HandshakeNotes,
-    secrets: Option<Box<Secrets>>,
+    secrets: Option<Box<HandshakeSecrets>>,
     /// Its random bytes, if they were chosen before.
     random: Option<[u8; 32]>,
     /// Why it cannot begin.
-    unfit: Option<Unfit>,
+    unfit: Option<UnfitHello>,
 }
 
-impl Handshake {
-    /// Begins with what the client said. [`Handshake::handle`] with nothing received goes on.
+impl ServerHandshake {
+    /// Begins with what the client said. [`ServerHandshake::handle`] with nothing received goes on.
     ///
     /// # Errors
     /// The configuration does not fit together.
-    pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
+    pub fn new(hello: ReceivedHello, config: &ServerConfig) -> Result<ServerHandshake, Error> {
         let conn = Box::new(UnbufferedServerConnection::new(config.for_client(&hello.fields))?);
         let answers_early = config.rustls.send_half_rtt_data;
         let notes = HandshakeNotes::default();
-        let (early, secrets) = (Vec::new(), Some(Secrets::new()));
+        let (early, secrets) = (Vec::new(), Some(HandshakeSecrets::new()));
         let unfit = hello.offer.unfit(config.protocols);
         let mut input = hello.records;
         let early_records = hello.offer.early_data(config.protocols).then(|| {
@@ -314,7 +314,7 @@ impl Handshake {
             records.refused = !config.takes_early_data();
             records
         });
-        Ok(Handshake {
+        Ok(ServerHandshake {
             conn,
             input,
             early,
@@ -330,8 +330,8 @@ impl Handshake {
     /// The same with random bytes that were chosen before. Where TLS 1.3 is offered and 1.2 agreed upon, the last eight are
     /// those of RFC 8446, section 4.1.3, whatever they are here.
     #[must_use]
-    pub fn with_random(self, random: Option<[u8; 32]>) -> Handshake {
-        Handshake { random, ..self }
+    pub fn with_random(self, random: Option<[u8; 32]>) -> ServerHandshake {
+        ServerHandshake { random, ..self }
     }
 
     /// Takes received bytes and does what can be done; what is to be sent is appended to `out`. This is where keys are
@@ -339,8 +339,8 @@ impl Handshake {
     ///
     /// # Errors
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
-    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
-        if let Some(Unfit { alert, text }) = self.unfit {
+    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<HandshakeProgress, Error> {
+        if let Some(UnfitHello { alert, text }) = self.unfit {
             out.extend_from_slice(&[21, 3, 1, 0, 2, 2, alert]);
             return Err(content(text));
         }
@@ -352,16 +352,16 @@ impl Handshake {
             }
         }
         let complete = !self.conn.is_handshaking() || (self.answers_early && !self.early.is_empty());
-        Ok(if complete { Progress::Complete } else { Progress::NeedsInput })
+        Ok(if complete { HandshakeProgress::Complete } else { HandshakeProgress::NeedsInput })
     }
 
     /// Goes on with what is in `input`.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         let from = out.len();
-        let Handshake { conn, input, early, notes, secrets, .. } = self;
+        let ServerHandshake { conn, input, early, notes, secrets, .. } = self;
         let random = self.random.filter(|_| secrets.as_ref().is_some_and(|secrets| secrets.is_open()));
         let step = || notes.during(|| session::run(&mut **conn, input, early, out));
-        Secrets::during(secrets, random, step)?;
+        HandshakeSecrets::during(secrets, random, step)?;
         if let Some(secrets) = secrets {
             secrets.note_sent(&out[from..]);
         }
@@ -382,7 +382,7 @@ impl Handshake {
         }
         while let Some(record) = records.next_record() {
             let kind = records.kind(&record, self.conn.negotiated_cipher_suite());
-            if kind == Kind::Early && records.refused {
+            if kind == EarlyRecordKind::Early && records.refused {
                 self.skip(&mut records, &record, out)?;
                 continue;
             }
@@ -390,14 +390,14 @@ impl Handshake {
             self.input.extend_from_slice(&record);
             records.during(|| self.step(out))?;
             match kind {
-                Kind::Plain => {}
+                EarlyRecordKind::Plain => {}
                 // rustls has left it: it does not take early data, of a session that is too old, say.
-                Kind::Early if self.input.len() == before + record.len() => {
+                EarlyRecordKind::Early if self.input.len() == before + record.len() => {
                     self.input.truncate(before);
                     records.refused = true;
                     self.skip(&mut records, &record, out)?;
                 }
-                Kind::Early | Kind::Handshake => {
+                EarlyRecordKind::Early | EarlyRecordKind::Handshake => {
                     self.input.append(&mut records.into_rest());
                     return self.step(out);
                 }
@@ -418,19 +418,19 @@ impl Handshake {
     }
 
     /// The session, and what the client has sent in it already.
-    pub fn into_session(self) -> (Session, Vec<u8>) {
-        let Handshake { conn, mut input, early, early_records, notes, mut secrets, .. } = self;
+    pub fn into_session(self) -> (TlsSession, Vec<u8>) {
+        let ServerHandshake { conn, mut input, early, early_records, notes, mut secrets, .. } = self;
         if let Some(records) = early_records {
             input.append(&mut records.into_rest());
         }
         if let Some(secrets) = &mut secrets {
             secrets.settle(conn.negotiated_cipher_suite());
         }
-        (Session { side: Side::Server(conn), input, notes, secrets }, early)
+        (TlsSession { side: SessionSide::Server(conn), input, notes, secrets }, early)
     }
 }
 
-impl fmt::Debug for Handshake {
+impl fmt::Debug for ServerHandshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handshake")
     }

@@ -12,12 +12,12 @@ use rustls::unbuffered::{
 use rustls::{CommonState, HandshakeKind, SignatureScheme};
 
 use crate::error::Error;
-use crate::secrets::Secrets;
+use crate::secrets::HandshakeSecrets;
 use crate::suites;
 
 /// What received bytes came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SessionStep {
     /// More may follow.
     More,
     /// The peer has said that nothing follows.
@@ -25,17 +25,17 @@ pub enum Step {
 }
 
 /// An established connection of either side.
-pub struct Session {
-    pub(crate) side: Side,
+pub struct TlsSession {
+    pub(crate) side: SessionSide,
     /// The beginning of a record whose rest has not come. Empty, and without memory, between records.
     pub(crate) input: Vec<u8>,
     pub(crate) notes: HandshakeNotes,
     /// Of a server's.
-    pub(crate) secrets: Option<Box<Secrets>>,
+    pub(crate) secrets: Option<Box<HandshakeSecrets>>,
 }
 
 /// Both of rustls' connections, of some 1,100 bytes, which would else be copied from hand to hand.
-pub(crate) enum Side {
+pub(crate) enum SessionSide {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
@@ -83,7 +83,7 @@ impl HandshakeNotes {
 
 /// What is known once a handshake is complete.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct SessionFacts {
     /// `TLSv1.3`
     pub version: &'static str,
     /// OpenSSL's name of the cipher suite.
@@ -102,7 +102,7 @@ pub struct Facts {
     pub peer: Vec<CertificateDer<'static>>,
 }
 
-impl Facts {
+impl SessionFacts {
     /// Version and cipher in nginx's debug words.
     pub fn agreed(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| {
@@ -113,66 +113,71 @@ impl Facts {
     }
 }
 
-impl Session {
+impl TlsSession {
     /// Takes received bytes; appends what they say to `plain`, what must be sent because of them to `out`.
     ///
     /// # Errors
     /// What came is no good; an alert for the peer is in `out`.
-    pub fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Step, Error> {
+    pub fn open(
+        &mut self,
+        received: &[u8],
+        plain: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<SessionStep, Error> {
         self.input.extend_from_slice(received);
         match &mut self.side {
-            Side::Server(conn) => run(&mut **conn, &mut self.input, plain, out),
-            Side::Client(conn) => run(&mut **conn, &mut self.input, plain, out),
+            SessionSide::Server(conn) => run(&mut **conn, &mut self.input, plain, out),
+            SessionSide::Client(conn) => run(&mut **conn, &mut self.input, plain, out),
         }
     }
 
     /// Appends records with `plain` to `out`.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         match &mut self.side {
-            Side::Server(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
-            Side::Client(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
+            SessionSide::Server(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
+            SessionSide::Client(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
         }
     }
 
     /// Appends the alert that nothing follows to `out`.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         match &mut self.side {
-            Side::Server(conn) => write(&mut **conn, &mut self.input, None, out),
-            Side::Client(conn) => write(&mut **conn, &mut self.input, None, out),
+            SessionSide::Server(conn) => write(&mut **conn, &mut self.input, None, out),
+            SessionSide::Client(conn) => write(&mut **conn, &mut self.input, None, out),
         }
     }
 
     /// What the handshake agreed upon.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> SessionFacts {
         let common: &CommonState = match &self.side {
-            Side::Server(conn) => conn,
-            Side::Client(conn) => conn,
+            SessionSide::Server(conn) => conn,
+            SessionSide::Client(conn) => conn,
         };
         facts(common, self.notes)
     }
 
     /// What a server's handshake has agreed upon in secret; told once.
-    pub fn take_secrets(&mut self) -> Option<Box<Secrets>> {
+    pub fn take_secrets(&mut self) -> Option<Box<HandshakeSecrets>> {
         self.secrets.take()
     }
 
     /// The handshake is not over: what was received is early data, which may have been sent before.
     pub fn is_handshaking(&self) -> bool {
         match &self.side {
-            Side::Server(conn) => conn.is_handshaking(),
-            Side::Client(conn) => conn.is_handshaking(),
+            SessionSide::Server(conn) => conn.is_handshaking(),
+            SessionSide::Client(conn) => conn.is_handshaking(),
         }
     }
 }
 
-fn facts(common: &CommonState, notes: HandshakeNotes) -> Facts {
+fn facts(common: &CommonState, notes: HandshakeNotes) -> SessionFacts {
     let group = common.negotiated_key_exchange_group();
     let resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
     // A certificate may have been chosen before it came out that none is needed.
     let (own, peer) = if resumed { (0, 0) } else { (notes.own, notes.peer) };
     // TLS 1.2 exchanges no keys in a session that is resumed: the earlier one's group stays in use.
     let group = group.map_or(if resumed { notes.group } else { 0 }, |group| u16::from(group.name()));
-    Facts {
+    SessionFacts {
         version: common.protocol_version().map_or("", suites::version_name),
         cipher: common.negotiated_cipher_suite().map_or("", |suite| suites::suite_name(suite.suite())),
         curve: suites::group_name(group),
@@ -185,7 +190,7 @@ fn facts(common: &CommonState, notes: HandshakeNotes) -> Facts {
 }
 
 /// A connection of rustls, of either side.
-pub(crate) trait Records {
+pub(crate) trait RecordConnection {
     /// Its side's own data.
     type Data;
 
@@ -195,7 +200,7 @@ pub(crate) trait Records {
     fn early(state: ReadEarlyData<'_, '_, Self::Data>, plain: &mut Vec<u8>) -> Result<(), rustls::Error>;
 }
 
-impl Records for UnbufferedServerConnection {
+impl RecordConnection for UnbufferedServerConnection {
     type Data = ServerConnectionData;
 
     fn process<'c, 'i>(
@@ -216,7 +221,7 @@ impl Records for UnbufferedServerConnection {
     }
 }
 
-impl Records for UnbufferedClientConnection {
+impl RecordConnection for UnbufferedClientConnection {
     type Data = ClientConnectionData;
 
     fn process<'c, 'i>(
@@ -232,13 +237,13 @@ impl Records for UnbufferedClientConnection {
 }
 
 /// Uses up `input` as far as that goes.
-pub(crate) fn run<C: Records>(
+pub(crate) fn run<C: RecordConnection>(
     conn: &mut C,
     input: &mut Vec<u8>,
     plain: &mut Vec<u8>,
     out: &mut Vec<u8>,
-) -> Result<Step, Error> {
-    let (mut used, mut step) = (0, Step::More);
+) -> Result<SessionStep, Error> {
+    let (mut used, mut step) = (0, SessionStep::More);
     let result = loop {
         let UnbufferedStatus { discard, state } = conn.process(&mut input[used..]);
         used += discard;
@@ -253,7 +258,7 @@ pub(crate) fn run<C: Records>(
             Ok(ConnectionState::ReadEarlyData(state)) => C::early(state, plain)?,
             Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
             Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-            Ok(ConnectionState::PeerClosed) => step = Step::End,
+            Ok(ConnectionState::PeerClosed) => step = SessionStep::End,
             Ok(_) => break Ok(step),
             Err(error) => break Err(error),
         }
@@ -271,7 +276,7 @@ pub(crate) fn run<C: Records>(
 }
 
 /// After an error: what rustls wants to tell the peer.
-fn alert<C: Records>(conn: &mut C, out: &mut Vec<u8>) {
+fn alert<C: RecordConnection>(conn: &mut C, out: &mut Vec<u8>) {
     loop {
         match conn.process(&mut []).state {
             Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
@@ -293,7 +298,7 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) {
 }
 
 /// Seals `plain`, or the alert that nothing follows, behind what the connection has to send itself.
-fn write<C: Records>(conn: &mut C, input: &mut Vec<u8>, plain: Option<&[u8]>, out: &mut Vec<u8>) {
+fn write<C: RecordConnection>(conn: &mut C, input: &mut Vec<u8>, plain: Option<&[u8]>, out: &mut Vec<u8>) {
     let mut used = 0;
     loop {
         let UnbufferedStatus { discard, state } = conn.process(&mut input[used..]);
@@ -335,9 +340,9 @@ fn traffic_out<D>(mut traffic: WriteTraffic<'_, D>, plain: Option<&[u8]>, out: &
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for TlsSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = if matches!(self.side, Side::Server(_)) { "server" } else { "client" };
+        let side = if matches!(self.side, SessionSide::Server(_)) { "server" } else { "client" };
         write!(f, "Session({side})")
     }
 }

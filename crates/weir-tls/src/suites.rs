@@ -7,24 +7,24 @@ use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SupportedCipherSuite, Sup
 
 use crate::error::{Error, content};
 use crate::p521::SECP521R1;
-use crate::secrets::Random;
+use crate::secrets::NotedRandom;
 
 /// `ssl_protocols`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Protocols {
+pub struct ProtocolVersions {
     /// TLS 1.2
     pub tls12: bool,
     /// TLS 1.3
     pub tls13: bool,
 }
 
-impl Default for Protocols {
-    fn default() -> Protocols {
-        Protocols { tls12: true, tls13: true }
+impl Default for ProtocolVersions {
+    fn default() -> ProtocolVersions {
+        ProtocolVersions { tls12: true, tls13: true }
     }
 }
 
-impl Protocols {
+impl ProtocolVersions {
     pub(crate) fn versions(self) -> Vec<&'static SupportedProtocolVersion> {
         let wanted = [(self.tls13, &TLS13), (self.tls12, &TLS12)];
         wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, version)| version).collect()
@@ -39,7 +39,7 @@ pub(crate) fn provider(
     CryptoProvider {
         cipher_suites: suites.to_vec(),
         kx_groups: groups.to_vec(),
-        secure_random: &Random,
+        secure_random: &NotedRandom,
         ..default_provider()
     }
 }
@@ -55,8 +55,8 @@ pub fn default_suites() -> Vec<SupportedCipherSuite> {
 /// # Errors
 /// None is left, in OpenSSL's words, and what there is.
 pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
-    let mut chosen: Vec<&Legacy> = Vec::new();
-    let mut killed: Vec<&Legacy> = Vec::new();
+    let mut chosen: Vec<&LegacySuite> = Vec::new();
+    let mut killed: Vec<&LegacySuite> = Vec::new();
     for word in list.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
         let (action, name) = match word.as_bytes()[0] {
             b @ (b'!' | b'-' | b'+') => (Some(b), &word[1..]),
@@ -65,8 +65,8 @@ pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
         if name.starts_with('@') {
             continue; // @STRENGTH and @SECLEVEL: what there is is strong, and in that order
         }
-        let meant: Vec<&Legacy> = LEGACY.iter().filter(|suite| suite.is(name)).collect();
-        let is_meant = |it: &&Legacy| meant.iter().any(|meant| meant.name == it.name);
+        let meant: Vec<&LegacySuite> = LEGACY.iter().filter(|suite| suite.is(name)).collect();
+        let is_meant = |it: &&LegacySuite| meant.iter().any(|meant| meant.name == it.name);
         match action {
             Some(b'!') => {
                 chosen.retain(|it| !is_meant(it));
@@ -74,13 +74,15 @@ pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
             }
             Some(b'-') => chosen.retain(|it| !is_meant(it)),
             Some(_) => {
-                let (moved, kept): (Vec<&Legacy>, Vec<&Legacy>) = chosen.into_iter().partition(is_meant);
+                let (moved, kept): (Vec<&LegacySuite>, Vec<&LegacySuite>) =
+                    chosen.into_iter().partition(is_meant);
                 chosen = kept.into_iter().chain(moved).collect();
             }
             None => {
-                let dead = |it: &&Legacy| killed.iter().any(|killed| killed.name == it.name);
+                let dead = |it: &&LegacySuite| killed.iter().any(|killed| killed.name == it.name);
                 let new = meant.into_iter().filter(|it| !dead(it));
-                let new: Vec<&Legacy> = new.filter(|it| !chosen.iter().any(|c| c.name == it.name)).collect();
+                let new: Vec<&LegacySuite> =
+                    new.filter(|it| !chosen.iter().any(|c| c.name == it.name)).collect();
                 chosen.extend(new);
             }
         }
@@ -126,13 +128,13 @@ fn by_number(number: u16) -> Option<SupportedCipherSuite> {
 }
 
 /// A suite of TLS 1.2, with the words that select it in a cipher list.
-struct Legacy {
+struct LegacySuite {
     number: u16,
     name: &'static str,
     words: &'static [&'static str],
 }
 
-impl Legacy {
+impl LegacySuite {
     /// Whether `name`, or each of several joined by `+`, selects it.
     fn is(&self, name: &str) -> bool {
         const ALL: [&str; 12] = [
@@ -161,7 +163,7 @@ impl Legacy {
 macro_rules! legacy {
     ($($number:literal $name:literal [$($word:literal)*]),* $(,)?) => {
         /// In OpenSSL's order of its list `ALL`.
-        const LEGACY: &[Legacy] = &[$(Legacy { number: $number, name: $name, words: &[$($word),*] }),*];
+        const LEGACY: &[LegacySuite] = &[$(LegacySuite { number: $number, name: $name, words: &[$($word),*] }),*];
     };
 }
 
@@ -255,7 +257,7 @@ pub(crate) fn parts(name: &str) -> (&'static str, &'static str, &'static str) {
 /// The suites of these that the versions have.
 pub(crate) fn of_versions(
     suites: &[SupportedCipherSuite],
-    protocols: Protocols,
+    protocols: ProtocolVersions,
 ) -> Vec<SupportedCipherSuite> {
     let has = |suite: &&SupportedCipherSuite| match suite.tls13() {
         Some(_) => protocols.tls13,
@@ -390,7 +392,7 @@ mod tests {
         assert_eq!(parts("TLS_AES_256_GCM_SHA384"), ("any", "any", "AESGCM(256)"));
         assert_eq!(parts("ECDHE-RSA-AES128-GCM-SHA256"), ("ECDH", "RSA", "AESGCM(128)"));
         assert_eq!(parts("ECDHE-ECDSA-CHACHA20-POLY1305"), ("ECDH", "ECDSA", "CHACHA20/POLY1305(256)"));
-        let count = |tls12, tls13| of_versions(&default_suites(), Protocols { tls12, tls13 }).len();
+        let count = |tls12, tls13| of_versions(&default_suites(), ProtocolVersions { tls12, tls13 }).len();
         assert_eq!((count(true, false), count(false, true), count(true, true)), (6, 3, 9));
     }
 

@@ -15,24 +15,24 @@ use crate::error::{Error, content};
 /// Keys of tickets, shared by all workers. Keys that nobody gave are replaced every lifetime of a session; the last ones
 /// still open tickets, so that one made just before is good for its whole time.
 #[derive(Clone)]
-pub struct TicketKeys(Arc<Keys>);
+pub struct TicketKeys(Arc<TicketKeySource>);
 
-enum Keys {
+enum TicketKeySource {
     /// From `ssl_session_ticket_key`: the first seals.
-    Given(Vec<Key>),
+    Given(Vec<TicketKey>),
     Own {
-        state: RwLock<Turning>,
+        state: RwLock<TurningKeys>,
         lifetime: u64,
     },
 }
 
-struct Turning {
-    current: Key,
-    before: Option<Key>,
+struct TurningKeys {
+    current: TicketKey,
+    before: Option<TicketKey>,
     since: u64,
 }
 
-struct Key {
+struct TicketKey {
     name: [u8; NAME],
     key: LessSafeKey,
 }
@@ -40,18 +40,18 @@ struct Key {
 const NAME: usize = 16;
 const STAMP: usize = 8;
 
-impl Key {
+impl TicketKey {
     /// From `material`, of any length.
-    fn new(name: &[u8], material: &[u8]) -> Option<Key> {
+    fn new(name: &[u8], material: &[u8]) -> Option<TicketKey> {
         let key = UnboundKey::new(&AES_256_GCM, digest(&SHA256, material).as_ref()).ok()?;
-        Some(Key { name: name.try_into().ok()?, key: LessSafeKey::new(key) })
+        Some(TicketKey { name: name.try_into().ok()?, key: LessSafeKey::new(key) })
     }
 
-    fn random() -> Option<Key> {
+    fn random() -> Option<TicketKey> {
         let (mut name, mut material) = ([0; NAME], [0; 32]);
         rand::fill(&mut name).ok()?;
         rand::fill(&mut material).ok()?;
-        Key::new(&name, &material)
+        TicketKey::new(&name, &material)
     }
 }
 
@@ -61,9 +61,9 @@ impl TicketKeys {
     /// # Errors
     /// The system gives no random bytes.
     pub fn random(lifetime: u64) -> Result<TicketKeys, Error> {
-        let current = Key::random().ok_or_else(|| content("no random bytes can be had"))?;
-        let state = RwLock::new(Turning { current, before: None, since: now() });
-        Ok(TicketKeys(Arc::new(Keys::Own { state, lifetime: lifetime.max(1) })))
+        let current = TicketKey::random().ok_or_else(|| content("no random bytes can be had"))?;
+        let state = RwLock::new(TurningKeys { current, before: None, since: now() });
+        Ok(TicketKeys(Arc::new(TicketKeySource::Own { state, lifetime: lifetime.max(1) })))
     }
 
     /// Keys from files of 80 or 48 bytes, the first for new tickets.
@@ -72,26 +72,26 @@ impl TicketKeys {
     /// A file has another length.
     pub fn given(files: &[Vec<u8>]) -> Result<TicketKeys, Error> {
         let key = |file: &Vec<u8>| match file.len() {
-            48 | 80 => Key::new(&file[..NAME], &file[NAME..]),
+            48 | 80 => TicketKey::new(&file[..NAME], &file[NAME..]),
             _ => None,
         };
-        let keys: Option<Vec<Key>> = files.iter().map(key).collect();
+        let keys: Option<Vec<TicketKey>> = files.iter().map(key).collect();
         keys.filter(|keys| !keys.is_empty())
-            .map(|keys| TicketKeys(Arc::new(Keys::Given(keys))))
+            .map(|keys| TicketKeys(Arc::new(TicketKeySource::Given(keys))))
             .ok_or_else(|| content("must be 48 or 80 bytes"))
     }
 
     /// Tickets for the sessions of a server. `context` says which: those of others are not taken.
-    pub fn tickets(&self, context: &[u8], lifetime: u64) -> Tickets {
+    pub fn tickets(&self, context: &[u8], lifetime: u64) -> ServerTickets {
         let context = digest(&SHA256, context).as_ref().to_vec();
-        Tickets { keys: self.clone(), context, lifetime: u32::try_from(lifetime).unwrap_or(u32::MAX) }
+        ServerTickets { keys: self.clone(), context, lifetime: u32::try_from(lifetime).unwrap_or(u32::MAX) }
     }
 
     /// Runs `f` with the key that seals now.
-    fn sealing<R>(&self, f: impl FnOnce(&Key) -> Option<R>) -> Option<R> {
+    fn sealing<R>(&self, f: impl FnOnce(&TicketKey) -> Option<R>) -> Option<R> {
         match &*self.0 {
-            Keys::Given(keys) => f(keys.first()?),
-            Keys::Own { state, lifetime } => {
+            TicketKeySource::Given(keys) => f(keys.first()?),
+            TicketKeySource::Own { state, lifetime } => {
                 let current = state.read().unwrap_or_else(PoisonError::into_inner);
                 if now() < current.since + lifetime {
                     return f(&current.current);
@@ -103,10 +103,10 @@ impl TicketKeys {
     }
 
     /// Runs `f` with the key `name`, if it is still there.
-    fn opening<R>(&self, name: &[u8], f: impl FnOnce(&Key) -> Option<R>) -> Option<R> {
+    fn opening<R>(&self, name: &[u8], f: impl FnOnce(&TicketKey) -> Option<R>) -> Option<R> {
         match &*self.0 {
-            Keys::Given(keys) => f(keys.iter().find(|key| key.name == name)?),
-            Keys::Own { state, .. } => {
+            TicketKeySource::Given(keys) => f(keys.iter().find(|key| key.name == name)?),
+            TicketKeySource::Own { state, .. } => {
                 let state = state.read().unwrap_or_else(PoisonError::into_inner);
                 let mut keys = [Some(&state.current), state.before.as_ref()].into_iter().flatten();
                 f(keys.find(|key| key.name == name)?)
@@ -116,11 +116,14 @@ impl TicketKeys {
 }
 
 /// The state with a key that is not too old; of several threads that find it old one replaces it.
-fn turned(state: &RwLock<Turning>, lifetime: u64) -> Option<std::sync::RwLockWriteGuard<'_, Turning>> {
+fn turned(
+    state: &RwLock<TurningKeys>,
+    lifetime: u64,
+) -> Option<std::sync::RwLockWriteGuard<'_, TurningKeys>> {
     let mut state = state.write().unwrap_or_else(PoisonError::into_inner);
     let now = now();
     if now >= state.since + lifetime {
-        let last = std::mem::replace(&mut state.current, Key::random()?);
+        let last = std::mem::replace(&mut state.current, TicketKey::random()?);
         state.before = (now < state.since + 2 * lifetime).then_some(last);
         state.since = now;
     }
@@ -135,13 +138,13 @@ impl fmt::Debug for TicketKeys {
 
 /// The tickets of one server.
 #[derive(Clone, Debug)]
-pub struct Tickets {
+pub struct ServerTickets {
     keys: TicketKeys,
     context: Vec<u8>,
     lifetime: u32,
 }
 
-impl ProducesTickets for Tickets {
+impl ProducesTickets for ServerTickets {
     fn enabled(&self) -> bool {
         true
     }
@@ -180,13 +183,13 @@ impl ProducesTickets for Tickets {
 
 /// Sessions kept for clients that bring none along (`ssl_session_cache shared:`), the oldest making room.
 pub struct SessionCache {
-    sessions: Mutex<Sessions>,
+    sessions: Mutex<SessionTable>,
     max: usize,
     lifetime: u64,
 }
 
 #[derive(Default)]
-struct Sessions {
+struct SessionTable {
     /// With the number of entry, and when the session is over, as far as seconds since 1970 go.
     by_id: HashMap<Vec<u8>, (u64, u64, Vec<u8>)>,
     /// Identifiers by number of entry.
@@ -204,11 +207,11 @@ impl SessionCache {
         SessionCache { sessions: Mutex::default(), max, lifetime }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sessions> {
+    fn lock(&self) -> MutexGuard<'_, SessionTable> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, sessions: &Sessions, id: &[u8]) -> Option<Vec<u8>> {
+    fn find(&self, sessions: &SessionTable, id: &[u8]) -> Option<Vec<u8>> {
         let (_, until, session) = sessions.by_id.get(id)?;
         (now() < *until).then(|| session.clone())
     }
@@ -228,7 +231,7 @@ impl SessionCache {
     }
 }
 
-impl Sessions {
+impl SessionTable {
     fn remove(&mut self, id: &[u8]) {
         if let Some((entry, ..)) = self.by_id.remove(id) {
             self.order.remove(&entry);

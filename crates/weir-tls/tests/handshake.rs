@@ -9,11 +9,12 @@ use rcgen::{
 };
 use rustls::CertificateCompressionAlgorithm;
 use rustls::compress::{CertDecompressor, DecompressionFailed};
-use weir_tls::chain::{self, Purpose};
-use weir_tls::suites::{self, Protocols};
+use weir_tls::chain::{self, CertificatePurpose};
+use weir_tls::suites::{self, ProtocolVersions};
 use weir_tls::{
-    Acceptor, Certificate, ClientConfig, ClientSettings, Connect, Handshake, Hello, Problem, Progress,
-    ServerConfig, ServerSettings, Session, SessionCache, Step, TicketKeys, Trust, certificate, key,
+    Certificate, ClientConfig, ClientHandshake, ClientSettings, HandshakeProgress, HelloAcceptor,
+    ReceivedHello, ServerConfig, ServerHandshake, ServerSettings, SessionCache, SessionStep, TicketKeys,
+    TlsSession, TrustStore, VerifyProblem, certificate, key,
 };
 
 /// A certificate with its key, for `name`.
@@ -26,7 +27,7 @@ fn certified(name: &str) -> Certificate {
     Certificate::new(chain, key, None).expect("they fit")
 }
 
-fn settings(protocols: Protocols) -> ServerSettings {
+fn settings(protocols: ProtocolVersions) -> ServerSettings {
     ServerSettings {
         protocols,
         suites: suites::default_suites(),
@@ -42,7 +43,7 @@ fn settings(protocols: Protocols) -> ServerSettings {
     }
 }
 
-fn client_settings(protocols: Protocols) -> ClientSettings {
+fn client_settings(protocols: ProtocolVersions) -> ClientSettings {
     ClientSettings {
         protocols,
         suites: suites::default_suites(),
@@ -55,36 +56,47 @@ fn client_settings(protocols: Protocols) -> ClientSettings {
     }
 }
 
-const TLS12: Protocols = Protocols { tls12: true, tls13: false };
-const TLS13: Protocols = Protocols { tls12: false, tls13: true };
+const TLS12: ProtocolVersions = ProtocolVersions { tls12: true, tls13: false };
+const TLS13: ProtocolVersions = ProtocolVersions { tls12: false, tls13: true };
 
 /// A server up to and behind its choice.
 enum Server {
-    Hello(Acceptor),
-    Going(Box<Handshake>),
+    Hello(HelloAcceptor),
+    Going(Box<ServerHandshake>),
 }
 
 impl Server {
     /// Takes bytes cut at `cut`.
-    fn take(&mut self, bytes: &[u8], cut: usize, config: &ServerConfig, out: &mut Vec<u8>) -> Progress {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        cut: usize,
+        config: &ServerConfig,
+        out: &mut Vec<u8>,
+    ) -> HandshakeProgress {
         let (first, second) = bytes.split_at(cut.min(bytes.len()));
         self.piece(first, config, out);
         self.piece(second, config, out)
     }
 
-    fn piece(&mut self, bytes: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> Progress {
+    fn piece(&mut self, bytes: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> HandshakeProgress {
         match self {
             Server::Hello(acceptor) => match acceptor.handle(bytes, out).expect("a hello") {
-                None => Progress::NeedsInput,
+                None => HandshakeProgress::NeedsInput,
                 Some(hello) => self.choose(hello, config, out),
             },
             Server::Going(handshake) => handshake.handle(bytes, out).expect("a good client"),
         }
     }
 
-    fn choose(&mut self, hello: Hello, config: &ServerConfig, out: &mut Vec<u8>) -> Progress {
+    fn choose(
+        &mut self,
+        hello: ReceivedHello,
+        config: &ServerConfig,
+        out: &mut Vec<u8>,
+    ) -> HandshakeProgress {
         assert_eq!(hello.fields.server_name.as_deref(), Some("a.example.com"));
-        let mut handshake = Handshake::new(hello, config).expect("a configuration");
+        let mut handshake = ServerHandshake::new(hello, config).expect("a configuration");
         let progress = handshake.handle(&[], out).expect("a good client");
         *self = Server::Going(Box::new(handshake));
         progress
@@ -92,13 +104,15 @@ impl Server {
 }
 
 /// Runs a handshake whose flights are cut at `cut`.
-fn pair(server: &ServerConfig, client: &ClientConfig, cut: usize) -> (Session, Session) {
-    let mut connect = Connect::new(client, "a.example.com").expect("a client");
-    let mut accept = Server::Hello(Acceptor::default());
+fn pair(server: &ServerConfig, client: &ClientConfig, cut: usize) -> (TlsSession, TlsSession) {
+    let mut connect = ClientHandshake::new(client, "a.example.com").expect("a client");
+    let mut accept = Server::Hello(HelloAcceptor::default());
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     let mut client_done = connect.handle(&[], &mut to_server).expect("a hello");
-    let mut server_done = Progress::NeedsInput;
-    while client_done == Progress::NeedsInput || server_done == Progress::NeedsInput || !to_client.is_empty()
+    let mut server_done = HandshakeProgress::NeedsInput;
+    while client_done == HandshakeProgress::NeedsInput
+        || server_done == HandshakeProgress::NeedsInput
+        || !to_client.is_empty()
     {
         assert!(!to_server.is_empty() || !to_client.is_empty(), "nobody speaks");
         let bytes = std::mem::take(&mut to_server);
@@ -115,13 +129,13 @@ fn pair(server: &ServerConfig, client: &ClientConfig, cut: usize) -> (Session, S
 }
 
 /// Passes `text` from one to the other in pieces of `size`.
-fn pass(from: &mut Session, to: &mut Session, text: &[u8], size: usize) -> Vec<u8> {
+fn pass(from: &mut TlsSession, to: &mut TlsSession, text: &[u8], size: usize) -> Vec<u8> {
     let (mut records, mut plain, mut back) = (Vec::new(), Vec::new(), Vec::new());
     from.seal(text, &mut records);
     for piece in records.chunks(size) {
-        assert_eq!(to.open(piece, &mut plain, &mut back).expect("good records"), Step::More);
+        assert_eq!(to.open(piece, &mut plain, &mut back).expect("good records"), SessionStep::More);
     }
-    assert_eq!(from.open(&back, &mut Vec::new(), &mut Vec::new()).expect("good records"), Step::More);
+    assert_eq!(from.open(&back, &mut Vec::new(), &mut Vec::new()).expect("good records"), SessionStep::More);
     plain
 }
 
@@ -174,7 +188,7 @@ fn the_end_is_told_and_a_wrong_byte_is_noticed() {
     let mut out = Vec::new();
     ours.close(&mut out);
     let (mut plain, mut back) = (Vec::new(), Vec::new());
-    assert_eq!(theirs.open(&out, &mut plain, &mut back).expect("an alert"), Step::End);
+    assert_eq!(theirs.open(&out, &mut plain, &mut back).expect("an alert"), SessionStep::End);
     let (mut ours, mut theirs) = pair(&server, &client, 0);
     let mut records = Vec::new();
     ours.seal(b"text", &mut records);
@@ -299,34 +313,42 @@ fn verdicts_are_openssls() {
     let lone = authority("alone", None, false);
     let pretender = authority("pretender", Some(&leaf), false);
     let der = |it: &Authority| it.certificate.der().clone();
-    let trust =
-        |it: &[&Authority]| Trust { certificates: it.iter().map(|it| der(it)).collect(), crls: Vec::new() };
-    let check = |sent: &[&Authority], trust: &Trust, depth| {
+    let trust = |it: &[&Authority]| TrustStore {
+        certificates: it.iter().map(|it| der(it)).collect(),
+        crls: Vec::new(),
+    };
+    let check = |sent: &[&Authority], trust: &TrustStore, depth| {
         let sent: Vec<_> = sent.iter().map(|it| der(it)).collect();
-        chain::check(&sent, trust, depth, Purpose::Client, NOW)
+        chain::check(&sent, trust, depth, CertificatePurpose::Client, NOW)
     };
     let (by_root, by_both) = (trust(&[&root]), trust(&[&root, &middle]));
     assert_eq!(check(&[&leaf, &middle], &by_root, 1), Ok(()));
     assert_eq!(check(&[&leaf], &by_both, 1), Ok(()));
-    assert_eq!(check(&[&leaf], &by_both, 0), Err(Problem::NO_ISSUER), "the root is one too far");
-    assert_eq!(check(&[&leaf, &middle], &by_root, 0), Err(Problem::NO_LOCAL_ISSUER));
-    assert_eq!(check(&[&leaf], &by_root, 1), Err(Problem::UNVERIFIED_LEAF));
-    assert_eq!(check(&[&leaf, &middle], &trust(&[]), 1), Err(Problem::NO_LOCAL_ISSUER));
-    assert_eq!(check(&[&leaf], &trust(&[&middle]), 1), Err(Problem::NO_ISSUER));
-    assert_eq!(check(&[&leaf, &middle, &root], &trust(&[&lone]), 2), Err(Problem::SELF_SIGNED_IN_CHAIN));
-    assert_eq!(check(&[&lone], &by_root, 1), Err(Problem::SELF_SIGNED));
-    assert_eq!(check(&[&lone], &trust(&[&lone]), 1), Ok(()));
-    assert_eq!(check(&[&pretender, &leaf, &middle], &by_root, 5), Err(Problem::PURPOSE));
+    assert_eq!(check(&[&leaf], &by_both, 0), Err(VerifyProblem::NO_ISSUER), "the root is one too far");
+    assert_eq!(check(&[&leaf, &middle], &by_root, 0), Err(VerifyProblem::NO_LOCAL_ISSUER));
+    assert_eq!(check(&[&leaf], &by_root, 1), Err(VerifyProblem::UNVERIFIED_LEAF));
+    assert_eq!(check(&[&leaf, &middle], &trust(&[]), 1), Err(VerifyProblem::NO_LOCAL_ISSUER));
+    assert_eq!(check(&[&leaf], &trust(&[&middle]), 1), Err(VerifyProblem::NO_ISSUER));
     assert_eq!(
-        chain::check(&[der(&root)], &by_root, 1, Purpose::Client, 100_000_000_000),
-        Err(Problem::EXPIRED)
+        check(&[&leaf, &middle, &root], &trust(&[&lone]), 2),
+        Err(VerifyProblem::SELF_SIGNED_IN_CHAIN)
     );
-    assert_eq!(chain::check(&[der(&root)], &by_root, 1, Purpose::Client, 5), Err(Problem::NOT_YET_VALID));
+    assert_eq!(check(&[&lone], &by_root, 1), Err(VerifyProblem::SELF_SIGNED));
+    assert_eq!(check(&[&lone], &trust(&[&lone]), 1), Ok(()));
+    assert_eq!(check(&[&pretender, &leaf, &middle], &by_root, 5), Err(VerifyProblem::PURPOSE));
+    assert_eq!(
+        chain::check(&[der(&root)], &by_root, 1, CertificatePurpose::Client, 100_000_000_000),
+        Err(VerifyProblem::EXPIRED)
+    );
+    assert_eq!(
+        chain::check(&[der(&root)], &by_root, 1, CertificatePurpose::Client, 5),
+        Err(VerifyProblem::NOT_YET_VALID)
+    );
     // Of a stranger's, too: the verdict on a client is the last that is found, on a server the first.
     let old = |it: &Authority, purpose| chain::check(&[der(it)], &trust(&[]), 1, purpose, 100_000_000_000);
-    assert_eq!(old(&leaf, Purpose::Client), Err(Problem::EXPIRED));
-    assert_eq!(old(&leaf, Purpose::Server), Err(Problem::NO_LOCAL_ISSUER));
-    assert_eq!(old(&lone, Purpose::Client), Err(Problem::EXPIRED));
+    assert_eq!(old(&leaf, CertificatePurpose::Client), Err(VerifyProblem::EXPIRED));
+    assert_eq!(old(&leaf, CertificatePurpose::Server), Err(VerifyProblem::NO_LOCAL_ISSUER));
+    assert_eq!(old(&lone, CertificatePurpose::Client), Err(VerifyProblem::EXPIRED));
 }
 
 #[test]
@@ -336,24 +358,24 @@ fn revoked_certificates_are_known_by_their_issuers_list() {
     let other = authority("other name", Some(&root), false);
     let stranger = authority("root", None, true);
     let check = |crls: Vec<Vec<u8>>| {
-        let trust = Trust { certificates: vec![root.certificate.der().clone()], crls };
-        chain::check(&[leaf.certificate.der().clone()], &trust, 1, Purpose::Client, NOW)
+        let trust = TrustStore { certificates: vec![root.certificate.der().clone()], crls };
+        chain::check(&[leaf.certificate.der().clone()], &trust, 1, CertificatePurpose::Client, NOW)
     };
     assert_eq!(check(vec![root.crl(&[&other])]), Ok(()));
-    assert_eq!(check(vec![root.crl(&[&other, &leaf])]), Err(Problem::REVOKED));
-    assert_eq!(check(vec![leaf.crl(&[])]), Err(Problem::NO_CRL));
+    assert_eq!(check(vec![root.crl(&[&other, &leaf])]), Err(VerifyProblem::REVOKED));
+    assert_eq!(check(vec![leaf.crl(&[])]), Err(VerifyProblem::NO_CRL));
     // Where the path breaks off there is no issuer whose list could be looked at, and it is not its own.
     let middle = authority("middle", Some(&root), true);
     let (below, der) =
         (authority("below", Some(&middle), false), |it: &Authority| it.certificate.der().clone());
-    let nobody = |crls| Trust { certificates: Vec::new(), crls };
+    let nobody = |crls| TrustStore { certificates: Vec::new(), crls };
     let check_chain =
-        |crls| chain::check(&[der(&below), der(&middle)], &nobody(crls), 1, Purpose::Client, NOW);
-    assert_eq!(check_chain(vec![middle.crl(&[])]), Err(Problem::NO_CRL));
-    assert_eq!(check_chain(vec![middle.crl(&[]), root.crl(&[])]), Err(Problem::NO_CRL_ISSUER));
-    assert_eq!(check_chain(vec![middle.crl(&[]), root.crl(&[&middle])]), Err(Problem::REVOKED));
+        |crls| chain::check(&[der(&below), der(&middle)], &nobody(crls), 1, CertificatePurpose::Client, NOW);
+    assert_eq!(check_chain(vec![middle.crl(&[])]), Err(VerifyProblem::NO_CRL));
+    assert_eq!(check_chain(vec![middle.crl(&[]), root.crl(&[])]), Err(VerifyProblem::NO_CRL_ISSUER));
+    assert_eq!(check_chain(vec![middle.crl(&[]), root.crl(&[&middle])]), Err(VerifyProblem::REVOKED));
     // It names another key of the same name: as in OpenSSL it is no list of this authority's.
-    assert_eq!(check(vec![stranger.crl(&[])]), Err(Problem::NO_CRL));
+    assert_eq!(check(vec![stranger.crl(&[])]), Err(VerifyProblem::NO_CRL));
 }
 
 /// Unpacks certificates, and notes that it did.
@@ -397,7 +419,7 @@ fn certificates_are_compressed_for_who_can_unpack_them() {
         let server = ServerConfig::new(&settings, vec![certificate.clone()]).expect("a server");
         let name = "a.example.com".try_into().expect("a name");
         let mut client = rustls::ClientConnection::new(config.clone(), name).expect("a client");
-        let (mut accept, mut out) = (Server::Hello(Acceptor::default()), Vec::new());
+        let (mut accept, mut out) = (Server::Hello(HelloAcceptor::default()), Vec::new());
         while client.is_handshaking() {
             let mut sent = Vec::new();
             while client.wants_write() {

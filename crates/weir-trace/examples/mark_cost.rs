@@ -6,16 +6,18 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use weir_trace::{
-    Average, Kind, Level, Now, Recorder, RequestId, RequestRecord, Run, Settings, Site, SiteTable, Step,
-    Tape, Trace,
+    AverageTree, ConnectionStep, EventTape, LoopRun, Recorder, RecorderSettings, RequestId, RequestRecord,
+    Site, SiteKind, SiteTable, Trace, TraceLevel, WorkerNow,
 };
 
 const REQUESTS: u64 = 300_000;
 
 fn main() {
     let sites = Sites::new();
-    for (name, level) in [("off", Level::Off), ("sampled", Level::Sampled), ("full", Level::Full)] {
-        let settings = Settings { level, ..Settings::default() };
+    for (name, level) in
+        [("off", TraceLevel::Off), ("sampled", TraceLevel::Sampled), ("full", TraceLevel::Full)]
+    {
+        let settings = RecorderSettings { level, ..RecorderSettings::default() };
         let marks = best(|| marks(settings));
         println!("{name:>8}: {marks:6.2} ns a mark");
         let bare = best(|| requests(settings, &sites, false));
@@ -37,7 +39,7 @@ fn best(mut round: impl FnMut() -> f64) -> f64 {
 }
 
 /// 48 marks a request, none of them ended in the recorder.
-fn marks(settings: Settings) -> f64 {
+fn marks(settings: RecorderSettings) -> f64 {
     let mut recorder = Recorder::new(0, settings);
     let mut trace = Trace::new();
     let mut now = 0u64;
@@ -52,7 +54,7 @@ fn marks(settings: Settings) -> f64 {
     begun.elapsed().as_nanos() as f64 / (REQUESTS * 48) as f64
 }
 
-fn requests(settings: Settings, sites: &Sites, finish: bool) -> f64 {
+fn requests(settings: RecorderSettings, sites: &Sites, finish: bool) -> f64 {
     let mut recorder = Recorder::new(0, settings);
     let mut trace = Trace::new();
     let mut now = 0u64;
@@ -72,8 +74,8 @@ fn requests(settings: Settings, sites: &Sites, finish: bool) -> f64 {
 /// A file through twelve header filters and a body filter, as an engine writes it to a tape: what recording costs of
 /// itself, besides its stamps.
 fn filtered() -> f64 {
-    let mut recorder = Recorder::new(0, Settings::default());
-    let (mut trace, tape, mut now) = (Trace::new(), Tape::new(), 0_u64);
+    let mut recorder = Recorder::new(0, RecorderSettings::default());
+    let (mut trace, tape, mut now) = (Trace::new(), EventTape::new(), 0_u64);
     let filters: Vec<Site> = (80..92).map(Site).collect();
     let site = |number: u16| black_box(Site(number));
     let begun = Instant::now();
@@ -93,7 +95,11 @@ fn filtered() -> f64 {
         }
         whole &= tape.pass_all(black_box(&filters[6..]).iter().copied()) && tape.mark(Site::HEADER, tick());
         whole &= tape.open(site(92)) && tape.close(site(92), tick()) && tape.bytes(site(92), 6, 6);
-        whole &= tape.mark_and_pass(Site::step(Step::Write), [Site::step(Step::Finalise)], tick());
+        whole &= tape.mark_and_pass(
+            Site::step(ConnectionStep::Write),
+            [Site::step(ConnectionStep::Finalise)],
+            tick(),
+        );
         assert!(whole, "the tape has room for all");
         trace.end_here(&tape);
         recorder.finish_with(&mut trace, &tape, |record| (record.status, record.route) = (200, Site(70)));
@@ -103,13 +109,13 @@ fn filtered() -> f64 {
 
 /// A request that enters the table of those in flight, is routed, accounted and leaves; 16 in a turn of the loop.
 fn flight() -> f64 {
-    let now = Now::new(0);
+    let now = WorkerNow::new(0);
     let begun = Instant::now();
     for n in 1..=REQUESTS {
         let ticket = now.enter(RequestId(n.into()), n, black_box(b"GET"), black_box(b"/images/a.txt"));
         now.routed(ticket, Site(70));
         let turn = n & !15;
-        now.ran(Run { turn, start: n, end: n + 1, route: Site(70), queued: true });
+        now.ran(LoopRun { turn, start: n, end: n + 1, route: Site(70), queued: true });
         now.left(ticket);
     }
     begun.elapsed().as_nanos() as f64 / REQUESTS as f64
@@ -119,7 +125,7 @@ fn average(sites: &Sites) -> f64 {
     let (mut trace, mut now) = (Trace::new(), 0);
     trace.begin(now);
     sites.play(&mut trace, &mut now);
-    let mut average = Average::new();
+    let mut average = AverageTree::new();
     let begun = Instant::now();
     for _ in 0..REQUESTS {
         average.add(black_box(&trace), &sites.table);
@@ -137,13 +143,14 @@ struct Sites {
 impl Sites {
     fn new() -> Sites {
         let table = SiteTable::new();
-        let pair =
-            |phase| (table.intern(Kind::Phase(phase), "/", ""), table.intern(Kind::Handler(phase), "/", "h"));
+        let pair = |phase| {
+            (table.intern(SiteKind::Phase(phase), "/", ""), table.intern(SiteKind::Handler(phase), "/", "h"))
+        };
         Sites {
-            route: table.intern(Kind::Request, "/", ""),
+            route: table.intern(SiteKind::Request, "/", ""),
             phases: [1, 3, 6, 9].map(pair).to_vec(),
             filters: ["not_modified", "headers", "range", "chunked"]
-                .map(|name| table.intern(Kind::HeaderFilter, "/", name))
+                .map(|name| table.intern(SiteKind::HeaderFilter, "/", name))
                 .to_vec(),
             table,
         }
@@ -155,9 +162,9 @@ impl Sites {
             *now += 53;
             *now
         };
-        trace.at(Site::step(Step::HeadRead), &mut tick);
-        trace.at(Site::step(Step::Parse), &mut tick);
-        trace.at(Site::step(Step::VirtualServer), &mut tick);
+        trace.at(Site::step(ConnectionStep::HeadRead), &mut tick);
+        trace.at(Site::step(ConnectionStep::Parse), &mut tick);
+        trace.at(Site::step(ConnectionStep::VirtualServer), &mut tick);
         for &(phase, handler) in &self.phases {
             trace.enter_at(phase, &mut tick);
             trace.at(handler, &mut tick);
@@ -167,8 +174,8 @@ impl Sites {
             trace.at(filter, &mut tick);
         }
         trace.bytes(self.filters[3], 4_000, 4_100);
-        trace.at(Site::step(Step::Write), &mut tick);
-        trace.at(Site::step(Step::Finalise), &mut tick);
+        trace.at(Site::step(ConnectionStep::Write), &mut tick);
+        trace.at(Site::step(ConnectionStep::Finalise), &mut tick);
         trace.end(tick());
     }
 }

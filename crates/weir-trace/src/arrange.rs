@@ -4,21 +4,21 @@
 //! The engine stamps handlers and filters only, since a stamp around each phase as well would double the cost of
 //! recording. The groups are made here, when somebody looks; no time moves from one site to another.
 
-use crate::site::{Kind, Site, SiteTable, Step};
-use crate::tree::Tree;
+use crate::site::{ConnectionStep, Site, SiteKind, SiteTable};
+use crate::tree::TraceTree;
 
-impl Tree {
+impl TraceTree {
     /// The same time with handlers grouped by phase and filters by their chain, in the order of a request. Arranging
     /// twice changes nothing.
     #[must_use]
-    pub fn arranged(&self, sites: &SiteTable) -> Tree {
+    pub fn arranged(&self, sites: &SiteTable) -> TraceTree {
         self.arranged_with(sites).0
     }
 
-    /// [`arranged`](Tree::arranged), and where each node of this tree stands in that one.
-    pub(crate) fn arranged_with(&self, sites: &SiteTable) -> (Tree, Vec<u32>) {
-        let kinds: Vec<Kind> = self.nodes.iter().map(|node| kind(node.site, sites)).collect();
-        let mut arranged = Tree::new();
+    /// [`arranged`](TraceTree::arranged), and where each node of this tree stands in that one.
+    pub(crate) fn arranged_with(&self, sites: &SiteTable) -> (TraceTree, Vec<u32>) {
+        let kinds: Vec<SiteKind> = self.nodes.iter().map(|node| kind(node.site, sites)).collect();
+        let mut arranged = TraceTree::new();
         let mut places = vec![0; self.nodes.len()];
         arranged.requests = self.requests;
         self.arrange(0, 0, &kinds, &mut arranged, &mut places);
@@ -27,7 +27,7 @@ impl Tree {
     }
 
     /// Copies the node `from` into `to`, and what is below it.
-    fn arrange(&self, from: u32, to: u32, kinds: &[Kind], arranged: &mut Tree, places: &mut [u32]) {
+    fn arrange(&self, from: u32, to: u32, kinds: &[SiteKind], arranged: &mut TraceTree, places: &mut [u32]) {
         let node = &self.nodes[from as usize];
         places[from as usize] = to;
         arranged.nodes[to as usize].add(node);
@@ -52,34 +52,34 @@ impl Tree {
     }
 }
 
-pub(crate) fn kind(site: Site, sites: &SiteTable) -> Kind {
-    if site.is_none() { Kind::Request } else { sites.info(site).kind }
+pub(crate) fn kind(site: Site, sites: &SiteTable) -> SiteKind {
+    if site.is_none() { SiteKind::Request } else { sites.info(site).kind }
 }
 
 /// The node that a site is to stand in, if `above` is not it already.
-pub(crate) fn group(site: Site, kind: Kind, above: Kind) -> Option<Site> {
+pub(crate) fn group(site: Site, kind: SiteKind, above: SiteKind) -> Option<Site> {
     match kind {
-        Kind::Handler(phase) if above != Kind::Phase(phase) => Some(Site::phase(phase)),
-        Kind::HeaderFilter if site != Site::HEADER_FILTERS => Some(Site::HEADER_FILTERS),
-        Kind::BodyFilter if site != Site::BODY_FILTERS => Some(Site::BODY_FILTERS),
-        Kind::Connection(Step::Write) => Some(Site::BODY_FILTERS),
+        SiteKind::Handler(phase) if above != SiteKind::Phase(phase) => Some(Site::phase(phase)),
+        SiteKind::HeaderFilter if site != Site::HEADER_FILTERS => Some(Site::HEADER_FILTERS),
+        SiteKind::BodyFilter if site != Site::BODY_FILTERS => Some(Site::BODY_FILTERS),
+        SiteKind::Connection(ConnectionStep::Write) => Some(Site::BODY_FILTERS),
         _ => None,
     }
 }
 
 /// Where a site stands among others of the same parent; equal ones stay as they came.
-pub(crate) fn rank(kind: Kind) -> u8 {
+pub(crate) fn rank(kind: SiteKind) -> u8 {
     match kind {
-        Kind::Phase(LOG) | Kind::Handler(LOG) => 36,
-        Kind::Phase(phase) | Kind::Handler(phase) => 10 + phase,
-        Kind::Connection(Step::SpecialResponse) => 31,
-        Kind::HeaderFilter => 32,
-        Kind::BodyFilter => 33,
-        Kind::Connection(Step::Write) => 34,
-        Kind::Redirect => 35,
-        Kind::Connection(Step::Finalise) => 37,
-        Kind::Connection(Step::Lingering) => 38,
-        Kind::Connection(step) => step as u8,
+        SiteKind::Phase(LOG) | SiteKind::Handler(LOG) => 36,
+        SiteKind::Phase(phase) | SiteKind::Handler(phase) => 10 + phase,
+        SiteKind::Connection(ConnectionStep::SpecialResponse) => 31,
+        SiteKind::HeaderFilter => 32,
+        SiteKind::BodyFilter => 33,
+        SiteKind::Connection(ConnectionStep::Write) => 34,
+        SiteKind::Redirect => 35,
+        SiteKind::Connection(ConnectionStep::Finalise) => 37,
+        SiteKind::Connection(ConnectionStep::Lingering) => 38,
+        SiteKind::Connection(step) => step as u8,
         _ => 30,
     }
 }
@@ -90,9 +90,9 @@ const LOG: u8 = 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, EventKind};
+    use crate::event::{EventKind, TraceEvent};
 
-    fn names(tree: &Tree, sites: &SiteTable) -> Vec<String> {
+    fn names(tree: &TraceTree, sites: &SiteTable) -> Vec<String> {
         let depth = |mut node: u32| {
             let mut depth = 0;
             while node != 0 {
@@ -118,32 +118,32 @@ mod tests {
     #[test]
     fn handlers_stand_in_their_phase_and_filters_in_their_chain() {
         let sites = SiteTable::new();
-        let handler = |phase, name| sites.intern(Kind::Handler(phase), "/", name);
+        let handler = |phase, name| sites.intern(SiteKind::Handler(phase), "/", name);
         let marks = [
-            Site::step(Step::Parse),
+            Site::step(ConnectionStep::Parse),
             Site::phase(2),
             handler(3, "rewrite"),
             handler(9, "index"),
             handler(9, "static"),
-            sites.intern(Kind::HeaderFilter, "/", "not_modified"),
+            sites.intern(SiteKind::HeaderFilter, "/", "not_modified"),
             Site::HEADER,
-            sites.intern(Kind::BodyFilter, "/", "gzip"),
-            Site::step(Step::Write),
+            sites.intern(SiteKind::BodyFilter, "/", "gzip"),
+            Site::step(ConnectionStep::Write),
             handler(9, "static"), // its source was asked for more
-            sites.intern(Kind::BodyFilter, "/", "gzip"),
-            Site::step(Step::Write),
+            sites.intern(SiteKind::BodyFilter, "/", "gzip"),
+            Site::step(ConnectionStep::Write),
             handler(10, "log"),
-            Site::step(Step::Finalise),
+            Site::step(ConnectionStep::Finalise),
         ];
-        let mut events: Vec<Event> =
-            marks.iter().map(|&site| Event::pack(EventKind::Mark, site, 10)).collect();
+        let mut events: Vec<TraceEvent> =
+            marks.iter().map(|&site| TraceEvent::pack(EventKind::Mark, site, 10)).collect();
         let redirect = [
-            Event::pack(EventKind::Begin, Site::REDIRECT, 0),
-            Event::pack(EventKind::Mark, handler(9, "static"), 5),
-            Event::pack(EventKind::End, Site::REDIRECT, 1),
+            TraceEvent::pack(EventKind::Begin, Site::REDIRECT, 0),
+            TraceEvent::pack(EventKind::Mark, handler(9, "static"), 5),
+            TraceEvent::pack(EventKind::End, Site::REDIRECT, 1),
         ];
         events.splice(5..5, redirect);
-        let tree = Tree::from_events(&events);
+        let tree = TraceTree::from_events(&events);
         let arranged = tree.arranged(&sites);
         let expected = [
             "parse",

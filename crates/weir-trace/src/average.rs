@@ -1,6 +1,6 @@
 //! The average of many requests: a tree of sites with calls, mean, median and 99th percentile of each.
 //!
-//! A worker adds requests to an [`Average`] of its own. Once it has seen their shapes it allocates nothing, so a
+//! A worker adds requests to an [`AverageTree`] of its own. Once it has seen their shapes it allocates nothing, so a
 //! million requests cost a walk over their events each. The parts of the workers are merged by who asked.
 
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::arrange::{group, kind};
 use crate::histogram::Histogram;
 use crate::model::WaitKind;
 use crate::record::RequestRecord;
-use crate::site::{Kind, Site, SiteTable};
+use crate::site::{Site, SiteKind, SiteTable};
 use crate::trace::Trace;
-use crate::tree::{Node, Sink, Tree, Walk};
+use crate::tree::{EventWalk, TraceTree, TreeNode, WalkSink};
 
 /// A wish for the average of coming requests, shared by all workers: hand a clone to each one's
 /// [`Recorder::average`](crate::Recorder::average), wait until [`left`](AverageWatch::left) is 0 (or not), and collect
@@ -66,14 +66,14 @@ impl std::fmt::Debug for AverageWatch {
 
 /// One worker's part of an average, while it is collected.
 #[derive(Debug)]
-pub(crate) struct Collector {
+pub(crate) struct AverageCollector {
     watch: AverageWatch,
-    average: Average,
+    average: AverageTree,
 }
 
-impl Collector {
-    pub(crate) fn new(watch: AverageWatch) -> Collector {
-        Collector { watch, average: Average::new() }
+impl AverageCollector {
+    pub(crate) fn new(watch: AverageWatch) -> AverageCollector {
+        AverageCollector { watch, average: AverageTree::new() }
     }
 
     pub(crate) fn is_for(&self, watch: &AverageWatch) -> bool {
@@ -91,28 +91,28 @@ impl Collector {
         }
     }
 
-    pub(crate) fn finish(self) -> Average {
+    pub(crate) fn finish(self) -> AverageTree {
         self.average
     }
 }
 
 /// The sum and the spread of many requests.
 #[derive(Clone, Debug, Default)]
-pub struct Average {
+pub struct AverageTree {
     /// Sums, as if all requests' trees had been merged.
-    tree: Tree,
+    tree: TraceTree,
     /// One for each node of the tree.
-    parts: Vec<Part>,
+    parts: Vec<AveragePart>,
     /// Phases and chains of filters: nodes that stand in no request's events.
-    groups: Vec<Group>,
+    groups: Vec<AverageGroup>,
     /// Nodes that the request at hand has.
     touched: Vec<u32>,
-    walk: Walk,
+    walk: EventWalk,
 }
 
 /// How one node's time is spread over the requests.
 #[derive(Clone, Debug, Default)]
-pub struct Spread {
+pub struct TimeSpread {
     /// Run per request, children included, in ticks; only of requests that came there.
     pub run: Histogram,
     /// Wait per request that waited there, children included, in ticks.
@@ -121,7 +121,7 @@ pub struct Spread {
     squares: (f64, f64),
 }
 
-impl Spread {
+impl TimeSpread {
     /// The standard deviations of run and of wait over `requests`, of which those that did not come here count as 0, in
     /// ticks.
     #[must_use]
@@ -142,7 +142,7 @@ impl Spread {
         }
     }
 
-    fn merge(&mut self, other: &Spread) {
+    fn merge(&mut self, other: &TimeSpread) {
         self.run.merge(&other.run);
         self.wait.merge(&other.wait);
         self.squares = (self.squares.0 + other.squares.0, self.squares.1 + other.squares.1);
@@ -150,8 +150,8 @@ impl Spread {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Part {
-    spread: Spread,
+struct AveragePart {
+    spread: TimeSpread,
     /// What the node counted before the request at hand.
     before: (u64, u64),
     /// Times of the request at hand, children included.
@@ -162,20 +162,20 @@ struct Part {
 }
 
 #[derive(Clone, Debug)]
-struct Group {
+struct AverageGroup {
     /// The node it stands in.
     parent: u32,
     site: Site,
-    spread: Spread,
+    spread: TimeSpread,
     now: (u64, u64),
     touched: bool,
 }
 
-impl Average {
+impl AverageTree {
     /// Of no request.
     #[must_use]
-    pub fn new() -> Average {
-        Average { parts: vec![Part::default()], ..Average::default() }
+    pub fn new() -> AverageTree {
+        AverageTree { parts: vec![AveragePart::default()], ..AverageTree::default() }
     }
 
     /// How many requests it is of.
@@ -194,19 +194,19 @@ impl Average {
         self.touch(0);
         self.tree.nodes[0].calls += 1;
         walk.reset();
-        walk.absorb(trace.events(), &mut Filler { average: self, sites });
+        walk.absorb(trace.events(), &mut AverageFiller { average: self, sites });
         self.walk = walk;
         self.settle();
     }
 
     /// Adds another worker's.
-    pub fn merge(&mut self, other: &Average) {
+    pub fn merge(&mut self, other: &AverageTree) {
         let mut here = vec![0u32; other.tree.nodes.len()];
         for (index, node) in other.tree.nodes.iter().enumerate() {
             if index > 0 {
                 here[index] = self.tree.child(here[node.parent as usize], node.site);
             }
-            self.parts.resize_with(self.tree.nodes.len(), Part::default);
+            self.parts.resize_with(self.tree.nodes.len(), AveragePart::default);
             self.tree.nodes[here[index] as usize].add(node);
             let theirs = &other.parts[index];
             self.parts[here[index] as usize].spread.merge(&theirs.spread);
@@ -228,11 +228,11 @@ impl Average {
 
     /// The sums, arranged as people know them, and the spread of each node.
     #[must_use]
-    pub fn arranged(&self, sites: &SiteTable) -> (Tree, Vec<Spread>) {
+    pub fn arranged(&self, sites: &SiteTable) -> (TraceTree, Vec<TimeSpread>) {
         let mut sums = self.tree.clone();
         sums.sum_up();
         let (tree, places) = sums.arranged_with(sites);
-        let mut spreads = vec![Spread::default(); tree.nodes.len()];
+        let mut spreads = vec![TimeSpread::default(); tree.nodes.len()];
         for (part, &place) in self.parts.iter().zip(&places) {
             spreads[place as usize].merge(&part.spread);
             if let Some(group) = self.groups.get((part.group as usize).wrapping_sub(1)) {
@@ -247,7 +247,7 @@ impl Average {
 
     /// A request so long that its events alone do not say it.
     #[cold]
-    fn add_tree(&mut self, tree: &Tree, sites: &SiteTable) {
+    fn add_tree(&mut self, tree: &TraceTree, sites: &SiteTable) {
         let mut here = vec![0u32; tree.nodes.len()];
         for (index, node) in tree.nodes.iter().enumerate() {
             if index > 0 {
@@ -315,19 +315,20 @@ impl Average {
     #[cold]
     fn adopt(&mut self, parent: u32, site: Site, sites: &SiteTable) {
         let above = self.tree.nodes[parent as usize].site;
-        let above: Kind = kind(above, sites);
+        let above: SiteKind = kind(above, sites);
         let group = match group(site, kind(site, sites), above) {
             Some(group) if group != self.tree.nodes[parent as usize].site => self.group(parent, group),
             _ => 0,
         };
-        self.parts.push(Part { group, ..Part::default() });
+        self.parts.push(AveragePart { group, ..AveragePart::default() });
     }
 
     /// The number of a group, made if need be.
     fn group(&mut self, parent: u32, site: Site) -> u32 {
-        let same = |group: &Group| (group.parent, group.site) == (parent, site);
+        let same = |group: &AverageGroup| (group.parent, group.site) == (parent, site);
         let at = self.groups.iter().position(same).unwrap_or_else(|| {
-            let group = Group { parent, site, spread: Spread::default(), now: (0, 0), touched: false };
+            let group =
+                AverageGroup { parent, site, spread: TimeSpread::default(), now: (0, 0), touched: false };
             self.groups.push(group);
             self.groups.len() - 1
         });
@@ -336,12 +337,12 @@ impl Average {
 }
 
 /// Lets a walk count in an average.
-struct Filler<'a> {
-    average: &'a mut Average,
+struct AverageFiller<'a> {
+    average: &'a mut AverageTree,
     sites: &'a SiteTable,
 }
 
-impl Sink for Filler<'_> {
+impl WalkSink for AverageFiller<'_> {
     fn child(&mut self, parent: u32, site: Site) -> u32 {
         // A parent that did nothing itself is part of the request all the same.
         self.average.touch(parent);
@@ -350,7 +351,7 @@ impl Sink for Filler<'_> {
         child
     }
 
-    fn node(&mut self, node: u32) -> &mut Node {
+    fn node(&mut self, node: u32) -> &mut TreeNode {
         self.average.touch(node);
         &mut self.average.tree.nodes[node as usize]
     }
@@ -364,7 +365,7 @@ impl Sink for Filler<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::Step;
+    use crate::site::ConnectionStep;
 
     struct Sites {
         table: SiteTable,
@@ -374,8 +375,8 @@ mod tests {
 
     fn sites() -> Sites {
         let table = SiteTable::new();
-        let access = ["access", "auth_basic"].map(|name| table.intern(Kind::Handler(6), "/", name));
-        let gzip = table.intern(Kind::BodyFilter, "/", "gzip");
+        let access = ["access", "auth_basic"].map(|name| table.intern(SiteKind::Handler(6), "/", name));
+        let gzip = table.intern(SiteKind::BodyFilter, "/", "gzip");
         Sites { table, access, gzip }
     }
 
@@ -383,7 +384,7 @@ mod tests {
     fn request(sites: &Sites, auth: u64) -> Trace {
         let mut trace = Trace::new();
         trace.begin(0);
-        trace.mark(Site::step(Step::Parse), 10);
+        trace.mark(Site::step(ConnectionStep::Parse), 10);
         trace.mark(sites.access[0], 30);
         trace.mark(sites.access[1], 30 + auth);
         trace.mark(sites.gzip, 35 + auth);
@@ -395,7 +396,7 @@ mod tests {
         trace
     }
 
-    fn node(average: &(Tree, Vec<Spread>), site: Site) -> (&Node, &Spread) {
+    fn node(average: &(TraceTree, Vec<TimeSpread>), site: Site) -> (&TreeNode, &TimeSpread) {
         let at = average.0.nodes().iter().position(|node| node.site == site).expect("it ran");
         (&average.0.nodes()[at], &average.1[at])
     }
@@ -403,7 +404,7 @@ mod tests {
     #[test]
     fn nodes_and_their_groups_have_mean_and_quantiles() {
         let sites = sites();
-        let mut average = Average::new();
+        let mut average = AverageTree::new();
         (1..=100).for_each(|n| average.add(&request(&sites, n), &sites.table));
         assert_eq!(average.requests(), 100);
         let arranged = average.arranged(&sites.table);
@@ -425,10 +426,10 @@ mod tests {
     #[test]
     fn what_few_requests_do_is_averaged_over_those() {
         let sites = sites();
-        let mut average = Average::new();
+        let mut average = AverageTree::new();
         let mut plain = Trace::new();
         plain.begin(0);
-        plain.mark(Site::step(Step::Parse), 10);
+        plain.mark(Site::step(ConnectionStep::Parse), 10);
         plain.end(10);
         (0..9).for_each(|_| average.add(&plain, &sites.table));
         average.add(&request(&sites, 500), &sites.table);
@@ -443,7 +444,7 @@ mod tests {
     #[test]
     fn the_parts_of_workers_add_up() {
         let sites = sites();
-        let (mut one, mut two, mut both) = (Average::new(), Average::new(), Average::new());
+        let (mut one, mut two, mut both) = (AverageTree::new(), AverageTree::new(), AverageTree::new());
         for n in 1..=20 {
             one.add(&request(&sites, n), &sites.table);
             both.add(&request(&sites, n), &sites.table);
@@ -454,7 +455,7 @@ mod tests {
         plain.end(10);
         two.add(&plain, &sites.table);
         both.add(&plain, &sites.table);
-        let mut merged = Average::new();
+        let mut merged = AverageTree::new();
         merged.merge(&two);
         merged.merge(&one);
         assert_eq!(merged.requests(), 21);
@@ -474,7 +475,7 @@ mod tests {
         (1..=3_000).for_each(|n| trace.mark(sites.gzip, n * 2));
         trace.end(6_000);
         assert!(trace.is_folded());
-        let mut average = Average::new();
+        let mut average = AverageTree::new();
         average.add(&trace, &sites.table);
         let arranged = average.arranged(&sites.table);
         let (gzip, spread) = node(&arranged, sites.gzip);

@@ -8,13 +8,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::event::{Event, EventKind};
-use crate::live::{LiveSite, MANY, Shared};
+use crate::event::{EventKind, TraceEvent};
+use crate::live::{LiveCounts, LiveSite, MANY};
 use crate::record::RequestRecord;
 
-/// The values of requests of one shape: a row of the values of its events for each of them, and [`Totals`].
+/// The values of requests of one shape: a row of the values of its events for each of them, and [`BatchTotals`].
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct ShapeBatch {
     /// None until the shape has proved to be frequent.
     rows: Vec<u32>,
     /// Values in a row.
@@ -27,7 +27,7 @@ pub(crate) struct Batch {
     len: usize,
     /// Requests that were counted alone before.
     alone: usize,
-    sums: Vec<Sum>,
+    sums: Vec<ColumnSum>,
     /// The columns of all sums, one sum's behind the other's.
     columns: Vec<u16>,
     /// Sites that were called and took no stamp, and how often.
@@ -38,16 +38,16 @@ pub(crate) struct Batch {
 
 /// Where the sum of some columns is counted.
 #[derive(Debug)]
-struct Sum {
+struct ColumnSum {
     live: Arc<LiveSite>,
-    to: To,
+    to: CountTarget,
     /// Where its columns end.
     end: usize,
 }
 
 /// As what values are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum To {
+pub(crate) enum CountTarget {
     /// A site's run, in so many calls.
     Run(u64),
     /// A site's wait, of those that waited.
@@ -59,40 +59,46 @@ pub(crate) enum To {
 }
 
 /// The values of a request that are not in its events: its whole time, its run, its wait, its bytes in and out.
-type Totals = [u64; TOTALS];
+type BatchTotals = [u64; TOTALS];
 
-impl Batch {
+impl ShapeBatch {
     /// For requests of so many events that ended alike, with that route and status, and whose events have values where
     /// `stamped` says.
-    pub(crate) fn new(stamped: Vec<u16>, events: usize, record: &RequestRecord, shared: &Shared) -> Batch {
+    pub(crate) fn new(
+        stamped: Vec<u16>,
+        events: usize,
+        record: &RequestRecord,
+        shared: &LiveCounts,
+    ) -> ShapeBatch {
         let route = (!record.route.is_none()).then(|| shared.site(record.route).clone());
-        let mut batch = Batch { stamped, width: events, status: record.status, route, ..Batch::default() };
+        let mut batch =
+            ShapeBatch { stamped, width: events, status: record.status, route, ..ShapeBatch::default() };
         if let Some(live) = batch.route.clone() {
             let kinds = [
-                To::Total,
-                To::Run(1),
-                To::Wait,
-                To::Remark(EventKind::BytesIn),
-                To::Remark(EventKind::BytesOut),
+                CountTarget::Total,
+                CountTarget::Run(1),
+                CountTarget::Wait,
+                CountTarget::Remark(EventKind::BytesIn),
+                CountTarget::Remark(EventKind::BytesOut),
             ];
             for (at, to) in kinds.into_iter().enumerate() {
                 batch.columns.push(at as u16);
-                batch.sums.push(Sum { live: live.clone(), to, end: batch.columns.len() });
+                batch.sums.push(ColumnSum { live: live.clone(), to, end: batch.columns.len() });
             }
         }
         batch
     }
 
     /// The sum of the values of these events is counted there; of those without a value there is none.
-    pub(crate) fn sum(&mut self, live: &Arc<LiveSite>, to: To, events: impl Iterator<Item = u16>) {
+    pub(crate) fn sum(&mut self, live: &Arc<LiveSite>, to: CountTarget, events: impl Iterator<Item = u16>) {
         let before = self.columns.len();
         let columns = events.filter(|event| self.stamped.binary_search(event).is_ok());
         self.columns.extend(columns.map(|event| event + TOTALS as u16));
         match to {
             _ if self.columns.len() > before => {
-                self.sums.push(Sum { live: live.clone(), to, end: self.columns.len() });
+                self.sums.push(ColumnSum { live: live.clone(), to, end: self.columns.len() });
             }
-            To::Run(calls) => self.passes.push((live.clone(), calls)),
+            CountTarget::Run(calls) => self.passes.push((live.clone(), calls)),
             _ => {}
         }
     }
@@ -102,10 +108,10 @@ impl Batch {
     pub(crate) fn add(
         &mut self,
         keys: &[u64],
-        events: &[impl Word],
+        events: &[impl EventWord],
         record: &RequestRecord,
         wait: u64,
-        shared: &Shared,
+        shared: &LiveCounts,
     ) -> bool {
         if keys.len() != events.len() {
             return false;
@@ -114,7 +120,7 @@ impl Batch {
             self.fold(shared);
         }
         let Some(columns) = &mut self.totals else { return false };
-        let totals: Totals = [record.total, record.run, wait, record.bytes_in, record.bytes_out];
+        let totals: BatchTotals = [record.total, record.run, wait, record.bytes_in, record.bytes_out];
         let at = self.len % MANY;
         columns.iter_mut().zip(totals).for_each(|(column, total)| column[at] = total as u32);
         let Some(row) = self.rows.get_mut(at * self.width..(at + 1) * self.width) else { return false };
@@ -142,21 +148,23 @@ impl Batch {
 
     /// Counts what is there.
     #[inline(never)]
-    pub(crate) fn fold(&mut self, shared: &Shared) {
+    pub(crate) fn fold(&mut self, shared: &LiveCounts) {
         let len = std::mem::take(&mut self.len);
         if len == 0 {
             return;
         }
         let (mut begin, mut added) = (0, [0; MANY]);
-        for Sum { live, to, end } in &self.sums {
+        for ColumnSum { live, to, end } in &self.sums {
             let values = &self.added(&self.columns[begin..*end], &mut added)[..len];
             begin = *end;
             match to {
-                To::Run(calls) => live.record_runs(values, *calls),
-                To::Wait => live.record_waits(values),
-                To::Total => live.record_totals(values),
-                To::Remark(EventKind::Error) => live.remark(EventKind::Error, len as u64),
-                To::Remark(kind) => live.remark(*kind, values.iter().map(|&value| u64::from(value)).sum()),
+                CountTarget::Run(calls) => live.record_runs(values, *calls),
+                CountTarget::Wait => live.record_waits(values),
+                CountTarget::Total => live.record_totals(values),
+                CountTarget::Remark(EventKind::Error) => live.remark(EventKind::Error, len as u64),
+                CountTarget::Remark(kind) => {
+                    live.remark(*kind, values.iter().map(|&value| u64::from(value)).sum())
+                }
             }
         }
         self.passes.iter().for_each(|(live, calls)| live.record_passes(len as u64, *calls));
@@ -189,19 +197,19 @@ impl Batch {
 }
 
 /// An event, wherever it stands.
-pub(crate) trait Word {
+pub(crate) trait EventWord {
     /// Its eight bytes.
     fn word(&self) -> u64;
 }
 
-impl Word for Event {
+impl EventWord for TraceEvent {
     #[inline(always)]
     fn word(&self) -> u64 {
         self.0
     }
 }
 
-impl Word for Cell<Event> {
+impl EventWord for Cell<TraceEvent> {
     #[inline(always)]
     fn word(&self) -> u64 {
         self.get().0
@@ -212,7 +220,7 @@ impl Word for Cell<Event> {
 /// too large for a value where an event is not what its key says. Four at a time: loops over so few are not made vector
 /// operations otherwise.
 #[inline(always)]
-fn copy(keys: &[u64], events: &[impl Word], row: &mut [u32]) -> u64 {
+fn copy(keys: &[u64], events: &[impl EventWord], row: &mut [u32]) -> u64 {
     let ((keys, last_keys), (events, last_events)) = (keys.as_chunks::<4>(), events.as_chunks::<4>());
     let (row, last_row) = row.as_chunks_mut::<4>();
     let mut any = [0; 4];

@@ -6,7 +6,7 @@
 //! |no|  kind |      site      | ticks since the stamp before, or count |
 //! +--+-------+----------------+----------------------------------------+
 //! ```
-//! The first bit says that no stamp was taken ([`Event::unstamped`]): the value is then always 0.
+//! The first bit says that no stamp was taken ([`TraceEvent::unstamped`]): the value is then always 0.
 //!
 //! 40 bits hold six minutes at 3 GHz. A longer wait, or more than a tebibyte, takes an [`EventKind::High`] event
 //! with the upper bits before the event itself.
@@ -16,28 +16,28 @@ use crate::site::Site;
 /// One packed event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
-pub struct Event(pub u64);
+pub struct TraceEvent(pub u64);
 
-impl Event {
+impl TraceEvent {
     /// The largest value one event can carry.
     pub const MAX: u64 = (1 << 40) - 1;
 
     /// Packs; of `value` the lower 40 bits are kept.
     #[inline]
     #[must_use]
-    pub const fn pack(kind: EventKind, site: Site, value: u64) -> Event {
-        Event((kind as u64) << 56 | (site.0 as u64) << 40 | (value & Event::MAX))
+    pub const fn pack(kind: EventKind, site: Site, value: u64) -> TraceEvent {
+        TraceEvent((kind as u64) << 56 | (site.0 as u64) << 40 | (value & TraceEvent::MAX))
     }
 
     /// An event whose time, a few instructions, is left to the next one that is stamped. Apart from that it is like
     /// one that took no time.
     #[inline]
     #[must_use]
-    pub const fn unstamped(kind: EventKind, site: Site) -> Event {
-        Event(Event::pack(kind, site, 0).0 | UNSTAMPED)
+    pub const fn unstamped(kind: EventKind, site: Site) -> TraceEvent {
+        TraceEvent(TraceEvent::pack(kind, site, 0).0 | UNSTAMPED)
     }
 
-    /// True for those of [`Event::unstamped`].
+    /// True for those of [`TraceEvent::unstamped`].
     #[inline]
     #[must_use]
     pub const fn is_unstamped(self) -> bool {
@@ -62,7 +62,7 @@ impl Event {
     #[inline]
     #[must_use]
     pub const fn value(self) -> u64 {
-        self.0 & Event::MAX
+        self.0 & TraceEvent::MAX
     }
 }
 
@@ -128,14 +128,14 @@ impl EventKind {
 
 /// Joins `High` events to what follows them; keeps its state between batches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Decoder {
+pub struct EventDecoder {
     high: u64,
 }
 
-impl Decoder {
+impl EventDecoder {
     /// The event with its whole value; nothing for the first half of a long one.
     #[inline]
-    pub fn decode(&mut self, event: Event) -> Option<(EventKind, Site, u64)> {
+    pub fn decode(&mut self, event: TraceEvent) -> Option<(EventKind, Site, u64)> {
         let kind = event.kind();
         if kind == EventKind::High {
             self.high = event.value();
@@ -177,27 +177,28 @@ mod tests {
 
     #[test]
     fn what_is_not_stamped_is_an_event_of_no_time() {
-        let event = Event::unstamped(EventKind::Mark, Site(u16::MAX));
+        let event = TraceEvent::unstamped(EventKind::Mark, Site(u16::MAX));
         assert_eq!((event.kind(), event.site(), event.value()), (EventKind::Mark, Site(u16::MAX), 0));
         assert!(
-            event.is_unstamped() && !Event::pack(EventKind::Line, Site(u16::MAX), Event::MAX).is_unstamped()
+            event.is_unstamped()
+                && !TraceEvent::pack(EventKind::Line, Site(u16::MAX), TraceEvent::MAX).is_unstamped()
         );
     }
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out(kind in 0usize..13, site: u16, value in 0..=Event::MAX) {
-            let event = Event::pack(KINDS[kind], Site(site), value);
+        fn what_is_packed_comes_out(kind in 0usize..13, site: u16, value in 0..=TraceEvent::MAX) {
+            let event = TraceEvent::pack(KINDS[kind], Site(site), value);
             prop_assert_eq!((event.kind(), event.site(), event.value()), (KINDS[kind], Site(site), value));
         }
 
         #[test]
         fn a_long_value_survives_in_two_events(value in 0..u64::MAX >> 1) {
-            let mut decoder = Decoder::default();
-            prop_assert_eq!(decoder.decode(Event::pack(EventKind::High, Site::NONE, value >> 40)), None);
-            let whole = decoder.decode(Event::pack(EventKind::Mark, Site(7), value));
+            let mut decoder = EventDecoder::default();
+            prop_assert_eq!(decoder.decode(TraceEvent::pack(EventKind::High, Site::NONE, value >> 40)), None);
+            let whole = decoder.decode(TraceEvent::pack(EventKind::Mark, Site(7), value));
             prop_assert_eq!(whole, Some((EventKind::Mark, Site(7), value)));
-            let next = decoder.decode(Event::pack(EventKind::Mark, Site(7), 5));
+            let next = decoder.decode(TraceEvent::pack(EventKind::Mark, Site(7), 5));
             prop_assert_eq!(next, Some((EventKind::Mark, Site(7), 5)));
         }
     }

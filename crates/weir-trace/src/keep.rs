@@ -1,13 +1,13 @@
 //! What makes a request's tree worth keeping, by route.
 
 use crate::histogram::Histogram;
-use crate::live::Shared;
+use crate::live::LiveCounts;
 use crate::record::RequestRecord;
 use crate::site::Site;
 
 /// From when on a request counts as slow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Slow {
+pub enum SlowLimit {
     /// Never.
     #[default]
     Never,
@@ -20,22 +20,22 @@ pub enum Slow {
 
 /// What the requests of one location keep, besides failed requests and those that were asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Rule {
+pub struct KeepRule {
     /// Slow requests.
-    pub slow: Slow,
+    pub slow: SlowLimit,
     /// One in so many, whatever became of it; 0 for none.
     pub sample: u32,
 }
 
 /// The rules by their number; requests without one go by the recorder's settings.
 #[derive(Debug, Default)]
-pub(crate) struct Rules {
-    states: Vec<State>,
+pub(crate) struct KeepRules {
+    states: Vec<RuleState>,
 }
 
 #[derive(Debug)]
-struct State {
-    rule: Rule,
+struct RuleState {
+    rule: KeepRule,
     /// A request that took more ticks is slow.
     bound: u64,
     /// Requests until the bound is computed again.
@@ -48,14 +48,14 @@ struct State {
 
 /// What the rule of its route says of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Judgement {
+pub(crate) struct KeepJudgement {
     pub(crate) slow: bool,
     pub(crate) drawn: bool,
 }
 
-impl Rules {
-    pub(crate) fn new(rules: impl IntoIterator<Item = Rule>) -> Rules {
-        Rules { states: rules.into_iter().map(State::new).collect() }
+impl KeepRules {
+    pub(crate) fn new(rules: impl IntoIterator<Item = KeepRule>) -> KeepRules {
+        KeepRules { states: rules.into_iter().map(RuleState::new).collect() }
     }
 
     /// Judges a finished request; `None` if it has no rule. Only now and then `counted` is asked for.
@@ -63,25 +63,36 @@ impl Rules {
     pub(crate) fn judge<'s>(
         &mut self,
         record: &RequestRecord,
-        counted: impl FnOnce() -> &'s Shared,
-    ) -> Option<Judgement> {
+        counted: impl FnOnce() -> &'s LiveCounts,
+    ) -> Option<KeepJudgement> {
         let state = self.states.get_mut(usize::from(record.rule.checked_sub(1)?))?;
         Some(state.judge(record.route, record.total, counted))
     }
 }
 
-impl State {
-    fn new(rule: Rule) -> State {
+impl RuleState {
+    fn new(rule: KeepRule) -> RuleState {
         let bound = match rule.slow {
-            Slow::Ticks(ticks) => ticks.saturating_sub(1),
-            Slow::Never | Slow::P99 => u64::MAX,
+            SlowLimit::Ticks(ticks) => ticks.saturating_sub(1),
+            SlowLimit::Never | SlowLimit::P99 => u64::MAX,
         };
-        State { rule, bound, until_bound: FIRST_BOUND, counted: Histogram::new(), until_sample: rule.sample }
+        RuleState {
+            rule,
+            bound,
+            until_bound: FIRST_BOUND,
+            counted: Histogram::new(),
+            until_sample: rule.sample,
+        }
     }
 
     #[inline]
-    fn judge<'s>(&mut self, route: Site, total: u64, counted: impl FnOnce() -> &'s Shared) -> Judgement {
-        if self.rule.slow == Slow::P99 {
+    fn judge<'s>(
+        &mut self,
+        route: Site,
+        total: u64,
+        counted: impl FnOnce() -> &'s LiveCounts,
+    ) -> KeepJudgement {
+        if self.rule.slow == SlowLimit::P99 {
             self.until_bound -= 1;
             if self.until_bound == 0 {
                 self.compute(route, counted());
@@ -95,12 +106,12 @@ impl State {
                 self.until_sample = self.rule.sample;
             }
         }
-        Judgement { slow: total > self.bound, drawn }
+        KeepJudgement { slow: total > self.bound, drawn }
     }
 
     /// The 99th percentile of the requests since it was computed last: some microseconds, once in a thousand requests.
     #[cold]
-    fn compute(&mut self, route: Site, shared: &Shared) {
+    fn compute(&mut self, route: Site, shared: &LiveCounts) {
         self.until_bound = NEXT_BOUND;
         let Some(total) = shared.total(route) else { return };
         let lately = total.since(&self.counted);
@@ -121,8 +132,8 @@ const FEWEST: u64 = 100;
 mod tests {
     use super::*;
 
-    fn rules(slow: Slow, sample: u32) -> Rules {
-        Rules::new([Rule { slow, sample }])
+    fn rules(slow: SlowLimit, sample: u32) -> KeepRules {
+        KeepRules::new([KeepRule { slow, sample }])
     }
 
     fn record(rule: u16, total: u64) -> RequestRecord {
@@ -131,28 +142,28 @@ mod tests {
 
     #[test]
     fn a_request_without_a_rule_has_no_judgement() {
-        let shared = Shared::new(0);
-        let mut rules = rules(Slow::Never, 0);
+        let shared = LiveCounts::new(0);
+        let mut rules = rules(SlowLimit::Never, 0);
         assert_eq!(rules.judge(&record(0, 1), || &shared), None);
         assert_eq!(rules.judge(&record(2, 1), || &shared), None);
         assert_eq!(
             rules.judge(&record(1, u64::MAX), || &shared),
-            Some(Judgement { slow: false, drawn: false })
+            Some(KeepJudgement { slow: false, drawn: false })
         );
     }
 
     #[test]
     fn a_fixed_bound_is_the_first_slow_time() {
-        let shared = Shared::new(0);
-        let mut rules = rules(Slow::Ticks(500), 0);
+        let shared = LiveCounts::new(0);
+        let mut rules = rules(SlowLimit::Ticks(500), 0);
         let mut slow = |total| rules.judge(&record(1, total), || &shared).is_some_and(|judged| judged.slow);
         assert!(!slow(499) && slow(500));
     }
 
     #[test]
     fn one_in_so_many_is_drawn() {
-        let shared = Shared::new(0);
-        let mut rules = rules(Slow::Never, 8);
+        let shared = LiveCounts::new(0);
+        let mut rules = rules(SlowLimit::Never, 8);
         let drawn =
             (0..80).filter(|_| rules.judge(&record(1, 1), || &shared).is_some_and(|judged| judged.drawn));
         assert_eq!(drawn.count(), 10);
@@ -160,8 +171,8 @@ mod tests {
 
     #[test]
     fn the_99th_percentile_follows_the_route() {
-        let shared = Shared::new(0);
-        let mut rules = rules(Slow::P99, 0);
+        let shared = LiveCounts::new(0);
+        let mut rules = rules(SlowLimit::P99, 0);
         let mut slow = 0;
         let mut play = |total: u64| {
             let judged = rules.judge(&record(1, total), || &shared).expect("it has a rule");

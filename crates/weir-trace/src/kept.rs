@@ -4,31 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::event::Event;
+use crate::event::TraceEvent;
 use crate::record::RequestRecord;
 use crate::trace::Trace;
-use crate::tree::Tree;
+use crate::tree::TraceTree;
 
 /// A request whose tree was kept: its record and its events.
 #[derive(Clone, Debug)]
-pub struct Kept {
-    why: Why,
+pub struct KeptRequest {
+    why: KeepReason,
     record: RequestRecord,
-    events: Vec<Event>,
-    folded: Option<Tree>,
+    events: Vec<TraceEvent>,
+    folded: Option<TraceTree>,
 }
 
-impl Kept {
+impl KeptRequest {
     /// A copy of what is known of a request that is over, kept for `why`.
     #[must_use]
-    pub fn new(why: Why, record: &RequestRecord, trace: &Trace) -> Kept {
-        let mut kept = Kept { why, record: *record, events: Vec::new(), folded: None };
+    pub fn new(why: KeepReason, record: &RequestRecord, trace: &Trace) -> KeptRequest {
+        let mut kept = KeptRequest { why, record: *record, events: Vec::new(), folded: None };
         kept.set(why, record, trace);
         kept
     }
 
     /// Overwrites, using the memory of what was kept before.
-    pub(crate) fn set(&mut self, why: Why, record: &RequestRecord, trace: &Trace) {
+    pub(crate) fn set(&mut self, why: KeepReason, record: &RequestRecord, trace: &Trace) {
         self.why = why;
         self.record = *record;
         self.events.clear();
@@ -38,7 +38,7 @@ impl Kept {
 
     /// The first reason it was kept for.
     #[must_use]
-    pub fn why(&self) -> Why {
+    pub fn why(&self) -> KeepReason {
         self.why
     }
 
@@ -50,7 +50,7 @@ impl Kept {
 
     /// The boundaries in order; of a very long request only the first.
     #[must_use]
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[TraceEvent] {
         &self.events
     }
 
@@ -62,17 +62,17 @@ impl Kept {
 
     /// The request as a tree.
     #[must_use]
-    pub fn tree(&self) -> Tree {
-        self.folded.clone().unwrap_or_else(|| Tree::from_events(&self.events))
+    pub fn tree(&self) -> TraceTree {
+        self.folded.clone().unwrap_or_else(|| TraceTree::from_events(&self.events))
     }
 }
 
 /// Why a tree was kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Why {
+pub enum KeepReason {
     /// The request carried a signed trace header, or its location keeps all.
     Asked,
-    /// A [`Watch`] matched it.
+    /// A [`TraceWatch`] matched it.
     Matched,
     /// Its status was 500 or above.
     Failed,
@@ -82,16 +82,16 @@ pub enum Why {
     Sampled,
 }
 
-impl Why {
+impl KeepReason {
     /// The word for it in exports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Why::Asked => "asked",
-            Why::Matched => "matched",
-            Why::Failed => "failed",
-            Why::Slow => "slow",
-            Why::Sampled => "sampled",
+            KeepReason::Asked => "asked",
+            KeepReason::Matched => "matched",
+            KeepReason::Failed => "failed",
+            KeepReason::Slow => "slow",
+            KeepReason::Sampled => "sampled",
         }
     }
 }
@@ -99,21 +99,21 @@ impl Why {
 /// A wish for the trees of the next requests that match: what `weir trace` sends. Clones share the number that is
 /// left, so the same wish can be given to every worker.
 #[derive(Clone)]
-pub struct Watch {
+pub struct TraceWatch {
     left: Arc<AtomicUsize>,
     matches: Arc<dyn Fn(&RequestRecord) -> bool + Send + Sync>,
-    deliver: Arc<dyn Fn(Kept) + Send + Sync>,
+    deliver: Arc<dyn Fn(KeptRequest) + Send + Sync>,
 }
 
-impl Watch {
+impl TraceWatch {
     /// The next `count` requests for which `matches` holds go to `deliver`, which runs on the worker and must not
     /// block. While a watch is there every request is recorded, whatever the level.
     pub fn new(
         count: usize,
         matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
-        deliver: impl Fn(Kept) + Send + Sync + 'static,
-    ) -> Watch {
-        Watch {
+        deliver: impl Fn(KeptRequest) + Send + Sync + 'static,
+    ) -> TraceWatch {
+        TraceWatch {
             left: Arc::new(AtomicUsize::new(count)),
             matches: Arc::new(matches),
             deliver: Arc::new(deliver),
@@ -124,7 +124,7 @@ impl Watch {
     pub fn channel(
         count: usize,
         matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
-    ) -> (Watch, Receiver<Kept>) {
+    ) -> (TraceWatch, Receiver<KeptRequest>) {
         let (sender, receiver) = channel();
         let left = Arc::new(AtomicUsize::new(count));
         let ended = left.clone();
@@ -133,7 +133,7 @@ impl Watch {
                 ended.store(0, Relaxed);
             }
         };
-        (Watch { left, matches: Arc::new(matches), deliver: Arc::new(deliver) }, receiver)
+        (TraceWatch { left, matches: Arc::new(matches), deliver: Arc::new(deliver) }, receiver)
     }
 
     /// Ends it on every worker.
@@ -154,12 +154,12 @@ impl Watch {
             && self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    pub(crate) fn give(&self, kept: Kept) {
+    pub(crate) fn give(&self, kept: KeptRequest) {
         (self.deliver)(kept);
     }
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for TraceWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch").field("left", &self.left()).finish_non_exhaustive()
     }

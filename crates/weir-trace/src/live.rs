@@ -10,23 +10,23 @@ use std::sync::{Arc, OnceLock};
 use crate::event::EventKind;
 use crate::histogram::{Histogram, OCTAVES, SUBS, bucket, small_bucket};
 use crate::site::Site;
-use crate::stalls::Stalls;
+use crate::stalls::StallLog;
 
 /// A reader's hold on one worker's counts.
 #[derive(Clone, Debug)]
 pub struct RecorderReader {
-    shared: Arc<Shared>,
-    stalls: Stalls,
+    shared: Arc<LiveCounts>,
+    stalls: StallLog,
 }
 
 impl RecorderReader {
-    pub(crate) fn new(shared: Arc<Shared>, stalls: Stalls) -> RecorderReader {
+    pub(crate) fn new(shared: Arc<LiveCounts>, stalls: StallLog) -> RecorderReader {
         RecorderReader { shared, stalls }
     }
 
     /// Turns of its loop that took too long.
     #[must_use]
-    pub fn stalls(&self) -> &Stalls {
+    pub fn stalls(&self) -> &StallLog {
         &self.stalls
     }
 
@@ -155,21 +155,21 @@ impl StatusCounts {
 
 /// Everything one worker writes.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct LiveCounts {
     worker: u16,
     pub(crate) status: LiveStatus,
     accept_waits: LiveHistogram,
     receive_waits: LiveHistogram,
-    chunks: Box<[OnceLock<Chunk>]>,
+    chunks: Box<[OnceLock<SiteChunk>]>,
 }
 
-type Chunk = Box<[OnceLock<Arc<LiveSite>>; CHUNK]>;
+type SiteChunk = Box<[OnceLock<Arc<LiveSite>>; CHUNK]>;
 
-impl Shared {
-    pub(crate) fn new(worker: u16) -> Shared {
+impl LiveCounts {
+    pub(crate) fn new(worker: u16) -> LiveCounts {
         let chunks = (0..=usize::from(u16::MAX) / CHUNK).map(|_| OnceLock::new()).collect();
         let (accept_waits, receive_waits) = (LiveHistogram::default(), LiveHistogram::default());
-        Shared { worker, status: LiveStatus::default(), accept_waits, receive_waits, chunks }
+        LiveCounts { worker, status: LiveStatus::default(), accept_waits, receive_waits, chunks }
     }
 
     /// A connection was accepted after that many ticks.
@@ -332,12 +332,12 @@ impl LiveStatus {
 /// microsecond, less than a fifth of a millisecond, and so on.
 #[derive(Debug, Default)]
 struct LiveHistogram {
-    parts: [OnceLock<Box<Part>>; PARTS],
+    parts: [OnceLock<Box<BucketPart>>; PARTS],
     sum: AtomicU64,
     max: AtomicU64,
 }
 
-type Part = [AtomicU64; PART];
+type BucketPart = [AtomicU64; PART];
 
 impl LiveHistogram {
     #[inline]
@@ -400,7 +400,7 @@ impl LiveHistogram {
     }
 
     #[inline]
-    fn part(&self, part: usize) -> &Part {
+    fn part(&self, part: usize) -> &BucketPart {
         let part = &self.parts[part % PARTS];
         match part.get() {
             Some(counts) => counts,
@@ -434,7 +434,7 @@ fn sum(values: &[u32; MANY], bits: u32) -> u64 {
 /// Apart from the path that finds a part there: it then saves no registers for this.
 #[cold]
 #[inline(never)]
-fn first(part: &OnceLock<Box<Part>>) -> &Part {
+fn first(part: &OnceLock<Box<BucketPart>>) -> &BucketPart {
     part.get_or_init(|| Box::new([const { AtomicU64::new(0) }; PART]))
 }
 
@@ -488,8 +488,8 @@ mod tests {
 
     #[test]
     fn sites_are_found_at_both_ends_of_the_table() {
-        let shared = Arc::new(Shared::new(3));
-        let reader = RecorderReader::new(shared.clone(), Stalls::new(0));
+        let shared = Arc::new(LiveCounts::new(3));
+        let reader = RecorderReader::new(shared.clone(), StallLog::new(0));
         assert_eq!(reader.sites().count(), 0);
         for site in [Site(0), Site(64), Site(u16::MAX)] {
             shared.site(site).record(10, 5, 2);

@@ -102,7 +102,7 @@ impl WaitKind {
 
 /// One CPU sample, as the signal handler leaves it: addresses are given names by who reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Sample {
+pub struct CpuSample {
     /// When, in ticks.
     pub time: u64,
     /// Where the worker was: attributes the sample even if the walk of the stack failed.
@@ -117,7 +117,7 @@ pub struct Sample {
 
 /// A turn of the loop that took longer than allowed, found by the watchdog.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Stall {
+pub struct LoopStall {
     /// When the turn began, in ticks.
     pub start: u64,
     /// How long it took, in ticks.
@@ -132,7 +132,7 @@ pub struct Stall {
     /// The kernel function it slept in, if any.
     pub wait_channel: String,
     /// The stack, the site and the request.
-    pub sample: Sample,
+    pub sample: CpuSample,
     /// Requests that were ready meanwhile, with the ticks each lost to it.
     pub victims: Vec<(RequestId, u64)>,
     /// What became of connections meanwhile; `None` where there is no other worker.

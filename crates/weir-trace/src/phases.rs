@@ -1,7 +1,7 @@
 //! The time of one phase of a request, without drawing its tree: for variables.
 
-use crate::event::{Decoder, EventKind};
-use crate::site::{Kind, Site, SiteTable};
+use crate::event::{EventDecoder, EventKind};
+use crate::site::{Site, SiteKind, SiteTable};
 use crate::trace::Trace;
 
 /// Which phase each site belongs to. Made when a configuration is installed: sites come only then.
@@ -16,7 +16,7 @@ impl PhaseMap {
     #[must_use]
     pub fn new(sites: &SiteTable) -> PhaseMap {
         let phase = |kind| match kind {
-            Kind::Phase(phase) | Kind::Handler(phase) => phase,
+            SiteKind::Phase(phase) | SiteKind::Handler(phase) => phase,
             _ => NO_PHASE,
         };
         PhaseMap { phases: sites.kinds().into_iter().map(phase).collect() }
@@ -35,7 +35,7 @@ impl Trace {
         let mut sum = 0;
         // The outermost open site that belongs to a phase, and how many are open inside it.
         let mut open: Option<(u8, Vec<Site>)> = None;
-        let mut decoder = Decoder::default();
+        let mut decoder = EventDecoder::default();
         for &event in self.events() {
             let Some((kind, site, ticks)) = decoder.decode(event) else { continue };
             if !kind.is_timed() {
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn a_phase_s_time_is_that_of_its_handlers_and_what_they_cause() {
         let sites = SiteTable::new();
-        let auth = sites.intern(Kind::Handler(6), "/", "auth_request");
-        let rule = sites.intern(Kind::Handler(6), "/", "access");
-        let content = sites.intern(Kind::Handler(9), "/", "static");
+        let auth = sites.intern(SiteKind::Handler(6), "/", "auth_request");
+        let rule = sites.intern(SiteKind::Handler(6), "/", "access");
+        let content = sites.intern(SiteKind::Handler(9), "/", "static");
         let map = PhaseMap::new(&sites);
         let mut trace = Trace::new();
         trace.begin(0);

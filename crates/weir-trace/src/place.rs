@@ -1,6 +1,6 @@
 //! Questions about a trace while it goes on: where the request is, and where it was longest.
 
-use crate::event::{Decoder, EventKind};
+use crate::event::{EventDecoder, EventKind};
 use crate::site::Site;
 use crate::trace::Trace;
 
@@ -32,7 +32,7 @@ impl Trace {
     #[must_use]
     pub fn longest_since(&self, since: u64) -> Site {
         let (mut now, mut longest, mut found) = (self.start(), 0, Site::NONE);
-        let (mut decoder, mut open) = (Decoder::default(), Vec::new());
+        let (mut decoder, mut open) = (EventDecoder::default(), Vec::new());
         for &event in self.events() {
             let Some((kind, site, ticks)) = decoder.decode(event) else { continue };
             if !kind.is_timed() {

@@ -2,9 +2,9 @@
 
 /// A protocol buffers message that is being written: varints, fixed numbers and length-delimited fields.
 #[derive(Clone, Debug, Default)]
-pub struct Message(pub Vec<u8>);
+pub struct ProtobufMessage(pub Vec<u8>);
 
-impl Message {
+impl ProtobufMessage {
     /// A number; 0 is what a reader assumes without it.
     pub fn number(&mut self, field: u32, value: u64) {
         if value > 0 {
@@ -39,13 +39,13 @@ impl Message {
     }
 
     /// A message inside.
-    pub fn message(&mut self, field: u32, message: Message) {
+    pub fn message(&mut self, field: u32, message: ProtobufMessage) {
         self.bytes(field, &message.0);
     }
 
     /// Numbers, one after the other.
     pub fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
-        let mut packed = Message::default();
+        let mut packed = ProtobufMessage::default();
         values.into_iter().for_each(|value| packed.varint(value));
         self.message(field, packed);
     }
@@ -61,47 +61,47 @@ impl Message {
 
 /// A field of a message that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field<'m> {
+pub enum ProtobufField<'m> {
     /// A varint, or a number of four or eight bytes.
     Number(u64),
     /// Text, bytes, or a message inside.
     Bytes(&'m [u8]),
 }
 
-impl<'m> Field<'m> {
+impl<'m> ProtobufField<'m> {
     /// The number, if it is one.
     #[must_use]
     pub fn number(self) -> Option<u64> {
-        if let Field::Number(number) = self { Some(number) } else { None }
+        if let ProtobufField::Number(number) = self { Some(number) } else { None }
     }
 
     /// The bytes, if it is no number.
     #[must_use]
     pub fn bytes(self) -> Option<&'m [u8]> {
-        if let Field::Bytes(bytes) = self { Some(bytes) } else { None }
+        if let ProtobufField::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
     /// The fields of the message inside, if it is one.
     #[must_use]
-    pub fn fields(self) -> Option<Vec<(u64, Field<'m>)>> {
+    pub fn fields(self) -> Option<Vec<(u64, ProtobufField<'m>)>> {
         read(self.bytes()?)
     }
 }
 
 /// The fields of a message by their numbers, in order; `None`: it is cut, or no message.
 #[must_use]
-pub fn read(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
+pub fn read(mut bytes: &[u8]) -> Option<Vec<(u64, ProtobufField<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
         let tag = varint(&mut bytes)?;
         let field = match tag & 7 {
-            0 => Field::Number(varint(&mut bytes)?),
-            1 => Field::Number(u64::from_le_bytes(*take(&mut bytes, 8)?.first_chunk()?)),
+            0 => ProtobufField::Number(varint(&mut bytes)?),
+            1 => ProtobufField::Number(u64::from_le_bytes(*take(&mut bytes, 8)?.first_chunk()?)),
             2 => {
                 let length = usize::try_from(varint(&mut bytes)?).ok()?;
-                Field::Bytes(take(&mut bytes, length)?)
+                ProtobufField::Bytes(take(&mut bytes, length)?)
             }
-            5 => Field::Number(u32::from_le_bytes(*take(&mut bytes, 4)?.first_chunk()?).into()),
+            5 => ProtobufField::Number(u32::from_le_bytes(*take(&mut bytes, 4)?.first_chunk()?).into()),
             _ => return None,
         };
         fields.push((tag >> 3, field));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn messages_read_back() {
-        let mut message = Message::default();
+        let mut message = ProtobufMessage::default();
         message.number(1, 300);
         message.number(2, 0);
         message.bytes(3, b"ab");
@@ -145,19 +145,19 @@ mod tests {
         message.fixed(6, u64::MAX);
         message.fixed32(7, 9);
         let expected = [
-            (1, Field::Number(300)),
-            (3, Field::Bytes(b"ab")),
-            (4, Field::Bytes(&[1, 0x80, 1])),
-            (5, Field::Number(0)),
-            (6, Field::Number(u64::MAX)),
-            (7, Field::Number(9)),
+            (1, ProtobufField::Number(300)),
+            (3, ProtobufField::Bytes(b"ab")),
+            (4, ProtobufField::Bytes(&[1, 0x80, 1])),
+            (5, ProtobufField::Number(0)),
+            (6, ProtobufField::Number(u64::MAX)),
+            (7, ProtobufField::Number(9)),
         ];
         assert_eq!(read(&message.0).as_deref(), Some(&expected[..]));
     }
 
     #[test]
     fn what_is_cut_is_no_message() {
-        let mut message = Message::default();
+        let mut message = ProtobufMessage::default();
         message.bytes(3, b"ab");
         message.fixed(6, 1);
         for end in (1..4).chain(5..13) {

@@ -11,7 +11,7 @@ use crate::site::Site;
 pub struct RequestRecord {
     /// Its number.
     pub id: RequestId,
-    /// The location that answered: a site of [`Kind::Request`](crate::Kind). What has none is counted only
+    /// The location that answered: a site of [`SiteKind::Request`](crate::SiteKind). What has none is counted only
     /// in the worker's totals.
     pub route: Site,
     /// The number of the rule that judges whether its tree is kept ([`Recorder::configure`](crate::Recorder)), from
@@ -54,9 +54,9 @@ pub struct RequestRecord {
     /// Bytes Lua allocated.
     pub lua_bytes: u64,
     /// The method, cut at 16 bytes.
-    pub method: Text<16>,
+    pub method: InlineText<16>,
     /// The path without arguments, cut at 95 bytes; see [`RequestRecord::set_path`].
-    pub path: Text<95>,
+    pub path: InlineText<95>,
 }
 
 impl RequestRecord {
@@ -324,17 +324,17 @@ impl Cause {
 
 /// Up to `N` (at most 255) bytes of text held in place, so that a record is copied without allocating.
 #[derive(Clone, Copy)]
-pub struct Text<const N: usize> {
+pub struct InlineText<const N: usize> {
     len: u8,
     /// Behind `len` whatever was there before.
     bytes: [u8; N],
 }
 
-impl<const N: usize> Text<N> {
+impl<const N: usize> InlineText<N> {
     /// Takes as much of `text` as fits.
     #[must_use]
-    pub fn new(text: &[u8]) -> Text<N> {
-        let mut this = Text::default();
+    pub fn new(text: &[u8]) -> InlineText<N> {
+        let mut this = InlineText::default();
         this.set(text);
         this
     }
@@ -344,10 +344,10 @@ impl<const N: usize> Text<N> {
     /// # Panics
     /// When `text` does not fit; where a constant is made, the compiler says so.
     #[must_use]
-    pub const fn of(text: &[u8]) -> Text<N> {
+    pub const fn of(text: &[u8]) -> InlineText<N> {
         let mut bytes = [0; N];
         bytes.split_at_mut(text.len()).0.copy_from_slice(text);
-        Text { len: text.len() as u8, bytes }
+        InlineText { len: text.len() as u8, bytes }
     }
 
     /// Takes as much of `text` as fits, in place.
@@ -365,21 +365,21 @@ impl<const N: usize> Text<N> {
     }
 }
 
-impl<const N: usize> PartialEq for Text<N> {
-    fn eq(&self, other: &Text<N>) -> bool {
+impl<const N: usize> PartialEq for InlineText<N> {
+    fn eq(&self, other: &InlineText<N>) -> bool {
         self.as_bytes() == other.as_bytes()
     }
 }
 
-impl<const N: usize> Eq for Text<N> {}
+impl<const N: usize> Eq for InlineText<N> {}
 
-impl<const N: usize> Default for Text<N> {
-    fn default() -> Text<N> {
-        Text { len: 0, bytes: [0; N] }
+impl<const N: usize> Default for InlineText<N> {
+    fn default() -> InlineText<N> {
+        InlineText { len: 0, bytes: [0; N] }
     }
 }
 
-impl<const N: usize> fmt::Display for Text<N> {
+impl<const N: usize> fmt::Display for InlineText<N> {
     /// Printable ASCII as it is, every other byte as `\xNN`: safe for a terminal and for one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &byte in self.as_bytes() {
@@ -393,7 +393,7 @@ impl<const N: usize> fmt::Display for Text<N> {
     }
 }
 
-impl<const N: usize> fmt::Debug for Text<N> {
+impl<const N: usize> fmt::Debug for InlineText<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
     }
@@ -437,8 +437,8 @@ mod tests {
             jit: ones(12),
             trace_exits: ones(13),
             lua_bytes: ones(14),
-            method: Text::new(b"GET"),
-            path: Text::new(b"/a"),
+            method: InlineText::new(b"GET"),
+            path: InlineText::new(b"/a"),
         };
         record.clear();
         assert_eq!(record, RequestRecord::default());
@@ -446,8 +446,8 @@ mod tests {
 
     #[test]
     fn text_is_cut_and_safe_to_print() {
-        assert_eq!(Text::<4>::new(b"abcdef").as_bytes(), b"abcd");
-        assert_eq!(Text::<8>::new(b"a\n\x1b[\xff\\").to_string(), "a\\x0A\\x1B[\\xFF\\x5C");
+        assert_eq!(InlineText::<4>::new(b"abcdef").as_bytes(), b"abcd");
+        assert_eq!(InlineText::<8>::new(b"a\n\x1b[\xff\\").to_string(), "a\\x0A\\x1B[\\xFF\\x5C");
         assert_eq!(RequestId(0xabc).to_string().len(), 32);
     }
 }

@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use crate::average::{Average, AverageWatch, Collector};
+use crate::average::{AverageCollector, AverageTree, AverageWatch};
 use crate::event::EventKind;
-use crate::keep::{Rule, Rules};
-use crate::kept::{Kept, Watch, Why};
-use crate::live::{RecorderReader, Shared};
-use crate::model::{RequestId, Stall};
+use crate::keep::{KeepRule, KeepRules};
+use crate::kept::{KeepReason, KeptRequest, TraceWatch};
+use crate::live::{LiveCounts, RecorderReader};
+use crate::model::{LoopStall, RequestId};
 use crate::record::RequestRecord;
-use crate::shape::{Charged, Shapes};
-use crate::site::{Site, Step};
-use crate::stalls::Stalls;
-use crate::tape::Tape;
+use crate::shape::{ChargeOutcome, ShapeTable};
+use crate::site::{ConnectionStep, Site};
+use crate::stalls::StallLog;
+use crate::tape::EventTape;
 use crate::trace::Trace;
-use crate::tree::Tree;
+use crate::tree::TraceTree;
 
 /// How much is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Level {
+pub enum TraceLevel {
     /// Request records and counts by status only; no boundary is stamped.
     Off,
-    /// One request in [`Settings::sample`] is recorded whole: histograms come from those, and their trees are kept.
+    /// One request in [`RecorderSettings::sample`] is recorded whole: histograms come from those, and their trees are kept.
     Sampled,
     /// Every request is recorded: histograms of all, and the tree of any that turns out worth it is kept.
     #[default]
@@ -30,9 +30,9 @@ pub enum Level {
 
 /// A recorder's settings, in ticks where they are times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct RecorderSettings {
     /// How much is recorded.
-    pub level: Level,
+    pub level: TraceLevel,
     /// One request in this many is drawn and its tree kept; 0 for none.
     pub sample: u32,
     /// Requests that took at least this many ticks are slow; `u64::MAX` for none.
@@ -47,12 +47,12 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Default for Settings {
+impl Default for RecorderSettings {
     /// Every request recorded, one tree in 64 kept besides the failed ones, nothing slow: the bound depends on the
     /// clock's ticks.
-    fn default() -> Settings {
-        Settings {
-            level: Level::Full,
+    fn default() -> RecorderSettings {
+        RecorderSettings {
+            level: TraceLevel::Full,
             sample: 64,
             slow: u64::MAX,
             kept: 256,
@@ -68,16 +68,16 @@ impl Default for Settings {
 /// threads look at the counts through [`Recorder::reader`] and get trees by asking the worker.
 #[derive(Debug)]
 pub struct Recorder {
-    settings: Settings,
+    settings: RecorderSettings,
     worker: u16,
-    shared: Arc<Shared>,
-    shapes: Shapes,
-    records: Ring<RequestRecord>,
-    kept: Ring<Kept>,
-    watches: Vec<Watch>,
-    averages: Vec<Collector>,
-    rules: Rules,
-    stalls: Stalls,
+    shared: Arc<LiveCounts>,
+    shapes: ShapeTable,
+    records: RecordRing<RequestRecord>,
+    kept: RecordRing<KeptRequest>,
+    watches: Vec<TraceWatch>,
+    averages: Vec<AverageCollector>,
+    rules: KeepRules,
+    stalls: StallLog,
     until_sample: u32,
     random: u64,
     cpu: bool,
@@ -86,18 +86,18 @@ pub struct Recorder {
 impl Recorder {
     /// The recorder of that worker.
     #[must_use]
-    pub fn new(worker: u16, settings: Settings) -> Recorder {
+    pub fn new(worker: u16, settings: RecorderSettings) -> Recorder {
         let mut recorder = Recorder {
             settings,
             worker,
-            shared: Arc::new(Shared::new(worker)),
-            shapes: Shapes::new(),
-            records: Ring::new(settings.records),
-            kept: Ring::new(settings.kept),
+            shared: Arc::new(LiveCounts::new(worker)),
+            shapes: ShapeTable::new(),
+            records: RecordRing::new(settings.records),
+            kept: RecordRing::new(settings.kept),
             watches: Vec::new(),
             averages: Vec::new(),
-            rules: Rules::default(),
-            stalls: Stalls::new(settings.stalls),
+            rules: KeepRules::default(),
+            stalls: StallLog::new(settings.stalls),
             until_sample: 0,
             random: settings.seed | 1,
             cpu: false,
@@ -120,27 +120,27 @@ impl Recorder {
 
     /// Takes other settings from the next request on, and other rules, which [`RequestRecord::rule`] numbers from 1.
     /// What was kept stays, as far as there is room for it.
-    pub fn configure(&mut self, settings: Settings, rules: impl IntoIterator<Item = Rule>) {
+    pub fn configure(&mut self, settings: RecorderSettings, rules: impl IntoIterator<Item = KeepRule>) {
         self.kept.resize(settings.kept);
         self.records.resize(settings.records);
         self.stalls.set_room(settings.stalls);
         self.settings = settings;
-        self.rules = Rules::new(rules);
+        self.rules = KeepRules::new(rules);
         self.draw();
     }
 
     /// The settings in force.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &RecorderSettings {
         &self.settings
     }
 
     /// Changes the level from the next request on.
-    pub fn set_level(&mut self, level: Level) {
+    pub fn set_level(&mut self, level: TraceLevel) {
         self.settings.level = level;
     }
 
-    /// Whether handshakes are timed by the CPU time of the worker's thread, too ([`Step::TlsCpu`]). That takes two system
+    /// Whether handshakes are timed by the CPU time of the worker's thread, too ([`ConnectionStep::TlsCpu`]). That takes two system
     /// calls each time one goes on, so not by itself.
     pub fn set_cpu(&mut self, on: bool) {
         self.cpu = on;
@@ -172,8 +172,8 @@ impl Recorder {
     /// [`begin`](Recorder::begin), reading the clock only if the request is recorded.
     #[inline]
     pub fn begin_at(&mut self, trace: &mut Trace, clock: impl FnOnce() -> u64) {
-        let drawn = self.settings.level != Level::Off && self.is_drawn();
-        if drawn || self.settings.level == Level::Full || self.is_watched() {
+        let drawn = self.settings.level != TraceLevel::Off && self.is_drawn();
+        if drawn || self.settings.level == TraceLevel::Full || self.is_watched() {
             trace.begin(clock());
             if drawn {
                 trace.set_sampled();
@@ -186,14 +186,19 @@ impl Recorder {
     /// Takes a request that is over (after [`Trace::end`], if it was on): counts it, adds its times to the
     /// histograms, and keeps its tree if there is a reason to.
     pub fn finish(&mut self, trace: &mut Trace, record: RequestRecord) {
-        self.finish_with(trace, &Tape::new(), |slot| *slot = record);
+        self.finish_with(trace, &EventTape::new(), |slot| *slot = record);
     }
 
     /// [`finish`](Recorder::finish) of a trace with its tape, and with a record that `fill` writes, from empty, in the
     /// place where it is kept: it is too large to be handed on by value for every request. The trace takes the tape only
     /// if its tree is looked at.
     #[inline]
-    pub fn finish_with(&mut self, trace: &mut Trace, tape: &Tape, fill: impl FnOnce(&mut RequestRecord)) {
+    pub fn finish_with(
+        &mut self,
+        trace: &mut Trace,
+        tape: &EventTape,
+        fill: impl FnOnce(&mut RequestRecord),
+    ) {
         let mut outside = None;
         let record = match self.records.next() {
             Some(slot) => slot,
@@ -230,12 +235,12 @@ impl Recorder {
         };
         if recorded && let Some(why) = worth(&self.settings, &mut self.rules, count, trace, record, matched) {
             trace.take(tape);
-            self.kept.push(|slot| slot.set(why, record, trace), || Kept::new(why, record, trace));
+            self.kept.push(|slot| slot.set(why, record, trace), || KeptRequest::new(why, record, trace));
         }
     }
 
-    /// Wants the trees of coming requests; see [`Watch`].
-    pub fn watch(&mut self, watch: Watch) {
+    /// Wants the trees of coming requests; see [`TraceWatch`].
+    pub fn watch(&mut self, watch: TraceWatch) {
         if watch.left() > 0 {
             self.watches.push(watch);
         }
@@ -245,16 +250,16 @@ impl Recorder {
     #[inline]
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        !self.watches.is_empty() || self.averages.iter().any(Collector::is_open)
+        !self.watches.is_empty() || self.averages.iter().any(AverageCollector::is_open)
     }
 
     /// Wants the average of coming requests; see [`AverageWatch`]. Whoever asks takes what was collected.
     pub fn average(&mut self, watch: AverageWatch) {
-        self.averages.push(Collector::new(watch));
+        self.averages.push(AverageCollector::new(watch));
     }
 
     /// This worker's part of the average that `watch` wanted, complete or not; `None` if it was taken before.
-    pub fn take_average(&mut self, watch: &AverageWatch) -> Option<Average> {
+    pub fn take_average(&mut self, watch: &AverageWatch) -> Option<AverageTree> {
         let at = self.averages.iter().position(|collector| collector.is_for(watch))?;
         Some(self.averages.swap_remove(at).finish())
     }
@@ -265,7 +270,7 @@ impl Recorder {
     }
 
     /// Counts a step of a connection that is no request's: it held the loop for `run` ticks, and waited for `wait`.
-    pub fn connection_step(&self, step: Step, run: u64, wait: u64) {
+    pub fn connection_step(&self, step: ConnectionStep, run: u64, wait: u64) {
         self.shared.site(Site::step(step)).record_one(run, wait);
     }
 
@@ -274,25 +279,25 @@ impl Recorder {
         self.shared.received(ticks);
     }
 
-    /// Adds what is known of a stall; see [`Stalls::add`].
-    pub fn stall(&mut self, stall: Stall) {
+    /// Adds what is known of a stall; see [`StallLog::add`].
+    pub fn stall(&mut self, stall: LoopStall) {
         self.stalls.add(stall);
     }
 
     /// The last stalls, which other threads may add to.
     #[must_use]
-    pub fn stalls(&self) -> &Stalls {
+    pub fn stalls(&self) -> &StallLog {
         &self.stalls
     }
 
     /// The kept trees, oldest first.
-    pub fn kept(&self) -> impl Iterator<Item = &Kept> {
+    pub fn kept(&self) -> impl Iterator<Item = &KeptRequest> {
         self.kept.iter()
     }
 
     /// The kept tree of that request, if it is still there.
     #[must_use]
-    pub fn find(&self, id: RequestId) -> Option<&Kept> {
+    pub fn find(&self, id: RequestId) -> Option<&KeptRequest> {
         self.kept.iter().find(|kept| kept.record().id == id)
     }
 
@@ -336,10 +341,10 @@ impl Drop for Recorder {
 /// Adds the times of a request to the histograms of its sites; whether it is counted with that.
 #[inline]
 fn charge(
-    shapes: &mut Shapes,
-    shared: &Shared,
+    shapes: &mut ShapeTable,
+    shared: &LiveCounts,
     trace: &mut Trace,
-    tape: &Tape,
+    tape: &EventTape,
     record: &RequestRecord,
 ) -> bool {
     if !trace.is_recorded() && shapes.put_off(tape.events(), record, trace.total_wait(), shared) {
@@ -351,17 +356,17 @@ fn charge(
 
 /// The same for those that are not like many others, or had to wait.
 #[inline(never)]
-fn charge_alone(shapes: &mut Shapes, shared: &Shared, trace: &Trace, record: &RequestRecord) -> bool {
-    let charged = if trace.is_folded() { Charged::No } else { shapes.charge(trace, record, shared) };
-    if charged == Charged::No {
+fn charge_alone(shapes: &mut ShapeTable, shared: &LiveCounts, trace: &Trace, record: &RequestRecord) -> bool {
+    let charged = if trace.is_folded() { ChargeOutcome::No } else { shapes.charge(trace, record, shared) };
+    if charged == ChargeOutcome::No {
         charge_tree(shared, &trace.tree());
     }
-    charged == Charged::Whole
+    charged == ChargeOutcome::Whole
 }
 
 /// The same from the tree: of requests so long that their events alone do not say it.
 #[cold]
-fn charge_tree(shared: &Shared, tree: &Tree) {
+fn charge_tree(shared: &LiveCounts, tree: &TraceTree) {
     for (site, sum) in tree.by_site() {
         let live = shared.site(site);
         if sum.calls > 0 {
@@ -374,7 +379,7 @@ fn charge_tree(shared: &Shared, tree: &Tree) {
 }
 
 /// Counts a request in its status and its route.
-fn count(shared: &Shared, record: &RequestRecord, waited: Option<u64>) {
+fn count(shared: &LiveCounts, record: &RequestRecord, waited: Option<u64>) {
     shared.status.count(record.status, 1);
     if record.route.is_none() {
         return;
@@ -392,32 +397,32 @@ fn count(shared: &Shared, record: &RequestRecord, waited: Option<u64>) {
 /// Whether the tree of a request, which is recorded, is kept, and why.
 #[inline]
 fn worth<'s>(
-    settings: &Settings,
-    rules: &mut Rules,
-    counted: impl FnOnce() -> &'s Shared,
+    settings: &RecorderSettings,
+    rules: &mut KeepRules,
+    counted: impl FnOnce() -> &'s LiveCounts,
     trace: &Trace,
     record: &RequestRecord,
     matched: bool,
-) -> Option<Why> {
-    let full = settings.level == Level::Full;
+) -> Option<KeepReason> {
+    let full = settings.level == TraceLevel::Full;
     let (slow, drawn) = match rules.judge(record, counted) {
         // Below the full level the draw decided whether the request is recorded at all.
         Some(judged) => (judged.slow, if full { judged.drawn } else { trace.is_sampled() }),
         None => (record.total >= settings.slow, trace.is_sampled()),
     };
     match () {
-        () if trace.is_asked() => Some(Why::Asked),
-        () if matched => Some(Why::Matched),
-        () if full && record.status >= 500 => Some(Why::Failed),
-        () if full && slow => Some(Why::Slow),
-        () if drawn => Some(Why::Sampled),
+        () if trace.is_asked() => Some(KeepReason::Asked),
+        () if matched => Some(KeepReason::Matched),
+        () if full && record.status >= 500 => Some(KeepReason::Failed),
+        () if full && slow => Some(KeepReason::Slow),
+        () if drawn => Some(KeepReason::Sampled),
         () => None,
     }
 }
 
 /// Adds the request to the averages that want it. Those that have all they want wait to be taken.
 #[cold]
-fn average(averages: &mut [Collector], trace: &Trace, record: &RequestRecord) {
+fn average(averages: &mut [AverageCollector], trace: &Trace, record: &RequestRecord) {
     if trace.is_recorded() {
         for collector in averages.iter_mut().filter(|collector| collector.is_open()) {
             collector.add(trace, record);
@@ -428,11 +433,11 @@ fn average(averages: &mut [Collector], trace: &Trace, record: &RequestRecord) {
 /// Gives the tree to the watches that want it. A request that began before a watch came has no tree; it stays
 /// unmatched, and the next one has.
 #[cold]
-fn deliver(watches: &mut Vec<Watch>, trace: &Trace, record: &RequestRecord) -> bool {
+fn deliver(watches: &mut Vec<TraceWatch>, trace: &Trace, record: &RequestRecord) -> bool {
     let mut matched = false;
     if trace.is_recorded() {
         for watch in watches.iter().filter(|watch| watch.takes(record)) {
-            watch.give(Kept::new(Why::Matched, record, trace));
+            watch.give(KeptRequest::new(KeepReason::Matched, record, trace));
             matched = true;
         }
     }
@@ -442,16 +447,16 @@ fn deliver(watches: &mut Vec<Watch>, trace: &Trace, record: &RequestRecord) -> b
 
 /// The last `room` of something, the oldest overwritten in place.
 #[derive(Debug)]
-struct Ring<T> {
+struct RecordRing<T> {
     items: Vec<T>,
     room: usize,
     /// Of a full ring, the oldest: overwritten next.
     next: usize,
 }
 
-impl<T> Ring<T> {
-    fn new(room: usize) -> Ring<T> {
-        Ring { items: Vec::new(), room, next: 0 }
+impl<T> RecordRing<T> {
+    fn new(room: usize) -> RecordRing<T> {
+        RecordRing { items: Vec::new(), room, next: 0 }
     }
 
     #[inline]

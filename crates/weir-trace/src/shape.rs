@@ -5,15 +5,15 @@
 //! intervals belong to which site. A request of a known shape then needs one pass that checks the shape and adds up
 //! the times before each event, and one subtraction a site.
 //!
-//! The rules are those of [`Tree`](crate::Tree): times are inclusive, and a site inside itself counts once.
+//! The rules are those of [`TraceTree`](crate::TraceTree): times are inclusive, and a site inside itself counts once.
 //!
-//! Requests of a shape that is frequent are counted many at a time ([`Batch`]).
+//! Requests of a shape that is frequent are counted many at a time ([`ShapeBatch`]).
 
 use std::sync::Arc;
 
-use crate::batch::{Batch, To, Word};
-use crate::event::{Event, EventKind};
-use crate::live::{LiveSite, Shared};
+use crate::batch::{CountTarget, EventWord, ShapeBatch};
+use crate::event::{EventKind, TraceEvent};
+use crate::live::{LiveCounts, LiveSite};
 use crate::record::RequestRecord;
 use crate::site::Site;
 use crate::trace::Trace;
@@ -21,26 +21,26 @@ use crate::tree::MAX_DEPTH;
 
 /// The shapes seen, each in the one place its hint leads to; a newer one takes it over.
 #[derive(Debug)]
-pub(crate) struct Shapes {
-    places: Vec<Shape>,
+pub(crate) struct ShapeTable {
+    places: Vec<RequestShape>,
     /// Run before each event of the request at hand, and the whole run at the end.
     run: Vec<u64>,
 }
 
-impl Shapes {
-    pub(crate) fn new() -> Shapes {
-        let places = (0..PLACES).map(|_| Shape::default()).collect();
-        Shapes { places, run: Vec::new() }
+impl ShapeTable {
+    pub(crate) fn new() -> ShapeTable {
+        let places = (0..PLACES).map(|_| RequestShape::default()).collect();
+        ShapeTable { places, run: Vec::new() }
     }
 
     /// Puts off a request with these events if its shape is a frequent one; whether that was so.
     #[inline]
     pub(crate) fn put_off(
         &mut self,
-        events: &[impl Word],
+        events: &[impl EventWord],
         record: &RequestRecord,
         wait: u64,
-        shared: &Shared,
+        shared: &LiveCounts,
     ) -> bool {
         let hint = hint(record);
         let shape = &mut self.places[place(hint, events.len())];
@@ -49,10 +49,15 @@ impl Shapes {
 
     /// Adds one request to the counts of its sites, sooner or later. Says no, and adds nothing, if an event does not
     /// hold its value alone (a wait of minutes): then the tree must be asked.
-    pub(crate) fn charge(&mut self, trace: &Trace, record: &RequestRecord, shared: &Shared) -> Charged {
+    pub(crate) fn charge(
+        &mut self,
+        trace: &Trace,
+        record: &RequestRecord,
+        shared: &LiveCounts,
+    ) -> ChargeOutcome {
         let events = trace.events();
         if self.put_off(events, record, trace.total_wait(), shared) {
-            return Charged::Whole;
+            return ChargeOutcome::Whole;
         }
         let hint = hint(record);
         let shape = &mut self.places[place(hint, events.len())];
@@ -60,7 +65,7 @@ impl Shapes {
     }
 
     /// Counts all that was put off.
-    pub(crate) fn settle(&mut self, shared: &Shared) {
+    pub(crate) fn settle(&mut self, shared: &LiveCounts) {
         self.places
             .iter_mut()
             .filter(|shape| shape.batch.is_pending())
@@ -83,7 +88,7 @@ fn place(hint: u64, events: usize) -> usize {
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Charged {
+pub(crate) enum ChargeOutcome {
     /// It is counted, or will be: its sites, its route and its status.
     Whole,
     /// Its sites are counted.
@@ -94,7 +99,7 @@ pub(crate) enum Charged {
 
 /// What all requests of one shape have in common.
 #[derive(Debug, Default)]
-struct Shape {
+struct RequestShape {
     /// See [`hint`].
     hint: u64,
     /// What the events must be: their kinds and sites.
@@ -102,39 +107,39 @@ struct Shape {
     /// Which bits of each event are run.
     masks: Vec<u64>,
     /// The requests that are not counted yet.
-    batch: Batch,
+    batch: ShapeBatch,
     /// The sites called once.
-    shares: Vec<Share>,
-    several: Vec<Several>,
+    shares: Vec<SingleShare>,
+    several: Vec<RepeatedShare>,
     /// The ranges of `several`, one site's behind the other's.
-    ranges: Vec<Range>,
+    ranges: Vec<EventRange>,
     remarks: Vec<(u16, EventKind, Arc<LiveSite>)>,
     /// The events that end a wait: none or one, mostly.
     waits: Vec<u16>,
 }
 
 /// The time between the stamps before one event and before another.
-type Range = (u16, u16);
+type EventRange = (u16, u16);
 
 /// A site called once.
 #[derive(Debug)]
-struct Share {
+struct SingleShare {
     live: Arc<LiveSite>,
-    range: Range,
+    range: EventRange,
     /// Something was waited for in there.
     waits: bool,
 }
 
 /// A site called several times, or inside itself.
 #[derive(Debug)]
-struct Several {
+struct RepeatedShare {
     live: Arc<LiveSite>,
     calls: u64,
     /// Where its ranges end.
     end: usize,
 }
 
-impl Shape {
+impl RequestShape {
     /// Charges a request that can't be put off, and learns its shape if it has another one.
     #[inline(never)]
     fn charge_alone(
@@ -142,13 +147,13 @@ impl Shape {
         hint: u64,
         trace: &Trace,
         record: &RequestRecord,
-        shared: &Shared,
+        shared: &LiveCounts,
         run: &mut Vec<u64>,
-    ) -> Charged {
+    ) -> ChargeOutcome {
         let events = trace.events();
         if self.hint != hint || !self.fits(events) {
             if events.iter().any(|event| event.kind() == EventKind::High) {
-                return Charged::No;
+                return ChargeOutcome::No;
             }
             self.batch.fold(shared);
             self.compile(hint, events, record, shared);
@@ -156,17 +161,17 @@ impl Shape {
         self.batch.missed();
         self.measure(events, run);
         self.charge(events, run);
-        Charged::Sites
+        ChargeOutcome::Sites
     }
 
     /// Whether the events are of this shape.
-    fn fits(&self, events: &[Event]) -> bool {
-        let alike = |(event, key): (&Event, &u64)| event.0 ^ key <= Event::MAX;
+    fn fits(&self, events: &[TraceEvent]) -> bool {
+        let alike = |(event, key): (&TraceEvent, &u64)| event.0 ^ key <= TraceEvent::MAX;
         self.keys.len() == events.len() && events.iter().zip(&self.keys).all(alike)
     }
 
     /// Fills `run` with the sums of run before each event.
-    fn measure(&self, events: &[Event], run: &mut Vec<u64>) {
+    fn measure(&self, events: &[TraceEvent], run: &mut Vec<u64>) {
         if run.len() <= events.len() {
             run.resize(events.len() + 1, 0);
         }
@@ -177,7 +182,7 @@ impl Shape {
         }
     }
 
-    fn charge(&self, events: &[Event], run: &[u64]) {
+    fn charge(&self, events: &[TraceEvent], run: &[u64]) {
         for share in &self.shares {
             let wait = if share.waits { self.wait(events, share.range) } else { 0 };
             share.live.record_one(between(run, share.range), wait);
@@ -194,7 +199,7 @@ impl Shape {
     }
 
     #[inline]
-    fn remark(&self, events: &[Event]) {
+    fn remark(&self, events: &[TraceEvent]) {
         for (index, kind, live) in &self.remarks {
             let value = events[usize::from(*index)].value();
             live.remark(*kind, if *kind == EventKind::Error { 1 } else { value });
@@ -202,7 +207,7 @@ impl Shape {
     }
 
     /// The waiting in a range.
-    fn wait(&self, events: &[Event], range: Range) -> u64 {
+    fn wait(&self, events: &[TraceEvent], range: EventRange) -> u64 {
         let waits = self.waits.iter().filter(|&&at| is_in(at, range));
         waits.map(|&at| events[usize::from(at)].value()).sum()
     }
@@ -210,18 +215,18 @@ impl Shape {
     /// Learns the shape of these events (at most 65,535).
     #[cold]
     #[inline(never)]
-    fn compile(&mut self, hint: u64, events: &[Event], record: &RequestRecord, shared: &Shared) {
-        *self = Shape { hint, ..Shape::default() };
+    fn compile(&mut self, hint: u64, events: &[TraceEvent], record: &RequestRecord, shared: &LiveCounts) {
+        *self = RequestShape { hint, ..RequestShape::default() };
         let live = |site| shared.site(site).clone();
-        let mut walk = Walk::default();
+        let mut walk = ShapeWalk::default();
         for (index, &event) in events.iter().enumerate() {
             let (kind, site) = (event.kind(), event.site());
             let runs = kind.is_timed() && kind != EventKind::Resume && !event.is_unstamped();
             if kind == EventKind::Resume {
                 self.waits.push(index as u16);
             }
-            self.keys.push(event.0 & !Event::MAX);
-            self.masks.push(if runs { Event::MAX } else { 0 });
+            self.keys.push(event.0 & !TraceEvent::MAX);
+            self.masks.push(if runs { TraceEvent::MAX } else { 0 });
             let site = if kind.is_timed() { site } else { walk.place(site) };
             match kind {
                 EventKind::BytesIn | EventKind::BytesOut | EventKind::Error if !site.is_none() => {
@@ -232,33 +237,33 @@ impl Shape {
         }
         walk.take(EventKind::End, Site::NONE, events.len().saturating_sub(1) as u16);
         self.batch = self.batched(&walk.parts, record, shared);
-        for Part { site, calls, ranges } in walk.parts {
+        for SitePart { site, calls, ranges } in walk.parts {
             let live = live(site);
             match ranges[..] {
                 [range] if calls == 1 => {
                     let waits = self.waits.iter().any(|&at| is_in(at, range));
-                    self.shares.push(Share { live, range, waits });
+                    self.shares.push(SingleShare { live, range, waits });
                 }
                 _ => {
                     self.ranges.extend(ranges);
-                    self.several.push(Several { live, calls, end: self.ranges.len() });
+                    self.several.push(RepeatedShare { live, calls, end: self.ranges.len() });
                 }
             }
         }
     }
 
     /// A batch for requests of this shape, `parts` of which are its sites.
-    fn batched(&self, parts: &[Part], record: &RequestRecord, shared: &Shared) -> Batch {
-        let mut batch = Batch::new(self.stamped(), self.keys.len(), record, shared);
-        for Part { site, calls, ranges } in parts {
+    fn batched(&self, parts: &[SitePart], record: &RequestRecord, shared: &LiveCounts) -> ShapeBatch {
+        let mut batch = ShapeBatch::new(self.stamped(), self.keys.len(), record, shared);
+        for SitePart { site, calls, ranges } in parts {
             let live = shared.site(*site);
             let events = || ranges.iter().flat_map(|&(begin, end)| begin..end);
             let runs = events().filter(|&at| self.masks[usize::from(at)] != 0);
-            batch.sum(live, To::Run(*calls), runs);
-            batch.sum(live, To::Wait, events().filter(|at| self.waits.contains(at)));
+            batch.sum(live, CountTarget::Run(*calls), runs);
+            batch.sum(live, CountTarget::Wait, events().filter(|at| self.waits.contains(at)));
         }
         for (at, kind, live) in &self.remarks {
-            batch.sum(live, To::Remark(*kind), std::iter::once(*at));
+            batch.sum(live, CountTarget::Remark(*kind), std::iter::once(*at));
         }
         batch
     }
@@ -266,37 +271,37 @@ impl Shape {
     /// The events that have a value, or may.
     fn stamped(&self) -> Vec<u16> {
         let events = self.keys.iter().enumerate();
-        events.filter(|(_, key)| !Event(**key).is_unstamped()).map(|(at, _)| at as u16).collect()
+        events.filter(|(_, key)| !TraceEvent(**key).is_unstamped()).map(|(at, _)| at as u16).collect()
     }
 }
 
 #[inline]
-fn between(sums: &[u64], range: Range) -> u64 {
+fn between(sums: &[u64], range: EventRange) -> u64 {
     sums[usize::from(range.1)] - sums[usize::from(range.0)]
 }
 
 #[inline]
-fn is_in(at: u16, range: Range) -> bool {
+fn is_in(at: u16, range: EventRange) -> bool {
     (range.0..range.1).contains(&at)
 }
 
 /// The walk that finds out which intervals belong to which site.
 #[derive(Default)]
-struct Walk {
-    parts: Vec<Part>,
+struct ShapeWalk {
+    parts: Vec<SitePart>,
     /// Open sites, with the index behind the event that opened them.
     open: Vec<(Site, u16)>,
     beyond: u32,
 }
 
 /// One site's intervals.
-struct Part {
+struct SitePart {
     site: Site,
     calls: u64,
-    ranges: Vec<Range>,
+    ranges: Vec<EventRange>,
 }
 
-impl Walk {
+impl ShapeWalk {
     fn take(&mut self, kind: EventKind, site: Site, index: u16) {
         match kind {
             EventKind::Mark => {
@@ -341,9 +346,9 @@ impl Walk {
         self.open.iter().any(|&(open, _)| open == site)
     }
 
-    fn part(&mut self, site: Site) -> &mut Part {
+    fn part(&mut self, site: Site) -> &mut SitePart {
         let index = self.parts.iter().position(|part| part.site == site).unwrap_or_else(|| {
-            self.parts.push(Part { site, calls: 0, ranges: Vec::new() });
+            self.parts.push(SitePart { site, calls: 0, ranges: Vec::new() });
             self.parts.len() - 1
         });
         &mut self.parts[index]

@@ -48,7 +48,7 @@ impl Site {
 
     /// The site of a step of the connection, which belongs to no location. Needs no table.
     #[must_use]
-    pub const fn step(step: Step) -> Site {
+    pub const fn step(step: ConnectionStep) -> Site {
         Site(FIRST_STEP + step as u16)
     }
 
@@ -73,13 +73,13 @@ impl Site {
 
 /// What sort of place a site is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum SiteKind {
     /// What has no number of its own.
     Other,
     /// A whole request, by location: what [`RequestRecord::route`](crate::RequestRecord) names.
     Request,
     /// A step of the connection driver.
-    Connection(Step),
+    Connection(ConnectionStep),
     /// One of the eleven phases: an index into [`PHASES`].
     Phase(u8),
     /// A module's handler in the phase of that index.
@@ -106,26 +106,26 @@ pub enum Kind {
     Lock,
 }
 
-impl Kind {
+impl SiteKind {
     /// The word for it in exports: `phase`, `handler`, `body_filter`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Kind::Other => "other",
-            Kind::Request => "request",
-            Kind::Connection(_) => "connection",
-            Kind::Phase(_) => "phase",
-            Kind::Handler(_) => "handler",
-            Kind::HeaderFilter => "header_filter",
-            Kind::BodyFilter => "body_filter",
-            Kind::BodyRead => "body_read",
-            Kind::UpstreamTry => "upstream",
-            Kind::LuaResume => "lua",
-            Kind::Queue => "queue",
-            Kind::Subrequest => "subrequest",
-            Kind::Redirect => "internal_redirect",
-            Kind::File => "file",
-            Kind::Lock => "lock",
+            SiteKind::Other => "other",
+            SiteKind::Request => "request",
+            SiteKind::Connection(_) => "connection",
+            SiteKind::Phase(_) => "phase",
+            SiteKind::Handler(_) => "handler",
+            SiteKind::HeaderFilter => "header_filter",
+            SiteKind::BodyFilter => "body_filter",
+            SiteKind::BodyRead => "body_read",
+            SiteKind::UpstreamTry => "upstream",
+            SiteKind::LuaResume => "lua",
+            SiteKind::Queue => "queue",
+            SiteKind::Subrequest => "subrequest",
+            SiteKind::Redirect => "internal_redirect",
+            SiteKind::File => "file",
+            SiteKind::Lock => "lock",
         }
     }
 
@@ -133,7 +133,7 @@ impl Kind {
     #[must_use]
     pub fn phase(self) -> Option<&'static str> {
         match self {
-            Kind::Phase(phase) | Kind::Handler(phase) => PHASES.get(usize::from(phase)).copied(),
+            SiteKind::Phase(phase) | SiteKind::Handler(phase) => PHASES.get(usize::from(phase)).copied(),
             _ => None,
         }
     }
@@ -142,7 +142,7 @@ impl Kind {
 /// The steps of the connection driver around the phases.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
-pub enum Step {
+pub enum ConnectionStep {
     /// Taking the connection from the listener.
     Accept,
     /// Reading the PROXY protocol header.
@@ -167,37 +167,37 @@ pub enum Step {
     Lingering,
 }
 
-impl Step {
+impl ConnectionStep {
     /// All steps in the order a request meets them.
-    pub const ALL: [Step; 11] = [
-        Step::Accept,
-        Step::ProxyProtocol,
-        Step::Tls,
-        Step::TlsCpu,
-        Step::HeadRead,
-        Step::Parse,
-        Step::VirtualServer,
-        Step::SpecialResponse,
-        Step::Write,
-        Step::Finalise,
-        Step::Lingering,
+    pub const ALL: [ConnectionStep; 11] = [
+        ConnectionStep::Accept,
+        ConnectionStep::ProxyProtocol,
+        ConnectionStep::Tls,
+        ConnectionStep::TlsCpu,
+        ConnectionStep::HeadRead,
+        ConnectionStep::Parse,
+        ConnectionStep::VirtualServer,
+        ConnectionStep::SpecialResponse,
+        ConnectionStep::Write,
+        ConnectionStep::Finalise,
+        ConnectionStep::Lingering,
     ];
 
     /// The step's name in trees and exports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Step::Accept => "accept",
-            Step::ProxyProtocol => "proxy_protocol",
-            Step::Tls => "tls",
-            Step::TlsCpu => "tls_cpu",
-            Step::HeadRead => "head_read",
-            Step::Parse => "parse",
-            Step::VirtualServer => "virtual_server",
-            Step::SpecialResponse => "special_response",
-            Step::Write => "write",
-            Step::Finalise => "finalise",
-            Step::Lingering => "lingering",
+            ConnectionStep::Accept => "accept",
+            ConnectionStep::ProxyProtocol => "proxy_protocol",
+            ConnectionStep::Tls => "tls",
+            ConnectionStep::TlsCpu => "tls_cpu",
+            ConnectionStep::HeadRead => "head_read",
+            ConnectionStep::Parse => "parse",
+            ConnectionStep::VirtualServer => "virtual_server",
+            ConnectionStep::SpecialResponse => "special_response",
+            ConnectionStep::Write => "write",
+            ConnectionStep::Finalise => "finalise",
+            ConnectionStep::Lingering => "lingering",
         }
     }
 }
@@ -206,7 +206,7 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteInfo {
     /// The sort of place.
-    pub kind: Kind,
+    pub kind: SiteKind,
     /// nginx's name of the phase, for phases and their handlers.
     pub phase: Option<&'static str>,
     /// The location, as the configuration names it; empty outside of locations.
@@ -216,16 +216,16 @@ pub struct SiteInfo {
 }
 
 /// The name, or that of the phase or step itself.
-fn named(kind: Kind, name: &str) -> &str {
+fn named(kind: SiteKind, name: &str) -> &str {
     match kind {
-        Kind::Phase(_) if name.is_empty() => kind.phase().unwrap_or("phase"),
-        Kind::Connection(step) if name.is_empty() => step.as_str(),
+        SiteKind::Phase(_) if name.is_empty() => kind.phase().unwrap_or("phase"),
+        SiteKind::Connection(step) if name.is_empty() => step.as_str(),
         _ => name,
     }
 }
 
 impl SiteInfo {
-    fn new(kind: Kind, location: &str, name: &str) -> SiteInfo {
+    fn new(kind: SiteKind, location: &str, name: &str) -> SiteInfo {
         SiteInfo { kind, phase: kind.phase(), location: location.into(), name: named(kind, name).into() }
     }
 
@@ -234,7 +234,9 @@ impl SiteInfo {
     #[must_use]
     pub fn label(&self) -> String {
         match self.kind {
-            Kind::Phase(_) | Kind::Connection(_) | Kind::Handler(_) | Kind::Other => self.name.to_string(),
+            SiteKind::Phase(_) | SiteKind::Connection(_) | SiteKind::Handler(_) | SiteKind::Other => {
+                self.name.to_string()
+            }
             kind if self.name.is_empty() => kind.as_str().to_owned(),
             kind => format!("{} {}", kind.as_str(), self.name),
         }
@@ -244,28 +246,28 @@ impl SiteInfo {
 /// The interning of sites. One serves the whole process ([`SiteTable::global`]); tests make their own.
 #[derive(Debug)]
 pub struct SiteTable {
-    inner: Mutex<Inner>,
+    inner: Mutex<SiteTableInner>,
 }
 
 /// A site and what [`SiteTable::fixed`] was asked for.
-type Fixed = ((Kind, &'static str, &'static str), Site);
+type FixedSite = ((SiteKind, &'static str, &'static str), Site);
 
 thread_local! {
-    static ASKED: RefCell<Vec<Fixed>> = const { RefCell::new(Vec::new()) };
+    static ASKED: RefCell<Vec<FixedSite>> = const { RefCell::new(Vec::new()) };
 }
 
 impl SiteTable {
     /// A table with the steps and the phases outside of locations, which have fixed numbers.
     #[must_use]
     pub fn new() -> SiteTable {
-        let other = SiteInfo::new(Kind::Other, "", "other");
-        let mut inner = Inner { infos: vec![other; usize::from(FIRST_FREE)], index: HashMap::new() };
+        let other = SiteInfo::new(SiteKind::Other, "", "other");
+        let mut inner = SiteTableInner { infos: vec![other; usize::from(FIRST_FREE)], index: HashMap::new() };
         inner.infos[0].name = "request".into();
-        for step in Step::ALL {
-            inner.place(Site::step(step), Kind::Connection(step), "");
+        for step in ConnectionStep::ALL {
+            inner.place(Site::step(step), SiteKind::Connection(step), "");
         }
         for phase in 0..PHASES.len() as u8 {
-            inner.place(Site::phase(phase), Kind::Phase(phase), "");
+            inner.place(Site::phase(phase), SiteKind::Phase(phase), "");
         }
         for (site, kind, name) in FIXED {
             inner.place(site, kind, name);
@@ -281,7 +283,7 @@ impl SiteTable {
 
     /// [`SiteTable::intern`] of the process-wide table for what stands in the program: looked up without a lock once the
     /// thread has asked. For places that have few such names, not for those of a configuration.
-    pub fn fixed(kind: Kind, location: &'static str, name: &'static str) -> Site {
+    pub fn fixed(kind: SiteKind, location: &'static str, name: &'static str) -> Site {
         let same = |one: &str, other: &str| std::ptr::eq(one, other);
         ASKED.with_borrow_mut(|fixed| {
             let known = fixed.iter().find(|(of, _)| of.0 == kind && same(of.1, location) && same(of.2, name));
@@ -299,14 +301,14 @@ impl SiteTable {
     ///
     /// When all 65,535 numbers are taken, a phase gets its site outside of locations and anything else
     /// [`Site::OTHER`]: time is then charged less finely and never lost.
-    pub fn intern(&self, kind: Kind, location: &str, name: &str) -> Site {
+    pub fn intern(&self, kind: SiteKind, location: &str, name: &str) -> Site {
         let mut inner = self.lock();
         let free = match inner.find(kind, location, named(kind, name)) {
             Ok(site) => return site,
             Err(free) => free,
         };
         let Ok(number) = u16::try_from(inner.infos.len()) else {
-            return if let Kind::Phase(phase) = kind { Site::phase(phase) } else { Site::OTHER };
+            return if let SiteKind::Phase(phase) = kind { Site::phase(phase) } else { Site::OTHER };
         };
         inner.infos.push(SiteInfo::new(kind, location, name));
         inner.index.insert(free, Site(number));
@@ -322,7 +324,7 @@ impl SiteTable {
 
     /// The kinds of all sites, by number.
     #[must_use]
-    pub fn kinds(&self) -> Vec<Kind> {
+    pub fn kinds(&self) -> Vec<SiteKind> {
         self.lock().infos.iter().map(|info| info.kind).collect()
     }
 
@@ -339,7 +341,7 @@ impl SiteTable {
     }
 
     /// The table is only ever appended to, so what a panicking thread left behind is whole.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, SiteTableInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -351,15 +353,15 @@ impl Default for SiteTable {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SiteTableInner {
     infos: Vec<SiteInfo>,
     /// By a hash of kind, location and name, or the next number that was free: those of very many servers are looked for
     /// without a copy of their names.
     index: HashMap<u64, Site>,
 }
 
-impl Inner {
-    fn place(&mut self, site: Site, kind: Kind, name: &str) {
+impl SiteTableInner {
+    fn place(&mut self, site: Site, kind: SiteKind, name: &str) {
         let info = SiteInfo::new(kind, "", name);
         if let Err(free) = self.find(kind, "", &info.name) {
             self.index.insert(free, site);
@@ -368,7 +370,7 @@ impl Inner {
     }
 
     /// The site, or where in the index it would be.
-    fn find(&self, kind: Kind, location: &str, name: &str) -> Result<Site, u64> {
+    fn find(&self, kind: SiteKind, location: &str, name: &str) -> Result<Site, u64> {
         let mut hasher = DefaultHasher::new();
         (kind, location, name).hash(&mut hasher);
         let mut at = hasher.finish();
@@ -402,14 +404,14 @@ const FIRST_STEP: u16 = 2;
 const FIRST_PHASE: u16 = 32;
 const FIRST_FIXED: u16 = 48;
 /// What the engine itself does in every location alike.
-const FIXED: [(Site, Kind, &str); 7] = [
-    (Site::REDIRECT, Kind::Redirect, ""),
-    (Site::SUBREQUEST, Kind::Subrequest, ""),
-    (Site::BODY_READ, Kind::BodyRead, ""),
-    (Site::HEADER_FILTERS, Kind::HeaderFilter, ""),
-    (Site::HEADER, Kind::HeaderFilter, "header"),
-    (Site::BODY_FILTERS, Kind::BodyFilter, ""),
-    (Site::COPY, Kind::BodyFilter, "copy"),
+const FIXED: [(Site, SiteKind, &str); 7] = [
+    (Site::REDIRECT, SiteKind::Redirect, ""),
+    (Site::SUBREQUEST, SiteKind::Subrequest, ""),
+    (Site::BODY_READ, SiteKind::BodyRead, ""),
+    (Site::HEADER_FILTERS, SiteKind::HeaderFilter, ""),
+    (Site::HEADER, SiteKind::HeaderFilter, "header"),
+    (Site::BODY_FILTERS, SiteKind::BodyFilter, ""),
+    (Site::COPY, SiteKind::BodyFilter, "copy"),
 ];
 /// The first number that [`SiteTable::intern`] gives out; those below are fixed, with room for more steps.
 const FIRST_FREE: u16 = 64;
@@ -420,19 +422,19 @@ mod tests {
 
     #[test]
     fn names_of_the_program_are_sites_like_others() {
-        let site = SiteTable::fixed(Kind::LuaResume, "", "fixed_by_lua");
-        assert_eq!(site, SiteTable::global().intern(Kind::LuaResume, "", &String::from("fixed_by_lua")));
-        assert_eq!(site, SiteTable::fixed(Kind::LuaResume, "", "fixed_by_lua"));
-        assert_ne!(site, SiteTable::fixed(Kind::Request, "", "fixed_by_lua"));
+        let site = SiteTable::fixed(SiteKind::LuaResume, "", "fixed_by_lua");
+        assert_eq!(site, SiteTable::global().intern(SiteKind::LuaResume, "", &String::from("fixed_by_lua")));
+        assert_eq!(site, SiteTable::fixed(SiteKind::LuaResume, "", "fixed_by_lua"));
+        assert_ne!(site, SiteTable::fixed(SiteKind::Request, "", "fixed_by_lua"));
     }
 
     #[test]
     fn the_same_place_keeps_its_number() {
         let table = SiteTable::new();
-        let gzip = table.intern(Kind::BodyFilter, "/", "gzip");
-        assert_eq!(gzip, table.intern(Kind::BodyFilter, "/", "gzip"));
-        assert_ne!(gzip, table.intern(Kind::HeaderFilter, "/", "gzip"));
-        assert_ne!(gzip, table.intern(Kind::BodyFilter, "/img", "gzip"));
+        let gzip = table.intern(SiteKind::BodyFilter, "/", "gzip");
+        assert_eq!(gzip, table.intern(SiteKind::BodyFilter, "/", "gzip"));
+        assert_ne!(gzip, table.intern(SiteKind::HeaderFilter, "/", "gzip"));
+        assert_ne!(gzip, table.intern(SiteKind::BodyFilter, "/img", "gzip"));
         assert_eq!(table.info(gzip).label(), "body_filter gzip");
         assert_eq!(usize::from(gzip.0) + 3, table.len());
     }
@@ -440,16 +442,16 @@ mod tests {
     #[test]
     fn steps_and_phases_are_there_before_any_configuration() {
         let table = SiteTable::new();
-        assert_eq!(table.intern(Kind::Phase(6), "", ""), Site::phase(6));
+        assert_eq!(table.intern(SiteKind::Phase(6), "", ""), Site::phase(6));
         assert_eq!(table.info(Site::phase(6)).label(), "access");
-        for step in Step::ALL {
-            assert_eq!(table.intern(Kind::Connection(step), "", ""), Site::step(step));
+        for step in ConnectionStep::ALL {
+            assert_eq!(table.intern(SiteKind::Connection(step), "", ""), Site::step(step));
             assert_eq!(&*table.info(Site::step(step)).name, step.as_str());
         }
         for (site, kind, name) in FIXED {
             assert_eq!(table.intern(kind, "", name), site);
         }
-        assert_eq!(table.info(Site(60_000)).kind, Kind::Other);
+        assert_eq!(table.info(Site(60_000)).kind, SiteKind::Other);
         assert_eq!(Site::phase(11), Site::OTHER);
     }
 
@@ -457,18 +459,18 @@ mod tests {
     fn a_full_table_charges_less_finely() {
         let table = SiteTable::new();
         for n in 0..70_000 {
-            table.intern(Kind::Handler(9), "/", &n.to_string());
+            table.intern(SiteKind::Handler(9), "/", &n.to_string());
         }
         assert_eq!(table.len(), 65_536);
-        assert_eq!(table.intern(Kind::BodyFilter, "/", "late"), Site::OTHER);
-        assert_eq!(table.intern(Kind::Phase(3), "/late", ""), Site::phase(3));
+        assert_eq!(table.intern(SiteKind::BodyFilter, "/", "late"), Site::OTHER);
+        assert_eq!(table.intern(SiteKind::Phase(3), "/late", ""), Site::phase(3));
     }
 
     #[test]
     fn a_handler_knows_its_phase() {
         let table = SiteTable::new();
-        let rewrite = table.intern(Kind::Handler(1), "/", "rewrite");
+        let rewrite = table.intern(SiteKind::Handler(1), "/", "rewrite");
         assert_eq!(table.info(rewrite).phase, Some("server_rewrite"));
-        assert_ne!(rewrite, table.intern(Kind::Handler(3), "/", "rewrite"));
+        assert_ne!(rewrite, table.intern(SiteKind::Handler(3), "/", "rewrite"));
     }
 }

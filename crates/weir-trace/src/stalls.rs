@@ -3,29 +3,29 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::model::{RequestId, Stall};
+use crate::model::{LoopStall, RequestId};
 
 /// The last stalls of one worker. Behind a lock: there is at most one every few milliseconds, by definition.
 #[derive(Clone, Debug)]
-pub struct Stalls {
-    inner: Arc<Mutex<Inner>>,
+pub struct StallLog {
+    inner: Arc<Mutex<StallLogInner>>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    last: VecDeque<Stall>,
+struct StallLogInner {
+    last: VecDeque<LoopStall>,
     room: usize,
     count: u64,
 }
 
-impl Stalls {
-    pub(crate) fn new(room: usize) -> Stalls {
-        Stalls { inner: Arc::new(Mutex::new(Inner { last: VecDeque::new(), room, count: 0 })) }
+impl StallLog {
+    pub(crate) fn new(room: usize) -> StallLog {
+        StallLog { inner: Arc::new(Mutex::new(StallLogInner { last: VecDeque::new(), room, count: 0 })) }
     }
 
     /// Adds what is known of a stall. What the worker and the watchdog say of the same one (their times overlap)
     /// becomes one: the worker knows its length, site and victims, the watchdog what the kernel and the stack showed.
-    pub fn add(&self, stall: Stall) {
+    pub fn add(&self, stall: LoopStall) {
         let mut inner = self.lock();
         if let Some(same) = inner.last.iter_mut().rev().find(|known| known.overlaps(&stall)) {
             return same.join(stall);
@@ -41,7 +41,7 @@ impl Stalls {
 
     /// The last ones, oldest first.
     #[must_use]
-    pub fn list(&self) -> Vec<Stall> {
+    pub fn list(&self) -> Vec<LoopStall> {
         self.lock().last.iter().cloned().collect()
     }
 
@@ -63,7 +63,7 @@ impl Stalls {
     /// Of many victims the first are named.
     pub fn victim(&self, at: u64, request: RequestId, ticks: u64) {
         let mut inner = self.lock();
-        let covers = |stall: &&mut Stall| stall.start <= at && at <= stall.start + stall.duration;
+        let covers = |stall: &&mut LoopStall| stall.start <= at && at <= stall.start + stall.duration;
         if let Some(stall) = inner.last.iter_mut().rev().find(covers)
             && stall.victims.len() < VICTIMS
         {
@@ -72,17 +72,17 @@ impl Stalls {
     }
 
     /// What a panicking thread left behind is whole: entries are pushed and joined in one step.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, StallLogInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Stall {
-    fn overlaps(&self, other: &Stall) -> bool {
+impl LoopStall {
+    fn overlaps(&self, other: &LoopStall) -> bool {
         self.start <= other.start + other.duration && other.start <= self.start + self.duration
     }
 
-    fn join(&mut self, other: Stall) {
+    fn join(&mut self, other: LoopStall) {
         let end = (self.start + self.duration).max(other.start + other.duration);
         self.start = self.start.min(other.start);
         self.duration = end - self.start;
@@ -118,44 +118,44 @@ const VICTIMS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Sample, StallConnections};
+    use crate::model::{CpuSample, StallConnections};
     use crate::site::Site;
 
     #[test]
     fn worker_and_watchdog_tell_of_one_stall() {
-        let stalls = Stalls::new(4);
-        let sample = Sample { frames: vec![1, 2], ..Sample::default() };
-        stalls.add(Stall {
+        let stalls = StallLog::new(4);
+        let sample = CpuSample { frames: vec![1, 2], ..CpuSample::default() };
+        stalls.add(LoopStall {
             start: 110,
             duration: 20,
             state: b'S',
             syscall: Some(61),
             sample,
-            ..Stall::default()
+            ..LoopStall::default()
         });
-        let sample = Sample { site: Site(70), request: RequestId(9), ..Sample::default() };
-        stalls.add(Stall { start: 100, duration: 60, sample, ..Stall::default() });
+        let sample = CpuSample { site: Site(70), request: RequestId(9), ..CpuSample::default() };
+        stalls.add(LoopStall { start: 100, duration: 60, sample, ..LoopStall::default() });
         let [stall] = &stalls.list()[..] else { panic!("one stall") };
         assert_eq!((stall.start, stall.duration, stall.state, stall.syscall), (100, 60, b'S', Some(61)));
         assert_eq!((stall.sample.site, stall.sample.request.0, stall.sample.frames.len()), (Site(70), 9, 2));
-        stalls.add(Stall { start: 200, duration: 10, ..Stall::default() });
+        stalls.add(LoopStall { start: 200, duration: 10, ..LoopStall::default() });
         assert_eq!((stalls.list().len(), stalls.count()), (2, 2));
     }
 
     #[test]
     fn connections_are_as_the_last_look_found_them() {
-        let stalls = Stalls::new(1);
+        let stalls = StallLog::new(1);
         let seen = |handed_on| Some(StallConnections { handed_on, dealt_elsewhere: 5, stayed: 2 });
         for connections in [seen(1), seen(3), None] {
-            stalls.add(Stall { start: 100, duration: 60, connections, ..Stall::default() });
+            stalls.add(LoopStall { start: 100, duration: 60, connections, ..LoopStall::default() });
         }
         assert_eq!(stalls.list()[0].connections, seen(3));
     }
 
     #[test]
     fn only_the_last_are_there() {
-        let stalls = Stalls::new(2);
-        (0..5).for_each(|n| stalls.add(Stall { start: n * 100, duration: 10, ..Stall::default() }));
+        let stalls = StallLog::new(2);
+        (0..5).for_each(|n| stalls.add(LoopStall { start: n * 100, duration: 10, ..LoopStall::default() }));
         assert_eq!(stalls.list().iter().map(|stall| stall.start).collect::<Vec<_>>(), [300, 400]);
         (0..100).for_each(|n| stalls.victim(305, RequestId(n), 5));
         stalls.victim(350, RequestId(1), 5);

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::event::{Event, EventKind};
+use crate::event::{EventKind, TraceEvent};
 use crate::model::WaitKind;
 use crate::site::Site;
 
@@ -13,23 +13,27 @@ use crate::site::Site;
 ///
 /// A request that never waits is written here from its beginning to its end, and counted from here.
 #[derive(Debug)]
-pub struct Tape {
+pub struct EventTape {
     len: Cell<usize>,
     last: Cell<u64>,
-    events: [Cell<Event>; ROOM],
+    events: [Cell<TraceEvent>; ROOM],
 }
 
-impl Default for Tape {
-    fn default() -> Tape {
-        Tape { len: Cell::new(0), last: Cell::new(0), events: [const { Cell::new(Event(0)) }; ROOM] }
+impl Default for EventTape {
+    fn default() -> EventTape {
+        EventTape {
+            len: Cell::new(0),
+            last: Cell::new(0),
+            events: [const { Cell::new(TraceEvent(0)) }; ROOM],
+        }
     }
 }
 
-impl Tape {
+impl EventTape {
     /// An empty one.
     #[must_use]
-    pub fn new() -> Tape {
-        Tape::default()
+    pub fn new() -> EventTape {
+        EventTape::default()
     }
 
     /// Empties it; the next interval begins at `now`.
@@ -55,7 +59,7 @@ impl Tape {
 
     /// The events so far.
     #[inline]
-    pub(crate) fn events(&self) -> &[Cell<Event>] {
+    pub(crate) fn events(&self) -> &[Cell<TraceEvent>] {
         &self.events[..self.len.get().min(ROOM)]
     }
 
@@ -68,33 +72,39 @@ impl Tape {
     /// Opens `site` without a stamp: the time since the stamp before counts as the site's.
     #[inline]
     pub fn open(&self, site: Site) -> bool {
-        self.put(Event::unstamped(EventKind::Begin, site))
+        self.put(TraceEvent::unstamped(EventKind::Begin, site))
     }
 
     /// Counts a call of `site` that took a few instructions, which count for what comes next.
     #[inline]
     pub fn pass(&self, site: Site) -> bool {
-        self.put(Event::unstamped(EventKind::Mark, site))
+        self.put(TraceEvent::unstamped(EventKind::Mark, site))
     }
 
-    /// [`pass`](Tape::pass) for each of these sites.
+    /// [`pass`](EventTape::pass) for each of these sites.
     #[inline]
     pub fn pass_all(&self, sites: impl ExactSizeIterator<Item = Site>) -> bool {
         let (len, count) = (self.len.get(), sites.len());
         let Some(slots) = self.events.get(len..len + count) else { return false };
-        slots.iter().zip(sites).for_each(|(slot, site)| slot.set(Event::unstamped(EventKind::Mark, site)));
+        slots
+            .iter()
+            .zip(sites)
+            .for_each(|(slot, site)| slot.set(TraceEvent::unstamped(EventKind::Mark, site)));
         self.len.set(len + count);
         true
     }
 
-    /// Closes what [`open`](Tape::open) opened. A site in which nothing was recorded becomes one event, a mark: the same
+    /// Closes what [`open`](EventTape::open) opened. A site in which nothing was recorded becomes one event, a mark: the same
     /// in every count and tree.
     #[inline]
     pub fn close(&self, site: Site, now: u64) -> bool {
         let ticks = now.wrapping_sub(self.last.get());
         match self.events.get(self.len.get().wrapping_sub(1)) {
-            Some(slot) if slot.get() == Event::unstamped(EventKind::Begin, site) && ticks <= Event::MAX => {
-                slot.set(Event::pack(EventKind::Mark, site, ticks));
+            Some(slot)
+                if slot.get() == TraceEvent::unstamped(EventKind::Begin, site)
+                    && ticks <= TraceEvent::MAX =>
+            {
+                slot.set(TraceEvent::pack(EventKind::Mark, site, ticks));
                 self.last.set(now);
                 true
             }
@@ -102,29 +112,29 @@ impl Tape {
         }
     }
 
-    /// Closes what [`open`](Tape::open) opened and in which nothing was recorded: it becomes a [`pass`](Tape::pass).
+    /// Closes what [`open`](EventTape::open) opened and in which nothing was recorded: it becomes a [`pass`](EventTape::pass).
     #[inline]
     pub fn close_passed(&self, site: Site) -> bool {
         match self.events.get(self.len.get().wrapping_sub(1)) {
-            Some(slot) if slot.get() == Event::unstamped(EventKind::Begin, site) => {
-                slot.set(Event::unstamped(EventKind::Mark, site));
+            Some(slot) if slot.get() == TraceEvent::unstamped(EventKind::Begin, site) => {
+                slot.set(TraceEvent::unstamped(EventKind::Mark, site));
                 true
             }
             _ => false,
         }
     }
 
-    /// Charges the time since the stamp before to `site`, and [passes](Tape::pass) `behind` it.
+    /// Charges the time since the stamp before to `site`, and [passes](EventTape::pass) `behind` it.
     #[inline]
     pub fn mark_and_pass<const N: usize>(&self, site: Site, behind: [Site; N], now: u64) -> bool {
         let (len, ticks) = (self.len.get(), now.wrapping_sub(self.last.get()));
         match self.events.get(len..len + 1 + N) {
-            Some([slot, slots @ ..]) if ticks <= Event::MAX => {
-                slot.set(Event::pack(EventKind::Mark, site, ticks));
+            Some([slot, slots @ ..]) if ticks <= TraceEvent::MAX => {
+                slot.set(TraceEvent::pack(EventKind::Mark, site, ticks));
                 slots
                     .iter()
                     .zip(behind)
-                    .for_each(|(slot, site)| slot.set(Event::unstamped(EventKind::Mark, site)));
+                    .for_each(|(slot, site)| slot.set(TraceEvent::unstamped(EventKind::Mark, site)));
                 self.len.set(len + 1 + N);
                 self.last.set(now);
                 true
@@ -138,11 +148,11 @@ impl Tape {
     pub fn bytes(&self, site: Site, input: u64, output: u64) -> bool {
         let len = self.len.get();
         match self.events.get(len..len + 2) {
-            Some([first, second]) if input <= Event::MAX && output <= Event::MAX => {
+            Some([first, second]) if input <= TraceEvent::MAX && output <= TraceEvent::MAX => {
                 let (has_input, has_output) = (input > 0, output > 0);
-                first.set(Event::pack(EventKind::BytesIn, site, input));
+                first.set(TraceEvent::pack(EventKind::BytesIn, site, input));
                 let slot = if has_input { second } else { first };
-                slot.set(Event::pack(EventKind::BytesOut, site, output));
+                slot.set(TraceEvent::pack(EventKind::BytesOut, site, output));
                 self.len.set(len + usize::from(has_input) + usize::from(has_output));
                 true
             }
@@ -156,10 +166,10 @@ impl Tape {
     pub(crate) fn queued(&self, site: Site, now: u64) -> bool {
         let (len, ticks) = (self.len.get(), now.wrapping_sub(self.last.get()));
         match self.events.get(len..len + 3) {
-            Some([open, wait, close]) if ticks <= Event::MAX => {
-                open.set(Event::unstamped(EventKind::Begin, site));
-                wait.set(Event::pack(EventKind::Resume, Site(WaitKind::Queue as u16), ticks));
-                close.set(Event::unstamped(EventKind::End, site));
+            Some([open, wait, close]) if ticks <= TraceEvent::MAX => {
+                open.set(TraceEvent::unstamped(EventKind::Begin, site));
+                wait.set(TraceEvent::pack(EventKind::Resume, Site(WaitKind::Queue as u16), ticks));
+                close.set(TraceEvent::unstamped(EventKind::End, site));
                 self.len.set(len + 3);
                 self.last.set(now);
                 true
@@ -169,7 +179,7 @@ impl Tape {
     }
 
     #[inline(always)]
-    fn put(&self, event: Event) -> bool {
+    fn put(&self, event: TraceEvent) -> bool {
         let len = self.len.get();
         let Some(slot) = self.events.get(len) else { return false };
         slot.set(event);
@@ -182,8 +192,8 @@ impl Tape {
     fn stamp(&self, kind: EventKind, site: Site, now: u64) -> bool {
         let (len, ticks) = (self.len.get(), now.wrapping_sub(self.last.get()));
         match self.events.get(len) {
-            Some(slot) if ticks <= Event::MAX => {
-                slot.set(Event::pack(kind, site, ticks));
+            Some(slot) if ticks <= TraceEvent::MAX => {
+                slot.set(TraceEvent::pack(kind, site, ticks));
                 self.len.set(len + 1);
                 self.last.set(now);
                 true

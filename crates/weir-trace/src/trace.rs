@@ -1,10 +1,10 @@
 //! One request's marks.
 
-use crate::event::{Event, EventKind};
+use crate::event::{EventKind, TraceEvent};
 use crate::model::WaitKind;
 use crate::site::Site;
-use crate::tape::Tape;
-use crate::tree::{Builder, Tree};
+use crate::tape::EventTape;
+use crate::tree::{TraceTree, TreeBuilder};
 
 /// The boundaries of one request, from [`begin`](Trace::begin) to [`end`](Trace::end), kept by the exchange and used
 /// again for the next: memory is allocated while it warms up and then never.
@@ -26,7 +26,7 @@ use crate::tree::{Builder, Tree};
 /// | `queued(site)` | wait of `site`, as a child of the innermost open site |
 ///
 /// While off, each call is one test of a flag. Callers whose clock costs something use the `_at` forms, which read
-/// it only when on. An engine that has hardly time for that writes its boundaries to a [`Tape`].
+/// it only when on. An engine that has hardly time for that writes its boundaries to a [`EventTape`].
 ///
 /// A request that goes on and on stays small: up to 512 events are held, of which the first 448 remain as they
 /// were; the later ones are folded into calls and sums.
@@ -45,8 +45,8 @@ pub struct Trace {
     /// Of the run, a Lua VM's collector and compiler.
     vm: [u64; 2],
     /// Storage with `len` of it used: an index test is both the bounds check and the test for room.
-    events: Vec<Event>,
-    fold: Option<Box<Builder>>,
+    events: Vec<TraceEvent>,
+    fold: Option<Box<TreeBuilder>>,
 }
 
 impl Trace {
@@ -128,10 +128,10 @@ impl Trace {
         if self.on {
             match self.events.get_mut(self.len) {
                 Some(slot) => {
-                    *slot = Event::unstamped(EventKind::Begin, site);
+                    *slot = TraceEvent::unstamped(EventKind::Begin, site);
                     self.len += 1;
                 }
-                None => self.store(Event::unstamped(EventKind::Begin, site)),
+                None => self.store(TraceEvent::unstamped(EventKind::Begin, site)),
             }
         }
     }
@@ -142,10 +142,10 @@ impl Trace {
         if self.on {
             match self.events.get_mut(self.len) {
                 Some(slot) => {
-                    *slot = Event::unstamped(EventKind::Mark, site);
+                    *slot = TraceEvent::unstamped(EventKind::Mark, site);
                     self.len += 1;
                 }
-                None => self.store(Event::unstamped(EventKind::Mark, site)),
+                None => self.store(TraceEvent::unstamped(EventKind::Mark, site)),
             }
         }
     }
@@ -164,9 +164,9 @@ impl Trace {
     #[inline]
     pub fn close_unstamped(&mut self, site: Site, clock: impl FnOnce() -> u64) {
         if self.on {
-            let opened = Event::unstamped(EventKind::Begin, site);
+            let opened = TraceEvent::unstamped(EventKind::Begin, site);
             match self.events.get_mut(self.len.wrapping_sub(1)) {
-                Some(slot) if *slot == opened => *slot = Event::unstamped(EventKind::Mark, site),
+                Some(slot) if *slot == opened => *slot = TraceEvent::unstamped(EventKind::Mark, site),
                 _ => self.stamp(EventKind::End, site, clock()),
             }
         }
@@ -178,10 +178,10 @@ impl Trace {
     pub fn close(&mut self, site: Site, now: u64) {
         if self.on {
             let ticks = now.wrapping_sub(self.last);
-            let opened = Event::unstamped(EventKind::Begin, site);
+            let opened = TraceEvent::unstamped(EventKind::Begin, site);
             match self.events.get_mut(self.len.wrapping_sub(1)) {
-                Some(slot) if *slot == opened && ticks <= Event::MAX => {
-                    *slot = Event::pack(EventKind::Mark, site, ticks);
+                Some(slot) if *slot == opened && ticks <= TraceEvent::MAX => {
+                    *slot = TraceEvent::pack(EventKind::Mark, site, ticks);
                     self.last = now;
                 }
                 _ => self.stamp(EventKind::End, site, now),
@@ -242,7 +242,7 @@ impl Trace {
     /// Since the stamp before the request was ready and the loop busy with others: waiting, inside `site`. Written to
     /// `tape`, the trace's own.
     #[inline]
-    pub fn queued(&mut self, tape: &Tape, site: Site, now: u64) {
+    pub fn queued(&mut self, tape: &EventTape, site: Site, now: u64) {
         let before = tape.last();
         if tape.queued(site, now) {
             self.wait += now - before;
@@ -254,18 +254,18 @@ impl Trace {
 
     #[cold]
     #[inline(never)]
-    fn queued_slowly(&mut self, tape: &Tape, site: Site, now: u64) {
+    fn queued_slowly(&mut self, tape: &EventTape, site: Site, now: u64) {
         self.take(tape);
         self.open(site);
         self.wait_kind = WaitKind::Queue;
         self.waited(now);
-        self.store(Event::unstamped(EventKind::End, site));
+        self.store(TraceEvent::unstamped(EventKind::End, site));
         tape.rewind(self.last);
     }
 
     /// Takes over what was written to its tape, which goes on empty. What is done to the trace behind that is to be made
-    /// known to the tape by [`Tape::rewind`] with [`last`](Trace::last).
-    pub fn take(&mut self, tape: &Tape) {
+    /// known to the tape by [`EventTape::rewind`] with [`last`](Trace::last).
+    pub fn take(&mut self, tape: &EventTape) {
         let events = tape.events();
         if !events.is_empty() {
             events.iter().for_each(|event| self.store(event.get()));
@@ -329,7 +329,7 @@ impl Trace {
     /// The request was over when its tape was stamped last, and nothing is open: [`end`](Trace::end) without a stamp, and
     /// without taking the tape. When that was is returned.
     #[inline]
-    pub fn end_here(&mut self, tape: &Tape) -> u64 {
+    pub fn end_here(&mut self, tape: &EventTape) -> u64 {
         self.on = false;
         self.last = tape.last();
         self.last
@@ -429,7 +429,7 @@ impl Trace {
 
     /// The events in order; of a folded trace only the first ones.
     #[must_use]
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[TraceEvent] {
         let len = if self.is_folded() { KEPT_EVENTS } else { self.len };
         &self.events[..len]
     }
@@ -442,8 +442,8 @@ impl Trace {
 
     /// The tree of the request as far as it went. Allocates.
     #[must_use]
-    pub fn tree(&self) -> Tree {
-        let Some(fold) = &self.fold else { return Tree::from_events(self.events()) };
+    pub fn tree(&self) -> TraceTree {
+        let Some(fold) = &self.fold else { return TraceTree::from_events(self.events()) };
         let mut builder = fold.as_ref().clone();
         builder.absorb(&self.events[KEPT_EVENTS..self.len]);
         builder.finish()
@@ -467,8 +467,8 @@ impl Trace {
     fn stamp(&mut self, kind: EventKind, site: Site, now: u64) {
         let ticks = now.wrapping_sub(self.last);
         match self.events.get_mut(self.len) {
-            Some(slot) if ticks <= Event::MAX => {
-                *slot = Event::pack(kind, site, ticks);
+            Some(slot) if ticks <= TraceEvent::MAX => {
+                *slot = TraceEvent::pack(kind, site, ticks);
                 self.len += 1;
                 self.last = now;
             }
@@ -499,8 +499,8 @@ impl Trace {
             return;
         }
         match self.events.get_mut(self.len) {
-            Some(slot) if value <= Event::MAX => {
-                *slot = Event::pack(kind, site, value);
+            Some(slot) if value <= TraceEvent::MAX => {
+                *slot = TraceEvent::pack(kind, site, value);
                 self.len += 1;
             }
             _ => self.push(kind, site, value),
@@ -509,13 +509,13 @@ impl Trace {
 
     #[cold]
     fn push(&mut self, kind: EventKind, site: Site, value: u64) {
-        if value > Event::MAX {
-            self.store(Event::pack(EventKind::High, Site::NONE, value >> 40));
+        if value > TraceEvent::MAX {
+            self.store(TraceEvent::pack(EventKind::High, Site::NONE, value >> 40));
         }
-        self.store(Event::pack(kind, site, value));
+        self.store(TraceEvent::pack(kind, site, value));
     }
 
-    fn store(&mut self, event: Event) {
+    fn store(&mut self, event: TraceEvent) {
         if self.len == self.events.len() {
             self.make_room();
         }
@@ -526,7 +526,8 @@ impl Trace {
     /// Doubles the storage up to its bound, then folds: the first time all, later what came after the kept events.
     fn make_room(&mut self) {
         if self.events.len() < MAX_EVENTS {
-            self.events.resize((self.events.len() * 2).clamp(FIRST_EVENTS, MAX_EVENTS), Event::default());
+            self.events
+                .resize((self.events.len() * 2).clamp(FIRST_EVENTS, MAX_EVENTS), TraceEvent::default());
             return;
         }
         match &mut self.fold {

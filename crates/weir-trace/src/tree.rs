@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Decoder, Event, EventKind};
+use crate::event::{EventDecoder, EventKind, TraceEvent};
 use crate::model::WaitKind;
 use crate::site::Site;
 
@@ -11,15 +11,15 @@ use crate::site::Site;
 /// Calls of one site within the same parent are one node with a count: the several calls a response makes of a body
 /// filter are summed. A node's time is its own and its children's, to the tick, in run and in wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) waits: Vec<Wait>,
+pub struct TraceTree {
+    pub(crate) nodes: Vec<TreeNode>,
+    pub(crate) waits: Vec<NodeWait>,
     pub(crate) requests: u64,
 }
 
 /// One site below one parent. Times are in ticks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct TreeNode {
     /// The site; [`Site::NONE`] for the root.
     pub site: Site,
     /// Index of the node above; the root is its own.
@@ -55,7 +55,7 @@ pub struct Node {
     next: u32,
 }
 
-impl Node {
+impl TreeNode {
     /// Run and wait, children included.
     #[must_use]
     pub fn inclusive(&self) -> u64 {
@@ -65,7 +65,7 @@ impl Node {
 
 /// Own waiting of one node for one kind of thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct NodeWait {
     /// Index of the node.
     pub node: u32,
     /// For what.
@@ -76,30 +76,30 @@ pub struct Wait {
     pub ticks: u64,
 }
 
-impl Tree {
-    /// A tree of no time at all, to be [merged](Tree::merge) into.
+impl TraceTree {
+    /// A tree of no time at all, to be [merged](TraceTree::merge) into.
     #[must_use]
-    pub fn new() -> Tree {
-        Tree { nodes: vec![Node::default()], waits: Vec::new(), requests: 0 }
+    pub fn new() -> TraceTree {
+        TraceTree { nodes: vec![TreeNode::default()], waits: Vec::new(), requests: 0 }
     }
 
     /// The tree of one request's events.
     #[must_use]
-    pub fn from_events(events: &[Event]) -> Tree {
-        let mut builder = Builder::default();
+    pub fn from_events(events: &[TraceEvent]) -> TraceTree {
+        let mut builder = TreeBuilder::default();
         builder.absorb(events);
         builder.finish()
     }
 
     /// The request itself.
     #[must_use]
-    pub fn root(&self) -> &Node {
+    pub fn root(&self) -> &TreeNode {
         &self.nodes[0]
     }
 
     /// All nodes; a parent stands before its children.
     #[must_use]
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes
     }
 
@@ -117,15 +117,15 @@ impl Tree {
     }
 
     /// What a node itself waited for.
-    pub fn waits(&self, node: u32) -> impl Iterator<Item = &Wait> + '_ {
+    pub fn waits(&self, node: u32) -> impl Iterator<Item = &NodeWait> + '_ {
         self.waits.iter().filter(move |wait| wait.node == node)
     }
 
     /// The nodes of each site added up, wherever they stand: times inclusive, a site inside itself counted once. Own
     /// times are added up too; what a node says of others (`site` apart) means nothing here.
     #[must_use]
-    pub fn by_site(&self) -> BTreeMap<Site, Node> {
-        let mut sums = BTreeMap::<Site, Node>::new();
+    pub fn by_site(&self) -> BTreeMap<Site, TreeNode> {
+        let mut sums = BTreeMap::<Site, TreeNode>::new();
         for (index, node) in self.nodes.iter().enumerate().skip(1) {
             let sum = sums.entry(node.site).or_default();
             sum.site = node.site;
@@ -139,14 +139,14 @@ impl Tree {
     }
 
     fn is_inside_itself(&self, index: usize) -> bool {
-        let above = |node: &&Node| (node.parent != 0).then(|| &self.nodes[node.parent as usize]);
+        let above = |node: &&TreeNode| (node.parent != 0).then(|| &self.nodes[node.parent as usize]);
         std::iter::successors(Some(&self.nodes[index]), above)
             .skip(1)
             .any(|outer| outer.site == self.nodes[index].site)
     }
 
     /// Adds another tree to this one, node by node along the same path.
-    pub fn merge(&mut self, other: &Tree) {
+    pub fn merge(&mut self, other: &TraceTree) {
         let mut here = vec![0u32; other.nodes.len()];
         for (index, node) in other.nodes.iter().enumerate() {
             if index > 0 {
@@ -170,7 +170,7 @@ impl Tree {
             return parent;
         }
         let index = self.nodes.len() as u32;
-        self.nodes.push(Node { site, parent, ..Node::default() });
+        self.nodes.push(TreeNode { site, parent, ..TreeNode::default() });
         let above = &mut self.nodes[parent as usize];
         let before = std::mem::replace(&mut above.last_child, index);
         if before == 0 {
@@ -187,7 +187,7 @@ impl Tree {
                 wait.calls += calls;
                 wait.ticks += ticks;
             }
-            None => self.waits.push(Wait { node, kind, calls, ticks }),
+            None => self.waits.push(NodeWait { node, kind, calls, ticks }),
         }
     }
 
@@ -198,22 +198,22 @@ impl Tree {
             node.wait = node.self_wait;
         }
         for index in (1..self.nodes.len()).rev() {
-            let Node { parent, run, wait, .. } = self.nodes[index];
+            let TreeNode { parent, run, wait, .. } = self.nodes[index];
             self.nodes[parent as usize].run += run;
             self.nodes[parent as usize].wait += wait;
         }
     }
 }
 
-impl Default for Tree {
-    fn default() -> Tree {
-        Tree::new()
+impl Default for TraceTree {
+    fn default() -> TraceTree {
+        TraceTree::new()
     }
 }
 
-impl Node {
+impl TreeNode {
     /// Adds another node's own values; inclusive ones follow from them.
-    pub(crate) fn add(&mut self, other: &Node) {
+    pub(crate) fn add(&mut self, other: &TreeNode) {
         self.calls += other.calls;
         self.self_run += other.self_run;
         self.self_wait += other.self_wait;
@@ -234,17 +234,17 @@ impl Node {
 
 /// A tree while its request goes on: takes events in batches, so that a long request can be folded as it runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Builder {
-    tree: Tree,
-    walk: Walk,
+pub(crate) struct TreeBuilder {
+    tree: TraceTree,
+    walk: EventWalk,
 }
 
-impl Builder {
-    pub(crate) fn absorb(&mut self, events: &[Event]) {
+impl TreeBuilder {
+    pub(crate) fn absorb(&mut self, events: &[TraceEvent]) {
         self.walk.absorb(events, &mut self.tree);
     }
 
-    pub(crate) fn finish(mut self) -> Tree {
+    pub(crate) fn finish(mut self) -> TraceTree {
         self.tree.requests = 1;
         self.tree.nodes[0].calls = 1;
         self.tree.sum_up();
@@ -253,21 +253,21 @@ impl Builder {
 }
 
 /// What a walk over events fills: nodes by their number, 0 for the request itself.
-pub(crate) trait Sink {
+pub(crate) trait WalkSink {
     /// The child of `parent` for `site`, made if need be.
     fn child(&mut self, parent: u32, site: Site) -> u32;
     /// A node, to count in.
-    fn node(&mut self, node: u32) -> &mut Node;
+    fn node(&mut self, node: u32) -> &mut TreeNode;
     /// A node waited.
     fn wait(&mut self, node: u32, kind: WaitKind, ticks: u64);
 }
 
-impl Sink for Tree {
+impl WalkSink for TraceTree {
     fn child(&mut self, parent: u32, site: Site) -> u32 {
-        Tree::child(self, parent, site)
+        TraceTree::child(self, parent, site)
     }
 
-    fn node(&mut self, node: u32) -> &mut Node {
+    fn node(&mut self, node: u32) -> &mut TreeNode {
         &mut self.nodes[node as usize]
     }
 
@@ -279,16 +279,16 @@ impl Sink for Tree {
 
 /// The walk over a request's events: which node each one is about.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Walk {
-    decoder: Decoder,
+pub(crate) struct EventWalk {
+    decoder: EventDecoder,
     /// The open sites below the root, innermost last, each with its node.
     open: Vec<(Site, u32)>,
     /// Sites opened beyond [`MAX_DEPTH`]: they are charged to the innermost one that was taken.
     beyond: u64,
 }
 
-impl Walk {
-    pub(crate) fn absorb(&mut self, events: &[Event], sink: &mut impl Sink) {
+impl EventWalk {
+    pub(crate) fn absorb(&mut self, events: &[TraceEvent], sink: &mut impl WalkSink) {
         for &event in events {
             if let Some((kind, site, value)) = self.decoder.decode(event) {
                 self.take(kind, site, value, sink);
@@ -298,12 +298,12 @@ impl Walk {
 
     /// Forgets what is open: the next event is another request's.
     pub(crate) fn reset(&mut self) {
-        self.decoder = Decoder::default();
+        self.decoder = EventDecoder::default();
         self.open.clear();
         self.beyond = 0;
     }
 
-    fn take(&mut self, kind: EventKind, site: Site, value: u64, sink: &mut impl Sink) {
+    fn take(&mut self, kind: EventKind, site: Site, value: u64, sink: &mut impl WalkSink) {
         let top = self.open.last().map_or(0, |&(_, node)| node);
         match kind {
             EventKind::Begin => {
@@ -329,7 +329,7 @@ impl Walk {
         }
     }
 
-    fn begin(&mut self, top: u32, site: Site, sink: &mut impl Sink) {
+    fn begin(&mut self, top: u32, site: Site, sink: &mut impl WalkSink) {
         if self.open.len() >= MAX_DEPTH {
             self.beyond += 1;
             return;
@@ -349,7 +349,7 @@ impl Walk {
     }
 
     /// The node a remark about `site` belongs to: the innermost open one if it is `site`, else the mark inside it.
-    fn place(&mut self, site: Site, sink: &mut impl Sink) -> u32 {
+    fn place(&mut self, site: Site, sink: &mut impl WalkSink) -> u32 {
         match self.open.last() {
             None if site.is_none() => 0,
             Some(&(open, node)) if open == site || site.is_none() => node,
@@ -359,7 +359,7 @@ impl Walk {
     }
 }
 
-fn remark(node: &mut Node, kind: EventKind, value: u64) {
+fn remark(node: &mut TreeNode, kind: EventKind, value: u64) {
     match kind {
         EventKind::BytesIn => node.bytes_in += value,
         EventKind::BytesOut => node.bytes_out += value,

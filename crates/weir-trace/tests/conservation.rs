@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use weir_trace::{
-    EventKind, Level, Recorder, RequestRecord, Settings, Site, Tape, Trace, Tree, WaitKind, tree::Node,
+    EventKind, EventTape, Recorder, RecorderSettings, RequestRecord, Site, Trace, TraceLevel, TraceTree,
+    WaitKind, tree::TreeNode,
 };
 
 #[derive(Clone, Debug)]
@@ -204,11 +205,11 @@ impl Model {
 /// A trace and its tape; as an engine, it tries the tape first, at every second time.
 struct Pen {
     trace: Trace,
-    tape: Tape,
+    tape: EventTape,
 }
 
 impl Pen {
-    fn write(&mut self, now: u64, quickly: impl FnOnce(&Tape) -> bool, slowly: impl FnOnce(&mut Trace)) {
+    fn write(&mut self, now: u64, quickly: impl FnOnce(&EventTape) -> bool, slowly: impl FnOnce(&mut Trace)) {
         if !(now.is_multiple_of(2) && quickly(&self.tape)) {
             self.slowly(slowly);
         }
@@ -223,7 +224,7 @@ impl Pen {
 }
 
 fn play(ops: &[(Op, i64)], recorder: &mut Recorder) -> (Trace, Model) {
-    let mut pen = Pen { trace: Trace::new(), tape: Tape::new() };
+    let mut pen = Pen { trace: Trace::new(), tape: EventTape::new() };
     let mut now = 1u64 << 50;
     let mut model = Model { last: now, ..Model::default() };
     recorder.begin(&mut pen.trace, now);
@@ -238,14 +239,15 @@ fn play(ops: &[(Op, i64)], recorder: &mut Recorder) -> (Trace, Model) {
     (pen.trace, model)
 }
 
-fn check_tree(tree: &Tree, trace: &Trace, model: &Model) -> Result<(), TestCaseError> {
+fn check_tree(tree: &TraceTree, trace: &Trace, model: &Model) -> Result<(), TestCaseError> {
     prop_assert_eq!((tree.root().run, tree.root().wait), (model.run, model.wait));
-    let own = |part: fn(&Node) -> u64| tree.nodes().iter().map(part).sum::<u64>();
+    let own = |part: fn(&TreeNode) -> u64| tree.nodes().iter().map(part).sum::<u64>();
     prop_assert_eq!(own(|n| n.self_run), trace.total_run());
     prop_assert_eq!(own(|n| n.self_wait), trace.total_wait());
     prop_assert_eq!((own(|n| n.bytes_in), own(|n| n.bytes_out)), model.bytes);
     for (index, node) in tree.nodes().iter().enumerate() {
-        let children: Vec<&Node> = tree.children(index as u32).map(|c| &tree.nodes()[c as usize]).collect();
+        let children: Vec<&TreeNode> =
+            tree.children(index as u32).map(|c| &tree.nodes()[c as usize]).collect();
         let inside: u64 = children.iter().map(|child| child.inclusive()).sum();
         prop_assert_eq!(inside + node.self_run + node.self_wait, node.inclusive());
         prop_assert_eq!(tree.waits(index as u32).map(|wait| wait.ticks).sum::<u64>(), node.self_wait);
@@ -257,7 +259,8 @@ fn check_tree(tree: &Tree, trace: &Trace, model: &Model) -> Result<(), TestCaseE
 const FULL_TREE: usize = 1024;
 
 fn check(ops: &[(Op, i64)]) -> Result<Trace, TestCaseError> {
-    let mut recorder = Recorder::new(0, Settings { level: Level::Full, ..Settings::default() });
+    let mut recorder =
+        Recorder::new(0, RecorderSettings { level: TraceLevel::Full, ..RecorderSettings::default() });
     let (mut trace, model) = play(ops, &mut recorder);
     prop_assert_eq!((trace.total_run(), trace.total_wait()), (model.run, model.wait));
     for (kind, &ticks) in trace.waits().iter().enumerate() {
@@ -288,7 +291,7 @@ proptest! {
 
     #[test]
     fn known_shapes_and_new_ones_charge_alike(a in ops(0..40), b in ops(0..40), order in prop::collection::vec(any::<bool>(), 1..40)) {
-        let mut recorder = Recorder::new(0, Settings::default());
+        let mut recorder = Recorder::new(0, RecorderSettings::default());
         let mut expected = BTreeMap::<u16, (u64, u64, u64)>::new();
         for second in order {
             let (mut trace, model) = play(if second { &b } else { &a }, &mut recorder);
@@ -308,15 +311,15 @@ proptest! {
 
     #[test]
     fn merged_trees_are_sums(a in ops(0..80), b in ops(0..80)) {
-        let mut recorder = Recorder::new(0, Settings::default());
+        let mut recorder = Recorder::new(0, RecorderSettings::default());
         let (one, two) = (play(&a, &mut recorder).0.tree(), play(&b, &mut recorder).0.tree());
-        let mut both = Tree::new();
+        let mut both = TraceTree::new();
         both.merge(&one);
         both.merge(&two);
         prop_assert_eq!(both.requests(), 2);
         prop_assert_eq!(both.root().run, one.root().run + two.root().run);
         prop_assert_eq!(both.root().wait, one.root().wait + two.root().wait);
-        let mut alone = Tree::new();
+        let mut alone = TraceTree::new();
         alone.merge(&one);
         prop_assert_eq!(alone, one);
     }

@@ -1,9 +1,9 @@
 //! Whole requests: what the recorder keeps, and what comes out.
 
 use weir_trace::{
-    Average, AverageWatch, Cause, EventKind, Kept, Kind, Level, Recorder, RecorderReader, RequestId,
-    RequestRecord, Rule, Settings, Site, SiteTable, Slow, Step, Tape, Text, Trace, WaitKind, Watch, Why,
-    render,
+    AverageTree, AverageWatch, Cause, ConnectionStep, EventKind, EventTape, InlineText, KeepReason, KeepRule,
+    KeptRequest, Recorder, RecorderReader, RecorderSettings, RequestId, RequestRecord, Site, SiteKind,
+    SiteTable, SlowLimit, Trace, TraceLevel, TraceWatch, WaitKind, render,
 };
 
 struct Sites {
@@ -19,12 +19,12 @@ struct Sites {
 fn sites() -> Sites {
     let table = SiteTable::new();
     Sites {
-        route: table.intern(Kind::Request, "/img/", ""),
-        access: table.intern(Kind::Phase(6), "/img/", ""),
-        auth: table.intern(Kind::Handler(6), "/img/", "auth_basic"),
-        content: table.intern(Kind::Phase(9), "/img/", ""),
-        proxy: table.intern(Kind::UpstreamTry, "/img/", "10.0.0.7:80"),
-        gzip: table.intern(Kind::BodyFilter, "/img/", "gzip"),
+        route: table.intern(SiteKind::Request, "/img/", ""),
+        access: table.intern(SiteKind::Phase(6), "/img/", ""),
+        auth: table.intern(SiteKind::Handler(6), "/img/", "auth_basic"),
+        content: table.intern(SiteKind::Phase(9), "/img/", ""),
+        proxy: table.intern(SiteKind::UpstreamTry, "/img/", "10.0.0.7:80"),
+        gzip: table.intern(SiteKind::BodyFilter, "/img/", "gzip"),
         table,
     }
 }
@@ -36,8 +36,8 @@ fn same(ticks: u64) -> u64 {
 
 /// 1,000 ns a step, 5,000 in access, 812,000 waiting for the peer, 19,000 for the loop.
 fn play(trace: &mut Trace, sites: &Sites) {
-    trace.mark(Site::step(Step::HeadRead), 11_000);
-    trace.mark(Site::step(Step::Parse), 12_000);
+    trace.mark(Site::step(ConnectionStep::HeadRead), 11_000);
+    trace.mark(Site::step(ConnectionStep::Parse), 12_000);
     trace.enter(sites.access, 12_000);
     trace.mark(sites.auth, 17_000);
     trace.leave(sites.access, 17_000);
@@ -52,7 +52,7 @@ fn play(trace: &mut Trace, sites: &Sites) {
     trace.mark(sites.gzip, 870_000);
     trace.bytes(sites.gzip, 1_000, 370);
     trace.leave(sites.content, 870_000);
-    trace.mark(Site::step(Step::Write), 880_000);
+    trace.mark(Site::step(ConnectionStep::Write), 880_000);
     trace.end(881_000);
 }
 
@@ -62,7 +62,7 @@ fn record(sites: &Sites, status: u16, id: u128) -> RequestRecord {
         route: sites.route,
         status,
         bytes_out: 1_870,
-        method: Text::new(b"GET"),
+        method: InlineText::new(b"GET"),
         ..RequestRecord::default()
     };
     record.set_path(b"/img/a.txt?token=hush");
@@ -76,14 +76,14 @@ fn one(recorder: &mut Recorder, sites: &Sites, status: u16, id: u128) {
     recorder.finish(&mut trace, record(sites, status, id));
 }
 
-fn kept(sites: &Sites) -> Kept {
-    let mut recorder = Recorder::new(1, Settings { sample: 1, ..Settings::default() });
+fn kept(sites: &Sites) -> KeptRequest {
+    let mut recorder = Recorder::new(1, RecorderSettings { sample: 1, ..RecorderSettings::default() });
     one(&mut recorder, sites, 200, 0x7f3a);
     recorder.kept().next().expect("every request is drawn").clone()
 }
 
-fn quiet(level: Level) -> Settings {
-    Settings { level, sample: 0, ..Settings::default() }
+fn quiet(level: TraceLevel) -> RecorderSettings {
+    RecorderSettings { level, sample: 0, ..RecorderSettings::default() }
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn json_nests_and_names() {
 #[test]
 fn statuses_are_counted_by_class_and_by_name() {
     let sites = sites();
-    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Full));
     (0..3).for_each(|id| one(&mut recorder, &sites, if id == 2 { 502 } else { 200 }, id));
     let totals = RecorderReader::merged([&recorder.reader()]);
     let json = render::totals_json(&totals, &sites.table, &same);
@@ -176,7 +176,7 @@ fn statuses_are_counted_by_class_and_by_name() {
 #[test]
 fn a_table_of_sites_is_merged_over_workers() {
     let sites = sites();
-    let mut workers = [Recorder::new(0, quiet(Level::Full)), Recorder::new(1, quiet(Level::Full))];
+    let mut workers = [Recorder::new(0, quiet(TraceLevel::Full)), Recorder::new(1, quiet(TraceLevel::Full))];
     for (n, worker) in [0, 1, 1].into_iter().zip(0..) {
         one(&mut workers[n], &sites, 200, worker);
     }
@@ -211,7 +211,7 @@ fn folded_stacks_and_server_timing() {
 #[test]
 fn trees_are_kept_for_a_reason() {
     let sites = sites();
-    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Full));
     one(&mut recorder, &sites, 200, 1);
     assert_eq!(recorder.kept().count(), 0);
     one(&mut recorder, &sites, 500, 2);
@@ -225,7 +225,7 @@ fn trees_are_kept_for_a_reason() {
     play(&mut trace, &sites);
     recorder.finish(&mut trace, record(&sites, 200, 5));
     let kept: Vec<_> = recorder.kept().map(|kept| (kept.record().id.0, kept.why())).collect();
-    assert_eq!(kept, [(2, Why::Failed), (3, Why::Slow), (5, Why::Asked)]);
+    assert_eq!(kept, [(2, KeepReason::Failed), (3, KeepReason::Slow), (5, KeepReason::Asked)]);
     assert_eq!(recorder.records().count(), 5);
     assert!(recorder.find(RequestId(3)).is_some() && recorder.find(RequestId(4)).is_none());
 }
@@ -233,15 +233,17 @@ fn trees_are_kept_for_a_reason() {
 #[test]
 fn rings_forget_the_oldest() {
     let sites = sites();
-    let settings = Settings { sample: 1, kept: 3, records: 2, ..Settings::default() };
+    let settings = RecorderSettings { sample: 1, kept: 3, records: 2, ..RecorderSettings::default() };
     let mut recorder = Recorder::new(0, settings);
     (0..8).for_each(|id| one(&mut recorder, &sites, 200, id));
     assert_eq!(recorder.kept().map(|kept| kept.record().id.0).collect::<Vec<_>>(), [5, 6, 7]);
     assert_eq!(recorder.records().map(|record| record.id.0).collect::<Vec<_>>(), [6, 7]);
-    let mut none =
-        Recorder::new(0, Settings { sample: 1, kept: 0, records: 0, stalls: 0, ..Settings::default() });
+    let mut none = Recorder::new(
+        0,
+        RecorderSettings { sample: 1, kept: 0, records: 0, stalls: 0, ..RecorderSettings::default() },
+    );
     one(&mut none, &sites, 200, 1);
-    none.stall(weir_trace::Stall::default());
+    none.stall(weir_trace::LoopStall::default());
     assert_eq!(none.kept().count() + none.records().count() + none.stalls().list().len(), 0);
 }
 
@@ -254,24 +256,24 @@ fn routes_have_rules_of_their_own() {
         play(&mut trace, sites);
         recorder.finish(&mut trace, RequestRecord { rule: 1, ..record(sites, status, id) });
     };
-    let mut recorder = Recorder::new(0, quiet(Level::Full));
-    let rule = Rule { slow: Slow::Ticks(871_000), sample: 0 };
-    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [rule]);
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Full));
+    let rule = KeepRule { slow: SlowLimit::Ticks(871_000), sample: 0 };
+    recorder.configure(RecorderSettings { slow: 1, ..quiet(TraceLevel::Full) }, [rule]);
     one(&mut recorder, &sites, 200, 1);
-    let rule = Rule { slow: Slow::Ticks(871_001), sample: 3 };
-    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [rule]);
+    let rule = KeepRule { slow: SlowLimit::Ticks(871_001), sample: 3 };
+    recorder.configure(RecorderSettings { slow: 1, ..quiet(TraceLevel::Full) }, [rule]);
     (2..=7).for_each(|id| one(&mut recorder, &sites, 200, id));
     let kept: Vec<_> = recorder.kept().map(|kept| (kept.record().id.0, kept.why())).collect();
-    assert_eq!(kept, [(1, Why::Slow), (4, Why::Sampled), (7, Why::Sampled)]);
+    assert_eq!(kept, [(1, KeepReason::Slow), (4, KeepReason::Sampled), (7, KeepReason::Sampled)]);
 }
 
 #[test]
 fn a_smaller_ring_keeps_the_newest() {
     let sites = sites();
-    let settings = Settings { sample: 1, kept: 4, records: 4, ..Settings::default() };
+    let settings = RecorderSettings { sample: 1, kept: 4, records: 4, ..RecorderSettings::default() };
     let mut recorder = Recorder::new(0, settings);
     (0..6).for_each(|id| one(&mut recorder, &sites, 200, id));
-    recorder.configure(Settings { kept: 2, records: 8, ..settings }, []);
+    recorder.configure(RecorderSettings { kept: 2, records: 8, ..settings }, []);
     let kept = |recorder: &Recorder| recorder.kept().map(|kept| kept.record().id.0).collect::<Vec<_>>();
     assert_eq!(kept(&recorder), [4, 5]);
     (6..10).for_each(|id| one(&mut recorder, &sites, 200, id));
@@ -283,14 +285,14 @@ fn a_smaller_ring_keeps_the_newest() {
 fn an_average_takes_as_many_matching_requests_as_were_wanted() {
     let sites: &'static Sites = Box::leak(Box::new(sites()));
     let watch = AverageWatch::new(3, &sites.table, |record| record.status == 404);
-    let mut workers = [Recorder::new(0, quiet(Level::Off)), Recorder::new(1, quiet(Level::Off))];
+    let mut workers = [Recorder::new(0, quiet(TraceLevel::Off)), Recorder::new(1, quiet(TraceLevel::Off))];
     workers.iter_mut().for_each(|worker| worker.average(watch.clone()));
     for (worker, status) in [(0, 404), (1, 200), (1, 404), (0, 404), (1, 404), (0, 404)] {
         one(&mut workers[worker], sites, status, 1);
     }
     assert_eq!(watch.left(), 0);
     assert!(!workers[0].is_watched(), "nothing is recorded for it any more");
-    let mut average = Average::new();
+    let mut average = AverageTree::new();
     for worker in &mut workers {
         average.merge(&worker.take_average(&watch).expect("not taken yet"));
         assert!(worker.take_average(&watch).is_none());
@@ -314,7 +316,8 @@ fn an_average_takes_as_many_matching_requests_as_were_wanted() {
 
 #[test]
 fn one_in_sixty_four_is_drawn() {
-    let mut recorder = Recorder::new(0, Settings { level: Level::Sampled, ..Settings::default() });
+    let mut recorder =
+        Recorder::new(0, RecorderSettings { level: TraceLevel::Sampled, ..RecorderSettings::default() });
     let mut trace = Trace::new();
     let mut drawn = 0;
     for now in 0..64_000 {
@@ -332,8 +335,8 @@ fn one_in_sixty_four_is_drawn() {
 #[test]
 fn a_watch_takes_the_next_matching_requests_of_all_workers_at_any_level() {
     let sites = sites();
-    let (watch, receiver) = Watch::channel(2, |record| record.status == 404);
-    let mut workers = [Recorder::new(0, quiet(Level::Off)), Recorder::new(1, quiet(Level::Off))];
+    let (watch, receiver) = TraceWatch::channel(2, |record| record.status == 404);
+    let mut workers = [Recorder::new(0, quiet(TraceLevel::Off)), Recorder::new(1, quiet(TraceLevel::Off))];
     for worker in &mut workers {
         one(worker, &sites, 404, 0); // nobody watches yet
         worker.watch(watch.clone());
@@ -349,13 +352,13 @@ fn a_watch_takes_the_next_matching_requests_of_all_workers_at_any_level() {
 #[test]
 fn a_watch_ends_with_its_receiver_or_when_cancelled() {
     let sites = sites();
-    let mut recorder = Recorder::new(0, quiet(Level::Off));
-    let (watch, receiver) = Watch::channel(10, |_| true);
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Off));
+    let (watch, receiver) = TraceWatch::channel(10, |_| true);
     recorder.watch(watch);
     drop(receiver);
     one(&mut recorder, &sites, 200, 1);
     assert!(!recorder.is_watched());
-    let (watch, _receiver) = Watch::channel(10, |_| false);
+    let (watch, _receiver) = TraceWatch::channel(10, |_| false);
     recorder.watch(watch.clone());
     watch.cancel();
     one(&mut recorder, &sites, 200, 2);
@@ -365,7 +368,7 @@ fn a_watch_ends_with_its_receiver_or_when_cancelled() {
 #[test]
 fn off_reads_no_clock_and_still_counts() {
     let sites = sites();
-    let mut recorder = Recorder::new(0, quiet(Level::Off));
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Off));
     let mut trace = Trace::new();
     recorder.begin_at(&mut trace, || panic!("the clock was read"));
     trace.at(sites.gzip, || panic!("the clock was read"));
@@ -388,7 +391,7 @@ fn off_reads_no_clock_and_still_counts() {
 #[test]
 fn other_threads_read_while_the_worker_writes() {
     let sites = sites();
-    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Full));
     let reader = recorder.reader();
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
@@ -414,13 +417,13 @@ fn an_early_return_leaves_nothing_open() {
     trace.enter(sites.content, 10);
     trace.enter(sites.proxy, 20);
     trace.leave(sites.content, 50); // the peer was never left
-    trace.mark(Site::step(Step::Write), 60);
+    trace.mark(Site::step(ConnectionStep::Write), 60);
     trace.leave(sites.gzip, 70); // never entered
-    trace.note(EventKind::Error, Site::step(Step::Write), 104);
+    trace.note(EventKind::Error, Site::step(ConnectionStep::Write), 104);
     trace.end(80);
     let tree = trace.tree();
     let names: Vec<_> = tree.children(0).map(|c| tree.nodes()[c as usize].site).collect();
-    assert_eq!(names, [sites.content, Site::step(Step::Write)]);
+    assert_eq!(names, [sites.content, Site::step(ConnectionStep::Write)]);
     assert_eq!((tree.root().self_run, tree.root().run), (30, 80));
     assert_eq!(tree.nodes().last().map(|node| (node.errors, node.last_error)), Some((1, 104)));
 }
@@ -437,7 +440,7 @@ fn an_engine_that_never_leaves_grows_nothing() {
     let tree = trace.tree();
     assert!(tree.nodes().len() <= 65);
     assert_eq!(tree.root().run, 100_001);
-    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Full));
     recorder.finish(&mut trace, record(&sites, 200, 1));
     trace.clear();
     assert!(!trace.is_recorded() && trace.tree().nodes().len() == 1);
@@ -446,14 +449,14 @@ fn an_engine_that_never_leaves_grows_nothing() {
 #[test]
 fn frequent_requests_are_counted_in_batches_and_none_is_lost() {
     let sites = sites();
-    let mut recorder = Recorder::new(0, quiet(Level::Full));
-    let (reader, mut trace, tape) = (recorder.reader(), Trace::new(), Tape::new());
+    let mut recorder = Recorder::new(0, quiet(TraceLevel::Full));
+    let (reader, mut trace, tape) = (recorder.reader(), Trace::new(), EventTape::new());
     let (mut waits, mut runs) = (0, 0);
     for n in 0..10_000u64 {
         recorder.begin(&mut trace, n);
         let queued = n % 3 * 100;
         tape.rewind(n);
-        trace.queued(&tape, Site::step(Step::HeadRead), n + queued);
+        trace.queued(&tape, Site::step(ConnectionStep::HeadRead), n + queued);
         assert!(tape.open(sites.access));
         let run = if n % 1_000 == 7 { 3 << 30 } else { n % 777 };
         assert!(tape.close(sites.access, n + queued + run));
@@ -479,5 +482,5 @@ fn frequent_requests_are_counted_in_batches_and_none_is_lost() {
     let access = reader.site(sites.access).expect("counted");
     assert_eq!((access.run.sum(), access.run.count(), access.run.max()), (runs, 10_000, 3 << 30));
     assert!(access.run.quantile(0.5) >= 388 && access.run.quantile(0.5) <= 388 + 388 / 16);
-    assert_eq!(reader.site(Site::step(Step::HeadRead)).expect("counted").wait.sum(), waits);
+    assert_eq!(reader.site(Site::step(ConnectionStep::HeadRead)).expect("counted").wait.sum(), waits);
 }

@@ -19,22 +19,22 @@ use crate::server::FATAL;
 use crate::settings;
 
 /// What the master leaves to it.
-pub(crate) struct Inheritance {
+pub(crate) struct AgentInheritance {
     /// Whose scripts it runs.
     pub configuration: Arc<Configuration>,
     /// The way to the server.
-    pub link: Link,
+    pub link: AgentLink,
 }
 
 /// One end of the connection of agent and server.
-pub(crate) struct Link {
+pub(crate) struct AgentLink {
     /// What the agent asks, and its answers.
     pub calls: UnixStream,
     /// What it hears.
     pub heard: UnixStream,
 }
 
-impl Link {
+impl AgentLink {
     /// The agent's end and the server's.
     ///
     /// # Errors
@@ -42,12 +42,12 @@ impl Link {
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (calls, asked) = UnixStream::pair()?;
         let (heard, told) = UnixStream::pair()?;
-        Ok((Link { calls, heard }, Link { calls: asked, heard: told }))
+        Ok((AgentLink { calls, heard }, AgentLink { calls: asked, heard: told }))
     }
 }
 
 /// Runs scripts until the master says enough; the exit status.
-pub(crate) fn run(inheritance: Inheritance) -> i32 {
+pub(crate) fn run(inheritance: AgentInheritance) -> i32 {
     log::threaded(true);
     log_panics();
     let code = match start(inheritance) {
@@ -68,7 +68,7 @@ pub(crate) fn run(inheritance: Inheritance) -> i32 {
     code
 }
 
-fn start(Inheritance { configuration, link }: Inheritance) -> Result<Process, Vec<String>> {
+fn start(AgentInheritance { configuration, link }: AgentInheritance) -> Result<AgentProcess, Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     settings::apply(&configuration.main);
     let gone = || {
@@ -77,16 +77,16 @@ fn start(Inheritance { configuration, link }: Inheritance) -> Result<Process, Ve
     };
     weir_lua::agent::connect(link.calls, link.heard, gone).map_err(failed("a thread can't start"))?;
     let agent = Agent::start(&configuration, &Options::default()).map_err(lines)?;
-    Ok(Process { agent, signals })
+    Ok(AgentProcess { agent, signals })
 }
 
 /// The process.
-struct Process {
+struct AgentProcess {
     agent: Agent,
     signals: Signals,
 }
 
-impl Process {
+impl AgentProcess {
     fn wait(mut self) {
         loop {
             if let Err(error) = process::readable([self.signals.as_fd()], None) {

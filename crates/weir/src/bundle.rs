@@ -1,7 +1,7 @@
 //! What master and server tell each other.
 //!
 //! The server builds the configuration that the master has built, out of the same texts: it may not read the files
-//! itself any more, and they may have changed since. A [`Record`] has every text and every answer to a pattern, in
+//! itself any more, and they may have changed since. A [`ReadFiles`] has every text and every answer to a pattern, in
 //! the form in which they were given.
 
 use std::cell::RefCell;
@@ -9,20 +9,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_conf::{Files, RealFiles};
+use weir_conf::{ConfFiles, RealFiles};
 use weir_engine::privileged::Findings;
 use weir_engine::wire::{Reader, Writer};
 
 /// The files of a configuration as they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct ReadFiles {
     texts: BTreeMap<PathBuf, Vec<u8>>,
     patterns: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// What building it has found besides: keys and their like, addresses of names.
     pub findings: Findings,
 }
 
-impl Files for Record {
+impl ConfFiles for ReadFiles {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.texts.get(path).cloned().ok_or_else(|| io::Error::from_raw_os_error(ENOENT))
     }
@@ -34,16 +34,16 @@ impl Files for Record {
 
 /// The file system, and a record of what was read from it.
 #[derive(Default)]
-pub(crate) struct Recorder(RefCell<Record>);
+pub(crate) struct FileRecorder(RefCell<ReadFiles>);
 
-impl Recorder {
+impl FileRecorder {
     /// What was read, with what building it has found besides.
-    pub(crate) fn finish(self, findings: Findings) -> Record {
-        Record { findings, ..self.0.into_inner() }
+    pub(crate) fn finish(self, findings: Findings) -> ReadFiles {
+        ReadFiles { findings, ..self.0.into_inner() }
     }
 }
 
-impl Files for Recorder {
+impl ConfFiles for FileRecorder {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let text = RealFiles.read(path)?;
         self.0.borrow_mut().texts.insert(path.to_path_buf(), text.clone());
@@ -59,9 +59,9 @@ impl Files for Recorder {
 
 /// What the master asks of its server. Descriptors come beside the message, in the order of the lists.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum MasterOrder {
     /// A new configuration.
-    Reload(Bundle),
+    Reload(ConfBundle),
     /// New descriptors for these logs.
     Reopen(Vec<PathBuf>),
     /// There is a privileged agent: two sockets, for what it asks and for what it hears.
@@ -70,18 +70,18 @@ pub(crate) enum Order {
 
 /// A configuration on its way to the server.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bundle {
+pub(crate) struct ConfBundle {
     /// Its files.
-    pub record: Record,
+    pub record: ReadFiles,
     /// Its listening sockets.
-    pub sockets: Vec<Socket>,
+    pub sockets: Vec<BundledSocket>,
     /// Its logs, and those that are still open of the one before.
     pub logs: Vec<PathBuf>,
 }
 
 /// A listening socket, told by its address as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Socket {
+pub(crate) struct BundledSocket {
     /// As configured.
     pub address: String,
     /// `reuseport`
@@ -96,7 +96,7 @@ pub(crate) struct WantsAgent(pub bool);
 
 /// What the server says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ServerReply {
     /// It accepts connections.
     Ready(WantsAgent),
     /// It could not start; the reasons, which it has logged.
@@ -105,12 +105,12 @@ pub(crate) enum Answer {
     Reloaded(Result<WantsAgent, Vec<String>>),
 }
 
-impl Order {
+impl MasterOrder {
     /// The bytes of the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         match self {
-            Order::Reload(Bundle { record, sockets, logs }) => {
+            MasterOrder::Reload(ConfBundle { record, sockets, logs }) => {
                 out.number(RELOAD);
                 out.list(record.texts.iter(), |out, (path, text)| {
                     out.path(path);
@@ -128,21 +128,21 @@ impl Order {
                 });
                 out.list(logs.iter(), |out, path| out.path(path));
             }
-            Order::Reopen(logs) => {
+            MasterOrder::Reopen(logs) => {
                 out.number(REOPEN);
                 out.list(logs.iter(), |out, path| out.path(path));
             }
-            Order::Agent => out.number(AGENT),
+            MasterOrder::Agent => out.number(AGENT),
         }
         out.0
     }
 
     /// Reads a message; `None` if it is none.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Order> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<MasterOrder> {
         let mut from = Reader(bytes);
         let order = match from.number()? {
-            RELOAD => Order::Reload(Bundle {
-                record: Record {
+            RELOAD => MasterOrder::Reload(ConfBundle {
+                record: ReadFiles {
                     texts: files(&mut from)?,
                     patterns: from
                         .list(|from| Some((from.path()?, from.list(Reader::path)?)))?
@@ -152,36 +152,40 @@ impl Order {
                 },
                 sockets: from.list(|from| {
                     let address = from.string()?;
-                    Some(Socket { address, reuseport: from.number()? != 0, index: from.number()? as usize })
+                    Some(BundledSocket {
+                        address,
+                        reuseport: from.number()? != 0,
+                        index: from.number()? as usize,
+                    })
                 })?,
                 logs: from.list(Reader::path)?,
             }),
-            REOPEN => Order::Reopen(from.list(Reader::path)?),
-            AGENT => Order::Agent,
+            REOPEN => MasterOrder::Reopen(from.list(Reader::path)?),
+            AGENT => MasterOrder::Agent,
             _ => return None,
         };
         from.whole(order)
     }
 }
 
-impl Answer {
+impl ServerReply {
     /// The bytes of the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         match self {
-            Answer::Ready(WantsAgent(wanted)) => {
+            ServerReply::Ready(WantsAgent(wanted)) => {
                 out.number(READY);
                 out.number(u64::from(*wanted));
             }
-            Answer::Failed(lines) => {
+            ServerReply::Failed(lines) => {
                 out.number(FAILED);
                 out.list(lines.iter(), |out, line| out.bytes(line.as_bytes()));
             }
-            Answer::Reloaded(Ok(WantsAgent(wanted))) => {
+            ServerReply::Reloaded(Ok(WantsAgent(wanted))) => {
                 out.number(RELOADED);
                 out.number(u64::from(*wanted));
             }
-            Answer::Reloaded(Err(lines)) => {
+            ServerReply::Reloaded(Err(lines)) => {
                 out.number(REFUSED);
                 out.list(lines.iter(), |out, line| out.bytes(line.as_bytes()));
             }
@@ -190,13 +194,13 @@ impl Answer {
     }
 
     /// Reads a message; `None` if it is none.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Answer> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<ServerReply> {
         let mut from = Reader(bytes);
         let answer = match from.number()? {
-            READY => Answer::Ready(WantsAgent(from.number()? != 0)),
-            FAILED => Answer::Failed(from.list(Reader::string)?),
-            RELOADED => Answer::Reloaded(Ok(WantsAgent(from.number()? != 0))),
-            REFUSED => Answer::Reloaded(Err(from.list(Reader::string)?)),
+            READY => ServerReply::Ready(WantsAgent(from.number()? != 0)),
+            FAILED => ServerReply::Failed(from.list(Reader::string)?),
+            RELOADED => ServerReply::Reloaded(Ok(WantsAgent(from.number()? != 0))),
+            REFUSED => ServerReply::Reloaded(Err(from.list(Reader::string)?)),
             _ => return None,
         };
         from.whole(answer)
@@ -245,8 +249,8 @@ const ENOENT: i32 = 2;
 mod tests {
     use super::*;
 
-    fn reload() -> Order {
-        let record = Record {
+    fn reload() -> MasterOrder {
+        let record = ReadFiles {
             texts: [("/a".into(), b"x;".to_vec()), ("/b\u{fe}".into(), Vec::new())].into(),
             patterns: [("/c/*".into(), vec!["/c/1".into(), "/c/2".into()]), ("/d/*".into(), vec![])].into(),
             findings: Findings {
@@ -254,23 +258,29 @@ mod tests {
                 names: [(("a.test".to_owned(), 80), vec!["[::1]:80".parse().expect("an address")])].into(),
             },
         };
-        let sockets = vec![Socket { address: "127.0.0.1:80".to_owned(), reuseport: true, index: 3 }];
-        Order::Reload(Bundle { record, sockets, logs: vec!["/l".into()] })
+        let sockets = vec![BundledSocket { address: "127.0.0.1:80".to_owned(), reuseport: true, index: 3 }];
+        MasterOrder::Reload(ConfBundle { record, sockets, logs: vec!["/l".into()] })
     }
 
     #[test]
     fn messages_read_back() {
-        for order in
-            [reload(), Order::Reload(Bundle::default()), Order::Reopen(vec!["/a".into()]), Order::Agent]
-        {
-            assert_eq!(Order::decode(&order.encode()), Some(order));
+        for order in [
+            reload(),
+            MasterOrder::Reload(ConfBundle::default()),
+            MasterOrder::Reopen(vec!["/a".into()]),
+            MasterOrder::Agent,
+        ] {
+            assert_eq!(MasterOrder::decode(&order.encode()), Some(order));
         }
-        let refused = Answer::Reloaded(Err(vec!["why".to_owned(), String::new()]));
-        let failed = Answer::Failed(vec!["why".to_owned()]);
-        for answer in
-            [Answer::Ready(WantsAgent(true)), Answer::Reloaded(Ok(WantsAgent(false))), refused, failed]
-        {
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        let refused = ServerReply::Reloaded(Err(vec!["why".to_owned(), String::new()]));
+        let failed = ServerReply::Failed(vec!["why".to_owned()]);
+        for answer in [
+            ServerReply::Ready(WantsAgent(true)),
+            ServerReply::Reloaded(Ok(WantsAgent(false))),
+            refused,
+            failed,
+        ] {
+            assert_eq!(ServerReply::decode(&answer.encode()), Some(answer));
         }
     }
 
@@ -278,14 +288,14 @@ mod tests {
     fn what_is_cut_or_changed_is_no_message() {
         let whole = reload().encode();
         for end in 0..whole.len() {
-            assert_eq!(Order::decode(&whole[..end]), None, "{end}");
+            assert_eq!(MasterOrder::decode(&whole[..end]), None, "{end}");
         }
-        assert_eq!(Order::decode(&[&whole[..], b"x"].concat()), None);
+        assert_eq!(MasterOrder::decode(&[&whole[..], b"x"].concat()), None);
         // A list that claims to be long ends with the bytes.
         let mut long = RELOAD.to_le_bytes().to_vec();
         long.extend_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(Order::decode(&long), None);
-        assert_eq!(Answer::decode(&9u64.to_le_bytes()), None);
+        assert_eq!(MasterOrder::decode(&long), None);
+        assert_eq!(ServerReply::decode(&9u64.to_le_bytes()), None);
     }
 
     #[test]
@@ -295,7 +305,7 @@ mod tests {
         std::fs::create_dir(&folder).expect("a fresh folder");
         let (one, pattern) = (folder.join("one.conf"), folder.join("*.conf"));
         std::fs::write(&one, "a;").expect("ours");
-        let recorder = Recorder::default();
+        let recorder = FileRecorder::default();
         let found = recorder.glob(&pattern).expect("there");
         assert_eq!(recorder.read(&one).expect("there"), b"a;");
         assert!(recorder.read(&folder.join("two.conf")).is_err());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandLine {
     /// What to do.
-    pub action: Action,
+    pub action: CommandAction,
     /// `-c`
     pub conf: Option<PathBuf>,
     /// `-p`
@@ -23,7 +23,7 @@ pub(crate) struct CommandLine {
 
 /// One of the things the program does.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
-pub(crate) enum Action {
+pub(crate) enum CommandAction {
     /// Serve.
     #[default]
     Run,
@@ -42,12 +42,12 @@ pub(crate) enum Action {
     /// `-T`
     Dump,
     /// `-s`
-    Signal(Signal),
+    Signal(SignalName),
 }
 
 /// `-s`
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) enum Signal {
+pub(crate) enum SignalName {
     /// At once.
     Stop,
     /// When all requests have ended.
@@ -69,11 +69,11 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
         let bytes = word.as_bytes();
         match bytes {
             b"--help" | b"help" => {
-                line.action = Action::LongHelp;
+                line.action = CommandAction::LongHelp;
                 continue;
             }
             b"--version" => {
-                line.action = Action::LongVersion;
+                line.action = CommandAction::LongVersion;
                 continue;
             }
             _ => {}
@@ -85,12 +85,12 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
         while let Some((&letter, rest)) = letters.split_first() {
             letters = rest;
             match letter {
-                b'?' | b'h' => line.action = Action::Help,
-                b'v' => line.action = Action::Version,
-                b'V' => line.action = Action::Configure,
-                b't' if line.action != Action::Dump => line.action = Action::Test,
+                b'?' | b'h' => line.action = CommandAction::Help,
+                b'v' => line.action = CommandAction::Version,
+                b'V' => line.action = CommandAction::Configure,
+                b't' if line.action != CommandAction::Dump => line.action = CommandAction::Test,
                 b't' => {}
-                b'T' => line.action = Action::Dump,
+                b'T' => line.action = CommandAction::Dump,
                 b'q' => line.quiet = true,
                 b'p' | b'c' | b'e' | b'g' | b's' => {
                     let value = value(letter, rest, &mut arguments)?;
@@ -133,11 +133,11 @@ impl CommandLine {
             b'e' => self.error_log = Some(value.into()),
             b'g' => self.globals = Some(value.to_string_lossy().into_owned()),
             _ => {
-                self.action = Action::Signal(match value.as_bytes() {
-                    b"stop" => Signal::Stop,
-                    b"quit" => Signal::Quit,
-                    b"reopen" => Signal::Reopen,
-                    b"reload" => Signal::Reload,
+                self.action = CommandAction::Signal(match value.as_bytes() {
+                    b"stop" => SignalName::Stop,
+                    b"quit" => SignalName::Quit,
+                    b"reopen" => SignalName::Reopen,
+                    b"reload" => SignalName::Reload,
                     _ => return Err(format!("invalid option: \"-s {}\"", value.to_string_lossy())),
                 });
             }
@@ -175,12 +175,15 @@ mod tests {
     #[test]
     fn letters_share_a_dash_and_values_may_be_glued() {
         let line = read(&["-tq", "-cnginx.conf", "-p", "/srv/", "-g", "daemon off;"]).expect("valid");
-        assert_eq!(line.action, Action::Test);
+        assert_eq!(line.action, CommandAction::Test);
         assert!(line.quiet);
         assert_eq!(line.conf, Some("nginx.conf".into()));
         assert_eq!(line.prefix, Some("/srv/".into()));
         assert_eq!(line.globals.as_deref(), Some("daemon off;"));
-        assert_eq!(read(&["-s", "reload"]).map(|line| line.action), Ok(Action::Signal(Signal::Reload)));
+        assert_eq!(
+            read(&["-s", "reload"]).map(|line| line.action),
+            Ok(CommandAction::Signal(SignalName::Reload))
+        );
     }
 
     #[test]
@@ -207,9 +210,11 @@ mod tests {
 
     #[test]
     fn long_words_are_known() {
-        for (word, action) in
-            [("--help", Action::LongHelp), ("help", Action::LongHelp), ("--version", Action::LongVersion)]
-        {
+        for (word, action) in [
+            ("--help", CommandAction::LongHelp),
+            ("help", CommandAction::LongHelp),
+            ("--version", CommandAction::LongVersion),
+        ] {
             assert_eq!(read(&[word]).map(|line| line.action), Ok(action), "{word}");
         }
     }

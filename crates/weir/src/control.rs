@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_engine::log::{self, Level};
-use weir_see::{Source, control_server};
+use weir_see::{ServerSource, control_server};
 
 use crate::pid;
 
@@ -24,7 +24,7 @@ pub(crate) fn bind(pid: &Path, owner: Option<u32>) -> Option<UnixListener> {
 }
 
 /// Answers on `listener` until the process ends.
-pub(crate) fn serve(listener: UnixListener, source: &Arc<Source>) {
+pub(crate) fn serve(listener: UnixListener, source: &Arc<ServerSource>) {
     if let Err(error) = control_server::serve(listener, source.clone()) {
         log::cycle(Level::Warn, &format_args!("nobody answers on the control socket: {error}"));
     }

@@ -20,5 +20,5 @@ pub mod modules;
 pub mod show;
 mod welcome;
 
-pub use embed::{Builder, Ending, Error, Handler, Request, Response, Server};
+pub use embed::{Error, Handler, HandlerEnding, Request, Response, Server, ServerBuilder};
 pub use weir_rt::{DriverChoice, SockAddr};

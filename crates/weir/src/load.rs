@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use weir::modules::MODULES;
-use weir_conf::{Failure, Files, MemoryFiles, RealFiles, Source, Tree};
+use weir_conf::{ConfFiles, ConfSource, ConfTree, LoadFailure, MemoryFiles, RealFiles};
 use weir_engine::Configuration;
 use weir_engine::conf::build::build;
 use weir_engine::conf::lint::lint;
@@ -21,7 +21,7 @@ use crate::{pid, settings};
 
 /// Which files are meant.
 #[derive(Clone, Debug)]
-pub(crate) struct Paths {
+pub(crate) struct ConfLocation {
     /// The configuration file; `None`: the embedded one.
     pub conf: Option<PathBuf>,
     /// Where relative paths begin.
@@ -31,18 +31,18 @@ pub(crate) struct Paths {
 }
 
 /// What is to be said of a configuration that is used all the same.
-pub(crate) struct Remark {
+pub(crate) struct ConfRemark {
     level: Level,
     text: String,
 }
 
-impl Remark {
-    fn of(error: &weir_conf::Error, source: &Source) -> Remark {
+impl ConfRemark {
+    fn of(error: &weir_conf::Error, source: &ConfSource) -> ConfRemark {
         let level = match error.level {
-            weir_conf::Level::Alert => Level::Alert,
-            weir_conf::Level::Warn | weir_conf::Level::Emerg => Level::Warn,
+            weir_conf::LevelName::Alert => Level::Alert,
+            weir_conf::LevelName::Warn | weir_conf::LevelName::Emerg => Level::Warn,
         };
-        Remark { level, text: error.render(source) }
+        ConfRemark { level, text: error.render(source) }
     }
 
     pub(crate) fn log(&self) {
@@ -50,21 +50,21 @@ impl Remark {
     }
 }
 
-impl Paths {
+impl ConfLocation {
     /// `-c` is relative to `-p`; without `-p` the prefix is the file's folder (its parent, if the folder is called
     /// `conf`, as in nginx's own layout). Without both the embedded configuration serves the current folder.
-    pub(crate) fn of(line: &CommandLine) -> Paths {
+    pub(crate) fn of(line: &CommandLine) -> ConfLocation {
         let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let globals = line.globals.clone();
         match (&line.conf, &line.prefix) {
-            (None, None) => Paths { conf: None, prefix: here, globals },
+            (None, None) => ConfLocation { conf: None, prefix: here, globals },
             (None, Some(prefix)) => {
                 let prefix = here.join(prefix);
-                Paths { conf: Some(prefix.join("conf/nginx.conf")), prefix, globals }
+                ConfLocation { conf: Some(prefix.join("conf/nginx.conf")), prefix, globals }
             }
             (Some(conf), Some(prefix)) => {
                 let prefix = here.join(prefix);
-                Paths { conf: Some(prefix.join(conf)), prefix, globals }
+                ConfLocation { conf: Some(prefix.join(conf)), prefix, globals }
             }
             (Some(conf), None) => {
                 let conf = here.join(conf);
@@ -73,7 +73,7 @@ impl Paths {
                     Some(name) if name == "conf" => folder.parent().unwrap_or(&folder).to_path_buf(),
                     _ => folder,
                 };
-                Paths { conf: Some(conf), prefix, globals }
+                ConfLocation { conf: Some(conf), prefix, globals }
             }
         }
     }
@@ -84,7 +84,7 @@ impl Paths {
     }
 
     /// Reads with `load`, which is [`weir_conf::load`] or [`weir_conf::outline`].
-    fn read(&self, files: &dyn Files, load: Load) -> Result<Tree, Box<Failure>> {
+    fn read(&self, files: &dyn ConfFiles, load: LoadConf) -> Result<ConfTree, Box<LoadFailure>> {
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let globals = self.globals.as_deref();
         match &self.conf {
@@ -104,7 +104,7 @@ impl Paths {
     ///
     /// # Errors
     /// The file can't be read so far.
-    pub(crate) fn pid(&self, files: &dyn Files) -> Result<PathBuf, Vec<String>> {
+    pub(crate) fn pid(&self, files: &dyn ConfFiles) -> Result<PathBuf, Vec<String>> {
         let (tree, errors) = match self.read(files, weir_conf::outline) {
             Ok(tree) => (tree, None),
             Err(failure) => (failure.tree, Some(failure.errors)),
@@ -117,7 +117,7 @@ impl Paths {
         }
     }
 
-    fn tree(&self, files: &dyn Files) -> Result<Tree, Vec<String>> {
+    fn tree(&self, files: &dyn ConfFiles) -> Result<ConfTree, Vec<String>> {
         self.read(files, weir_conf::load).map_err(|failure| {
             // The rest of the file is checked too: one run shows everything that is wrong.
             let source = &failure.tree.source;
@@ -134,7 +134,10 @@ impl Paths {
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
-    pub(crate) fn prepare(&self, files: &dyn Files) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
+    pub(crate) fn prepare(
+        &self,
+        files: &dyn ConfFiles,
+    ) -> Result<(Configuration, Vec<ConfRemark>), Vec<String>> {
         let (configuration, warnings) = self.load(files)?;
         settle(&configuration).map_err(|error| vec![error])?;
         Ok((configuration, warnings))
@@ -144,26 +147,30 @@ impl Paths {
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
-    pub(crate) fn load(&self, files: &dyn Files) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
+    pub(crate) fn load(
+        &self,
+        files: &dyn ConfFiles,
+    ) -> Result<(Configuration, Vec<ConfRemark>), Vec<String>> {
         self.build(self.tree(files)?)
     }
 
-    /// As [`Paths::load`]; what looks like a trap is a warning, too.
+    /// As [`ConfLocation::load`]; what looks like a trap is a warning, too.
     ///
     /// # Errors
     /// As there.
-    fn examine(&self, files: &dyn Files) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
+    fn examine(&self, files: &dyn ConfFiles) -> Result<(Configuration, Vec<ConfRemark>), Vec<String>> {
         let tree = self.tree(files)?;
-        let traps: Vec<Remark> = lint(&tree).iter().map(|trap| Remark::of(trap, &tree.source)).collect();
+        let traps: Vec<ConfRemark> =
+            lint(&tree).iter().map(|trap| ConfRemark::of(trap, &tree.source)).collect();
         let (configuration, mut warnings) = self.build(tree)?;
         warnings.extend(traps);
         Ok((configuration, warnings))
     }
 
-    fn build(&self, tree: Tree) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
+    fn build(&self, tree: ConfTree) -> Result<(Configuration, Vec<ConfRemark>), Vec<String>> {
         match build(tree, MODULES, self.prefix.clone()) {
             (Ok(configuration), warnings) => {
-                let remarks = warnings.iter().map(|warning| Remark::of(warning, &configuration.source));
+                let remarks = warnings.iter().map(|warning| ConfRemark::of(warning, &configuration.source));
                 let warnings = remarks.collect();
                 Ok((configuration, warnings))
             }
@@ -175,13 +182,14 @@ impl Paths {
 }
 
 /// How a configuration is read.
-type Load = fn(&Path, &Path, &dyn Files, fn(&[u8]) -> bool, Option<&str>) -> Result<Tree, Box<Failure>>;
+type LoadConf =
+    fn(&Path, &Path, &dyn ConfFiles, fn(&[u8]) -> bool, Option<&str>) -> Result<ConfTree, Box<LoadFailure>>;
 
 /// Opens what messages go to until the configuration names a log: `-e`, where `stderr` is standard error, or
 /// `logs/error.log`. As in nginx a
 /// configuration that can't be read is told there, too; but a folder without `logs` is nothing to complain about.
 pub(crate) fn open_error_log(line: &CommandLine) {
-    let paths = Paths::of(line);
+    let paths = ConfLocation::of(line);
     let target = match &line.error_log {
         Some(path) if path == Path::new("stderr") => Target::Stderr,
         Some(path) => Target::File(paths.prefix.join(path)),
@@ -216,7 +224,7 @@ pub(crate) fn dump(line: &CommandLine) -> ExitCode {
 
 /// Says how far the configuration is good; `None` if that is not to its end.
 fn tested(line: &CommandLine) -> Option<Configuration> {
-    let paths = Paths::of(line);
+    let paths = ConfLocation::of(line);
     let loaded = paths.examine(&RealFiles).and_then(|(configuration, warnings)| {
         for warning in warnings {
             warning.log();

@@ -27,7 +27,7 @@ pub(crate) fn asks_a_server(arguments: &[OsString]) -> bool {
 
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let line = match Line::parse(arguments) {
+    let line = match LuaCommandLine::parse(arguments) {
         Ok(line) if line.help => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -59,7 +59,7 @@ fn failed(message: &str) -> ExitCode {
 
 /// What the command line says.
 #[derive(Default)]
-struct Line {
+struct LuaCommandLine {
     help: bool,
     program: Program,
     /// `-I`
@@ -78,9 +78,9 @@ struct Line {
     connections: Option<String>,
 }
 
-impl Line {
-    fn parse(arguments: &[OsString]) -> Result<Line, String> {
-        let mut line = Line::default();
+impl LuaCommandLine {
+    fn parse(arguments: &[OsString]) -> Result<LuaCommandLine, String> {
+        let mut line = LuaCommandLine::default();
         let words: Result<Vec<String>, _> = arguments.iter().cloned().map(OsString::into_string).collect();
         let mut words = words.map_err(|word| format!("{} is no UTF-8", word.display()))?.into_iter();
         while let Some(word) = words.next() {
@@ -163,7 +163,7 @@ impl Line {
     fn configuration(&self) -> Result<Configuration, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         let name = here.join(NAME);
-        let files = Files { name: &name, text: MemoryFiles::new().with(&name, self.text()) };
+        let files = ProgramFiles { name: &name, text: MemoryFiles::new().with(&name, self.text()) };
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let loaded = weir_conf::load(&name, &here, &files, raw, None);
         let tree = loaded.map_err(|failure| failure.errors.render(&failure.tree.source))?;
@@ -173,12 +173,12 @@ impl Line {
 }
 
 /// The text that was made under its name, and the file system.
-struct Files<'f> {
+struct ProgramFiles<'f> {
     name: &'f std::path::Path,
     text: MemoryFiles,
 }
 
-impl weir_conf::Files for Files<'_> {
+impl weir_conf::ConfFiles for ProgramFiles<'_> {
     fn read(&self, path: &std::path::Path) -> std::io::Result<Vec<u8>> {
         if path == self.name { self.text.read(path) } else { RealFiles.read(path) }
     }

@@ -21,7 +21,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use cli::Action;
+use cli::CommandAction;
 use weir_rt::Heap;
 use weir_see::commands;
 
@@ -46,18 +46,18 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if matches!(line.action, Action::Test | Action::Dump | Action::Run) {
+    if matches!(line.action, CommandAction::Test | CommandAction::Dump | CommandAction::Run) {
         load::open_error_log(&line);
     }
     match line.action {
-        Action::Help => version::help(&mut std::io::stderr()),
-        Action::LongHelp => version::help(&mut std::io::stdout()),
-        Action::Version => version::short(&mut std::io::stderr()),
-        Action::LongVersion => version::short(&mut std::io::stdout()),
-        Action::Configure => version::long(),
-        Action::Test => load::test(&line),
-        Action::Dump => load::dump(&line),
-        Action::Signal(signal) => signals::send(&line, signal),
-        Action::Run => run::run(&line, run::Program { name: called, arguments }),
+        CommandAction::Help => version::help(&mut std::io::stderr()),
+        CommandAction::LongHelp => version::help(&mut std::io::stdout()),
+        CommandAction::Version => version::short(&mut std::io::stderr()),
+        CommandAction::LongVersion => version::short(&mut std::io::stdout()),
+        CommandAction::Configure => version::long(),
+        CommandAction::Test => load::test(&line),
+        CommandAction::Dump => load::dump(&line),
+        CommandAction::Signal(signal) => signals::send(&line, signal),
+        CommandAction::Run => run::run(&line, run::ProgramPath { name: called, arguments }),
     }
 }

@@ -13,7 +13,7 @@ use weir_modules::{
 use weir_server::tls::Ssl;
 use weir_upstream::UpstreamModule;
 
-use crate::welcome::Welcome;
+use crate::welcome::WelcomeModule;
 
 /// Every module. The core's own come first, since the others read what they set.
 pub static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + OWN.len() }>(OWN);
@@ -51,7 +51,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<EmptyGif>(),
     ModuleDef::of::<Echo>(),
     ModuleDef::of::<StubStatus>(),
-    ModuleDef::of::<Welcome>(),
+    ModuleDef::of::<WelcomeModule>(),
     ModuleDef::of::<Dav>(),
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),

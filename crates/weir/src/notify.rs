@@ -10,22 +10,22 @@ use weir_engine::log::{self, Level};
 use weir_rt::clock;
 
 /// Who wants to know; nobody, without `NOTIFY_SOCKET`.
-pub(crate) struct Notify {
+pub(crate) struct NotifySocket {
     socket: Option<(UnixDatagram, SocketAddr)>,
 }
 
-impl Notify {
+impl NotifySocket {
     /// Reads `NOTIFY_SOCKET`, which may be a path or, behind an `@`, an abstract name.
-    pub(crate) fn from_environment() -> Notify {
-        let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Notify { socket: None } };
+    pub(crate) fn from_environment() -> NotifySocket {
+        let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return NotifySocket { socket: None } };
         match open(&name) {
-            Ok(socket) => Notify { socket: Some(socket) },
+            Ok(socket) => NotifySocket { socket: Some(socket) },
             Err(error) => {
                 log::cycle(
                     Level::Warn,
                     &format_args!("NOTIFY_SOCKET {} can't be used: {error}", name.display()),
                 );
-                Notify { socket: None }
+                NotifySocket { socket: None }
             }
         }
     }
@@ -35,7 +35,7 @@ impl Notify {
         self.send(&format!("READY=1\nMAINPID={}\nSTATUS=Serving", std::process::id()));
     }
 
-    /// A reload has begun; [`Notify::ready`] ends it.
+    /// A reload has begun; [`NotifySocket::ready`] ends it.
     pub(crate) fn reloading(&self) {
         let now = clock::monotonic_ns() / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS=Reading the configuration"));

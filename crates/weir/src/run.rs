@@ -16,16 +16,16 @@ use weir_rt::process::{self, DaemonReadiness};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_server::{Options, Part, Sockets, StartError};
 
-use crate::bundle::{Record, Recorder};
+use crate::bundle::{FileRecorder, ReadFiles};
 use crate::cli::CommandLine;
-use crate::load::Paths;
-use crate::notify::Notify;
+use crate::load::ConfLocation;
+use crate::notify::NotifySocket;
 use crate::version::NGINX;
 use crate::{master, settings, single};
 
 /// How this program was called: a binary upgrade calls it again.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
+pub(crate) struct ProgramPath {
     /// As which it was called.
     pub name: OsString,
     /// Its arguments.
@@ -33,11 +33,11 @@ pub(crate) struct Program {
 }
 
 /// A start, as far as it is the same for both ways.
-pub(crate) struct Start {
+pub(crate) struct StartedConf {
     /// Which files are meant.
-    pub paths: Paths,
+    pub paths: ConfLocation,
     /// Those that were read.
-    pub record: Record,
+    pub record: ReadFiles,
     /// What they say.
     pub configuration: Configuration,
     /// The listening sockets.
@@ -47,13 +47,13 @@ pub(crate) struct Start {
     /// Who waits for the daemon to be ready.
     pub readiness: Option<DaemonReadiness>,
     /// systemd.
-    pub notify: Notify,
+    pub notify: NotifySocket,
     /// The process that this one takes over from.
     pub predecessor: Option<u32>,
 }
 
 /// Serves until a signal ends it.
-pub(crate) fn run(line: &CommandLine, program: Program) -> ExitCode {
+pub(crate) fn run(line: &CommandLine, program: ProgramPath) -> ExitCode {
     process::keep_free_memory(FREE_MEMORY);
     let result = start(line).and_then(|start| match start.configuration.main.master_process() {
         true => master::run(start, program),
@@ -73,12 +73,12 @@ pub(crate) fn run(line: &CommandLine, program: Program) -> ExitCode {
     code
 }
 
-fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
+fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     // A process that forks has no threads.
     log::threaded(false);
     let inherited = InheritedDescriptors::take();
-    let (upgrade, notify) = (inherited.upgrade, Notify::from_environment());
-    let (paths, recorder) = (Paths::of(line), Recorder::default());
+    let (upgrade, notify) = (inherited.upgrade, NotifySocket::from_environment());
+    let (paths, recorder) = (ConfLocation::of(line), FileRecorder::default());
     let (prepared, findings) = privileged::collect(|| paths.prepare(&recorder));
     let (configuration, warnings) = prepared?;
     let record = recorder.finish(findings);
@@ -95,7 +95,7 @@ fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
     log::start(&configuration).map_err(|error| vec![error])?;
     let sockets = open(&configuration, &import(inherited)?, |line| log::startup(&line))?;
     let predecessor = upgrade.then(process::parent);
-    Ok(Start { paths, record, configuration, sockets, signals, readiness, notify, predecessor })
+    Ok(StartedConf { paths, record, configuration, sockets, signals, readiness, notify, predecessor })
 }
 
 /// What was inherited, as a set of sockets that are not known to be anybody's yet.

@@ -12,17 +12,17 @@ use weir_engine::log::{self, Level};
 use weir_engine::privileged;
 use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
-use weir_see::remains::{self, Remains};
-use weir_see::{Admin, Bound, Source};
+use weir_see::remains::{self, CrashRemains};
+use weir_see::{AdminListeners, BoundListeners, ServerSource};
 use weir_server::{Options, Part, Server, Sockets};
 
-use crate::bundle::{Answer, Bundle, Order, Socket, WantsAgent};
-use crate::load::Paths;
+use crate::bundle::{BundledSocket, ConfBundle, MasterOrder, ServerReply, WantsAgent};
+use crate::load::ConfLocation;
 use crate::run::{self, failed, lines};
 use crate::{control, settings, single};
 
 /// What the master leaves to its child.
-pub(crate) struct Inheritance {
+pub(crate) struct ServerInheritance {
     /// What to serve.
     pub configuration: Arc<Configuration>,
     /// Where.
@@ -32,21 +32,21 @@ pub(crate) struct Inheritance {
     /// The way to the master.
     pub channel: ProcessChannel,
     /// Names and places that stay the same.
-    pub paths: Paths,
+    pub paths: ConfLocation,
     /// Memory for what is to be known of a crash.
-    pub remains: Option<Remains>,
+    pub remains: Option<CrashRemains>,
 }
 
 /// Serves until the master says enough; the exit status. 2 is nginx's for a start that will not go better a second
 /// time.
-pub(crate) fn run(inheritance: Inheritance) -> i32 {
+pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     log::threaded(true);
     run::log_panics();
-    let Inheritance { configuration, sockets, control, channel, paths, remains } = inheritance;
+    let ServerInheritance { configuration, sockets, control, channel, paths, remains } = inheritance;
     let started = start(configuration, sockets, control, remains, &channel);
     let failed = match started {
         Ok((server, admin, signals)) => {
-            Process { server, admin, signals, channel, paths }.wait();
+            ServerProcess { server, admin, signals, channel, paths }.wait();
             weir_lua::agent::wait_gone(FAREWELL);
             None
         }
@@ -61,7 +61,7 @@ pub(crate) fn run(inheritance: Inheritance) -> i32 {
     let Some((channel, errors)) = failed else { return 0 };
     // Last of all: a master that knows of the failure may end this process before it has logged why. One that is gone
     // has nobody to tell.
-    let _ = channel.send(&Answer::Failed(errors).encode(), &[]);
+    let _ = channel.send(&ServerReply::Failed(errors).encode(), &[]);
     FATAL
 }
 
@@ -70,18 +70,18 @@ fn start(
     configuration: Arc<Configuration>,
     sockets: Sockets,
     control: Option<UnixListener>,
-    remains: Option<Remains>,
+    remains: Option<CrashRemains>,
     channel: &ProcessChannel,
-) -> Result<(Server, Admin, Signals), Vec<String>> {
+) -> Result<(Server, AdminListeners, Signals), Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     for fault in [signal::SIGSEGV, signal::SIGBUS] {
         signal::set_default(fault).map_err(failed("sigaction() failed"))?;
     }
     settings::apply(&configuration.main);
-    let admin = Bound::new(&configuration, configuration.main.run_as().map(|(user, _)| user.uid));
+    let admin = BoundListeners::new(&configuration, configuration.main.run_as().map(|(user, _)| user.uid));
     settings::become_user(&configuration.main).map_err(|error| vec![error])?;
     let server = Server::start_with(configuration, Options::default(), sockets).map_err(lines)?;
-    let source = Source::new(&server);
+    let source = ServerSource::new(&server);
     if let Some(listener) = control {
         control::serve(listener, &source);
     }
@@ -92,22 +92,22 @@ fn start(
     if let Some(thread) = server.threads().first() {
         log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
     }
-    let ready = Answer::Ready(WantsAgent(server.configuration().wants_agent()));
+    let ready = ServerReply::Ready(WantsAgent(server.configuration().wants_agent()));
     channel.send(&ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;
     Ok((server, admin, signals))
 }
 
 /// The process.
-struct Process {
+struct ServerProcess {
     server: Server,
-    admin: Admin,
+    admin: AdminListeners,
     signals: Signals,
     channel: ProcessChannel,
-    paths: Paths,
+    paths: ConfLocation,
 }
 
-impl Process {
+impl ServerProcess {
     /// Does what it is told until that is to end.
     fn wait(self) {
         loop {
@@ -160,22 +160,22 @@ impl Process {
                 return false;
             }
         };
-        match Order::decode(&message.bytes) {
-            Some(Order::Reload(bundle)) => {
+        match MasterOrder::decode(&message.bytes) {
+            Some(MasterOrder::Reload(bundle)) => {
                 let reloaded = self.reload(bundle, message.fds);
                 let wants = || WantsAgent(self.server.configuration().wants_agent());
-                let answer = Answer::Reloaded(reloaded.map(|()| wants()));
+                let answer = ServerReply::Reloaded(reloaded.map(|()| wants()));
                 if let Err(error) = self.channel.send(&answer.encode(), &[]) {
                     let reason = settings::reason(&error);
                     log::cycle(Level::Alert, &format_args!("the master process can't be told ({reason})"));
                 }
             }
-            Some(Order::Reopen(logs)) => {
+            Some(MasterOrder::Reopen(logs)) => {
                 let given = log::give(logs.into_iter().zip(message.fds).collect());
                 reopen();
                 drop(given);
             }
-            Some(Order::Agent) => self.serve_agent(message.fds),
+            Some(MasterOrder::Agent) => self.serve_agent(message.fds),
             None => log::cycle(Level::Alert, &"the master process asks for something unknown"),
         }
         true
@@ -194,11 +194,11 @@ impl Process {
     }
 
     /// Builds what the master has built, and takes it into use.
-    fn reload(&self, bundle: Bundle, fds: Vec<OwnedFd>) -> Result<(), Vec<String>> {
-        let Bundle { mut record, sockets, logs } = bundle;
+    fn reload(&self, bundle: ConfBundle, fds: Vec<OwnedFd>) -> Result<(), Vec<String>> {
+        let ConfBundle { mut record, sockets, logs } = bundle;
         let found = privileged::give(std::mem::take(&mut record.findings));
         let mut fds = fds.into_iter();
-        let parts: Vec<(Socket, OwnedFd)> = sockets.into_iter().zip(fds.by_ref()).collect();
+        let parts: Vec<(BundledSocket, OwnedFd)> = sockets.into_iter().zip(fds.by_ref()).collect();
         let given = log::give(logs.into_iter().zip(fds).collect::<Vec<(PathBuf, OwnedFd)>>());
         // The master has logged the warnings.
         let (configuration, _) = self.paths.load(&record)?;
@@ -219,8 +219,11 @@ fn reopen() {
 }
 
 /// The master's sockets, for the addresses that the configuration has by the same words.
-fn import(configuration: &Configuration, parts: Vec<(Socket, OwnedFd)>) -> Result<Sockets, Vec<String>> {
-    let part = |(Socket { address, reuseport, index }, fd)| {
+fn import(
+    configuration: &Configuration,
+    parts: Vec<(BundledSocket, OwnedFd)>,
+) -> Result<Sockets, Vec<String>> {
+    let part = |(BundledSocket { address, reuseport, index }, fd)| {
         let known = configuration.addresses.iter().find(|known| known.addr.to_string() == address);
         let known = known.ok_or_else(|| vec![format!("the address {address} is another one here")])?;
         Ok(Part { addr: known.addr.clone(), reuseport, index, fd })

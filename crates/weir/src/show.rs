@@ -1,10 +1,10 @@
 //! What was recorded of requests, as text.
 
 use weir_rt::clock;
-use weir_trace::{Kept, SiteTable, render};
+use weir_trace::{KeptRequest, SiteTable, render};
 
 /// Headline and tree, as `weir trace` prints them.
-pub fn kept(kept: &Kept) -> String {
+pub fn kept(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &nanoseconds);
     format!("{headline}\n{}", render::tree(&kept.tree(), sites, &nanoseconds))

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use weir_conf::RealFiles;
 use weir_rt::signal;
 
-use crate::cli::{CommandLine, Signal};
-use crate::load::Paths;
-use crate::status::Waiter;
+use crate::cli::{CommandLine, SignalName};
+use crate::load::ConfLocation;
+use crate::status::ReloadWaiter;
 use crate::{pid, settings};
 
 /// Sends `signal` to the server whose pid file the configuration names. A reload is waited for: its outcome is the
 /// exit status, its reasons are on standard error.
-pub(crate) fn send(line: &CommandLine, which: Signal) -> ExitCode {
+pub(crate) fn send(line: &CommandLine, which: SignalName) -> ExitCode {
     match sent(line, which) {
         Ok(()) => ExitCode::SUCCESS,
         Err(lines) => {
@@ -24,23 +24,23 @@ pub(crate) fn send(line: &CommandLine, which: Signal) -> ExitCode {
     }
 }
 
-fn sent(line: &CommandLine, which: Signal) -> Result<(), Vec<String>> {
+fn sent(line: &CommandLine, which: SignalName) -> Result<(), Vec<String>> {
     let emerg = |lines: Vec<String>| lines.iter().map(|line| format!("[emerg] {line}")).collect::<Vec<_>>();
     // As in nginx a file that is wrong stops every signal, a reload above all.
-    let (configuration, _) = Paths::of(line).load(&RealFiles).map_err(emerg)?;
+    let (configuration, _) = ConfLocation::of(line).load(&RealFiles).map_err(emerg)?;
     let path = configuration.main.pid(&configuration.prefix);
     let number = match which {
-        Signal::Stop => signal::SIGTERM,
-        Signal::Quit => signal::SIGQUIT,
-        Signal::Reopen => signal::SIGUSR1,
-        Signal::Reload => signal::SIGHUP,
+        SignalName::Stop => signal::SIGTERM,
+        SignalName::Quit => signal::SIGQUIT,
+        SignalName::Reopen => signal::SIGUSR1,
+        SignalName::Reload => signal::SIGHUP,
     };
     let pid = pid::read(&path).map_err(|error| vec![format!("[error] {error}")])?;
-    let waiter = Waiter::new(&path);
+    let waiter = ReloadWaiter::new(&path);
     signal::kill(pid, number).map_err(|error| {
         vec![format!("[alert] kill({pid}, {number}) failed ({})", settings::reason(&error))]
     })?;
-    if which == Signal::Reload {
+    if which == SignalName::Reload {
         let lives = || signal::kill(pid, 0).is_ok();
         waiter.wait(&path, lives).map_err(|lines| {
             let mut lines = emerg(lines);

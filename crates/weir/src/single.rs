@@ -8,22 +8,22 @@ use weir_conf::RealFiles;
 use weir_engine::log::{self, Level};
 use weir_rt::clock;
 use weir_rt::signal::{self, Signals};
-use weir_see::{Admin, Bound, Source};
+use weir_see::{AdminListeners, BoundListeners, ServerSource};
 use weir_server::{Options, Server};
 
-use crate::load::Paths;
-use crate::notify::Notify;
+use crate::load::ConfLocation;
+use crate::notify::NotifySocket;
 use crate::pid::PidFile;
-use crate::run::{self, Start, announce, failed, lines, log_signal};
-use crate::status::Outcome;
+use crate::run::{self, StartedConf, announce, failed, lines, log_signal};
+use crate::status::ReloadOutcome;
 use crate::{control, settings};
 
 /// Serves until a signal ends it.
 ///
 /// # Errors
 /// What keeps it from starting.
-pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
-    let Start { paths, record, configuration, sockets, signals, readiness, notify, .. } = start;
+pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
+    let StartedConf { paths, record, configuration, sockets, signals, readiness, notify, .. } = start;
     // The files' contents, which a server process would need.
     drop(record);
     settings::apply(&configuration.main);
@@ -31,12 +31,13 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
     run::log_panics();
     let pid_path = configuration.main.pid(&configuration.prefix);
     let server = Server::start_with(Arc::new(configuration), Options::default(), sockets).map_err(lines)?;
-    let source = Source::new(&server);
+    let source = ServerSource::new(&server);
     let main = &server.configuration().main;
     if let Some(listener) = control::bind(&pid_path, main.run_as().map(|(user, _)| user.uid)) {
         control::serve(listener, &source);
     }
-    let admin = Bound::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
+    let admin =
+        BoundListeners::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
     // Who waits for this file may use up all descriptors as soon as it is there, so what needs some comes before it. It
     // lies where only root may write, perhaps; and what is wrong with it belongs on the terminal.
     let pid = PidFile::write(pid_path.clone())
@@ -58,23 +59,23 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
     }
     notify.ready();
     run::ready(readiness);
-    let one = One { server, admin, signals, paths, pid, notify };
+    let one = SingleProcess { server, admin, signals, paths, pid, notify };
     let result = one.wait();
     log::cycle(Level::Notice, &"exit");
     result
 }
 
 /// The process.
-struct One {
+struct SingleProcess {
     server: Server,
-    admin: Admin,
+    admin: AdminListeners,
     signals: Signals,
-    paths: Paths,
+    paths: ConfLocation,
     pid: PidFile,
-    notify: Notify,
+    notify: NotifySocket,
 }
 
-impl One {
+impl SingleProcess {
     /// Handles signals until the server has ended.
     fn wait(self) -> Result<(), Vec<String>> {
         loop {
@@ -132,7 +133,7 @@ impl One {
 }
 
 /// Says what became of a reload: to the service manager, in the log, and to who waits for it beside the pid file.
-pub(crate) fn conclude(notify: &Notify, pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
+pub(crate) fn conclude(notify: &NotifySocket, pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
     match &result {
         Ok(()) => notify.ready(),
         Err(errors) => {
@@ -145,7 +146,7 @@ pub(crate) fn conclude(notify: &Notify, pid: &PidFile, began: u64, result: Resul
 
 /// Writes the outcome of a reload, or that there is one to be had, beside the pid file.
 pub(crate) fn tell(pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
-    if let Err(error) = (Outcome { began, result }).write(pid.path()) {
+    if let Err(error) = (ReloadOutcome { began, result }).write(pid.path()) {
         let reason = settings::reason(&error);
         log::cycle(
             Level::Warn,

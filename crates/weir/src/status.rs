@@ -14,14 +14,14 @@ use crate::pid;
 
 /// The outcome of a reload.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct ReloadOutcome {
     /// When the signal was seen, nanoseconds of the monotonic clock.
     pub began: u64,
     /// Why the configuration before goes on; `Ok`: the new one is in force.
     pub result: Result<(), Vec<String>>,
 }
 
-impl Outcome {
+impl ReloadOutcome {
     /// Writes it beside the pid file, whole or not at all; only the server's owner may read it, since messages quote
     /// the configuration.
     ///
@@ -41,11 +41,11 @@ impl Outcome {
     }
 
     /// What stands beside the pid file.
-    fn read(pid: &Path) -> Option<Outcome> {
-        Outcome::parse(&std::fs::read_to_string(pid::status(pid)).ok()?)
+    fn read(pid: &Path) -> Option<ReloadOutcome> {
+        ReloadOutcome::parse(&std::fs::read_to_string(pid::status(pid)).ok()?)
     }
 
-    fn parse(text: &str) -> Option<Outcome> {
+    fn parse(text: &str) -> Option<ReloadOutcome> {
         let mut lines = text.lines();
         let (began, word) = lines.next()?.split_once(' ')?;
         let began = began.parse().ok()?;
@@ -53,7 +53,7 @@ impl Outcome {
             "ok" => Ok(()),
             _ => Err(messages(lines)),
         };
-        Some(Outcome { began, result })
+        Some(ReloadOutcome { began, result })
     }
 }
 
@@ -69,15 +69,15 @@ fn messages<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
 }
 
 /// Waits for the outcome of a reload. Made before the signal is sent.
-pub(crate) struct Waiter {
+pub(crate) struct ReloadWaiter {
     since: u64,
     answers: bool,
 }
 
-impl Waiter {
+impl ReloadWaiter {
     /// For the server with that pid file; one that is no Weir will not answer.
-    pub(crate) fn new(pid: &Path) -> Waiter {
-        Waiter { since: clock::monotonic_ns(), answers: Outcome::read(pid).is_some() }
+    pub(crate) fn new(pid: &Path) -> ReloadWaiter {
+        ReloadWaiter { since: clock::monotonic_ns(), answers: ReloadOutcome::read(pid).is_some() }
     }
 
     /// The outcome; `Ok` also for a server that does not tell.
@@ -90,7 +90,7 @@ impl Waiter {
         }
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(outcome) = Outcome::read(pid).filter(|outcome| outcome.began >= self.since) {
+            if let Some(outcome) = ReloadOutcome::read(pid).filter(|outcome| outcome.began >= self.since) {
                 return outcome.result;
             }
             if !lives() {
@@ -119,24 +119,24 @@ mod tests {
         let folder = TempDir::new();
         let pid = folder.path().join("nginx.pid");
         for result in [Ok(()), Err(vec!["one\n  ^^^".to_owned(), "two: \"x\"".to_owned()])] {
-            let outcome = Outcome { began: 17, result };
+            let outcome = ReloadOutcome { began: 17, result };
             outcome.write(&pid).expect("ours");
-            assert_eq!(Outcome::read(&pid), Some(outcome));
+            assert_eq!(ReloadOutcome::read(&pid), Some(outcome));
         }
-        assert_eq!(Outcome::parse(""), None);
-        assert_eq!(Outcome::parse("x ok"), None);
+        assert_eq!(ReloadOutcome::parse(""), None);
+        assert_eq!(ReloadOutcome::parse("x ok"), None);
     }
 
     #[test]
     fn only_an_answer_to_this_signal_counts() {
         let folder = TempDir::new();
         let pid = folder.path().join("nginx.pid");
-        assert_eq!(Waiter::new(&pid).wait(&pid, || true), Ok(()), "no Weir");
-        Outcome { began: 0, result: Ok(()) }.write(&pid).expect("ours");
-        let waiter = Waiter::new(&pid);
+        assert_eq!(ReloadWaiter::new(&pid).wait(&pid, || true), Ok(()), "no Weir");
+        ReloadOutcome { began: 0, result: Ok(()) }.write(&pid).expect("ours");
+        let waiter = ReloadWaiter::new(&pid);
         assert_eq!(waiter.wait(&pid, || false), Err(vec!["the server ended meanwhile".to_owned()]));
         let failed = Err(vec!["why".to_owned()]);
-        Outcome { began: clock::monotonic_ns(), result: failed.clone() }.write(&pid).expect("ours");
+        ReloadOutcome { began: clock::monotonic_ns(), result: failed.clone() }.write(&pid).expect("ours");
         assert_eq!(waiter.wait(&pid, || true), failed);
     }
 }

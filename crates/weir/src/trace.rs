@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use weir_conf::RealFiles;
-use weir_see::commands::{self, Place};
+use weir_see::commands::{self, ServerSelector};
 
 use crate::cli::CommandLine;
-use crate::load::Paths;
+use crate::load::ConfLocation;
 use crate::pid;
 
 /// Runs the command `name`.
@@ -17,9 +17,9 @@ pub(crate) fn command(name: &OsStr, arguments: &[OsString]) -> ExitCode {
 }
 
 /// The control socket of the server that runs with this configuration.
-fn socket(place: &Place) -> Result<PathBuf, String> {
+fn socket(place: &ServerSelector) -> Result<PathBuf, String> {
     let line =
         CommandLine { conf: place.conf.clone(), prefix: place.prefix.clone(), ..CommandLine::default() };
-    let pid = Paths::of(&line).pid(&RealFiles).map_err(|errors| errors.join("\n"))?;
+    let pid = ConfLocation::of(&line).pid(&RealFiles).map_err(|errors| errors.join("\n"))?;
     Ok(pid::socket(&pid))
 }

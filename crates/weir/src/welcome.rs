@@ -10,19 +10,19 @@ use weir_trace::{SiteTable, render};
 use crate::show;
 
 /// The `welcome` directive.
-pub(crate) struct Welcome;
+pub(crate) struct WelcomeModule;
 
 /// Whether the location shows the page.
 #[derive(Default)]
-pub(crate) struct Conf {
+pub(crate) struct WelcomeConf {
     on: bool,
 }
 
-impl Module for Welcome {
+impl Module for WelcomeModule {
     const NAME: &'static str = "welcome";
-    type Conf = Conf;
-    const DIRECTIVES: &'static [Directive<Conf>] =
-        &[Directive::<Conf>::new("welcome", Contexts::LOCATION, Args::NONE, |conf, _| {
+    type Conf = WelcomeConf;
+    const DIRECTIVES: &'static [Directive<WelcomeConf>] =
+        &[Directive::<WelcomeConf>::new("welcome", Contexts::LOCATION, Args::NONE, |conf, _| {
             conf.on = true;
             Ok(())
         })
@@ -32,17 +32,17 @@ impl Module for Welcome {
              request went.",
         )];
 
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(conf: &WelcomeConf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
         if conf.on {
-            plan.content(Self::NAME, Page);
+            plan.content(Self::NAME, WelcomePage);
         }
         Ok(())
     }
 }
 
-struct Page;
+struct WelcomePage;
 
-impl Handler for Page {
+impl Handler for WelcomePage {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         let mut page = Vec::with_capacity(8 * 1024);
         page.extend_from_slice(HEAD.as_bytes());

@@ -7,7 +7,7 @@ use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Index, Static};
 use weir_test::{Client, DEADLINE, Driver, both_drivers};
-use weir_trace::{Kept, Node, SiteTable, Tree, WaitKind, Watch};
+use weir_trace::{KeptRequest, SiteTable, TraceTree, TraceWatch, TreeNode, WaitKind};
 
 #[path = "it/support/inside.rs"]
 mod inside;
@@ -32,8 +32,8 @@ fn started(driver: Driver) -> Running {
 }
 
 /// From when this returns every request's tree arrives here.
-fn watch(running: &Running) -> Receiver<Kept> {
-    let (watch, kept) = Watch::channel(1000, |_| true);
+fn watch(running: &Running) -> Receiver<KeptRequest> {
+    let (watch, kept) = TraceWatch::channel(1000, |_| true);
     running.on_worker(|worker| worker.recorder.borrow_mut().watch(watch));
     kept
 }
@@ -67,8 +67,8 @@ fn find(running: &Running, target: &str, good: impl Fn(&Seen) -> bool) -> Seen {
 
 /// A request as it was recorded.
 struct Seen {
-    tree: Tree,
-    kept: Kept,
+    tree: TraceTree,
+    kept: KeptRequest,
     /// How long the client waited for the answer.
     outside: Duration,
 }
@@ -82,7 +82,7 @@ impl Seen {
         })
     }
 
-    fn path(&self, path: &[&str]) -> &Node {
+    fn path(&self, path: &[&str]) -> &TreeNode {
         let found = path.iter().try_fold(0, |parent, name| self.group_in(parent, name));
         &self.tree.nodes()[found.unwrap_or_else(|| panic!("no {path:?} in\n{}", self.text())) as usize]
     }
@@ -178,7 +178,7 @@ both_drivers! {
             for client in &mut clients {
                 assert_eq!(client.response().text(), "content");
             }
-            let trees: Vec<Kept> = (0..8).map(|_| kept.recv_timeout(DEADLINE).expect("its tree")).collect();
+            let trees: Vec<KeptRequest> = (0..8).map(|_| kept.recv_timeout(DEADLINE).expect("its tree")).collect();
             trees.into_iter().find(|kept| ns(kept.record().queue()) >= BURN.as_nanos() as u64)
         });
         assert_eq!(queued.record().wait(), queued.record().queue(), "it waited for nothing else");

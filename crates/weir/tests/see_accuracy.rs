@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
-use weir_see::{Source, control_server};
+use weir_see::{ServerSource, control_server};
 use weir_test::{DEADLINE, Driver, both_drivers};
 
 #[path = "it/support/inside.rs"]
@@ -34,7 +34,7 @@ fn started(driver: Driver) -> Running {
         "server { listen %%ADDRESS%%; act; location /burn { } location /sleep { } location /block { } }";
     let inside = inside::Running::start(driver, &MODULES, "", server);
     let socket = inside.folder.path().join("control.sock");
-    let source = Source::new(&inside.server);
+    let source = ServerSource::new(&inside.server);
     control_server::serve(UnixListener::bind(&socket).expect("binds"), source).expect("a thread");
     Running { inside, socket }
 }

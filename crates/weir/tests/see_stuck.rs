@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
-use weir_see::{Admin, Bound, Source, control_server};
+use weir_see::{AdminListeners, BoundListeners, ServerSource, control_server};
 use weir_test::{Client, Driver, both_drivers, free_port, wait_for};
 
 #[path = "it/support/inside.rs"]
@@ -26,17 +26,17 @@ struct Running {
     inside: inside::Running,
     admin: SocketAddr,
     socket: PathBuf,
-    _admin: Admin,
+    _admin: AdminListeners,
 }
 
 fn started(driver: Driver) -> Running {
     let admin = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let server = "server { listen %%ADDRESS%%; location /burn { act; } }";
     let inside = inside::Running::start(driver, &MODULES, &format!("admin {admin};"), server);
-    let source = Source::new(&inside.server);
+    let source = ServerSource::new(&inside.server);
     let socket = inside.folder.path().join("control.sock");
     control_server::serve(UnixListener::bind(&socket).expect("binds"), source.clone()).expect("a thread");
-    let doors = Bound::new(&inside.server.configuration(), None).open(&source);
+    let doors = BoundListeners::new(&inside.server.configuration(), None).open(&source);
     Running { inside, admin, socket, _admin: doors }
 }
 

@@ -8,7 +8,8 @@ use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::phase::Phase;
 use weir_test::{Client, Driver, both_drivers, wait_for};
 use weir_trace::{
-    Average, AverageWatch, InFlight, RequestRecord, Site, SiteTable, Stall, Tree, WaitKind, Why,
+    AverageTree, AverageWatch, InFlight, KeepReason, LoopStall, RequestRecord, Site, SiteTable, TraceTree,
+    WaitKind,
 };
 
 #[path = "it/support/inside.rs"]
@@ -27,12 +28,12 @@ fn in_flight(running: &Running) -> Vec<InFlight> {
     running.server.threads()[0].now.requests()
 }
 
-fn stalls(running: &Running) -> Vec<Stall> {
+fn stalls(running: &Running) -> Vec<LoopStall> {
     running.server.threads()[0].recorder.stalls().list()
 }
 
 /// Run and wait of the module's handler in `phase`.
-fn handler(tree: &Tree, phase: Phase) -> (Duration, Duration) {
+fn handler(tree: &TraceTree, phase: Phase) -> (Duration, Duration) {
     let sites = SiteTable::global();
     let mine = |site: Site| {
         let info = sites.info(site);
@@ -105,7 +106,7 @@ both_drivers! {
         }
         // The answer may come before its request is recorded.
         wait_for("all of them", || (watch.left() == 0).then_some(()));
-        let mut average = Average::new();
+        let mut average = AverageTree::new();
         average.merge(&running.on_worker(move |worker| {
             worker.recorder.borrow_mut().take_average(&watch).expect("it was wanted")
         }));
@@ -215,13 +216,13 @@ both_drivers! {
             client.get(target);
         }
         let kept = wait_for("the failed one", || {
-            let kept = running.on_worker(|worker| -> Vec<(RequestRecord, Why)> {
+            let kept = running.on_worker(|worker| -> Vec<(RequestRecord, KeepReason)> {
                 worker.recorder.borrow().kept().map(|kept| (*kept.record(), kept.why())).collect()
             });
-            (kept.last()?.1 == Why::Failed).then_some(kept)
+            (kept.last()?.1 == KeepReason::Failed).then_some(kept)
         });
         let paths: Vec<_> = kept.iter().map(|(record, why)| (record.path.to_string(), *why)).collect();
-        let expected = [("/slow", Why::Slow), ("/drawn", Why::Sampled), ("/fails", Why::Failed)];
+        let expected = [("/slow", KeepReason::Slow), ("/drawn", KeepReason::Sampled), ("/fails", KeepReason::Failed)];
         assert_eq!(paths, expected.map(|(path, why)| (path.to_owned(), why)));
         assert!(kept.iter().all(|(record, _)| record.id.0 != 0));
         let off = running.on_worker(|worker| {

@@ -10,8 +10,8 @@ use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::Proxy;
 use weir_rt::net::{self, ListenOptions};
-use weir_test::{Backend, Driver, Visit, both_drivers, wait_for};
-use weir_trace::{Kept, Kind, SiteTable, WaitKind};
+use weir_test::{Backend, BackendVisit, Driver, both_drivers, wait_for};
+use weir_trace::{KeptRequest, SiteKind, SiteTable, WaitKind};
 use weir_upstream::UpstreamModule;
 
 #[path = "it/support/inside.rs"]
@@ -23,7 +23,7 @@ static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
     with_core(&[ModuleDef::of::<UpstreamModule>(), ModuleDef::of::<Act>(), ModuleDef::of::<Proxy>()]);
 
 /// Own running time of the nodes of this kind and name.
-fn ran(kept: &Kept, is_meant: impl Fn(Kind, &str) -> bool) -> Duration {
+fn ran(kept: &KeptRequest, is_meant: impl Fn(SiteKind, &str) -> bool) -> Duration {
     let (tree, sites) = (kept.tree(), SiteTable::global());
     let meant = |site| {
         let info = sites.info(site);
@@ -33,7 +33,7 @@ fn ran(kept: &Kept, is_meant: impl Fn(Kind, &str) -> bool) -> Duration {
 }
 
 /// In that place within a twentieth, and in all others together as little.
-fn is_only(kept: &Kept, place: Duration) -> bool {
+fn is_only(kept: &KeptRequest, place: Duration) -> bool {
     let burn = lasted(kept);
     is_about(place, burn) && took(kept.record().run) < burn + burn / 10
 }
@@ -47,12 +47,12 @@ fn proxy(driver: Driver, port: u16, more: &str) -> Running {
 }
 
 /// What the request waited for in all, by kind.
-fn waited(kept: &Kept, kind: WaitKind) -> Duration {
+fn waited(kept: &KeptRequest, kind: WaitKind) -> Duration {
     took(kept.record().waits[kind as usize])
 }
 
 /// It waited for this as long as `known`, and for nothing else that servers are waited for.
-fn is_wait(kept: &Kept, kind: WaitKind, known: Duration) -> bool {
+fn is_wait(kept: &KeptRequest, kind: WaitKind, known: Duration) -> bool {
     let kinds = [
         WaitKind::UpstreamConnect,
         WaitKind::UpstreamSend,
@@ -65,7 +65,7 @@ fn is_wait(kept: &Kept, kind: WaitKind, known: Duration) -> bool {
 }
 
 /// Answers after `pause` before the head, and after `pause` in the middle of the body, where asked to.
-fn pausing(visit: &mut Visit) {
+fn pausing(visit: &mut BackendVisit) {
     while let Some(head) = visit.head() {
         if head.contains("at=head") {
             thread::sleep(PAUSE);
@@ -86,10 +86,10 @@ both_drivers! {
         let running = Running::start(driver, &MODULES, "", "server { listen %%ADDRESS%%; act slots; }");
         for (_, header, body) in SLOTS {
             running.find(&format!("/?burn={header}"), |kept, _| {
-                is_only(kept, ran(kept, |kind, name| kind == Kind::HeaderFilter && name == header))
+                is_only(kept, ran(kept, |kind, name| kind == SiteKind::HeaderFilter && name == header))
             });
             running.find(&format!("/?burn={body}"), |kept, _| {
-                is_only(kept, ran(kept, |kind, name| kind == Kind::BodyFilter && name == body))
+                is_only(kept, ran(kept, |kind, name| kind == SiteKind::BodyFilter && name == body))
             });
         }
     }
@@ -105,11 +105,11 @@ both_drivers! {
         // Making a connection takes more than a twentieth of the usual burn where nothing is optimised.
         let running = proxy(driver, backend.port(), "proxy_bind $act;");
         running.find("/declined?burn=variable&ms=20", |kept, _| {
-            is_only(kept, ran(kept, |kind, site| kind == Kind::UpstreamTry && site == name))
+            is_only(kept, ran(kept, |kind, site| kind == SiteKind::UpstreamTry && site == name))
         });
         let running = proxy(driver, backend.port(), "proxy_set_header X-Act \"a$act\";");
         running.find("/declined?burn=variable&ms=20", |kept, _| {
-            is_only(kept, ran(kept, |kind, site| kind == Kind::Handler(9) && site == "proxy"))
+            is_only(kept, ran(kept, |kind, site| kind == SiteKind::Handler(9) && site == "proxy"))
         });
     }
 
@@ -119,7 +119,7 @@ both_drivers! {
         running.find("/declined?at=head", |kept, _| is_wait(kept, WaitKind::UpstreamFirstByte, PAUSE));
         let kept = running.find("/declined?at=body", |kept, _| is_wait(kept, WaitKind::UpstreamBody, PAUSE));
         let (tree, sites) = (kept.tree(), SiteTable::global());
-        let server = tree.nodes().iter().find(|node| sites.info(node.site).kind == Kind::UpstreamTry);
+        let server = tree.nodes().iter().find(|node| sites.info(node.site).kind == SiteKind::UpstreamTry);
         let server = server.expect("it was asked");
         assert_eq!(server.bytes_in, ANSWER.len() as u64, "head and both parts of the body");
         assert!(server.bytes_out > 40, "a head: {}", text(&kept));

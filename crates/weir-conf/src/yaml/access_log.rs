@@ -1,18 +1,18 @@
 //! `access-log`: a path, or a path with an Apache format, which becomes a `log_format`.
 
 use super::keys::unknown;
-use super::level::{Level, line};
-use super::node::{Node, Value};
+use super::level::{LevelLines, line};
+use super::node::{YamlNode, YamlValue};
 use crate::{Error, Result};
 
 /// `access-log: PATH`, `access-log: {path: PATH, format: FORMAT, escape: apache|json}`, or a list of both.
-pub(super) fn read<'n>(level: &mut Level<'n>, key: &'n Node, value: &'n Node) -> Result {
+pub(super) fn read<'n>(level: &mut LevelLines<'n>, key: &'n YamlNode, value: &'n YamlNode) -> Result {
     value.items().iter().try_for_each(|item| one(level, key, item))
 }
 
-fn one(level: &mut Level<'_>, key: &Node, item: &Node) -> Result {
+fn one(level: &mut LevelLines<'_>, key: &YamlNode, item: &YamlNode) -> Result {
     let (mut path, mut format, mut escape) = (item, None, "default");
-    if let Value::Map(entries) = &item.value {
+    if let YamlValue::Map(entries) = &item.value {
         for (name, value) in entries {
             match (name.text()?, value.text()?) {
                 ("path", _) => path = value,
@@ -44,7 +44,7 @@ fn one(level: &mut Level<'_>, key: &Node, item: &Node) -> Result {
 }
 
 /// Apache's format in nginx's variables.
-fn variables(format: &Node) -> Result<String> {
+fn variables(format: &YamlNode) -> Result<String> {
     let text = format.plain()?;
     let fail = |what: &str| Error::new(format!("unknown format \"%{what}\"")).at(format.span);
     let mut out = String::new();

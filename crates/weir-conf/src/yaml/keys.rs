@@ -1,14 +1,14 @@
 //! The known keys: where they may stand and what they become.
 
-use super::level::{At, Level, Listen, block, copied, duplicate, line};
-use super::node::{Node, Value};
+use super::level::{KeyLevel, LevelLines, ListenKey, block, copied, duplicate, line};
+use super::node::{YamlNode, YamlValue};
 use super::{access_log, paths};
 use crate::{Error, Errors, Line, Result, Span, nearest};
 
 /// The lines that the document `root` stands for.
-pub(super) fn translate(root: &Node, errors: &mut Errors) -> Vec<Line> {
-    let mut global = Level::default();
-    read(root, At::Global, &mut global, errors);
+pub(super) fn translate(root: &YamlNode, errors: &mut Errors) -> Vec<Line> {
+    let mut global = LevelLines::default();
+    read(root, KeyLevel::Global, &mut global, errors);
     let start = root.span;
     let mut http = std::mem::take(&mut global.formats);
     http.extend(usual(&global, start));
@@ -35,7 +35,7 @@ pub(super) fn translate(root: &Node, errors: &mut Errors) -> Vec<Line> {
 }
 
 /// What H2O does where nothing is said, and nginx does otherwise.
-fn usual(global: &Level<'_>, at: Span) -> Vec<Line> {
+fn usual(global: &LevelLines<'_>, at: Span) -> Vec<Line> {
     let has = |name: &str| global.lines.iter().any(|line| line.name.is(name));
     let mut lines = vec![line("default_type", at, &[("application/octet-stream", at)])];
     let types = TYPES.iter().map(|(kind, names)| {
@@ -53,10 +53,15 @@ fn usual(global: &Level<'_>, at: Span) -> Vec<Line> {
 }
 
 /// A host: its `server` block and the formats of its logs.
-fn server(global: &Level<'_>, key: &Node, value: &Node, errors: &mut Errors) -> (Line, Vec<Line>) {
-    let mut host = Level { logs: global.logs.clone(), ..Level::default() };
+fn server(
+    global: &LevelLines<'_>,
+    key: &YamlNode,
+    value: &YamlNode,
+    errors: &mut Errors,
+) -> (Line, Vec<Line>) {
+    let mut host = LevelLines { logs: global.logs.clone(), ..LevelLines::default() };
     let inherited = host.logs.len();
-    read(value, At::Host, &mut host, errors);
+    read(value, KeyLevel::Host, &mut host, errors);
     let (name, port) = match key.text().unwrap_or_default().rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
         _ => (key.text().unwrap_or_default(), None),
@@ -81,8 +86,8 @@ fn server(global: &Level<'_>, key: &Node, value: &Node, errors: &mut Errors) -> 
     let mut formats = std::mem::take(&mut host.formats);
     let paths = host.paths.map_or(&[][..], |paths| entries(paths, errors));
     for path in paths {
-        let mut level = Level { logs: host.logs.clone(), ..Level::default() };
-        read(&path.1, At::Path, &mut level, errors);
+        let mut level = LevelLines { logs: host.logs.clone(), ..LevelLines::default() };
+        read(&path.1, KeyLevel::Path, &mut level, errors);
         let own = level.logs.len() > host.logs.len();
         formats.append(&mut level.formats);
         match paths::locations(&path.0, level, own) {
@@ -93,7 +98,7 @@ fn server(global: &Level<'_>, key: &Node, value: &Node, errors: &mut Errors) -> 
     (block("server", key.span, &[], lines), formats)
 }
 
-fn listened(listen: &Listen, default: bool, lines: &mut Vec<Line>) {
+fn listened(listen: &ListenKey, default: bool, lines: &mut Vec<Line>) {
     let mut args = vec![(listen.address.as_str(), listen.span)];
     let flags = [(default, "default_server"), (listen.ssl, "ssl"), (listen.proxy_protocol, "proxy_protocol")];
     args.extend(flags.iter().filter(|(on, _)| *on).map(|(_, name)| (*name, listen.span)));
@@ -105,7 +110,7 @@ fn listened(listen: &Listen, default: bool, lines: &mut Vec<Line>) {
     }
 }
 
-fn entries<'n>(node: &'n Node, errors: &mut Errors) -> &'n [(Node, Node)] {
+fn entries<'n>(node: &'n YamlNode, errors: &mut Errors) -> &'n [(YamlNode, YamlNode)] {
     node.map().unwrap_or_else(|error| {
         errors.push(error);
         &[]
@@ -113,7 +118,7 @@ fn entries<'n>(node: &'n Node, errors: &mut Errors) -> &'n [(Node, Node)] {
 }
 
 /// Reads all keys of a level.
-fn read<'n>(node: &'n Node, at: At, level: &mut Level<'n>, errors: &mut Errors) {
+fn read<'n>(node: &'n YamlNode, at: KeyLevel, level: &mut LevelLines<'n>, errors: &mut Errors) {
     // A path may be a list of mappings, whose handlers H2O tries one after the other.
     for node in node.items() {
         for (key, value) in entries(node, errors) {
@@ -124,7 +129,7 @@ fn read<'n>(node: &'n Node, at: At, level: &mut Level<'n>, errors: &mut Errors) 
     }
 }
 
-fn find(key: &Node, at: At) -> Result<&'static Key> {
+fn find(key: &YamlNode, at: KeyLevel) -> Result<&'static KnownKey> {
     let name = key.text()?;
     let Some(row) = KEYS.iter().find(|row| row.name == name) else {
         let error = Error::new(format!("unknown directive \"{name}\"")).at(key.span);
@@ -140,58 +145,58 @@ fn find(key: &Node, at: At) -> Result<&'static Key> {
 }
 
 /// A known key.
-struct Key {
+struct KnownKey {
     name: &'static str,
-    /// Bits of [`At`].
+    /// Bits of [`KeyLevel`].
     levels: u8,
-    read: Read,
+    read: ReadKey,
 }
 
 /// Reads a key and its value into a level.
-type Read = for<'n> fn(&mut Level<'n>, &'n Node, &'n Node) -> Result;
+type ReadKey = for<'n> fn(&mut LevelLines<'n>, &'n YamlNode, &'n YamlNode) -> Result;
 
-const fn key(name: &'static str, levels: u8, read: Read) -> Key {
-    Key { name, levels, read }
+const fn key(name: &'static str, levels: u8, read: ReadKey) -> KnownKey {
+    KnownKey { name, levels, read }
 }
 
-fn address(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
+fn address(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     for item in value.items() {
         level.listens.push(match &item.value {
-            Value::Map(entries) => listen(key, entries)?,
-            _ => Listen::plain(item.text()?.to_owned(), port(item)?, item.span),
+            YamlValue::Map(entries) => listen(key, entries)?,
+            _ => ListenKey::plain(item.text()?.to_owned(), port(item)?, item.span),
         });
     }
     Ok(())
 }
 
 /// The port, when `node` is one.
-fn port(node: &Node) -> Result<Option<u16>> {
+fn port(node: &YamlNode) -> Result<Option<u16>> {
     match node.text()?.parse() {
         Ok(port) if port > 0 => Ok(Some(port)),
         _ => Err(Error::new(format!("invalid port \"{}\"", node.text()?)).at(node.span)),
     }
 }
 
-impl Listen {
-    fn plain(address: String, port: Option<u16>, span: Span) -> Listen {
-        Listen { address, port, ssl: false, proxy_protocol: false, settings: Vec::new(), span }
+impl ListenKey {
+    fn plain(address: String, port: Option<u16>, span: Span) -> ListenKey {
+        ListenKey { address, port, ssl: false, proxy_protocol: false, settings: Vec::new(), span }
     }
 }
 
 /// `listen: {port, host, type, ssl, proxy-protocol}`
-fn listen(key: &Node, entries: &[(Node, Node)]) -> Result<Listen> {
+fn listen(key: &YamlNode, entries: &[(YamlNode, YamlNode)]) -> Result<ListenKey> {
     let value = |name: &str| {
         entries.iter().find(|(key, _)| key.text().is_ok_and(|key| key == name)).map(|(_, value)| value)
     };
     let number = value("port").ok_or_else(|| Error::new("\"listen\" has no \"port\"").at(key.span))?;
-    let unix = value("type").map(Node::text).transpose()?.is_some_and(|kind| kind == "unix");
+    let unix = value("type").map(YamlNode::text).transpose()?.is_some_and(|kind| kind == "unix");
     let mut listen = match (unix, value("host")) {
-        (true, _) => Listen::plain(format!("unix:{}", number.text()?), None, number.span),
-        (false, None) => Listen::plain(number.text()?.to_owned(), port(number)?, number.span),
+        (true, _) => ListenKey::plain(format!("unix:{}", number.text()?), None, number.span),
+        (false, None) => ListenKey::plain(number.text()?.to_owned(), port(number)?, number.span),
         (false, Some(host)) => {
             let (name, bracket) = (host.text()?, host.text()?.contains(':'));
             let name = if bracket { format!("[{name}]") } else { name.to_owned() };
-            Listen::plain(format!("{name}:{}", number.text()?), port(number)?, host.span)
+            ListenKey::plain(format!("{name}:{}", number.text()?), port(number)?, host.span)
         }
     };
     for (key, value) in entries {
@@ -210,7 +215,7 @@ fn listen(key: &Node, entries: &[(Node, Node)]) -> Result<Listen> {
     Ok(listen)
 }
 
-fn ssl(key: &Node, value: &Node) -> Result<Line> {
+fn ssl(key: &YamlNode, value: &YamlNode) -> Result<Line> {
     let name = key.text()?;
     let known = SSL.iter().find(|(known, _)| *known == name);
     let Some((_, directive)) = known else {
@@ -220,7 +225,7 @@ fn ssl(key: &Node, value: &Node) -> Result<Line> {
 }
 
 /// A key of an inner mapping that is not known.
-pub(super) fn unknown(key: &Node, name: &str, known: &[&str]) -> Error {
+pub(super) fn unknown(key: &YamlNode, name: &str, known: &[&str]) -> Error {
     let error = Error::new(format!("unknown parameter \"{name}\"")).at(key.span);
     match nearest(name, known.iter().copied()) {
         Some(name) => error.hint(format!("did you mean \"{name}\"?")),
@@ -228,14 +233,14 @@ pub(super) fn unknown(key: &Node, name: &str, known: &[&str]) -> Error {
     }
 }
 
-fn threads(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
+fn threads(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     level.threads = value.number()?;
     level.main.push(copied("worker_processes", key, value)?);
     Ok(())
 }
 
 /// `header.add: "Name: value"`, one or a list; inner levels add to outer ones, as in H2O.
-fn header(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
+fn header(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     if !level.lines.iter().any(|line| line.name.is("add_header_inherit")) {
         level.lines.push(line("add_header_inherit", key.span, &[("merge", key.span)]));
     }
@@ -250,14 +255,14 @@ fn header(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
     Ok(())
 }
 
-fn more(name: &str, level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
+fn more(name: &str, level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     for item in value.items() {
         level.lines.push(line(name, key.span, &[(item.plain()?, item.span)]));
     }
     Ok(())
 }
 
-fn index(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
+fn index(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     let names: Vec<_> =
         value.items().iter().map(|item| Ok((item.plain()?, item.span))).collect::<Result<_>>()?;
     level.lines.push(line("index", key.span, &names));
@@ -265,14 +270,14 @@ fn index(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
 }
 
 /// A directive of nginx with `on` and `off`.
-fn flag(name: &str, level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
+fn flag(name: &str, level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     let text = if value.flag()? { "on" } else { "off" };
     level.lines.push(line(name, key.span, &[(text, value.span)]));
     Ok(())
 }
 
 /// `expires: 1 day`, `expires: off`
-fn expires(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
+fn expires(level: &mut LevelLines<'_>, key: &YamlNode, value: &YamlNode) -> Result {
     let text = value.text()?;
     let units =
         [("second", "s"), ("minute", "m"), ("hour", "h"), ("day", "d"), ("month", "M"), ("year", "y")];
@@ -290,7 +295,7 @@ fn expires(level: &mut Level<'_>, key: &Node, value: &Node) -> Result {
     Ok(())
 }
 
-fn content<'n>(level: &mut Level<'n>, key: &'n Node, value: &'n Node) -> Result {
+fn content<'n>(level: &mut LevelLines<'n>, key: &'n YamlNode, value: &'n YamlNode) -> Result {
     match level.content.replace((key, value)) {
         None => Ok(()),
         Some((before, _)) => {
@@ -304,19 +309,19 @@ fn content<'n>(level: &mut Level<'n>, key: &'n Node, value: &'n Node) -> Result 
 }
 
 /// A node that is read when the rest of its level is.
-fn once<'n>(slot: &mut Option<&'n Node>, key: &'n Node, value: &'n Node) -> Result {
+fn once<'n>(slot: &mut Option<&'n YamlNode>, key: &'n YamlNode, value: &'n YamlNode) -> Result {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(duplicate(key)),
     }
 }
 
-const GLOBAL: u8 = At::Global.bit();
-const HOST: u8 = At::Host.bit();
-const PATH: u8 = At::Path.bit();
+const GLOBAL: u8 = KeyLevel::Global.bit();
+const HOST: u8 = KeyLevel::Host.bit();
+const PATH: u8 = KeyLevel::Path.bit();
 const ALL: u8 = GLOBAL | HOST | PATH;
 
-const KEYS: &[Key] = &[
+const KEYS: &[KnownKey] = &[
     key("listen", GLOBAL | HOST, address),
     key("hosts", GLOBAL, |level, key, value| once(&mut level.hosts, key, value)),
     key("paths", HOST, |level, key, value| once(&mut level.paths, key, value)),

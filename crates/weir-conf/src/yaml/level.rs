@@ -1,17 +1,17 @@
 //! What the keys of one level (the whole file, a host, a path) come to.
 
-use super::node::Node;
+use super::node::YamlNode;
 use crate::{Block, Error, Line, Result, Span, Word};
 
 /// Where a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum KeyLevel {
     Global,
     Host,
     Path,
 }
 
-impl At {
+impl KeyLevel {
     /// The bit of this level in a row of the table.
     pub(super) const fn bit(self) -> u8 {
         1 << self as u8
@@ -20,7 +20,7 @@ impl At {
 
 /// The lines of a level, and what is put together when all its keys are known.
 #[derive(Default)]
-pub(super) struct Level<'n> {
+pub(super) struct LevelLines<'n> {
     /// Lines of the main context.
     pub(super) main: Vec<Line>,
     /// Lines of `events`.
@@ -31,18 +31,18 @@ pub(super) struct Level<'n> {
     pub(super) formats: Vec<Line>,
     /// `access_log` lines, those of the levels around included.
     pub(super) logs: Vec<Line>,
-    pub(super) listens: Vec<Listen>,
-    pub(super) hosts: Option<&'n Node>,
-    pub(super) paths: Option<&'n Node>,
+    pub(super) listens: Vec<ListenKey>,
+    pub(super) hosts: Option<&'n YamlNode>,
+    pub(super) paths: Option<&'n YamlNode>,
     /// What answers: key and value.
-    pub(super) content: Option<(&'n Node, &'n Node)>,
+    pub(super) content: Option<(&'n YamlNode, &'n YamlNode)>,
     pub(super) threads: u64,
     pub(super) connections: Option<(u64, Span)>,
 }
 
 /// An address to listen on.
 #[derive(Clone)]
-pub(super) struct Listen {
+pub(super) struct ListenKey {
     pub(super) address: String,
     pub(super) port: Option<u16>,
     pub(super) ssl: bool,
@@ -64,11 +64,11 @@ pub(super) fn block(name: &str, span: Span, args: &[(&str, Span)], lines: Vec<Li
 }
 
 /// `"key" directive is duplicate`, at its key.
-pub(super) fn duplicate(key: &Node) -> Error {
+pub(super) fn duplicate(key: &YamlNode) -> Error {
     Error::new(format!("\"{}\" directive is duplicate", key.text().unwrap_or_default())).at(key.span)
 }
 
 /// `name` with the value's text as its only argument.
-pub(super) fn copied(name: &str, key: &Node, value: &Node) -> Result<Line> {
+pub(super) fn copied(name: &str, key: &YamlNode, value: &YamlNode) -> Result<Line> {
     Ok(line(name, key.span, &[(value.text()?, value.span)]))
 }

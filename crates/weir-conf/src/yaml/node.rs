@@ -8,23 +8,23 @@ use crate::{Error, FileId, Result, Span};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) span: Span,
-    pub(super) value: Value,
+    pub(super) value: YamlValue,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     Scalar(String),
-    List(Vec<Node>),
-    Map(Vec<(Node, Node)>),
+    List(Vec<YamlNode>),
+    Map(Vec<(YamlNode, YamlNode)>),
 }
 
-impl Node {
+impl YamlNode {
     /// Its text; an error in the words of its key when it is none.
     pub(super) fn text(&self) -> Result<&str> {
         match &self.value {
-            Value::Scalar(text) => Ok(text),
+            YamlValue::Scalar(text) => Ok(text),
             _ => Err(Error::new("a single value is expected").at(self.span)),
         }
     }
@@ -39,18 +39,18 @@ impl Node {
     }
 
     /// Its entries, none for an empty value.
-    pub(super) fn map(&self) -> Result<&[(Node, Node)]> {
+    pub(super) fn map(&self) -> Result<&[(YamlNode, YamlNode)]> {
         match &self.value {
-            Value::Map(entries) => Ok(entries),
-            Value::Scalar(text) if text.is_empty() => Ok(&[]),
+            YamlValue::Map(entries) => Ok(entries),
+            YamlValue::Scalar(text) if text.is_empty() => Ok(&[]),
             _ => Err(Error::new("a mapping is expected").at(self.span)),
         }
     }
 
     /// Its items; a single value is its own only item.
-    pub(super) fn items(&self) -> &[Node] {
+    pub(super) fn items(&self) -> &[YamlNode] {
         match &self.value {
-            Value::List(items) => items,
+            YamlValue::List(items) => items,
             _ => std::slice::from_ref(self),
         }
     }
@@ -74,7 +74,7 @@ impl Node {
 ///
 /// # Errors
 /// What the parser says, and limits: of depth, and of nodes, which aliases multiply.
-pub(super) fn parse(text: &[u8], file: FileId) -> Result<Node> {
+pub(super) fn parse(text: &[u8], file: FileId) -> Result<YamlNode> {
     let whole = |error: Error| error.at(Span::new(file, 0, 0));
     let text = std::str::from_utf8(text).map_err(|error| {
         let at = error.valid_up_to();
@@ -84,34 +84,34 @@ pub(super) fn parse(text: &[u8], file: FileId) -> Result<Node> {
     offsets.push(text.len());
     let events = Parser::new_from_str(text);
     let mut builder =
-        Builder { events, offsets, file, text, anchors: HashMap::new(), nodes: 0, document: None };
+        NodeBuilder { events, offsets, file, text, anchors: HashMap::new(), nodes: 0, document: None };
     builder.run()?;
     builder.document.ok_or_else(|| whole(Error::new("the file is empty")))
 }
 
-struct Builder<'t> {
+struct NodeBuilder<'t> {
     events: Parser<'t, StrInput<'t>>,
     /// Where each character begins.
     offsets: Vec<usize>,
     file: FileId,
     text: &'t str,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, YamlNode>,
     /// Nodes made, those of aliases counted.
     nodes: usize,
-    document: Option<Node>,
+    document: Option<YamlNode>,
 }
 
 /// A list or mapping that is not at its end.
-struct Open {
+struct OpenNode {
     anchor: usize,
     span: Span,
     is_map: bool,
-    items: Vec<Node>,
+    items: Vec<YamlNode>,
 }
 
-impl Builder<'_> {
+impl NodeBuilder<'_> {
     fn run(&mut self) -> Result<()> {
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenNode> = Vec::new();
         while let Some(event) = self.events.next_event() {
             let (event, span) = event.map_err(|error| {
                 let at = self.offset(error.marker().index());
@@ -125,7 +125,7 @@ impl Builder<'_> {
                         return Err(Error::new("tags are not supported").at(span));
                     }
                     let text = if text == "~" { String::new() } else { text.into_owned() };
-                    self.made(Node { span, value: Value::Scalar(text) }, anchor)?
+                    self.made(YamlNode { span, value: YamlValue::Scalar(text) }, anchor)?
                 }
                 Event::Alias(anchor) => {
                     let node = self.anchors.get(&anchor).cloned();
@@ -138,12 +138,12 @@ impl Builder<'_> {
                         return Err(Error::new(format!("more than {DEEPEST} levels")).at(span));
                     }
                     let is_map = matches!(event, Event::MappingStart(..));
-                    open.push(Open { anchor, span, is_map, items: Vec::new() });
+                    open.push(OpenNode { anchor, span, is_map, items: Vec::new() });
                     continue;
                 }
                 Event::SequenceEnd | Event::MappingEnd => match open.pop() {
                     Some(mut ended) => {
-                        self.made(Node { span: ended.span, value: ended.value()? }, ended.anchor)?
+                        self.made(YamlNode { span: ended.span, value: ended.value()? }, ended.anchor)?
                     }
                     None => continue,
                 },
@@ -161,7 +161,7 @@ impl Builder<'_> {
     }
 
     /// Counts a node and notes its anchor.
-    fn made(&mut self, node: Node, anchor: usize) -> Result<Node> {
+    fn made(&mut self, node: YamlNode, anchor: usize) -> Result<YamlNode> {
         self.nodes += 1;
         if self.nodes > MOST {
             return Err(Error::new(format!("more than {MOST} values")).at(node.span));
@@ -184,13 +184,13 @@ impl Builder<'_> {
     }
 }
 
-impl Open {
-    fn value(&mut self) -> Result<Value> {
+impl OpenNode {
+    fn value(&mut self) -> Result<YamlValue> {
         let items = std::mem::take(&mut self.items);
         if !self.is_map {
-            return Ok(Value::List(items));
+            return Ok(YamlValue::List(items));
         }
-        let mut entries: Vec<(Node, Node)> = Vec::new();
+        let mut entries: Vec<(YamlNode, YamlNode)> = Vec::new();
         let mut merged = Vec::new();
         let mut items = items.into_iter();
         while let (Some(key), Some(value)) = (items.next(), items.next()) {
@@ -209,15 +209,15 @@ impl Open {
                 entries.push((key, value));
             }
         }
-        Ok(Value::Map(entries))
+        Ok(YamlValue::Map(entries))
     }
 }
 
-fn size(node: &Node) -> usize {
+fn size(node: &YamlNode) -> usize {
     match &node.value {
-        Value::Scalar(_) => 0,
-        Value::List(items) => items.iter().map(|item| 1 + size(item)).sum(),
-        Value::Map(entries) => entries.iter().map(|(key, value)| 2 + size(key) + size(value)).sum(),
+        YamlValue::Scalar(_) => 0,
+        YamlValue::List(items) => items.iter().map(|item| 1 + size(item)).sum(),
+        YamlValue::Map(entries) => entries.iter().map(|(key, value)| 2 + size(key) + size(value)).sum(),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Paths to locations. H2O's `/a` is `/a` and all below `/a/`; what follows the path is put behind the folder or URL.
 
 use super::keys::unknown;
-use super::level::{Level, block, line};
-use super::node::{Node, Value};
+use super::level::{LevelLines, block, line};
+use super::node::{YamlNode, YamlValue};
 use crate::{Error, Line, Result};
 
 /// The locations of the path `key`, whose other settings are in `level`; `own`: it has logs of its own.
-pub(super) fn locations(key: &Node, level: Level<'_>, own: bool) -> Result<Vec<Line>> {
+pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Result<Vec<Line>> {
     let written = key.plain()?;
     if !written.starts_with('/') {
         return Err(Error::new("a path begins with \"/\"").at(key.span));
@@ -63,9 +63,9 @@ pub(super) fn locations(key: &Node, level: Level<'_>, own: bool) -> Result<Vec<L
 }
 
 /// `redirect: URL`, `redirect: {url: URL, status: CODE}`: what follows the path is put behind the URL.
-fn redirect(key: &Node, value: &Node, folder: &str) -> Result<Vec<Line>> {
+fn redirect(key: &YamlNode, value: &YamlNode, folder: &str) -> Result<Vec<Line>> {
     let (mut url, mut status) = (value, None);
-    if let Value::Map(entries) = &value.value {
+    if let YamlValue::Map(entries) = &value.value {
         for (name, value) in entries {
             match name.text()? {
                 "url" => url = value,
@@ -74,7 +74,7 @@ fn redirect(key: &Node, value: &Node, folder: &str) -> Result<Vec<Line>> {
             }
         }
     }
-    let code = status.map_or(Ok("302"), Node::text)?;
+    let code = status.map_or(Ok("302"), YamlNode::text)?;
     let at = status.map_or(key.span, |status| status.span);
     if !matches!(code, "301" | "302" | "303" | "307" | "308") {
         return Err(Error::new(format!("invalid status \"{code}\"")).at(at));

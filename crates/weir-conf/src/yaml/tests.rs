@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use crate::{Line, MemoryFiles, Tree, load};
+use crate::{ConfTree, Line, MemoryFiles, load};
 
-fn tree(text: &str) -> Result<Tree, String> {
+fn tree(text: &str) -> Result<ConfTree, String> {
     let files = MemoryFiles::new().with("/h2o.yaml", text);
     load("/h2o.yaml".as_ref(), "/".as_ref(), &files, |_| false, None)
         .map_err(|failure| failure.errors.render(&failure.tree.source))

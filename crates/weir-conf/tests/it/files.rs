@@ -54,7 +54,7 @@ fn loops_are_errors_in_their_place() {
 /// Files whose text names the next one, without end.
 struct Endless;
 
-impl Files for Endless {
+impl ConfFiles for Endless {
     fn read(&self, path: &std::path::Path) -> std::io::Result<Vec<u8>> {
         Ok(format!("include {}x; include {0}y;", path.display()).into())
     }
@@ -85,7 +85,7 @@ fn many_includes_end() {
 #[test]
 fn a_pattern_that_fails_says_so() {
     struct Fails;
-    impl Files for Fails {
+    impl ConfFiles for Fails {
         fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
             Ok(b"include *;".to_vec())
         }

@@ -8,21 +8,21 @@ mod setters;
 mod wrong;
 
 use weir_conf::{
-    Args, Bufs, Contexts, Directive, Error, Failure, Files, Line, LineCx, MemoryFiles, RealFiles, Signature,
-    Tree, check, load, names::*,
+    Args, BufferSizes, ConfFiles, ConfTree, Contexts, Directive, DirectiveSignature, Error, Line, LineCx,
+    LoadFailure, MemoryFiles, RealFiles, check, load, names::*,
 };
 
 /// Reads `text` as `/etc/n.conf`.
-fn read(text: impl Into<Vec<u8>>) -> Result<Tree, Box<Failure>> {
+fn read(text: impl Into<Vec<u8>>) -> Result<ConfTree, Box<LoadFailure>> {
     read_with(MemoryFiles::new(), text)
 }
 
 /// Reads `text` as `/etc/n.conf`, with other files around it.
-fn read_with(files: MemoryFiles, text: impl Into<Vec<u8>>) -> Result<Tree, Box<Failure>> {
+fn read_with(files: MemoryFiles, text: impl Into<Vec<u8>>) -> Result<ConfTree, Box<LoadFailure>> {
     read_all(&files.with("/etc/n.conf", text), None)
 }
 
-fn read_all(files: &dyn Files, globals: Option<&str>) -> Result<Tree, Box<Failure>> {
+fn read_all(files: &dyn ConfFiles, globals: Option<&str>) -> Result<ConfTree, Box<LoadFailure>> {
     load("n.conf".as_ref(), "/etc".as_ref(), files, |name| name.ends_with(b"_by_lua_block"), globals)
 }
 
@@ -51,7 +51,7 @@ struct Conf {
     offset: Option<u64>,
     timeout: Option<u64>,
     valid: Option<u64>,
-    bufs: Option<Bufs>,
+    bufs: Option<BufferSizes>,
     mode: Option<char>,
     bits: Option<u32>,
     root: Option<std::path::PathBuf>,
@@ -110,16 +110,16 @@ fn types(conf: &mut Conf, cx: &mut LineCx<'_>) -> weir_conf::Result {
 }
 
 /// Sets everything in `tree`, as the engine does; returns values, errors and warnings.
-fn apply(tree: &Tree) -> (Conf, Vec<Error>) {
+fn apply(tree: &ConfTree) -> (Conf, Vec<Error>) {
     let (mut conf, mut errors) = (Conf::default(), Vec::new());
     apply_lines(&tree.lines, MAIN, tree, &mut conf, &mut errors);
     (conf, errors)
 }
 
-fn apply_lines(lines: &[Line], here: Contexts, tree: &Tree, conf: &mut Conf, errors: &mut Vec<Error>) {
+fn apply_lines(lines: &[Line], here: Contexts, tree: &ConfTree, conf: &mut Conf, errors: &mut Vec<Error>) {
     for line in lines {
         let Some(row) = TABLE.iter().find(|row| line.name.is(row.name)) else {
-            errors.push(Signature::unknown(line, TABLE.iter().map(|row| row.name)));
+            errors.push(DirectiveSignature::unknown(line, TABLE.iter().map(|row| row.name)));
             continue;
         };
         let mut nothing = ();

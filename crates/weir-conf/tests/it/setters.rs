@@ -23,7 +23,7 @@ fn sizes_and_times() {
     assert_eq!(http("send_timeout 1m30s;").timeout, Some(90_000));
     assert_eq!(http("send_timeout '1m 30s';").timeout, Some(90_000));
     assert_eq!(http("open_file_cache_valid 1d;").valid, Some(86_400));
-    assert_eq!(http("gzip_buffers 16 8k;").bufs, Some(Bufs { number: 16, size: 8192 }));
+    assert_eq!(http("gzip_buffers 16 8k;").bufs, Some(BufferSizes { number: 16, size: 8192 }));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 
-use weir_conf::{Args, Block, Contexts, Error, Errors, Line, LineCx, Signature, Tree};
+use weir_conf::{Args, Block, ConfTree, Contexts, DirectiveSignature, Error, Errors, Line, LineCx};
 use weir_http::Method;
 
 use super::main_core::MainConf;
@@ -19,10 +19,10 @@ use crate::regex::Pattern;
 /// # Errors
 /// Everything that is wrong with the file, not just the first.
 pub fn build(
-    tree: Tree,
+    tree: ConfTree,
     modules: &'static [ModuleDef],
     prefix: PathBuf,
-) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
+) -> (Result<Configuration, (Errors, ConfTree)>, Vec<Error>) {
     build_with(tree, modules, prefix, |_| {})
 }
 
@@ -31,11 +31,11 @@ pub fn build(
 /// # Errors
 /// As [`build`].
 pub fn build_with(
-    tree: Tree,
+    tree: ConfTree,
     modules: &'static [ModuleDef],
     prefix: PathBuf,
     lend: impl FnOnce(&mut Registry),
-) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
+) -> (Result<Configuration, (Errors, ConfTree)>, Vec<Error>) {
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
     let mut builder = Builder::new(&tree, modules.clone());
     lend(&mut builder.registry);
@@ -44,8 +44,8 @@ pub fn build_with(
     let (addresses, problems) = listen::collect(&servers, &tree.source, &modules);
     for problem in problems {
         match problem.level {
-            weir_conf::Level::Warn | weir_conf::Level::Alert => builder.warnings.push(problem),
-            weir_conf::Level::Emerg => builder.errors.push(problem),
+            weir_conf::LevelName::Warn | weir_conf::LevelName::Alert => builder.warnings.push(problem),
+            weir_conf::LevelName::Emerg => builder.errors.push(problem),
         }
     }
     let Builder { mut registry, mut errors, mut warnings, .. } = builder;
@@ -71,7 +71,7 @@ pub fn build_with(
 }
 
 struct Builder<'t> {
-    tree: &'t Tree,
+    tree: &'t ConfTree,
     modules: Vec<&'static ModuleDef>,
     /// Directive name → where it is declared: module and row.
     index: HashMap<&'static str, Vec<(usize, usize, Contexts)>>,
@@ -83,7 +83,7 @@ struct Builder<'t> {
 }
 
 impl<'t> Builder<'t> {
-    fn new(tree: &'t Tree, modules: Vec<&'static ModuleDef>) -> Self {
+    fn new(tree: &'t ConfTree, modules: Vec<&'static ModuleDef>) -> Self {
         let mut index: HashMap<_, Vec<_>> = HashMap::new();
         for (at, module) in modules.iter().enumerate() {
             for (row, directive) in module.directives().iter().enumerate() {
@@ -285,7 +285,7 @@ impl<'t> Builder<'t> {
         &mut self,
         line: &'t Line,
         here: Contexts,
-        block: Signature,
+        block: DirectiveSignature,
         go: impl FnOnce(&mut Self, &'t Block),
     ) {
         match (block.check(line, here), &line.block) {
@@ -332,13 +332,13 @@ impl<'t> Builder<'t> {
         let structural = STRUCTURE.iter().find(|block| block.name == name).map(|block| block.contexts);
         let declared = self.index.get(name).into_iter().flatten().map(|(_, _, contexts)| *contexts);
         match declared.chain(structural).reduce(Contexts::or) {
-            Some(contexts) => Signature::not_allowed(line, contexts),
+            Some(contexts) => DirectiveSignature::not_allowed(line, contexts),
             None if let Some(hint) = absent::directive(name) => {
                 Error::new(format!("unknown directive \"{name}\"")).at(line.name.span).hint(hint)
             }
             None => {
                 let names = self.index.keys().copied().chain(STRUCTURE.iter().map(|block| block.name));
-                Signature::unknown(line, names)
+                DirectiveSignature::unknown(line, names)
             }
         }
     }
@@ -447,43 +447,43 @@ fn bare_name(matcher: &Matcher) -> String {
     }
 }
 
-const EVENTS: Signature = Signature {
+const EVENTS: DirectiveSignature = DirectiveSignature {
     syntax: "events",
     doc: "Contains the directives of connection processing. The main context must have one.",
-    ..Signature::new("events", Contexts::MAIN, Args::NONE.block())
+    ..DirectiveSignature::new("events", Contexts::MAIN, Args::NONE.block())
 };
-const HTTP: Signature = Signature {
+const HTTP: DirectiveSignature = DirectiveSignature {
     syntax: "http",
     doc: "Contains the directives of the HTTP server.",
-    ..Signature::new("http", Contexts::MAIN, Args::NONE.block())
+    ..DirectiveSignature::new("http", Contexts::MAIN, Args::NONE.block())
 };
-const SERVER: Signature = Signature {
+const SERVER: DirectiveSignature = DirectiveSignature {
     syntax: "server",
     doc: "Defines a virtual server: `listen` names its addresses, `server_name` its host names.",
     example: "server {\n    listen 80;\n    server_name example.com www.example.com;\n    root /srv/www;\n}",
-    ..Signature::new("server", Contexts::HTTP, Args::NONE.block())
+    ..DirectiveSignature::new("server", Contexts::HTTP, Args::NONE.block())
 };
-const UPSTREAM: Signature = Signature {
+const UPSTREAM: DirectiveSignature = DirectiveSignature {
     syntax: "upstream name",
     doc: "Defines an upstream: servers that `proxy_pass` and its like name together, with the way to choose among them.",
     example: "upstream backend {\n    server 10.0.0.1:8080;\n    server 10.0.0.2:8080;\n    keepalive 32;\n}",
-    ..Signature::new("upstream", Contexts::HTTP, Args::ONE.block())
+    ..DirectiveSignature::new("upstream", Contexts::HTTP, Args::ONE.block())
 };
-const LOCATION: Signature = Signature {
+const LOCATION: DirectiveSignature = DirectiveSignature {
     syntax: "location [ = | ~ | ~* | ^~ ] uri\nlocation @name",
     doc: "Contains the directives for some request URIs: those that are equal to `uri` (`=`), match it as a regular \
           expression (`~`, or `~*` regardless of case), or begin with it (`^~`: regular expressions are then not tried). \
           `@name` is for internal redirects only. An exact match comes first, then the longest prefix, which gives way to \
           the first regular expression that matches.",
     example: "location = / {\n    return 302 /start/;\n}\nlocation ~ \\.php$ {\n    fastcgi_pass unix:/run/php.sock;\n}",
-    ..Signature::new("location", Contexts::SERVER.or(Contexts::LOCATION), Args::ONE_OR_TWO.block())
+    ..DirectiveSignature::new("location", Contexts::SERVER.or(Contexts::LOCATION), Args::ONE_OR_TWO.block())
 };
-const LIMIT_EXCEPT: Signature = Signature {
+const LIMIT_EXCEPT: DirectiveSignature = DirectiveSignature {
     syntax: "limit_except method ...",
     doc: "Contains access rules for all request methods except those named; `GET` includes `HEAD`.",
     example: "limit_except GET {\n    allow 192.168.1.0/24;\n    deny all;\n}",
-    ..Signature::new("limit_except", Contexts::LOCATION, Args::MORE.block())
+    ..DirectiveSignature::new("limit_except", Contexts::LOCATION, Args::MORE.block())
 };
 
 /// The blocks that the builder itself understands.
-pub const STRUCTURE: [Signature; 6] = [EVENTS, HTTP, SERVER, UPSTREAM, LOCATION, LIMIT_EXCEPT];
+pub const STRUCTURE: [DirectiveSignature; 6] = [EVENTS, HTTP, SERVER, UPSTREAM, LOCATION, LIMIT_EXCEPT];

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Bufs, Directive, Error};
+use weir_conf::{BufferSizes, Directive, Error};
 use weir_http::mime::Types;
 
 use super::Matcher;
@@ -141,7 +141,7 @@ pub struct Accepted {
     pub types_hash_max_size: Option<u64>,
     pub types_hash_bucket_size: Option<u64>,
     pub send_lowat: Option<u64>,
-    pub output_buffers: Option<Bufs>,
+    pub output_buffers: Option<BufferSizes>,
     pub postpone_output: Option<u64>,
     pub read_ahead: Option<u64>,
     pub directio: Option<u64>,

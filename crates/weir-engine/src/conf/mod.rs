@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use weir_conf::Source;
+use weir_conf::ConfSource;
 
 use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
@@ -77,7 +77,7 @@ pub struct Configuration {
     /// The modules, in order.
     pub modules: Vec<&'static ModuleDef>,
     /// The files that were read (`-T`, places of late errors).
-    pub source: Source,
+    pub source: ConfSource,
     /// Where relative paths begin (`-p`).
     pub prefix: PathBuf,
     /// See [`Configuration::want_agent`].

@@ -35,13 +35,13 @@ pub struct Registry {
     /// The settings of `http` itself are being settled: nothing is served by them alone, and blocks inside may say more.
     pub settles_http: bool,
     /// Where relative paths begin.
-    pub paths: weir_conf::Paths,
+    pub paths: weir_conf::ConfPaths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
     pub main: crate::conf::main_core::MainConf,
 }
 
 impl Registry {
-    pub(crate) fn new(modules: &[&'static ModuleDef], paths: weir_conf::Paths) -> Registry {
+    pub(crate) fn new(modules: &[&'static ModuleDef], paths: weir_conf::ConfPaths) -> Registry {
         let mut registry = Registry {
             table: Table::default(),
             used: Vec::new(),

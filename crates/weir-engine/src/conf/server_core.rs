@@ -1,7 +1,7 @@
 //! The core's directives of a virtual server: where it listens, its names, and how request heads are read.
 
 use weir_conf::names::*;
-use weir_conf::{Bufs, Directive, Error, LineCx, Result, Span};
+use weir_conf::{BufferSizes, Directive, Error, LineCx, Result, Span};
 use weir_http::h1::Limits;
 
 use super::listen::{Listen, ServerName};
@@ -110,7 +110,7 @@ pub struct ServerCoreConf {
     /// `client_header_buffer_size`.
     pub client_header_buffer_size: Option<u64>,
     /// `large_client_header_buffers`.
-    pub large_client_header_buffers: Option<Bufs>,
+    pub large_client_header_buffers: Option<BufferSizes>,
     /// `max_headers`.
     pub max_headers: Option<usize>,
     /// `ignore_invalid_headers`.
@@ -471,7 +471,7 @@ const TABLE: &[Row] = &[
 ];
 
 /// `large_client_header_buffers 4 8k`
-const LARGE_BUFFERS: Bufs = Bufs { number: 4, size: 8 << 10 };
+const LARGE_BUFFERS: BufferSizes = BufferSizes { number: 4, size: 8 << 10 };
 /// `connection_pool_size` on a 64-bit machine.
 const CONNECTION_POOL: u64 = 512;
 static NAMELESS: [ServerName; 1] = [ServerName::Exact(Vec::new())];

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weir_conf::{Error, MemoryFiles, Tree};
+use weir_conf::{ConfTree, Error, MemoryFiles};
 
 use super::Configuration;
 use crate::module::ModuleDef;
@@ -37,7 +37,7 @@ pub fn load_files(
     (result, warnings.iter().map(|warning| warning.headline(&source) + "\n").collect())
 }
 
-fn build(tree: Tree, modules: &'static [ModuleDef]) -> (Result<Configuration, String>, Vec<Error>) {
+fn build(tree: ConfTree, modules: &'static [ModuleDef]) -> (Result<Configuration, String>, Vec<Error>) {
     let (result, warnings) = super::build::build(tree, modules, PathBuf::from(PREFIX));
     (result.map_err(|(errors, tree)| errors.render(&tree.source)), warnings)
 }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use weir_http::{Method, Span};
-use weir_trace::{Kind, Site, SiteTable};
+use weir_trace::{Site, SiteKind, SiteTable};
 
 use super::role::ExchangeRole;
 use super::{Exchange, ResponseDelivery};
@@ -52,7 +52,7 @@ impl Exchange {
     pub fn alone(worker: &Rc<Worker>, origin: &Origin, context: &'static str, name: &str) -> Box<Exchange> {
         let mut x = worker.take_exchange(&origin.connection, &origin.server);
         x.plan = origin.plan.clone();
-        let route = SiteTable::fixed(Kind::Request, context, "");
+        let route = SiteTable::fixed(SiteKind::Request, context, "");
         x.role = ExchangeRole::Alone(Alone { context, route, _busy: worker.busy() });
         x.nth = 0;
         x.start_ms = weir_rt::now_ms();

@@ -42,7 +42,7 @@ impl Values {
 }
 
 /// What somebody does with what was recorded of a request.
-pub(crate) type Report = Box<dyn FnOnce(weir_trace::Kept)>;
+pub(crate) type Report = Box<dyn FnOnce(weir_trace::KeptRequest)>;
 
 #[derive(Default)]
 struct Reports(Option<Report>);
@@ -71,7 +71,7 @@ impl Exchange {
     }
 
     /// Gives `report` the request's record and boundaries when it is over: for exports. The last one counts.
-    pub fn when_recorded(&mut self, report: impl FnOnce(weir_trace::Kept) + 'static) {
+    pub fn when_recorded(&mut self, report: impl FnOnce(weir_trace::KeptRequest) + 'static) {
         self.lasting.of::<Reports>().0 = Some(Box::new(report));
     }
 

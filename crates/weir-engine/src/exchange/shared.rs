@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_rt::clock;
-use weir_trace::{Event, EventKind, Site, Tape, Trace, WaitKind};
+use weir_trace::{EventKind, EventTape, Site, Trace, TraceEvent, WaitKind};
 
 use crate::phase::LocalFuture;
 use crate::trace::Presence;
@@ -21,7 +21,7 @@ pub struct Shared {
     /// The request among those in flight.
     pub(crate) presence: Presence,
     /// What the trace does not have yet: boundaries are written here.
-    tape: Tape,
+    tape: EventTape,
     /// Reached through [`Shared::with_trace`].
     trace: RefCell<Trace>,
     /// Level `off`: no boundary reads the clock.
@@ -39,7 +39,7 @@ impl Shared {
     pub(crate) fn new(worker: &Worker) -> Shared {
         Shared {
             presence: Presence::new(&worker.present),
-            tape: Tape::new(),
+            tape: EventTape::new(),
             trace: RefCell::default(),
             on: Cell::new(false),
             subrequests: Cell::new(0),
@@ -50,20 +50,20 @@ impl Shared {
 
     /// Starts a request's trace, with its tape; `begin` says whether boundaries are recorded.
     #[inline]
-    pub(crate) fn start(&self, begin: impl FnOnce(&mut Trace, &Tape) -> bool) {
+    pub(crate) fn start(&self, begin: impl FnOnce(&mut Trace, &EventTape) -> bool) {
         self.tape.rewind(0);
         self.on.set(begin(&mut self.trace.borrow_mut(), &self.tape));
     }
 
     /// The request is over: what its connection waits for later is nobody's time.
     #[inline]
-    pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace, &Tape)) {
+    pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace, &EventTape)) {
         finish(&mut self.trace.borrow_mut(), &self.tape);
         self.on.set(false);
     }
 
     /// What was recorded so far.
-    pub(crate) fn events<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
+    pub(crate) fn events<T>(&self, look: impl FnOnce(&[TraceEvent]) -> T) -> T {
         self.with_trace(|trace| look(trace.events()))
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_http::h1::Parse;
 use weir_rt::net::SockAddr;
 use weir_rt::{DriverChoice, Runtime};
-use weir_trace::{Recorder, Settings};
+use weir_trace::{Recorder, RecorderSettings};
 
 use super::Exchange;
 use crate::conf::server::{Generation, Hosts};
@@ -43,7 +43,7 @@ pub fn value(x: &mut Exchange, name: &str) -> Option<String> {
 fn exchange(http: &str, head: &str) -> Exchange {
     let text = format!("error_log stderr emerg; events {{ }} http {{ {http} }}");
     let configuration = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-    let recorder = Recorder::new(0, Settings::default());
+    let recorder = Recorder::new(0, RecorderSettings::default());
     let worker = Worker::new(0, Arc::default(), recorder);
     let generation = Generation::install(&Arc::new(configuration), &worker).expect("the core installs");
     let hosts = generation.hosts.first().expect("the test has a server").clone();

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use weir_conf::{Error, Line, Source, Span};
+use weir_conf::{ConfSource, Error, Line, Span};
 
 use super::{Confs, Module, conf_of};
 use crate::conf::ServerConf;
@@ -18,7 +18,7 @@ pub struct BuildHooks<C: 'static> {
     /// `http` was read and settled, its servers were not.
     pub end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
     /// The addresses of all servers are known: what is wrong with them, warnings among it.
-    pub check_addresses: Option<fn(&[Address], &[ServerConf], &Source) -> Vec<Error>>,
+    pub check_addresses: Option<fn(&[Address], &[ServerConf], &ConfSource) -> Vec<Error>>,
     /// What the module keeps with each server of a worker, see [`Server::part`](crate::conf::server::Server::part).
     pub server_part: Option<fn(&C) -> Box<dyn Any>>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct ErasedHooks {
     pub(crate) begin_server: Option<fn(&mut dyn Any, Span)>,
     pub(crate) end_upstream: Option<EndUpstream>,
     pub(crate) end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
-    pub(crate) check_addresses: Option<fn(&[Address], &[ServerConf], &Source) -> Vec<Error>>,
+    pub(crate) check_addresses: Option<fn(&[Address], &[ServerConf], &ConfSource) -> Vec<Error>>,
     pub(crate) server_part: Option<fn(&dyn Any) -> Box<dyn Any>>,
 }
 

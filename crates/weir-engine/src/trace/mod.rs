@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use weir_http::{Known, TraceParent};
 use weir_rt::net;
-use weir_trace::{PhaseMap, RequestId, Settings, Site, SiteTable};
+use weir_trace::{PhaseMap, RecorderSettings, RequestId, Site, SiteTable};
 
 use crate::conf::Configuration;
 use crate::exchange::Exchange;
@@ -41,7 +41,7 @@ pub fn begin(x: &Exchange, ready: Option<u64>) {
         tape.rewind(now);
         if ready.is_some() && trace.is_on() {
             now = weir_rt::clock::ticks();
-            trace.queued(tape, Site::step(weir_trace::Step::HeadRead), now);
+            trace.queued(tape, Site::step(weir_trace::ConnectionStep::HeadRead), now);
         }
         x.shared.presence.begin(now, ready.is_some());
         x.recorded.set(trace.is_on());
@@ -129,7 +129,7 @@ pub fn configure(worker: &Worker, configuration: &Configuration) {
     present.set_blocked(blocked);
     *present.phases.borrow_mut() = PhaseMap::new(SiteTable::global());
     let workers = configuration.main.workers().max(1);
-    let settings = Settings {
+    let settings = RecorderSettings {
         level: trace.level.unwrap_or(present.base.level),
         sample: trace.sample.unwrap_or(present.base.sample),
         kept: trace.keep().div_ceil(workers),
@@ -197,4 +197,4 @@ pub(crate) fn request_id(x: &mut Exchange) -> Option<Text> {
 /// Requests are counted where others see them after this at the latest.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Where a request is before its location is known.
-pub(crate) const BEFORE: Site = Site::step(weir_trace::Step::HeadRead);
+pub(crate) const BEFORE: Site = Site::step(weir_trace::ConnectionStep::HeadRead);

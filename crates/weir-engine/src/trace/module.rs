@@ -3,7 +3,7 @@
 use weir_conf::names::*;
 use weir_conf::{Args, Contexts, Directive, LineCx, Result, parse_number, parse_time_ms};
 use weir_rt::clock;
-use weir_trace::{Level, Rule, SiteTable, Slow, render};
+use weir_trace::{KeepRule, SiteTable, SlowLimit, TraceLevel, render};
 
 use super::settings::{Admin, TraceSettings};
 use super::variable;
@@ -80,7 +80,7 @@ impl Module for Profile {
         plan.redact_args(conf.redact.is_none_or(|bits| bits & ARGS != 0));
         if conf.slow.is_some() || conf.sample.is_some() {
             let slow = conf.slow.unwrap_or(Bound::Ms(SLOW_MS)).slow();
-            plan.keep_traces(Rule { slow, sample: conf.sample.unwrap_or(SAMPLE) });
+            plan.keep_traces(KeepRule { slow, sample: conf.sample.unwrap_or(SAMPLE) });
         }
         match &conf.server_timing {
             None | Some(Timing::Never) => {}
@@ -117,11 +117,11 @@ enum Bound {
 }
 
 impl Bound {
-    fn slow(self) -> Slow {
+    fn slow(self) -> SlowLimit {
         match self {
-            Bound::Never => Slow::Never,
-            Bound::Ms(ms) => Slow::Ticks(clock::scale().ns_to_ticks(ms.saturating_mul(1_000_000))),
-            Bound::P99 => Slow::P99,
+            Bound::Never => SlowLimit::Never,
+            Bound::Ms(ms) => SlowLimit::Ticks(clock::scale().ns_to_ticks(ms.saturating_mul(1_000_000))),
+            Bound::P99 => SlowLimit::P99,
         }
     }
 }
@@ -160,9 +160,9 @@ impl ProfileConf {
             } else if let Some(text) = text.strip_prefix(b"level=") {
                 whole_server(line, i, "level")?;
                 let level = match text {
-                    b"off" => Level::Off,
-                    b"sampled" => Level::Sampled,
-                    b"full" => Level::Full,
+                    b"off" => TraceLevel::Off,
+                    b"sampled" => TraceLevel::Sampled,
+                    b"full" => TraceLevel::Full,
                     _ => return Err(line.invalid_value(i)),
                 };
                 settings(line).level = Some(level);
@@ -329,7 +329,7 @@ mod tests {
             admin 0.0.0.0:9181 token=0123456789abcdef; server { location / { trace slow=1s; profile off; } } }",
         );
         let trace = conf.trace();
-        assert_eq!((trace.level, trace.keep(), trace.cpu_hz()), (Some(Level::Sampled), 5, 0));
+        assert_eq!((trace.level, trace.keep(), trace.cpu_hz()), (Some(TraceLevel::Sampled), 5, 0));
         assert_eq!((trace.blocked(), trace.sample), (Some(Duration::from_secs(1)), Some(8)));
         let admin: Vec<_> =
             trace.admin().iter().map(|admin| (admin.address.to_string(), admin.token.is_some())).collect();
@@ -385,7 +385,7 @@ mod tests {
         testing::run(http, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
             assert!(x.plan.profile && x.plan.redact_args);
             let rule = x.worker.present.rules()[usize::from(x.plan.rule) - 1];
-            assert_eq!((rule.slow, rule.sample), (Slow::P99, 8));
+            assert_eq!((rule.slow, rule.sample), (SlowLimit::P99, 8));
             let root = x.worker.present.rules()[usize::from(x.server.plan.rule) - 1];
             assert_eq!((root.slow, root.sample), (Bound::Ms(200).slow(), 8));
         });

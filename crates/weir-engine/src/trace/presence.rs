@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use weir_http::TraceParent;
 use weir_rt::sampler::{self, SitePlace};
-use weir_trace::{RequestId, Run, Site, Ticket, Trace, WaitKind};
+use weir_trace::{FlightTicket, LoopRun, RequestId, Site, Trace, WaitKind};
 
 use super::{BEFORE, Present};
 
@@ -14,7 +14,7 @@ use super::{BEFORE, Present};
 #[derive(Debug)]
 pub(crate) struct Presence {
     present: Rc<Present>,
-    ticket: Cell<Ticket>,
+    ticket: Cell<FlightTicket>,
     id: Cell<RequestId>,
     /// Our own number in the trace, of `$traceparent`; 0 until asked for.
     span: Cell<u64>,
@@ -134,7 +134,7 @@ impl Presence {
     /// It is not in flight any more, also when it was dropped where it stood.
     #[inline]
     pub(crate) fn leave(&self) {
-        self.present.now.left(self.ticket.replace(Ticket::NONE));
+        self.present.now.left(self.ticket.replace(FlightTicket::NONE));
     }
 
     /// The request is one that `parent` made: it has its number, and is not in flight by itself.
@@ -170,7 +170,7 @@ impl Presence {
     #[inline]
     fn ran(&self, end: u64, longest_since: impl FnOnce(u64) -> Site) {
         let (start, queued) = (self.since.get(), self.queued.get());
-        let run = Run { turn: weir_rt::turn_stamp(), start, end, route: self.route.get(), queued };
+        let run = LoopRun { turn: weir_rt::turn_stamp(), start, end, route: self.route.get(), queued };
         self.present.ran(run, self.id.get(), || longest_since(start));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use weir_trace::{Now, PhaseMap, Recorder, RequestId, Rule, Run, Sample, Settings, Site, Stall, Stalls};
+use weir_trace::{
+    CpuSample, KeepRule, LoopRun, LoopStall, PhaseMap, Recorder, RecorderSettings, RequestId, Site, StallLog,
+    WorkerNow,
+};
 
 use super::id::Ids;
 use super::queues::Watchers;
@@ -10,15 +13,15 @@ use super::queues::Watchers;
 /// What all presences of a worker share.
 #[derive(Debug)]
 pub(crate) struct Present {
-    pub(crate) now: Now,
+    pub(crate) now: WorkerNow,
     pub(crate) ids: Ids,
     /// The settings of the recorder where no configuration says otherwise.
-    pub(crate) base: Settings,
+    pub(crate) base: RecorderSettings,
     /// For variables.
     pub(crate) phases: RefCell<PhaseMap>,
     /// Which trees are kept, by the number that a plan has.
-    rules: RefCell<Vec<Rule>>,
-    stalls: Stalls,
+    rules: RefCell<Vec<KeepRule>>,
+    stalls: StallLog,
     /// Ticks after which a stretch of the loop is a stall (`profile_blocked`).
     blocked: Cell<u64>,
     /// The turn and the beginning of the last stall, until the turn after it is over; 0 for none.
@@ -34,7 +37,7 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    pub(crate) fn new(now: Now, recorder: &Recorder) -> Present {
+    pub(crate) fn new(now: WorkerNow, recorder: &Recorder) -> Present {
         Present {
             now,
             ids: Ids::new(),
@@ -58,14 +61,14 @@ impl Present {
     }
 
     /// The number of a rule; 0, no rule, where there are too many.
-    pub(crate) fn add_rule(&self, rule: Rule) -> u16 {
+    pub(crate) fn add_rule(&self, rule: KeepRule) -> u16 {
         let mut rules = self.rules.borrow_mut();
         rules.push(rule);
         u16::try_from(rules.len()).unwrap_or(0)
     }
 
     /// All rules, from number 1.
-    pub(crate) fn rules(&self) -> Vec<Rule> {
+    pub(crate) fn rules(&self) -> Vec<KeepRule> {
         self.rules.borrow().clone()
     }
 
@@ -77,7 +80,7 @@ impl Present {
     /// Accounts a stretch of the loop that a request had to itself; `site` tells which place in it was the longest,
     /// should it have been too long.
     #[inline]
-    pub(crate) fn ran(&self, run: Run, request: RequestId, site: impl FnOnce() -> Site) {
+    pub(crate) fn ran(&self, run: LoopRun, request: RequestId, site: impl FnOnce() -> Site) {
         self.now.ran(run);
         if self.stalled.get().0 != 0 && run.turn == self.stalled.get().0 {
             self.victim(run.start.saturating_sub(run.turn), request);
@@ -137,14 +140,14 @@ impl Present {
     }
 
     #[cold]
-    fn stall(&self, run: Run, request: RequestId, site: Site) {
-        let sample = Sample { time: run.end, site, request, ..Sample::default() };
-        self.stalls.add(Stall {
+    fn stall(&self, run: LoopRun, request: RequestId, site: Site) {
+        let sample = CpuSample { time: run.end, site, request, ..CpuSample::default() };
+        self.stalls.add(LoopStall {
             start: run.start,
             duration: run.end - run.start,
             route: run.route,
             sample,
-            ..Stall::default()
+            ..LoopStall::default()
         });
         self.stalled.set((run.turn, run.start));
         self.be_curious();

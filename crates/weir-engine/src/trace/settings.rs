@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_rt::net::SockAddr;
-use weir_trace::Level;
+use weir_trace::TraceLevel;
 
 use crate::conf::Configuration;
 
@@ -11,7 +11,7 @@ use crate::conf::Configuration;
 #[derive(Clone, Debug, Default)]
 pub struct TraceSettings {
     /// `trace level=`; `None`: as the program that has the server inside wants it, which is full by default.
-    pub level: Option<Level>,
+    pub level: Option<TraceLevel>,
     /// `trace keep=`: trees kept, over all workers.
     pub(crate) keep: Option<usize>,
     /// `trace sample=` of the `http` block: which requests are recorded at level `sampled`.

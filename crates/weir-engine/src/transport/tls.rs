@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_tls::{Facts, Secrets};
+use weir_tls::{HandshakeSecrets, SessionFacts};
 
 /// The protocol that a handshake agreed upon; what the connection speaks from here on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub enum Alpn {
 #[derive(Debug)]
 pub struct Tls {
     /// What the handshake agreed upon.
-    pub facts: Facts,
+    pub facts: SessionFacts,
     /// What it agreed upon in secret.
-    pub secrets: Option<Box<Secrets>>,
+    pub secrets: Option<Box<HandshakeSecrets>>,
     /// Early data may be answered: the handshake is not over.
     pub early: Rc<Cell<bool>>,
     /// What the side that accepted the connection knows of the client's certificates.
@@ -33,8 +33,8 @@ impl Tls {
     /// The TLS of a handshake that is complete, but perhaps for `early` data; `judgement` is for whom the handshake was
     /// made by, and comes back from [`Tls::judgement`].
     pub fn new(
-        facts: Facts,
-        secrets: Option<Box<Secrets>>,
+        facts: SessionFacts,
+        secrets: Option<Box<HandshakeSecrets>>,
         early: Rc<Cell<bool>>,
         judgement: impl Any,
     ) -> Tls {

@@ -12,7 +12,7 @@ use weir_engine::filter::Slot;
 use weir_engine::plan::{Level, PlanBuilder};
 use weir_engine::variable::Variable;
 use weir_engine::{Module, Phase as EnginePhase, Unnamed, inherit};
-use weir_trace::Kind;
+use weir_trace::SiteKind;
 
 use crate::api::socket;
 use crate::api::ssl::{Scripts, UpstreamScripts};
@@ -555,7 +555,7 @@ impl Module for Lua {
             plan.header_filter(Slot::Aux, Phase::HeaderFilter.label(), HeaderScript::new(&home, source));
         }
         if let Some(source) = &conf.body_filter {
-            let site = plan.site(Kind::BodyFilter, Phase::BodyFilter.label());
+            let site = plan.site(SiteKind::BodyFilter, Phase::BodyFilter.label());
             plan.header_filter(Slot::Aux, Phase::BodyFilter.label(), BodyScript::new(&home, source, site));
         }
         Ok(())

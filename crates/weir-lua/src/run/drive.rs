@@ -12,7 +12,7 @@ use weir_engine::log::Level;
 use weir_engine::subrequest::{Captured, SubrequestCall};
 use weir_rt::Timer;
 use weir_server::with_worker;
-use weir_trace::{Kind, SiteTable};
+use weir_trace::{SiteKind, SiteTable};
 
 use crate::api::push_captured;
 use crate::hooks::phases::{Settings, prepare};
@@ -82,7 +82,7 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
 pub(crate) async fn drive_alone(mut run: Box<Run>, origin: &Origin, name: &str) -> Option<End> {
     let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
     let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
-    let site = SiteTable::fixed(Kind::LuaResume, "", run.phase.label());
+    let site = SiteTable::fixed(SiteKind::LuaResume, "", run.phase.label());
     x.trace().enter(site);
     let end = drive(&mut run, &mut x, &Settings::default()).await;
     x.trace().leave(site);

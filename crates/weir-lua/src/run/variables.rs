@@ -2,7 +2,7 @@
 
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Text};
-use weir_trace::Kind;
+use weir_trace::SiteKind;
 
 pub(crate) const VARIABLES: &[Variable] =
     &[Variable::new("lua_cpu_time", cpu_time).volatile(), Variable::new("lua_alloc", alloc).volatile()];
@@ -14,7 +14,7 @@ pub(crate) struct Allocated(pub(crate) u64);
 /// Milliseconds with three decimals that scripts and the functions they called have run; waiting is not among it. No value
 /// where boundaries are not recorded.
 fn cpu_time(x: &mut Exchange) -> Option<Text> {
-    let us = x.ran_in(|site| site.kind == Kind::LuaResume || site.name.ends_with("_by_lua"))? / 1_000;
+    let us = x.ran_in(|site| site.kind == SiteKind::LuaResume || site.name.ends_with("_by_lua"))? / 1_000;
     let text = format!("{}.{:03}", us / 1_000, us % 1_000);
     Some(Text::Span(x.arena.push(text.as_bytes())))
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use weir_rt::sampler::StackFrame;
-use weir_trace::{Kind, Site, SiteTable};
+use weir_trace::{Site, SiteKind, SiteTable};
 
 #[cfg(lua_walk)]
 use crate::inspect::sampler::{number_of, stack_of};
@@ -72,7 +72,7 @@ fn intern(name: &str) -> Site {
         return Site::OTHER;
     }
     NAMED.fetch_add(1, Relaxed);
-    SiteTable::global().intern(Kind::LuaResume, "", name)
+    SiteTable::global().intern(SiteKind::LuaResume, "", name)
 }
 
 #[cfg(not(lua_walk))]

@@ -9,7 +9,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::Include;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 
@@ -54,7 +54,7 @@ impl Module for Addition {
     fn install(conf: &AdditionConf, plan: &mut PlanBuilder<'_>) -> Result {
         let path = |path: &Option<Vec<u8>>| path.clone().filter(|path| !path.is_empty());
         let filter = Filter {
-            site: plan.site(Kind::BodyFilter, Self::NAME),
+            site: plan.site(SiteKind::BodyFilter, Self::NAME),
             before: path(&conf.before),
             after: path(&conf.after),
             types: MediaTypes::or_html(&conf.types),

@@ -3,12 +3,12 @@
 mod inflate;
 
 use weir_conf::names::{ANY, FLAG, TWO};
-use weir_conf::{Bufs, Directive, Result};
+use weir_conf::{BufferSizes, Directive, Result};
 use weir_engine::filter::{HeaderFilter, Slot};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::compress::{self, Packer, Room};
 pub(crate) use inflate::Inflater;
@@ -40,7 +40,7 @@ impl Module for Gunzip {
 
     fn install(conf: &GunzipConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
-            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(Slot::Gunzip, Self::NAME, Filter { body, room: Room::new(conf.buffers) });
         }
         Ok(())
@@ -54,7 +54,7 @@ type Row = Directive<GunzipConf>;
 #[derive(Clone, Default)]
 pub struct GunzipConf {
     on: Option<bool>,
-    buffers: Option<Bufs>,
+    buffers: Option<BufferSizes>,
 }
 
 struct Filter {

@@ -12,7 +12,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::{Known, classify, date};
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::expires::{Expires, set_expires};
 use crate::support::value::Value;
@@ -79,7 +79,7 @@ impl Module for Headers {
         }
         if !conf.trailers.is_empty() {
             let fields = conf.trailers.iter().map(Field::new).collect();
-            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(Slot::Trailers, Self::NAME, AddTrailers { body, fields });
         }
         Ok(())

@@ -14,7 +14,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Verdict};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
 use weir_http::{Known, Version};
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 /// The module; it has no directives of its own.
 pub struct Range;
@@ -25,7 +25,7 @@ impl Module for Range {
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
     fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
-        let body = plan.site(Kind::BodyFilter, Self::NAME);
+        let body = plan.site(SiteKind::BodyFilter, Self::NAME);
         plan.header_filter(Slot::RangeHeader, Self::NAME, Filter { body });
         Ok(())
     }

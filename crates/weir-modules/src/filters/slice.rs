@@ -18,7 +18,7 @@ use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::Known;
 use weir_http::range::{self, ByteRange};
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 /// The module.
 pub struct Slice;
@@ -53,7 +53,7 @@ impl Module for Slice {
     fn install(conf: &SliceConf, plan: &mut PlanBuilder<'_>) -> Result {
         if let Some(size) = conf.size.filter(|size| *size > 0) {
             plan.keep(Size(size));
-            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(Slot::Slice, Self::NAME, Filter { body });
         }
         Ok(())

@@ -64,7 +64,7 @@ impl Module for Memcached {
         (family.pass_request_headers, family.pass_request_body) = (Some(false), Some(false));
         (family.force_ranges, family.intercept_404) = (Some(true), true);
         family.max_temp_file_size = Some(0);
-        family.buffers = Some(weir_conf::Bufs { number: 8, size: family.buffer_size.unwrap_or(4096) });
+        family.buffers = Some(weir_conf::BufferSizes { number: 8, size: family.buffer_size.unwrap_or(4096) });
         family.resolve("memcached", &[], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;

@@ -67,7 +67,7 @@ impl Module for Tunnel {
         (family.buffering, family.request_buffering) = (Some(false), Some(false));
         (family.without_files, family.max_temp_file_size) = (true, Some(0));
         let size = *family.buffer_size.get_or_insert(BUFFER);
-        family.buffers = Some(weir_conf::Bufs { number: 8, size });
+        family.buffers = Some(weir_conf::BufferSizes { number: 8, size });
         family.resolve("tunnel", &[], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;

@@ -1,7 +1,7 @@
 //! The spans of a request: itself, its phases, and what it asked of servers.
 
-use weir_trace::event::Decoder;
-use weir_trace::{EventKind, Kept, Kind, Site, SiteTable, WaitKind};
+use weir_trace::event::EventDecoder;
+use weir_trace::{EventKind, KeptRequest, Site, SiteKind, SiteTable, WaitKind};
 
 /// A stretch of a request, in ticks.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub(super) enum Sort {
 
 /// The stretches of a request in the order of their beginnings, [`MOST`] at most. What ran and waited outside of them is
 /// the request's own.
-pub(super) fn stretches(kept: &Kept) -> Vec<Stretch> {
+pub(super) fn stretches(kept: &KeptRequest) -> Vec<Stretch> {
     let mut walk = Walk { at: kept.record().start, found: Vec::new(), open: Vec::new() };
-    let mut decoder = Decoder::default();
+    let mut decoder = EventDecoder::default();
     for event in kept.events() {
         if let Some((kind, site, value)) = decoder.decode(*event) {
             walk.take(kind, site, value);
@@ -98,8 +98,8 @@ impl Walk {
         }
         let parent = self.current();
         let (sort, name) = match info.kind {
-            Kind::Handler(phase) => (Sort::Phase(phase), info.phase.unwrap_or("phase").to_owned()),
-            Kind::UpstreamTry => (Sort::Try, format!("upstream {}", info.name)),
+            SiteKind::Handler(phase) => (Sort::Phase(phase), info.phase.unwrap_or("phase").to_owned()),
+            SiteKind::UpstreamTry => (Sort::Try, format!("upstream {}", info.name)),
             _ => return None,
         };
         let before = self.found.iter().rposition(|stretch| stretch.parent == parent);
@@ -166,16 +166,16 @@ const MOST: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_trace::{RequestRecord, Trace, Why};
+    use weir_trace::{KeepReason, RequestRecord, Trace};
 
     #[test]
     fn phases_and_tries_are_stretches() {
         let sites = SiteTable::global();
-        let rewrite = sites.intern(Kind::Handler(3), "/span", "rewrite");
-        let first = sites.intern(Kind::Handler(6), "/span", "access");
-        let second = sites.intern(Kind::Handler(6), "/span", "auth_basic");
-        let proxy = sites.intern(Kind::Handler(9), "/span", "proxy");
-        let server = sites.intern(Kind::UpstreamTry, "/span", "127.0.0.1:9");
+        let rewrite = sites.intern(SiteKind::Handler(3), "/span", "rewrite");
+        let first = sites.intern(SiteKind::Handler(6), "/span", "access");
+        let second = sites.intern(SiteKind::Handler(6), "/span", "auth_basic");
+        let proxy = sites.intern(SiteKind::Handler(9), "/span", "proxy");
+        let server = sites.intern(SiteKind::UpstreamTry, "/span", "127.0.0.1:9");
         let mut trace = Trace::new();
         trace.begin(1_000);
         trace.mark(rewrite, 1_010);
@@ -193,7 +193,7 @@ mod tests {
         trace.leave(proxy, 2_000);
         trace.end(2_000);
         let record = RequestRecord { start: 1_000, total: 1_000, ..RequestRecord::default() };
-        let found = stretches(&Kept::new(Why::Asked, &record, &trace));
+        let found = stretches(&KeptRequest::new(KeepReason::Asked, &record, &trace));
         let told: Vec<_> = found
             .iter()
             .map(|one| (&*one.name, one.parent, one.start, one.end, one.run, one.names.join(" "), one.failed))
@@ -212,12 +212,12 @@ mod tests {
 
     #[test]
     fn there_are_not_more_than_fit() {
-        let server = SiteTable::global().intern(Kind::UpstreamTry, "/span", "many");
+        let server = SiteTable::global().intern(SiteKind::UpstreamTry, "/span", "many");
         let mut trace = Trace::new();
         trace.begin(0);
         (1..300).for_each(|at| trace.mark(server, at));
         trace.end(300);
-        let found = stretches(&Kept::new(Why::Asked, &RequestRecord::default(), &trace));
+        let found = stretches(&KeptRequest::new(KeepReason::Asked, &RequestRecord::default(), &trace));
         assert_eq!(found.len(), MOST);
     }
 }

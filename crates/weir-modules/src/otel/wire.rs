@@ -2,8 +2,8 @@
 //! `trace/v1/trace.proto`), encoded as protocol buffers.
 
 use weir_rt::clock::{self, ClockMoment};
-use weir_trace::Kept;
-use weir_trace::protobuf::{self, Message};
+use weir_trace::KeptRequest;
+use weir_trace::protobuf::{self, ProtobufMessage};
 
 use super::span::{Sort, Stretch, stretches};
 
@@ -16,7 +16,7 @@ pub(super) struct Finished {
     pub state: Vec<u8>,
     pub name: Vec<u8>,
     pub attributes: Vec<(Vec<u8>, Value)>,
-    pub kept: Kept,
+    pub kept: KeptRequest,
     /// When its record was made.
     pub ended: ClockMoment,
 }
@@ -31,7 +31,7 @@ pub(super) enum Value {
 /// `ExportTraceServiceRequest`: spans of many requests, of one service.
 #[derive(Default)]
 pub(super) struct Batch {
-    spans: Message,
+    spans: ProtobufMessage,
     /// How many there are.
     pub count: usize,
 }
@@ -94,32 +94,32 @@ impl Batch {
 
     /// The whole message, of the service with these attributes.
     pub(super) fn finish(self, resource: &[(String, String)]) -> Vec<u8> {
-        let mut about = Message::default();
+        let mut about = ProtobufMessage::default();
         for (key, value) in resource {
             about.message(1, pair(key.as_bytes(), Value::Text(value.clone().into_bytes())));
         }
-        let mut scope = Message::default();
+        let mut scope = ProtobufMessage::default();
         scope.bytes(1, b"weir");
         scope.bytes(2, env!("CARGO_PKG_VERSION").as_bytes());
-        let mut scoped = Message::default();
+        let mut scoped = ProtobufMessage::default();
         scoped.message(1, scope);
         scoped.0.extend_from_slice(&self.spans.0);
-        let mut all = Message::default();
+        let mut all = ProtobufMessage::default();
         all.message(1, about);
         all.message(2, scoped);
-        let mut request = Message::default();
+        let mut request = ProtobufMessage::default();
         request.message(1, all);
         request.0
     }
 }
 
 /// A `Span` that is being written.
-struct Span(Message);
+struct Span(ProtobufMessage);
 
 impl Span {
     /// Fields are written in the order of their numbers, as all writers do.
     fn new(trace: u128, number: u64, parent: Option<u64>, state: &[u8]) -> Span {
-        let mut span = Message::default();
+        let mut span = ProtobufMessage::default();
         span.bytes(1, &trace.to_be_bytes());
         span.bytes(2, &number.to_be_bytes());
         if !state.is_empty() {
@@ -144,7 +144,7 @@ impl Span {
     }
 
     fn failed(&mut self, why: &str) {
-        let mut status = Message::default();
+        let mut status = ProtobufMessage::default();
         status.bytes(2, why.as_bytes());
         status.number(3, ERROR);
         self.0.message(15, status);
@@ -152,18 +152,18 @@ impl Span {
 }
 
 /// A text, which protocol buffers want to be UTF-8.
-fn text(message: &mut Message, field: u32, text: &[u8]) {
+fn text(message: &mut ProtobufMessage, field: u32, text: &[u8]) {
     message.bytes(field, String::from_utf8_lossy(text).as_bytes());
 }
 
 /// `KeyValue`
-fn pair(key: &[u8], value: Value) -> Message {
-    let mut any = Message::default();
+fn pair(key: &[u8], value: Value) -> ProtobufMessage {
+    let mut any = ProtobufMessage::default();
     match value {
         Value::Text(value) => text(&mut any, 1, &value),
         Value::Number(number) => any.chosen(3, number),
     }
-    let mut pair = Message::default();
+    let mut pair = ProtobufMessage::default();
     text(&mut pair, 1, key);
     pair.message(2, any);
     pair
@@ -196,14 +196,14 @@ const ERROR: u64 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_trace::protobuf::Field;
-    use weir_trace::{RequestRecord, Trace, Why};
+    use weir_trace::protobuf::ProtobufField;
+    use weir_trace::{KeepReason, RequestRecord, Trace};
 
-    fn of<'m>(fields: &[(u64, Field<'m>)], number: u64) -> Vec<Field<'m>> {
+    fn of<'m>(fields: &[(u64, ProtobufField<'m>)], number: u64) -> Vec<ProtobufField<'m>> {
         fields.iter().filter(|(field, _)| *field == number).map(|(_, value)| *value).collect()
     }
 
-    fn inside<'m>(fields: &[(u64, Field<'m>)], number: u64) -> Vec<(u64, Field<'m>)> {
+    fn inside<'m>(fields: &[(u64, ProtobufField<'m>)], number: u64) -> Vec<(u64, ProtobufField<'m>)> {
         of(fields, number)[0].fields().expect("a message")
     }
 
@@ -217,7 +217,7 @@ mod tests {
             state: b"a=b".to_vec(),
             name: b"/\xff".to_vec(),
             attributes: vec![(b"http.status_code".to_vec(), Value::Number(502))],
-            kept: Kept::new(Why::Asked, &record, &Trace::new()),
+            kept: KeptRequest::new(KeepReason::Asked, &record, &Trace::new()),
             ended: ClockMoment { ticks: 0, unix_ns: 6_000_000 },
         };
         let mut batch = Batch::default();
@@ -226,26 +226,26 @@ mod tests {
         let bytes = batch.finish(&[("service.name".to_owned(), "shop".to_owned())]);
         let all = inside(&protobuf::read(&bytes).expect("a message"), 1);
         let name = inside(&inside(&all, 1), 1);
-        assert_eq!(of(&name, 1), [Field::Bytes(b"service.name")]);
-        assert_eq!(of(&inside(&name, 2), 1), [Field::Bytes(b"shop")]);
+        assert_eq!(of(&name, 1), [ProtobufField::Bytes(b"service.name")]);
+        assert_eq!(of(&inside(&name, 2), 1), [ProtobufField::Bytes(b"shop")]);
         let span = inside(&inside(&all, 2), 2);
-        assert_eq!(of(&span, 1), [Field::Bytes(&7_u128.to_be_bytes())]);
-        assert_eq!(of(&span, 4), [Field::Bytes(&9_u64.to_be_bytes())]);
-        assert_eq!(of(&span, 5), [Field::Bytes("/\u{fffd}".as_bytes())]);
+        assert_eq!(of(&span, 1), [ProtobufField::Bytes(&7_u128.to_be_bytes())]);
+        assert_eq!(of(&span, 4), [ProtobufField::Bytes(&9_u64.to_be_bytes())]);
+        assert_eq!(of(&span, 5), [ProtobufField::Bytes("/\u{fffd}".as_bytes())]);
         assert_eq!(
             (of(&span, 7), of(&span, 8)),
-            (vec![Field::Number(5_000_000)], vec![Field::Number(6_000_000)])
+            (vec![ProtobufField::Number(5_000_000)], vec![ProtobufField::Number(6_000_000)])
         );
-        assert_eq!(of(&inside(&inside(&span, 9), 2), 3), [Field::Number(502)]);
-        assert_eq!(of(&inside(&span, 15), 3), [Field::Number(ERROR)]);
+        assert_eq!(of(&inside(&inside(&span, 9), 2), 3), [ProtobufField::Number(502)]);
+        assert_eq!(of(&inside(&span, 15), 3), [ProtobufField::Number(ERROR)]);
     }
 
     #[test]
     fn what_a_collector_refuses_is_read() {
-        let mut partial = Message::default();
+        let mut partial = ProtobufMessage::default();
         partial.number(1, 3);
         partial.bytes(2, b"full");
-        let mut answer = Message::default();
+        let mut answer = ProtobufMessage::default();
         answer.message(1, partial);
         assert_eq!(refused(&answer.0), Some((3, "full".to_owned())));
         assert_eq!((refused(b""), refused(b"\x0a\x00"), refused(b"{}")), (None, None, None));

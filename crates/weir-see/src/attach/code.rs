@@ -6,7 +6,7 @@
 
 /// Something a function does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fact {
+pub(super) enum CodeFact {
     /// It takes this address.
     Takes(u64),
     /// It stores an address it has taken into the variable at an address.
@@ -18,8 +18,8 @@ pub(super) enum Fact {
 }
 
 /// Reads the code that lies at `address`; `load` gives words of the process' memory.
-pub(super) fn read(code: &[u8], address: u64, load: &dyn Fn(u64) -> Option<u64>) -> Vec<Fact> {
-    let mut reader = Reader { code, address, load, registers: [None; 16], facts: Vec::new() };
+pub(super) fn read(code: &[u8], address: u64, load: &dyn Fn(u64) -> Option<u64>) -> Vec<CodeFact> {
+    let mut reader = CodeReader { code, address, load, registers: [None; 16], facts: Vec::new() };
     let mut at = 0;
     while at < code.len() {
         at += reader.instruction(at).unwrap_or(1);
@@ -27,23 +27,23 @@ pub(super) fn read(code: &[u8], address: u64, load: &dyn Fn(u64) -> Option<u64>)
     reader.facts
 }
 
-struct Reader<'a> {
+struct CodeReader<'a> {
     code: &'a [u8],
     address: u64,
     load: &'a dyn Fn(u64) -> Option<u64>,
     /// Addresses that registers hold.
     registers: [Option<u64>; 16],
-    facts: Vec<Fact>,
+    facts: Vec<CodeFact>,
 }
 
-impl Reader<'_> {
+impl CodeReader<'_> {
     /// The length of the instruction at `at`, if it is one of those that matter.
     fn instruction(&mut self, at: usize) -> Option<usize> {
         match *self.code.get(at..)? {
             [0xe8 | 0xe9, ..] => {
                 // A byte that is so frequent is not jumped over: it may stand in the middle of something.
                 let target = self.relative(at + 1, 5)?;
-                self.facts.push(Fact::Calls(target));
+                self.facts.push(CodeFact::Calls(target));
                 None
             }
             // mov $imm32, %r32: an address where programs lie below 4 GB.
@@ -80,7 +80,7 @@ impl Reader<'_> {
             }
             0x89 if is_relative => {
                 let variable = self.relative(at + 3, 7)?;
-                self.store(register, |value| Fact::Sets { variable, value });
+                self.store(register, |value| CodeFact::Sets { variable, value });
                 Some(7)
             }
             0x89 if modrm >> 6 == 3 => {
@@ -91,19 +91,19 @@ impl Reader<'_> {
             // mov $imm32, variable
             0xc7 if is_relative => {
                 let (variable, value) = (self.relative(at + 3, 11)?, self.number(at + 7)? as u64);
-                self.facts.extend([Fact::Takes(value), Fact::Sets { variable, value }]);
+                self.facts.extend([CodeFact::Takes(value), CodeFact::Sets { variable, value }]);
                 Some(11)
             }
             // mov $imm32, disp8(base)
             0xc7 if modrm & 0xf8 == 0x40 && base & 7 != 4 => {
                 let (field, value) = (*self.code.get(at + 3)? as i8, self.number(at + 4)? as u64);
-                self.facts.extend([Fact::Takes(value), Fact::Fills { field: field.into(), value }]);
+                self.facts.extend([CodeFact::Takes(value), CodeFact::Fills { field: field.into(), value }]);
                 Some(8)
             }
             // mov $imm32, disp32(base)
             0xc7 if modrm & 0xf8 == 0x80 && base & 7 != 4 => {
                 let (field, value) = (self.number(at + 3)?, self.number(at + 7)? as u64);
-                self.facts.extend([Fact::Takes(value), Fact::Fills { field, value }]);
+                self.facts.extend([CodeFact::Takes(value), CodeFact::Fills { field, value }]);
                 Some(11)
             }
             _ => None,
@@ -124,13 +124,13 @@ impl Reader<'_> {
             _ => (self.number(at + 3 + more)?, 7),
         };
         match self.registers[usize::from(base)].filter(|_| field == 0) {
-            Some(variable) => self.store(register, |value| Fact::Sets { variable, value }),
-            None => self.store(register, |value| Fact::Fills { field, value }),
+            Some(variable) => self.store(register, |value| CodeFact::Sets { variable, value }),
+            None => self.store(register, |value| CodeFact::Fills { field, value }),
         }
         Some(length + more)
     }
 
-    fn store(&mut self, register: u8, fact: impl FnOnce(u64) -> Fact) {
+    fn store(&mut self, register: u8, fact: impl FnOnce(u64) -> CodeFact) {
         if let Some(value) = self.registers[usize::from(register)] {
             self.facts.push(fact(value));
         }
@@ -138,7 +138,7 @@ impl Reader<'_> {
 
     fn take(&mut self, register: u8, value: u64) {
         self.registers[usize::from(register)] = Some(value);
-        self.facts.push(Fact::Takes(value));
+        self.facts.push(CodeFact::Takes(value));
     }
 
     /// What the four bytes at `at` point to, counted from the end of an instruction of `length`.
@@ -167,18 +167,20 @@ mod tests {
             0x08,
         ];
         let facts = read(&through, 0x1000, &|_| None);
-        assert!(facts.contains(&Fact::Sets { variable: 0x1017, value: 0x102e }), "{facts:x?}");
+        assert!(facts.contains(&CodeFact::Sets { variable: 0x1017, value: 0x102e }), "{facts:x?}");
         // lea 0x20(%rip),%rax; mov %rax,0x30(%rip)
         let direct = [0x48, 0x8d, 0x05, 0x20, 0, 0, 0, 0x48, 0x89, 0x05, 0x30, 0, 0, 0];
         let facts = read(&direct, 0x1000, &|_| None);
-        assert_eq!(facts, [Fact::Takes(0x1027), Fact::Sets { variable: 0x103e, value: 0x1027 }]);
+        assert_eq!(facts, [CodeFact::Takes(0x1027), CodeFact::Sets { variable: 0x103e, value: 0x1027 }]);
         // mov 0x40(%rip),%rax (the table of imports); lea 0x20(%rip),%rcx; mov %rcx,(%rax)
         let import = [0x48, 0x8b, 0x05, 0x40, 0, 0, 0, 0x48, 0x8d, 0x0d, 0x20, 0, 0, 0, 0x48, 0x89, 0x08];
         let facts = read(&import, 0x1000, &|cell| (cell == 0x1047).then_some(0x7777));
-        assert!(facts.contains(&Fact::Sets { variable: 0x7777, value: 0x102e }), "{facts:x?}");
+        assert!(facts.contains(&CodeFact::Sets { variable: 0x7777, value: 0x102e }), "{facts:x?}");
         // movq $0x401000,0x30(%rip)
         let low = [0x48, 0xc7, 0x05, 0x30, 0, 0, 0, 0, 0x10, 0x40, 0];
-        assert!(read(&low, 0x1000, &|_| None).contains(&Fact::Sets { variable: 0x103b, value: 0x40_1000 }));
+        assert!(
+            read(&low, 0x1000, &|_| None).contains(&CodeFact::Sets { variable: 0x103b, value: 0x40_1000 })
+        );
     }
 
     #[test]
@@ -193,18 +195,18 @@ mod tests {
         assert_eq!(
             facts,
             [
-                Fact::Takes(value),
-                Fact::Fills { field: 0x120, value },
-                Fact::Fills { field: 0x18, value },
-                Fact::Calls(0x101c),
-                Fact::Calls(0x1017),
+                CodeFact::Takes(value),
+                CodeFact::Fills { field: 0x120, value },
+                CodeFact::Fills { field: 0x18, value },
+                CodeFact::Calls(0x101c),
+                CodeFact::Calls(0x1017),
             ]
         );
         // lea 0x20(%rip),%rax; mov %rax,0x58(%r12); mov %rax,0x60(%r12,%rcx)
         let code =
             [0x48, 0x8d, 0x05, 0x20, 0, 0, 0, 0x49, 0x89, 0x44, 0x24, 0x58, 0x49, 0x89, 0x44, 0x0c, 0x60];
         let facts = read(&code, 0x1000, &|_| None);
-        assert_eq!(facts, [Fact::Takes(value), Fact::Fills { field: 0x58, value }]);
+        assert_eq!(facts, [CodeFact::Takes(value), CodeFact::Fills { field: 0x58, value }]);
     }
 
     proptest::proptest! {

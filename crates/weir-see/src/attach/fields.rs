@@ -3,11 +3,11 @@
 //! So fields are recognised by what stands in them. A request that was forgotten can be read until its memory is used
 //! for the next one; whoever reads has to make sure that this had not happened yet.
 
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 
 /// Where fields are, once they have been seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Layout {
+pub(super) struct FieldLayout {
     /// Of `method`: behind it come the version, the request line, path, arguments, extension and unparsed target.
     method: Option<usize>,
     /// Of `headers_out.status`.
@@ -16,15 +16,15 @@ pub(super) struct Layout {
 
 /// Method, path and status, as far as they stand there: of a request that was forgotten the path may be gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct RequestTexts {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) status: u16,
 }
 
-impl Layout {
+impl FieldLayout {
     /// What the request at `address` is; nothing if it has no request line yet, or there is none.
-    pub(super) fn read(&mut self, address: u64, memory: &Memory) -> Option<Said> {
+    pub(super) fn read(&mut self, address: u64, memory: &ProcessMemory) -> Option<RequestTexts> {
         let words = memory.words(address, WORDS);
         if words.first().is_none_or(|first| *first as u32 != SIGNATURE) {
             return None;
@@ -40,7 +40,7 @@ impl Layout {
         let path = self.method.and_then(|at| text(at + 4)).filter(|path| path.starts_with(b"/"));
         let path = path.and_then(|path| String::from_utf8(path).ok()).unwrap_or_default();
         let status = self.status.and_then(|at| words.get(at)).copied().unwrap_or(0);
-        Some(Said {
+        Some(RequestTexts {
             method: method.map_or("-", |(_, name)| name).to_owned(),
             path,
             status: u16::try_from(status).ok().filter(|status| (100..600).contains(status)).unwrap_or(0),

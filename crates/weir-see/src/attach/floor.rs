@@ -8,21 +8,21 @@ use weir_sys::perf::{ProbeCosts, RecordKind};
 
 /// The cost by what the hits at both ends are.
 #[derive(Debug, Default)]
-pub(super) struct Floor {
-    kinds: [Kind; 6],
+pub(super) struct ProbeFloor {
+    kinds: [EndPair; 6],
 }
 
 /// One pair of ends.
 #[derive(Debug, Default)]
-struct Kind {
+struct EndPair {
     cost: u64,
     /// The last intervals, nanoseconds.
     seen: Vec<u64>,
     next: usize,
 }
 
-impl Floor {
-    pub(super) fn new(costs: ProbeCosts) -> Floor {
+impl ProbeFloor {
+    pub(super) fn new(costs: ProbeCosts) -> ProbeFloor {
         let costs = [
             costs.entry_entry,
             costs.entry_return,
@@ -31,7 +31,7 @@ impl Floor {
             costs.return_entry,
             costs.return_return,
         ];
-        Floor { kinds: costs.map(|cost| Kind { cost, ..Kind::default() }) }
+        ProbeFloor { kinds: costs.map(|cost| EndPair { cost, ..EndPair::default() }) }
     }
 
     /// What the probes took of an interval of `time`, that began with `from` (and whether its first instruction was
@@ -55,7 +55,7 @@ impl Floor {
     }
 }
 
-impl Kind {
+impl EndPair {
     fn learn(&mut self, time: u64) {
         if self.seen.len() < ROOM {
             self.seen.push(time);
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_cheapest_tenth_is_what_probes_cost() {
         let costs = ProbeCosts { entry_return: 1000, return_entry: 700, ..ProbeCosts::default() };
-        let mut floor = Floor::new(costs);
+        let mut floor = ProbeFloor::new(costs);
         let mut ask = |time| floor.cost((RecordKind::Entry, false), RecordKind::Return, time, true);
         assert_eq!(ask(5000), 1000, "as it was measured");
         for n in 0..63 {

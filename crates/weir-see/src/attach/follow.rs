@@ -1,32 +1,32 @@
 //! Hits of probes, put together to requests.
 //!
 //! nginx runs one function of one request at a time, so the functions that are open form a stack, and what is on top of
-//! it is charged. What the probes themselves take between two hits is known ([`Floor`]) and left out of all times: the
+//! it is charged. What the probes themselves take between two hits is known ([`ProbeFloor`]) and left out of all times: the
 //! clock here stands still for so long.
 
 use std::collections::HashMap;
 
 use weir_sys::perf::{ProbeHit, RecordKind};
-use weir_trace::{Kind, Site, SiteTable, Step, WaitKind};
+use weir_trace::{ConnectionStep, Site, SiteKind, SiteTable, WaitKind};
 
-use super::floor::Floor;
-use super::memory::Memory;
-use super::modules::{self, Role, Spot};
-use super::request::Request;
+use super::floor::ProbeFloor;
+use super::memory::ProcessMemory;
+use super::modules::{self, FunctionRole, ProbeSpot};
+use super::request::ProbedRequest;
 
 /// What goes on in the probed process.
-pub(super) struct Follower<'a> {
-    spots: &'a [Spot],
+pub(super) struct ProcessFollower<'a> {
+    spots: &'a [ProbeSpot],
     /// Which of them begin with an instruction that the kernel steps over.
     stepped: Vec<bool>,
     /// What kind of place each site is.
-    kinds: HashMap<Site, Kind>,
+    kinds: HashMap<Site, SiteKind>,
     engine: (u64, Vec<u8>),
-    floor: Floor,
-    memory: &'a Memory,
-    stack: Vec<Open>,
+    floor: ProbeFloor,
+    memory: &'a ProcessMemory,
+    stack: Vec<OpenCall>,
     /// By the address of nginx's own.
-    pub(super) requests: HashMap<u64, Request>,
+    pub(super) requests: HashMap<u64, ProbedRequest>,
     /// Subrequests, and the request that each is part of.
     parts: HashMap<u64, u64>,
     /// The request that was just made: its head is read.
@@ -37,11 +37,11 @@ pub(super) struct Follower<'a> {
     /// What they took.
     pub(super) probing: u64,
     /// Requests that are over.
-    pub(super) ended: Vec<(u64, Request, u64)>,
+    pub(super) ended: Vec<(u64, ProbedRequest, u64)>,
 }
 
 /// A function that has not returned.
-struct Open {
+struct OpenCall {
     number: u32,
     site: Site,
     /// The request it is charged to.
@@ -52,21 +52,21 @@ struct Open {
     first: u64,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> ProcessFollower<'a> {
     pub(super) fn new(
-        spots: &'a [Spot],
+        spots: &'a [ProbeSpot],
         stepped: Vec<bool>,
         engine: (u64, Vec<u8>),
-        floor: Floor,
-        memory: &'a Memory,
-    ) -> Follower<'a> {
+        floor: ProbeFloor,
+        memory: &'a ProcessMemory,
+    ) -> ProcessFollower<'a> {
         let table = SiteTable::global();
         let sites = spots.iter().filter_map(|spot| match spot.role {
-            Role::At(site) | Role::Upstream(site) => Some(site),
+            FunctionRole::At(site) | FunctionRole::Upstream(site) => Some(site),
             _ => None,
         });
         let kinds = sites.map(|site| (site, table.info(site).kind)).collect();
-        Follower {
+        ProcessFollower {
             spots,
             stepped,
             kinds,
@@ -88,8 +88,8 @@ impl<'a> Follower<'a> {
     pub(super) fn ends(&self, hit: &ProbeHit, key: u64) -> bool {
         let role = self.spots.get(hit.number as usize).map(|spot| spot.role);
         match hit.what {
-            RecordKind::Entry => role == Some(Role::Free) && hit.first == key,
-            RecordKind::Return => role == Some(Role::Create) && hit.result == key,
+            RecordKind::Entry => role == Some(FunctionRole::Free) && hit.first == key,
+            RecordKind::Return => role == Some(FunctionRole::Create) && hit.result == key,
             _ => false,
         }
     }
@@ -123,7 +123,7 @@ impl<'a> Follower<'a> {
         self.now += spent;
         let (request, site) = match (self.stack.last(), self.fresh) {
             (Some(open), _) => (open.request, open.site),
-            (None, fresh) => (fresh, Site::step(Step::Parse)),
+            (None, fresh) => (fresh, Site::step(ConnectionStep::Parse)),
         };
         if let Some(request) = request.and_then(|key| self.requests.get_mut(&key)) {
             match before.what {
@@ -141,46 +141,46 @@ impl<'a> Follower<'a> {
         while self.stack.last().is_some_and(|open| open.stack < hit.stack) {
             self.pop();
         }
-        if role == Role::Turn {
+        if role == FunctionRole::Turn {
             self.turn();
             return;
         }
         if self.stack.len() >= DEEPEST {
             self.restart();
         }
-        let request = if role == Role::Create { None } else { self.request_of(hit.first) };
+        let request = if role == FunctionRole::Create { None } else { self.request_of(hit.first) };
         let site = self.site(role, hit);
         if let Some(request) = request.and_then(|key| self.requests.get_mut(&key)) {
             request.enter(self.now);
             match role {
-                Role::At(Site::NONE) => self.fresh = None,
-                Role::At(_) | Role::Filter(..) => request.called(site),
-                Role::Upstream(_) => {
+                FunctionRole::At(Site::NONE) => self.fresh = None,
+                FunctionRole::At(_) | FunctionRole::Filter(..) => request.called(site),
+                FunctionRole::Upstream(_) => {
                     request.called(site);
-                    request.hands_on(site, matches!(self.kinds.get(&site), Some(Kind::Handler(_))));
+                    request.hands_on(site, matches!(self.kinds.get(&site), Some(SiteKind::Handler(_))));
                 }
-                Role::Chain(Site::HEADER_FILTERS) => request.sends_headers(),
-                Role::Free => request.freed = true,
+                FunctionRole::Chain(Site::HEADER_FILTERS) => request.sends_headers(),
+                FunctionRole::Free => request.freed = true,
                 _ => {}
             }
             match self.kinds.get(&site) {
-                Some(Kind::Handler(_)) if !matches!(role, Role::Upstream(_)) => {
+                Some(SiteKind::Handler(_)) if !matches!(role, FunctionRole::Upstream(_)) => {
                     request.stands_in(site, WaitKind::Other);
                 }
-                Some(Kind::BodyRead) => request.stands_in(site, WaitKind::ClientRead),
+                Some(SiteKind::BodyRead) => request.stands_in(site, WaitKind::ClientRead),
                 _ => {}
             }
         }
         let (number, stack, first) = (hit.number, hit.stack, hit.first);
-        self.stack.push(Open { number, site, request, stack, entered: self.now, first });
+        self.stack.push(OpenCall { number, site, request, stack, entered: self.now, first });
     }
 
     /// Where the time of a function is charged.
-    fn site(&self, role: Role, hit: &ProbeHit) -> Site {
+    fn site(&self, role: FunctionRole, hit: &ProbeHit) -> Site {
         match role {
-            Role::At(site) => match (self.kinds.get(&site), self.stack.last()) {
+            FunctionRole::At(site) => match (self.kinds.get(&site), self.stack.last()) {
                 // A module may have one handler for two phases.
-                (Some(Kind::Handler(phase)), Some(open))
+                (Some(SiteKind::Handler(phase)), Some(open))
                     if *phase < 9 && open.site != Site::phase(*phase) =>
                 {
                     let here = (0..9).find(|phase| open.site == Site::phase(*phase)).unwrap_or(*phase);
@@ -188,22 +188,22 @@ impl<'a> Follower<'a> {
                 }
                 _ => site,
             },
-            Role::Upstream(site) | Role::Chain(site) => site,
-            Role::Checker => {
+            FunctionRole::Upstream(site) | FunctionRole::Chain(site) => site,
+            FunctionRole::Checker => {
                 let entry = hit.second.wrapping_sub(self.engine.0) / 24;
                 self.engine.1.get(entry as usize).map_or(Site::NONE, |phase| Site::phase(*phase))
             }
-            Role::Filter(header, body) => {
+            FunctionRole::Filter(header, body) => {
                 let chains =
                     self.stack.iter().rev().filter_map(|open| match self.spots[open.number as usize].role {
-                        Role::Chain(site) => Some(site),
+                        FunctionRole::Chain(site) => Some(site),
                         _ => None,
                     });
                 if chains.take(1).eq([Site::HEADER_FILTERS]) { header } else { body }
             }
-            Role::Create => Site::step(Step::Parse),
-            Role::Free => Site::step(Step::Finalise),
-            Role::Turn => Site::NONE,
+            FunctionRole::Create => Site::step(ConnectionStep::Parse),
+            FunctionRole::Free => Site::step(ConnectionStep::Finalise),
+            FunctionRole::Turn => Site::NONE,
         }
     }
 
@@ -215,13 +215,13 @@ impl<'a> Follower<'a> {
         let Some(open) = self.stack.last().filter(|open| open.number == hit.number) else { return };
         let (role, entered, connection) = (self.spots[open.number as usize].role, open.entered, open.first);
         self.pop();
-        if role == Role::Create && hit.result != 0 {
+        if role == FunctionRole::Create && hit.result != 0 {
             self.parts.retain(|_, whole| *whole != hit.result);
             if self.requests.len() >= MOST_REQUESTS {
                 self.restart();
             }
-            let mut request = Request::new(entered, connection);
-            request.ran(Site::step(Step::Parse), self.now - entered);
+            let mut request = ProbedRequest::new(entered, connection);
+            request.ran(Site::step(ConnectionStep::Parse), self.now - entered);
             self.requests.insert(hit.result, request);
             self.fresh = Some(hit.result);
         }

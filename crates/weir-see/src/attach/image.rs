@@ -11,11 +11,11 @@ use std::rc::Rc;
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 
-use crate::symbols::maps::Mapping;
+use crate::symbols::maps::CodeMapping;
 use crate::symbols::process::is_mapped;
 
 /// One mapped file with code. Addresses are the process'.
-pub(super) struct Image {
+pub(super) struct CodeImage {
     /// Where it can be opened for probes, whatever its name is now.
     pub(super) path: PathBuf,
     /// What is added to the file's addresses.
@@ -32,19 +32,19 @@ pub(super) struct Image {
     names: HashMap<u64, Rc<str>>,
 }
 
-impl Image {
+impl CodeImage {
     /// The file of a mapping, which is at `path`.
-    fn open(path: PathBuf, mapping: &Mapping) -> Result<Image, String> {
+    fn open(path: PathBuf, mapping: &CodeMapping) -> Result<CodeImage, String> {
         let said = |what: &dyn std::fmt::Display| format!("\"{}\": {what}", path.display());
         let data = contents(&path, mapping).map_err(|error| said(&error))?;
-        let parts = Image::parse(&data, mapping.addresses.start, mapping.offset);
+        let parts = CodeImage::parse(&data, mapping.addresses.start, mapping.offset);
         let image = parts.map_err(|why| said(&why))?;
-        Ok(Image { path, ..image })
+        Ok(CodeImage { path, ..image })
     }
 
     /// A file with the contents `data`, whose code is mapped at `start`, from `offset` in the file on. Whoever made the
     /// file decides what stands in it: numbers wrap around rather than fail, and what would take long is refused.
-    fn parse(data: &[u8], start: u64, offset: u64) -> Result<Image, String> {
+    fn parse(data: &[u8], start: u64, offset: u64) -> Result<CodeImage, String> {
         let file = object::File::parse(data).map_err(|error| error.to_string())?;
         if file.architecture() != object::Architecture::X86_64 {
             return Err("no program for x86-64, the only one whose code can be read here".to_owned());
@@ -78,7 +78,7 @@ impl Image {
         for (name, address) in &symbols {
             names.entry(*address).or_insert_with(|| name.clone());
         }
-        Ok(Image { path: PathBuf::new(), bias, code: at..end, offset, bytes, starts, symbols, names })
+        Ok(CodeImage { path: PathBuf::new(), bias, code: at..end, offset, bytes, starts, symbols, names })
     }
 
     /// Where a function or variable is that others may use.
@@ -136,7 +136,7 @@ impl Image {
 }
 
 /// The images of a process whose files `wanted` takes, by path.
-pub(super) fn of(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Vec<Image>, String> {
+pub(super) fn of(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Vec<CodeImage>, String> {
     let root = PathBuf::from(format!("/proc/{pid}"));
     let text = fs::read_to_string(root.join("maps")).map_err(|error| format!("process {pid}: {error}"))?;
     let program = fs::read_link(root.join("exe")).map_err(|error| format!("process {pid}: {error}"))?;
@@ -157,7 +157,7 @@ pub(super) fn of(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Vec<Image>, 
             } else {
                 root.join("root").join(mapping.path.trim_start_matches('/'))
             };
-            images.push(Image::open(path, &mapping)?);
+            images.push(CodeImage::open(path, &mapping)?);
         }
     }
     Ok(images)
@@ -165,7 +165,7 @@ pub(super) fn of(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Vec<Image>, 
 
 /// What stands in the file of a mapping, which the process may have replaced since: by a pipe, on which opening would
 /// wait, or by a link to another user's file.
-fn contents(path: &Path, mapping: &Mapping) -> io::Result<Vec<u8>> {
+fn contents(path: &Path, mapping: &CodeMapping) -> io::Result<Vec<u8>> {
     let file =
         fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let metadata = file.metadata()?;
@@ -307,15 +307,15 @@ mod tests {
 
     #[test]
     fn names_that_share_their_bytes_are_refused_where_there_are_more_than_a_file_can_hold() {
-        let image = Image::parse(&program(b"\0a\x1b[2Jb\0", &[1, 3]), 0x1000, 0).expect("a program");
+        let image = CodeImage::parse(&program(b"\0a\x1b[2Jb\0", &[1, 3]), 0x1000, 0).expect("a program");
         assert_eq!(image.symbol("a\x1b[2Jb"), Some(0x1000 + 120));
         assert_eq!(image.name_of(0x1000 + 120).map(|name| name.ends_with("[2Jb")), Some(true));
         let mut names = vec![b'a'; 100_000];
         (names[0], names[99_999]) = (0, 0);
-        let error = Image::parse(&program(&names, &[1; 1000]), 0x1000, 0).err();
+        let error = CodeImage::parse(&program(&names, &[1; 1000]), 0x1000, 0).err();
         assert_eq!(error.as_deref(), Some("its symbols' names are longer than the file"));
         names[99_999] = b'a';
-        let error = Image::parse(&program(&names, &[1; 1000]), 0x1000, 0).err();
+        let error = CodeImage::parse(&program(&names, &[1; 1000]), 0x1000, 0).err();
         assert_eq!(error.as_deref(), Some("its symbols' names are longer than the file"), "without an end");
     }
 
@@ -348,7 +348,7 @@ mod tests {
             }
             file.truncate(length.max(64));
             for (start, offset) in [(start, offset), (0x1000, 0), (u64::MAX, 1)] {
-                if let Ok(image) = Image::parse(&file, start, offset) {
+                if let Ok(image) = CodeImage::parse(&file, start, offset) {
                     let address = image.code.start;
                     image.function(address);
                     image.is_stepped(address);

@@ -4,19 +4,19 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// /proc/PID/mem.
-pub(super) struct Memory {
+pub(super) struct ProcessMemory {
     file: File,
 }
 
-impl Memory {
+impl ProcessMemory {
     /// Of the process `pid`.
     ///
     /// # Errors
     /// There is no such process, or it may not be looked into.
-    pub(super) fn of(pid: u32) -> Result<Memory, String> {
+    pub(super) fn of(pid: u32) -> Result<ProcessMemory, String> {
         let path = format!("/proc/{pid}/mem");
         let file = File::open(&path).map_err(|error| format!("\"{path}\": {error}"))?;
-        Ok(Memory { file })
+        Ok(ProcessMemory { file })
     }
 
     /// A word.

@@ -18,34 +18,34 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use weir_sys::perf::{self, ProbeCosts, ProbeHit, Uprobes};
-use weir_trace::{Recorder, RequestRecord, Settings, Site, SiteTable};
+use weir_trace::{Recorder, RecorderSettings, RequestRecord, Site, SiteTable};
 
-use fields::{Layout, Said};
-use floor::Floor;
-use follow::Follower;
-use image::Image;
-use memory::Memory;
-use modules::{Found, Role, Spot};
-use request::Request;
+use fields::{FieldLayout, RequestTexts};
+use floor::ProbeFloor;
+use follow::ProcessFollower;
+use image::CodeImage;
+use memory::ProcessMemory;
+use modules::{FoundSpots, FunctionRole, ProbeSpot};
+use request::ProbedRequest;
 
 /// A process, and what of it is worth a probe.
-pub(crate) struct Target {
+pub(crate) struct ProbeTarget {
     pid: u32,
-    memory: Memory,
-    images: Vec<Image>,
-    found: Found,
+    memory: ProcessMemory,
+    images: Vec<CodeImage>,
+    found: FoundSpots,
 }
 
 /// Its probes, and what they cost.
-pub(crate) struct Attached {
-    target: Target,
+pub(crate) struct AttachedProbes {
+    target: ProbeTarget,
     costs: ProbeCosts,
     probes: Uprobes,
 }
 
 /// What came of following it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct AttachOutcome {
     /// Requests that were seen from beginning to end.
     pub(crate) requests: u64,
     /// Those of them whose memory was used again before it could be read.
@@ -56,27 +56,30 @@ pub(crate) struct Outcome {
     pub(crate) probing: u64,
 }
 
-impl Target {
+impl ProbeTarget {
     /// Looks through the process `pid`.
     ///
     /// # Errors
     /// There is no such process, it is no nginx, or the right to look into it is missing.
-    pub(crate) fn of(pid: u32) -> Result<Target, String> {
-        let memory = Memory::of(pid).map_err(|error| format!("{error}{RIGHTS}"))?;
+    pub(crate) fn of(pid: u32) -> Result<ProbeTarget, String> {
+        let memory = ProcessMemory::of(pid).map_err(|error| format!("{error}{RIGHTS}"))?;
         let images = image::of(pid, |path| path.ends_with(".so") && path.contains("module"))?;
         let found = modules::find(&images, &memory)?;
-        Ok(Target { pid, memory, images, found })
+        Ok(ProbeTarget { pid, memory, images, found })
     }
 
     /// What would be probed, a line each.
     pub(crate) fn list(&self) -> String {
         let sites = SiteTable::global();
-        let line = |spot: &Spot| {
+        let line = |spot: &ProbeSpot| {
             let what = match spot.role {
-                Role::At(Site::NONE) | Role::Create | Role::Free | Role::Turn => "request".to_owned(),
-                Role::Checker => "phase".to_owned(),
-                Role::Filter(..) => format!("filter {}", spot.name),
-                Role::At(site) | Role::Upstream(site) | Role::Chain(site) => {
+                FunctionRole::At(Site::NONE)
+                | FunctionRole::Create
+                | FunctionRole::Free
+                | FunctionRole::Turn => "request".to_owned(),
+                FunctionRole::Checker => "phase".to_owned(),
+                FunctionRole::Filter(..) => format!("filter {}", spot.name),
+                FunctionRole::At(site) | FunctionRole::Upstream(site) | FunctionRole::Chain(site) => {
                     let info = sites.info(site);
                     let phase = info.phase.map_or(String::new(), |phase| format!("{phase} "));
                     format!("{phase}{}", info.label())
@@ -96,13 +99,13 @@ impl Target {
     ///
     /// # Errors
     /// The right to is missing, or the kernel has none.
-    pub(crate) fn attach(self) -> Result<Attached, String> {
+    pub(crate) fn attach(self) -> Result<AttachedProbes, String> {
         let mut probes =
             Uprobes::new(self.pid).map_err(|error| format!("no uprobes in this kernel: {error}"))?;
         for (number, spot) in (0..).zip(&self.found.spots) {
             let image = &self.images[spot.image];
             let offset = image.file_offset(spot.address);
-            let ends = if spot.role == Role::Turn { &[false][..] } else { &[false, true] };
+            let ends = if spot.role == FunctionRole::Turn { &[false][..] } else { &[false, true] };
             for on_return in ends {
                 probes
                     .probe(&image.path, offset, *on_return, number)
@@ -110,11 +113,11 @@ impl Target {
             }
         }
         let costs = perf::calibrate().map_err(|error| format!("probes on our own functions: {error}"))?;
-        Ok(Attached { target: self, costs, probes })
+        Ok(AttachedProbes { target: self, costs, probes })
     }
 }
 
-impl Attached {
+impl AttachedProbes {
     /// How many probes there are.
     pub(crate) fn count(&self) -> usize {
         self.probes.count()
@@ -135,13 +138,18 @@ impl Attached {
         recorder: &mut Recorder,
         enough: &mut dyn FnMut() -> bool,
         for_names: bool,
-    ) -> Result<Outcome, String> {
-        let Target { memory, images, found, .. } = &self.target;
+    ) -> Result<AttachOutcome, String> {
+        let ProbeTarget { memory, images, found, .. } = &self.target;
         let stepped = found.spots.iter().map(|spot| images[spot.image].is_stepped(spot.address)).collect();
-        let mut follower =
-            Follower::new(&found.spots, stepped, found.engine.clone(), Floor::new(self.costs), memory);
-        let mut names = Names { memory, layout: Layout::default() };
-        let mut outcome = Outcome::default();
+        let mut follower = ProcessFollower::new(
+            &found.spots,
+            stepped,
+            found.engine.clone(),
+            ProbeFloor::new(self.costs),
+            memory,
+        );
+        let mut names = RequestReader { memory, layout: FieldLayout::default() };
+        let mut outcome = AttachOutcome::default();
         let (mut hits, mut later) = (Vec::new(), Vec::new());
         self.probes.enable().map_err(|error| format!("the process can't be probed: {error}"))?;
         let mut looked = Instant::now();
@@ -180,14 +188,18 @@ impl Attached {
 }
 
 /// Reads what requests are.
-struct Names<'a> {
-    memory: &'a Memory,
-    layout: Layout,
+struct RequestReader<'a> {
+    memory: &'a ProcessMemory,
+    layout: FieldLayout,
 }
 
-impl Names<'_> {
+impl RequestReader<'_> {
     /// What stands in the memory of requests that nothing is known of yet, and of those that have ended.
-    fn read(&mut self, follower: &Follower<'_>, ended: &[(u64, Request, u64)]) -> Vec<(u64, Said)> {
+    fn read(
+        &mut self,
+        follower: &ProcessFollower<'_>,
+        ended: &[(u64, ProbedRequest, u64)],
+    ) -> Vec<(u64, RequestTexts)> {
         let unknown = follower.requests.iter().filter(|(_, request)| request.said.method.is_empty());
         let ended = ended.iter().map(|(key, ..)| *key).filter(|key| !follower.requests.contains_key(key));
         let keys: Vec<u64> = ended.chain(unknown.map(|(key, _)| *key)).collect();
@@ -197,9 +209,9 @@ impl Names<'_> {
     /// Believes that of requests whose memory was theirs until it had been read, by what has happened in the meantime.
     fn tell(
         &self,
-        said: Vec<(u64, Said)>,
-        follower: &mut Follower<'_>,
-        ended: &mut [(u64, Request, u64)],
+        said: Vec<(u64, RequestTexts)>,
+        follower: &mut ProcessFollower<'_>,
+        ended: &mut [(u64, ProbedRequest, u64)],
         later: &[ProbeHit],
     ) {
         for (key, said) in said {
@@ -222,7 +234,7 @@ impl Names<'_> {
 
 /// A recorder that keeps nothing of its own accord.
 pub(crate) fn recorder() -> Recorder {
-    Recorder::new(0, Settings { level: weir_trace::Level::Full, ..Settings::default() })
+    Recorder::new(0, RecorderSettings { level: weir_trace::TraceLevel::Full, ..RecorderSettings::default() })
 }
 
 /// A record as `--match` looks at it.
@@ -253,7 +265,7 @@ pub(crate) fn worker(pid: u32) -> Result<u32, String> {
     }
 }
 
-fn refused(spot: &Spot, error: &io::Error) -> String {
+fn refused(spot: &ProbeSpot, error: &io::Error) -> String {
     let rights = match error.kind() {
         io::ErrorKind::PermissionDenied => RIGHTS,
         _ => "",

@@ -10,26 +10,26 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weir_trace::{Kind, Site, SiteTable, Step};
+use weir_trace::{ConnectionStep, Site, SiteKind, SiteTable};
 
-use super::code::{self, Fact};
-use super::image::Image;
-use super::memory::Memory;
+use super::code::{self, CodeFact};
+use super::image::CodeImage;
+use super::memory::ProcessMemory;
 
 /// A function to be probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct ProbeSpot {
     /// The image, by its number.
     pub(super) image: usize,
     pub(super) address: u64,
     /// What it is called in messages.
     pub(super) name: String,
-    pub(super) role: Role,
+    pub(super) role: FunctionRole,
 }
 
 /// What a function does in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum FunctionRole {
     /// Makes a request, and returns it.
     Create,
     /// Forgets the request it is given.
@@ -50,8 +50,8 @@ pub(super) enum Role {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) spots: Vec<Spot>,
+pub(super) struct FoundSpots {
+    pub(super) spots: Vec<ProbeSpot>,
     /// The phase of each entry of the phase engine, and where that begins.
     pub(super) engine: (u64, Vec<u8>),
     /// Where a location's configuration stands among those of modules.
@@ -59,10 +59,10 @@ pub(super) struct Found {
 }
 
 /// A module of HTTP, and what its code says.
-struct Module {
+struct HttpModule {
     name: String,
-    post: Vec<Fact>,
-    setters: Vec<Fact>,
+    post: Vec<CodeFact>,
+    setters: Vec<CodeFact>,
     /// Functions whose addresses it takes anywhere there.
     takes: BTreeSet<u64>,
 }
@@ -71,12 +71,12 @@ struct Module {
 ///
 /// # Errors
 /// It is no nginx, or one without what must be there.
-pub(super) fn find(images: &[Image], memory: &Memory) -> Result<Found, String> {
-    let mut finder = Finder {
+pub(super) fn find(images: &[CodeImage], memory: &ProcessMemory) -> Result<FoundSpots, String> {
+    let mut finder = SpotFinder {
         images,
         memory,
         modules: Vec::new(),
-        found: Found::default(),
+        found: FoundSpots::default(),
         taken: HashMap::new(),
         code_left: Cell::new(MOST_CODE),
     };
@@ -91,18 +91,18 @@ pub(super) fn find(images: &[Image], memory: &Memory) -> Result<Found, String> {
     Ok(finder.found)
 }
 
-struct Finder<'a> {
-    images: &'a [Image],
-    memory: &'a Memory,
-    modules: Vec<Module>,
-    found: Found,
+struct SpotFinder<'a> {
+    images: &'a [CodeImage],
+    memory: &'a ProcessMemory,
+    modules: Vec<HttpModule>,
+    found: FoundSpots,
     /// Functions that have a spot, by address.
     taken: HashMap<u64, usize>,
     /// Bytes of code that may be read yet: a process can have tables that lead to the same long function again and again.
     code_left: Cell<usize>,
 }
 
-impl Finder<'_> {
+impl SpotFinder<'_> {
     /// The program itself, which stands first.
     fn symbol(&self, name: &str) -> Result<u64, String> {
         let symbol = self.images.first().and_then(|program| program.symbol(name));
@@ -113,16 +113,16 @@ impl Finder<'_> {
         self.memory.word(address).ok_or_else(|| format!("no memory at {address:#x}: has the process ended?"))
     }
 
-    fn add(&mut self, address: u64, name: &str, role: Role) {
+    fn add(&mut self, address: u64, name: &str, role: FunctionRole) {
         let Some(image) = self.images.iter().position(|image| image.is_function(address)) else { return };
         if !self.taken.contains_key(&address) {
             self.taken.insert(address, self.found.spots.len());
-            self.found.spots.push(Spot { image, address, name: name.to_owned(), role });
+            self.found.spots.push(ProbeSpot { image, address, name: name.to_owned(), role });
         }
     }
 
     /// The facts of the function at `address`.
-    fn facts(&self, address: u64) -> Vec<Fact> {
+    fn facts(&self, address: u64) -> Vec<CodeFact> {
         let image = self.images.iter().find(|image| image.is_function(address));
         let code = image.map_or(&[][..], |image| image.function(address));
         let Some(left) = self.code_left.get().checked_sub(code.len()) else {
@@ -143,12 +143,12 @@ impl Finder<'_> {
     }
 
     /// The same, and of the functions without a name that it goes on in: compilers divide long ones.
-    fn facts_with_parts(&self, address: u64) -> Vec<Fact> {
+    fn facts_with_parts(&self, address: u64) -> Vec<CodeFact> {
         let mut facts = self.facts(address);
         let parts: BTreeSet<u64> = facts
             .iter()
             .filter_map(|fact| match fact {
-                Fact::Calls(to) => Some(*to).filter(|to| self.is_hidden(*to)),
+                CodeFact::Calls(to) => Some(*to).filter(|to| self.is_hidden(*to)),
                 _ => None,
             })
             .collect();
@@ -190,13 +190,13 @@ impl Finder<'_> {
             }
         }
         let takes = post.iter().chain(&setters).filter_map(|fact| match fact {
-            Fact::Takes(address) if self.images.iter().any(|image| image.is_function(*address)) => {
+            CodeFact::Takes(address) if self.images.iter().any(|image| image.is_function(*address)) => {
                 Some(*address)
             }
             _ => None,
         });
         let takes: BTreeSet<u64> = takes.collect();
-        self.modules.push(Module { name, post, setters, takes });
+        self.modules.push(HttpModule { name, post, setters, takes });
     }
 
     /// What has a name in the program.
@@ -222,15 +222,15 @@ impl Finder<'_> {
         let main = self.word(element(self.word(http)?, core))?;
         let engine = self.word(main.wrapping_add(40))?;
         let entries = self.memory.words(engine, 3 * MOST_HANDLERS);
-        let mut checkers = Checkers::default();
+        let mut checkers = PhaseCheckers::default();
         let mut phases = Vec::new();
         for entry in entries.chunks_exact(3).take_while(|entry| entry[0] != 0) {
             let phase = checkers.phase(self.images[0].name_of(entry[0]));
             phases.push(phase);
-            self.add(entry[0], "checker", Role::Checker);
+            self.add(entry[0], "checker", FunctionRole::Checker);
             if entry[1] != 0 {
                 let name = self.owner(entry[1]);
-                self.add(entry[1], &name, Role::At(handler(phase, &name)));
+                self.add(entry[1], &name, FunctionRole::At(handler(phase, &name)));
             }
         }
         self.found.engine = (engine, phases);
@@ -257,18 +257,20 @@ impl Finder<'_> {
             let (header, body) = (header_filter(&name), body_filter(&name));
             let mut certain = 0;
             for fact in &module.post {
-                let Fact::Sets { variable, value } = *fact else { continue };
+                let CodeFact::Sets { variable, value } = *fact else { continue };
                 if let Some(chain) = tops.iter().position(|top| *top == Some(variable)) {
-                    filters.push((value, name.clone(), Role::At([header, body][chain])));
+                    filters.push((value, name.clone(), FunctionRole::At([header, body][chain])));
                     certain += 1;
                 }
             }
             if certain == 0 && module.name.ends_with("_filter_module") {
                 let functions = module.post.iter().filter_map(|fact| match fact {
-                    Fact::Takes(address) => Some(*address),
+                    CodeFact::Takes(address) => Some(*address),
                     _ => None,
                 });
-                filters.extend(functions.map(|address| (address, name.clone(), Role::Filter(header, body))));
+                filters.extend(
+                    functions.map(|address| (address, name.clone(), FunctionRole::Filter(header, body))),
+                );
             }
         }
         for (address, name, role) in filters {
@@ -280,9 +282,9 @@ impl Finder<'_> {
     /// little else.
     fn content_handlers(&mut self) {
         let mut fields: BTreeMap<i32, BTreeSet<usize>> = BTreeMap::new();
-        let fills = |facts: &[Fact]| -> Vec<(i32, u64)> {
+        let fills = |facts: &[CodeFact]| -> Vec<(i32, u64)> {
             let fills = facts.iter().filter_map(|fact| match *fact {
-                Fact::Fills { field, value } => Some((field, value)),
+                CodeFact::Fills { field, value } => Some((field, value)),
                 _ => None,
             });
             fills.filter(|(_, value)| self.images.iter().any(|image| image.is_function(*value))).collect()
@@ -306,7 +308,11 @@ impl Finder<'_> {
         }
         for (address, name) in handlers {
             let site = handler(CONTENT, &name);
-            let role = if UPSTREAMS.contains(&name.as_str()) { Role::Upstream(site) } else { Role::At(site) };
+            let role = if UPSTREAMS.contains(&name.as_str()) {
+                FunctionRole::Upstream(site)
+            } else {
+                FunctionRole::At(site)
+            };
             self.add(address, &name, role);
         }
     }
@@ -317,14 +323,16 @@ impl Finder<'_> {
         let mut handlers = Vec::new();
         for module in self.modules.iter().filter(|module| module.name.ends_with("_log_module")) {
             let functions = module.post.iter().filter_map(|fact| match fact {
-                Fact::Sets { value, .. } | Fact::Fills { value, .. } | Fact::Takes(value) => Some(*value),
+                CodeFact::Sets { value, .. } | CodeFact::Fills { value, .. } | CodeFact::Takes(value) => {
+                    Some(*value)
+                }
                 _ => None,
             });
             let name = short(&module.name);
             handlers.extend(functions.map(|address| (address, name.clone())));
         }
         for (address, name) in handlers {
-            self.add(address, &name, Role::At(handler(LOG, &name)));
+            self.add(address, &name, FunctionRole::At(handler(LOG, &name)));
         }
     }
 
@@ -337,15 +345,15 @@ impl Finder<'_> {
     /// What goes on behind `ngx_http_upstream_init`: functions without a name that it, or what it calls, puts somewhere.
     fn upstream(&mut self) {
         let Ok(start) = self.symbol("ngx_http_upstream_init") else { return };
-        let site = SiteTable::global().intern(Kind::UpstreamTry, "", "");
+        let site = SiteTable::global().intern(SiteKind::UpstreamTry, "", "");
         let (mut seen, mut next) = (BTreeSet::from([start]), vec![start]);
         let mut callbacks = BTreeSet::new();
         for _ in 0..UPSTREAM_DEPTH {
             for function in std::mem::take(&mut next) {
                 for fact in self.facts(function) {
                     match fact {
-                        Fact::Calls(to) if self.is_hidden(to) && seen.insert(to) => next.push(to),
-                        Fact::Fills { value, .. } if self.is_hidden(value) => {
+                        CodeFact::Calls(to) if self.is_hidden(to) && seen.insert(to) => next.push(to),
+                        CodeFact::Fills { value, .. } if self.is_hidden(value) => {
                             callbacks.insert(value);
                         }
                         _ => {}
@@ -354,7 +362,7 @@ impl Finder<'_> {
             }
         }
         for address in callbacks.into_iter().take(MOST_CALLBACKS) {
-            self.add(address, "upstream", Role::Upstream(site));
+            self.add(address, "upstream", FunctionRole::Upstream(site));
         }
     }
 }
@@ -366,11 +374,11 @@ fn element(table: u64, number: u64) -> u64 {
 
 /// Which phase an entry of the engine is of: checkers say so, and those that serve several phases, where they stand.
 #[derive(Default)]
-struct Checkers {
+struct PhaseCheckers {
     last: u8,
 }
 
-impl Checkers {
+impl PhaseCheckers {
     fn phase(&mut self, checker: Option<&str>) -> u8 {
         let before = self.last;
         self.last = match checker {
@@ -398,37 +406,37 @@ fn short(name: &str) -> String {
 
 /// The site of a module's handler.
 pub(super) fn handler(phase: u8, name: &str) -> Site {
-    SiteTable::global().intern(Kind::Handler(phase), "", name)
+    SiteTable::global().intern(SiteKind::Handler(phase), "", name)
 }
 
 fn header_filter(name: &str) -> Site {
-    SiteTable::global().intern(Kind::HeaderFilter, "", name)
+    SiteTable::global().intern(SiteKind::HeaderFilter, "", name)
 }
 
 /// The last one, which hands bytes to the kernel, is a step of its own, as in Weir's trees.
 fn body_filter(name: &str) -> Site {
     match name {
-        "write" => Site::step(Step::Write),
-        name => SiteTable::global().intern(Kind::BodyFilter, "", name),
+        "write" => Site::step(ConnectionStep::Write),
+        name => SiteTable::global().intern(SiteKind::BodyFilter, "", name),
     }
 }
 
 /// Functions that other modules may use, and so have names also in a stripped program.
-const EXPORTED: &[(&str, Role)] = &[
-    ("ngx_http_create_request", Role::Create),
-    ("ngx_http_free_request", Role::Free),
-    ("ngx_process_events_and_timers", Role::Turn),
-    ("ngx_http_process_request_uri", Role::At(Site::step(Step::Parse))),
-    ("ngx_http_process_request_header", Role::At(Site::step(Step::Parse))),
-    ("ngx_http_process_request", Role::At(Site::NONE)),
-    ("ngx_http_handler", Role::At(Site::NONE)),
-    ("ngx_http_internal_redirect", Role::At(Site::REDIRECT)),
-    ("ngx_http_named_location", Role::At(Site::REDIRECT)),
-    ("ngx_http_special_response_handler", Role::At(Site::step(Step::SpecialResponse))),
-    ("ngx_http_read_client_request_body", Role::At(Site::BODY_READ)),
-    ("ngx_http_send_header", Role::Chain(Site::HEADER_FILTERS)),
-    ("ngx_http_output_filter", Role::Chain(Site::BODY_FILTERS)),
-    ("ngx_http_finalize_request", Role::At(Site::step(Step::Finalise))),
+const EXPORTED: &[(&str, FunctionRole)] = &[
+    ("ngx_http_create_request", FunctionRole::Create),
+    ("ngx_http_free_request", FunctionRole::Free),
+    ("ngx_process_events_and_timers", FunctionRole::Turn),
+    ("ngx_http_process_request_uri", FunctionRole::At(Site::step(ConnectionStep::Parse))),
+    ("ngx_http_process_request_header", FunctionRole::At(Site::step(ConnectionStep::Parse))),
+    ("ngx_http_process_request", FunctionRole::At(Site::NONE)),
+    ("ngx_http_handler", FunctionRole::At(Site::NONE)),
+    ("ngx_http_internal_redirect", FunctionRole::At(Site::REDIRECT)),
+    ("ngx_http_named_location", FunctionRole::At(Site::REDIRECT)),
+    ("ngx_http_special_response_handler", FunctionRole::At(Site::step(ConnectionStep::SpecialResponse))),
+    ("ngx_http_read_client_request_body", FunctionRole::At(Site::BODY_READ)),
+    ("ngx_http_send_header", FunctionRole::Chain(Site::HEADER_FILTERS)),
+    ("ngx_http_output_filter", FunctionRole::Chain(Site::BODY_FILTERS)),
+    ("ngx_http_finalize_request", FunctionRole::At(Site::step(ConnectionStep::Finalise))),
 ];
 
 /// Without these nothing can be told.
@@ -473,7 +481,7 @@ mod tests {
 
     #[test]
     fn checkers_tell_the_phases_apart() {
-        let mut checkers = Checkers::default();
+        let mut checkers = PhaseCheckers::default();
         let names = [
             ("generic", 0),
             ("rewrite", 1),
@@ -493,7 +501,7 @@ mod tests {
             assert_eq!(checkers.phase(Some(&format!("ngx_http_core_{name}_phase"))), phase, "{name}");
         }
         // Without realip there is no post_read, without `rewrite` of a server none of that.
-        let mut checkers = Checkers::default();
+        let mut checkers = PhaseCheckers::default();
         assert_eq!(checkers.phase(Some("ngx_http_core_find_config_phase")), 2);
         assert_eq!(checkers.phase(None), 5);
     }

@@ -2,14 +2,14 @@
 
 use weir_trace::{RequestRecord, Site, Trace, WaitKind};
 
-use super::fields::Said;
+use super::fields::RequestTexts;
 use crate::source;
 
 /// A request from its creation on. Times are nanoseconds of the corrected clock.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(super) struct ProbedRequest {
     begun: u64,
-    sums: Vec<Sum>,
+    sums: Vec<SiteSum>,
     /// Functions of it that are running.
     pub(super) open: u32,
     /// Since when nothing of it runs.
@@ -22,12 +22,12 @@ pub(super) struct Request {
     /// It has been forgotten by nginx.
     pub(super) freed: bool,
     pub(super) connection: u64,
-    pub(super) said: Said,
+    pub(super) said: RequestTexts,
 }
 
 /// What one site took.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct SiteSum {
     site: Site,
     /// The site it stands in, or none.
     parent: Site,
@@ -39,10 +39,10 @@ struct Sum {
     off: u64,
 }
 
-impl Request {
-    pub(super) fn new(begun: u64, connection: u64) -> Request {
-        let place = (Site::step(weir_trace::Step::HeadRead), WaitKind::ClientRead);
-        Request { begun, connection, place, ..Request::default() }
+impl ProbedRequest {
+    pub(super) fn new(begun: u64, connection: u64) -> ProbedRequest {
+        let place = (Site::step(weir_trace::ConnectionStep::HeadRead), WaitKind::ClientRead);
+        ProbedRequest { begun, connection, place, ..ProbedRequest::default() }
     }
 
     /// It ran for so long in `site`.
@@ -104,7 +104,7 @@ impl Request {
     pub(super) fn sends_headers(&mut self) {
         self.headers_sent = true;
         self.place = match self.handler {
-            Site::NONE => (Site::step(weir_trace::Step::Write), WaitKind::ClientWrite),
+            Site::NONE => (Site::step(weir_trace::ConnectionStep::Write), WaitKind::ClientWrite),
             _ => (self.place.0, WaitKind::UpstreamBody),
         };
     }
@@ -129,7 +129,7 @@ impl Request {
     }
 
     /// Writes one site's sums, and what stands inside it, behind what stands there at `at`.
-    fn tell(&self, sum: &Sum, trace: &mut Trace, at: &mut u64) {
+    fn tell(&self, sum: &SiteSum, trace: &mut Trace, at: &mut u64) {
         let stamp = |at: u64| source::ticks(self.begun + at);
         // What is charged to no site is the request's own, outside of all.
         let has_site = sum.site != Site::NONE;
@@ -162,9 +162,9 @@ impl Request {
         record
     }
 
-    fn sum(&mut self, site: Site) -> &mut Sum {
+    fn sum(&mut self, site: Site) -> &mut SiteSum {
         let at = self.sums.iter().position(|sum| sum.site == site).unwrap_or_else(|| {
-            self.sums.push(Sum { site, ..Sum::default() });
+            self.sums.push(SiteSum { site, ..SiteSum::default() });
             self.sums.len() - 1
         });
         &mut self.sums[at]
@@ -177,15 +177,15 @@ const MOST_CALLS: u64 = 400;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_trace::{Kind, SiteTable};
+    use weir_trace::{SiteKind, SiteTable};
 
     #[test]
     fn a_request_is_told_as_weir_tells_its_own() {
         let table = SiteTable::global();
-        let proxy = table.intern(Kind::Handler(9), "", "proxy");
-        let upstream = table.intern(Kind::UpstreamTry, "", "");
+        let proxy = table.intern(SiteKind::Handler(9), "", "proxy");
+        let upstream = table.intern(SiteKind::UpstreamTry, "", "");
         let ms = 1_000_000;
-        let mut request = Request::new(ms, 7);
+        let mut request = ProbedRequest::new(ms, 7);
         request.ran(Site::NONE, ms);
         request.stood(Site::NONE, 2 * ms);
         request.enter(4 * ms);

@@ -2,34 +2,42 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::options::Asked;
-use super::selector::Locate;
+use super::options::CommandLine;
+use super::selector::LocateSocket;
 use super::visible::{visible, visible_line};
-use crate::control::client::{Client, End, append};
-use crate::control::protocol::{Kind, LONGEST_FRAME, Question};
+use crate::control::client::{ControlClient, QuestionOutcome, append};
+use crate::control::protocol::{ControlQuestion, FrameKind, LONGEST_FRAME};
 
 /// Asks the server that is meant and prints the answer as it comes.
-pub(super) fn show(asked: &Asked, locate: Locate<'_>, question: &Question) -> Result<End, String> {
+pub(super) fn show(
+    asked: &CommandLine,
+    locate: LocateSocket<'_>,
+    question: &ControlQuestion,
+) -> Result<QuestionOutcome, String> {
     let question = with_form(asked, question);
     let mut shown = false;
     let end = client(asked, locate)?.ask(&question, |kind, bytes| {
-        shown |= kind == Kind::Out;
+        shown |= kind == FrameKind::Out;
         match kind {
-            Kind::Note => note(bytes),
+            FrameKind::Note => note(bytes),
             _ => print(bytes),
         }
     })?;
-    if !shown && end == End::Stopped {
+    if !shown && end == QuestionOutcome::Stopped {
         return Err("stopped before anything came".to_owned());
     }
     Ok(end)
 }
 
 /// The whole answer of the server that is meant.
-pub(super) fn gather(asked: &Asked, locate: Locate<'_>, question: &Question) -> Result<Vec<u8>, String> {
+pub(super) fn gather(
+    asked: &CommandLine,
+    locate: LocateSocket<'_>,
+    question: &ControlQuestion,
+) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     client(asked, locate)?.ask(question, |kind, bytes| match kind {
-        Kind::Note => note(bytes),
+        FrameKind::Note => note(bytes),
         _ => append(&mut out, bytes, LONGEST_FRAME),
     })?;
     note(b"").map_err(|error| error.to_string())?;
@@ -37,16 +45,16 @@ pub(super) fn gather(asked: &Asked, locate: Locate<'_>, question: &Question) -> 
 }
 
 /// A connection to the server that is meant.
-pub(super) fn client(asked: &Asked, locate: Locate<'_>) -> Result<Client, String> {
+pub(super) fn client(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<ControlClient, String> {
     let path = match &asked.place.socket {
         Some(path) => path.clone(),
         None => locate(&asked.place)?,
     };
-    Client::connect(&path)
+    ControlClient::connect(&path)
 }
 
 /// The question in the form that the command line wants.
-pub(super) fn with_form(asked: &Asked, question: &Question) -> Question {
+pub(super) fn with_form(asked: &CommandLine, question: &ControlQuestion) -> ControlQuestion {
     let question = question.clone();
     if asked.has("--json") { question.with("json", "") } else { question }
 }

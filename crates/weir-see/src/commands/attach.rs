@@ -2,30 +2,30 @@
 
 use std::time::{Duration, Instant};
 
-use weir_trace::{AverageWatch, Kept, SiteTable, Watch, render};
+use weir_trace::{AverageWatch, KeptRequest, SiteTable, TraceWatch, render};
 
 use super::ask::print;
-use super::options::{Asked, Choice};
-use super::selector::Locate;
-use crate::attach::{self, Attached, Outcome, Target};
-use crate::filter::{Filter, duration_ns};
+use super::options::{CommandLine, CommandOption};
+use super::selector::LocateSocket;
+use crate::attach::{self, AttachOutcome, AttachedProbes, ProbeTarget};
+use crate::filter::{RequestFilter, duration_ns};
 use crate::responses::trace::json;
 use crate::source::scale;
 
-pub(super) const CHOICES: &[Choice] = &[
-    Choice { name: "-n", value: "N", about: "the next N requests instead of one" },
-    Choice { name: "--avg", value: "N", about: "the mean tree of the next N requests" },
-    Choice { name: "--save", value: "FILE", about: "with --avg: into this file, for weir diff" },
-    Choice {
+pub(super) const CHOICES: &[CommandOption] = &[
+    CommandOption { name: "-n", value: "N", about: "the next N requests instead of one" },
+    CommandOption { name: "--avg", value: "N", about: "the mean tree of the next N requests" },
+    CommandOption { name: "--save", value: "FILE", about: "with --avg: into this file, for weir diff" },
+    CommandOption {
         name: "--match",
         value: "WORDS",
         about: "which requests: /path, path=, method=, status=5xx, over=20ms",
     },
-    Choice { name: "-t", value: "TIME", about: "how long at most: 1m without" },
-    Choice { name: "--list", value: "", about: "which functions would be probed, and for what" },
+    CommandOption { name: "-t", value: "TIME", about: "how long at most: 1m without" },
+    CommandOption { name: "--list", value: "", about: "which functions would be probed, and for what" },
 ];
 
-pub(super) fn run(asked: &Asked, _: Locate<'_>) -> Result<(), String> {
+pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(2)?;
     if asked.has("--save") && !asked.has("--avg") {
         return Err("--save goes with --avg: what is saved is an average".to_owned());
@@ -33,10 +33,10 @@ pub(super) fn run(asked: &Asked, _: Locate<'_>) -> Result<(), String> {
     let pid = asked.words.first().ok_or("which process? weir attach PID")?;
     let pid = pid.parse().map_err(|_| format!("\"{pid}\" is no process"))?;
     let words = asked.words.get(1).map(String::as_str).or(asked.value("--match")).unwrap_or("");
-    let filter = Filter::parse(words)?;
+    let filter = RequestFilter::parse(words)?;
     let limit = Duration::from_nanos(duration_ns(asked.value("-t").unwrap_or("1m"))?);
     let pid = attach::worker(pid)?;
-    let target = Target::of(pid)?;
+    let target = ProbeTarget::of(pid)?;
     if asked.has("--list") {
         return print(target.list().as_bytes()).map_err(|error| error.to_string());
     }
@@ -52,13 +52,13 @@ pub(super) fn run(asked: &Asked, _: Locate<'_>) -> Result<(), String> {
     }
 }
 
-fn number(asked: &Asked, name: &str) -> Result<Option<usize>, String> {
+fn number(asked: &CommandLine, name: &str) -> Result<Option<usize>, String> {
     let Some(text) = asked.value(name) else { return Ok(None) };
     text.parse().ok().filter(|count| *count > 0).map(Some).ok_or_else(|| format!("\"{text}\" is no number"))
 }
 
 /// Headline and tree. How many bytes left is not known, and a process is no worker of ours.
-fn text(kept: &Kept, pid: u32) -> String {
+fn text(kept: &KeptRequest, pid: u32) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &scale);
     let headline = headline.replacen("  0 B  worker 0", &format!("  process {pid}"), 1);
@@ -67,14 +67,15 @@ fn text(kept: &Kept, pid: u32) -> String {
 
 /// Prints each tree as its request ends.
 fn trees(
-    (asked, pid): (&Asked, u32),
-    attached: Attached,
-    filter: Filter,
+    (asked, pid): (&CommandLine, u32),
+    attached: AttachedProbes,
+    filter: RequestFilter,
     count: usize,
     limit: Duration,
 ) -> Result<(), String> {
-    let show = |kept: &Kept| if asked.has("--json") { json(kept) } else { text(kept, pid) };
-    let (watch, kept) = Watch::channel(count, move |record| attach::is_named(record) && filter.takes(record));
+    let show = |kept: &KeptRequest| if asked.has("--json") { json(kept) } else { text(kept, pid) };
+    let (watch, kept) =
+        TraceWatch::channel(count, move |record| attach::is_named(record) && filter.takes(record));
     let mut recorder = attach::recorder();
     recorder.watch(watch.clone());
     let until = Instant::now() + limit;
@@ -99,9 +100,9 @@ fn trees(
 
 /// Prints or saves the mean of the next ones.
 fn average(
-    asked: &Asked,
-    attached: Attached,
-    filter: Filter,
+    asked: &CommandLine,
+    attached: AttachedProbes,
+    filter: RequestFilter,
     takes_all: bool,
     count: usize,
     limit: Duration,
@@ -135,7 +136,7 @@ fn average(
     }
 }
 
-fn nothing(outcome: &Outcome) -> String {
+fn nothing(outcome: &AttachOutcome) -> String {
     format!(
         "no such request in time ({} others ended, {} of them unknown)",
         outcome.requests, outcome.unnamed
@@ -143,7 +144,7 @@ fn nothing(outcome: &Outcome) -> String {
 }
 
 /// What is to be known of the figures.
-fn said(outcome: &Outcome) {
+fn said(outcome: &AttachOutcome) {
     let each = outcome.probing / outcome.requests.max(1) / 1000;
     eprintln!("weir: {} requests; {each} us of probes each were left out", outcome.requests);
     if outcome.lost > 0 {

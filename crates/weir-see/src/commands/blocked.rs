@@ -1,57 +1,57 @@
 //! `weir blocked`: stalls, with names for the addresses in their stacks.
 
 use super::ask::{client, note, print, with_form};
-use super::options::{Asked, Choice};
+use super::options::{CommandLine, CommandOption};
 use super::questions::options;
-use super::selector::Locate;
-use crate::control::protocol::{Kind, Question};
-use crate::raw_stacks::Raw;
-use crate::stacks::Frame;
-use crate::symbols::{Bare, Symbols};
+use super::selector::LocateSocket;
+use crate::control::protocol::{ControlQuestion, FrameKind};
+use crate::raw_stacks::RawStacks;
+use crate::stacks::StackFrame;
+use crate::symbols::{BareAddresses, Symbols};
 use weir_http::json::escape;
 
-pub(super) const CHOICES: &[Choice] = &[
-    Choice { name: "--over", value: "TIME", about: "those that lasted this long" },
-    Choice { name: "-n", value: "N", about: "the last so many" },
-    Choice { name: "--follow", value: "", about: "and all that come, until Ctrl-C" },
+pub(super) const CHOICES: &[CommandOption] = &[
+    CommandOption { name: "--over", value: "TIME", about: "those that lasted this long" },
+    CommandOption { name: "-n", value: "N", about: "the last so many" },
+    CommandOption { name: "--follow", value: "", about: "and all that come, until Ctrl-C" },
     RAW,
-    Choice {
+    CommandOption {
         name: "--blame",
         value: "",
         about: "instead: which locations make which others wait inside the loop",
     },
 ];
 
-const RAW: Choice = Choice {
+const RAW: CommandOption = CommandOption {
     name: "--raw",
     value: "",
     about: "native code by its addresses, as the server sends them: reads no symbols",
 };
 
 /// Of `weir bt`.
-pub(super) const OF_STACKS: &[Choice] = &[RAW];
+pub(super) const OF_STACKS: &[CommandOption] = &[RAW];
 
-pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(0)?;
     if asked.has("--blame") {
-        return super::ask::show(asked, locate, &Question::new("blame")).map(drop);
+        return super::ask::show(asked, locate, &ControlQuestion::new("blame")).map(drop);
     }
     let mut symbols = symbols(asked, locate)?;
     let given = [("--over", "over"), ("-n", "n"), ("--follow", "follow")];
-    let question = with_form(asked, &options(asked, Question::new("blocked"), &given));
+    let question = with_form(asked, &options(asked, ControlQuestion::new("blocked"), &given));
     client(asked, locate)?.ask(&question, |kind, bytes| match kind {
-        Kind::Note => note(bytes),
+        FrameKind::Note => note(bytes),
         _ => print(named(&String::from_utf8_lossy(bytes), &mut *symbols).as_bytes()),
     })?;
     Ok(())
 }
 
 /// `weir bt`
-pub(super) fn stacks_now(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+pub(super) fn stacks_now(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(1)?;
     let question = match asked.words.first() {
-        Some(worker) => Question::new("bt").with("worker", worker),
-        None => Question::new("bt"),
+        Some(worker) => ControlQuestion::new("bt").with("worker", worker),
+        None => ControlQuestion::new("bt"),
     };
     let mut symbols = symbols(asked, locate)?;
     let text = client(asked, locate)?.text(&with_form(asked, &question))?;
@@ -59,12 +59,12 @@ pub(super) fn stacks_now(asked: &Asked, locate: Locate<'_>) -> Result<(), String
 }
 
 /// What knows the names of the server's addresses, or with `--raw` none.
-fn symbols(asked: &Asked, locate: Locate<'_>) -> Result<Box<dyn Symbols>, String> {
+fn symbols(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Box<dyn Symbols>, String> {
     if asked.has("--raw") {
-        return Ok(Box::new(Bare));
+        return Ok(Box::new(BareAddresses));
     }
-    let maps = client(asked, locate)?.text(&Question::new("maps"))?;
-    Ok(Box::new(super::flame::symbols(&Raw::parse(&maps)?)))
+    let maps = client(asked, locate)?.text(&ControlQuestion::new("maps"))?;
+    Ok(Box::new(super::flame::symbols(&RawStacks::parse(&maps)?)))
 }
 
 /// `text` with every `@ADDRESS@` replaced by the names of its frames, innermost first: a line each, or a string each where
@@ -105,7 +105,7 @@ pub(crate) fn named(text: &str, symbols: &mut dyn Symbols) -> String {
     out
 }
 
-fn shown(frame: &Frame) -> String {
+fn shown(frame: &StackFrame) -> String {
     match (frame.file.is_empty(), frame.line) {
         (true, _) => frame.name.clone(),
         (false, line) => format!("{} ({}:{line})", frame.name, frame.file),
@@ -120,13 +120,13 @@ mod tests {
     struct Two;
 
     impl Symbols for Two {
-        fn frames(&mut self, address: u64, out: &mut Vec<Frame>) {
-            Bare.frames(address, out);
-            out.push(Frame {
+        fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>) {
+            BareAddresses.frames(address, out);
+            out.push(StackFrame {
                 name: "inner".to_owned(),
                 file: "a.rs".to_owned(),
                 line: 3,
-                ..Frame::default()
+                ..StackFrame::default()
             });
         }
     }
@@ -135,6 +135,6 @@ mod tests {
     fn addresses_become_names_where_they_stand() {
         assert_eq!(named("  x\n    @ab@\n", &mut Two), "  x\n    inner (a.rs:3)\n    0xab\n");
         assert_eq!(named(r#"["@ab@","b"]"#, &mut Two), r#"["inner (a.rs:3)","0xab","b"]"#);
-        assert_eq!(named("a@b.c @1@", &mut Bare), "a@b.c 0x1");
+        assert_eq!(named("a@b.c @1@", &mut BareAddresses), "a@b.c 0x1");
     }
 }

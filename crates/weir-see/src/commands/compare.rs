@@ -10,38 +10,38 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ask::note;
 use super::diff::{FAIL_OVER, SAME, WAIT, finish};
-use super::load::{Loader, Target};
-use super::options::{Asked, Choice};
+use super::load::{LoadConnection, LoadUrl};
+use super::options::{CommandLine, CommandOption};
 use super::questions::MATCH;
-use super::selector::{Locate, Place};
-use crate::compare::{Measured, Names};
-use crate::control::client::Client;
-use crate::control::protocol::Question;
+use super::selector::{LocateSocket, ServerSelector};
+use crate::compare::{MeasuredNode, SideNames};
+use crate::control::client::ControlClient;
+use crate::control::protocol::ControlQuestion;
 
-pub(super) const CHOICES: &[Choice] = &[
-    Choice {
+pub(super) const CHOICES: &[CommandOption] = &[
+    CommandOption {
         name: "--load",
         value: "URL",
         about: "make the requests: to this http://HOST:PORT with the paths A and B; of two servers to A",
     },
-    Choice { name: "--load-b", value: "URL", about: "of two servers: the requests to B" },
-    Choice { name: "--rounds", value: "N", about: "how many rounds: 30 without" },
-    Choice { name: "-n", value: "N", about: "requests of each side in a round: 100 without" },
-    Choice { name: "-t", value: "TIME", about: "how long a round may take: 10s without" },
+    CommandOption { name: "--load-b", value: "URL", about: "of two servers: the requests to B" },
+    CommandOption { name: "--rounds", value: "N", about: "how many rounds: 30 without" },
+    CommandOption { name: "-n", value: "N", about: "requests of each side in a round: 100 without" },
+    CommandOption { name: "-t", value: "TIME", about: "how long a round may take: 10s without" },
     MATCH,
     FAIL_OVER,
     WAIT,
     SAME,
 ];
 
-pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(2)?;
     let [a, b] = &asked.words[..] else {
         return Err(
             "two sides are needed: paths of one server, or configurations or sockets of two".to_owned()
         );
     };
-    let load = |name| asked.value(name).map(Target::parse).transpose();
+    let load = |name| asked.value(name).map(LoadUrl::parse).transpose();
     let (load, load_b) = (load("--load")?, load("--load-b")?);
     // What is asked for by one address are paths, whatever this machine's files are called.
     let servers = match (&load, &load_b) {
@@ -52,7 +52,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     let sides = match servers {
         (Some(a), Some(b)) => {
             let filter = asked.value(MATCH.name).unwrap_or("").to_owned();
-            Sides::Two([(a, filter.clone(), load), (b, filter, load_b)])
+            ComparedSides::Two([(a, filter.clone(), load), (b, filter, load_b)])
         }
         (None, None) if load_b.is_some() => {
             return Err("--load-b is for two servers: configurations, prefixes or control sockets".to_owned());
@@ -70,11 +70,11 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
 }
 
 /// What is compared.
-enum Sides {
+enum ComparedSides {
     /// Requests of one server: its socket, what is matched, and what is asked for.
-    One(PathBuf, [String; 2], Option<[Target; 2]>),
+    One(PathBuf, [String; 2], Option<[LoadUrl; 2]>),
     /// Two servers.
-    Two([(PathBuf, String, Option<Target>); 2]),
+    Two([(PathBuf, String, Option<LoadUrl>); 2]),
 }
 
 /// One server with two choices of requests.
@@ -82,27 +82,27 @@ fn one(
     socket: PathBuf,
     words: [&String; 2],
     all: Option<&str>,
-    load: Option<Target>,
-) -> Result<Sides, String> {
+    load: Option<LoadUrl>,
+) -> Result<ComparedSides, String> {
     let all = all.unwrap_or("");
     let Some(load) = load else {
-        return Ok(Sides::One(socket, words.map(|word| format!("{word} {all}")), None));
+        return Ok(ComparedSides::One(socket, words.map(|word| format!("{word} {all}")), None));
     };
     if let Some(word) = words.iter().find(|word| !word.starts_with('/')) {
         return Err(format!("\"{word}\" is no path that could be asked for"));
     }
     // Exactly what is asked for, not all that begins so.
     let matched = words.map(|word| format!("path={word} {all}"));
-    Ok(Sides::One(socket, matched, Some(words.map(|word| load.with_path(word)))))
+    Ok(ComparedSides::One(socket, matched, Some(words.map(|word| load.with_path(word)))))
 }
 
 /// The control socket of the server that `word` names: a socket, a configuration, or a prefix.
-fn server(word: &str, locate: Locate<'_>) -> Result<Option<PathBuf>, String> {
+fn server(word: &str, locate: LocateSocket<'_>) -> Result<Option<PathBuf>, String> {
     let path = Path::new(word);
     let Ok(meta) = std::fs::metadata(path) else { return Ok(None) };
     // `/` and other paths of a site may be folders here, too: those of a server are told by `./` or a name alone.
     if meta.is_dir() {
-        let place = Place { prefix: Some(path.to_path_buf()), ..Place::default() };
+        let place = ServerSelector { prefix: Some(path.to_path_buf()), ..ServerSelector::default() };
         return if word.ends_with('/') && word.starts_with('/') {
             Ok(None)
         } else {
@@ -112,13 +112,13 @@ fn server(word: &str, locate: Locate<'_>) -> Result<Option<PathBuf>, String> {
     if meta.is_file() {
         let conf = std::path::absolute(path).map_err(|error| format!("\"{word}\": {error}"))?;
         // Its prefix is found as for all other commands.
-        let place = Place { conf: Some(conf), ..Place::default() };
+        let place = ServerSelector { conf: Some(conf), ..ServerSelector::default() };
         return locate(&place).map(Some);
     }
     Ok(Some(path.to_path_buf()))
 }
 
-fn compare(asked: &Asked, sides: &Sides, words: [&String; 2]) -> Result<(), String> {
+fn compare(asked: &CommandLine, sides: &ComparedSides, words: [&String; 2]) -> Result<(), String> {
     let number = |name, usual: usize| match asked.value(name) {
         Some(text) => {
             text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("\"{text}\" is no number of them"))
@@ -126,18 +126,20 @@ fn compare(asked: &Asked, sides: &Sides, words: [&String; 2]) -> Result<(), Stri
         None => Ok(usual),
     };
     let (count, wanted) = (number("--rounds", 30)?, number("-n", 100)?);
-    let ask = Ask { requests: wanted, limit: asked.value("-t").unwrap_or("10s").to_owned() };
+    let ask = RoundQuestion { requests: wanted, limit: asked.value("-t").unwrap_or("10s").to_owned() };
     let mut rounds = Vec::new();
-    let mut coin = Coin::new();
+    let mut coin = RandomCoin::new();
     for round in 0..count {
         note(format!("round {} of {count}", round + 1).as_bytes()).map_err(|error| error.to_string())?;
         let (a, b) = match sides {
-            Sides::One(socket, filters, load) => at_once(socket, filters, load.as_ref(), &ask, &mut coin)?,
-            Sides::Two([a, b]) if round % 2 == 0 => {
+            ComparedSides::One(socket, filters, load) => {
+                at_once(socket, filters, load.as_ref(), &ask, &mut coin)?
+            }
+            ComparedSides::Two([a, b]) if round % 2 == 0 => {
                 let a = alone(a, &ask)?;
                 (a, alone(b, &ask)?)
             }
-            Sides::Two([a, b]) => {
+            ComparedSides::Two([a, b]) => {
                 let b = alone(b, &ask)?;
                 (alone(a, &ask)?, b)
             }
@@ -150,9 +152,10 @@ fn compare(asked: &Asked, sides: &Sides, words: [&String; 2]) -> Result<(), Stri
         rounds.push((a, b));
     }
     note(b"").map_err(|error| error.to_string())?;
-    let total =
-        |of: fn(&(Measured, Measured)) -> &Measured| rounds.iter().map(|round| of(round).requests()).sum();
-    let names = Names {
+    let total = |of: fn(&(MeasuredNode, MeasuredNode)) -> &MeasuredNode| {
+        rounds.iter().map(|round| of(round).requests()).sum()
+    };
+    let names = SideNames {
         a: (words[0].clone(), total(|round| &round.0)),
         b: (words[1].clone(), total(|round| &round.1)),
         rounds: rounds.len(),
@@ -161,17 +164,17 @@ fn compare(asked: &Asked, sides: &Sides, words: [&String; 2]) -> Result<(), Stri
 }
 
 /// What a round asks of a server.
-struct Ask {
+struct RoundQuestion {
     requests: usize,
     limit: String,
 }
 
-impl Ask {
+impl RoundQuestion {
     /// The average of the requests that `filter` takes.
-    fn average(&self, socket: &Path, filter: &str) -> Result<Measured, String> {
-        let question = Question::new("average").with("n", self.requests).with("for", &self.limit);
+    fn average(&self, socket: &Path, filter: &str) -> Result<MeasuredNode, String> {
+        let question = ControlQuestion::new("average").with("n", self.requests).with("for", &self.limit);
         let question = question.with("match", filter.trim()).with("json", "");
-        Measured::parse(Client::connect(socket)?.text(&question)?.as_bytes())
+        MeasuredNode::parse(ControlClient::connect(socket)?.text(&question)?.as_bytes())
     }
 }
 
@@ -179,14 +182,14 @@ impl Ask {
 fn at_once(
     socket: &Path,
     filters: &[String; 2],
-    load: Option<&[Target; 2]>,
-    ask: &Ask,
-    coin: &mut Coin,
-) -> Result<(Measured, Measured), String> {
+    load: Option<&[LoadUrl; 2]>,
+    ask: &RoundQuestion,
+    coin: &mut RandomCoin,
+) -> Result<(MeasuredNode, MeasuredNode), String> {
     while_loaded(
         |done| match load {
             Some(targets) => {
-                let mut loader = Loader::new(&targets[0]);
+                let mut loader = LoadConnection::new(&targets[0]);
                 while !done() {
                     loader.get(&targets[usize::from(coin.toss())].path)?;
                 }
@@ -205,11 +208,14 @@ fn at_once(
 }
 
 /// A round of one of two servers.
-fn alone((socket, filter, load): &(PathBuf, String, Option<Target>), ask: &Ask) -> Result<Measured, String> {
+fn alone(
+    (socket, filter, load): &(PathBuf, String, Option<LoadUrl>),
+    ask: &RoundQuestion,
+) -> Result<MeasuredNode, String> {
     while_loaded(
         |done| match load {
             Some(target) => {
-                let mut loader = Loader::new(target);
+                let mut loader = LoadConnection::new(target);
                 while !done() {
                     loader.get(&target.path)?;
                 }
@@ -238,12 +244,12 @@ fn while_loaded<T>(
 }
 
 /// Heads or tails; not to be foreseen by rhythms of the load (xorshift64).
-struct Coin(u64);
+struct RandomCoin(u64);
 
-impl Coin {
-    fn new() -> Coin {
+impl RandomCoin {
+    fn new() -> RandomCoin {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        Coin(time | 1)
+        RandomCoin(time | 1)
     }
 
     fn toss(&mut self) -> bool {
@@ -260,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_coin_is_fair_and_has_no_rhythm() {
-        let mut coin = Coin(0x9E37_79B9_7F4A_7C15);
+        let mut coin = RandomCoin(0x9E37_79B9_7F4A_7C15);
         let tosses: Vec<bool> = (0..10_000).map(|_| coin.toss()).collect();
         let heads = tosses.iter().filter(|heads| **heads).count();
         let changes = tosses.windows(2).filter(|pair| pair[0] != pair[1]).count();
@@ -270,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_word_is_a_path_of_the_site_or_a_server() {
-        let locate = |place: &Place| Ok(place.prefix.clone().unwrap_or_default().join("socket"));
+        let locate = |place: &ServerSelector| Ok(place.prefix.clone().unwrap_or_default().join("socket"));
         assert_eq!(server("/no/such/path", &locate), Ok(None));
         assert_eq!(server("/", &locate), Ok(None));
         let folder = std::env::temp_dir();
@@ -278,7 +284,7 @@ mod tests {
         assert_eq!(server(&word, &locate), Ok(Some(Path::new(&word).join("socket"))));
         assert_eq!(server(&format!("{word}/"), &locate), Ok(None));
         let paths = ["/a".to_owned(), "location=/b/".to_owned()];
-        let load = Target::parse("http://a").expect("an address");
+        let load = LoadUrl::parse("http://a").expect("an address");
         assert!(one("s".into(), paths.each_ref(), None, Some(load)).is_err(), "a location is no path");
     }
 }

@@ -1,51 +1,56 @@
 //! `weir diff`: two saved averages, and whether the second is too much dearer for a build to pass.
 
 use super::ask::print;
-use super::options::{Asked, Choice};
-use super::selector::Locate;
-use crate::compare::{Joined, Measured, Names, Shown, json, text};
+use super::options::{CommandLine, CommandOption};
+use super::selector::LocateSocket;
+use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideNames, json, text};
 
-pub(super) const CHOICES: &[Choice] = &[FAIL_OVER, WAIT, SAME];
+pub(super) const CHOICES: &[CommandOption] = &[FAIL_OVER, WAIT, SAME];
 
 /// What makes a comparison fail.
-pub(super) const FAIL_OVER: Choice = Choice {
+pub(super) const FAIL_OVER: CommandOption = CommandOption {
     name: "--fail-over",
     value: "SHARE",
     about: "exit with 1 if B takes surely more than this beyond A: 3%",
 };
 /// Which times are compared.
-pub(super) const WAIT: Choice =
-    Choice { name: "--wait", value: "", about: "compare waiting instead of running" };
+pub(super) const WAIT: CommandOption =
+    CommandOption { name: "--wait", value: "", about: "compare waiting instead of running" };
 /// What is one line though it has two names.
-pub(super) const SAME: Choice = Choice {
+pub(super) const SAME: CommandOption = CommandOption {
     name: "--same",
     value: "A=B",
     about: "the module A of A and the module B of B are one line; several with commas",
 };
 
-pub(super) fn run(asked: &Asked, _: Locate<'_>) -> Result<(), String> {
+pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(2)?;
     let [a, b] = &asked.words[..] else {
         return Err("two files are needed, saved by weir trace --avg N --save FILE".to_owned());
     };
     let round = (read(a)?, read(b)?);
-    let names = Names { a: (a.clone(), round.0.requests()), b: (b.clone(), round.1.requests()), rounds: 1 };
+    let names =
+        SideNames { a: (a.clone(), round.0.requests()), b: (b.clone(), round.1.requests()), rounds: 1 };
     finish(asked, &[round], &names)
 }
 
 /// Shows the comparison and judges it.
-pub(super) fn finish(asked: &Asked, rounds: &[(Measured, Measured)], names: &Names) -> Result<(), String> {
+pub(super) fn finish(
+    asked: &CommandLine,
+    rounds: &[(MeasuredNode, MeasuredNode)],
+    names: &SideNames,
+) -> Result<(), String> {
     let most = asked.value(FAIL_OVER.name).map(share).transpose()?;
-    let joined = Joined::new(rounds, &same(asked)?);
-    let shown = Shown::new(asked.has(WAIT.name));
+    let joined = JoinedNode::new(rounds, &same(asked)?);
+    let shown = ShownParts::new(asked.has(WAIT.name));
     let out = if asked.has("--json") { json(&joined, names, shown) } else { text(&joined, names, shown) };
     print(out.as_bytes()).map_err(|error| error.to_string())?;
     most.map_or(Ok(()), |most| judge(&joined, shown, most))
 }
 
 /// Fails when even the lower end of the interval is more than `most` (of one) beyond A.
-fn judge(joined: &Joined, shown: Shown, most: f64) -> Result<(), String> {
-    let a = joined.mean(crate::compare::Side::A, shown.time).unwrap_or(0.0);
+fn judge(joined: &JoinedNode, shown: ShownParts, most: f64) -> Result<(), String> {
+    let a = joined.mean(crate::compare::ComparedSide::A, shown.time).unwrap_or(0.0);
     let estimate = joined.estimate(shown.time, joined);
     let percent = |ns: f64| ns * 100.0 / a;
     if estimate.low() > most * a {
@@ -67,9 +72,9 @@ fn judge(joined: &Joined, shown: Shown, most: f64) -> Result<(), String> {
     Ok(())
 }
 
-fn read(path: &str) -> Result<Measured, String> {
+fn read(path: &str) -> Result<MeasuredNode, String> {
     let text = std::fs::read(path).map_err(|error| format!("\"{path}\": {error}"))?;
-    let measured = Measured::parse(&text).map_err(|error| format!("\"{path}\": {error}"))?;
+    let measured = MeasuredNode::parse(&text).map_err(|error| format!("\"{path}\": {error}"))?;
     if measured.requests() == 0 { Err(format!("\"{path}\" is of no request")) } else { Ok(measured) }
 }
 
@@ -80,7 +85,7 @@ fn share(text: &str) -> Result<f64, String> {
     number.map(|number| number / 100.0).ok_or_else(|| format!("\"{text}\" is no share: 3% is"))
 }
 
-fn same(asked: &Asked) -> Result<Vec<(String, String)>, String> {
+fn same(asked: &CommandLine) -> Result<Vec<(String, String)>, String> {
     let pairs = asked.value(SAME.name).unwrap_or("").split(',').filter(|pair| !pair.is_empty());
     let pair = |pair: &str| {
         let (a, b) = pair.split_once('=').ok_or_else(|| format!("\"{pair}\" are no two names: a=b are"))?;
@@ -100,7 +105,7 @@ mod tests {
             (Ok(0.03), Ok(0.005), true, true)
         );
         let asked = |words: &[&str]| {
-            Asked::parse(&words.iter().map(std::ffi::OsString::from).collect::<Vec<_>>(), CHOICES)
+            CommandLine::parse(&words.iter().map(std::ffi::OsString::from).collect::<Vec<_>>(), CHOICES)
                 .expect("options")
         };
         let pairs = same(&asked(&["--same", "sub=subs,a=b"])).expect("pairs");
@@ -110,13 +115,17 @@ mod tests {
 
     #[test]
     fn only_what_is_sure_fails() {
-        use crate::compare::stats::Moments;
-        let of = |mean: f64, variance: f64| Measured {
-            run: Moments { count: 400.0, mean, variance },
-            ..Measured::default()
+        use crate::compare::stats::SampleMoments;
+        let of = |mean: f64, variance: f64| MeasuredNode {
+            run: SampleMoments { count: 400.0, mean, variance },
+            ..MeasuredNode::default()
         };
         let judged = |b: f64, variance: f64| {
-            judge(&Joined::new(&[(of(1000.0, variance), of(b, variance))], &[]), Shown::new(false), 0.03)
+            judge(
+                &JoinedNode::new(&[(of(1000.0, variance), of(b, variance))], &[]),
+                ShownParts::new(false),
+                0.03,
+            )
         };
         assert!(
             judged(1100.0, 100.0)

@@ -4,14 +4,14 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::ask::{client, print};
-use super::options::{Asked, Choice};
-use super::selector::Locate;
-use crate::control::protocol::Question;
+use super::options::{CommandLine, CommandOption};
+use super::selector::LocateSocket;
+use crate::control::protocol::ControlQuestion;
 use weir_http::json::Json;
 
-pub(super) const CHOICES: &[Choice] = &[];
+pub(super) const CHOICES: &[CommandOption] = &[];
 
-pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(0)?;
     let mut findings = machine();
     findings.extend(server(asked, locate));
@@ -20,7 +20,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
 }
 
 /// One thing that was looked at.
-struct Finding {
+struct DoctorFinding {
     what: &'static str,
     /// Whether it is as it should be.
     good: bool,
@@ -28,11 +28,11 @@ struct Finding {
     says: String,
 }
 
-fn finding(what: &'static str, good: bool, says: impl Into<String>) -> Finding {
-    Finding { what, good, says: says.into() }
+fn finding(what: &'static str, good: bool, says: impl Into<String>) -> DoctorFinding {
+    DoctorFinding { what, good, says: says.into() }
 }
 
-fn machine() -> Vec<Finding> {
+fn machine() -> Vec<DoctorFinding> {
     let word = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
     let mut all = Vec::new();
     let kernel = word("/proc/sys/kernel/osrelease").unwrap_or_else(|error| error.to_string());
@@ -89,8 +89,8 @@ fn seccomp() -> Option<u32> {
 }
 
 /// What the server says of itself.
-fn server(asked: &Asked, locate: Locate<'_>) -> Vec<Finding> {
-    let ask = || client(asked, locate).and_then(|client| client.text(&Question::new("facts")));
+fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
+    let ask = || client(asked, locate).and_then(|client| client.text(&ControlQuestion::new("facts")));
     let begun = Instant::now();
     let before = match ask() {
         Ok(facts) => facts,
@@ -137,7 +137,7 @@ fn server(asked: &Asked, locate: Locate<'_>) -> Vec<Finding> {
 }
 
 /// Whether each worker has about as many connections as the others. `None` with one worker, or of a server that does not say.
-fn even(shares: &[u64]) -> Option<Finding> {
+fn even(shares: &[u64]) -> Option<DoctorFinding> {
     if shares.len() < 2 {
         return None;
     }
@@ -162,7 +162,7 @@ fn even(shares: &[u64]) -> Option<Finding> {
 
 /// Whether workers had a core whenever they could run, between two answers of the server that are `window` apart. `None` of
 /// a server that does not say.
-fn cores(before: &str, after: &str, window: Duration) -> Option<Finding> {
+fn cores(before: &str, after: &str, window: Duration) -> Option<DoctorFinding> {
     let before: Vec<CoreWait> = before.lines().filter_map(CoreWait::parse).collect();
     let waited = |now: &CoreWait| {
         let before = before.iter().find(|before| before.worker == now.worker)?;
@@ -210,14 +210,14 @@ const FEW: u64 = 16;
 /// The largest share over the mean that is called even.
 const UNEVEN: f64 = 1.3;
 
-fn text(findings: &[Finding]) -> String {
-    let line = |finding: &Finding| {
+fn text(findings: &[DoctorFinding]) -> String {
+    let line = |finding: &DoctorFinding| {
         format!("{:<4} {:<13} {}\n", if finding.good { "ok" } else { "no" }, finding.what, finding.says)
     };
     findings.iter().map(line).collect()
 }
 
-fn json(findings: &[Finding]) -> String {
+fn json(findings: &[DoctorFinding]) -> String {
     Json::array(|json| {
         for finding in findings {
             json.nested(|json| {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     fn says(shares: &[u64]) -> (bool, String) {
-        let Finding { good, says, .. } = even(shares).expect("several workers");
+        let DoctorFinding { good, says, .. } = even(shares).expect("several workers");
         (good, says)
     }
 
@@ -253,12 +253,14 @@ mod tests {
     fn a_worker_without_a_core_is_a_finding() {
         let before = "workers 3\ncore 0 7 1000\ncore 1 2 5000000000\n";
         let after = "workers 3\ncore 0 7 50001000\ncore 1 12 5650000000\ncore 2 0 9000000000\nstuck x\n";
-        let Finding { good, says, .. } = cores(before, after, Duration::from_secs(1)).expect("two workers");
+        let DoctorFinding { good, says, .. } =
+            cores(before, after, Duration::from_secs(1)).expect("two workers");
         assert!(
             !good && says.starts_with("worker 1 was ready and had no core for 65% of the last second; 12 of")
         );
         assert!(says.contains("cpu.max") && says.contains("worker_cpu_affinity"), "{says}");
-        let Finding { good, says, .. } = cores(before, before, Duration::from_secs(1)).expect("two workers");
+        let DoctorFinding { good, says, .. } =
+            cores(before, before, Duration::from_secs(1)).expect("two workers");
         assert!(good && says.contains("for 0% of"), "{says}");
         for none in ["", "core\n", "core 0 1\n", "core 99999 1 1\n", "core 0 1 x\n", "core -1 0 0"] {
             assert!(cores(none, after, WINDOW).is_none() && cores(before, none, WINDOW).is_none(), "{none}");

@@ -4,50 +4,50 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
 use super::ask::{gather, print};
-use super::options::{Asked, Choice};
+use super::options::{CommandLine, CommandOption};
 use super::questions::{MATCH, options};
-use super::selector::Locate;
-use crate::control::protocol::Question;
-use crate::formats::Format;
-use crate::raw_stacks::Raw;
+use super::selector::LocateSocket;
+use crate::control::protocol::ControlQuestion;
+use crate::formats::StackFormat;
+use crate::raw_stacks::RawStacks;
 use crate::symbols::ProcessSymbols;
 
-pub(super) const CHOICES: &[Choice] = &[
-    Choice { name: "-t", value: "TIME", about: "how long is recorded: 10s without" },
-    Choice {
+pub(super) const CHOICES: &[CommandOption] = &[
+    CommandOption { name: "-t", value: "TIME", about: "how long is recorded: 10s without" },
+    CommandOption {
         name: "--last",
         value: "",
         about: "cpu: the time before, out of what is always sampled, instead of the time to come",
     },
-    Choice { name: "--hz", value: "N", about: "cpu: samples per second of CPU time: 99 without" },
-    Choice {
+    CommandOption { name: "--hz", value: "N", about: "cpu: samples per second of CPU time: 99 without" },
+    CommandOption {
         name: "-o",
         value: "FORMAT",
         about: "svg, html, folded, pprof, firefox, speedscope or json; or a file named after one",
     },
-    Choice { name: "--route", value: "LOCATION", about: "requests of this location only" },
-    Choice { name: "--phase", value: "PHASE", about: "what happens in this phase only" },
+    CommandOption { name: "--route", value: "LOCATION", about: "requests of this location only" },
+    CommandOption { name: "--phase", value: "PHASE", about: "what happens in this phase only" },
     MATCH,
-    Choice {
+    CommandOption {
         name: "--from",
         value: "FILE",
         about: "stacks that --raw wrote before, - for standard input; asks no server",
     },
-    Choice { name: "--raw", value: "", about: "stacks as the server sends them" },
+    CommandOption { name: "--raw", value: "", about: "stacks as the server sends them" },
 ];
 
-pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(1)?;
     let (mut format, file) = output(asked.value("-o"))?;
     if asked.has("--json") {
-        if asked.value("-o").is_some_and(|_| format != Format::Json) {
+        if asked.value("-o").is_some_and(|_| format != StackFormat::Json) {
             return Err("--json is a format by itself: either that or -o".to_owned());
         }
-        format = Format::Json;
+        format = StackFormat::Json;
     }
     let raw = match asked.value("--from") {
-        Some(from) => Raw::parse(&read(from).map_err(|error| format!("\"{from}\": {error}"))?)?,
-        None => Raw::parse(&record(asked, locate)?)?,
+        Some(from) => RawStacks::parse(&read(from).map_err(|error| format!("\"{from}\": {error}"))?)?,
+        None => RawStacks::parse(&record(asked, locate)?)?,
     };
     let bytes = match asked.has("--raw") {
         true => raw.write().into_bytes(),
@@ -55,7 +55,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     };
     match file {
         Some(path) => std::fs::write(path, &bytes).map_err(|error| format!("\"{path}\": {error}")),
-        None if format == Format::Pprof && !asked.has("--raw") && io::stdout().is_terminal() => {
+        None if format == StackFormat::Pprof && !asked.has("--raw") && io::stdout().is_terminal() => {
             Err("a profile is no text: -o FILE.pprof or a pipe takes it".to_owned())
         }
         None if io::stdout().is_terminal() => print(&bytes).map_err(|error| error.to_string()),
@@ -63,9 +63,10 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     }
 }
 
-fn record(asked: &Asked, locate: Locate<'_>) -> Result<String, String> {
+fn record(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<String, String> {
     let kind = asked.words.first().map_or("cpu", String::as_str);
-    let question = Question::new("flame").with("kind", kind).with("for", asked.value("-t").unwrap_or("10s"));
+    let question =
+        ControlQuestion::new("flame").with("kind", kind).with("for", asked.value("-t").unwrap_or("10s"));
     let given = [
         ("--route", "route"),
         ("--phase", "phase"),
@@ -78,9 +79,9 @@ fn record(asked: &Asked, locate: Locate<'_>) -> Result<String, String> {
 }
 
 /// A format's name, or a file whose name ends in one.
-fn output(value: Option<&str>) -> Result<(Format, Option<&str>), String> {
-    let Some(value) = value else { return Ok((Format::Svg, None)) };
-    if let Some(format) = Format::of(value) {
+fn output(value: Option<&str>) -> Result<(StackFormat, Option<&str>), String> {
+    let Some(value) = value else { return Ok((StackFormat::Svg, None)) };
+    if let Some(format) = StackFormat::of(value) {
         return Ok((format, None));
     }
     let name = Path::new(value).file_name().and_then(|name| name.to_str()).unwrap_or(value);
@@ -103,22 +104,22 @@ fn read(from: &str) -> io::Result<String> {
 }
 
 /// What knows the names of these addresses.
-pub(super) fn symbols(raw: &Raw) -> ProcessSymbols {
+pub(super) fn symbols(raw: &RawStacks) -> ProcessSymbols {
     ProcessSymbols::with_maps(raw.pid, &raw.maps)
 }
 
-const ENDINGS: [(&str, Format); 11] = [
-    (".svg", Format::Svg),
-    (".html", Format::Html),
-    (".folded", Format::Folded),
-    (".txt", Format::Folded),
-    (".pprof", Format::Pprof),
-    (".pb.gz", Format::Pprof),
-    (".firefox.json", Format::Firefox),
-    (".firefox", Format::Firefox),
-    (".speedscope.json", Format::Speedscope),
-    (".speedscope", Format::Speedscope),
-    (".json", Format::Json),
+const ENDINGS: [(&str, StackFormat); 11] = [
+    (".svg", StackFormat::Svg),
+    (".html", StackFormat::Html),
+    (".folded", StackFormat::Folded),
+    (".txt", StackFormat::Folded),
+    (".pprof", StackFormat::Pprof),
+    (".pb.gz", StackFormat::Pprof),
+    (".firefox.json", StackFormat::Firefox),
+    (".firefox", StackFormat::Firefox),
+    (".speedscope.json", StackFormat::Speedscope),
+    (".speedscope", StackFormat::Speedscope),
+    (".json", StackFormat::Json),
 ];
 
 #[cfg(test)]
@@ -127,13 +128,13 @@ mod tests {
 
     #[test]
     fn an_output_is_a_format_or_a_file_named_after_one() {
-        assert_eq!(output(None), Ok((Format::Svg, None)));
-        assert_eq!(output(Some("folded")), Ok((Format::Folded, None)));
+        assert_eq!(output(None), Ok((StackFormat::Svg, None)));
+        assert_eq!(output(Some("folded")), Ok((StackFormat::Folded, None)));
         for (file, format) in [
-            ("/tmp/a.svg", Format::Svg),
-            ("a.pb.gz", Format::Pprof),
-            ("x.firefox.json", Format::Firefox),
-            ("x.json", Format::Json),
+            ("/tmp/a.svg", StackFormat::Svg),
+            ("a.pb.gz", StackFormat::Pprof),
+            ("x.firefox.json", StackFormat::Firefox),
+            ("x.json", StackFormat::Json),
         ] {
             assert_eq!(output(Some(file)), Ok((format, Some(file))));
         }

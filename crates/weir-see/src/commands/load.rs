@@ -9,43 +9,43 @@ use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Str
 
 /// What is asked for: `http://HOST[:PORT]/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct LoadUrl {
     /// For `Host`, and to connect to.
     host: String,
     /// With its arguments.
     pub(super) path: String,
 }
 
-impl Target {
+impl LoadUrl {
     /// # Errors
     /// It is another scheme, or none.
-    pub(super) fn parse(url: &str) -> Result<Target, String> {
+    pub(super) fn parse(url: &str) -> Result<LoadUrl, String> {
         let rest = url.strip_prefix("http://").ok_or_else(|| format!("\"{url}\" is no http:// address"))?;
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if host.is_empty() {
             return Err(format!("\"{url}\" names no host"));
         }
         let path = if path.is_empty() { "/" } else { path };
-        Ok(Target { host: host.to_owned(), path: path.to_owned() })
+        Ok(LoadUrl { host: host.to_owned(), path: path.to_owned() })
     }
 
     /// The same host, another path.
-    pub(super) fn with_path(&self, path: &str) -> Target {
-        Target { host: self.host.clone(), path: path.to_owned() }
+    pub(super) fn with_path(&self, path: &str) -> LoadUrl {
+        LoadUrl { host: self.host.clone(), path: path.to_owned() }
     }
 }
 
 /// A connection that is made again when the server has closed it.
-pub(super) struct Loader {
+pub(super) struct LoadConnection {
     host: String,
     stream: Option<TcpStream>,
     input: Vec<u8>,
 }
 
-impl Loader {
+impl LoadConnection {
     /// For requests to the host of `target`.
-    pub(super) fn new(target: &Target) -> Loader {
-        Loader { host: target.host.clone(), stream: None, input: Vec::new() }
+    pub(super) fn new(target: &LoadUrl) -> LoadConnection {
+        LoadConnection { host: target.host.clone(), stream: None, input: Vec::new() }
     }
 
     /// Makes a request and reads the answer to its end.
@@ -156,12 +156,12 @@ mod tests {
 
     #[test]
     fn an_address_has_a_host_and_a_path() {
-        let target = Target::parse("http://127.0.0.1:80/a?b").expect("an address");
+        let target = LoadUrl::parse("http://127.0.0.1:80/a?b").expect("an address");
         assert_eq!((target.host.as_str(), target.path.as_str()), ("127.0.0.1:80", "/a?b"));
-        assert_eq!(Target::parse("http://a").expect("an address").path, "/");
+        assert_eq!(LoadUrl::parse("http://a").expect("an address").path, "/");
         assert_eq!(target.with_path("/c").path, "/c");
         for wrong in ["https://a/", "a", "/a", "http:///a"] {
-            assert!(Target::parse(wrong).is_err(), "{wrong}");
+            assert!(LoadUrl::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
     fn answers_of_every_framing_are_read_to_their_end() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let target =
-            Target::parse(&format!("http://{}/", listener.local_addr().expect("bound"))).expect("valid");
+            LoadUrl::parse(&format!("http://{}/", listener.local_addr().expect("bound"))).expect("valid");
         let server = std::thread::spawn(move || {
             let answers: [&[&[u8]]; 2] = [
                 &[
@@ -193,7 +193,7 @@ mod tests {
                 }
             }
         });
-        let mut loader = Loader::new(&target);
+        let mut loader = LoadConnection::new(&target);
         for path in ["/1", "/2", "/3"] {
             assert_eq!(loader.get(path), Ok(()), "{path}");
         }

@@ -18,8 +18,8 @@ mod visible;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use options::{Asked, Choice};
-pub use selector::{Locate, Place};
+use options::{CommandLine, CommandOption};
+pub use selector::{LocateSocket, ServerSelector};
 
 /// A command: what it is called, what it takes, what it does.
 struct Command {
@@ -27,8 +27,8 @@ struct Command {
     /// What follows the name, for the usage line.
     words: &'static str,
     about: &'static str,
-    choices: &'static [Choice],
-    run: fn(&Asked, Locate<'_>) -> Result<(), String>,
+    choices: &'static [CommandOption],
+    run: fn(&CommandLine, LocateSocket<'_>) -> Result<(), String>,
 }
 
 /// Whether `word` is the name of one of these commands.
@@ -39,7 +39,7 @@ pub fn is_command(word: &OsStr) -> bool {
 
 /// Runs the command `name` with what follows it on the command line.
 #[must_use]
-pub fn run(name: &OsStr, arguments: &[OsString], locate: Locate<'_>) -> ExitCode {
+pub fn run(name: &OsStr, arguments: &[OsString], locate: LocateSocket<'_>) -> ExitCode {
     let Some(command) = COMMANDS.iter().find(|command| name == command.name) else {
         return fail(&format!("\"{}\" is no command", name.to_string_lossy()));
     };
@@ -47,7 +47,7 @@ pub fn run(name: &OsStr, arguments: &[OsString], locate: Locate<'_>) -> ExitCode
         print!("{}", options::help(command.name, command.words, command.about, command.choices));
         return ExitCode::SUCCESS;
     }
-    match Asked::parse(arguments, command.choices).and_then(|asked| (command.run)(&asked, locate)) {
+    match CommandLine::parse(arguments, command.choices).and_then(|asked| (command.run)(&asked, locate)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => fail(&message),
     }

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::selector::Place;
+use super::selector::ServerSelector;
 
 /// An option of a command.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
+pub(super) struct CommandOption {
     /// `--name` or `-n`.
     pub(super) name: &'static str,
     /// What its value is called; empty without value.
@@ -16,20 +16,23 @@ pub(super) struct Choice {
 
 /// A command line that was understood.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct CommandLine {
     /// What is no option.
     pub(super) words: Vec<String>,
-    pub(super) place: Place,
+    pub(super) place: ServerSelector,
     values: Vec<(&'static str, String)>,
 }
 
-impl Asked {
+impl CommandLine {
     /// Reads what follows the command's name.
     ///
     /// # Errors
     /// What is unknown or incomplete.
-    pub(super) fn parse(arguments: &[OsString], choices: &'static [Choice]) -> Result<Asked, String> {
-        let mut asked = Asked::default();
+    pub(super) fn parse(
+        arguments: &[OsString],
+        choices: &'static [CommandOption],
+    ) -> Result<CommandLine, String> {
+        let mut asked = CommandLine::default();
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let word = argument.to_string_lossy().into_owned();
@@ -95,12 +98,12 @@ impl Asked {
 }
 
 /// Whether `word` is this option, of one letter, with its value right after it.
-fn glues(choice: &Choice, word: &str) -> bool {
+fn glues(choice: &CommandOption, word: &str) -> bool {
     choice.name.len() == 2 && !choice.value.is_empty() && word.len() > 2 && word.starts_with(choice.name)
 }
 
 /// What `--help` prints.
-pub(super) fn help(name: &str, words: &str, about: &str, choices: &[Choice]) -> String {
+pub(super) fn help(name: &str, words: &str, about: &str, choices: &[CommandOption]) -> String {
     let mut out = format!("usage: weir {name} {words}").trim_end().to_owned();
     out.push_str(" [options]\n\n");
     out.push_str(&filled(about));
@@ -131,24 +134,24 @@ fn filled(text: &str) -> String {
 }
 
 /// What every command takes.
-const COMMON: &[Choice] = &[
-    Choice { name: "--json", value: "", about: "for programs: JSON, times in nanoseconds" },
-    Choice { name: "-c", value: "FILE", about: "the server's configuration file" },
-    Choice { name: "-p", value: "PREFIX", about: "its prefix" },
-    Choice { name: "--socket", value: "FILE", about: "its control socket, instead of both" },
+const COMMON: &[CommandOption] = &[
+    CommandOption { name: "--json", value: "", about: "for programs: JSON, times in nanoseconds" },
+    CommandOption { name: "-c", value: "FILE", about: "the server's configuration file" },
+    CommandOption { name: "-p", value: "PREFIX", about: "its prefix" },
+    CommandOption { name: "--socket", value: "FILE", about: "its control socket, instead of both" },
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const CHOICES: &[Choice] = &[
-        Choice { name: "-n", value: "N", about: "how many" },
-        Choice { name: "--flow", value: "", about: "one by one" },
+    const CHOICES: &[CommandOption] = &[
+        CommandOption { name: "-n", value: "N", about: "how many" },
+        CommandOption { name: "--flow", value: "", about: "one by one" },
     ];
 
-    fn read(words: &[&str]) -> Result<Asked, String> {
-        Asked::parse(&words.iter().map(OsString::from).collect::<Vec<_>>(), CHOICES)
+    fn read(words: &[&str]) -> Result<CommandLine, String> {
+        CommandLine::parse(&words.iter().map(OsString::from).collect::<Vec<_>>(), CHOICES)
     }
 
     #[test]

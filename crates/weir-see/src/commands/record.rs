@@ -3,25 +3,33 @@
 use std::io::{self, IsTerminal, Write};
 
 use super::ask::gather;
-use super::options::{Asked, Choice};
+use super::options::{CommandLine, CommandOption};
 use super::questions::{MATCH, matching, options};
-use super::selector::Locate;
-use crate::control::protocol::Question;
+use super::selector::LocateSocket;
+use crate::control::protocol::ControlQuestion;
 
-pub(super) const CHOICES: &[Choice] = &[
-    Choice { name: "-t", value: "TIME", about: "how long: 10s without" },
-    Choice {
+pub(super) const CHOICES: &[CommandOption] = &[
+    CommandOption { name: "-t", value: "TIME", about: "how long: 10s without" },
+    CommandOption {
         name: "--next",
         value: "",
         about: "every request of the time to come, instead of those that were kept of the time before",
     },
-    Choice { name: "-o", value: "FILE", about: "where to: weir.pftrace without; - for standard output" },
-    Choice { name: "--last-crash", value: "", about: "what a server process that crashed has left behind" },
+    CommandOption {
+        name: "-o",
+        value: "FILE",
+        about: "where to: weir.pftrace without; - for standard output",
+    },
+    CommandOption {
+        name: "--last-crash",
+        value: "",
+        about: "what a server process that crashed has left behind",
+    },
     MATCH,
 ];
 
-pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
-    let question = options(asked, matching(asked, Question::new("record"))?, &[("-t", "for")]);
+pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
+    let question = options(asked, matching(asked, ControlQuestion::new("record"))?, &[("-t", "for")]);
     let question = if asked.has("--next") { question.with("next", "") } else { question };
     let path = asked.value("-o").unwrap_or("weir.pftrace");
     if path == "-" && io::stdout().is_terminal() {
@@ -35,7 +43,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
 }
 
 /// The file that the master has written beside the control socket.
-fn last_crash(asked: &Asked, locate: Locate<'_>) -> Result<Vec<u8>, String> {
+fn last_crash(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Vec<u8>, String> {
     let socket = match &asked.place.socket {
         Some(path) => path.clone(),
         None => locate(&asked.place)?,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Which server is meant, as the command line says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ServerSelector {
     /// `--socket`: the control socket itself.
     pub socket: Option<PathBuf>,
     /// `-c`: the server's configuration file.
@@ -14,4 +14,4 @@ pub struct Place {
 }
 
 /// Finds the control socket of the server that is meant.
-pub type Locate<'a> = &'a dyn Fn(&Place) -> Result<PathBuf, String>;
+pub type LocateSocket<'a> = &'a dyn Fn(&ServerSelector) -> Result<PathBuf, String>;

@@ -3,26 +3,31 @@
 use std::io::{self, IsTerminal};
 
 use super::ask::{client, print, print_as_is, with_form};
-use super::options::{Asked, Choice};
-use super::selector::Locate;
+use super::options::{CommandLine, CommandOption};
+use super::selector::LocateSocket;
 use super::visible::{visible, visible_line};
-use crate::control::protocol::{Kind, Question};
+use crate::control::protocol::{ControlQuestion, FrameKind};
 
-pub(super) const CHOICES: &[Choice] = &[
-    Choice {
+pub(super) const CHOICES: &[CommandOption] = &[
+    CommandOption {
         name: "-b",
         value: "",
         about: "one table, then end; what happens when the output is no terminal",
     },
-    Choice { name: "-d", value: "TIME", about: "between two tables: 1s without; 0 is one of all time" },
-    Choice { name: "-n", value: "N", about: "so many tables, then end" },
+    CommandOption {
+        name: "-d",
+        value: "TIME",
+        about: "between two tables: 1s without; 0 is one of all time",
+    },
+    CommandOption { name: "-n", value: "N", about: "so many tables, then end" },
 ];
 
-pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(1)?;
     let view = asked.words.first().map_or("routes", String::as_str);
     let live = !asked.has("-b") && !asked.has("--json") && io::stdout().is_terminal();
-    let question = Question::new("top").with("of", view).with("every", asked.value("-d").unwrap_or("1s"));
+    let question =
+        ControlQuestion::new("top").with("of", view).with("every", asked.value("-d").unwrap_or("1s"));
     let question = match (asked.value("-n"), live) {
         (Some(count), _) => question.with("n", count),
         (None, true) => question,
@@ -30,8 +35,8 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     };
     let question = with_form(asked, &question);
     client(asked, locate)?.ask(&question, |kind, bytes| match kind {
-        Kind::Out if live => print_as_is(&drawn(view, bytes)),
-        Kind::Out => print(bytes),
+        FrameKind::Out if live => print_as_is(&drawn(view, bytes)),
+        FrameKind::Out => print(bytes),
         _ => Ok(()),
     })?;
     Ok(())

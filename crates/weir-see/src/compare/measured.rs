@@ -2,29 +2,29 @@
 
 use weir_http::json::Value;
 
-use super::stats::Moments;
+use super::stats::SampleMoments;
 
 /// A node of an average tree; the root is the request itself. Times are nanoseconds a request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredNode {
     /// The sort of site: `phase`, `handler`, `body_filter`.
     pub(crate) kind: String,
     pub(crate) name: String,
-    pub(crate) run: Moments,
-    pub(crate) wait: Moments,
-    pub(crate) children: Vec<Measured>,
+    pub(crate) run: SampleMoments,
+    pub(crate) wait: SampleMoments,
+    pub(crate) children: Vec<MeasuredNode>,
 }
 
-impl Measured {
+impl MeasuredNode {
     /// Reads an answer, or a file that was saved.
     ///
     /// # Errors
     /// It is something else, or a file of a version that saved no deviations.
-    pub(crate) fn parse(text: &[u8]) -> Result<Measured, String> {
+    pub(crate) fn parse(text: &[u8]) -> Result<MeasuredNode, String> {
         let value = Value::parse(text).map_err(|error| error.to_string())?;
         let requests = value.field("requests").and_then(Value::number).ok_or("this is no average")?;
         let root = value.field("root").ok_or("this is no average")?;
-        Measured::read(root, requests as f64)
+        MeasuredNode::read(root, requests as f64)
     }
 
     /// How many requests it is of.
@@ -32,15 +32,15 @@ impl Measured {
         self.run.count as u64
     }
 
-    fn read(value: &Value, requests: f64) -> Result<Measured, String> {
+    fn read(value: &Value, requests: f64) -> Result<MeasuredNode, String> {
         let text = |key| value.field(key).and_then(Value::text).unwrap_or("").to_owned();
-        let moments = |sum: &str, deviation: &str| -> Result<Moments, String> {
+        let moments = |sum: &str, deviation: &str| -> Result<SampleMoments, String> {
             let sum = number(value, sum).ok_or_else(|| format!("a node has no {sum}"))?;
             let deviation = number(value, deviation)
                 .ok_or_else(|| format!("a node has no {deviation}: an older weir has saved this"))?;
-            Ok(Moments { count: requests, mean: sum / requests.max(1.0), variance: deviation.powi(2) })
+            Ok(SampleMoments { count: requests, mean: sum / requests.max(1.0), variance: deviation.powi(2) })
         };
-        let mut node = Measured {
+        let mut node = MeasuredNode {
             kind: text("kind"),
             name: text("name"),
             run: moments("run_ns", "run_sd_ns")?,
@@ -48,13 +48,13 @@ impl Measured {
             children: Vec::new(),
         };
         for child in value.field("children").and_then(Value::list).unwrap_or(&[]) {
-            node.adopt(Measured::read(child, requests)?);
+            node.adopt(MeasuredNode::read(child, requests)?);
         }
         Ok(node)
     }
 
     /// Takes a child. The same handler or phase of another location is the same line here.
-    fn adopt(&mut self, child: Measured) {
+    fn adopt(&mut self, child: MeasuredNode) {
         match self.children.iter_mut().find(|there| there.is_as(&child)) {
             Some(there) => {
                 there.run = there.run.joined(child.run);
@@ -65,7 +65,7 @@ impl Measured {
         }
     }
 
-    fn is_as(&self, other: &Measured) -> bool {
+    fn is_as(&self, other: &MeasuredNode) -> bool {
         (&self.kind, &self.name) == (&other.kind, &other.name)
     }
 }
@@ -82,10 +82,10 @@ pub(crate) mod tests {
     use super::*;
 
     /// `(kind, name, mean, children)`, of a hundred requests with deviations of a tenth of the mean.
-    pub(crate) fn tree(kind: &str, name: &str, mean: f64, children: Vec<Measured>) -> Measured {
-        let run = Moments { count: 100.0, mean, variance: (mean / 10.0).powi(2) };
-        let wait = Moments { count: 100.0, ..Moments::default() };
-        Measured { kind: kind.to_owned(), name: name.to_owned(), run, wait, children }
+    pub(crate) fn tree(kind: &str, name: &str, mean: f64, children: Vec<MeasuredNode>) -> MeasuredNode {
+        let run = SampleMoments { count: 100.0, mean, variance: (mean / 10.0).powi(2) };
+        let wait = SampleMoments { count: 100.0, ..SampleMoments::default() };
+        MeasuredNode { kind: kind.to_owned(), name: name.to_owned(), run, wait, children }
     }
 
     #[test]
@@ -95,7 +95,7 @@ pub(crate) mod tests {
             {"kind":"phase","phase":"access","location":"/a","name":"access","run_ns":40,"wait_ns":0,"run_sd_ns":1.0,"wait_sd_ns":0},
             {"kind":"phase","phase":"access","location":"/b","name":"access","run_ns":20,"wait_ns":0,"run_sd_ns":1.0,"wait_sd_ns":0,
              "children":[]}]}}"#;
-        let read = Measured::parse(text).expect("an average");
+        let read = MeasuredNode::parse(text).expect("an average");
         assert_eq!((read.requests(), read.run.mean, read.run.variance), (4, 100.0, 30.25));
         assert_eq!((read.children.len(), read.children[0].run.mean, read.wait.mean), (1, 15.0, 10.0));
         for (wrong, why) in [
@@ -107,7 +107,7 @@ pub(crate) mod tests {
             ),
             (br#"{"requests":1,"root":{}}"#, "a node has no run_ns"),
         ] {
-            assert_eq!(Measured::parse(wrong), Err(why.to_owned()));
+            assert_eq!(MeasuredNode::parse(wrong), Err(why.to_owned()));
         }
     }
 }

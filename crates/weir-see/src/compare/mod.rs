@@ -1,7 +1,7 @@
 //! Two averages side by side: what `weir diff` and `weir compare` show.
 //!
-//! A [`Measured`] is one average as a server told it, a tree of means and deviations. Two of them, or many rounds of two,
-//! are joined node by node ([`Joined`]); each node's difference has an interval that holds the true one 95 times of 100
+//! A [`MeasuredNode`] is one average as a server told it, a tree of means and deviations. Two of them, or many rounds of two,
+//! are joined node by node ([`JoinedNode`]); each node's difference has an interval that holds the true one 95 times of 100
 //! ([`stats`]).
 
 mod joined;
@@ -9,6 +9,6 @@ mod measured;
 mod report;
 pub(crate) mod stats;
 
-pub(crate) use joined::{Joined, Side};
-pub(crate) use measured::Measured;
-pub(crate) use report::{Names, Shown, json, text};
+pub(crate) use joined::{ComparedSide, JoinedNode};
+pub(crate) use measured::MeasuredNode;
+pub(crate) use report::{ShownParts, SideNames, json, text};

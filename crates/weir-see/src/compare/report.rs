@@ -2,12 +2,12 @@
 
 use weir_http::json::Json;
 
-use super::joined::{Joined, Side, Time};
-use super::stats::Estimate;
+use super::joined::{ComparedSide, JoinedNode, NodeTime};
+use super::stats::DifferenceEstimate;
 
 /// What the two sides are called, and how many requests each had.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct SideNames {
     pub(crate) a: (String, u64),
     pub(crate) b: (String, u64),
     /// How many rounds; 1 of two averages.
@@ -16,19 +16,19 @@ pub(crate) struct Names {
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
-    pub(crate) time: Time,
+pub(crate) struct ShownParts {
+    pub(crate) time: NodeTime,
 }
 
-impl Shown {
+impl ShownParts {
     /// Running, or what was waited.
-    pub(crate) fn new(wait: bool) -> Shown {
-        Shown { time: if wait { Time::Wait } else { Time::Run } }
+    pub(crate) fn new(wait: bool) -> ShownParts {
+        ShownParts { time: if wait { NodeTime::Wait } else { NodeTime::Run } }
     }
 }
 
 /// A line a node: both means, the difference with its interval, and the change where there is one.
-pub(crate) fn text(joined: &Joined, names: &Names, shown: Shown) -> String {
+pub(crate) fn text(joined: &JoinedNode, names: &SideNames, shown: ShownParts) -> String {
     let mut lines = vec![head()];
     lines.push(line("request".to_owned(), joined, joined, shown));
     for child in &joined.children {
@@ -37,8 +37,8 @@ pub(crate) fn text(joined: &Joined, names: &Names, shown: Shown) -> String {
     let widths: Vec<usize> = (0..COLUMNS)
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
         .collect();
-    let mut out = headline("A", &names.a, joined, Side::A);
-    out.push_str(&headline("B", &names.b, joined, Side::B));
+    let mut out = headline("A", &names.a, joined, ComparedSide::A);
+    out.push_str(&headline("B", &names.b, joined, ComparedSide::B));
     for cells in lines {
         let mut line = format!("{:<width$}", cells[0], width = widths[0]);
         for (cell, width) in cells.iter().zip(&widths).skip(1) {
@@ -55,7 +55,7 @@ pub(crate) fn text(joined: &Joined, names: &Names, shown: Shown) -> String {
 }
 
 /// The same, nested; nanoseconds a request. An interval that is not known is `null`.
-pub(crate) fn json(joined: &Joined, names: &Names, shown: Shown) -> String {
+pub(crate) fn json(joined: &JoinedNode, names: &SideNames, shown: ShownParts) -> String {
     let side = |json: &mut Json, (name, requests): &(String, u64)| {
         json.nested(|json| {
             json.key("name").text(name);
@@ -73,7 +73,7 @@ pub(crate) fn json(joined: &Joined, names: &Names, shown: Shown) -> String {
     text + "\n"
 }
 
-fn node(json: &mut Json, here: &Joined, whole: &Joined, shown: Shown) {
+fn node(json: &mut Json, here: &JoinedNode, whole: &JoinedNode, shown: ShownParts) {
     let estimate = here.estimate(shown.time, whole);
     let number = |json: &mut Json, value: Option<f64>| match value.filter(|value| value.is_finite()) {
         Some(value) => json.raw(format_args!("{value:.1}")),
@@ -82,8 +82,8 @@ fn node(json: &mut Json, here: &Joined, whole: &Joined, shown: Shown) {
     json.nested(|json| {
         json.key("kind").text(if here.kind.is_empty() { "request" } else { &here.kind });
         json.key("name").text(&called(here));
-        number(json.key("a_ns"), here.mean(Side::A, shown.time));
-        number(json.key("b_ns"), here.mean(Side::B, shown.time));
+        number(json.key("a_ns"), here.mean(ComparedSide::A, shown.time));
+        number(json.key("b_ns"), here.mean(ComparedSide::B, shown.time));
         number(json.key("difference_ns"), Some(estimate.difference));
         number(json.key("low_ns"), Some(estimate.low()));
         number(json.key("high_ns"), Some(estimate.high()));
@@ -93,22 +93,26 @@ fn node(json: &mut Json, here: &Joined, whole: &Joined, shown: Shown) {
     });
 }
 
-fn headline(side: &str, (name, requests): &(String, u64), joined: &Joined, of: Side) -> String {
+fn headline(side: &str, (name, requests): &(String, u64), joined: &JoinedNode, of: ComparedSide) -> String {
     let mean = |time| micros(joined.mean(of, time).unwrap_or(0.0));
-    format!("{side} {name}: {requests} requests, run {} + wait {} µs\n", mean(Time::Run), mean(Time::Wait))
+    format!(
+        "{side} {name}: {requests} requests, run {} + wait {} µs\n",
+        mean(NodeTime::Run),
+        mean(NodeTime::Wait)
+    )
 }
 
 /// The lines of `here` and what is below it; those in which nothing took time are left out.
 fn rows(
     lines: &mut Vec<[String; COLUMNS]>,
-    here: &Joined,
-    whole: &Joined,
+    here: &JoinedNode,
+    whole: &JoinedNode,
     depth: usize,
     above: &str,
-    shown: Shown,
+    shown: ShownParts,
 ) {
     let took = |side| here.mean(side, shown.time).is_some_and(|mean| mean >= LEAST);
-    if !took(Side::A) && !took(Side::B) {
+    if !took(ComparedSide::A) && !took(ComparedSide::B) {
         return;
     }
     let name = match here.kind.as_str() {
@@ -125,17 +129,24 @@ fn rows(
     }
 }
 
-fn line(name: String, here: &Joined, whole: &Joined, shown: Shown) -> [String; COLUMNS] {
+fn line(name: String, here: &JoinedNode, whole: &JoinedNode, shown: ShownParts) -> [String; COLUMNS] {
     let side = |side| here.mean(side, shown.time).map_or_else(|| "-".to_owned(), micros);
     let estimate = here.estimate(shown.time, whole);
     let half =
         if estimate.half.is_finite() { format!("± {}", micros(estimate.half)) } else { "± ?".to_owned() };
-    let change = change(estimate, here.mean(Side::A, shown.time));
-    [name, side(Side::A), side(Side::B), format!("{:+.1}", estimate.difference / 1e3), half, change]
+    let change = change(estimate, here.mean(ComparedSide::A, shown.time));
+    [
+        name,
+        side(ComparedSide::A),
+        side(ComparedSide::B),
+        format!("{:+.1}", estimate.difference / 1e3),
+        half,
+        change,
+    ]
 }
 
 /// In per cent of A; nothing where no difference is seen.
-fn change(estimate: Estimate, a: Option<f64>) -> String {
+fn change(estimate: DifferenceEstimate, a: Option<f64>) -> String {
     match a.filter(|a| *a > 0.0) {
         _ if !estimate.is_seen() => "not seen".to_owned(),
         Some(a) => format!("{:+.1}%", estimate.difference * 100.0 / a),
@@ -143,7 +154,7 @@ fn change(estimate: Estimate, a: Option<f64>) -> String {
     }
 }
 
-fn called(here: &Joined) -> String {
+fn called(here: &JoinedNode) -> String {
     let (a, b) = &here.names;
     if a == b { a.clone() } else { format!("{a} / {b}") }
 }
@@ -152,10 +163,10 @@ fn head() -> [String; COLUMNS] {
     ["", "A", "B", "B - A", "", "change"].map(str::to_owned)
 }
 
-fn word(shown: Shown) -> &'static str {
+fn word(shown: ShownParts) -> &'static str {
     match shown.time {
-        Time::Run => "run",
-        Time::Wait => "wait",
+        NodeTime::Run => "run",
+        NodeTime::Wait => "wait",
     }
 }
 
@@ -172,25 +183,25 @@ mod tests {
     use super::super::joined::tests::sides;
     use super::*;
 
-    fn scaled() -> Joined {
+    fn scaled() -> JoinedNode {
         let (mut a, mut b) = sides();
-        fn times(node: &mut super::super::Measured) {
+        fn times(node: &mut super::super::MeasuredNode) {
             node.run.mean *= 1e3;
             node.run.variance *= 1e6;
             node.children.iter_mut().for_each(times);
         }
         times(&mut a);
         times(&mut b);
-        Joined::new(&[(a, b)], &[("sub".to_owned(), "subs".to_owned())])
+        JoinedNode::new(&[(a, b)], &[("sub".to_owned(), "subs".to_owned())])
     }
 
-    fn names() -> Names {
-        Names { a: ("/sub/".to_owned(), 100), b: ("/subs/".to_owned(), 100), rounds: 1 }
+    fn names() -> SideNames {
+        SideNames { a: ("/sub/".to_owned(), 100), b: ("/subs/".to_owned(), 100), rounds: 1 }
     }
 
     #[test]
     fn a_table_of_both_sides() {
-        let text = text(&scaled(), &names(), Shown::new(false));
+        let text = text(&scaled(), &names(), ShownParts::new(false));
         let expected = "\
 A /sub/: 100 requests, run 100.0 + wait 0.0 µs
 B /subs/: 100 requests, run 110.0 + wait 0.0 µs
@@ -207,7 +218,7 @@ run, µs a request; 95% intervals by Welch, of single requests
 
     #[test]
     fn the_same_for_programs() {
-        let json = json(&scaled(), &names(), Shown::new(true));
+        let json = json(&scaled(), &names(), ShownParts::new(true));
         assert!(json.starts_with(r#"{"a":{"name":"/sub/","requests":100},"b":{"name":"/subs/","requests":100},"rounds":1,"time":"wait","root":{"kind":"request","name":"","a_ns":0.0,"b_ns":0.0,"difference_ns":0.0,"low_ns":0.0,"high_ns":0.0,"children":[{"kind":"connection","name":"parse","#), "{json}");
     }
 }

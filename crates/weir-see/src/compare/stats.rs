@@ -7,35 +7,36 @@
 
 /// A sample: how many, their mean and their variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Moments {
+pub(crate) struct SampleMoments {
     pub(crate) count: f64,
     pub(crate) mean: f64,
     /// Of single values, with n - 1.
     pub(crate) variance: f64,
 }
 
-impl Moments {
+impl SampleMoments {
     /// This one and another quantity of the same requests, of which no request had both.
-    pub(crate) fn joined(self, other: Moments) -> Moments {
+    pub(crate) fn joined(self, other: SampleMoments) -> SampleMoments {
         let mean = self.mean + other.mean;
-        let square = |one: Moments| one.variance * (one.count - 1.0).max(0.0) / one.count + one.mean.powi(2);
+        let square =
+            |one: SampleMoments| one.variance * (one.count - 1.0).max(0.0) / one.count + one.mean.powi(2);
         if self.count < 2.0 {
-            return Moments { mean, ..self };
+            return SampleMoments { mean, ..self };
         }
         let variance = square(self) + square(other) - mean.powi(2);
-        Moments { mean, variance: (variance * self.count / (self.count - 1.0)).max(0.0), ..self }
+        SampleMoments { mean, variance: (variance * self.count / (self.count - 1.0)).max(0.0), ..self }
     }
 }
 
 /// A difference (the second minus the first) and half the width of its 95% interval; infinite where the samples do not
 /// say.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Estimate {
+pub(crate) struct DifferenceEstimate {
     pub(crate) difference: f64,
     pub(crate) half: f64,
 }
 
-impl Estimate {
+impl DifferenceEstimate {
     /// Whether the interval leaves 0 out.
     pub(crate) fn is_seen(self) -> bool {
         self.difference.abs() > self.half
@@ -51,27 +52,27 @@ impl Estimate {
 }
 
 /// Welch's interval of two independent samples.
-pub(crate) fn welch(a: Moments, b: Moments) -> Estimate {
+pub(crate) fn welch(a: SampleMoments, b: SampleMoments) -> DifferenceEstimate {
     let difference = b.mean - a.mean;
     if a.count < 2.0 || b.count < 2.0 {
-        return Estimate { difference, half: f64::INFINITY };
+        return DifferenceEstimate { difference, half: f64::INFINITY };
     }
     let (va, vb) = (a.variance / a.count, b.variance / b.count);
     let squares = va.powi(2) / (a.count - 1.0) + vb.powi(2) / (b.count - 1.0);
     // Of two samples without any variance the difference is exact.
     let half = if squares > 0.0 { student((va + vb).powi(2) / squares) * (va + vb).sqrt() } else { 0.0 };
-    Estimate { difference, half }
+    DifferenceEstimate { difference, half }
 }
 
 /// Student's interval of the mean of differences, one a round.
-pub(crate) fn paired(differences: &[f64]) -> Estimate {
+pub(crate) fn paired(differences: &[f64]) -> DifferenceEstimate {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n.max(1.0);
     if differences.len() < 2 {
-        return Estimate { difference: mean, half: f64::INFINITY };
+        return DifferenceEstimate { difference: mean, half: f64::INFINITY };
     }
     let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    Estimate { difference: mean, half: student(n - 1.0) * (variance / n).sqrt() }
+    DifferenceEstimate { difference: mean, half: student(n - 1.0) * (variance / n).sqrt() }
 }
 
 /// The 97.5th percentile of Student's distribution. Below ten degrees of freedom it is tabled (the next lower one is
@@ -113,11 +114,11 @@ pub(crate) mod tests {
         }
     }
 
-    fn moments(values: &[f64]) -> Moments {
+    fn moments(values: &[f64]) -> SampleMoments {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        Moments { count, mean, variance }
+        SampleMoments { count, mean, variance }
     }
 
     #[test]
@@ -139,19 +140,19 @@ pub(crate) mod tests {
             27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.5, 24.4,
         ]);
         let (both, exact) =
-            (welch(a, b), welch(Moments { variance: 0.0, ..a }, Moments { variance: 0.0, ..b }));
+            (welch(a, b), welch(SampleMoments { variance: 0.0, ..a }, SampleMoments { variance: 0.0, ..b }));
         // 27.887 degrees of freedom, for which Student's quantile is 2.04878; standard error 0.99312.
         assert!((both.difference - 2.8333).abs() < 0.001, "{both:?}");
         assert!((both.half - 2.0347).abs() < 0.001, "{both:?}");
         assert_eq!(exact.half, 0.0);
-        assert_eq!(welch(a, Moments::default()).half, f64::INFINITY);
+        assert_eq!(welch(a, SampleMoments::default()).half, f64::INFINITY);
     }
 
     /// Of a known difference: how many of a thousand experiments have it in their interval. 950 are expected, 929 to 971
     /// (three standard deviations) are asked for; the seed is fixed, so it is the same each time.
-    fn covered(truth: f64, mut experiment: impl FnMut(&mut Random) -> Estimate) -> usize {
+    fn covered(truth: f64, mut experiment: impl FnMut(&mut Random) -> DifferenceEstimate) -> usize {
         let mut random = Random(0x0123_4567_89AB_CDEF);
-        let holds = |estimate: Estimate| (estimate.low()..=estimate.high()).contains(&truth);
+        let holds = |estimate: DifferenceEstimate| (estimate.low()..=estimate.high()).contains(&truth);
         (0..1000).filter(|_| holds(experiment(&mut random))).count()
     }
 

@@ -8,33 +8,33 @@ use std::time::{Duration, Instant};
 
 use weir_rt::signal::{self, Signals};
 
-use super::protocol::{Kind, LONGEST_FRAME, Question, read_frame};
+use super::protocol::{ControlQuestion, FrameKind, LONGEST_FRAME, read_frame};
 
 /// A connection to a server.
-pub struct Client {
+pub struct ControlClient {
     stream: UnixStream,
     path: PathBuf,
 }
 
 /// What came of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum QuestionOutcome {
     /// The answer is whole.
     Whole,
     /// The user stopped it; what was collected until then has come.
     Stopped,
 }
 
-impl Client {
+impl ControlClient {
     /// Connects to the control socket at `path`.
     ///
     /// # Errors
     /// Nobody listens there, or this user may not connect.
-    pub fn connect(path: &Path) -> Result<Client, String> {
+    pub fn connect(path: &Path) -> Result<ControlClient, String> {
         let fail = |error: io::Error| format!("no server answers at \"{}\": {error}", path.display());
         let stream = connected(path.to_path_buf()).map_err(fail)?;
         stream.set_write_timeout(Some(CONNECT_TIME)).map_err(fail)?;
-        Ok(Client { stream, path: path.to_path_buf() })
+        Ok(ControlClient { stream, path: path.to_path_buf() })
     }
 
     /// Asks and hands over every frame of the answer but its end. The first Ctrl-C asks the server to stop and goes on
@@ -44,22 +44,22 @@ impl Client {
     /// The server's reason, or that it has gone.
     pub fn ask(
         self,
-        question: &Question,
-        mut take: impl FnMut(Kind, &[u8]) -> io::Result<()>,
-    ) -> Result<End, String> {
+        question: &ControlQuestion,
+        mut take: impl FnMut(FrameKind, &[u8]) -> io::Result<()>,
+    ) -> Result<QuestionOutcome, String> {
         self.put(question)?;
         // Not before: nothing may come to the server in front of the question.
         let interrupts = interrupts(&self.stream).map_err(|error| self.lost(&error))?;
         let until = question.is_quick().then(|| Instant::now() + QUICK_TIME);
         self.read(until, LONGEST_FRAME, &mut take)?;
-        Ok(if interrupts.stopped() { End::Stopped } else { End::Whole })
+        Ok(if interrupts.stopped() { QuestionOutcome::Stopped } else { QuestionOutcome::Whole })
     }
 
     fn lost(&self, error: &io::Error) -> String {
         format!("the server at \"{}\" is gone: {error}", self.path.display())
     }
 
-    fn put(&self, question: &Question) -> Result<(), String> {
+    fn put(&self, question: &ControlQuestion) -> Result<(), String> {
         (&self.stream).write_all(question.line().as_bytes()).map_err(|error| self.lost(&error))
     }
 
@@ -69,17 +69,17 @@ impl Client {
         &self,
         until: Option<Instant>,
         most: u64,
-        take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>,
+        take: &mut dyn FnMut(FrameKind, &[u8]) -> io::Result<()>,
     ) -> Result<(), String> {
-        let mut input = BufReader::new(Timed { stream: &self.stream, until });
+        let mut input = BufReader::new(TimedStream { stream: &self.stream, until });
         loop {
             input.get_mut().until = until;
             input.fill_buf().map_err(|error| self.lost(&error))?;
             let frame_end = Instant::now() + FRAME_TIME;
             input.get_mut().until = Some(until.map_or(frame_end, |until| until.min(frame_end)));
             match read_frame(&mut input, most).map_err(|error| self.lost(&error))? {
-                Some((Kind::Done, _)) => return Ok(()),
-                Some((Kind::Fail, text)) => return Err(String::from_utf8_lossy(&text).into_owned()),
+                Some((FrameKind::Done, _)) => return Ok(()),
+                Some((FrameKind::Fail, text)) => return Err(String::from_utf8_lossy(&text).into_owned()),
                 Some((kind, bytes)) => take(kind, &bytes).map_err(|error| error.to_string())?,
                 None => {
                     return Err(format!(
@@ -94,12 +94,12 @@ impl Client {
     /// The whole answer to what takes no time; notes are left out, and Ctrl-C ends the process as ever.
     ///
     /// # Errors
-    /// As [`Client::ask`]; and the answer takes longer than [`QUICK_TIME`] or is longer than [`LONGEST_TEXT`].
-    pub fn text(self, question: &Question) -> Result<String, String> {
+    /// As [`ControlClient::ask`]; and the answer takes longer than [`QUICK_TIME`] or is longer than [`LONGEST_TEXT`].
+    pub fn text(self, question: &ControlQuestion) -> Result<String, String> {
         let mut out = Vec::new();
         self.put(question)?;
         self.read(Some(Instant::now() + QUICK_TIME), LONGEST_TEXT, &mut |kind, bytes| {
-            if kind == Kind::Out {
+            if kind == FrameKind::Out {
                 append(&mut out, bytes, LONGEST_TEXT)?;
             }
             Ok(())
@@ -132,12 +132,12 @@ fn connected(path: PathBuf) -> io::Result<UnixStream> {
 }
 
 /// A stream whose reads end by a time.
-struct Timed<'a> {
+struct TimedStream<'a> {
     stream: &'a UnixStream,
     until: Option<Instant>,
 }
 
-impl Read for Timed<'_> {
+impl Read for TimedStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -156,11 +156,11 @@ fn late(why: &str) -> io::Error {
 }
 
 /// Watches for Ctrl-C while an answer is read.
-struct Interrupts {
+struct InterruptWatch {
     stopped: std::sync::Arc<std::sync::atomic::AtomicBool>,
 }
 
-impl Interrupts {
+impl InterruptWatch {
     fn stopped(&self) -> bool {
         self.stopped.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -168,7 +168,7 @@ impl Interrupts {
 
 /// From here on SIGINT and SIGTERM go to a thread that tells the server to stop; a second one ends the process, as
 /// either would have.
-fn interrupts(stream: &UnixStream) -> io::Result<Interrupts> {
+fn interrupts(stream: &UnixStream) -> io::Result<InterruptWatch> {
     let signals = Signals::new(&[signal::SIGINT, signal::SIGTERM])?;
     let mut stream = stream.try_clone()?;
     let stopped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -180,7 +180,7 @@ fn interrupts(stream: &UnixStream) -> io::Result<Interrupts> {
             }
         }
     })?;
-    Ok(Interrupts { stopped })
+    Ok(InterruptWatch { stopped })
 }
 
 /// The shell's status for a process that SIGINT ended.
@@ -200,20 +200,21 @@ mod tests {
     use super::*;
 
     /// A client of a server that says `answer` again and again until nobody reads it any more.
-    fn client_of(answer: &'static [u8]) -> Client {
+    fn client_of(answer: &'static [u8]) -> ControlClient {
         let (stream, mut server) = UnixStream::pair().expect("two sockets");
         std::thread::spawn(move || while server.write_all(answer).is_ok() {});
-        Client { stream, path: PathBuf::from("s") }
+        ControlClient { stream, path: PathBuf::from("s") }
     }
 
     #[test]
     fn an_answer_without_end_is_cut_off() {
         // Frames of 4 KB: what is asked is read to its limit in a moment.
         let frame = [&b"out 4096\n"[..], &[b'a'; 4096]].concat().leak();
-        let error = client_of(frame).text(&Question::new("facts")).expect_err("no end");
+        let error = client_of(frame).text(&ControlQuestion::new("facts")).expect_err("no end");
         assert!(error.contains("longer than 64 MB"), "{error}");
-        let error =
-            client_of(b"out 99999999\n").text(&Question::new("facts")).expect_err("one frame too long");
+        let error = client_of(b"out 99999999\n")
+            .text(&ControlQuestion::new("facts"))
+            .expect_err("one frame too long");
         assert!(error.contains("something else"), "{error}");
     }
 
@@ -225,7 +226,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
-        let client = Client { stream, path: PathBuf::from("s") };
+        let client = ControlClient { stream, path: PathBuf::from("s") };
         let until = Instant::now() + Duration::from_millis(20);
         let error = client.read(Some(until), LONGEST_TEXT, &mut |_, _| Ok(())).expect_err("no frame");
         assert!(error.contains("too long") || error.contains("something else"), "{error}");

@@ -9,22 +9,22 @@ use std::io::{self, BufRead, Read, Write};
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct ControlQuestion {
     /// Of what sort.
     pub verb: String,
     options: Vec<(String, String)>,
 }
 
-impl Question {
+impl ControlQuestion {
     /// A question without options.
     #[must_use]
-    pub fn new(verb: &str) -> Question {
-        Question { verb: verb.to_owned(), options: Vec::new() }
+    pub fn new(verb: &str) -> ControlQuestion {
+        ControlQuestion { verb: verb.to_owned(), options: Vec::new() }
     }
 
     /// The same with an option more.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl ToString) -> Question {
+    pub fn with(mut self, key: &str, value: impl ToString) -> ControlQuestion {
         self.options.push((key.to_owned(), value.to_string()));
         self
     }
@@ -70,9 +70,9 @@ impl Question {
 
     /// Reads a line.
     #[must_use]
-    pub fn parse(line: &str) -> Question {
+    pub fn parse(line: &str) -> ControlQuestion {
         let mut words = line.split_ascii_whitespace();
-        let mut question = Question::new(&unescape(words.next().unwrap_or("")));
+        let mut question = ControlQuestion::new(&unescape(words.next().unwrap_or("")));
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             question.options.push((unescape(key), unescape(value)));
@@ -83,7 +83,7 @@ impl Question {
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum FrameKind {
     /// Part of the answer.
     Out,
     /// How far it is.
@@ -94,12 +94,16 @@ pub enum Kind {
     Fail,
 }
 
-impl Kind {
-    const ALL: [(Kind, &'static str); 4] =
-        [(Kind::Out, "out"), (Kind::Note, "note"), (Kind::Done, "done"), (Kind::Fail, "fail")];
+impl FrameKind {
+    const ALL: [(FrameKind, &'static str); 4] = [
+        (FrameKind::Out, "out"),
+        (FrameKind::Note, "note"),
+        (FrameKind::Done, "done"),
+        (FrameKind::Fail, "fail"),
+    ];
 
     fn as_str(self) -> &'static str {
-        Kind::ALL[self as usize].1
+        FrameKind::ALL[self as usize].1
     }
 }
 
@@ -107,7 +111,7 @@ impl Kind {
 ///
 /// # Errors
 /// Those of the stream.
-pub fn write_frame(stream: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+pub fn write_frame(stream: &mut impl Write, kind: FrameKind, bytes: &[u8]) -> io::Result<()> {
     let mut frame = format!("{} {}\n", kind.as_str(), bytes.len()).into_bytes();
     frame.extend_from_slice(bytes);
     stream.write_all(&frame)
@@ -117,7 +121,7 @@ pub fn write_frame(stream: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Res
 ///
 /// # Errors
 /// Those of the stream, and `InvalidData` for what is no frame.
-pub fn read_frame(stream: &mut impl BufRead, most: u64) -> io::Result<Option<(Kind, Vec<u8>)>> {
+pub fn read_frame(stream: &mut impl BufRead, most: u64) -> io::Result<Option<(FrameKind, Vec<u8>)>> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the server speaks something else");
     let mut line = Vec::new();
     stream.by_ref().take(64).read_until(b'\n', &mut line)?;
@@ -126,7 +130,7 @@ pub fn read_frame(stream: &mut impl BufRead, most: u64) -> io::Result<Option<(Ki
     }
     let text = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix('\n')).ok_or_else(wrong)?;
     let (kind, length) = text.split_once(' ').ok_or_else(wrong)?;
-    let (kind, _) = Kind::ALL.iter().find(|(_, name)| *name == kind).ok_or_else(wrong)?;
+    let (kind, _) = FrameKind::ALL.iter().find(|(_, name)| *name == kind).ok_or_else(wrong)?;
     let length: u64 = length.parse().ok().filter(|&length| length <= most).ok_or_else(wrong)?;
     let mut bytes = Vec::new();
     if stream.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
@@ -176,10 +180,11 @@ mod tests {
 
     #[test]
     fn a_question_survives_its_line() {
-        let question = Question::new("trace").with("match", "~ ^/a b=c%").with("n", 3).with("json", "");
+        let question =
+            ControlQuestion::new("trace").with("match", "~ ^/a b=c%").with("n", 3).with("json", "");
         let line = question.line();
         assert_eq!(line, "trace match=~%20^/a%20b%3Dc%25 n=3 json=\n");
-        assert_eq!(Question::parse(&line), question);
+        assert_eq!(ControlQuestion::parse(&line), question);
         assert_eq!((question.number("n", 1), question.number("m", 1)), (Ok(3), Ok(1)));
         assert!(question.has("json") && question.number("match", 1).is_err());
         assert_eq!(unescape("%zz%4"), "%zz%4");
@@ -188,15 +193,15 @@ mod tests {
     #[test]
     fn frames_are_read_as_written() {
         let mut bytes = Vec::new();
-        write_frame(&mut bytes, Kind::Note, b"half").expect("memory");
-        write_frame(&mut bytes, Kind::Out, b"a\nb").expect("memory");
-        write_frame(&mut bytes, Kind::Done, b"").expect("memory");
+        write_frame(&mut bytes, FrameKind::Note, b"half").expect("memory");
+        write_frame(&mut bytes, FrameKind::Out, b"a\nb").expect("memory");
+        write_frame(&mut bytes, FrameKind::Done, b"").expect("memory");
         assert_eq!(bytes, b"note 4\nhalfout 3\na\nbdone 0\n");
         let mut input = &bytes[..];
         let mut next = || read_frame(&mut input, LONGEST_FRAME).expect("frames");
-        assert_eq!(next(), Some((Kind::Note, b"half".to_vec())));
-        assert_eq!(next(), Some((Kind::Out, b"a\nb".to_vec())));
-        assert_eq!((next(), next()), (Some((Kind::Done, Vec::new())), None));
+        assert_eq!(next(), Some((FrameKind::Note, b"half".to_vec())));
+        assert_eq!(next(), Some((FrameKind::Out, b"a\nb".to_vec())));
+        assert_eq!((next(), next()), (Some((FrameKind::Done, Vec::new())), None));
         for wrong in
             [&b"out\n"[..], b"out x\n", b"out 9\nab", b"what 1\na", b"out 99999999999\n", &[b'a'; 100]]
         {

@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 
-use crate::stacks::{Frame, Origin, Stacks, Unit};
+use crate::stacks::{FrameOrigin, StackFrame, Stacks, WeightUnit};
 use weir_http::json::Json;
 
 /// The profile. Stacks are added up, not in order of time: each is a sample at its own millisecond with its weight.
 pub(super) fn write(stacks: &Stacks) -> String {
     let table = StackTable::of(stacks);
-    let mut strings = Strings::default();
-    let functions: Vec<Function> = stacks.frames().iter().map(|frame| strings.function(frame)).collect();
+    let mut strings = FirefoxStrings::default();
+    let functions: Vec<FunctionRow> = stacks.frames().iter().map(|frame| strings.function(frame)).collect();
     Json::object(|json| {
         json.key("meta").nested(|json| meta(json, stacks));
         json.key("libs").list(|_| {});
@@ -41,7 +41,7 @@ fn meta(json: &mut Json, stacks: &Stacks) {
     json.key("interval").raw(milliseconds(stacks.period_ns.max(1_000)));
     json.key("markerSchema").list(|_| {});
     json.key("categories").list(|json| {
-        for origin in Origin::ALL {
+        for origin in FrameOrigin::ALL {
             json.nested(|json| {
                 json.key("name").text(origin.as_str());
                 json.key("color").text(colour(origin));
@@ -82,11 +82,11 @@ fn samples(json: &mut Json, stacks: &Stacks, table: &StackTable) {
             .raws(table.ends.iter().map(|end| end.map_or("null".to_owned(), |end| end.to_string())));
         json.key("time").raws(0..stacks.iter().len());
         match stacks.unit {
-            Unit::Nanoseconds => {
+            WeightUnit::Nanoseconds => {
                 json.key("weight").raws(stacks.iter().map(|(_, weight)| milliseconds(weight.value)));
                 json.key("weightType").text("tracing-ms");
             }
-            Unit::Bytes => {
+            WeightUnit::Bytes => {
                 json.key("weight").raws(stacks.iter().map(|(_, weight)| weight.value));
                 json.key("weightType").text("bytes");
             }
@@ -108,38 +108,38 @@ fn frame_table(json: &mut Json, stacks: &Stacks) {
     json.key("line").raws(frames.iter().map(line));
 }
 
-fn func_table(json: &mut Json, stacks: &Stacks, functions: &[Function]) {
+fn func_table(json: &mut Json, stacks: &Stacks, functions: &[FunctionRow]) {
     json.key("length").raw(functions.len());
     json.key("name").raws(functions.iter().map(|function| function.name));
     json.key("isJS").raws(functions.iter().map(|_| false));
     json.key("relevantForJS").raws(functions.iter().map(|_| false));
     json.key("resource").raws(functions.iter().map(|_| -1));
-    let file = |function: &Function| function.file.map_or("null".to_owned(), |file| file.to_string());
+    let file = |function: &FunctionRow| function.file.map_or("null".to_owned(), |file| file.to_string());
     json.key("fileName").raws(functions.iter().map(file));
     json.key("lineNumber").raws(stacks.frames().iter().map(line));
     json.key("columnNumber").raws(functions.iter().map(|_| "null"));
 }
 
-fn line(frame: &Frame) -> String {
+fn line(frame: &StackFrame) -> String {
     if frame.line > 0 { frame.line.to_string() } else { "null".to_owned() }
 }
 
 /// Names and files by their place in the table of strings.
-struct Function {
+struct FunctionRow {
     name: usize,
     file: Option<usize>,
 }
 
 #[derive(Default)]
-struct Strings<'a> {
+struct FirefoxStrings<'a> {
     list: Vec<&'a str>,
     numbers: HashMap<&'a str, usize>,
 }
 
-impl<'a> Strings<'a> {
-    fn function(&mut self, frame: &'a Frame) -> Function {
+impl<'a> FirefoxStrings<'a> {
+    fn function(&mut self, frame: &'a StackFrame) -> FunctionRow {
         let name = self.number(&frame.name);
-        Function { name, file: (!frame.file.is_empty()).then(|| self.number(&frame.file)) }
+        FunctionRow { name, file: (!frame.file.is_empty()).then(|| self.number(&frame.file)) }
     }
 
     fn number(&mut self, text: &'a str) -> usize {
@@ -192,15 +192,15 @@ fn milliseconds(ns: u64) -> String {
 }
 
 /// The viewer knows colours by name: `CategoryColor` of its `src/types/profile.ts`.
-fn colour(origin: Origin) -> &'static str {
+fn colour(origin: FrameOrigin) -> &'static str {
     match origin {
-        Origin::Route => "blue",
-        Origin::Phase => "green",
-        Origin::Module => "yellow",
-        Origin::Native => "orange",
-        Origin::Kernel => "red",
-        Origin::Lua => "purple",
-        Origin::Wait => "lightblue",
+        FrameOrigin::Route => "blue",
+        FrameOrigin::Phase => "green",
+        FrameOrigin::Module => "yellow",
+        FrameOrigin::Native => "orange",
+        FrameOrigin::Kernel => "red",
+        FrameOrigin::Lua => "purple",
+        FrameOrigin::Wait => "lightblue",
     }
 }
 
@@ -240,6 +240,6 @@ mod tests {
             "red",
             "lightred",
         ];
-        assert!(Origin::ALL.into_iter().all(|origin| known.contains(&colour(origin))));
+        assert!(FrameOrigin::ALL.into_iter().all(|origin| known.contains(&colour(origin))));
     }
 }

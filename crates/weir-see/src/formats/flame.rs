@@ -3,13 +3,13 @@
 use crate::stacks::Stacks;
 
 /// The tree; the root is everything.
-pub(super) struct Flame {
-    nodes: Vec<Node>,
+pub(super) struct FlameTree {
+    nodes: Vec<FlameNode>,
 }
 
 /// A frame below a path of frames.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct FlameNode {
     /// Its place in [`Stacks::frames`]; the root has none.
     pub frame: Option<u32>,
     /// Values of all stacks that pass here.
@@ -20,10 +20,10 @@ pub(super) struct Node {
     pub children: Vec<usize>,
 }
 
-impl Flame {
+impl FlameTree {
     /// Merges `stacks`.
-    pub(super) fn of(stacks: &Stacks) -> Flame {
-        let mut flame = Flame { nodes: vec![Node::default()] };
+    pub(super) fn of(stacks: &Stacks) -> FlameTree {
+        let mut flame = FlameTree { nodes: vec![FlameNode::default()] };
         for (stack, weight) in stacks.iter().filter(|(_, weight)| weight.value > 0) {
             let mut at = 0;
             flame.nodes[0].value += weight.value;
@@ -37,12 +37,12 @@ impl Flame {
     }
 
     /// Everything.
-    pub(super) fn root(&self) -> &Node {
+    pub(super) fn root(&self) -> &FlameNode {
         &self.nodes[0]
     }
 
     /// The node of that number.
-    pub(super) fn node(&self, number: usize) -> &Node {
+    pub(super) fn node(&self, number: usize) -> &FlameNode {
         &self.nodes[number]
     }
 
@@ -61,7 +61,7 @@ impl Flame {
             return child;
         }
         let child = self.nodes.len();
-        self.nodes.push(Node { frame: Some(frame), ..Node::default() });
+        self.nodes.push(FlameNode { frame: Some(frame), ..FlameNode::default() });
         self.nodes[at].children.push(child);
         child
     }
@@ -70,10 +70,10 @@ impl Flame {
 /// A value for people: `12.4 ms`, `3 samples` would say less.
 pub(super) fn amount(stacks: &Stacks, value: u64) -> String {
     let steps: &[(u64, &str)] = match stacks.unit {
-        crate::stacks::Unit::Nanoseconds => {
+        crate::stacks::WeightUnit::Nanoseconds => {
             &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")]
         }
-        crate::stacks::Unit::Bytes => &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")],
+        crate::stacks::WeightUnit::Bytes => &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")],
     };
     let &(step, name) = steps.iter().find(|(step, _)| value >= *step).unwrap_or(&(1, steps[3].1));
     if step == 1 { format!("{value} {name}") } else { format!("{:.2} {name}", value as f64 / step as f64) }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn stacks_share_their_beginnings() {
-        let flame = Flame::of(&example());
+        let flame = FlameTree::of(&example());
         assert_eq!((flame.root().value, flame.root().children.len(), flame.depth()), (50, 2, 3));
         let slash = flame.node(flame.root().children[0]);
         let content = flame.node(slash.children[0]);

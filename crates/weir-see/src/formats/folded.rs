@@ -26,7 +26,7 @@ fn clean(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::{Frame, Origin, Unit, Weight, tests::example};
+    use crate::stacks::{FrameOrigin, StackFrame, StackWeight, WeightUnit, tests::example};
 
     #[test]
     fn a_line_a_stack() {
@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn names_do_not_break_lines() {
-        let mut stacks = Stacks::new("cpu", Unit::Nanoseconds);
-        let frame = Frame::new(Origin::Route, "~ ^/a;b\n");
-        stacks.add([frame], Weight { count: 1, value: 1 });
+        let mut stacks = Stacks::new("cpu", WeightUnit::Nanoseconds);
+        let frame = StackFrame::new(FrameOrigin::Route, "~ ^/a;b\n");
+        stacks.add([frame], StackWeight { count: 1, value: 1 });
         assert_eq!(write(&stacks), "~ ^/a:b_ 1\n");
     }
 }

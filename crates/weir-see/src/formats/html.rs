@@ -41,14 +41,14 @@ pub(super) fn write(stacks: &Stacks) -> String {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct PageSums {
     own: u64,
     whole: u64,
 }
 
 /// Frames by their own value, then by what they called; a frame inside itself counts once.
-fn hottest(stacks: &Stacks) -> Vec<(usize, Sums)> {
-    let mut sums = vec![Sums::default(); stacks.frames().len()];
+fn hottest(stacks: &Stacks) -> Vec<(usize, PageSums)> {
+    let mut sums = vec![PageSums::default(); stacks.frames().len()];
     for (stack, weight) in stacks.iter() {
         let seen: HashSet<u32> = stack.iter().copied().collect();
         seen.into_iter().for_each(|frame| sums[frame as usize].whole += weight.value);
@@ -56,7 +56,7 @@ fn hottest(stacks: &Stacks) -> Vec<(usize, Sums)> {
             sums[last as usize].own += weight.value;
         }
     }
-    let mut rows: Vec<(usize, Sums)> = sums.into_iter().enumerate().collect();
+    let mut rows: Vec<(usize, PageSums)> = sums.into_iter().enumerate().collect();
     rows.sort_by(|a, b| (b.1.own, b.1.whole, a.0).cmp(&(a.1.own, a.1.whole, b.0)));
     rows.truncate(ROWS);
     rows

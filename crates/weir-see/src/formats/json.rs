@@ -2,12 +2,12 @@
 
 use weir_http::json::Json;
 
-use crate::stacks::{Frame, Stacks, Unit};
+use crate::stacks::{StackFrame, Stacks, WeightUnit};
 
 pub(super) fn write(stacks: &Stacks) -> String {
     let value = match stacks.unit {
-        Unit::Nanoseconds => "value_ns",
-        Unit::Bytes => "value_bytes",
+        WeightUnit::Nanoseconds => "value_ns",
+        WeightUnit::Bytes => "value_bytes",
     };
     let text = Json::object(|json| {
         json.key("kind").text(&stacks.kind);
@@ -29,7 +29,7 @@ pub(super) fn write(stacks: &Stacks) -> String {
     text + "\n"
 }
 
-fn frame(json: &mut Json, frame: &Frame) {
+fn frame(json: &mut Json, frame: &StackFrame) {
     json.nested(|json| {
         json.key("origin").text(frame.origin.as_str());
         super::place(json, frame);

@@ -13,11 +13,11 @@ mod svg;
 
 use weir_http::json::Json;
 
-use crate::stacks::{Frame, Stacks};
+use crate::stacks::{StackFrame, Stacks};
 
 /// A file format for stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum StackFormat {
     /// A flame graph as a picture; a browser adds search and zoom.
     Svg,
     /// A page with the flame graph and a table of frames; needs nothing else.
@@ -34,47 +34,47 @@ pub enum Format {
     Json,
 }
 
-impl Format {
+impl StackFormat {
     /// All formats.
-    pub const ALL: [Format; 7] = [
-        Format::Svg,
-        Format::Html,
-        Format::Folded,
-        Format::Pprof,
-        Format::Firefox,
-        Format::Speedscope,
-        Format::Json,
+    pub const ALL: [StackFormat; 7] = [
+        StackFormat::Svg,
+        StackFormat::Html,
+        StackFormat::Folded,
+        StackFormat::Pprof,
+        StackFormat::Firefox,
+        StackFormat::Speedscope,
+        StackFormat::Json,
     ];
 
     /// The name on the command line and in URLs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Format::Svg => "svg",
-            Format::Html => "html",
-            Format::Folded => "folded",
-            Format::Pprof => "pprof",
-            Format::Firefox => "firefox",
-            Format::Speedscope => "speedscope",
-            Format::Json => "json",
+            StackFormat::Svg => "svg",
+            StackFormat::Html => "html",
+            StackFormat::Folded => "folded",
+            StackFormat::Pprof => "pprof",
+            StackFormat::Firefox => "firefox",
+            StackFormat::Speedscope => "speedscope",
+            StackFormat::Json => "json",
         }
     }
 
     /// The format of that name.
     #[must_use]
-    pub fn of(name: &str) -> Option<Format> {
-        Format::ALL.into_iter().find(|format| format.as_str() == name)
+    pub fn of(name: &str) -> Option<StackFormat> {
+        StackFormat::ALL.into_iter().find(|format| format.as_str() == name)
     }
 
     /// Its media type.
     #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
-            Format::Svg => "image/svg+xml",
-            Format::Html => "text/html; charset=utf-8",
-            Format::Folded => "text/plain; charset=utf-8",
-            Format::Pprof => "application/octet-stream",
-            Format::Firefox | Format::Speedscope | Format::Json => "application/json",
+            StackFormat::Svg => "image/svg+xml",
+            StackFormat::Html => "text/html; charset=utf-8",
+            StackFormat::Folded => "text/plain; charset=utf-8",
+            StackFormat::Pprof => "application/octet-stream",
+            StackFormat::Firefox | StackFormat::Speedscope | StackFormat::Json => "application/json",
         }
     }
 
@@ -82,19 +82,19 @@ impl Format {
     #[must_use]
     pub fn write(self, stacks: &Stacks) -> Vec<u8> {
         match self {
-            Format::Svg => svg::write(stacks).into_bytes(),
-            Format::Html => html::write(stacks).into_bytes(),
-            Format::Folded => folded::write(stacks).into_bytes(),
-            Format::Pprof => pprof::write(stacks),
-            Format::Firefox => firefox::write(stacks).into_bytes(),
-            Format::Speedscope => speedscope::write(stacks).into_bytes(),
-            Format::Json => json::write(stacks).into_bytes(),
+            StackFormat::Svg => svg::write(stacks).into_bytes(),
+            StackFormat::Html => html::write(stacks).into_bytes(),
+            StackFormat::Folded => folded::write(stacks).into_bytes(),
+            StackFormat::Pprof => pprof::write(stacks),
+            StackFormat::Firefox => firefox::write(stacks).into_bytes(),
+            StackFormat::Speedscope => speedscope::write(stacks).into_bytes(),
+            StackFormat::Json => json::write(stacks).into_bytes(),
         }
     }
 }
 
 /// A frame's name and, where they are known, its file and line.
-fn place(json: &mut Json, frame: &Frame) {
+fn place(json: &mut Json, frame: &StackFrame) {
     json.key("name").text(&frame.name);
     if !frame.file.is_empty() {
         json.key("file").text(&frame.file);
@@ -107,17 +107,17 @@ fn place(json: &mut Json, frame: &Frame) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::Unit;
+    use crate::stacks::WeightUnit;
 
     #[test]
     fn every_format_takes_nothing_at_all() {
-        for format in Format::ALL {
-            assert_eq!(Format::of(format.as_str()), Some(format));
+        for format in StackFormat::ALL {
+            assert_eq!(StackFormat::of(format.as_str()), Some(format));
             assert_eq!(
-                format.write(&Stacks::new("cpu", Unit::Nanoseconds)).is_empty(),
-                format == Format::Folded
+                format.write(&Stacks::new("cpu", WeightUnit::Nanoseconds)).is_empty(),
+                format == StackFormat::Folded
             );
         }
-        assert_eq!(Format::of("png"), None);
+        assert_eq!(StackFormat::of("png"), None);
     }
 }

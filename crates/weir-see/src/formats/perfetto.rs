@@ -4,29 +4,30 @@
 //! `track_event/track_event.proto`, `track_descriptor.proto`, `process_descriptor.proto`, `thread_descriptor.proto`,
 //! `debug_annotation.proto`. Names are written out, never interned, so that every packet stands alone.
 
-use super::protobuf::Message;
+use super::protobuf::ProtobufMessage;
 
 /// A timeline: tracks, and slices on them.
 #[derive(Debug)]
-pub(crate) struct Timeline {
+pub(crate) struct PerfettoTimeline {
     /// Descriptions of tracks.
-    tracks: Message,
+    tracks: ProtobufMessage,
     /// The last track's number.
     last: u64,
     pid: u32,
     /// Slices' ends and what else happens, with their times.
-    events: Vec<(u64, Message)>,
+    events: Vec<(u64, ProtobufMessage)>,
 }
 
 /// The number of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Track(u64);
+pub(crate) struct TrackNumber(u64);
 
-impl Timeline {
+impl PerfettoTimeline {
     /// Of that process.
-    pub(crate) fn new(pid: u32, name: &str) -> Timeline {
-        let mut timeline = Timeline { tracks: Message::default(), last: 0, pid, events: Vec::new() };
-        let mut process = Message::default();
+    pub(crate) fn new(pid: u32, name: &str) -> PerfettoTimeline {
+        let mut timeline =
+            PerfettoTimeline { tracks: ProtobufMessage::default(), last: 0, pid, events: Vec::new() };
+        let mut process = ProtobufMessage::default();
         process.number(1, pid.into());
         process.bytes(6, name.as_bytes());
         timeline.describe(|track| track.message(3, process));
@@ -34,13 +35,13 @@ impl Timeline {
     }
 
     /// What is to stand behind another one of the same process, in the same file.
-    pub(crate) fn behind(pid: u32) -> Timeline {
-        Timeline { tracks: Message::default(), last: BEHIND, pid, events: Vec::new() }
+    pub(crate) fn behind(pid: u32) -> PerfettoTimeline {
+        PerfettoTimeline { tracks: ProtobufMessage::default(), last: BEHIND, pid, events: Vec::new() }
     }
 
     /// The track of a thread.
-    pub(crate) fn thread(&mut self, tid: u32, name: &str) -> Track {
-        let mut thread = Message::default();
+    pub(crate) fn thread(&mut self, tid: u32, name: &str) -> TrackNumber {
+        let mut thread = ProtobufMessage::default();
         thread.number(1, self.pid.into());
         thread.number(2, tid.into());
         thread.bytes(5, name.as_bytes());
@@ -51,7 +52,7 @@ impl Timeline {
     }
 
     /// A track below the process.
-    pub(crate) fn track(&mut self, name: &str) -> Track {
+    pub(crate) fn track(&mut self, name: &str) -> TrackNumber {
         self.describe(|track| {
             track.bytes(2, name.as_bytes());
             track.number(5, PROCESS);
@@ -59,10 +60,10 @@ impl Timeline {
     }
 
     /// A slice begins at `ns`; slices of one track nest.
-    pub(crate) fn begin(&mut self, track: Track, ns: u64, name: &str, said: &[(&str, &str)]) {
-        let mut event = Message::default();
+    pub(crate) fn begin(&mut self, track: TrackNumber, ns: u64, name: &str, said: &[(&str, &str)]) {
+        let mut event = ProtobufMessage::default();
         for (key, value) in said {
-            let mut annotation = Message::default();
+            let mut annotation = ProtobufMessage::default();
             annotation.bytes(6, value.as_bytes());
             annotation.bytes(10, key.as_bytes());
             event.message(4, annotation);
@@ -75,15 +76,22 @@ impl Timeline {
     }
 
     /// The innermost open slice of the track ends.
-    pub(crate) fn end(&mut self, track: Track, ns: u64) {
-        let mut event = Message::default();
+    pub(crate) fn end(&mut self, track: TrackNumber, ns: u64) {
+        let mut event = ProtobufMessage::default();
         event.number(9, SLICE_END);
         event.number(11, track.0);
         self.events.push((ns, event));
     }
 
     /// A whole slice.
-    pub(crate) fn slice(&mut self, track: Track, from: u64, to: u64, name: &str, said: &[(&str, &str)]) {
+    pub(crate) fn slice(
+        &mut self,
+        track: TrackNumber,
+        from: u64,
+        to: u64,
+        name: &str,
+        said: &[(&str, &str)],
+    ) {
         self.begin(track, from, name, said);
         self.end(track, to);
     }
@@ -93,7 +101,7 @@ impl Timeline {
         self.events.sort_by_key(|(ns, _)| *ns);
         let mut out = self.tracks;
         for (ns, event) in self.events {
-            let mut packet = Message::default();
+            let mut packet = ProtobufMessage::default();
             packet.number(8, ns);
             packet.number(10, SEQUENCE);
             packet.message(11, event);
@@ -102,12 +110,12 @@ impl Timeline {
         out.0
     }
 
-    fn describe(&mut self, more: impl FnOnce(&mut Message)) -> Track {
+    fn describe(&mut self, more: impl FnOnce(&mut ProtobufMessage)) -> TrackNumber {
         self.last += 1;
-        let mut track = Message::default();
+        let mut track = ProtobufMessage::default();
         track.number(1, self.last);
         more(&mut track);
-        let mut packet = Message::default();
+        let mut packet = ProtobufMessage::default();
         packet.number(10, SEQUENCE);
         if self.last == PROCESS {
             // Nothing came before on this sequence (SEQ_INCREMENTAL_STATE_CLEARED).
@@ -115,7 +123,7 @@ impl Timeline {
         }
         packet.message(60, track);
         self.tracks.message(1, packet);
-        Track(self.last)
+        TrackNumber(self.last)
     }
 }
 
@@ -137,7 +145,7 @@ mod tests {
 
     #[test]
     fn packets_are_tracks_then_slices_by_time() {
-        let mut timeline = Timeline::new(7, "weir");
+        let mut timeline = PerfettoTimeline::new(7, "weir");
         let worker = timeline.thread(9, "worker 0");
         let requests = timeline.track("requests");
         timeline.begin(requests, 300, "GET /", &[("status", "200")]);

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use super::protobuf::Message;
+use super::protobuf::ProtobufMessage;
 use crate::gzip;
-use crate::stacks::{Stacks, Unit};
+use crate::stacks::{Stacks, WeightUnit};
 
 /// The profile. Each frame is a location of its own, addresses are left out: names come with the file.
 pub(super) fn write(stacks: &Stacks) -> Vec<u8> {
@@ -16,15 +16,15 @@ pub(super) fn write(stacks: &Stacks) -> Vec<u8> {
 }
 
 fn profile(stacks: &Stacks) -> Vec<u8> {
-    let mut strings = Strings::default();
+    let mut strings = PprofStrings::default();
     strings.number("");
-    let mut out = Message::default();
+    let mut out = ProtobufMessage::default();
     let types = types(stacks);
     for (kind, unit) in types {
         out.message(1, value_type(&mut strings, kind, unit));
     }
     for (stack, weight) in stacks.iter() {
-        let mut sample = Message::default();
+        let mut sample = ProtobufMessage::default();
         // Innermost first; locations are numbered from 1.
         sample.packed(1, stack.iter().rev().map(|&frame| u64::from(frame) + 1));
         sample.packed(2, [weight.count, weight.value]);
@@ -32,14 +32,14 @@ fn profile(stacks: &Stacks) -> Vec<u8> {
     }
     for (number, frame) in stacks.frames().iter().enumerate() {
         let id = number as u64 + 1;
-        let mut line = Message::default();
+        let mut line = ProtobufMessage::default();
         line.number(1, id);
         line.number(2, frame.line.into());
-        let mut location = Message::default();
+        let mut location = ProtobufMessage::default();
         location.number(1, id);
         location.message(4, line);
         out.message(4, location);
-        let mut function = Message::default();
+        let mut function = ProtobufMessage::default();
         function.number(1, id);
         let name = strings.number(&frame.name);
         function.number(2, name);
@@ -61,15 +61,15 @@ fn profile(stacks: &Stacks) -> Vec<u8> {
 /// Go's names for the two values of a sample, by which its tools choose what to show.
 fn types(stacks: &Stacks) -> [(&str, &str); 2] {
     match (stacks.kind.as_str(), stacks.unit) {
-        ("cpu", Unit::Nanoseconds) => [("samples", "count"), ("cpu", "nanoseconds")],
-        (_, Unit::Bytes) => [("alloc_objects", "count"), ("alloc_space", "bytes")],
+        ("cpu", WeightUnit::Nanoseconds) => [("samples", "count"), ("cpu", "nanoseconds")],
+        (_, WeightUnit::Bytes) => [("alloc_objects", "count"), ("alloc_space", "bytes")],
         ("block", _) => [("contentions", "count"), ("delay", "nanoseconds")],
         (kind, _) => [("events", "count"), (kind, "nanoseconds")],
     }
 }
 
-fn value_type(strings: &mut Strings, kind: &str, unit: &str) -> Message {
-    let mut message = Message::default();
+fn value_type(strings: &mut PprofStrings, kind: &str, unit: &str) -> ProtobufMessage {
+    let mut message = ProtobufMessage::default();
     message.number(1, strings.number(kind));
     message.number(2, strings.number(unit));
     message
@@ -77,12 +77,12 @@ fn value_type(strings: &mut Strings, kind: &str, unit: &str) -> Message {
 
 /// The table of strings: each once, the empty one first.
 #[derive(Default)]
-struct Strings {
+struct PprofStrings {
     list: Vec<String>,
     numbers: HashMap<String, u64>,
 }
 
-impl Strings {
+impl PprofStrings {
     fn number(&mut self, text: &str) -> u64 {
         if let Some(&number) = self.numbers.get(text) {
             return number;

@@ -1,6 +1,6 @@
 //! The encoding of protocol buffers for the files here.
 
-pub(crate) use weir_trace::protobuf::Message;
+pub(crate) use weir_trace::protobuf::ProtobufMessage;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -33,8 +33,8 @@ pub(crate) mod tests {
     pub(crate) fn read(bytes: &[u8]) -> Vec<(u64, Field)> {
         let fields = protobuf::read(bytes).expect("a message");
         let own = |field| match field {
-            protobuf::Field::Number(number) => Field::Number(number),
-            protobuf::Field::Bytes(bytes) => Field::Bytes(bytes.to_vec()),
+            protobuf::ProtobufField::Number(number) => Field::Number(number),
+            protobuf::ProtobufField::Bytes(bytes) => Field::Bytes(bytes.to_vec()),
         };
         fields.into_iter().map(|(number, field)| (number, own(field))).collect()
     }

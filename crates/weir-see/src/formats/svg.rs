@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::flame::{Flame, amount, escape, share, title};
-use crate::stacks::{Origin, Stacks};
+use super::flame::{FlameTree, amount, escape, share, title};
+use crate::stacks::{FrameOrigin, Stacks};
 
 /// The picture as a file.
 pub(super) fn write(stacks: &Stacks) -> String {
@@ -12,9 +12,9 @@ pub(super) fn write(stacks: &Stacks) -> String {
 
 /// The picture as an element, for a page.
 pub(super) fn element(stacks: &Stacks) -> String {
-    let flame = Flame::of(stacks);
+    let flame = FlameTree::of(stacks);
     let height = TOP + (flame.depth() + 1) * ROW + BOTTOM;
-    let mut drawing = Drawing { stacks, flame: &flame, out: String::new(), bottom: height - BOTTOM };
+    let mut drawing = SvgDrawing { stacks, flame: &flame, out: String::new(), bottom: height - BOTTOM };
     drawing.head(height);
     drawing.node(0, 0, 0.0);
     drawing.out.push_str("</g>\n<script><![CDATA[");
@@ -23,14 +23,14 @@ pub(super) fn element(stacks: &Stacks) -> String {
     drawing.out
 }
 
-struct Drawing<'a> {
+struct SvgDrawing<'a> {
     stacks: &'a Stacks,
-    flame: &'a Flame,
+    flame: &'a FlameTree,
     out: String,
     bottom: usize,
 }
 
-impl Drawing<'_> {
+impl SvgDrawing<'_> {
     fn head(&mut self, height: usize) {
         let title = escape(&title(self.stacks));
         writeln!(
@@ -108,16 +108,16 @@ fn fit(name: &str, width: f64) -> String {
 }
 
 /// A hue for each origin, a shade for each name: the same name has the same colour in every graph.
-fn colour(origin: Origin, name: &str) -> String {
+fn colour(origin: FrameOrigin, name: &str) -> String {
     let shade = name.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into())) % 21;
     let hue = match origin {
-        Origin::Route => 205,
-        Origin::Phase => 165,
-        Origin::Module => 95,
-        Origin::Native => 38,
-        Origin::Kernel => 8,
-        Origin::Lua => 285,
-        Origin::Wait => 225,
+        FrameOrigin::Route => 205,
+        FrameOrigin::Phase => 165,
+        FrameOrigin::Module => 95,
+        FrameOrigin::Native => 38,
+        FrameOrigin::Kernel => 8,
+        FrameOrigin::Lua => 285,
+        FrameOrigin::Wait => 225,
     };
     format!("hsl({hue},{}%,{}%)", 52 + shade, 66 + shade / 2)
 }

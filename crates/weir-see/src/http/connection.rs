@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use weir_http::h1::{self, Limits, Parse, RequestHead};
 use weir_http::{Known, Method, Version};
 
-use super::door::{Place, Shared, Stream};
+use super::door::{AdminPermit, AdminStream, ListenerState};
 use super::route;
-use crate::responses::reply::{Failure, Reply};
+use crate::responses::reply::{ReplyFailure, ReplySink};
 
 /// A request, as far as answers need it.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(super) struct AdminRequest {
     pub(super) method: Method,
     pub(super) path: String,
     /// Behind the `?`, not decoded.
@@ -28,7 +28,7 @@ pub(super) struct Request {
 }
 
 /// What is answered at once.
-pub(super) struct Answer {
+pub(super) struct AdminResponse {
     pub(super) status: u16,
     pub(super) media_type: &'static str,
     /// What its head says besides.
@@ -36,32 +36,34 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
-    pub(super) fn new(status: u16, media_type: &'static str, body: impl Into<Vec<u8>>) -> Answer {
-        Answer { status, media_type, fields: &[], body: body.into() }
+impl AdminResponse {
+    pub(super) fn new(status: u16, media_type: &'static str, body: impl Into<Vec<u8>>) -> AdminResponse {
+        AdminResponse { status, media_type, fields: &[], body: body.into() }
     }
 
     /// Text with that status.
-    pub(super) fn text(status: u16, text: impl Into<String>) -> Answer {
-        Answer::new(status, "text/plain; charset=utf-8", text.into())
+    pub(super) fn text(status: u16, text: impl Into<String>) -> AdminResponse {
+        AdminResponse::new(status, "text/plain; charset=utf-8", text.into())
     }
 }
 
 /// Serves requests one after the other.
-pub(super) fn run(stream: Box<dyn Stream>, door: &Shared, place: &Place) -> io::Result<()> {
-    let mut line = Line { stream, input: Vec::new(), until: Instant::now() };
+pub(super) fn run(stream: Box<dyn AdminStream>, door: &ListenerState, place: &AdminPermit) -> io::Result<()> {
+    let mut line = BufferedConnection { stream, input: Vec::new(), until: Instant::now() };
     for _ in 0..REQUESTS {
         let request = match line.request() {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(()),
-            Err(Refused::Broken(error)) => return Err(error),
-            Err(Refused::Bad(status)) => {
-                return line
-                    .send(&Request::default(), &Answer::text(status, "what was sent is no good request\n"));
+            Err(RequestRefusal::Broken(error)) => return Err(error),
+            Err(RequestRefusal::Bad(status)) => {
+                return line.send(
+                    &AdminRequest::default(),
+                    &AdminResponse::text(status, "what was sent is no good request\n"),
+                );
             }
         };
         let mut responder =
-            Responder { line: &mut line, request: &request, place, started: false, stopped: false };
+            ResponseWriter { line: &mut line, request: &request, place, started: false, stopped: false };
         route::answer(door, &request, &mut responder)?;
         if !request.keep_alive || responder.stopped {
             return Ok(());
@@ -71,48 +73,48 @@ pub(super) fn run(stream: Box<dyn Stream>, door: &Shared, place: &Place) -> io::
 }
 
 /// Why there is no request.
-enum Refused {
+enum RequestRefusal {
     Broken(io::Error),
     /// It is answered with this status.
     Bad(u16),
 }
 
 /// The connection with what was read ahead.
-struct Line {
-    stream: Box<dyn Stream>,
+struct BufferedConnection {
+    stream: Box<dyn AdminStream>,
     input: Vec<u8>,
     /// When the request that is read must be here.
     until: Instant,
 }
 
-impl Line {
+impl BufferedConnection {
     /// The next request; `None` when the client sends no more.
-    fn request(&mut self) -> Result<Option<Request>, Refused> {
+    fn request(&mut self) -> Result<Option<AdminRequest>, RequestRefusal> {
         let mut head = RequestHead::default();
         self.until = Instant::now() + IDLE;
         loop {
             match head.parse(&self.input, &LIMITS) {
                 Ok(Parse::Complete) => break,
                 Ok(Parse::Incomplete { .. }) => {}
-                Err(_) => return Err(Refused::Bad(400)),
+                Err(_) => return Err(RequestRefusal::Bad(400)),
             }
             match self.read() {
                 Ok(0) => return Ok(None),
                 Ok(_) => {}
                 // A client that keeps its connection and has no more questions.
                 Err(error) if is_timeout(&error) => return Ok(None),
-                Err(error) => return Err(Refused::Broken(error)),
+                Err(error) => return Err(RequestRefusal::Broken(error)),
             }
         }
         let mut request = read_head(&head, &self.input);
         self.input.drain(..head.len);
         if head.chunked || head.content_length.is_some_and(|length| length > BODY) {
-            return Err(Refused::Bad(413));
+            return Err(RequestRefusal::Bad(413));
         }
         let length = head.content_length.unwrap_or(0) as usize;
         self.until = Instant::now() + IDLE;
         while self.input.len() < length {
-            if self.read().map_err(Refused::Broken)? == 0 {
+            if self.read().map_err(RequestRefusal::Broken)? == 0 {
                 return Ok(None);
             }
         }
@@ -137,7 +139,7 @@ impl Line {
         Ok(length)
     }
 
-    fn send(&mut self, request: &Request, answer: &Answer) -> io::Result<()> {
+    fn send(&mut self, request: &AdminRequest, answer: &AdminResponse) -> io::Result<()> {
         let mut out = head(request, answer.status, answer.media_type);
         answer.fields.iter().for_each(|(name, value)| h1::field(&mut out, name.as_bytes(), value.as_bytes()));
         h1::content_length(&mut out, answer.body.len() as u64);
@@ -149,7 +151,7 @@ impl Line {
     }
 }
 
-fn read_head(head: &RequestHead, buf: &[u8]) -> Request {
+fn read_head(head: &RequestHead, buf: &[u8]) -> AdminRequest {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let field = |known| head.field(known).map_or(String::new(), |field| text(field.value.of(buf)));
     let named = |name: &[u8]| {
@@ -158,7 +160,7 @@ fn read_head(head: &RequestHead, buf: &[u8]) -> Request {
     };
     let target = text(head.path().of(buf));
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    Request {
+    AdminRequest {
         method: head.method,
         path: path.to_owned(),
         query: query.to_owned(),
@@ -174,7 +176,7 @@ fn read_head(head: &RequestHead, buf: &[u8]) -> Request {
 }
 
 /// The head up to the framing.
-fn head(request: &Request, status: u16, media_type: &str) -> Vec<u8> {
+fn head(request: &AdminRequest, status: u16, media_type: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     h1::status_line(&mut out, status);
     h1::known_field(&mut out, Known::ContentType, media_type.as_bytes());
@@ -187,22 +189,22 @@ fn head(request: &Request, status: u16, media_type: &str) -> Vec<u8> {
 }
 
 /// Where answers go: at once, or piece by piece as an answer that streams.
-pub(super) struct Responder<'a> {
-    line: &'a mut Line,
-    request: &'a Request,
-    place: &'a Place,
+pub(super) struct ResponseWriter<'a> {
+    line: &'a mut BufferedConnection,
+    request: &'a AdminRequest,
+    place: &'a AdminPermit,
     started: bool,
     stopped: bool,
 }
 
-impl Responder<'_> {
+impl ResponseWriter<'_> {
     /// The request may be answered: its connection counts among those that do. `false`: there are too many.
     pub(super) fn keep_place(&self) -> bool {
         self.place.keep()
     }
 
     /// A whole answer.
-    pub(super) fn send(&mut self, answer: &Answer) -> io::Result<()> {
+    pub(super) fn send(&mut self, answer: &AdminResponse) -> io::Result<()> {
         self.line.send(self.request, answer)
     }
 
@@ -210,15 +212,17 @@ impl Responder<'_> {
     pub(super) fn stream(
         &mut self,
         media_type: &str,
-        f: impl FnOnce(&mut dyn Reply) -> Result<(), Failure>,
+        f: impl FnOnce(&mut dyn ReplySink) -> Result<(), ReplyFailure>,
     ) -> io::Result<()> {
         let chunked = self.request.version >= Version::V11;
-        let mut pieces = Pieces { responder: self, media_type, chunked };
+        let mut pieces = ChunkedReply { responder: self, media_type, chunked };
         let end = f(&mut pieces);
         match end {
-            Err(Failure::Gone(error)) => Err(error),
-            Err(Failure::Wrong(text)) if !self.started => self.send(&Answer::text(400, text + "\n")),
-            Ok(()) | Err(Failure::Wrong(_)) => self.finish(media_type, chunked),
+            Err(ReplyFailure::Gone(error)) => Err(error),
+            Err(ReplyFailure::Wrong(text)) if !self.started => {
+                self.send(&AdminResponse::text(400, text + "\n"))
+            }
+            Ok(()) | Err(ReplyFailure::Wrong(_)) => self.finish(media_type, chunked),
         }
     }
 
@@ -258,9 +262,9 @@ impl Responder<'_> {
 }
 
 /// An answer is collected before it is sent.
-pub(super) struct Collected<'a, 'b>(pub(super) &'a mut Responder<'b>, pub(super) Vec<u8>);
+pub(super) struct CollectedReply<'a, 'b>(pub(super) &'a mut ResponseWriter<'b>, pub(super) Vec<u8>);
 
-impl Reply for Collected<'_, '_> {
+impl ReplySink for CollectedReply<'_, '_> {
     fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.1.extend_from_slice(bytes);
         Ok(())
@@ -275,13 +279,13 @@ impl Reply for Collected<'_, '_> {
     }
 }
 
-struct Pieces<'a, 'b> {
-    responder: &'a mut Responder<'b>,
+struct ChunkedReply<'a, 'b> {
+    responder: &'a mut ResponseWriter<'b>,
     media_type: &'a str,
     chunked: bool,
 }
 
-impl Reply for Pieces<'_, '_> {
+impl ReplySink for ChunkedReply<'_, '_> {
     fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.responder.started {
             self.responder.begin(self.media_type, self.chunked)?;

@@ -14,15 +14,15 @@ use weir_engine::log::{self, Level};
 use weir_rt::SockAddr;
 
 use super::connection;
-use crate::source::Source;
+use crate::source::ServerSource;
 
 /// An address that is listened on until this is dropped.
-pub(super) struct Door {
-    shared: Arc<Shared>,
+pub(super) struct AdminListener {
+    shared: Arc<ListenerState>,
 }
 
 /// What the door's threads know.
-pub(super) struct Shared {
+pub(super) struct ListenerState {
     address: SockAddr,
     token: Mutex<Option<String>>,
     closed: AtomicBool,
@@ -31,19 +31,19 @@ pub(super) struct Shared {
     /// Those that have shown that they may.
     known: AtomicUsize,
     /// How the former are closed, oldest first.
-    strangers: Mutex<VecDeque<(u64, Box<dyn Close>)>>,
-    pub(super) source: Arc<Source>,
+    strangers: Mutex<VecDeque<(u64, Box<dyn StreamCloser>)>>,
+    pub(super) source: Arc<ServerSource>,
 }
 
-impl Door {
+impl AdminListener {
     /// Listens at `address`, with `first` if that is a listener, else as soon as it can be had.
     pub(super) fn open(
         address: SockAddr,
-        first: io::Result<Listener>,
+        first: io::Result<AdminSocket>,
         token: Option<String>,
-        source: Arc<Source>,
-    ) -> Door {
-        let shared = Arc::new(Shared {
+        source: Arc<ServerSource>,
+    ) -> AdminListener {
+        let shared = Arc::new(ListenerState {
             address,
             token: Mutex::new(token),
             closed: AtomicBool::new(false),
@@ -57,7 +57,7 @@ impl Door {
         if let Err(error) = thread.spawn(move || waiting.listen(first)) {
             log::cycle(Level::Alert, &format_args!("no thread for admin {}: {error}", shared.address));
         }
-        Door { shared }
+        AdminListener { shared }
     }
 
     pub(super) fn address(&self) -> &SockAddr {
@@ -70,13 +70,13 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for AdminListener {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         // The thread waits in accept(2): a connection wakes it. If none can be made, there is no listener.
-        match Target::of(&self.shared.address) {
-            Ok(Target::Tcp(address)) => drop(TcpStream::connect_timeout(&address, SHORTLY)),
-            Ok(Target::Unix(address)) => {
+        match AdminAddress::of(&self.shared.address) {
+            Ok(AdminAddress::Tcp(address)) => drop(TcpStream::connect_timeout(&address, SHORTLY)),
+            Ok(AdminAddress::Unix(address)) => {
                 drop(UnixStream::connect_addr(&address));
                 // Where this user may not, the next server finds that nobody listens behind the name.
                 let _ = address.as_pathname().map(std::fs::remove_file);
@@ -86,7 +86,7 @@ impl Drop for Door {
     }
 }
 
-impl Shared {
+impl ListenerState {
     /// The token a request must show, if one is set.
     pub(super) fn token(&self) -> Option<String> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -97,7 +97,7 @@ impl Shared {
         self.address.ip().is_some()
     }
 
-    fn listen(self: &Arc<Self>, first: io::Result<Listener>) {
+    fn listen(self: &Arc<Self>, first: io::Result<AdminSocket>) {
         let mut bound = first;
         let mut told = false;
         loop {
@@ -116,11 +116,11 @@ impl Shared {
             if self.closed.load(Ordering::Relaxed) {
                 return;
             }
-            bound = Listener::bind(&self.address, None);
+            bound = AdminSocket::bind(&self.address, None);
         }
     }
 
-    fn serve(self: &Arc<Self>, listener: &Listener) {
+    fn serve(self: &Arc<Self>, listener: &AdminSocket) {
         loop {
             let stream = listener.accept();
             if self.closed.load(Ordering::Relaxed) {
@@ -142,7 +142,7 @@ impl Shared {
         }
     }
 
-    fn strangers(&self) -> MutexGuard<'_, VecDeque<(u64, Box<dyn Close>)>> {
+    fn strangers(&self) -> MutexGuard<'_, VecDeque<(u64, Box<dyn StreamCloser>)>> {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -151,10 +151,10 @@ impl Shared {
         self.strangers().retain(|(stranger, _)| *stranger != id);
     }
 
-    fn start(self: &Arc<Self>, mut stream: Box<dyn Stream>) {
+    fn start(self: &Arc<Self>, mut stream: Box<dyn AdminStream>) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let place = Place { door: self.clone(), id, known: Cell::new(false) };
+        let place = AdminPermit { door: self.clone(), id, known: Cell::new(false) };
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         let mut strangers = self.strangers();
         // The oldest of them goes: it has had its time, and a head that is sent at once is read at once.
@@ -190,13 +190,13 @@ impl Shared {
 /// One of the places for connections; given back when dropped. There are [`MOST`] for those that have not shown yet that they
 /// may ask, each for [`connection`]'s time of a head at most, and as many others for those that have: who may not ask
 /// takes no place from who may.
-pub(super) struct Place {
-    door: Arc<Shared>,
+pub(super) struct AdminPermit {
+    door: Arc<ListenerState>,
     id: u64,
     known: Cell<bool>,
 }
 
-impl Place {
+impl AdminPermit {
     /// The connection's client may ask. `false`: too many of those are open.
     pub(super) fn keep(&self) -> bool {
         if self.known.get() {
@@ -213,7 +213,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for AdminPermit {
     fn drop(&mut self) {
         self.door.forget(self.id);
         let places = if self.known.get() { &self.door.known } else { &self.door.open };
@@ -222,86 +222,86 @@ impl Drop for Place {
 }
 
 /// A connection of either family.
-pub(super) trait Stream: Read + Write + Send {
+pub(super) trait AdminStream: Read + Write + Send {
     /// How long a read may take; `None`: it does not wait at all.
     fn set_patience(&self, time: Option<Duration>) -> io::Result<()>;
 
     /// What closes it while its own thread reads.
-    fn closer(&self) -> io::Result<Box<dyn Close>>;
+    fn closer(&self) -> io::Result<Box<dyn StreamCloser>>;
 }
 
 /// Closes a connection from another thread.
-pub(super) trait Close: Send {
+pub(super) trait StreamCloser: Send {
     /// Both ways: a read that waits ends.
     fn close(&self);
 }
 
-impl Close for TcpStream {
+impl StreamCloser for TcpStream {
     fn close(&self) {
         // Fails where the client has done it before.
         let _ = self.shutdown(Shutdown::Both);
     }
 }
 
-impl Close for UnixStream {
+impl StreamCloser for UnixStream {
     fn close(&self) {
         let _ = self.shutdown(Shutdown::Both);
     }
 }
 
-impl Stream for TcpStream {
+impl AdminStream for TcpStream {
     fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
         self.set_nonblocking(time.is_none())?;
         time.map_or(Ok(()), |time| self.set_read_timeout(Some(time)))
     }
 
-    fn closer(&self) -> io::Result<Box<dyn Close>> {
+    fn closer(&self) -> io::Result<Box<dyn StreamCloser>> {
         Ok(Box::new(self.try_clone()?))
     }
 }
 
-impl Stream for UnixStream {
+impl AdminStream for UnixStream {
     fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
         self.set_nonblocking(time.is_none())?;
         time.map_or(Ok(()), |time| self.set_read_timeout(Some(time)))
     }
 
-    fn closer(&self) -> io::Result<Box<dyn Close>> {
+    fn closer(&self) -> io::Result<Box<dyn StreamCloser>> {
         Ok(Box::new(self.try_clone()?))
     }
 }
 
 /// A listening socket of either family.
-pub(super) enum Listener {
+pub(super) enum AdminSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-impl Listener {
+impl AdminSocket {
     /// Binds; a unix socket is `owner`'s then, if one is named, and nobody else's.
-    pub(super) fn bind(address: &SockAddr, owner: Option<u32>) -> io::Result<Listener> {
+    pub(super) fn bind(address: &SockAddr, owner: Option<u32>) -> io::Result<AdminSocket> {
         // One that nobody listens on was left by a server that was killed.
         weir_rt::net::remove_stale(address)?;
-        let address = match Target::of(address)? {
-            Target::Tcp(address) => return TcpListener::bind(address).map(Listener::Tcp),
-            Target::Unix(address) => address,
+        let address = match AdminAddress::of(address)? {
+            AdminAddress::Tcp(address) => return TcpListener::bind(address).map(AdminSocket::Tcp),
+            AdminAddress::Unix(address) => address,
         };
         match address.as_pathname() {
             Some(path) => weir_rt::file::bind_private(path, owner),
             None => UnixListener::bind_addr(&address),
         }
-        .map(Listener::Unix)
+        .map(AdminSocket::Unix)
     }
 
-    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    fn accept(&self) -> io::Result<Box<dyn AdminStream>> {
         Ok(match self {
-            Listener::Tcp(listener) => {
+            AdminSocket::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 stream.set_write_timeout(Some(WRITE))?;
                 Box::new(stream)
             }
-            Listener::Unix(listener) => {
+            AdminSocket::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_write_timeout(Some(WRITE))?;
                 Box::new(stream)
@@ -311,21 +311,21 @@ impl Listener {
 }
 
 /// The address as `std` has it.
-enum Target {
+enum AdminAddress {
     Tcp(std::net::SocketAddr),
     Unix(std::os::unix::net::SocketAddr),
 }
 
-impl Target {
-    fn of(address: &SockAddr) -> io::Result<Target> {
+impl AdminAddress {
+    fn of(address: &SockAddr) -> io::Result<AdminAddress> {
         match address {
-            SockAddr::V4(address) => Ok(Target::Tcp((*address).into())),
-            SockAddr::V6(address) => Ok(Target::Tcp((*address).into())),
+            SockAddr::V4(address) => Ok(AdminAddress::Tcp((*address).into())),
+            SockAddr::V6(address) => Ok(AdminAddress::Tcp((*address).into())),
             SockAddr::Unix(address) => match (address.path(), address.abstract_name()) {
                 (Some(path), _) => std::os::unix::net::SocketAddr::from_pathname(path),
                 (None, name) => std::os::unix::net::SocketAddr::from_abstract_name(name.unwrap_or_default()),
             }
-            .map(Target::Unix),
+            .map(AdminAddress::Unix),
         }
     }
 }

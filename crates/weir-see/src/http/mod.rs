@@ -13,40 +13,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_engine::Configuration;
 
-use crate::source::Source;
-use door::{Door, Listener};
+use crate::source::ServerSource;
+use door::{AdminListener, AdminSocket};
 
 /// The open doors; closed when dropped.
-pub struct Admin {
-    source: Arc<Source>,
-    doors: Mutex<Vec<Door>>,
+pub struct AdminListeners {
+    source: Arc<ServerSource>,
+    doors: Mutex<Vec<AdminListener>>,
 }
 
 /// Doors that are opened while this process may still do it, and at which nobody stands yet.
-pub struct Bound(Vec<(weir_engine::trace::Admin, io::Result<Listener>)>);
+pub struct BoundListeners(Vec<(weir_engine::trace::Admin, io::Result<AdminSocket>)>);
 
-impl Bound {
+impl BoundListeners {
     /// Binds what the `admin` lines of `configuration` name. Unix sockets are given to `owner`, the user that the server
     /// will run as, if one is named.
     #[must_use]
-    pub fn new(configuration: &Configuration, owner: Option<u32>) -> Bound {
-        let bind = |line: &weir_engine::trace::Admin| (line.clone(), Listener::bind(&line.address, owner));
-        Bound(configuration.trace().admin().iter().map(bind).collect())
+    pub fn new(configuration: &Configuration, owner: Option<u32>) -> BoundListeners {
+        let bind = |line: &weir_engine::trace::Admin| (line.clone(), AdminSocket::bind(&line.address, owner));
+        BoundListeners(configuration.trace().admin().iter().map(bind).collect())
     }
 
     /// Answers there, out of `source`. What could not be bound is logged and tried again, since an older server may
     /// still have the address: a server without its admin listener serves all the same.
     #[must_use]
-    pub fn open(self, source: &Arc<Source>) -> Admin {
+    pub fn open(self, source: &Arc<ServerSource>) -> AdminListeners {
         let open = |(line, listener): (weir_engine::trace::Admin, _)| {
-            Door::open(line.address, listener, line.token, source.clone())
+            AdminListener::open(line.address, listener, line.token, source.clone())
         };
         let doors = self.0.into_iter().map(open).collect();
-        Admin { source: source.clone(), doors: Mutex::new(doors) }
+        AdminListeners { source: source.clone(), doors: Mutex::new(doors) }
     }
 }
 
-impl Admin {
+impl AdminListeners {
     /// Opens and closes so that there is a door for each `admin` line of a new configuration. Sockets in folders that
     /// only root may write to can't be opened any more; they are with the next start.
     pub fn update(&self, configuration: &Configuration) {
@@ -57,9 +57,9 @@ impl Admin {
             match doors.iter().find(|door| *door.address() == line.address) {
                 Some(door) => door.set_token(line.token.clone()),
                 None => {
-                    let listener = Listener::bind(&line.address, None);
+                    let listener = AdminSocket::bind(&line.address, None);
                     let (address, token) = (line.address.clone(), line.token.clone());
-                    doors.push(Door::open(address, listener, token, self.source.clone()));
+                    doors.push(AdminListener::open(address, listener, token, self.source.clone()));
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! The page: a table of locations, trees, flame graphs and comparing, for a browser. It is one document, one script and
 //! one style sheet, all in the program; it asks the paths that everybody can ask, and needs nothing from elsewhere.
 
-use super::connection::{Answer, Request};
+use super::connection::{AdminRequest, AdminResponse};
 
 /// The part of the page at `path`; `/` for browsers only, others get the list of paths as text.
-pub(super) fn part(request: &Request) -> Option<Answer> {
+pub(super) fn part(request: &AdminRequest) -> Option<AdminResponse> {
     let (media_type, body) = match request.path.as_str() {
         "/" if request.accept.contains("text/html") => {
             ("text/html; charset=utf-8", include_str!("page/index.html"))
@@ -13,7 +13,7 @@ pub(super) fn part(request: &Request) -> Option<Answer> {
         "/page.css" => ("text/css; charset=utf-8", include_str!("page/page.css")),
         _ => return None,
     };
-    Some(Answer { fields: POLICY, ..Answer::new(200, media_type, body) })
+    Some(AdminResponse { fields: POLICY, ..AdminResponse::new(200, media_type, body) })
 }
 
 /// Names of locations and paths of requests come from elsewhere: should one ever be taken for a script, it does not run.

@@ -8,41 +8,45 @@ use weir_http::json::{Json, Value};
 use weir_server::tls::replace;
 use weir_upstream::block::list_changes::Refusal;
 
-use super::connection::{Answer, Collected, Request, Responder};
-use super::door::Shared;
+use super::connection::{AdminRequest, AdminResponse, CollectedReply, ResponseWriter};
+use super::door::ListenerState;
 use super::page;
 use crate::commands::blocked::named;
-use crate::control::protocol::{Question, unescape};
-use crate::formats::Format;
-use crate::metrics::{self, Exposition};
-use crate::raw_stacks::Raw;
+use crate::control::protocol::{ControlQuestion, unescape};
+use crate::formats::StackFormat;
+use crate::metrics::{self, ExpositionFormat};
+use crate::raw_stacks::RawStacks;
 use crate::responses::certificates;
-use crate::responses::reply::{Failure, Reply};
-use crate::responses::upstreams::{self, Change};
+use crate::responses::reply::{ReplyFailure, ReplySink};
+use crate::responses::upstreams::{self, UpstreamChange};
 use crate::responses::{self, flame};
-use crate::source::Source;
-use crate::symbols::{Bare, ProcessSymbols, Symbols};
+use crate::source::ServerSource;
+use crate::symbols::{BareAddresses, ProcessSymbols, Symbols};
 
 /// Answers `request`.
-pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -> io::Result<()> {
+pub(super) fn answer(
+    door: &ListenerState,
+    request: &AdminRequest,
+    to: &mut ResponseWriter<'_>,
+) -> io::Result<()> {
     let refusal = refusal(door, request);
     if refusal.is_none() && !to.keep_place() {
-        return to.send(&Answer::text(503, "too many connections are open\n"));
+        return to.send(&AdminResponse::text(503, "too many connections are open\n"));
     }
     match (page::part(request), refusal) {
         // It asks for the token, and holds nothing that needs one.
-        (Some(page), None | Some(Answer { status: 401, .. })) => return to.send(&page),
+        (Some(page), None | Some(AdminResponse { status: 401, .. })) => return to.send(&page),
         (_, Some(refusal)) => return to.send(&refusal),
         (None, None) => {}
     }
     let source = &door.source;
     let parts: Vec<&str> = request.path.split('/').skip(1).collect();
     match parts[..] {
-        [""] => to.send(&Answer::text(200, INDEX)),
+        [""] => to.send(&AdminResponse::text(200, INDEX)),
         ["metrics"] => {
-            let exposition = Exposition::accepted(&request.accept);
+            let exposition = ExpositionFormat::accepted(&request.accept);
             let body = metrics::write(source, exposition).into_bytes();
-            to.send(&Answer::new(200, exposition.media_type(), body))
+            to.send(&AdminResponse::new(200, exposition.media_type(), body))
         }
         ["trace"] => {
             let question = question(request, "trace");
@@ -71,17 +75,17 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         ["upstreams", ref rest @ ..] => to.send(&upstreams(source, request, rest)),
         ["certificates", name] => to.send(&certificates(source, request, &unescape(name))),
         ["debug", "pprof", ref rest @ ..] => pprof(source, to, request, rest),
-        _ => to.send(&Answer::text(404, "there is nothing here; / lists what there is\n")),
+        _ => to.send(&AdminResponse::text(404, "there is nothing here; / lists what there is\n")),
     }
 }
 
 /// Why this client is not answered.
-fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
+fn refusal(door: &ListenerState, request: &AdminRequest) -> Option<AdminResponse> {
     match door.token() {
         Some(token) => {
             let shown = request.authorization.strip_prefix("Bearer ").unwrap_or("");
             if !same(shown.as_bytes(), token.as_bytes()) {
-                return Some(Answer::text(
+                return Some(AdminResponse::text(
                     401,
                     "this needs Authorization: Bearer and the token of the admin line\n",
                 ));
@@ -89,7 +93,7 @@ fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
         }
         // A page of somebody's web site could have a name of its own point to this machine.
         None if door.is_tcp() && !is_local(&request.host) => {
-            return Some(Answer::text(
+            return Some(AdminResponse::text(
                 403,
                 "without token only addresses of this machine are answered: 127.0.0.1, localhost\n",
             ));
@@ -100,19 +104,19 @@ fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
     let asks = matches!(request.method, Method::Get | Method::Head) || symbols;
     let changeable = ["/upstreams/", "/certificates/"].iter().any(|path| request.path.starts_with(path));
     if !asks && !changeable {
-        return Some(Answer::text(405, "this is only for reading\n"));
+        return Some(AdminResponse::text(405, "this is only for reading\n"));
     }
     if !asks && !is_own_page(request) {
-        return Some(Answer::text(403, "changes are not taken from pages of other sites\n"));
+        return Some(AdminResponse::text(403, "changes are not taken from pages of other sites\n"));
     }
     // Forms of foreign pages can send much, but not this type without being asked whether they may.
     let typed = is_json(&request.content_type);
     let changes = !asks && request.method != Method::Delete;
-    (changes && !typed).then(|| Answer::text(415, "changes are sent as application/json\n"))
+    (changes && !typed).then(|| AdminResponse::text(415, "changes are sent as application/json\n"))
 }
 
 /// Groups of servers: shown, and changed.
-fn upstreams(source: &Source, request: &Request, rest: &[&str]) -> Answer {
+fn upstreams(source: &ServerSource, request: &AdminRequest, rest: &[&str]) -> AdminResponse {
     let rest: Vec<String> = rest.iter().map(|part| unescape(part)).collect();
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let reads = matches!(request.method, Method::Get | Method::Head);
@@ -131,10 +135,12 @@ fn upstreams(source: &Source, request: &Request, rest: &[&str]) -> Answer {
     }
     let body = || Value::parse(&request.body).map_err(|error| error.to_string());
     let change = match (request.method, below) {
-        (Method::Post, ["servers"]) => body().map(Change::Add),
-        (Method::Put, ["servers"]) => body().map(Change::Replace),
-        (Method::Patch, ["servers", server]) => body().map(|body| Change::Edit((*server).to_owned(), body)),
-        (Method::Delete, ["servers", server]) => Ok(Change::Remove((*server).to_owned())),
+        (Method::Post, ["servers"]) => body().map(UpstreamChange::Add),
+        (Method::Put, ["servers"]) => body().map(UpstreamChange::Replace),
+        (Method::Patch, ["servers", server]) => {
+            body().map(|body| UpstreamChange::Edit((*server).to_owned(), body))
+        }
+        (Method::Delete, ["servers", server]) => Ok(UpstreamChange::Remove((*server).to_owned())),
         _ => return wrong(405, "POST and PUT servers, PATCH and DELETE one of them"),
     };
     match change.map(|change| upstreams::change(source, name, &change)) {
@@ -153,7 +159,7 @@ fn upstreams(source: &Source, request: &Request, rest: &[&str]) -> Answer {
 }
 
 /// The certificates of servers with a name: shown, and replaced.
-fn certificates(source: &Source, request: &Request, name: &str) -> Answer {
+fn certificates(source: &ServerSource, request: &AdminRequest, name: &str) -> AdminResponse {
     let none = || wrong(404, &replace::Refusal::Unknown.to_string());
     match request.method {
         Method::Get | Method::Head => {
@@ -178,11 +184,11 @@ fn certificates(source: &Source, request: &Request, name: &str) -> Answer {
     }
 }
 
-fn json(status: u16, body: String) -> Answer {
-    Answer::new(status, "application/json", body)
+fn json(status: u16, body: String) -> AdminResponse {
+    AdminResponse::new(status, "application/json", body)
 }
 
-fn wrong(status: u16, why: &str) -> Answer {
+fn wrong(status: u16, why: &str) -> AdminResponse {
     json(status, Json::object(|json| json.key("error").text(why)) + "\n")
 }
 
@@ -215,7 +221,7 @@ fn is_local(host: &str) -> bool {
 
 /// Whether a request comes from a page of this very listener, or from no page. A page of another site may send its
 /// requests here, and without token nothing else tells them from the administrator's.
-fn is_own_page(request: &Request) -> bool {
+fn is_own_page(request: &AdminRequest) -> bool {
     let origin = request.origin.as_str();
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     origin.is_empty() || host.is_some_and(|host| host.eq_ignore_ascii_case(&request.host))
@@ -228,8 +234,8 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The question a path and its arguments ask.
-fn question(request: &Request, verb: &str) -> Question {
-    let mut question = Question::new(verb);
+fn question(request: &AdminRequest, verb: &str) -> ControlQuestion {
+    let mut question = ControlQuestion::new(verb);
     for pair in request.query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = unescape(&value.replace('+', " "));
@@ -243,55 +249,55 @@ fn question(request: &Request, verb: &str) -> Question {
 }
 
 /// An average that must not take longer than a client waits.
-fn bounded(question: Question) -> Question {
+fn bounded(question: ControlQuestion) -> ControlQuestion {
     if question.has("for") { question } else { question.with("for", "10s") }
 }
 
-fn media_type(question: &Question) -> &'static str {
+fn media_type(question: &ControlQuestion) -> &'static str {
     if question.has("json") { "application/json" } else { "text/plain; charset=utf-8" }
 }
 
 /// Asks and sends the answer as a whole.
-fn whole(source: &Source, to: &mut Responder<'_>, question: Question) -> io::Result<()> {
-    let mut collected = Collected(to, Vec::new());
+fn whole(source: &ServerSource, to: &mut ResponseWriter<'_>, question: ControlQuestion) -> io::Result<()> {
+    let mut collected = CollectedReply(to, Vec::new());
     let end = responses::answer(source, &question, &mut collected);
     let body = collected.1;
     match end {
-        Ok(()) => to.send(&Answer::new(200, media_type(&question), body)),
-        Err(Failure::Gone(error)) => Err(error),
-        Err(Failure::Wrong(text)) => to.send(&Answer::text(400, text + "\n")),
+        Ok(()) => to.send(&AdminResponse::new(200, media_type(&question), body)),
+        Err(ReplyFailure::Gone(error)) => Err(error),
+        Err(ReplyFailure::Wrong(text)) => to.send(&AdminResponse::text(400, text + "\n")),
     }
 }
 
 /// Stalls as server-sent events, each as soon as it is known; or the last ones with `follow=no`.
-fn blocked(source: &Source, to: &mut Responder<'_>, request: &Request) -> io::Result<()> {
+fn blocked(source: &ServerSource, to: &mut ResponseWriter<'_>, request: &AdminRequest) -> io::Result<()> {
     let question = question(request, "blocked");
     if question.value("follow") == Some("no") {
-        let mut once = Question::new("blocked");
+        let mut once = ControlQuestion::new("blocked");
         for key in ["over", "n", "json"] {
             once = question.value(key).map_or(once.clone(), |value| once.with(key, value));
         }
         return whole(source, to, once);
     }
-    let question = Question::new("blocked")
+    let question = ControlQuestion::new("blocked")
         .with("json", "")
         .with("follow", "")
         .with("over", question.value("over").unwrap_or("0s"));
     to.stream("text/event-stream", |reply| {
-        responses::answer(source, &question, &mut Events { reply, quiet: 0 })
+        responses::answer(source, &question, &mut EventLines { reply, quiet: 0 })
     })
 }
 
 /// Lines of JSON as events.
-struct Events<'a> {
-    reply: &'a mut dyn Reply,
+struct EventLines<'a> {
+    reply: &'a mut dyn ReplySink,
     /// How often nothing was sent.
     quiet: u32,
 }
 
-impl Reply for Events<'_> {
+impl ReplySink for EventLines<'_> {
     fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let text = named(&String::from_utf8_lossy(bytes), &mut Bare);
+        let text = named(&String::from_utf8_lossy(bytes), &mut BareAddresses);
         let events: String = text.lines().map(|line| format!("event: blocked\ndata: {line}\n\n")).collect();
         self.quiet = 0;
         self.reply.out(events.as_bytes())
@@ -309,18 +315,25 @@ impl Reply for Events<'_> {
 }
 
 /// `/debug/pprof`: the paths of Go's net/http/pprof.
-fn pprof(source: &Source, to: &mut Responder<'_>, request: &Request, rest: &[&str]) -> io::Result<()> {
+fn pprof(
+    source: &ServerSource,
+    to: &mut ResponseWriter<'_>,
+    request: &AdminRequest,
+    rest: &[&str],
+) -> io::Result<()> {
     match rest {
-        [] | [""] => to.send(&Answer::text(200, "profiles: profile (CPU), block (waits of requests)\n")),
-        ["profile"] => profile(source, to, request, "cpu", Some(Format::Pprof)),
-        ["block"] => profile(source, to, request, "block", Some(Format::Pprof)),
+        [] | [""] => {
+            to.send(&AdminResponse::text(200, "profiles: profile (CPU), block (waits of requests)\n"))
+        }
+        ["profile"] => profile(source, to, request, "cpu", Some(StackFormat::Pprof)),
+        ["block"] => profile(source, to, request, "block", Some(StackFormat::Pprof)),
         ["cmdline"] => {
             let line: Vec<String> =
                 std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-            to.send(&Answer::text(200, line.join("\0")))
+            to.send(&AdminResponse::text(200, line.join("\0")))
         }
-        ["symbol"] => to.send(&Answer::text(200, symbols(&request.body))),
-        _ => to.send(&Answer::text(404, "there is no such profile: profile and block are\n")),
+        ["symbol"] => to.send(&AdminResponse::text(200, symbols(&request.body))),
+        _ => to.send(&AdminResponse::text(404, "there is no such profile: profile and block are\n")),
     }
 }
 
@@ -342,39 +355,39 @@ fn symbols(body: &[u8]) -> String {
 
 /// A flame graph or profile of the time to come.
 fn profile(
-    source: &Source,
-    to: &mut Responder<'_>,
-    request: &Request,
+    source: &ServerSource,
+    to: &mut ResponseWriter<'_>,
+    request: &AdminRequest,
     kind: &str,
-    format: Option<Format>,
+    format: Option<StackFormat>,
 ) -> io::Result<()> {
     let question = question(request, "flame").with("kind", kind);
     let format = match (format, question.value("fmt").or(question.value("o"))) {
         (Some(format), _) => format,
-        (None, None) if question.has("json") => Format::Json,
-        (None, None) => Format::Svg,
-        (None, Some(name)) => match Format::of(name) {
+        (None, None) if question.has("json") => StackFormat::Json,
+        (None, None) => StackFormat::Svg,
+        (None, Some(name)) => match StackFormat::of(name) {
             Some(format) => format,
-            None => return to.send(&Answer::text(400, format!("\"{name}\" is no format\n"))),
+            None => return to.send(&AdminResponse::text(400, format!("\"{name}\" is no format\n"))),
         },
     };
-    match flame::stacks(source, &question, &mut Collected(to, Vec::new())) {
-        Ok(raw) => to.send(&Answer::new(200, format.media_type(), written(&raw, format))),
-        Err(Failure::Gone(error)) => Err(error),
-        Err(Failure::Wrong(text)) => to.send(&Answer::text(400, text + "\n")),
+    match flame::stacks(source, &question, &mut CollectedReply(to, Vec::new())) {
+        Ok(raw) => to.send(&AdminResponse::new(200, format.media_type(), written(&raw, format))),
+        Err(ReplyFailure::Gone(error)) => Err(error),
+        Err(ReplyFailure::Wrong(text)) => to.send(&AdminResponse::text(400, text + "\n")),
     }
 }
 
 /// The file, made by a `weir` command: naming addresses takes memory that the server should not grow by. Without one it
 /// is made here, from addresses.
-fn written(raw: &Raw, format: Format) -> Vec<u8> {
+fn written(raw: &RawStacks, format: StackFormat) -> Vec<u8> {
     match command(raw, format) {
         Ok(bytes) if !bytes.is_empty() => bytes,
-        _ => format.write(&raw.resolve(&mut Bare)),
+        _ => format.write(&raw.resolve(&mut BareAddresses)),
     }
 }
 
-fn command(raw: &Raw, format: Format) -> io::Result<Vec<u8>> {
+fn command(raw: &RawStacks, format: StackFormat) -> io::Result<Vec<u8>> {
     let mut child = Command::new("/proc/self/exe")
         .args(["flame", "--from", "-", "-o", format.as_str()])
         .env_clear()
@@ -446,10 +459,10 @@ mod tests {
 
     #[test]
     fn pages_of_other_sites_are_told_from_its_own() {
-        let from = |origin: &str| Request {
+        let from = |origin: &str| AdminRequest {
             origin: origin.to_owned(),
             host: "127.0.0.1:9180".to_owned(),
-            ..Request::default()
+            ..AdminRequest::default()
         };
         assert!(is_own_page(&from("")) && is_own_page(&from("http://127.0.0.1:9180")));
         for origin in ["null", "http://evil.com", "http://127.0.0.1", "http://127.0.0.1:9180.evil.com"] {
@@ -465,8 +478,10 @@ mod tests {
 
     #[test]
     fn arguments_become_options() {
-        let request =
-            Request { query: "match=%2Fa+b&n=3&fmt=json&seconds=2".to_owned(), ..Request::default() };
+        let request = AdminRequest {
+            query: "match=%2Fa+b&n=3&fmt=json&seconds=2".to_owned(),
+            ..AdminRequest::default()
+        };
         let question = question(&request, "trace");
         assert_eq!((question.value("match"), question.value("n")), (Some("/a b"), Some("3")));
         assert_eq!((question.value("for"), question.has("json")), (Some("2s"), true));

@@ -2,17 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use weir_trace::{Average, AverageWatch, SiteTable, render};
+use weir_trace::{AverageTree, AverageWatch, SiteTable, render};
 
-use super::reply::{Failure, Reply, STEP};
-use crate::control::protocol::Question;
-use crate::filter::{Filter, duration_ns};
-use crate::source::{PATIENCE, Source, scale};
+use super::reply::{ReplyFailure, ReplySink, STEP};
+use crate::control::protocol::ControlQuestion;
+use crate::filter::{RequestFilter, duration_ns};
+use crate::source::{PATIENCE, ServerSource, scale};
 
 /// The average of the next `n` requests that `match` takes; of fewer when whoever asked has enough, or `for` is over.
-pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(super) fn answer(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
     let count = question.number("n", 1000)?.max(1);
-    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
     let limit = match question.value("for") {
         Some(time) => Duration::from_nanos(duration_ns(time)?),
         None => LONGEST,
@@ -38,11 +42,11 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
 /// What all workers add up for each of `watches`, until those have all they want, `limit` is over or `go_on`, which is
 /// told how many are missing, says no; and how many workers did not give theirs.
 pub(super) fn collect(
-    source: &Source,
+    source: &ServerSource,
     watches: &[AverageWatch],
     limit: Duration,
-    mut go_on: impl FnMut(usize) -> Result<bool, Failure>,
-) -> Result<(Vec<Average>, usize), Failure> {
+    mut go_on: impl FnMut(usize) -> Result<bool, ReplyFailure>,
+) -> Result<(Vec<AverageTree>, usize), ReplyFailure> {
     let asked = watches.to_vec();
     source.tell(move |worker| {
         let mut recorder = worker.recorder.borrow_mut();
@@ -65,7 +69,7 @@ pub(super) fn collect(
         wanted.iter().map(|watch| recorder.take_average(watch)).collect::<Vec<_>>()
     });
     result?;
-    let mut averages = vec![Average::new(); watches.len()];
+    let mut averages = vec![AverageTree::new(); watches.len()];
     for parts in &said.answers {
         for (average, part) in averages.iter_mut().zip(parts) {
             part.iter().for_each(|part| average.merge(part));

@@ -6,20 +6,20 @@ use std::time::Duration;
 use weir_rt::clock;
 use weir_rt::sampler::StackFrame;
 use weir_server::housekeeping::{self, WorkerStall};
-use weir_trace::{RequestId, Stall, StallConnections};
+use weir_trace::{LoopStall, RequestId, StallConnections};
 
-use super::reply::{Failure, Reply, pause};
+use super::reply::{ReplyFailure, ReplySink, pause};
 use super::reqs;
-use crate::control::protocol::Question;
+use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::{Source, scale};
-use crate::table::{Cell, Column, Report, time};
+use crate::source::{ServerSource, scale};
+use crate::table::{TableCell, TableColumn, TableReport, time};
 use weir_http::json::Json;
 
 /// The last stalls of at least `over`, oldest first; with `follow` also those to come, each once it is over.
-pub(super) fn answer(question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(super) fn answer(question: &ControlQuestion, reply: &mut dyn ReplySink) -> Result<(), ReplyFailure> {
     let over = question.value("over").map(duration_ns).transpose()?.unwrap_or(0);
-    let mut teller = Teller { over, json: question.has("json"), told: HashMap::new() };
+    let mut teller = StallReporter { over, json: question.has("json"), told: HashMap::new() };
     let mut all = teller.news(false);
     let count = question.number("n", u64::MAX)?.min(all.len() as u64) as usize;
     all.drain(..all.len() - count).for_each(drop);
@@ -39,14 +39,14 @@ pub(super) fn answer(question: &Question, reply: &mut dyn Reply) -> Result<(), F
 }
 
 /// Remembers which stalls were told.
-struct Teller {
+struct StallReporter {
     over: u64,
     json: bool,
     /// By worker: when the last one told of began.
     told: HashMap<u16, u64>,
 }
 
-impl Teller {
+impl StallReporter {
     /// What is new, oldest first. With `settled` only what is over and known from all sides: worker and watchdog tell of
     /// a stall one after the other.
     fn news(&mut self, settled: bool) -> Vec<String> {
@@ -148,7 +148,7 @@ fn json(told: &WorkerStall, now: u64) -> String {
 }
 
 /// The location of what ran: the request's, or that of the place in which it was.
-fn location(stall: &Stall) -> String {
+fn location(stall: &LoopStall) -> String {
     match reqs::location(stall.route).as_str() {
         "-" => reqs::location(stall.sample.site),
         location => location.to_owned(),
@@ -177,7 +177,7 @@ fn syscall(number: u32) -> String {
 }
 
 /// A loop that is in a turn longer than allowed, at this moment.
-pub(crate) struct Blocked {
+pub(crate) struct BlockedLoop {
     pub(crate) worker: u16,
     /// How long already.
     pub(crate) ns: u64,
@@ -189,7 +189,7 @@ pub(crate) struct Blocked {
 }
 
 /// The loops that are blocked now.
-pub(crate) fn now() -> Vec<Blocked> {
+pub(crate) fn now() -> Vec<BlockedLoop> {
     let housekeeping = housekeeping::handle();
     let limit = housekeeping.settings().blocked.unwrap_or(UNWATCHED);
     let watched = housekeeping.watched();
@@ -197,7 +197,7 @@ pub(crate) fn now() -> Vec<Blocked> {
     let late = views.iter().filter_map(|view| Some((view, view.busy.filter(|busy| *busy >= limit)?)));
     late.map(|(view, busy)| {
         let running = watched.iter().find(|one| one.worker == view.worker).and_then(|one| one.now.running());
-        Blocked {
+        BlockedLoop {
             worker: view.worker,
             ns: busy.as_nanos() as u64,
             request: running.map(|request| request.id),
@@ -210,7 +210,7 @@ pub(crate) fn now() -> Vec<Blocked> {
 
 /// Lines about the loops that are blocked now, to stand below a table.
 pub(crate) fn warning() -> String {
-    let line = |blocked: Blocked| {
+    let line = |blocked: BlockedLoop| {
         let request = blocked.request.map_or(String::new(), |id| format!(" by {} (req {id})", blocked.what));
         format!(
             "worker {} is blocked for {} in location {}{request}\n",
@@ -223,23 +223,23 @@ pub(crate) fn warning() -> String {
 }
 
 /// `blame`: which locations made which others wait inside the loop, since the server began.
-pub(crate) fn blame(source: &Source, question: &Question) -> String {
+pub(crate) fn blame(source: &ServerSource, question: &ControlQuestion) -> String {
     let mut sums: HashMap<(String, String), (u64, u64)> = HashMap::new();
     for blame in source.workers().iter().flat_map(|worker| worker.now.blame()) {
         let sum = sums.entry((reqs::location(blame.victim), culprit(blame.culprit))).or_default();
         *sum = (sum.0 + blame.ticks, sum.1 + blame.times);
     }
-    let mut report = Report::new(&BLAME);
+    let mut report = TableReport::new(&BLAME);
     for ((victim, culprit), (ticks, times)) in sums {
         report.row([
-            Cell::Text(victim),
-            Cell::Text(culprit),
-            Cell::Count(times),
-            Cell::Time(scale(ticks)),
-            Cell::Time(scale(ticks / times.max(1))),
+            TableCell::Text(victim),
+            TableCell::Text(culprit),
+            TableCell::Count(times),
+            TableCell::Time(scale(ticks)),
+            TableCell::Time(scale(ticks / times.max(1))),
         ]);
     }
-    report.sort_by(|row| if let Cell::Time(time) = row[3] { time as f64 } else { 0.0 });
+    report.sort_by(|row| if let TableCell::Time(time) = row[3] { time as f64 } else { 0.0 });
     report.write(question.has("json"))
 }
 
@@ -271,12 +271,12 @@ const SYSCALLS: [(i64, &str); 20] = [
     (libc::SYS_getdents64, "getdents64"),
     (libc::SYS_io_uring_enter, "io_uring_enter"),
 ];
-const BLAME: [Column; 5] = [
-    Column("location that waited", "victim"),
-    Column("because of", "culprit"),
-    Column("times", "times"),
-    Column("total", "total_ns"),
-    Column("mean", "mean_ns"),
+const BLAME: [TableColumn; 5] = [
+    TableColumn("location that waited", "victim"),
+    TableColumn("because of", "culprit"),
+    TableColumn("times", "times"),
+    TableColumn("total", "total_ns"),
+    TableColumn("mean", "mean_ns"),
 ];
 /// A turn that is long where no limit is set.
 const UNWATCHED: Duration = Duration::from_millis(100);

@@ -9,14 +9,14 @@ use weir_server::housekeeping;
 use weir_trace::{RequestId, Site};
 
 use super::blocked::address;
-use super::reply::Failure;
+use super::reply::ReplyFailure;
 use super::reqs;
-use crate::control::protocol::Question;
+use crate::control::protocol::ControlQuestion;
 use crate::source::scale;
 use crate::table::time;
 
 /// Of one worker, or of all.
-pub(super) fn answer(question: &Question) -> Result<String, Failure> {
+pub(super) fn answer(question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let housekeeping = housekeeping::handle();
     let wanted = question.value("worker").map(|_| question.number("worker", 0)).transpose()?;
     let workers = housekeeping.workers();
@@ -33,7 +33,7 @@ pub(super) fn answer(question: &Question) -> Result<String, Failure> {
         });
     }
     if out.is_empty() {
-        return Err(Failure::Wrong("there is no such worker".to_owned()));
+        return Err(ReplyFailure::Wrong("there is no such worker".to_owned()));
     }
     Ok(out)
 }

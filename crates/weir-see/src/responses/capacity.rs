@@ -4,11 +4,11 @@ use weir_engine::worker::Worker;
 use weir_engine::zone::Zones;
 use weir_rt::blocking::{self, PoolStats};
 
-use crate::source::{BRIEFLY, Source};
+use crate::source::{BRIEFLY, ServerSource};
 use crate::table::bytes;
 
 /// What is used and what there is, at one moment.
-pub(super) struct Capacity {
+pub(super) struct ServerCapacity {
     /// Connections that wait to be accepted, how many may, and the fullest listener.
     listeners: (u64, u64, String),
     files: PoolStats,
@@ -22,18 +22,18 @@ pub(super) struct Capacity {
     common: u64,
     /// Bytes that wait for the thread that writes logs.
     queued: u64,
-    zones: Vec<Zone>,
+    zones: Vec<ZoneUse>,
 }
 
-struct Zone {
+struct ZoneUse {
     name: String,
     used: u64,
     size: u64,
     full: u64,
 }
 
-impl Capacity {
-    pub(super) fn take(source: &Source) -> Capacity {
+impl ServerCapacity {
+    pub(super) fn take(source: &ServerSource) -> ServerCapacity {
         let backlogs = source.backlogs();
         let sum = |of: fn(&weir_server::Backlog) -> u64| backlogs.iter().map(of).sum();
         let fullest = backlogs.iter().max_by_key(|backlog| backlog.waiting * 1_000 / backlog.room.max(1));
@@ -44,7 +44,7 @@ impl Capacity {
             (weir_rt::buffers(), weir_upstream::of_worker(worker).upstreams.idle())
         });
         let common = super::upstreams::groups(&source.configuration()).map(|group| group.idle_of_all()).sum();
-        Capacity {
+        ServerCapacity {
             listeners: (sum(|backlog| backlog.waiting), sum(|backlog| backlog.room), fullest),
             files: blocking::pool_stats(),
             computing: blocking::computing_stats(),
@@ -61,7 +61,7 @@ impl Capacity {
 
     /// Resource, utilisation, saturation and errors; what is counted since the server began is the difference to
     /// `before`.
-    pub(super) fn rows(&self, before: &Capacity) -> Vec<[String; 4]> {
+    pub(super) fn rows(&self, before: &ServerCapacity) -> Vec<[String; 4]> {
         let of = |used: u64, all: u64| format!("{used} of {all}");
         let nothing = || "-".to_owned();
         let (waiting, room, fullest) = &self.listeners;
@@ -100,12 +100,12 @@ impl Capacity {
     }
 }
 
-fn zones(source: &Source) -> Vec<Zone> {
+fn zones(source: &ServerSource) -> Vec<ZoneUse> {
     let configuration = source.configuration();
     let Some(zones) = configuration.tables.shared::<Zones>() else { return Vec::new() };
     zones
         .usage()
-        .map(|(owner, name, usage)| Zone {
+        .map(|(owner, name, usage)| ZoneUse {
             name: format!("{owner} {name}"),
             used: usage.used,
             size: usage.size,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use weir_http::json::Json;
 use weir_server::tls::replace::{self, Refusal};
 
-use crate::source::Source;
+use crate::source::ServerSource;
 
 /// Those of the servers with `name`; `None`: there is no such server with certificates.
-pub(crate) fn of(source: &Source, name: &str) -> Option<String> {
+pub(crate) fn of(source: &ServerSource, name: &str) -> Option<String> {
     let shown = replace::shown(&source.configuration(), name)?;
     let describe = |json: &mut Json, it: &replace::Shown| {
         json.nested(|json| {
@@ -26,7 +26,7 @@ pub(crate) fn of(source: &Source, name: &str) -> Option<String> {
 ///
 /// # Errors
 /// Why not; nothing has changed.
-pub(crate) fn replace(source: &Source, name: &str, chain: &str, key: &str) -> Result<(), Refusal> {
+pub(crate) fn replace(source: &ServerSource, name: &str, chain: &str, key: &str) -> Result<(), Refusal> {
     loop {
         let configuration = source.configuration();
         replace::replace(&configuration, name, chain, key)?;

@@ -5,16 +5,20 @@ use std::time::Duration;
 use weir_trace::{AverageWatch, SiteTable, render};
 
 use super::average::collect;
-use super::reply::{Failure, Reply};
-use crate::compare::{Joined, Measured, Names, Shown, json, text};
-use crate::control::protocol::Question;
-use crate::filter::{Filter, duration_ns};
-use crate::source::{Source, scale};
+use super::reply::{ReplyFailure, ReplySink};
+use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideNames, json, text};
+use crate::control::protocol::ControlQuestion;
+use crate::filter::{RequestFilter, duration_ns};
+use crate::source::{ServerSource, scale};
 
 /// `rounds` of up to `n` requests of each side in `for`; those in which a side had none are left out.
-pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(super) fn answer(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
     let words = ["a", "b"].map(|side| question.value(side).unwrap_or("").to_owned());
-    let filters = [Filter::parse(&words[0])?, Filter::parse(&words[1])?];
+    let filters = [RequestFilter::parse(&words[0])?, RequestFilter::parse(&words[1])?];
     let wanted = question.number("rounds", 10)?.clamp(1, MOST);
     let count = question.number("n", 100)?.max(1) as usize;
     let limit = Duration::from_nanos(duration_ns(question.value("for").unwrap_or("1s"))?);
@@ -30,14 +34,15 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         }
     }
     if rounds.is_empty() {
-        return Err(Failure::Wrong("there were not requests of both sides in any round".to_owned()));
+        return Err(ReplyFailure::Wrong("there were not requests of both sides in any round".to_owned()));
     }
-    let total =
-        |of: fn(&(Measured, Measured)) -> &Measured| rounds.iter().map(|round| of(round).requests()).sum();
+    let total = |of: fn(&(MeasuredNode, MeasuredNode)) -> &MeasuredNode| {
+        rounds.iter().map(|round| of(round).requests()).sum()
+    };
     let [a, b] = words;
     let names =
-        Names { a: (a, total(|round| &round.0)), b: (b, total(|round| &round.1)), rounds: rounds.len() };
-    let (joined, shown) = (Joined::new(&rounds, &[]), Shown::new(question.has("wait")));
+        SideNames { a: (a, total(|round| &round.0)), b: (b, total(|round| &round.1)), rounds: rounds.len() };
+    let (joined, shown) = (JoinedNode::new(&rounds, &[]), ShownParts::new(question.has("wait")));
     let shown =
         if question.has("json") { json(&joined, &names, shown) } else { text(&joined, &names, shown) };
     Ok(reply.out(shown.as_bytes())?)
@@ -45,19 +50,19 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
 
 /// A round of both sides at once.
 fn one(
-    source: &Source,
-    filters: &[Filter; 2],
+    source: &ServerSource,
+    filters: &[RequestFilter; 2],
     count: usize,
     limit: Duration,
-    reply: &mut dyn Reply,
-) -> Result<(Measured, Measured), Failure> {
+    reply: &mut dyn ReplySink,
+) -> Result<(MeasuredNode, MeasuredNode), ReplyFailure> {
     let sites = SiteTable::global();
-    let watch = |filter: &Filter| {
+    let watch = |filter: &RequestFilter| {
         let filter = filter.clone();
         AverageWatch::new(count, sites, move |record| filter.takes(record))
     };
     let (averages, _) = collect(source, &filters.each_ref().map(watch), limit, |_| Ok(!reply.is_stopped()))?;
-    let read = |at: usize| Measured::parse(render::average_json(&averages[at], sites, &scale).as_bytes());
+    let read = |at: usize| MeasuredNode::parse(render::average_json(&averages[at], sites, &scale).as_bytes());
     Ok((read(0)?, read(1)?))
 }
 

@@ -2,26 +2,26 @@
 
 use weir_engine::figures::{self, Value};
 
-use super::reply::Failure;
-use crate::control::protocol::Question;
-use crate::table::{Cell, Column, Report};
+use super::reply::ReplyFailure;
+use crate::control::protocol::ControlQuestion;
+use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The table of `of` that the question names, or `usual`.
-pub(super) fn answer(question: &Question, of: &str, usual: &str) -> Result<String, Failure> {
+pub(super) fn answer(question: &ControlQuestion, of: &str, usual: &str) -> Result<String, ReplyFailure> {
     let what = question.value("of").unwrap_or(usual);
     let Some(table) = figures::table(of, what) else {
-        return Err(Failure::Wrong(format!("there is no \"{what}\" of {of} here")));
+        return Err(ReplyFailure::Wrong(format!("there is no \"{what}\" of {of} here")));
     };
-    let columns = table.columns.iter().map(|(head, key)| Column(head, key)).collect();
-    let mut report = Report::of(columns);
+    let columns = table.columns.iter().map(|(head, key)| TableColumn(head, key)).collect();
+    let mut report = TableReport::of(columns);
     for row in table.rows {
         report.row(row.into_iter().map(|value| match value {
-            Value::None => Cell::None,
-            Value::Text(text) => Cell::Text(text),
-            Value::Count(count) => Cell::Count(count),
-            Value::Bytes(bytes) => Cell::Bytes(bytes),
-            Value::Time(ns) => Cell::Time(ns),
-            Value::Share(part, whole) => Cell::share(part, whole),
+            Value::None => TableCell::None,
+            Value::Text(text) => TableCell::Text(text),
+            Value::Count(count) => TableCell::Count(count),
+            Value::Bytes(bytes) => TableCell::Bytes(bytes),
+            Value::Time(ns) => TableCell::Time(ns),
+            Value::Share(part, whole) => TableCell::share(part, whole),
         }));
     }
     Ok(report.write(question.has("json")))

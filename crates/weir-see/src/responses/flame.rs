@@ -5,32 +5,32 @@ use std::time::{Duration, Instant};
 use weir_rt::clock;
 use weir_rt::sampler::{SampleSource, StackFrame as Sampled};
 use weir_server::housekeeping::{self, Profile};
-use weir_trace::{Average, AverageWatch, Kind, PHASES, Site, SiteTable, Tree};
+use weir_trace::{AverageTree, AverageWatch, PHASES, Site, SiteKind, SiteTable, TraceTree};
 
 use super::average::collect;
-use super::reply::{Failure, Reply, pause};
-use crate::control::protocol::Question;
-use crate::filter::{Filter, duration_ns};
-use crate::raw_stacks::{Raw, RawFrame, code_maps};
+use super::reply::{ReplyFailure, ReplySink, pause};
+use crate::control::protocol::ControlQuestion;
+use crate::filter::{RequestFilter, duration_ns};
+use crate::raw_stacks::{RawFrame, RawStacks, code_maps};
 use crate::source::{self, scale};
-use crate::stacks::{Origin, Weight};
+use crate::stacks::{FrameOrigin, StackWeight};
 
 /// Stacks of the next `for`, as lines: see [`crate::raw_stacks`].
 pub(super) fn answer(
-    source: &source::Source,
-    question: &Question,
-    reply: &mut dyn Reply,
-) -> Result<(), Failure> {
+    source: &source::ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
     let raw = stacks(source, question, reply)?;
     Ok(reply.out(raw.write().as_bytes())?)
 }
 
 /// The same, not written yet.
 pub(crate) fn stacks(
-    source: &source::Source,
-    question: &Question,
-    reply: &mut dyn Reply,
-) -> Result<Raw, Failure> {
+    source: &source::ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<RawStacks, ReplyFailure> {
     let time = duration_ns(question.value("for").unwrap_or("10s"))?;
     let time = Duration::from_nanos(time).min(LONGEST);
     let kind = question.value("kind").unwrap_or("cpu");
@@ -40,21 +40,21 @@ pub(crate) fn stacks(
         "jit" => return samples(question, reply, time, &JIT),
         "alloc" => return samples(question, reply, time, &ALLOC),
         // Go's name for a profile of waits.
-        "wait" | "block" => Parts { run: false, wait: true },
-        "wall" => Parts { run: true, wait: true },
+        "wait" | "block" => WantedTimes { run: false, wait: true },
+        "wall" => WantedTimes { run: true, wait: true },
         _ => {
-            return Err(Failure::Wrong(format!(
+            return Err(ReplyFailure::Wrong(format!(
                 "\"{kind}\" is no flame graph: cpu, wait, wall, alloc, gc and jit are"
             )));
         }
     };
     let (seconds, nanos) = clock::unix_time();
     let began = Instant::now();
-    let mut raw = Raw {
+    let mut raw = RawStacks {
         kind: kind.to_owned(),
         unix_ms: seconds * 1000 + u64::from(nanos) / 1_000_000,
         pid: std::process::id(),
-        ..Raw::default()
+        ..RawStacks::default()
     };
     marks(source, question, reply, time, parts, &mut raw)?;
     raw.duration_ns = began.elapsed().as_nanos() as u64;
@@ -62,33 +62,33 @@ pub(crate) fn stacks(
 }
 
 /// A graph that is made of samples.
-struct Samples {
+struct SampledGraph {
     kind: &'static str,
     source: SampleSource,
     /// States of the Lua VM ([`weir_rt::sampler::Sample::vm_state`]) whose samples count; all without.
     states: &'static [u8],
 }
 
-const CPU: Samples = Samples { kind: "cpu", source: SampleSource::Cpu, states: &[] };
+const CPU: SampledGraph = SampledGraph { kind: "cpu", source: SampleSource::Cpu, states: &[] };
 /// Collecting garbage.
-const GC: Samples = Samples { kind: "gc", source: SampleSource::Cpu, states: &[3] };
+const GC: SampledGraph = SampledGraph { kind: "gc", source: SampleSource::Cpu, states: &[3] };
 /// Recording, optimising and assembling traces.
-const JIT: Samples = Samples { kind: "jit", source: SampleSource::Cpu, states: &[5, 6, 7] };
-const ALLOC: Samples = Samples { kind: "alloc", source: SampleSource::Alloc, states: &[] };
+const JIT: SampledGraph = SampledGraph { kind: "jit", source: SampleSource::Cpu, states: &[5, 6, 7] };
+const ALLOC: SampledGraph = SampledGraph { kind: "alloc", source: SampleSource::Alloc, states: &[] };
 
 /// From samples: those to come, or with `last` those of the time before.
 fn samples(
-    question: &Question,
-    reply: &mut dyn Reply,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
     time: Duration,
-    what: &Samples,
-) -> Result<Raw, Failure> {
+    what: &SampledGraph,
+) -> Result<RawStacks, ReplyFailure> {
     let housekeeping = housekeeping::handle();
     let hz =
         question.number("hz", u64::from(housekeeping.settings().cpu_hz.max(99)))?.clamp(1, 10_000) as u32;
     let profile = if question.has("last") {
         if what.source != SampleSource::Cpu {
-            return Err(Failure::Wrong(format!("{} is recorded from now on only", what.kind)));
+            return Err(ReplyFailure::Wrong(format!("{} is recorded from now on only", what.kind)));
         }
         housekeeping.stacks(time)
     } else {
@@ -106,19 +106,19 @@ fn samples(
     if profile.stacks.is_empty()
         && let Some(refused) = housekeeping.refused()
     {
-        return Err(Failure::Wrong(format!("no CPU samples: {refused}")));
+        return Err(ReplyFailure::Wrong(format!("no CPU samples: {refused}")));
     }
     Ok(sampled(&profile, question, what))
 }
 
 /// No stacks, but all that is needed to name addresses.
-pub(super) fn nothing() -> Raw {
-    Raw { kind: "cpu".to_owned(), pid: std::process::id(), maps: code_maps(), ..Raw::default() }
+pub(super) fn nothing() -> RawStacks {
+    RawStacks { kind: "cpu".to_owned(), pid: std::process::id(), maps: code_maps(), ..RawStacks::default() }
 }
 
-fn sampled(profile: &Profile, question: &Question, what: &Samples) -> Raw {
+fn sampled(profile: &Profile, question: &ControlQuestion, what: &SampledGraph) -> RawStacks {
     let table = SiteTable::global();
-    let mut raw = Raw {
+    let mut raw = RawStacks {
         kind: what.kind.to_owned(),
         period_ns: if what.source == SampleSource::Cpu { profile.period_ns } else { 0 },
         duration_ns: profile.duration.as_nanos() as u64,
@@ -136,20 +136,20 @@ fn sampled(profile: &Profile, question: &Question, what: &Samples) -> Raw {
         if !state || !wanted("route", location) || !wanted("phase", phase) {
             continue;
         }
-        let mut frames = vec![RawFrame::Named(Origin::Route, location.to_owned())];
+        let mut frames = vec![RawFrame::Named(FrameOrigin::Route, location.to_owned())];
         if stack.parked {
-            frames.push(RawFrame::Named(Origin::Wait, "waits for events".to_owned()));
+            frames.push(RawFrame::Named(FrameOrigin::Wait, "waits for events".to_owned()));
         } else if !stack.site.is_none() {
             let group = match site.kind {
-                Kind::Handler(_) => Some(phase),
-                Kind::HeaderFilter | Kind::BodyFilter => Some(site.kind.as_str()),
+                SiteKind::Handler(_) => Some(phase),
+                SiteKind::HeaderFilter | SiteKind::BodyFilter => Some(site.kind.as_str()),
                 _ => None,
             };
-            frames.extend(group.map(|group| RawFrame::Named(Origin::Phase, group.to_owned())));
+            frames.extend(group.map(|group| RawFrame::Named(FrameOrigin::Phase, group.to_owned())));
             frames.push(RawFrame::Named(origin(site.kind), site.label()));
         }
         frames.extend(stack.frames.iter().rev().map(|word| sampled_frame(*word)));
-        raw.stacks.push((Weight { count: weight.samples, value: weight.ns }, frames));
+        raw.stacks.push((StackWeight { count: weight.samples, value: weight.ns }, frames));
     }
     raw
 }
@@ -158,29 +158,29 @@ fn sampled_frame(word: u64) -> RawFrame {
     let frame = Sampled::unpack(word);
     let jit = if matches!(frame, Sampled::Lua { jit: true, .. }) { " [jit]" } else { "" };
     match frame.lua_name() {
-        Some(name) => RawFrame::Named(Origin::Lua, name + jit),
+        Some(name) => RawFrame::Named(FrameOrigin::Lua, name + jit),
         None => RawFrame::Address(word),
     }
 }
 
 /// Which times of the trees are wanted.
 #[derive(Clone, Copy)]
-struct Parts {
+struct WantedTimes {
     run: bool,
     wait: bool,
 }
 
 /// From the marks of all requests that end in `time`.
 fn marks(
-    source: &source::Source,
-    question: &Question,
-    reply: &mut dyn Reply,
+    source: &source::ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
     time: Duration,
-    parts: Parts,
-    raw: &mut Raw,
-) -> Result<(), Failure> {
+    parts: WantedTimes,
+    raw: &mut RawStacks,
+) -> Result<(), ReplyFailure> {
     let routes = routes(source, question.value("route"));
-    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
     let watches: Vec<AverageWatch> = routes.iter().map(|route| watch(route, &filter)).collect();
     let until = Instant::now() + time;
     let (averages, _) = collect(source, &watches, time, |left| {
@@ -196,36 +196,37 @@ fn marks(
 }
 
 /// Requests of one location, or all others.
-struct Route {
+struct RouteStacks {
     name: String,
     sites: Vec<Site>,
     others: bool,
 }
 
 /// The busiest locations, each by itself, and the rest together; or the one that is wanted.
-fn routes(source: &source::Source, wanted: Option<&str>) -> Vec<Route> {
+fn routes(source: &source::ServerSource, wanted: Option<&str>) -> Vec<RouteStacks> {
     let table = SiteTable::global();
     let mut known: Vec<(u64, Site, String)> = source
         .totals()
         .into_iter()
         .map(|(site, totals)| (totals.status.map_or(0, |status| status.total()), site, table.info(site)))
-        .filter(|(.., info)| info.kind == Kind::Request)
+        .filter(|(.., info)| info.kind == SiteKind::Request)
         .map(|(requests, site, info)| (requests, site, info.location.to_string()))
         .collect();
     if let Some(wanted) = wanted {
         let sites = known.iter().filter(|(.., name)| name == wanted).map(|(_, site, _)| *site).collect();
-        return vec![Route { name: wanted.to_owned(), sites, others: false }];
+        return vec![RouteStacks { name: wanted.to_owned(), sites, others: false }];
     }
     known.sort_by_key(|(requests, ..)| std::cmp::Reverse(*requests));
     known.truncate(ROUTES);
     let all: Vec<Site> = known.iter().map(|(_, site, _)| *site).collect();
-    let single = |(_, site, name): (u64, Site, String)| Route { name, sites: vec![site], others: false };
-    let mut routes: Vec<Route> = known.into_iter().map(single).collect();
-    routes.push(Route { name: "other locations".to_owned(), sites: all, others: true });
+    let single =
+        |(_, site, name): (u64, Site, String)| RouteStacks { name, sites: vec![site], others: false };
+    let mut routes: Vec<RouteStacks> = known.into_iter().map(single).collect();
+    routes.push(RouteStacks { name: "other locations".to_owned(), sites: all, others: true });
     routes
 }
 
-fn watch(route: &Route, filter: &Filter) -> AverageWatch {
+fn watch(route: &RouteStacks, filter: &RequestFilter) -> AverageWatch {
     let (sites, others, filter) = (route.sites.clone(), route.others, filter.clone());
     AverageWatch::new(ALL, SiteTable::global(), move |record| {
         sites.contains(&record.route) != others && filter.takes(record)
@@ -233,14 +234,14 @@ fn watch(route: &Route, filter: &Filter) -> AverageWatch {
 }
 
 /// The own times of every node as a stack: location, phase, modules, and what was waited for.
-fn unfold(route: &str, average: &Average, parts: Parts, phase: Option<&str>, raw: &mut Raw) {
+fn unfold(route: &str, average: &AverageTree, parts: WantedTimes, phase: Option<&str>, raw: &mut RawStacks) {
     let sites = SiteTable::global();
     let (tree, _) = average.arranged(sites);
     let mut paths: Vec<Vec<RawFrame>> = Vec::with_capacity(tree.nodes().len());
     let mut inside: Vec<bool> = Vec::with_capacity(tree.nodes().len());
     for (index, node) in tree.nodes().iter().enumerate() {
         let (path, wanted) = match index {
-            0 => (vec![RawFrame::Named(Origin::Route, route.to_owned())], phase.is_none()),
+            0 => (vec![RawFrame::Named(FrameOrigin::Route, route.to_owned())], phase.is_none()),
             _ => {
                 let info = sites.info(node.site);
                 let mut path = paths[node.parent as usize].clone();
@@ -256,28 +257,28 @@ fn unfold(route: &str, average: &Average, parts: Parts, phase: Option<&str>, raw
     }
 }
 
-fn push(tree: &Tree, index: usize, path: &[RawFrame], parts: Parts, raw: &mut Raw) {
+fn push(tree: &TraceTree, index: usize, path: &[RawFrame], parts: WantedTimes, raw: &mut RawStacks) {
     let node = &tree.nodes()[index];
     let run = scale(node.self_run);
     if parts.run && run > 0 {
-        raw.stacks.push((Weight { count: node.calls, value: run }, path.to_vec()));
+        raw.stacks.push((StackWeight { count: node.calls, value: run }, path.to_vec()));
     }
     if !parts.wait {
         return;
     }
     for wait in tree.waits(index as u32).filter(|wait| wait.ticks > 0) {
         let mut path = path.to_vec();
-        path.push(RawFrame::Named(Origin::Wait, format!("wait {}", wait.kind.as_str())));
-        raw.stacks.push((Weight { count: wait.calls, value: scale(wait.ticks) }, path));
+        path.push(RawFrame::Named(FrameOrigin::Wait, format!("wait {}", wait.kind.as_str())));
+        raw.stacks.push((StackWeight { count: wait.calls, value: scale(wait.ticks) }, path));
     }
 }
 
 /// Phases and steps stand where nginx's do; what runs inside them is a module's.
-pub(super) fn origin(kind: Kind) -> Origin {
+pub(super) fn origin(kind: SiteKind) -> FrameOrigin {
     match kind {
-        Kind::Phase(phase) if usize::from(phase) < PHASES.len() => Origin::Phase,
-        Kind::Connection(_) => Origin::Phase,
-        _ => Origin::Module,
+        SiteKind::Phase(phase) if usize::from(phase) < PHASES.len() => FrameOrigin::Phase,
+        SiteKind::Connection(_) => FrameOrigin::Phase,
+        _ => FrameOrigin::Module,
     }
 }
 

@@ -1,27 +1,27 @@
 //! `slow` and `explain`: the trees that were kept.
 
-use weir_trace::{Kept, RequestId, SiteTable};
+use weir_trace::{KeptRequest, RequestId, SiteTable};
 
-use super::reply::Failure;
+use super::reply::ReplyFailure;
 use super::{reqs, trace};
-use crate::control::protocol::Question;
-use crate::filter::Filter;
-use crate::source::{PATIENCE, Source, scale};
-use crate::table::{Cell, Column, Report};
+use crate::control::protocol::ControlQuestion;
+use crate::filter::RequestFilter;
+use crate::source::{PATIENCE, ServerSource, scale};
+use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The slowest kept requests.
-pub(crate) fn slow(source: &Source, question: &Question) -> Result<String, Failure> {
-    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+pub(crate) fn slow(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
+    let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
     let count = question.number("n", 20)?.min(MOST) as usize;
     let said = source.ask(PATIENCE, move |worker| {
         let recorder = worker.recorder.borrow();
-        let mut kept: Vec<Kept> =
+        let mut kept: Vec<KeptRequest> =
             recorder.kept().filter(|kept| filter.takes(kept.record())).cloned().collect();
         kept.sort_by_key(|kept| std::cmp::Reverse(kept.record().total));
         kept.truncate(count);
         kept
     });
-    let mut all: Vec<Kept> = said.answers.into_iter().flatten().collect();
+    let mut all: Vec<KeptRequest> = said.answers.into_iter().flatten().collect();
     all.sort_by_key(|kept| std::cmp::Reverse(kept.record().total));
     all.truncate(count);
     if question.has("json") {
@@ -34,34 +34,34 @@ pub(crate) fn slow(source: &Source, question: &Question) -> Result<String, Failu
     Ok(text)
 }
 
-fn listed(all: &[Kept]) -> String {
+fn listed(all: &[KeptRequest]) -> String {
     let sites = SiteTable::global();
     let (seconds, nanos) = weir_rt::clock::unix_time();
     let now = seconds * 1000 + u64::from(nanos) / 1_000_000;
-    let mut report = Report::new(&COLUMNS);
+    let mut report = TableReport::new(&COLUMNS);
     for kept in all {
         let record = kept.record();
         let location = if record.route.is_none() { "-".into() } else { sites.info(record.route).location };
         report.row([
-            Cell::text(record.id.to_string()),
-            Cell::text(format!("{} {}", record.method, record.path)),
-            Cell::text(&*location),
-            Cell::Count(record.status.into()),
-            Cell::text(kept.why().as_str()),
-            Cell::Time(scale(record.total)),
-            Cell::Time(scale(record.run)),
-            Cell::Time(scale(record.wait())),
-            Cell::Time(now.saturating_sub(record.unix_ms) * 1_000_000),
+            TableCell::text(record.id.to_string()),
+            TableCell::text(format!("{} {}", record.method, record.path)),
+            TableCell::text(&*location),
+            TableCell::Count(record.status.into()),
+            TableCell::text(kept.why().as_str()),
+            TableCell::Time(scale(record.total)),
+            TableCell::Time(scale(record.run)),
+            TableCell::Time(scale(record.wait())),
+            TableCell::Time(now.saturating_sub(record.unix_ms) * 1_000_000),
         ]);
     }
     report.text()
 }
 
 /// The tree of the kept request that `id` names, or begins to name.
-pub(crate) fn explain(source: &Source, question: &Question) -> Result<String, Failure> {
+pub(crate) fn explain(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let id = question.value("id").unwrap_or("").to_ascii_lowercase();
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Failure::Wrong(format!("\"{id}\" is no request id: hexadecimal digits are")));
+        return Err(ReplyFailure::Wrong(format!("\"{id}\" is no request id: hexadecimal digits are")));
     }
     let wanted = id.clone();
     let said = source.ask(PATIENCE, move |worker| {
@@ -72,17 +72,17 @@ pub(crate) fn explain(source: &Source, question: &Question) -> Result<String, Fa
     match said.answers.into_iter().flatten().next() {
         Some(kept) if question.has("json") => Ok(trace::json(&kept)),
         Some(kept) => Ok(trace::shown(question)(&kept) + &story(source, &kept)),
-        None if said.stuck > 0 => Err(Failure::Wrong(format!(
+        None if said.stuck > 0 => Err(ReplyFailure::Wrong(format!(
             "request {id} is not kept by the workers that answer; {} are busy",
             said.stuck
         ))),
-        None => Err(Failure::Wrong(format!("request {id} was not kept, or its place was needed"))),
+        None => Err(ReplyFailure::Wrong(format!("request {id} was not kept, or its place was needed"))),
     }
 }
 
 /// Why it was kept, and the blocked loops it had to do with: whose fault a delay was that its own tree shows as queueing
 /// only.
-fn story(source: &Source, kept: &Kept) -> String {
+fn story(source: &ServerSource, kept: &KeptRequest) -> String {
     let id = kept.record().id;
     let mut text = format!("kept as {}\n", kept.why().as_str());
     for worker in source.workers() {
@@ -110,16 +110,16 @@ fn named(id: RequestId, digits: &str) -> bool {
     id.to_string().starts_with(digits)
 }
 
-const COLUMNS: [Column; 9] = [
-    Column("id", "id"),
-    Column("request", "request"),
-    Column("location", "location"),
-    Column("status", "status"),
-    Column("kept as", "why"),
-    Column("total", "total_ns"),
-    Column("run", "run_ns"),
-    Column("wait", "wait_ns"),
-    Column("ago", "age_ns"),
+const COLUMNS: [TableColumn; 9] = [
+    TableColumn("id", "id"),
+    TableColumn("request", "request"),
+    TableColumn("location", "location"),
+    TableColumn("status", "status"),
+    TableColumn("kept as", "why"),
+    TableColumn("total", "total_ns"),
+    TableColumn("run", "run_ns"),
+    TableColumn("wait", "wait_ns"),
+    TableColumn("ago", "age_ns"),
 ];
 /// Listed at most.
 const MOST: u64 = 1000;

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use weir_engine::worker::Worker;
 use weir_rt::clock;
-use weir_trace::Level;
+use weir_trace::TraceLevel;
 
-use super::reply::Failure;
-use crate::control::protocol::Question;
+use super::reply::ReplyFailure;
+use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::{PATIENCE, Source};
-use crate::table::{Cell, Column, Report};
+use crate::source::{PATIENCE, ServerSource};
+use crate::table::{TableCell, TableColumn, TableReport};
 
 /// Changes the level, if one is given, for the time that `for` says or for good. The answer has a line a worker, taken
 /// at that moment: the level, its requests so far and the CPU time of its thread, so that levels can be compared under
 /// load.
-pub(crate) fn level(source: &Source, question: &Question) -> Result<String, Failure> {
+pub(crate) fn level(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let wanted = question.value("set").map(named).transpose()?;
     let cpu = question.value("cpu").map(switch).transpose()?;
     let limit = question.value("for").map(duration_ns).transpose()?.map(Duration::from_nanos);
@@ -32,17 +32,17 @@ pub(crate) fn level(source: &Source, question: &Question) -> Result<String, Fail
         if let Some(on) = cpu {
             worker.recorder.borrow_mut().set_cpu(on);
         }
-        Figures::of(worker)
+        WorkerFigures::of(worker)
     });
     if let Some((limit, Some(before))) = before {
         back_after(source, limit, before);
     }
     if question.has("json") {
-        let mut report = Report::new(&COLUMNS);
+        let mut report = TableReport::new(&COLUMNS);
         said.answers.iter().for_each(|figures| report.row(figures.row()));
         return Ok(report.json());
     }
-    let mut text: String = said.answers.iter().map(Figures::line).collect();
+    let mut text: String = said.answers.iter().map(WorkerFigures::line).collect();
     if said.stuck > 0 {
         text.push_str(&format!("{} workers are busy and follow when they can\n", said.stuck));
     }
@@ -50,44 +50,44 @@ pub(crate) fn level(source: &Source, question: &Question) -> Result<String, Fail
 }
 
 /// What a worker says.
-struct Figures {
+struct WorkerFigures {
     worker: u8,
     level: &'static str,
     requests: u64,
     cpu_ns: u64,
 }
 
-impl Figures {
-    fn of(worker: &Worker) -> Figures {
+impl WorkerFigures {
+    fn of(worker: &Worker) -> WorkerFigures {
         let level = name(worker.recorder.borrow().settings().level);
         let (cpu_ns, requests) = (clock::thread_cpu_ns(), worker.counters.requests.get());
-        Figures { worker: worker.id, level, requests, cpu_ns }
+        WorkerFigures { worker: worker.id, level, requests, cpu_ns }
     }
 
     fn line(&self) -> String {
-        let Figures { worker, level, requests, cpu_ns } = self;
+        let WorkerFigures { worker, level, requests, cpu_ns } = self;
         format!("worker {worker} level {level} requests {requests} cpu_ns {cpu_ns}\n")
     }
 
-    fn row(&self) -> [Cell; 4] {
-        let worker = Cell::Count(self.worker.into());
-        [worker, Cell::text(self.level), Cell::Count(self.requests), Cell::Time(self.cpu_ns)]
+    fn row(&self) -> [TableCell; 4] {
+        let worker = TableCell::Count(self.worker.into());
+        [worker, TableCell::text(self.level), TableCell::Count(self.requests), TableCell::Time(self.cpu_ns)]
     }
 }
 
 /// The level of the first worker that says; they all have the same.
-fn current(source: &Source) -> Option<Level> {
+fn current(source: &ServerSource) -> Option<TraceLevel> {
     source.ask(PATIENCE, |worker| worker.recorder.borrow().settings().level).answers.first().copied()
 }
 
 /// Goes back to `before` after `limit`, unless somebody changes the level first.
-fn back_after(source: &Source, limit: Duration, before: Level) {
+fn back_after(source: &ServerSource, limit: Duration, before: TraceLevel) {
     let change = CHANGES.load(Ordering::Relaxed);
     let workers = source.workers();
     let back = move || {
         std::thread::sleep(limit);
         if CHANGES.load(Ordering::Relaxed) == change {
-            Source::tell_these(&workers, move |worker| worker.recorder.borrow_mut().set_level(before));
+            ServerSource::tell_these(&workers, move |worker| worker.recorder.borrow_mut().set_level(before));
         }
     };
     // Without the thread the level would stay for good, which the answer has not said.
@@ -104,28 +104,28 @@ fn switch(word: &str) -> Result<bool, String> {
     }
 }
 
-fn named(word: &str) -> Result<Level, String> {
+fn named(word: &str) -> Result<TraceLevel, String> {
     match word {
-        "0" | "off" => Ok(Level::Off),
-        "1" | "sampled" => Ok(Level::Sampled),
-        "2" | "full" => Ok(Level::Full),
+        "0" | "off" => Ok(TraceLevel::Off),
+        "1" | "sampled" => Ok(TraceLevel::Sampled),
+        "2" | "full" => Ok(TraceLevel::Full),
         _ => Err("the level is off, sampled or full (0, 1, 2)".to_owned()),
     }
 }
 
-const fn name(level: Level) -> &'static str {
+const fn name(level: TraceLevel) -> &'static str {
     match level {
-        Level::Off => "off",
-        Level::Sampled => "sampled",
-        Level::Full => "full",
+        TraceLevel::Off => "off",
+        TraceLevel::Sampled => "sampled",
+        TraceLevel::Full => "full",
     }
 }
 
-const COLUMNS: [Column; 4] = [
-    Column("worker", "worker"),
-    Column("level", "level"),
-    Column("requests", "requests"),
-    Column("cpu", "cpu_ns"),
+const COLUMNS: [TableColumn; 4] = [
+    TableColumn("worker", "worker"),
+    TableColumn("level", "level"),
+    TableColumn("requests", "requests"),
+    TableColumn("cpu", "cpu_ns"),
 ];
 /// Counts changes of the level.
 static CHANGES: AtomicU64 = AtomicU64::new(0);

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use weir_conf::{Line, MemoryFiles, Tree};
+use weir_conf::{ConfTree, Line, MemoryFiles};
 use weir_engine::Configuration;
 use weir_engine::module::ModuleDef;
 use weir_http::json::Json;
 use weir_rt::sampler::names;
 
-use super::reply::Failure;
-use crate::control::protocol::Question;
-use crate::source::Source;
+use super::reply::ReplyFailure;
+use crate::control::protocol::ControlQuestion;
+use crate::source::ServerSource;
 
 /// The lines by which the module, handler or filter `name` came into the `location`, nearest first: those of its
 /// directives in the block and around it; the line of the block itself without a name, or where none is written (what
 /// is there by default). As JSON: `[{"file","line","text"}]`.
-pub(crate) fn lines(source: &Source, question: &Question) -> Result<String, Failure> {
+pub(crate) fn lines(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let configuration = source.configuration();
     let tree = written(&configuration)?;
     let (location, name) = (question.value("location").unwrap_or(""), question.value("name").unwrap_or(""));
@@ -44,7 +44,7 @@ pub(crate) fn lines(source: &Source, question: &Question) -> Result<String, Fail
 }
 
 /// The text of a `file` around a `line`, as JSON: of the configuration in force, or of a script that runs.
-pub(crate) fn text(source: &Source, question: &Question) -> Result<String, Failure> {
+pub(crate) fn text(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let file = question.value("file").unwrap_or("");
     let line = question.number("line", 1)?.max(1) as usize;
     let configuration = source.configuration();
@@ -56,7 +56,7 @@ pub(crate) fn text(source: &Source, question: &Question) -> Result<String, Failu
             std::fs::read(file).map_err(|error| format!("\"{file}\": {error}"))?
         }
         None => {
-            return Err(Failure::Wrong(format!(
+            return Err(ReplyFailure::Wrong(format!(
                 "\"{file}\" is neither configuration nor a script that was seen"
             )));
         }
@@ -96,7 +96,7 @@ fn without_secret(line: &str) -> String {
 }
 
 /// The configuration's lines again, from the texts that were read when it was loaded.
-fn written(configuration: &Configuration) -> Result<Tree, Failure> {
+fn written(configuration: &Configuration) -> Result<ConfTree, ReplyFailure> {
     let files = configuration.source.files().iter().filter(|file| !file.parameter);
     let main = files.clone().next().ok_or_else(|| "the configuration is no file".to_owned())?;
     let memory =

@@ -21,13 +21,17 @@ pub(crate) mod trace;
 pub(crate) mod upstreams;
 pub(crate) mod usage;
 
-use crate::control::protocol::Question;
-use crate::source::Source;
+use crate::control::protocol::ControlQuestion;
+use crate::source::ServerSource;
 
-use reply::{Failure, Reply};
+use reply::{ReplyFailure, ReplySink};
 
 /// Answers `question`.
-pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(crate) fn answer(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
     match question.verb.as_str() {
         "trace" => trace::next(source, question, reply),
         "average" => average::answer(source, question, reply),
@@ -51,11 +55,11 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         "sites" => text(reply, sites::all(source, question)),
         "top" => top::answer(source, question, reply),
         "level" => text(reply, level::level(source, question)?),
-        "" => Err(Failure::Wrong("nothing was asked".to_owned())),
-        verb => Err(Failure::Wrong(format!("this server does not know \"{verb}\""))),
+        "" => Err(ReplyFailure::Wrong("nothing was asked".to_owned())),
+        verb => Err(ReplyFailure::Wrong(format!("this server does not know \"{verb}\""))),
     }
 }
 
-fn text(reply: &mut dyn Reply, text: String) -> Result<(), Failure> {
+fn text(reply: &mut dyn ReplySink, text: String) -> Result<(), ReplyFailure> {
     Ok(reply.out(text.as_bytes())?)
 }

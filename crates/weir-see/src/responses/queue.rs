@@ -7,20 +7,24 @@ use weir_engine::trace::{Depth, Queues};
 use weir_engine::worker::Worker;
 use weir_rt::LoopSnapshot;
 use weir_server::Backlog;
-use weir_trace::{Histogram, RecorderReader, Site, Step};
+use weir_trace::{ConnectionStep, Histogram, RecorderReader, Site};
 
-use super::reply::{Failure, Reply, pause};
-use crate::control::protocol::Question;
+use super::reply::{ReplyFailure, ReplySink, pause};
+use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::{BRIEFLY, PATIENCE, Source, Thread, scale};
-use crate::table::{Cell, Column, Report};
+use crate::source::{BRIEFLY, PATIENCE, ServerSource, Thread, scale};
+use crate::table::{TableCell, TableColumn, TableReport};
 
 /// A row a worker and queue, of the time `every` in which every connection and request is asked, or with `all` of what was
 /// noted since the server began; then the listeners and what the kernel and the loops lacked.
-pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(crate) fn answer(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
     let every = Duration::from_nanos(duration_ns(question.value("every").unwrap_or("1s"))?);
     let whole = question.has("all");
-    let watching = (!whole).then(|| Watching::new(source));
+    let watching = (!whole).then(|| QueueWatch::new(source));
     let before = if whole { Vec::new() } else { waits(source) };
     if !whole {
         pause(reply, every.min(LONGEST));
@@ -28,7 +32,7 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
     let depths = source.ask(PATIENCE, |worker| (u16::from(worker.id), worker.queues())).answers;
     let after = waits(source);
     drop(watching);
-    let mut report = Report::new(&COLUMNS);
+    let mut report = TableReport::new(&COLUMNS);
     for (worker, waits) in &after {
         let earlier = before.iter().find(|(other, _)| other == worker).map(|(_, waits)| waits);
         let depths = depths.iter().find(|(other, _)| other == worker).map(|(_, depths)| depths);
@@ -44,34 +48,34 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
 }
 
 /// Queues are watched as long as this is kept.
-struct Watching(Vec<Thread>);
+struct QueueWatch(Vec<Thread>);
 
-impl Watching {
-    fn new(source: &Source) -> Watching {
+impl QueueWatch {
+    fn new(source: &ServerSource) -> QueueWatch {
         let workers = source.workers();
-        Source::tell_these(&workers, Worker::watch_queues);
-        Watching(workers)
+        ServerSource::tell_these(&workers, Worker::watch_queues);
+        QueueWatch(workers)
     }
 }
 
-impl Drop for Watching {
+impl Drop for QueueWatch {
     fn drop(&mut self) {
-        Source::tell_these(&self.0, Worker::leave_queues);
+        ServerSource::tell_these(&self.0, Worker::leave_queues);
     }
 }
 
 /// How long requests have waited, by queue.
-struct Waits {
+struct QueueWaits {
     accept: Histogram,
     receive: Histogram,
     /// Ready, and the loop busy with others.
     turn: Histogram,
 }
 
-impl Waits {
-    fn of(recorder: &RecorderReader) -> Waits {
-        let head = recorder.site(Site::step(Step::HeadRead));
-        Waits {
+impl QueueWaits {
+    fn of(recorder: &RecorderReader) -> QueueWaits {
+        let head = recorder.site(Site::step(ConnectionStep::HeadRead));
+        QueueWaits {
             accept: recorder.accept_waits(),
             receive: recorder.receive_waits(),
             turn: head.map(|totals| totals.wait).unwrap_or_default(),
@@ -80,15 +84,21 @@ impl Waits {
 }
 
 /// The waits that each worker has noted so far.
-fn waits(source: &Source) -> Vec<(u16, Waits)> {
+fn waits(source: &ServerSource) -> Vec<(u16, QueueWaits)> {
     source.ask(BRIEFLY, |worker| worker.recorder.borrow_mut().settle());
     let workers = source.workers();
-    workers.iter().map(|worker| (worker.recorder.worker(), Waits::of(&worker.recorder))).collect()
+    workers.iter().map(|worker| (worker.recorder.worker(), QueueWaits::of(&worker.recorder))).collect()
 }
 
 /// The rows of a worker.
-fn rows(report: &mut Report, worker: u16, now: &Waits, before: Option<&Waits>, depths: Option<&Queues>) {
-    let lately = |queue: fn(&Waits) -> &Histogram| match before {
+fn rows(
+    report: &mut TableReport,
+    worker: u16,
+    now: &QueueWaits,
+    before: Option<&QueueWaits>,
+    depths: Option<&Queues>,
+) {
+    let lately = |queue: fn(&QueueWaits) -> &Histogram| match before {
         Some(before) => queue(now).since(queue(before)),
         None => queue(now).clone(),
     };
@@ -101,33 +111,34 @@ fn rows(report: &mut Report, worker: u16, now: &Waits, before: Option<&Waits>, d
     report.row(row(worker, "send window", None, depth(|queues| &queues.unsent)));
 }
 
-fn row(worker: u16, queue: &str, waits: Option<Histogram>, depth: Option<&Depth>) -> [Cell; 10] {
-    let time =
-        |of: fn(&Histogram) -> u64| waits.as_ref().map_or(Cell::None, |waits| Cell::Time(scale(of(waits))));
+fn row(worker: u16, queue: &str, waits: Option<Histogram>, depth: Option<&Depth>) -> [TableCell; 10] {
+    let time = |of: fn(&Histogram) -> u64| {
+        waits.as_ref().map_or(TableCell::None, |waits| TableCell::Time(scale(of(waits))))
+    };
     [
-        Cell::Count(worker.into()),
-        Cell::text(queue),
-        waits.as_ref().map_or(Cell::None, |waits| Cell::Count(waits.count())),
+        TableCell::Count(worker.into()),
+        TableCell::text(queue),
+        waits.as_ref().map_or(TableCell::None, |waits| TableCell::Count(waits.count())),
         time(Histogram::mean),
         time(|waits| waits.quantile(0.5)),
         time(|waits| waits.quantile(0.99)),
         // Of a part of a histogram the largest bucket is known.
         time(|waits| waits.quantile(1.0)),
-        depth.map_or(Cell::None, |depth| Cell::Count(depth.connections)),
-        Cell::None,
-        depth.map_or(Cell::None, |depth| Cell::Bytes(depth.bytes)),
+        depth.map_or(TableCell::None, |depth| TableCell::Count(depth.connections)),
+        TableCell::None,
+        depth.map_or(TableCell::None, |depth| TableCell::Bytes(depth.bytes)),
     ]
 }
 
-fn listener(backlog: &Backlog) -> [Cell; 10] {
-    let mut row = [const { Cell::None }; 10];
-    row[1] = Cell::text(format!("listen {}", backlog.addr));
-    (row[7], row[8]) = (Cell::Count(backlog.waiting), Cell::Count(backlog.room));
+fn listener(backlog: &Backlog) -> [TableCell; 10] {
+    let mut row = [const { TableCell::None }; 10];
+    row[1] = TableCell::text(format!("listen {}", backlog.addr));
+    (row[7], row[8]) = (TableCell::Count(backlog.waiting), TableCell::Count(backlog.room));
     row
 }
 
 /// What the loops lacked.
-fn starved(source: &Source) -> String {
+fn starved(source: &ServerSource) -> String {
     let mut sum = LoopSnapshot::default();
     for worker in source.workers().iter() {
         let turns = worker.stats.snapshot();
@@ -158,17 +169,17 @@ pub(super) fn extension(table: &str, name: &str) -> Option<u64> {
 
 /// A time to watch for at most.
 const LONGEST: Duration = Duration::from_secs(3600);
-const COLUMNS: [Column; 10] = [
-    Column("worker", "worker"),
-    Column("queue", "queue"),
-    Column("asked", "count"),
-    Column("mean", "mean_ns"),
-    Column("p50", "p50_ns"),
-    Column("p99", "p99_ns"),
-    Column("max", "max_ns"),
-    Column("now", "now"),
-    Column("of", "limit"),
-    Column("bytes", "bytes"),
+const COLUMNS: [TableColumn; 10] = [
+    TableColumn("worker", "worker"),
+    TableColumn("queue", "queue"),
+    TableColumn("asked", "count"),
+    TableColumn("mean", "mean_ns"),
+    TableColumn("p50", "p50_ns"),
+    TableColumn("p99", "p99_ns"),
+    TableColumn("max", "max_ns"),
+    TableColumn("now", "now"),
+    TableColumn("of", "limit"),
+    TableColumn("bytes", "bytes"),
 ];
 
 #[cfg(test)]

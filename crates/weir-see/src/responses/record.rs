@@ -7,20 +7,24 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use weir_rt::clock::{self, ClockMoment};
-use weir_trace::event::Decoder;
-use weir_trace::{EventKind, InFlight, Kept, Site, SiteTable, Stall, WaitKind, Watch};
+use weir_trace::event::EventDecoder;
+use weir_trace::{EventKind, InFlight, KeptRequest, LoopStall, Site, SiteTable, TraceWatch, WaitKind};
 
-use super::reply::{Failure, Reply, STEP};
+use super::reply::{ReplyFailure, ReplySink, STEP};
 use super::reqs;
-use crate::control::protocol::Question;
-use crate::filter::{Filter, duration_ns};
-use crate::formats::perfetto::{Timeline, Track};
-use crate::source::{PATIENCE, Source, ticks};
+use crate::control::protocol::ControlQuestion;
+use crate::filter::{RequestFilter, duration_ns};
+use crate::formats::perfetto::{PerfettoTimeline, TrackNumber};
+use crate::source::{PATIENCE, ServerSource, ticks};
 
 /// The timeline of what was kept of the last `for`; with `next` of every request that ends in it.
-pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(crate) fn answer(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
     let time = Duration::from_nanos(duration_ns(question.value("for").unwrap_or("10s"))?).min(LONGEST);
-    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
     let next = question.has("next");
     let since = clock::ticks().saturating_sub(if next { 0 } else { ticks(time.as_nanos() as u64) });
     let kept = match next {
@@ -31,7 +35,7 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
 }
 
 /// The loops that were blocked after `since`, with their workers.
-pub(crate) fn stalls(source: &Source, since: u64) -> Vec<(u16, Stall)> {
+pub(crate) fn stalls(source: &ServerSource, since: u64) -> Vec<(u16, LoopStall)> {
     let mut stalls = Vec::new();
     for worker in source.workers() {
         let lately =
@@ -42,11 +46,11 @@ pub(crate) fn stalls(source: &Source, since: u64) -> Vec<(u16, Stall)> {
 }
 
 /// The requests that were kept and ended after `since`.
-fn last(source: &Source, filter: &Filter, since: u64) -> Vec<Kept> {
+fn last(source: &ServerSource, filter: &RequestFilter, since: u64) -> Vec<KeptRequest> {
     let filter = filter.clone();
     let said = source.ask(PATIENCE, move |worker| {
         let recorder = worker.recorder.borrow();
-        let wanted = |kept: &&Kept| end(kept) >= since && filter.takes(kept.record());
+        let wanted = |kept: &&KeptRequest| end(kept) >= since && filter.takes(kept.record());
         recorder.kept().filter(wanted).cloned().collect::<Vec<_>>()
     });
     said.answers.into_iter().flatten().collect()
@@ -54,12 +58,12 @@ fn last(source: &Source, filter: &Filter, since: u64) -> Vec<Kept> {
 
 /// Every request that ends in the next `time`, [`MOST`] at most.
 fn coming(
-    source: &Source,
-    filter: Filter,
+    source: &ServerSource,
+    filter: RequestFilter,
     time: Duration,
-    reply: &mut dyn Reply,
-) -> Result<Vec<Kept>, Failure> {
-    let (watch, delivered) = Watch::channel(MOST, move |record| filter.takes(record));
+    reply: &mut dyn ReplySink,
+) -> Result<Vec<KeptRequest>, ReplyFailure> {
+    let (watch, delivered) = TraceWatch::channel(MOST, move |record| filter.takes(record));
     let asked = watch.clone();
     source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
     let until = Instant::now() + time;
@@ -80,14 +84,14 @@ fn coming(
 }
 
 /// When a request ended, in ticks.
-pub(crate) fn end(kept: &Kept) -> u64 {
+pub(crate) fn end(kept: &KeptRequest) -> u64 {
     kept.record().start + kept.record().total
 }
 
 /// The timeline of requests and blocked loops; of a process that dies of `signal` also of what was in flight.
 pub(crate) fn file(
-    mut kept: Vec<Kept>,
-    stalls: Vec<(u16, Stall)>,
+    mut kept: Vec<KeptRequest>,
+    stalls: Vec<(u16, LoopStall)>,
     in_flight: &[InFlight],
     signal: Option<i32>,
 ) -> Vec<u8> {
@@ -98,16 +102,17 @@ pub(crate) fn file(
     numbers.sort_unstable();
     numbers.dedup();
     let pid = std::process::id();
-    let mut drawing = Drawing { timeline: Timeline::new(pid, "weir"), now: ClockMoment::now() };
+    let mut drawing =
+        TimelineDrawing { timeline: PerfettoTimeline::new(pid, "weir"), now: ClockMoment::now() };
     for worker in numbers {
         // Threads of one process have no number twice; this one is no kernel's.
         let thread = drawing.timeline.thread(pid + 1 + u32::from(worker), &format!("worker {worker}"));
-        let stalled: Vec<&Stall> =
+        let stalled: Vec<&LoopStall> =
             stalls.iter().filter(|(on, _)| *on == worker).map(|(_, stall)| stall).collect();
         if !stalled.is_empty() {
             drawing.stalls(worker, &stalled);
         }
-        let mut lanes: Vec<(u64, Track)> = Vec::new();
+        let mut lanes: Vec<(u64, TrackNumber)> = Vec::new();
         for one in kept.iter().filter(|kept| kept.record().worker == worker) {
             let free = lanes.iter().position(|(until, _)| *until <= one.record().start);
             let lane = free.unwrap_or_else(|| {
@@ -132,20 +137,20 @@ pub(crate) fn file(
 
 /// How process `pid` ended, at this moment: to stand behind a timeline of that process.
 pub(crate) fn end_of(pid: u32, how: &str) -> Vec<u8> {
-    let mut timeline = Timeline::behind(pid);
+    let mut timeline = PerfettoTimeline::behind(pid);
     let track = timeline.track("end");
     let now = clock::unix_ns();
     timeline.slice(track, now, now + MARK, &format!("server process {pid} {how}"), &[]);
     timeline.finish()
 }
 
-struct Drawing {
-    timeline: Timeline,
+struct TimelineDrawing {
+    timeline: PerfettoTimeline,
     now: ClockMoment,
 }
 
-impl Drawing {
-    fn stalls(&mut self, worker: u16, stalls: &[&Stall]) {
+impl TimelineDrawing {
+    fn stalls(&mut self, worker: u16, stalls: &[&LoopStall]) {
         let track = self.timeline.track(&format!("worker {worker}, blocked"));
         for stall in stalls {
             let (from, to) = (self.now.unix_ns(stall.start), self.now.unix_ns(stall.start + stall.duration));
@@ -172,7 +177,7 @@ impl Drawing {
     }
 
     /// A request on its lane, and what it ran on its worker's thread.
-    fn request(&mut self, kept: &Kept, thread: Track, lane: Track) {
+    fn request(&mut self, kept: &KeptRequest, thread: TrackNumber, lane: TrackNumber) {
         let record = kept.record();
         let name = format!("{} {}", record.method, record.path);
         let (id, status) = (record.id.to_string(), record.status.to_string());
@@ -186,7 +191,7 @@ impl Drawing {
         ];
         let (begin, end) = (record.start, end(kept));
         self.timeline.begin(lane, self.now.unix_ns(begin), &name, &said);
-        let mut walk = Walk {
+        let mut walk = RequestWalk {
             drawing: self,
             lane,
             thread,
@@ -195,7 +200,7 @@ impl Drawing {
             running: Some(begin),
             open: Vec::new(),
         };
-        let mut decoder = Decoder::default();
+        let mut decoder = EventDecoder::default();
         for event in kept.events() {
             if let Some((kind, site, value)) = decoder.decode(*event) {
                 walk.take(kind, site, value);
@@ -207,10 +212,10 @@ impl Drawing {
 }
 
 /// The way through a request's events.
-struct Walk<'a> {
-    drawing: &'a mut Drawing,
-    lane: Track,
-    thread: Track,
+struct RequestWalk<'a> {
+    drawing: &'a mut TimelineDrawing,
+    lane: TrackNumber,
+    thread: TrackNumber,
     name: &'a str,
     /// Where it is, in ticks.
     at: u64,
@@ -219,7 +224,7 @@ struct Walk<'a> {
     open: Vec<Site>,
 }
 
-impl Walk<'_> {
+impl RequestWalk<'_> {
     fn take(&mut self, kind: EventKind, site: Site, value: u64) {
         let before = self.at;
         if kind.is_timed() {
@@ -290,14 +295,14 @@ const LONGEST: Duration = Duration::from_secs(3600);
 mod tests {
     use super::*;
     use crate::formats::protobuf::tests::{all, read};
-    use weir_trace::{Kind, Recorder, RequestId, RequestRecord, Settings, Trace};
+    use weir_trace::{Recorder, RecorderSettings, RequestId, RequestRecord, SiteKind, Trace};
 
     /// A request that runs 100 ticks, waits 1,000 in the access phase, and runs 50 in a filter.
-    fn kept(id: u128, start: u64) -> Kept {
+    fn kept(id: u128, start: u64) -> KeptRequest {
         let sites = SiteTable::global();
-        let access = sites.intern(Kind::Handler(6), "/record", "access");
-        let gzip = sites.intern(Kind::BodyFilter, "/record", "gzip");
-        let mut recorder = Recorder::new(3, Settings { sample: 1, ..Settings::default() });
+        let access = sites.intern(SiteKind::Handler(6), "/record", "access");
+        let gzip = sites.intern(SiteKind::BodyFilter, "/record", "gzip");
+        let mut recorder = Recorder::new(3, RecorderSettings { sample: 1, ..RecorderSettings::default() });
         let mut trace = Trace::new();
         recorder.begin(&mut trace, start);
         trace.enter(access, start);
@@ -354,14 +359,14 @@ mod tests {
 
     #[test]
     fn blocked_turns_have_a_track() {
-        let stall = Stall { start: 5, duration: 7, ..Stall::default() };
+        let stall = LoopStall { start: 5, duration: 7, ..LoopStall::default() };
         let tracks = tracks(&file(Vec::new(), vec![(1, stall)], &[], None));
         assert_eq!(tracks[2].0, "worker 1, blocked");
         assert_eq!((tracks[2].1[0].starts_with("blocked in "), tracks[2].1.len()), (true, 2));
     }
     #[test]
     fn a_crash_shows_what_was_in_flight_and_how_it_ended() {
-        let now = weir_trace::Now::new(4);
+        let now = weir_trace::WorkerNow::new(4);
         now.enter(RequestId(9), clock::ticks(), b"GET", b"/crash");
         let in_flight = now.reader().requests();
         let mut record = file(vec![kept(1, 5)], Vec::new(), &in_flight, Some(11));

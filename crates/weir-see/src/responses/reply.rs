@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// Where an answer goes.
-pub(crate) trait Reply {
+pub(crate) trait ReplySink {
     /// Part of the answer.
     fn out(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// How far it is.
@@ -15,27 +15,27 @@ pub(crate) trait Reply {
 
 /// Why there is no (whole) answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ReplyFailure {
     /// Whoever asked has gone.
     Gone(io::Error),
     /// The question can't be answered: why.
     Wrong(String),
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::Gone(error)
+impl From<io::Error> for ReplyFailure {
+    fn from(error: io::Error) -> ReplyFailure {
+        ReplyFailure::Gone(error)
     }
 }
 
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Wrong(text)
+impl From<String> for ReplyFailure {
+    fn from(text: String) -> ReplyFailure {
+        ReplyFailure::Wrong(text)
     }
 }
 
 /// Sleeps for `time`, or until whoever asked has enough. `false`: they have.
-pub(crate) fn pause(reply: &mut dyn Reply, time: Duration) -> bool {
+pub(crate) fn pause(reply: &mut dyn ReplySink, time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
         if reply.is_stopped() {

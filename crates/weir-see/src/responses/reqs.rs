@@ -3,26 +3,26 @@
 use weir_rt::clock;
 use weir_trace::{InFlight, Site, SiteTable};
 
-use super::reply::Failure;
-use crate::control::protocol::Question;
+use super::reply::ReplyFailure;
+use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::{Source, scale};
-use crate::table::{Cell, Column, Report};
+use crate::source::{ServerSource, scale};
+use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The requests in flight, oldest first.
-pub(crate) fn answer(source: &Source, question: &Question) -> Result<String, Failure> {
+pub(crate) fn answer(source: &ServerSource, question: &ControlQuestion) -> Result<String, ReplyFailure> {
     let over = question.value("over").map(duration_ns).transpose()?.unwrap_or(0);
     let count = question.number("n", 1000)? as usize;
     Ok(report(source, over, count).write(question.has("json")))
 }
 
-fn report(source: &Source, over: u64, count: usize) -> Report {
+fn report(source: &ServerSource, over: u64, count: usize) -> TableReport {
     let now = clock::ticks();
     let age = |since: u64| scale(now.saturating_sub(since));
     let mut all: Vec<InFlight> = source.workers().iter().flat_map(|worker| worker.now.requests()).collect();
     all.retain(|request| age(request.start) >= over);
     all.sort_by_key(|request| request.start);
-    let mut report = Report::new(&COLUMNS);
+    let mut report = TableReport::new(&COLUMNS);
     for request in all.iter().take(count) {
         let doing = match (request.wait, request.is_running) {
             (Some(wait), _) => format!("waits {}", wait.as_str()),
@@ -30,14 +30,14 @@ fn report(source: &Source, over: u64, count: usize) -> Report {
             (None, false) => "ready".to_owned(),
         };
         report.row([
-            Cell::text(request.id.to_string()),
-            Cell::text(format!("{} {}", request.method, request.path)),
-            Cell::text(location(request.route)),
-            Cell::Count(request.worker.into()),
-            Cell::Time(age(request.start)),
-            Cell::Text(doing),
-            Cell::Time(age(request.since)),
-            Cell::text(at(request.site)),
+            TableCell::text(request.id.to_string()),
+            TableCell::text(format!("{} {}", request.method, request.path)),
+            TableCell::text(location(request.route)),
+            TableCell::Count(request.worker.into()),
+            TableCell::Time(age(request.start)),
+            TableCell::Text(doing),
+            TableCell::Time(age(request.since)),
+            TableCell::text(at(request.site)),
         ]);
     }
     report
@@ -61,13 +61,13 @@ pub(super) fn at(site: Site) -> String {
     }
 }
 
-const COLUMNS: [Column; 8] = [
-    Column("id", "id"),
-    Column("request", "request"),
-    Column("location", "location"),
-    Column("worker", "worker"),
-    Column("age", "age_ns"),
-    Column("now", "state"),
-    Column("since", "state_ns"),
-    Column("in", "site"),
+const COLUMNS: [TableColumn; 8] = [
+    TableColumn("id", "id"),
+    TableColumn("request", "request"),
+    TableColumn("location", "location"),
+    TableColumn("worker", "worker"),
+    TableColumn("age", "age_ns"),
+    TableColumn("now", "state"),
+    TableColumn("since", "state_ns"),
+    TableColumn("in", "site"),
 ];

@@ -7,29 +7,33 @@ mod workers;
 use std::time::Duration;
 
 use super::blocked::warning;
-use super::reply::{Failure, Reply, pause};
-use crate::control::protocol::Question;
+use super::reply::{ReplyFailure, ReplySink, pause};
+use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::Source;
-use crate::table::Report;
+use crate::source::ServerSource;
+use crate::table::TableReport;
 
-use window::{Snapshot, Window};
+use window::{TopSnapshot, TopWindow};
 
 /// Tables, one every `every`, `n` of them or until whoever asked has enough. `every=0` is one table of all time.
-pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
-    let view = View::of(question.value("of").unwrap_or("routes"))?;
+pub(super) fn answer(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
+    let view = TopView::of(question.value("of").unwrap_or("routes"))?;
     let every = Duration::from_nanos(duration_ns(question.value("every").unwrap_or("1s"))?).min(LONGEST);
     let count = question.number("n", u64::MAX)?;
     let json = question.has("json");
     if every.is_zero() {
-        let window = Window::of_all_time(source);
+        let window = TopWindow::of_all_time(source);
         return Ok(reply.out(shown(view, &window, json).as_bytes())?);
     }
-    let mut before = Snapshot::take(source);
+    let mut before = TopSnapshot::take(source);
     for _ in 0..count {
         let stopped = !pause(reply, every);
-        let after = Snapshot::take(source);
-        let window = Window::between(&before, &after);
+        let after = TopSnapshot::take(source);
+        let window = TopWindow::between(&before, &after);
         reply.out(shown(view, &window, json).as_bytes())?;
         if stopped {
             break;
@@ -40,14 +44,14 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
 }
 
 /// The table, and below it which loops are blocked.
-fn shown(view: View, window: &Window, json: bool) -> String {
+fn shown(view: TopView, window: &TopWindow, json: bool) -> String {
     let table = view.report(window).write(json);
     if json { table } else { table + &warning() }
 }
 
 /// What a table lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum View {
+enum TopView {
     Routes,
     Phases,
     Modules,
@@ -55,25 +59,25 @@ enum View {
     Workers,
 }
 
-impl View {
-    fn of(name: &str) -> Result<View, String> {
+impl TopView {
+    fn of(name: &str) -> Result<TopView, String> {
         match name {
-            "routes" | "locations" => Ok(View::Routes),
-            "phases" => Ok(View::Phases),
-            "modules" => Ok(View::Modules),
-            "upstreams" => Ok(View::Upstreams),
-            "workers" => Ok(View::Workers),
+            "routes" | "locations" => Ok(TopView::Routes),
+            "phases" => Ok(TopView::Phases),
+            "modules" => Ok(TopView::Modules),
+            "upstreams" => Ok(TopView::Upstreams),
+            "workers" => Ok(TopView::Workers),
             _ => Err(format!("\"{name}\" is no table: routes, phases, modules, upstreams and workers are")),
         }
     }
 
-    fn report(self, window: &Window) -> Report {
+    fn report(self, window: &TopWindow) -> TableReport {
         match self {
-            View::Routes => sites::routes(window),
-            View::Phases => sites::phases(window),
-            View::Modules => sites::modules(window),
-            View::Upstreams => sites::upstreams(window),
-            View::Workers => workers::report(window),
+            TopView::Routes => sites::routes(window),
+            TopView::Phases => sites::phases(window),
+            TopView::Modules => sites::modules(window),
+            TopView::Upstreams => sites::upstreams(window),
+            TopView::Workers => workers::report(window),
         }
     }
 }

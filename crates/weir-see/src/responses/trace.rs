@@ -3,18 +3,22 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use weir_trace::{Kept, SiteTable, Watch, render};
+use weir_trace::{KeptRequest, SiteTable, TraceWatch, render};
 
-use super::reply::{Failure, Reply, STEP};
-use crate::control::protocol::Question;
-use crate::filter::Filter;
-use crate::source::{Source, scale};
+use super::reply::{ReplyFailure, ReplySink, STEP};
+use crate::control::protocol::ControlQuestion;
+use crate::filter::RequestFilter;
+use crate::source::{ServerSource, scale};
 
 /// Sends the trees of the next `n` requests that `match` takes, each as it ends.
-pub(super) fn next(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
-    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+pub(super) fn next(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
+    let filter = RequestFilter::parse(question.value("match").unwrap_or(""))?;
     let count = question.number("n", 1)?.clamp(1, MOST) as usize;
-    let (watch, kept) = Watch::channel(count, move |record| filter.takes(record));
+    let (watch, kept) = TraceWatch::channel(count, move |record| filter.takes(record));
     let asked = watch.clone();
     source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
     let show = shown(question);
@@ -42,7 +46,7 @@ pub(super) fn next(source: &Source, question: &Question, reply: &mut dyn Reply) 
 }
 
 /// The form that is asked for.
-pub(super) fn shown(question: &Question) -> fn(&Kept) -> String {
+pub(super) fn shown(question: &ControlQuestion) -> fn(&KeptRequest) -> String {
     match (question.has("json"), question.has("flow")) {
         (true, _) => json,
         (_, true) => flow,
@@ -51,21 +55,21 @@ pub(super) fn shown(question: &Question) -> fn(&Kept) -> String {
 }
 
 /// Headline and tree.
-pub(crate) fn text(kept: &Kept) -> String {
+pub(crate) fn text(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &scale);
     format!("{headline}\n{}", render::tree(&kept.tree(), sites, &scale))
 }
 
 /// Headline and every boundary.
-fn flow(kept: &Kept) -> String {
+fn flow(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = render::headline(kept.record(), sites, &scale);
     format!("{headline}\n{}", render::flow(kept.events(), sites, &scale))
 }
 
 /// A line of JSON.
-pub(crate) fn json(kept: &Kept) -> String {
+pub(crate) fn json(kept: &KeptRequest) -> String {
     render::kept_json(kept, SiteTable::global(), &scale) + "\n"
 }
 

@@ -7,17 +7,17 @@ use weir_http::json::{Json, Value};
 use weir_upstream::block::list_changes::Refusal;
 use weir_upstream::{Group, Upstreams};
 
-use crate::source::Source;
+use crate::source::ServerSource;
 
 /// All groups of `upstream` blocks.
-pub(crate) fn all(source: &Source) -> String {
+pub(crate) fn all(source: &ServerSource) -> String {
     let configuration = source.configuration();
     let groups = groups(&configuration).filter(|group| !group.implicit);
     Json::array(|json| groups.for_each(|group| group.describe(json))) + "\n"
 }
 
 /// One of them; `None`: there is none of this name.
-pub(crate) fn one(source: &Source, name: &str) -> Option<String> {
+pub(crate) fn one(source: &ServerSource, name: &str) -> Option<String> {
     let mut json = Json::default();
     let group = find(source, name)?;
     group.describe(&mut json);
@@ -25,7 +25,7 @@ pub(crate) fn one(source: &Source, name: &str) -> Option<String> {
 }
 
 /// A change of one group.
-pub(crate) enum Change {
+pub(crate) enum UpstreamChange {
     Add(Value),
     Remove(String),
     Edit(String, Value),
@@ -34,7 +34,11 @@ pub(crate) enum Change {
 
 /// Makes a change, and tells what the group is then; `None`: there is no such group. Workers know of it when this
 /// returns: their next choice is among the new members.
-pub(crate) fn change(source: &Source, name: &str, change: &Change) -> Option<Result<String, Refusal>> {
+pub(crate) fn change(
+    source: &ServerSource,
+    name: &str,
+    change: &UpstreamChange,
+) -> Option<Result<String, Refusal>> {
     let group = find(source, name)?;
     if let Err(refusal) = apply(&group, change) {
         return Some(Err(refusal));
@@ -51,12 +55,12 @@ pub(crate) fn change(source: &Source, name: &str, change: &Change) -> Option<Res
     one(source, name).map(Ok)
 }
 
-fn apply(group: &Arc<Group>, change: &Change) -> Result<(), Refusal> {
+fn apply(group: &Arc<Group>, change: &UpstreamChange) -> Result<(), Refusal> {
     match change {
-        Change::Add(server) => group.add(server),
-        Change::Remove(server) => group.remove(server),
-        Change::Edit(server, settings) => group.edit(server, settings),
-        Change::Replace(list) => group.replace(list),
+        UpstreamChange::Add(server) => group.add(server),
+        UpstreamChange::Remove(server) => group.remove(server),
+        UpstreamChange::Edit(server, settings) => group.edit(server, settings),
+        UpstreamChange::Replace(list) => group.replace(list),
     }
 }
 
@@ -64,6 +68,6 @@ pub(super) fn groups(configuration: &Configuration) -> impl Iterator<Item = &Arc
     configuration.tables.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter)
 }
 
-fn find(source: &Source, name: &str) -> Option<Arc<Group>> {
+fn find(source: &ServerSource, name: &str) -> Option<Arc<Group>> {
     source.configuration().tables.shared::<Upstreams>()?.find(name).cloned()
 }

@@ -5,27 +5,31 @@ use std::time::Duration;
 use weir_engine::worker::Worker;
 use weir_rt::{LoopSnapshot, clock};
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse, WorkerView};
-use weir_trace::{Kind, SiteTable};
+use weir_trace::{SiteKind, SiteTable};
 
-use super::capacity::Capacity;
+use super::capacity::ServerCapacity;
 use super::queue::extension;
-use super::reply::{Failure, Reply, pause};
-use crate::control::protocol::Question;
+use super::reply::{ReplyFailure, ReplySink, pause};
+use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::{BRIEFLY, Source, Thread, scale};
-use crate::table::{Cell, Column, Report};
+use crate::source::{BRIEFLY, ServerSource, Thread, scale};
+use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The table of the time `every`.
-pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(crate) fn answer(
+    source: &ServerSource,
+    question: &ControlQuestion,
+    reply: &mut dyn ReplySink,
+) -> Result<(), ReplyFailure> {
     let every = Duration::from_nanos(duration_ns(question.value("every").unwrap_or("1s"))?);
-    let before = Moment::take(source);
+    let before = UsageMoment::take(source);
     pause(reply, every.min(LONGEST));
-    let after = Moment::take(source);
+    let after = UsageMoment::take(source);
     Ok(reply.out(table(&before, &after).write(question.has("json")).as_bytes())?)
 }
 
 /// Everything at one time.
-struct Moment {
+struct UsageMoment {
     at: std::time::Instant,
     turns: LoopSnapshot,
     threads: ThreadUse,
@@ -48,11 +52,11 @@ struct Moment {
     receive_p99: u64,
     samples_lost: u64,
     workers: u64,
-    capacity: Capacity,
+    capacity: ServerCapacity,
 }
 
-impl Moment {
-    fn take(source: &Source) -> Moment {
+impl UsageMoment {
+    fn take(source: &ServerSource) -> UsageMoment {
         let housekeeping = housekeeping::handle();
         let views = housekeeping.workers();
         let workers = source.workers();
@@ -61,7 +65,7 @@ impl Moment {
         let p99 = |of: fn(&weir_trace::RecorderReader) -> weir_trace::Histogram| {
             workers.iter().map(|worker| scale(of(&worker.recorder).quantile(0.99))).max().unwrap_or(0)
         };
-        Moment {
+        UsageMoment {
             at: std::time::Instant::now(),
             turns: sum_turns(workers.iter().map(|worker| worker.stats.snapshot())),
             threads: sum_threads(&views),
@@ -85,14 +89,14 @@ impl Moment {
             receive_p99: p99(weir_trace::RecorderReader::receive_waits),
             samples_lost: views.iter().map(|view| view.samples_lost).sum(),
             workers: workers.len() as u64,
-            capacity: Capacity::take(source),
+            capacity: ServerCapacity::take(source),
         }
     }
 }
 
-fn sent(source: &Source) -> u64 {
+fn sent(source: &ServerSource) -> u64 {
     let totals = source.totals();
-    let whole = |site| SiteTable::global().info(site).kind == Kind::Request;
+    let whole = |site| SiteTable::global().info(site).kind == SiteKind::Request;
     totals.iter().filter(|(site, _)| whole(*site)).map(|(_, totals)| totals.counts.bytes_out).sum()
 }
 
@@ -127,26 +131,26 @@ fn retransmits(table: &str) -> u64 {
     at.and_then(|at| numbers.split_whitespace().nth(at)?.parse().ok()).unwrap_or(0)
 }
 
-fn table(before: &Moment, after: &Moment) -> Report {
+fn table(before: &UsageMoment, after: &UsageMoment) -> TableReport {
     let time = after.at.duration_since(before.at).as_nanos() as u64 * after.workers.max(1);
     let busy = after.turns.busy_ns.saturating_sub(before.turns.busy_ns);
     let parked = after.turns.parked_ns.saturating_sub(before.turns.parked_ns);
     let cpu = after.threads.cpu_ns.saturating_sub(before.threads.cpu_ns);
     let queue = after.threads.run_queue_ns.saturating_sub(before.threads.run_queue_ns);
     let percent =
-        |part: u64, whole: u64| Cell::text(format!("{:.1}%", part as f64 * 100.0 / whole.max(1) as f64));
+        |part: u64, whole: u64| TableCell::text(format!("{:.1}%", part as f64 * 100.0 / whole.max(1) as f64));
     // `time` is that of all workers together.
     let rate = |sum: u64| sum.saturating_mul(1_000_000_000) / (time / after.workers.max(1)).max(1);
-    let mut report = Report::new(&COLUMNS);
-    let mut row = |resource: &str, used: Cell, saturated: Cell, errors: String| {
-        report.row([Cell::text(resource), used, saturated, Cell::text(errors)]);
+    let mut report = TableReport::new(&COLUMNS);
+    let mut row = |resource: &str, used: TableCell, saturated: TableCell, errors: String| {
+        report.row([TableCell::text(resource), used, saturated, TableCell::text(errors)]);
     };
     row("cpu", percent(cpu, time), with("run queue", percent(queue, time)), "-".to_owned());
     let stuck = after.busy.map_or(0, |busy| busy.as_nanos() as u64);
     row(
         "loops",
         percent(busy, busy + parked),
-        Cell::text(format!(
+        TableCell::text(format!(
             "longest turn {}, queued {}",
             crate::table::time(after.turns.longest_poll_ns.max(stuck)),
             crate::table::time(after.queued.saturating_sub(before.queued))
@@ -159,10 +163,10 @@ fn table(before: &Moment, after: &Moment) -> Report {
     );
     row(
         "memory",
-        Cell::text(crate::table::bytes(after.process.resident)),
+        TableCell::text(crate::table::bytes(after.process.resident)),
         with(
             "major faults",
-            Cell::Count(after.threads.faults_major.saturating_sub(before.threads.faults_major)),
+            TableCell::Count(after.threads.faults_major.saturating_sub(before.threads.faults_major)),
         ),
         format!("{} receives without buffer", after.turns.enobufs.saturating_sub(before.turns.enobufs)),
     );
@@ -173,8 +177,11 @@ fn table(before: &Moment, after: &Moment) -> Report {
     );
     row(
         "network",
-        Cell::text(format!("{}/s out", crate::table::bytes(rate(after.sent.saturating_sub(before.sent))))),
-        Cell::text(waits),
+        TableCell::text(format!(
+            "{}/s out",
+            crate::table::bytes(rate(after.sent.saturating_sub(before.sent)))
+        )),
+        TableCell::text(waits),
         format!(
             "host: {} overflows, {} retransmits",
             after.overflows.saturating_sub(before.overflows),
@@ -183,37 +190,41 @@ fn table(before: &Moment, after: &Moment) -> Report {
     );
     row(
         "connections",
-        Cell::text(format!("{} of {}", after.connections, limit(after.room))),
-        Cell::text(format!("{} idle", after.idle)),
+        TableCell::text(format!("{} of {}", after.connections, limit(after.room))),
+        TableCell::text(format!("{} idle", after.idle)),
         "-".to_owned(),
     );
-    let disk = |moment: &Moment| moment.process.disk_read + moment.process.disk_written;
+    let disk = |moment: &UsageMoment| moment.process.disk_read + moment.process.disk_written;
     row(
         "disk",
-        Cell::text(format!("{}/s", crate::table::bytes(rate(disk(after).saturating_sub(disk(before)))))),
-        Cell::text("-"),
+        TableCell::text(format!("{}/s", crate::table::bytes(rate(disk(after).saturating_sub(disk(before)))))),
+        TableCell::text("-"),
         format!("{} log lines lost", after.lost_lines.saturating_sub(before.lost_lines)),
     );
     row(
         "descriptors",
-        Cell::text(format!("{} of {}", after.process.descriptors, limit(after.process.descriptors_limit))),
-        Cell::text("-"),
+        TableCell::text(format!(
+            "{} of {}",
+            after.process.descriptors,
+            limit(after.process.descriptors_limit)
+        )),
+        TableCell::text("-"),
         format!("{} accepts without", after.turns.emfile.saturating_sub(before.turns.emfile)),
     );
     row(
         "profiling",
-        Cell::text(format!("{} Hz", housekeeping::handle().settings().cpu_hz)),
-        Cell::text("-"),
+        TableCell::text(format!("{} Hz", housekeeping::handle().settings().cpu_hz)),
+        TableCell::text("-"),
         format!("{} samples lost", after.samples_lost.saturating_sub(before.samples_lost)),
     );
-    after.capacity.rows(&before.capacity).into_iter().for_each(|row| report.row(row.map(Cell::text)));
+    after.capacity.rows(&before.capacity).into_iter().for_each(|row| report.row(row.map(TableCell::text)));
     report
 }
 
-fn with(what: &str, cell: Cell) -> Cell {
-    let mut report = Report::new(&[Column("", "")]);
+fn with(what: &str, cell: TableCell) -> TableCell {
+    let mut report = TableReport::new(&[TableColumn("", "")]);
     report.row([cell]);
-    Cell::text(format!("{what} {}", report.text().trim()))
+    TableCell::text(format!("{what} {}", report.text().trim()))
 }
 
 fn limit(limit: u64) -> String {
@@ -221,7 +232,7 @@ fn limit(limit: u64) -> String {
 }
 
 /// What only the server knows of what works: lines of `key value`.
-pub(crate) fn facts(source: &Source) -> String {
+pub(crate) fn facts(source: &ServerSource) -> String {
     let housekeeping = housekeeping::handle();
     let settings = housekeeping.settings();
     let workers = source.workers();
@@ -270,7 +281,7 @@ fn cores(workers: &[Thread]) -> String {
 
 /// A line for each worker that is stuck.
 fn stuck() -> String {
-    let line = |blocked: super::blocked::Blocked| {
+    let line = |blocked: super::blocked::BlockedLoop| {
         let time = crate::table::time(blocked.ns);
         format!("stuck worker {} for {time} in location {}\n", blocked.worker, blocked.location)
     };
@@ -279,9 +290,9 @@ fn stuck() -> String {
 
 /// A window at most.
 const LONGEST: Duration = Duration::from_secs(3600);
-const COLUMNS: [Column; 4] = [
-    Column("resource", "resource"),
-    Column("utilisation", "utilisation"),
-    Column("saturation", "saturation"),
-    Column("errors", "errors"),
+const COLUMNS: [TableColumn; 4] = [
+    TableColumn("resource", "resource"),
+    TableColumn("utilisation", "utilisation"),
+    TableColumn("saturation", "saturation"),
+    TableColumn("errors", "errors"),
 ];

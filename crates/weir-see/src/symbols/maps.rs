@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// One stretch of executable memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub(crate) struct CodeMapping {
     pub(crate) addresses: Range<u64>,
     /// Where in the file it begins.
     pub(crate) offset: u64,
@@ -16,12 +16,12 @@ pub(crate) struct Mapping {
 }
 
 /// The executable mappings, in the order of addresses. Lines of another form are passed over.
-pub(crate) fn parse(text: &str) -> Vec<Mapping> {
+pub(crate) fn parse(text: &str) -> Vec<CodeMapping> {
     text.lines().filter_map(line).collect()
 }
 
 /// `55d0-55f0 r-xp 00001000 fe:01 1234   /usr/bin/weir`
-fn line(line: &str) -> Option<Mapping> {
+fn line(line: &str) -> Option<CodeMapping> {
     let mut rest = line;
     let mut word = || {
         let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -36,7 +36,7 @@ fn line(line: &str) -> Option<Mapping> {
     let (major, minor) = device.split_once(':')?;
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let narrow = |text: &str| u32::from_str_radix(text, 16).ok();
-    Some(Mapping {
+    Some(CodeMapping {
         addresses: hex(start)?..hex(end)?,
         offset: hex(offset)?,
         file: (narrow(major)?, narrow(minor)?, inode.parse().ok()?),
@@ -45,7 +45,7 @@ fn line(line: &str) -> Option<Mapping> {
 }
 
 /// The mapping that holds `address`.
-pub(super) fn find(maps: &[Mapping], address: u64) -> Option<&Mapping> {
+pub(super) fn find(maps: &[CodeMapping], address: u64) -> Option<&CodeMapping> {
     let behind = maps.partition_point(|mapping| mapping.addresses.end <= address);
     maps.get(behind).filter(|mapping| mapping.addresses.contains(&address))
 }

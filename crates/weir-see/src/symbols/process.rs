@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use addr2line::Loader;
 use object::{Object, ObjectSegment, ReadCache};
 
-use super::maps::{self, Mapping};
-use super::{Frame, Symbols};
-use crate::stacks::Origin;
+use super::maps::{self, CodeMapping};
+use super::{StackFrame, Symbols};
+use crate::stacks::FrameOrigin;
 
 /// The symbols of one process on this machine. Files are read when an address in them is first asked for: 17 ms and 17 MB
 /// for a program of 16 MB, a microsecond or two for each address afterwards, nothing for one that was asked before.
@@ -20,20 +20,20 @@ use crate::stacks::Origin;
 /// program itself is read through /proc, so it may have been replaced.
 pub struct ProcessSymbols {
     root: PathBuf,
-    maps: Vec<Mapping>,
+    maps: Vec<CodeMapping>,
     /// By device and inode.
-    files: HashMap<(u32, u32, u64), Option<Code>>,
-    known: HashMap<u64, Vec<Frame>>,
+    files: HashMap<(u32, u32, u64), Option<CodeFile>>,
+    known: HashMap<u64, Vec<StackFrame>>,
 }
 
 /// One file with code.
-struct Code {
+struct CodeFile {
     loader: Loader,
-    segments: Vec<Segment>,
+    segments: Vec<FileSegment>,
 }
 
 /// Where a part of a file is in the addresses that its symbols are counted in.
-struct Segment {
+struct FileSegment {
     offset: u64,
     size: u64,
     address: u64,
@@ -57,32 +57,32 @@ impl ProcessSymbols {
         ProcessSymbols { root, maps: maps::parse(maps), files: HashMap::new(), known: HashMap::new() }
     }
 
-    fn name(&mut self, address: u64) -> Vec<Frame> {
+    fn name(&mut self, address: u64) -> Vec<StackFrame> {
         if address >= KERNEL {
-            return vec![Frame::new(Origin::Kernel, "[kernel]")];
+            return vec![StackFrame::new(FrameOrigin::Kernel, "[kernel]")];
         }
         let Some(mapping) = maps::find(&self.maps, address) else {
             // Unmapped since, as compiled code is.
-            return vec![Frame::new(Origin::Native, "[unknown]")];
+            return vec![StackFrame::new(FrameOrigin::Native, "[unknown]")];
         };
         // What a process says of its own mappings need not fit any file.
         let in_file = mapping.offset.wrapping_add(address - mapping.addresses.start);
         let short = short(&mapping.path);
         if !mapping.path.starts_with('/') {
-            return vec![Frame::new(Origin::Native, short)];
+            return vec![StackFrame::new(FrameOrigin::Native, short)];
         }
         let root = &self.root;
-        let code = self.files.entry(mapping.file).or_insert_with(|| Code::open(root, mapping));
+        let code = self.files.entry(mapping.file).or_insert_with(|| CodeFile::open(root, mapping));
         let frames = code.as_ref().map(|code| code.frames(in_file)).unwrap_or_default();
         if frames.is_empty() {
-            return vec![Frame::new(Origin::Native, format!("{short}+{in_file:#x}"))];
+            return vec![StackFrame::new(FrameOrigin::Native, format!("{short}+{in_file:#x}"))];
         }
         frames
     }
 }
 
 impl Symbols for ProcessSymbols {
-    fn frames(&mut self, address: u64, out: &mut Vec<Frame>) {
+    fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>) {
         if !self.known.contains_key(&address) {
             let frames = self.name(address);
             self.known.insert(address, frames);
@@ -91,9 +91,9 @@ impl Symbols for ProcessSymbols {
     }
 }
 
-impl Code {
+impl CodeFile {
     /// Opens the file of a mapping, if it is still the one that was mapped.
-    fn open(root: &Path, mapping: &Mapping) -> Option<Code> {
+    fn open(root: &Path, mapping: &CodeMapping) -> Option<CodeFile> {
         let program = root.join("exe");
         let inside = root.join("root").join(mapping.path.trim_start_matches('/'));
         // Where /proc/PID can't be read, this program and the path itself may still be the same files.
@@ -103,23 +103,23 @@ impl Code {
         let object = object::File::parse(&file).ok()?;
         let segment = |segment: object::Segment<'_, '_, _>| {
             let (offset, size) = segment.file_range();
-            Segment { offset, size, address: segment.address() }
+            FileSegment { offset, size, address: segment.address() }
         };
         let segments = object.segments().map(segment).collect();
         // What a distribution strips, it keeps beside.
         let debug = object.build_id().ok().flatten().and_then(debug_file);
         let loader = debug.and_then(|debug| Loader::new(debug).ok()).or_else(|| Loader::new(&path).ok())?;
-        Some(Code { loader, segments })
+        Some(CodeFile { loader, segments })
     }
 
     /// What stands at that place of the file, outermost first.
-    fn frames(&self, in_file: u64) -> Vec<Frame> {
-        let inside = |s: &&Segment| in_file >= s.offset && in_file - s.offset < s.size;
+    fn frames(&self, in_file: u64) -> Vec<StackFrame> {
+        let inside = |s: &&FileSegment| in_file >= s.offset && in_file - s.offset < s.size;
         let Some(segment) = self.segments.iter().find(inside) else { return Vec::new() };
         let address = (in_file - segment.offset).wrapping_add(segment.address);
         let mut frames = self.with_lines(address);
         if frames.is_empty() {
-            frames.extend(self.symbol(address).map(|name| Frame::new(Origin::Native, name)));
+            frames.extend(self.symbol(address).map(|name| StackFrame::new(FrameOrigin::Native, name)));
         }
         frames.reverse();
         frames
@@ -127,7 +127,7 @@ impl Code {
 
     /// From the debug information, innermost first: the function, and those it was inlined into. Of functions into which
     /// nothing was inlined, tables of lines alone do not have the name.
-    fn with_lines(&self, address: u64) -> Vec<Frame> {
+    fn with_lines(&self, address: u64) -> Vec<StackFrame> {
         let mut frames = Vec::new();
         let Ok(mut found) = self.loader.find_frames(address) else { return frames };
         while let Ok(Some(frame)) = found.next() {
@@ -136,7 +136,7 @@ impl Code {
             let location = frame.location.as_ref();
             let file = location.and_then(|location| location.file).unwrap_or_default().to_owned();
             let line = location.and_then(|location| location.line).unwrap_or(0);
-            frames.push(Frame { name, origin: Origin::Native, file, line });
+            frames.push(StackFrame { name, origin: FrameOrigin::Native, file, line });
         }
         // The debug information has names without the modules around them; of the function that all others were
         // inlined into, the table of symbols knows better.
@@ -154,12 +154,12 @@ impl Code {
 }
 
 /// Whether that is the mapped file: a regular one, as opening a pipe would wait and a device may act.
-pub(crate) fn is_file(path: &Path, mapping: &Mapping) -> bool {
+pub(crate) fn is_file(path: &Path, mapping: &CodeMapping) -> bool {
     fs::metadata(path).is_ok_and(|metadata| is_mapped(&metadata, mapping))
 }
 
 /// The same of what is known of a file.
-pub(crate) fn is_mapped(metadata: &fs::Metadata, mapping: &Mapping) -> bool {
+pub(crate) fn is_mapped(metadata: &fs::Metadata, mapping: &CodeMapping) -> bool {
     let (major, minor, inode) = mapping.file;
     metadata.is_file() && {
         // On overlay and btrfs the device in maps is another than stat's; the inode is the same.
@@ -281,9 +281,10 @@ mod tests {
         }
         assert_eq!(names(&mut symbols, 8), ["[unknown]"]);
         assert_eq!(names(&mut symbols, u64::MAX), ["[kernel]"]);
-        symbols
-            .maps
-            .insert(0, Mapping { addresses: 4096..8192, offset: 0, file: (0, 0, 0), path: String::new() });
+        symbols.maps.insert(
+            0,
+            CodeMapping { addresses: 4096..8192, offset: 0, file: (0, 0, 0), path: String::new() },
+        );
         assert_eq!(names(&mut symbols, 5000), ["[jit]"]);
     }
 

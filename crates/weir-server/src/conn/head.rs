@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_http::h1::{Parse, may_be_complete};
 use weir_rt::Recv;
-use weir_trace::{Site, Step, WaitKind};
+use weir_trace::{ConnectionStep, Site, WaitKind};
 
 use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
@@ -29,12 +29,12 @@ pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Re
     wire.timer.arm(x.server.settings.client_header_timeout);
     let shared = x.shared.clone();
     loop {
-        x.trace().open(Site::step(Step::HeadRead));
+        x.trace().open(Site::step(ConnectionStep::HeadRead));
         wire.input.borrow_mut().hold();
         wire.flush();
         let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
         let received = shared.waiting_for(WaitKind::ClientRead, received).await;
-        x.trace().close(Site::step(Step::HeadRead));
+        x.trace().close(Site::step(ConnectionStep::HeadRead));
         match received {
             Recv::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => return Err(lost(x, wire, &gone)),
@@ -50,14 +50,16 @@ pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Re
 fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
     let at_a_glance = !x.connection.hosts.borrow().has_patterns();
     if parsed.is_err() || !at_a_glance {
-        x.trace().mark(Site::step(Step::Parse));
+        x.trace().mark(Site::step(ConnectionStep::Parse));
     }
     parsed?;
     let checked = request_head::check::<TlsJudge>(x);
     match (at_a_glance, &checked) {
-        (false, _) => x.trace().mark(Site::step(Step::VirtualServer)),
+        (false, _) => x.trace().mark(Site::step(ConnectionStep::VirtualServer)),
         (true, Ok(())) if x.server.is_plain() => x.opening = true,
-        (true, _) => x.trace().mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer)]),
+        (true, _) => x
+            .trace()
+            .mark_and_pass(Site::step(ConnectionStep::Parse), [Site::step(ConnectionStep::VirtualServer)]),
     }
     debug::begun(x);
     checked

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use weir_rt::Recv;
-use weir_trace::{Site, Step};
+use weir_trace::{ConnectionStep, Site};
 
 use weir_engine::conf::core::Lingering;
 use weir_engine::exchange::Exchange;
@@ -50,5 +50,5 @@ pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
             Recv::Eof | Recv::TimedOut | Recv::Err(_) => break,
         }
     }
-    x.trace().mark(Site::step(Step::Lingering));
+    x.trace().mark(Site::step(ConnectionStep::Lingering));
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use weir_rt::sampler::{self, SampleSource, SitePlace, ThreadProbe};
 use weir_rt::{LoopSnapshot, LoopStats, clock};
-use weir_trace::{NowReader, RecorderReader, Site, Stall};
+use weir_trace::{LoopStall, NowReader, RecorderReader, Site};
 
 use weir_engine::log::{self, Level};
 use weir_engine::trace::TraceSettings;
@@ -101,7 +101,7 @@ pub struct WorkerStall {
     /// It has not ended yet.
     pub ongoing: bool,
     /// What is known of it.
-    pub stall: Stall,
+    pub stall: LoopStall,
 }
 
 /// The process-wide housekeeping. Cheap to copy around; every method may be called from any thread but a worker's loop.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weir_rt::clock;
 use weir_rt::sampler::{self, LongTurn, SitePlace};
 use weir_sys::probe;
-use weir_trace::{RequestId, Sample, Site, Stall, StallConnections};
+use weir_trace::{CpuSample, LoopStall, RequestId, Site, StallConnections};
 
 use super::usage::InKernel;
 use super::{Entry, Watched};
@@ -102,14 +102,14 @@ impl Watchdog {
             found.has_stack = true;
             let duration = sample.time - found.start;
             let route = Site(sample.place.route);
-            let sample = Sample {
+            let sample = CpuSample {
                 time: sample.time,
                 site: Site(sample.place.site),
                 request: RequestId(sample.request),
                 vm_state: sample.vm_state,
                 frames: sample.frames.clone(),
             };
-            let stall = Stall { start: found.start, duration, route, sample, ..Stall::default() };
+            let stall = LoopStall { start: found.start, duration, route, sample, ..LoopStall::default() };
             entry.watched.recorder.stalls().add(stall);
         }
     }
@@ -136,7 +136,7 @@ impl Seen {
             noted = true;
             // Between two looks there may have been several: what was counted is the last one's.
             let connections = connections.filter(|_| start == self.turn);
-            stalls.add(Stall { start, duration: end - start, connections, ..Stall::default() });
+            stalls.add(LoopStall { start, duration: end - start, connections, ..LoopStall::default() });
             if probe::traces_blocked() {
                 let worker = entry.watched.recorder.worker().into();
                 probe::loop_blocked(worker, clock::scale().ticks_to_ns(end - start));
@@ -163,11 +163,11 @@ impl Seen {
         let connections = dealt.map(|_| self.connections(entry));
         let known = self.stall.is_some_and(|found| found.start == since);
         if known {
-            stalls.add(Stall { start: since, duration: age, connections, ..Stall::default() });
+            stalls.add(LoopStall { start: since, duration: age, connections, ..LoopStall::default() });
             return Busy { stalls: true, ..done };
         }
         self.stall = Some(Found { start: since, end: None, has_stack: false });
-        stalls.add(Stall { connections, ..describe(entry, since, age) });
+        stalls.add(LoopStall { connections, ..describe(entry, since, age) });
         // One that ends at this moment needs no stack.
         Busy { due: None, asked: probe.ask().is_ok(), stalls: true }
     }
@@ -199,15 +199,24 @@ impl Seen {
 }
 
 /// What can be seen from outside of a worker that is stuck since `start`.
-fn describe(entry: &Entry, start: u64, duration: u64) -> Stall {
+fn describe(entry: &Entry, start: u64, duration: u64) -> LoopStall {
     let probe = entry.watched.probe;
     let InKernel { state, syscall, wait_channel } = InKernel::read(probe.tid());
     let current = probe.current();
     let SitePlace { site, route } = current.place();
     let running = entry.watched.now.running();
     let request = running.map_or(RequestId(current.request()), |running| running.id);
-    let sample = Sample { site: Site(site), request, ..Sample::default() };
-    Stall { start, duration, route: Site(route), state, syscall, wait_channel, sample, ..Stall::default() }
+    let sample = CpuSample { site: Site(site), request, ..CpuSample::default() };
+    LoopStall {
+        start,
+        duration,
+        route: Site(route),
+        state,
+        syscall,
+        wait_channel,
+        sample,
+        ..LoopStall::default()
+    }
 }
 
 /// How long after a stall the next one is expected.

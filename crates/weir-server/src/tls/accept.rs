@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use weir_rt::{Recv, clock};
 use weir_tls::{
-    Acceptor, Certificate, Error, ExternalSessions, Handshake, Hello, HelloFields, Otherwise, Progress,
-    ServerConfig, Session,
+    Certificate, Error, ExternalSessions, HandshakeProgress, HandshakeWishes, HelloAcceptor, HelloFields,
+    ReceivedHello, ServerConfig, ServerHandshake, TlsSession,
 };
-use weir_trace::Step;
+use weir_trace::ConnectionStep;
 
 use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
 use super::ocsp::Names;
@@ -43,9 +43,9 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: 
     let alpn = poll_fn(|cx| held.during(|| handshake.as_mut().poll(cx))).await;
     let wait = clock::ticks().saturating_sub(begin + held.ticks);
     let recorder = worker.recorder.borrow();
-    recorder.connection_step(Step::Tls, held.ticks, wait);
+    recorder.connection_step(ConnectionStep::Tls, held.ticks, wait);
     if let Some(cpu) = held.cpu_ns {
-        recorder.connection_step(Step::TlsCpu, clock::scale().ns_to_ticks(cpu), 0);
+        recorder.connection_step(ConnectionStep::TlsCpu, clock::scale().ns_to_ticks(cpu), 0);
     }
     alpn
 }
@@ -185,8 +185,11 @@ fn otherwise(
     if choice.protocols.is_none() && subjects.is_none() && sessions.is_none() {
         return Ok((config, None));
     }
-    let wishes =
-        Otherwise { protocols: choice.protocols, client_subjects: subjects, sessions: sessions.clone() };
+    let wishes = HandshakeWishes {
+        protocols: choice.protocols,
+        client_subjects: subjects,
+        sessions: sessions.clone(),
+    };
     // Nothing but the versions can leave nothing to offer.
     let config = config.otherwise(wishes).map_err(|_| Refusal::NoVersion)?;
     Ok((config, sessions))
@@ -216,8 +219,8 @@ async fn receive(connection: &Connection, wire: &Wire, action: &str) -> Option<V
     }
 }
 
-async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Option<Hello> {
-    let (mut acceptor, mut received) = (Acceptor::default(), received);
+async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Option<ReceivedHello> {
+    let (mut acceptor, mut received) = (HelloAcceptor::default(), received);
     loop {
         let mut out = Vec::new();
         match acceptor.handle(&received, &mut out) {
@@ -248,7 +251,7 @@ struct HandshakeSetup<'c> {
 
 /// The session of a handshake that is complete.
 struct NewSession {
-    session: Session,
+    session: TlsSession,
     /// What the client has sent after it, decrypted.
     plain: Vec<u8>,
 }
@@ -256,12 +259,12 @@ struct NewSession {
 async fn complete(
     connection: &Rc<Connection>,
     wire: &Rc<Wire>,
-    hello: Hello,
+    hello: ReceivedHello,
     tls: &ServerTls,
     setup: HandshakeSetup<'_>,
 ) -> Option<NewSession> {
     let HandshakeSetup { config, random } = setup;
-    let begun = Handshake::new(hello, config).map_err(|error| {
+    let begun = ServerHandshake::new(hello, config).map_err(|error| {
         wire.stream.send(INTERNAL_ERROR.to_vec());
         failed(connection, &error);
     });
@@ -275,8 +278,8 @@ async fn complete(
             wire.stream.send(step.out);
         }
         match step.result {
-            Ok(Progress::Complete) => break,
-            Ok(Progress::NeedsInput) => received = receive(connection, wire, HANDSHAKING).await?,
+            Ok(HandshakeProgress::Complete) => break,
+            Ok(HandshakeProgress::NeedsInput) => received = receive(connection, wire, HANDSHAKING).await?,
             Err(error) => {
                 failed(connection, &error);
                 return None;
@@ -321,12 +324,12 @@ async fn establish(
 
 /// A step of a handshake, wherever it was made.
 struct Stepped {
-    handshake: Handshake,
+    handshake: ServerHandshake,
     out: Vec<u8>,
-    result: Result<Progress, Error>,
+    result: Result<HandshakeProgress, Error>,
 }
 
-fn step(mut handshake: Handshake, received: &[u8]) -> Stepped {
+fn step(mut handshake: ServerHandshake, received: &[u8]) -> Stepped {
     let mut out = Vec::new();
     let result = handshake.handle(received, &mut out);
     Stepped { handshake, out, result }

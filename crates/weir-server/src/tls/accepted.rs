@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_tls::Problem;
+use weir_tls::VerifyProblem;
 
 use super::clients::ClientTrust;
 use super::server_part::client_policy;
@@ -104,7 +104,7 @@ impl Judges {
     }
 
     /// What each of them finds wrong.
-    fn problems(&self, tls: &Tls) -> impl Iterator<Item = Problem> {
+    fn problems(&self, tls: &Tls) -> impl Iterator<Item = VerifyProblem> {
         let handshake = state::verdict_of_handshake(tls, &self.handshake).err();
         handshake.into_iter().chain(self.own.as_ref().and_then(|own| state::verdict(tls, own).err()))
     }

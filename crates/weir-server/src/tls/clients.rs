@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use weir_tls::Trust;
+use weir_tls::TrustStore;
 
 use super::ocsp::clients::Clients as Issuers;
 use super::settings::{Ocsp, Settings, Verify};
@@ -41,7 +41,7 @@ impl ClientPolicy {
 pub(crate) struct ClientTrust {
     settings: Arc<Settings>,
     /// `ssl_client_certificate`, `ssl_trusted_certificate`, `ssl_crl`
-    pub(super) trust: Trust,
+    pub(super) trust: TrustStore,
     /// How issuers are asked about certificates, if they are (`ssl_ocsp`).
     pub(super) issuers: Option<Issuers>,
 }
@@ -87,8 +87,8 @@ fn issuers(conf: &Settings) -> Option<Issuers> {
     })
 }
 
-fn trust(conf: &Settings) -> Result<Trust, String> {
-    let mut trust = Trust::default();
+fn trust(conf: &Settings) -> Result<TrustStore, String> {
+    let mut trust = TrustStore::default();
     for path in conf.client_certificate.iter().chain(&conf.trusted_certificate) {
         trust.certificates.extend(files::trusted(BUILDING, path)?);
     }

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use weir_tls::suites::Protocols;
-use weir_tls::{Certificate, HelloFields, ServerConfig, Trust};
+use weir_tls::suites::ProtocolVersions;
+use weir_tls::{Certificate, HelloFields, ServerConfig, TrustStore};
 
 use super::server::ServerTls;
 use weir_engine::phase::LocalFuture;
@@ -22,7 +22,7 @@ pub struct Greeting {
     /// What the client said, for handlers with extensions.
     pub hello: Rc<HelloFields>,
     /// Versions that the server offers.
-    pub protocols: Protocols,
+    pub protocols: ProtocolVersions,
 }
 
 /// What a handler makes of a ClientHello.
@@ -46,7 +46,7 @@ pub struct Choice {
     /// What is stapled, as encoded.
     pub status: Option<Vec<u8>>,
     /// Versions that are offered.
-    pub protocols: Option<Protocols>,
+    pub protocols: Option<ProtocolVersions>,
     /// The client is asked for a certificate; `$ssl_client_verify` has what comes of it.
     pub clients: Option<Clients>,
     /// The session that the client has named, as [`HelloHandler::made`] was told it.
@@ -63,7 +63,7 @@ pub struct Clients {
     /// The names of issuers that the client is told, as encoded.
     pub subjects: Vec<Vec<u8>>,
     /// What is trusted.
-    pub trust: Trust,
+    pub trust: TrustStore,
     /// Certificates between the client's and a trusted one.
     pub depth: usize,
 }

@@ -23,7 +23,7 @@ mod variables;
 
 use std::collections::BTreeSet;
 
-use weir_conf::{Error, Source};
+use weir_conf::{ConfSource, Error};
 
 use weir_engine::conf::ServerConf;
 use weir_engine::conf::listen::Address;
@@ -38,7 +38,7 @@ pub use ssl::Ssl;
 
 /// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
 /// others may do without: then they use its.
-pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &Source) -> Vec<Error> {
+pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &ConfSource) -> Vec<Error> {
     let none = SslConf::default();
     let conf = |index: usize| servers[index].confs.find::<SslConf>().unwrap_or(&none);
     let mut errors = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_tls::suites;
 use weir_tls::{
-    Certificate, Effort, ServerConfig, ServerSessions, ServerSettings, SessionCache, TicketKeys, facts,
+    Certificate, KeyEffort, ServerConfig, ServerSessions, ServerSettings, SessionCache, TicketKeys, facts,
 };
 
 use super::clients::ClientTrust;
@@ -163,12 +163,12 @@ impl ServerTls {
     }
 
     /// Where the keys of `config` are used.
-    pub(super) fn effort(&self, config: &ServerConfig) -> Effort {
+    pub(super) fn effort(&self, config: &ServerConfig) -> KeyEffort {
         match (self.policy, config.effort()) {
             // A device is waited for whatever is wanted: that may take any time.
-            (_, Effort::Device) => Effort::Device,
-            (Some(KeyPolicy::Inline), _) => Effort::Short,
-            (Some(KeyPolicy::Pool), _) => Effort::Long,
+            (_, KeyEffort::Device) => KeyEffort::Device,
+            (Some(KeyPolicy::Inline), _) => KeyEffort::Short,
+            (Some(KeyPolicy::Pool), _) => KeyEffort::Long,
             (None, effort) => effort,
         }
     }

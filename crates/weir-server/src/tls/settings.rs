@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use weir_conf::names::*;
 use weir_conf::{Args, Contexts, Directive, Error, LineCx, Result, Span, parse_size};
-use weir_tls::suites::{self, Protocols};
+use weir_tls::suites::{self, ProtocolVersions};
 
 use super::clients::{ClientPolicy, ClientTrust};
 use super::command::conf_command;
@@ -41,7 +41,7 @@ pub struct SslConf {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Settings {
     pub(super) password_file: Option<PathBuf>,
-    pub(super) protocols: Option<Protocols>,
+    pub(super) protocols: Option<ProtocolVersions>,
     pub(super) ciphers: Option<String>,
     pub(super) ciphersuites: Option<String>,
     pub(super) curves: Option<String>,

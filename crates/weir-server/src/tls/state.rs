@@ -4,8 +4,8 @@ use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use weir_tls::certificate::CertificateDer;
-use weir_tls::chain::{self, Purpose};
-use weir_tls::{Problem, Trust};
+use weir_tls::chain::{self, CertificatePurpose};
+use weir_tls::{TrustStore, VerifyProblem};
 
 use super::clients::ClientTrust;
 use super::hook::Clients;
@@ -26,7 +26,7 @@ pub(super) struct ClientJudgement {
 }
 
 /// OpenSSL's verdict on a client's certificate.
-pub(super) type Verdict = Result<(), Problem>;
+pub(super) type Verdict = Result<(), VerifyProblem>;
 
 impl ClientJudgement {
     /// Of a handshake that took clients' certificates from whom `trust` names.
@@ -50,7 +50,7 @@ pub(super) fn trust(tls: &Tls) -> &Arc<ClientTrust> {
 ///
 /// # Errors
 /// It is not trusted.
-pub(super) fn path(tls: &Tls, trust: &ClientTrust) -> Result<Vec<CertificateDer<'static>>, Problem> {
+pub(super) fn path(tls: &Tls, trust: &ClientTrust) -> Result<Vec<CertificateDer<'static>>, VerifyProblem> {
     if tls.facts.peer.is_empty() {
         return Ok(Vec::new());
     }
@@ -59,7 +59,7 @@ pub(super) fn path(tls: &Tls, trust: &ClientTrust) -> Result<Vec<CertificateDer<
         Some((clients, _)) => (&clients.trust, clients.depth),
         None => (&trust.trust, trust.depth()),
     };
-    chain::verified(&tls.facts.peer, trusted, depth, Purpose::Client, now)
+    chain::verified(&tls.facts.peer, trusted, depth, CertificatePurpose::Client, now)
 }
 
 /// Notes who is trusted in this handshake.
@@ -106,6 +106,6 @@ pub(super) fn verdict_of_handshake(tls: &Tls, trust: &Arc<ClientTrust>) -> Verdi
     }
 }
 
-fn check(tls: &Tls, trust: &Trust, depth: usize) -> Verdict {
-    chain::check(&tls.facts.peer, trust, depth, Purpose::Client, weir_rt::unix_time().0)
+fn check(tls: &Tls, trust: &TrustStore, depth: usize) -> Verdict {
+    chain::check(&tls.facts.peer, trust, depth, CertificatePurpose::Client, weir_rt::unix_time().0)
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use weir_conf::{Directive, Result};
 use weir_rt::{DriverChoice, Recv, Runtime, RuntimeOptions, Stream};
-use weir_tls::suites::{self, Protocols};
-use weir_tls::{Certificate, ClientConfig, ClientSettings, Connect, Progress, certificate, key};
-use weir_trace::{Recorder, Settings};
+use weir_tls::suites::{self, ProtocolVersions};
+use weir_tls::{
+    Certificate, ClientConfig, ClientHandshake, ClientSettings, HandshakeProgress, certificate, key,
+};
+use weir_trace::{Recorder, RecorderSettings};
 
 use super::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal, Ssl, accept, handle_client_hello};
 use weir_engine::conf::server::Generation;
@@ -48,11 +50,11 @@ impl HelloHandler for Waits {
                 }
                 Some("none.example.com") => choose(Choice { cleared: true, ..Choice::default() }),
                 Some("never.example.com") => {
-                    let protocols = Some(Protocols { tls12: false, tls13: false });
+                    let protocols = Some(ProtocolVersions { tls12: false, tls13: false });
                     choose(Choice { protocols, ..Choice::default() })
                 }
                 Some("old.example.com") => {
-                    let protocols = Some(Protocols { tls12: true, tls13: false });
+                    let protocols = Some(ProtocolVersions { tls12: true, tls13: false });
                     choose(Choice { protocols, ..Choice::default() })
                 }
                 Some("no.example.com") => HelloVerdict::Reject(Refusal::Name),
@@ -91,7 +93,7 @@ fn served(name: &str) -> Option<String> {
              ssl_certificate \"data:{text}\"; ssl_certificate_key \"data:{key}\"; }} }}"
         );
         let configuration = conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-        let worker = Worker::new(0, Arc::default(), Recorder::new(0, Settings::default()));
+        let worker = Worker::new(0, Arc::default(), Recorder::new(0, RecorderSettings::default()));
         let generation = Generation::install(&Arc::new(configuration), &worker).expect("all installs");
         let hosts = generation.hosts.first().expect("the test has a server").clone();
         worker.switch(Rc::new(generation));
@@ -107,7 +109,7 @@ fn served(name: &str) -> Option<String> {
 
 async fn connect(stream: Stream, name: &str) -> Option<String> {
     let settings = ClientSettings {
-        protocols: Protocols::default(),
+        protocols: ProtocolVersions::default(),
         suites: suites::default_suites(),
         groups: suites::default_groups(),
         certificate: None,
@@ -117,9 +119,9 @@ async fn connect(stream: Stream, name: &str) -> Option<String> {
         key_log: None,
     };
     let config = ClientConfig::new(&settings).expect("a client");
-    let mut connect = Connect::new(&config, name).expect("a client");
+    let mut connect = ClientHandshake::new(&config, name).expect("a client");
     let (mut received, mut out) = (Vec::new(), Vec::new());
-    while connect.handle(&received, &mut out).ok()? == Progress::NeedsInput {
+    while connect.handle(&received, &mut out).ok()? == HandshakeProgress::NeedsInput {
         stream.send(std::mem::take(&mut out));
         received = match stream.recv(None).await {
             Recv::Data(bytes) => bytes.to_vec(),

@@ -14,14 +14,14 @@ use cryptoki::session::{Session, UserType};
 use cryptoki::slot::Slot;
 use cryptoki::types::AuthPin;
 
-use super::Uri;
+use super::KeyUri;
 use crate::error::{Error, content};
 
 /// A key, and the sessions that are free. Threads use it at the same time: each takes a session for a signature.
 #[derive(Debug)]
-pub(super) struct Device {
-    uri: Uri,
-    free: Mutex<Vec<Open>>,
+pub(super) struct OpenDevice {
+    uri: KeyUri,
+    free: Mutex<Vec<DeviceSession>>,
     /// The token has refused the PIN. It is not tried again: most tokens lock themselves after a few wrong ones.
     refused: AtomicBool,
 }
@@ -29,7 +29,7 @@ pub(super) struct Device {
 /// A session, logged in, that has found its key. It is not closed when it is dropped: by then its number may be
 /// another's ([`SetUp`]).
 #[derive(Debug)]
-struct Open {
+struct DeviceSession {
     session: Session,
     key: ObjectHandle,
     of: SetUp,
@@ -43,13 +43,13 @@ struct SetUp {
     number: u64,
 }
 
-impl Device {
+impl OpenDevice {
     /// Opens a first session.
     ///
     /// # Errors
     /// The library can't be loaded, there is no such token or key, or the PIN is wrong.
-    pub(super) fn open(uri: Uri) -> Result<Device, Error> {
-        let device = Device { uri, free: Mutex::default(), refused: AtomicBool::new(false) };
+    pub(super) fn open(uri: KeyUri) -> Result<OpenDevice, Error> {
+        let device = OpenDevice { uri, free: Mutex::default(), refused: AtomicBool::new(false) };
         let first = device.with_library(|library| device.session(library))??;
         device.free().push(first);
         Ok(device)
@@ -70,7 +70,12 @@ impl Device {
     }
 
     /// A session that fails is not used again, nor are the others; then another one is tried.
-    fn sign_with(&self, library: &Library, mechanism: &Mechanism<'_>, data: &[u8]) -> Result<Vec<u8>, Error> {
+    fn sign_with(
+        &self,
+        library: &DeviceLibrary,
+        mechanism: &Mechanism<'_>,
+        data: &[u8],
+    ) -> Result<Vec<u8>, Error> {
         let kept = self.free().pop().filter(|open| open.of == library.set_up);
         if let Some(open) = kept {
             match open.session.sign(mechanism, open.key, data) {
@@ -97,17 +102,17 @@ impl Device {
     }
 
     /// Closes sessions. That it fails is no news: so did they.
-    fn close(&self, sessions: impl Iterator<Item = Open>, library: &Library) {
+    fn close(&self, sessions: impl Iterator<Item = DeviceSession>, library: &DeviceLibrary) {
         for open in sessions.filter(|open| open.of == library.set_up) {
             let _ = open.session.close();
         }
     }
 
-    fn session(&self, library: &Library) -> Result<Open, Error> {
+    fn session(&self, library: &DeviceLibrary) -> Result<DeviceSession, Error> {
         let slot = self.slot(&library.context)?;
         let session = library.context.open_ro_session_no_drop(slot).map_err(|error| failed(&error))?;
         match self.find(&session) {
-            Ok(key) => Ok(Open { session, key, of: library.set_up }),
+            Ok(key) => Ok(DeviceSession { session, key, of: library.set_up }),
             Err(error) => {
                 let _ = session.close(); // what failed is told
                 Err(error)
@@ -166,13 +171,13 @@ impl Device {
     }
 
     /// Runs `f` with the library, which is not set up anew meanwhile.
-    fn with_library<R>(&self, f: impl FnOnce(&Library) -> R) -> Result<R, Error> {
+    fn with_library<R>(&self, f: impl FnOnce(&DeviceLibrary) -> R) -> Result<R, Error> {
         let place = (self.uri.module.clone(), std::process::id());
         if !read().contains_key(&place) {
             let mut libraries = write();
             // Of several that come at the same time the first does it.
             if !libraries.contains_key(&place) {
-                let library = Library::load(&self.uri.module)?;
+                let library = DeviceLibrary::load(&self.uri.module)?;
                 libraries.insert(place.clone(), library);
             }
         }
@@ -182,12 +187,12 @@ impl Device {
         }
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Open>> {
+    fn free(&self) -> MutexGuard<'_, Vec<DeviceSession>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Device {
+impl Drop for OpenDevice {
     fn drop(&mut self) {
         let sessions = std::mem::take(&mut *self.free());
         // Without the library there is nothing to be closed.
@@ -196,20 +201,20 @@ impl Drop for Device {
 }
 
 /// A device's library, set up for this process. It stays until the process ends: others may use it.
-struct Library {
+struct DeviceLibrary {
     context: Pkcs11,
     set_up: SetUp,
     since: Instant,
 }
 
-impl Library {
-    fn load(path: &Path) -> Result<Library, Error> {
+impl DeviceLibrary {
+    fn load(path: &Path) -> Result<DeviceLibrary, Error> {
         let context = Pkcs11::new(path).map_err(|error| {
             content(format!("PKCS#11: the module \"{}\" can't be loaded: {error}", path.display()))
         })?;
         initialize(&context)?;
         let set_up = SetUp { process: std::process::id(), number: 0 };
-        Ok(Library { context, set_up, since: Instant::now() })
+        Ok(DeviceLibrary { context, set_up, since: Instant::now() })
     }
 }
 
@@ -237,15 +242,15 @@ fn initialize(context: &Pkcs11) -> Result<(), Error> {
 }
 
 /// By path and process.
-type Libraries = HashMap<(PathBuf, u32), Library>;
+type LibraryTable = HashMap<(PathBuf, u32), DeviceLibrary>;
 
-static LIBRARIES: LazyLock<RwLock<Libraries>> = LazyLock::new(RwLock::default);
+static LIBRARIES: LazyLock<RwLock<LibraryTable>> = LazyLock::new(RwLock::default);
 
-fn read() -> RwLockReadGuard<'static, Libraries> {
+fn read() -> RwLockReadGuard<'static, LibraryTable> {
     LIBRARIES.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write() -> RwLockWriteGuard<'static, Libraries> {
+fn write() -> RwLockWriteGuard<'static, LibraryTable> {
     LIBRARIES.write().unwrap_or_else(PoisonError::into_inner)
 }
 

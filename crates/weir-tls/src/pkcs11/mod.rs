@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::key::SigningKey;
-pub use uri::Uri;
+pub use uri::KeyUri;
 
 /// The key that `uri` names, of `certificate`. Its public half is the certificate's: devices need not have it.
 ///
 /// # Errors
 /// The device does not have it, or it is of a kind that is not used here.
 #[cfg(feature = "pkcs11")]
-pub fn key(uri: Uri, certificate: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
+pub fn key(uri: KeyUri, certificate: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
     sign::key(uri, certificate)
 }
 
@@ -29,6 +29,6 @@ pub fn key(uri: Uri, certificate: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
 /// # Errors
 /// Always.
 #[cfg(not(feature = "pkcs11"))]
-pub fn key(_: Uri, _: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
+pub fn key(_: KeyUri, _: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
     Err(Error::Unsupported("keys in devices can't be used: this is built without PKCS#11".to_owned()))
 }

@@ -9,25 +9,25 @@ use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
-use super::Uri;
-use super::device::Device;
+use super::KeyUri;
+use super::device::OpenDevice;
 use crate::error::{Error, content};
-use crate::key::{self, Kind};
+use crate::key::{self, KeyKind};
 
 /// As [`super::key`].
-pub(super) fn key(uri: Uri, certificate: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
+pub(super) fn key(uri: KeyUri, certificate: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
     let public =
         crate::facts::public_key(certificate).ok_or_else(|| content("the certificate is malformed"))?;
     let schemes: &'static [SignatureScheme] = match key::kind(&public) {
-        Some(Kind::Rsa) => RSA,
-        Some(Kind::P256) => &[SignatureScheme::ECDSA_NISTP256_SHA256],
-        Some(Kind::P384) => &[SignatureScheme::ECDSA_NISTP384_SHA384],
+        Some(KeyKind::Rsa) => RSA,
+        Some(KeyKind::P256) => &[SignatureScheme::ECDSA_NISTP256_SHA256],
+        Some(KeyKind::P384) => &[SignatureScheme::ECDSA_NISTP384_SHA384],
         None => {
             let text = "keys of PKCS#11 devices are RSA, or ECDSA on P-256 or P-384";
             return Err(Error::Unsupported(text.to_owned()));
         }
     };
-    let device = Arc::new(Device::open(uri)?);
+    let device = Arc::new(OpenDevice::open(uri)?);
     let key = DeviceKey { device, schemes, public: public.into() };
     key.prove()?;
     Ok(Arc::new(key))
@@ -46,7 +46,7 @@ const RSA: &[SignatureScheme] = &[
 /// A key in a device.
 #[derive(Debug)]
 struct DeviceKey {
-    device: Arc<Device>,
+    device: Arc<OpenDevice>,
     schemes: &'static [SignatureScheme],
     public: SubjectPublicKeyInfoDer<'static>,
 }
@@ -87,7 +87,7 @@ impl SigningKey for DeviceKey {
 /// A signature to be made.
 #[derive(Debug)]
 struct DeviceSigner {
-    device: Arc<Device>,
+    device: Arc<OpenDevice>,
     scheme: SignatureScheme,
 }
 

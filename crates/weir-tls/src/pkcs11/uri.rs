@@ -7,7 +7,7 @@ use crate::error::{Error, content};
 /// Which key is meant, and how it is reached. What is `None` may be anything.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[cfg_attr(not(feature = "pkcs11"), allow(dead_code, reason = "nobody asks a device"))]
-pub struct Uri {
+pub struct KeyUri {
     /// `token`: the label of the token.
     pub(super) token: Option<String>,
     /// `serial` of the token.
@@ -29,15 +29,15 @@ pub struct Uri {
     source: Option<PathBuf>,
 }
 
-impl Uri {
+impl KeyUri {
     /// Reads one.
     ///
     /// # Errors
     /// An attribute is unknown, wrong, or lacks. What is said has no PIN in it.
-    pub fn parse(text: &str) -> Result<Uri, Error> {
+    pub fn parse(text: &str) -> Result<KeyUri, Error> {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| content("not a PKCS#11 URI"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (mut uri, mut module) = (Uri::default(), None);
+        let (mut uri, mut module) = (KeyUri::default(), None);
         for attribute in path.split(';').filter(|it| !it.is_empty()) {
             uri.path_attribute(attribute)?;
         }
@@ -93,15 +93,15 @@ impl Uri {
     ///
     /// # Errors
     /// It is no text.
-    pub fn with_pin(self, file: &[u8]) -> Result<Uri, Error> {
+    pub fn with_pin(self, file: &[u8]) -> Result<KeyUri, Error> {
         let line = file.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let pin = utf8("pin-source", line.strip_suffix(b"\r").unwrap_or(line).to_vec())?;
-        Ok(Uri { pin: Some(pin), ..self })
+        Ok(KeyUri { pin: Some(pin), ..self })
     }
 }
 
 /// Without the PIN.
-impl std::fmt::Debug for Uri {
+impl std::fmt::Debug for KeyUri {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let object = self.object.as_deref().map(String::from_utf8_lossy);
         write!(f, "Uri({:?}, {:?}, {object:?})", self.module, self.token)
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn keys_are_named_by_token_and_object() {
-        let uri = Uri::parse(
+        let uri = KeyUri::parse(
             "pkcs11:token=a%20b;object=my-key;id=%01%ff;type=private;slot-id=7?module-path=/lib/x.so&pin-value=12%3B",
         )
         .expect("a name");
@@ -162,7 +162,7 @@ mod tests {
     fn pins_may_come_from_a_file() {
         for source in ["file:/etc/pin", "file:///etc/pin", "/etc/pin"] {
             let uri =
-                Uri::parse(&format!("pkcs11:id=%01?module-path=/x&pin-source={source}")).expect("a name");
+                KeyUri::parse(&format!("pkcs11:id=%01?module-path=/x&pin-source={source}")).expect("a name");
             assert_eq!(uri.pin_source(), Some(Path::new("/etc/pin")), "{source}");
             assert_eq!(uri.with_pin(b"1234\r\nmore").expect("text").pin.as_deref(), Some("1234"));
         }
@@ -179,7 +179,7 @@ mod tests {
             ("pkcs11:object=a;type=cert?module-path=/x", "private"),
             ("pkcs11:object?module-path=/x", "no value"),
         ] {
-            let error = Uri::parse(text).expect_err(text).to_string();
+            let error = KeyUri::parse(text).expect_err(text).to_string();
             assert!(error.contains(words), "{text}: {error}");
         }
     }
@@ -187,7 +187,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read(text in "pkcs11:[ -~]{0,60}") {
-            let _ = Uri::parse(&text);
+            let _ = KeyUri::parse(&text);
         }
     }
 }

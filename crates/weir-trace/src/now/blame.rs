@@ -10,12 +10,12 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Run;
+use super::LoopRun;
 use crate::site::Site;
 
 /// What one route lost to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blame {
+pub struct RouteBlame {
     /// The route whose requests were ready and had to wait.
     pub victim: Site,
     /// The route whose requests ran meanwhile; [`Site::OTHER`] is the loop itself, and routes beyond those that a turn
@@ -29,12 +29,12 @@ pub struct Blame {
 
 /// What ran in this turn of the loop.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct LoopTurn {
     stamp: Cell<u64>,
     /// Turns of fewer ticks are not accounted.
     short: u64,
     /// Its stretches as long as it was short, `noted` of them.
-    notes: Box<[Cell<Run>; NOTES]>,
+    notes: Box<[Cell<LoopRun>; NOTES]>,
     noted: Cell<usize>,
     /// Each stretch is accounted by now, and what ran is summed up by route, `len` of them.
     is_long: Cell<bool>,
@@ -42,10 +42,10 @@ pub(super) struct Turn {
     len: Cell<usize>,
 }
 
-impl Turn {
-    pub(super) fn new(short: u64) -> Turn {
-        let nothing = Run { turn: 0, start: 0, end: 0, route: Site::NONE, queued: false };
-        Turn {
+impl LoopTurn {
+    pub(super) fn new(short: u64) -> LoopTurn {
+        let nothing = LoopRun { turn: 0, start: 0, end: 0, route: Site::NONE, queued: false };
+        LoopTurn {
             stamp: Cell::new(0),
             short,
             notes: Box::new(std::array::from_fn(|_| Cell::new(nothing))),
@@ -57,7 +57,7 @@ impl Turn {
     }
 
     #[inline]
-    pub(super) fn ran(&self, run: Run, ledger: &Ledger) {
+    pub(super) fn ran(&self, run: LoopRun, ledger: &BlameLedger) {
         if self.stamp.get() != run.turn {
             self.stamp.set(run.turn);
             self.noted.set(0);
@@ -76,7 +76,7 @@ impl Turn {
     /// Accounts a stretch of a turn that is long, or has more of them than can be noted.
     #[cold]
     #[inline(never)]
-    fn account(&self, run: Run, ledger: &Ledger) {
+    fn account(&self, run: LoopRun, ledger: &BlameLedger) {
         if !self.is_long.replace(true) {
             self.len.set(0);
             for note in &self.notes[..self.noted.get()] {
@@ -87,7 +87,7 @@ impl Turn {
     }
 
     /// Charges the delay of a request to what ran before it.
-    fn account_one(&self, run: Run, ledger: &Ledger) {
+    fn account_one(&self, run: LoopRun, ledger: &BlameLedger) {
         if run.queued {
             let mut delay = run.start.saturating_sub(run.turn);
             for entry in &self.ran[..self.len.get()] {
@@ -121,22 +121,22 @@ impl Turn {
 
 /// The sums, by victim and culprit: a table of fixed size with one writer.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct BlameLedger {
     /// [`PAIRS`] of them, and one for what they have no room for.
-    entries: Box<[Entry]>,
+    entries: Box<[BlameEntry]>,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct BlameEntry {
     /// Victim and culprit; 0 while free.
     pair: AtomicU64,
     ticks: AtomicU64,
     times: AtomicU64,
 }
 
-impl Ledger {
-    pub(super) fn new() -> Ledger {
-        Ledger { entries: (0..=PAIRS).map(|_| Entry::default()).collect() }
+impl BlameLedger {
+    pub(super) fn new() -> BlameLedger {
+        BlameLedger { entries: (0..=PAIRS).map(|_| BlameEntry::default()).collect() }
     }
 
     pub(super) fn add(&self, victim: Site, culprit: Site, ticks: u64, times: u64) {
@@ -147,7 +147,7 @@ impl Ledger {
 
     /// The pair's entry; that of "other" in a full neighbourhood.
     #[inline]
-    fn entry(&self, victim: Site, culprit: Site) -> &Entry {
+    fn entry(&self, victim: Site, culprit: Site) -> &BlameEntry {
         let pair = pair(victim, culprit);
         let at = (pair.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize;
         for step in 0..PROBES {
@@ -166,12 +166,12 @@ impl Ledger {
         rest
     }
 
-    pub(super) fn read(&self) -> Vec<Blame> {
+    pub(super) fn read(&self) -> Vec<RouteBlame> {
         let used = self.entries.iter().filter(|entry| entry.pair.load(Relaxed) != 0);
-        let mut all: Vec<Blame> = used
+        let mut all: Vec<RouteBlame> = used
             .map(|entry| {
                 let pair = entry.pair.load(Relaxed);
-                Blame {
+                RouteBlame {
                     victim: Site((pair >> 16) as u16),
                     culprit: Site(pair as u16),
                     ticks: entry.ticks.load(Relaxed),
@@ -206,19 +206,19 @@ const USED: u64 = 1 << 63;
 mod tests {
     use super::*;
 
-    fn run(turn: u64, route: u16, start: u64, end: u64) -> Run {
-        Run { turn, start, end, route: Site(route), queued: true }
+    fn run(turn: u64, route: u16, start: u64, end: u64) -> LoopRun {
+        LoopRun { turn, start, end, route: Site(route), queued: true }
     }
 
-    fn ticks(ledger: &Ledger, victim: u16, culprit: u16) -> Option<u64> {
+    fn ticks(ledger: &BlameLedger, victim: u16, culprit: u16) -> Option<u64> {
         let all = ledger.read();
-        let pair = |blame: &&Blame| (blame.victim, blame.culprit) == (Site(victim), Site(culprit));
+        let pair = |blame: &&RouteBlame| (blame.victim, blame.culprit) == (Site(victim), Site(culprit));
         all.iter().find(pair).map(|blame| blame.ticks)
     }
 
     #[test]
     fn a_delay_is_charged_to_what_ran_before() {
-        let (turn, ledger) = (Turn::new(0), Ledger::new());
+        let (turn, ledger) = (LoopTurn::new(0), BlameLedger::new());
         turn.ran(run(1_000, 70, 1_010, 1_510), &ledger);
         turn.ran(run(1_000, 71, 1_510, 1_710), &ledger);
         turn.ran(run(1_000, 70, 1_720, 1_800), &ledger);
@@ -233,16 +233,16 @@ mod tests {
 
     #[test]
     fn a_turn_begins_with_a_clean_sheet_and_pipelined_requests_did_not_wait() {
-        let (turn, ledger) = (Turn::new(0), Ledger::new());
+        let (turn, ledger) = (LoopTurn::new(0), BlameLedger::new());
         turn.ran(run(1_000, 70, 1_000, 9_000), &ledger);
-        turn.ran(Run { queued: false, ..run(1_000, 71, 9_000, 9_500) }, &ledger);
+        turn.ran(LoopRun { queued: false, ..run(1_000, 71, 9_000, 9_500) }, &ledger);
         turn.ran(run(10_000, 72, 10_000, 10_100), &ledger);
         assert!(ledger.read().is_empty());
     }
 
     #[test]
     fn a_turn_that_becomes_long_is_accounted_from_its_beginning_and_a_short_one_is_not() {
-        let (turn, ledger) = (Turn::new(1_000), Ledger::new());
+        let (turn, ledger) = (LoopTurn::new(1_000), BlameLedger::new());
         for n in 0..9u64 {
             turn.ran(run(5_000, 70, 5_000 + n * 100, 5_100 + n * 100), &ledger);
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn more_requests_than_are_noted_are_accounted_however_short_the_turn() {
-        let (turn, ledger) = (Turn::new(u64::MAX), Ledger::new());
+        let (turn, ledger) = (LoopTurn::new(u64::MAX), BlameLedger::new());
         let mut sum = 0;
         for n in 0..2 * NOTES as u64 {
             turn.ran(run(1_000, 70, 1_000 + n, 1_001 + n), &ledger);
@@ -269,10 +269,10 @@ mod tests {
 
     #[test]
     fn many_routes_in_one_turn_are_summed_up() {
-        let (turn, ledger) = (Turn::new(0), Ledger::new());
+        let (turn, ledger) = (LoopTurn::new(0), BlameLedger::new());
         for n in 0..20 {
             turn.ran(
-                Run { queued: n == 19, ..run(0, 100 + n, u64::from(n) * 10, u64::from(n + 1) * 10) },
+                LoopRun { queued: n == 19, ..run(0, 100 + n, u64::from(n) * 10, u64::from(n + 1) * 10) },
                 &ledger,
             );
         }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_full_ledger_loses_names_and_no_time() {
-        let ledger = Ledger::new();
+        let ledger = BlameLedger::new();
         for n in 0..5_000u16 {
             ledger.add(Site(n), Site(n / 2), 3, 1);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
 use crate::model::{RequestId, WaitKind};
-use crate::record::Text;
+use crate::record::InlineText;
 use crate::site::Site;
 
 /// One request in flight, as another thread sees it. Times are ticks.
@@ -18,9 +18,9 @@ pub struct InFlight {
     /// When it began.
     pub start: u64,
     /// The method, cut at 8 bytes.
-    pub method: Text<8>,
+    pub method: InlineText<8>,
     /// The path without arguments, cut at 64 bytes.
-    pub path: Text<64>,
+    pub path: InlineText<64>,
     /// Its location so far; [`Site::NONE`] before one was found.
     pub route: Site,
     /// Where it waits: the innermost open site; [`Site::NONE`] while it runs.
@@ -35,28 +35,28 @@ pub struct InFlight {
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Doing {
+pub(super) enum FlightState {
     Runs,
     Waits(WaitKind),
 }
 
 /// Places, allocated by the chunk.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct FlightTable {
     /// The first chunk, which is all that most workers need.
-    first: Box<[Place; CHUNK]>,
-    chunks: Box<[OnceLock<Box<[Place; CHUNK]>>]>,
+    first: Box<[FlightPlace; CHUNK]>,
+    chunks: Box<[OnceLock<Box<[FlightPlace; CHUNK]>>]>,
 }
 
-impl Table {
-    pub(super) fn new() -> Table {
+impl FlightTable {
+    pub(super) fn new() -> FlightTable {
         let chunks = (1..usize::from(PLACES) / CHUNK).map(|_| OnceLock::new()).collect();
-        Table { first: chunk(), chunks }
+        FlightTable { first: chunk(), chunks }
     }
 
     /// Place `number`, from 1 to [`PLACES`].
     #[inline]
-    pub(super) fn place(&self, number: u16) -> &Place {
+    pub(super) fn place(&self, number: u16) -> &FlightPlace {
         let index = usize::from(number.wrapping_sub(1));
         if let Some(place) = self.first.get(index) {
             return place;
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// Place `number`, if it was ever used.
-    pub(super) fn find(&self, number: u16) -> Option<&Place> {
+    pub(super) fn find(&self, number: u16) -> Option<&FlightPlace> {
         let index = usize::from(number.checked_sub(1)?);
         match (index / CHUNK).checked_sub(1) {
             None => self.first.get(index),
@@ -74,7 +74,7 @@ impl Table {
         }
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = (u16, &Place)> {
+    pub(super) fn places(&self) -> impl Iterator<Item = (u16, &FlightPlace)> {
         let others = self.chunks.iter().enumerate().filter_map(|(n, chunk)| Some((n + 1, chunk.get()?)));
         let used = std::iter::once((0, &self.first)).chain(others);
         used.flat_map(|(n, places)| {
@@ -87,7 +87,7 @@ impl Table {
 /// being written; the state is one word.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Place {
+pub(super) struct FlightPlace {
     sequence: AtomicU64,
     /// Kind of doing, wait kind, site, route; 0 while the place is free.
     state: AtomicU64,
@@ -95,7 +95,7 @@ pub(super) struct Place {
     words: [AtomicU64; WORDS],
 }
 
-impl Place {
+impl FlightPlace {
     #[inline]
     pub(super) fn name(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) {
         let sequence = self.sequence.load(Relaxed);
@@ -121,10 +121,10 @@ impl Place {
         self.sequence.store((sequence | 1) + 1, Release);
     }
 
-    pub(super) fn state(&self, doing: Doing, route: Site, site: Site, now: u64) {
+    pub(super) fn state(&self, doing: FlightState, route: Site, site: Site, now: u64) {
         let kind = match doing {
-            Doing::Runs => RUNS,
-            Doing::Waits(wait) => WAITS | (wait as u64) << 32,
+            FlightState::Runs => RUNS,
+            FlightState::Waits(wait) => WAITS | (wait as u64) << 32,
         };
         self.since.store(now, Relaxed);
         self.state.store(kind | u64::from(route.0) << 16 | u64::from(site.0), Relaxed);
@@ -165,8 +165,8 @@ impl Place {
             id: RequestId(u128::from(id_high) << 64 | u128::from(id_low)),
             worker,
             start,
-            method: Text::new(until_zero(&method.to_le_bytes())),
-            path: Text::new(until_zero(&text)),
+            method: InlineText::new(until_zero(&method.to_le_bytes())),
+            path: InlineText::new(until_zero(&text)),
             route: Site((state >> 16) as u16),
             site: Site(state as u16),
             wait,
@@ -194,8 +194,8 @@ fn tail(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-fn chunk() -> Box<[Place; CHUNK]> {
-    Box::new(std::array::from_fn(|_| Place::default()))
+fn chunk() -> Box<[FlightPlace; CHUNK]> {
+    Box::new(std::array::from_fn(|_| FlightPlace::default()))
 }
 
 fn until_zero(bytes: &[u8]) -> &[u8] {
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn texts_of_every_length_come_out_as_they_went_in() {
         let text = b"/abcdefghijklmnopqrstuvwxyz/ABCDEFGHIJKLMNOPQRSTUVWXYZ/0123456789-0123456789";
-        let place = Place::default();
+        let place = FlightPlace::default();
         for len in 0..text.len() {
             place.name(RequestId(len as u128), 1, &text[..len], &text[..len]);
             let read = place.read(false, 0).expect("it is there");

@@ -1,7 +1,7 @@
 //! What a worker is doing now: requests in flight, and who made whom wait inside the loop.
 //!
 //! The worker writes, by relaxed stores; any thread reads through a [`NowReader`], also while the worker is stuck.
-//! A request is told of once its head is read ([`Now::enter`]), each time it stops and goes on, and at its end. What a
+//! A request is told of once its head is read ([`WorkerNow::enter`]), each time it stops and goes on, and at its end. What a
 //! reader sees of one request is whole: its name stands behind a sequence number.
 
 mod blame;
@@ -15,33 +15,33 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::model::{RequestId, WaitKind};
 use crate::site::Site;
 
-pub use blame::Blame;
-use blame::{Ledger, Turn};
+pub use blame::RouteBlame;
+use blame::{BlameLedger, LoopTurn};
+use flight::FlightTable;
 pub use flight::InFlight;
-use flight::Table;
 
 /// One worker's account of the present; its thread alone calls the methods.
 #[derive(Debug)]
-pub struct Now {
-    shared: Arc<Shared>,
+pub struct WorkerNow {
+    shared: Arc<SharedNow>,
     /// The place of the request that runs, as long as it does not wait: the next one gets it, too. One that waits keeps
     /// it, and another place is taken.
     current: Cell<u16>,
     free: RefCell<Vec<u16>>,
     /// Slots that were ever given out.
     used: Cell<u16>,
-    turn: Turn,
+    turn: LoopTurn,
 }
 
-/// A request's place in the table of those in flight; [`Ticket::NONE`] while it has none.
+/// A request's place in the table of those in flight; [`FlightTicket::NONE`] while it has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ticket(u16);
+pub struct FlightTicket(u16);
 
-impl Ticket {
+impl FlightTicket {
     /// No place: the request is not listed.
-    pub const NONE: Ticket = Ticket(0);
+    pub const NONE: FlightTicket = FlightTicket(0);
 
-    /// True for [`Ticket::NONE`].
+    /// True for [`FlightTicket::NONE`].
     #[inline]
     #[must_use]
     pub const fn is_none(self) -> bool {
@@ -49,9 +49,9 @@ impl Ticket {
     }
 }
 
-/// A stretch of the loop that one request had to itself: what [`Now::ran`] is told.
+/// A stretch of the loop that one request had to itself: what [`WorkerNow::ran`] is told.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct LoopRun {
     /// When the loop's wait ended: the request has been ready since (or later).
     pub turn: u64,
     /// When the request began to run.
@@ -64,28 +64,32 @@ pub struct Run {
     pub queued: bool,
 }
 
-/// Everything of a [`Now`] that others read.
+/// Everything of a [`WorkerNow`] that others read.
 #[derive(Debug)]
-struct Shared {
+struct SharedNow {
     worker: u16,
-    table: Table,
+    table: FlightTable,
     /// The ticket of the request that runs; 0 for none.
     running: AtomicU64,
-    ledger: Ledger,
+    ledger: BlameLedger,
 }
 
-impl Now {
+impl WorkerNow {
     /// An account in which nothing goes on.
     #[must_use]
-    pub fn new(worker: u16) -> Now {
-        let shared =
-            Shared { worker, table: Table::new(), running: AtomicU64::new(0), ledger: Ledger::new() };
-        Now {
+    pub fn new(worker: u16) -> WorkerNow {
+        let shared = SharedNow {
+            worker,
+            table: FlightTable::new(),
+            running: AtomicU64::new(0),
+            ledger: BlameLedger::new(),
+        };
+        WorkerNow {
             shared: Arc::new(shared),
             current: Cell::new(1),
             free: RefCell::default(),
             used: Cell::new(1),
-            turn: Turn::new(blame::SHORT),
+            turn: LoopTurn::new(blame::SHORT),
         }
     }
 
@@ -96,9 +100,9 @@ impl Now {
     }
 
     /// A request whose head was read runs from here on. `path` must hold nothing that may not be shown: arguments are
-    /// the caller's to cut. Without a free place, [`Ticket::NONE`].
+    /// the caller's to cut. Without a free place, [`FlightTicket::NONE`].
     #[inline]
-    pub fn enter(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> Ticket {
+    pub fn enter(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> FlightTicket {
         let number = self.current.get();
         let place = self.shared.table.place(number);
         if place.is_taken() {
@@ -106,40 +110,40 @@ impl Now {
         }
         place.name(id, start, method, path);
         self.shared.running.store(number.into(), Relaxed);
-        Ticket(number)
+        FlightTicket(number)
     }
 
-    /// [`enter`](Now::enter) where the current place is kept by a request that waits.
+    /// [`enter`](WorkerNow::enter) where the current place is kept by a request that waits.
     #[inline(never)]
-    fn enter_elsewhere(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> Ticket {
+    fn enter_elsewhere(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> FlightTicket {
         let number = self.another();
         if number > 0 {
             self.current.set(number);
             self.shared.table.place(number).name(id, start, method, path);
             self.shared.running.store(number.into(), Relaxed);
         }
-        Ticket(number)
+        FlightTicket(number)
     }
 
     /// The request stops, in `site`, for `wait`.
-    pub fn suspended(&self, ticket: Ticket, route: Site, site: Site, wait: WaitKind, now: u64) {
+    pub fn suspended(&self, ticket: FlightTicket, route: Site, site: Site, wait: WaitKind, now: u64) {
         if !ticket.is_none() {
-            self.shared.table.place(ticket.0).state(flight::Doing::Waits(wait), route, site, now);
+            self.shared.table.place(ticket.0).state(flight::FlightState::Waits(wait), route, site, now);
             self.shared.running.store(0, Relaxed);
         }
     }
 
     /// The request goes on.
-    pub fn resumed(&self, ticket: Ticket, route: Site, now: u64) {
+    pub fn resumed(&self, ticket: FlightTicket, route: Site, now: u64) {
         if !ticket.is_none() {
-            self.shared.table.place(ticket.0).state(flight::Doing::Runs, route, Site::NONE, now);
+            self.shared.table.place(ticket.0).state(flight::FlightState::Runs, route, Site::NONE, now);
             self.shared.running.store(ticket.0.into(), Relaxed);
         }
     }
 
     /// The request's location was found.
     #[inline]
-    pub fn routed(&self, ticket: Ticket, route: Site) {
+    pub fn routed(&self, ticket: FlightTicket, route: Site) {
         if !ticket.is_none() {
             self.shared.table.place(ticket.0).route(route);
         }
@@ -147,7 +151,7 @@ impl Now {
 
     /// The request is over; the ticket is of no use any more.
     #[inline]
-    pub fn left(&self, ticket: Ticket) {
+    pub fn left(&self, ticket: FlightTicket) {
         if ticket.is_none() {
             return;
         }
@@ -181,7 +185,7 @@ impl Now {
     /// in this turn, what no request ran to [`Site::OTHER`] (the loop itself), and the stretch counts against those
     /// that come after it.
     #[inline]
-    pub fn ran(&self, run: Run) {
+    pub fn ran(&self, run: LoopRun) {
         self.turn.ran(run, &self.shared.ledger);
     }
 }
@@ -189,7 +193,7 @@ impl Now {
 /// A handle on one worker's present for other threads.
 #[derive(Clone, Debug)]
 pub struct NowReader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNow>,
 }
 
 impl NowReader {
@@ -222,7 +226,7 @@ impl NowReader {
 
     /// Delays inside the loop since the start, by who waited and who ran meanwhile; the greatest first.
     #[must_use]
-    pub fn blame(&self) -> Vec<Blame> {
+    pub fn blame(&self) -> Vec<RouteBlame> {
         self.shared.ledger.read()
     }
 }
@@ -233,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_request_is_listed_from_its_head_to_its_end() {
-        let (now, id) = (Now::new(3), RequestId(0xfeed));
+        let (now, id) = (WorkerNow::new(3), RequestId(0xfeed));
         let reader = now.reader();
         let ticket = now.enter(id, 100, b"PROPFIND-AND-MORE", "/images/".repeat(20).as_bytes());
         let running = reader.running().expect("it runs");
@@ -255,8 +259,8 @@ mod tests {
 
     #[test]
     fn what_has_no_place_is_not_listed_and_does_no_harm() {
-        let now = Now::new(0);
-        let tickets: Vec<Ticket> =
+        let now = WorkerNow::new(0);
+        let tickets: Vec<FlightTicket> =
             (0..flight::PLACES).map(|n| now.enter(RequestId(n.into()), n.into(), b"GET", b"/")).collect();
         let none = now.enter(RequestId(1), 1, b"GET", b"/");
         assert!(none.is_none());
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn readers_see_whole_requests_while_they_change() {
-        let now = Now::new(0);
+        let now = WorkerNow::new(0);
         let reader = now.reader();
         std::thread::scope(|scope| {
             let reading = scope.spawn(move || {

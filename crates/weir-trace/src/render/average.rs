@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::Scale;
-use super::json::{Object, histogram_json, node_json};
-use super::rows::{Line, lines, name, name_of_missing};
+use super::json::{ObjectWriter, histogram_json, node_json};
+use super::rows::{RootLine, lines, name, name_of_missing};
 use super::text::micros;
-use crate::average::{Average, Spread};
-use crate::site::{Kind, SiteTable};
-use crate::tree::{Node, Tree};
+use crate::average::{AverageTree, TimeSpread};
+use crate::site::{SiteKind, SiteTable};
+use crate::tree::{TraceTree, TreeNode};
 
 /// The average tree, one site a line: calls per request; run per request, children included, as mean over all requests
 /// (so that lines add up) and as median and 99th percentile of the requests that came there; the share of the whole time,
@@ -20,9 +20,9 @@ use crate::tree::{Node, Tree};
 ///   -> parse                  1.00       0.6       0.6       0.9    5.0%
 /// ```
 #[must_use]
-pub fn average(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn average(average: &AverageTree, sites: &SiteTable, scale: Scale<'_>) -> String {
     let (tree, spreads) = average.arranged(sites);
-    let mut rows = Rows { tree: &tree, spreads: &spreads, sites, scale, rows: Vec::new() };
+    let mut rows = AverageRows { tree: &tree, spreads: &spreads, sites, scale, rows: Vec::new() };
     rows.root();
     let width = rows.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut out = rows.headline();
@@ -42,10 +42,10 @@ pub fn average(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> String
 /// The same, nested: each node with its sums over all requests, the spread of run and wait per request, their standard
 /// deviations over all requests (`_sd_ns`; who did not come there counts as 0), and its `children`.
 #[must_use]
-pub fn average_json(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: Scale<'_>) -> String {
     let (tree, spreads) = average.arranged(sites);
     let mut out = String::new();
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     object.number("requests", average.requests());
     let mut root = String::new();
     node_json(&mut root, &tree, 0, (sites, scale), &|object, index| {
@@ -63,7 +63,7 @@ pub fn average_json(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> S
 }
 
 /// What a node has besides its times: sums, and the spread over the requests.
-fn extras(object: &mut Object<'_>, node: &Node, spread: &Spread, scale: Scale<'_>) {
+fn extras(object: &mut ObjectWriter<'_>, node: &TreeNode, spread: &TimeSpread, scale: Scale<'_>) {
     for (name, value) in [
         ("lock_ns", scale(node.lock)),
         ("gc_ns", scale(node.gc)),
@@ -78,16 +78,16 @@ fn extras(object: &mut Object<'_>, node: &Node, spread: &Spread, scale: Scale<'_
     object.raw("wait", &histogram_json(&spread.wait, scale));
 }
 
-struct Rows<'a> {
-    tree: &'a Tree,
-    spreads: &'a [Spread],
+struct AverageRows<'a> {
+    tree: &'a TraceTree,
+    spreads: &'a [TimeSpread],
     sites: &'a SiteTable,
     scale: Scale<'a>,
     /// Name and figures.
     rows: Vec<(String, String)>,
 }
 
-impl Rows<'_> {
+impl AverageRows<'_> {
     fn headline(&self) -> String {
         let requests = self.tree.requests();
         let (root, spread) = (self.tree.root(), &self.spreads[0]);
@@ -106,13 +106,13 @@ impl Rows<'_> {
     fn root(&mut self) {
         for line in lines(self.tree, self.sites) {
             match line {
-                Line::Node(child) => self.node(child, 0, Kind::Request),
-                Line::Missing(kind) => self.empty(kind),
+                RootLine::Node(child) => self.node(child, 0, SiteKind::Request),
+                RootLine::Missing(kind) => self.empty(kind),
             }
         }
     }
 
-    fn node(&mut self, index: u32, depth: usize, above: Kind) {
+    fn node(&mut self, index: u32, depth: usize, above: SiteKind) {
         let info = self.sites.info(self.tree.nodes()[index as usize].site);
         self.rows.push((name(&info, depth, above), self.figures(index)));
         for child in self.tree.children(index) {
@@ -120,7 +120,7 @@ impl Rows<'_> {
         }
     }
 
-    fn empty(&mut self, kind: Kind) {
+    fn empty(&mut self, kind: SiteKind) {
         let zero = "0.0";
         let figures = format!("  {:>9}  {zero:>9}  {zero:>9}  {zero:>9}  {:>9}", "0.00", "0.0%");
         self.rows.push((name_of_missing(kind), figures));

@@ -2,12 +2,12 @@
 
 use super::Scale;
 use crate::site::SiteTable;
-use crate::tree::Tree;
+use crate::tree::TraceTree;
 
-/// The own times of the nodes of a tree, [arranged](Tree::arranged), in nanoseconds, run or (with `wait`) wait; waits end in a frame of their kind.
+/// The own times of the nodes of a tree, [arranged](TraceTree::arranged), in nanoseconds, run or (with `wait`) wait; waits end in a frame of their kind.
 /// Nodes without own time have no line. `root` is the first frame: the route, mostly.
 #[must_use]
-pub fn folded(tree: &Tree, root: &str, wait: bool, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn folded(tree: &TraceTree, root: &str, wait: bool, sites: &SiteTable, scale: Scale<'_>) -> String {
     let tree = &tree.arranged(sites);
     let mut paths: Vec<String> = Vec::with_capacity(tree.nodes().len());
     let mut out = String::new();

@@ -9,18 +9,18 @@ use weir_sys::json::escape;
 
 use super::Scale;
 use crate::histogram::Histogram;
-use crate::kept::Kept;
+use crate::kept::KeptRequest;
 use crate::live::{SiteTotals, StatusCounts};
 use crate::model::WaitKind;
 use crate::record::RequestRecord;
 use crate::site::{Site, SiteTable};
-use crate::tree::Tree;
+use crate::tree::TraceTree;
 
 /// A kept request: why, its record and its tree.
 #[must_use]
-pub fn kept_json(kept: &Kept, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn kept_json(kept: &KeptRequest, sites: &SiteTable, scale: Scale<'_>) -> String {
     let mut out = String::new();
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     object.text("why", kept.why().as_str());
     object.raw("record", &record_json(kept.record(), sites, scale));
     object.raw("tree", &tree_json(&kept.tree(), sites, scale));
@@ -32,7 +32,7 @@ pub fn kept_json(kept: &Kept, sites: &SiteTable, scale: Scale<'_>) -> String {
 #[must_use]
 pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> String {
     let mut out = String::new();
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     object.text("id", &record.id.to_string());
     object.text("method", &String::from_utf8_lossy(record.method.as_bytes()));
     object.text("path", &String::from_utf8_lossy(record.path.as_bytes()));
@@ -65,11 +65,11 @@ pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) 
     out
 }
 
-/// A tree, [arranged](Tree::arranged) and nested: each node with its `children`; over several requests, sums with their number in `requests`.
+/// A tree, [arranged](TraceTree::arranged) and nested: each node with its `children`; over several requests, sums with their number in `requests`.
 #[must_use]
-pub fn tree_json(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn tree_json(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> String {
     let mut out = String::new();
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     object.number("requests", tree.requests());
     let (mut root, arranged) = (String::new(), tree.arranged(sites));
     node_json(&mut root, &arranged, 0, (sites, scale), &|object, index| {
@@ -89,7 +89,7 @@ pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scal
         if n > 0 {
             out.push(',');
         }
-        let mut object = Object::new(&mut out);
+        let mut object = ObjectWriter::new(&mut out);
         object.site(*site, sites);
         object.raw("run", &histogram_json(&totals.run, scale));
         object.raw("wait", &histogram_json(&totals.wait, scale));
@@ -110,13 +110,13 @@ pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scal
 /// A node and those below it: its site and own times, what `more` adds, and its `children`.
 pub(super) fn node_json(
     out: &mut String,
-    tree: &Tree,
+    tree: &TraceTree,
     index: u32,
     (sites, scale): (&SiteTable, Scale<'_>),
-    more: &dyn Fn(&mut Object<'_>, u32),
+    more: &dyn Fn(&mut ObjectWriter<'_>, u32),
 ) {
     let node = &tree.nodes()[index as usize];
-    let mut object = Object::new(out);
+    let mut object = ObjectWriter::new(out);
     object.site(node.site, sites);
     object.number("calls", node.calls);
     object.number("run_ns", scale(node.run));
@@ -137,7 +137,7 @@ pub(super) fn node_json(
 }
 
 /// What one request's node may have besides: bytes, errors, a line, and what it waited for.
-fn extras(object: &mut Object<'_>, tree: &Tree, index: u32, scale: Scale<'_>) {
+fn extras(object: &mut ObjectWriter<'_>, tree: &TraceTree, index: u32, scale: Scale<'_>) {
     let node = &tree.nodes()[index as usize];
     let optional = [
         ("bytes_in", node.bytes_in),
@@ -153,7 +153,7 @@ fn extras(object: &mut Object<'_>, tree: &Tree, index: u32, scale: Scale<'_>) {
         object.number(name, value);
     }
     let mut waits = String::new();
-    let mut by_kind = Object::new(&mut waits);
+    let mut by_kind = ObjectWriter::new(&mut waits);
     tree.waits(index).for_each(|wait| by_kind.number(wait.kind.as_str(), scale(wait.ticks)));
     by_kind.close();
     object.raw("waits_ns", &waits);
@@ -161,7 +161,7 @@ fn extras(object: &mut Object<'_>, tree: &Tree, index: u32, scale: Scale<'_>) {
 
 fn waits_json(record: &RequestRecord, scale: Scale<'_>) -> String {
     let mut out = String::new();
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     for (kind, ticks) in WaitKind::ALL.iter().zip(record.waits).filter(|&(_, ticks)| ticks > 0) {
         object.number(kind.as_str(), scale(ticks));
     }
@@ -171,7 +171,7 @@ fn waits_json(record: &RequestRecord, scale: Scale<'_>) -> String {
 
 pub(super) fn histogram_json(histogram: &Histogram, scale: Scale<'_>) -> String {
     let mut out = String::new();
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     object.number("count", histogram.count());
     object.number("sum_ns", scale(histogram.sum()));
     object.number("mean_ns", scale(histogram.mean()));
@@ -184,7 +184,7 @@ pub(super) fn histogram_json(histogram: &Histogram, scale: Scale<'_>) -> String 
 
 fn status_json(status: &StatusCounts) -> String {
     let mut out = String::new();
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     for (name, count) in ["none", "1xx", "2xx", "3xx", "4xx", "5xx"].iter().zip(status.classes) {
         object.number(name, count);
     }
@@ -196,15 +196,15 @@ fn status_json(status: &StatusCounts) -> String {
 }
 
 /// An object being written. Keys are ours and need no escaping.
-pub(super) struct Object<'a> {
+pub(super) struct ObjectWriter<'a> {
     pub(super) out: &'a mut String,
     first: bool,
 }
 
-impl<'a> Object<'a> {
-    pub(super) fn new(out: &'a mut String) -> Object<'a> {
+impl<'a> ObjectWriter<'a> {
+    pub(super) fn new(out: &'a mut String) -> ObjectWriter<'a> {
         out.push('{');
-        Object { out, first: true }
+        ObjectWriter { out, first: true }
     }
 
     pub(super) fn key(&mut self, key: &str) {

@@ -1,8 +1,8 @@
 //! The `Server-Timing` response header field (W3C Server Timing).
 
 use super::Scale;
-use crate::site::{Kind, Site, SiteTable};
-use crate::tree::Tree;
+use crate::site::{Site, SiteKind, SiteTable};
+use crate::tree::TraceTree;
 
 /// The field's value: run and wait of each phase and the upstream's time so far, in milliseconds, then the total.
 /// What took no time is left out. It says only durations, no names that a configuration holds.
@@ -11,14 +11,14 @@ use crate::tree::Tree;
 /// rewrite;dur=0.001, access;dur=0.850, upstream;dur=0.350, total;dur=1.412
 /// ```
 #[must_use]
-pub fn server_timing(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn server_timing(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> String {
     let tree = &tree.arranged(sites);
     let mut metrics: Vec<(&'static str, u64)> = Vec::new();
     for node in tree.nodes() {
-        let kind = if node.site == Site::NONE { Kind::Other } else { sites.info(node.site).kind };
+        let kind = if node.site == Site::NONE { SiteKind::Other } else { sites.info(node.site).kind };
         let name = match kind {
-            Kind::Phase(_) => kind.phase(),
-            Kind::UpstreamTry => Some("upstream"),
+            SiteKind::Phase(_) => kind.phase(),
+            SiteKind::UpstreamTry => Some("upstream"),
             _ => None,
         };
         let Some(name) = name else { continue };

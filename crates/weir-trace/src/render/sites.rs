@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Scale;
 use crate::arrange::rank;
 use crate::live::SiteTotals;
-use crate::site::{Kind, Site, SiteInfo, SiteTable};
+use crate::site::{Site, SiteInfo, SiteKind, SiteTable};
 
 /// The counts of sites, as from [`RecorderReader::merged`](crate::RecorderReader::merged): one line a site, by location
 /// and in the order of a request. Times are microseconds per request, run then wait; whole requests show their whole
@@ -34,7 +34,7 @@ pub fn sites(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>)
     for (info, _, totals) in &rows {
         let row = format!("{:<location$}  {:<name$}", place(info), self::name(info));
         out.push_str(&row);
-        figures(&mut out, info.kind == Kind::Request, totals, scale);
+        figures(&mut out, info.kind == SiteKind::Request, totals, scale);
         out.push('\n');
     }
     out
@@ -42,7 +42,7 @@ pub fn sites(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>)
 
 /// Whole requests first in each location, then as a tree has them.
 fn key<'a>((info, site, _): &'a (SiteInfo, Site, &SiteTotals)) -> (&'a str, u8, &'a str, Site) {
-    let rank = if info.kind == Kind::Request { 0 } else { 1 + rank(info.kind) };
+    let rank = if info.kind == SiteKind::Request { 0 } else { 1 + rank(info.kind) };
     (&info.location, rank, info.phase.unwrap_or(""), *site)
 }
 
@@ -52,7 +52,7 @@ fn place(info: &SiteInfo) -> String {
 
 fn name(info: &SiteInfo) -> String {
     match info.kind {
-        Kind::Handler(_) => format!("{} {}", info.phase.unwrap_or("handler"), info.name),
+        SiteKind::Handler(_) => format!("{} {}", info.phase.unwrap_or("handler"), info.name),
         _ => info.label(),
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::Scale;
-use super::rows::{Line, lines, name, name_of_missing};
-use crate::event::{Decoder, Event, EventKind};
+use super::rows::{RootLine, lines, name, name_of_missing};
+use crate::event::{EventDecoder, EventKind, TraceEvent};
 use crate::model::{RequestId, WaitKind};
 use crate::record::RequestRecord;
-use crate::site::{Kind, Site, SiteTable};
-use crate::tree::{Node, Tree};
+use crate::site::{Site, SiteKind, SiteTable};
+use crate::tree::{TraceTree, TreeNode};
 
 /// The line above a request's tree: what was asked, what came of it, and the parts of its time.
 ///
@@ -44,7 +44,7 @@ pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> 
     line
 }
 
-/// The tree [arranged](Tree::arranged), one site a line: run with what is inside it, then what is worth saying. The steps
+/// The tree [arranged](TraceTree::arranged), one site a line: run with what is inside it, then what is worth saying. The steps
 /// up to the virtual server and all eleven phases are listed, also those in which nothing was recorded. Of several
 /// requests it shows the mean per request.
 ///
@@ -54,9 +54,9 @@ pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> 
 ///         -> subrequest       37.8 µs   wait 812.0
 /// ```
 #[must_use]
-pub fn tree(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn tree(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> String {
     let tree = &tree.arranged(sites);
-    let mut rows = Rows { tree, sites, scale, rows: Vec::new() };
+    let mut rows = TreeRows { tree, sites, scale, rows: Vec::new() };
     rows.root();
     let width = rows.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
@@ -71,9 +71,9 @@ pub fn tree(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
 /// The boundaries one by one, as a function tracer prints them: `->` entered, `<-` left, `|` marked, `..` waited;
 /// each with its time since the request began and, where it closes one, the interval.
 #[must_use]
-pub fn flow(events: &[Event], sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn flow(events: &[TraceEvent], sites: &SiteTable, scale: Scale<'_>) -> String {
     let mut text = String::new();
-    let mut decoder = Decoder::default();
+    let mut decoder = EventDecoder::default();
     let mut open: Vec<(Site, u64)> = Vec::new();
     let mut now = 0u64;
     for &event in events {
@@ -136,43 +136,43 @@ fn depth_line(text: &mut String, depth: usize, at: u64, sign: &str, what: &str, 
     text.push('\n');
 }
 
-struct Row {
+struct TreeRow {
     name: String,
     run: String,
     more: String,
 }
 
-struct Rows<'a> {
-    tree: &'a Tree,
+struct TreeRows<'a> {
+    tree: &'a TraceTree,
     sites: &'a SiteTable,
     scale: Scale<'a>,
-    rows: Vec<Row>,
+    rows: Vec<TreeRow>,
 }
 
-impl Rows<'_> {
+impl TreeRows<'_> {
     /// The request's own waits and its children, completed by what every request passes.
     fn root(&mut self) {
         self.waits(0, 0);
         for line in lines(self.tree, self.sites) {
             match line {
-                Line::Node(child) => self.node(child, 0, Kind::Request),
-                Line::Missing(kind) => self.empty(kind),
+                RootLine::Node(child) => self.node(child, 0, SiteKind::Request),
+                RootLine::Missing(kind) => self.empty(kind),
             }
         }
     }
 
-    fn node(&mut self, index: u32, depth: usize, above: Kind) {
+    fn node(&mut self, index: u32, depth: usize, above: SiteKind) {
         let node = &self.tree.nodes()[index as usize];
         let info = self.sites.info(node.site);
         let name = name(&info, depth, above);
         let run = format!("{} µs", self.us(node.run));
         let mut more = self.more(node);
-        if matches!(info.kind, Kind::Redirect | Kind::Subrequest)
+        if matches!(info.kind, SiteKind::Redirect | SiteKind::Subrequest)
             && let Some(location) = self.location(index)
         {
             push(&mut more, format_args!("   location {location}"));
         }
-        self.rows.push(Row { name, run, more });
+        self.rows.push(TreeRow { name, run, more });
         self.waits(index, depth + 1);
         for child in self.tree.children(index) {
             self.node(child, depth + 1, info.kind);
@@ -184,7 +184,7 @@ impl Rows<'_> {
         let mut found = None;
         for child in self.tree.children(index) {
             let info = self.sites.info(self.tree.nodes()[child as usize].site);
-            if matches!(info.kind, Kind::Redirect | Kind::Subrequest) {
+            if matches!(info.kind, SiteKind::Redirect | SiteKind::Subrequest) {
                 continue;
             }
             let here = Some(info.location).filter(|location| !location.is_empty());
@@ -197,16 +197,16 @@ impl Rows<'_> {
         for wait in self.tree.waits(index) {
             let name = format!("{:indent$}.. {}", "", wait.kind.as_str(), indent = 2 + depth * 3);
             let more = format!("   wait {}", self.us(wait.ticks));
-            self.rows.push(Row { name, run: String::new(), more });
+            self.rows.push(TreeRow { name, run: String::new(), more });
         }
     }
 
-    fn empty(&mut self, kind: Kind) {
+    fn empty(&mut self, kind: SiteKind) {
         let (name, run) = (name_of_missing(kind), "0.0 µs".to_owned());
-        self.rows.push(Row { name, run, more: String::new() });
+        self.rows.push(TreeRow { name, run, more: String::new() });
     }
 
-    fn more(&self, node: &Node) -> String {
+    fn more(&self, node: &TreeNode) -> String {
         let mut more = String::new();
         if node.self_run != node.run && node.self_run > 0 {
             push(&mut more, format_args!("   self {}", self.us(node.self_run)));

@@ -1,13 +1,13 @@
 //! The sizes of a block's buffers, and whether they fit together.
 
-use weir_conf::Bufs;
+use weir_conf::BufferSizes;
 
 use crate::config::directives::Family;
 
 /// What a block says of sizes, with the defaults.
 pub(crate) struct Sizes {
     pub(crate) buffer_size: u64,
-    pub(crate) buffers: Bufs,
+    pub(crate) buffers: BufferSizes,
     busy: u64,
     pub(crate) max_temp_file_size: u64,
     pub(crate) temp_file_write_size: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Sizes {
 impl Sizes {
     pub(crate) fn of(family: &Family) -> Sizes {
         let buffer_size = family.buffer_size.unwrap_or(PAGE);
-        let buffers = family.buffers.unwrap_or(Bufs { number: 8, size: PAGE });
+        let buffers = family.buffers.unwrap_or(BufferSizes { number: 8, size: PAGE });
         let largest = buffer_size.max(buffers.size);
         Sizes {
             buffer_size,

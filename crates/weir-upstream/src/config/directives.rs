@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use weir_conf::{Bufs, Error, LineCx, Result, Span, parse_size};
+use weir_conf::{BufferSizes, Error, LineCx, Result, Span, parse_size};
 use weir_rt::net::SockAddr;
 
 use crate::config::buffer_sizes::Sizes;
@@ -42,7 +42,7 @@ pub struct Family {
     /// `_buffer_size`
     pub buffer_size: Option<u64>,
     /// `_buffers`
-    pub buffers: Option<Bufs>,
+    pub buffers: Option<BufferSizes>,
     /// `_busy_buffers_size`
     pub busy_buffers_size: Option<u64>,
     /// The last line that says something of sizes: what does not fit together is shown there.
@@ -134,7 +134,7 @@ pub struct Settings {
     /// Longest head of an answer.
     pub buffer_size: u64,
     /// What may be read ahead of the client in memory.
-    pub buffers: Bufs,
+    pub buffers: BufferSizes,
     /// How much of it may be on its way to the client, where that is written.
     pub busy: Option<u64>,
     /// What may be read ahead in a file; 0: nothing.

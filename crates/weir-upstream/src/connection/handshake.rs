@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_tls::Session;
+use weir_tls::TlsSession;
 
 use crate::connection::upstream_connection::Connection;
 use crate::tls_client::connect::{NoTls, complete};
@@ -22,7 +22,7 @@ pub(crate) async fn handshake(connection: &Connection, secure: &Secure, ms: u64)
 }
 
 /// A session, and what the server has sent in it already.
-pub(crate) type Made = (Session, Vec<u8>);
+pub(crate) type Made = (TlsSession, Vec<u8>);
 
 /// Completes a handshake within `ms`, in which the server is shown what a handler has chosen; its certificate is not
 /// looked at.

@@ -7,7 +7,7 @@ use std::fmt;
 use weir_http::h2::{self, Code, Config, Event};
 use weir_http::hpack::{self, Encoder, Indexing, Section};
 use weir_rt::Recv;
-use weir_trace::protobuf::{self, Message};
+use weir_trace::protobuf::{self, ProtobufMessage};
 
 use crate::connection::upstream_connection::Connection;
 use crate::health::http_check::{CLOSED, receive_failed, timed_out};
@@ -193,7 +193,7 @@ fn head(host: &str, coder: &mut Encoder, out: &mut Vec<u8>) {
 
 /// `HealthCheckRequest { string service = 1; }` behind the head of a gRPC message.
 fn request(service: &str) -> Vec<u8> {
-    let mut field = Message::default();
+    let mut field = ProtobufMessage::default();
     if !service.is_empty() {
         field.bytes(1, service.as_bytes());
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_trace::{Kind, Site, SiteTable};
+use weir_trace::{Site, SiteKind, SiteTable};
 
 use crate::peer::Peer;
 use weir_engine::conf::names::Names;
@@ -28,7 +28,7 @@ impl PeerSites {
     #[must_use]
     pub fn new(plan: &PlanBuilder<'_>, module: &'static str) -> PeerSites {
         PeerSites {
-            others: plan.site(Kind::UpstreamTry, module),
+            others: plan.site(SiteKind::UpstreamTry, module),
             location: plan.name().clone(),
             known: RefCell::default(),
             last: RefCell::default(),
@@ -60,7 +60,7 @@ impl PeerSites {
         if known.len() >= MOST {
             return self.others;
         }
-        let site = SiteTable::global().intern(Kind::UpstreamTry, &self.location, name);
+        let site = SiteTable::global().intern(SiteKind::UpstreamTry, &self.location, name);
         known.insert(name.as_bytes().into(), site);
         site
     }

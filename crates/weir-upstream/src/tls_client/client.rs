@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result};
-use weir_tls::chain::{self, Purpose};
-use weir_tls::suites::{self, Protocols};
-use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, KeyLogFile, Problem, Trust};
+use weir_tls::chain::{self, CertificatePurpose};
+use weir_tls::suites::{self, ProtocolVersions};
+use weir_tls::{
+    Certificate, ClientConfig, ClientSettings, KeyLogFile, SessionFacts, TrustStore, VerifyProblem,
+};
 
 use super::cache::{Cache, CertificateFiles, Keep};
 use super::files::{self, BUILDING, Making, Source};
@@ -23,7 +25,7 @@ use weir_engine::variable::Script;
 #[allow(missing_docs, reason = "each is the directive of the same name behind _ssl_")]
 pub struct ClientConf {
     pub session_reuse: Option<bool>,
-    pub protocols: Option<Protocols>,
+    pub protocols: Option<ProtocolVersions>,
     pub ciphers: Option<String>,
     pub name: Option<Script>,
     pub server_name: Option<bool>,
@@ -170,7 +172,7 @@ pub struct ClientTls {
     passwords: Arc<Vec<Vec<u8>>>,
     conf_prefix: PathBuf,
     /// Whom servers' certificates must come from, and over how many others.
-    verify: Option<(Trust, usize)>,
+    verify: Option<(TrustStore, usize)>,
     /// A name that is an address may be one of the certificate's, which nginx does not look at.
     addresses: bool,
 }
@@ -229,7 +231,7 @@ impl ClientTls {
     }
 
     /// Whom servers' certificates must come from, and over how many others at most.
-    pub fn trust(&self) -> Option<(&Trust, usize)> {
+    pub fn trust(&self) -> Option<(&TrustStore, usize)> {
         self.verify.as_ref().map(|(trust, depth)| (trust, *depth))
     }
 
@@ -274,14 +276,14 @@ fn certificate(
     Ok(ClientCertificate { fixed: Some(fixed), computed: None })
 }
 
-fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(Trust, usize)>, String> {
+fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(TrustStore, usize)>, String> {
     if conf.verify != Some(true) {
         return Ok(None);
     }
     let Some(path) = &conf.trusted_certificate else {
         return Err(format!("no {prefix}_ssl_trusted_certificate for {prefix}_ssl_verify"));
     };
-    let mut trust = Trust { certificates: files::trusted(BUILDING, path)?, crls: Vec::new() };
+    let mut trust = TrustStore { certificates: files::trusted(BUILDING, path)?, crls: Vec::new() };
     if let Some(path) = &conf.crl {
         trust.crls = files::crls(BUILDING, path)?;
     }
@@ -328,7 +330,7 @@ impl Secure {
     pub(crate) fn to(name: &str, trusted: Option<&Path>) -> std::result::Result<Secure, String> {
         let text = |error: weir_tls::Error| error.to_string();
         let settings = ClientSettings {
-            protocols: Protocols::default(),
+            protocols: ProtocolVersions::default(),
             suites: suites::chosen(None, None).map_err(text)?,
             groups: suites::default_groups(),
             certificate: None,
@@ -339,7 +341,7 @@ impl Secure {
         };
         let verify = match trusted {
             Some(path) => {
-                let trust = Trust { certificates: files::trusted(BUILDING, path)?, crls: Vec::new() };
+                let trust = TrustStore { certificates: files::trusted(BUILDING, path)?, crls: Vec::new() };
                 Some((trust, DEEPEST))
             }
             None => None,
@@ -396,8 +398,8 @@ impl Secure {
     /// The version that is offered, if it is only one.
     pub(crate) fn only_version(&self) -> Option<&'static str> {
         match self.tls.settings.protocols {
-            Protocols { tls12: true, tls13: false } => Some("TLSv1.2"),
-            Protocols { tls12: false, tls13: true } => Some("TLSv1.3"),
+            ProtocolVersions { tls12: true, tls13: false } => Some("TLSv1.2"),
+            ProtocolVersions { tls12: false, tls13: true } => Some("TLSv1.3"),
             _ => None,
         }
     }
@@ -424,11 +426,13 @@ impl Secure {
     ///
     /// # Errors
     /// OpenSSL's verdict.
-    pub(crate) fn verdict(&self, facts: &Facts) -> std::result::Result<(), Problem> {
+    pub(crate) fn verdict(&self, facts: &SessionFacts) -> std::result::Result<(), VerifyProblem> {
         let now = weir_rt::unix_time().0;
         match &self.tls.verify {
-            Some((trust, depth)) => chain::check(&facts.peer, trust, *depth, Purpose::Server, now),
-            None => chain::check(&facts.peer, &Trust::default(), DEEPEST, Purpose::Server, now),
+            Some((trust, depth)) => chain::check(&facts.peer, trust, *depth, CertificatePurpose::Server, now),
+            None => {
+                chain::check(&facts.peer, &TrustStore::default(), DEEPEST, CertificatePurpose::Server, now)
+            }
         }
     }
 
@@ -436,7 +440,7 @@ impl Secure {
     ///
     /// # Errors
     /// nginx's message.
-    pub(crate) fn check(&self, facts: &Facts) -> std::result::Result<(), String> {
+    pub(crate) fn check(&self, facts: &SessionFacts) -> std::result::Result<(), String> {
         match &self.tls.verify {
             Some(_) => self.accept(facts, self.verdict(facts)),
             None => Ok(()),
@@ -449,13 +453,13 @@ impl Secure {
     /// nginx's message.
     pub(crate) fn accept(
         &self,
-        facts: &Facts,
-        verdict: std::result::Result<(), Problem>,
+        facts: &SessionFacts,
+        verdict: std::result::Result<(), VerifyProblem>,
     ) -> std::result::Result<(), String> {
         if self.tls.verify.is_none() {
             return Ok(());
         }
-        if let Err(Problem { code, text }) = verdict {
+        if let Err(VerifyProblem { code, text }) = verdict {
             return Err(format!("upstream SSL certificate verify error: ({code}:{text})"));
         }
         match facts.peer.first() {

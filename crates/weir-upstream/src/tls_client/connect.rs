@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_rt::file::errno_text;
 use weir_rt::{Recv, Stream, Timer};
-use weir_tls::{ClientConfig, Connect, Facts, Progress};
+use weir_tls::{ClientConfig, ClientHandshake, HandshakeProgress, SessionFacts};
 
 use super::files::ssl;
 use super::layer::TlsLayer;
@@ -28,7 +28,7 @@ pub async fn connect(
     timer: &Timer,
     config: &ClientConfig,
     name: &str,
-) -> Result<Facts, NoTls> {
+) -> Result<SessionFacts, NoTls> {
     let (session, early) = complete(stream, timer, config, name).await?.into_session();
     let facts = session.facts();
     stream.set_layer(Box::new(TlsLayer::new(session, Rc::new(Cell::new(false)))), early);
@@ -44,9 +44,9 @@ pub(crate) async fn complete(
     timer: &Timer,
     config: &ClientConfig,
     name: &str,
-) -> Result<Connect, NoTls> {
+) -> Result<ClientHandshake, NoTls> {
     let failed = |error: weir_tls::Error| NoTls::Failed(format!("SSL_do_handshake() failed {}", ssl(&error)));
-    let mut connect = Connect::new(config, name).map_err(failed)?;
+    let mut connect = ClientHandshake::new(config, name).map_err(failed)?;
     let mut received = Vec::new();
     loop {
         let step = move || {
@@ -59,7 +59,7 @@ pub(crate) async fn complete(
         if !out.is_empty() {
             stream.send(out);
         }
-        if progress.map_err(failed)? == Progress::Complete {
+        if progress.map_err(failed)? == HandshakeProgress::Complete {
             return Ok(connect);
         }
         received = match stream.recv(Some(timer)).await {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_rt::file::O_NONBLOCK;
-use weir_tls::pkcs11::{self, Uri};
+use weir_tls::pkcs11::{self, KeyUri};
 use weir_tls::{Certificate, Error, certificate, key};
 
 use weir_engine::privileged;
@@ -122,7 +122,7 @@ fn device_key(
     chain: &[certificate::CertificateDer<'static>],
 ) -> Result<Arc<dyn key::SigningKey>, String> {
     let fail = |why: String| format!("cannot load certificate key \"{}\": {why}", shown(name));
-    let mut uri = Uri::parse(name).map_err(|error| fail(error.to_string()))?;
+    let mut uri = KeyUri::parse(name).map_err(|error| fail(error.to_string()))?;
     if let Some(path) = uri.pin_source() {
         let pin = read(path).map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(0);

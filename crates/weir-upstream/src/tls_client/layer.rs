@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_rt::{Layer, OpenOutcome};
-use weir_tls::{Session, Step};
+use weir_tls::{SessionStep, TlsSession};
 
 /// What seals and opens a connection's bytes.
 pub struct TlsLayer {
-    session: Session,
+    session: TlsSession,
     /// Shared with the connection: its handshake is not over, requests come as early data.
     early: Rc<Cell<bool>>,
     /// Bytes of a record.
@@ -17,7 +17,7 @@ pub struct TlsLayer {
 
 impl TlsLayer {
     /// The layer of `session`; `early` becomes true while its early data may be read.
-    pub fn new(session: Session, early: Rc<Cell<bool>>) -> TlsLayer {
+    pub fn new(session: TlsSession, early: Rc<Cell<bool>>) -> TlsLayer {
         early.set(session.is_handshaking());
         TlsLayer { session, early, record: MOST_RECORD }
     }
@@ -32,8 +32,8 @@ impl TlsLayer {
 impl Layer for TlsLayer {
     fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome {
         let opened = match self.session.open(received, plain, out) {
-            Ok(Step::More) => OpenOutcome::More,
-            Ok(Step::End) => OpenOutcome::End,
+            Ok(SessionStep::More) => OpenOutcome::More,
+            Ok(SessionStep::End) => OpenOutcome::End,
             Err(_) => OpenOutcome::Broken,
         };
         if self.early.get() {

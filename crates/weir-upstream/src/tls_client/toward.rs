@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use weir_tls::certificate::CertificateDer;
-use weir_tls::{Certificate, Facts, Problem};
+use weir_tls::{Certificate, SessionFacts, VerifyProblem};
 
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::LocalFuture;
@@ -27,7 +27,7 @@ pub struct Met {
     /// `TLSv1.3`
     pub version: &'static str,
     /// What is thought of the certificate so far.
-    pub verdict: Result<(), Problem>,
+    pub verdict: Result<(), VerifyProblem>,
 }
 
 /// A module's handler of a location's handshakes with servers.
@@ -53,7 +53,7 @@ pub trait UpstreamHandler {
         &'x self,
         x: &'x mut Exchange,
         met: Met,
-    ) -> LocalFuture<'x, Result<Result<(), Problem>, ()>>;
+    ) -> LocalFuture<'x, Result<Result<(), VerifyProblem>, ()>>;
 
     /// The configuration's own verdict is not wanted: it is a good one.
     fn judges_alone(&self) -> bool;
@@ -80,9 +80,9 @@ pub(crate) fn handler(plan: &Plan) -> Option<Rc<dyn UpstreamHandler>> {
 pub(crate) async fn judge(
     handler: &dyn UpstreamHandler,
     x: &mut Exchange,
-    facts: Facts,
-    own: Result<(), Problem>,
-) -> Result<Result<(), Problem>, String> {
+    facts: SessionFacts,
+    own: Result<(), VerifyProblem>,
+) -> Result<Result<(), VerifyProblem>, String> {
     let verdict = if handler.judges_alone() { Ok(()) } else { own };
     let met = Met { peer: facts.peer, version: facts.version, verdict };
     let failed = "SSL_do_handshake() failed (SSL: error:0A000086:SSL routines::certificate verify failed)";

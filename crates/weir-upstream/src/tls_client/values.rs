@@ -1,7 +1,7 @@
 //! Values of directives that both sides of TLS have: `ssl_...` of servers and `..._ssl_...` of upstreams.
 
 use weir_conf::{Error, LineCx, Result, parse_time_s};
-use weir_tls::suites::{self, Protocols};
+use weir_tls::suites::{self, ProtocolVersions};
 
 use super::cache::Keep;
 use super::files;
@@ -16,8 +16,8 @@ pub fn absolute(line: &LineCx<'_>, i: usize) -> String {
 }
 
 /// `ssl_protocols`; versions that do not exist here are told, and must not be all.
-pub fn protocols(slot: &mut Option<Protocols>, line: &mut LineCx<'_>) -> Result {
-    let mut wanted = Protocols { tls12: false, tls13: false };
+pub fn protocols(slot: &mut Option<ProtocolVersions>, line: &mut LineCx<'_>) -> Result {
+    let mut wanted = ProtocolVersions { tls12: false, tls13: false };
     for i in 0..line.args().len() {
         // In any case, as nginx has it.
         match line.arg(i).to_ascii_lowercase().as_str() {

@@ -13,64 +13,64 @@ use weir_engine::{Configuration, ModuleDef};
 use weir_rt::DriverChoice;
 use weir_server::Options;
 
-use super::handler::{Embedded, Ending, Handler, Handlers, Plain, Waiting};
+use super::handler::{EmbedModule, Handler, HandlerEnding, NamedHandlers, PlainHandler, WaitingHandler};
 use super::message::{Request, Response};
 use super::{Error, Server};
 use crate::modules::OWN;
 
-/// A server to be started. Either it has a configuration ([`Builder::conf`], [`Builder::conf_file`]), whose locations
-/// name handlers by `handler NAME;`, or it is described by [`Builder::listen`], [`Builder::root`] and
-/// [`Builder::location`].
+/// A server to be started. Either it has a configuration ([`ServerBuilder::conf`], [`ServerBuilder::conf_file`]), whose locations
+/// name handlers by `handler NAME;`, or it is described by [`ServerBuilder::listen`], [`ServerBuilder::root`] and
+/// [`ServerBuilder::location`].
 #[derive(Default)]
-pub struct Builder {
-    conf: Option<Conf>,
+pub struct ServerBuilder {
+    conf: Option<ConfText>,
     prefix: Option<PathBuf>,
     listens: Vec<String>,
     root: Option<PathBuf>,
     locations: Vec<String>,
-    handlers: Handlers,
+    handlers: NamedHandlers,
     workers: Option<usize>,
     driver: Option<DriverChoice>,
     watched: bool,
 }
 
-enum Conf {
+enum ConfText {
     Text(String),
     File(PathBuf),
 }
 
-impl Builder {
+impl ServerBuilder {
     /// The configuration: a whole `nginx.conf`, with `events` and `http`.
     #[must_use]
-    pub fn conf(mut self, text: impl Into<String>) -> Builder {
-        self.conf = Some(Conf::Text(text.into()));
+    pub fn conf(mut self, text: impl Into<String>) -> ServerBuilder {
+        self.conf = Some(ConfText::Text(text.into()));
         self
     }
 
     /// The file of the configuration. Relative paths in it begin at its folder, unless there is a prefix.
     #[must_use]
-    pub fn conf_file(mut self, path: impl Into<PathBuf>) -> Builder {
-        self.conf = Some(Conf::File(path.into()));
+    pub fn conf_file(mut self, path: impl Into<PathBuf>) -> ServerBuilder {
+        self.conf = Some(ConfText::File(path.into()));
         self
     }
 
     /// Where relative paths begin; the current folder.
     #[must_use]
-    pub fn prefix(mut self, folder: impl Into<PathBuf>) -> Builder {
+    pub fn prefix(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
         self.prefix = Some(folder.into());
         self
     }
 
     /// Listens on an address, with the parameters of `listen`; 127.0.0.1:0, if there is none.
     #[must_use]
-    pub fn listen(mut self, address: impl Into<String>) -> Builder {
+    pub fn listen(mut self, address: impl Into<String>) -> ServerBuilder {
         self.listens.push(address.into());
         self
     }
 
     /// Serves the files below `folder` where no location is. Without it those are not found.
     #[must_use]
-    pub fn root(mut self, folder: impl Into<PathBuf>) -> Builder {
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
         self.root = Some(folder.into());
         self
     }
@@ -78,71 +78,71 @@ impl Builder {
     /// Answers requests for `path`, as written in a `location` line (`/api/`, `= /exact`, `~ \.cgi$`), by a function
     /// that never waits: it runs on the worker's thread, which does nothing else meanwhile.
     #[must_use]
-    pub fn location<F, E>(self, path: impl Into<String>, handler: F) -> Builder
+    pub fn location<F, E>(self, path: impl Into<String>, handler: F) -> ServerBuilder
     where
         F: Fn(&Request<'_>, &mut Response) -> E + Send + Sync + 'static,
-        E: Ending + 'static,
+        E: HandlerEnding + 'static,
     {
         let path = path.into();
         self.place(&path).handler(path, handler)
     }
 
-    /// As [`Builder::location`], by a function that may wait: for the body, a timer, a thread (`weir_rt::blocking`).
+    /// As [`ServerBuilder::location`], by a function that may wait: for the body, a timer, a thread (`weir_rt::blocking`).
     #[must_use]
-    pub fn location_async<F, E>(self, path: impl Into<String>, handler: F) -> Builder
+    pub fn location_async<F, E>(self, path: impl Into<String>, handler: F) -> ServerBuilder
     where
         F: AsyncFn(&mut Request<'_>, &mut Response) -> E + Send + Sync + 'static,
-        E: Ending + 'static,
+        E: HandlerEnding + 'static,
     {
         let path = path.into();
         self.place(&path).handler_async(path, handler)
     }
 
-    /// What `handler NAME;` stands for in the configuration. Functions given to [`Builder::location`] have the path as
+    /// What `handler NAME;` stands for in the configuration. Functions given to [`ServerBuilder::location`] have the path as
     /// their name.
     #[must_use]
-    pub fn handler<F, E>(self, name: impl Into<String>, handler: F) -> Builder
+    pub fn handler<F, E>(self, name: impl Into<String>, handler: F) -> ServerBuilder
     where
         F: Fn(&Request<'_>, &mut Response) -> E + Send + Sync + 'static,
-        E: Ending + 'static,
+        E: HandlerEnding + 'static,
     {
         let handler = Arc::new(handler);
-        self.handler_with(name, move || Box::new(Plain(handler.clone())))
+        self.handler_with(name, move || Box::new(PlainHandler(handler.clone())))
     }
 
-    /// As [`Builder::handler`], for a function that may wait.
+    /// As [`ServerBuilder::handler`], for a function that may wait.
     #[must_use]
-    pub fn handler_async<F, E>(self, name: impl Into<String>, handler: F) -> Builder
+    pub fn handler_async<F, E>(self, name: impl Into<String>, handler: F) -> ServerBuilder
     where
         F: AsyncFn(&mut Request<'_>, &mut Response) -> E + Send + Sync + 'static,
-        E: Ending + 'static,
+        E: HandlerEnding + 'static,
     {
         let handler = Arc::new(handler);
-        self.handler_with(name, move || Box::new(Waiting(handler.clone())))
+        self.handler_with(name, move || Box::new(WaitingHandler(handler.clone())))
     }
 
-    /// As [`Builder::handler`], for a content handler with all that the engine's own have: bodies that come over time,
+    /// As [`ServerBuilder::handler`], for a content handler with all that the engine's own have: bodies that come over time,
     /// internal redirects, state of its own. One is made for each location of each worker.
     #[must_use]
     pub fn handler_with(
         mut self,
         name: impl Into<String>,
         make: impl Fn() -> Box<dyn Handler> + Send + Sync + 'static,
-    ) -> Builder {
+    ) -> ServerBuilder {
         self.handlers.0.insert(name.into(), Arc::new(make));
         self
     }
 
     /// How many threads serve; as `worker_processes` says, which is 1 without it.
     #[must_use]
-    pub fn workers(mut self, count: usize) -> Builder {
+    pub fn workers(mut self, count: usize) -> ServerBuilder {
         self.workers = Some(count);
         self
     }
 
     /// The event driver; as `use` says, else by probing.
     #[must_use]
-    pub fn driver(mut self, driver: DriverChoice) -> Builder {
+    pub fn driver(mut self, driver: DriverChoice) -> ServerBuilder {
         self.driver = Some(driver);
         self
     }
@@ -150,7 +150,7 @@ impl Builder {
     /// Lets the process' housekeeping watch the workers, as in the `weir` program: stalls, CPU samples, figures of the
     /// kernel. It has a thread and handles signals; off.
     #[must_use]
-    pub fn watched(mut self, watched: bool) -> Builder {
+    pub fn watched(mut self, watched: bool) -> ServerBuilder {
         self.watched = watched;
         self
     }
@@ -170,25 +170,25 @@ impl Builder {
         let here = std::env::current_dir()?;
         let prefix = match (&self.prefix, &self.conf) {
             (Some(prefix), _) => here.join(prefix),
-            (None, Some(Conf::File(path))) => {
+            (None, Some(ConfText::File(path))) => {
                 here.join(path).parent().map_or(here.clone(), Path::to_path_buf)
             }
             (None, _) => here.clone(),
         };
         let (name, text) = match self.conf {
             None => (prefix.join("weir.conf"), made),
-            Some(Conf::Text(text)) => (prefix.join("weir.conf"), text),
-            Some(Conf::File(path)) => {
+            Some(ConfText::Text(text)) => (prefix.join("weir.conf"), text),
+            Some(ConfText::File(path)) => {
                 let path = here.join(path);
                 let failed = |error| Error(format!("open() \"{}\" failed ({error})", path.display()));
                 let text = std::fs::read_to_string(&path).map_err(failed)?;
                 (path, text)
             }
         };
-        Server::start(Loader { name, prefix, handlers: self.handlers }, &text, options)
+        Server::start(ConfLoader { name, prefix, handlers: self.handlers }, &text, options)
     }
 
-    fn place(mut self, path: &str) -> Builder {
+    fn place(mut self, path: &str) -> ServerBuilder {
         self.locations.push(path.to_owned());
         self
     }
@@ -246,17 +246,17 @@ fn folder(path: &Path) -> Result<String, Error> {
 }
 
 /// Makes configurations of texts.
-pub(super) struct Loader {
+pub(super) struct ConfLoader {
     /// What the text is called in messages, and where `include` begins.
     name: PathBuf,
     prefix: PathBuf,
-    handlers: Handlers,
+    handlers: NamedHandlers,
 }
 
-impl Loader {
+impl ConfLoader {
     /// Reads `text`, and makes the folders of temporary files that it names.
     pub(super) fn load(&self, text: &str) -> Result<Configuration, Error> {
-        let files = Files { name: &self.name, text: MemoryFiles::new().with(&self.name, text) };
+        let files = TextAndFiles { name: &self.name, text: MemoryFiles::new().with(&self.name, text) };
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let loaded = weir_conf::load(&self.name, &self.prefix, &files, raw, None);
         let tree = loaded.map_err(|failure| Error(failure.errors.render(&failure.tree.source)))?;
@@ -271,12 +271,12 @@ impl Loader {
 }
 
 /// The text under its name, and the file system.
-struct Files<'f> {
+struct TextAndFiles<'f> {
     name: &'f Path,
     text: MemoryFiles,
 }
 
-impl weir_conf::Files for Files<'_> {
+impl weir_conf::ConfFiles for TextAndFiles<'_> {
     fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         if path == self.name { self.text.read(path) } else { RealFiles.read(path) }
     }
@@ -289,7 +289,7 @@ impl weir_conf::Files for Files<'_> {
 /// The modules of the program, and `handler`.
 static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + 1 + OWN.len() }>(&WITH_HANDLER);
 const WITH_HANDLER: [ModuleDef; 1 + OWN.len()] = {
-    let mut all = [ModuleDef::of::<Embedded>(); 1 + OWN.len()];
+    let mut all = [ModuleDef::of::<EmbedModule>(); 1 + OWN.len()];
     let mut at = 0;
     while at < OWN.len() {
         all[at] = OWN[at];

@@ -15,50 +15,50 @@ use super::message::{Request, Response};
 pub use weir_engine::Handler;
 
 /// Makes a handler for a location of a worker.
-pub(super) type Make = Arc<dyn Fn() -> Box<dyn Handler> + Send + Sync>;
+pub(super) type MakeHandler = Arc<dyn Fn() -> Box<dyn Handler> + Send + Sync>;
 
 /// The handlers of a server, by name.
 #[derive(Clone, Default)]
-pub(super) struct Handlers(pub(super) HashMap<String, Make>);
+pub(super) struct NamedHandlers(pub(super) HashMap<String, MakeHandler>);
 
 /// The module.
-pub(super) struct Embedded;
+pub(super) struct EmbedModule;
 
 /// The handler of a location.
 #[derive(Default)]
-pub(super) struct Conf {
-    make: Option<Make>,
+pub(super) struct EmbedConf {
+    make: Option<MakeHandler>,
 }
 
-impl Module for Embedded {
+impl Module for EmbedModule {
     const NAME: &'static str = "handler";
-    type Conf = Conf;
-    const DIRECTIVES: &'static [Directive<Conf>] =
-        &[Directive::<Conf>::new("handler", LOCATION, ONE, handler).syntax("handler name").doc(
+    type Conf = EmbedConf;
+    const DIRECTIVES: &'static [Directive<EmbedConf>] =
+        &[Directive::<EmbedConf>::new("handler", LOCATION, ONE, handler).syntax("handler name").doc(
             "Responds by the handler that the program that embeds Weir has registered \
                  under this name.",
         )];
 
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+    fn install(conf: &EmbedConf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
         if let Some(make) = &conf.make {
-            plan.content(Self::NAME, Made(make()));
+            plan.content(Self::NAME, MadeHandler(make()));
         }
         Ok(())
     }
 }
 
-fn handler(conf: &mut Conf, line: &mut LineCx<'_>) -> weir_conf::Result {
+fn handler(conf: &mut EmbedConf, line: &mut LineCx<'_>) -> weir_conf::Result {
     let name = line.arg(0);
-    let make = line.ext::<Registry>().shared::<Handlers>().0.get(name).cloned();
+    let make = line.ext::<Registry>().shared::<NamedHandlers>().0.get(name).cloned();
     match make {
         Some(make) => line.once(&mut conf.make, make),
         None => Err(line.fail_arg(0, format!("unknown handler \"{name}\""))),
     }
 }
 
-struct Made(Box<dyn Handler>);
+struct MadeHandler(Box<dyn Handler>);
 
-impl Handler for Made {
+impl Handler for MadeHandler {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         self.0.handle(x)
     }
@@ -69,18 +69,18 @@ impl Handler for Made {
 }
 
 /// What a handler may return: nothing, or how it failed.
-pub trait Ending {
+pub trait HandlerEnding {
     /// How it failed, if it did.
     fn failure(self) -> Option<Error>;
 }
 
-impl Ending for () {
+impl HandlerEnding for () {
     fn failure(self) -> Option<Error> {
         None
     }
 }
 
-impl Ending for Result<(), Error> {
+impl HandlerEnding for Result<(), Error> {
     fn failure(self) -> Option<Error> {
         self.err()
     }
@@ -96,12 +96,12 @@ fn answer(x: &mut Exchange, response: Response, failure: Option<Error>) -> Verdi
 }
 
 /// A function that answers at once.
-pub(super) struct Plain<F>(pub(super) Arc<F>);
+pub(super) struct PlainHandler<F>(pub(super) Arc<F>);
 
-impl<F, E> Handler for Plain<F>
+impl<F, E> Handler for PlainHandler<F>
 where
     F: Fn(&Request<'_>, &mut Response) -> E,
-    E: Ending,
+    E: HandlerEnding,
 {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         let mut response = Response::new();
@@ -111,12 +111,12 @@ where
 }
 
 /// A function that may wait.
-pub(super) struct Waiting<F>(pub(super) Arc<F>);
+pub(super) struct WaitingHandler<F>(pub(super) Arc<F>);
 
-impl<F, E> Handler for Waiting<F>
+impl<F, E> Handler for WaitingHandler<F>
 where
     F: AsyncFn(&mut Request<'_>, &mut Response) -> E,
-    E: Ending,
+    E: HandlerEnding,
 {
     fn handle(&self, _: &mut Exchange) -> Verdict {
         Verdict::Wait

@@ -14,26 +14,26 @@ use std::time::Duration;
 use weir_engine::log;
 use weir_rt::SockAddr;
 
-pub use builder::Builder;
-pub use handler::{Ending, Handler};
+pub use builder::ServerBuilder;
+pub use handler::{Handler, HandlerEnding};
 pub use message::{Request, Response};
 pub use weir_server::StartError as Error;
 
-use builder::Loader;
+use builder::ConfLoader;
 
 /// A running server. Dropping it ends it at once.
 pub struct Server {
     running: weir_server::Server,
-    loader: Loader,
+    loader: ConfLoader,
 }
 
 impl Server {
     /// A server to be described and started.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
     }
 
-    fn start(loader: Loader, text: &str, options: weir_server::Options) -> Result<Server, Error> {
+    fn start(loader: ConfLoader, text: &str, options: weir_server::Options) -> Result<Server, Error> {
         let configuration = Arc::new(loader.load(text)?);
         let running = weir_server::Server::start(configuration, options)?;
         Ok(Server { running, loader })

@@ -8,20 +8,20 @@ use weir_engine::log::{self, Level};
 use weir_rt::process::{ForkSide, ProcessEnd, fork};
 use weir_rt::signal;
 
-use super::child::{self, Child, Respawn};
-use super::{FATAL, Master, Stage};
-use crate::agent::{self, Inheritance, Link};
-use crate::bundle::{Order, WantsAgent};
+use super::child::{self, MasterChild, RespawnTimer};
+use super::{FATAL, MasterProcess, MasterStage};
+use crate::agent::{self, AgentInheritance, AgentLink};
+use crate::bundle::{MasterOrder, WantsAgent};
 use crate::settings;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Agent {
-    running: Option<Child>,
-    pub(super) respawn: Respawn,
+pub(super) struct AgentChild {
+    running: Option<MasterChild>,
+    pub(super) respawn: RespawnTimer,
 }
 
-impl Agent {
+impl AgentChild {
     /// It opens its logs anew, as it may itself.
     pub(super) fn reopen(&self) {
         if let Some(agent) = &self.running {
@@ -30,7 +30,7 @@ impl Agent {
     }
 }
 
-impl Master {
+impl MasterProcess {
     /// The server serves: as its configuration wants, there is an agent of that configuration, or none.
     pub(super) fn employ(&mut self, WantsAgent(wanted): WantsAgent) {
         let before = self.agent.running.take();
@@ -47,7 +47,7 @@ impl Master {
         self.send_away(before);
     }
 
-    fn send_away(&mut self, agent: Option<Child>) {
+    fn send_away(&mut self, agent: Option<MasterChild>) {
         let Some(agent) = agent else { return };
         agent.kill(signal::SIGQUIT);
         self.leaving.push(agent);
@@ -67,26 +67,27 @@ impl Master {
         }
     }
 
-    fn fork_agent(&mut self) -> io::Result<Child> {
-        let (link, servers) = Link::pair()?;
+    fn fork_agent(&mut self) -> io::Result<MasterChild> {
+        let (link, servers) = AgentLink::pair()?;
         match fork()? {
             ForkSide::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start {NAME} {pid}"));
                 let fds = [servers.calls.into(), servers.heard.into()];
-                if let Some(Err(error)) = self.server.as_ref().map(|server| server.send(&Order::Agent, &fds))
+                if let Some(Err(error)) =
+                    self.server.as_ref().map(|server| server.send(&MasterOrder::Agent, &fds))
                 {
                     // It sees that it has no server, and ends.
                     let reason = settings::reason(&error);
                     let text = format_args!("the server process can't be given the {NAME} ({reason})");
                     log::cycle(Level::Alert, &text);
                 }
-                Ok(Child::new(NAME, pid))
+                Ok(MasterChild::new(NAME, pid))
             }
             ForkSide::Child => {
                 drop(servers);
                 let configuration = self.hatching.cycle.configuration.clone();
                 self.let_go();
-                let code = agent::run(Inheritance { configuration, link });
+                let code = agent::run(AgentInheritance { configuration, link });
                 // Nothing of the master's is dropped: its files are still in use.
                 std::process::exit(code)
             }
@@ -109,7 +110,7 @@ impl Master {
     pub(super) fn loses_agent(&mut self, pid: u32, how: ProcessEnd) -> bool {
         let Some(agent) = self.agent.running.take_if(|agent| agent.pid == pid) else { return false };
         child::log_end(NAME, pid, how);
-        if self.stage == Stage::Serving && self.server.is_some() {
+        if self.stage == MasterStage::Serving && self.server.is_some() {
             match how {
                 ProcessEnd::Exited(FATAL) => child::log_fatal(NAME, pid),
                 _ => self.agent.respawn.after(&agent),

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use weir_engine::log::{self, Level};
 use weir_rt::process::{self, ForkSide, ProcessChannel, ProcessEnd, fork};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
-use weir_see::remains::Remains;
+use weir_see::remains::CrashRemains;
 
-use super::{FATAL, Hatching, Reload};
-use crate::bundle::{Answer, Order, WantsAgent};
-use crate::server::{self, Inheritance};
+use super::{FATAL, PendingReload, ServerSeed};
+use crate::bundle::{MasterOrder, ServerReply, WantsAgent};
+use crate::server::{self, ServerInheritance};
 use crate::settings;
 
 /// A server process, or the privileged agent.
-pub(super) struct Child {
+pub(super) struct MasterChild {
     /// nginx's for what it is.
     pub(super) name: &'static str,
     pub(super) pid: u32,
@@ -25,15 +25,15 @@ pub(super) struct Child {
     /// It accepts connections.
     pub(super) ready: bool,
     /// Memory in which it leaves what it did last.
-    pub(super) remains: Option<Remains>,
+    pub(super) remains: Option<CrashRemains>,
     /// Why it could not start, which it has logged.
     pub(super) reasons: Vec<String>,
 }
 
-impl Child {
+impl MasterChild {
     /// One that was just started, and is not told anything.
-    pub(super) fn new(name: &'static str, pid: u32) -> Child {
-        Child {
+    pub(super) fn new(name: &'static str, pid: u32) -> MasterChild {
+        MasterChild {
             name,
             pid,
             channel: None,
@@ -58,7 +58,7 @@ impl Child {
     ///
     /// # Errors
     /// It does not listen.
-    pub(super) fn send(&self, order: &Order, fds: &[OwnedFd]) -> io::Result<()> {
+    pub(super) fn send(&self, order: &MasterOrder, fds: &[OwnedFd]) -> io::Result<()> {
         let channel = self.channel.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         channel.send(&order.encode(), &fds)
@@ -103,19 +103,19 @@ impl Child {
     }
 
     /// What it says; `None`: nothing more.
-    pub(super) fn receive(&self) -> Option<Answer> {
+    pub(super) fn receive(&self) -> Option<ServerReply> {
         let message = self.channel.as_ref()?.receive().ok()??;
-        Answer::decode(&message.bytes)
+        ServerReply::decode(&message.bytes)
     }
 }
 
-impl Hatching {
+impl ServerSeed {
     /// The first server; when it returns, connections are accepted.
     ///
     /// # Errors
     /// It did not come so far; what it had to say of it, it has said itself.
-    pub(super) fn first(&mut self, signals: &Signals) -> Result<(Child, WantsAgent), Vec<String>> {
-        let spawned = self.spawn(&mut Reload::default());
+    pub(super) fn first(&mut self, signals: &Signals) -> Result<(MasterChild, WantsAgent), Vec<String>> {
+        let spawned = self.spawn(&mut PendingReload::default());
         let mut child = spawned.map_err(|error| {
             vec![format!("fork() failed while spawning \"worker process\" ({})", settings::reason(&error))]
         })?;
@@ -124,11 +124,11 @@ impl Hatching {
             return Err(vec![format!("worker process {} did not start: {why}", child.pid)]);
         }
         match child.receive() {
-            Some(Answer::Ready(wants)) => {
+            Some(ServerReply::Ready(wants)) => {
                 child.ready = true;
                 Ok((child, wants))
             }
-            Some(Answer::Failed(_)) => Err(vec![format!("worker process {} did not start", child.pid)]),
+            Some(ServerReply::Failed(_)) => Err(vec![format!("worker process {} did not start", child.pid)]),
             _ => Err(vec![child.silent_end()]),
         }
     }
@@ -137,10 +137,10 @@ impl Hatching {
     ///
     /// # Errors
     /// The errno of fork(2) or socketpair(2).
-    pub(super) fn spawn(&mut self, reload: &mut Reload) -> io::Result<Child> {
+    pub(super) fn spawn(&mut self, reload: &mut PendingReload) -> io::Result<MasterChild> {
         let (ours, theirs) = ProcessChannel::pair()?;
         // Without, nothing is known of a crash; that is no reason not to serve.
-        let remains = Remains::new()
+        let remains = CrashRemains::new()
             .inspect_err(|error| {
                 log::cycle(Level::Warn, &format_args!("no memory for what is left of a crash: {error}"));
             })
@@ -148,7 +148,7 @@ impl Hatching {
         match fork()? {
             ForkSide::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start worker process {pid}"));
-                Ok(Child { channel: Some(ours), remains, ..Child::new("worker process", pid) })
+                Ok(MasterChild { channel: Some(ours), remains, ..MasterChild::new("worker process", pid) })
             }
             ForkSide::Child => {
                 drop(ours);
@@ -161,13 +161,13 @@ impl Hatching {
     }
 
     /// What the child goes on with. Whatever it held besides it would hold open.
-    fn bequeath(&mut self, channel: ProcessChannel, remains: Option<Remains>) -> Inheritance {
+    fn bequeath(&mut self, channel: ProcessChannel, remains: Option<CrashRemains>) -> ServerInheritance {
         if let Some(title) = &mut self.title {
             title.set("weir: server");
         }
         let sockets = std::mem::take(&mut self.cycle.sockets);
         sockets.own_names(false);
-        Inheritance {
+        ServerInheritance {
             configuration: self.cycle.configuration.clone(),
             sockets,
             control: self.control.take(),
@@ -180,16 +180,16 @@ impl Hatching {
 
 /// When a process that died is started again: at once, unless that did not help.
 #[derive(Default)]
-pub(super) struct Respawn {
+pub(super) struct RespawnTimer {
     /// When; `None`: nobody waits.
     pub(super) at: Option<Instant>,
     /// How often in a row one died soon after its start.
     failures: u32,
 }
 
-impl Respawn {
+impl RespawnTimer {
     /// `child` has died.
-    pub(super) fn after(&mut self, child: &Child) {
+    pub(super) fn after(&mut self, child: &MasterChild) {
         self.failures = if child.started.elapsed() < SOON { self.failures + 1 } else { 0 };
         let delay = delay(self.failures);
         if !delay.is_zero() {

@@ -20,22 +20,22 @@ use weir_rt::process::{self, EndedChild, ProcessEnd, ProcessTitle};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_server::Sockets;
 
-use crate::bundle::{Answer, Order, Record};
-use crate::load::Paths;
-use crate::notify::Notify;
+use crate::bundle::{MasterOrder, ReadFiles, ServerReply};
+use crate::load::ConfLocation;
+use crate::notify::NotifySocket;
 use crate::pid::PidFile;
-use crate::run::{self, Program, Start, announce, failed, log_signal};
+use crate::run::{self, ProgramPath, StartedConf, announce, failed, log_signal};
 use crate::server::FATAL;
 use crate::{control, settings, single};
-use agent::Agent;
-use child::{Child, Respawn};
-use reload::Reload;
+use agent::AgentChild;
+use child::{MasterChild, RespawnTimer};
+use reload::PendingReload;
 
 /// Starts the server and looks after it until a signal ends both.
 ///
 /// # Errors
 /// What keeps the server from starting.
-pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
+pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<String>> {
     let readiness = start.readiness;
     let daemon = readiness.is_some() || start.predecessor.is_some();
     let pid_path = start.configuration.main.pid(&start.configuration.prefix);
@@ -46,11 +46,11 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
     if let Some(title) = &mut title {
         title.set(&master_title(&program));
     }
-    let mut hatching = Hatching {
+    let mut hatching = ServerSeed {
         paths: start.paths,
         title,
         control,
-        cycle: Cycle {
+        cycle: ConfCycle {
             configuration: Arc::new(start.configuration),
             sockets: start.sockets,
             record: start.record,
@@ -70,7 +70,7 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
     start.notify.ready();
     let lead = log::lead_stderr();
     run::ready(readiness);
-    let mut master = Master {
+    let mut master = MasterProcess {
         hatching,
         program,
         signals: start.signals,
@@ -78,11 +78,11 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
         pid,
         server: Some(server),
         leaving: Vec::new(),
-        respawn: Respawn::default(),
-        agent: Agent::default(),
-        stage: Stage::Serving,
+        respawn: RespawnTimer::default(),
+        agent: AgentChild::default(),
+        stage: MasterStage::Serving,
         retired: false,
-        reload: Reload::default(),
+        reload: PendingReload::default(),
         predecessor: start.predecessor,
         successor: None,
         daemon,
@@ -96,29 +96,29 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
     Ok(())
 }
 
-fn master_title(program: &Program) -> String {
+fn master_title(program: &ProgramPath) -> String {
     let words = std::iter::once(&program.name).chain(&program.arguments);
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     format!("weir: master process {}", words.join(" "))
 }
 
 /// The process.
-struct Master {
-    hatching: Hatching,
-    program: Program,
+struct MasterProcess {
+    hatching: ServerSeed,
+    program: ProgramPath,
     signals: Signals,
-    notify: Notify,
+    notify: NotifySocket,
     pid: PidFile,
     /// The server in force; `None` between its death and its successor, and after WINCH.
-    server: Option<Child>,
+    server: Option<MasterChild>,
     /// Servers and agents that were told to end.
-    leaving: Vec<Child>,
-    respawn: Respawn,
-    agent: Agent,
-    stage: Stage,
+    leaving: Vec<MasterChild>,
+    respawn: RespawnTimer,
+    agent: AgentChild,
+    stage: MasterStage,
     /// WINCH has sent the server away, until HUP or the end of a new binary.
     retired: bool,
-    reload: Reload,
+    reload: PendingReload,
     /// The master whose sockets this one has inherited.
     predecessor: Option<u32>,
     /// The master that has inherited from this one.
@@ -128,25 +128,25 @@ struct Master {
 }
 
 /// What a server is made from.
-struct Hatching {
-    paths: Paths,
+struct ServerSeed {
+    paths: ConfLocation,
     title: Option<ProcessTitle>,
     control: Option<UnixListener>,
-    cycle: Cycle,
+    cycle: ConfCycle,
     /// Signals that came while the first server was starting.
     early: Vec<ReceivedSignal>,
 }
 
 /// A configuration with what was opened for it.
-struct Cycle {
+struct ConfCycle {
     configuration: Arc<Configuration>,
     sockets: Sockets,
-    record: Record,
+    record: ReadFiles,
 }
 
 /// Where in its life the master is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum MasterStage {
     Serving,
     /// QUIT: the server ends with its last request.
     Quitting,
@@ -154,13 +154,13 @@ enum Stage {
     Stopping(Option<Instant>),
 }
 
-impl Master {
+impl MasterProcess {
     /// Handles signals and the server's words until nobody is left to look after.
     fn look_after(&mut self) {
         for received in std::mem::take(&mut self.hatching.early) {
             self.handle(received);
         }
-        while self.stage == Stage::Serving || self.server.is_some() || !self.leaving.is_empty() {
+        while self.stage == MasterStage::Serving || self.server.is_some() || !self.leaving.is_empty() {
             if let Err(error) = self.turn() {
                 log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
                 // The only error left is want of memory.
@@ -188,7 +188,7 @@ impl Master {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let kill = if let Stage::Stopping(at) = self.stage { at } else { None };
+        let kill = if let MasterStage::Stopping(at) = self.stage { at } else { None };
         kill.into_iter().chain(self.respawn.at).chain(self.agent.respawn.at).min()
     }
 
@@ -201,10 +201,10 @@ impl Master {
         if self.agent.respawn.at.is_some_and(|at| at <= now) {
             self.spawn_agent();
         }
-        if let Stage::Stopping(Some(at)) = self.stage
+        if let MasterStage::Stopping(Some(at)) = self.stage
             && at <= now
         {
-            self.stage = Stage::Stopping(None);
+            self.stage = MasterStage::Stopping(None);
             self.signal_all(signal::SIGKILL);
         }
     }
@@ -216,7 +216,7 @@ impl Master {
                     self.ended(ended);
                 }
             }
-            _ if self.stage != Stage::Serving => self.handle_at_the_end(received),
+            _ if self.stage != MasterStage::Serving => self.handle_at_the_end(received),
             signal::SIGHUP => self.reconfigure(received),
             signal::SIGUSR1 => self.reopen(received),
             signal::SIGUSR2 => self.upgrade(received),
@@ -224,7 +224,7 @@ impl Master {
             signal::SIGQUIT => {
                 log_signal(received, ", shutting down");
                 self.leave();
-                self.stage = Stage::Quitting;
+                self.stage = MasterStage::Quitting;
                 self.signal_all(signal::SIGQUIT);
             }
             _ => {
@@ -238,7 +238,7 @@ impl Master {
     /// What still counts after QUIT or TERM.
     fn handle_at_the_end(&mut self, received: ReceivedSignal) {
         match received.signal {
-            signal::SIGTERM | signal::SIGINT if self.stage == Stage::Quitting => {
+            signal::SIGTERM | signal::SIGINT if self.stage == MasterStage::Quitting => {
                 log_signal(received, ", exiting");
                 self.stop();
             }
@@ -248,7 +248,7 @@ impl Master {
     }
 
     fn stop(&mut self) {
-        self.stage = Stage::Stopping(Some(Instant::now() + PATIENCE));
+        self.stage = MasterStage::Stopping(Some(Instant::now() + PATIENCE));
         self.signal_all(signal::SIGTERM);
     }
 
@@ -301,7 +301,7 @@ impl Master {
         let Some(server) = &self.server else { return };
         let sent = log::opened().and_then(|logs| {
             let (paths, fds): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
-            server.send(&Order::Reopen(paths), &fds)
+            server.send(&MasterOrder::Reopen(paths), &fds)
         });
         if let Err(error) = sent {
             let reason = settings::reason(&error);
@@ -313,13 +313,13 @@ impl Master {
     fn hear(&mut self) {
         let Some(server) = &mut self.server else { return };
         match server.receive() {
-            Some(Answer::Ready(wants)) => {
+            Some(ServerReply::Ready(wants)) => {
                 server.ready = true;
                 self.replaced();
                 self.employ(wants);
             }
-            Some(Answer::Reloaded(result)) => self.reloaded(result),
-            Some(Answer::Failed(reasons)) => server.reasons = reasons,
+            Some(ServerReply::Reloaded(result)) => self.reloaded(result),
+            Some(ServerReply::Failed(reasons)) => server.reasons = reasons,
             // It is about to end; how, SIGCHLD tells.
             None => server.channel = None,
         }
@@ -343,15 +343,15 @@ impl Master {
         // Else, as process 1, what others left behind.
         if let Some(server) = self.server.take_if(|server| server.pid == pid) {
             child::log_end("worker process", pid, how);
-            if self.stage == Stage::Serving {
+            if self.stage == MasterStage::Serving {
                 remains::keep(&server, how, self.pid.path());
             }
             self.server_ended(&server, how);
         }
     }
 
-    fn server_ended(&mut self, server: &Child, how: ProcessEnd) {
-        if self.stage != Stage::Serving || self.restore(server, how) {
+    fn server_ended(&mut self, server: &MasterChild, how: ProcessEnd) {
+        if self.stage != MasterStage::Serving || self.restore(server, how) {
             return;
         }
         self.dismiss_agent();

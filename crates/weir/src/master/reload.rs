@@ -16,50 +16,50 @@ use weir_rt::process::ProcessEnd;
 use weir_rt::signal::{self, ReceivedSignal};
 
 use super::child::words;
-use super::{Child, Cycle, Master};
-use crate::bundle::{Bundle, Order, Recorder, Socket, WantsAgent};
+use super::{ConfCycle, MasterChild, MasterProcess};
+use crate::bundle::{BundledSocket, ConfBundle, FileRecorder, MasterOrder, WantsAgent};
 use crate::run::{self, log_signal};
 use crate::{pid, settings, single};
 
 /// What goes on of a reload: at most one of the two.
 #[derive(Default)]
-pub(super) struct Reload {
-    asked: Option<Asked>,
-    replacing: Option<Replacing>,
+pub(super) struct PendingReload {
+    asked: Option<AskedServer>,
+    replacing: Option<ReplacingServer>,
     /// Another HUP came meanwhile.
     again: bool,
 }
 
 /// The server has the new configuration and has not answered yet.
-struct Asked {
+struct AskedServer {
     /// When the signal was seen.
     began: u64,
-    next: Next,
+    next: NextConf,
 }
 
 /// A new server process was started with the new configuration, and is not ready yet.
-struct Replacing {
+struct ReplacingServer {
     began: u64,
-    before: Cycle,
+    before: ConfCycle,
     /// The one that goes on until then; none, if there was none.
-    server: Option<Child>,
+    server: Option<MasterChild>,
     /// That there was none, was as it should be.
     retired: bool,
 }
 
 /// A configuration that is to be.
-struct Next {
-    cycle: Cycle,
+struct NextConf {
+    cycle: ConfCycle,
     log: ErrorLog,
 }
 
-impl Reload {
+impl PendingReload {
     /// In a server process: lets go of what the master holds.
     pub(super) fn forget(&mut self) {
-        if let Some(Asked { next, .. }) = self.asked.take() {
+        if let Some(AskedServer { next, .. }) = self.asked.take() {
             next.cycle.sockets.own_names(false);
         }
-        if let Some(Replacing { before, .. }) = self.replacing.take() {
+        if let Some(ReplacingServer { before, .. }) = self.replacing.take() {
             before.sockets.own_names(false);
         }
     }
@@ -74,7 +74,7 @@ impl Reload {
     }
 }
 
-impl Master {
+impl MasterProcess {
     /// HUP.
     pub(super) fn reconfigure(&mut self, received: ReceivedSignal) {
         log_signal(received, ", reconfiguring");
@@ -107,8 +107,8 @@ impl Master {
     }
 
     /// Builds and opens everything.
-    fn prepare(&self) -> Result<Next, Vec<String>> {
-        let recorder = Recorder::default();
+    fn prepare(&self) -> Result<NextConf, Vec<String>> {
+        let recorder = FileRecorder::default();
         let (prepared, findings) = privileged::collect(|| self.hatching.paths.prepare(&recorder));
         let (configuration, warnings) = prepared?;
         for warning in warnings {
@@ -118,17 +118,17 @@ impl Master {
         let sockets =
             run::open(&configuration, &self.hatching.cycle.sockets, |line| log::cycle(Level::Emerg, &line))?;
         let cycle =
-            Cycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(findings) };
-        Ok(Next { cycle, log })
+            ConfCycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(findings) };
+        Ok(NextConf { cycle, log })
     }
 
-    fn hand_over(&mut self, began: u64, next: Next) {
+    fn hand_over(&mut self, began: u64, next: NextConf) {
         let (old, new) = (&self.hatching.cycle.configuration.main, &next.cycle.configuration.main);
         match &self.server {
             Some(server) if !settings::differ(old, new) => {
                 let asked = bundle(&next.cycle).and_then(|(order, fds)| server.send(&order, &fds));
                 match asked {
-                    Ok(()) => self.reload.asked = Some(Asked { began, next }),
+                    Ok(()) => self.reload.asked = Some(AskedServer { began, next }),
                     Err(error) => {
                         let reason = settings::reason(&error);
                         let told = format!("the server process can't be given the configuration ({reason})");
@@ -140,19 +140,19 @@ impl Master {
         }
     }
 
-    fn replace(&mut self, began: u64, next: Next) {
+    fn replace(&mut self, began: u64, next: NextConf) {
         log::cycle(Level::Notice, &"start worker processes");
         let before = std::mem::replace(&mut self.hatching.cycle, next.cycle);
         let (server, retired) = (self.server.take(), std::mem::take(&mut self.retired));
         self.respawn.at = None;
         log::set_main(next.log);
-        self.reload.replacing = Some(Replacing { began, before, server, retired });
+        self.reload.replacing = Some(ReplacingServer { began, before, server, retired });
         self.spawn();
     }
 
     /// The new server process is ready: the one before may go.
     pub(super) fn replaced(&mut self) {
-        let Some(Replacing { began, server, .. }) = self.reload.replacing.take() else { return };
+        let Some(ReplacingServer { began, server, .. }) = self.reload.replacing.take() else { return };
         if let Some(server) = server {
             server.kill(signal::SIGQUIT);
             self.leaving.push(server);
@@ -162,8 +162,8 @@ impl Master {
     }
 
     /// The server process has ended. When it was to replace another, that one goes on: `true`.
-    pub(super) fn restore(&mut self, child: &Child, how: ProcessEnd) -> bool {
-        let Some(Replacing { began, before, server, retired }) = self.reload.replacing.take() else {
+    pub(super) fn restore(&mut self, child: &MasterChild, how: ProcessEnd) -> bool {
+        let Some(ReplacingServer { began, before, server, retired }) = self.reload.replacing.take() else {
             return false;
         };
         self.hatching.cycle = before;
@@ -185,7 +185,7 @@ impl Master {
 
     /// The running server has answered.
     pub(super) fn reloaded(&mut self, result: Result<WantsAgent, Vec<String>>) {
-        let Some(Asked { began, next }) = self.reload.asked.take() else { return };
+        let Some(AskedServer { began, next }) = self.reload.asked.take() else { return };
         let result = result.map(|wants_agent| {
             self.hatching.cycle = next.cycle;
             log::set_main(next.log);
@@ -232,10 +232,10 @@ impl Master {
     /// Gives a reload under way up.
     pub(super) fn fail_reload(&mut self, why: &str) {
         self.reload.again = false;
-        if let Some(Asked { began, .. }) = self.reload.asked.take() {
+        if let Some(AskedServer { began, .. }) = self.reload.asked.take() {
             self.conclude(began, Err(vec![why.to_owned()]));
         }
-        if let Some(Replacing { began, server, .. }) = self.reload.replacing.take() {
+        if let Some(ReplacingServer { began, server, .. }) = self.reload.replacing.take() {
             if let Some(server) = server {
                 server.kill(signal::SIGQUIT);
                 self.leaving.push(server);
@@ -246,10 +246,14 @@ impl Master {
 }
 
 /// A configuration as the server gets it.
-fn bundle(cycle: &Cycle) -> io::Result<(Order, Vec<OwnedFd>)> {
+fn bundle(cycle: &ConfCycle) -> io::Result<(MasterOrder, Vec<OwnedFd>)> {
     let (mut sockets, mut fds) = (Vec::new(), Vec::new());
     for part in cycle.sockets.export()? {
-        sockets.push(Socket { address: part.addr.to_string(), reuseport: part.reuseport, index: part.index });
+        sockets.push(BundledSocket {
+            address: part.addr.to_string(),
+            reuseport: part.reuseport,
+            index: part.index,
+        });
         fds.push(part.fd);
     }
     let mut logs = Vec::new();
@@ -257,5 +261,5 @@ fn bundle(cycle: &Cycle) -> io::Result<(Order, Vec<OwnedFd>)> {
         logs.push(path);
         fds.push(fd);
     }
-    Ok((Order::Reload(Bundle { record: cycle.record.clone(), sockets, logs }), fds))
+    Ok((MasterOrder::Reload(ConfBundle { record: cycle.record.clone(), sockets, logs }), fds))
 }

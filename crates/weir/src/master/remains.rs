@@ -6,15 +6,15 @@ use std::path::Path;
 use weir_engine::log::{self, Level};
 use weir_rt::file::replace_file;
 use weir_rt::process::ProcessEnd;
-use weir_see::remains::{self, Remains};
+use weir_see::remains::{self, CrashRemains};
 
-use super::child::{Child, words};
+use super::child::{MasterChild, words};
 use crate::{pid, settings};
 
 /// Writes it, if `server` was killed and has left something, and says where.
-pub(super) fn keep(server: &Child, how: ProcessEnd, pid_file: &Path) {
+pub(super) fn keep(server: &MasterChild, how: ProcessEnd, pid_file: &Path) {
     let ProcessEnd::Killed(..) = how else { return };
-    let Some(record) = server.remains.as_ref().and_then(Remains::take) else { return };
+    let Some(record) = server.remains.as_ref().and_then(CrashRemains::take) else { return };
     let path = remains::beside(&pid::socket(pid_file));
     match write(&path, &remains::complete(record, server.pid, &words(how))) {
         Ok(()) => log::cycle(

@@ -9,11 +9,11 @@ use weir_engine::log::{self, Level};
 use weir_rt::process::{self, inherit};
 use weir_rt::signal::ReceivedSignal;
 
-use super::Master;
+use super::MasterProcess;
 use crate::run::log_signal;
 use crate::{pid, settings};
 
-impl Master {
+impl MasterProcess {
     /// USR2.
     pub(super) fn upgrade(&mut self, received: ReceivedSignal) {
         let taking_over = self.predecessor.is_some() && !self.outlived_predecessor();

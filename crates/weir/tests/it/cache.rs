@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use weir_test::{Backend, Server, Visit, both_drivers};
+use weir_test::{Backend, BackendVisit, Server, both_drivers};
 
 /// A server whose answers tell how often their path was asked for.
 fn counting() -> Backend {
@@ -26,7 +26,7 @@ fn counting() -> Backend {
 }
 
 /// `false`: the connection ends.
-fn answer(visit: &mut Visit, head: &str, target: &str, count: usize) -> bool {
+fn answer(visit: &mut BackendVisit, head: &str, target: &str, count: usize) -> bool {
     let name = target.trim_start_matches('/').split(['?', '/']).next_back().unwrap_or_default();
     let name = if target.contains('?') { target[1..].split(['?', '/']).next().unwrap_or(name) } else { name };
     let mut body = format!("{name} {count}");

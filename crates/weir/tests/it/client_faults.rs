@@ -5,7 +5,7 @@ use crate::support;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use weir_test::{DEADLINE, End, Server, both_drivers, wait_for};
+use weir_test::{ConnectionEnd, DEADLINE, Server, both_drivers, wait_for};
 
 use support::{final_log, get, settled, upload, wait_open_files};
 
@@ -89,7 +89,7 @@ both_drivers! {
 
     /// nginx: a client that does not take its answer is cut off after `send_timeout`; the line has what was sent.
     fn a_client_that_does_not_read_is_cut_off(driver) {
-        for (reset, end) in [("off", End::Closed), ("on", End::Reset)] {
+        for (reset, end) in [("off", ConnectionEnd::Closed), ("on", ConnectionEnd::Reset)] {
             let server = started(&format!("send_timeout 3s; reset_timedout_connection {reset};"));
             let before = settled(&server);
             let mut client = server.client();

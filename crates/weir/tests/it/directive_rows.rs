@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use weir::modules::MODULES;
-use weir_conf::{Contexts, Kind, Signature};
+use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature};
 use weir_engine::conf::test::load;
 
 use crate::module_docs::tables;
@@ -48,12 +48,12 @@ fn a_syntax_has_as_many_arguments_as_the_row_takes() {
 }
 
 /// Why the syntax of `row` is not one of its arguments.
-fn wrong_syntax(row: &Signature) -> Result<(), String> {
+fn wrong_syntax(row: &DirectiveSignature) -> Result<(), String> {
     let mut counts = 0;
     for form in row.syntax.lines() {
         let wrong = |what: &str| format!("{form:?}: {what}");
         let args = form.strip_prefix(row.name).ok_or_else(|| wrong("does not begin with the name"))?;
-        if row.args.kind == Kind::Flag && args != " on | off" {
+        if row.args.kind == DirectiveEnd::Flag && args != " on | off" {
             return Err(wrong("a flag is on | off"));
         }
         let form = Counts::of(args).ok_or_else(|| wrong("brackets, | or ... where none may be"))?;
@@ -178,7 +178,7 @@ fn defaults_are_accepted() {
 }
 
 /// The error of a directive's default.
-fn refused(row: &Signature) -> Option<String> {
+fn refused(row: &DirectiveSignature) -> Option<String> {
     let lines: String = row.default.lines().map(|args| format!("{} {args};\n", row.name)).collect();
     let errors = BLOCKS
         .iter()

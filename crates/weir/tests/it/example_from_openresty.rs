@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_test::{
-    Backend, DEADLINE, NameServer, Say, Server, both_drivers, free_listener, free_port, wait_for,
+    Backend, DEADLINE, NameReply, NameServer, Server, both_drivers, free_listener, free_port, wait_for,
 };
 
 /// A file of that folder, served; `ports` are what stands in it and where that is here.
@@ -50,14 +50,14 @@ both_drivers! {
         let backend = saying("api");
         let dead = free_port();
         let dns = NameServer::start(|asked| match &*asked.name {
-            "api.example" => Say::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 0),
-            _ => Say::Code(3),
+            "api.example" => NameReply::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 0),
+            _ => NameReply::Code(3),
         });
         let server = serve("domain.conf", &[(5301, dead), (5302, dns.address().port()), (8001, backend.port())]);
         wait_for("an address of the name", || (server.get("/x").text() == "api /x").then_some(()));
         assert_eq!(server.get("/addresses?name=nowhere.example").text(), "no addresses: Host not found\n");
         assert!(server.get("/addresses?name=api.example").text().starts_with("127.0.0.1"));
-        dns.set(|_| Say::Silence);
+        dns.set(|_| NameReply::Silence);
         wait_for("a stale answer", || (server.get("/addresses?name=api.example").text() == "127.0.0.1 (stale)\n").then_some(()));
         assert_eq!(server.get("/y").text(), "api /y");
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 
-use weir_test::{DEADLINE, NameServer, Say, Server, both_drivers, free_listener};
+use weir_test::{DEADLINE, NameReply, NameServer, Server, both_drivers, free_listener};
 
 fn serve(http: &str, scripts: &[(&str, &str)]) -> Server {
     let locations: String = scripts
@@ -18,13 +18,14 @@ fn serve(http: &str, scripts: &[(&str, &str)]) -> Server {
 
 fn names() -> NameServer {
     NameServer::start(|asked| match (&*asked.name, asked.kind) {
-        ("here.example", 1) => {
-            Say::Addresses(vec![Ipv4Addr::new(127, 0, 0, 3).into(), Ipv4Addr::new(127, 0, 0, 4).into()], 60)
-        }
+        ("here.example", 1) => NameReply::Addresses(
+            vec![Ipv4Addr::new(127, 0, 0, 3).into(), Ipv4Addr::new(127, 0, 0, 4).into()],
+            60,
+        ),
         ("_http._tcp.here.example", 33) => {
-            Say::Services(vec![(1, 2, 8080, "here.example"), (5, 0, 81, "here.example")], 60)
+            NameReply::Services(vec![(1, 2, 8080, "here.example"), (5, 0, 81, "here.example")], 60)
         }
-        _ => Say::Code(3),
+        _ => NameReply::Code(3),
     })
 }
 
@@ -63,12 +64,12 @@ both_drivers! {
     }
 
     fn answers_outlive_their_name_servers(driver) {
-        let dns = NameServer::start(|_| Say::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 0));
+        let dns = NameServer::start(|_| NameReply::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 0));
         let server = serve(&format!("resolver {} ipv6=off; resolver_timeout 200ms;", dns.address()), &[
             ("a", "local list, answer = weir.resolver.addresses('here.example') ngx.say(list and list[1] or answer, ' ', tostring(answer.stale))"),
         ]);
         assert_eq!(server.get("/a").text(), "127.0.0.1 nil\n");
-        dns.set(|_| Say::Silence);
+        dns.set(|_| NameReply::Silence);
         weir_test::wait_for("a stale answer", || (server.get("/a").text() == "127.0.0.1 true\n").then_some(()));
     }
 

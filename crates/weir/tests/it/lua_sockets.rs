@@ -6,7 +6,7 @@ use std::sync::{Mutex, mpsc};
 use crate::support::tls;
 
 use tls::authority;
-use weir_test::{Backend, DEADLINE, NameServer, Say, Server, both_drivers, wait_for};
+use weir_test::{Backend, DEADLINE, NameReply, NameServer, Server, both_drivers, wait_for};
 
 /// A server whose scripts know the backend's port as `PORT`.
 fn serve(backend: &Backend, http: &str, locations: &str) -> Server {
@@ -303,8 +303,8 @@ both_drivers! {
         let backend = echo();
         let dns = NameServer::start(|asked| match &*asked.name {
             // Nobody listens at the first one.
-            "here.example" => Say::Addresses(vec![Ipv4Addr::new(127, 0, 0, 77).into(), Ipv4Addr::LOCALHOST.into()], 60),
-            _ => Say::Code(3),
+            "here.example" => NameReply::Addresses(vec![Ipv4Addr::new(127, 0, 0, 77).into(), Ipv4Addr::LOCALHOST.into()], 60),
+            _ => NameReply::Code(3),
         });
         let server = serve(&backend, &format!("resolver {} ipv6=off;", dns.address()), "location / { content_by_lua_block {
             local sock = ngx.socket.tcp()

@@ -214,7 +214,7 @@ fn meet(addr: SocketAddr, name: &str, tls13: bool, abandoned: usize) {
     let left: Vec<TcpStream> = (0..abandoned)
         .map(|_| {
             let mut hello = Vec::new();
-            let mut connect = weir_tls::Connect::new(&config, &host).expect("a configuration");
+            let mut connect = weir_tls::ClientHandshake::new(&config, &host).expect("a configuration");
             connect.handle(&[], &mut hello).expect("a hello");
             let mut stream = TcpStream::connect(addr).expect("a server");
             stream.write_all(&hello).expect("the server reads");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_test::{NameServer, Say, Server, TempDir, both_drivers};
+use weir_test::{NameReply, NameServer, Server, TempDir, both_drivers};
 
 /// Sends datagrams back, with `re:` before them, until it is dropped.
 struct Echo {
@@ -138,8 +138,8 @@ both_drivers! {
     fn names_are_looked_up(driver) {
         let echo = Echo::start();
         let dns = NameServer::start(|asked| match &*asked.name {
-            "a.example" => Say::Addresses(vec![[127, 0, 0, 1].into()], 60),
-            _ => Say::Code(3),
+            "a.example" => NameReply::Addresses(vec![[127, 0, 0, 1].into()], 60),
+            _ => NameReply::Code(3),
         });
         let http = format!("resolver {}; resolver_timeout 20s;", dns.address());
         let script = format!(

@@ -4,12 +4,12 @@ use crate::support;
 
 use std::sync::{Arc, Mutex};
 
-use weir_test::{Backend, Server, Visit, both_drivers, require_program};
+use weir_test::{Backend, BackendVisit, Server, both_drivers, require_program};
 
 use support::get;
 
 /// The next command, without its end.
-fn command(visit: &mut Visit) -> Option<String> {
+fn command(visit: &mut BackendVisit) -> Option<String> {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         line.extend(visit.bytes(1)?);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir::modules::MODULES;
-use weir_conf::{Contexts, Kind, Signature};
+use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature};
 use weir_engine::conf::build::STRUCTURE;
 use weir_engine::variable::{Get, Variable};
 
@@ -134,7 +134,7 @@ fn lacking_page() -> String {
 }
 
 /// Module → its directives, in the order of its table.
-pub(crate) fn tables() -> BTreeMap<&'static str, Vec<Signature>> {
+pub(crate) fn tables() -> BTreeMap<&'static str, Vec<DirectiveSignature>> {
     let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::from([("structure", STRUCTURE.to_vec())]);
     for module in MODULES {
         tables.entry(module.name).or_default().extend(module.directives());
@@ -170,12 +170,12 @@ fn pages() -> BTreeMap<String, String> {
 }
 
 /// A directive's part of its module's page.
-fn entry(row: &Signature) -> String {
+fn entry(row: &DirectiveSignature) -> String {
     let mut entry = format!("\n## {}\n\n", row.name);
     if !row.syntax.is_empty() {
         let end = match row.args.kind {
-            Kind::Plain | Kind::Flag => ";",
-            Kind::Block | Kind::Raw => " { ... }",
+            DirectiveEnd::Plain | DirectiveEnd::Flag => ";",
+            DirectiveEnd::Block | DirectiveEnd::Raw => " { ... }",
         };
         let forms: Vec<_> = row.syntax.lines().map(|form| format!("`{form}{end}`")).collect();
         let defaults: Vec<_> = row.default.lines().map(|args| format!("`{} {args};`", row.name)).collect();

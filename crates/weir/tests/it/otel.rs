@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_test::{Backend, Server, Visit, both_drivers, wait_for};
-use weir_trace::protobuf::{self, Field};
+use weir_test::{Backend, BackendVisit, Server, both_drivers, wait_for};
+use weir_trace::protobuf::{self, ProtobufField};
 
 /// A span as a collector reads it.
 #[derive(Clone, Debug, Default)]
@@ -22,13 +22,13 @@ struct Span {
     status: u64,
 }
 
-type Fields<'m> = Vec<(u64, Field<'m>)>;
+type Fields<'m> = Vec<(u64, ProtobufField<'m>)>;
 
-fn fields(field: Field<'_>) -> Fields<'_> {
+fn fields(field: ProtobufField<'_>) -> Fields<'_> {
     field.fields().expect("a message")
 }
 
-fn all<'m>(fields: &Fields<'m>, number: u64) -> Vec<Field<'m>> {
+fn all<'m>(fields: &Fields<'m>, number: u64) -> Vec<ProtobufField<'m>> {
     fields.iter().filter(|(field, _)| *field == number).map(|(_, value)| *value).collect()
 }
 
@@ -46,7 +46,7 @@ fn number(fields: &Fields<'_>, number: u64) -> u64 {
     all(fields, number).first().and_then(|field| field.number()).unwrap_or(0)
 }
 
-fn attributes(list: Vec<Field<'_>>) -> HashMap<String, String> {
+fn attributes(list: Vec<ProtobufField<'_>>) -> HashMap<String, String> {
     let read = |field| {
         let pair = fields(field);
         let value = fields(all(&pair, 2)[0]);
@@ -92,7 +92,7 @@ impl Collector {
     fn start(refused: usize) -> Collector {
         let said = Arc::new(Mutex::new((Vec::new(), Vec::new())));
         let taking = said.clone();
-        let backend = Backend::start(move |visit: &mut Visit| {
+        let backend = Backend::start(move |visit: &mut BackendVisit| {
             let Some(head) = visit.head() else { return };
             let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
             let length = length.and_then(|length| length.parse().ok()).expect("a length");
@@ -131,7 +131,7 @@ const PARENT: &str = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
 
 both_drivers! {
     fn a_request_is_told_with_its_phases_and_what_servers_were_asked(driver) {
-        let (collector, backend) = (Collector::start(1), Backend::start(|visit: &mut Visit| {
+        let (collector, backend) = (Collector::start(1), Backend::start(|visit: &mut BackendVisit| {
             while let Some(head) = visit.head() {
                 let said = head.lines().filter(|line| line.starts_with("trace")).collect::<Vec<_>>().join("|");
                 visit.answer(&said);

@@ -5,7 +5,7 @@ use crate::support;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use weir_test::{Backend, NameServer, Say, Server, Visit, both_drivers, free_port, wait_for};
+use weir_test::{Backend, BackendVisit, NameReply, NameServer, Server, both_drivers, free_port, wait_for};
 
 use support::{final_log, get, upload};
 
@@ -24,7 +24,7 @@ fn to(port: u16, directives: &str) -> Server {
 }
 
 /// Asks for `/` of a location that passes to a server that does `behave`; the line in the log.
-fn cause(directives: &str, behave: impl Fn(&mut Visit) + Send + Sync + 'static) -> String {
+fn cause(directives: &str, behave: impl Fn(&mut BackendVisit) + Send + Sync + 'static) -> String {
     let backend = Backend::start(behave);
     let server = to(backend.port(), directives);
     let mut client = server.client();
@@ -83,11 +83,11 @@ both_drivers! {
     }
 
     fn no_answer_comes(driver) {
-        let fails = |directives: &str, behave: fn(&mut Visit)| cause(directives, behave);
+        let fails = |directives: &str, behave: fn(&mut BackendVisit)| cause(directives, behave);
         for (line, directives, behave) in [
-            ("502 closed_before_response [502] [closed_before_response]", "", (|visit| { visit.head(); }) as fn(&mut Visit)),
+            ("502 closed_before_response [502] [closed_before_response]", "", (|visit| { visit.head(); }) as fn(&mut BackendVisit)),
             ("502 reset_before_response [502] [reset_before_response]", "", |visit| { visit.head(); visit.reset(); }),
-            ("504 read_timeout [504] [read_timeout]", "proxy_read_timeout 200ms;", Visit::hang),
+            ("504 read_timeout [504] [read_timeout]", "proxy_read_timeout 200ms;", BackendVisit::hang),
             ("502 invalid_header [502] [invalid_header]", "", |visit| { visit.head(); visit.send("HTTP/1.1 nonsense\r\n\r\n"); }),
             ("502 header_too_large [502] [header_too_large]", "", |visit| {
                 visit.head();
@@ -104,7 +104,7 @@ both_drivers! {
             ("200 closed_in_response [200] [-]", (|visit| {
                 visit.head();
                 visit.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1");
-            }) as fn(&mut Visit)),
+            }) as fn(&mut BackendVisit)),
             ("200 read_timeout [200] [-]", |visit| {
                 visit.head();
                 visit.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1");
@@ -154,14 +154,14 @@ both_drivers! {
 
     /// The name servers know nothing any more; what they said before is used on, and the request says so.
     fn addresses_of_before_are_used(driver) {
-        let dns = NameServer::start(|_| Say::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 60));
+        let dns = NameServer::start(|_| NameReply::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 60));
         let backend = Backend::answering("served");
         let server = serve(
             &format!("resolver {} valid=1s ipv6=off;", dns.address()),
             &format!("location / {{ proxy_pass http://$arg_host.example:{}; }}", backend.port()),
         );
         assert_eq!(server.get("/?host=a").text(), "served");
-        dns.set(|_| Say::Code(2));
+        dns.set(|_| NameReply::Code(2));
         let mut asked = 1;
         let stale = wait_for("an old address", || {
             assert_eq!(server.get("/?host=a").text(), "served");
@@ -260,7 +260,7 @@ both_drivers! {
     }
 
     fn the_client_leaves(driver) {
-        let backend = Backend::start(Visit::hang);
+        let backend = Backend::start(BackendVisit::hang);
         let server = to(backend.port(), "");
         let mut client = server.client();
         client.send(get("/"));

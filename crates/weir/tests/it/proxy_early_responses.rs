@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use weir_test::{Backend, End, Server, Visit, both_drivers};
+use weir_test::{Backend, BackendVisit, ConnectionEnd, Server, both_drivers};
 
 use support::{pattern, upload};
 
@@ -17,7 +17,7 @@ fn proxy(backend: &Backend, directives: &str) -> Server {
 }
 
 /// Sends each of `sizes` bytes of the request's body back before it reads the next ones.
-fn echo(visit: &mut Visit, sizes: &[usize]) -> Option<()> {
+fn echo(visit: &mut BackendVisit, sizes: &[usize]) -> Option<()> {
     visit.head()?;
     let length: usize = sizes.iter().sum();
     visit.send(format!("HTTP/1.1 200 OK\r\nX-Visit: {}\r\nContent-Length: {length}\r\n\r\n", visit.number));
@@ -104,7 +104,7 @@ both_drivers! {
         client.until("\r\n\r\nabc");
         let answer = client.request("def");
         assert_eq!(answer.text(), "abcdef");
-        assert_eq!(client.rest(), (Vec::new(), End::Closed));
+        assert_eq!(client.rest(), (Vec::new(), ConnectionEnd::Closed));
     }
 
     fn a_client_that_stops_sending_is_given_up(driver) {

@@ -1,7 +1,7 @@
 //! Heads of servers' answers: what of them clients get, and what the log says of those that are none; what it says of
 //! clients' heads.
 
-use weir_test::{Backend, End, Server, both_drivers};
+use weir_test::{Backend, ConnectionEnd, Server, both_drivers};
 
 /// A server that answers each request with what `answer` says of its path.
 fn answering(answer: fn(&str) -> String) -> Backend {
@@ -243,9 +243,9 @@ both_drivers! {
         .driver(driver)
         .start();
         let end = |path: &str| server.client().send(get(path, "")).rest();
-        assert_eq!(end("/reset"), (Vec::new(), End::Reset));
-        assert_eq!(end("/lua"), (Vec::new(), End::Reset));
-        assert_eq!(end("/fin"), (Vec::new(), End::Closed));
+        assert_eq!(end("/reset"), (Vec::new(), ConnectionEnd::Reset));
+        assert_eq!(end("/lua"), (Vec::new(), ConnectionEnd::Reset));
+        assert_eq!(end("/fin"), (Vec::new(), ConnectionEnd::Closed));
     }
 
     /// The body of a request that is refused or led elsewhere is not asked for.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weir_test::{Asked, NameServer, Say, Server, TempDir, both_drivers, wait_for};
+use weir_test::{AskedName, NameReply, NameServer, Server, TempDir, both_drivers, wait_for};
 
 fn here() -> Vec<IpAddr> {
     vec![[127, 0, 0, 1].into()]
@@ -35,7 +35,7 @@ both_drivers! {
         for (kept, status) in [("resolver_cache %%DIR%%/../weir-names-KEY;", 200), ("resolver_cache off;", 502)] {
             let folder = TempDir::new();
             let kept = kept.replace("%%DIR%%/../weir-names-KEY", &folder.path().join("names").display().to_string());
-            let dns = NameServer::start(|_| Say::Addresses(here(), 1));
+            let dns = NameServer::start(|_| NameReply::Addresses(here(), 1));
             let conf = format!(
                 "http {{ {kept} resolver {} ipv6=off; resolver_timeout 3s;
                    upstream u {{ zone u 64k; server a.example:%%PORT_1%% resolve; }}
@@ -55,7 +55,7 @@ both_drivers! {
                 });
             }
             assert!(first.quit().status.success());
-            dns.set(|_| Say::Silence);
+            dns.set(|_| NameReply::Silence);
             let second = Server::builder(&conf).allow("could not be resolved").allow("no live upstreams").start();
             assert_eq!(ask(&second), [status, status], "{kept}");
         }
@@ -69,7 +69,7 @@ both_drivers! {
             let dns = NameServer::start(move |_| {
                 // Both questions, for A and AAAA, wait until the test goes on.
                 let _ = released.lock().expect("no panic").recv_timeout(weir_test::DEADLINE);
-                if found { Say::Addresses(here(), 60) } else { Say::Code(3) }
+                if found { NameReply::Addresses(here(), 60) } else { NameReply::Code(3) }
             });
             let server = Server::builder(&format!(
                 "http {{ resolver {} ipv6=off; resolver_timeout 600s;
@@ -94,9 +94,9 @@ both_drivers! {
     /// The name is asked for once, and what cannot be had is told in nginx's words.
     fn names_in_proxy_pass(driver) {
         let dns = NameServer::start(|asked| match (&*asked.name, asked.kind) {
-            ("a.example", _) => Say::Addresses(here(), 60),
-            ("broken.example", _) => Say::Code(2),
-            _ => Say::Code(3),
+            ("a.example", _) => NameReply::Addresses(here(), 60),
+            ("broken.example", _) => NameReply::Code(2),
+            _ => NameReply::Code(3),
         });
         let server = computed(&dns.address().to_string());
         for _ in 0..5 {
@@ -132,8 +132,8 @@ both_drivers! {
     /// What is cut off comes over TCP.
     fn large_answers(driver) {
         let dns = NameServer::start(|asked| match asked.stream {
-            false => Say::Cut,
-            true => Say::Addresses(here(), 60),
+            false => NameReply::Cut,
+            true => NameReply::Addresses(here(), 60),
         });
         let server = computed(&format!("{} ipv6=off", dns.address()));
         assert_eq!(said(&server, "a.example").0, 200);
@@ -142,8 +142,8 @@ both_drivers! {
 
     /// One name server fails, the other answers; a backup is asked when none does.
     fn failover(driver) {
-        let good = NameServer::start(|_| Say::Addresses(here(), 60));
-        let bad = NameServer::start(|_| Say::Code(2));
+        let good = NameServer::start(|_| NameReply::Addresses(here(), 60));
+        let bad = NameServer::start(|_| NameReply::Code(2));
         let server = computed(&format!("{} {}", bad.address(), good.address()));
         assert_eq!(said(&server, "a.example").0, 200);
         let server = computed(&format!("{} backup={}", bad.address(), good.address()));
@@ -152,11 +152,11 @@ both_drivers! {
 
     /// All name servers fail: known names go on, through a reload, too; unknown ones fail.
     fn stale_addresses_stay_in_use(driver) {
-        let dns = NameServer::start(|_| Say::Addresses(here(), 60));
+        let dns = NameServer::start(|_| NameReply::Addresses(here(), 60));
         let text = format!("{} valid=1s", dns.address());
         let server = computed(&text);
         assert_eq!(said(&server, "a.example").0, 200);
-        dns.set(|_| Say::Code(2));
+        dns.set(|_| NameReply::Code(2));
         let before = dns.asked();
         wait_for("the name to be asked for in vain", || {
             assert_eq!(said(&server, "a.example").0, 200);
@@ -164,13 +164,13 @@ both_drivers! {
         });
         assert_eq!(said(&server, "a.example").0, 200);
         assert_eq!(said(&server, "b.example").0, 502);
-        dns.set(|_| Say::Addresses(vec![[127, 0, 0, 2].into()], 60));
+        dns.set(|_| NameReply::Addresses(vec![[127, 0, 0, 2].into()], 60));
         wait_for("the new address", || said(&server, "a.example").1.starts_with("127.0.0.2").then_some(()));
     }
 
     /// A server that is a name: unknown at first, then there, then elsewhere, then gone.
     fn servers_that_are_names(driver) {
-        let dns = NameServer::start(|_| Say::Silence);
+        let dns = NameServer::start(|_| NameReply::Silence);
         let server = Server::start(&format!(
             "http {{
                resolver {} valid=1s ipv6=off;
@@ -190,15 +190,15 @@ both_drivers! {
                 (response.status == status && response.text().contains(text)).then_some(())
             });
         };
-        dns.set(|_| Say::Addresses(here(), 1));
+        dns.set(|_| NameReply::Addresses(here(), 1));
         becomes("the first address", 200, "127.0.0.1");
-        dns.set(|_| Say::Addresses(vec![[127, 0, 0, 2].into()], 1));
+        dns.set(|_| NameReply::Addresses(vec![[127, 0, 0, 2].into()], 1));
         becomes("the other address", 200, "127.0.0.2");
-        dns.set(|_| Say::Code(2));
+        dns.set(|_| NameReply::Code(2));
         let before = dns.asked();
         wait_for("look-ups in vain", || (dns.asked() >= before + 2).then_some(()));
         assert_eq!(server.get("/").text(), "127.0.0.2", "nobody said anything else");
-        dns.set(|_| Say::Code(3));
+        dns.set(|_| NameReply::Code(3));
         becomes("the name to be gone", 502, "");
         logs(&server, "app.example could not be resolved (3: Host not found)");
     }
@@ -206,13 +206,13 @@ both_drivers! {
     /// The servers of a service have ports of their own; those of higher numbers are backups.
     fn services(driver) {
         let port = weir_test::free_port();
-        let behave = move |asked: &Asked| match (&*asked.name, asked.kind) {
+        let behave = move |asked: &AskedName| match (&*asked.name, asked.kind) {
             ("_http._tcp.app.example", 33) => {
-                Say::Services(vec![(2, 1, port, "far.example"), (1, 1, port, "near.example")], 60)
+                NameReply::Services(vec![(2, 1, port, "far.example"), (1, 1, port, "near.example")], 60)
             }
-            ("near.example", _) => Say::Addresses(here(), 60),
-            ("far.example", _) => Say::Addresses(vec![[127, 0, 0, 2].into()], 60),
-            _ => Say::Code(3),
+            ("near.example", _) => NameReply::Addresses(here(), 60),
+            ("far.example", _) => NameReply::Addresses(vec![[127, 0, 0, 2].into()], 60),
+            _ => NameReply::Code(3),
         };
         let dns = NameServer::start(behave);
         let server = Server::start(&format!(

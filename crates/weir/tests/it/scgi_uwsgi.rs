@@ -4,7 +4,7 @@ use crate::support;
 
 use std::sync::{Arc, Mutex};
 
-use weir_test::{Backend, Response, Server, Visit, both_drivers, require_program};
+use weir_test::{Backend, BackendVisit, Response, Server, both_drivers, require_program};
 
 use support::{get, pattern, upload};
 
@@ -18,7 +18,7 @@ pub(crate) type Pairs = Vec<(String, String)>;
 type Shown = (u16, String, Pairs, String);
 
 /// Reads a request of either protocol.
-pub(crate) fn read(visit: &mut Visit, protocol: &str) -> Option<Got> {
+pub(crate) fn read(visit: &mut BackendVisit, protocol: &str) -> Option<Got> {
     let (head, pairs) = if protocol == "scgi" { scgi(visit)? } else { uwsgi(visit)? };
     let length = pairs.iter().find(|(name, _)| name == "CONTENT_LENGTH");
     let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
@@ -27,7 +27,7 @@ pub(crate) fn read(visit: &mut Visit, protocol: &str) -> Option<Got> {
     Some((head, pairs, length))
 }
 
-fn scgi(visit: &mut Visit) -> Option<(Vec<u8>, Pairs)> {
+fn scgi(visit: &mut BackendVisit) -> Option<(Vec<u8>, Pairs)> {
     let mut length = String::new();
     loop {
         match visit.bytes(1)?[0] {
@@ -41,7 +41,7 @@ fn scgi(visit: &mut Visit) -> Option<(Vec<u8>, Pairs)> {
     Some((visit.bytes(1)?, pairs))
 }
 
-fn uwsgi(visit: &mut Visit) -> Option<(Vec<u8>, Pairs)> {
+fn uwsgi(visit: &mut BackendVisit) -> Option<(Vec<u8>, Pairs)> {
     let head = visit.bytes(4)?;
     let mut rest = usize::from(u16::from_le_bytes([head[1], head[2]]));
     let mut text = |rest: &mut usize| {

@@ -174,20 +174,24 @@ impl Running {
         self.stalls_of_mine().any(|mine| mine.start == stall.stall.start) && !info.location.is_empty()
     }
 
-    fn stalls_of_mine(&self) -> impl Iterator<Item = weir_trace::Stall> + '_ {
+    fn stalls_of_mine(&self) -> impl Iterator<Item = weir_trace::LoopStall> + '_ {
         self.server.threads().into_iter().flat_map(|thread| thread.recorder.stalls().list())
     }
 
     /// Asks that location until there is a stall of it that is over, has its stack, and is what is `expected`: on a busy
     /// machine the watchdog may come too late for one, or find the thread waiting for a page of the program.
-    fn stall(&self, location: &str, expected: impl Fn(&weir_trace::Stall) -> bool) -> weir_trace::Stall {
+    fn stall(
+        &self,
+        location: &str,
+        expected: impl Fn(&weir_trace::LoopStall) -> bool,
+    ) -> weir_trace::LoopStall {
         weir_test::wait_for("a stall with its stack", || {
             self.get(location);
             let shown = housekeeping::handle().stalls();
             if shown.iter().any(|stall| stall.ongoing && self.is_mine(stall)) {
                 return None; // the answer may come before the turn is over
             }
-            let right = |stall: &weir_trace::Stall| {
+            let right = |stall: &weir_trace::LoopStall| {
                 let info = SiteTable::global().info(stall.route);
                 &*info.location == location && !stall.sample.frames.is_empty() && expected(stall)
             };

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::time::Duration;
 
-use weir_test::{Backend, Client, End, Server, both_drivers, require_program, skip};
+use weir_test::{Backend, Client, ConnectionEnd, Server, both_drivers, require_program, skip};
 
 use support::{assert_serves, cpu_ticks, get, settled, wait_open_files};
 
@@ -229,7 +229,7 @@ both_drivers! {
         File::options().write(true).open(server.dir().path().join("html/big")).and_then(|file| file.set_len(0)).expect("ours");
         let (received, how) = client.rest();
         assert!(received.len() < BIG, "cut");
-        assert_eq!(how, End::Closed);
+        assert_eq!(how, ConnectionEnd::Closed);
         wait_open_files(&server, before);
         assert_serves(&mut server.client(), "/a.txt", "file\n");
         let lines = support::final_log(server);

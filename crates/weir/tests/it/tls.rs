@@ -242,7 +242,7 @@ both_drivers! {
         let pair = own("a.example.com");
         let only = |tls13: bool| {
             let settings = weir_tls::ClientSettings {
-                protocols: weir_tls::suites::Protocols { tls12: !tls13, tls13 },
+                protocols: weir_tls::suites::ProtocolVersions { tls12: !tls13, tls13 },
                 suites: weir_tls::suites::default_suites(),
                 groups: weir_tls::suites::select_groups("P-521").expect("it is there"),
                 certificate: None,

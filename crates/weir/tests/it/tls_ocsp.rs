@@ -14,7 +14,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair, SerialNumber,
 };
 use support::{TlsClient, client};
-use weir_test::{NameServer, Say, Server, both_drivers, require_program, wait_for};
+use weir_test::{NameReply, NameServer, Server, both_drivers, require_program, wait_for};
 use weir_tls::{Certificate, certificate, key};
 
 /// An authority that answers for its certificates.
@@ -176,8 +176,8 @@ both_drivers! {
     fn names_of_responders_are_the_resolvers_affair(driver) {
         let Some(openssl) = require_program("openssl") else { return };
         let dns = NameServer::start(|asked| match &*asked.name {
-            "ocsp.example" => Say::Addresses(vec![[127, 0, 0, 1].into()], 60),
-            _ => Say::Code(3),
+            "ocsp.example" => NameReply::Addresses(vec![[127, 0, 0, 1].into()], 60),
+            _ => NameReply::Code(3),
         });
         let builder = Server::builder("");
         let authority = Authority::start(openssl, builder.dir());

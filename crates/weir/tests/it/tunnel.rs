@@ -2,10 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use weir_test::{Backend, Client, End, NameServer, Say, Server, Visit, both_drivers};
+use weir_test::{Backend, BackendVisit, Client, ConnectionEnd, NameReply, NameServer, Server, both_drivers};
 
 /// Sends back what comes, until the other side has said all.
-fn echo(visit: &mut Visit) {
+fn echo(visit: &mut BackendVisit) {
     while let Some(byte) = visit.bytes(1) {
         visit.send(byte);
     }
@@ -22,7 +22,7 @@ fn passes(mut client: Client, authority: &str, fields: &str) -> bool {
     client.send("there and back");
     client.until("there and back");
     client.half_close();
-    client.rest().1 == End::Closed
+    client.rest().1 == ConnectionEnd::Closed
 }
 
 both_drivers! {
@@ -40,7 +40,7 @@ both_drivers! {
         client.until("later");
         client.half_close();
         let (bytes, end) = client.rest();
-        assert_eq!(end, End::Closed);
+        assert_eq!(end, ConnectionEnd::Closed);
         let text = String::from_utf8_lossy(&bytes);
         let head = text.strip_suffix("earlylater").expect("nothing but what was sent");
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("Connection: close\r\nX-Told: yes\r\n\r\n"), "{head}");
@@ -71,7 +71,7 @@ both_drivers! {
             client.until("\r\n\r\n");
             client.send("all that is said").half_close();
             let (bytes, end) = client.rest();
-            assert_eq!(end, End::Closed, "{request}");
+            assert_eq!(end, ConnectionEnd::Closed, "{request}");
             let tail = bytes.iter().rev().take_while(|byte| **byte == b'x').count();
             assert_eq!(tail, MUCH, "{request}");
         }
@@ -92,7 +92,7 @@ both_drivers! {
         let mut said = String::new();
         std::io::Read::read_to_string(&mut there, &mut said).expect("all arrives");
         assert_eq!(said, "and the client's");
-        assert_eq!(client.rest().1, End::Closed);
+        assert_eq!(client.rest().1, ConnectionEnd::Closed);
     }
 
     fn much_passes_through_small_buffers(driver) {
@@ -115,7 +115,7 @@ both_drivers! {
 
     fn goals_are_names_addresses_groups_and_variables(driver) {
         let backend = Backend::start(echo);
-        let names = NameServer::start(|_| Say::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 60));
+        let names = NameServer::start(|_| NameReply::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 60));
         let conf = format!("http {{ resolver {}; resolver_timeout 5s;
             upstream group {{ server 127.0.0.1:{}; }}
             server {{ listen 127.0.0.1:%%PORT%%; tunnel_pass; }}
@@ -187,7 +187,7 @@ both_drivers! {
         let mut client = server.client();
         client.send(connect(&format!("127.0.0.1:{}", backend.port())));
         client.until("\r\n\r\n");
-        assert_eq!(client.rest().1, End::Closed);
+        assert_eq!(client.rest().1, ConnectionEnd::Closed);
         let line = server.error_log_line("upstream timed out (110: Connection timed out) while proxying upgraded connection");
         assert!(line.contains("[info]"), "{line}");
     }
@@ -196,7 +196,7 @@ both_drivers! {
 const PIECE: usize = 64 * 1024;
 
 /// As [`echo`] with pieces, each whole before it is sent back.
-fn echo_pieces(visit: &mut Visit) {
+fn echo_pieces(visit: &mut BackendVisit) {
     while let Some(piece) = visit.bytes(PIECE) {
         visit.send(piece);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use weir_test::{Backend, Client, Server, Visit, both_drivers, free_port, wait_for};
+use weir_test::{Backend, BackendVisit, Client, Server, both_drivers, free_port, wait_for};
 
 use support::{final_log, get, upload};
 
@@ -81,7 +81,7 @@ both_drivers! {
     }
 
     fn a_server_that_says_nothing_times_out(driver) {
-        let backend = Backend::start(Visit::hang);
+        let backend = Backend::start(BackendVisit::hang);
         let server = proxy(&[backend.port()], "proxy_read_timeout 200ms;");
         assert_eq!(server.client().get("/").status, 504);
         assert_error(&server, "upstream timed out (110: Connection timed out) while reading response header from upstream", &backend);

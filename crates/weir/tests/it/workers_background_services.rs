@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weir_test::{Backend, Client, NameServer, Say, Server, both_drivers, wait_for};
+use weir_test::{Backend, Client, NameReply, NameServer, Server, both_drivers, wait_for};
 
 /// Each worker, by a timer: while there is a file `block`, it says so in a file of its own and is stuck.
 const CONF: &str = r#"worker_processes %%WORKERS%%; admin 127.0.0.1:%%PORT_1%%;
@@ -67,7 +67,7 @@ fn goes_on(workers: usize) {
             visit.answer("served");
         }
     });
-    let names = NameServer::start(|_| Say::Addresses(vec![IpAddr::from([127, 0, 0, 1])], 1));
+    let names = NameServer::start(|_| NameReply::Addresses(vec![IpAddr::from([127, 0, 0, 1])], 1));
     let conf = CONF
         .replace("%%WORKERS%%", &workers.to_string())
         .replace("%%NAMES%%", &names.address().to_string())

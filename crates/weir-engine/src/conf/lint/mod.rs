@@ -13,10 +13,10 @@ mod looked_up;
 mod pattern;
 mod reach;
 
-use weir_conf::{Error, Line, Tree};
+use weir_conf::{ConfTree, Error, Line};
 
 /// What looks suspicious in `tree`, in the order of its blocks, outer ones first.
-pub fn lint(tree: &Tree) -> Vec<Error> {
+pub fn lint(tree: &ConfTree) -> Vec<Error> {
     let mut found = Vec::new();
     visit(&Scope { line: None, lines: &tree.lines, outer: None, tree }, &mut found);
     found
@@ -28,7 +28,7 @@ struct Scope<'t> {
     line: Option<&'t Line>,
     lines: &'t [Line],
     outer: Option<&'t Scope<'t>>,
-    tree: &'t Tree,
+    tree: &'t ConfTree,
 }
 
 impl<'t> Scope<'t> {

@@ -1,6 +1,6 @@
 //! The addresses of all servers together.
 
-use weir_conf::{Error, Source, Span};
+use weir_conf::{ConfSource, Error, Span};
 use weir_rt::net::SockAddr;
 
 use super::{Address, Listen, names};
@@ -13,7 +13,7 @@ use crate::module::ModuleDef;
 /// are among it. `source` is what they were read from.
 pub fn collect(
     servers: &[ServerConf],
-    source: &Source,
+    source: &ConfSource,
     modules: &[&ModuleDef],
 ) -> (Vec<Address>, Vec<Error>) {
     let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();

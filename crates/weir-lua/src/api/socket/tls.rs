@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_engine::log::Level;
-use weir_tls::chain::{self, Purpose};
-use weir_tls::{Facts, KeptSession, Trust};
+use weir_tls::chain::{self, CertificatePurpose};
+use weir_tls::{KeptSession, SessionFacts, TrustStore};
 use weir_upstream::tls_client::client::ClientTls;
 use weir_upstream::tls_client::connect::{NoTls, connect};
 
@@ -220,11 +220,17 @@ async fn run(socket: &Socket, conn: &Conn, wanted: &Wanted, notes: &Notes) -> Re
     Ok(session)
 }
 
-fn check(socket: &Socket, conn: &Conn, wanted: &Wanted, facts: &Facts, notes: &Notes) -> Result<(), String> {
-    let nobody = Trust { certificates: Vec::new(), crls: Vec::new() };
+fn check(
+    socket: &Socket,
+    conn: &Conn,
+    wanted: &Wanted,
+    facts: &SessionFacts,
+    notes: &Notes,
+) -> Result<(), String> {
+    let nobody = TrustStore { certificates: Vec::new(), crls: Vec::new() };
     let (trust, depth) = wanted.tls.trust().unwrap_or((&nobody, 1));
     let now = weir_rt::unix_time().0;
-    if let Err(problem) = chain::check(&facts.peer, trust, depth, Purpose::Server, now) {
+    if let Err(problem) = chain::check(&facts.peer, trust, depth, CertificatePurpose::Server, now) {
         let (code, text) = (problem.code, problem.text);
         if socket.logs_errors() {
             notes.push(

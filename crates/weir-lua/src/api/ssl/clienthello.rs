@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_tls::suites::Protocols;
+use weir_tls::suites::ProtocolVersions;
 
 use crate::api::ssl::{Handshake, current};
 use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
@@ -92,7 +92,7 @@ fn name_of(version: u16) -> Option<&'static str> {
 /// `set_protocols { "TLSv1.2", … }`; of those that are no more none is offered.
 fn set_protocols(l: State) -> Outcome {
     let hello = hello()?;
-    let mut protocols = Protocols { tls12: false, tls13: false };
+    let mut protocols = ProtocolVersions { tls12: false, tls13: false };
     for at in 1.. {
         l.raw_get_index(1, at);
         let name = l.lossy(-1);

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_server::tls::{Clients, Greeting};
-use weir_tls::suites::Protocols;
+use weir_tls::suites::ProtocolVersions;
 
 use crate::api::Raise;
 use crate::hooks::tls::upstream;
@@ -50,7 +50,7 @@ pub(crate) struct Wishes {
     pub(crate) keys: Vec<Rc<Key>>,
     /// OCSP, as encoded.
     pub(crate) status: Option<Vec<u8>>,
-    pub(crate) protocols: Option<Protocols>,
+    pub(crate) protocols: Option<ProtocolVersions>,
     /// The random bytes of the ServerHello, if a script has asked for them.
     pub(crate) random: Option<[u8; 32]>,
     pub(crate) clients: Option<Clients>,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_tls::ocsp::{self, Signer, Status};
+use weir_tls::ocsp::{self, CertificateStatus, OcspSigner};
 
 use crate::api::ssl::parsed::{Chain, chain_of_der};
 use crate::api::ssl::ssl::NO_CERTIFICATE;
@@ -112,13 +112,14 @@ fn validated(response: &[u8], chain: Option<&Chain>) -> Result<Option<u64>, Stri
     id(chain)?;
     let (certificate, issuer) = (&chain.certificates[0], &chain.certificates[1]);
     let now = weir_rt::unix_time().0;
-    let answer = ocsp::answer(response, certificate, issuer, &chain.certificates[1..], Signer::Issuer, now);
+    let answer =
+        ocsp::answer(response, certificate, issuer, &chain.certificates[1..], OcspSigner::Issuer, now);
     let answer = answer.map_err(|error| {
         let text = error.to_string();
         text.split(" (SSL:").next().unwrap_or(&text).to_owned()
     })?;
     match answer.status {
-        Status::Good => Ok(answer.until),
+        CertificateStatus::Good => Ok(answer.until),
         status => Err(format!("certificate status \"{}\" in the OCSP response", status.name())),
     }
 }

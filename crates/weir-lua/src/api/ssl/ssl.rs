@@ -8,7 +8,7 @@ use weir_engine::Exchange;
 use weir_rt::net::SockAddr;
 use weir_server::tls::Clients;
 use weir_server::tls::{client_policy, server_tls};
-use weir_tls::{Secrets, Trust, facts};
+use weir_tls::{HandshakeSecrets, TrustStore, facts};
 
 use crate::api::ssl::clienthello::push_numbers;
 use crate::api::ssl::parsed::{self, Chain, Key};
@@ -70,7 +70,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.device_key", 0, |l| {
         let uri = String::from_utf8_lossy(&expect_string(&l, 1, "key")?).into_owned();
-        match weir_tls::pkcs11::Uri::parse(&uri) {
+        match weir_tls::pkcs11::KeyUri::parse(&uri) {
             Ok(_) => push_owned(l, Some(Rc::new(Key::Device(uri))), KEY, ""),
             Err(error) => fail(l, &error.to_string()),
         }
@@ -302,7 +302,7 @@ fn is_complete() -> Result<bool, Raise> {
 }
 
 /// What the connection's handshake has agreed upon in secret, if it is complete and has that.
-fn secret<R>(of: impl FnOnce(&Secrets) -> Option<R>) -> Result<Option<R>, Raise> {
+fn secret<R>(of: impl FnOnce(&HandshakeSecrets) -> Option<R>) -> Result<Option<R>, Raise> {
     lend::any_exchange(|x| x.connection.tls.get()?.secrets.as_deref().and_then(of))
 }
 
@@ -336,7 +336,7 @@ fn verify_client(l: State) -> Outcome {
     let certificates = all(&told).into_iter().chain(all(&known)).collect();
     let clients = Clients {
         subjects,
-        trust: Trust { certificates, crls: Vec::new() },
+        trust: TrustStore { certificates, crls: Vec::new() },
         depth: depth.unwrap_or(configured),
     };
     wish(l, |wishes| {

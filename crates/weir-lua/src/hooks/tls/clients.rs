@@ -8,7 +8,7 @@ use weir_engine::exchange::Origin;
 use weir_engine::log::Level;
 use weir_engine::phase::LocalFuture;
 use weir_server::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
-use weir_tls::suites::Protocols;
+use weir_tls::suites::ProtocolVersions;
 
 use crate::api::ssl::{Current, Handshake, Wishes, ctx, parsed};
 use crate::hooks::phases::{Home, Settings};
@@ -251,7 +251,7 @@ impl Handshake {
         Some(random)
     }
 
-    fn offered(&self) -> Protocols {
+    fn offered(&self) -> ProtocolVersions {
         self.wishes.borrow().protocols.unwrap_or(self.greeting.protocols)
     }
 

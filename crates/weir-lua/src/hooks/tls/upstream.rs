@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weir_engine::Exchange;
 use weir_engine::log::Level;
 use weir_engine::phase::LocalFuture;
-use weir_tls::Problem;
+use weir_tls::VerifyProblem;
 use weir_upstream::tls_client::{Met, Shown, UpstreamHandler};
 
 use crate::api::ssl::parsed::{self, Chain};
@@ -96,14 +96,14 @@ impl UpstreamScripts {
         }
     }
 
-    async fn judged(&self, x: &mut Exchange, met: Met) -> Result<Result<(), Problem>, ()> {
+    async fn judged(&self, x: &mut Exchange, met: Met) -> Result<Result<(), VerifyProblem>, ()> {
         let Some(chunk) = &self.verify else { return Ok(met.verdict) };
         let result = met.verdict.err().map_or(0, |problem| problem.code);
         let version = Some(met.version);
         let toward = Toward { version, met: Some(met), result: Cell::new(result), ..Toward::default() };
         let toward = Rc::new(toward);
         match self.run(x, Phase::ProxySslVerify, chunk, &toward).await {
-            true => Ok(Problem::of(toward.result.get()).map_or(Ok(()), Err)),
+            true => Ok(VerifyProblem::of(toward.result.get()).map_or(Ok(()), Err)),
             false => Err(()),
         }
     }
@@ -128,7 +128,7 @@ impl UpstreamHandler for UpstreamScripts {
         &'x self,
         x: &'x mut Exchange,
         met: Met,
-    ) -> LocalFuture<'x, Result<Result<(), Problem>, ()>> {
+    ) -> LocalFuture<'x, Result<Result<(), VerifyProblem>, ()>> {
         Box::pin(self.judged(x, met))
     }
 

@@ -23,7 +23,7 @@ use weir_engine::subrequest::Include;
 use weir_engine::variable::{Script, Variable};
 use weir_engine::{Exchange, Handler, Module, Unnamed, Verdict, inherit};
 use weir_http::{Method, uri};
-use weir_trace::Kind;
+use weir_trace::SiteKind;
 
 use around::Around;
 use variables::{It, Timer};
@@ -166,7 +166,7 @@ impl Module for Echo {
             plan.content(Self::NAME, Say { commands: conf.commands.as_slice().into(), status });
         }
         if !conf.before.is_empty() || !conf.after.is_empty() {
-            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(Slot::Aux, Self::NAME, Around::new(body, &conf.before, &conf.after));
         }
         Ok(())

@@ -16,7 +16,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::Known;
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use recode::Recoder;
@@ -86,7 +86,7 @@ impl Module for Charset {
             return Ok(());
         }
         let filter = Filter {
-            site: plan.site(Kind::BodyFilter, Self::NAME),
+            site: plan.site(SiteKind::BodyFilter, Self::NAME),
             charset: Chosen::new(&charset),
             source: Chosen::new(&source),
             override_charset: conf.override_charset.unwrap_or(false),

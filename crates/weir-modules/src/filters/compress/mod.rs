@@ -13,13 +13,13 @@ pub(crate) mod testing;
 
 use std::ops::RangeInclusive;
 
-use weir_conf::{Bufs, LineCx, Result};
+use weir_conf::{BufferSizes, LineCx, Result};
 use weir_engine::filter::{HeaderFilter, Slot};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Text, Verdict};
 use weir_http::Known;
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 
@@ -83,8 +83,10 @@ pub(crate) struct Room {
 
 impl Room {
     /// Of the buffers given.
-    pub(crate) fn new(buffers: Option<Bufs>) -> Room {
-        let Some(Bufs { number, size }) = buffers else { return Room { portion: SCRATCH, ahead: AHEAD } };
+    pub(crate) fn new(buffers: Option<BufferSizes>) -> Room {
+        let Some(BufferSizes { number, size }) = buffers else {
+            return Room { portion: SCRATCH, ahead: AHEAD };
+        };
         let portion = usize::try_from(size).unwrap_or(SCRATCH).clamp(LEAST_PORTION, SCRATCH);
         Room { portion, ahead: number.saturating_mul(size) }
     }
@@ -139,7 +141,7 @@ pub(crate) fn install<S: Scheme>(plan: &mut PlanBuilder<'_>, name: &'static str,
         Coding::Zstd => plan.keep(Kept::<{ Coding::Zstd as u8 }>(offer)),
         Coding::Gzip => plan.keep(Kept::<{ Coding::Gzip as u8 }>(offer)),
     }
-    let body = plan.site(Kind::BodyFilter, name);
+    let body = plan.site(SiteKind::BodyFilter, name);
     plan.header_filter(S::SLOT, name, Filter { body, scheme });
 }
 

@@ -3,7 +3,7 @@
 mod deflate;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
-use weir_conf::{Bufs, Directive, Result};
+use weir_conf::{BufferSizes, Directive, Result};
 use weir_engine::filter::Slot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
@@ -138,7 +138,7 @@ type Row = Directive<GzipConf>;
 #[derive(Clone, Default)]
 pub struct GzipConf {
     on: Option<bool>,
-    buffers: Option<Bufs>,
+    buffers: Option<BufferSizes>,
     types: Option<MediaTypes>,
     level: Option<u8>,
     /// Its logarithm.

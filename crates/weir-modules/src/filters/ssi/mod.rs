@@ -18,7 +18,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use filter::Page;
@@ -93,7 +93,7 @@ impl Module for Ssi {
                     .map_or(LONGEST, |length| usize::try_from(length).unwrap_or(usize::MAX)),
                 silent: conf.silent == Some(true),
                 last_modified: conf.last_modified == Some(true),
-                body: plan.site(Kind::BodyFilter, Self::NAME),
+                body: plan.site(SiteKind::BodyFilter, Self::NAME),
             };
             plan.header_filter(Slot::Ssi, Self::NAME, head);
         }

@@ -18,7 +18,7 @@ use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Verdict, inherit};
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use replace::Replacer;
@@ -66,7 +66,7 @@ impl Module for Sub {
         let texts: Option<Vec<Vec<u8>>> =
             conf.pairs.iter().map(|pair| pair.text.constant().map(<[u8]>::to_vec)).collect();
         let filter = Filter {
-            site: plan.site(Kind::BodyFilter, Self::NAME),
+            site: plan.site(SiteKind::BodyFilter, Self::NAME),
             texts: match texts {
                 Some(texts) => Texts::Constant(Rc::new(Patterns::new(&texts, true))),
                 None => Texts::Computed(RefCell::default()),

@@ -21,7 +21,7 @@ use weir_engine::regex::Pattern;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
-use weir_trace::{Kind, Site};
+use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use crate::filters::sub::replace::Replacer;
@@ -91,7 +91,7 @@ impl Module for Subs {
             once: pair.once,
         };
         let filter = Filter {
-            site: plan.site(Kind::BodyFilter, Self::NAME),
+            site: plan.site(SiteKind::BodyFilter, Self::NAME),
             jobs: conf.pairs.iter().map(pair).collect(),
             types: MediaTypes::or_html(&conf.types),
             bypass: conf.bypass.clone().unwrap_or_default(),
@@ -109,7 +109,7 @@ pub struct SubsConf {
     pairs: Vec<Pair>,
     types: Option<MediaTypes>,
     bypass: Option<Vec<Script>>,
-    buffers: Option<weir_conf::Bufs>,
+    buffers: Option<weir_conf::BufferSizes>,
     line_buffer: Option<u64>,
 }
 

@@ -3,7 +3,7 @@
 mod encode;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
-use weir_conf::{Bufs, Directive, Result};
+use weir_conf::{BufferSizes, Directive, Result};
 use weir_engine::filter::Slot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
@@ -85,7 +85,7 @@ type Row = Directive<ZstdConf>;
 #[derive(Clone, Default)]
 pub struct ZstdConf {
     on: Option<bool>,
-    buffers: Option<Bufs>,
+    buffers: Option<BufferSizes>,
     types: Option<MediaTypes>,
     level: Option<u8>,
     min_length: Option<u64>,

@@ -111,7 +111,7 @@ impl Module for Grpc {
         (family.buffering, family.request_buffering) = (Some(false), Some(false));
         (family.pass_trailers, family.without_files) = (Some(true), true);
         family.max_temp_file_size = Some(0);
-        family.buffers = Some(weir_conf::Bufs { number: 8, size: family.buffer_size.unwrap_or(4096) });
+        family.buffers = Some(weir_conf::BufferSizes { number: 8, size: family.buffer_size.unwrap_or(4096) });
         family.resolve("grpc", &["Date", "Server"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;

@@ -7,10 +7,10 @@ use weir_rt::LoopSnapshot;
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
 
-use crate::source::{Source, Thread, scale};
+use crate::source::{ServerSource, Thread, scale};
 
 /// All figures at one moment.
-pub(super) struct Snapshot {
+pub(super) struct TopSnapshot {
     at: Instant,
     sites: BTreeMap<Site, SiteTotals>,
     workers: Vec<WorkerFigures>,
@@ -69,9 +69,9 @@ impl WorkerFigures {
     }
 }
 
-impl Snapshot {
+impl TopSnapshot {
     /// Now.
-    pub(super) fn take(source: &Source) -> Snapshot {
+    pub(super) fn take(source: &ServerSource) -> TopSnapshot {
         let workers = source.workers();
         let views = housekeeping::handle().workers();
         let view = |worker: &Thread| views.iter().find(|view| view.worker == worker.recorder.worker());
@@ -88,7 +88,7 @@ impl Snapshot {
             stalls: view(worker).map_or(0, |view| view.stalls),
             dealing: DealingFigures::of(worker),
         };
-        Snapshot {
+        TopSnapshot {
             at: Instant::now(),
             sites: source.totals().into_iter().collect(),
             workers: workers.iter().map(figures).collect(),
@@ -97,10 +97,10 @@ impl Snapshot {
 }
 
 /// The difference of two moments.
-pub(super) struct Window {
+pub(super) struct TopWindow {
     pub(super) time: Duration,
     /// Sites with something in them.
-    pub(super) sites: Vec<(Site, Lately)>,
+    pub(super) sites: Vec<(Site, SiteWindow)>,
     /// Before and after.
     pub(super) workers: Vec<(WorkerFigures, WorkerFigures)>,
     /// What the kernel accounts to the process at the end; `None` where /proc can't be read.
@@ -109,10 +109,10 @@ pub(super) struct Window {
 
 /// What a site got in a window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lately {
-    pub(super) run: Spread,
-    pub(super) wait: Spread,
-    pub(super) total: Spread,
+pub(super) struct SiteWindow {
+    pub(super) run: LatencySpread,
+    pub(super) wait: LatencySpread,
+    pub(super) total: LatencySpread,
     pub(super) calls: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
@@ -120,16 +120,15 @@ pub(super) struct Lately {
     pub(super) status: StatusCounts,
 }
 
-impl Window {
+impl TopWindow {
     /// From `before` to `after`.
-    pub(super) fn between(before: &Snapshot, after: &Snapshot) -> Window {
+    pub(super) fn between(before: &TopSnapshot, after: &TopSnapshot) -> TopWindow {
         let none = SiteTotals::default();
-        let sites = after
-            .sites
-            .iter()
-            .map(|(site, totals)| (*site, Lately::between(before.sites.get(site).unwrap_or(&none), totals)));
+        let sites = after.sites.iter().map(|(site, totals)| {
+            (*site, SiteWindow::between(before.sites.get(site).unwrap_or(&none), totals))
+        });
         let was = |n: usize| before.workers.get(n).copied().unwrap_or_default();
-        Window {
+        TopWindow {
             time: after.at.duration_since(before.at),
             sites: sites.filter(|(_, lately)| lately.calls > 0 || lately.status.total() > 0).collect(),
             workers: after.workers.iter().enumerate().map(|(n, now)| (was(n), *now)).collect(),
@@ -138,10 +137,10 @@ impl Window {
     }
 
     /// Since the server began.
-    pub(super) fn of_all_time(source: &Source) -> Window {
-        let now = Snapshot::take(source);
-        let nothing = Snapshot { at: now.at, sites: BTreeMap::new(), workers: Vec::new() };
-        Window { time: source.uptime(), ..Window::between(&nothing, &now) }
+    pub(super) fn of_all_time(source: &ServerSource) -> TopWindow {
+        let now = TopSnapshot::take(source);
+        let nothing = TopSnapshot { at: now.at, sites: BTreeMap::new(), workers: Vec::new() };
+        TopWindow { time: source.uptime(), ..TopWindow::between(&nothing, &now) }
     }
 
     /// So many in a second.
@@ -150,12 +149,12 @@ impl Window {
     }
 }
 
-impl Lately {
-    fn between(before: &SiteTotals, after: &SiteTotals) -> Lately {
-        Lately {
-            run: Spread::between(&before.run, &after.run),
-            wait: Spread::between(&before.wait, &after.wait),
-            total: Spread::between(&before.total, &after.total),
+impl SiteWindow {
+    fn between(before: &SiteTotals, after: &SiteTotals) -> SiteWindow {
+        SiteWindow {
+            run: LatencySpread::between(&before.run, &after.run),
+            wait: LatencySpread::between(&before.wait, &after.wait),
+            total: LatencySpread::between(&before.total, &after.total),
             calls: after.counts.calls - before.counts.calls,
             bytes_in: after.counts.bytes_in - before.counts.bytes_in,
             bytes_out: after.counts.bytes_out - before.counts.bytes_out,
@@ -165,7 +164,7 @@ impl Lately {
     }
 
     /// Adds another site's.
-    pub(super) fn add(&mut self, other: &Lately) {
+    pub(super) fn add(&mut self, other: &SiteWindow) {
         self.run.add(&other.run);
         self.wait.add(&other.wait);
         self.total.add(&other.total);
@@ -186,7 +185,7 @@ fn statuses(before: &StatusCounts, after: &StatusCounts) -> StatusCounts {
 
 /// How times are spread, in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spread {
+pub(super) struct LatencySpread {
     pub(super) count: u64,
     /// All together.
     pub(super) sum: u64,
@@ -194,22 +193,22 @@ pub(super) struct Spread {
     buckets: BTreeMap<u64, u64>,
 }
 
-impl Spread {
-    fn between(before: &Histogram, after: &Histogram) -> Spread {
+impl LatencySpread {
+    fn between(before: &Histogram, after: &Histogram) -> LatencySpread {
         let mut buckets: BTreeMap<u64, u64> = after.buckets().collect();
         for (bound, count) in before.buckets() {
             if let Some(now) = buckets.get_mut(&bound) {
                 *now -= count;
             }
         }
-        Spread {
+        LatencySpread {
             count: after.count() - before.count(),
             sum: scale(after.sum().wrapping_sub(before.sum())),
             buckets,
         }
     }
 
-    fn add(&mut self, other: &Spread) {
+    fn add(&mut self, other: &LatencySpread) {
         self.count += other.count;
         self.sum += other.sum;
         for (bound, count) in &other.buckets {
@@ -239,10 +238,10 @@ mod tests {
         (0..100).for_each(|_| before.record(1_000_000));
         let mut after = before.clone();
         (1..=10).for_each(|n| after.record(n * 10));
-        let spread = Spread::between(&before, &after);
+        let spread = LatencySpread::between(&before, &after);
         assert_eq!((spread.count, spread.sum), (10, scale(550)));
         assert!((scale(50)..=scale(54)).contains(&spread.quantile(0.5)), "{spread:?}");
         assert!((scale(100)..=scale(107)).contains(&spread.quantile(0.99)), "{spread:?}");
-        assert_eq!(Spread::default().quantile(0.5), 0);
+        assert_eq!(LatencySpread::default().quantile(0.5), 0);
     }
 }

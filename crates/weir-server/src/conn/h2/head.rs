@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use weir_http::h2::{Code, Malformed, Message};
 use weir_http::hpack::{Kind, Section};
 use weir_http::{Field, Known, Method, Span, Version, base64};
-use weir_trace::{Site, Step};
+use weir_trace::{ConnectionStep, Site};
 
 use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
@@ -23,7 +23,7 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead
     let wrong = h2.checked().err();
     let too_large = section.too_large;
     drop(h2);
-    x.trace().mark(Site::step(Step::Parse));
+    x.trace().mark(Site::step(ConnectionStep::Parse));
     if let Some(malformed) = wrong {
         return (Err(refuse(x, &malformed)), Some(Code::Protocol));
     }
@@ -38,7 +38,7 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead
     }
     let checked =
         host(x, message.authority).and_then(|()| check::<TlsJudge>(x)).and_then(|()| served_here(x));
-    x.trace().mark(Site::step(Step::VirtualServer));
+    x.trace().mark(Site::step(ConnectionStep::VirtualServer));
     (checked, None)
 }
 

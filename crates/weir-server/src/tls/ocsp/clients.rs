@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_tls::certificate::CertificateDer;
-use weir_tls::ocsp::{self, Answer, Signer, Status};
+use weir_tls::ocsp::{self, CertificateStatus, OcspAnswer, OcspSigner};
 
 use super::{Names, Responder};
 use weir_engine::log::{self, Level};
@@ -43,9 +43,9 @@ impl Clients {
                 }
             };
             match status {
-                Status::Good => {}
-                Status::Revoked => return Err("certificate revoked"),
-                Status::Unknown => return Err(FAILED),
+                CertificateStatus::Good => {}
+                CertificateStatus::Revoked => return Err("certificate revoked"),
+                CertificateStatus::Unknown => return Err(FAILED),
             }
         }
         Ok(())
@@ -57,7 +57,7 @@ impl Clients {
         issuer: &CertificateDer<'static>,
         path: &[CertificateDer<'static>],
         names: &Names,
-    ) -> Result<Status, String> {
+    ) -> Result<CertificateStatus, String> {
         let id = ocsp::id(certificate, issuer).ok_or("malformed certificate")?;
         let now = weir_rt::unix_time().0;
         if let Some(known) = self.cache.as_ref().and_then(|cache| cache.find(&id, now)) {
@@ -76,7 +76,7 @@ impl Clients {
         let of = |why: &dyn std::fmt::Display| format!("{why}, responder: {}", responder.url);
         let bytes = responder.ask(names, &id).await.map_err(|why| of(&why))?;
         let now = weir_rt::unix_time().0;
-        let answer = ocsp::answer(&bytes, certificate, issuer, path, Signer::Issuer, now);
+        let answer = ocsp::answer(&bytes, certificate, issuer, path, OcspSigner::Issuer, now);
         let answer = answer.map_err(|error| of(&error))?;
         if let Some(cache) = &self.cache {
             cache.add(id, answer, now);
@@ -98,7 +98,7 @@ pub(in crate::tls) struct AnswerCache {
 /// Times are seconds since 1970.
 #[derive(Debug)]
 struct Kept {
-    status: Status,
+    status: CertificateStatus,
     until: u64,
     used: u64,
 }
@@ -112,7 +112,7 @@ impl AnswerCache {
         AnswerCache { most, kept: Mutex::default() }
     }
 
-    fn find(&self, id: &[u8], now: u64) -> Option<Status> {
+    fn find(&self, id: &[u8], now: u64) -> Option<CertificateStatus> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.get_mut(id).filter(|it| it.until >= now)?;
         found.used = now;
@@ -120,7 +120,7 @@ impl AnswerCache {
     }
 
     /// When it is full, what has expired makes room, then the one that was used longest ago.
-    fn add(&self, id: Vec<u8>, answer: Answer, now: u64) {
+    fn add(&self, id: Vec<u8>, answer: OcspAnswer, now: u64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= self.most {
             kept.retain(|_, it| it.until >= now);
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn answers_are_kept_as_long_as_they_hold_and_there_is_room() {
         let cache = AnswerCache::new(512);
-        let answer = |until| Answer { status: Status::Revoked, until };
+        let answer = |until| OcspAnswer { status: CertificateStatus::Revoked, until };
         cache.add(vec![1], answer(Some(20)), 10);
         cache.add(vec![2], answer(None), 11);
-        assert_eq!(cache.find(&[1], 20), Some(Status::Revoked));
+        assert_eq!(cache.find(&[1], 20), Some(CertificateStatus::Revoked));
         assert_eq!(cache.find(&[1], 21), None);
         cache.add(vec![3], answer(Some(100)), 21);
         cache.add(vec![4], answer(Some(100)), 22);

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_tls::certificate::CertificateDer;
-use weir_tls::ocsp::{self, Signer, Status};
+use weir_tls::ocsp::{self, CertificateStatus, OcspSigner};
 use weir_tls::{Certificate, ServerConfig};
 
 use super::{Names, Responder};
@@ -20,7 +20,7 @@ pub(in crate::tls) struct Stapling {
     /// All certificates of the server, as they are without an answer.
     certificates: Vec<Certificate>,
     asked: Vec<Asked>,
-    signer: Signer,
+    signer: OcspSigner,
     state: Mutex<State>,
 }
 
@@ -91,7 +91,7 @@ impl Stapling {
         Some(Stapling {
             certificates: certificates.iter().map(|it| it.certificate.clone()).collect(),
             asked,
-            signer: if wanted.verify { Signer::Issuer } else { Signer::Any },
+            signer: if wanted.verify { OcspSigner::Issuer } else { OcspSigner::Any },
             state: Mutex::new(State { known, configs: None }),
         })
     }
@@ -236,7 +236,7 @@ async fn ask(asking: Asking, names: Names) {
         let answer = ocsp::answer(&bytes, &chain[0], issuer, chain, stapling.signer, now);
         let answer = answer.map_err(|error| error.to_string())?;
         match answer.status {
-            Status::Good => Ok(Held { bytes, until: answer.until.unwrap_or(u64::MAX) }),
+            CertificateStatus::Good => Ok(Held { bytes, until: answer.until.unwrap_or(u64::MAX) }),
             other => Err(format!("certificate status \"{}\" in the OCSP response", other.name())),
         }
     });

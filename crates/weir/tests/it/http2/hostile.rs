@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weir_test::{Backend, Builder, Server, Visit, both_drivers, wait_for};
+use weir_test::{Backend, BackendVisit, Builder, Server, both_drivers, wait_for};
 
 use super::attacks::frame;
 use super::client::Client;
 
 /// A server that takes requests and has `behave` respond on their streams; a connection ends with the other side's.
-fn hostile(behave: impl Fn(&mut Visit, u32) + Send + Sync + 'static) -> Backend {
+fn hostile(behave: impl Fn(&mut BackendVisit, u32) + Send + Sync + 'static) -> Backend {
     Backend::start(move |visit| {
         let preface = visit.bytes(weir_http::h2::PREFACE.len());
         if preface.is_none() || !visit.send(frame(4, 0, 0, &[])) {
@@ -25,7 +25,7 @@ fn hostile(behave: impl Fn(&mut Visit, u32) + Send + Sync + 'static) -> Backend 
 }
 
 /// The type, stream and payload of the next frame.
-fn next(visit: &mut Visit) -> Option<(u8, u32, Vec<u8>)> {
+fn next(visit: &mut BackendVisit) -> Option<(u8, u32, Vec<u8>)> {
     let head = visit.bytes(9)?;
     let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
     let payload = visit.bytes(number(&head[..3]) as usize)?;
@@ -76,7 +76,7 @@ both_drivers! {
     /// They would keep a request from ever timing out, and their server busy.
     fn interim_responses_without_end_end_their_request(driver) {
         let block = [field(":status", b"100")].concat();
-        let flood = move |visit: &mut Visit, stream| {
+        let flood = move |visit: &mut BackendVisit, stream| {
             for _ in 0..500 {
                 if !visit.send(frame(1, 4, stream, &block).repeat(100)) { return }
             }

@@ -23,7 +23,7 @@ use weir_engine::{Error, Exchange, Handler, Module, ModuleDef, Text, Verdict};
 use weir_rt::{DriverChoice, clock};
 use weir_server::{Options, Server};
 use weir_test::{Client, DEADLINE, Driver, TempDir, free_port};
-use weir_trace::{Kept, Kind, Site, SiteTable, Watch};
+use weir_trace::{KeptRequest, Site, SiteKind, SiteTable, TraceWatch};
 
 /// `act`: does at each place what the query string says, then lets the request pass. Places are the phases in which
 /// modules run, `header_filter` and `body_filter`; with `act slots;` also each slot of filters by itself, as `header:gzip`
@@ -67,10 +67,10 @@ impl Module for Act {
         }
         let filters = if conf.slots { &SLOTS[..] } else { &[] };
         for &(slot, header, body) in filters {
-            let site = plan.site(Kind::BodyFilter, body);
+            let site = plan.site(SiteKind::BodyFilter, body);
             plan.header_filter(slot, header, Filters { header, body, slot, site });
         }
-        let site = plan.site(Kind::BodyFilter, Self::NAME);
+        let site = plan.site(SiteKind::BodyFilter, Self::NAME);
         let filters = Filters { header: "header_filter", body: "body_filter", slot: Slot::Sub, site };
         plan.header_filter(Slot::Headers, Self::NAME, filters);
         Ok(())
@@ -163,7 +163,7 @@ fn run(x: &Exchange, place: &str) {
 static LASTED: Mutex<BTreeMap<u128, Duration>> = Mutex::new(BTreeMap::new());
 
 /// How long those of this request lasted.
-pub(crate) fn lasted(kept: &Kept) -> Duration {
+pub(crate) fn lasted(kept: &KeptRequest) -> Duration {
     let lasted = LASTED.lock().unwrap_or_else(PoisonError::into_inner);
     lasted.get(&kept.record().id.0).copied().unwrap_or_default()
 }
@@ -329,8 +329,8 @@ impl Running {
     }
 
     /// One request: its record and tree, and how long its client waited.
-    pub(crate) fn seen(&self, request: &str) -> (Kept, Duration) {
-        let (watch, kept) = Watch::channel(1, |_| true);
+    pub(crate) fn seen(&self, request: &str) -> (KeptRequest, Duration) {
+        let (watch, kept) = TraceWatch::channel(1, |_| true);
         self.on_worker(|worker| worker.recorder.borrow_mut().watch(watch));
         let mut client = self.client();
         let start = Instant::now();
@@ -342,12 +342,16 @@ impl Running {
     /// Of some requests the first that is as it should be. The machine may take the processor away in the wrong moment:
     /// what is true shows itself in some of them, what is false in none.
     #[track_caller]
-    pub(crate) fn find(&self, target: &str, good: impl Fn(&Kept, Duration) -> bool) -> Kept {
+    pub(crate) fn find(&self, target: &str, good: impl Fn(&KeptRequest, Duration) -> bool) -> KeptRequest {
         self.find_request(&format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"), good)
     }
 
     #[track_caller]
-    pub(crate) fn find_request(&self, request: &str, good: impl Fn(&Kept, Duration) -> bool) -> Kept {
+    pub(crate) fn find_request(
+        &self,
+        request: &str,
+        good: impl Fn(&KeptRequest, Duration) -> bool,
+    ) -> KeptRequest {
         let end = Instant::now() + DEADLINE;
         let (kept, outside) = loop {
             let (kept, outside) = self.seen(request);
@@ -380,7 +384,7 @@ pub(crate) fn options(driver: Driver) -> Options {
 }
 
 /// A kept request as a person sees it.
-pub(crate) fn text(kept: &Kept) -> String {
+pub(crate) fn text(kept: &KeptRequest) -> String {
     let sites = SiteTable::global();
     let headline = weir_trace::render::headline(kept.record(), sites, &ns);
     format!("{headline}\n{}", weir_trace::render::tree(&kept.tree(), sites, &ns))

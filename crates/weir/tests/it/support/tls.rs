@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use weir_test::Response;
-use weir_tls::suites::{self, Protocols};
+use weir_tls::suites::{self, ProtocolVersions};
 use weir_tls::{
-    Certificate, ClientConfig, ClientSettings, Connect, Facts, Progress, Session, Step, certificate, key,
+    Certificate, ClientConfig, ClientHandshake, ClientSettings, HandshakeProgress, SessionFacts, SessionStep,
+    TlsSession, certificate, key,
 };
 
 /// A certificate with its key, both in PEM.
@@ -102,7 +103,7 @@ pub(crate) fn client_of(
     tell_name: bool,
 ) -> ClientConfig {
     let settings = ClientSettings {
-        protocols: Protocols { tls12: !tls13, tls13 },
+        protocols: ProtocolVersions { tls12: !tls13, tls13 },
         suites: suites::default_suites(),
         groups: suites::default_groups(),
         certificate,
@@ -117,7 +118,7 @@ pub(crate) fn client_of(
 /// A connection, and what was received and not read.
 pub(crate) struct TlsClient {
     stream: TcpStream,
-    session: Session,
+    session: TlsSession,
     received: Vec<u8>,
     /// What came behind the handshake, as it came.
     raw: Vec<u8>,
@@ -139,14 +140,14 @@ impl TlsClient {
         let mut stream = TcpStream::connect(addr).expect("a server");
         stream.set_nodelay(true).expect("a TCP socket");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP socket");
-        let mut connect = Connect::new(config, name).expect("a configuration");
+        let mut connect = ClientHandshake::new(config, name).expect("a configuration");
         let (mut out, mut buffer) = (Vec::new(), vec![0; 16 * 1024]);
         let mut progress = connect.handle(&[], &mut out).expect("a hello");
         loop {
             for piece in std::mem::take(&mut out).chunks(size) {
                 stream.write_all(piece).map_err(|error| error.to_string())?;
             }
-            if progress == Progress::Complete {
+            if progress == HandshakeProgress::Complete {
                 break;
             }
             let n = read(&mut stream, &mut buffer).map_err(|error| error.to_string())?;
@@ -203,7 +204,7 @@ impl TlsClient {
         self.raw.extend_from_slice(&buffer[..n]);
         let step = self.session.open(&buffer[..n], &mut self.received, &mut out).expect("good records");
         self.stream.write_all(&out).expect("the server reads");
-        self.ended |= step == Step::End;
+        self.ended |= step == SessionStep::End;
         n > 0 && !self.ended
     }
 
@@ -233,7 +234,7 @@ impl TlsClient {
         lengths
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> SessionFacts {
         self.session.facts()
     }
 }
