@@ -5,7 +5,7 @@
 //! reach the request through a loan ([`lend`](run::lend)); what they wait for is an [`Op`](run::op::Op) they leave with the run before
 //! they yield. Lua runs on the worker's own stack and nowhere else.
 
-pub mod agent;
+mod agent;
 mod api;
 mod dict;
 #[doc(hidden)]
@@ -19,3 +19,4 @@ mod vm;
 pub use api::cli::Program;
 pub use hooks::conf::LuaConf;
 pub use hooks::module::Lua;
+pub use hooks::privileged_agent;

@@ -47,7 +47,7 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
     let failed = match started {
         Ok((server, admin, signals)) => {
             ServerProcess { server, admin, signals, channel, paths }.wait();
-            weir_lua::agent::wait_gone(FAREWELL);
+            weir_lua::privileged_agent::wait_gone(FAREWELL);
             None
         }
         Err(errors) => {
@@ -187,7 +187,7 @@ impl ServerProcess {
         let (Some(calls), Some(heard)) = (sockets.next(), sockets.next()) else {
             return log::cycle(Level::Alert, &"the privileged agent comes without its sockets");
         };
-        if let Err(error) = weir_lua::agent::serve(&self.server, calls, heard) {
+        if let Err(error) = weir_lua::privileged_agent::serve(&self.server, calls, heard) {
             let reason = settings::reason(&error);
             log::cycle(Level::Alert, &format_args!("the privileged agent can't be served ({reason})"));
         }

@@ -40,6 +40,9 @@ use stripe::{Head, Stripe};
 use value::is_over;
 pub(crate) use value::{SMALL, Scratch};
 
+/// The directive that declares dictionaries, as the owner of their zones.
+pub(crate) const DICTIONARY: &str = "lua_shared_dict";
+
 /// A value to be stored.
 #[derive(Clone)]
 pub(crate) enum New<'v> {

@@ -5,7 +5,8 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use crate::api::json::{self, DEPTH, Encoder, Sparse};
-use crate::hooks::conf::Main;
+use crate::hooks::wiring::WIRING;
+use crate::vm::settings::Main;
 use crate::vm::vm::Vm;
 
 thread_local! {
@@ -28,7 +29,7 @@ pub fn allocations_left() -> u64 {
 pub fn cjson(data: &[u8]) {
     STATE.with(|vm| {
         let l = vm
-            .get_or_init(|| Vm::start(Main::default(), Default::default()).expect("memory for a VM"))
+            .get_or_init(|| Vm::start(Main::default(), Default::default(), WIRING).expect("memory for a VM"))
             .main();
         let top = l.top();
         let sparse = Sparse { convert: true, ratio: 2.0, safe: 10.0 };

@@ -4,8 +4,6 @@
 //! into the [`Choice`] that stands in [`CURRENT`] meanwhile. Its usual call, `set_current_peer`, has an entry in the table
 //! of compiled code ([`set_peer`](crate::api::balancer::set_peer)).
 
-use std::cell::Cell;
-use std::ptr;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
@@ -14,7 +12,9 @@ use weir_engine::log::Level;
 use weir_engine::{Exchange, Verdict};
 use weir_upstream::block::balancer_hook::{Choice, Draft, Guide, Guides};
 
+use crate::api::balancer::{Asked, EXIT};
 use crate::hooks::phases::Home;
+use crate::run::lend::DOING_BALANCER;
 use crate::vm::chunk::{Chunk, Source};
 use crate::vm::phase::Phase;
 
@@ -78,7 +78,7 @@ impl Guide for Script {
         let home = x.plan.kept::<Home>().cloned().ok_or(Verdict::Status(500))?;
         let asked = Asked::begin(choice);
         if let Err(message) = home.vm(x).and_then(|vm| vm.run_for(&self.0, Phase::Balancer, x)) {
-            x.log(Level::Error, &format_args!("{message}{DOING}"));
+            x.log(Level::Error, &format_args!("{message}{DOING_BALANCER}"));
             return Err(Verdict::Status(500));
         }
         let (exit, named) = (EXIT.take(), asked.end());
@@ -88,54 +88,10 @@ impl Guide for Script {
             Some(status) if status >= 300 => Err(Verdict::Status(u16::try_from(status).unwrap_or(500))),
             Some(status) if status != 0 => Err(Verdict::Status(500)),
             _ if !named && !choice.has_servers => {
-                x.log(Level::Error, &format_args!("lua balancer: no peer set{DOING}"));
+                x.log(Level::Error, &format_args!("lua balancer: no peer set{DOING_BALANCER}"));
                 Err(Verdict::Status(500))
             }
             _ => Ok(()),
         }
     }
-}
-
-/// What nginx's messages say is being done while a server is chosen.
-pub(crate) const DOING: &str = " while connecting to upstream";
-
-thread_local! {
-    /// What the script that runs decides.
-    static CURRENT: Cell<*mut Choice<'static>> = const { Cell::new(ptr::null_mut()) };
-    /// What it has said by `ngx.exit`.
-    static EXIT: Cell<Option<i64>> = const { Cell::new(None) };
-}
-
-/// The time in which a script may decide.
-struct Asked(*mut Choice<'static>);
-
-impl Asked {
-    fn begin(choice: &mut Choice<'_>) -> Asked {
-        EXIT.set(None);
-        // The lifetime is that of the servers' memory, which outlives this value as `choice` does.
-        Asked(CURRENT.replace(ptr::from_mut(choice).cast()))
-    }
-
-    /// Whether a server was named.
-    fn end(self) -> bool {
-        current(|choice| choice.has_peer()).unwrap_or(false)
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        CURRENT.set(self.0);
-    }
-}
-
-/// Uses what the running script decides; `None`: it is no such script.
-pub(crate) fn current<T>(use_it: impl FnOnce(&mut Choice<'_>) -> T) -> Option<T> {
-    // SAFETY: `Script::choose`, to which the choice is lent exclusively, does not touch it between `Asked::begin` and the
-    // end of `Asked`; here it is borrowed once at a time, since `use_it` never runs Lua.
-    unsafe { CURRENT.get().as_mut() }.map(use_it)
-}
-
-/// `ngx.exit(status)` in such a script: it goes on, as it does in OpenResty.
-pub(crate) fn exit(status: i64) {
-    EXIT.set(Some(status));
 }

@@ -10,7 +10,8 @@ use weir_engine::{Exchange, Verdict};
 use weir_trace::Site;
 
 use crate::api::{Arg, FilterExit};
-use crate::hooks::phases::{Home, Shown};
+use crate::hooks::phases::Home;
+use crate::run::settings::Shown;
 use crate::vm::chunk::{Chunk, Source};
 use crate::vm::phase::Phase;
 

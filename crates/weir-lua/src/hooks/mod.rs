@@ -6,5 +6,7 @@ pub(crate) mod filters;
 pub(crate) mod malloc_trim;
 pub(crate) mod module;
 pub(crate) mod phases;
+pub mod privileged_agent;
 pub(crate) mod set_by;
 pub(crate) mod tls;
+pub(crate) mod wiring;

@@ -15,16 +15,19 @@ use weir_engine::{Module, Phase as EnginePhase, Unnamed, inherit};
 use weir_trace::SiteKind;
 
 use crate::api::socket;
-use crate::api::ssl::{Scripts, UpstreamScripts};
 use crate::hooks::balancer::{self, Balancers};
-use crate::hooks::conf::{LuaConf, Main};
+use crate::hooks::conf::LuaConf;
 use crate::hooks::filters::{BodyScript, HeaderScript};
 use crate::hooks::malloc_trim;
 use crate::hooks::phases::{Home, LogScript, Script};
 use crate::hooks::set_by::VmSlot;
+use crate::hooks::tls::clients::Scripts;
+use crate::hooks::tls::upstream::UpstreamScripts;
+use crate::hooks::wiring::WIRING;
 use crate::run::variables::VARIABLES;
 use crate::vm::chunk::Chunk;
 use crate::vm::phase::Phase;
+use crate::vm::settings::Main;
 use crate::vm::vm::Vm;
 
 /// The module.
@@ -574,6 +577,6 @@ fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<Vm>> {
             worker: Some(worker),
             ..conf.main.clone()
         };
-        Vm::start(main, Rc::downgrade(link)).map_err(Error::new)
+        Vm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new)
     })
 }

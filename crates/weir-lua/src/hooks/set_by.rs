@@ -11,13 +11,10 @@ use weir_engine::plan::{Instruct, Instruction, PlanBuilder};
 use weir_engine::variable::{Getter, Script, VarIndex};
 use weir_engine::{Exchange, Text, Verdict};
 
+use crate::api::arg::SetArgs;
 use crate::hooks::phases::Home;
 use crate::vm::chunk::{Chunk, Source};
 use crate::vm::phase::Phase;
-
-/// What the script asks for as `ngx.arg[n]`.
-#[derive(Default)]
-pub(crate) struct SetArgs(pub(crate) Vec<Vec<u8>>);
 
 /// Where instructions, which are installed before the module, find its VM.
 #[derive(Default)]

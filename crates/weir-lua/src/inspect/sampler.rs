@@ -1,14 +1,13 @@
 //! What the sampler needs to walk Lua's stacks: the functions of `walk.c`, for the VM that runs on the thread.
 //!
-//! All but [`install`] and [`stack_of`] run in the signal handler: they read, and intern names in a table that takes no
+//! All but [`install`] run in the signal handler: they read, and intern names in a table that takes no
 //! lock.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Once;
 
-use weir_rt::sampler::{self, GuestStep, StackFrame, StackGuest, names};
+use weir_rt::sampler::{self, GuestStep, StackGuest, names};
 
-use crate::luajit::state::State;
 use crate::luajit::sys::LuaState;
 use crate::run::lend;
 
@@ -19,8 +18,6 @@ unsafe extern "C" {
     fn weir_walk_is_trace(main: *mut LuaState, address: u64) -> c_int;
     fn weir_walk_state(main: *mut LuaState) -> c_int;
     fn weir_walk_frames(main: *mut LuaState, step: *mut GuestStep) -> c_int;
-    fn weir_walk_coroutine(l: *mut LuaState, step: *mut GuestStep);
-    fn weir_walk_number(l: *mut LuaState) -> u64;
     fn weir_walk_lost(main: *mut LuaState, step: *mut GuestStep) -> c_int;
 }
 
@@ -36,23 +33,6 @@ fn set() {
     let begin = &raw const lj_vm_asm_begin as u64;
     let length: u64 = env!("WEIR_LUA_VM_LENGTH").parse().expect("the build script wrote a number");
     sampler::set_guest(StackGuest { code: begin..begin + length, is_compiled, frames, lost, state });
-}
-
-/// The lines of a coroutine that has yielded, innermost first.
-pub(crate) fn stack_of(l: State) -> Vec<StackFrame> {
-    let mut step = GuestStep::default();
-    // SAFETY: the coroutine is anchored and does not run.
-    unsafe { weir_walk_coroutine(l.raw(), &raw mut step) };
-    step.frames[..(step.count as usize).min(step.frames.len())]
-        .iter()
-        .map(|word| StackFrame::unpack(*word))
-        .collect()
-}
-
-/// A number for the lines of such a coroutine: those of another one that is called so are the same.
-pub(crate) fn number_of(l: State) -> u64 {
-    // SAFETY: as above.
-    unsafe { weir_walk_number(l.raw()) }
 }
 
 extern "C" fn is_compiled(address: u64) -> bool {

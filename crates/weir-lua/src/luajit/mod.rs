@@ -2,6 +2,8 @@
 
 pub(crate) mod owned;
 pub(crate) mod shared_page;
+#[cfg(lua_walk)]
+pub(crate) mod stack_walk;
 pub(crate) mod state;
 pub(crate) mod symbols;
 pub(crate) mod sys;

@@ -14,11 +14,11 @@ use weir_rt::Timer;
 use weir_server::with_worker;
 use weir_trace::{SiteKind, SiteTable};
 
-use crate::api::push_captured;
-use crate::hooks::phases::{Settings, prepare};
 use crate::luajit::state::State;
+use crate::run::captured::push_captured;
 use crate::run::op::{End, Piece, Results};
 use crate::run::run::{Run, Step};
+use crate::run::settings::{Settings, prepare};
 use crate::run::thread::{Status, Waiting};
 
 /// Runs a script to its end, which is what it ended with, if not with its last line.

@@ -11,13 +11,12 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use weir_engine::Exchange;
 use weir_engine::log::Level;
 
-use crate::api::Raise;
-use crate::hooks::balancer::DOING;
 use crate::luajit::shared_page;
 use crate::luajit::sys::LuaState;
+use crate::run::function::Raise;
 use crate::run::run::Run;
 use crate::run::variables::Allocated;
-use crate::vm::limit::Memory;
+use crate::vm::limit::{Memory, enforce};
 use crate::vm::phase::Phase;
 use crate::vm::vm::Vm;
 
@@ -45,10 +44,12 @@ pub(crate) fn lend<T>(
     script: impl FnOnce() -> T,
 ) -> T {
     /// Takes back also when the script panics.
-    struct Guard(*const Loan);
+    struct Guard(*const Loan, *const Memory);
     impl Drop for Guard {
         fn drop(&mut self) {
             CURRENT.set(self.0);
+            // SAFETY: the loan around this one, if there is one, holds a reference to its VM.
+            unsafe { enforce(self.1) };
             shared_page::changed();
             shared_page::forget_time();
             compiler_fence(Ordering::Release);
@@ -62,7 +63,9 @@ pub(crate) fn lend<T>(
         ctx: Cell::new(None),
         before: CURRENT.get(),
     };
-    let _guard = Guard(loan.before);
+    // SAFETY: this function holds a reference to the VM until the guard puts the one before it in force again.
+    let around = unsafe { enforce(vm.limits.memory.as_deref().map_or(ptr::null(), ptr::from_ref)) };
+    let _guard = Guard(loan.before, around);
     // The sampler's handler follows the pointer at any instruction from here on.
     compiler_fence(Ordering::Release);
     CURRENT.set(&raw const loan);
@@ -127,12 +130,6 @@ pub(crate) fn vm<T>(use_it: impl FnOnce(&Vm) -> T) -> T {
     use_it(unsafe { &*loan.vm })
 }
 
-/// What the running script's VM may allocate, if that is limited.
-pub(crate) fn memory() -> Option<&'static Memory> {
-    // SAFETY: as `vm`; who asks is done with it before `lend` is.
-    current().and_then(|loan| unsafe { (*loan.vm).limits.memory.as_deref() })
-}
-
 /// Uses the request that is lent to the running script.
 ///
 /// # Errors
@@ -161,7 +158,7 @@ pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result
 /// What the server is doing while scripts of `phase` run, as log lines end.
 pub(crate) fn doing(phase: Phase) -> &'static str {
     match phase {
-        Phase::Balancer => DOING,
+        Phase::Balancer => DOING_BALANCER,
         Phase::Log => " while logging request",
         Phase::ProxySslCertificate => " while loading proxy ssl certificate by lua",
         _ => "",
@@ -214,3 +211,6 @@ pub(crate) fn run<T>(use_it: impl FnOnce(&mut Run) -> T) -> Result<T, Raise> {
         None => Err(Raise::text("no co ctx found")),
     }
 }
+
+/// What nginx's messages say is being done while a server is chosen.
+pub(crate) const DOING_BALANCER: &str = " while connecting to upstream";

@@ -1,11 +1,16 @@
 //! A script that runs: what is lent to it, its coroutines and what they wait for.
 
 pub(crate) mod body_receiver;
+pub(crate) mod captured;
 pub(crate) mod drive;
+pub(crate) mod function;
 pub(crate) mod lend;
 pub(crate) mod log_notes;
 pub(crate) mod op;
 pub(crate) mod run;
+pub(crate) mod run_lists;
+pub(crate) mod settings;
 pub(crate) mod sleepers;
+pub(crate) mod start;
 pub(crate) mod thread;
 pub(crate) mod variables;

@@ -11,13 +11,13 @@ use weir_engine::Exchange;
 use weir_engine::log::Level;
 use weir_trace::{Site, WaitKind};
 
-use crate::api::Raise;
-use crate::api::socket::Owner;
 use crate::luajit::state::{State, error_text};
 use crate::luajit::sys;
+use crate::run::function::Raise;
 use crate::run::lend::lend;
 use crate::run::log_notes::Notes;
 use crate::run::op::{End, Op, Wait};
+use crate::run::run_lists::RunLists;
 use crate::run::sleepers::Sleepers;
 use crate::run::thread::{Kind, Status, Thread, Threads, Waiting};
 use crate::vm::phase::Phase;
@@ -61,15 +61,8 @@ pub(crate) struct Run {
     pub(crate) raw: bool,
     /// What waits have to say to the log; none before one asks for it.
     notes: Option<Notes>,
-    /// Where what has the request's sockets stands, once a socket has asked.
-    pub(crate) owner: *const Owner,
-}
-
-/// A run's lists, whose memory serves the next run.
-#[derive(Default)]
-pub(crate) struct Lists {
-    threads: Threads,
-    ready: VecDeque<(usize, i32)>,
+    /// The address of what has the request's sockets, once a socket has asked; it is only compared.
+    pub(crate) owner: *const (),
 }
 
 /// How far a script came without waiting.
@@ -93,7 +86,7 @@ impl Run {
     pub(crate) fn with_arguments(vm: &Rc<Vm>, phase: Phase, default_type: bool, args: i32) -> Box<Run> {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);
-        let Lists { mut threads, mut ready } = vm.lists.borrow_mut().pop().unwrap_or_default();
+        let RunLists { mut threads, mut ready } = RunLists::take();
         threads.add(Thread::new(state, anchor, Kind::Entry, None));
         ready.push_back((0, args));
         Box::new(Run {
@@ -576,21 +569,10 @@ impl Drop for Run {
                 self.vm.give_back(thread.state, anchor, used_again);
             }
         }
-        let mut lists =
-            Lists { threads: std::mem::take(&mut self.threads), ready: std::mem::take(&mut self.ready) };
-        // Before the loan: what a coroutine waits for may be a subrequest, with runs of its own.
-        lists.threads.clear();
-        lists.ready.clear();
-        let mut kept = self.vm.lists.borrow_mut();
-        if kept.len() < KEPT_LISTS && lists.threads.capacity() <= KEPT_THREADS {
-            kept.push(lists);
-        }
+        let (threads, ready) = (std::mem::take(&mut self.threads), std::mem::take(&mut self.ready));
+        RunLists { threads, ready }.give_back();
     }
 }
 
-/// Lists that a VM keeps: more than are in use in one turn of the loop are rare.
-const KEPT_LISTS: usize = 64;
-/// Coroutines of the largest list that is kept.
-const KEPT_THREADS: usize = 16;
 /// How many coroutines a traceback shows.
 const DEEPEST: usize = 32;

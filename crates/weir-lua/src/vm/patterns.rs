@@ -7,7 +7,6 @@ use std::rc::Rc;
 use weir_engine::log::Level;
 use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 
-use crate::run::lend;
 use crate::vm::traps;
 
 /// A pattern and its names.
@@ -33,6 +32,7 @@ pub(crate) struct Patterns {
     /// `lua_regex_match_limit`; 0 for the matcher's own.
     limit: u32,
     told: Cell<bool>,
+    log: fn(Level, &dyn std::fmt::Display),
 }
 
 /// Why there is no pattern.
@@ -44,8 +44,8 @@ pub(crate) enum Wrong {
 }
 
 impl Patterns {
-    /// No patterns yet.
-    pub(crate) fn new(most: usize, limit: u32) -> Patterns {
+    /// No patterns yet. What a running script is warned of goes to `log`.
+    pub(crate) fn new(most: usize, limit: u32, log: fn(Level, &dyn std::fmt::Display)) -> Patterns {
         Patterns {
             known: RefCell::default(),
             numbered: RefCell::default(),
@@ -54,6 +54,7 @@ impl Patterns {
             most,
             limit,
             told: Cell::new(false),
+            log,
         }
     }
 
@@ -67,7 +68,7 @@ impl Patterns {
         let regex = Regex::new(pattern, flags).map_err(|error| Wrong::Pattern(error.message))?;
         if machine {
             let outcome = if regex.is_jit() { "compiled successfully" } else { "compiler failed" };
-            lend::log(Level::Debug, &format_args!("pcre2 JIT {outcome}"));
+            (self.log)(Level::Debug, &format_args!("pcre2 JIT {outcome}"));
         }
         let compiled = Rc::new(Compiled { names: regex.names(), regex, longest });
         if once && self.has_room() {
@@ -81,7 +82,7 @@ impl Patterns {
         let room = self.known.borrow().len() < self.most;
         if !room && !self.told.replace(true) {
             let most = self.most;
-            lend::log(Level::Warn, &format_args!("lua exceeding regex cache max entries ({most})"));
+            (self.log)(Level::Warn, &format_args!("lua exceeding regex cache max entries ({most})"));
         }
         room
     }

@@ -4,17 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use weir_engine::log::Level;
-
-use crate::run::lend;
-
 /// How often each place was come by, and for what, of all workers; what has no room here is not told.
 static SEEN: Mutex<Option<HashMap<(String, String), u64>>> = Mutex::new(None);
 
 /// Places that are kept.
 const MOST: usize = 4096;
-/// Times after which a place is told again.
-const AGAIN: u64 = 1000;
 
 /// How often scripts have done what where, most often first: `(times, what, file:line)`.
 pub(crate) fn seen() -> Vec<(u64, String, String)> {
@@ -39,14 +33,4 @@ pub(crate) fn count(what: &str, place: &str) -> Option<u64> {
     let times = seen.entry(key).or_insert(0);
     *times += 1;
     Some(*times)
-}
-
-/// Scripts have come by `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with that.
-pub(crate) fn note(what: &str, place: &str, message: impl FnOnce() -> String) {
-    let Some(times) = count(what, place) else { return };
-    if times == 1 {
-        lend::log(Level::Warn, &message());
-    } else if times % AGAIN == 0 {
-        lend::log(Level::Warn, &format_args!("{}, {times} times so far", message()));
-    }
 }

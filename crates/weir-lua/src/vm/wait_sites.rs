@@ -9,7 +9,7 @@ use weir_rt::sampler::StackFrame;
 use weir_trace::{Site, SiteKind, SiteTable};
 
 #[cfg(lua_walk)]
-use crate::inspect::sampler::{number_of, stack_of};
+use crate::luajit::stack_walk::{number_of, stack_of};
 use crate::luajit::state::State;
 use crate::vm::key_hash::Folded;
 

@@ -1,8 +1,8 @@
 //! `ngx.arg` for compiled code.
 
 use crate::api::Arg;
+use crate::api::arg::SetArgs;
 use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, guarded};
-use crate::hooks::set_by::SetArgs;
 use crate::run::lend;
 use crate::vm::phase::Phase;
 

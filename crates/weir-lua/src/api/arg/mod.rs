@@ -2,10 +2,9 @@
 
 pub(crate) mod ffi;
 
-use crate::api::{Done, Function, Outcome, Raise, function};
-use crate::hooks::set_by::SetArgs;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
@@ -69,3 +68,7 @@ fn set(l: State) -> Outcome {
     lend::exchange(|x| x.state::<Arg>().bytes = bytes)?;
     Ok(Done::Results(0))
 }
+
+/// What the script asks for as `ngx.arg[n]`.
+#[derive(Default)]
+pub(crate) struct SetArgs(pub(crate) Vec<Vec<u8>>);

@@ -1,13 +1,16 @@
 //! `ngx.balancer`, below what its library checks.
+
+use std::cell::Cell;
+use std::ptr;
+
 use weir_upstream::block::balancer_hook::Choice;
 use weir_upstream::connection::upstream_connection::Own;
 use weir_upstream::peer::Lane;
 
 use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, slice};
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
-use crate::hooks::balancer::current;
 use crate::luajit::shared_page;
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
@@ -179,4 +182,45 @@ pub(crate) unsafe extern "C" fn set_peer(
             None => crate::api::ffi::REFUSED,
         }
     })
+}
+
+thread_local! {
+    /// What the script that runs decides.
+    pub(crate) static CURRENT: Cell<*mut Choice<'static>> = const { Cell::new(ptr::null_mut()) };
+    /// What it has said by `ngx.exit`.
+    pub(crate) static EXIT: Cell<Option<i64>> = const { Cell::new(None) };
+}
+
+/// The time in which a script may decide.
+pub(crate) struct Asked(*mut Choice<'static>);
+
+impl Asked {
+    pub(crate) fn begin(choice: &mut Choice<'_>) -> Asked {
+        EXIT.set(None);
+        // The lifetime is that of the servers' memory, which outlives this value as `choice` does.
+        Asked(CURRENT.replace(ptr::from_mut(choice).cast()))
+    }
+
+    /// Whether a server was named.
+    pub(crate) fn end(self) -> bool {
+        current(|choice| choice.has_peer()).unwrap_or(false)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// Uses what the running script decides; `None`: it is no such script.
+pub(crate) fn current<T>(use_it: impl FnOnce(&mut Choice<'_>) -> T) -> Option<T> {
+    // SAFETY: `Script::choose`, to which the choice is lent exclusively, does not touch it between `Asked::begin` and the
+    // end of `Asked`; here it is borrowed once at a time, since `use_it` never runs Lua.
+    unsafe { CURRENT.get().as_mut() }.map(use_it)
+}
+
+/// `ngx.exit(status)` in such a script: it goes on, as it does in OpenResty.
+pub(crate) fn exit(status: i64) {
+    EXIT.set(Some(status));
 }

@@ -7,8 +7,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_trace::WaitKind;
 
-use crate::api::{Done, Function, Outcome, Raise, expect_string, function, output_text};
+use crate::api::output_text;
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_string, function};
 use crate::run::lend;
 use crate::run::op::{Op, Results};
 use crate::vm::phase::YIELDABLE;

@@ -1,6 +1,6 @@
 //! `ngx.config`
 
-use crate::api::{Done, Function, function};
+use crate::run::function::{Done, Function, function};
 use crate::run::lend;
 
 pub(crate) const TABLE: &[Function] = &[

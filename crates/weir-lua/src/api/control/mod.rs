@@ -11,13 +11,14 @@ use weir_engine::log::Level;
 use weir_http::uri::{self, InternalTarget};
 use weir_trace::WaitKind;
 
+use crate::api::encode;
 use crate::api::req::args_argument;
-use crate::api::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
-use crate::hooks::phases::{Shown, exited};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::run::lend;
 use crate::run::op::{End, Op};
+use crate::run::settings::{Shown, exited};
 use crate::vm::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
 
 pub(super) const TABLE: &[Function] = &[
@@ -69,7 +70,7 @@ fn exit(l: State) -> Outcome {
         return Ok(Done::Results(0));
     }
     if lend::phase() == Phase::Balancer {
-        crate::hooks::balancer::exit(status);
+        crate::api::balancer::exit(status);
         return Ok(Done::Results(0));
     }
     if !matches!(status, -1 | 408 | 444 | 499) {

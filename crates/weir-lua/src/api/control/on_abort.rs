@@ -1,10 +1,10 @@
 //! `ngx.on_abort`
 
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
-use crate::hooks::phases::Settings;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
+use crate::run::settings::Settings;
 use crate::vm::phase::OUTPUT;
 
 pub(crate) const TABLE: &[Function] = &[function("on_abort", 0, on_abort)];

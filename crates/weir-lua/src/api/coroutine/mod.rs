@@ -1,9 +1,9 @@
 //! `coroutine.*`. What scripts see as `coroutine.create` and the others stands in the prelude, and
 //! comes here where a run schedules; elsewhere Lua's own functions do.
 
-use crate::api::{Done, Function, Outcome, Raise, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, function};
 use crate::run::lend;
 use crate::run::op::Op;
 use crate::run::thread::{Kind, Status};

@@ -9,11 +9,11 @@ use weir_engine::Exchange;
 use weir_engine::log::Level;
 
 use crate::api::ssl;
-use crate::api::{Done, Function, Outcome, Raise, function};
-use crate::hooks::phases::Settings;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, function};
 use crate::run::lend;
+use crate::run::settings::Settings;
 use crate::vm::vm::Vm;
 
 pub(super) const TABLE: &[Function] = &[function("_ctx", 0, get), function("_set_ctx", 0, set)];

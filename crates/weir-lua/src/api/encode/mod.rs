@@ -7,11 +7,12 @@ use md5::{Digest, Md5};
 use weir_engine::log::Level;
 use weir_http::base64;
 
-use crate::api::{
-    Done, Function, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
-};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::captured::add_pair;
+use crate::run::function::{
+    Done, Function, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
 
 pub(super) const TABLE: &[Function] = &[
@@ -280,7 +281,7 @@ pub(super) fn push_args(l: State, text: &[u8], most: usize) {
         if name.is_empty() {
             continue;
         }
-        add(l, &name, &|| match &value {
+        add_pair(l, &name, &|| match &value {
             Some(value) => l.push_bytes(value),
             None => l.push_boolean(true),
         });
@@ -304,37 +305,6 @@ pub(super) fn finish_args(l: State, text: &[u8], most: usize) -> bool {
         l.push_bytes(b"truncated");
     }
     cut
-}
-
-/// Adds what `push` pushes to the table on top: the second value of a name makes a list.
-pub(super) fn add(l: State, name: &[u8], push: &dyn Fn()) {
-    let table = l.top();
-    l.push_bytes(name);
-    l.raw_get(table);
-    match l.kind(-1) {
-        kind::NIL => {
-            l.pop(1);
-            l.push_bytes(name);
-            push();
-            l.raw_set(table);
-        }
-        kind::TABLE => {
-            let count = l.sequence(-1).unwrap_or(0);
-            push();
-            l.raw_set_index(-2, count + 1);
-            l.pop(1);
-        }
-        _ => {
-            l.new_table(4, 0);
-            l.insert(-2);
-            l.raw_set_index(-2, 1);
-            push();
-            l.raw_set_index(-2, 2);
-            l.push_bytes(name);
-            l.insert(-2);
-            l.raw_set(table);
-        }
-    }
 }
 
 fn encode_base64(l: State) -> Outcome {

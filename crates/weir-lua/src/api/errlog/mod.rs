@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use weir_engine::log::{self, Level};
 
-use crate::api::{Done, Function, Outcome, expect_number, expect_string, fail, function, log_level};
+use crate::api::log_level;
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, expect_number, expect_string, fail, function};
 use crate::run::lend;
 
 pub(crate) const TABLE: &[Function] = &[

@@ -6,6 +6,7 @@
 
 mod mailbox;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
@@ -17,14 +18,14 @@ use weir_engine::worker::AGENT;
 
 use crate::agent;
 use crate::api::worker_thread::Value;
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
 use crate::run::drive::drive_alone;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::run::lend;
 use crate::run::run::Run;
 use crate::vm::phase::Phase;
-use crate::vm::vm::Vm;
+use crate::vm::vm::{Vm, VmPart};
 use mailbox::Mailbox;
 pub(crate) use mailbox::{Event, Hears};
 
@@ -182,7 +183,7 @@ fn join(l: State) -> Outcome {
     }
     let vm = lend::vm(Vm::shared);
     let worker = vm.worker().filter(|_| vm.lasts());
-    let first = vm.events.borrow().is_none();
+    let first = vm.part::<EventsPart>().0.borrow().is_none();
     if let (Some(worker), true) = (worker, first) {
         l.push_value(1);
         let joined = Joined::new(worker, l.anchor());
@@ -194,7 +195,7 @@ fn join(l: State) -> Outcome {
             });
         }
         weir_rt::spawn(serve(Rc::downgrade(&vm), mailbox));
-        *vm.events.borrow_mut() = Some(joined);
+        *vm.part::<EventsPart>().0.borrow_mut() = Some(joined);
     }
     l.push_boolean(worker.is_some());
     Ok(Done::Results(1))
@@ -218,7 +219,7 @@ fn publish(l: State) -> Outcome {
     let sender = lend::vm(Vm::worker);
     let event = Event { channel: channel?, source: source?, name: name?, data, sender };
     let heard = match agent::is_here() {
-        true => agent::publish(&target, &event).map_err(|why| Raise::text(format!("{why} in the data")))?,
+        true => publish_by_agent(&target, &event).map_err(|why| Raise::text(format!("{why} in the data")))?,
         false => publish_here(target, &Arc::new(event)),
     };
     l.push_number(heard as f64);
@@ -227,7 +228,7 @@ fn publish(l: State) -> Outcome {
 
 /// Channel, source, event, data, and the number of the worker that says it, of the next event; nothing where there is none.
 fn take(l: State) -> Outcome {
-    let event = lend::vm(|vm| vm.events.borrow().as_ref()?.mailbox.take());
+    let event = lend::vm(|vm| vm.part::<EventsPart>().0.borrow().as_ref()?.mailbox.take());
     let Some(event) = event else { return Ok(Done::Results(0)) };
     l.reserve(16);
     [&event.channel, &event.source, &event.name].iter().for_each(|text| l.push_bytes(text));
@@ -245,7 +246,9 @@ async fn serve(vm: Weak<Vm>, mailbox: Arc<Mailbox>) {
     while let Some(taken) = poll_fn(|cx| mailbox.poll(cx.waker())).await {
         let Some(vm) = vm.upgrade() else { return };
         let Some(origin) = vm.home.upgrade().and_then(|link| link.nobody()) else { return };
-        let Some(handler) = vm.events.borrow().as_ref().map(|joined| joined.handler) else { return };
+        let Some(handler) = vm.part::<EventsPart>().0.borrow().as_ref().map(|joined| joined.handler) else {
+            return;
+        };
         vm.main().push_anchored(handler);
         let run = Run::new(&vm, Phase::Timer, false);
         drop(vm);
@@ -267,3 +270,23 @@ async fn end(mailbox: Arc<Mailbox>) {
 const LAST: Duration = Duration::from_millis(100);
 /// Until it is looked again whether a handler that waits is done.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// Publishes an event: how many hear of it.
+///
+/// # Errors
+/// What of its data can't be said to another process.
+fn publish_by_agent(target: &Target, event: &Event) -> Result<usize, String> {
+    let mut out = Writer::default();
+    out.number(agent::PUBLISH);
+    target.encode(&mut out);
+    event.encode(&mut out)?;
+    Ok(agent::exchange_or_lose(&out.0).number as usize)
+}
+
+/// The VM's place among those that hear events.
+#[derive(Default)]
+struct EventsPart(RefCell<Option<Joined>>);
+
+impl VmPart for EventsPart {
+    const PLACE: usize = 2;
+}

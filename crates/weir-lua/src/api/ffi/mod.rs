@@ -12,11 +12,10 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::agent;
-use crate::api::{
-    Done, Function, arg, control, ctx, encode, function, header, output, re, req, shared, time, var,
-};
+use crate::api::{arg, control, ctx, encode, header, output, re, req, shared, time, var};
 use crate::dict::{Dict, Mark, Scratch};
 use crate::luajit::shared_page::{self, Glance};
+use crate::run::function::{Done, Function, function};
 
 pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
     let api = if agent::is_here() { &raw const FAR } else { &raw const NEAR };

@@ -5,8 +5,8 @@ use weir_http::{Known, classify};
 
 use crate::api::ffi::{Answer, FOUND, Last, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::api::is_sent;
-use crate::hooks::phases::Settings;
 use crate::run::lend;
+use crate::run::settings::Settings;
 use crate::vm::phase::{Phase, REQUEST};
 
 /// The value of a field of the answer that it has once, and that the server does not compose itself; if it is `last`,

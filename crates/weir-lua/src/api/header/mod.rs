@@ -7,11 +7,12 @@ use weir_engine::log::Level;
 use weir_engine::{Exchange, Text};
 use weir_http::{Known, classify};
 
-use crate::api::{Done, Function, Outcome, Raise, control, encode, expect_string, function};
-use crate::hooks::phases::{Settings, Untyped};
+use crate::api::{control, encode};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_string, function};
 use crate::run::lend;
+use crate::run::settings::{Settings, Untyped};
 use crate::vm::phase::{Phase, REQUEST};
 
 pub(super) const TABLE: &[Function] =

@@ -3,9 +3,9 @@
 mod decode;
 mod encode;
 
-use crate::api::{Done, Function, Outcome, Raise, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, function};
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoder, Sparse};
@@ -50,7 +50,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hooks::conf::Main;
+    use crate::vm::settings::Main;
     use crate::vm::vm::Vm;
 
     fn written(l: State) -> Result<Vec<u8>, String> {
@@ -104,7 +104,7 @@ mod tests {
         /// Whatever comes, there is a value or a message, and the stack is as it should be.
         #[test]
         fn any_text_is_read_or_refused(list in prop::collection::vec(texts(), 1..50)) {
-            let vm = Vm::start(Main::default(), Default::default()).expect("a VM");
+            let vm = Vm::start(Main::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
             let l = vm.main();
             for text in list {
                 let top = l.top();
@@ -119,7 +119,7 @@ mod tests {
         fn texts_and_numbers_come_back(
             pairs in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), -1e15..1e15), 1..20),
         ) {
-            let vm = Vm::start(Main::default(), Default::default()).expect("a VM");
+            let vm = Vm::start(Main::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
             let l = vm.main();
             for (text, number) in pairs {
                 l.new_table(2, 0);

@@ -1,7 +1,7 @@
 //! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
 //! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
 
-use crate::api::{Done, Function, expect_string, function};
+use crate::run::function::{Done, Function, expect_string, function};
 use crate::run::lend;
 
 pub(crate) const TABLE: &[Function] = &[

@@ -2,14 +2,15 @@
 
 use weir_engine::Text;
 use weir_engine::log::Level;
-use weir_engine::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestCall, SubrequestOptions};
+use weir_engine::subrequest::{Hook, Share, SubrequestBody, SubrequestCall, SubrequestOptions};
 use weir_engine::variable::VarIndex;
 use weir_http::Method;
 use weir_http::uri::{self, InternalTarget};
 
-use crate::api::{Done, Function, Raise, ctx, encode, expect_string, function, req, safe_name, safe_value};
+use crate::api::{ctx, encode, req, safe_name, safe_value};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Raise, expect_string, function};
 use crate::run::lend;
 use crate::run::op::Op;
 use crate::vm::phase::CAPTURE;
@@ -256,31 +257,4 @@ fn read_pairs(l: State, at: i32) -> Result<Pairs, Raise> {
         list.push((name, value));
     }
     Ok(list)
-}
-
-/// Pushes the answer as `capture` returns it.
-pub(crate) fn push(l: State, answer: &Captured) {
-    l.new_table(0, 4);
-    l.push_number(f64::from(answer.status));
-    l.set_field(-2, c"status");
-    l.push_bytes(&answer.body);
-    l.set_field(-2, c"body");
-    l.push_boolean(answer.truncated);
-    l.set_field(-2, c"truncated");
-    l.new_table(0, answer.headers.len());
-    for (name, value) in &answer.headers {
-        encode::add(l, name, &|| match name.as_slice() {
-            b"Content-Length" => l.push_number(length(value)),
-            _ => l.push_bytes(value),
-        });
-    }
-    // Names are found in any case and with underscores.
-    l.push_registered(c"weir.header_meta");
-    l.set_metatable(-2);
-    l.set_field(-2, c"header");
-}
-
-/// The number that digits stand for.
-fn length(digits: &[u8]) -> f64 {
-    digits.iter().fold(0.0, |number, digit| number * 10.0 + f64::from(digit.wrapping_sub(b'0')))
 }

@@ -2,9 +2,10 @@
 
 use weir_engine::log::Level;
 
-use crate::api::{Done, Function, Outcome, Raise, expect_number, function, output_text};
+use crate::api::output_text;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 use crate::vm::traps;
@@ -21,7 +22,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_warn_global", 0, |l| {
         if serves() {
             let name = l.lossy(1);
-            traps::note(&format!("global {name}"), &l.place(2), || {
+            note_trap(&format!("global {name}"), &l.place(2), || {
                 format!(
                     "[lua] writing a global Lua variable ('{name}') which may lead to race conditions between concurrent \
                      requests, so prefer the use of 'local' variables\nstack traceback:\n{}",
@@ -34,7 +35,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_warn_blocking", 0, |l| {
         if serves() {
             let (name, place) = (l.lossy(1), l.place(2));
-            traps::note(&name, &place, || {
+            note_trap(&name, &place, || {
                 format!("[lua] {place}{name} blocks the worker, and with it all of its requests")
             });
         }
@@ -90,4 +91,17 @@ fn write(l: State, level: Level, from: i32) -> Outcome {
     let message = String::from_utf8_lossy(&text);
     lend::log(level, &message);
     Ok(Done::Results(0))
+}
+
+/// Times after which a place is told again.
+const AGAIN: u64 = 1000;
+
+/// Scripts have come by `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with that.
+fn note_trap(what: &str, place: &str, message: impl FnOnce() -> String) {
+    let Some(times) = traps::count(what, place) else { return };
+    if times == 1 {
+        lend::log(Level::Warn, &message());
+    } else if times % AGAIN == 0 {
+        lend::log(Level::Warn, &format_args!("{}, {times} times so far", message()));
+    }
 }

@@ -4,8 +4,8 @@ use weir_http::Method;
 
 use crate::api::ffi::{FOUND, REFUSED, changing, slice};
 use crate::api::{AHEAD, FIRST_SAID};
-use crate::hooks::phases::prepare;
 use crate::run::lend;
+use crate::run::settings::prepare;
 use crate::vm::phase::OUTPUT;
 
 /// Adds a text to the answer, with a line feed behind it if `line` is 1. Whatever needs a word or has to wait is refused.

@@ -4,12 +4,13 @@ pub(crate) mod ffi;
 
 use weir_http::Method;
 
-use crate::api::{Done, Function, Outcome, Raise, fail, function, is_sent};
-use crate::hooks::phases::{Settings, prepare};
+use crate::api::is_sent;
 use crate::luajit::state::{State, append_whole};
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::run::op::Op;
+use crate::run::settings::{Settings, prepare};
 use crate::vm::phase::OUTPUT;
 
 pub(super) const TABLE: &[Function] = &[

@@ -15,9 +15,9 @@ use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use weir_rt::process::{ChildProcess, ProcessEnd, ProgramCall, spawn};
 
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
 use crate::run::op::{Op, Results};
 use crate::vm::phase::YIELDABLE;

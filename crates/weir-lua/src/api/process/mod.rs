@@ -6,7 +6,7 @@ use weir_rt::signal;
 use weir_server::with_worker;
 
 use crate::agent;
-use crate::api::{Done, Function, function};
+use crate::run::function::{Done, Function, function};
 use crate::run::lend;
 use crate::vm::vm::Vm;
 

@@ -4,8 +4,8 @@ pub(crate) mod ffi;
 
 use weir_engine::log::Level;
 
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::run::lend;
 use crate::vm::patterns::Wrong;
 
@@ -23,7 +23,7 @@ pub(super) const TABLE: &[Function] = &[
             }
             Ok(Done::Results(1))
         }
-        Err(message) => crate::api::fail(l, &message),
+        Err(message) => crate::run::function::fail(l, &message),
     }),
     function("_re.complain", 0, |l| {
         let (pattern, options) = (expect_string(&l, 1, "match")?, expect_string(&l, 2, "match")?);

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use weir_engine::Exchange;
 
+use crate::api::encode;
 use crate::api::socket::receives_body;
-use crate::api::{
-    Done, Function, Outcome, Raise, encode, expect_count, expect_number, expect_string, fail, function,
-};
 use crate::luajit::state::State;
+use crate::run::function::{
+    Done, Function, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
 use crate::run::op::Op;
 use crate::vm::phase::{OUTPUT, Phase, REQUEST};

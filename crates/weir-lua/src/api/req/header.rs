@@ -4,8 +4,8 @@ use weir_engine::exchange::Named;
 use weir_http::{Known, classify};
 
 use crate::api::header::{listed, safe_name, values};
-use crate::api::{Done, Function, Outcome, Raise, expect_string, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_string, function};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 

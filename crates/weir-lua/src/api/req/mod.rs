@@ -8,9 +8,10 @@ use weir_engine::log::Level;
 use weir_http::Method;
 
 use crate::api::control::check_subrequests;
-use crate::api::{Done, Function, Outcome, Raise, encode, expect_count, expect_string, function};
+use crate::api::encode;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_count, expect_string, function};
 use crate::run::lend;
 use crate::run::op::{End, Op};
 use crate::vm::phase::{Phase, REQUEST};

@@ -11,8 +11,8 @@ use weir_rt::clock;
 use weir_trace::WaitKind;
 
 use crate::api::socket;
-use crate::api::{Done, Function, Outcome, expect_string, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, expect_string, fail, function};
 use crate::run::lend;
 use crate::run::op::{Op, Results};
 use crate::vm::phase::YIELDABLE;
@@ -36,13 +36,13 @@ fn question(kind: &[u8], name: &str) -> Option<DnsQuestion> {
 type Asked = (DnsQuestion, Arc<Resolver>, u64);
 
 /// What the arguments ask; or why that can't be asked.
-fn asked(l: State) -> Result<Result<Asked, &'static str>, crate::api::Raise> {
+fn asked(l: State) -> Result<Result<Asked, &'static str>, crate::run::function::Raise> {
     let kind = expect_string(&l, 1, "resolve")?;
     let name = expect_string(&l, 2, "resolve")?;
     let Some(question) = question(&kind, &String::from_utf8_lossy(&name)) else {
         return Ok(Err("invalid name"));
     };
-    let Some((resolver, timeout)) = socket::resolver()? else { return Ok(Err("no resolver defined")) };
+    let Some((resolver, timeout)) = socket::tcp::resolver()? else { return Ok(Err("no resolver defined")) };
     Ok(Ok((question, resolver, timeout)))
 }
 

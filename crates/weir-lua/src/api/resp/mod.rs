@@ -1,7 +1,7 @@
 //! `ngx.resp`
 
 use crate::api::header::{add_response, safe_name, values};
-use crate::api::{Done, Function, Raise, expect_string, function};
+use crate::run::function::{Done, Function, Raise, expect_string, function};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 

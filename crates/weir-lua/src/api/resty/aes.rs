@@ -6,8 +6,8 @@ use std::ptr;
 
 use aws_lc_sys as evp;
 
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 
 pub(crate) const TABLE: &[Function] = &[
     function("_cipher.known", 0, |l| {

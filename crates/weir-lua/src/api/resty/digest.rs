@@ -6,8 +6,8 @@ use std::rc::Rc;
 use aws_lc_rs::{digest, rand};
 use md5::{Digest, Md5};
 
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 
 pub(crate) const TABLE: &[Function] = &[
     function("_digest.new", 0, |l| {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use weir_engine::log::Level;
 use weir_trace::WaitKind;
 
-use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
 use crate::run::op::{Op, Results};
 use crate::vm::phase::YIELDABLE;

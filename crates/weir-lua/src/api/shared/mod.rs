@@ -6,11 +6,11 @@ pub(crate) mod ffi_agent;
 use std::sync::Arc;
 
 use crate::agent;
-use crate::api::{Done, Function, Raise, expect_count, expect_number, fail, function};
 use crate::dict::call::{Call, Outcome, Reply};
 use crate::dict::{Dict, Item};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Raise, expect_count, expect_number, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
@@ -84,7 +84,7 @@ fn most_of(most: f64) -> u64 {
 }
 
 /// What a method returns.
-fn answer(l: State, reply: Reply) -> crate::api::Outcome {
+fn answer(l: State, reply: Reply) -> crate::run::function::Outcome {
     match reply.outcome {
         Outcome::Done => l.push_bytes(&reply.text),
         Outcome::Number => l.push_number(reply.number),
@@ -122,8 +122,8 @@ pub(crate) fn is_ignored() -> bool {
 /// Calls `act` with the dictionary and the key that is the second argument; `nil, reason` without a proper one.
 fn with_key(
     l: State,
-    act: impl FnOnce(State, &Place, Vec<u8>) -> crate::api::Outcome,
-) -> crate::api::Outcome {
+    act: impl FnOnce(State, &Place, Vec<u8>) -> crate::run::function::Outcome,
+) -> crate::run::function::Outcome {
     let dict = dict(l)?;
     let key = match l.kind(2) {
         kind::NIL | kind::NONE => return fail(l, "nil key"),
@@ -160,7 +160,7 @@ fn milliseconds(l: State, at: i32, name: &str) -> Result<u64, Raise> {
     }
 }
 
-fn push(l: State, left: bool) -> crate::api::Outcome {
+fn push(l: State, left: bool) -> crate::run::function::Outcome {
     expect_count(l, 3..=3, "3 arguments, but only seen")?;
     let item = match l.kind(3) {
         kind::STRING => Item::Text(l.bytes(3).unwrap_or_default().into()),
@@ -173,7 +173,7 @@ fn push(l: State, left: bool) -> crate::api::Outcome {
     })
 }
 
-fn pop(l: State, left: bool) -> crate::api::Outcome {
+fn pop(l: State, left: bool) -> crate::run::function::Outcome {
     expect_count(l, 2..=2, "2 arguments, but only seen")?;
     with_key(l, |l, dict, key| match is_ignored() {
         true => answer(l, Outcome::Nothing.into()),

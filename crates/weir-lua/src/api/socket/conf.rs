@@ -10,7 +10,7 @@ use weir_engine::inherit;
 use weir_engine::resolver::Resolver;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
 
-use crate::api::socket::Timeouts;
+use crate::api::socket::tcp::Timeouts;
 
 /// The settings of one block, as written.
 #[derive(Clone, Default)]

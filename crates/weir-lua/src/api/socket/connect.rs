@@ -13,14 +13,15 @@ use weir_rt::{Stream, Timer};
 use crate::api::socket::conf::Settings;
 use crate::api::socket::conn::{Conn, Line, Peer};
 use crate::api::socket::host::{self, Host, is_unix};
+use crate::api::socket::pool::Pools;
 use crate::api::socket::pool::{Queued, Seat};
-use crate::api::socket::{
+use crate::api::socket::tcp::{
     Busy, Direction, NAME, Socket, bad_argument, connect_level, errno_words, not_busy, place, settings,
     socket, timeouts, wait,
 };
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::luajit::state::{State, append_whole};
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::Notes;
 use crate::run::op::Results;
@@ -124,7 +125,7 @@ fn connect(l: State) -> Outcome {
 
 /// Takes a kept connection, or has the coroutine wait for a new one.
 fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -> Outcome {
-    let pools = lend::vm(|vm| vm.sockets.clone());
+    let pools = lend::vm(|vm| vm.part::<Rc<Pools>>().clone());
     let pool = match (pools.get(&wanted.pool), usize::try_from(wanted.size)) {
         (Some(pool), _) => Some(pool),
         (None, Ok(size @ 1..)) => Some(pools.make(&wanted.pool, size, wanted.backlog)),

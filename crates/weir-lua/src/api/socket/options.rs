@@ -5,10 +5,10 @@ use std::rc::Rc;
 use weir_rt::net::{self, SocketOption};
 
 use crate::api::socket::conn::Conn;
-use crate::api::socket::{bad_argument, place, socket};
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::api::socket::tcp::{bad_argument, place, socket};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 
 pub(super) const TABLE: &[Function] = &[

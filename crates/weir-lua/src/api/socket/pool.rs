@@ -14,11 +14,12 @@ use weir_engine::log::Level;
 use weir_rt::{Recv, Timer};
 
 use crate::api::socket::conn::Conn;
-use crate::api::socket::{OPEN, bad_argument, not_busy, place, settings, socket};
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::api::socket::tcp::{OPEN, bad_argument, not_busy, place, settings, socket};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::vm::key_hash::Folded;
+use crate::vm::vm::VmPart;
 
 pub(super) const TABLE: &[Function] = &[
     function("_socket.setkeepalive", 0, set_keepalive),
@@ -57,6 +58,10 @@ pub(super) struct Seat {
 struct Waiter {
     granted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+}
+
+impl VmPart for Rc<Pools> {
+    const PLACE: usize = 3;
 }
 
 impl Pools {
@@ -343,7 +348,7 @@ fn pool_of(l: State, top: i32, size: i64) -> Result<Option<Rc<Pool>>, Raise> {
     l.raw_get_index(1, place::KEY);
     let Some(name) = l.bytes(-1).map(<[u8]>::to_vec) else { return Ok(None) };
     l.pop(1);
-    let pools = lend::vm(|vm| vm.sockets.clone());
+    let pools = lend::vm(|vm| vm.part::<Rc<Pools>>().clone());
     if let Some(pool) = pools.get(&name) {
         return Ok(Some(pool));
     }

@@ -10,13 +10,14 @@ use weir_rt::Recv;
 use weir_trace::WaitKind;
 
 use crate::api::socket::conn::{Conn, Input};
-use crate::api::socket::until::{Pattern, Progress, Search};
-use crate::api::socket::{
+use crate::api::socket::tcp::{
     Busy, Direction, Socket, bad_argument, closed, errno_words, not_busy, place, socket, wait,
 };
-use crate::api::{self, Done, Function, Outcome, Raise, fail, function};
+use crate::api::socket::until::{Pattern, Progress, Search};
 use crate::luajit::state::State;
 use crate::luajit::sys::{self, kind};
+use crate::run::function::push_with;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::Notes;
 use crate::run::op::{Op, Piece, Results};
@@ -448,7 +449,7 @@ fn receive_until(l: State) -> Outcome {
     };
     l.push_value(1);
     l.push_owned(Rc::new(search), PATTERN);
-    api::push_with(l, &ITERATOR, 2);
+    push_with(l, &ITERATOR, 2);
     Ok(Done::Results(1))
 }
 

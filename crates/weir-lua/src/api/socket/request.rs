@@ -6,9 +6,9 @@ use std::rc::Rc;
 use weir_engine::Exchange;
 
 use crate::api::socket::conn::{Conn, Input, Line, Peer};
-use crate::api::socket::{NAME, Socket, place, settings};
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::api::socket::tcp::{NAME, Socket, place, settings};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::vm::phase::OUTPUT;
 

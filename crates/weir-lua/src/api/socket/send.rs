@@ -6,12 +6,12 @@ use weir_engine::log::Level;
 use weir_rt::SendError;
 
 use crate::api::socket::conn::Conn;
-use crate::api::socket::{
+use crate::api::socket::tcp::{
     Busy, Direction, Socket, bad_argument, closed, errno_words, not_busy, socket, wait,
 };
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::Notes;
 use crate::run::op::Results;

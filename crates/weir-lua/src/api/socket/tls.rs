@@ -10,11 +10,11 @@ use weir_upstream::tls_client::client::ClientTls;
 use weir_upstream::tls_client::connect::{NoTls, connect};
 
 use crate::api::socket::conn::Conn;
-use crate::api::socket::{Busy, Direction, Socket, not_busy, place, socket, wait};
+use crate::api::socket::tcp::{Busy, Direction, Socket, not_busy, place, socket, wait};
 use crate::api::ssl;
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::Notes;
 use crate::run::op::Results;
@@ -106,7 +106,7 @@ fn handshake(l: State) -> Outcome {
     let conn = open(l)?;
     lend::log_plain(Level::Debug, &"lua tcp socket ssl handshake");
     let Some(socket) = socket(l)? else { return fail(l, "closed") };
-    not_busy!(l, socket, crate::api::socket::OPEN);
+    not_busy!(l, socket, crate::api::socket::tcp::OPEN);
     let Some(conn) = conn else { return fail(l, "closed") };
     if socket.check_owner().is_err() {
         return fail(l, "bad request");

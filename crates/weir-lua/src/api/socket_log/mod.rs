@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weir_engine::log::SocketLog;
 
-use crate::api::{Done, Function, Outcome, Raise, expect_string, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use weir_tls::suites::ProtocolVersions;
 
 use crate::api::ssl::{Handshake, current};
-use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 

@@ -14,6 +14,7 @@ pub(crate) mod ocsp;
 pub(crate) mod parsed;
 pub(crate) mod session;
 pub(crate) mod ssl;
+pub(crate) mod upstream;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,19 +22,16 @@ use std::rc::Rc;
 use weir_server::tls::{Clients, Greeting};
 use weir_tls::suites::ProtocolVersions;
 
-use crate::api::Raise;
-use crate::hooks::tls::upstream;
+use crate::run::function::Raise;
 use crate::run::lend;
 
 pub(crate) use crate::api::ctx::connection as ctx;
-pub(crate) use crate::hooks::tls::clients::{Scripts, Sources};
 pub(crate) use client_pair::{ClientPair, client_pair};
 pub(crate) use ctx::{is_inherited, push_inherited};
-pub(crate) use upstream::UpstreamScripts;
 
 use parsed::{Chain, Key};
 
-pub(crate) const TABLES: [&[crate::api::Function]; 5] =
+pub(crate) const TABLES: [&[crate::run::function::Function]; 5] =
     [clienthello::TABLE, ocsp::TABLE, session::TABLE, ssl::TABLE, upstream::TABLE];
 
 /// A handshake, for the scripts that run in it.

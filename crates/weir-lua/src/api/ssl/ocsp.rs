@@ -7,8 +7,8 @@ use weir_tls::ocsp::{self, CertificateStatus, OcspSigner};
 use crate::api::ssl::parsed::{Chain, chain_of_der};
 use crate::api::ssl::ssl::NO_CERTIFICATE;
 use crate::api::ssl::{OVER, current};
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 
 pub(super) const TABLE: &[Function] = &[
     function("_ssl.ocsp_responder", 0, responder),

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::api::ssl::{OVER, current};
-use crate::api::{Done, Function, expect_string, fail, function};
+use crate::run::function::{Done, Function, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 

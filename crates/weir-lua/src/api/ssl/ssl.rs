@@ -13,8 +13,8 @@ use weir_tls::{HandshakeSecrets, TrustStore, facts};
 use crate::api::ssl::clienthello::push_numbers;
 use crate::api::ssl::parsed::{self, Chain, Key};
 use crate::api::ssl::{OVER, Wishes, current};
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 

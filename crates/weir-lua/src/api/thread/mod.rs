@@ -1,8 +1,8 @@
 //! `ngx.thread`
 
-use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::run::op::Op;
 use crate::run::thread::{Kind, Status, Waiting};

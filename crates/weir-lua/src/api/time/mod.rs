@@ -6,10 +6,10 @@ use weir_engine::Exchange;
 use weir_http::date;
 use weir_rt::clock;
 
-use crate::api::{Done, Function, Outcome, Raise, function};
 use crate::luajit::shared_page;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, function};
 use crate::run::lend;
 
 pub(super) const TABLE: &[Function] = &[

@@ -6,8 +6,9 @@ use weir_engine::Exchange;
 use weir_engine::exchange::Origin;
 
 use crate::api::timer::Pending;
-use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::api::timer::Timers;
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 use crate::vm::traps;
@@ -17,11 +18,11 @@ pub(crate) const TABLE: &[Function] = &[
     function("timer.at", 0, |l| begin(l, false)),
     function("timer.every", 0, |l| begin(l, true)),
     function("timer.pending_count", 0, |l| {
-        l.push_number(lend::vm(|vm| vm.timers.pending()) as f64);
+        l.push_number(lend::vm(|vm| vm.part::<Timers>().pending()) as f64);
         Ok(Done::Results(1))
     }),
     function("timer.running_count", 0, |l| {
-        l.push_number(lend::vm(|vm| vm.timers.running()) as f64);
+        l.push_number(lend::vm(|vm| vm.part::<Timers>().running()) as f64);
         Ok(Done::Results(1))
     }),
 ];
@@ -50,7 +51,7 @@ fn begin(l: State, every: bool) -> Outcome {
     if delay > 0 && vm.is_leaving() {
         return fail(l, "process exiting");
     }
-    if vm.timers.pending() >= vm.main_conf.pending_timers() {
+    if vm.part::<Timers>().pending() >= vm.main_conf.pending_timers() {
         traps::count("lua_max_pending_timers", &l.place(1));
         return fail(l, "too many pending timers");
     }

@@ -21,7 +21,7 @@ use crate::run::drive::drive_alone;
 use crate::run::run::Run;
 use crate::vm::phase::Phase;
 use crate::vm::traps;
-use crate::vm::vm::Vm;
+use crate::vm::vm::{Vm, VmPart};
 
 use report::Active;
 
@@ -42,6 +42,10 @@ pub(crate) struct Timers {
     awaited: Cell<bool>,
     /// The configuration tells when it leaves.
     told: Cell<bool>,
+}
+
+impl VmPart for Timers {
+    const PLACE: usize = 0;
 }
 
 /// A timer that waits for its time.
@@ -94,12 +98,12 @@ impl Vm {
     /// Adds a timer; the function, or the table, is anchored.
     fn begin_timer(&self, delay: u64, timer: Pending) {
         let vm = self.shared();
-        self.timers.add(delay, timer);
-        if let (false, Some(link)) = (self.timers.told.replace(true), self.home.upgrade()) {
+        self.part::<Timers>().add(delay, timer);
+        if let (false, Some(link)) = (self.part::<Timers>().told.replace(true), self.home.upgrade()) {
             let leaving = Leaving(Rc::downgrade(&vm));
             link.on_leave(move || leaving.fire());
         }
-        if !self.timers.awaited.replace(true) {
+        if !self.part::<Timers>().awaited.replace(true) {
             weir_rt::spawn(await_timers(vm));
         }
     }
@@ -117,7 +121,7 @@ impl Vm {
         self.push_timer(&timer, premature);
         let place = l.defined_at(-(timer.args + 2));
         let most = self.main_conf.running_timers();
-        let Some(origin) = origin.filter(|_| self.timers.running() < most) else {
+        let Some(origin) = origin.filter(|_| self.part::<Timers>().running() < most) else {
             l.pop(timer.args + 2);
             traps::count("lua_max_running_timers", place.trim_start_matches(['=', '@']));
             let message = format_args!(
@@ -153,7 +157,7 @@ impl Vm {
 
 /// Waits for the first timer again and again, until none is left.
 async fn await_timers(vm: Rc<Vm>) {
-    let timers = &vm.timers;
+    let timers = &vm.part::<Timers>();
     loop {
         match timers.take_due(weir_rt::now_ms()) {
             Ok(timer) => vm.fire(timer, false),
@@ -173,7 +177,7 @@ struct Leaving(std::rc::Weak<Vm>);
 impl Leaving {
     fn fire(self) {
         let Some(vm) = self.0.upgrade() else { return };
-        for (_, timer) in vm.timers.pending.take() {
+        for (_, timer) in vm.part::<Timers>().pending.take() {
             vm.fire(timer, true);
         }
     }
@@ -182,10 +186,10 @@ impl Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         if let Some(vm) = self.0.upgrade() {
-            for (_, timer) in vm.timers.pending.take() {
+            for (_, timer) in vm.part::<Timers>().pending.take() {
                 vm.main().release(timer.anchor);
             }
-            vm.timers.changed.notify();
+            vm.part::<Timers>().changed.notify();
         }
     }
 }
@@ -198,13 +202,13 @@ struct Running {
 
 impl Running {
     fn new(vm: &Rc<Vm>, place: String, every: bool) -> Running {
-        let number = vm.timers.begin(Active { place, every, since_ms: weir_rt::now_ms() });
+        let number = vm.part::<Timers>().begin(Active { place, every, since_ms: weir_rt::now_ms() });
         Running { vm: vm.clone(), number }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.vm.timers.running.borrow_mut().remove(&self.number);
+        self.vm.part::<Timers>().running.borrow_mut().remove(&self.number);
     }
 }

@@ -46,14 +46,14 @@ impl Vm {
         let (now, leaving) = (weir_rt::now_ms(), self.is_leaving());
         let told = |(place, every)| Told { place, every, count: 0, due_ns: None, runs_ns: None, leaving };
         let (mut waiting, mut active) = (BTreeMap::new(), BTreeMap::new());
-        for ((due, _), timer) in &*self.timers.pending.borrow() {
+        for ((due, _), timer) in &*self.part::<Timers>().pending.borrow() {
             let of = (self.place_of_timer(timer), timer.every.is_some());
             let one = waiting.entry(of.clone()).or_insert_with(|| told(of));
             one.count += 1;
             // They come in the order in which they are due.
             one.due_ns.get_or_insert(due.saturating_sub(now).saturating_mul(1_000_000));
         }
-        for timer in self.timers.running.borrow().values() {
+        for timer in self.part::<Timers>().running.borrow().values() {
             let of = (timer.place.clone(), timer.every);
             let one = active.entry(of.clone()).or_insert_with(|| told(of));
             one.count += 1;

@@ -14,8 +14,8 @@ use weir_trace::WaitKind;
 use weir_upstream::block::list_changes::{Listed, Refusal};
 use weir_upstream::{Group, Peer, Upstreams};
 
-use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::luajit::state::State;
+use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
 use crate::run::op::{Op, Results};
 use crate::vm::phase::YIELDABLE;

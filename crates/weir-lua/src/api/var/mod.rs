@@ -5,9 +5,9 @@ pub(crate) mod ffi;
 use weir_engine::Text;
 use weir_engine::variable::Get;
 
-use crate::api::{Done, Function, Outcome, Raise, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, function};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 

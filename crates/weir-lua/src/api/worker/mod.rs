@@ -1,6 +1,6 @@
 //! `ngx.worker`
 
-use crate::api::{Done, Function, Raise, function};
+use crate::run::function::{Done, Function, Raise, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 use crate::vm::vm::Vm;

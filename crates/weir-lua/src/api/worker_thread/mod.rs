@@ -10,18 +10,23 @@ use std::future::poll_fn;
 
 use weir_trace::WaitKind;
 
-use crate::api::{Done, Function, Outcome, function};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, function};
 use crate::run::lend;
 use crate::run::op::{Op, Results};
 use crate::vm::phase::YIELDABLE;
-use crate::vm::vm::Vm;
+use crate::vm::vm::{Vm, VmPart};
 use pool::{Call, Pool};
 pub(crate) use value::Value;
 
 /// The pools of a worker that were used, by name.
-pub(crate) type ThreadPools = RefCell<HashMap<Vec<u8>, Pool>>;
+#[derive(Default)]
+pub(crate) struct ThreadPools(RefCell<HashMap<Vec<u8>, Pool>>);
+
+impl VmPart for ThreadPools {
+    const PLACE: usize = 1;
+}
 
 pub(crate) const TABLE: &[Function] = &[function("run_worker_thread", YIELDABLE, run)];
 
@@ -74,7 +79,7 @@ fn refuse(l: State, why: &[u8]) -> Outcome {
 }
 
 fn call(vm: &Vm, name: &[u8], call: Call) -> Result<std::sync::Arc<pool::Slot>, String> {
-    if let Some(pool) = vm.thread_pools.borrow().get(name) {
+    if let Some(pool) = vm.part::<ThreadPools>().0.borrow().get(name) {
         return pool.call(call);
     }
     let known = vm.home.upgrade().and_then(|home| {
@@ -86,8 +91,8 @@ fn call(vm: &Vm, name: &[u8], call: Call) -> Result<std::sync::Arc<pool::Slot>, 
     };
     let bounded = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let threads = bounded(known.threads).min(vm.main_conf.thread_vms());
-    let pool = Pool::new(&vm.main_conf, threads, bounded(known.max_queue));
+    let pool = Pool::new(vm, threads, bounded(known.max_queue));
     let slot = pool.call(call);
-    vm.thread_pools.borrow_mut().insert(name.to_vec(), pool);
+    vm.part::<ThreadPools>().0.borrow_mut().insert(name.to_vec(), pool);
     slot
 }

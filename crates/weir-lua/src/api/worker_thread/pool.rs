@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use crate::api::worker_thread::value::Value;
-use crate::hooks::conf::Main;
 use crate::luajit::state::{State, error_text};
 use crate::luajit::sys;
 use crate::run::lend::lend;
 use crate::vm::phase::Phase;
-use crate::vm::vm::Vm;
+use crate::vm::settings::Main;
+use crate::vm::vm::{Vm, VmWiring};
 
 /// A function of a module, with its arguments.
 pub(super) struct Call {
@@ -63,6 +63,7 @@ struct Shared {
     most_threads: usize,
     most_queued: usize,
     main: Main,
+    wiring: VmWiring,
 }
 
 #[derive(Default)]
@@ -74,11 +75,12 @@ struct Calls {
 }
 
 impl Pool {
-    /// A pool whose VMs have the settings of `main`, without its scripts.
-    pub(super) fn new(main: &Main, most_threads: usize, most_queued: usize) -> Pool {
-        let main = Main { init: None, init_worker: None, exit_worker: None, single: true, ..main.clone() };
+    /// A pool whose VMs have the settings and the API of `vm`, without its scripts.
+    pub(super) fn new(vm: &Vm, most_threads: usize, most_queued: usize) -> Pool {
+        let main =
+            Main { init: None, init_worker: None, exit_worker: None, single: true, ..vm.main_conf.clone() };
         let (state, called) = Default::default();
-        Pool(Arc::new(Shared { state, called, most_threads, most_queued, main }))
+        Pool(Arc::new(Shared { state, called, most_threads, most_queued, main, wiring: vm.wiring }))
     }
 
     /// Has a thread make the call. One that nobody waits for any more when its turn comes is not made.
@@ -118,7 +120,7 @@ impl Shared {
     /// A thread's life.
     fn run(&self) {
         weir_rt::process::unbind();
-        let vm = Vm::start(self.main.clone(), std::rc::Weak::new());
+        let vm = Vm::start(self.main.clone(), std::rc::Weak::new(), self.wiring);
         while let Some((call, slot)) = self.next() {
             if let Some(slot) = slot.upgrade() {
                 slot.put(match &vm {

@@ -11,10 +11,11 @@ use weir_server::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
 use weir_tls::suites::ProtocolVersions;
 
 use crate::api::ssl::{Current, Handshake, Wishes, ctx, parsed};
-use crate::hooks::phases::{Home, Settings};
+use crate::hooks::phases::Home;
 use crate::run::drive::drive;
 use crate::run::op::End;
 use crate::run::run::Run;
+use crate::run::settings::Settings;
 use crate::vm::chunk::{Chunk, Source};
 use crate::vm::phase::Phase;
 

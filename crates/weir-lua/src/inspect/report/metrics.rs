@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use weir_engine::figures::{Metric, MetricKind};
 
 use crate::dict::Told;
-use crate::inspect::report::{Figures, dicts, shown};
+use crate::inspect::report::{VmFigures, dicts, shown};
 use crate::vm::traps;
 
 pub(super) fn of_all() -> Vec<Metric> {
@@ -54,21 +54,21 @@ fn traps() -> Metric {
     }
 }
 
-/// Figures that a worker's VMs share.
+/// VmFigures that a worker's VMs share.
 fn workers(
     name: &'static str,
     help: &'static str,
     kind: MetricKind,
-    vms: &[Arc<Figures>],
-    of: fn(&Figures) -> u64,
+    vms: &[Arc<VmFigures>],
+    of: fn(&VmFigures) -> u64,
 ) -> Metric {
     Metric { name, help, kind, rows: by_worker(vms, |_, vm| of(vm)) }
 }
 
 /// A row for each worker, which may have several VMs.
 fn by_worker(
-    vms: &[Arc<Figures>],
-    add: impl Fn(u64, &Figures) -> u64,
+    vms: &[Arc<VmFigures>],
+    add: impl Fn(u64, &VmFigures) -> u64,
 ) -> Vec<(Vec<(&'static str, String)>, u64)> {
     let mut sums = BTreeMap::<u8, u64>::new();
     for vm in vms {

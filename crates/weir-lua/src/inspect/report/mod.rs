@@ -3,86 +3,39 @@
 mod metrics;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use weir_engine::figures::{self, Table, Value};
-use weir_rt::RuntimeHandle;
 use weir_server::housekeeping;
 
-use crate::api::{Done, Function, expect_string, function};
 use crate::dict::Dict;
 #[cfg(lua_walk)]
 use crate::inspect::census;
 use crate::inspect::jit_advice;
-use crate::luajit::times::Times;
+use crate::run::function::{Done, Function, expect_string, function};
 use crate::run::lend;
-use crate::vm::heap::Counts;
+use crate::vm::figures::{VmFigures, lock};
 use crate::vm::questions;
 use crate::vm::traps;
 use crate::vm::vm::Vm;
 
-/// What other threads may read of a VM.
-pub(crate) struct Figures {
-    /// Which of all VMs that were made, counted from 0.
-    pub(crate) number: u64,
-    worker: u8,
-    remote: RuntimeHandle,
-    /// Of its worker.
-    times: &'static Times,
-    heap: Arc<Counts>,
-    dicts: Vec<(String, Arc<Dict>)>,
-    /// Traces that were compiled.
-    traces: AtomicU64,
-    /// Times that all of them were thrown away.
-    flushes: AtomicU64,
-    /// How often the compiler gave up, by place and reason.
-    aborts: Mutex<BTreeMap<(String, String), u64>>,
+static VMS: Mutex<Vec<Weak<VmFigures>>> = Mutex::new(Vec::new());
+
+/// Shows the VM as long as its figures are kept.
+pub(crate) fn show(figures: &Arc<VmFigures>) {
+    figures::register("lua", tell_lua);
+    figures::register("dict", tell_dicts);
+    figures::register_metrics("lua", metrics::of_all);
+    let mut vms = lock(&VMS);
+    vms.retain(|vm| vm.strong_count() > 0);
+    vms.push(Arc::downgrade(figures));
 }
 
-static VMS: Mutex<Vec<Weak<Figures>>> = Mutex::new(Vec::new());
-
-impl Figures {
-    /// Shown as long as it is kept.
-    pub(crate) fn show(worker: u8, heap: Arc<Counts>, dicts: Vec<(String, Arc<Dict>)>) -> Arc<Figures> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        figures::register("lua", tell_lua);
-        figures::register("dict", tell_dicts);
-        figures::register_metrics("lua", metrics::of_all);
-        let (traces, flushes, aborts) = Default::default();
-        let figures = Arc::new(Figures {
-            number: MADE.fetch_add(1, Relaxed),
-            worker,
-            remote: weir_rt::remote(),
-            times: Times::of_thread(),
-            heap,
-            dicts,
-            traces,
-            flushes,
-            aborts,
-        });
-        let mut vms = lock(&VMS);
-        vms.retain(|vm| vm.strong_count() > 0);
-        vms.push(Arc::downgrade(&figures));
-        figures
-    }
-
-    fn ask<T: Send + 'static>(&self, question: fn(&Vm) -> T) -> Option<T> {
-        questions::ask(&self.remote, self.number, question)
-    }
-
-    fn aborted(&self, place: String, reason: String) {
-        let mut aborts = lock(&self.aborts);
-        let full = aborts.len() >= PLACES;
-        match aborts.get_mut(&(place.clone(), reason.clone())) {
-            Some(count) => *count += 1,
-            None if full => *aborts.entry(("elsewhere".to_owned(), String::new())).or_default() += 1,
-            None => {
-                aborts.insert((place, reason), 1);
-            }
-        }
-    }
+/// What the VM says when it is asked on its own thread.
+fn ask<T: Send + 'static>(figures: &VmFigures, question: fn(&Vm) -> T) -> Option<T> {
+    questions::ask(&figures.remote, figures.number, question)
 }
 
 pub(crate) const TABLE: &[Function] = &[function("_jit_told", 0, |l| {
@@ -100,8 +53,8 @@ pub(crate) const TABLE: &[Function] = &[function("_jit_told", 0, |l| {
 })];
 
 /// Those that are shown, by worker.
-fn shown() -> Vec<Arc<Figures>> {
-    let mut vms: Vec<Arc<Figures>> = lock(&VMS).iter().filter_map(Weak::upgrade).collect();
+fn shown() -> Vec<Arc<VmFigures>> {
+    let mut vms: Vec<Arc<VmFigures>> = lock(&VMS).iter().filter_map(Weak::upgrade).collect();
     vms.sort_by_key(|vm| vm.worker);
     vms
 }
@@ -127,8 +80,8 @@ fn tell_lua(what: &str) -> Option<Table> {
     }
 }
 
-fn heap(vms: &[Arc<Figures>]) -> Table {
-    let row = |vm: &Arc<Figures>| {
+fn heap(vms: &[Arc<VmFigures>]) -> Table {
+    let row = |vm: &Arc<VmFigures>| {
         let (allocated, live) = (vm.heap.allocated.load(Relaxed), vm.heap.live());
         vec![
             Value::Count(vm.worker.into()),
@@ -148,9 +101,9 @@ fn heap(vms: &[Arc<Figures>]) -> Table {
 
 /// How many objects of each type the VMs have together, the most bytes first.
 #[cfg(lua_walk)]
-fn objects(vms: &[Arc<Figures>]) -> Table {
+fn objects(vms: &[Arc<VmFigures>]) -> Table {
     let mut sums = [census::Sum::default(); census::TYPES.len()];
-    for census in vms.iter().filter_map(|vm| vm.ask(|vm| census::count(vm.main()))) {
+    for census in vms.iter().filter_map(|vm| ask(vm, |vm| census::count(vm.main()))) {
         for (sum, part) in sums.iter_mut().zip(census.types) {
             sum.count += part.count;
             sum.bytes += part.bytes;
@@ -167,10 +120,10 @@ fn objects(vms: &[Arc<Figures>]) -> Table {
 
 /// The biggest tables of each VM.
 #[cfg(lua_walk)]
-fn tables(vms: &[Arc<Figures>]) -> Table {
+fn tables(vms: &[Arc<VmFigures>]) -> Table {
     let mut rows = Vec::new();
     for vm in vms {
-        let Some(census) = vm.ask(|vm| census::count(vm.main())) else { continue };
+        let Some(census) = ask(vm, |vm| census::count(vm.main())) else { continue };
         rows.extend(census.tables.iter().filter(|table| table.bytes > 0).map(|table| {
             vec![
                 Value::Count(vm.worker.into()),
@@ -199,10 +152,10 @@ fn traps() -> Table {
 }
 
 /// The timers of each VM, those of one place and kind together: first what is due first.
-fn timers(vms: &[Arc<Figures>]) -> Table {
+fn timers(vms: &[Arc<VmFigures>]) -> Table {
     let mut rows = Vec::new();
     for vm in vms {
-        rows.extend(vm.ask(Vm::timers_told).into_iter().flatten().map(|timers| {
+        rows.extend(ask(vm, Vm::timers_told).into_iter().flatten().map(|timers| {
             vec![
                 Value::Count(vm.worker.into()),
                 Value::Count(timers.count),
@@ -227,8 +180,8 @@ fn timers(vms: &[Arc<Figures>]) -> Table {
 }
 
 /// Where the compiler gave up, most often first, and what to do there; before that what it made.
-fn jit(vms: &[Arc<Figures>]) -> Table {
-    let sum = |of: fn(&Figures) -> u64| vms.iter().map(|vm| of(vm)).sum();
+fn jit(vms: &[Arc<VmFigures>]) -> Table {
+    let sum = |of: fn(&VmFigures) -> u64| vms.iter().map(|vm| of(vm)).sum();
     let mut sums = BTreeMap::<(String, String), u64>::new();
     for vm in vms {
         for (place, count) in lock(&vm.aborts).iter() {
@@ -258,7 +211,7 @@ fn jit(vms: &[Arc<Figures>]) -> Table {
 
 /// What the workers' time in Lua went to in the last minute, by samples; and what collectors and compilers have taken
 /// since the workers began, to the tick.
-fn times(vms: &[Arc<Figures>]) -> Table {
+fn times(vms: &[Arc<VmFigures>]) -> Table {
     let profile = housekeeping::handle().stacks(Duration::from_secs(60));
     let in_all: BTreeMap<u16, [u64; 2]> =
         vms.iter().map(|vm| (vm.worker.into(), vm.times.spent_ns())).collect();
@@ -315,10 +268,3 @@ fn tell_dicts(what: &str) -> Option<Table> {
     ];
     Some(Table { columns, rows: rows.collect() })
 }
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Places that are told apart.
-const PLACES: usize = 1000;

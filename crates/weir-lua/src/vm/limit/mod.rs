@@ -3,16 +3,17 @@
 mod cpu;
 pub(crate) mod memory;
 
+use std::cell::Cell;
 use std::ffi::c_char;
+use std::ptr;
 use std::time::Duration;
 
 use weir_engine::log::Level;
 
-use crate::hooks::conf::Main;
 use crate::luajit::state::State;
 use crate::luajit::sys;
-use crate::run::lend;
 use crate::vm::phase::Phase;
+use crate::vm::settings::Main;
 
 pub(crate) use cpu::Cpu;
 pub(crate) use memory::Memory;
@@ -70,7 +71,7 @@ impl Limits {
 /// Runs what works on a Lua stack and must not be interrupted by an error: the running script's limit of memory does
 /// not hold meanwhile.
 pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {
-    match lend::memory() {
+    match running() {
         Some(memory) => memory.limited(false, work),
         None => work(),
     }
@@ -78,7 +79,7 @@ pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {
 
 /// Whether the running script's limit of memory was exceeded by what ran [`unlimited`].
 pub(crate) fn is_exceeded() -> bool {
-    lend::memory().is_some_and(Memory::take_excess)
+    running().is_some_and(Memory::take_excess)
 }
 
 /// Whether so little is left of the stack that C must not call Lua again.
@@ -87,9 +88,25 @@ pub(crate) fn is_deep() -> bool {
     ((&raw const here) as usize) < FLOOR.get()
 }
 
+/// The limit that holds for the scripts that run from here on; what comes back is to be put in force again after them.
+///
+/// # Safety
+/// `memory` stays where it is until another one is in force.
+pub(crate) unsafe fn enforce(memory: *const Memory) -> *const Memory {
+    RUNNING.replace(memory)
+}
+
+/// What the running script's VM may allocate, if that is limited.
+fn running() -> Option<&'static Memory> {
+    // SAFETY: `enforce`'s contract; callers use it while the script runs that it holds for.
+    unsafe { RUNNING.get().as_ref() }
+}
+
 thread_local! {
+    /// See [`enforce`].
+    static RUNNING: Cell<*const Memory> = const { Cell::new(ptr::null()) };
     /// The lowest address for calls from C to Lua.
-    static FLOOR: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    static FLOOR: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What is left for a call that was let through: LuaJIT's buffers take 8 KB each, our own functions less than 100 KB.
@@ -106,5 +123,5 @@ fn guard_stack() {
     };
     FLOOR.set(floor + RESERVE);
     // SAFETY: an address, which is only compared.
-    unsafe { sys::weir_lua_stack(std::ptr::without_provenance_mut::<c_char>(floor + RESERVE)) };
+    unsafe { sys::weir_lua_stack(ptr::without_provenance_mut::<c_char>(floor + RESERVE)) };
 }

@@ -1,0 +1,425 @@
+//! `ngx.socket.tcp`: socket objects, whose they are, and what is going on at them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use weir_engine::log::Level;
+use weir_engine::resolver::Resolver;
+use weir_trace::WaitKind;
+
+use crate::api::socket::Settings;
+use crate::api::socket::conn;
+use crate::luajit::state::State;
+use crate::luajit::sys::kind;
+use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::lend;
+use crate::run::log_notes::Notes;
+use crate::run::op::{Op, Wait};
+use crate::vm::phase::YIELDABLE;
+
+use conn::Conn;
+
+pub(super) const TABLE: &[Function] = &[
+    function("socket.tcp", YIELDABLE, tcp),
+    function("_socket.close", 0, close),
+    function("_socket.settimeout", 0, set_timeout),
+    function("_socket.settimeouts", 0, set_timeouts),
+];
+
+/// What a socket object has in its first place.
+#[derive(Default)]
+pub(super) struct Socket {
+    /// Whose it is.
+    owner: RefCell<Weak<Owner>>,
+    pub(super) conn: RefCell<Option<Rc<Conn>>>,
+    /// It receives the request's body, of which this has come and was not taken.
+    pub(super) body: RefCell<Option<Rc<RefCell<conn::Input>>>>,
+    pub(super) settings: RefCell<Option<Rc<Settings>>>,
+    pub(super) timeouts: Cell<Timeouts>,
+    connecting: Cell<bool>,
+    /// The address is known by now, the connection is on its way.
+    pub(super) dialing: Cell<bool>,
+    reading: Cell<bool>,
+    writing: Cell<bool>,
+    /// Nothing more can be received.
+    pub(super) read_closed: Cell<bool>,
+    /// Nothing more can be sent.
+    pub(super) write_closed: Cell<bool>,
+}
+
+/// Milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Timeouts {
+    pub(super) connect: u64,
+    pub(super) send: u64,
+    pub(super) read: u64,
+}
+
+/// The sockets of a request, which are closed when it ends.
+#[derive(Default)]
+pub(super) struct Owner {
+    sockets: RefCell<Vec<Weak<Socket>>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        for socket in self.sockets.take() {
+            if let Some(socket) = socket.upgrade() {
+                socket.finalize();
+            }
+        }
+    }
+}
+
+impl Socket {
+    /// Begins anew, as the request's.
+    pub(super) fn begin(self: &Rc<Self>, settings: &Rc<Settings>, timeouts: Timeouts) -> Result<(), Raise> {
+        let owner = owner()?;
+        if !self.is_of(&owner) {
+            *self.owner.borrow_mut() = Rc::downgrade(&owner);
+            let mut sockets = owner.sockets.borrow_mut();
+            // A request that makes many leaves many behind.
+            if sockets.len() == sockets.capacity() {
+                sockets.retain(|socket| socket.strong_count() > 0);
+            }
+            sockets.push(Rc::downgrade(self));
+        }
+        *self.settings.borrow_mut() = Some(settings.clone());
+        self.timeouts.set(timeouts);
+        self.read_closed.set(false);
+        self.write_closed.set(false);
+        Ok(())
+    }
+
+    pub(super) fn is_of(&self, owner: &Rc<Owner>) -> bool {
+        std::ptr::eq(self.owner.borrow().as_ptr(), Rc::as_ptr(owner))
+    }
+
+    /// The connection, unless there is none any more in the direction `closed`.
+    pub(super) fn open(&self, closed: &Cell<bool>) -> Option<Rc<Conn>> {
+        if closed.get() { None } else { self.conn.borrow().clone() }
+    }
+
+    /// Closes the connection.
+    pub(super) fn finalize(&self) {
+        lend::log_plain(Level::Debug, &"lua finalize socket");
+        self.read_closed.set(true);
+        self.write_closed.set(true);
+        self.body.take();
+        if self.conn.take().is_some() {
+            lend::log_plain(Level::Debug, &"lua close socket connection");
+        }
+    }
+
+    /// Fails when it belongs to another request.
+    pub(super) fn check_owner(&self) -> Result<(), Raise> {
+        match std::ptr::eq(self.owner.borrow().as_ptr().cast(), owner_place()?) {
+            true => Ok(()),
+            false => Err(Raise::text("bad request")),
+        }
+    }
+
+    /// What somebody is doing with it, of `busy`.
+    pub(super) fn busy(&self, busy: &[Direction]) -> Option<&'static str> {
+        busy.iter().find(|direction| self.flag(**direction).get()).map(|direction| match direction {
+            Direction::Connect | Direction::Dial => "socket busy connecting",
+            Direction::Read => "socket busy reading",
+            Direction::Write => "socket busy writing",
+        })
+    }
+
+    pub(super) fn flag(&self, direction: Direction) -> &Cell<bool> {
+        match direction {
+            Direction::Connect => &self.connecting,
+            Direction::Dial => &self.dialing,
+            Direction::Read => &self.reading,
+            Direction::Write => &self.writing,
+        }
+    }
+
+    pub(super) fn logs_errors(&self) -> bool {
+        self.settings.borrow().as_ref().is_none_or(|settings| settings.log_errors)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.conn.get_mut().is_some() || self.body.get_mut().is_some() {
+            self.finalize();
+        }
+    }
+}
+
+/// What one coroutine at a time does with a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// Any part of `connect`.
+    Connect,
+    /// That after the name was looked up.
+    Dial,
+    Read,
+    Write,
+}
+
+/// What closing and keeping are in the way of.
+pub(super) const OPEN: &[Direction] = &[Direction::Dial, Direction::Read, Direction::Write];
+
+/// Somebody waits in one direction. Dropped before [`Busy::over`] the wait was called off, and the socket is closed.
+pub(super) struct Busy {
+    pub(super) socket: Rc<Socket>,
+    direction: Direction,
+    over: bool,
+}
+
+impl Busy {
+    pub(super) fn new(socket: &Rc<Socket>, direction: Direction) -> Busy {
+        socket.flag(direction).set(true);
+        Busy { socket: socket.clone(), direction, over: false }
+    }
+
+    pub(super) fn over(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.socket.flag(self.direction).set(false);
+        self.socket.dialing.set(false);
+        if !self.over {
+            self.socket.finalize();
+        }
+    }
+}
+
+/// The sockets of the running script's request.
+pub(super) fn owner() -> Result<Rc<Owner>, Raise> {
+    lend::any_exchange(|x| {
+        let own = x.own_lasting::<Option<Rc<Owner>>>();
+        if let Some(owner) = own {
+            return owner.clone();
+        }
+        let owner = own.insert(Rc::default()).clone();
+        // Sockets of a subrequest stay as long as the request that it is part of.
+        x.common::<Owners>().0.borrow_mut().push(owner.clone());
+        owner
+    })
+}
+
+/// Where [`owner`] stands: as long as its request does, so a run remembers the place.
+pub(super) fn owner_place() -> Result<*const (), Raise> {
+    let known = lend::run(|run| run.owner).unwrap_or(std::ptr::null());
+    if !known.is_null() {
+        return Ok(known);
+    }
+    let place = Rc::as_ptr(&owner()?).cast();
+    // A script that can't wait has no run, and asks once more.
+    let _none = lend::run(|run| run.owner = place);
+    Ok(place)
+}
+
+/// Those of a request and of its subrequests.
+#[derive(Default)]
+pub(super) struct Owners(RefCell<Vec<Rc<Owner>>>);
+
+/// What the running script's block says of sockets.
+pub(super) fn settings() -> Result<Rc<Settings>, Raise> {
+    let settings = lend::any_exchange(|x| x.plan.kept::<Rc<Settings>>().cloned())?;
+    settings.ok_or_else(|| Raise::text("no ctx found"))
+}
+
+/// Whom names are asked of in the running script's block, and for how many milliseconds.
+pub(crate) fn resolver() -> Result<Option<(Arc<Resolver>, u64)>, Raise> {
+    Ok(settings()?.resolver.clone())
+}
+
+/// `bad argument`, as Lua's own functions have it: of a method the object is not counted.
+pub(super) fn bad_argument(l: State, at: i32, reason: &str) -> Raise {
+    let (name, method) = l.called();
+    match at - i32::from(method) {
+        0 => Raise::text(format!("calling '{name}' on bad self ({reason})")),
+        at => Raise::argument(at, &name, reason),
+    }
+}
+
+/// The socket of the object that is the first argument, if it was ever connected.
+pub(super) fn socket(l: State) -> Result<Option<Rc<Socket>>, Raise> {
+    if l.kind(1) != kind::TABLE {
+        return Err(bad_argument(l, 1, &format!("table expected, got {}", l.kind_name(1))));
+    }
+    Ok(l.owned_in(1, place::SOCKET))
+}
+
+/// Logs that a socket is used in a direction that is closed, and fails.
+pub(super) fn closed(l: State, what: &str, socket: Option<&Rc<Socket>>) -> Outcome {
+    let logs = match socket {
+        Some(socket) => socket.logs_errors(),
+        None => settings()?.log_errors,
+    };
+    if logs {
+        let at = socket.map_or(std::ptr::null(), Rc::as_ptr);
+        let conn = socket.and_then(|socket| socket.conn.borrow().clone());
+        let (peer, eof) = match &conn {
+            Some(conn) => (conn.peer.to_string(), conn.stream().is_eof()),
+            None => (String::new(), false),
+        };
+        let message = format_args!(
+            "attempt to {what} data on a closed socket: u:{at:p}, c:{:p}, ft:0 eof:{}{peer}",
+            conn.as_ref().map_or(std::ptr::null(), Rc::as_ptr),
+            u8::from(eof)
+        );
+        lend::any_exchange(|x| x.log(Level::Error, &message))?;
+    }
+    fail(l, "closed")
+}
+
+/// Fails as a method does that another coroutine is in the way of.
+macro_rules! not_busy {
+    ($l:expr, $socket:expr, $busy:expr) => {
+        if let Some(busy) = $socket.busy($busy) {
+            return fail($l, busy);
+        }
+    };
+}
+pub(super) use not_busy;
+
+pub(super) fn tcp(l: State) -> Outcome {
+    if l.top() != 0 {
+        return Err(Raise::text(format!("expecting zero arguments, but got {}", l.top())));
+    }
+    lend::any_exchange(|_| ())?;
+    l.new_table(place::COUNT, 0);
+    l.push_registered(METHODS);
+    l.set_metatable(-2);
+    Ok(Done::Results(1))
+}
+
+pub(super) fn close(l: State) -> Outcome {
+    if l.top() != 1 {
+        let message = format!("expecting 1 argument (including the object) but seen {}", l.top());
+        return Err(Raise::text(message));
+    }
+    let Some(socket) = socket(l)? else { return fail(l, "closed") };
+    not_busy!(l, socket, &[Direction::Dial]);
+    if socket.conn.borrow().is_none() || (socket.read_closed.get() && socket.write_closed.get()) {
+        return fail(l, "closed");
+    }
+    socket.check_owner()?;
+    not_busy!(l, socket, OPEN);
+    if socket.conn.borrow().as_ref().is_some_and(|conn| conn.is_client()) {
+        return fail(l, "attempt to close a request socket");
+    }
+    socket.finalize();
+    l.push_number(1.0);
+    Ok(Done::Results(1))
+}
+
+pub(super) fn set_timeout(l: State) -> Outcome {
+    if l.top() != 2 {
+        let top = l.top();
+        return Err(Raise::text(format!(
+            "ngx.socket settimeout: expecting 2 arguments (including the object) but seen {top}"
+        )));
+    }
+    l.push_value(2);
+    l.push_value(2);
+    put_timeouts(l)
+}
+
+pub(super) fn set_timeouts(l: State) -> Outcome {
+    if l.top() != 4 {
+        let top = l.top();
+        return Err(Raise::text(format!(
+            "ngx.socket settimeouts: expecting 4 arguments (including the object) but seen {top}"
+        )));
+    }
+    put_timeouts(l)
+}
+
+/// Sets the timeouts for connecting, sending and reading: the second, third and fourth argument.
+pub(super) fn put_timeouts(l: State) -> Outcome {
+    for at in 2..=4 {
+        let number = l.number(at).unwrap_or_default();
+        if number.is_nan() || number <= -1.0 || number >= f64::from(1u32 << 31) {
+            return Err(Raise::text("bad timeout value"));
+        }
+    }
+    let socket = socket(l)?;
+    for (at, place) in [(2, place::CONNECT_TIMEOUT), (3, place::SEND_TIMEOUT), (4, place::READ_TIMEOUT)] {
+        l.push_value(at);
+        l.raw_set_index(1, place);
+    }
+    if let Some(socket) = socket
+        && let Some(settings) = socket.settings.borrow().as_ref()
+    {
+        socket.timeouts.set(timeouts(l, settings.timeouts));
+    }
+    Ok(Done::Results(0))
+}
+
+/// The timeouts that were set on the object that is the first argument; what was not is the block's.
+pub(super) fn timeouts(l: State, block: Timeouts) -> Timeouts {
+    let time = |place, otherwise| {
+        let number = l.numeral(1, place).unwrap_or_else(|| {
+            l.raw_get_index(1, place);
+            let number = l.number(-1).unwrap_or_default();
+            l.pop(1);
+            number
+        });
+        if number >= 1.0 { number as u64 } else { otherwise }
+    };
+    Timeouts {
+        connect: time(place::CONNECT_TIMEOUT, block.connect),
+        send: time(place::SEND_TIMEOUT, block.send),
+        read: time(place::READ_TIMEOUT, block.read),
+    }
+}
+
+/// Has the coroutine wait for what `future` makes, which leaves its log lines with the run.
+pub(super) fn wait(future: impl FnOnce(Notes) -> Wait) -> Outcome {
+    lend::run(|run| {
+        run.wait = WaitKind::Cosocket;
+        run.op = Some(Op::Wait(future(run.notes())));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+/// The text of an errno as LuaSocket has it.
+pub(super) fn errno_words(errno: i32) -> String {
+    weir_rt::file::errno_text(errno).to_ascii_lowercase()
+}
+
+/// How loud a `connect` that failed is told: nobody is alarmed by servers that are not there.
+pub(super) fn connect_level(errno: i32) -> Level {
+    match errno {
+        libc::EAGAIN
+        | libc::ECONNRESET
+        | libc::ENETDOWN
+        | libc::ENETUNREACH
+        | libc::ECONNREFUSED
+        | libc::EHOSTDOWN
+        | libc::EHOSTUNREACH => Level::Error,
+        _ => Level::Crit,
+    }
+}
+
+/// What stands where in a socket object.
+pub(super) mod place {
+    pub(crate) const SOCKET: usize = 1;
+    pub(super) const CONNECT_TIMEOUT: usize = 2;
+    pub(crate) const KEY: usize = 3;
+    pub(super) const SEND_TIMEOUT: usize = 4;
+    pub(super) const READ_TIMEOUT: usize = 5;
+    pub(crate) const CERTIFICATE: usize = 6;
+    pub(crate) const KEY_OF_CERTIFICATE: usize = 7;
+    pub(crate) const BIND: usize = 8;
+    pub(crate) const TRANSPARENT: usize = 9;
+    pub(crate) const COUNT: usize = 8;
+}
+
+/// The registry's name for the methods of sockets; others know it from OpenResty.
+pub(super) const METHODS: &std::ffi::CStr = c"__tcp_cosocket_mt";
+
+/// The registry's name for the metatable of [`Socket`].
+pub(super) const NAME: &std::ffi::CStr = c"weir.socket";

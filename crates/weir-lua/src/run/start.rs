@@ -1,0 +1,293 @@
+//! A VM from its first script to its last, and scripts that cannot wait.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use weir_engine::conf::server::Link;
+use weir_engine::log::Level;
+use weir_engine::worker::AGENT;
+use weir_engine::{Exchange, Text};
+
+use crate::agent;
+use crate::dict::Dict;
+use crate::luajit::shared_page;
+use crate::luajit::state::{State, error_text};
+use crate::luajit::sys;
+use crate::luajit::times::Times;
+use crate::run::drive::drive_alone;
+use crate::run::lend::{doing, lend, log, phase};
+use crate::run::run::Run;
+use crate::vm::chunk::{self};
+use crate::vm::figures::VmFigures;
+use crate::vm::heap::Heap;
+use crate::vm::limit::{Limits, unlimited};
+use crate::vm::patterns::Patterns;
+use crate::vm::phase::Phase;
+use crate::vm::settings::Main;
+use crate::vm::vm::{Vm, VmWiring};
+use crate::vm::wait_sites::Lines;
+
+impl Vm {
+    /// A VM with everything a script expects, after `init_by_lua`.
+    ///
+    /// # Errors
+    /// What `init_by_lua` failed with.
+    pub(crate) fn start(main_conf: Main, home: Weak<Link>, wiring: VmWiring) -> Result<Rc<Vm>, String> {
+        // SAFETY: the VM stays on this thread, in the `Vm`, which closes it.
+        let main = unsafe {
+            let l = sys::luaL_newstate();
+            if l.is_null() {
+                return Err("no memory for a Lua VM".to_owned());
+            }
+            sys::luaL_openlibs(l);
+            State::new(l)
+        };
+        // Those of the privileged agent are in the server.
+        let make = |size| Dict::new(if agent::is_here() { 0 } else { size });
+        let dicts = main_conf.dicts.iter();
+        let dicts: Vec<(String, Arc<Dict>)> =
+            dicts.map(|zone| (zone.name.to_string(), zone.store(make))).collect();
+        let most = main_conf.regex_cache.unwrap_or(1024);
+        let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0), log);
+        let heap = Heap::attach(main);
+        let worker = main_conf.worker.filter(|worker| *worker < AGENT);
+        shared_page::share(main_conf.workers > 1);
+        let times = worker.map(|_| Times::of_thread());
+        let worker = worker.filter(|_| !main_conf.single);
+        let limits = Limits::new(main, &main_conf);
+        let vm = Vm {
+            times,
+            figures: worker.map(|worker| VmFigures::new(worker, heap.counts().clone(), Vec::clone(&dicts))),
+            heap,
+            main,
+            places: RefCell::default(),
+            limits,
+            dicts,
+            spare: RefCell::default(),
+            handler: {
+                main.push_function(traceback);
+                main.anchor()
+            },
+            files: RefCell::default(),
+            main_conf,
+            patterns,
+            lines: Lines::default(),
+            direct: RefCell::default(),
+            ctx_fields: Cell::new(4),
+            me: RefCell::default(),
+            started: Cell::new(false),
+            home,
+            watches: Cell::new(false),
+            parts: Default::default(),
+            wiring,
+        };
+        let vm = Rc::new(vm);
+        *vm.me.borrow_mut() = Rc::downgrade(&vm);
+        (wiring.equip)(&vm)?;
+        vm.set_path(c"path", vm.main_conf.package_path.as_deref())?;
+        vm.set_path(c"cpath", vm.main_conf.package_cpath.as_deref())?;
+        vm.init()?;
+        vm.started.set(true);
+        Ok(vm)
+    }
+
+    /// Another one of the same settings, for a single request.
+    ///
+    /// # Errors
+    /// As [`Vm::start`].
+    pub(crate) fn again(&self) -> Result<Rc<Vm>, String> {
+        let main = Main { init_worker: None, exit_worker: None, single: true, ..self.main_conf.clone() };
+        Vm::start(main, self.home.clone(), self.wiring)
+    }
+
+    /// Calls the function on top of the main stack, below which `args` values stand as its arguments, where nothing can
+    /// be waited for; so many `results` are on the stack behind.
+    ///
+    /// # Errors
+    /// The error's text with its traceback.
+    pub(crate) fn call(&self, args: i32, results: i32) -> Result<(), String> {
+        let at = self.main.top() - args;
+        self.main.push_anchored(self.handler);
+        self.main.insert(at);
+        let status = self.limits.watch(self.main, phase(), || {
+            // SAFETY: function and arguments stand on the stack, the handler below them.
+            self.limits.within(|| unsafe { sys::lua_pcall(self.main.raw(), args, results, at) })
+        });
+        self.main.remove(at);
+        if status == sys::status::OK {
+            return Ok(());
+        }
+        let message = error_text(self.main);
+        self.main.pop(1);
+        Err(message)
+    }
+
+    /// What stands behind the message of an error: its line as the configuration has it, where scripts count from their own
+    /// first, and the request.
+    pub(crate) fn place_of(&self, message: &str, x: Option<&Exchange>) -> String {
+        let mut text = String::new();
+        if let Some((name, rest)) = message.split_once("):")
+            && let Some((file, first)) = self.places.borrow().get(&format!("{name})"))
+            && let Some(line) = rest.split_once(':').and_then(|(line, _)| line.parse::<usize>().ok())
+        {
+            text = format!("\nin {file}:{}", first + line.saturating_sub(1));
+        }
+        if let Some(x) = x {
+            text.push_str(if text.is_empty() { "\n" } else { ", " });
+            text.push_str(&format!("request id: {}", x.id()));
+        }
+        text
+    }
+
+    /// [`Vm::call`] for a request, whose errors are told with all that is known.
+    fn call_for(&self, phase: Phase, x: &mut Exchange, results: i32) -> Result<(), String> {
+        let called = lend(self, phase, Some(x), None, || self.call(0, results));
+        called.map_err(|error| {
+            let place = self.place_of(&error, Some(x));
+            let doing = if phase == Phase::Log { doing(phase) } else { "" };
+            format!("failed to run {}: {error}{place}{doing}", phase.context())
+        })
+    }
+
+    /// `lua_package_path`: `;;` stands for what was there before, `$prefix` for the prefix.
+    fn set_path(&self, field: &CStr, wanted: Option<&str>) -> Result<(), String> {
+        let Some(wanted) = wanted else { return Ok(()) };
+        let l = self.main;
+        l.field(sys::GLOBALS, c"package");
+        l.field(-1, field);
+        let before = l.lossy(-1);
+        l.pop(1);
+        let prefix = self.main_conf.prefix.display().to_string();
+        let path = wanted.replace("$prefix", &prefix).replace("${prefix}", &prefix);
+        l.push_bytes(path.replace(";;", &format!(";{before};")).as_bytes());
+        l.set_field(-2, field);
+        l.pop(1);
+        Ok(())
+    }
+
+    fn init(&self) -> Result<(), String> {
+        if let Some(source) = &self.main_conf.init {
+            self.run_plain(source, Phase::Init)?;
+        }
+        // A worker serves without what this script was for, as in OpenResty; that is told.
+        if let (Some(source), false) = (&self.main_conf.init_worker, self.is_rehearsed()) {
+            if self.main_conf.yields == Some(true) && self.lasts() {
+                self.init_later(source);
+                return Ok(());
+            }
+            if let Err(message) = self.run_plain(source, Phase::InitWorker) {
+                weir_engine::log::cycle(Level::Error, &message);
+            }
+        }
+        self.guard()
+    }
+
+    /// From here on a global that is written is told.
+    fn guard(&self) -> Result<(), String> {
+        self.main.field(sys::GLOBALS, c"__weir_guard");
+        self.call(0, 0)
+    }
+
+    /// Runs the script before the worker serves, as one that may wait.
+    fn init_later(&self, source: &chunk::Source) {
+        let (vm, source) = (Rc::downgrade(&self.shared()), source.clone());
+        let Some(home) = self.home.upgrade() else { return };
+        home.before_serving(async move {
+            let Some(vm) = vm.upgrade() else { return };
+            let Some(origin) = vm.home.upgrade().and_then(|home| home.nobody()) else { return };
+            let ran = match chunk::Chunk::new(source).push(&vm, None) {
+                Ok(()) => {
+                    let run = Run::new(&vm, Phase::InitWorkerWaits, false);
+                    // What it ended with, it has said itself.
+                    drive_alone(run, &origin, "init_worker_by_lua").await;
+                    Ok(())
+                }
+                Err(unloaded) => Err(format!("init_worker_by_lua error: {}", unloaded.message)),
+            };
+            if let Err(message) = ran.and_then(|()| vm.guard()) {
+                weir_engine::log::cycle(Level::Error, &message);
+            }
+        });
+    }
+
+    /// Runs the script of a request in a phase that can't wait.
+    ///
+    /// # Errors
+    /// As messages have it.
+    pub(crate) fn run_for(&self, chunk: &chunk::Chunk, phase: Phase, x: &mut Exchange) -> Result<(), String> {
+        chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
+        self.call_for(phase, x, 0)
+    }
+
+    /// Runs the script of `set_by_lua`; what it returns as a text.
+    ///
+    /// # Errors
+    /// As messages have it.
+    pub(crate) fn value_for(
+        &self,
+        chunk: &chunk::Chunk,
+        phase: Phase,
+        x: &mut Exchange,
+    ) -> Result<Text, String> {
+        chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
+        self.call_for(phase, x, 1)?;
+        let value = x.arena.push(self.main.bytes(-1).unwrap_or_default());
+        self.main.pop(1);
+        Ok(Text::Span(value))
+    }
+
+    /// Runs a script that has no request and can't wait.
+    ///
+    /// # Errors
+    /// As OpenResty's messages have it: `init_by_lua error: `…
+    pub(crate) fn run_plain(&self, source: &chunk::Source, phase: Phase) -> Result<(), String> {
+        let file = matches!(source.code, chunk::Code::File(..));
+        let directive = format!("{}{}", phase.label(), if file { "_file" } else { "" });
+        let loaded = chunk::Chunk::new(source.clone()).push(self, None);
+        let ran = match loaded {
+            Ok(()) => lend(self, phase, None, None, || self.call(0, 0)),
+            Err(unloaded) => {
+                let words = ["failed to load inlined Lua code: ", "failed to load external Lua file "];
+                let message = unloaded.message.as_str();
+                // Of the syntax of a script without a request only Lua's own words are told.
+                let bare = words.iter().find_map(|words| message.strip_prefix(words)).unwrap_or(message);
+                Err(bare.rsplit_once("\": ").map_or(bare, |(_, reason)| reason).to_owned())
+            }
+        };
+        ran.map_err(|error| format!("{directive} error: {error}"))
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        if let (true, Some(source)) =
+            (self.started.get() && !self.is_rehearsed(), self.main_conf.exit_worker.take())
+            && let Err(message) = self.run_plain(&source, Phase::ExitWorker)
+        {
+            weir_engine::log::cycle(Level::Error, &message);
+        }
+        // In the opposite order of their coming.
+        if let Some(memory) = &self.limits.memory {
+            memory.leave();
+        }
+        self.heap.detach(self.main);
+        // SAFETY: runs hold the VM, so none is left; finalizers see no loan.
+        unsafe { sys::lua_close(self.main.raw()) }
+    }
+}
+
+/// The handler of errors in [`Vm::call`].
+unsafe extern "C-unwind" fn traceback(raw: *mut sys::LuaState) -> i32 {
+    // SAFETY: Lua calls with its running coroutine, the error's value on its stack.
+    let l = unsafe { State::new(raw) };
+    unlimited(|| {
+        // A value that is no text stays what it is, as in OpenResty: nothing is known of it, nor where it comes from.
+        if l.bytes(-1).is_some() {
+            let text = format!("{}\nstack traceback:\n{}", error_text(l), l.traceback(l, 1));
+            l.push_bytes(text.as_bytes());
+        }
+    });
+    1
+}

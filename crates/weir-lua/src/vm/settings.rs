@@ -1,0 +1,85 @@
+//! Settings of the `http` block: those of a VM.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_engine::zone::SharedZone;
+
+use crate::vm::chunk::Source;
+
+/// Settings of the `http` block: those of a VM.
+#[derive(Clone, Default)]
+pub(crate) struct Main {
+    pub(crate) package_path: Option<String>,
+    pub(crate) package_cpath: Option<String>,
+    pub(crate) init: Option<Source>,
+    pub(crate) init_worker: Option<Source>,
+    pub(crate) exit_worker: Option<Source>,
+    pub(crate) thread_cache: Option<usize>,
+    pub(crate) regex_cache: Option<usize>,
+    pub(crate) regex_limit: Option<u32>,
+    /// `lua_cpu_limit`, in milliseconds; 0 for none.
+    pub(crate) cpu_limit: Option<u64>,
+    /// `lua_memory_limit`, in bytes; 0 for none.
+    pub(crate) memory_limit: Option<u64>,
+    /// `lua_max_coroutines`
+    pub(crate) coroutines: Option<usize>,
+    /// `lua_max_pending_timers`
+    pub(crate) pending_timers: Option<usize>,
+    /// `lua_max_running_timers`
+    pub(crate) running_timers: Option<usize>,
+    /// `lua_worker_thread_vm_pool_size`
+    pub(crate) thread_vms: Option<usize>,
+    /// `lua_yield_everywhere`
+    pub(crate) yields: Option<bool>,
+    pub(crate) rewrite_first: Option<bool>,
+    pub(crate) access_first: Option<bool>,
+    pub(crate) precontent_first: Option<bool>,
+    pub(crate) dicts: Vec<Arc<SharedZone>>,
+    /// Where relative names of files begin.
+    pub(crate) prefix: PathBuf,
+    /// `lua_capture_error_log`, bytes.
+    pub(crate) captured: Option<usize>,
+    /// `lua_malloc_trim`: after how many requests, 0 never.
+    pub(crate) malloc_trim: Option<u64>,
+    /// How many workers there are.
+    pub(crate) workers: usize,
+    /// `master_process off`
+    pub(crate) one_process: bool,
+    /// The number of the one that the VM is for.
+    pub(crate) worker: Option<u8>,
+    /// The VM is for one request only.
+    pub(crate) single: bool,
+}
+
+impl Main {
+    /// `lua_thread_cache_max_entries`
+    pub(crate) fn spare_coroutines(&self) -> usize {
+        self.thread_cache.unwrap_or(1024)
+    }
+
+    /// `lua_max_coroutines`
+    pub(crate) fn most_coroutines(&self) -> usize {
+        self.coroutines.unwrap_or(16_384)
+    }
+
+    /// `lua_max_pending_timers`
+    pub(crate) fn pending_timers(&self) -> usize {
+        self.pending_timers.unwrap_or(1024)
+    }
+
+    /// `lua_worker_thread_vm_pool_size`
+    pub(crate) fn thread_vms(&self) -> usize {
+        self.thread_vms.unwrap_or(100)
+    }
+
+    /// `lua_max_running_timers`
+    pub(crate) fn running_timers(&self) -> usize {
+        self.running_timers.unwrap_or(256)
+    }
+
+    /// `init_by_lua` and the other scripts that need no request.
+    pub(crate) fn has_scripts(&self) -> bool {
+        self.init.is_some() || self.init_worker.is_some() || self.exit_worker.is_some()
+    }
+}
