@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_engine::log::{self, Level};
-use weir_server::{Server, Threads};
 use weir_engine::wire::{Reader, Writer};
 use weir_engine::worker::Counts;
 use weir_engine::zone::Zones;
+use weir_server::{Server, Threads};
 
 use crate::agent::{COUNTS, DICT, JOIN, LEAVE, LINK, PUBLISH, receive, send};
 use crate::api::events::{self, Event, Hears, Target};
