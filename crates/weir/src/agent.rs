@@ -75,7 +75,8 @@ fn start(AgentInheritance { configuration, link }: AgentInheritance) -> Result<A
         // Only a process that is not there can't be signalled.
         let _ = signal::kill(std::process::id() as i32, signal::SIGQUIT);
     };
-    weir_lua::privileged_agent::connect(link.calls, link.heard, gone).map_err(failed("a thread can't start"))?;
+    weir_lua::privileged_agent::connect(link.calls, link.heard, gone)
+        .map_err(failed("a thread can't start"))?;
     let agent = Agent::start(&configuration, &Options::default()).map_err(lines)?;
     Ok(AgentProcess { agent, signals })
 }
