@@ -1,7 +1,7 @@
 //! The privileged agent is connected: in its process and in the server, which does what it asks for ([`crate::agent`]).
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -183,6 +183,8 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
