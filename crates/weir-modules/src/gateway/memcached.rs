@@ -1,7 +1,9 @@
 //! `memcached_pass`: values of memcached as answers (nginx's `ngx_http_memcached_module`). `$memcached_key` names the
 //! value, which somebody else has stored.
 
-use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO};
+use std::sync::Arc;
+
+use weir_conf::names::{ANY, LOCATION, LOCATION_IF, MORE, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::log::Level;
@@ -11,9 +13,10 @@ use weir_engine::{Exchange, Module, Span, Unnamed, Verdict, inherit};
 use weir_http::memcached::{self, BadTrailer, Value};
 use weir_http::{Field, Known, Method};
 use weir_upstream::protocol::{Decode, Decoder, Head, Incoming, Outgoing, Protocol};
-use weir_upstream::{Family, Reason, pass_to};
+use weir_upstream::{Family, Reason, Settings};
 
-use crate::gateway::cgi::target::Pass;
+use crate::gateway::cgi::target::{Pass, pass_requests};
+use crate::gateway::family_rows::family_row;
 
 /// The module.
 pub struct Memcached;
@@ -23,27 +26,19 @@ impl Module for Memcached {
     type Conf = MemcachedConf;
     const DIRECTIVES: &'static [Directive<MemcachedConf>] = &[
         Row::new("memcached_pass", LOCATION.or(LOCATION_IF), ONE, MemcachedConf::set_pass)
-            .doc("Has requests answered with the value that $memcached_key names in memcached, or 404."),
-        Row::new("memcached_bind", ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.family.bind, l))
-            .doc("The local address that connections to servers begin at."),
-        Row::new("memcached_socket_keepalive", ANY, FLAG, |c, l| l.flag(&mut c.family.socket_keepalive))
-            .doc("Probes connections to servers (SO_KEEPALIVE)."),
-        Row::new("memcached_connect_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.connect_timeout))
-            .doc("How long a connection to a server may take."),
-        Row::new("memcached_send_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.send_timeout))
-            .doc("How long a server may take nothing of a request."),
-        Row::new("memcached_buffer_size", ANY, ONE, |c, l| l.size(&mut c.family.buffer_size))
-            .doc("The longest first line of an answer."),
-        Row::new("memcached_read_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.read_timeout))
-            .doc("How long a server may send nothing of an answer."),
+            .syntax("memcached_pass address").doc("Passes requests to a memcached server or an `upstream`: the response is the value of the key `$memcached_key`, or 404."),
+        family_row!(bind, "memcached_bind"),
+        family_row!(socket_keepalive, "memcached_socket_keepalive"),
+        family_row!(connect_timeout, "memcached_connect_timeout"),
+        family_row!(send_timeout, "memcached_send_timeout"),
+        family_row!(buffer_size, "memcached_buffer_size").doc("Size of the buffer for the first line of a response."),
+        family_row!(read_timeout, "memcached_read_timeout"),
         Row::new("memcached_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &NEXT))
-            .doc("When the next server is asked."),
-        Row::new("memcached_next_upstream_tries", ANY, ONE, |c, l| l.number(&mut c.family.next_tries, ..))
-            .doc("How many servers are asked at most; 0: all."),
-        Row::new("memcached_next_upstream_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.next_timeout))
-            .doc("For how long other servers are asked; 0: without limit."),
+            .syntax("memcached_next_upstream error | timeout | invalid_response | not_found | off ...").default("error timeout").doc("Conditions under which a request is passed to the next upstream server."),
+        family_row!(next_upstream_tries, "memcached_next_upstream_tries"),
+        family_row!(next_upstream_timeout, "memcached_next_upstream_timeout"),
         Row::new("memcached_gzip_flag", ANY, ONE, |c, l| l.number(&mut c.gzip_flag, ..))
-            .doc("Values with one of these flags are compressed: Content-Encoding: gzip; 0, none."),
+            .syntax("memcached_gzip_flag flag").default("0").doc("Flags of values that are compressed: their responses have `Content-Encoding: gzip`; 0 stands for no flag."),
     ];
 
     fn nest(conf: &mut MemcachedConf, parent: &MemcachedConf, block: Unnamed) {
@@ -60,9 +55,12 @@ impl Module for Memcached {
 
     fn resolve(conf: &mut MemcachedConf, registry: &mut Registry) -> Result {
         let family = &mut conf.family;
-        (family.buffering, family.without_files) = (Some(false), true);
-        (family.pass_request_headers, family.pass_request_body) = (Some(false), Some(false));
-        (family.force_ranges, family.intercept_404) = (Some(true), true);
+        family.buffering = Some(false);
+        family.without_files = true;
+        family.pass_request_headers = Some(false);
+        family.pass_request_body = Some(false);
+        family.force_ranges = Some(true);
+        family.intercept_404 = true;
         family.max_temp_file_size = Some(0);
         family.buffers = Some(weir_conf::BufferSizes { number: 8, size: family.buffer_size.unwrap_or(4096) });
         family.resolve("memcached", &[], registry)?;
@@ -73,11 +71,10 @@ impl Module for Memcached {
     }
 
     fn install(conf: &MemcachedConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let (Some(pass), Some(key)) = (&conf.pass, conf.key) else { return Ok(()) };
-        let Some(settings) = conf.family.settings() else { return Ok(()) };
-        let protocol = MemcachedProtocol { key, gzip_flag: conf.gzip_flag.unwrap_or(0) };
-        let target = pass.install(plan.worker);
-        pass_to(plan, Self::NAME, protocol, settings, target);
+        let Some(key) = conf.key else { return Ok(()) };
+        let gzip_flag = conf.gzip_flag.unwrap_or(0);
+        let protocol = |_: &Arc<Settings>| MemcachedProtocol { key, gzip_flag };
+        pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, protocol);
         Ok(())
     }
 }

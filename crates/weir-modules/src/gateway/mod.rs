@@ -2,6 +2,7 @@
 
 pub(crate) mod answer_head;
 pub(crate) mod cgi;
+pub(crate) mod family_rows;
 pub mod fastcgi;
 pub mod grpc;
 pub mod memcached;

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use weir_conf::names::{LOCATION, LOCATION_IF};
-use weir_conf::{Directive, Result};
+use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE};
+use weir_conf::{Args, Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
 use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
-use weir_upstream::{Family, Settings, pass_to};
+use weir_upstream::{Family, Settings};
 
 use crate::gateway::cgi::answer;
 use crate::gateway::cgi::params::{Param, Params};
-use crate::gateway::cgi::target::Pass;
+use crate::gateway::cgi::target::{Pass, pass_requests};
+use crate::gateway::family_rows::family_row;
 
 /// The module.
 pub struct Scgi;
@@ -20,23 +21,60 @@ pub struct Scgi;
 impl Module for Scgi {
     const NAME: &'static str = "scgi";
     type Conf = ScgiConf;
-    const DIRECTIVES: &'static [Directive<ScgiConf>] = weir_upstream::upstream_directives!(
-        "scgi",
-        ScgiConf,
-        family,
-        [
-            Row::new("scgi_pass", LOCATION.or(LOCATION_IF), ONE, |c: &mut ScgiConf, l| {
-                l.ext::<Registry>().claim_content(Scgi::NAME);
-                Pass::set(&mut c.pass, l)
-            })
-            .doc("Has requests answered by an SCGI application, or by one of a group."),
-            Row::new("scgi_param", ANY, Args::range(2, 3), |c: &mut ScgiConf, l| Param::push(
-                &mut c.params,
-                l
-            ))
-            .doc("A parameter of requests to applications."),
-        ]
-    );
+    const DIRECTIVES: &'static [Directive<ScgiConf>] = &[
+        Row::new("scgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
+            l.ext::<Registry>().claim_content(Scgi::NAME);
+            Pass::set(&mut c.pass, l)
+        })
+        .syntax("scgi_pass address").doc("Passes requests to an SCGI server or an `upstream`; the address may contain variables."),
+        Row::new("scgi_param", ANY, Args::range(2, 3), |c, l| Param::push(&mut c.params, l))
+            .syntax("scgi_param parameter value [if_not_empty]").doc("Sets a parameter of requests to the SCGI server; with `if_not_empty` only where the value is not empty."),
+        family_row!(bind, "scgi_bind"),
+        family_row!(socket_keepalive, "scgi_socket_keepalive"),
+        family_row!(socket_rcvbuf, "scgi_socket_rcvbuf"),
+        family_row!(socket_sndbuf, "scgi_socket_sndbuf"),
+        family_row!(connect_timeout, "scgi_connect_timeout"),
+        family_row!(send_timeout, "scgi_send_timeout"),
+        family_row!(read_timeout, "scgi_read_timeout"),
+        family_row!(buffering, "scgi_buffering"),
+        family_row!(request_buffering, "scgi_request_buffering"),
+        family_row!(buffer_size, "scgi_buffer_size"),
+        family_row!(buffers, "scgi_buffers"),
+        family_row!(busy_buffers_size, "scgi_busy_buffers_size"),
+        family_row!(max_temp_file_size, "scgi_max_temp_file_size"),
+        family_row!(temp_file_write_size, "scgi_temp_file_write_size"),
+        family_row!(temp_path, "scgi_temp_path").default("scgi_temp 1 2"),
+        family_row!(next_upstream, "scgi_next_upstream"),
+        family_row!(next_upstream_tries, "scgi_next_upstream_tries"),
+        family_row!(next_upstream_timeout, "scgi_next_upstream_timeout"),
+        family_row!(ignore_client_abort, "scgi_ignore_client_abort"),
+        family_row!(intercept_errors, "scgi_intercept_errors"),
+        family_row!(pass_request_headers, "scgi_pass_request_headers"),
+        family_row!(pass_request_body, "scgi_pass_request_body"),
+        family_row!(pass_header, "scgi_pass_header"),
+        family_row!(hide_header, "scgi_hide_header"),
+        family_row!(ignore_headers, "scgi_ignore_headers"),
+        family_row!(limit_rate, "scgi_limit_rate"),
+        family_row!(force_ranges, "scgi_force_ranges"),
+        family_row!(cache_path, "scgi_cache_path"),
+        family_row!(cache, "scgi_cache"),
+        family_row!(cache_key, "scgi_cache_key"),
+        family_row!(cache_valid, "scgi_cache_valid"),
+        family_row!(cache_min_uses, "scgi_cache_min_uses"),
+        family_row!(cache_methods, "scgi_cache_methods"),
+        family_row!(cache_bypass, "scgi_cache_bypass"),
+        family_row!(cache_purge, "scgi_cache_purge"),
+        family_row!(cache_use_stale, "scgi_cache_use_stale"),
+        family_row!(cache_background_update, "scgi_cache_background_update"),
+        family_row!(cache_revalidate, "scgi_cache_revalidate"),
+        family_row!(cache_lock, "scgi_cache_lock"),
+        family_row!(cache_lock_age, "scgi_cache_lock_age"),
+        family_row!(cache_lock_timeout, "scgi_cache_lock_timeout"),
+        family_row!(cache_max_range_offset, "scgi_cache_max_range_offset"),
+        family_row!(no_cache, "scgi_no_cache"),
+        family_row!(store, "scgi_store"),
+        family_row!(store_access, "scgi_store_access"),
+    ];
 
     fn nest(conf: &mut ScgiConf, parent: &ScgiConf, _: Unnamed) {
         inherit!(conf, parent, pass);
@@ -56,14 +94,10 @@ impl Module for Scgi {
     }
 
     fn install(conf: &ScgiConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let Some(pass) = &conf.pass else { return Ok(()) };
-        let Some(settings) = conf.family.settings() else { return Ok(()) };
-        let protocol = ScgiProtocol {
+        pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, |settings| ScgiProtocol {
             params: Params::new(conf.params.as_deref().unwrap_or_default(), settings.pass_request_headers),
             settings: settings.clone(),
-        };
-        let target = pass.install(plan.worker);
-        pass_to(plan, Self::NAME, protocol, settings, target);
+        });
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, SERVER};
+use weir_conf::names::{ANY, LOCATION, LOCATION_IF, MORE, SERVER};
 use weir_conf::{Args, Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
@@ -16,6 +16,7 @@ use weir_upstream::worker_side::local_upstream::LocalGroup;
 use weir_upstream::{Family, Reason, pass_to};
 
 use crate::gateway::cgi::target::{Pass, Target};
+use crate::gateway::family_rows::family_row;
 
 /// The module.
 pub struct Tunnel;
@@ -25,33 +26,20 @@ impl Module for Tunnel {
     type Conf = TunnelConf;
     const DIRECTIVES: &'static [Directive<TunnelConf>] = &[
         Row::new("tunnel_pass", SERVER.or(LOCATION).or(LOCATION_IF), Args::range(0, 1), TunnelConf::set_pass)
-            .doc(
-                "Connects clients that ask with CONNECT to a server; $host:$request_port, what they ask for.",
-            ),
-        Row::new("tunnel_bind", ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.family.bind, l))
-            .doc("The local address that connections to servers begin at."),
-        Row::new("tunnel_socket_keepalive", ANY, FLAG, |c, l| l.flag(&mut c.family.socket_keepalive))
-            .doc("Probes connections to servers (SO_KEEPALIVE)."),
-        Row::new("tunnel_socket_rcvbuf", ANY, ONE, |c, l| l.size(&mut c.family.socket_rcvbuf))
-            .doc("How much the kernel keeps of what servers send (SO_RCVBUF); 0: as it likes."),
-        Row::new("tunnel_socket_sndbuf", ANY, ONE, |c, l| l.size(&mut c.family.socket_sndbuf))
-            .doc("How much the kernel keeps of what is sent to servers (SO_SNDBUF); 0: as it likes."),
-        Row::new("tunnel_connect_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.connect_timeout))
-            .doc("How long a connection to a server may take."),
-        Row::new("tunnel_send_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.send_timeout))
-            .doc("How long a server may take nothing of what is sent to it."),
-        Row::new("tunnel_send_lowat", ANY, ONE, |c, l| c.family.set_lowat(l))
-            .doc("Has no effect on Linux, and a warning says so."),
-        Row::new("tunnel_buffer_size", ANY, ONE, |c, l| l.size(&mut c.family.buffer_size))
-            .doc("How much may wait for one side before no more is read of the other; 16k."),
-        Row::new("tunnel_read_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.read_timeout))
-            .doc("How long both sides may be silent."),
+            .syntax("tunnel_pass [address]").default("$host:$request_port").doc("Connects clients that use the method CONNECT to this server, by default to the one that they ask for."),
+        family_row!(bind, "tunnel_bind"),
+        family_row!(socket_keepalive, "tunnel_socket_keepalive"),
+        family_row!(socket_rcvbuf, "tunnel_socket_rcvbuf"),
+        family_row!(socket_sndbuf, "tunnel_socket_sndbuf"),
+        family_row!(connect_timeout, "tunnel_connect_timeout"),
+        family_row!(send_timeout, "tunnel_send_timeout").doc("Timeout between two successive writes to the upstream server."),
+        family_row!(send_lowat, "tunnel_send_lowat"),
+        family_row!(buffer_size, "tunnel_buffer_size").default("16k").doc("How much may wait to be sent to one side before no more is read from the other."),
+        family_row!(read_timeout, "tunnel_read_timeout").doc("Timeout after which a tunnel is closed in which neither side sends anything."),
         Row::new("tunnel_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &NEXT))
-            .doc("When the next server is connected to."),
-        Row::new("tunnel_next_upstream_tries", ANY, ONE, |c, l| l.number(&mut c.family.next_tries, ..))
-            .doc("How many servers are tried at most; 0: all."),
-        Row::new("tunnel_next_upstream_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.next_timeout))
-            .doc("For how long other servers are tried; 0: without limit."),
+            .syntax("tunnel_next_upstream error | timeout | off ...").default("error timeout").doc("Conditions under which the next upstream server is connected to."),
+        family_row!(next_upstream_tries, "tunnel_next_upstream_tries"),
+        family_row!(next_upstream_timeout, "tunnel_next_upstream_timeout"),
     ];
 
     fn nest(conf: &mut TunnelConf, parent: &TunnelConf, _: Unnamed) {
@@ -64,8 +52,10 @@ impl Module for Tunnel {
 
     fn resolve(conf: &mut TunnelConf, registry: &mut Registry) -> Result {
         let family = &mut conf.family;
-        (family.buffering, family.request_buffering) = (Some(false), Some(false));
-        (family.without_files, family.max_temp_file_size) = (true, Some(0));
+        family.buffering = Some(false);
+        family.request_buffering = Some(false);
+        family.without_files = true;
+        family.max_temp_file_size = Some(0);
         let size = *family.buffer_size.get_or_insert(BUFFER);
         family.buffers = Some(weir_conf::BufferSizes { number: 8, size });
         family.resolve("tunnel", &[], registry)?;

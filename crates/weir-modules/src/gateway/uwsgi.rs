@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_conf::names::{LOCATION, LOCATION_IF};
-use weir_conf::{Directive, Result};
+use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE};
+use weir_conf::{Args, Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
@@ -11,11 +11,12 @@ use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
 use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_upstream::tls_client::Secure;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
-use weir_upstream::{Family, Settings, pass_to};
+use weir_upstream::{Family, Settings};
 
 use crate::gateway::cgi::answer;
 use crate::gateway::cgi::params::{Param, Params};
-use crate::gateway::cgi::target::{Pass, Secured};
+use crate::gateway::cgi::target::{Pass, Secured, pass_requests};
+use crate::gateway::family_rows::family_row;
 
 /// The module.
 pub struct Uwsgi;
@@ -23,33 +24,86 @@ pub struct Uwsgi;
 impl Module for Uwsgi {
     const NAME: &'static str = "uwsgi";
     type Conf = UwsgiConf;
-    const DIRECTIVES: &'static [Directive<UwsgiConf>] = weir_upstream::upstream_directives!(
-        "uwsgi",
-        UwsgiConf,
-        family,
-        ssl,
-        [
-            Row::new("uwsgi_pass", LOCATION.or(LOCATION_IF), ONE, |c: &mut UwsgiConf, l| {
-                l.ext::<Registry>().claim_content(Uwsgi::NAME);
-                Pass::set_behind(&mut c.pass, l, SCHEME)
-            })
-            .doc("Has requests answered by a uwsgi application, or by one of a group; suwsgi:// before it for TLS."),
-            Row::new("uwsgi_param", ANY, Args::range(2, 3), |c: &mut UwsgiConf, l| Param::push(
-                &mut c.params,
-                l
-            ))
-            .doc("A parameter of requests to applications."),
-            Row::new("uwsgi_modifier1", ANY, ONE, |c: &mut UwsgiConf, l| l.number(&mut c.modifier1, 0..=255))
-                .doc("The first byte of requests: what kind of application is asked; 0, WSGI."),
-            Row::new("uwsgi_modifier2", ANY, ONE, |c: &mut UwsgiConf, l| l.number(&mut c.modifier2, 0..=255))
-                .doc("The fourth byte of requests; 0."),
-            Row::new("uwsgi_string", ANY, ONE, |c: &mut UwsgiConf, l| {
-                let text = l.arg(0).as_bytes().to_vec();
-                l.once(&mut c.string, text)
-            })
-            .doc("Bytes that follow the parameters of requests, as they are."),
-        ]
-    );
+    const DIRECTIVES: &'static [Directive<UwsgiConf>] = &[
+        Row::new("uwsgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
+            l.ext::<Registry>().claim_content(Uwsgi::NAME);
+            Pass::set_behind(&mut c.pass, l, SCHEME)
+        })
+        .syntax("uwsgi_pass address").doc("Passes requests to a uwsgi server or an `upstream`; `uwsgi://` (the default) or `suwsgi://`, which uses TLS, may precede the address, which may contain variables."),
+        Row::new("uwsgi_param", ANY, Args::range(2, 3), |c, l| Param::push(
+            &mut c.params,
+            l
+        ))
+        .syntax("uwsgi_param parameter value [if_not_empty]").doc("Sets a parameter of requests to the uwsgi server; with `if_not_empty` only where the value is not empty."),
+        Row::new("uwsgi_modifier1", ANY, ONE, |c, l| l.number(&mut c.modifier1, 0..=255))
+            .syntax("uwsgi_modifier1 number").default("0").doc("First byte of the uwsgi packet header: the kind of application; 0 is WSGI."),
+        Row::new("uwsgi_modifier2", ANY, ONE, |c, l| l.number(&mut c.modifier2, 0..=255))
+            .syntax("uwsgi_modifier2 number").default("0").doc("Fourth byte of the uwsgi packet header."),
+        Row::new("uwsgi_string", ANY, ONE, |c, l| {
+            let text = l.arg(0).as_bytes().to_vec();
+            l.once(&mut c.string, text)
+        })
+        .syntax("uwsgi_string string").doc("Bytes that are sent after the parameters of a request, as they are."),
+        family_row!(bind, "uwsgi_bind"),
+        family_row!(socket_keepalive, "uwsgi_socket_keepalive"),
+        family_row!(socket_rcvbuf, "uwsgi_socket_rcvbuf"),
+        family_row!(socket_sndbuf, "uwsgi_socket_sndbuf"),
+        family_row!(connect_timeout, "uwsgi_connect_timeout"),
+        family_row!(send_timeout, "uwsgi_send_timeout"),
+        family_row!(read_timeout, "uwsgi_read_timeout"),
+        family_row!(buffering, "uwsgi_buffering"),
+        family_row!(request_buffering, "uwsgi_request_buffering"),
+        family_row!(buffer_size, "uwsgi_buffer_size"),
+        family_row!(buffers, "uwsgi_buffers"),
+        family_row!(busy_buffers_size, "uwsgi_busy_buffers_size"),
+        family_row!(max_temp_file_size, "uwsgi_max_temp_file_size"),
+        family_row!(temp_file_write_size, "uwsgi_temp_file_write_size"),
+        family_row!(temp_path, "uwsgi_temp_path").default("uwsgi_temp 1 2"),
+        family_row!(next_upstream, "uwsgi_next_upstream"),
+        family_row!(next_upstream_tries, "uwsgi_next_upstream_tries"),
+        family_row!(next_upstream_timeout, "uwsgi_next_upstream_timeout"),
+        family_row!(ignore_client_abort, "uwsgi_ignore_client_abort"),
+        family_row!(intercept_errors, "uwsgi_intercept_errors"),
+        family_row!(pass_request_headers, "uwsgi_pass_request_headers"),
+        family_row!(pass_request_body, "uwsgi_pass_request_body"),
+        family_row!(pass_header, "uwsgi_pass_header"),
+        family_row!(hide_header, "uwsgi_hide_header"),
+        family_row!(ignore_headers, "uwsgi_ignore_headers"),
+        family_row!(limit_rate, "uwsgi_limit_rate"),
+        family_row!(force_ranges, "uwsgi_force_ranges"),
+        family_row!(cache_path, "uwsgi_cache_path"),
+        family_row!(cache, "uwsgi_cache"),
+        family_row!(cache_key, "uwsgi_cache_key"),
+        family_row!(cache_valid, "uwsgi_cache_valid"),
+        family_row!(cache_min_uses, "uwsgi_cache_min_uses"),
+        family_row!(cache_methods, "uwsgi_cache_methods"),
+        family_row!(cache_bypass, "uwsgi_cache_bypass"),
+        family_row!(cache_purge, "uwsgi_cache_purge"),
+        family_row!(cache_use_stale, "uwsgi_cache_use_stale"),
+        family_row!(cache_background_update, "uwsgi_cache_background_update"),
+        family_row!(cache_revalidate, "uwsgi_cache_revalidate"),
+        family_row!(cache_lock, "uwsgi_cache_lock"),
+        family_row!(cache_lock_age, "uwsgi_cache_lock_age"),
+        family_row!(cache_lock_timeout, "uwsgi_cache_lock_timeout"),
+        family_row!(cache_max_range_offset, "uwsgi_cache_max_range_offset"),
+        family_row!(no_cache, "uwsgi_no_cache"),
+        family_row!(store, "uwsgi_store"),
+        family_row!(store_access, "uwsgi_store_access"),
+        family_row!(ssl_session_reuse, "uwsgi_ssl_session_reuse"),
+        family_row!(ssl_protocols, "uwsgi_ssl_protocols"),
+        family_row!(ssl_ciphers, "uwsgi_ssl_ciphers"),
+        family_row!(ssl_name, "uwsgi_ssl_name"),
+        family_row!(ssl_server_name, "uwsgi_ssl_server_name"),
+        family_row!(ssl_verify, "uwsgi_ssl_verify"),
+        family_row!(ssl_verify_depth, "uwsgi_ssl_verify_depth"),
+        family_row!(ssl_trusted_certificate, "uwsgi_ssl_trusted_certificate"),
+        family_row!(ssl_crl, "uwsgi_ssl_crl"),
+        family_row!(ssl_certificate, "uwsgi_ssl_certificate"),
+        family_row!(ssl_certificate_key, "uwsgi_ssl_certificate_key"),
+        family_row!(ssl_certificate_cache, "uwsgi_ssl_certificate_cache"),
+        family_row!(ssl_password_file, "uwsgi_ssl_password_file"),
+        family_row!(ssl_conf_command, "uwsgi_ssl_conf_command"),
+    ];
 
     fn nest(conf: &mut UwsgiConf, parent: &UwsgiConf, _: Unnamed) {
         inherit!(conf, parent, pass);
@@ -74,18 +128,14 @@ impl Module for Uwsgi {
     }
 
     fn install(conf: &UwsgiConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let Some(pass) = &conf.pass else { return Ok(()) };
-        let Some(settings) = conf.family.settings() else { return Ok(()) };
         let modifier = |number: Option<u64>| number.and_then(|n| u8::try_from(n).ok()).unwrap_or(0);
-        let protocol = UwsgiProtocol {
+        pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, |settings| UwsgiProtocol {
             params: Params::new(conf.params.as_deref().unwrap_or_default(), settings.pass_request_headers),
             modifiers: [modifier(conf.modifier1), modifier(conf.modifier2)],
             string: conf.string.clone().unwrap_or_default(),
             tls: conf.ssl.tls(),
             settings: settings.clone(),
-        };
-        let target = pass.install(plan.worker);
-        pass_to(plan, Self::NAME, protocol, settings, target);
+        });
         Ok(())
     }
 }

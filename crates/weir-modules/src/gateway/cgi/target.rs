@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, Span as Place};
 use weir_engine::conf::registry::Registry;
+use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
-use weir_upstream::Upstreams;
 use weir_upstream::block::upstream::Group;
 use weir_upstream::discovery::server_address::{lacks_port, unresolved};
 use weir_upstream::worker_side::local_upstream::LocalGroup;
+use weir_upstream::{Family, Protocol, Settings, Upstreams, pass_to};
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
@@ -39,34 +40,37 @@ impl Pass {
 
     fn set_with(slot: &mut Option<Pass>, line: &mut LineCx<'_>, scheme: Option<&'static str>) -> Result {
         let script = Script::compile(line, 0)?;
-        Pass::fill(slot, line, (script, scheme))
+        Pass::fill(slot, line, script, scheme)
     }
 
     /// As [`Pass::set`] for an argument that is not there: `text` in its place.
     pub(crate) fn set_text(slot: &mut Option<Pass>, line: &mut LineCx<'_>, text: &[u8]) -> Result {
         let script = Script::compile_text(line, 0, text)?;
-        Pass::fill(slot, line, (script, None))
+        Pass::fill(slot, line, script, None)
     }
 
     /// As [`Pass::set`] where variables mean nothing.
     pub(crate) fn set_constant(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
-        Pass::fill(slot, line, (Script::literal(line.bytes(0)), None))
+        Pass::fill(slot, line, Script::literal(line.bytes(0)), None)
     }
 
     fn fill(
         slot: &mut Option<Pass>,
         line: &LineCx<'_>,
-        (script, scheme): (Script, Option<&'static str>),
+        script: Script,
+        scheme: Option<&'static str>,
     ) -> Result {
         if slot.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        let (mut script, mut secure) = (script, false);
+        let mut script = script;
+        let mut secure = false;
         if let Some(text) = script.constant() {
             let text = String::from_utf8_lossy(text).into_owned();
             let (address, tls) = parts(&text, scheme);
             check(address).map_err(|message| line.fail_arg(0, message))?;
-            (script, secure) = (Script::literal(address.as_bytes()), tls);
+            script = Script::literal(address.as_bytes());
+            secure = tls;
         }
         *slot = Some(Pass {
             place: line.args().first().unwrap_or(&line.line().name).span,
@@ -102,6 +106,21 @@ impl Pass {
         };
         Target { to, scheme: self.scheme }
     }
+}
+
+/// Has the requests of a location that has a `pass` answered by its servers, in the protocol that `protocol` makes of the
+/// location's settings: the last step of all modules whose `*_pass` names an address without a URI.
+pub(crate) fn pass_requests<P: Protocol + 'static>(
+    plan: &mut PlanBuilder<'_>,
+    module: &'static str,
+    pass: Option<&Pass>,
+    family: &Family,
+    protocol: impl FnOnce(&Arc<Settings>) -> P,
+) {
+    let (Some(pass), Some(settings)) = (pass, family.settings()) else { return };
+    let protocol = protocol(&settings);
+    let target = pass.install(plan.worker);
+    pass_to(plan, module, protocol, settings, target);
 }
 
 /// The address behind its scheme, and whether that is the one for TLS.

@@ -7,18 +7,18 @@ mod pass;
 
 use std::sync::Arc;
 
-use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, TWO};
-use weir_conf::{Args, Directive, Result};
+use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE, TWO};
+use weir_conf::{Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Unnamed, Verdict, inherit};
 use weir_http::Known;
-use weir_upstream::config::directives::IGNORED;
 use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_upstream::tls_client::Secure;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
-use weir_upstream::{Family, Reason, pass_to};
+use weir_upstream::{Family, pass_to};
 
+use crate::gateway::family_rows::family_row;
 use crate::gateway::proxy::pass::Goal;
 use crate::gateway::proxy::request::{self, Fields, SetHeaders};
 use pass::Pass;
@@ -34,66 +34,38 @@ impl Module for Grpc {
             l.ext::<Registry>().claim_content(Self::NAME);
             Pass::set(&mut c.pass, l)
         })
-            .doc("Has requests answered by a gRPC server, or by one of a group; grpc:// or grpcs:// may stand before."),
+            .syntax("grpc_pass address").doc("Passes requests to a gRPC server or an `upstream`; `grpc://` (the default) or `grpcs://` may precede the address, which may contain variables."),
         Row::new("grpc_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
-            .doc("A field of requests to servers; an empty value leaves the field out."),
-        Row::new("grpc_bind", ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.family.bind, l))
-            .doc("The local address that connections to servers begin at."),
-        Row::new("grpc_socket_keepalive", ANY, FLAG, |c, l| l.flag(&mut c.family.socket_keepalive))
-            .doc("Probes connections to servers (SO_KEEPALIVE)."),
-        Row::new("grpc_socket_rcvbuf", ANY, ONE, |c, l| l.size(&mut c.family.socket_rcvbuf))
-            .doc("How much the kernel keeps of what servers send (SO_RCVBUF); 0: as it likes."),
-        Row::new("grpc_socket_sndbuf", ANY, ONE, |c, l| l.size(&mut c.family.socket_sndbuf))
-            .doc("How much the kernel keeps of what is sent to servers (SO_SNDBUF); 0: as it likes."),
-        Row::new("grpc_connect_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.connect_timeout))
-            .doc("How long a connection to a server may take."),
-        Row::new("grpc_send_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.send_timeout))
-            .doc("How long a server may take nothing of a request."),
-        Row::new("grpc_read_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.read_timeout))
-            .doc("How long a server may send nothing of an answer."),
-        Row::new("grpc_buffer_size", ANY, ONE, |c, l| l.size(&mut c.family.buffer_size))
-            .doc("The longest head of an answer."),
-        Row::new("grpc_intercept_errors", ANY, FLAG, |c, l| l.flag(&mut c.family.intercept_errors))
-            .doc("Applies error_page to answers of servers, too."),
-        Row::new("grpc_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &Reason::WORDS))
-            .doc("When the next server is asked."),
-        Row::new("grpc_next_upstream_tries", ANY, ONE, |c, l| l.number(&mut c.family.next_tries, ..))
-            .doc("How many servers are asked at most; 0: all."),
-        Row::new("grpc_next_upstream_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.next_timeout))
-            .doc("For how long other servers are asked; 0: without limit."),
-        Row::new("grpc_pass_header", ANY, ONE, |c, l| l.push(&mut c.family.pass_headers))
-            .doc("Shows the client a field that is hidden otherwise."),
-        Row::new("grpc_hide_header", ANY, ONE, |c, l| l.push(&mut c.family.hide_headers))
-            .doc("Hides a field of answers from the client."),
-        Row::new("grpc_ignore_headers", ANY, MORE, |c, l| l.bits(&mut c.family.ignore_headers, &IGNORED))
-            .doc("Does not act on these fields of answers."),
-        Row::new("grpc_ssl_session_reuse", ANY, FLAG, |c, l| l.flag(&mut c.ssl.session_reuse))
-            .doc("Sessions with servers are resumed; on."),
-        Row::new("grpc_ssl_protocols", ANY, MORE, |c, l| c.ssl.set_protocols(l)).doc("TLSv1.2, TLSv1.3; both."),
-        Row::new("grpc_ssl_ciphers", ANY, ONE, |c, l| c.ssl.set_ciphers(l))
-            .doc("The ciphers of TLS 1.2 offered to servers, in OpenSSL's language."),
-        Row::new("grpc_ssl_name", ANY, ONE, |c, l| c.ssl.set_name(l))
-            .doc("The name that servers must have and are told; the host of grpc_pass."),
-        Row::new("grpc_ssl_server_name", ANY, FLAG, |c, l| l.flag(&mut c.ssl.server_name))
-            .doc("Servers are told the name (SNI); off."),
-        Row::new("grpc_ssl_verify", ANY, FLAG, |c, l| l.flag(&mut c.ssl.verify))
-            .doc("Servers need a certificate that is trusted and has the name; off."),
-        Row::new("grpc_ssl_verify_depth", ANY, ONE, |c, l| l.number(&mut c.ssl.verify_depth, ..))
-            .doc("The most certificates between a server's and a trusted one; 1."),
-        Row::new("grpc_ssl_trusted_certificate", ANY, ONE, |c, l| l.conf_path(&mut c.ssl.trusted_certificate))
-            .doc("Whom servers' certificates must come from."),
-        Row::new("grpc_ssl_crl", ANY, ONE, |c, l| l.conf_path(&mut c.ssl.crl))
-            .doc("Lists of revoked certificates of servers."),
-        Row::new("grpc_ssl_certificate", ANY, ONE, |c, l| c.ssl.set_certificate(l))
-            .doc("The certificate that servers are shown, in PEM; variables."),
-        Row::new("grpc_ssl_certificate_key", ANY, ONE, |c, l| c.ssl.set_certificate_key(l))
-            .doc("Its key, in PEM."),
-        Row::new("grpc_ssl_certificate_cache", ANY, Args::range(1, 3), |c, l| c.ssl.set_certificate_cache(l))
-            .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
-        Row::new("grpc_ssl_password_file", ANY, ONE, |c, l| l.conf_path(&mut c.ssl.password_file))
-            .doc("Passwords of the key, one a line; each is tried."),
-        Row::new("grpc_ssl_conf_command", ANY, TWO, |c, l| c.ssl.set_conf_command(l))
-            .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString; VerifyMode Peer, which is so with verification on, and an error without."),
+            .syntax("grpc_set_header field value").doc("Sets a header field of requests to the upstream server; a field with an empty value is not sent."),
+        family_row!(bind, "grpc_bind"),
+        family_row!(socket_keepalive, "grpc_socket_keepalive"),
+        family_row!(socket_rcvbuf, "grpc_socket_rcvbuf"),
+        family_row!(socket_sndbuf, "grpc_socket_sndbuf"),
+        family_row!(connect_timeout, "grpc_connect_timeout"),
+        family_row!(send_timeout, "grpc_send_timeout"),
+        family_row!(read_timeout, "grpc_read_timeout"),
+        family_row!(buffer_size, "grpc_buffer_size"),
+        family_row!(intercept_errors, "grpc_intercept_errors"),
+        family_row!(next_upstream, "grpc_next_upstream"),
+        family_row!(next_upstream_tries, "grpc_next_upstream_tries"),
+        family_row!(next_upstream_timeout, "grpc_next_upstream_timeout"),
+        family_row!(pass_header, "grpc_pass_header"),
+        family_row!(hide_header, "grpc_hide_header"),
+        family_row!(ignore_headers, "grpc_ignore_headers"),
+        family_row!(ssl_session_reuse, "grpc_ssl_session_reuse"),
+        family_row!(ssl_protocols, "grpc_ssl_protocols"),
+        family_row!(ssl_ciphers, "grpc_ssl_ciphers"),
+        family_row!(ssl_name, "grpc_ssl_name"),
+        family_row!(ssl_server_name, "grpc_ssl_server_name"),
+        family_row!(ssl_verify, "grpc_ssl_verify"),
+        family_row!(ssl_verify_depth, "grpc_ssl_verify_depth"),
+        family_row!(ssl_trusted_certificate, "grpc_ssl_trusted_certificate"),
+        family_row!(ssl_crl, "grpc_ssl_crl"),
+        family_row!(ssl_certificate, "grpc_ssl_certificate"),
+        family_row!(ssl_certificate_key, "grpc_ssl_certificate_key"),
+        family_row!(ssl_certificate_cache, "grpc_ssl_certificate_cache"),
+        family_row!(ssl_password_file, "grpc_ssl_password_file"),
+        family_row!(ssl_conf_command, "grpc_ssl_conf_command"),
     ];
 
     fn nest(conf: &mut GrpcConf, parent: &GrpcConf, _: Unnamed) {
@@ -108,8 +80,10 @@ impl Module for Grpc {
 
     fn resolve(conf: &mut GrpcConf, registry: &mut Registry) -> Result {
         let family = &mut conf.family;
-        (family.buffering, family.request_buffering) = (Some(false), Some(false));
-        (family.pass_trailers, family.without_files) = (Some(true), true);
+        family.buffering = Some(false);
+        family.request_buffering = Some(false);
+        family.pass_trailers = Some(true);
+        family.without_files = true;
         family.max_temp_file_size = Some(0);
         family.buffers = Some(weir_conf::BufferSizes { number: 8, size: family.buffer_size.unwrap_or(4096) });
         family.resolve("grpc", &["Date", "Server"], registry)?;

@@ -11,8 +11,8 @@ mod rewrite;
 mod tests;
 mod upgrade;
 
-use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
-use weir_conf::{Directive, LineCx, Result};
+use weir_conf::names::{ANY, FLAG, LIMIT_EXCEPT, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, TWO};
+use weir_conf::{Args, Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::{Script, Variable};
@@ -20,6 +20,7 @@ use weir_engine::{Module, Unnamed, inherit};
 use weir_upstream::tls_client::client::ClientConf;
 use weir_upstream::{Family, ProxyHeader, pass_to};
 
+use crate::gateway::family_rows::family_row;
 use http::Http;
 use pass::Pass;
 use request::{Fields, SetHeaders};
@@ -32,69 +33,107 @@ pub struct Proxy;
 impl Module for Proxy {
     const NAME: &'static str = "proxy";
     type Conf = ProxyConf;
-    const DIRECTIVES: &'static [Directive<ProxyConf>] = weir_upstream::upstream_directives!(
-        "proxy",
-        ProxyConf,
-        family,
-        ssl,
-        [
-            Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
-                .doc("Has requests answered by an HTTP server, or by one of a group."),
-            Row::new("proxy_set_header", ANY, TWO, |c: &mut ProxyConf, l| {
-                request::set_header(&mut c.set_headers, l)
-            })
-                .doc("A field of requests to servers; an empty value leaves the field out."),
-            Row::new("proxy_set_body", ANY, ONE, |c: &mut ProxyConf, l| {
-                let body = Script::compile(l, 0)?;
-                l.once(&mut c.body, body)
-            })
-            .doc("The body of requests to servers, instead of the client's."),
-            Row::new("proxy_send_lowat", ANY, ONE, |c: &mut ProxyConf, l| c.family.set_lowat(l))
-                .doc("Has no effect on Linux, and a warning says so."),
-            Row::new("proxy_headers_hash_max_size", ANY, ONE, |c: &mut ProxyConf, l| {
-                l.number(&mut c.hash_sizes[0], ..)
-            })
-            .doc("Has no effect: names of fields are looked up without a table to be sized."),
-            Row::new("proxy_headers_hash_bucket_size", ANY, ONE, |c: &mut ProxyConf, l| {
-                l.number(&mut c.hash_sizes[1], ..)
-            })
-            .doc("Has no effect: names of fields are looked up without a table to be sized."),
-            Row::new("proxy_method", ANY, ONE, |c: &mut ProxyConf, l| {
-                let method = Script::compile(l, 0)?;
-                l.once(&mut c.method, method)
-            })
-            .doc("The method of requests to servers, instead of the client's."),
-            Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
-                .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11), ("2", 20)]))
-            .doc("The version of HTTP spoken to servers: 1.0, 1.1, 2."),
-            Row::new("proxy_upgrade", ANY, MORE, |c: &mut ProxyConf, l| Upgrades::set(&mut c.upgrade, l))
-                .doc("Passes the client's wish for another protocol on: on for websocket, or names; never h2c; off."),
-            Row::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol)
-                .doc("Begins connections to servers with the client's addresses (PROXY protocol): on or v1, v2; off."),
-            Row::new("proxy_cache_convert_head", ANY, FLAG, |c: &mut ProxyConf, l| l
-                .flag(&mut c.family.cache.convert_head))
-            .doc("Asks with GET where the client asks with HEAD, so that the answer can be kept; on."),
-            Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
-                Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
-            })
-            .doc("Changes Location and Refresh of answers."),
-            Row::new("proxy_pass_trailers", ANY, FLAG, |c: &mut ProxyConf, l| l
-                .flag(&mut c.family.pass_trailers))
-            .doc("Passes the trailer of a chunked answer on; off."),
-            Row::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
-                Rule::cookie_domain(&mut c.cookie_domains, l)
-            })
-            .doc("Changes the domain of cookies."),
-            Row::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
-                Rule::cookie_path(&mut c.cookie_paths, l)
-            })
-            .doc("Changes the path of cookies."),
-            Row::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c: &mut ProxyConf, l| {
-                Flags::set(&mut c.cookie_flags, l)
-            })
-            .doc("Changes the flags of cookies."),
-        ]
-    );
+    const DIRECTIVES: &'static [Directive<ProxyConf>] = &[
+        Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
+            .syntax("proxy_pass URL").doc("Passes requests to an HTTP server or an `upstream`. A URI in the URL replaces the part of the request's URI that the location matches; the URL may contain variables."),
+        Row::new("proxy_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
+            .syntax("proxy_set_header field value").default("Host $proxy_host").doc("Sets a header field of requests to the upstream server; a field with an empty value is not sent."),
+        Row::new("proxy_set_body", ANY, ONE, |c, l| {
+            let body = Script::compile(l, 0)?;
+            l.once(&mut c.body, body)
+        })
+        .syntax("proxy_set_body value").doc("Body of requests to the upstream server, in place of the client's."),
+        family_row!(send_lowat, "proxy_send_lowat"),
+        Row::new("proxy_headers_hash_max_size", ANY, ONE, |c, l| l.number(&mut c.hash_sizes[0], ..))
+            .syntax("proxy_headers_hash_max_size size").default("512").doc("Accepted for compatibility: it has no effect, since no such table has to be sized."),
+        Row::new("proxy_headers_hash_bucket_size", ANY, ONE, |c, l| l.number(&mut c.hash_sizes[1], ..))
+            .syntax("proxy_headers_hash_bucket_size size").default("64").doc("Accepted for compatibility: it has no effect, since no such table has to be sized."),
+        Row::new("proxy_method", ANY, ONE, |c, l| {
+            let method = Script::compile(l, 0)?;
+            l.once(&mut c.method, method)
+        })
+        .syntax("proxy_method method").doc("Method of requests to the upstream server, in place of the client's; it may contain variables."),
+        Row::new("proxy_http_version", ANY, ONE, |c, l| {
+            l.one_of(&mut c.version, &[("1.0", 10), ("1.1", 11), ("2", 20)])
+        })
+        .syntax("proxy_http_version 1.0 | 1.1 | 2").default("1.1").doc("Version of HTTP for requests to the upstream server."),
+        Row::new("proxy_upgrade", ANY, MORE, |c, l| Upgrades::set(&mut c.upgrade, l)).syntax("proxy_upgrade on | off | protocol ...").default("off").doc("Passes the client's `Upgrade` field on: `on` for `websocket`, or for the protocols named; never for `h2c`."),
+        Row::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol).syntax("proxy_protocol on | off | v1 | v2").default("off").doc("Sends the client's addresses at the beginning of connections to the upstream server (PROXY protocol); `on` is version 1."),
+        Row::new("proxy_cache_convert_head", ANY, FLAG, |c, l| l.flag(&mut c.family.cache.convert_head))
+            .syntax("proxy_cache_convert_head on | off").default("on").doc("Converts HEAD to GET for requests whose responses are cached."),
+        Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c, l| {
+            Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
+        })
+        .syntax("proxy_redirect default\nproxy_redirect off\nproxy_redirect redirect replacement").doc("Changes the fields `Location` and `Refresh` of responses."),
+        family_row!(pass_trailers, "proxy_pass_trailers"),
+        Row::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c, l| {
+            Rule::cookie_domain(&mut c.cookie_domains, l)
+        })
+        .syntax("proxy_cookie_domain off\nproxy_cookie_domain domain replacement").default("off").doc("Changes the attribute `domain` of `Set-Cookie` fields of responses."),
+        Row::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c, l| Rule::cookie_path(&mut c.cookie_paths, l))
+            .syntax("proxy_cookie_path off\nproxy_cookie_path path replacement").default("off").doc("Changes the attribute `path` of `Set-Cookie` fields of responses."),
+        Row::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c, l| Flags::set(&mut c.cookie_flags, l))
+            .syntax("proxy_cookie_flags off\nproxy_cookie_flags cookie [flag ...]").default("off").doc("Sets or removes flags of cookies in responses: `secure`, `httponly`, `samesite=strict|lax|none`, and `nosecure` and its like."),
+        family_row!(bind, "proxy_bind"),
+        family_row!(socket_keepalive, "proxy_socket_keepalive"),
+        family_row!(socket_rcvbuf, "proxy_socket_rcvbuf"),
+        family_row!(socket_sndbuf, "proxy_socket_sndbuf"),
+        family_row!(connect_timeout, "proxy_connect_timeout"),
+        family_row!(send_timeout, "proxy_send_timeout"),
+        family_row!(read_timeout, "proxy_read_timeout"),
+        family_row!(buffering, "proxy_buffering"),
+        family_row!(request_buffering, "proxy_request_buffering"),
+        family_row!(buffer_size, "proxy_buffer_size"),
+        family_row!(buffers, "proxy_buffers"),
+        family_row!(busy_buffers_size, "proxy_busy_buffers_size"),
+        family_row!(max_temp_file_size, "proxy_max_temp_file_size"),
+        family_row!(temp_file_write_size, "proxy_temp_file_write_size"),
+        family_row!(temp_path, "proxy_temp_path").default("proxy_temp 1 2"),
+        family_row!(next_upstream, "proxy_next_upstream"),
+        family_row!(next_upstream_tries, "proxy_next_upstream_tries"),
+        family_row!(next_upstream_timeout, "proxy_next_upstream_timeout"),
+        family_row!(ignore_client_abort, "proxy_ignore_client_abort"),
+        family_row!(intercept_errors, "proxy_intercept_errors"),
+        family_row!(pass_request_headers, "proxy_pass_request_headers"),
+        family_row!(pass_request_body, "proxy_pass_request_body"),
+        family_row!(pass_header, "proxy_pass_header"),
+        family_row!(hide_header, "proxy_hide_header"),
+        family_row!(ignore_headers, "proxy_ignore_headers"),
+        family_row!(limit_rate, "proxy_limit_rate"),
+        family_row!(force_ranges, "proxy_force_ranges"),
+        family_row!(cache_path, "proxy_cache_path"),
+        family_row!(cache, "proxy_cache"),
+        family_row!(cache_key, "proxy_cache_key").default("$scheme$proxy_host$request_uri"),
+        family_row!(cache_valid, "proxy_cache_valid"),
+        family_row!(cache_min_uses, "proxy_cache_min_uses"),
+        family_row!(cache_methods, "proxy_cache_methods"),
+        family_row!(cache_bypass, "proxy_cache_bypass"),
+        family_row!(cache_purge, "proxy_cache_purge"),
+        family_row!(cache_use_stale, "proxy_cache_use_stale"),
+        family_row!(cache_background_update, "proxy_cache_background_update"),
+        family_row!(cache_revalidate, "proxy_cache_revalidate"),
+        family_row!(cache_lock, "proxy_cache_lock"),
+        family_row!(cache_lock_age, "proxy_cache_lock_age"),
+        family_row!(cache_lock_timeout, "proxy_cache_lock_timeout"),
+        family_row!(cache_max_range_offset, "proxy_cache_max_range_offset"),
+        family_row!(no_cache, "proxy_no_cache"),
+        family_row!(store, "proxy_store"),
+        family_row!(store_access, "proxy_store_access"),
+        family_row!(ssl_session_reuse, "proxy_ssl_session_reuse"),
+        family_row!(ssl_protocols, "proxy_ssl_protocols"),
+        family_row!(ssl_ciphers, "proxy_ssl_ciphers"),
+        family_row!(ssl_name, "proxy_ssl_name").default("$proxy_host"),
+        family_row!(ssl_server_name, "proxy_ssl_server_name"),
+        family_row!(ssl_verify, "proxy_ssl_verify"),
+        family_row!(ssl_verify_depth, "proxy_ssl_verify_depth"),
+        family_row!(ssl_trusted_certificate, "proxy_ssl_trusted_certificate"),
+        family_row!(ssl_crl, "proxy_ssl_crl"),
+        family_row!(ssl_certificate, "proxy_ssl_certificate"),
+        family_row!(ssl_certificate_key, "proxy_ssl_certificate_key"),
+        family_row!(ssl_certificate_cache, "proxy_ssl_certificate_cache"),
+        family_row!(ssl_password_file, "proxy_ssl_password_file"),
+        family_row!(ssl_conf_command, "proxy_ssl_conf_command"),
+    ];
     const VARIABLES: &'static [Variable] = request::VARIABLES;
 
     fn nest(conf: &mut ProxyConf, parent: &ProxyConf, _: Unnamed) {
