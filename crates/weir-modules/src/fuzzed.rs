@@ -11,8 +11,8 @@ use weir_http::h1::{Parse, ResponseHead};
 use crate::filters::compress::{Coder, Op};
 use crate::filters::gunzip::Inflater;
 use crate::filters::gzip::Deflater;
-use crate::filters::sub::replace::Replacer;
-use crate::filters::sub::search::Patterns;
+use crate::filters::sub::replace::TextReplacer;
+use crate::filters::sub::search::TextPatterns;
 use crate::filters::userid;
 use crate::gateway::cgi;
 use crate::rules::{auth_basic, secure_link};
@@ -86,7 +86,7 @@ pub fn sub(data: &[u8]) {
 
 fn replaced(pairs: &[(&[u8], &[u8])], once: bool, content: &[u8], size: usize) -> Vec<u8> {
     let texts: Vec<Vec<u8>> = pairs.iter().map(|pair| pair.0.to_vec()).collect();
-    let mut replacer = Replacer::new(Rc::new(Patterns::new(&texts, true)), once);
+    let mut replacer = TextReplacer::new(Rc::new(TextPatterns::new(&texts, true)), once);
     let mut whole = Vec::new();
     let mut pieces = content.chunks(size).peekable();
     while let Some(piece) = pieces.next() {

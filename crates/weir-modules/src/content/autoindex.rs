@@ -29,12 +29,12 @@ pub struct AutoindexConf {
     /// `autoindex_localtime`; off unless set.
     localtime: Option<bool>,
     /// `autoindex_format`; `html` unless set.
-    format: Option<Format>,
+    format: Option<ListingFormat>,
 }
 
 /// How a listing is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ListingFormat {
     /// A page.
     Html,
     /// An array of objects.
@@ -80,10 +80,10 @@ impl Module for Autoindex {
 
     fn install(conf: &AutoindexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
         if conf.on == Some(true) {
-            let list = List {
+            let list = DirectoryLister {
                 exact_size: conf.exact_size.unwrap_or(true),
                 localtime: conf.localtime.unwrap_or(false),
-                format: conf.format.unwrap_or(Format::Html),
+                format: conf.format.unwrap_or(ListingFormat::Html),
             };
             plan.handler(Phase::Content, Self::NAME, list);
         }
@@ -104,19 +104,23 @@ fn localtime(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Erro
 }
 
 fn format(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
-    let formats =
-        [("html", Format::Html), ("json", Format::Json), ("jsonp", Format::Jsonp), ("xml", Format::Xml)];
+    let formats = [
+        ("html", ListingFormat::Html),
+        ("json", ListingFormat::Json),
+        ("jsonp", ListingFormat::Jsonp),
+        ("xml", ListingFormat::Xml),
+    ];
     line.one_of(&mut conf.format, &formats)
 }
 
 /// The handler, with the settings of its location.
-struct List {
+struct DirectoryLister {
     exact_size: bool,
     localtime: bool,
-    format: Format,
+    format: ListingFormat,
 }
 
-impl Handler for List {
+impl Handler for DirectoryLister {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/") || !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Passed;
@@ -129,7 +133,7 @@ impl Handler for List {
     }
 }
 
-impl List {
+impl DirectoryLister {
     async fn list(&self, x: &mut Exchange) -> Verdict {
         let callback = match self.callback(x) {
             Ok(callback) => callback,
@@ -156,10 +160,10 @@ impl List {
             Err(error) => return Verdict::Status(file::call_failed(x, error.call, path, error.errno)),
         };
         let (kind, charset) = match (self.format, &callback) {
-            (Format::Html, _) => ("text/html", None),
-            (Format::Xml, _) => ("text/xml", Some("utf-8")),
-            (Format::Jsonp, Some(_)) => ("application/javascript", None),
-            (Format::Json | Format::Jsonp, _) => ("application/json", None),
+            (ListingFormat::Html, _) => ("text/html", None),
+            (ListingFormat::Xml, _) => ("text/xml", Some("utf-8")),
+            (ListingFormat::Jsonp, Some(_)) => ("application/javascript", None),
+            (ListingFormat::Json | ListingFormat::Jsonp, _) => ("application/json", None),
         };
         x.response.status = 200;
         x.response.content_type = Some(Text::from(kind));
@@ -167,12 +171,12 @@ impl List {
             x.response.charset = Some(Text::from(charset));
         }
         let page = self.render(x, &entries, callback.as_deref());
-        x.respond(Body::Source(Box::new(Once(Some(page)))))
+        x.respond(Body::Source(Box::new(ListingBody(Some(page)))))
     }
 
     /// The function that `?callback=` names, for JSONP; an empty name is none.
     fn callback(&self, x: &Exchange) -> Result<Option<Vec<u8>>, u16> {
-        if self.format != Format::Jsonp {
+        if self.format != ListingFormat::Jsonp {
             return Ok(None);
         }
         let Some(name) = weir_http::cookie::arg(x.args(), b"callback").filter(|name| !name.is_empty()) else {
@@ -186,29 +190,29 @@ impl List {
         Err(400)
     }
 
-    fn render(&self, x: &Exchange, entries: &[list::Entry], callback: Option<&[u8]>) -> Vec<u8> {
+    fn render(&self, x: &Exchange, entries: &[list::DirectoryEntry], callback: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + entries.len() * 160);
         match self.format {
-            Format::Html => {
+            ListingFormat::Html => {
                 let charset = x.response.charset.as_ref().map(|charset| x.text(charset));
-                let style = render::Style {
+                let style = render::PageStyle {
                     exact_size: self.exact_size,
                     localtime: self.localtime,
                     utf8: charset.is_some_and(|charset| charset.eq_ignore_ascii_case(b"utf-8")),
                 };
                 render::html(&mut out, x.uri(), entries, &style);
             }
-            Format::Json | Format::Jsonp => render::json(&mut out, entries, callback),
-            Format::Xml => render::xml(&mut out, entries),
+            ListingFormat::Json | ListingFormat::Jsonp => render::json(&mut out, entries, callback),
+            ListingFormat::Xml => render::xml(&mut out, entries),
         }
         out
     }
 }
 
 /// A body of one piece whose length is not told, so that it is sent as nginx sends a listing: in chunks.
-struct Once(Option<Vec<u8>>);
+struct ListingBody(Option<Vec<u8>>);
 
-impl Source for Once {
+impl Source for ListingBody {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Piece, weir_engine::Error>> {
         Poll::Ready(Ok(self.0.take().map_or(Piece::End, |page| Piece::Data(Buf::Bytes(page)))))
     }

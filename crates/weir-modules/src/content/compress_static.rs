@@ -13,7 +13,7 @@ use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_http::{Known, Method};
 
 use crate::content::static_files;
-use crate::filters::compress::{self, Coding, Rules};
+use crate::filters::compress::{self, CompressionRules, ContentCoding};
 
 /// The module.
 pub struct CompressStatic;
@@ -22,21 +22,21 @@ impl Module for CompressStatic {
     const NAME: &'static str = "gzip_static";
     type Conf = StaticConf;
     const DIRECTIVES: &'static [Directive<StaticConf>] = &[
-        Row::new("gzip_static", ANY, ONE, |conf, line| line.one_of(&mut conf.gzip, STATES))
+        StaticRow::new("gzip_static", ANY, ONE, |conf, line| line.one_of(&mut conf.gzip, STATES))
             .syntax("gzip_static on | off | always")
             .default("off")
             .doc(
                 "Serves the precompressed file with `.gz` appended to the name to clients \
                  that accept gzip; `always` serves it to all clients.",
             ),
-        Row::new("brotli_static", ANY, ONE, |conf, line| line.one_of(&mut conf.brotli, STATES))
+        StaticRow::new("brotli_static", ANY, ONE, |conf, line| line.one_of(&mut conf.brotli, STATES))
             .syntax("brotli_static on | off | always")
             .default("off")
             .doc(
                 "Serves the precompressed file with `.br` appended to the name to clients \
                  that accept br; `always` serves it to all clients.",
             ),
-        Row::new("zstd_static", ANY, ONE, |conf, line| line.one_of(&mut conf.zstd, STATES))
+        StaticRow::new("zstd_static", ANY, ONE, |conf, line| line.one_of(&mut conf.zstd, STATES))
             .syntax("zstd_static on | off | always")
             .default("off")
             .doc(
@@ -50,65 +50,70 @@ impl Module for CompressStatic {
     }
 
     fn install(conf: &StaticConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let all = [(Coding::Brotli, conf.brotli), (Coding::Zstd, conf.zstd), (Coding::Gzip, conf.gzip)];
+        let all = [
+            (ContentCoding::Brotli, conf.brotli),
+            (ContentCoding::Zstd, conf.zstd),
+            (ContentCoding::Gzip, conf.gzip),
+        ];
         let kinds = all.into_iter().filter_map(|(coding, state)| match state? {
-            State::Off => None,
-            state => Some(Kind { coding, always: state == State::Always }),
+            StaticState::Off => None,
+            state => Some(StaticCoding { coding, always: state == StaticState::Always }),
         });
-        let kinds: Box<[Kind]> = kinds.collect();
+        let kinds: Box<[StaticCoding]> = kinds.collect();
         if !kinds.is_empty() {
-            plan.handler(Phase::Content, Self::NAME, Serve(kinds));
+            plan.handler(Phase::Content, Self::NAME, ServeCompressed(kinds));
         }
         Ok(())
     }
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<StaticConf>;
+type StaticRow = Directive<StaticConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct StaticConf {
-    gzip: Option<State>,
-    brotli: Option<State>,
-    zstd: Option<State>,
+    gzip: Option<StaticState>,
+    brotli: Option<StaticState>,
+    zstd: Option<StaticState>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StaticState {
     Off,
     On,
     Always,
 }
 
-const STATES: &[(&str, State)] = &[("off", State::Off), ("on", State::On), ("always", State::Always)];
+const STATES: &[(&str, StaticState)] =
+    &[("off", StaticState::Off), ("on", StaticState::On), ("always", StaticState::Always)];
 
 /// A coding that is looked for.
 #[derive(Clone, Copy)]
-struct Kind {
-    coding: Coding,
+struct StaticCoding {
+    coding: ContentCoding,
     always: bool,
 }
 
-impl Kind {
+impl StaticCoding {
     fn suffix(self) -> &'static [u8] {
         match self.coding {
-            Coding::Brotli => b".br",
-            Coding::Zstd => b".zst",
-            Coding::Gzip => b".gz",
+            ContentCoding::Brotli => b".br",
+            ContentCoding::Zstd => b".zst",
+            ContentCoding::Gzip => b".gz",
         }
     }
 }
 
-struct Serve(Box<[Kind]>);
+struct ServeCompressed(Box<[StaticCoding]>);
 
-impl Handler for Serve {
+impl Handler for ServeCompressed {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.head.method, Method::Get | Method::Head) || x.uri().ends_with(b"/") {
             return Verdict::Passed;
         }
         // One that is not taken is looked for all the same when `Vary` shall say that it is there.
-        let vary = x.plan.kept::<Rules>().is_some_and(|rules| rules.vary);
+        let vary = x.plan.kept::<CompressionRules>().is_some_and(|rules| rules.vary);
         let mut found = [None; 3];
         for (place, kind) in found.iter_mut().zip(&self.0) {
             let quality = if kind.always { Some(0) } else { compress::accepts(x, kind.coding) };
@@ -127,7 +132,7 @@ impl Handler for Serve {
 }
 
 /// Answers with the file of this coding, if there is one and the client takes it.
-fn serve(x: &mut Exchange, kind: Kind, taken: bool) -> Option<Verdict> {
+fn serve(x: &mut Exchange, kind: StaticCoding, taken: bool) -> Option<Verdict> {
     let path = match path(x, kind.suffix()) {
         Ok(path) => path,
         Err(status) => return Some(Verdict::Status(status)),
@@ -166,7 +171,7 @@ fn path(x: &mut Exchange, suffix: &[u8]) -> std::result::Result<PathText, u16> {
     Ok(PathText { span: x.arena.since(mark), root: plain.root })
 }
 
-fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: Coding) -> Verdict {
+fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: ContentCoding) -> Verdict {
     static_files::describe(x, &file);
     // Of the packed bytes, as in nginx since 1.23.4.
     x.response.allow_ranges = true;

@@ -25,7 +25,7 @@ impl Module for EmptyGif {
 
     fn install(conf: &EmptyGifConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on {
-            plan.content(Self::NAME, Picture);
+            plan.content(Self::NAME, GifHandler);
         }
         Ok(())
     }
@@ -37,9 +37,9 @@ pub struct EmptyGifConf {
     on: bool,
 }
 
-struct Picture;
+struct GifHandler;
 
-impl Handler for Picture {
+impl Handler for GifHandler {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Status(405);

@@ -42,7 +42,7 @@ impl Module for Index {
 
     fn install(conf: &IndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
         let names = conf.index.clone().unwrap_or_else(|| vec![Script::literal(b"index.html")]);
-        plan.handler(Phase::Content, Self::NAME, Find { names: names.into() });
+        plan.handler(Phase::Content, Self::NAME, IndexHandler { names: names.into() });
         Ok(())
     }
 }
@@ -62,17 +62,17 @@ fn index(conf: &mut IndexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-struct Find {
+struct IndexHandler {
     names: Arc<[Script]>,
 }
 
-impl Handler for Find {
+impl Handler for IndexHandler {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         self.find(x)
     }
 }
 
-impl Find {
+impl IndexHandler {
     fn find(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/")
             || !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post)

@@ -32,7 +32,7 @@ impl Module for RandomIndex {
 
     fn install(conf: &RandomIndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
         if conf.on == Some(true) {
-            plan.handler(Phase::Content, Self::NAME, Draw);
+            plan.handler(Phase::Content, Self::NAME, RandomIndexHandler);
         }
         Ok(())
     }
@@ -45,9 +45,9 @@ pub struct RandomIndexConf {
     on: Option<bool>,
 }
 
-struct Draw;
+struct RandomIndexHandler;
 
-impl Handler for Draw {
+impl Handler for RandomIndexHandler {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/")
             || !matches!(x.request.head.method, Method::Get | Method::Head | Method::Post)

@@ -22,14 +22,14 @@ impl Module for Static {
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
     fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
-        plan.handler(Phase::Content, Self::NAME, Serve);
+        plan.handler(Phase::Content, Self::NAME, ServeFile);
         Ok(())
     }
 }
 
-struct Serve;
+struct ServeFile;
 
-impl Handler for Serve {
+impl Handler for ServeFile {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         serve(x)
     }

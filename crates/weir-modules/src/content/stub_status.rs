@@ -38,7 +38,7 @@ impl Module for StubStatus {
 
     fn install(conf: &StubStatusConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on {
-            plan.content(Self::NAME, Page);
+            plan.content(Self::NAME, StatusPage);
         }
         Ok(())
     }
@@ -50,9 +50,9 @@ pub struct StubStatusConf {
     on: bool,
 }
 
-struct Page;
+struct StatusPage;
 
-impl Handler for Page {
+impl Handler for StatusPage {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Verdict::Status(405);

@@ -52,19 +52,19 @@ impl Module for TryFiles {
 /// The module's settings of one block.
 #[derive(Default)]
 pub struct TryFilesConf {
-    files: Option<Files>,
+    files: Option<TryFilesHandler>,
 }
 
 /// The line.
 #[derive(Clone)]
-struct Files {
-    tries: Arc<[Try]>,
-    last: Last,
+struct TryFilesHandler {
+    tries: Arc<[TriedFile]>,
+    last: LastResort,
 }
 
 /// A file or directory to look for.
 #[derive(Clone)]
-struct Try {
+struct TriedFile {
     /// Its path behind `root`; a directory's without the slash at its end.
     name: Script,
     directory: bool,
@@ -72,7 +72,7 @@ struct Try {
 
 /// What is done when nothing was found.
 #[derive(Clone)]
-enum Last {
+enum LastResort {
     Status(u16),
     Goal(Script),
 }
@@ -88,21 +88,21 @@ impl TryFilesConf {
             let whole = line.bytes(at);
             let name = whole.strip_suffix(b"/");
             let script = Script::compile_text(line, at, name.unwrap_or(whole))?;
-            tries.push(Try { name: script, directory: name.is_some() });
+            tries.push(TriedFile { name: script, directory: name.is_some() });
         }
         let last = match line.bytes(last) {
             [b'=', code @ ..] => match parse_number(code).and_then(|code| u16::try_from(code).ok()) {
-                Some(code) if code <= 999 => Last::Status(code),
+                Some(code) if code <= 999 => LastResort::Status(code),
                 _ => return Err(line.fail_arg(last, format!("invalid code \"{}\"", line.arg(last)))),
             },
-            _ => Last::Goal(Script::compile(line, last)?),
+            _ => LastResort::Goal(Script::compile(line, last)?),
         };
-        self.files = Some(Files { tries: tries.into(), last });
+        self.files = Some(TryFilesHandler { tries: tries.into(), last });
         Ok(())
     }
 }
 
-impl Handler for Files {
+impl Handler for TryFilesHandler {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if let Err(status) = file::check_alias(x) {
             return Verdict::Status(status);
@@ -116,8 +116,8 @@ impl Handler for Files {
             }
         }
         match &self.last {
-            Last::Status(code) => Verdict::Status(*code),
-            Last::Goal(goal) => go(x, goal),
+            LastResort::Status(code) => Verdict::Status(*code),
+            LastResort::Goal(goal) => go(x, goal),
         }
     }
 }

@@ -17,13 +17,13 @@ use crate::filters::media::{self, MediaTypes};
 pub struct Addition;
 
 /// The alias tells the closures of the table what `c` is.
-type Row = Directive<AdditionConf>;
+type AdditionRow = Directive<AdditionConf>;
 
 impl Module for Addition {
     const NAME: &'static str = "addition";
     type Conf = AdditionConf;
-    const DIRECTIVES: &'static [Row] = &[
-        Row::new("add_before_body", ANY, ONE, |c, line| line.text(&mut c.before))
+    const DIRECTIVES: &'static [AdditionRow] = &[
+        AdditionRow::new("add_before_body", ANY, ONE, |c, line| line.text(&mut c.before))
             .syntax("add_before_body uri")
             .doc(
                 "Adds the response of a subrequest to this URI before the body of a response \
@@ -35,13 +35,13 @@ impl Module for Addition {
                  \x20   add_after_body /footer.html;\n\
                  }",
             ),
-        Row::new("add_after_body", ANY, ONE, |c, line| line.text(&mut c.after))
+        AdditionRow::new("add_after_body", ANY, ONE, |c, line| line.text(&mut c.after))
             .syntax("add_after_body uri")
             .doc(
                 "Adds the response of a subrequest to this URI after the body of a response \
                  with status 200; an empty string cancels an inherited setting.",
             ),
-        Row::new("addition_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
+        AdditionRow::new("addition_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
             .syntax("addition_types mime-type ...")
             .default("text/html")
             .doc("MIME types to whose responses text is added, besides `text/html`; `*` matches any."),
@@ -53,7 +53,7 @@ impl Module for Addition {
 
     fn install(conf: &AdditionConf, plan: &mut PlanBuilder<'_>) -> Result {
         let path = |path: &Option<Vec<u8>>| path.clone().filter(|path| !path.is_empty());
-        let filter = Filter {
+        let filter = AdditionFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
             before: path(&conf.before),
             after: path(&conf.after),
@@ -75,7 +75,7 @@ pub struct AdditionConf {
 }
 
 /// The additions of one location of one worker.
-struct Filter {
+struct AdditionFilter {
     /// Where the time of adding goes.
     site: Site,
     before: Option<Vec<u8>>,
@@ -83,7 +83,7 @@ struct Filter {
     types: MediaTypes,
 }
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for AdditionFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.status != 200 || x.is_subrequest() || !self.types.has(x) {
             return Verdict::Passed;
@@ -96,7 +96,7 @@ impl HeaderFilter for Filter {
         x.body_filter(
             Slot::Addition,
             self.site,
-            Body { before: self.before.clone(), after: self.after.clone() },
+            AdditionBody { before: self.before.clone(), after: self.after.clone() },
         );
         Verdict::Ok
     }
@@ -107,12 +107,12 @@ impl HeaderFilter for Filter {
 }
 
 /// What is still to be added.
-struct Body {
+struct AdditionBody {
     before: Option<Vec<u8>>,
     after: Option<Vec<u8>>,
 }
 
-impl BodyFilter for Body {
+impl BodyFilter for AdditionBody {
     fn step(
         &mut self,
         _: &mut Exchange,

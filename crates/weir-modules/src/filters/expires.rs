@@ -1,4 +1,4 @@
-//! `expires`: until when a response may be kept, as `Expires` and `Cache-Control: max-age`.
+//! `expires`: until when a response may be kept, as `ExpiresRule` and `Cache-Control: max-age`.
 
 use weir_conf::{LineCx, Result, parse_time_s};
 use weir_engine::variable::Script;
@@ -9,16 +9,16 @@ use crate::filters::headers::replace;
 
 /// The directive as written.
 #[derive(Clone)]
-pub(crate) enum Expires {
+pub(crate) enum ExpiresRule {
     /// The same for all responses.
-    Always(Period),
+    Always(ExpiresPeriod),
     /// Known when the response is; `true` with `modified`.
     Variable(Script, bool),
 }
 
 /// For how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Period {
+pub(crate) enum ExpiresPeriod {
     /// The fields are left alone.
     Off,
     /// Since 1970, that is not at all.
@@ -33,12 +33,12 @@ pub(crate) enum Period {
     Daily(i64),
 }
 
-impl Expires {
+impl ExpiresRule {
     /// Reads the line's arguments, `[modified] time`.
     ///
     /// # Errors
     /// nginx's words for a period that is none.
-    pub(crate) fn parse_line(line: &mut LineCx<'_>) -> Result<Expires> {
+    pub(crate) fn parse_line(line: &mut LineCx<'_>) -> Result<ExpiresRule> {
         let at = line.args().len() - 1;
         let modified = at == 1;
         if modified && line.bytes(0) != b"modified" {
@@ -46,9 +46,9 @@ impl Expires {
         }
         let script = Script::compile(line, at)?;
         match script.constant() {
-            None => Ok(Expires::Variable(script, modified)),
-            Some(value) => match Period::parse(value, modified) {
-                Ok(period) => Ok(Expires::Always(period)),
+            None => Ok(ExpiresRule::Variable(script, modified)),
+            Some(value) => match ExpiresPeriod::parse(value, modified) {
+                Ok(period) => Ok(ExpiresRule::Always(period)),
                 Err(reason) => Err(line.refuse_arg(at, reason)),
             },
         }
@@ -56,36 +56,36 @@ impl Expires {
 
     /// Whether it is `off` for every response.
     pub(crate) fn is_off(&self) -> bool {
-        matches!(self, Expires::Always(Period::Off))
+        matches!(self, ExpiresRule::Always(ExpiresPeriod::Off))
     }
 
     /// The period for the response of `x`; none when a variable says `off`, or nothing that could be read.
-    pub(crate) fn period(&self, x: &mut Exchange) -> Option<Period> {
+    pub(crate) fn period(&self, x: &mut Exchange) -> Option<ExpiresPeriod> {
         let period = match self {
-            Expires::Always(period) => *period,
-            Expires::Variable(script, modified) => {
+            ExpiresRule::Always(period) => *period,
+            ExpiresRule::Variable(script, modified) => {
                 let value = script.value(x);
-                Period::parse(x.text(&value), *modified).ok()?
+                ExpiresPeriod::parse(x.text(&value), *modified).ok()?
             }
         };
-        (period != Period::Off).then_some(period)
+        (period != ExpiresPeriod::Off).then_some(period)
     }
 }
 
-impl Period {
+impl ExpiresPeriod {
     /// Reads a period: `epoch`, `max`, `off`, `@time` of day, or a time with a sign.
-    fn parse(value: &[u8], modified: bool) -> std::result::Result<Period, &'static str> {
+    fn parse(value: &[u8], modified: bool) -> std::result::Result<ExpiresPeriod, &'static str> {
         let seconds =
             |text| parse_time_s(text).and_then(|time| i64::try_from(time).ok()).ok_or("invalid value");
         match value {
-            b"epoch" if !modified => return Ok(Period::Epoch),
-            b"max" if !modified => return Ok(Period::Max),
-            b"off" if !modified => return Ok(Period::Off),
+            b"epoch" if !modified => return Ok(ExpiresPeriod::Epoch),
+            b"max" if !modified => return Ok(ExpiresPeriod::Max),
+            b"off" if !modified => return Ok(ExpiresPeriod::Off),
             [b'@', ..] if modified => return Err("daily time cannot be used with \"modified\" parameter"),
             [b'@', time @ ..] => {
                 let time = seconds(time)?;
                 let message = "daily time value must be less than 24 hours";
-                return if time > DAY { Err(message) } else { Ok(Period::Daily(time)) };
+                return if time > DAY { Err(message) } else { Ok(ExpiresPeriod::Daily(time)) };
             }
             _ => {}
         }
@@ -94,19 +94,19 @@ impl Period {
             [b'-', time @ ..] => -seconds(time)?,
             time => seconds(time)?,
         };
-        Ok(if modified { Period::Modified(time) } else { Period::Access(time) })
+        Ok(if modified { ExpiresPeriod::Modified(time) } else { ExpiresPeriod::Access(time) })
     }
 
     /// When the response expires, in seconds since 1970, and its age by then; no age where it shall not be kept.
     /// `offset` is the local clock's, in seconds east of UTC.
     fn resolve(self, now: i64, modified: Option<i64>, offset: i64) -> (i64, Option<u64>) {
         let (at, time) = match self {
-            Period::Off | Period::Epoch => return (1, None),
-            Period::Max => return (LAST, Some(TEN_YEARS)),
-            Period::Access(0) | Period::Modified(0) => return (now, Some(0)),
-            Period::Access(time) => (now.saturating_add(time), time),
-            Period::Modified(time) => (modified.unwrap_or(now).saturating_add(time), time),
-            Period::Daily(time) => (next(now, time, offset), time),
+            ExpiresPeriod::Off | ExpiresPeriod::Epoch => return (1, None),
+            ExpiresPeriod::Max => return (LAST, Some(TEN_YEARS)),
+            ExpiresPeriod::Access(0) | ExpiresPeriod::Modified(0) => return (now, Some(0)),
+            ExpiresPeriod::Access(time) => (now.saturating_add(time), time),
+            ExpiresPeriod::Modified(time) => (modified.unwrap_or(now).saturating_add(time), time),
+            ExpiresPeriod::Daily(time) => (next(now, time, offset), time),
         };
         let age = u64::try_from(at.saturating_sub(now)).ok();
         (at.min(LATEST), age.filter(|_| time >= 0))
@@ -121,10 +121,10 @@ fn next(now: i64, time: i64, offset: i64) -> i64 {
 }
 
 /// Sets both fields; those that the response had are replaced.
-pub(crate) fn set_expires(x: &mut Exchange, period: Period) {
+pub(crate) fn set_expires(x: &mut Exchange, period: ExpiresPeriod) {
     let now = x.worker.dates(|dates| dates.seconds());
     let offset = match period {
-        Period::Daily(_) => weir_rt::clock::local_offset(now as u64),
+        ExpiresPeriod::Daily(_) => weir_rt::clock::local_offset(now as u64),
         _ => 0,
     };
     let (at, age) = period.resolve(now, x.response.last_modified, i64::from(offset));
@@ -156,17 +156,17 @@ mod tests {
     #[test]
     fn periods_are_read_as_nginx_reads_them() {
         for (value, modified, period) in [
-            ("epoch", false, Ok(Period::Epoch)),
-            ("max", false, Ok(Period::Max)),
-            ("off", false, Ok(Period::Off)),
+            ("epoch", false, Ok(ExpiresPeriod::Epoch)),
+            ("max", false, Ok(ExpiresPeriod::Max)),
+            ("off", false, Ok(ExpiresPeriod::Off)),
             ("off", true, Err("invalid value")),
-            ("1h", false, Ok(Period::Access(3600))),
-            ("+1h 30m", false, Ok(Period::Access(5400))),
-            ("-1", false, Ok(Period::Access(-1))),
-            ("0", false, Ok(Period::Access(0))),
-            ("24h", true, Ok(Period::Modified(DAY))),
-            ("@15h30m", false, Ok(Period::Daily(15 * 3600 + 1800))),
-            ("@24h", false, Ok(Period::Daily(DAY))),
+            ("1h", false, Ok(ExpiresPeriod::Access(3600))),
+            ("+1h 30m", false, Ok(ExpiresPeriod::Access(5400))),
+            ("-1", false, Ok(ExpiresPeriod::Access(-1))),
+            ("0", false, Ok(ExpiresPeriod::Access(0))),
+            ("24h", true, Ok(ExpiresPeriod::Modified(DAY))),
+            ("@15h30m", false, Ok(ExpiresPeriod::Daily(15 * 3600 + 1800))),
+            ("@24h", false, Ok(ExpiresPeriod::Daily(DAY))),
             ("@24h1s", false, Err("daily time value must be less than 24 hours")),
             ("@1h", true, Err("daily time cannot be used with \"modified\" parameter")),
             ("", false, Err("invalid value")),
@@ -175,7 +175,7 @@ mod tests {
             ("--1", false, Err("invalid value")),
             ("tomorrow", false, Err("invalid value")),
         ] {
-            assert_eq!(Period::parse(value.as_bytes(), modified), period, "{value}");
+            assert_eq!(ExpiresPeriod::parse(value.as_bytes(), modified), period, "{value}");
         }
     }
 
@@ -183,16 +183,16 @@ mod tests {
     fn periods_become_a_date_and_an_age() {
         const NOW: i64 = 1_000_000;
         for (period, modified, at, age) in [
-            (Period::Epoch, None, 1, None),
-            (Period::Max, None, LAST, Some(TEN_YEARS)),
-            (Period::Access(0), None, NOW, Some(0)),
-            (Period::Access(60), Some(5), NOW + 60, Some(60)),
-            (Period::Access(-60), None, NOW - 60, None),
-            (Period::Modified(60), None, NOW + 60, Some(60)),
-            (Period::Modified(60), Some(NOW - 20), NOW + 40, Some(40)),
-            (Period::Modified(60), Some(NOW - 90), NOW - 30, None),
-            (Period::Modified(-60), Some(NOW + 90), NOW + 30, None),
-            (Period::Access(i64::MAX), None, LATEST, Some((i64::MAX - NOW) as u64)),
+            (ExpiresPeriod::Epoch, None, 1, None),
+            (ExpiresPeriod::Max, None, LAST, Some(TEN_YEARS)),
+            (ExpiresPeriod::Access(0), None, NOW, Some(0)),
+            (ExpiresPeriod::Access(60), Some(5), NOW + 60, Some(60)),
+            (ExpiresPeriod::Access(-60), None, NOW - 60, None),
+            (ExpiresPeriod::Modified(60), None, NOW + 60, Some(60)),
+            (ExpiresPeriod::Modified(60), Some(NOW - 20), NOW + 40, Some(40)),
+            (ExpiresPeriod::Modified(60), Some(NOW - 90), NOW - 30, None),
+            (ExpiresPeriod::Modified(-60), Some(NOW + 90), NOW + 30, None),
+            (ExpiresPeriod::Access(i64::MAX), None, LATEST, Some((i64::MAX - NOW) as u64)),
         ] {
             assert_eq!(period.resolve(NOW, modified, 0), (at, age), "{period:?} {modified:?}");
         }

@@ -10,7 +10,7 @@ use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Site, SiteKind};
 
-use crate::filters::compress::{self, Packer, Room};
+use crate::filters::compress::{self, CompressingBody, OutputRoom};
 pub(crate) use inflate::Inflater;
 
 /// The module.
@@ -20,11 +20,11 @@ impl Module for Gunzip {
     const NAME: &'static str = "gunzip";
     type Conf = GunzipConf;
     const DIRECTIVES: &'static [Directive<GunzipConf>] = &[
-        Row::new("gunzip", ANY, FLAG, |conf, line| line.flag(&mut conf.on))
+        GunzipRow::new("gunzip", ANY, FLAG, |conf, line| line.flag(&mut conf.on))
             .syntax("gunzip on | off")
             .default("off")
             .doc("Decompresses gzip responses for clients that do not accept gzip."),
-        Row::new("gunzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+        GunzipRow::new("gunzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
             .syntax("gunzip_buffers number size")
             .default("2 8k")
             .doc(
@@ -41,14 +41,18 @@ impl Module for Gunzip {
     fn install(conf: &GunzipConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-            plan.header_filter(Slot::Gunzip, Self::NAME, Filter { body, room: Room::new(conf.buffers) });
+            plan.header_filter(
+                Slot::Gunzip,
+                Self::NAME,
+                GunzipFilter { body, room: OutputRoom::new(conf.buffers) },
+            );
         }
         Ok(())
     }
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<GunzipConf>;
+type GunzipRow = Directive<GunzipConf>;
 
 /// The settings of one block.
 #[derive(Clone, Default)]
@@ -57,13 +61,13 @@ pub struct GunzipConf {
     buffers: Option<BufferSizes>,
 }
 
-struct Filter {
+struct GunzipFilter {
     /// Where unpacking goes.
     body: Site,
-    room: Room,
+    room: OutputRoom,
 }
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for GunzipFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let coding = x.response.header(Known::ContentEncoding);
         if !coding.is_some_and(|coding| x.text(coding).eq_ignore_ascii_case(b"gzip")) {
@@ -81,13 +85,13 @@ impl HeaderFilter for Filter {
     }
 }
 
-impl Filter {
+impl GunzipFilter {
     fn unpack(&self, x: &mut Exchange) {
         x.response.remove(Known::ContentEncoding);
         compress::recoded(x);
         if !x.response.header_only {
             self.room.bound(x);
-            let packer = Packer::new(Inflater::default(), None, 0, false, self.room);
+            let packer = CompressingBody::new(Inflater::default(), None, 0, false, self.room);
             x.body_filter(Slot::Gunzip, self.body, packer);
         }
     }

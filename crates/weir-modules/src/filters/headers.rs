@@ -14,7 +14,7 @@ use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::{Known, classify, date};
 use weir_trace::{Site, SiteKind};
 
-use crate::filters::expires::{Expires, set_expires};
+use crate::filters::expires::{ExpiresRule, set_expires};
 use crate::support::value::Value;
 
 /// The module.
@@ -74,11 +74,11 @@ impl Module for Headers {
     fn install(conf: &HeadersConf, plan: &mut PlanBuilder<'_>) -> Result {
         let expires = conf.expires.clone().filter(|expires| !expires.is_off());
         if expires.is_some() || !conf.headers.is_empty() {
-            let fields = conf.headers.iter().map(Field::new).collect();
+            let fields = conf.headers.iter().map(AddedField::new).collect();
             plan.header_filter(Slot::Headers, Self::NAME, AddHeaders { expires, fields });
         }
         if !conf.trailers.is_empty() {
-            let fields = conf.trailers.iter().map(Field::new).collect();
+            let fields = conf.trailers.iter().map(AddedField::new).collect();
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(Slot::Trailers, Self::NAME, AddTrailers { body, fields });
         }
@@ -89,16 +89,16 @@ impl Module for Headers {
 /// The settings of one block.
 #[derive(Default)]
 pub struct HeadersConf {
-    expires: Option<Expires>,
-    headers: Vec<Addition>,
-    trailers: Vec<Addition>,
-    header_inherit: Option<Inherit>,
-    trailer_inherit: Option<Inherit>,
+    expires: Option<ExpiresRule>,
+    headers: Vec<HeaderAddition>,
+    trailers: Vec<HeaderAddition>,
+    header_inherit: Option<InheritRule>,
+    trailer_inherit: Option<InheritRule>,
 }
 
 /// One `add_header` or `add_trailer`.
 #[derive(Clone)]
-struct Addition {
+struct HeaderAddition {
     name: Box<[u8]>,
     value: Script,
     always: bool,
@@ -106,7 +106,7 @@ struct Addition {
 
 /// `add_header_inherit`, `add_trailer_inherit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Inherit {
+enum InheritRule {
     /// What the block has counts alone.
     Off,
     /// What is around counts if the block has nothing.
@@ -116,11 +116,12 @@ enum Inherit {
     Merge,
 }
 
-const INHERIT: &[(&str, Inherit)] = &[("off", Inherit::Off), ("on", Inherit::On), ("merge", Inherit::Merge)];
+const INHERIT: &[(&str, InheritRule)] =
+    &[("off", InheritRule::Off), ("on", InheritRule::On), ("merge", InheritRule::Merge)];
 
-impl Inherit {
-    fn apply(self, own: &mut Vec<Addition>, parent: &[Addition]) {
-        if self == Inherit::Merge || (self == Inherit::On && own.is_empty()) {
+impl InheritRule {
+    fn apply(self, own: &mut Vec<HeaderAddition>, parent: &[HeaderAddition]) {
+        if self == InheritRule::Merge || (self == InheritRule::On && own.is_empty()) {
             own.extend_from_slice(parent);
         }
     }
@@ -131,17 +132,17 @@ impl HeadersConf {
         if self.expires.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        self.expires = Some(Expires::parse_line(line)?);
+        self.expires = Some(ExpiresRule::parse_line(line)?);
         Ok(())
     }
 
     fn add_header(&mut self, line: &mut LineCx<'_>) -> Result {
-        self.headers.push(Addition::parse(line)?);
+        self.headers.push(HeaderAddition::parse(line)?);
         Ok(())
     }
 
     fn add_trailer(&mut self, line: &mut LineCx<'_>) -> Result {
-        self.trailers.push(Addition::parse(line)?);
+        self.trailers.push(HeaderAddition::parse(line)?);
         Ok(())
     }
 
@@ -154,40 +155,40 @@ impl HeadersConf {
     }
 }
 
-impl Addition {
-    fn parse(line: &mut LineCx<'_>) -> Result<Addition> {
+impl HeaderAddition {
+    fn parse(line: &mut LineCx<'_>) -> Result<HeaderAddition> {
         let value = Script::compile(line, 1)?;
         let always = match line.args().get(2).map(|word| word.bytes()) {
             None => false,
             Some(b"always") => true,
             Some(_) => return Err(line.invalid_parameter(2)),
         };
-        Ok(Addition { name: line.bytes(0).into(), value, always })
+        Ok(HeaderAddition { name: line.bytes(0).into(), value, always })
     }
 }
 
-/// An [`Addition`] on one worker.
-struct Field {
+/// An [`HeaderAddition`] on one worker.
+struct AddedField {
     name: Name,
     value: Value,
     always: bool,
-    how: How,
+    how: AddedHow,
 }
 
 /// What becomes of fields that the response has already.
-enum How {
+enum AddedHow {
     /// They stay.
     Add,
     /// This one replaces them; without value they go.
     Replace(Known),
 }
 
-impl Field {
-    fn new(addition: &Addition) -> Field {
+impl AddedField {
+    fn new(addition: &HeaderAddition) -> AddedField {
         let name = &*addition.name;
         let known = classify(name);
         let as_usual = known.name().as_bytes() == name;
-        Field {
+        AddedField {
             name: match known {
                 Known::Other => Name::Other(Text::shared(name)),
                 known if as_usual => Name::Known(known),
@@ -196,8 +197,8 @@ impl Field {
             value: Value::new(&addition.value),
             always: addition.always,
             how: match known {
-                Known::Etag | Known::LastModified => How::Replace(known),
-                _ => How::Add,
+                Known::Etag | Known::LastModified => AddedHow::Replace(known),
+                _ => AddedHow::Add,
             },
         }
     }
@@ -206,11 +207,11 @@ impl Field {
         let value = self.value.field(x);
         let empty = x.text(&value).is_empty();
         match self.how {
-            How::Add if empty || self.stands_already(x, &value) => {}
-            How::Add => x.response.headers.push(Header { name: self.name.clone(), value }),
-            How::Replace(Known::LastModified) => last_modified(x, value),
-            How::Replace(known) if empty => x.response.remove(known),
-            How::Replace(known) => replace(x, known, value),
+            AddedHow::Add if empty || self.stands_already(x, &value) => {}
+            AddedHow::Add => x.response.headers.push(Header { name: self.name.clone(), value }),
+            AddedHow::Replace(Known::LastModified) => last_modified(x, value),
+            AddedHow::Replace(known) if empty => x.response.remove(known),
+            AddedHow::Replace(known) => replace(x, known, value),
         }
     }
 
@@ -253,8 +254,8 @@ fn is_ordinary(status: u16) -> bool {
 }
 
 struct AddHeaders {
-    expires: Option<Expires>,
-    fields: Box<[Field]>,
+    expires: Option<ExpiresRule>,
+    fields: Box<[AddedField]>,
 }
 
 impl HeaderFilter for AddHeaders {
@@ -279,7 +280,7 @@ impl HeaderFilter for AddHeaders {
 struct AddTrailers {
     /// Where the body filter's time goes.
     body: Site,
-    fields: Rc<[Field]>,
+    fields: Rc<[AddedField]>,
 }
 
 impl HeaderFilter for AddTrailers {
@@ -287,18 +288,18 @@ impl HeaderFilter for AddTrailers {
         let ordinary = is_ordinary(x.response.status);
         if !x.is_subrequest() && self.fields.iter().any(|field| ordinary || field.always) {
             x.response.expect_trailers = true;
-            x.body_filter(Slot::Trailers, self.body, Trailers { fields: self.fields.clone() });
+            x.body_filter(Slot::Trailers, self.body, TrailerBody { fields: self.fields.clone() });
         }
         Verdict::Ok
     }
 }
 
 /// Waits for the end of the body, since only then many a variable has its value.
-struct Trailers {
-    fields: Rc<[Field]>,
+struct TrailerBody {
+    fields: Rc<[AddedField]>,
 }
 
-impl BodyFilter for Trailers {
+impl BodyFilter for TrailerBody {
     fn step(
         &mut self,
         x: &mut Exchange,
@@ -340,7 +341,7 @@ mod tests {
         let server = &configuration.servers[0];
         let confs =
             [&server.confs].into_iter().chain(server.locations.iter().map(|l: &LocationConf| &l.confs));
-        let value = |addition: &Addition| {
+        let value = |addition: &HeaderAddition| {
             String::from_utf8_lossy(addition.value.constant().unwrap_or(b"$")).into_owned()
         };
         confs

@@ -21,7 +21,7 @@ impl Module for HeadersMore {
     type Conf = HeadersMoreConf;
     const DIRECTIVES: &'static [Directive<HeadersMoreConf>] = &[
         Directive::<HeadersMoreConf>::new("more_set_headers", ANY_OR_IF, MORE, |conf, line| {
-            conf.output.push(Command::parse(line, Action::Set, "-t -s -a")?);
+            conf.output.push(MoreCommand::parse(line, FieldAction::Set, "-t -s -a")?);
             Ok(())
         })
         .syntax("more_set_headers [-a] [-s statuses] [-t types] field ...")
@@ -32,14 +32,14 @@ impl Module for HeadersMore {
         )
         .example("more_set_headers -s \"404 500\" \"Cache-Control: no-store\";"),
         Directive::<HeadersMoreConf>::new("more_clear_headers", ANY_OR_IF, MORE, |conf, line| {
-            conf.output.push(Command::parse(line, Action::Clear, "-t -s")?);
+            conf.output.push(MoreCommand::parse(line, FieldAction::Clear, "-t -s")?);
             Ok(())
         })
         .syntax("more_clear_headers [-s statuses] [-t types] name ...")
         .doc("Clears response header fields; a name may end with `*`.")
         .example("more_clear_headers \"X-Internal-*\";"),
         Directive::<HeadersMoreConf>::new("more_set_input_headers", ANY_OR_IF, MORE, |conf, line| {
-            conf.input.push(Command::parse(line, Action::Set, "-t -r")?);
+            conf.input.push(MoreCommand::parse(line, FieldAction::Set, "-t -r")?);
             Ok(())
         })
         .syntax("more_set_input_headers [-r] [-t types] field ...")
@@ -49,7 +49,7 @@ impl Module for HeadersMore {
              that are present.",
         ),
         Directive::<HeadersMoreConf>::new("more_clear_input_headers", ANY_OR_IF, MORE, |conf, line| {
-            conf.input.push(Command::parse(line, Action::Clear, "-t")?);
+            conf.input.push(MoreCommand::parse(line, FieldAction::Clear, "-t")?);
             Ok(())
         })
         .syntax("more_clear_input_headers [-t types] name ...")
@@ -65,10 +65,10 @@ impl Module for HeadersMore {
 
     fn install(conf: &HeadersMoreConf, plan: &mut PlanBuilder<'_>) -> Result {
         if !conf.output.is_empty() {
-            plan.header_filter(Slot::Aux, Self::NAME, Output::new(&conf.output));
+            plan.header_filter(Slot::Aux, Self::NAME, MoreOutput::new(&conf.output));
         }
         if !conf.input.is_empty() {
-            plan.handler(Phase::Rewrite, Self::NAME, Input(install(&conf.input)));
+            plan.handler(Phase::Rewrite, Self::NAME, MoreInput(install(&conf.input)));
         }
         Ok(())
     }
@@ -77,13 +77,13 @@ impl Module for HeadersMore {
 /// The settings of one block.
 #[derive(Default)]
 pub struct HeadersMoreConf {
-    output: Vec<Command>,
-    input: Vec<Command>,
+    output: Vec<MoreCommand>,
+    input: Vec<MoreCommand>,
 }
 
 /// What a directive does with its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum FieldAction {
     Set,
     Add,
     /// Only what is there is set.
@@ -93,18 +93,18 @@ enum Action {
 
 /// One directive as written.
 #[derive(Clone)]
-struct Command {
-    action: Action,
+struct MoreCommand {
+    action: FieldAction,
     statuses: Vec<u16>,
     types: Vec<Vec<u8>>,
     /// Names and values; one without value is cleared.
     fields: Vec<(Vec<u8>, Option<Script>)>,
 }
 
-impl Command {
+impl MoreCommand {
     /// Reads a line whose options are `allowed`.
-    fn parse(line: &mut LineCx<'_>, action: Action, allowed: &str) -> Result<Command> {
-        let mut command = Command { action, statuses: Vec::new(), types: Vec::new(), fields: Vec::new() };
+    fn parse(line: &mut LineCx<'_>, action: FieldAction, allowed: &str) -> Result<MoreCommand> {
+        let mut command = MoreCommand { action, statuses: Vec::new(), types: Vec::new(), fields: Vec::new() };
         let mut at = 0;
         while at < line.args().len() {
             let word = line.bytes(at);
@@ -113,8 +113,8 @@ impl Command {
                     let message = format!("{}: invalid option name: \"{}\"", line.name(), line.arg(at));
                     return Err(line.fail_arg(at, message));
                 }
-                b"-a" => command.action = Action::Add,
-                b"-r" => command.action = Action::Replace,
+                b"-a" => command.action = FieldAction::Add,
+                b"-r" => command.action = FieldAction::Replace,
                 b"-s" => {
                     at += 1;
                     command.add_statuses(line, at)?;
@@ -153,7 +153,7 @@ impl Command {
         if name.is_empty() {
             return Err(line.fail_arg(at, format!("{}: empty header name", line.name())));
         }
-        let clears = self.action == Action::Clear || value.is_empty();
+        let clears = self.action == FieldAction::Clear || value.is_empty();
         let value = if clears { None } else { Some(Script::compile_text(line, at, &value)?) };
         self.fields.push((name, value));
         Ok(())
@@ -168,20 +168,20 @@ fn option<'l>(line: &LineCx<'l>, at: usize, name: &str) -> Result<&'l [u8]> {
 }
 
 /// A field's name and its value on one worker.
-type Field = (Box<[u8]>, Option<Value>);
+type MoreField = (Box<[u8]>, Option<Value>);
 
-/// A [`Command`] on one worker.
-struct Installed {
-    action: Action,
+/// A [`MoreCommand`] on one worker.
+struct InstalledCommand {
+    action: FieldAction,
     statuses: Box<[u16]>,
     types: Box<[Vec<u8>]>,
-    fields: Box<[Field]>,
+    fields: Box<[MoreField]>,
 }
 
-fn install(commands: &[Command]) -> Rc<[Installed]> {
+fn install(commands: &[MoreCommand]) -> Rc<[InstalledCommand]> {
     let field =
         |(name, value): &(Vec<u8>, Option<Script>)| (name.as_slice().into(), value.as_ref().map(Value::new));
-    let command = |command: &Command| Installed {
+    let command = |command: &MoreCommand| InstalledCommand {
         action: command.action,
         statuses: command.statuses.as_slice().into(),
         types: command.types.as_slice().into(),
@@ -190,7 +190,7 @@ fn install(commands: &[Command]) -> Rc<[Installed]> {
     commands.iter().map(command).collect()
 }
 
-impl Installed {
+impl InstalledCommand {
     fn is_meant(&self, status: u16, kind: &[u8]) -> bool {
         let end = kind.iter().position(|byte| *byte == b';').unwrap_or(kind.len());
         let kind = kind[..end].trim_ascii();
@@ -207,23 +207,23 @@ fn named(name: &[u8], wild: bool) -> Named<'_> {
     }
 }
 
-struct Output {
-    commands: Rc<[Installed]>,
+struct MoreOutput {
+    commands: Rc<[InstalledCommand]>,
     /// No more is done than to set a field.
     is_brief: bool,
 }
 
-impl Output {
-    fn new(commands: &[Command]) -> Output {
+impl MoreOutput {
+    fn new(commands: &[MoreCommand]) -> MoreOutput {
         let commands = install(commands);
-        let constant = |(_, value): &Field| matches!(value, Some(Value::Constant(_)));
+        let constant = |(_, value): &MoreField| matches!(value, Some(Value::Constant(_)));
         let is_brief =
             matches!(&*commands, [one] if one.fields.len() == 1 && one.fields.iter().all(constant));
-        Output { commands, is_brief }
+        MoreOutput { commands, is_brief }
     }
 }
 
-impl HeaderFilter for Output {
+impl HeaderFilter for MoreOutput {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         for command in &*self.commands {
             let kind = x.response.content_type.as_ref().map(|kind| x.text(kind)).unwrap_or_default();
@@ -234,9 +234,9 @@ impl HeaderFilter for Output {
                 let value =
                     value.as_ref().map(|value| value.field(x)).filter(|value| !x.text(value).is_empty());
                 match value {
-                    Some(value) if command.action == Action::Add => x.add_response_field(name, value),
+                    Some(value) if command.action == FieldAction::Add => x.add_response_field(name, value),
                     Some(value) => x.set_response_field(name, value),
-                    None => x.remove_response_fields(named(name, command.action == Action::Clear)),
+                    None => x.remove_response_fields(named(name, command.action == FieldAction::Clear)),
                 }
             }
         }
@@ -248,22 +248,22 @@ impl HeaderFilter for Output {
     }
 }
 
-struct Input(Rc<[Installed]>);
+struct MoreInput(Rc<[InstalledCommand]>);
 
-impl Handler for Input {
+impl Handler for MoreInput {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         for command in &*self.0 {
             if !command.is_meant(0, x.request_field(b"Content-Type").unwrap_or_default()) {
                 continue;
             }
             for (name, value) in &command.fields {
-                if command.action == Action::Replace && x.request_field(name).is_none() {
+                if command.action == FieldAction::Replace && x.request_field(name).is_none() {
                     continue;
                 }
                 let value = value.as_ref().map_or(Text::EMPTY, |value| value.field(x));
                 let value = x.text(&value).to_vec();
                 if value.is_empty() {
-                    x.remove_request_fields(named(name, command.action == Action::Clear));
+                    x.remove_request_fields(named(name, command.action == FieldAction::Clear));
                 } else {
                     x.set_request_field(name, &value);
                 }
@@ -291,7 +291,7 @@ mod tests {
         let location: &LocationConf = &configuration.servers[0].locations[0];
         let commands = &location.confs.get::<HeadersMoreConf>().output;
         let actions: Vec<_> = commands.iter().map(|command| command.action).collect();
-        assert_eq!(actions, [Action::Set, Action::Add, Action::Clear]);
+        assert_eq!(actions, [FieldAction::Set, FieldAction::Add, FieldAction::Clear]);
         assert_eq!(commands[1].statuses, [404, 500]);
         assert_eq!(commands[1].types, [b"text/plain".to_vec(), b"text/html".to_vec()]);
         let valued: Vec<_> =

@@ -18,14 +18,14 @@ impl Module for NotModified {
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
     fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
-        plan.header_filter(Slot::NotModified, Self::NAME, Filter);
+        plan.header_filter(Slot::NotModified, Self::NAME, NotModifiedFilter);
         Ok(())
     }
 }
 
-struct Filter;
+struct NotModifiedFilter;
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for NotModifiedFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.status != 200 || x.response.disable_not_modified || x.is_subrequest() {
             return Verdict::Passed;

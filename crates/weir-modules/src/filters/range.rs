@@ -26,17 +26,17 @@ impl Module for Range {
 
     fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
         let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-        plan.header_filter(Slot::RangeHeader, Self::NAME, Filter { body });
+        plan.header_filter(Slot::RangeHeader, Self::NAME, RangeFilter { body });
         Ok(())
     }
 }
 
-struct Filter {
+struct RangeFilter {
     /// Where the time of cutting goes.
     body: Site,
 }
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for RangeFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         self.decide(x)
     }
@@ -46,7 +46,7 @@ impl HeaderFilter for Filter {
     }
 }
 
-impl Filter {
+impl RangeFilter {
     fn decide(&self, x: &mut Exchange) -> Verdict {
         let Some(length) = cuttable(x) else { return Verdict::Passed };
         let mut ranges = Vec::new();
@@ -76,7 +76,7 @@ impl Filter {
         content_range(x, |out| range::content_range(out, part, length));
         x.response.content_length = Some(part.size());
         let at = std::mem::replace(&mut x.response.content_offset, part.start);
-        x.body_filter(Slot::RangeBody, self.body, One { part, at });
+        x.body_filter(Slot::RangeBody, self.body, SingleRangeBody { part, at });
     }
 
     fn several(&self, x: &mut Exchange, parts: Vec<ByteRange>, length: u64) {
@@ -86,7 +86,7 @@ impl Filter {
         x.response.content_type = Some(Text::Span(x.arena.write(|out| layout.content_type(out))));
         x.response.content_length = Some(layout.content_length(&parts, length));
         x.response.remove(Known::ContentRange);
-        x.body_filter(Slot::RangeBody, self.body, Several { layout, parts, whole: Chain::default() });
+        x.body_filter(Slot::RangeBody, self.body, MultiRangeBody { layout, parts, whole: Chain::default() });
     }
 }
 
@@ -128,13 +128,13 @@ fn boundary() -> u64 {
 }
 
 /// Lets one part of the body pass.
-struct One {
+struct SingleRangeBody {
     part: ByteRange,
     /// Where in the whole the next byte of the body stands.
     at: u64,
 }
 
-impl BodyFilter for One {
+impl BodyFilter for SingleRangeBody {
     fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
         self.cut(input, output);
         Ok(Step::More)
@@ -145,7 +145,7 @@ impl BodyFilter for One {
     }
 }
 
-impl One {
+impl SingleRangeBody {
     fn cut(&mut self, input: &mut Chain, output: &mut Chain) {
         while let Some(buf) = input.pop() {
             let len = buf.len();
@@ -165,7 +165,7 @@ fn part(buf: Buf, at: u64, range: ByteRange) -> Buf {
 }
 
 /// Puts several parts of the body behind each other, in the order they were asked for, each with a head.
-struct Several {
+struct MultiRangeBody {
     layout: Multipart,
     parts: Vec<ByteRange>,
     /// The body so far: parts may be asked for in any order, so that it must be complete first. Nearly always it is
@@ -173,7 +173,7 @@ struct Several {
     whole: Chain,
 }
 
-impl BodyFilter for Several {
+impl BodyFilter for MultiRangeBody {
     fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
         self.collect(input, output);
         Ok(Step::More)
@@ -184,7 +184,7 @@ impl BodyFilter for Several {
     }
 }
 
-impl Several {
+impl MultiRangeBody {
     fn collect(&mut self, input: &mut Chain, output: &mut Chain) {
         self.whole.append(input);
         output.flush |= std::mem::take(&mut self.whole.flush);
@@ -235,7 +235,8 @@ mod tests {
             for start in 0..10 {
                 for end in start + 1..=10 {
                     let mut output = Chain::default();
-                    One { part: ByteRange { start, end }, at: 0 }.cut(&mut body(pieces), &mut output);
+                    SingleRangeBody { part: ByteRange { start, end }, at: 0 }
+                        .cut(&mut body(pieces), &mut output);
                     let expected = &"0123456789"[start as usize..end as usize];
                     assert_eq!(text(&output), expected, "{pieces:?}");
                     assert_eq!(output.len(), end - start);
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_end_comes_with_the_end_of_the_input_and_once() {
-        let mut one = One { part: ByteRange { start: 1, end: 3 }, at: 0 };
+        let mut one = SingleRangeBody { part: ByteRange { start: 1, end: 3 }, at: 0 };
         let (mut input, mut output) = (body(&["0123"]), Chain::default());
         input.last = false;
         input.flush = true;
@@ -264,7 +265,7 @@ mod tests {
         let length = layout.content_length(&parts, 10);
         for pieces in [&["0123456789"][..], &["0", "1234567", "89"]] {
             let mut several =
-                Several { layout: layout.clone(), parts: parts.clone(), whole: Chain::default() };
+                MultiRangeBody { layout: layout.clone(), parts: parts.clone(), whole: Chain::default() };
             let mut output = Chain::default();
             for piece in pieces {
                 let mut input = body(&[piece]);

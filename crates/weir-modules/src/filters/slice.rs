@@ -27,7 +27,7 @@ impl Module for Slice {
     const NAME: &'static str = "slice";
     type Conf = SliceConf;
     const DIRECTIVES: &'static [Directive<SliceConf>] =
-        &[Row::new("slice", ANY, ONE, |conf, line| line.offset(&mut conf.size))
+        &[SliceRow::new("slice", ANY, ONE, |conf, line| line.offset(&mut conf.size))
             .syntax("slice size")
             .default("0")
             .doc(
@@ -52,16 +52,16 @@ impl Module for Slice {
 
     fn install(conf: &SliceConf, plan: &mut PlanBuilder<'_>) -> Result {
         if let Some(size) = conf.size.filter(|size| *size > 0) {
-            plan.keep(Size(size));
+            plan.keep(SliceSize(size));
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-            plan.header_filter(Slot::Slice, Self::NAME, Filter { body });
+            plan.header_filter(Slot::Slice, Self::NAME, SliceFilter { body });
         }
         Ok(())
     }
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<SliceConf>;
+type SliceRow = Directive<SliceConf>;
 
 /// The settings of one block.
 #[derive(Default)]
@@ -70,10 +70,10 @@ pub struct SliceConf {
 }
 
 /// `slice`, kept with the plan.
-struct Size(u64);
+struct SliceSize(u64);
 
 /// How far the parts of one answer have come; the request and the subrequests for its parts share it.
-struct Progress {
+struct SliceProgress {
     size: u64,
     /// The first byte of the part that is asked for.
     start: Cell<u64>,
@@ -90,12 +90,12 @@ struct Progress {
     broken: Cell<bool>,
 }
 
-/// The [`Progress`] of a request for a part.
+/// The [`SliceProgress`] of a request for a part.
 #[derive(Default)]
-struct Slicing(Option<Rc<Progress>>);
+struct SlicedRequest(Option<Rc<SliceProgress>>);
 
-fn progress(x: &Exchange) -> Option<Rc<Progress>> {
-    x.state_if::<Slicing>().and_then(|slicing| slicing.0.clone())
+fn progress(x: &Exchange) -> Option<Rc<SliceProgress>> {
+    x.state_if::<SlicedRequest>().and_then(|slicing| slicing.0.clone())
 }
 
 /// `$slice_range`: the part that is to be asked for. Who asks for it before there is an answer wants parts.
@@ -109,14 +109,14 @@ fn slice_range(x: &mut Exchange) -> Option<Text> {
     Some(Text::Span(x.arena.push(format!("bytes={start}-{last}").as_bytes())))
 }
 
-fn begin(x: &mut Exchange) -> Option<Rc<Progress>> {
-    let size = x.plan.kept::<Size>()?.0;
+fn begin(x: &mut Exchange) -> Option<Rc<SliceProgress>> {
+    let size = x.plan.kept::<SliceSize>()?.0;
     let asked = match x.request.value(&x.arena, Known::Range) {
         // What it is compared with is known only with the first part's head.
         Some(range) if x.request.head.field(Known::IfRange).is_none() => range::first_byte(range),
         _ => 0,
     };
-    let progress = Rc::new(Progress {
+    let progress = Rc::new(SliceProgress {
         size,
         start: Cell::new(asked - asked % size),
         end: Cell::new(0),
@@ -126,16 +126,16 @@ fn begin(x: &mut Exchange) -> Option<Rc<Progress>> {
         etag: RefCell::default(),
         broken: Cell::new(false),
     });
-    x.state::<Slicing>().0 = Some(progress.clone());
+    x.state::<SlicedRequest>().0 = Some(progress.clone());
     Some(progress)
 }
 
-struct Filter {
+struct SliceFilter {
     /// Where what is done with bodies goes.
     body: Site,
 }
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for SliceFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let Some(progress) = progress(x) else { return Verdict::Ok };
         if x.response.status != 206 {
@@ -143,7 +143,7 @@ impl HeaderFilter for Filter {
                 let status = x.response.status;
                 return progress.fail(x, format_args!("unexpected status code {status} in slice response"));
             }
-            x.state::<Slicing>().0 = None;
+            x.state::<SlicedRequest>().0 = None;
             return Verdict::Ok;
         }
         let (part, whole) = match progress.check(x) {
@@ -154,18 +154,18 @@ impl HeaderFilter for Filter {
         progress.left.set(part.size());
         progress.active.set(true);
         if x.is_subrequest() {
-            x.body_filter(Slot::RangeBody, self.body, Part { progress, at: part.start });
+            x.body_filter(Slot::RangeBody, self.body, SlicePart { progress, at: part.start });
         } else {
             become_whole(x, part, whole);
             x.includes();
             let (whole, begun, ended) = (whole, false, false);
-            x.body_filter(Slot::Slice, self.body, Parts { progress, whole, begun, ended });
+            x.body_filter(Slot::Slice, self.body, SliceBody { progress, whole, begun, ended });
         }
         Verdict::Ok
     }
 }
 
-impl Progress {
+impl SliceProgress {
     /// The part that comes, which is the one that was asked for, and the length of the whole.
     fn check(&self, x: &Exchange) -> std::result::Result<(ByteRange, u64), Verdict> {
         if let Some(etag) = x.response.etag() {
@@ -216,8 +216,8 @@ fn become_whole(x: &mut Exchange, part: ByteRange, whole: u64) {
 }
 
 /// The request's own body filter: behind each part comes the next.
-struct Parts {
-    progress: Rc<Progress>,
+struct SliceBody {
+    progress: Rc<SliceProgress>,
     whole: u64,
     /// The header filters are through.
     begun: bool,
@@ -225,7 +225,7 @@ struct Parts {
     ended: bool,
 }
 
-impl BodyFilter for Parts {
+impl BodyFilter for SliceBody {
     fn step(
         &mut self,
         x: &mut Exchange,
@@ -259,7 +259,7 @@ impl BodyFilter for Parts {
         progress.start.set(next);
         progress.active.set(false);
         let shared = progress.clone();
-        let again = Box::new(move |part: &mut Exchange| part.state::<Slicing>().0 = Some(shared));
+        let again = Box::new(move |part: &mut Exchange| part.state::<SlicedRequest>().0 = Some(shared));
         Ok(Step::Include(Box::new(Include { again: Some(again), wait: true, ..Include::default() })))
     }
 
@@ -280,13 +280,13 @@ fn wanted(x: &Exchange, whole: u64) -> ByteRange {
 }
 
 /// The body filter of a later part: cuts off what the client did not ask for.
-struct Part {
-    progress: Rc<Progress>,
+struct SlicePart {
+    progress: Rc<SliceProgress>,
     /// Where in the whole the next byte stands.
     at: u64,
 }
 
-impl BodyFilter for Part {
+impl BodyFilter for SlicePart {
     fn step(
         &mut self,
         _: &mut Exchange,

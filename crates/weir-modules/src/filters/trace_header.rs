@@ -21,11 +21,13 @@ impl Module for TraceHeader {
     const NAME: &'static str = "trace_header";
     type Conf = TraceHeaderConf;
     const DIRECTIVES: &'static [Directive<TraceHeaderConf>] =
-        &[Row::new("trace_header", ANY, TWO, TraceHeaderConf::set).syntax("trace_header name secret").doc(
-            "Request header field by which a client asks for its trace to be kept, and \
+        &[TraceHeaderRow::new("trace_header", ANY, TWO, TraceHeaderConf::set)
+            .syntax("trace_header name secret")
+            .doc(
+                "Request header field by which a client asks for its trace to be kept, and \
                  the secret that the field is signed with; the response then names the trace \
                  in the same field.",
-        )];
+            )];
 
     fn inherit(conf: &mut TraceHeaderConf, parent: &TraceHeaderConf) {
         inherit!(conf, parent, field);
@@ -40,12 +42,12 @@ impl Module for TraceHeader {
 }
 
 /// Tells the closure of the table what it is given.
-type Row = Directive<TraceHeaderConf>;
+type TraceHeaderRow = Directive<TraceHeaderConf>;
 
 /// The setting of one block.
 #[derive(Default)]
 pub struct TraceHeaderConf {
-    field: Option<Field>,
+    field: Option<TraceField>,
 }
 
 impl TraceHeaderConf {
@@ -58,18 +60,18 @@ impl TraceHeaderConf {
         if secret.len() < SHORTEST {
             return Err(line.fail_arg(1, format!("the secret must have at least {SHORTEST} characters")));
         }
-        line.once(&mut self.field, Field { name: name.into(), keys: Keys::new(secret) })
+        line.once(&mut self.field, TraceField { name: name.into(), keys: TraceKeys::new(secret) })
     }
 }
 
 /// The filter that looks at the request when its answer is known: also pages of errors are asked about.
 #[derive(Clone)]
-struct Field {
+struct TraceField {
     name: Box<[u8]>,
-    keys: Keys,
+    keys: TraceKeys,
 }
 
-impl HeaderFilter for Field {
+impl HeaderFilter for TraceField {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.is_subrequest() {
             return Verdict::Ok;
@@ -88,11 +90,11 @@ impl HeaderFilter for Field {
 
 /// A secret as HMAC takes it.
 #[derive(Clone)]
-struct Keys(hmac::Key);
+struct TraceKeys(hmac::Key);
 
-impl Keys {
-    fn new(secret: &[u8]) -> Keys {
-        Keys(hmac::Key::new(hmac::HMAC_SHA256, secret))
+impl TraceKeys {
+    fn new(secret: &[u8]) -> TraceKeys {
+        TraceKeys(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
     fn signature(&self, time: &[u8]) -> String {
@@ -119,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_field_holds_until_its_time_and_with_its_signature() {
-        let keys = Keys::new(b"0123456789abcdef");
+        let keys = TraceKeys::new(b"0123456789abcdef");
         let signed = |time: &str| format!("{time} {}", keys.signature(time.as_bytes()));
         // As `printf 1000 | openssl dgst -sha256 -hmac 0123456789abcdef` has it.
         assert_eq!(signed("1000"), "1000 c78741753c95c39011c4fcf931a3f0b092460cf9460019233190375b13ddea42");
@@ -136,6 +138,6 @@ mod tests {
         ] {
             assert!(!keys.signed(wrong.as_bytes(), 1000), "{wrong:?}");
         }
-        assert!(!Keys::new(b"0123456789abcdeF").signed(signed("1000").as_bytes(), 1000));
+        assert!(!TraceKeys::new(b"0123456789abcdeF").signed(signed("1000").as_bytes(), 1000));
     }
 }

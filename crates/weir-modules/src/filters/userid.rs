@@ -23,7 +23,7 @@ impl Module for UserId {
     const NAME: &'static str = "userid";
     type Conf = UserIdConf;
     const DIRECTIVES: &'static [Directive<UserIdConf>] = &[
-        Row::new("userid", ANY, ONE, |conf, line| line.one_of(&mut conf.enable, STATES))
+        UserIdRow::new("userid", ANY, ONE, |conf, line| line.one_of(&mut conf.enable, STATES))
             .syntax("userid on | v1 | log | off")
             .default("off")
             .doc(
@@ -31,43 +31,43 @@ impl Module for UserId {
                  1; `log` only reads it, for `$uid_got`.",
             )
             .example("userid on;\nuserid_name id;\nuserid_expires 365d;"),
-        Row::new("userid_service", ANY, ONE, |conf, line| line.number(&mut conf.service, ..))
+        UserIdRow::new("userid_service", ANY, ONE, |conf, line| line.number(&mut conf.service, ..))
             .syntax("userid_service number")
             .doc(
                 "Number of this server in cookies; by default the last octets of its address \
                  in version 2, and 0 in version 1.",
             ),
-        Row::new("userid_name", ANY, ONE, |conf, line| line.text(&mut conf.name))
+        UserIdRow::new("userid_name", ANY, ONE, |conf, line| line.text(&mut conf.name))
             .syntax("userid_name name")
             .default("uid")
             .doc("Name of the cookie."),
-        Row::new("userid_domain", ANY, ONE, |conf, line| line.text(&mut conf.domain))
+        UserIdRow::new("userid_domain", ANY, ONE, |conf, line| line.text(&mut conf.domain))
             .syntax("userid_domain name | none")
             .default("none")
             .doc("Domain of the cookie."),
-        Row::new("userid_path", ANY, ONE, |conf, line| line.text(&mut conf.path))
+        UserIdRow::new("userid_path", ANY, ONE, |conf, line| line.text(&mut conf.path))
             .syntax("userid_path path")
             .default("/")
             .doc("Path of the cookie."),
-        Row::new("userid_expires", ANY, ONE, UserIdConf::set_expires)
+        UserIdRow::new("userid_expires", ANY, ONE, UserIdConf::set_expires)
             .syntax("userid_expires time | max | off")
             .default("off")
             .doc(
                 "Lifetime of the cookie: a time, `max` (until 2037), or `off` for the \
                  browser's session.",
             ),
-        Row::new("userid_flags", ANY, ONE_TO_THREE, |conf, line| line.bits(&mut conf.flags, FLAGS))
+        UserIdRow::new("userid_flags", ANY, ONE_TO_THREE, |conf, line| line.bits(&mut conf.flags, FLAGS))
             .syntax("userid_flags off | flag ...")
             .default("off")
             .doc(
                 "Flags of the cookie: `secure`, `httponly`, `samesite=strict`, \
                  `samesite=lax`, `samesite=none`.",
             ),
-        Row::new("userid_p3p", ANY, ONE, |conf, line| line.text(&mut conf.p3p))
+        UserIdRow::new("userid_p3p", ANY, ONE, |conf, line| line.text(&mut conf.p3p))
             .syntax("userid_p3p string | none")
             .default("none")
             .doc("Value of the `P3P` field that is sent with the cookie."),
-        Row::new("userid_mark", ANY, ONE, UserIdConf::set_mark)
+        UserIdRow::new("userid_mark", ANY, ONE, UserIdConf::set_mark)
             .syntax("userid_mark letter | digit | = | off")
             .default("off")
             .doc(
@@ -87,10 +87,10 @@ impl Module for UserId {
 
     fn install(conf: &UserIdConf, plan: &mut PlanBuilder<'_>) -> Result {
         let state = conf.enable.unwrap_or_default();
-        if state != State::Off {
+        if state != UserIdState::Off {
             plan.keep(conf.clone());
         }
-        if state >= State::V1 {
+        if state >= UserIdState::V1 {
             plan.header_filter(Slot::UserId, Self::NAME, SetCookie);
         }
         Ok(())
@@ -98,11 +98,11 @@ impl Module for UserId {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<UserIdConf>;
+type UserIdRow = Directive<UserIdConf>;
 
 /// `userid`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+enum UserIdState {
     #[default]
     Off,
     Log,
@@ -110,8 +110,8 @@ enum State {
     On,
 }
 
-const STATES: &[(&str, State)] =
-    &[("off", State::Off), ("log", State::Log), ("v1", State::V1), ("on", State::On)];
+const STATES: &[(&str, UserIdState)] =
+    &[("off", UserIdState::Off), ("log", UserIdState::Log), ("v1", UserIdState::V1), ("on", UserIdState::On)];
 
 const SECURE: u32 = 1;
 const HTTPONLY: u32 = 2;
@@ -129,7 +129,7 @@ const FLAGS: &[(&str, u32)] = &[
 
 /// `userid_expires`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expires {
+enum CookieExpires {
     Off,
     After(u64),
     Max,
@@ -138,13 +138,13 @@ enum Expires {
 /// The settings of one block.
 #[derive(Clone, Default)]
 pub struct UserIdConf {
-    enable: Option<State>,
+    enable: Option<UserIdState>,
     service: Option<u64>,
     name: Option<Vec<u8>>,
     /// `none` for none.
     domain: Option<Vec<u8>>,
     path: Option<Vec<u8>>,
-    expires: Option<Expires>,
+    expires: Option<CookieExpires>,
     flags: Option<u32>,
     /// `none` for none.
     p3p: Option<Vec<u8>>,
@@ -158,11 +158,11 @@ impl UserIdConf {
             return Err(line.refuse("is duplicate"));
         }
         let expires = match line.bytes(0) {
-            b"max" => Expires::Max,
-            b"off" => Expires::Off,
+            b"max" => CookieExpires::Max,
+            b"off" => CookieExpires::Off,
             time => match parse_time_s(time).ok_or_else(|| line.refuse("invalid value"))? {
-                0 => Expires::Off,
-                seconds => Expires::After(seconds),
+                0 => CookieExpires::Off,
+                seconds => CookieExpires::After(seconds),
             },
         };
         line.once(&mut self.expires, expires)
@@ -192,56 +192,56 @@ impl UserIdConf {
 }
 
 /// A number as it lies in memory, and in cookies.
-type Id = [u8; 16];
+type ClientId = [u8; 16];
 
 /// Whether it is one: its count is never zero.
-fn is_set(id: &Id) -> bool {
+fn is_set(id: &ClientId) -> bool {
     id[12..] != [0; 4]
 }
 
 /// What a request knows of its client.
 #[derive(Default)]
-struct Client {
+struct ClientState {
     /// The cookie was looked for.
     looked: bool,
     /// The cookie, as it came.
     cookie: Vec<u8>,
-    got: Id,
+    got: ClientId,
     /// What is sent; nothing while its count is zero.
-    set: Id,
+    set: ClientId,
     /// The number is a new one in place of the one that came.
     is_reset: bool,
 }
 
-/// The settings that hold for `x`, from [`State::Log`] or from `least` on.
-fn settings(x: &Exchange, least: State) -> Option<UserIdConf> {
+/// The settings that hold for `x`, from [`UserIdState::Log`] or from `least` on.
+fn settings(x: &Exchange, least: UserIdState) -> Option<UserIdConf> {
     x.plan.kept::<UserIdConf>().filter(|conf| conf.enable.unwrap_or_default() >= least).cloned()
 }
 
 /// `$uid_got`: name and number of the cookie that came.
 fn got(x: &mut Exchange) -> Option<Text> {
-    let conf = settings(x, State::Log)?;
+    let conf = settings(x, UserIdState::Log)?;
     look(x, &conf);
-    let got = x.lasting::<Client>().got;
+    let got = x.lasting::<ClientState>().got;
     is_set(&got).then(|| text(x, &conf, &got))
 }
 
 /// `$uid_set`: name and number of the cookie that is sent.
 fn set(x: &mut Exchange) -> Option<Text> {
-    let conf = settings(x, State::V1)?;
+    let conf = settings(x, UserIdState::V1)?;
     look(x, &conf);
     create(x, &conf);
-    let set = x.lasting::<Client>().set;
+    let set = x.lasting::<ClientState>().set;
     is_set(&set).then(|| text(x, &conf, &set))
 }
 
-fn text(x: &mut Exchange, conf: &UserIdConf, id: &Id) -> Text {
+fn text(x: &mut Exchange, conf: &UserIdConf, id: &ClientId) -> Text {
     let shown = shown(conf, id);
     Text::Span(x.arena.push(&shown))
 }
 
 /// `name=` and the four numbers, as the machine reads them.
-fn shown(conf: &UserIdConf, id: &Id) -> Vec<u8> {
+fn shown(conf: &UserIdConf, id: &ClientId) -> Vec<u8> {
     let mut out = conf.name().to_vec();
     out.push(b'=');
     for word in id.as_chunks::<4>().0 {
@@ -252,7 +252,7 @@ fn shown(conf: &UserIdConf, id: &Id) -> Vec<u8> {
 
 /// Looks for the cookie, once.
 fn look(x: &mut Exchange, conf: &UserIdConf) {
-    if std::mem::replace(&mut x.lasting::<Client>().looked, true) {
+    if std::mem::replace(&mut x.lasting::<ClientState>().looked, true) {
         return;
     }
     let fields = x.request.head.fields.iter().filter(|field| field.known == Known::Cookie);
@@ -267,9 +267,9 @@ fn look(x: &mut Exchange, conf: &UserIdConf) {
     };
     let got = in_cookie(&value).unwrap_or_else(|how| {
         complain(x, how);
-        Id::default()
+        ClientId::default()
     });
-    let client = x.lasting::<Client>();
+    let client = x.lasting::<ClientState>();
     (client.cookie, client.got) = (value, got);
 }
 
@@ -278,22 +278,22 @@ pub(crate) fn in_cookie(value: &[u8]) -> std::result::Result<[u8; 16], &'static 
     // Behind the digits stands a mark, or padding that some clients have spoilt.
     let digits = value.get(..DIGITS).ok_or("too short")?;
     let bytes = base64::decode(digits).ok_or("invalid")?;
-    let mut id = Id::default();
+    let mut id = ClientId::default();
     id[..bytes.len()].copy_from_slice(&bytes);
     Ok(id)
 }
 
 /// Decides once which number is sent, if any.
 fn create(x: &mut Exchange, conf: &UserIdConf) {
-    if is_set(&x.lasting::<Client>().set) {
+    if is_set(&x.lasting::<ClientState>().set) {
         return;
     }
-    if is_set(&x.lasting::<Client>().got) {
+    if is_set(&x.lasting::<ClientState>().got) {
         // Only for clients that are known, so by name.
         let reset = x.variable_by_name("uid_reset").unwrap_or(Text::EMPTY);
         let wants_reset = !matches!(x.text(&reset), b"" | b"0");
         let log_reset = x.text(&reset) == b"log";
-        let client = x.lasting::<Client>();
+        let client = x.lasting::<ClientState>();
         if !wants_reset {
             let is_marked =
                 |mark| client.cookie.get(DIGITS..).is_some_and(|end| end.starts_with(&[mark, b'=']));
@@ -310,12 +310,12 @@ fn create(x: &mut Exchange, conf: &UserIdConf) {
         }
     }
     let id = number(x, conf);
-    x.lasting::<Client>().set = id;
+    x.lasting::<ClientState>().set = id;
 }
 
 /// A new number.
-fn number(x: &Exchange, conf: &UserIdConf) -> Id {
-    let v1 = conf.enable == Some(State::V1);
+fn number(x: &Exchange, conf: &UserIdConf) -> ClientId {
+    let v1 = conf.enable == Some(UserIdState::V1);
     let service = match (conf.service, v1) {
         (Some(service), true) => (service as u32).to_ne_bytes(),
         (Some(service), false) => (service as u32).to_be_bytes(),
@@ -334,7 +334,7 @@ fn number(x: &Exchange, conf: &UserIdConf) -> Id {
     } else {
         COUNTS.set((count1, count2.checked_add(COUNT).unwrap_or(FIRST)));
     }
-    let mut id = Id::default();
+    let mut id = ClientId::default();
     id[..4].copy_from_slice(&service);
     for (bytes, word) in id[4..].chunks_mut(4).zip(words) {
         bytes.copy_from_slice(&if v1 { word.to_ne_bytes() } else { word.to_be_bytes() });
@@ -363,7 +363,7 @@ struct SetCookie;
 impl HeaderFilter for SetCookie {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest()
-            && let Some(conf) = settings(x, State::V1)
+            && let Some(conf) = settings(x, UserIdState::V1)
         {
             look(x, &conf);
             create(x, &conf);
@@ -375,7 +375,7 @@ impl HeaderFilter for SetCookie {
 
 /// Adds the fields, if there is a number to send.
 fn send(x: &mut Exchange, conf: &UserIdConf) {
-    let client = x.lasting::<Client>();
+    let client = x.lasting::<ClientState>();
     if !is_set(&client.set) {
         return;
     }
@@ -403,9 +403,9 @@ fn send(x: &mut Exchange, conf: &UserIdConf) {
 /// What follows the cookie's value.
 fn attributes(out: &mut Vec<u8>, conf: &UserIdConf) {
     match conf.expires {
-        None | Some(Expires::Off) => {}
-        Some(Expires::Max) => out.extend_from_slice(b"; expires=Thu, 31-Dec-37 23:55:55 GMT"),
-        Some(Expires::After(seconds)) => {
+        None | Some(CookieExpires::Off) => {}
+        Some(CookieExpires::Max) => out.extend_from_slice(b"; expires=Thu, 31-Dec-37 23:55:55 GMT"),
+        Some(CookieExpires::After(seconds)) => {
             out.extend_from_slice(b"; expires=");
             date::cookie(out, weir_rt::unix_time().0.saturating_add(seconds) as i64);
         }
@@ -445,7 +445,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_is_read_as_it_was_sent(id: Id, mark in proptest::option::of("[a-zA-Z]"), cut in 0..DIGITS) {
+        fn a_number_is_read_as_it_was_sent(id: ClientId, mark in proptest::option::of("[a-zA-Z]"), cut in 0..DIGITS) {
             let mut value = Vec::new();
             base64::encode(&id, &mut value);
             if let Some(mark) = mark {

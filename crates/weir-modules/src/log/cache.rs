@@ -10,7 +10,7 @@ use weir_engine::log::{LogFile, Target};
 
 /// The parameters of a cache; times in milliseconds.
 #[derive(Debug)]
-pub(super) struct CacheSize {
+pub(super) struct LogCacheSize {
     /// How many paths are remembered.
     pub(super) max: usize,
     /// Without use for so long, a path is forgotten.
@@ -22,13 +22,13 @@ pub(super) struct CacheSize {
 }
 
 /// The open logs of one worker.
-pub(super) struct Cache {
-    size: Arc<CacheSize>,
-    entries: RefCell<HashMap<Vec<u8>, Entry>>,
+pub(super) struct OpenLogs {
+    size: Arc<LogCacheSize>,
+    entries: RefCell<HashMap<Vec<u8>, OpenLog>>,
 }
 
 #[derive(Default)]
-struct Entry {
+struct OpenLog {
     file: Option<LogFile>,
     uses: u64,
     used: u64,
@@ -36,24 +36,24 @@ struct Entry {
 }
 
 /// This worker's cache for a directive; the locations that inherit the directive share it.
-pub(super) fn of_worker(size: &Arc<CacheSize>) -> Rc<Cache> {
+pub(super) fn of_worker(size: &Arc<LogCacheSize>) -> Rc<OpenLogs> {
     thread_local! {
-        static CACHES: RefCell<Vec<RcWeak<Cache>>> = const { RefCell::new(Vec::new()) };
+        static CACHES: RefCell<Vec<RcWeak<OpenLogs>>> = const { RefCell::new(Vec::new()) };
     }
     CACHES.with_borrow_mut(|caches| {
         caches.retain(|cache| cache.strong_count() > 0);
-        let same = |cache: &Rc<Cache>| Arc::ptr_eq(&cache.size, size);
+        let same = |cache: &Rc<OpenLogs>| Arc::ptr_eq(&cache.size, size);
         caches.iter().filter_map(RcWeak::upgrade).find(same).unwrap_or_else(|| {
-            let cache = Rc::new(Cache::new(size));
+            let cache = Rc::new(OpenLogs::new(size));
             caches.push(Rc::downgrade(&cache));
             cache
         })
     })
 }
 
-impl Cache {
-    fn new(size: &Arc<CacheSize>) -> Cache {
-        Cache { size: size.clone(), entries: RefCell::default() }
+impl OpenLogs {
+    fn new(size: &Arc<LogCacheSize>) -> OpenLogs {
+        OpenLogs { size: size.clone(), entries: RefCell::default() }
     }
 
     /// The log at `path`, at time `now` in milliseconds.
@@ -71,7 +71,7 @@ impl Cache {
         let file = LogFile::open(target, None)?;
         if !entries.contains_key(path) {
             self.make_room(&mut entries, now);
-            entries.insert(path.to_vec(), Entry { uses: 1, used: now, ..Entry::default() });
+            entries.insert(path.to_vec(), OpenLog { uses: 1, used: now, ..OpenLog::default() });
         }
         if let Some(entry) = entries.get_mut(path) {
             entry.checked = now;
@@ -81,7 +81,7 @@ impl Cache {
     }
 
     /// Forgets what was not used for long, and the oldest when the cache is full.
-    fn make_room(&self, entries: &mut HashMap<Vec<u8>, Entry>, now: u64) {
+    fn make_room(&self, entries: &mut HashMap<Vec<u8>, OpenLog>, now: u64) {
         entries.retain(|_, entry| now < entry.used + self.size.inactive);
         if entries.len() >= self.size.max {
             let oldest = entries.iter().min_by_key(|(_, entry)| entry.used).map(|(path, _)| path.clone());
@@ -90,7 +90,7 @@ impl Cache {
     }
 }
 
-impl Entry {
+impl OpenLog {
     /// Counts a use; those before a long pause do not count.
     fn begin(&mut self, now: u64, inactive: u64) {
         if now >= self.used + inactive {
@@ -109,16 +109,16 @@ mod tests {
 
     use super::*;
 
-    fn cache(max: usize, min_uses: u64) -> Cache {
-        Cache::new(&Arc::new(CacheSize { max, inactive: 1000, min_uses, valid: 5000 }))
+    fn cache(max: usize, min_uses: u64) -> OpenLogs {
+        OpenLogs::new(&Arc::new(LogCacheSize { max, inactive: 1000, min_uses, valid: 5000 }))
     }
 
-    fn open(cache: &Cache, path: &Path, now: u64) -> LogFile {
+    fn open(cache: &OpenLogs, path: &Path, now: u64) -> LogFile {
         let name = path.as_os_str().as_encoded_bytes();
         cache.open(name, now, &Target::File(path.to_path_buf())).expect("a file in a temporary folder")
     }
 
-    fn kept(cache: &Cache) -> usize {
+    fn kept(cache: &OpenLogs) -> usize {
         cache.entries.borrow().values().filter(|entry| entry.file.is_some()).count()
     }
 

@@ -15,14 +15,14 @@ use weir_engine::variable::VarIndex;
 use weir_http::{Version, escape, h1};
 
 /// A compiled format.
-pub(super) struct Format {
-    ops: Box<[Op]>,
-    escape: Escape,
+pub(super) struct LogFormat {
+    ops: Box<[FormatOp]>,
+    escape: LogEscape,
 }
 
 /// What is done with the bytes of values that a line can't have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Escape {
+pub(super) enum LogEscape {
     /// `\xXX`; `-` for a variable without value.
     #[default]
     Default,
@@ -34,7 +34,7 @@ pub(super) enum Escape {
     None,
 }
 
-enum Op {
+enum FormatOp {
     Literal(Box<[u8]>),
     Direct(Write),
     Variable(VarIndex),
@@ -45,21 +45,21 @@ enum Op {
 /// Appends something of a request.
 type Write = fn(&Exchange, &mut Vec<u8>);
 
-impl Format {
+impl LogFormat {
     /// Appends the line of `x`, without newline.
     pub(super) fn write(&self, x: &mut Exchange, out: &mut Vec<u8>) {
         for op in &self.ops {
             match op {
-                Op::Literal(text) => out.extend_from_slice(text),
-                Op::Direct(write) => write(x, out),
-                Op::Variable(index) => {
+                FormatOp::Literal(text) => out.extend_from_slice(text),
+                FormatOp::Direct(write) => write(x, out),
+                FormatOp::Variable(index) => {
                     let value = x.variable(*index);
                     self.escape.put(value.as_ref().map(|value| x.text(value)), out);
                 }
-                Op::Member(index) => match x.variable(*index).as_ref().map(|value| x.text(value)) {
+                FormatOp::Member(index) => match x.variable(*index).as_ref().map(|value| x.text(value)) {
                     Some(value) => {
                         out.push(b'"');
-                        Escape::Object.put(Some(value), out);
+                        LogEscape::Object.put(Some(value), out);
                         out.push(b'"');
                     }
                     None => out.extend_from_slice(b"null"),
@@ -71,59 +71,59 @@ impl Format {
     /// Compiles `texts`, which follow each other without anything between.
     fn compile(
         texts: &[(&[u8], Span)],
-        escape: Escape,
+        escape: LogEscape,
         registry: &mut Registry,
-    ) -> Result<Format, (Span, String)> {
+    ) -> Result<LogFormat, (Span, String)> {
         let mut ops = Vec::new();
         for (text, span) in texts {
             for part in parse(text).map_err(|message| (*span, message))? {
                 ops.push(match part {
-                    Part::Literal(text) => Op::Literal(text.into()),
-                    Part::Variable(name) => match DIRECT.iter().find(|(known, _)| *known == name) {
-                        Some((_, write)) => Op::Direct(*write),
-                        None => Op::Variable(registry.use_variable(name, *span)),
+                    FormatPart::Literal(text) => FormatOp::Literal(text.into()),
+                    FormatPart::Variable(name) => match DIRECT.iter().find(|(known, _)| *known == name) {
+                        Some((_, write)) => FormatOp::Direct(*write),
+                        None => FormatOp::Variable(registry.use_variable(name, *span)),
                     },
                 });
             }
         }
-        Ok(Format { ops: ops.into(), escape })
+        Ok(LogFormat { ops: ops.into(), escape })
     }
 }
 
-impl Escape {
+impl LogEscape {
     fn put(self, value: Option<&[u8]>, out: &mut Vec<u8>) {
         match (self, value) {
-            (Escape::Default, Some(value)) => escape::log_default(out, value),
-            (Escape::Default, None) => out.push(b'-'),
-            (Escape::Json, Some(value)) => escape::json(out, value),
-            (Escape::Object, Some(value)) => escape::json(out, String::from_utf8_lossy(value).as_bytes()),
-            (Escape::None, Some(value)) => out.extend_from_slice(value),
-            (Escape::Json | Escape::Object | Escape::None, None) => {}
+            (LogEscape::Default, Some(value)) => escape::log_default(out, value),
+            (LogEscape::Default, None) => out.push(b'-'),
+            (LogEscape::Json, Some(value)) => escape::json(out, value),
+            (LogEscape::Object, Some(value)) => escape::json(out, String::from_utf8_lossy(value).as_bytes()),
+            (LogEscape::None, Some(value)) => out.extend_from_slice(value),
+            (LogEscape::Json | LogEscape::Object | LogEscape::None, None) => {}
         }
     }
 }
 
 /// The formats of a configuration, by name.
 #[derive(Default)]
-pub(super) struct Formats(HashMap<Vec<u8>, Arc<Format>>);
+pub(super) struct LogFormats(HashMap<Vec<u8>, Arc<LogFormat>>);
 
-impl Formats {
+impl LogFormats {
     /// The format called `name`, of which there is none before its `log_format` was read.
-    pub(super) fn find(registry: &mut Registry, name: &[u8], span: Span) -> Option<Arc<Format>> {
+    pub(super) fn find(registry: &mut Registry, name: &[u8], span: Span) -> Option<Arc<LogFormat>> {
         match name {
-            COMBINED => Some(Formats::combined(registry, span)),
-            name => registry.shared::<Formats>().0.get(name).cloned(),
+            COMBINED => Some(LogFormats::combined(registry, span)),
+            name => registry.shared::<LogFormats>().0.get(name).cloned(),
         }
     }
 
     /// The predefined format; compiled when it is used first.
-    pub(super) fn combined(registry: &mut Registry, span: Span) -> Arc<Format> {
-        if let Some(format) = registry.shared::<Formats>().0.get(COMBINED) {
+    pub(super) fn combined(registry: &mut Registry, span: Span) -> Arc<LogFormat> {
+        if let Some(format) = registry.shared::<LogFormats>().0.get(COMBINED) {
             return format.clone();
         }
-        let compiled = Format::compile(&[(COMBINED_TEXT, span)], Escape::Default, registry);
+        let compiled = LogFormat::compile(&[(COMBINED_TEXT, span)], LogEscape::Default, registry);
         let format = Arc::new(compiled.unwrap_or_else(|_| unreachable!("the constant is a good format")));
-        registry.shared::<Formats>().0.insert(COMBINED.to_vec(), format.clone());
+        registry.shared::<LogFormats>().0.insert(COMBINED.to_vec(), format.clone());
         format
     }
 
@@ -133,18 +133,18 @@ impl Formats {
     /// nginx's words.
     pub(super) fn define(line: &mut LineCx<'_>) -> Result<(), Error> {
         let name = line.bytes(0).to_vec();
-        if name == COMBINED || line.ext::<Registry>().shared::<Formats>().0.contains_key(&name) {
+        if name == COMBINED || line.ext::<Registry>().shared::<LogFormats>().0.contains_key(&name) {
             return Err(line.fail_arg(0, format!("duplicate \"log_format\" name \"{}\"", line.arg(0))));
         }
         let (escape, first) = match line.bytes(1).strip_prefix(b"escape=") {
-            Some(b"default") => (Escape::Default, 2),
-            Some(b"json") => (Escape::Json, 2),
-            Some(b"none") => (Escape::None, 2),
+            Some(b"default") => (LogEscape::Default, 2),
+            Some(b"json") => (LogEscape::Json, 2),
+            Some(b"none") => (LogEscape::None, 2),
             Some(other) => {
                 let other = String::from_utf8_lossy(other);
                 return Err(line.fail_arg(1, format!("unknown log format escaping \"{other}\"")));
             }
-            None => (Escape::Default, 1),
+            None => (LogEscape::Default, 1),
         };
         let words = line.args().get(first..).unwrap_or_default();
         let texts: Vec<_> = words.iter().map(|word| (word.bytes(), word.span)).collect();
@@ -152,30 +152,30 @@ impl Formats {
         let registry: &mut Registry = line.ext();
         let compiled = match &members {
             Some(members) => object::compile(members, registry),
-            None => Format::compile(&texts, escape, registry),
+            None => LogFormat::compile(&texts, escape, registry),
         };
         let format = compiled.map_err(|(span, message)| Error::new(message).at(span))?;
-        registry.shared::<Formats>().0.insert(name, Arc::new(format));
+        registry.shared::<LogFormats>().0.insert(name, Arc::new(format));
         Ok(())
     }
 }
 
 /// A piece of a format's text.
 #[derive(Debug, PartialEq, Eq)]
-enum Part<'a> {
+enum FormatPart<'a> {
     Literal(&'a [u8]),
     Variable(&'a str),
 }
 
 /// Splits `$name` and `${name}` from the text around them.
-fn parse(text: &[u8]) -> Result<Vec<Part<'_>>, String> {
+fn parse(text: &[u8]) -> Result<Vec<FormatPart<'_>>, String> {
     let invalid = || format!("invalid parameter \"{}\"", String::from_utf8_lossy(text));
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(dollar) = rest.iter().position(|byte| *byte == b'$') {
         let (literal, after) = rest.split_at(dollar);
         if !literal.is_empty() {
-            parts.push(Part::Literal(literal));
+            parts.push(FormatPart::Literal(literal));
         }
         let after = after.get(1..).unwrap_or_default();
         let (braced, inner) = after.strip_prefix(b"{").map_or((false, after), |inner| (true, inner));
@@ -191,11 +191,11 @@ fn parse(text: &[u8]) -> Result<Vec<Part<'_>>, String> {
         if name.is_empty() {
             return Err(invalid());
         }
-        parts.push(Part::Variable(name));
+        parts.push(FormatPart::Variable(name));
         rest = tail;
     }
     if !rest.is_empty() {
-        parts.push(Part::Literal(rest));
+        parts.push(FormatPart::Literal(rest));
     }
     Ok(parts)
 }
@@ -259,9 +259,9 @@ mod tests {
     use super::*;
 
     fn shape(text: &str) -> Result<String, String> {
-        let part = |part: &Part<'_>| match part {
-            Part::Literal(text) => format!("[{}]", String::from_utf8_lossy(text)),
-            Part::Variable(name) => format!("<{name}>"),
+        let part = |part: &FormatPart<'_>| match part {
+            FormatPart::Literal(text) => format!("[{}]", String::from_utf8_lossy(text)),
+            FormatPart::Variable(name) => format!("<{name}>"),
         };
         Ok(parse(text.as_bytes())?.iter().map(part).collect())
     }
@@ -297,13 +297,13 @@ mod tests {
     #[test]
     fn escapes_and_missing_values() {
         for (escape, value, written) in [
-            (Escape::Default, Some("a\"\n\u{e9}"), "a\\x22\\x0A\\xC3\\xA9"),
-            (Escape::Default, Some(""), ""),
-            (Escape::Default, None, "-"),
-            (Escape::Json, Some("a\"\n\u{e9}"), "a\\\"\\n\u{e9}"),
-            (Escape::Json, None, ""),
-            (Escape::None, Some("a\"\n\u{e9}"), "a\"\n\u{e9}"),
-            (Escape::None, None, ""),
+            (LogEscape::Default, Some("a\"\n\u{e9}"), "a\\x22\\x0A\\xC3\\xA9"),
+            (LogEscape::Default, Some(""), ""),
+            (LogEscape::Default, None, "-"),
+            (LogEscape::Json, Some("a\"\n\u{e9}"), "a\\\"\\n\u{e9}"),
+            (LogEscape::Json, None, ""),
+            (LogEscape::None, Some("a\"\n\u{e9}"), "a\"\n\u{e9}"),
+            (LogEscape::None, None, ""),
         ] {
             let mut out = Vec::new();
             escape.put(value.map(str::as_bytes), &mut out);
@@ -324,7 +324,7 @@ mod tests {
         #[test]
         fn any_text_is_split_or_refused(text in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(parts) = parse(&text) {
-                let names = parts.iter().filter(|part| matches!(part, Part::Variable(_))).count();
+                let names = parts.iter().filter(|part| matches!(part, FormatPart::Variable(_))).count();
                 prop_assert_eq!(names, text.iter().filter(|byte| **byte == b'$').count());
             }
         }

@@ -12,14 +12,14 @@ use weir_engine::variable::Script;
 use weir_engine::{Exchange, Handler, Verdict};
 use weir_rt::file::{self, FileKind, errno_text};
 
-use super::cache::Cache;
-use super::{AccessLog, Destination};
+use super::cache::OpenLogs;
+use super::{AccessLog, LogDestination};
 
 /// The access logs of a location.
 pub(super) struct AccessLogs {
     pub(super) logs: Arc<[AccessLog]>,
     /// For paths with variables.
-    pub(super) cache: Option<Rc<Cache>>,
+    pub(super) cache: Option<Rc<OpenLogs>>,
 }
 
 impl Handler for AccessLogs {
@@ -37,8 +37,8 @@ impl AccessLogs {
             return;
         }
         match &log.to {
-            Destination::File(file) => write(x, file, log),
-            Destination::Script(script) => {
+            LogDestination::File(file) => write(x, file, log),
+            LogDestination::Script(script) => {
                 if let Some(file) = self.open(x, script) {
                     write(x, &file, log);
                 }

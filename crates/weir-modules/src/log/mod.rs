@@ -18,8 +18,8 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Module, Phase, inherit};
 
-use cache::CacheSize;
-use format::{Format, Formats};
+use cache::LogCacheSize;
+use format::{LogFormat, LogFormats};
 use handler::AccessLogs;
 
 /// The module.
@@ -46,7 +46,7 @@ impl Module for Log {
             conf.written.push(usual(registry));
         }
         if !conf.written.is_empty() {
-            let open = |log: &Written| log.open(registry.shared::<Buffers>());
+            let open = |log: &WrittenLog| log.open(registry.shared::<LogBuffers>());
             let opened = conf.written.iter().map(open).collect::<Result<Arc<[_]>, _>>();
             // One that can't be opened is there all the same for blocks inside: they do not open the usual one.
             conf.open = Some(opened.as_ref().map_or_else(|_| Arc::default(), Clone::clone));
@@ -68,28 +68,28 @@ impl Module for Log {
 #[derive(Default)]
 pub struct LogConf {
     /// `access_log`, as written in this block.
-    written: Vec<Written>,
+    written: Vec<WrittenLog>,
     /// `access_log off`
     off: bool,
     /// The opened logs, own or inherited.
     open: Option<Arc<[AccessLog]>>,
     /// `open_log_file_cache`; the inner `None` is `off`.
-    cache: Option<Option<Arc<CacheSize>>>,
+    cache: Option<Option<Arc<LogCacheSize>>>,
     /// How many blocks are around: 0 in the main context, 1 in `http`.
     depth: u8,
 }
 
 /// One `access_log` line.
-struct Written {
-    path: Path,
-    format: Arc<Format>,
+struct WrittenLog {
+    path: LogPath,
+    format: Arc<LogFormat>,
     condition: Option<Script>,
     /// `None`: nobody wrote it.
     span: Option<Span>,
 }
 
 /// Where a line goes.
-enum Path {
+enum LogPath {
     Fixed(Target),
     /// With variables: opened for each line, or by the cache.
     Script(Script),
@@ -97,50 +97,50 @@ enum Path {
 
 /// An access log in force.
 struct AccessLog {
-    to: Destination,
-    format: Arc<Format>,
+    to: LogDestination,
+    format: Arc<LogFormat>,
     /// `if=`
     condition: Option<Script>,
 }
 
-enum Destination {
+enum LogDestination {
     File(LogFile),
     Script(Script),
 }
 
 /// The buffered logs of a configuration: all lines to one file or server share its buffer.
 #[derive(Default)]
-struct Buffers(Vec<(Target, Buffering)>);
+struct LogBuffers(Vec<(Target, Buffering)>);
 
-impl Buffers {
+impl LogBuffers {
     fn of(&self, target: &Target) -> Option<Buffering> {
         self.0.iter().find(|(known, _)| known == target).map(|(_, buffering)| *buffering)
     }
 }
 
-impl Written {
-    fn open(&self, buffers: &Buffers) -> Result<AccessLog, Error> {
+impl WrittenLog {
+    fn open(&self, buffers: &LogBuffers) -> Result<AccessLog, Error> {
         let to = match &self.path {
-            Path::Fixed(target) => Destination::File(target.open(buffers.of(target), self.span)?),
-            Path::Script(script) => Destination::Script(script.clone()),
+            LogPath::Fixed(target) => LogDestination::File(target.open(buffers.of(target), self.span)?),
+            LogPath::Script(script) => LogDestination::Script(script.clone()),
         };
         Ok(AccessLog { to, format: self.format.clone(), condition: self.condition.clone() })
     }
 }
 
 /// What is logged where nothing was written about it.
-fn usual(registry: &mut Registry) -> Written {
-    let path = Path::Fixed(Target::File(registry.paths.prefix.join("logs/access.log")));
+fn usual(registry: &mut Registry) -> WrittenLog {
+    let path = LogPath::Fixed(Target::File(registry.paths.prefix.join("logs/access.log")));
     // The variables of `combined` are the core's: their place is never asked for.
-    let format = Formats::combined(registry, Span::default());
-    Written { path, format, condition: None, span: None }
+    let format = LogFormats::combined(registry, Span::default());
+    WrittenLog { path, format, condition: None, span: None }
 }
 
 // The alias tells the closures of the table what `c` is.
-type Row = Directive<LogConf>;
+type LogRow = Directive<LogConf>;
 
-const TABLE: &[Row] = &[
-    Row::new("access_log", ANY_OR_IF.or(LIMIT_EXCEPT), MORE, set::access_log)
+const TABLE: &[LogRow] = &[
+    LogRow::new("access_log", ANY_OR_IF.or(LIMIT_EXCEPT), MORE, set::access_log)
         .syntax(
             "access_log path [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]\n\
              access_log off",
@@ -157,7 +157,7 @@ const TABLE: &[Row] = &[
             "log_format main '$remote_addr \"$request\" $status $body_bytes_sent $request_time';\n\
              access_log logs/access.log main buffer=64k flush=5s;",
         ),
-    Row::new("log_format", HTTP, TWO_OR_MORE, set::log_format)
+    LogRow::new("log_format", HTTP, TWO_OR_MORE, set::log_format)
         .syntax(
             "log_format name [escape=default|json|none] string ...\n\
              log_format name json field=value ...",
@@ -166,7 +166,7 @@ const TABLE: &[Row] = &[
             "Defines a format of access logs: a text with variables, or, with `json`, a JSON \
              object per line. `escape` is how values of variables are escaped.",
         ),
-    Row::new("open_log_file_cache", ANY, ONE.or(TWO).or(THREE).or(FOUR), set::open_log_file_cache)
+    LogRow::new("open_log_file_cache", ANY, ONE.or(TWO).or(THREE).or(FOUR), set::open_log_file_cache)
         .syntax(
             "open_log_file_cache max=number [inactive=time] [min_uses=number] [valid=time]\n\
              open_log_file_cache off",

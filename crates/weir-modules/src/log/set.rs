@@ -9,9 +9,9 @@ use weir_engine::conf::registry::Registry;
 use weir_engine::log::{Buffering, Target};
 use weir_engine::variable::Script;
 
-use super::cache::CacheSize;
-use super::format::Formats;
-use super::{Buffers, LogConf, Path, Written};
+use super::cache::LogCacheSize;
+use super::format::LogFormats;
+use super::{LogBuffers, LogConf, LogPath, WrittenLog};
 
 /// `access_log path [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]`, `access_log off`
 pub(super) fn access_log(conf: &mut LogConf, line: &mut LineCx<'_>) -> Result {
@@ -22,10 +22,10 @@ pub(super) fn access_log(conf: &mut LogConf, line: &mut LineCx<'_>) -> Result {
     let path = path(line)?;
     let (name, at) = if line.args().len() > 1 { (line.bytes(1), 1) } else { (&b"combined"[..], 0) };
     let span = line.args().get(at).map_or(line.line().name.span, |word| word.span);
-    let format = Formats::find(line.ext(), name, span);
+    let format = LogFormats::find(line.ext(), name, span);
     let format =
         format.ok_or_else(|| line.fail_arg(at, format!("unknown log format \"{}\"", line.arg(at))))?;
-    let mut parameters = Parameters::default();
+    let mut parameters = LogParameters::default();
     for i in 2..line.args().len() {
         parameters.set(line, i)?;
     }
@@ -33,28 +33,28 @@ pub(super) fn access_log(conf: &mut LogConf, line: &mut LineCx<'_>) -> Result {
         buffer(line, &path, buffering)?;
     }
     let span = line.args().first().map(|word| word.span);
-    conf.written.push(Written { path, format, condition: parameters.condition, span });
+    conf.written.push(WrittenLog { path, format, condition: parameters.condition, span });
     Ok(())
 }
 
-fn path(line: &mut LineCx<'_>) -> Result<Path> {
+fn path(line: &mut LineCx<'_>) -> Result<LogPath> {
     let text = line.bytes(0);
     if SOCKETS.iter().any(|kind| text.starts_with(kind)) || !text.contains(&b'$') {
-        return Ok(Path::Fixed(Target::parse(line)?));
+        return Ok(LogPath::Fixed(Target::parse(line)?));
     }
     let full = line.paths().prefix.join(OsStr::from_bytes(text)).into_os_string().into_encoded_bytes();
-    Ok(Path::Script(Script::compile_text(line, 0, &full)?))
+    Ok(LogPath::Script(Script::compile_text(line, 0, &full)?))
 }
 
 #[derive(Default)]
-struct Parameters {
+struct LogParameters {
     size: Option<usize>,
     flush: Option<u64>,
     gzip: Option<u8>,
     condition: Option<Script>,
 }
 
-impl Parameters {
+impl LogParameters {
     fn set(&mut self, line: &mut LineCx<'_>, i: usize) -> Result {
         let fail = |what: &str, text: &[u8]| {
             line.fail_arg(i, format!("{what} \"{}\"", String::from_utf8_lossy(text)))
@@ -100,18 +100,18 @@ impl Parameters {
 const SOCKETS: [&[u8]; 4] = [b"syslog:", b"tcp://", b"udp://", b"unix:"];
 
 /// Notes the buffer of a file, which all logs to it share.
-fn buffer(line: &mut LineCx<'_>, path: &Path, buffering: Buffering) -> Result {
+fn buffer(line: &mut LineCx<'_>, path: &LogPath, buffering: Buffering) -> Result {
     let path = match path {
-        Path::Fixed(Target::Remote(_)) if buffering.gzip.is_some() => {
+        LogPath::Fixed(Target::Remote(_)) if buffering.gzip.is_some() => {
             return Err(line.fail_arg(0, "logs to a socket cannot be compressed"));
         }
-        Path::Fixed(target @ (Target::File(_) | Target::Remote(_))) => target.clone(),
-        Path::Script(_) => return Err(line.fail_arg(0, "buffered logs cannot have variables in name")),
-        Path::Fixed(_) => return Err(line.fail_arg(0, "logs to syslog cannot be buffered")),
+        LogPath::Fixed(target @ (Target::File(_) | Target::Remote(_))) => target.clone(),
+        LogPath::Script(_) => return Err(line.fail_arg(0, "buffered logs cannot have variables in name")),
+        LogPath::Fixed(_) => return Err(line.fail_arg(0, "logs to syslog cannot be buffered")),
     };
     let conflict = line
         .fail_arg(0, format!("access_log \"{}\" already defined with conflicting parameters", line.arg(0)));
-    let buffers = line.ext::<Registry>().shared::<Buffers>();
+    let buffers = line.ext::<Registry>().shared::<LogBuffers>();
     match buffers.0.iter().find(|(known, _)| *known == path) {
         Some((_, known)) if *known != buffering => Err(conflict),
         Some(_) => Ok(()),
@@ -124,7 +124,7 @@ fn buffer(line: &mut LineCx<'_>, path: &Path, buffering: Buffering) -> Result {
 
 /// `log_format name [escape=default|json|none] text ...`
 pub(super) fn log_format(_conf: &mut LogConf, line: &mut LineCx<'_>) -> Result {
-    Formats::define(line)
+    LogFormats::define(line)
 }
 
 /// `open_log_file_cache max=N [inactive=time] [min_uses=N] [valid=time]`, `open_log_file_cache off`
@@ -133,7 +133,7 @@ pub(super) fn open_log_file_cache(conf: &mut LogConf, line: &mut LineCx<'_>) -> 
         return Err(line.refuse("is duplicate"));
     }
     let mut off = false;
-    let mut size = CacheSize { max: 0, inactive: 10_000, min_uses: 1, valid: 60_000 };
+    let mut size = LogCacheSize { max: 0, inactive: 10_000, min_uses: 1, valid: 60_000 };
     for i in 0..line.args().len() {
         let failed =
             || line.fail_arg(i, format!("invalid \"open_log_file_cache\" parameter \"{}\"", line.arg(i)));

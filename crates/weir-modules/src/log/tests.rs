@@ -102,8 +102,8 @@ fn logs_to_one_file_share_it_and_its_buffer() {
         |confs: &weir_engine::module::Confs| match &confs.get::<LogConf>().open.as_ref().expect("opened")[0]
             .to
         {
-            Destination::File(file) => file.clone(),
-            Destination::Script(_) => panic!("a path without variables"),
+            LogDestination::File(file) => file.clone(),
+            LogDestination::Script(_) => panic!("a path without variables"),
         };
     assert!(file(&server.confs) == file(&server.locations[0].confs));
 }

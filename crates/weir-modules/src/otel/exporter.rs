@@ -15,11 +15,11 @@ use weir_engine::log::{self, Level};
 use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
 use weir_upstream::discovery::source::Url;
 
-use super::wire::{Batch, Finished, refused};
+use super::wire::{FinishedRequest, SpanBatch, refused};
 
 /// What `otel_exporter` and its like say.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Settings {
+pub(super) struct ExporterSettings {
     /// As it is written.
     pub endpoint: String,
     pub url: Url,
@@ -36,27 +36,27 @@ pub(super) struct Settings {
 }
 
 /// The way to one collector.
-pub(super) struct Exporter {
-    settings: Settings,
-    queue: OnceLock<Option<SyncSender<Finished>>>,
+pub(super) struct SpanExporter {
+    settings: ExporterSettings,
+    queue: OnceLock<Option<SyncSender<FinishedRequest>>>,
 }
 
-impl Exporter {
+impl SpanExporter {
     /// The one with these settings; there is one of a kind.
-    pub(super) fn get(settings: &Settings) -> Arc<Exporter> {
+    pub(super) fn get(settings: &ExporterSettings) -> Arc<SpanExporter> {
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.strong_count() > 0);
         if let Some(known) = all.iter().filter_map(Weak::upgrade).find(|known| known.settings == *settings) {
             return known;
         }
-        let exporter = Arc::new(Exporter { settings: settings.clone(), queue: OnceLock::new() });
+        let exporter = Arc::new(SpanExporter { settings: settings.clone(), queue: OnceLock::new() });
         all.push(Arc::downgrade(&exporter));
         figures::register_metrics("otel", measure);
         exporter
     }
 
     /// Sends the spans of a request, or drops them.
-    pub(super) fn send(&self, finished: Finished) {
+    pub(super) fn send(&self, finished: FinishedRequest) {
         let queue = self.queue.get_or_init(|| begin(&self.settings));
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(finished).is_ok());
         if !sent {
@@ -76,7 +76,7 @@ pub fn flush() {
 }
 
 /// The queue, and the thread behind it.
-fn begin(settings: &Settings) -> Option<SyncSender<Finished>> {
+fn begin(settings: &ExporterSettings) -> Option<SyncSender<FinishedRequest>> {
     // A request is one span at least.
     let (sender, receiver) = sync_channel(settings.batch.saturating_mul(settings.batches).clamp(1, MOST));
     let (ending, ended) = sync_channel(1);
@@ -111,10 +111,10 @@ fn begin(settings: &Settings) -> Option<SyncSender<Finished>> {
     }
 }
 
-fn serve(settings: &Settings, queue: &Receiver<Finished>, runtime: &Runtime) {
+fn serve(settings: &ExporterSettings, queue: &Receiver<FinishedRequest>, runtime: &Runtime) {
     let mut failing = false;
     while let Ok(first) = queue.recv() {
-        let mut batch = Batch::default();
+        let mut batch = SpanBatch::default();
         batch.push(&first);
         let until = Instant::now() + Duration::from_millis(settings.interval);
         let mut ends = false;
@@ -134,7 +134,7 @@ fn serve(settings: &Settings, queue: &Receiver<Finished>, runtime: &Runtime) {
 }
 
 /// Sends a message; what a collector refuses for now is sent again.
-async fn deliver(settings: &Settings, body: &[u8], tries: u32) -> Result<Vec<u8>, String> {
+async fn deliver(settings: &ExporterSettings, body: &[u8], tries: u32) -> Result<Vec<u8>, String> {
     let mut pause = PAUSE;
     let mut left = tries;
     loop {
@@ -153,7 +153,7 @@ async fn deliver(settings: &Settings, body: &[u8], tries: u32) -> Result<Vec<u8>
 }
 
 /// Counts what became of `count` spans. The first failure of several is logged, and that they are over.
-fn note(settings: &Settings, count: u64, result: Result<Vec<u8>, String>, failing: &mut bool) {
+fn note(settings: &ExporterSettings, count: u64, result: Result<Vec<u8>, String>, failing: &mut bool) {
     let endpoint = &settings.endpoint;
     let (lost, why) = match result {
         Ok(answer) => match refused(&answer) {
@@ -193,7 +193,7 @@ fn measure() -> Vec<Metric> {
     ]
 }
 
-static ALL: Mutex<Vec<Weak<Exporter>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Weak<SpanExporter>>> = Mutex::new(Vec::new());
 /// Of each thread what tells that it has ended.
 static THREADS: Mutex<Vec<Receiver<()>>> = Mutex::new(Vec::new());
 static SENT: AtomicU64 = AtomicU64::new(0);

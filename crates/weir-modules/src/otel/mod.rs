@@ -21,8 +21,8 @@ use weir_engine::variable::{Script, Variable};
 use weir_engine::{Module, inherit};
 use weir_upstream::discovery::source::{Trust, Url};
 
-use exporter::{Exporter, Settings};
-use request::{Begin, End, Here};
+use exporter::{ExporterSettings, SpanExporter};
+use request::{BeginSpan, EndSpan, OtelLocation};
 
 pub use exporter::flush;
 
@@ -33,7 +33,7 @@ impl Module for Otel {
     const NAME: &'static str = NAME;
     type Conf = OtelConf;
     const DIRECTIVES: &'static [Directive<OtelConf>] = &[
-        Row::new("otel_exporter", HTTP, NONE.block(), OtelConf::set_exporter)
+        OtelRow::new("otel_exporter", HTTP, NONE.block(), OtelConf::set_exporter)
             .syntax("otel_exporter")
             .doc(
                 "Exports traces by OTLP over HTTP. Lines of the block: `endpoint` (URL), \
@@ -49,28 +49,28 @@ impl Module for Otel {
                  otel_trace on;\n\
                  otel_trace_context propagate;",
             ),
-        Row::new("otel_service_name", HTTP, ONE, |conf, line| line.text(&mut conf.service))
+        OtelRow::new("otel_service_name", HTTP, ONE, |conf, line| line.text(&mut conf.service))
             .syntax("otel_service_name name")
             .default("unknown_service:weir")
             .doc("Value of the resource attribute `service.name`."),
-        Row::new("otel_resource_attr", HTTP, TWO, |conf, line| line.keyval(&mut conf.resource))
+        OtelRow::new("otel_resource_attr", HTTP, TWO, |conf, line| line.keyval(&mut conf.resource))
             .syntax("otel_resource_attr name value")
             .doc("Adds a resource attribute."),
-        Row::new("otel_trace", ANY, ONE, OtelConf::set_trace)
+        OtelRow::new("otel_trace", ANY, ONE, OtelConf::set_trace)
             .syntax("otel_trace on | off | $variable")
             .default("off")
             .doc(
                 "Exports requests as traces: all with `on`, with a variable those for which \
                  it is `on` or `1`.",
             ),
-        Row::new("otel_trace_context", ANY, ONE, |conf, line| line.one_of(&mut conf.context, CONTEXTS))
+        OtelRow::new("otel_trace_context", ANY, ONE, |conf, line| line.one_of(&mut conf.context, CONTEXTS))
             .syntax("otel_trace_context extract | inject | propagate | ignore")
             .default("ignore")
             .doc(
                 "W3C trace context (`traceparent` and `tracestate`): `extract` takes it from \
                  requests, `inject` passes it to upstream servers, `propagate` does both.",
             ),
-        Row::new("otel_span_name", ANY, ONE, |conf, line| {
+        OtelRow::new("otel_span_name", ANY, ONE, |conf, line| {
             let name = Script::compile(line, 0)?;
             line.once(&mut conf.name, name)
         })
@@ -79,7 +79,7 @@ impl Module for Otel {
             "Name of a request's span, which may contain variables; by default the name of \
              its location.",
         ),
-        Row::new("otel_span_attr", ANY, TWO, OtelConf::add_attribute)
+        OtelRow::new("otel_span_attr", ANY, TWO, OtelConf::add_attribute)
             .syntax("otel_span_attr name value")
             .doc("Adds an attribute to a request's span; the value may contain variables."),
     ];
@@ -102,11 +102,11 @@ impl Module for Otel {
         let trace =
             conf.trace.as_ref().map(|(trace, _)| trace).filter(|trace| trace.constant() != Some(b"off"));
         let context = conf.context.unwrap_or_default();
-        if trace.is_none() && context == Context::Ignore {
+        if trace.is_none() && context == TraceContextMode::Ignore {
             return Ok(());
         }
-        let exporter = conf.exporter.as_ref().map(|exporter| Exporter::get(&conf.settings(exporter)));
-        let here = Arc::new(Here {
+        let exporter = conf.exporter.as_ref().map(|exporter| SpanExporter::get(&conf.settings(exporter)));
+        let here = Arc::new(OtelLocation {
             trace: trace.cloned(),
             context,
             name: conf.name.clone(),
@@ -114,31 +114,31 @@ impl Module for Otel {
             exporter,
         });
         plan.keep(here.clone());
-        plan.first_handler(Phase::Rewrite, NAME, Begin(here.clone()));
-        plan.handler(Phase::Log, NAME, End(here));
+        plan.first_handler(Phase::Rewrite, NAME, BeginSpan(here.clone()));
+        plan.handler(Phase::Log, NAME, EndSpan(here));
         Ok(())
     }
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<OtelConf>;
+type OtelRow = Directive<OtelConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct OtelConf {
-    exporter: Option<Arc<Settings>>,
+    exporter: Option<Arc<ExporterSettings>>,
     service: Option<String>,
     resource: Option<Vec<(String, String)>>,
     /// And where it stands.
     trace: Option<(Script, weir_conf::Span)>,
-    context: Option<Context>,
+    context: Option<TraceContextMode>,
     name: Option<Script>,
     attributes: Option<Vec<(String, Script)>>,
 }
 
 /// `otel_trace_context`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Context {
+enum TraceContextMode {
     #[default]
     Ignore,
     Extract,
@@ -146,22 +146,22 @@ enum Context {
     Propagate,
 }
 
-impl Context {
+impl TraceContextMode {
     /// The caller's trace goes on here.
     fn extracts(self) -> bool {
-        matches!(self, Context::Extract | Context::Propagate)
+        matches!(self, TraceContextMode::Extract | TraceContextMode::Propagate)
     }
 
     /// Servers are told of ours.
     fn injects(self) -> bool {
-        matches!(self, Context::Inject | Context::Propagate)
+        matches!(self, TraceContextMode::Inject | TraceContextMode::Propagate)
     }
 }
 
 impl OtelConf {
     /// `otel_exporter { ... }`
     fn set_exporter(&mut self, line: &mut LineCx<'_>) -> Result {
-        let mut given = Given::default();
+        let mut given = ExporterLines::default();
         for entry in line.entries()? {
             given.read(&line.entry(entry))?;
         }
@@ -186,17 +186,17 @@ impl OtelConf {
     }
 
     /// The exporter's settings with those of the service.
-    fn settings(&self, exporter: &Settings) -> Settings {
+    fn settings(&self, exporter: &ExporterSettings) -> ExporterSettings {
         let service = self.service.as_deref().unwrap_or(SERVICE).to_owned();
         let mut resource = vec![("service.name".to_owned(), service)];
         resource.extend(self.resource.iter().flatten().cloned());
-        Settings { resource, ..exporter.clone() }
+        ExporterSettings { resource, ..exporter.clone() }
     }
 }
 
 /// What the lines of an `otel_exporter` block say.
 #[derive(Default)]
-struct Given {
+struct ExporterLines {
     endpoint: Option<(String, weir_conf::Span)>,
     trust: Option<PathBuf>,
     interval: Option<u64>,
@@ -205,7 +205,7 @@ struct Given {
     fields: String,
 }
 
-impl Given {
+impl ExporterLines {
     fn read(&mut self, line: &LineCx<'_>) -> Result {
         let wanted = if line.name() == "header" { 2 } else { 1 };
         if !LINES.contains(&line.name()) {
@@ -245,7 +245,7 @@ impl Given {
         Ok(())
     }
 
-    fn finish(self, line: &LineCx<'_>) -> Result<Settings> {
+    fn finish(self, line: &LineCx<'_>) -> Result<ExporterSettings> {
         let (endpoint, span) =
             self.endpoint.ok_or_else(|| line.fail("\"otel_exporter\" requires \"endpoint\""))?;
         let fail = |message: String| Error::new(message).at(span);
@@ -264,7 +264,7 @@ impl Given {
         let path = if endpoint[begin..].contains('/') { "" } else { "/v1/traces" };
         let trust = Trust { file: self.trust, blind: false };
         let url = Url::parse(&format!("{endpoint}{path}"), &trust).map_err(fail)?;
-        Ok(Settings {
+        Ok(ExporterSettings {
             endpoint,
             url,
             interval: self.interval.unwrap_or(INTERVAL),
@@ -283,11 +283,11 @@ fn count(line: &LineCx<'_>, slot: &mut Option<usize>) -> Result {
 }
 
 const NAME: &str = "otel";
-const CONTEXTS: &[(&str, Context)] = &[
-    ("extract", Context::Extract),
-    ("inject", Context::Inject),
-    ("propagate", Context::Propagate),
-    ("ignore", Context::Ignore),
+const CONTEXTS: &[(&str, TraceContextMode)] = &[
+    ("extract", TraceContextMode::Extract),
+    ("inject", TraceContextMode::Inject),
+    ("propagate", TraceContextMode::Propagate),
+    ("ignore", TraceContextMode::Ignore),
 ];
 const LINES: [&str; 6] =
     ["endpoint", "header", "trusted_certificate", "interval", "batch_size", "batch_count"];

@@ -9,22 +9,22 @@ use weir_engine::{Exchange, Text, Verdict};
 use weir_http::{TraceParent, Version};
 use weir_rt::clock::ClockMoment;
 
-use super::Context;
-use super::exporter::Exporter;
-use super::wire::{Finished, Value};
+use super::TraceContextMode;
+use super::exporter::SpanExporter;
+use super::wire::{AttributeValue, FinishedRequest};
 
 /// What holds in a location.
-pub(super) struct Here {
+pub(super) struct OtelLocation {
     pub trace: Option<Script>,
-    pub context: Context,
+    pub context: TraceContextMode,
     pub name: Option<Script>,
     pub attributes: Vec<(String, Script)>,
-    pub exporter: Option<Arc<Exporter>>,
+    pub exporter: Option<Arc<SpanExporter>>,
 }
 
 /// What was decided.
 #[derive(Clone, Copy, Default)]
-struct State {
+struct OtelState {
     trace: u128,
     span: u64,
     parent: Option<TraceParent>,
@@ -33,11 +33,11 @@ struct State {
 }
 
 /// The rewrite phase: which trace the request belongs to, and whether it is told.
-pub(super) struct Begin(pub Arc<Here>);
+pub(super) struct BeginSpan(pub Arc<OtelLocation>);
 
-impl Handler for Begin {
+impl Handler for BeginSpan {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if !x.is_subrequest() && x.lasting_if::<State>().is_none() {
+        if !x.is_subrequest() && x.lasting_if::<OtelState>().is_none() {
             self.0.begin(x);
         }
         Verdict::Declined
@@ -45,12 +45,12 @@ impl Handler for Begin {
 }
 
 /// The log phase: the request is handed over.
-pub(super) struct End(pub Arc<Here>);
+pub(super) struct EndSpan(pub Arc<OtelLocation>);
 
-impl Handler for End {
+impl Handler for EndSpan {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest()
-            && let Some(state) = x.lasting_if::<State>().copied()
+            && let Some(state) = x.lasting_if::<OtelState>().copied()
             && state.on
         {
             self.0.end(x, state);
@@ -59,7 +59,7 @@ impl Handler for End {
     }
 }
 
-impl Here {
+impl OtelLocation {
     fn begin(&self, x: &mut Exchange) {
         let on = self.trace.as_ref().is_some_and(|trace| {
             let value = trace.value(x);
@@ -69,7 +69,7 @@ impl Here {
         let parent = said.filter(|_| self.context.extracts());
         // A request has its caller's number; a trace that is none of the caller's has one of its own.
         let trace = if said.is_some() && parent.is_none() { x.other_id() } else { x.id() };
-        let state = State { trace: trace.0, span: x.span(), parent, on };
+        let state = OtelState { trace: trace.0, span: x.span(), parent, on };
         *x.lasting() = state;
         if self.context.injects() {
             let ours = TraceParent { trace: state.trace, span: state.span, sampled: on };
@@ -80,7 +80,7 @@ impl Here {
         }
     }
 
-    fn end(&self, x: &mut Exchange, state: State) {
+    fn end(&self, x: &mut Exchange, state: OtelState) {
         let Some(exporter) = self.exporter.clone() else { return };
         let name = match &self.name {
             Some(name) => {
@@ -92,12 +92,12 @@ impl Here {
         let mut attributes = attributes(x);
         for (key, value) in &self.attributes {
             let value = value.value(x);
-            attributes.push((key.clone().into_bytes(), Value::Text(x.text(&value).to_vec())));
+            attributes.push((key.clone().into_bytes(), AttributeValue::Text(x.text(&value).to_vec())));
         }
         let tracestate = state.parent.and_then(|_| x.request_field(b"tracestate"));
         let tracestate = tracestate.unwrap_or_default().to_vec();
         x.when_recorded(move |kept| {
-            exporter.send(Finished {
+            exporter.send(FinishedRequest {
                 trace: state.trace,
                 span: state.span,
                 parent: state.parent.map(|parent| parent.span),
@@ -113,7 +113,7 @@ impl Here {
 
 /// What every span tells, under nginx's names. Fields of requests are not told, and arguments are not where
 /// `profile_redact` has it so.
-fn attributes(x: &Exchange) -> Vec<(Vec<u8>, Value)> {
+fn attributes(x: &Exchange) -> Vec<(Vec<u8>, AttributeValue)> {
     let target = x.arena.get(x.request.unparsed_uri);
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let target = if x.plan.redacts_args() { path } else { target };
@@ -125,17 +125,17 @@ fn attributes(x: &Exchange) -> Vec<(Vec<u8>, Value)> {
         Version::V30 => "3.0",
     };
     let (client, local) = (x.client(), x.connection.local());
-    let text = |bytes: &[u8]| Some(Value::Text(bytes.to_vec()));
-    let number = |number: Option<u16>| number.map(|number| Value::Number(number.into()));
+    let text = |bytes: &[u8]| Some(AttributeValue::Text(bytes.to_vec()));
+    let number = |number: Option<u16>| number.map(|number| AttributeValue::Number(number.into()));
     let found = [
         ("http.method", text(x.arena.get(x.request.head.method_span))),
         ("http.target", text(target)),
         ("http.route", text(x.plan.name.as_bytes())),
         ("http.scheme", text(if x.connection.is_tls() { b"https" } else { b"http" })),
         ("http.flavor", text(flavor.as_bytes())),
-        ("http.request_content_length", x.request.head.content_length.map(Value::Number)),
-        ("http.response_content_length", Some(Value::Number(x.body_bytes_sent()))),
-        ("http.status_code", Some(Value::Number(x.response.status.into()))),
+        ("http.request_content_length", x.request.head.content_length.map(AttributeValue::Number)),
+        ("http.response_content_length", Some(AttributeValue::Number(x.body_bytes_sent()))),
+        ("http.status_code", Some(AttributeValue::Number(x.response.status.into()))),
         ("net.host.name", text(&x.server.name).filter(|_| !x.server.name.is_empty())),
         ("net.host.port", number(local.port())),
         ("net.sock.peer.addr", client.ip().and_then(|ip| text(ip.to_string().as_bytes()))),
@@ -151,20 +151,21 @@ fn caller(x: &Exchange) -> Option<TraceParent> {
 
 /// The caller's trace, where it goes on here: also before that is decided.
 fn parent(x: &Exchange) -> Option<TraceParent> {
-    match x.lasting_if::<State>() {
+    match x.lasting_if::<OtelState>() {
         Some(state) => state.parent,
-        None => caller(x).filter(|_| x.plan.kept::<Arc<Here>>().is_some_and(|here| here.context.extracts())),
+        None => caller(x)
+            .filter(|_| x.plan.kept::<Arc<OtelLocation>>().is_some_and(|here| here.context.extracts())),
     }
 }
 
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("otel_trace_id", |x| {
-        let state = *x.lasting_if::<State>()?;
+        let state = *x.lasting_if::<OtelState>()?;
         write(x, format!("{:032x}", state.trace))
     })
     .volatile(),
     Variable::new("otel_span_id", |x| {
-        let state = *x.lasting_if::<State>()?;
+        let state = *x.lasting_if::<OtelState>()?;
         write(x, format!("{:016x}", state.span))
     })
     .volatile(),

@@ -5,9 +5,9 @@ use weir_trace::{EventKind, KeptRequest, Site, SiteKind, SiteTable, WaitKind};
 
 /// A stretch of a request, in ticks.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct SpanStretch {
     pub name: String,
-    pub sort: Sort,
+    pub sort: SpanSort,
     /// Inside of which one it is; none: of the request.
     pub parent: Option<usize>,
     pub start: u64,
@@ -24,7 +24,7 @@ pub(super) struct Stretch {
 
 /// What a stretch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum SpanSort {
     /// Handlers of a phase, one after the other.
     Phase(u8),
     /// An attempt at a server.
@@ -33,8 +33,8 @@ pub(super) enum Sort {
 
 /// The stretches of a request in the order of their beginnings, [`MOST`] at most. What ran and waited outside of them is
 /// the request's own.
-pub(super) fn stretches(kept: &KeptRequest) -> Vec<Stretch> {
-    let mut walk = Walk { at: kept.record().start, found: Vec::new(), open: Vec::new() };
+pub(super) fn stretches(kept: &KeptRequest) -> Vec<SpanStretch> {
+    let mut walk = SpanWalk { at: kept.record().start, found: Vec::new(), open: Vec::new() };
     let mut decoder = EventDecoder::default();
     for event in kept.events() {
         if let Some((kind, site, value)) = decoder.decode(*event) {
@@ -46,14 +46,14 @@ pub(super) fn stretches(kept: &KeptRequest) -> Vec<Stretch> {
     walk.found
 }
 
-struct Walk {
+struct SpanWalk {
     at: u64,
-    found: Vec<Stretch>,
+    found: Vec<SpanStretch>,
     /// The sites that are open, with the stretch that each is part of.
     open: Vec<(Site, Option<usize>)>,
 }
 
-impl Walk {
+impl SpanWalk {
     fn take(&mut self, kind: EventKind, site: Site, value: u64) {
         let before = self.at;
         if kind.is_timed() {
@@ -98,16 +98,16 @@ impl Walk {
         }
         let parent = self.current();
         let (sort, name) = match info.kind {
-            SiteKind::Handler(phase) => (Sort::Phase(phase), info.phase.unwrap_or("phase").to_owned()),
-            SiteKind::UpstreamTry => (Sort::Try, format!("upstream {}", info.name)),
+            SiteKind::Handler(phase) => (SpanSort::Phase(phase), info.phase.unwrap_or("phase").to_owned()),
+            SiteKind::UpstreamTry => (SpanSort::Try, format!("upstream {}", info.name)),
             _ => return None,
         };
         let before = self.found.iter().rposition(|stretch| stretch.parent == parent);
-        let number = match before.filter(|at| sort != Sort::Try && self.found[*at].sort == sort) {
+        let number = match before.filter(|at| sort != SpanSort::Try && self.found[*at].sort == sort) {
             Some(same) => same,
             None if self.found.len() == MOST => return None,
             None => {
-                self.found.push(Stretch {
+                self.found.push(SpanStretch {
                     name,
                     sort,
                     parent,
@@ -132,7 +132,7 @@ impl Walk {
         self.open.last().and_then(|(_, stretch)| *stretch)
     }
 
-    fn inside(&mut self) -> Option<&mut Stretch> {
+    fn inside(&mut self) -> Option<&mut SpanStretch> {
         self.current().map(|at| &mut self.found[at])
     }
 
@@ -151,7 +151,7 @@ impl Walk {
     }
 }
 
-impl Stretch {
+impl SpanStretch {
     fn wait(&mut self, kind: WaitKind, ticks: u64) {
         match self.waits.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, sum)) => *sum += ticks,

@@ -5,17 +5,17 @@ use weir_rt::clock::{self, ClockMoment};
 use weir_trace::KeptRequest;
 use weir_trace::protobuf::{self, ProtobufMessage};
 
-use super::span::{Sort, Stretch, stretches};
+use super::span::{SpanSort, SpanStretch, stretches};
 
 /// A request that is over, on its way.
-pub(super) struct Finished {
+pub(super) struct FinishedRequest {
     pub trace: u128,
     pub span: u64,
     pub parent: Option<u64>,
     /// `tracestate`
     pub state: Vec<u8>,
     pub name: Vec<u8>,
-    pub attributes: Vec<(Vec<u8>, Value)>,
+    pub attributes: Vec<(Vec<u8>, AttributeValue)>,
     pub kept: KeptRequest,
     /// When its record was made.
     pub ended: ClockMoment,
@@ -23,22 +23,22 @@ pub(super) struct Finished {
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum AttributeValue {
     Text(Vec<u8>),
     Number(u64),
 }
 
 /// `ExportTraceServiceRequest`: spans of many requests, of one service.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct SpanBatch {
     spans: ProtobufMessage,
     /// How many there are.
     pub count: usize,
 }
 
-impl Batch {
+impl SpanBatch {
     /// Adds the spans of a request.
-    pub(super) fn push(&mut self, finished: &Finished) {
+    pub(super) fn push(&mut self, finished: &FinishedRequest) {
         let record = finished.kept.record();
         let when = |ticks: u64| finished.ended.unix_ns(ticks);
         // Of requests whose boundaries were not recorded there is no more than the wall clock.
@@ -48,7 +48,7 @@ impl Batch {
         } else {
             when(record.start + record.total)
         };
-        let mut span = Span::new(finished.trace, finished.span, finished.parent, &finished.state);
+        let mut span = SpanWriter::new(finished.trace, finished.span, finished.parent, &finished.state);
         span.about(&finished.name, SERVER, (start, end));
         for (key, value) in &finished.attributes {
             span.attribute(key, value.clone());
@@ -66,20 +66,20 @@ impl Batch {
         }
     }
 
-    fn stretch(&mut self, finished: &Finished, at: usize, stretch: &Stretch, times: (u64, u64)) {
+    fn stretch(&mut self, finished: &FinishedRequest, at: usize, stretch: &SpanStretch, times: (u64, u64)) {
         let parent = stretch.parent.map_or(finished.span, |parent| number(finished.span, parent));
-        let mut span = Span::new(finished.trace, number(finished.span, at), Some(parent), b"");
+        let mut span = SpanWriter::new(finished.trace, number(finished.span, at), Some(parent), b"");
         let (sort, names) = match stretch.sort {
-            Sort::Phase(_) => (INTERNAL, "weir.handlers"),
-            Sort::Try => (CLIENT, "net.peer.name"),
+            SpanSort::Phase(_) => (INTERNAL, "weir.handlers"),
+            SpanSort::Try => (CLIENT, "net.peer.name"),
         };
         span.about(stretch.name.as_bytes(), sort, times);
-        span.attribute(names.as_bytes(), Value::Text(stretch.names.join(" ").into_bytes()));
+        span.attribute(names.as_bytes(), AttributeValue::Text(stretch.names.join(" ").into_bytes()));
         let scale = clock::scale();
-        span.attribute(b"weir.run_ns", Value::Number(scale.ticks_to_ns(stretch.run)));
+        span.attribute(b"weir.run_ns", AttributeValue::Number(scale.ticks_to_ns(stretch.run)));
         for (kind, ticks) in &stretch.waits {
             let key = format!("weir.wait.{}_ns", kind.as_str());
-            span.attribute(key.as_bytes(), Value::Number(scale.ticks_to_ns(*ticks)));
+            span.attribute(key.as_bytes(), AttributeValue::Number(scale.ticks_to_ns(*ticks)));
         }
         if let Some(code) = stretch.failed {
             span.failed(&format!("error {code}"));
@@ -87,7 +87,7 @@ impl Batch {
         self.add(span);
     }
 
-    fn add(&mut self, span: Span) {
+    fn add(&mut self, span: SpanWriter) {
         self.spans.message(2, span.0);
         self.count += 1;
     }
@@ -96,7 +96,7 @@ impl Batch {
     pub(super) fn finish(self, resource: &[(String, String)]) -> Vec<u8> {
         let mut about = ProtobufMessage::default();
         for (key, value) in resource {
-            about.message(1, pair(key.as_bytes(), Value::Text(value.clone().into_bytes())));
+            about.message(1, pair(key.as_bytes(), AttributeValue::Text(value.clone().into_bytes())));
         }
         let mut scope = ProtobufMessage::default();
         scope.bytes(1, b"weir");
@@ -114,11 +114,11 @@ impl Batch {
 }
 
 /// A `Span` that is being written.
-struct Span(ProtobufMessage);
+struct SpanWriter(ProtobufMessage);
 
-impl Span {
+impl SpanWriter {
     /// Fields are written in the order of their numbers, as all writers do.
-    fn new(trace: u128, number: u64, parent: Option<u64>, state: &[u8]) -> Span {
+    fn new(trace: u128, number: u64, parent: Option<u64>, state: &[u8]) -> SpanWriter {
         let mut span = ProtobufMessage::default();
         span.bytes(1, &trace.to_be_bytes());
         span.bytes(2, &number.to_be_bytes());
@@ -128,7 +128,7 @@ impl Span {
         if let Some(parent) = parent {
             span.bytes(4, &parent.to_be_bytes());
         }
-        Span(span)
+        SpanWriter(span)
     }
 
     /// `times`: nanoseconds since 1970.
@@ -139,7 +139,7 @@ impl Span {
         self.0.fixed(8, times.1);
     }
 
-    fn attribute(&mut self, key: &[u8], value: Value) {
+    fn attribute(&mut self, key: &[u8], value: AttributeValue) {
         self.0.message(9, pair(key, value));
     }
 
@@ -157,11 +157,11 @@ fn text(message: &mut ProtobufMessage, field: u32, text: &[u8]) {
 }
 
 /// `KeyValue`
-fn pair(key: &[u8], value: Value) -> ProtobufMessage {
+fn pair(key: &[u8], value: AttributeValue) -> ProtobufMessage {
     let mut any = ProtobufMessage::default();
     match value {
-        Value::Text(value) => text(&mut any, 1, &value),
-        Value::Number(number) => any.chosen(3, number),
+        AttributeValue::Text(value) => text(&mut any, 1, &value),
+        AttributeValue::Number(number) => any.chosen(3, number),
     }
     let mut pair = ProtobufMessage::default();
     text(&mut pair, 1, key);
@@ -210,17 +210,17 @@ mod tests {
     #[test]
     fn a_request_is_a_span_of_its_service() {
         let record = RequestRecord { status: 502, unix_ms: 5, ..RequestRecord::default() };
-        let finished = Finished {
+        let finished = FinishedRequest {
             trace: 7,
             span: 8,
             parent: Some(9),
             state: b"a=b".to_vec(),
             name: b"/\xff".to_vec(),
-            attributes: vec![(b"http.status_code".to_vec(), Value::Number(502))],
+            attributes: vec![(b"http.status_code".to_vec(), AttributeValue::Number(502))],
             kept: KeptRequest::new(KeepReason::Asked, &record, &Trace::new()),
             ended: ClockMoment { ticks: 0, unix_ns: 6_000_000 },
         };
-        let mut batch = Batch::default();
+        let mut batch = SpanBatch::default();
         batch.push(&finished);
         assert_eq!(batch.count, 1);
         let bytes = batch.finish(&[("service.name".to_owned(), "shop".to_owned())]);

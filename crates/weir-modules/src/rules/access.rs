@@ -39,7 +39,7 @@ impl Module for Access {
 
     fn install(conf: &AccessConf, plan: &mut PlanBuilder<'_>) -> Result {
         if let Some(rules) = &conf.rules {
-            plan.handler(Phase::Access, Self::NAME, Check { rules: rules.as_slice().into() });
+            plan.handler(Phase::Access, Self::NAME, AccessCheck { rules: rules.as_slice().into() });
         }
         Ok(())
     }
@@ -49,12 +49,12 @@ impl Module for Access {
 #[derive(Default)]
 pub struct AccessConf {
     /// `allow` and `deny`, in order.
-    rules: Option<Vec<Rule>>,
+    rules: Option<Vec<AccessRule>>,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
-struct Rule {
+struct AccessRule {
     /// Whom it is about; `None`: `all`.
     who: Option<Cidr>,
     deny: bool,
@@ -63,16 +63,16 @@ struct Rule {
 impl AccessConf {
     fn add(&mut self, line: &mut LineCx<'_>, deny: bool) -> Result {
         let who = if line.bytes(0) == b"all" { None } else { Some(Cidr::required(line, 0)?) };
-        self.rules.get_or_insert_default().push(Rule { who, deny });
+        self.rules.get_or_insert_default().push(AccessRule { who, deny });
         Ok(())
     }
 }
 
-struct Check {
-    rules: Box<[Rule]>,
+struct AccessCheck {
+    rules: Box<[AccessRule]>,
 }
 
-impl Check {
+impl AccessCheck {
     /// Whether `client` is refused; `None` where no rule speaks of it.
     fn denies(&self, client: &SockAddr) -> Option<bool> {
         let ip = cidr::canonical(client);
@@ -81,7 +81,7 @@ impl Check {
     }
 }
 
-impl Handler for Check {
+impl Handler for AccessCheck {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         match self.denies(x.client()) {
             None => Verdict::Declined,
@@ -119,7 +119,7 @@ mod tests {
             conf::test::load(&text(http, server), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let conf: &AccessConf = loaded.servers[0].confs.get();
         let client: SocketAddr = client.parse().expect("an address");
-        Check { rules: conf.rules.clone()?.into() }.denies(&client.into())
+        AccessCheck { rules: conf.rules.clone()?.into() }.denies(&client.into())
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Module for AuthBasic {
             plan.handler(
                 Phase::Access,
                 Self::NAME,
-                Ask {
+                PasswordCheck {
                     realm: Value::new(realm),
                     file: Value::new(&file.path),
                     prefix: file.prefix.as_slice().into(),
@@ -103,13 +103,13 @@ impl AuthBasicConf {
     }
 }
 
-struct Ask {
+struct PasswordCheck {
     realm: Value,
     file: Value,
     prefix: Box<[u8]>,
 }
 
-impl Handler for Ask {
+impl Handler for PasswordCheck {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         let realm = self.realm.get(x);
         if x.text(&realm) == OFF {
@@ -120,16 +120,16 @@ impl Handler for Ask {
             return refuse(x, &realm);
         };
         match self.stored(x, credentials) {
-            Stored::Password(stored) if password::is_slow(&stored) => {
-                x.state::<Slow>().0 = Some((credentials, realm, stored));
+            StoredUser::Password(stored) if password::is_slow(&stored) => {
+                x.state::<SlowPassword>().0 = Some((credentials, realm, stored));
                 Verdict::Wait
             }
-            Stored::Password(stored) => {
+            StoredUser::Password(stored) => {
                 let right = password::is_right(x.arena.get(credentials.password), &stored);
                 decide(x, credentials, &realm, right)
             }
-            Stored::Nobody => refuse(x, &realm),
-            Stored::Status(status) => Verdict::Status(status),
+            StoredUser::Nobody => refuse(x, &realm),
+            StoredUser::Status(status) => Verdict::Status(status),
         }
     }
 
@@ -140,19 +140,19 @@ impl Handler for Ask {
 
 /// What is known of a user whose password takes long to check.
 #[derive(Default)]
-struct Slow(Option<(Credentials, Text, Vec<u8>)>);
+struct SlowPassword(Option<(Credentials, Text, Vec<u8>)>);
 
 /// What the file says of a user.
-enum Stored {
+enum StoredUser {
     Password(Vec<u8>),
     Nobody,
     /// The file could not be read.
     Status(u16),
 }
 
-impl Ask {
+impl PasswordCheck {
     /// Looks the user up; what goes wrong is logged here.
-    fn stored(&self, x: &mut Exchange, credentials: Credentials) -> Stored {
+    fn stored(&self, x: &mut Exchange, credentials: Credentials) -> StoredUser {
         let value = self.file.get(x);
         let path: Rc<[u8]> = match x.text(&value) {
             path @ [b'/', ..] => path.into(),
@@ -161,15 +161,15 @@ impl Ask {
         let name = String::from_utf8_lossy(&path);
         let text = match std::fs::read(Path::new(OsStr::from_bytes(&path))) {
             Ok(text) => text,
-            Err(error) => return Stored::Status(unreadable(x, &name, &error)),
+            Err(error) => return StoredUser::Status(unreadable(x, &name, &error)),
         };
         let user = x.arena.get(credentials.user);
         match find(&text, user) {
-            Some(stored) => Stored::Password(stored.to_vec()),
+            Some(stored) => StoredUser::Password(stored.to_vec()),
             None => {
                 let user = String::from_utf8_lossy(user);
                 x.log_error(&format_args!("user \"{user}\" was not found in \"{name}\""));
-                Stored::Nobody
+                StoredUser::Nobody
             }
         }
     }
@@ -195,7 +195,9 @@ pub(crate) fn find<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
 
 /// Checks the password on a thread of the pool.
 async fn check_slowly(x: &mut Exchange) -> Verdict {
-    let Some((credentials, realm, stored)) = x.state::<Slow>().0.take() else { return Verdict::Status(500) };
+    let Some((credentials, realm, stored)) = x.state::<SlowPassword>().0.take() else {
+        return Verdict::Status(500);
+    };
     let password = x.arena.get(credentials.password).to_vec();
     let job = weir_rt::blocking(move || password::is_right(&password, &stored));
     let right = x.waiting_for(WaitKind::ThreadPool, Box::pin(job)).await;

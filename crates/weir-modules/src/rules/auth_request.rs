@@ -54,7 +54,7 @@ impl Module for AuthRequest {
         if let Some(uri) = conf.uri.as_ref().filter(|uri| !uri.is_empty()) {
             let written = conf.variables.as_deref().unwrap_or_default();
             let variables = written.iter().map(|(variable, value)| (*variable, Value::new(value))).collect();
-            plan.handler(Phase::Access, Self::NAME, Ask { uri: uri.as_slice().into(), variables });
+            plan.handler(Phase::Access, Self::NAME, AuthSubrequest { uri: uri.as_slice().into(), variables });
         }
         Ok(())
     }
@@ -87,12 +87,12 @@ impl AuthRequestConf {
     }
 }
 
-struct Ask {
+struct AuthSubrequest {
     uri: Box<[u8]>,
     variables: Box<[(VarIndex, Value)]>,
 }
 
-impl Handler for Ask {
+impl Handler for AuthSubrequest {
     fn handle(&self, _: &mut Exchange) -> Verdict {
         Verdict::Wait
     }
@@ -102,7 +102,7 @@ impl Handler for Ask {
     }
 }
 
-impl Ask {
+impl AuthSubrequest {
     async fn ask(&self, x: &mut Exchange) -> Verdict {
         let options = SubrequestOptions { head_only: true, ..SubrequestOptions::default() };
         let values = |child: &mut Exchange| -> Vec<Text> {

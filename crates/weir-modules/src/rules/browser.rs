@@ -16,24 +16,24 @@ impl Module for Browser {
     const NAME: &'static str = "browser";
     type Conf = BrowserConf;
     const DIRECTIVES: &'static [Directive<BrowserConf>] = &[
-        Row::new("modern_browser", ANY, ONE_OR_TWO, BrowserConf::add_modern)
+        BrowserRow::new("modern_browser", ANY, ONE_OR_TWO, BrowserConf::add_modern)
             .syntax("modern_browser browser version\nmodern_browser unlisted")
             .doc(
                 "Browser (`msie`, `gecko`, `opera`, `safari`, `konqueror`) and the version \
                  from which it counts as modern. `unlisted` makes browsers modern that no \
                  `modern_browser` or `ancient_browser` names.",
             ),
-        Row::new("ancient_browser", ANY, MORE, BrowserConf::add_ancient)
+        BrowserRow::new("ancient_browser", ANY, MORE, BrowserConf::add_ancient)
             .syntax("ancient_browser string ...")
             .doc(
                 "Substrings of the `User-Agent` field that identify a browser as ancient; \
                  `netscape4` stands for Mozilla 1 to 4.",
             ),
-        Row::new("modern_browser_value", ANY, ONE, BrowserConf::set_modern_value)
+        BrowserRow::new("modern_browser_value", ANY, ONE, BrowserConf::set_modern_value)
             .syntax("modern_browser_value string")
             .default("1")
             .doc("Value of `$modern_browser` for modern browsers."),
-        Row::new("ancient_browser_value", ANY, ONE, BrowserConf::set_ancient_value)
+        BrowserRow::new("ancient_browser_value", ANY, ONE, BrowserConf::set_ancient_value)
             .syntax("ancient_browser_value string")
             .default("1")
             .doc("Value of `$ancient_browser` for ancient browsers."),
@@ -60,7 +60,7 @@ impl Module for Browser {
         if !conf.modern.is_empty() {
             // Opera may call itself MSIE: it is looked for first, and ancient at any version where it is not named.
             if !conf.modern.iter().any(|modern| modern.kind == 0) {
-                conf.modern.push(Modern { kind: 0, version: NEVER });
+                conf.modern.push(ModernBrowser { kind: 0, version: NEVER });
             }
             conf.modern.sort_by_key(|modern| modern.kind);
         }
@@ -76,12 +76,12 @@ impl Module for Browser {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<BrowserConf>;
+type BrowserRow = Directive<BrowserConf>;
 
 /// The settings of one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrowserConf {
-    modern: Vec<Modern>,
+    modern: Vec<ModernBrowser>,
     /// `modern_browser unlisted`
     unlisted: bool,
     ancient: Vec<Vec<u8>>,
@@ -92,7 +92,7 @@ pub struct BrowserConf {
 
 /// A browser that is modern from a version on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Modern {
+struct ModernBrowser {
     /// Its place in [`KINDS`].
     kind: usize,
     /// See [`version`].
@@ -100,7 +100,7 @@ struct Modern {
 }
 
 /// How a browser is told.
-struct Kind {
+struct BrowserKind {
     name: &'static str,
     /// What stands before its version.
     mark: &'static [u8],
@@ -111,12 +111,12 @@ struct Kind {
 }
 
 /// In the order in which they are looked for.
-const KINDS: [Kind; 5] = [
-    Kind { name: "opera", mark: b"Opera", skip: 0, ahead: 6 },
-    Kind { name: "msie", mark: b"MSIE ", skip: 25, ahead: 5 },
-    Kind { name: "gecko", mark: b"rv:", skip: 13, ahead: 3 },
-    Kind { name: "safari", mark: b"Safari/", skip: 13, ahead: 7 },
-    Kind { name: "konqueror", mark: b"Konqueror/", skip: 25, ahead: 10 },
+const KINDS: [BrowserKind; 5] = [
+    BrowserKind { name: "opera", mark: b"Opera", skip: 0, ahead: 6 },
+    BrowserKind { name: "msie", mark: b"MSIE ", skip: 25, ahead: 5 },
+    BrowserKind { name: "gecko", mark: b"rv:", skip: 13, ahead: 3 },
+    BrowserKind { name: "safari", mark: b"Safari/", skip: 13, ahead: 7 },
+    BrowserKind { name: "konqueror", mark: b"Konqueror/", skip: 25, ahead: 10 },
 ];
 
 impl BrowserConf {
@@ -137,7 +137,7 @@ impl BrowserConf {
         if !rest.is_empty() {
             return Err(line.fail_arg(1, format!("invalid browser version \"{}\"", line.arg(1))));
         }
-        self.modern.push(Modern { kind, version });
+        self.modern.push(ModernBrowser { kind, version });
         Ok(())
     }
 

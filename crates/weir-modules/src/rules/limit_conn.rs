@@ -16,7 +16,7 @@ use weir_engine::zone::{Handle, SharedZone, Table};
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 use weir_trace::Cause;
 
-use crate::support::limit::{self, Answer};
+use crate::support::limit::{self, RefusalConf};
 
 /// The module.
 pub struct LimitConn;
@@ -25,7 +25,7 @@ impl Module for LimitConn {
     const NAME: &'static str = "limit_conn";
     type Conf = LimitConnConf;
     const DIRECTIVES: &'static [Directive<LimitConnConf>] = &[
-        Row::new(ZONE, HTTP, TWO, LimitConnConf::set_zone)
+        LimitConnRow::new(ZONE, HTTP, TWO, LimitConnConf::set_zone)
             .syntax("limit_conn_zone key zone=name:size")
             .doc(
                 "Declares a shared memory zone that counts active requests by the value of \
@@ -39,20 +39,22 @@ impl Module for LimitConn {
                  \x20   }\n\
                  }",
             ),
-        Row::new("limit_conn", ANY, TWO, LimitConnConf::set_limit).syntax("limit_conn zone number").doc(
-            "Maximum number of concurrent requests for one key of the zone; further \
+        LimitConnRow::new("limit_conn", ANY, TWO, LimitConnConf::set_limit)
+            .syntax("limit_conn zone number")
+            .doc(
+                "Maximum number of concurrent requests for one key of the zone; further \
                  requests are rejected with `limit_conn_status`. In HTTP/2 each stream counts \
                  as a request.",
-        ),
-        Row::new("limit_conn_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
+            ),
+        LimitConnRow::new("limit_conn_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
             .syntax("limit_conn_log_level info | notice | warn | error")
             .default("error")
             .doc("Log level for rejected requests."),
-        Row::new("limit_conn_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
+        LimitConnRow::new("limit_conn_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
             .syntax("limit_conn_status code")
             .default("503")
             .doc("Status of rejected requests, 400 to 599."),
-        Row::new("limit_conn_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
+        LimitConnRow::new("limit_conn_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
             .syntax("limit_conn_dry_run on | off")
             .default("off")
             .doc(
@@ -75,32 +77,32 @@ impl Module for LimitConn {
     }
 
     fn install(conf: &LimitConnConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let limits: Vec<Limit> = conf.limits.iter().filter_map(Written::install).collect();
+        let limits: Vec<ConnLimit> = conf.limits.iter().filter_map(WrittenConnLimit::install).collect();
         if !limits.is_empty() {
             let answer = &conf.answer;
             let (level, status, dry_run) = (answer.level(), answer.refusal(), answer.is_dry());
-            plan.handler(Phase::Preaccess, Self::NAME, Limits { limits, level, status, dry_run });
+            plan.handler(Phase::Preaccess, Self::NAME, ConnLimits { limits, level, status, dry_run });
         }
         Ok(())
     }
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<LimitConnConf>;
+type LimitConnRow = Directive<LimitConnConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct LimitConnConf {
     /// Own limits, or the parent's.
-    limits: Vec<Written>,
-    answer: Answer,
+    limits: Vec<WrittenConnLimit>,
+    answer: RefusalConf,
     /// The zones that this very block names, and where.
     written: Vec<(Arc<SharedZone>, Span)>,
 }
 
 /// One `limit_conn`.
 #[derive(Clone)]
-struct Written {
+struct WrittenConnLimit {
     zone: Arc<SharedZone>,
     most: u32,
 }
@@ -131,7 +133,7 @@ impl LimitConnConf {
             return Err(line.fail_arg(1, "connection limit must be less 65536"));
         }
         self.written.push((zone.clone(), line.args()[0].span));
-        self.limits.push(Written { zone, most: number as u32 });
+        self.limits.push(WrittenConnLimit { zone, most: number as u32 });
         Ok(())
     }
 }
@@ -141,48 +143,48 @@ pub(crate) fn undeclared(zone: &SharedZone, span: Span) -> Error {
     Error::new(format!("zero size shared memory zone \"{}\"", zone.name)).at(span)
 }
 
-impl Written {
-    fn install(&self) -> Option<Limit> {
+impl WrittenConnLimit {
+    fn install(&self) -> Option<ConnLimit> {
         let key = self.zone.settings::<Script>()?.clone();
-        let counted = Rc::new(Counted { counts: self.zone.store(|size| Table::new(size, ENTRY)) });
-        Some(Limit { zone: self.zone.clone(), key, counted, most: self.most })
+        let counted = Rc::new(CountedZone { counts: self.zone.store(|size| Table::new(size, ENTRY)) });
+        Some(ConnLimit { zone: self.zone.clone(), key, counted, most: self.most })
     }
 }
 
 /// Requests by key.
-type Counts = Table<u32>;
+type ConnCounts = Table<u32>;
 
 /// A zone on one worker: its requests hold it by a count that is no atomic one.
-struct Counted {
-    counts: Arc<Counts>,
+struct CountedZone {
+    counts: Arc<ConnCounts>,
 }
 
 /// The limits of a location.
-struct Limits {
-    limits: Vec<Limit>,
+struct ConnLimits {
+    limits: Vec<ConnLimit>,
     level: weir_engine::log::Level,
     status: u16,
     dry_run: bool,
 }
 
-struct Limit {
+struct ConnLimit {
     zone: Arc<SharedZone>,
     key: Script,
-    counted: Rc<Counted>,
+    counted: Rc<CountedZone>,
     most: u32,
 }
 
 /// What a request has of this module while it lasts.
 #[derive(Default)]
-struct State {
+struct ConnLimitState {
     status: Option<&'static str>,
     /// In the first zone; most locations have no other.
-    place: Option<Place>,
-    places: Vec<Place>,
+    place: Option<ConnPermit>,
+    places: Vec<ConnPermit>,
 }
 
-impl State {
-    fn keep(&mut self, place: Place) {
+impl ConnLimitState {
+    fn keep(&mut self, place: ConnPermit) {
         match &self.place {
             None => self.place = Some(place),
             Some(_) => self.places.push(place),
@@ -191,12 +193,12 @@ impl State {
 }
 
 /// One of those who count in a zone.
-struct Place {
-    zone: Rc<Counted>,
+struct ConnPermit {
+    zone: Rc<CountedZone>,
     handle: Handle,
 }
 
-impl Drop for Place {
+impl Drop for ConnPermit {
     fn drop(&mut self) {
         let mut entries = self.zone.counts.lock_at(self.handle);
         let count = entries.value(self.handle);
@@ -209,15 +211,15 @@ impl Drop for Place {
 
 /// Whether limits have counted the request.
 pub(crate) fn is_counted(x: &Exchange) -> bool {
-    x.lasting_if::<State>().is_some_and(|state| state.status.is_some())
+    x.lasting_if::<ConnLimitState>().is_some_and(|state| state.status.is_some())
 }
 
 /// The request is taken as counted.
 pub(crate) fn count_no_more(x: &mut Exchange) {
-    x.lasting::<State>().status = Some("PASSED");
+    x.lasting::<ConnLimitState>().status = Some("PASSED");
 }
 
-impl Handler for Limits {
+impl Handler for ConnLimits {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if is_counted(x) {
             return Verdict::Declined;
@@ -226,26 +228,26 @@ impl Handler for Limits {
             let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
             match limit.enter(x.text(&key)) {
                 Ok(place) => {
-                    let state = x.lasting::<State>();
+                    let state = x.lasting::<ConnLimitState>();
                     state.status = Some("PASSED");
                     state.keep(place);
                 }
-                Err(Refused::Many) => return self.refuse(x, Some(limit)),
-                Err(Refused::Full) => return self.refuse(x, None),
+                Err(ConnRefusal::Many) => return self.refuse(x, Some(limit)),
+                Err(ConnRefusal::Full) => return self.refuse(x, None),
             }
         }
         Verdict::Declined
     }
 }
 
-impl Limits {
+impl ConnLimits {
     /// Nothing of a refused request counts. nginx says nothing when a zone is full, so `limit` may be missing.
-    fn refuse(&self, x: &mut Exchange, limit: Option<&Limit>) -> Verdict {
+    fn refuse(&self, x: &mut Exchange, limit: Option<&ConnLimit>) -> Verdict {
         if let Some(limit) = limit {
             let dry = if self.dry_run { ", dry run," } else { "" };
             x.log(self.level, &format_args!("limiting connections{dry} by zone \"{}\"", limit.zone.name));
         }
-        let state = x.lasting::<State>();
+        let state = x.lasting::<ConnLimitState>();
         state.place = None;
         state.places.clear();
         if self.dry_run {
@@ -259,32 +261,32 @@ impl Limits {
 }
 
 /// Why there is no place.
-enum Refused {
+enum ConnRefusal {
     Many,
     Full,
 }
 
-impl Limit {
-    fn enter(&self, key: &[u8]) -> std::result::Result<Place, Refused> {
+impl ConnLimit {
+    fn enter(&self, key: &[u8]) -> std::result::Result<ConnPermit, ConnRefusal> {
         let mut entries = self.counted.counts.lock(key);
         let handle = match entries.find(key) {
             Some(handle) => {
                 let count = entries.value(handle);
                 if *count >= self.most {
-                    return Err(Refused::Many);
+                    return Err(ConnRefusal::Many);
                 }
                 *count += 1;
                 handle
             }
-            None => entries.insert(key, 1).ok_or(Refused::Full)?,
+            None => entries.insert(key, 1).ok_or(ConnRefusal::Full)?,
         };
-        Ok(Place { zone: self.counted.clone(), handle })
+        Ok(ConnPermit { zone: self.counted.clone(), handle })
     }
 }
 
 /// `$limit_conn_status`
 fn status(x: &mut Exchange) -> Option<Text> {
-    x.lasting_if::<State>()?.status.map(Text::from)
+    x.lasting_if::<ConnLimitState>()?.status.map(Text::from)
 }
 
 /// The directive that declares zones.
@@ -330,13 +332,13 @@ mod tests {
 
     #[test]
     fn places_are_given_back() {
-        let counted = Rc::new(Counted { counts: Arc::new(Table::new(1 << 20, ENTRY)) });
+        let counted = Rc::new(CountedZone { counts: Arc::new(Table::new(1 << 20, ENTRY)) });
         let zone = weir_engine::zone::Zones::default().named(ZONE, "one").expect("the first");
-        let limit = Limit { zone, key: Script::default(), counted: counted.clone(), most: 2 };
+        let limit = ConnLimit { zone, key: Script::default(), counted: counted.clone(), most: 2 };
         let first = limit.enter(b"k").ok();
         let second = limit.enter(b"k").ok();
         assert!(first.is_some() && second.is_some());
-        assert!(matches!(limit.enter(b"k"), Err(Refused::Many)));
+        assert!(matches!(limit.enter(b"k"), Err(ConnRefusal::Many)));
         assert!(limit.enter(b"other").is_ok());
         drop(first);
         assert!(limit.enter(b"k").is_ok());

@@ -22,8 +22,8 @@ use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
 use weir_rt::notify::either;
 use weir_trace::{Cause, WaitKind};
 
-use crate::support::limit::{self, Answer};
-use bucket::{Decision, ENTRY, Limit, decide};
+use crate::support::limit::{self, RefusalConf};
+use bucket::{ENTRY, RateDecision, RateLimit, decide};
 
 /// The module.
 pub struct LimitReq;
@@ -32,7 +32,7 @@ impl Module for LimitReq {
     const NAME: &'static str = "limit_req";
     type Conf = LimitReqConf;
     const DIRECTIVES: &'static [Directive<LimitReqConf>] = &[
-        Row::new(ZONE, HTTP, THREE, LimitReqConf::set_zone)
+        LimitReqRow::new(ZONE, HTTP, THREE, LimitReqConf::set_zone)
             .syntax("limit_req_zone key zone=name:size rate=rate")
             .doc(
                 "Declares a shared memory zone that measures the request rate by the value of \
@@ -47,7 +47,7 @@ impl Module for LimitReq {
                  \x20   }\n\
                  }",
             ),
-        Row::new("limit_req", ANY, ONE_TO_THREE, LimitReqConf::set_limit)
+        LimitReqRow::new("limit_req", ANY, ONE_TO_THREE, LimitReqConf::set_limit)
             .syntax("limit_req zone=name [burst=number] [nodelay | delay=number]")
             .doc(
                 "Limits the request rate by a zone (leaky bucket). Up to `burst` requests \
@@ -55,15 +55,15 @@ impl Module for LimitReq {
                  for the first `delay` of them, or none with `nodelay`. Others are rejected \
                  with `limit_req_status`.",
             ),
-        Row::new("limit_req_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
+        LimitReqRow::new("limit_req_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
             .syntax("limit_req_log_level info | notice | warn | error")
             .default("error")
             .doc("Log level for rejected requests; delays are logged one level lower."),
-        Row::new("limit_req_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
+        LimitReqRow::new("limit_req_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
             .syntax("limit_req_status code")
             .default("503")
             .doc("Status of rejected requests, 400 to 599."),
-        Row::new("limit_req_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
+        LimitReqRow::new("limit_req_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
             .syntax("limit_req_dry_run on | off")
             .default("off")
             .doc(
@@ -81,19 +81,19 @@ impl Module for LimitReq {
     }
 
     fn resolve(conf: &mut LimitReqConf, _registry: &mut Registry) -> Result {
-        let unknown = conf.written.iter().find(|(zone, _)| zone.settings::<Settings>().is_none());
+        let unknown = conf.written.iter().find(|(zone, _)| zone.settings::<RateZone>().is_none());
         unknown.map_or(Ok(()), |(zone, span)| Err(crate::rules::limit_conn::undeclared(zone, *span)))
     }
 
     fn install(conf: &LimitReqConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let limits: Vec<Limit> = conf.limits.iter().filter_map(Written::install).collect();
+        let limits: Vec<RateLimit> = conf.limits.iter().filter_map(WrittenRateLimit::install).collect();
         if !limits.is_empty() {
             let (level, status, dry_run) = (conf.answer.level(), conf.answer.refusal(), conf.answer.is_dry());
             let delay_level = below(level);
             plan.handler(
                 Phase::Preaccess,
                 Self::NAME,
-                Limits { limits, level, delay_level, status, dry_run },
+                RateLimits { limits, level, delay_level, status, dry_run },
             );
         }
         Ok(())
@@ -101,20 +101,20 @@ impl Module for LimitReq {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<LimitReqConf>;
+type LimitReqRow = Directive<LimitReqConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct LimitReqConf {
     /// Own limits, or the parent's.
-    limits: Vec<Written>,
-    answer: Answer,
+    limits: Vec<WrittenRateLimit>,
+    answer: RefusalConf,
     /// The zones that this very block names, and where.
     written: Vec<(Arc<SharedZone>, Span)>,
 }
 
 /// What `limit_req_zone` says of a zone.
-struct Settings {
+struct RateZone {
     key: Script,
     /// Thousandths of a request a second.
     rate: u64,
@@ -122,7 +122,7 @@ struct Settings {
 
 /// One `limit_req`; numbers are thousandths of a request.
 #[derive(Clone)]
-struct Written {
+struct WrittenRateLimit {
     zone: Arc<SharedZone>,
     burst: u64,
     delay: u64,
@@ -147,7 +147,7 @@ impl LimitReqConf {
             return Err(limit::no_zone(line));
         }
         let zone = limit::zone(line, 1, ZONE, name)?;
-        zone.declare(size, line.arg(0), Settings { key, rate }).map_err(|message| line.fail(message))
+        zone.declare(size, line.arg(0), RateZone { key, rate }).map_err(|message| line.fail(message))
     }
 
     /// `limit_req zone=name [burst=number] [nodelay | delay=number]`
@@ -176,7 +176,7 @@ impl LimitReqConf {
             return Err(line.refuse("is duplicate"));
         }
         self.written.push((zone.clone(), span));
-        self.limits.push(Written { zone, burst: burst * 1000, delay: delay * 1000 });
+        self.limits.push(WrittenRateLimit { zone, burst: burst * 1000, delay: delay * 1000 });
         Ok(())
     }
 }
@@ -192,10 +192,10 @@ fn parse_rate(text: &[u8]) -> Option<u64> {
     Some(number * 1000 / seconds)
 }
 
-impl Written {
-    fn install(&self) -> Option<Limit> {
-        let settings = self.zone.settings::<Settings>()?;
-        Some(Limit {
+impl WrittenRateLimit {
+    fn install(&self) -> Option<RateLimit> {
+        let settings = self.zone.settings::<RateZone>()?;
+        Some(RateLimit {
             zone: self.zone.clone(),
             key: settings.key.clone(),
             buckets: self.zone.store(|size| Table::new(size, ENTRY)),
@@ -207,8 +207,8 @@ impl Written {
 }
 
 /// The limits of a location.
-struct Limits {
-    limits: Vec<Limit>,
+struct RateLimits {
+    limits: Vec<RateLimit>,
     level: Level,
     delay_level: Level,
     status: u16,
@@ -216,41 +216,41 @@ struct Limits {
 }
 
 /// The request has passed at once. That is what becomes of most, and this takes no memory from the allocator, unlike
-/// [`Decided`].
+/// [`RateDecided`].
 #[derive(Default)]
-struct Passed;
+struct RatePassed;
 
 /// What else was decided of a request, while it lasts.
 #[derive(Default)]
-struct Decided {
+struct RateDecided {
     status: Option<&'static str>,
-    /// For [`Limits::wait`].
+    /// For [`RateLimits::wait`].
     delay_ms: u64,
 }
 
 /// Whether limits have counted the request.
 pub(crate) fn is_counted(x: &Exchange) -> bool {
-    x.lasting_if::<Passed>().is_some() || x.lasting_if::<Decided>().is_some()
+    x.lasting_if::<RatePassed>().is_some() || x.lasting_if::<RateDecided>().is_some()
 }
 
 /// The request is taken as counted.
 pub(crate) fn count_no_more(x: &mut Exchange) {
-    x.lasting::<Passed>();
+    x.lasting::<RatePassed>();
 }
 
-impl Handler for Limits {
+impl Handler for RateLimits {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if is_counted(x) {
             return Verdict::Declined;
         }
         match decide(x, &self.limits, weir_rt::now_ms()) {
-            Decision::Unlimited => Verdict::Declined,
-            Decision::Pass => {
-                x.lasting::<Passed>();
+            RateDecision::Unlimited => Verdict::Declined,
+            RateDecision::Pass => {
+                x.lasting::<RatePassed>();
                 Verdict::Declined
             }
-            Decision::Delay { ms, excess, limit } => self.delay(x, ms, excess, limit),
-            Decision::Refuse { excess, limit } => {
+            RateDecision::Delay { ms, excess, limit } => self.delay(x, ms, excess, limit),
+            RateDecision::Refuse { excess, limit } => {
                 if let Some(excess) = excess {
                     self.log(x, self.level, "limiting requests", " by", excess, limit);
                 }
@@ -260,33 +260,33 @@ impl Handler for Limits {
     }
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
-        let ms = x.lasting::<Decided>().delay_ms;
+        let ms = x.lasting::<RateDecided>().delay_ms;
         Box::pin(wait(x, ms))
     }
 }
 
-impl Limits {
+impl RateLimits {
     fn refuse(&self, x: &mut Exchange) -> Verdict {
         if self.dry_run {
-            x.lasting::<Decided>().status = Some("REJECTED_DRY_RUN");
+            x.lasting::<RateDecided>().status = Some("REJECTED_DRY_RUN");
             return Verdict::Declined;
         }
-        x.lasting::<Decided>().status = Some("REJECTED");
+        x.lasting::<RateDecided>().status = Some("REJECTED");
         x.because(Cause::Limit);
         Verdict::Status(self.status)
     }
 
-    fn delay(&self, x: &mut Exchange, ms: u64, excess: u64, limit: &Limit) -> Verdict {
+    fn delay(&self, x: &mut Exchange, ms: u64, excess: u64, limit: &RateLimit) -> Verdict {
         self.log(x, self.delay_level, "delaying request", ", by", excess, limit);
         if self.dry_run {
-            x.lasting::<Decided>().status = Some("DELAYED_DRY_RUN");
+            x.lasting::<RateDecided>().status = Some("DELAYED_DRY_RUN");
             return Verdict::Declined;
         }
-        *x.lasting() = Decided { status: Some("DELAYED"), delay_ms: ms };
+        *x.lasting() = RateDecided { status: Some("DELAYED"), delay_ms: ms };
         Verdict::Wait
     }
 
-    fn log(&self, x: &Exchange, level: Level, what: &str, by: &str, excess: u64, limit: &Limit) {
+    fn log(&self, x: &Exchange, level: Level, what: &str, by: &str, excess: u64, limit: &RateLimit) {
         let dry = if self.dry_run { ", dry run" } else { "" };
         let (whole, part) = (excess / 1000, excess % 1000);
         let name = &limit.zone.name;
@@ -322,10 +322,10 @@ fn below(level: Level) -> Level {
 
 /// `$limit_req_status`
 fn status(x: &mut Exchange) -> Option<Text> {
-    if x.lasting_if::<Passed>().is_some() {
+    if x.lasting_if::<RatePassed>().is_some() {
         return Some(Text::from("PASSED"));
     }
-    x.lasting_if::<Decided>()?.status.map(Text::from)
+    x.lasting_if::<RateDecided>()?.status.map(Text::from)
 }
 
 /// The directive that declares zones.

@@ -22,7 +22,7 @@ impl Module for Map {
     const NAME: &'static str = "map";
     type Conf = MapConf;
     const DIRECTIVES: &'static [Directive<MapConf>] = &[
-        Row::new("map", HTTP, TWO.block(), set_map)
+        MapRow::new("map", HTTP, TWO.block(), set_map)
             .syntax("map string $variable")
             .doc(
                 "Defines a variable whose value depends on another string. Entries of the \
@@ -36,14 +36,14 @@ impl Module for Map {
                  \x20   ~*(iphone|android)  1;\n\
                  }",
             ),
-        Row::new("map_hash_max_size", HTTP, ONE, |conf, line| line.number(&mut conf.max_size, ..))
+        MapRow::new("map_hash_max_size", HTTP, ONE, |conf, line| line.number(&mut conf.max_size, ..))
             .syntax("map_hash_max_size size")
             .default("2048")
             .doc(
                 "Accepted for compatibility with nginx, without effect: tables have the size \
                  that they need.",
             ),
-        Row::new("map_hash_bucket_size", HTTP, ONE, |conf, line| line.number(&mut conf.bucket_size, ..))
+        MapRow::new("map_hash_bucket_size", HTTP, ONE, |conf, line| line.number(&mut conf.bucket_size, ..))
             .syntax("map_hash_bucket_size size")
             .default("64")
             .doc(
@@ -54,7 +54,7 @@ impl Module for Map {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<MapConf>;
+type MapRow = Directive<MapConf>;
 
 /// The settings of the `http` block.
 #[derive(Default)]
@@ -67,7 +67,7 @@ pub struct MapConf {
 fn set_map(_conf: &mut MapConf, line: &mut LineCx<'_>) -> Result {
     let source = Script::compile(line, 0)?;
     let name = computed::name(line)?;
-    let mut map = Table { source, ..Table::default() };
+    let mut map = MapTable { source, ..MapTable::default() };
     let mut volatile = false;
     for entry in line.entries()? {
         map.entry(&mut line.entry(entry), &mut volatile)?;
@@ -77,7 +77,7 @@ fn set_map(_conf: &mut MapConf, line: &mut LineCx<'_>) -> Result {
 
 /// A `map`.
 #[derive(Default)]
-struct Table {
+struct MapTable {
     source: Script,
     default: Option<Script>,
     /// Keys from here on are host names, and may have wildcards.
@@ -86,7 +86,7 @@ struct Table {
     patterns: Vec<(Arc<Pattern>, Script)>,
 }
 
-impl Table {
+impl MapTable {
     fn entry(&mut self, entry: &mut LineCx<'_>, volatile: &mut bool) -> Result {
         let key = &entry.line().name;
         match (key.bytes(), entry.args().len()) {

@@ -58,9 +58,9 @@ impl Module for Realip {
 
     fn install(conf: &RealipConf, plan: &mut PlanBuilder<'_>) -> Result {
         let Some(proxies) = &conf.proxies else { return Ok(()) };
-        let source = conf.source.clone().unwrap_or(Source::XRealIp);
+        let source = conf.source.clone().unwrap_or(AddressSource::XRealIp);
         let recursive = conf.recursive == Some(true);
-        let replace = || Replace { trust: Trust::new(proxies, recursive), source: source.clone() };
+        let replace = || AddressReplacer { trust: Trust::new(proxies, recursive), source: source.clone() };
         if plan.level == Level::Server {
             plan.handler(Phase::PostRead, Self::NAME, replace());
         }
@@ -73,13 +73,13 @@ impl Module for Realip {
 #[derive(Default)]
 pub struct RealipConf {
     proxies: Option<Vec<Cidr>>,
-    source: Option<Source>,
+    source: Option<AddressSource>,
     recursive: Option<bool>,
 }
 
 /// Who says what the client's address is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+enum AddressSource {
     /// The field X-Real-IP.
     XRealIp,
     /// All fields X-Forwarded-For, from the last to the first.
@@ -102,10 +102,10 @@ impl RealipConf {
 
     fn set_header(&mut self, line: &mut LineCx<'_>) -> Result {
         let source = match line.bytes(0) {
-            b"X-Real-IP" => Source::XRealIp,
-            b"X-Forwarded-For" => Source::XForwardedFor,
-            b"proxy_protocol" => Source::ProxyProtocol,
-            name => Source::Field(name.to_ascii_lowercase().into()),
+            b"X-Real-IP" => AddressSource::XRealIp,
+            b"X-Forwarded-For" => AddressSource::XForwardedFor,
+            b"proxy_protocol" => AddressSource::ProxyProtocol,
+            name => AddressSource::Field(name.to_ascii_lowercase().into()),
         };
         line.once(&mut self.source, source)
     }
@@ -120,12 +120,12 @@ fn resolve(line: &mut LineCx<'_>) -> Result<Vec<Cidr>> {
     }
 }
 
-struct Replace {
+struct AddressReplacer {
     trust: Trust,
-    source: Source,
+    source: AddressSource,
 }
 
-impl Handler for Replace {
+impl Handler for AddressReplacer {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if x.client.is_none() {
             x.client = self.client(x);
@@ -134,26 +134,26 @@ impl Handler for Replace {
     }
 }
 
-impl Replace {
+impl AddressReplacer {
     /// The client's address; `None` where the connection's stays.
     fn client(&self, x: &Exchange) -> Option<SockAddr> {
         let peer = &x.connection.peer;
         let fields = x.request.head.fields.iter();
         match &self.source {
-            Source::XRealIp => {
+            AddressSource::XRealIp => {
                 let mut named =
                     fields.filter(|field| x.arena.get(field.name).eq_ignore_ascii_case(b"x-real-ip"));
                 self.trust.one(peer, x.arena.get(named.next()?.value))
             }
-            Source::Field(name) => {
+            AddressSource::Field(name) => {
                 let mut named = fields.filter(|field| x.arena.get(field.name).eq_ignore_ascii_case(name));
                 self.trust.one(peer, x.arena.get(named.next()?.value))
             }
-            Source::XForwardedFor => {
+            AddressSource::XForwardedFor => {
                 let named = fields.rev().filter(|field| field.known == Known::XForwardedFor);
                 self.trust.many(peer, named.map(|field| x.arena.get(field.value)))
             }
-            Source::ProxyProtocol => {
+            AddressSource::ProxyProtocol => {
                 let source = &x.connection.proxied.get()?.source;
                 let trusted = self.trust.is_proxy(peer);
                 trusted.then(|| source.clone())

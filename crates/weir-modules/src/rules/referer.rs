@@ -21,7 +21,7 @@ impl Module for Referer {
     const NAME: &'static str = "referer";
     type Conf = RefererConf;
     const DIRECTIVES: &'static [Directive<RefererConf>] = &[
-        Row::new("valid_referers", SERVER.or(LOCATION), MORE, RefererConf::add)
+        RefererRow::new("valid_referers", SERVER.or(LOCATION), MORE, RefererConf::add)
             .syntax("valid_referers none | blocked | server_names | string ...")
             .doc(
                 "Values of the `Referer` field for which `$invalid_referer` is empty: `none` \
@@ -35,7 +35,7 @@ impl Module for Referer {
                  \x20   return 403;\n\
                  }",
             ),
-        Row::new("referer_hash_max_size", SERVER.or(LOCATION), ONE, |conf, line| {
+        RefererRow::new("referer_hash_max_size", SERVER.or(LOCATION), ONE, |conf, line| {
             line.number(&mut conf.max_size, ..)
         })
         .syntax("referer_hash_max_size size")
@@ -44,7 +44,7 @@ impl Module for Referer {
             "Accepted for compatibility with nginx, without effect: tables have the size that \
              they need.",
         ),
-        Row::new("referer_hash_bucket_size", SERVER.or(LOCATION), ONE, |conf, line| {
+        RefererRow::new("referer_hash_bucket_size", SERVER.or(LOCATION), ONE, |conf, line| {
             line.number(&mut conf.bucket_size, ..)
         })
         .syntax("referer_hash_bucket_size size")
@@ -90,27 +90,27 @@ impl Module for Referer {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<RefererConf>;
+type RefererRow = Directive<RefererConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct RefererConf {
     /// The block's own lines, until they are resolved.
-    own: Option<Own>,
+    own: Option<OwnReferers>,
     /// Those that count in it.
-    valid: Option<Arc<Valid>>,
+    valid: Option<Arc<ValidReferers>>,
     max_size: Option<u64>,
     bucket_size: Option<u64>,
 }
 
-struct Own {
-    valid: Valid,
+struct OwnReferers {
+    valid: ValidReferers,
     span: Span,
 }
 
 /// Whom a location lets in.
 #[derive(Default)]
-struct Valid {
+struct ValidReferers {
     /// Requests without the field.
     none: bool,
     /// Fields that begin neither with http:// nor https://.
@@ -126,7 +126,8 @@ struct Valid {
 impl RefererConf {
     fn add(&mut self, line: &mut LineCx<'_>) -> Result {
         let span = line.line().name.span;
-        let valid = &mut self.own.get_or_insert_with(|| Own { valid: Valid::default(), span }).valid;
+        let valid =
+            &mut self.own.get_or_insert_with(|| OwnReferers { valid: ValidReferers::default(), span }).valid;
         for at in 0..line.args().len() {
             match line.bytes(at) {
                 b"" => return Err(line.fail_arg(at, "invalid referer \"\"")),
@@ -142,7 +143,7 @@ impl RefererConf {
     }
 }
 
-impl Valid {
+impl ValidReferers {
     fn add_name(&mut self, line: &LineCx<'_>, at: usize, text: &[u8]) -> Result {
         let cut = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
         let (name, path) = text.split_at(cut);
@@ -213,7 +214,7 @@ fn is_server_name(x: &Exchange, name: &[u8]) -> bool {
 /// `$invalid_referer`: `1`, or empty for pages that requests may come from.
 fn invalid_referer(x: &mut Exchange) -> Option<Text> {
     let plan = x.plan.clone();
-    let valid = plan.kept::<Arc<Valid>>().is_none_or(|valid| valid.lets_in(x));
+    let valid = plan.kept::<Arc<ValidReferers>>().is_none_or(|valid| valid.lets_in(x));
     Some(if valid { Text::EMPTY } else { Text::Static(b"1") })
 }
 

@@ -21,7 +21,7 @@ impl Module for SecureLink {
     const NAME: &'static str = "secure_link";
     type Conf = SecureLinkConf;
     const DIRECTIVES: &'static [Directive<SecureLinkConf>] = &[
-        Row::new("secure_link", ANY, ONE, |conf, line| {
+        SecureLinkRow::new("secure_link", ANY, ONE, |conf, line| {
             let value = Script::compile(line, 0)?;
             line.once(&mut conf.link, value)
         })
@@ -40,13 +40,13 @@ impl Module for SecureLink {
              \x20   return 410;\n\
              }",
         ),
-        Row::new("secure_link_md5", ANY, ONE, |conf, line| {
+        SecureLinkRow::new("secure_link_md5", ANY, ONE, |conf, line| {
             let value = Script::compile(line, 0)?;
             line.once(&mut conf.signed, value)
         })
         .syntax("secure_link_md5 expression")
         .doc("String with variables whose MD5 hash, in base64url, the signature must equal."),
-        Row::new("secure_link_secret", ANY, ONE, |conf, line| {
+        SecureLinkRow::new("secure_link_secret", ANY, ONE, |conf, line| {
             conf.span = Some(line.line().name.span);
             line.text(&mut conf.secret)
         })
@@ -81,8 +81,8 @@ impl Module for SecureLink {
 
     fn install(conf: &SecureLinkConf, plan: &mut PlanBuilder<'_>) -> Result {
         match (&conf.secret, &conf.link, &conf.signed) {
-            (Some(secret), ..) => plan.keep(Check::Secret(secret.clone())),
-            (None, Some(link), Some(signed)) => plan.keep(Check::Signed(link.clone(), signed.clone())),
+            (Some(secret), ..) => plan.keep(LinkCheck::Secret(secret.clone())),
+            (None, Some(link), Some(signed)) => plan.keep(LinkCheck::Signed(link.clone(), signed.clone())),
             _ => {}
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Module for SecureLink {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<SecureLinkConf>;
+type SecureLinkRow = Directive<SecureLinkConf>;
 
 /// The settings of one block.
 #[derive(Default)]
@@ -104,7 +104,7 @@ pub struct SecureLinkConf {
 
 /// What a location checks.
 #[derive(Clone)]
-enum Check {
+enum LinkCheck {
     /// The signature that came, and the text that was signed.
     Signed(Script, Script),
     /// The secret word.
@@ -113,20 +113,20 @@ enum Check {
 
 /// When the link that was looked at ends, as it says.
 #[derive(Default)]
-struct Expires(Option<Text>);
+struct LinkExpiry(Option<Text>);
 
 /// `$secure_link`: `1` for a good link, `0` for one that has ended; of the older form the part behind the signature.
 fn secure_link(x: &mut Exchange) -> Option<Text> {
     let plan = x.plan.clone();
-    match plan.kept::<Check>()? {
-        Check::Signed(link, signed) => by_text(x, link, signed),
-        Check::Secret(secret) => by_secret(x, secret),
+    match plan.kept::<LinkCheck>()? {
+        LinkCheck::Signed(link, signed) => by_text(x, link, signed),
+        LinkCheck::Secret(secret) => by_secret(x, secret),
     }
 }
 
 /// `$secure_link_expires`
 fn expires(x: &mut Exchange) -> Option<Text> {
-    x.state_if::<Expires>()?.0.clone()
+    x.state_if::<LinkExpiry>()?.0.clone()
 }
 
 fn by_text(x: &mut Exchange, link: &Script, signed: &Script) -> Option<Text> {
@@ -139,7 +139,7 @@ fn by_text(x: &mut Exchange, link: &Script, signed: &Script) -> Option<Text> {
             let end = weir_conf::parse_number(&bytes[comma + 1..]).filter(|end| *end > 0)?;
             let text = weir_engine::Span { start: link.start + comma as u32 + 1, end: link.end };
             let signature = bytes[..comma].to_vec();
-            x.state::<Expires>().0 = Some(Text::Span(text));
+            x.state::<LinkExpiry>().0 = Some(Text::Span(text));
             (signature, Some(end))
         }
     };

@@ -28,7 +28,7 @@ impl Module for SplitClients {
 fn set_split_clients(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
     let source = Script::compile(line, 0)?;
     let name = computed::name(line)?;
-    let mut groups = Groups::default();
+    let mut groups = ClientShares::default();
     for entry in line.entries()? {
         groups.entry(&line.entry(entry))?;
     }
@@ -37,21 +37,21 @@ fn set_split_clients(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
 
 /// Who is in which group.
 #[derive(Default)]
-struct Groups {
+struct ClientShares {
     /// Hashes below the bound, and not below that of the group before, have the text.
-    groups: Vec<(Bound, Box<[u8]>)>,
+    groups: Vec<(ShareBound, Box<[u8]>)>,
     /// What is given away, in hundredths of a percent.
     total: u64,
 }
 
 #[derive(Clone, Copy)]
-enum Bound {
+enum ShareBound {
     Below(u32),
     /// `*`
     Rest,
 }
 
-impl Groups {
+impl ClientShares {
     fn entry(&mut self, entry: &LineCx<'_>) -> Result {
         let key = &entry.line().name;
         if entry.args().is_empty() {
@@ -60,7 +60,7 @@ impl Groups {
         let bound = match key.bytes() {
             b"*" => {
                 self.total = WHOLE;
-                Bound::Rest
+                ShareBound::Rest
             }
             [percent @ .., b'%'] => {
                 let share = parse_fixed(percent, 2).filter(|share| *share > 0);
@@ -69,7 +69,7 @@ impl Groups {
                 if self.total > WHOLE {
                     return Err(entry.fail("percent total is greater than 100%"));
                 }
-                Bound::Below((self.total * u64::from(u32::MAX) / WHOLE) as u32)
+                ShareBound::Below((self.total * u64::from(u32::MAX) / WHOLE) as u32)
             }
             _ => return Err(invalid(entry)),
         };
@@ -87,9 +87,9 @@ impl Groups {
     }
 
     fn group(&self, hash: u32) -> Option<&[u8]> {
-        let is_in = |bound: Bound| match bound {
-            Bound::Below(bound) => hash < bound,
-            Bound::Rest => true,
+        let is_in = |bound: ShareBound| match bound {
+            ShareBound::Below(bound) => hash < bound,
+            ShareBound::Rest => true,
         };
         self.groups.iter().find(|(bound, _)| is_in(*bound)).map(|(_, text)| &**text)
     }
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn groups_have_their_shares() {
-        let groups = Groups {
+        let groups = ClientShares {
             groups: vec![
-                (Bound::Below(u32::MAX / 10), Box::from(*b"a")),
-                (Bound::Below(u32::MAX / 2), Box::from(*b"b")),
+                (ShareBound::Below(u32::MAX / 10), Box::from(*b"a")),
+                (ShareBound::Below(u32::MAX / 2), Box::from(*b"b")),
             ],
             total: 5000,
         };

@@ -14,7 +14,7 @@ pub(crate) struct Trust {
 
 /// How reading one field ended.
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum FieldEnd {
     /// Nothing was taken from it.
     Nothing,
     /// This is the address; fields before it do not count.
@@ -36,8 +36,8 @@ impl Trust {
     /// The address that a single field gives.
     pub(crate) fn one(&self, peer: &SockAddr, value: &[u8]) -> Option<SockAddr> {
         match self.read(peer, value) {
-            End::Nothing => None,
-            End::Found(addr) | End::Used(addr) => Some(addr),
+            FieldEnd::Nothing => None,
+            FieldEnd::Found(addr) | FieldEnd::Used(addr) => Some(addr),
         }
     }
 
@@ -50,9 +50,9 @@ impl Trust {
         let mut found: Option<SockAddr> = None;
         for value in values {
             match self.read(found.as_ref().unwrap_or(peer), value) {
-                End::Nothing => break,
-                End::Found(addr) => return Some(addr),
-                End::Used(addr) => found = Some(addr),
+                FieldEnd::Nothing => break,
+                FieldEnd::Found(addr) => return Some(addr),
+                FieldEnd::Used(addr) => found = Some(addr),
             }
             if !self.recursive {
                 break;
@@ -62,7 +62,7 @@ impl Trust {
     }
 
     /// Reads the list in `value` from its end, as `peer` sent it: each address counts that a proxy told.
-    fn read(&self, peer: &SockAddr, value: &[u8]) -> End {
+    fn read(&self, peer: &SockAddr, value: &[u8]) -> FieldEnd {
         let separator = |byte: &u8| matches!(byte, b' ' | b',');
         let mut rest = value;
         let mut found: Option<SockAddr> = None;
@@ -78,10 +78,10 @@ impl Trust {
             }
             rest = &rest[..start];
             if !self.recursive || rest.is_empty() {
-                return found.map_or(End::Nothing, End::Used);
+                return found.map_or(FieldEnd::Nothing, FieldEnd::Used);
             }
         }
-        found.map_or(End::Nothing, End::Found)
+        found.map_or(FieldEnd::Nothing, FieldEnd::Found)
     }
 }
 

@@ -11,14 +11,14 @@ use weir_engine::{Exchange, Text, inherit};
 
 /// The settings that both have, of one block.
 #[derive(Default)]
-pub(crate) struct Answer {
+pub(crate) struct RefusalConf {
     pub(crate) log_level: Option<Level>,
     pub(crate) status: Option<u16>,
     pub(crate) dry_run: Option<bool>,
 }
 
-impl Answer {
-    pub(crate) fn inherit(&mut self, parent: &Answer) {
+impl RefusalConf {
+    pub(crate) fn inherit(&mut self, parent: &RefusalConf) {
         inherit!(self, parent, log_level, status, dry_run);
     }
 

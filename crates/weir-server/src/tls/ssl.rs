@@ -21,7 +21,7 @@ pub struct Ssl;
 impl Module for Ssl {
     const NAME: &'static str = "ssl";
     type Conf = SslConf;
-    const DIRECTIVES: &'static [Directive<SslConf>] = settings::TABLE;
+    const DIRECTIVES: &'static [Directive<SslConf>] = settings::directives::TABLE;
     const VARIABLES: &'static [Variable] = variables::VARIABLES;
 
     const HOOKS: BuildHooks<SslConf> = BuildHooks {

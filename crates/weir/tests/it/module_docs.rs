@@ -197,29 +197,57 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The documentation at the head of the module's file, as far as it has one of its name.
+/// What a module is for: a text from [`ABOUT`], or the documentation at the head of the module's file.
 fn about(module: &str) -> String {
+    if let Some((_, text)) = ABOUT.iter().find(|(name, _)| *name == module) {
+        return format!("{text}\n");
+    }
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folders = [
-        "weir-modules/src",
-        "weir-modules/src/rules",
-        "weir-modules/src/content",
-        "weir-modules/src/filters",
-        "weir-modules/src/gateway",
-        "weir-engine/src/conf",
-        "weir-engine/src",
-        "weir-server/src/tls",
-        "weir-see/src",
-    ];
-    let files = |folder: &&str| -> [PathBuf; 2] {
-        let folder = crates.join(folder);
-        [folder.join(format!("{module}.rs")), folder.join(module).join("mod.rs")]
+    let directories = ["", "rules", "content", "filters", "gateway"];
+    let files = |directory: &&str| -> [PathBuf; 2] {
+        let directory = crates.join("weir-modules/src").join(directory);
+        [directory.join(format!("{module}.rs")), directory.join(module).join("mod.rs")]
     };
-    let text =
-        folders.iter().flat_map(files).find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    let text = directories.iter().flat_map(files).find_map(|path| fs::read_to_string(path).ok());
+    let text = text.unwrap_or_else(|| panic!("{module} is neither in ABOUT nor a file of weir-modules"));
     let doc = text.lines().map_while(|line| line.strip_prefix("//!"));
     doc.map(|line| without_links(line.strip_prefix(' ').unwrap_or(line)) + "\n").collect()
 }
+
+/// What modules are for that are not in weir-modules, or in a file of another name.
+const ABOUT: &[(&str, &str)] = &[
+    ("core", "The process, its workers, and `events`."),
+    (
+        "gzip_static",
+        "Files that were compressed in advance and are beside the plain ones (nginx's `ngx_http_gzip_static_module`, with\n\
+         siblings for Brotli and Zstandard). Of several the one that the client prefers is served, else the smallest.",
+    ),
+    ("http_core", "What requests, responses and files have in common (nginx's `ngx_http_core_module`)."),
+    (
+        "lua",
+        "Lua code in the phases of a request and around them (OpenResty's `ngx_http_lua_module`); see [lua.md](../lua.md)\n\
+         for the API.",
+    ),
+    ("profile", "What is recorded of requests, which traces are kept, and where the server is observed."),
+    ("server_core", "Virtual servers: their addresses and names, and how request headers are read."),
+    (
+        "ssl",
+        "TLS for clients (nginx's `ngx_http_ssl_module`): certificates, protocols, sessions, client certificates. There are\n\
+         TLS 1.2, with six ciphers (ECDHE and AEAD), and TLS 1.3; see [tls.md](../tls.md).",
+    ),
+    ("structure", "The blocks of a configuration."),
+    (
+        "upstream",
+        "Upstreams: their peers, and how one of them is chosen for a request; see [upstreams.md](../upstreams.md).",
+    ),
+    ("v2", "HTTP/2 (nginx's `ngx_http_v2_module`)."),
+    (
+        "v3",
+        "HTTP/3 and QUIC are not there yet. Their directives are checked as in nginx and have no effect, with a warning:\n\
+         clients use HTTP/1.1 and HTTP/2 instead.",
+    ),
+    ("welcome", "The welcome page of the built-in configuration."),
+];
 
 /// A line of rustdoc without its links, which lead nowhere in the manual: [`a::b`] is `b`.
 fn without_links(line: &str) -> String {

@@ -10,7 +10,7 @@ use weir_rt::file::{FileKind, FileMeta, lstat, stat};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct DirectoryEntry {
     /// The name, any bytes but `/` and NUL.
     pub(crate) name: Vec<u8>,
     /// What it leads to; a link to nowhere is [`FileKind::Other`].
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
 
 /// A system call that failed.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct FailedCall {
     /// Its name, as nginx's messages have it.
     pub call: &'static str,
     /// Its error.
@@ -35,7 +35,7 @@ pub(crate) struct Failed {
 ///
 /// # Errors
 /// `opendir()`, and what keeps an entry from being looked at other than that it is gone or forbidden.
-pub(crate) fn read(folder: &[u8], open_only: bool) -> Result<Vec<Entry>, Failed> {
+pub(crate) fn read(folder: &[u8], open_only: bool) -> Result<Vec<DirectoryEntry>, FailedCall> {
     let folder = Path::new(OsStr::from_bytes(folder));
     let names = std::fs::read_dir(folder).map_err(|error| failed("opendir()", &error))?;
     let mut entries = Vec::new();
@@ -49,16 +49,16 @@ pub(crate) fn read(folder: &[u8], open_only: bool) -> Result<Vec<Entry>, Failed>
         }
         if let Some(meta) = look_at(&name.path())? {
             let name = name.file_name().into_vec();
-            entries.push(Entry { name, kind: meta.kind, mtime: meta.mtime_s, size: meta.size });
+            entries.push(DirectoryEntry { name, kind: meta.kind, mtime: meta.mtime_s, size: meta.size });
         }
     }
-    let is_file = |entry: &Entry| entry.kind != FileKind::Dir;
+    let is_file = |entry: &DirectoryEntry| entry.kind != FileKind::Dir;
     entries.sort_unstable_by(|a, b| (is_file(a), &a.name).cmp(&(is_file(b), &b.name)));
     Ok(entries)
 }
 
 /// What a name leads to; a link that leads nowhere is itself. `None`: it may not be looked at, or is gone by now.
-fn look_at(path: &Path) -> Result<Option<FileMeta>, Failed> {
+fn look_at(path: &Path) -> Result<Option<FileMeta>, FailedCall> {
     let error = match stat(path) {
         Ok(meta) => return Ok(Some(meta)),
         Err(error) => failed("stat()", &error),
@@ -67,15 +67,15 @@ fn look_at(path: &Path) -> Result<Option<FileMeta>, Failed> {
         EACCES => Ok(None),
         ENOENT | ELOOP => match lstat(path).map_err(|error| failed("lstat()", &error)) {
             Ok(meta) => Ok(Some(meta)),
-            Err(Failed { errno: ENOENT, .. }) => Ok(None),
+            Err(FailedCall { errno: ENOENT, .. }) => Ok(None),
             Err(error) => Err(error),
         },
         _ => Err(error),
     }
 }
 
-fn failed(call: &'static str, error: &io::Error) -> Failed {
-    Failed { call, errno: error.raw_os_error().unwrap_or(EIO) }
+fn failed(call: &'static str, error: &io::Error) -> FailedCall {
+    FailedCall { call, errno: error.raw_os_error().unwrap_or(EIO) }
 }
 
 #[cfg(test)]
@@ -94,8 +94,9 @@ mod tests {
         std::os::unix::fs::symlink("z", folder.join("link")).expect("fresh");
         std::os::unix::fs::symlink("loop", folder.join("loop")).expect("fresh");
         let bytes = folder.as_os_str().as_bytes();
-        let seen =
-            |entry: &Entry| (String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, entry.size);
+        let seen = |entry: &DirectoryEntry| {
+            (String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, entry.size)
+        };
         let list: Vec<_> = read(bytes, false).expect("there").iter().map(seen).collect();
         let names: Vec<&str> = list.iter().map(|(name, ..)| &**name).collect();
         assert_eq!(names, ["link", "z", "a", "b", "loop", "lost"]);

@@ -7,10 +7,10 @@ use weir_http::escape::{self, Set};
 use weir_rt::clock;
 use weir_rt::file::FileKind;
 
-use super::list::Entry;
+use super::list::DirectoryEntry;
 
 /// How the page is laid out.
-pub(super) struct Style {
+pub(super) struct PageStyle {
     /// Sizes in bytes, not rounded.
     pub(super) exact_size: bool,
     /// Times in the local zone.
@@ -20,7 +20,7 @@ pub(super) struct Style {
 }
 
 /// The page for the directory at `uri`.
-pub(super) fn html(out: &mut Vec<u8>, uri: &[u8], entries: &[Entry], style: &Style) {
+pub(super) fn html(out: &mut Vec<u8>, uri: &[u8], entries: &[DirectoryEntry], style: &PageStyle) {
     out.extend_from_slice(b"<html>\r\n<head><title>Index of ");
     escape::html(out, uri);
     out.extend_from_slice(b"</title></head>\r\n<body>\r\n<h1>Index of ");
@@ -42,7 +42,7 @@ pub(super) fn html(out: &mut Vec<u8>, uri: &[u8], entries: &[Entry], style: &Sty
 }
 
 /// The name as a link, and blanks up to the next column.
-fn link(out: &mut Vec<u8>, entry: &Entry, utf8: bool) {
+fn link(out: &mut Vec<u8>, entry: &DirectoryEntry, utf8: bool) {
     let is_dir = entry.kind == FileKind::Dir;
     out.extend_from_slice(b"<a href=\"");
     escape::escape(out, &entry.name, Set::UriComponent);
@@ -89,7 +89,7 @@ fn rounded(out: &mut Vec<u8>, size: u64) {
 }
 
 /// An array of objects; in `callback(...)` for JSONP.
-pub(super) fn json(out: &mut Vec<u8>, entries: &[Entry], callback: Option<&[u8]>) {
+pub(super) fn json(out: &mut Vec<u8>, entries: &[DirectoryEntry], callback: Option<&[u8]>) {
     if let Some(callback) = callback {
         out.extend_from_slice(b"/* callback */\r\n");
         out.extend_from_slice(callback);
@@ -115,7 +115,7 @@ pub(super) fn json(out: &mut Vec<u8>, entries: &[Entry], callback: Option<&[u8]>
 }
 
 /// A `list` of `directory`, `file` and `other`.
-pub(super) fn xml(out: &mut Vec<u8>, entries: &[Entry]) {
+pub(super) fn xml(out: &mut Vec<u8>, entries: &[DirectoryEntry]) {
     out.extend_from_slice(b"<?xml version=\"1.0\"?>\r\n<list>\r\n");
     for entry in entries {
         let kind = kind(entry);
@@ -134,7 +134,7 @@ pub(super) fn xml(out: &mut Vec<u8>, entries: &[Entry]) {
     out.extend_from_slice(b"</list>\r\n");
 }
 
-fn kind(entry: &Entry) -> &'static str {
+fn kind(entry: &DirectoryEntry) -> &'static str {
     match entry.kind {
         FileKind::Dir => "directory",
         FileKind::File => "file",
@@ -160,14 +160,14 @@ const MONTHS: [&str; 12] =
 mod tests {
     use super::*;
 
-    fn entry(name: &[u8], kind: FileKind, size: u64) -> Entry {
+    fn entry(name: &[u8], kind: FileKind, size: u64) -> DirectoryEntry {
         // 2020-02-03 04:05:06 UTC
-        Entry { name: name.to_vec(), kind, mtime: 1_580_702_706, size }
+        DirectoryEntry { name: name.to_vec(), kind, mtime: 1_580_702_706, size }
     }
 
     fn row(name: &[u8], kind: FileKind, size: u64, exact_size: bool, utf8: bool) -> String {
         let mut out = Vec::new();
-        let style = Style { exact_size, localtime: false, utf8 };
+        let style = PageStyle { exact_size, localtime: false, utf8 };
         html(&mut out, b"/", &[entry(name, kind, size)], &style);
         let page = String::from_utf8_lossy(&out).into_owned();
         page.lines().nth(4).expect("head and body come before").to_owned()
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_page_with_nothing_in_it() {
         let mut out = Vec::new();
-        html(&mut out, b"/<&\">/", &[], &Style { exact_size: true, localtime: false, utf8: false });
+        html(&mut out, b"/<&\">/", &[], &PageStyle { exact_size: true, localtime: false, utf8: false });
         let expected = "<html>\r\n<head><title>Index of /&lt;&amp;&quot;&gt;/</title></head>\r\n<body>\r\n\
             <h1>Index of /&lt;&amp;&quot;&gt;/</h1><hr><pre><a href=\"../\">../</a>\r\n\
             </pre><hr></body>\r\n</html>\r\n";

@@ -20,7 +20,7 @@ use super::mapped;
 
 /// Where a URI leads.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DavPath {
     /// The path as it was mapped, the slash at its end too.
     pub(super) full: PathBuf,
     /// The path without slashes at its end.
@@ -29,17 +29,17 @@ pub(super) struct Place {
     pub(super) slash: bool,
 }
 
-impl Place {
+impl DavPath {
     /// That of the request's own URI.
-    pub(super) fn of(x: &mut Exchange) -> std::result::Result<Place, weir_engine::Verdict> {
-        Ok(Place::new(&mapped(x)?))
+    pub(super) fn of(x: &mut Exchange) -> std::result::Result<DavPath, weir_engine::Verdict> {
+        Ok(DavPath::new(&mapped(x)?))
     }
 
-    fn new(path: &[u8]) -> Place {
+    fn new(path: &[u8]) -> DavPath {
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
         let slash = end < path.len();
         let bare = if end == 0 { b"/" } else { &path[..end] };
-        Place { full: to_path(path), bare: to_path(bare), slash }
+        DavPath { full: to_path(path), bare: to_path(bare), slash }
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn away<T: Send + 'static>(x: &Exchange, job: impl FnOnce() -> 
 
 /// A system call that failed.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct DiskFailure {
     call: &'static str,
     path: PathBuf,
     /// The second path, of rename(2).
@@ -68,23 +68,23 @@ pub(super) struct NotFound(pub(super) u16);
 
 /// What many calls came to: those that failed and were passed over, and the one that decided.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) passed: Vec<Failure>,
-    pub(super) failed: Option<Failure>,
+pub(super) struct DiskOutcome {
+    pub(super) passed: Vec<DiskFailure>,
+    pub(super) failed: Option<DiskFailure>,
 }
 
-type Result<T = ()> = std::result::Result<T, Failure>;
+type Result<T = ()> = std::result::Result<T, DiskFailure>;
 
-impl Failure {
-    fn of(call: &'static str, path: &Path, error: &io::Error) -> Failure {
+impl DiskFailure {
+    fn of(call: &'static str, path: &Path, error: &io::Error) -> DiskFailure {
         // Without a number only a NUL in the path was refused: there is no such file.
         let errno = error.raw_os_error().unwrap_or(ENOENT);
-        Failure { call, path: path.to_path_buf(), to: None, errno }
+        DiskFailure { call, path: path.to_path_buf(), to: None, errno }
     }
 
     /// A folder where a file was meant.
-    pub(super) fn is_directory(call: &'static str, path: &Path) -> Failure {
-        Failure { call, path: path.to_path_buf(), to: None, errno: EISDIR }
+    pub(super) fn is_directory(call: &'static str, path: &Path) -> DiskFailure {
+        DiskFailure { call, path: path.to_path_buf(), to: None, errno: EISDIR }
     }
 
     /// Something on the way is no folder.
@@ -108,7 +108,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DiskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} \"{}\"", self.call, self.path.display())?;
         if let Some(to) = &self.to {
@@ -120,12 +120,12 @@ impl fmt::Display for Failure {
 
 /// What the path names, a symbolic link itself.
 pub(super) fn look(path: &Path) -> Result<FileMeta> {
-    lstat(path).map_err(|error| Failure::of("lstat()", path, &error))
+    lstat(path).map_err(|error| DiskFailure::of("lstat()", path, &error))
 }
 
 /// What the path leads to.
 pub(super) fn look_through(path: &Path) -> Result<FileMeta> {
-    stat(path).map_err(|error| Failure::of("stat()", path, &error))
+    stat(path).map_err(|error| DiskFailure::of("stat()", path, &error))
 }
 
 /// Who may read files may enter their folder.
@@ -136,33 +136,33 @@ pub(super) fn folder_access(access: u32) -> u32 {
 /// Makes one folder.
 pub(super) fn make_folder(path: &Path, access: u32) -> Result {
     let made = DirBuilder::new().mode(access).create(path);
-    made.map_err(|error| Failure::of("mkdir()", path, &error))
+    made.map_err(|error| DiskFailure::of("mkdir()", path, &error))
 }
 
 /// Removes a file, a link, or a folder with all that is in it. Goes on where something can't be removed; what counts
 /// is the outermost.
-pub(super) fn delete(path: &Path, folder: bool) -> Done {
-    let mut done = Done::default();
+pub(super) fn delete(path: &Path, folder: bool) -> DiskOutcome {
+    let mut done = DiskOutcome::default();
     if folder {
         empty(path, &mut done.passed);
         let removed = fs::remove_dir(path);
-        done.failed = removed.err().map(|error| Failure::of("rmdir()", path, &error));
+        done.failed = removed.err().map(|error| DiskFailure::of("rmdir()", path, &error));
     } else {
         let removed = fs::remove_file(path);
-        done.failed = removed.err().map(|error| Failure::of("unlink()", path, &error));
+        done.failed = removed.err().map(|error| DiskFailure::of("unlink()", path, &error));
     }
     done
 }
 
-fn empty(folder: &Path, failures: &mut Vec<Failure>) {
+fn empty(folder: &Path, failures: &mut Vec<DiskFailure>) {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) => return failures.push(Failure::of("opendir()", folder, &error)),
+        Err(error) => return failures.push(DiskFailure::of("opendir()", folder, &error)),
     };
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(error) => return failures.push(Failure::of("readdir()", folder, &error)),
+            Err(error) => return failures.push(DiskFailure::of("readdir()", folder, &error)),
         };
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -174,14 +174,14 @@ fn empty(folder: &Path, failures: &mut Vec<Failure>) {
     }
 }
 
-fn note(failures: &mut Vec<Failure>, call: &'static str, path: &Path, result: io::Result<()>) {
+fn note(failures: &mut Vec<DiskFailure>, call: &'static str, path: &Path, result: io::Result<()>) {
     if let Err(error) = result {
-        failures.push(Failure::of(call, path, &error));
+        failures.push(DiskFailure::of(call, path, &error));
     }
 }
 
 /// A file that gets its place.
-pub(super) struct Arrival {
+pub(super) struct ArrivingFile {
     pub(super) from: PathBuf,
     pub(super) to: PathBuf,
     /// The permission bits that it gets before; else it keeps its own.
@@ -192,32 +192,34 @@ pub(super) struct Arrival {
     pub(super) folders: Option<u32>,
 }
 
-impl Arrival {
+impl ArrivingFile {
     /// Renames the file; across file systems it is copied beside its place first, so that it always appears whole.
     pub(super) fn settle(&self) -> Result {
-        let Arrival { from, to, .. } = self;
+        let ArrivingFile { from, to, .. } = self;
         if let Some(access) = self.access {
             let set = fs::set_permissions(from, Permissions::from_mode(access));
-            set.map_err(|error| Failure::of("chmod()", from, &error))?;
+            set.map_err(|error| DiskFailure::of("chmod()", from, &error))?;
         }
         if let Some(seconds) = self.modified {
             let set = set_modified(from, seconds);
-            set.map_err(|error| Failure::of("futimes()", from, &error))?;
+            set.map_err(|error| DiskFailure::of("futimes()", from, &error))?;
         }
         let mut renamed = fs::rename(from, to);
         if let (Err(error), Some(access), Some(parent)) = (&renamed, self.folders, to.parent())
             && error.raw_os_error() == Some(ENOENT)
         {
             let made = DirBuilder::new().recursive(true).mode(access).create(parent);
-            made.map_err(|error| Failure::of("mkdir()", parent, &error))?;
+            made.map_err(|error| DiskFailure::of("mkdir()", parent, &error))?;
             renamed = fs::rename(from, to);
         }
         match renamed {
             Err(error) if error.raw_os_error() == Some(EXDEV) => {
                 copy_file(from, to)?;
-                fs::remove_file(from).map_err(|error| Failure::of("unlink()", from, &error))
+                fs::remove_file(from).map_err(|error| DiskFailure::of("unlink()", from, &error))
             }
-            Err(error) => Err(Failure { to: Some(to.clone()), ..Failure::of("rename()", from, &error) }),
+            Err(error) => {
+                Err(DiskFailure { to: Some(to.clone()), ..DiskFailure::of("rename()", from, &error) })
+            }
             Ok(()) => Ok(()),
         }
     }
@@ -236,17 +238,17 @@ fn set_modified(path: &Path, seconds: i64) -> io::Result<()> {
 
 /// Copies a file with its permissions and time of modification: into a file beside `to`, which is then renamed.
 pub(super) fn copy_file(from: &Path, to: &Path) -> Result {
-    let (mut source, meta) = open_source(from).map_err(|error| Failure::of("open()", from, &error))?;
+    let (mut source, meta) = open_source(from).map_err(|error| DiskFailure::of("open()", from, &error))?;
     let (beside, mut file) = create_beside(to, meta.mode() & 0o777)?;
     let mut copy = || {
-        io::copy(&mut source, &mut file).map_err(|error| Failure::of("write()", &beside, &error))?;
+        io::copy(&mut source, &mut file).map_err(|error| DiskFailure::of("write()", &beside, &error))?;
         let times = meta.modified().map(|time| FileTimes::new().set_modified(time).set_accessed(time));
         let set = times.and_then(|times| file.set_times(times));
-        set.map_err(|error| Failure::of("futimes()", &beside, &error))?;
+        set.map_err(|error| DiskFailure::of("futimes()", &beside, &error))?;
         let renamed = fs::rename(&beside, to);
-        renamed.map_err(|error| Failure {
+        renamed.map_err(|error| DiskFailure {
             to: Some(to.to_path_buf()),
-            ..Failure::of("rename()", &beside, &error)
+            ..DiskFailure::of("rename()", &beside, &error)
         })
     };
     let copied = copy();
@@ -274,7 +276,7 @@ fn create_beside(path: &Path, access: u32) -> Result<(PathBuf, File)> {
         match OpenOptions::new().write(true).create_new(true).mode(access).open(&beside) {
             Ok(file) => return Ok((beside, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Failure::of("open()", path, &error)),
+            Err(error) => return Err(DiskFailure::of("open()", path, &error)),
         }
     }
 }
@@ -284,13 +286,13 @@ fn create_beside(path: &Path, access: u32) -> Result<(PathBuf, File)> {
 ///
 /// # Errors
 /// The folder itself can't be made.
-pub(super) fn transfer_folder(from: &Path, to: &Path, moves: bool) -> Result<Done> {
+pub(super) fn transfer_folder(from: &Path, to: &Path, moves: bool) -> Result<DiskOutcome> {
     if moves && fs::rename(from, to).is_ok() {
-        return Ok(Done::default());
+        return Ok(DiskOutcome::default());
     }
     let mode = look(from)?.mode & 0o777;
     make_folder(to, mode)?;
-    let mut done = Done::default();
+    let mut done = DiskOutcome::default();
     copy_inside(from, to, &mut done.passed);
     if moves && done.passed.is_empty() {
         return Ok(delete(from, true));
@@ -302,15 +304,15 @@ pub(super) fn transfer_folder(from: &Path, to: &Path, moves: bool) -> Result<Don
 }
 
 /// Copies what is in a folder; links and what is neither file nor folder are left out, as in nginx.
-fn copy_inside(from: &Path, to: &Path, failures: &mut Vec<Failure>) {
+fn copy_inside(from: &Path, to: &Path, failures: &mut Vec<DiskFailure>) {
     let entries = match fs::read_dir(from) {
         Ok(entries) => entries,
-        Err(error) => return failures.push(Failure::of("opendir()", from, &error)),
+        Err(error) => return failures.push(DiskFailure::of("opendir()", from, &error)),
     };
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(error) => return failures.push(Failure::of("readdir()", from, &error)),
+            Err(error) => return failures.push(DiskFailure::of("readdir()", from, &error)),
         };
         let (path, copy) = (entry.path(), to.join(entry.file_name()));
         let result = match look(&path) {
@@ -339,11 +341,11 @@ mod tests {
 
     #[test]
     fn a_place_is_known_with_and_without_its_slash() {
-        let place = Place::new(b"/root/a//");
+        let place = DavPath::new(b"/root/a//");
         assert_eq!((place.bare.as_os_str(), place.slash), (OsStr::new("/root/a"), true));
-        let place = Place::new(b"/");
+        let place = DavPath::new(b"/");
         assert_eq!((place.bare.as_os_str(), place.slash), (OsStr::new("/"), true));
-        assert!(!Place::new(b"/a").slash);
+        assert!(!DavPath::new(b"/a").slash);
     }
 
     #[test]
@@ -381,7 +383,7 @@ mod tests {
     #[test]
     fn failures_have_nginx_levels_and_statuses() {
         let judge =
-            |errno| Failure { call: "x()", path: PathBuf::new(), to: None, errno }.judge(NotFound(409));
+            |errno| DiskFailure { call: "x()", path: PathBuf::new(), to: None, errno }.judge(NotFound(409));
         assert_eq!(judge(ENOENT), (Level::Error, 409));
         assert_eq!(judge(EEXIST), (Level::Error, 405));
         assert_eq!(judge(EACCES), (Level::Error, 403));

@@ -17,7 +17,7 @@ use weir_http::escape::{self, Set};
 use weir_http::{Known, Method};
 use weir_rt::file::{FileKind, errno_text};
 
-use disk::{Failure, NotFound};
+use disk::{DiskFailure, NotFound};
 
 /// The module.
 pub struct Dav;
@@ -26,7 +26,7 @@ impl Module for Dav {
     const NAME: &'static str = "dav";
     type Conf = DavConf;
     const DIRECTIVES: &'static [Directive<DavConf>] = &[
-        Row::new("dav_methods", ANY, MORE, |conf, line| line.bits(&mut conf.methods, METHODS))
+        DavRow::new("dav_methods", ANY, MORE, |conf, line| line.bits(&mut conf.methods, METHODS))
             .syntax("dav_methods off | PUT | DELETE | MKCOL | COPY | MOVE ...")
             .default("off")
             .doc("WebDAV methods that are allowed here.")
@@ -41,15 +41,15 @@ impl Module for Dav {
                  \x20   }\n\
                  }",
             ),
-        Row::new("create_full_put_path", ANY, FLAG, |conf, line| line.flag(&mut conf.create_path))
+        DavRow::new("create_full_put_path", ANY, FLAG, |conf, line| line.flag(&mut conf.create_path))
             .syntax("create_full_put_path on | off")
             .default("off")
             .doc("Creates all missing intermediate directories for PUT."),
-        Row::new("min_delete_depth", ANY, ONE, |conf, line| line.number(&mut conf.min_depth, ..))
+        DavRow::new("min_delete_depth", ANY, ONE, |conf, line| line.number(&mut conf.min_depth, ..))
             .syntax("min_delete_depth number")
             .default("0")
             .doc("Allows DELETE only for paths with at least this many elements."),
-        Row::new("dav_access", ANY, ONE_TO_THREE, |conf, line| line.access(&mut conf.access))
+        DavRow::new("dav_access", ANY, ONE_TO_THREE, |conf, line| line.access(&mut conf.access))
             .syntax("dav_access users:permissions [users:permissions] [users:permissions]")
             .default("user:rw")
             .doc(
@@ -65,7 +65,7 @@ impl Module for Dav {
     fn install(conf: &DavConf, plan: &mut PlanBuilder<'_>) -> Result {
         let methods = conf.methods.unwrap_or(OFF);
         if methods & !OFF != 0 {
-            let settings = Settings {
+            let settings = DavSettings {
                 methods,
                 create_path: conf.create_path.unwrap_or(false),
                 min_depth: conf.min_depth.unwrap_or(0),
@@ -78,7 +78,7 @@ impl Module for Dav {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<DavConf>;
+type DavRow = Directive<DavConf>;
 
 const OFF: u32 = 1;
 const PUT: u32 = 2;
@@ -98,7 +98,7 @@ pub struct DavConf {
     access: Option<u32>,
 }
 
-struct Settings {
+struct DavSettings {
     methods: u32,
     create_path: bool,
     min_depth: usize,
@@ -106,7 +106,7 @@ struct Settings {
     access: u32,
 }
 
-impl Settings {
+impl DavSettings {
     fn does(&self, method: Method) -> bool {
         let bit = match method {
             Method::Put => PUT,
@@ -125,7 +125,7 @@ impl Settings {
     }
 }
 
-impl Handler for Settings {
+impl Handler for DavSettings {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if self.does(x.request.head.method) { Verdict::Wait } else { Verdict::Declined }
     }
@@ -140,14 +140,14 @@ impl Handler for Settings {
     }
 }
 
-async fn delete(settings: &Settings, x: &mut Exchange) -> Verdict {
+async fn delete(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     if has_body(x) {
         return refuse(x, 415, "DELETE with body is unsupported");
     }
     if let Err(depth) = deep_enough(x.uri(), settings.min_depth) {
         return refuse(x, 409, format_args!("insufficient URI depth:{depth} to DELETE"));
     }
-    let path = match disk::Place::of(x) {
+    let path = match disk::DavPath::of(x) {
         Ok(path) => path,
         Err(verdict) => return verdict,
     };
@@ -164,14 +164,14 @@ async fn delete(settings: &Settings, x: &mut Exchange) -> Verdict {
     let folder = found.kind == FileKind::Dir;
     if folder {
         if !path.slash {
-            let failure = Failure::is_directory("DELETE", &path.full);
+            let failure = DiskFailure::is_directory("DELETE", &path.full);
             x.log_error(&failure);
             return Verdict::Status(409);
         }
-        if depth(x, Depth::Infinity) != Depth::Infinity {
+        if depth(x, DepthField::Infinity) != DepthField::Infinity {
             return refuse(x, 400, "\"Depth\" header must be infinity");
         }
-    } else if !matches!(depth(x, Depth::Zero), Depth::Zero | Depth::Infinity) {
+    } else if !matches!(depth(x, DepthField::Zero), DepthField::Zero | DepthField::Infinity) {
         return refuse(x, 400, "\"Depth\" header must be 0 or infinity");
     }
     let gone = disk::away(x, move || disk::delete(&path.bare, folder)).await;
@@ -181,14 +181,14 @@ async fn delete(settings: &Settings, x: &mut Exchange) -> Verdict {
     }
 }
 
-async fn mkcol(settings: &Settings, x: &mut Exchange) -> Verdict {
+async fn mkcol(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     if has_body(x) {
         return refuse(x, 415, "MKCOL with body is unsupported");
     }
     if !x.uri().ends_with(b"/") {
         return refuse(x, 409, "MKCOL can create a collection only");
     }
-    let path = match disk::Place::of(x) {
+    let path = match disk::DavPath::of(x) {
         Ok(path) => path,
         Err(verdict) => return verdict,
     };
@@ -224,7 +224,7 @@ fn deep_enough(uri: &[u8], least: usize) -> std::result::Result<(), usize> {
 
 /// The `Depth` field (RFC 4918 section 10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Depth {
+enum DepthField {
     Zero,
     One,
     Infinity,
@@ -232,16 +232,16 @@ enum Depth {
     Invalid,
 }
 
-fn depth(x: &Exchange, missing: Depth) -> Depth {
+fn depth(x: &Exchange, missing: DepthField) -> DepthField {
     match x.request.value(&x.arena, Known::Depth) {
         None => missing,
-        Some(b"0") => Depth::Zero,
-        Some(b"1") => Depth::One,
-        Some(b"infinity") => Depth::Infinity,
+        Some(b"0") => DepthField::Zero,
+        Some(b"1") => DepthField::One,
+        Some(b"infinity") => DepthField::Infinity,
         Some(other) => {
             let other = String::from_utf8_lossy(other);
             x.log_error(&format_args!("client sent invalid \"Depth\" header: \"{other}\""));
-            Depth::Invalid
+            DepthField::Invalid
         }
     }
 }
@@ -253,14 +253,14 @@ fn refuse(x: &Exchange, status: u16, why: impl std::fmt::Display) -> Verdict {
 }
 
 /// Logs a failure as nginx does, and gives the status it stands for.
-fn failed(x: &Exchange, failure: &Failure, not_found: NotFound) -> Verdict {
+fn failed(x: &Exchange, failure: &DiskFailure, not_found: NotFound) -> Verdict {
     let (level, status) = failure.judge(not_found);
     x.log(level, failure);
     Verdict::Status(status)
 }
 
 /// Logs what went wrong on the way to a result that may have been reached in spite of that.
-fn report(x: &Exchange, done: disk::Done) -> std::result::Result<(), Verdict> {
+fn report(x: &Exchange, done: disk::DiskOutcome) -> std::result::Result<(), Verdict> {
     for failure in &done.passed {
         x.log(failure.judge(NotFound(500)).0, failure);
     }

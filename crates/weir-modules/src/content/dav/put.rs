@@ -6,10 +6,10 @@ use weir_http::{Known, date};
 use weir_rt::file::FileKind;
 use weir_rt::file::errno::EISDIR;
 
-use super::disk::{self, Arrival, Place};
-use super::{Settings, could_not_be_created, failed, refuse, set_location};
+use super::disk::{self, ArrivingFile, DavPath};
+use super::{DavSettings, could_not_be_created, failed, refuse, set_location};
 
-pub(super) async fn put(settings: &Settings, x: &mut Exchange) -> Verdict {
+pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     if x.uri().ends_with(b"/") {
         return refuse(x, 409, "cannot PUT to a collection");
     }
@@ -24,7 +24,7 @@ pub(super) async fn put(settings: &Settings, x: &mut Exchange) -> Verdict {
     if let Err(error) = x.read_body_into_file().await {
         return Verdict::Status(error.status());
     }
-    let path = match Place::of(x) {
+    let path = match DavPath::of(x) {
         Ok(place) => place.full,
         Err(verdict) => return verdict,
     };
@@ -42,7 +42,7 @@ pub(super) async fn put(settings: &Settings, x: &mut Exchange) -> Verdict {
         Ok(_) => 204,
     };
     let Some(mut body) = x.body.take_file() else { return Verdict::Status(500) };
-    let arrival = Arrival {
+    let arrival = ArrivingFile {
         from: body.path.clone().unwrap_or_default(),
         to: path,
         access: Some(settings.access),

@@ -8,17 +8,17 @@ use weir_http::{Known, Method, uri};
 use weir_rt::file::FileKind;
 use weir_rt::file::errno::{EEXIST, ENOENT};
 
-use super::disk::{self, Arrival, NotFound, Place};
-use super::{Depth, Settings, could_not_be_created, depth, failed, has_body, refuse, report};
+use super::disk::{self, ArrivingFile, DavPath, NotFound};
+use super::{DavSettings, DepthField, could_not_be_created, depth, failed, has_body, refuse, report};
 
 /// Where a COPY or MOVE goes.
-struct Goal {
+struct TransferGoal {
     /// The field as it came.
     field: Vec<u8>,
-    place: Place,
+    place: DavPath,
 }
 
-pub(super) async fn transfer(settings: &Settings, x: &mut Exchange) -> Verdict {
+pub(super) async fn transfer(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     if has_body(x) {
         return refuse(x, 415, "COPY and MOVE with body are unsupported");
     }
@@ -30,7 +30,7 @@ pub(super) async fn transfer(settings: &Settings, x: &mut Exchange) -> Verdict {
         Ok(overwrite) => overwrite,
         Err(verdict) => return verdict,
     };
-    let source = match Place::of(x) {
+    let source = match DavPath::of(x) {
         Ok(source) => source,
         Err(verdict) => return verdict,
     };
@@ -68,12 +68,12 @@ pub(super) async fn transfer(settings: &Settings, x: &mut Exchange) -> Verdict {
     }
 }
 
-async fn file(settings: &Settings, x: &mut Exchange, source: Place, goal: Goal) -> Verdict {
+async fn file(settings: &DavSettings, x: &mut Exchange, source: DavPath, goal: TransferGoal) -> Verdict {
     let moves = x.request.head.method == Method::Move;
     let (from, to) = (source.full, goal.place.bare);
     let folders = settings.folder_access();
     let done = disk::away(x, move || match moves {
-        true => Arrival { from, to, access: None, modified: None, folders: Some(folders) }.settle(),
+        true => ArrivingFile { from, to, access: None, modified: None, folders: Some(folders) }.settle(),
         false => disk::copy_file(&from, &to),
     });
     match done.await {
@@ -83,7 +83,7 @@ async fn file(settings: &Settings, x: &mut Exchange, source: Place, goal: Goal) 
 }
 
 /// `there`: what is in the way, if anything, is a folder.
-async fn folder(x: &mut Exchange, source: Place, goal: Goal, there: Option<bool>) -> Verdict {
+async fn folder(x: &mut Exchange, source: DavPath, goal: TransferGoal, there: Option<bool>) -> Verdict {
     let moves = x.request.head.method == Method::Move;
     let (from, to) = (source.bare, goal.place.bare);
     if let Some(is_folder) = there {
@@ -103,7 +103,7 @@ async fn folder(x: &mut Exchange, source: Place, goal: Goal, there: Option<bool>
 }
 
 /// Reads `Destination` and `Depth`.
-fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
+fn goal(x: &mut Exchange) -> Result<TransferGoal, Verdict> {
     let Some(field) = x.request.value(&x.arena, Known::Destination).map(<[u8]>::to_vec) else {
         return Err(refuse(x, 400, "client sent no \"Destination\" header"));
     };
@@ -113,9 +113,9 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
     };
     let target = match path(x, &field) {
         Ok(target) => target,
-        Err(Elsewhere::Invalid) => return Err(invalid(x)),
-        Err(Elsewhere::NoHost) => return Err(refuse(x, 400, "client sent no \"Host\" header")),
-        Err(Elsewhere::OtherHost) => {
+        Err(ForeignDestination::Invalid) => return Err(invalid(x)),
+        Err(ForeignDestination::NoHost) => return Err(refuse(x, 400, "client sent no \"Host\" header")),
+        Err(ForeignDestination::OtherHost) => {
             let why = format_args!(
                 "\"Destination\" URI \"{shown}\" is handled by different repository than the source URI"
             );
@@ -143,7 +143,7 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
     }
     check_depth(x)?;
     let place = place_of(x, &parsed.path)?;
-    Ok(Goal { field, place })
+    Ok(TransferGoal { field, place })
 }
 
 /// Whether `path` is in the location of `source`, whose first `len` bytes `alias` replaces, and what follows them leads
@@ -153,46 +153,46 @@ fn is_below(source: &[u8], path: &[u8], len: usize) -> bool {
 }
 
 /// Why a destination is none of this server.
-enum Elsewhere {
+enum ForeignDestination {
     Invalid,
     NoHost,
     OtherHost,
 }
 
 /// The part of `Destination` from its path on.
-fn path<'f>(x: &mut Exchange, field: &'f [u8]) -> Result<&'f [u8], Elsewhere> {
+fn path<'f>(x: &mut Exchange, field: &'f [u8]) -> Result<&'f [u8], ForeignDestination> {
     if field.first() == Some(&b'/') {
         return Ok(field);
     }
     let host = x.arena.get(x.request.host).to_vec();
     if host.is_empty() {
-        return Err(Elsewhere::NoHost);
+        return Err(ForeignDestination::NoHost);
     }
     let tls = x.variable_by_name("https").is_some_and(|on| !x.text(&on).is_empty());
     let scheme: &[u8] = if tls { b"https://" } else { b"http://" };
-    let rest = field.strip_prefix(scheme).ok_or(Elsewhere::Invalid)?;
-    let rest = rest.strip_prefix(&*host).ok_or(Elsewhere::OtherHost)?;
-    let slash = rest.iter().position(|byte| *byte == b'/').ok_or(Elsewhere::Invalid)?;
+    let rest = field.strip_prefix(scheme).ok_or(ForeignDestination::Invalid)?;
+    let rest = rest.strip_prefix(&*host).ok_or(ForeignDestination::OtherHost)?;
+    let slash = rest.iter().position(|byte| *byte == b'/').ok_or(ForeignDestination::Invalid)?;
     // Else the name only begins like this host's: `a.example.org`, or `a@example.org`.
     match &rest[..slash] {
         [] => Ok(&rest[slash..]),
         [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => Ok(&rest[slash..]),
-        _ => Err(Elsewhere::OtherHost),
+        _ => Err(ForeignDestination::OtherHost),
     }
 }
 
 /// The place of another path than the request's in the same location.
-fn place_of(x: &mut Exchange, path: &[u8]) -> Result<Place, Verdict> {
+fn place_of(x: &mut Exchange, path: &[u8]) -> Result<DavPath, Verdict> {
     let own = x.request.uri;
     x.request.uri = x.arena.push(path);
-    let place = Place::of(x);
+    let place = DavPath::of(x);
     x.request.uri = own;
     place
 }
 
 fn check_depth(x: &Exchange) -> Result<(), Verdict> {
-    match (x.request.head.method, depth(x, Depth::Infinity)) {
-        (_, Depth::Infinity) | (Method::Copy, Depth::Zero) => Ok(()),
+    match (x.request.head.method, depth(x, DepthField::Infinity)) {
+        (_, DepthField::Infinity) | (Method::Copy, DepthField::Zero) => Ok(()),
         (Method::Copy, _) => Err(refuse(x, 400, "\"Depth\" header must be 0 or infinity")),
         _ => Err(refuse(x, 400, "\"Depth\" header must be infinity")),
     }
@@ -211,7 +211,7 @@ fn overwrite(x: &Exchange) -> Result<bool, Verdict> {
 }
 
 /// Refuses what would be its own destination, or a folder inside of what is copied or the other way round.
-fn overlap(x: &Exchange, source: &Place, goal: &Goal) -> Option<Verdict> {
+fn overlap(x: &Exchange, source: &DavPath, goal: &TransferGoal) -> Option<Verdict> {
     let (from, to): (&Path, &Path) = (&source.bare, &goal.place.bare);
     if from == to {
         let (uri, field) = (String::from_utf8_lossy(x.uri()), String::from_utf8_lossy(&goal.field));
@@ -224,7 +224,7 @@ fn overlap(x: &Exchange, source: &Place, goal: &Goal) -> Option<Verdict> {
     nested.then(|| not_to_collection(x, goal, 403))
 }
 
-fn not_to_collection(x: &Exchange, goal: &Goal, status: u16) -> Verdict {
+fn not_to_collection(x: &Exchange, goal: &TransferGoal, status: u16) -> Verdict {
     let (uri, field) = (String::from_utf8_lossy(x.uri()), String::from_utf8_lossy(&goal.field));
     let method = x.request.head.method.as_str();
     refuse(x, status, format!("\"{uri}\" could not be {method}ed to collection \"{field}\""))

@@ -10,39 +10,39 @@ use weir_engine::{Exchange, Verdict};
 use weir_http::Known;
 use weir_trace::Site;
 
-use super::Line;
+use super::EchoLine;
 
-pub(super) struct Around {
+pub(super) struct EchoAround {
     body: Site,
-    before: Rc<[Line]>,
-    after: Rc<[Line]>,
+    before: Rc<[EchoLine]>,
+    after: Rc<[EchoLine]>,
 }
 
-impl Around {
-    pub(super) fn new(body: Site, before: &[Line], after: &[Line]) -> Around {
-        Around { body, before: before.into(), after: after.into() }
+impl EchoAround {
+    pub(super) fn new(body: Site, before: &[EchoLine], after: &[EchoLine]) -> EchoAround {
+        EchoAround { body, before: before.into(), after: after.into() }
     }
 }
 
-impl HeaderFilter for Around {
+impl HeaderFilter for EchoAround {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let response = &mut x.response;
         response.content_length = None;
         response.allow_ranges = false;
         response.remove(Known::AcceptRanges);
         let (before, after) = (Some(self.before.clone()), self.after.clone());
-        x.body_filter(Slot::Aux, self.body, Body { before, after });
+        x.body_filter(Slot::Aux, self.body, EchoAroundBody { before, after });
         Verdict::Ok
     }
 }
 
-struct Body {
+struct EchoAroundBody {
     /// What was not said yet.
-    before: Option<Rc<[Line]>>,
-    after: Rc<[Line]>,
+    before: Option<Rc<[EchoLine]>>,
+    after: Rc<[EchoLine]>,
 }
 
-impl BodyFilter for Body {
+impl BodyFilter for EchoAroundBody {
     fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
         if let Some(lines) = self.before.take() {
             output.push(Buf::Bytes(said(x, &lines)));
@@ -61,7 +61,7 @@ impl BodyFilter for Body {
     }
 }
 
-fn said(x: &mut Exchange, lines: &[Line]) -> Vec<u8> {
+fn said(x: &mut Exchange, lines: &[EchoLine]) -> Vec<u8> {
     let mut said = Vec::new();
     lines.iter().for_each(|line| line.say(x, &mut said));
     said

@@ -25,8 +25,8 @@ use weir_engine::{Exchange, Handler, Module, Unnamed, Verdict, inherit};
 use weir_http::{Method, uri};
 use weir_trace::SiteKind;
 
-use around::Around;
-use variables::{It, Timer};
+use around::EchoAround;
+use variables::{EchoIt, EchoTimer};
 
 /// The module.
 pub struct Echo;
@@ -35,7 +35,7 @@ impl Module for Echo {
     const NAME: &'static str = "echo";
     type Conf = EchoConf;
     const DIRECTIVES: &'static [Directive<EchoConf>] = &[
-        Row::new("echo", HERE, ANY_NUMBER, EchoConf::echo)
+        EchoRow::new("echo", HERE, ANY_NUMBER, EchoConf::echo)
             .syntax("echo [-n] [--] [string] ...")
             .doc(
                 "Sends its arguments, separated by spaces and followed by a newline; `-n` \
@@ -47,17 +47,17 @@ impl Module for Echo {
                  \x20   echo \"Hello, $remote_addr\";\n\
                  }",
             ),
-        Row::new("echo_duplicate", HERE, TWO, |conf, line| {
-            let command = Command::Duplicate(Script::compile(line, 0)?, Script::compile(line, 1)?);
+        EchoRow::new("echo_duplicate", HERE, TWO, |conf, line| {
+            let command = EchoCommand::Duplicate(Script::compile(line, 0)?, Script::compile(line, 1)?);
             conf.push(line, command)
         })
         .syntax("echo_duplicate count string")
         .doc("Sends the string `count` times."),
-        Row::new("echo_flush", HERE, NONE, |conf, line| conf.push(line, Command::Flush))
+        EchoRow::new("echo_flush", HERE, NONE, |conf, line| conf.push(line, EchoCommand::Flush))
             .syntax("echo_flush")
             .doc("Sends all output so far to the client immediately."),
-        Row::new("echo_sleep", HERE, ONE, |conf, line| {
-            let command = Command::Sleep(Script::compile(line, 0)?);
+        EchoRow::new("echo_sleep", HERE, ONE, |conf, line| {
+            let command = EchoCommand::Sleep(Script::compile(line, 0)?);
             conf.push(line, command)
         })
         .syntax("echo_sleep seconds")
@@ -65,8 +65,8 @@ impl Module for Echo {
             "Waits for this time, in seconds with up to three decimal places, without \
              blocking the worker.",
         ),
-        Row::new("echo_blocking_sleep", HERE, ONE, |conf, line| {
-            let command = Command::Block(Script::compile(line, 0)?);
+        EchoRow::new("echo_blocking_sleep", HERE, ONE, |conf, line| {
+            let command = EchoCommand::Block(Script::compile(line, 0)?);
             conf.push(line, command)
         })
         .syntax("echo_blocking_sleep seconds")
@@ -74,8 +74,8 @@ impl Module for Echo {
             "Blocks the whole worker for this time, in seconds; for tests of what a blocked \
              event loop does.",
         ),
-        Row::new("echo_foreach_split", HERE, TWO, |conf, line| {
-            let command = Command::Foreach(Script::compile(line, 0)?, Script::compile(line, 1)?);
+        EchoRow::new("echo_foreach_split", HERE, TWO, |conf, line| {
+            let command = EchoCommand::Foreach(Script::compile(line, 0)?, Script::compile(line, 1)?);
             conf.push(line, command)
         })
         .syntax("echo_foreach_split delimiter string")
@@ -83,62 +83,64 @@ impl Module for Echo {
             "Executes the directives up to `echo_end` for each part of the string between \
              delimiters; the part is in `$echo_it`.",
         ),
-        Row::new("echo_end", HERE, NONE, |conf, line| conf.push(line, Command::End))
+        EchoRow::new("echo_end", HERE, NONE, |conf, line| conf.push(line, EchoCommand::End))
             .syntax("echo_end")
             .doc("Ends the body of `echo_foreach_split`."),
-        Row::new("echo_before_body", HERE, ANY_NUMBER, |conf, line| {
-            conf.before.push(Line::parse(line)?);
+        EchoRow::new("echo_before_body", HERE, ANY_NUMBER, |conf, line| {
+            conf.before.push(EchoLine::parse(line)?);
             Ok(())
         })
         .syntax("echo_before_body [-n] [--] [string] ...")
         .doc("Sends its arguments, as `echo` does, before the response body of any content handler."),
-        Row::new("echo_after_body", HERE, ANY_NUMBER, |conf, line| {
-            conf.after.push(Line::parse(line)?);
+        EchoRow::new("echo_after_body", HERE, ANY_NUMBER, |conf, line| {
+            conf.after.push(EchoLine::parse(line)?);
             Ok(())
         })
         .syntax("echo_after_body [-n] [--] [string] ...")
         .doc("Sends its arguments, as `echo` does, after the response body of any content handler."),
-        Row::new("echo_reset_timer", HERE, NONE, |conf, line| conf.push(line, Command::ResetTimer))
+        EchoRow::new("echo_reset_timer", HERE, NONE, |conf, line| conf.push(line, EchoCommand::ResetTimer))
             .syntax("echo_reset_timer")
             .doc("Restarts the timer of `$echo_timer_elapsed`."),
-        Row::new("echo_read_request_body", HERE, NONE, |conf, line| conf.push(line, Command::ReadBody))
-            .syntax("echo_read_request_body")
-            .doc("Reads the request body, so that `$request_body` and `echo_request_body` have it."),
-        Row::new("echo_request_body", HERE, NONE, |conf, line| conf.push(line, Command::SayBody))
+        EchoRow::new("echo_read_request_body", HERE, NONE, |conf, line| {
+            conf.push(line, EchoCommand::ReadBody)
+        })
+        .syntax("echo_read_request_body")
+        .doc("Reads the request body, so that `$request_body` and `echo_request_body` have it."),
+        EchoRow::new("echo_request_body", HERE, NONE, |conf, line| conf.push(line, EchoCommand::SayBody))
             .syntax("echo_request_body")
             .doc("Sends the request body that has been read."),
-        Row::new("echo_location", HERE, ONE_OR_TWO, |conf, line| conf.location(line, true))
+        EchoRow::new("echo_location", HERE, ONE_OR_TWO, |conf, line| conf.location(line, true))
             .syntax("echo_location uri [arguments]")
             .doc(
                 "Sends the response body of a GET subrequest; the next directive runs after \
                  the subrequest completes.",
             ),
-        Row::new("echo_location_async", HERE, ONE_OR_TWO, |conf, line| conf.location(line, false))
+        EchoRow::new("echo_location_async", HERE, ONE_OR_TWO, |conf, line| conf.location(line, false))
             .syntax("echo_location_async uri [arguments]")
             .doc(
                 "Like `echo_location`, without waiting for the subrequest; output keeps the \
                  order of the directives.",
             ),
-        Row::new("echo_subrequest", HERE, MORE, |conf, line| conf.subrequest(line, true))
+        EchoRow::new("echo_subrequest", HERE, MORE, |conf, line| conf.subrequest(line, true))
             .syntax("echo_subrequest method uri [-q arguments] [-b body] [-f file]")
             .doc(
                 "Like `echo_location`, with a method, and optionally query arguments and a \
                  request body, given as text or as a file.",
             ),
-        Row::new("echo_subrequest_async", HERE, MORE, |conf, line| conf.subrequest(line, false))
+        EchoRow::new("echo_subrequest_async", HERE, MORE, |conf, line| conf.subrequest(line, false))
             .syntax("echo_subrequest_async method uri [-q arguments] [-b body] [-f file]")
             .doc(
                 "Like `echo_subrequest`, without waiting for the subrequest; output keeps the \
                  order of the directives.",
             ),
-        Row::new("echo_exec", HERE, ONE_OR_TWO, |conf, line| {
+        EchoRow::new("echo_exec", HERE, ONE_OR_TWO, |conf, line| {
             let target = Script::compile(line, 0)?;
             let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
-            conf.push(line, Command::Exec(target, args))
+            conf.push(line, EchoCommand::Exec(target, args))
         })
         .syntax("echo_exec uri [arguments]\necho_exec @name")
         .doc("Redirects internally to another location, by URI or by name."),
-        Row::new("echo_status", HERE, ONE, |conf, line| line.number(&mut conf.status, 100..=999))
+        EchoRow::new("echo_status", HERE, ONE, |conf, line| line.number(&mut conf.status, 100..=999))
             .syntax("echo_status code")
             .default("200")
             .doc("Status of the response that `echo` and its like make, 100 to 999."),
@@ -163,34 +165,34 @@ impl Module for Echo {
     fn install(conf: &EchoConf, plan: &mut PlanBuilder<'_>) -> Result {
         if !conf.commands.is_empty() {
             let status = conf.status.unwrap_or(200);
-            plan.content(Self::NAME, Say { commands: conf.commands.as_slice().into(), status });
+            plan.content(Self::NAME, EchoHandler { commands: conf.commands.as_slice().into(), status });
         }
         if !conf.before.is_empty() || !conf.after.is_empty() {
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-            plan.header_filter(Slot::Aux, Self::NAME, Around::new(body, &conf.before, &conf.after));
+            plan.header_filter(Slot::Aux, Self::NAME, EchoAround::new(body, &conf.before, &conf.after));
         }
         Ok(())
     }
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<EchoConf>;
+type EchoRow = Directive<EchoConf>;
 
 const HERE: Contexts = LOCATION.or(LOCATION_IF);
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct EchoConf {
-    commands: Vec<Command>,
-    before: Vec<Line>,
-    after: Vec<Line>,
+    commands: Vec<EchoCommand>,
+    before: Vec<EchoLine>,
+    after: Vec<EchoLine>,
     status: Option<u16>,
 }
 
 /// One directive.
 #[derive(Clone)]
-enum Command {
-    Echo(Line),
+enum EchoCommand {
+    Echo(EchoLine),
     Duplicate(Script, Script),
     Flush,
     Sleep(Script),
@@ -201,12 +203,12 @@ enum Command {
     ResetTimer,
     ReadBody,
     SayBody,
-    Subrequest(Subrequest),
+    Subrequest(EchoSubrequest),
     Exec(Script, Option<Script>),
 }
 
 #[derive(Clone)]
-struct Subrequest {
+struct EchoSubrequest {
     method: Method,
     path: Script,
     args: Option<Script>,
@@ -218,14 +220,14 @@ struct Subrequest {
 
 /// The arguments of `echo` and its like.
 #[derive(Clone)]
-struct Line {
+struct EchoLine {
     words: Vec<Script>,
     /// A line's end stands behind them.
     ends: bool,
 }
 
-impl Line {
-    fn parse(line: &mut LineCx<'_>) -> Result<Line> {
+impl EchoLine {
+    fn parse(line: &mut LineCx<'_>) -> Result<EchoLine> {
         let mut from = 0;
         let mut ends = true;
         while let Some(word) = line.args().get(from).map(|word| word.bytes()) {
@@ -240,7 +242,7 @@ impl Line {
             from += 1;
         }
         let words = (from..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
-        Ok(Line { words, ends })
+        Ok(EchoLine { words, ends })
     }
 
     fn say(&self, x: &mut Exchange, said: &mut Vec<u8>) {
@@ -259,7 +261,7 @@ impl Line {
 
 impl EchoConf {
     /// The first of a block's commands makes `echo` answer there.
-    fn push(&mut self, line: &mut LineCx<'_>, command: Command) -> Result {
+    fn push(&mut self, line: &mut LineCx<'_>, command: EchoCommand) -> Result {
         if self.commands.is_empty() {
             line.ext::<Registry>().claim_content(Echo::NAME);
         }
@@ -268,8 +270,8 @@ impl EchoConf {
     }
 
     fn echo(&mut self, line: &mut LineCx<'_>) -> Result {
-        let said = Line::parse(line)?;
-        self.push(line, Command::Echo(said))
+        let said = EchoLine::parse(line)?;
+        self.push(line, EchoCommand::Echo(said))
     }
 
     fn location(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
@@ -277,7 +279,14 @@ impl EchoConf {
         let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
         self.push(
             line,
-            Command::Subrequest(Subrequest { method: Method::Get, path, args, body: None, file: None, wait }),
+            EchoCommand::Subrequest(EchoSubrequest {
+                method: Method::Get,
+                path,
+                args,
+                body: None,
+                file: None,
+                wait,
+            }),
         )
     }
 
@@ -300,16 +309,16 @@ impl EchoConf {
         if body.is_some() && file.is_some() {
             return Err(line.refuse("takes either -b or -f"));
         }
-        self.push(line, Command::Subrequest(Subrequest { method, path, args, body, file, wait }))
+        self.push(line, EchoCommand::Subrequest(EchoSubrequest { method, path, args, body, file, wait }))
     }
 }
 
-struct Say {
-    commands: Box<[Command]>,
+struct EchoHandler {
+    commands: Box<[EchoCommand]>,
     status: u16,
 }
 
-impl Handler for Say {
+impl Handler for EchoHandler {
     fn handle(&self, _: &mut Exchange) -> Verdict {
         Verdict::Wait
     }
@@ -325,33 +334,33 @@ impl Handler for Say {
     }
 }
 
-impl Say {
+impl EchoHandler {
     async fn say(&self, x: &mut Exchange) -> std::result::Result<Verdict, Error> {
-        let mut each: Option<Each> = None;
+        let mut each: Option<EchoLoop> = None;
         let mut at = 0;
         while let Some(command) = self.commands.get(at) {
             at += 1;
             match command {
-                Command::ReadBody => x.read_body().await?,
-                Command::ResetTimer => *x.state::<Timer>() = Timer(Some(weir_rt::now_ms())),
-                Command::Sleep(seconds) => sleep(x, seconds).await,
-                Command::Block(seconds) => block(x, seconds).await,
-                Command::Exec(target, args) => return Ok(exec(x, target, args.as_ref())),
-                Command::Flush => self.send(x, Chain::flush()).await?,
-                Command::Subrequest(subrequest) => self.include(x, subrequest).await?,
-                Command::Foreach(..) if each.is_some() => {
+                EchoCommand::ReadBody => x.read_body().await?,
+                EchoCommand::ResetTimer => *x.state::<EchoTimer>() = EchoTimer(Some(weir_rt::now_ms())),
+                EchoCommand::Sleep(seconds) => sleep(x, seconds).await,
+                EchoCommand::Block(seconds) => block(x, seconds).await,
+                EchoCommand::Exec(target, args) => return Ok(exec(x, target, args.as_ref())),
+                EchoCommand::Flush => self.send(x, Chain::flush()).await?,
+                EchoCommand::Subrequest(subrequest) => self.include(x, subrequest).await?,
+                EchoCommand::Foreach(..) if each.is_some() => {
                     x.log_error(&"Nested echo_foreach_split not supported yet.");
                     return Ok(Verdict::Status(500));
                 }
-                Command::Foreach(delimiter, text) => {
-                    let loop_ = Each::new(x, delimiter, text, at);
+                EchoCommand::Foreach(delimiter, text) => {
+                    let loop_ = EchoLoop::new(x, delimiter, text, at);
                     at = self.turn(x, &mut each, Some(loop_), at);
                 }
-                Command::End => {
+                EchoCommand::End => {
                     let running = each.take();
                     at = self.turn(x, &mut each, running, at);
                 }
-                Command::Echo(..) | Command::Duplicate(..) | Command::SayBody => {
+                EchoCommand::Echo(..) | EchoCommand::Duplicate(..) | EchoCommand::SayBody => {
                     let mut chain = Chain::default();
                     chain.push(Buf::Bytes(text(x, command)));
                     self.send(x, chain).await?;
@@ -363,15 +372,21 @@ impl Say {
     }
 
     /// Begins the next turn of `running`, if it has one; which command is next.
-    fn turn(&self, x: &mut Exchange, each: &mut Option<Each>, running: Option<Each>, at: usize) -> usize {
+    fn turn(
+        &self,
+        x: &mut Exchange,
+        each: &mut Option<EchoLoop>,
+        running: Option<EchoLoop>,
+        at: usize,
+    ) -> usize {
         let Some(mut running) = running else { return at };
         let Some(part) = running.parts.pop_front() else {
-            *x.state::<It>() = It(None);
-            let ends = |command: &Command| matches!(command, Command::End);
+            *x.state::<EchoIt>() = EchoIt(None);
+            let ends = |command: &EchoCommand| matches!(command, EchoCommand::End);
             let end = self.commands.iter().skip(running.first).position(ends);
             return end.map_or(self.commands.len(), |end| running.first + end + 1);
         };
-        *x.state::<It>() = It(Some(part));
+        *x.state::<EchoIt>() = EchoIt(Some(part));
         let first = running.first;
         *each = Some(running);
         first
@@ -382,7 +397,7 @@ impl Say {
         x.send(chain).await
     }
 
-    async fn include(&self, x: &mut Exchange, asked: &Subrequest) -> std::result::Result<(), Error> {
+    async fn include(&self, x: &mut Exchange, asked: &EchoSubrequest) -> std::result::Result<(), Error> {
         self.begin(x);
         let value = |x: &mut Exchange, script: &Script| {
             let value = script.value(x);
@@ -415,18 +430,18 @@ impl Say {
 }
 
 /// What a command that only speaks says.
-fn text(x: &mut Exchange, command: &Command) -> Vec<u8> {
+fn text(x: &mut Exchange, command: &EchoCommand) -> Vec<u8> {
     let mut said = Vec::new();
     match command {
-        Command::Echo(line) => line.say(x, &mut said),
-        Command::Duplicate(count, text) => {
+        EchoCommand::Echo(line) => line.say(x, &mut said),
+        EchoCommand::Duplicate(count, text) => {
             let (count, text) = (count.value(x), text.value(x));
             let count = std::str::from_utf8(x.text(&count))
                 .ok()
                 .and_then(|count| count.replace('_', "").parse().ok());
             said = x.text(&text).repeat(count.unwrap_or(0usize).min(LONGEST / x.text(&text).len().max(1)));
         }
-        Command::SayBody => said.extend_from_slice(x.body.memory()),
+        EchoCommand::SayBody => said.extend_from_slice(x.body.memory()),
         _ => {}
     }
     said
@@ -487,19 +502,19 @@ fn exec(x: &mut Exchange, target: &Script, args: Option<&Script>) -> Verdict {
 }
 
 /// A running `echo_foreach_split`.
-struct Each {
+struct EchoLoop {
     parts: VecDeque<Vec<u8>>,
     /// The command behind it.
     first: usize,
 }
 
-impl Each {
+impl EchoLoop {
     /// The parts of `text` between `delimiter`, without empty ones.
-    fn new(x: &mut Exchange, delimiter: &Script, text: &Script, first: usize) -> Each {
+    fn new(x: &mut Exchange, delimiter: &Script, text: &Script, first: usize) -> EchoLoop {
         let delimiter = delimiter.value(x);
         let delimiter = x.text(&delimiter).to_vec();
         let text = text.value(x);
-        Each { parts: split(x.text(&text), &delimiter), first }
+        EchoLoop { parts: split(x.text(&text), &delimiter), first }
     }
 }
 

@@ -21,19 +21,19 @@ pub(super) const VARIABLES: &[Variable] = &[
 
 /// When the timer was set, in the worker's milliseconds.
 #[derive(Default)]
-pub(super) struct Timer(pub(super) Option<u64>);
+pub(super) struct EchoTimer(pub(super) Option<u64>);
 
 /// The part that `echo_foreach_split` is at.
 #[derive(Default)]
-pub(super) struct It(pub(super) Option<Vec<u8>>);
+pub(super) struct EchoIt(pub(super) Option<Vec<u8>>);
 
 /// How often `$echo_incr` was asked for, by the request and its subrequests.
 #[derive(Default)]
-struct Count(Cell<u64>);
+struct EchoCount(Cell<u64>);
 
 /// Seconds since the request began, or the timer was reset.
 fn elapsed(x: &mut Exchange) -> Option<Text> {
-    let since = x.state_if::<Timer>().and_then(|timer| timer.0).unwrap_or(x.start_ms);
+    let since = x.state_if::<EchoTimer>().and_then(|timer| timer.0).unwrap_or(x.start_ms);
     let ms = weir_rt::now_ms().saturating_sub(since);
     let text = format!("{}.{:03}", ms / 1000, ms % 1000);
     Some(Text::Span(x.arena.push(text.as_bytes())))
@@ -84,12 +84,12 @@ fn response_status(x: &mut Exchange) -> Option<Text> {
 }
 
 fn incr(x: &mut Exchange) -> Option<Text> {
-    let count = &x.common::<Count>().0;
+    let count = &x.common::<EchoCount>().0;
     count.set(count.get() + 1);
     Some(Text::Span(x.arena.push(count.get().to_string().as_bytes())))
 }
 
 fn it(x: &mut Exchange) -> Option<Text> {
-    let part = x.state_if::<It>()?.0.clone()?;
+    let part = x.state_if::<EchoIt>()?.0.clone()?;
     Some(Text::Span(x.arena.push(&part)))
 }

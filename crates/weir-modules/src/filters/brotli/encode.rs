@@ -1,28 +1,28 @@
 //! The compressor of brotli, the C library's. It can't be reset, and has up to 4 MB of tables at level 6 and 36 MB at 9:
-//! a worker keeps few at work ([`Places`]).
+//! a worker keeps few at work ([`CoderPlaces`]).
 
 use std::thread::LocalKey;
 
 use weir_sys::brotli::{self, BrotliEncoder, EncoderProgress, EncoderRefused};
 
-use crate::filters::compress::{Failed, Op, Place, Places, Progress, Session};
+use crate::filters::compress::{CoderFailure, CoderPlace, CoderPlaces, CoderSession, Op, Progress};
 
 /// Compresses one response.
-pub(crate) type Squeezer = Place<Stream>;
+pub(crate) type BrotliCompressor = CoderPlace<BrotliStream>;
 
 /// `window` is a logarithm; a body known to be short needs less.
-pub(crate) fn squeezer(level: u8, window: u8, length: Option<u64>) -> Squeezer {
+pub(crate) fn squeezer(level: u8, window: u8, length: Option<u64>) -> BrotliCompressor {
     let mut window = window;
     while window > LEAST_WINDOW && length.is_some_and(|length| length + GAP <= 1 << (window - 1)) {
         window -= 1;
     }
     let hint = length.map_or(0, |length| length.min(LONGEST_HINT) as u32);
-    Place::new(Settings { level, window, hint })
+    CoderPlace::new(BrotliSettings { level, window, hint })
 }
 
 /// What an encoder is made with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct BrotliSettings {
     level: u8,
     /// A logarithm.
     window: u8,
@@ -31,7 +31,7 @@ pub(crate) struct Settings {
 }
 
 /// A stretch of a stream.
-pub(crate) struct Stream {
+pub(crate) struct BrotliStream {
     encoder: BrotliEncoder,
     /// A flush is not yet written out: until then the library takes no input.
     flushing: bool,
@@ -41,21 +41,25 @@ pub(crate) struct Stream {
     unflushed: usize,
 }
 
-impl Session for Stream {
-    type Key = Settings;
+impl CoderSession for BrotliStream {
+    type Key = BrotliSettings;
     const PAUSE: Op = Op::Flush;
 
-    fn begin(Settings { level, window, hint }: Settings, from: u64) -> Result<Stream, Failed> {
+    fn begin(
+        BrotliSettings { level, window, hint }: BrotliSettings,
+        from: u64,
+    ) -> Result<BrotliStream, CoderFailure> {
         let encoder = BrotliEncoder::new(level, window, hint, from);
-        let encoder = encoder.map_err(|EncoderRefused| Failed("BrotliEncoderCreateInstance() failed"))?;
-        Ok(Stream { encoder, flushing: false, pending: false, unflushed: 0 })
+        let encoder =
+            encoder.map_err(|EncoderRefused| CoderFailure("BrotliEncoderCreateInstance() failed"))?;
+        Ok(BrotliStream { encoder, flushing: false, pending: false, unflushed: 0 })
     }
 
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let mut run = |input: &[u8], output: &mut [u8], op| {
             self.encoder
                 .run(input, output, op)
-                .map_err(|EncoderRefused| Failed("BrotliEncoderCompressStream() failed"))
+                .map_err(|EncoderRefused| CoderFailure("BrotliEncoderCompressStream() failed"))
         };
         let mut before = 0;
         if self.flushing || self.pending {
@@ -84,9 +88,9 @@ impl Session for Stream {
         Ok(Progress { taken, given: before + given, done })
     }
 
-    fn places() -> &'static LocalKey<Places<Stream>> {
+    fn places() -> &'static LocalKey<CoderPlaces<BrotliStream>> {
         thread_local! {
-            static PLACES: Places<Stream> = const { Places::new() };
+            static PLACES: CoderPlaces<BrotliStream> = const { CoderPlaces::new() };
         }
         &PLACES
     }
@@ -155,8 +159,8 @@ mod tests {
         {
             let (mut packed, mut from, mut output) = (Vec::new(), 0, vec![0; room]);
             for op in [Op::Flush, Op::Finish] {
-                let settings = Settings { level, window: 16, hint: 0 };
-                let mut stream = Stream::begin(settings, from).expect("memory");
+                let settings = BrotliSettings { level, window: 16, hint: 0 };
+                let mut stream = BrotliStream::begin(settings, from).expect("memory");
                 let mut at = 0;
                 loop {
                     // A byte at a time, and the wish behind the last one.

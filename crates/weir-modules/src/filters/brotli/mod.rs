@@ -9,12 +9,12 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, inherit};
 
-use crate::filters::compress::{self, Coding, Offer, Room, Scheme, power};
+use crate::filters::compress::{self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom, power};
 use crate::filters::media::MediaTypes;
-use encode::{LEAST_WINDOW, Squeezer};
+use encode::{BrotliCompressor, LEAST_WINDOW};
 
 #[cfg(test)]
-pub(crate) use encode::Stream;
+pub(crate) use encode::BrotliStream;
 pub(crate) use encode::squeezer;
 
 /// The module.
@@ -24,7 +24,7 @@ impl Module for Brotli {
     const NAME: &'static str = "brotli";
     type Conf = BrotliConf;
     const DIRECTIVES: &'static [Directive<BrotliConf>] = &[
-        Row::new("brotli", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+        BrotliRow::new("brotli", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .syntax("brotli on | off")
             .default("off")
             .doc("Compresses responses with Brotli for clients that accept `br`.")
@@ -33,7 +33,7 @@ impl Module for Brotli {
                  brotli_comp_level 5;\n\
                  brotli_types text/css application/javascript application/json;",
             ),
-        Row::new("brotli_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+        BrotliRow::new("brotli_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
             .syntax("brotli_buffers number size")
             .default("2 8k")
             .doc(
@@ -41,11 +41,11 @@ impl Module for Brotli {
                  this size (512 bytes to 8k), and compression pauses while number times size \
                  bytes, 64k at most, wait for the client.",
             ),
-        Row::new("brotli_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
+        BrotliRow::new("brotli_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .syntax("brotli_types mime-type ...")
             .default("text/html")
             .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
-        Row::new("brotli_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 0..=11))
+        BrotliRow::new("brotli_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 0..=11))
             .syntax("brotli_comp_level level")
             .default("6")
             .doc(
@@ -54,7 +54,7 @@ impl Module for Brotli {
                  response that waits for its client gives its compressor up when another \
                  response needs one.",
             ),
-        Row::new("brotli_window", ANY, ONE, |conf, line| {
+        BrotliRow::new("brotli_window", ANY, ONE, |conf, line| {
             power(line, &mut conf.window, LEAST_WINDOW..=24, WINDOWS)
         })
         .syntax("brotli_window size")
@@ -63,13 +63,13 @@ impl Module for Brotli {
             "Window size, from 1k to 16m, by powers of two; smaller for responses that are \
              known to be shorter.",
         ),
-        Row::new("brotli_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
+        BrotliRow::new("brotli_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
             .syntax("brotli_min_length length")
             .default("20")
             .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
     ];
     const VARIABLES: &'static [Variable] =
-        &compress::ratio_variable("brotli_ratio", |x| compress::ratio(x, Coding::Brotli));
+        &compress::ratio_variable("brotli_ratio", |x| compress::ratio(x, ContentCoding::Brotli));
 
     fn inherit(conf: &mut BrotliConf, parent: &BrotliConf) {
         inherit!(conf, parent, on, buffers, types, level, window, min_length);
@@ -77,11 +77,11 @@ impl Module for Brotli {
 
     fn install(conf: &BrotliConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
-            let offer = Offer::new(&conf.types, conf.min_length);
-            let packing = Packing {
+            let offer = CompressionOffer::new(&conf.types, conf.min_length);
+            let packing = BrotliPacking {
                 level: conf.level.unwrap_or(6),
                 window: conf.window.unwrap_or(19),
-                room: Room::new(conf.buffers),
+                room: OutputRoom::new(conf.buffers),
             };
             compress::install(plan, Self::NAME, offer, packing);
         }
@@ -90,7 +90,7 @@ impl Module for Brotli {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<BrotliConf>;
+type BrotliRow = Directive<BrotliConf>;
 
 /// The settings of one block.
 #[derive(Clone, Default)]
@@ -105,22 +105,22 @@ pub struct BrotliConf {
 }
 
 /// How a location compresses.
-struct Packing {
+struct BrotliPacking {
     level: u8,
     window: u8,
-    room: Room,
+    room: OutputRoom,
 }
 
-impl Scheme for Packing {
-    const CODING: Coding = Coding::Brotli;
+impl CompressionScheme for BrotliPacking {
+    const CODING: ContentCoding = ContentCoding::Brotli;
     const SLOT: Slot = Slot::Brotli;
-    type Coder = Squeezer;
+    type Coder = BrotliCompressor;
 
-    fn coder(&self, length: Option<u64>) -> Squeezer {
+    fn coder(&self, length: Option<u64>) -> BrotliCompressor {
         squeezer(self.level, self.window, length)
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> OutputRoom {
         self.room
     }
 }

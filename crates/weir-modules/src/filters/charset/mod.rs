@@ -20,19 +20,19 @@ use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use recode::Recoder;
-use table::{CharsetMap, Table};
+use table::{CharsetMap, CharsetTable};
 
 /// The module.
 pub struct Charset;
 
 /// The alias tells the closures of the table what `c` is.
-type Row = Directive<CharsetConf>;
+type CharsetRow = Directive<CharsetConf>;
 
 impl Module for Charset {
     const NAME: &'static str = "charset";
     type Conf = CharsetConf;
-    const DIRECTIVES: &'static [Row] = &[
-        Row::new("charset", ANY_OR_IF, ONE, |c, line| Setting::set(&mut c.charset, line, true))
+    const DIRECTIVES: &'static [CharsetRow] = &[
+        CharsetRow::new("charset", ANY_OR_IF, ONE, |c, line| CharsetSetting::set(&mut c.charset, line, true))
             .syntax("charset charset | $variable | off")
             .default("off")
             .doc(
@@ -40,26 +40,30 @@ impl Module for Charset {
                  another one, converts the response. `off` cancels an inherited setting.",
             )
             .example("charset utf-8;"),
-        Row::new("source_charset", ANY_OR_IF, ONE, |c, line| Setting::set(&mut c.source, line, false))
-            .syntax("source_charset charset | $variable")
-            .doc(
-                "Charset of responses that do not state theirs; they are converted if \
+        CharsetRow::new("source_charset", ANY_OR_IF, ONE, |c, line| {
+            CharsetSetting::set(&mut c.source, line, false)
+        })
+        .syntax("source_charset charset | $variable")
+        .doc(
+            "Charset of responses that do not state theirs; they are converted if \
                  `charset` is another one.",
-            ),
-        Row::new("override_charset", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.override_charset))
+        ),
+        CharsetRow::new("override_charset", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.override_charset))
             .syntax("override_charset on | off")
             .default("off")
             .doc("Converts upstream responses that state their charset in `Content-Type`, too."),
-        Row::new("charset_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
+        CharsetRow::new("charset_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
             .syntax("charset_types mime-type ...")
             .default(
                 "text/html text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml",
             )
             .doc("MIME types to which the charset is added, besides `text/html`; `*` matches any."),
-        Row::new("charset_map", HTTP, MAP, CharsetConf::map).syntax("charset_map charset1 charset2").doc(
-            "Conversion table between two charsets: each line has a byte of the first and \
+        CharsetRow::new("charset_map", HTTP, MAP, CharsetConf::map)
+            .syntax("charset_map charset1 charset2")
+            .doc(
+                "Conversion table between two charsets: each line has a byte of the first and \
                  its equivalent in the second, in hexadecimal digits.",
-        ),
+            ),
     ];
 
     fn inherit(conf: &mut CharsetConf, parent: &CharsetConf) {
@@ -70,7 +74,9 @@ impl Module for Charset {
     }
 
     fn resolve(conf: &mut CharsetConf, _: &mut Registry) -> Result {
-        let (Some(Setting::Name(to)), Some(Setting::Name(from))) = (&conf.charset, &conf.source) else {
+        let (Some(CharsetSetting::Name(to)), Some(CharsetSetting::Name(from))) =
+            (&conf.charset, &conf.source)
+        else {
             return Ok(());
         };
         if from.eq_ignore_ascii_case(to) || conf.maps.iter().any(|map| map.between(from, to).is_some()) {
@@ -80,15 +86,15 @@ impl Module for Charset {
     }
 
     fn install(conf: &CharsetConf, plan: &mut PlanBuilder<'_>) -> Result {
-        let setting = |setting: &Option<Setting>| setting.clone().unwrap_or(Setting::Off);
+        let setting = |setting: &Option<CharsetSetting>| setting.clone().unwrap_or(CharsetSetting::Off);
         let (charset, source) = (setting(&conf.charset), setting(&conf.source));
-        if let (Setting::Off, Setting::Off, []) = (&charset, &source, &*conf.maps) {
+        if let (CharsetSetting::Off, CharsetSetting::Off, []) = (&charset, &source, &*conf.maps) {
             return Ok(());
         }
-        let filter = Filter {
+        let filter = CharsetFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
-            charset: Chosen::new(&charset),
-            source: Chosen::new(&source),
+            charset: ChosenCharset::new(&charset),
+            source: ChosenCharset::new(&source),
             override_charset: conf.override_charset.unwrap_or(false),
             types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(TYPES)),
             maps: conf.maps.clone(),
@@ -101,8 +107,8 @@ impl Module for Charset {
 /// The settings of one block.
 #[derive(Default)]
 pub struct CharsetConf {
-    charset: Option<Setting>,
-    source: Option<Setting>,
+    charset: Option<CharsetSetting>,
+    source: Option<CharsetSetting>,
     override_charset: Option<bool>,
     types: Option<MediaTypes>,
     maps: Vec<CharsetMap>,
@@ -110,21 +116,21 @@ pub struct CharsetConf {
 
 /// `charset`, `source_charset`.
 #[derive(Clone)]
-enum Setting {
+enum CharsetSetting {
     Off,
     Name(Box<[u8]>),
     Variable(Script),
 }
 
-impl Setting {
-    fn set(slot: &mut Option<Setting>, line: &mut LineCx<'_>, off: bool) -> Result {
+impl CharsetSetting {
+    fn set(slot: &mut Option<CharsetSetting>, line: &mut LineCx<'_>, off: bool) -> Result {
         if slot.is_some() {
             return Err(line.refuse("is duplicate"));
         }
         *slot = Some(match line.bytes(0) {
-            b"off" if off => Setting::Off,
-            [b'$', ..] => Setting::Variable(Script::compile(line, 0)?),
-            name => Setting::Name(name.into()),
+            b"off" if off => CharsetSetting::Off,
+            [b'$', ..] => CharsetSetting::Variable(Script::compile(line, 0)?),
+            name => CharsetSetting::Name(name.into()),
         });
         Ok(())
     }
@@ -137,37 +143,37 @@ impl CharsetConf {
     }
 }
 
-/// A [`Setting`] on one worker.
-enum Chosen {
+/// A [`CharsetSetting`] on one worker.
+enum ChosenCharset {
     Off,
     Name(Text),
     Variable(Script),
 }
 
-impl Chosen {
-    fn new(setting: &Setting) -> Chosen {
+impl ChosenCharset {
+    fn new(setting: &CharsetSetting) -> ChosenCharset {
         match setting {
-            Setting::Off => Chosen::Off,
-            Setting::Name(name) => Chosen::Name(Text::shared(name)),
-            Setting::Variable(script) => Chosen::Variable(script.clone()),
+            CharsetSetting::Off => ChosenCharset::Off,
+            CharsetSetting::Name(name) => ChosenCharset::Name(Text::shared(name)),
+            CharsetSetting::Variable(script) => ChosenCharset::Variable(script.clone()),
         }
     }
 
     fn get(&self, x: &mut Exchange) -> Option<Text> {
         match self {
-            Chosen::Off => None,
-            Chosen::Name(name) => Some(name.clone()),
-            Chosen::Variable(script) => Some(script.value(x)),
+            ChosenCharset::Off => None,
+            ChosenCharset::Name(name) => Some(name.clone()),
+            ChosenCharset::Variable(script) => Some(script.value(x)),
         }
     }
 }
 
 /// `charset` in one location of one worker.
-struct Filter {
+struct CharsetFilter {
     /// Where the time of recoding goes.
     site: Site,
-    charset: Chosen,
-    source: Chosen,
+    charset: ChosenCharset,
+    source: ChosenCharset,
     override_charset: bool,
     types: MediaTypes,
     maps: Vec<CharsetMap>,
@@ -177,7 +183,7 @@ struct Filter {
 #[derive(Default)]
 struct OfClient(Option<Rc<[u8]>>);
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for CharsetFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.is_subrequest() {
             let to = x.lasting_if::<OfClient>().and_then(|charset| charset.0.clone());
@@ -204,7 +210,7 @@ fn verdict(recodes: bool) -> Verdict {
     if recodes { Verdict::Ok } else { Verdict::Passed }
 }
 
-impl Filter {
+impl CharsetFilter {
     /// The charset that the response shall be in; `None` leaves it as it is.
     fn destination(&self, x: &mut Exchange) -> Option<Text> {
         x.response.content_type.as_ref()?;
@@ -224,8 +230,8 @@ impl Filter {
     }
 
     fn knows(&self, name: &[u8]) -> bool {
-        let is = |chosen: &Chosen| match chosen {
-            Chosen::Name(Text::Shared(known)) => known.eq_ignore_ascii_case(name),
+        let is = |chosen: &ChosenCharset| match chosen {
+            ChosenCharset::Name(Text::Shared(known)) => known.eq_ignore_ascii_case(name),
             _ => false,
         };
         is(&self.charset) || is(&self.source) || self.maps.iter().any(|map| map.knows(name))
@@ -254,11 +260,11 @@ impl Filter {
         if table.is_utf8() && !x.is_subrequest() {
             media::clear_length(x);
         }
-        x.body_filter(Slot::Charset, self.site, Body(Recoder::new(table)));
+        x.body_filter(Slot::Charset, self.site, CharsetBody(Recoder::new(table)));
         true
     }
 
-    fn table(&self, from: &[u8], to: &[u8]) -> Option<Arc<Table>> {
+    fn table(&self, from: &[u8], to: &[u8]) -> Option<Arc<CharsetTable>> {
         self.maps.iter().find_map(|map| map.between(from, to)).cloned()
     }
 }
@@ -278,9 +284,9 @@ fn no_map(from: &[u8], to: &[u8]) -> String {
     format!("no \"charset_map\" between the charsets \"{from}\" and \"{to}\"")
 }
 
-struct Body(Recoder);
+struct CharsetBody(Recoder);
 
-impl BodyFilter for Body {
+impl BodyFilter for CharsetBody {
     fn step(
         &mut self,
         _: &mut Exchange,

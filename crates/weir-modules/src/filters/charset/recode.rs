@@ -5,11 +5,11 @@ use std::sync::Arc;
 use weir_engine::body::{Buf, Chain};
 use weir_engine::filter::ROOM;
 
-use super::table::Table;
+use super::table::CharsetTable;
 
 /// The work on one body.
 pub(crate) struct Recoder {
-    table: Arc<Table>,
+    table: Arc<CharsetTable>,
     /// The beginning of a character whose end did not come yet.
     held: Vec<u8>,
     /// A piece for which there was no room any more, and how far it is done.
@@ -18,7 +18,7 @@ pub(crate) struct Recoder {
 
 impl Recoder {
     /// For one body.
-    pub(crate) fn new(table: Arc<Table>) -> Recoder {
+    pub(crate) fn new(table: Arc<CharsetTable>) -> Recoder {
         Recoder { table, held: Vec::new(), current: None }
     }
 
@@ -53,26 +53,26 @@ impl Recoder {
 
     fn is_same(&self, bytes: &[u8]) -> bool {
         match &*self.table {
-            Table::Bytes(table) => bytes.iter().all(|byte| table[usize::from(*byte)] == *byte),
-            Table::ToUtf8(table) => {
+            CharsetTable::Bytes(table) => bytes.iter().all(|byte| table[usize::from(*byte)] == *byte),
+            CharsetTable::ToUtf8(table) => {
                 bytes.is_ascii() && bytes.iter().all(|byte| table[usize::from(*byte)][..2] == [1, *byte])
             }
-            Table::FromUtf8(_) => bytes.is_ascii(),
+            CharsetTable::FromUtf8(_) => bytes.is_ascii(),
         }
     }
 
     fn part(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let table = self.table.clone();
         match &*table {
-            Table::Bytes(table) => out.extend(bytes.iter().map(|byte| table[usize::from(*byte)])),
-            Table::ToUtf8(table) => {
+            CharsetTable::Bytes(table) => out.extend(bytes.iter().map(|byte| table[usize::from(*byte)])),
+            CharsetTable::ToUtf8(table) => {
                 for byte in bytes {
                     let [len, text @ ..] = &table[usize::from(*byte)];
                     out.extend_from_slice(&text[..usize::from(*len)]);
                 }
             }
-            Table::FromUtf8(pages) if self.held.is_empty() => self.utf8_to_bytes(pages, bytes, out),
-            Table::FromUtf8(pages) => {
+            CharsetTable::FromUtf8(pages) if self.held.is_empty() => self.utf8_to_bytes(pages, bytes, out),
+            CharsetTable::FromUtf8(pages) => {
                 let mut held = std::mem::take(&mut self.held);
                 held.extend_from_slice(bytes);
                 self.utf8_to_bytes(pages, &held, out);
@@ -90,7 +90,7 @@ impl Recoder {
                 continue;
             }
             let taken = match decode(rest) {
-                Decoded::Character(number, taken) => {
+                DecodedStart::Character(number, taken) => {
                     let page = pages.get(number as usize >> 8).and_then(Option::as_ref);
                     match page.map_or(0, |page| page[number as usize & 0xff]) {
                         0 if number > 0x10_ffff => out.push(b'?'),
@@ -99,11 +99,11 @@ impl Recoder {
                     }
                     taken
                 }
-                Decoded::Invalid(taken) => {
+                DecodedStart::Invalid(taken) => {
                     out.push(b'?');
                     taken
                 }
-                Decoded::Incomplete => {
+                DecodedStart::Incomplete => {
                     self.held = rest.to_vec();
                     return;
                 }
@@ -115,7 +115,7 @@ impl Recoder {
 
 /// What stands at the beginning of bytes that shall be UTF-8.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Decoded {
+pub(crate) enum DecodedStart {
     /// A character, and how many bytes it has.
     Character(u32, usize),
     /// None, and how many bytes say so: these are gone.
@@ -126,23 +126,23 @@ pub(crate) enum Decoded {
 
 /// Decodes as nginx does: of the bytes behind the first one is only asked that they are no ASCII, and one that is
 /// belongs to what is invalid.
-pub(crate) fn decode(bytes: &[u8]) -> Decoded {
+pub(crate) fn decode(bytes: &[u8]) -> DecodedStart {
     let (bits, least, len) = match bytes.first() {
-        None => return Decoded::Incomplete,
+        None => return DecodedStart::Incomplete,
         Some(first @ 0xf0..=0xf7) => (first & 0x07, 0x1_0000, 3),
         Some(first @ 0xe0..=0xef) => (first & 0x0f, 0x800, 2),
         Some(first @ 0xc2..=0xdf) => (first & 0x1f, 0x80, 1),
-        Some(_) => return Decoded::Invalid(1),
+        Some(_) => return DecodedStart::Invalid(1),
     };
-    let Some(rest) = bytes.get(1..=len) else { return Decoded::Incomplete };
+    let Some(rest) = bytes.get(1..=len) else { return DecodedStart::Incomplete };
     let mut number = u32::from(bits);
     for (at, byte) in rest.iter().enumerate() {
         if byte.is_ascii() {
-            return Decoded::Invalid(at + 2);
+            return DecodedStart::Invalid(at + 2);
         }
         number = number << 6 | u32::from(byte & 0x3f);
     }
-    if number < least { Decoded::Invalid(len + 1) } else { Decoded::Character(number, len + 1) }
+    if number < least { DecodedStart::Invalid(len + 1) } else { DecodedStart::Character(number, len + 1) }
 }
 
 /// How much is recoded before it is looked whether there is room: at most ten bytes come of two.
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::testing::pieces;
 
-    fn run(table: &Arc<Table>, pieces: &[&[u8]]) -> Vec<u8> {
+    fn run(table: &Arc<CharsetTable>, pieces: &[&[u8]]) -> Vec<u8> {
         let mut recoder = Recoder::new(table.clone());
         let mut whole = Vec::new();
         for piece in pieces {
@@ -176,10 +176,10 @@ mod tests {
         whole
     }
 
-    fn latin() -> Arc<Table> {
+    fn latin() -> Arc<CharsetTable> {
         let mut pages = Box::new([const { None }; 256]);
         pages[0] = Some(Box::new(std::array::from_fn(|byte| byte as u8)));
-        Arc::new(Table::FromUtf8(pages))
+        Arc::new(CharsetTable::FromUtf8(pages))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use weir_conf::{LineCx, Result};
 
 /// One direction between two charsets.
 #[derive(Debug)]
-pub(crate) enum Table {
+pub(crate) enum CharsetTable {
     /// A byte for a byte.
     Bytes(Box<[u8; 256]>),
     /// Of each byte how many bytes it is in UTF-8, and these.
@@ -20,8 +20,8 @@ pub(crate) enum Table {
 pub(crate) struct CharsetMap {
     from: Box<[u8]>,
     to: Box<[u8]>,
-    forth: Arc<Table>,
-    back: Arc<Table>,
+    forth: Arc<CharsetTable>,
+    back: Arc<CharsetTable>,
 }
 
 impl CharsetMap {
@@ -47,7 +47,7 @@ impl CharsetMap {
     }
 
     /// The table from one charset to another, if this map has it.
-    pub(crate) fn between(&self, from: &[u8], to: &[u8]) -> Option<&Arc<Table>> {
+    pub(crate) fn between(&self, from: &[u8], to: &[u8]) -> Option<&Arc<CharsetTable>> {
         let are = |a: &[u8], b: &[u8]| a.eq_ignore_ascii_case(from) && b.eq_ignore_ascii_case(to);
         if are(&self.from, &self.to) {
             return Some(&self.forth);
@@ -61,14 +61,14 @@ impl CharsetMap {
     }
 }
 
-impl Table {
+impl CharsetTable {
     /// The body changes its length.
     pub(crate) fn is_utf8(&self) -> bool {
-        !matches!(self, Table::Bytes(_))
+        !matches!(self, CharsetTable::Bytes(_))
     }
 }
 
-fn bytes(line: &mut LineCx<'_>) -> Result<(Table, Table)> {
+fn bytes(line: &mut LineCx<'_>) -> Result<(CharsetTable, CharsetTable)> {
     let ascii: [u8; 256] = std::array::from_fn(|byte| if byte < 128 { byte as u8 } else { b'?' });
     let (mut forth, mut back) = (Box::new(ascii), Box::new(ascii));
     for entry in line.entries()? {
@@ -79,10 +79,10 @@ fn bytes(line: &mut LineCx<'_>) -> Result<(Table, Table)> {
         forth[usize::from(from)] = to;
         back[usize::from(to)] = from;
     }
-    Ok((Table::Bytes(forth), Table::Bytes(back)))
+    Ok((CharsetTable::Bytes(forth), CharsetTable::Bytes(back)))
 }
 
-fn utf8(line: &mut LineCx<'_>) -> Result<(Table, Table)> {
+fn utf8(line: &mut LineCx<'_>) -> Result<(CharsetTable, CharsetTable)> {
     let mut forth: Box<[[u8; 4]; 256]> =
         Box::new(std::array::from_fn(|byte| [1, if byte < 128 { byte as u8 } else { b'?' }, 0, 0]));
     let mut back: Box<[Option<Box<[u8; 256]>>; 256]> = Box::new([const { None }; 256]);
@@ -95,7 +95,7 @@ fn utf8(line: &mut LineCx<'_>) -> Result<(Table, Table)> {
         let page = back[usize::from(character >> 8)].get_or_insert_with(|| Box::new([0; 256]));
         page[usize::from(character & 0xff)] = from;
     }
-    Ok((Table::ToUtf8(forth), Table::FromUtf8(back)))
+    Ok((CharsetTable::ToUtf8(forth), CharsetTable::FromUtf8(back)))
 }
 
 /// The first column: a byte.
@@ -121,7 +121,7 @@ fn character(digits: &[u8]) -> Option<([u8; 4], u16)> {
     }
     let text = &bytes[1..=len];
     let number = match super::recode::decode(text) {
-        super::recode::Decoded::Character(number, taken) if taken == len => number,
+        super::recode::DecodedStart::Character(number, taken) if taken == len => number,
         _ => return None,
     };
     Some((bytes, u16::try_from(number).ok()?))

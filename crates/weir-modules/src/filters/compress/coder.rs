@@ -5,28 +5,28 @@ use weir_engine::body::{Buf, Chain};
 use weir_engine::error::{Error, Kind, Side};
 use weir_engine::filter::{BodyFilter, Step};
 
-use super::{Coding, Ratios, Room};
+use super::{CompressionRatios, ContentCoding, OutputRoom};
 
 pub(crate) use weir_http::deflate::{Op, Progress};
 
 /// What is wrong with the data, or that the library refused: it lacks memory, since its settings are checked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failed(pub(crate) &'static str);
+pub(crate) struct CoderFailure(pub(crate) &'static str);
 
 /// A compressor of one response.
 pub(crate) trait Coder {
     /// Takes what it can of `input`, writes what it has to `output`.
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed>;
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure>;
 
     /// [`SCRATCH`] bytes in which output is gathered, lent out for the call.
     fn scratch(&mut self) -> &mut Vec<u8>;
 }
 
 /// Passes a body through a [`Coder`].
-pub(crate) struct Packer<C> {
+pub(crate) struct CompressingBody<C> {
     coder: C,
     /// What it makes; nothing if it unpacks.
-    coding: Option<Coding>,
+    coding: Option<ContentCoding>,
     /// Input that is kept until there is enough of it.
     kept: Chain,
     postpone: u64,
@@ -45,16 +45,16 @@ pub(crate) struct Packer<C> {
     ended: bool,
 }
 
-impl<C: Coder> Packer<C> {
+impl<C: Coder> CompressingBody<C> {
     /// Input is kept until there are `postpone` bytes; output is handed on in pieces as `room` has it, or as it comes.
     pub(crate) fn new(
         coder: C,
-        coding: Option<Coding>,
+        coding: Option<ContentCoding>,
         postpone: u64,
         at_once: bool,
-        room: Room,
-    ) -> Packer<C> {
-        Packer {
+        room: OutputRoom,
+    ) -> CompressingBody<C> {
+        CompressingBody {
             coder,
             coding,
             kept: Chain::default(),
@@ -72,7 +72,7 @@ impl<C: Coder> Packer<C> {
     }
 
     /// Compresses until the input is used up (`true`), enough output is there, or it is time for others.
-    fn pack(&mut self, output: &mut Chain) -> Result<bool, Failed> {
+    fn pack(&mut self, output: &mut Chain) -> Result<bool, CoderFailure> {
         let mut scratch = std::mem::take(self.coder.scratch());
         let portion = self.portion.min(scratch.len());
         let packed = self.pack_into(&mut scratch[..portion], output);
@@ -80,7 +80,7 @@ impl<C: Coder> Packer<C> {
         packed
     }
 
-    fn pack_into(&mut self, scratch: &mut [u8], output: &mut Chain) -> Result<bool, Failed> {
+    fn pack_into(&mut self, scratch: &mut [u8], output: &mut Chain) -> Result<bool, CoderFailure> {
         loop {
             if self.at as u64 == self.piece.len() {
                 (self.piece, self.at) = (self.kept.pop().unwrap_or_default(), 0);
@@ -136,14 +136,14 @@ impl<C: Coder> Packer<C> {
     }
 }
 
-impl<C: Coder> BodyFilter for Packer<C> {
+impl<C: Coder> BodyFilter for CompressingBody<C> {
     fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
         self.kept.append(input);
         if self.ended || (self.kept.len() < self.postpone && !self.kept.flush && !self.kept.last) {
             return Ok(Step::More);
         }
         self.postpone = 0;
-        let used_up = self.pack(output).map_err(|Failed(message)| {
+        let used_up = self.pack(output).map_err(|CoderFailure(message)| {
             x.log_error(&message);
             match self.coding {
                 Some(_) => Error { kind: Kind::Internal, side: Side::Server, errno: None },
@@ -154,7 +154,7 @@ impl<C: Coder> BodyFilter for Packer<C> {
             && let Some(coding) = self.coding
         {
             let (taken, given) = (self.taken, self.given);
-            x.state::<Ratios>().note(coding, taken, given);
+            x.state::<CompressionRatios>().note(coding, taken, given);
         }
         if self.before_turn() == 0 && !self.ended {
             self.turn = self.taken;

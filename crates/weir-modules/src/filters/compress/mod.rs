@@ -1,7 +1,7 @@
 //! What gzip, brotli and zstd share: which responses are compressed, with what, and how bytes pass a compressor.
 //!
 //! A response is compressed by one of the codings that its location offers, the one the client likes best; between equals
-//! the order of [`Coding`] decides, the densest first. With gzip alone that is nginx's rule to the letter.
+//! the order of [`ContentCoding`] decides, the densest first. With gzip alone that is nginx's rule to the letter.
 
 mod accept;
 mod coder;
@@ -24,43 +24,43 @@ use weir_trace::{Site, SiteKind};
 use crate::filters::media::{self, MediaTypes};
 
 pub(crate) use accept::quality;
-pub(crate) use coder::{Coder, Failed, Op, Packer, Progress, SCRATCH};
-pub(crate) use places::{Place, Places, Session};
-pub(crate) use pool::{Lent, Reused, Shelf};
-pub(crate) use rules::{Rules, RulesConf, gzip_ok};
+pub(crate) use coder::{Coder, CoderFailure, CompressingBody, Op, Progress, SCRATCH};
+pub(crate) use places::{CoderPlace, CoderPlaces, CoderSession};
+pub(crate) use pool::{FreeShelf, LentState, ReusedState};
+pub(crate) use rules::{CompressionRules, RulesConf, gzip_ok};
 
 /// A content coding, the preferred first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Coding {
+pub(crate) enum ContentCoding {
     Brotli,
     Zstd,
     Gzip,
 }
 
-impl Coding {
+impl ContentCoding {
     /// Its name in `Content-Encoding` and `Accept-Encoding`.
     pub(crate) fn token(self) -> &'static str {
         match self {
-            Coding::Brotli => "br",
-            Coding::Zstd => "zstd",
-            Coding::Gzip => "gzip",
+            ContentCoding::Brotli => "br",
+            ContentCoding::Zstd => "zstd",
+            ContentCoding::Gzip => "gzip",
         }
     }
 
-    const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+    const ALL: [ContentCoding; 3] = [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip];
 }
 
 /// Which responses a location compresses with one coding.
 #[derive(Clone, Debug)]
-pub(crate) struct Offer {
+pub(crate) struct CompressionOffer {
     types: MediaTypes,
     min_length: u64,
 }
 
-impl Offer {
+impl CompressionOffer {
     /// As a module's `..._types` and `..._min_length` have it.
-    pub(crate) fn new(types: &Option<MediaTypes>, min_length: Option<u64>) -> Offer {
-        Offer { types: MediaTypes::or_html(types), min_length: min_length.unwrap_or(MIN_LENGTH) }
+    pub(crate) fn new(types: &Option<MediaTypes>, min_length: Option<u64>) -> CompressionOffer {
+        CompressionOffer { types: MediaTypes::or_html(types), min_length: min_length.unwrap_or(MIN_LENGTH) }
     }
 
     fn applies(&self, x: &Exchange) -> bool {
@@ -74,21 +74,21 @@ impl Offer {
 
 /// The room of a filter's output, as `gzip_buffers` and its like give it: the size of a buffer, and that of all.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct OutputRoom {
     /// Bytes that are handed on together.
     portion: usize,
     /// Bytes that may wait for the client.
     ahead: u64,
 }
 
-impl Room {
+impl OutputRoom {
     /// Of the buffers given.
-    pub(crate) fn new(buffers: Option<BufferSizes>) -> Room {
+    pub(crate) fn new(buffers: Option<BufferSizes>) -> OutputRoom {
         let Some(BufferSizes { number, size }) = buffers else {
-            return Room { portion: SCRATCH, ahead: AHEAD };
+            return OutputRoom { portion: SCRATCH, ahead: AHEAD };
         };
         let portion = usize::try_from(size).unwrap_or(SCRATCH).clamp(LEAST_PORTION, SCRATCH);
-        Room { portion, ahead: number.saturating_mul(size) }
+        OutputRoom { portion, ahead: number.saturating_mul(size) }
     }
 
     /// Lets no more of the response wait.
@@ -98,20 +98,22 @@ impl Room {
 }
 
 /// The offers of a location, by coding; each module keeps its own with the plan.
-struct Kept<const CODING: u8>(Offer);
+struct KeptOffer<const CODING: u8>(CompressionOffer);
 
-fn offer(x: &Exchange, coding: Coding) -> Option<&Offer> {
+fn offer(x: &Exchange, coding: ContentCoding) -> Option<&CompressionOffer> {
     match coding {
-        Coding::Brotli => x.plan.kept::<Kept<{ Coding::Brotli as u8 }>>().map(|kept| &kept.0),
-        Coding::Zstd => x.plan.kept::<Kept<{ Coding::Zstd as u8 }>>().map(|kept| &kept.0),
-        Coding::Gzip => x.plan.kept::<Kept<{ Coding::Gzip as u8 }>>().map(|kept| &kept.0),
+        ContentCoding::Brotli => {
+            x.plan.kept::<KeptOffer<{ ContentCoding::Brotli as u8 }>>().map(|kept| &kept.0)
+        }
+        ContentCoding::Zstd => x.plan.kept::<KeptOffer<{ ContentCoding::Zstd as u8 }>>().map(|kept| &kept.0),
+        ContentCoding::Gzip => x.plan.kept::<KeptOffer<{ ContentCoding::Gzip as u8 }>>().map(|kept| &kept.0),
     }
 }
 
 /// A compressing module's part of a location.
-pub(crate) trait Scheme: 'static {
+pub(crate) trait CompressionScheme: 'static {
     /// What it makes.
-    const CODING: Coding;
+    const CODING: ContentCoding;
     /// Where it stands.
     const SLOT: Slot;
     /// What compresses.
@@ -121,7 +123,7 @@ pub(crate) trait Scheme: 'static {
     fn coder(&self, length: Option<u64>) -> Self::Coder;
 
     /// Where its output goes.
-    fn room(&self) -> Room;
+    fn room(&self) -> OutputRoom;
 
     /// Input is kept until there are so many bytes of it.
     fn postpone(&self) -> u64 {
@@ -135,23 +137,28 @@ pub(crate) trait Scheme: 'static {
 }
 
 /// Lets a location offer `scheme`.
-pub(crate) fn install<S: Scheme>(plan: &mut PlanBuilder<'_>, name: &'static str, offer: Offer, scheme: S) {
+pub(crate) fn install<S: CompressionScheme>(
+    plan: &mut PlanBuilder<'_>,
+    name: &'static str,
+    offer: CompressionOffer,
+    scheme: S,
+) {
     match S::CODING {
-        Coding::Brotli => plan.keep(Kept::<{ Coding::Brotli as u8 }>(offer)),
-        Coding::Zstd => plan.keep(Kept::<{ Coding::Zstd as u8 }>(offer)),
-        Coding::Gzip => plan.keep(Kept::<{ Coding::Gzip as u8 }>(offer)),
+        ContentCoding::Brotli => plan.keep(KeptOffer::<{ ContentCoding::Brotli as u8 }>(offer)),
+        ContentCoding::Zstd => plan.keep(KeptOffer::<{ ContentCoding::Zstd as u8 }>(offer)),
+        ContentCoding::Gzip => plan.keep(KeptOffer::<{ ContentCoding::Gzip as u8 }>(offer)),
     }
     let body = plan.site(SiteKind::BodyFilter, name);
-    plan.header_filter(S::SLOT, name, Filter { body, scheme });
+    plan.header_filter(S::SLOT, name, CompressionFilter { body, scheme });
 }
 
-struct Filter<S> {
+struct CompressionFilter<S> {
     /// Where compressing goes.
     body: Site,
     scheme: S,
 }
 
-impl<S: Scheme> HeaderFilter for Filter<S> {
+impl<S: CompressionScheme> HeaderFilter for CompressionFilter<S> {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if !offer(x, S::CODING).is_some_and(|offer| offer.applies(x)) {
             return Verdict::Passed;
@@ -168,7 +175,7 @@ impl<S: Scheme> HeaderFilter for Filter<S> {
     }
 }
 
-impl<S: Scheme> Filter<S> {
+impl<S: CompressionScheme> CompressionFilter<S> {
     fn compress(&self, x: &mut Exchange) {
         let length = x.response.content_length;
         x.response.add(Known::ContentEncoding, S::CODING.token());
@@ -178,16 +185,16 @@ impl<S: Scheme> Filter<S> {
             let (postpone, at_once, room) =
                 (self.scheme.postpone(), self.scheme.at_once(), self.scheme.room());
             room.bound(x);
-            let packer = Packer::new(coder, Some(S::CODING), postpone, at_once, room);
+            let packer = CompressingBody::new(coder, Some(S::CODING), postpone, at_once, room);
             x.body_filter(S::SLOT, self.body, packer);
         }
     }
 }
 
 /// The coding in which this response is sent: of those offered for it the one the client likes best.
-fn chosen(x: &mut Exchange) -> Option<Coding> {
+fn chosen(x: &mut Exchange) -> Option<ContentCoding> {
     let mut best = None;
-    for coding in Coding::ALL {
+    for coding in ContentCoding::ALL {
         if offer(x, coding).is_some_and(|offer| offer.applies(x))
             && let Some(quality) = accepts(x, coding)
             && best.is_none_or(|(found, _)| quality > found)
@@ -199,8 +206,8 @@ fn chosen(x: &mut Exchange) -> Option<Coding> {
 }
 
 /// How much the client likes `coding`, in thousandths; `None` if it must not be sent.
-pub(crate) fn accepts(x: &mut Exchange, coding: Coding) -> Option<u16> {
-    if coding == Coding::Gzip {
+pub(crate) fn accepts(x: &mut Exchange, coding: ContentCoding) -> Option<u16> {
+    if coding == ContentCoding::Gzip {
         return gzip_ok(x);
     }
     if x.is_subrequest() {
@@ -225,7 +232,7 @@ pub(crate) fn power(
 
 /// The response depends on `Accept-Encoding`, which `gzip_vary` has written.
 pub(crate) fn vary(x: &mut Exchange) {
-    x.response.vary_encoding = x.plan.kept::<Rules>().is_some_and(|rules| rules.vary);
+    x.response.vary_encoding = x.plan.kept::<CompressionRules>().is_some_and(|rules| rules.vary);
 }
 
 /// What a body of other bytes than the handler described does to the head.
@@ -238,10 +245,10 @@ pub(crate) fn recoded(x: &mut Exchange) {
 
 /// Bytes in and out of each coding's compressor, for `$gzip_ratio` and its like.
 #[derive(Default)]
-pub(crate) struct Ratios([(u64, u64); 3]);
+pub(crate) struct CompressionRatios([(u64, u64); 3]);
 
-impl Ratios {
-    fn note(&mut self, coding: Coding, taken: u64, given: u64) {
+impl CompressionRatios {
+    fn note(&mut self, coding: ContentCoding, taken: u64, given: u64) {
         self.0[coding as usize] = (taken, given);
     }
 }
@@ -255,8 +262,8 @@ pub(crate) const fn ratio_variable(
 }
 
 /// The ratio in nginx's form, once the response is whole.
-pub(crate) fn ratio(x: &mut Exchange, coding: Coding) -> Option<Text> {
-    let (taken, given) = x.state_if::<Ratios>()?.0[coding as usize];
+pub(crate) fn ratio(x: &mut Exchange, coding: ContentCoding) -> Option<Text> {
+    let (taken, given) = x.state_if::<CompressionRatios>()?.0[coding as usize];
     if given == 0 {
         return None;
     }

@@ -11,48 +11,48 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::thread::LocalKey;
 
-use super::{Coder, Failed, Op, Progress, SCRATCH};
+use super::{Coder, CoderFailure, Op, Progress, SCRATCH};
 
 /// A stretch of a compressed stream, by one compressor from beginning to end.
-pub(crate) trait Session: Sized + 'static {
+pub(crate) trait CoderSession: Sized + 'static {
     /// The settings it is made with.
     type Key: Copy + PartialEq;
     /// What makes a stream one that another session can continue.
     const PAUSE: Op;
 
     /// Makes one for the content behind the first `from` bytes.
-    fn begin(key: Self::Key, from: u64) -> Result<Self, Failed>;
+    fn begin(key: Self::Key, from: u64) -> Result<Self, CoderFailure>;
 
     /// Takes what it can of `input`, writes what it has to `output`.
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed>;
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure>;
 
-    /// Makes it as fresh from [`Session::begin`] with the same key, if that can be.
+    /// Makes it as fresh from [`CoderSession::begin`] with the same key, if that can be.
     fn recycle(self) -> Option<(Self::Key, Self)> {
         None
     }
 
     /// Where this thread has them.
-    fn places() -> &'static LocalKey<Places<Self>>;
+    fn places() -> &'static LocalKey<CoderPlaces<Self>>;
 }
 
 /// A response's compressor, which it has while it uses it.
-pub(crate) struct Place<S: Session> {
+pub(crate) struct CoderPlace<S: CoderSession> {
     key: S::Key,
-    seat: Rc<RefCell<Seat<S>>>,
+    seat: Rc<RefCell<CoderSeat<S>>>,
     /// Bytes of content in the stream.
     taken: u64,
     scratch: Vec<u8>,
 }
 
-impl<S: Session> Place<S> {
+impl<S: CoderSession> CoderPlace<S> {
     /// One that makes a session of `key` when there is something to compress.
-    pub(crate) fn new(key: S::Key) -> Place<S> {
-        Place { key, seat: Rc::default(), taken: 0, scratch: vec![0; SCRATCH] }
+    pub(crate) fn new(key: S::Key) -> CoderPlace<S> {
+        CoderPlace { key, seat: Rc::default(), taken: 0, scratch: vec![0; SCRATCH] }
     }
 }
 
-impl<S: Session> Coder for Place<S> {
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
+impl<S: CoderSession> Coder for CoderPlace<S> {
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let given = self.seat.borrow_mut().give_rest(output)?;
         let (waiting, ended, idle) = self.seat.borrow().state();
         if waiting || ended || (idle && input.is_empty() && op != Op::Finish) {
@@ -75,7 +75,7 @@ impl<S: Session> Coder for Place<S> {
     }
 }
 
-impl<S: Session> Drop for Place<S> {
+impl<S: CoderSession> Drop for CoderPlace<S> {
     fn drop(&mut self) {
         // A thread that ends has no places any more.
         let _ = S::places().try_with(|places| places.leave(&self.seat));
@@ -83,7 +83,7 @@ impl<S: Session> Drop for Place<S> {
 }
 
 /// What a response has of its compressor at the moment.
-struct Seat<S> {
+struct CoderSeat<S> {
     session: Option<S>,
     /// What the last session gave when it was put away, and how much of that went out.
     rest: Vec<u8>,
@@ -93,18 +93,25 @@ struct Seat<S> {
     /// Its end is in what was given or in `rest`.
     finished: bool,
     /// Putting the session away failed.
-    failed: Option<Failed>,
+    failed: Option<CoderFailure>,
 }
 
-impl<S> Default for Seat<S> {
-    fn default() -> Seat<S> {
-        Seat { session: None, rest: Vec::new(), sent: 0, finishing: false, finished: false, failed: None }
+impl<S> Default for CoderSeat<S> {
+    fn default() -> CoderSeat<S> {
+        CoderSeat {
+            session: None,
+            rest: Vec::new(),
+            sent: 0,
+            finishing: false,
+            finished: false,
+            failed: None,
+        }
     }
 }
 
-impl<S: Session> Seat<S> {
+impl<S: CoderSession> CoderSeat<S> {
     /// Writes what is left of the session that was put away; how many bytes.
-    fn give_rest(&mut self, output: &mut [u8]) -> Result<usize, Failed> {
+    fn give_rest(&mut self, output: &mut [u8]) -> Result<usize, CoderFailure> {
         if let Some(failed) = self.failed {
             return Err(failed);
         }
@@ -149,21 +156,21 @@ impl<S: Session> Seat<S> {
 }
 
 /// The compressors of a worker.
-pub(crate) struct Places<S: Session> {
+pub(crate) struct CoderPlaces<S: CoderSession> {
     /// Those at work, the last used at the end.
-    working: RefCell<Vec<Rc<RefCell<Seat<S>>>>>,
+    working: RefCell<Vec<Rc<RefCell<CoderSeat<S>>>>>,
     /// One that is free, for the next response with its settings.
     spare: RefCell<Option<(S::Key, S)>>,
 }
 
-impl<S: Session> Places<S> {
+impl<S: CoderSession> CoderPlaces<S> {
     /// None yet.
-    pub(crate) const fn new() -> Places<S> {
-        Places { working: RefCell::new(Vec::new()), spare: RefCell::new(None) }
+    pub(crate) const fn new() -> CoderPlaces<S> {
+        CoderPlaces { working: RefCell::new(Vec::new()), spare: RefCell::new(None) }
     }
 
     /// Makes `seat` the one used last; for one that is new here the one used longest ago is put away.
-    fn claim(&self, seat: &Rc<RefCell<Seat<S>>>) {
+    fn claim(&self, seat: &Rc<RefCell<CoderSeat<S>>>) {
         let mut working = self.working.borrow_mut();
         if working.last().is_some_and(|last| Rc::ptr_eq(last, seat)) {
             return;
@@ -179,7 +186,7 @@ impl<S: Session> Places<S> {
     }
 
     /// A compressor with `key` for what is behind the first `from` bytes.
-    fn session(&self, key: S::Key, from: u64) -> Result<S, Failed> {
+    fn session(&self, key: S::Key, from: u64) -> Result<S, CoderFailure> {
         match self.spare.take() {
             Some((made_with, spare)) if made_with == key => Ok(spare),
             _ => S::begin(key, from),
@@ -194,7 +201,7 @@ impl<S: Session> Places<S> {
     }
 
     /// The response of `seat` has ended, or was given up.
-    fn leave(&self, seat: &Rc<RefCell<Seat<S>>>) {
+    fn leave(&self, seat: &Rc<RefCell<CoderSeat<S>>>) {
         self.working.borrow_mut().retain(|one| !Rc::ptr_eq(one, seat));
         let session = seat.borrow_mut().session.take();
         self.keep(session);
@@ -209,19 +216,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::filters::brotli::{Stream, squeezer};
-    use crate::filters::zstd::{Frame, presser};
+    use crate::filters::brotli::{BrotliStream, squeezer};
+    use crate::filters::zstd::{ZstdFrame, presser};
 
     /// A response: what was made of it, and how far it is.
-    struct Run<S: Session> {
-        place: Place<S>,
+    struct Run<S: CoderSession> {
+        place: CoderPlace<S>,
         content: Vec<u8>,
         at: usize,
         packed: Vec<u8>,
         done: bool,
     }
 
-    impl<S: Session> Run<S> {
+    impl<S: CoderSession> Run<S> {
         fn step(&mut self, input: usize, room: usize, op: Op) {
             let input = &self.content[self.at..(self.at + input).min(self.content.len())];
             let op =
@@ -235,8 +242,8 @@ mod tests {
     }
 
     /// More responses than there are places, served in any order: each is what it was.
-    fn interleaved<S: Session>(
-        make: impl Fn() -> Place<S>,
+    fn interleaved<S: CoderSession>(
+        make: impl Fn() -> CoderPlace<S>,
         steps: &[(usize, usize, usize, u8)],
         unpack: impl Fn(&[u8], usize) -> Vec<u8>,
     ) {
@@ -271,12 +278,12 @@ mod tests {
             level in 0_u8..=9,
             window in 10_u8..=19,
         ) {
-            interleaved::<Stream>(
+            interleaved::<BrotliStream>(
                 || squeezer(level, window, None),
                 &steps,
                 |packed, length| weir_sys::brotli::decompress(packed, length).expect("a whole stream"),
             );
-            interleaved::<Frame>(
+            interleaved::<ZstdFrame>(
                 || presser(level.max(1), None),
                 &steps,
                 |packed, _| zstd::stream::decode_all(packed).expect("whole frames"),
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_has_ended_leaves_its_place() {
-        let places = || Frame::places().with(|places| places.working.borrow().len());
+        let places = || ZstdFrame::places().with(|places| places.working.borrow().len());
         let mut all: Vec<_> = (0..MOST + 5).map(|_| presser(1, None)).collect();
         let mut output = [0; 100];
         assert_eq!(places(), 0);

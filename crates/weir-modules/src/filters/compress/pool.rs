@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::thread::LocalKey;
 
 /// What a worker keeps for the next response.
-pub(crate) trait Reused: Sized + 'static {
+pub(crate) trait ReusedState: Sized + 'static {
     /// The settings it was made with, which can't be changed.
     type Key: Copy + PartialEq;
 
@@ -14,25 +14,25 @@ pub(crate) trait Reused: Sized + 'static {
     /// What it was made with.
     fn key(&self) -> Self::Key;
 
-    /// Whether [`Reused::reset`] may be called; if not it is dropped.
+    /// Whether [`ReusedState::reset`] may be called; if not it is dropped.
     fn is_reusable(&self) -> bool;
 
-    /// As fresh from [`Reused::new`].
+    /// As fresh from [`ReusedState::new`].
     fn reset(&mut self);
 
     /// Where this thread keeps them.
-    fn shelf() -> &'static LocalKey<Shelf<Self>>;
+    fn shelf() -> &'static LocalKey<FreeShelf<Self>>;
 }
 
 /// Those that are free, the last used at the end.
-pub(crate) type Shelf<T> = RefCell<Vec<T>>;
+pub(crate) type FreeShelf<T> = RefCell<Vec<T>>;
 
 /// One in use; it goes back to its shelf when dropped.
-pub(crate) struct Lent<T: Reused>(Option<T>);
+pub(crate) struct LentState<T: ReusedState>(Option<T>);
 
-impl<T: Reused> Lent<T> {
+impl<T: ReusedState> LentState<T> {
     /// One of these settings, used before if there is such a one.
-    pub(crate) fn take(key: T::Key) -> Lent<T> {
+    pub(crate) fn take(key: T::Key) -> LentState<T> {
         let free = T::shelf().with_borrow_mut(|shelf| {
             let at = shelf.iter().rposition(|free| free.key() == key)?;
             Some(shelf.remove(at))
@@ -41,11 +41,11 @@ impl<T: Reused> Lent<T> {
             used.reset();
             used
         });
-        Lent(Some(used.unwrap_or_else(|| T::new(key))))
+        LentState(Some(used.unwrap_or_else(|| T::new(key))))
     }
 }
 
-impl<T: Reused> std::ops::Deref for Lent<T> {
+impl<T: ReusedState> std::ops::Deref for LentState<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -53,13 +53,13 @@ impl<T: Reused> std::ops::Deref for Lent<T> {
     }
 }
 
-impl<T: Reused> std::ops::DerefMut for Lent<T> {
+impl<T: ReusedState> std::ops::DerefMut for LentState<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_mut().expect("taken by drop alone")
     }
 }
 
-impl<T: Reused> Drop for Lent<T> {
+impl<T: ReusedState> Drop for LentState<T> {
     fn drop(&mut self) {
         let Some(used) = self.0.take().filter(T::is_reusable) else { return };
         // A thread that ends has no shelf any more.

@@ -8,7 +8,7 @@ use weir_engine::regex::Pattern;
 use weir_engine::{Exchange, agent, inherit};
 use weir_http::{Known, Version, date};
 
-use super::{Coding, quality};
+use super::{ContentCoding, quality};
 
 /// The settings of one block.
 #[derive(Clone, Default)]
@@ -40,8 +40,8 @@ impl RulesConf {
     }
 
     /// What a location works with.
-    pub(crate) fn rules(&self) -> Rules {
-        Rules {
+    pub(crate) fn rules(&self) -> CompressionRules {
+        CompressionRules {
             vary: self.vary.unwrap_or(false),
             version: self.version.unwrap_or(Version::V11),
             proxied: self.proxied.unwrap_or(OFF),
@@ -52,7 +52,7 @@ impl RulesConf {
 }
 
 /// The settings of a location; they stand with its plan.
-pub(crate) struct Rules {
+pub(crate) struct CompressionRules {
     /// `gzip_vary`
     pub(crate) vary: bool,
     version: Version,
@@ -66,19 +66,19 @@ pub(crate) struct Rules {
 pub(crate) fn gzip_ok(x: &mut Exchange) -> Option<u16> {
     let liked = |x: &Exchange| {
         let accept = x.request.value(&x.arena, Known::AcceptEncoding)?;
-        quality(accept, Coding::Gzip.token())
+        quality(accept, ContentCoding::Gzip.token())
     };
     if let Some(known) = x.response.gzip_ok {
         return if known { liked(x) } else { None };
     }
     let found = if x.is_subrequest() { None } else { liked(x) };
     let plan = x.plan.clone();
-    let found = found.filter(|_| plan.kept::<Rules>().is_some_and(|rules| rules.allow(x)));
+    let found = found.filter(|_| plan.kept::<CompressionRules>().is_some_and(|rules| rules.allow(x)));
     x.response.gzip_ok = Some(found.is_some());
     found
 }
 
-impl Rules {
+impl CompressionRules {
     fn allow(&self, x: &Exchange) -> bool {
         let agent = x.request.value(&x.arena, Known::UserAgent);
         if self.disable_msie6 && agent.is_some_and(agent::msie6) {

@@ -4,12 +4,14 @@
 use zlib_rs::crc32::crc32;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-use crate::filters::compress::{Coder, Failed, Lent, Op, Progress, Reused, SCRATCH, Shelf};
+use crate::filters::compress::{
+    Coder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
+};
 
 /// Unpacks one response.
 pub(crate) struct Inflater {
-    state: Lent<State>,
-    part: Part,
+    state: LentState<InflateState>,
+    part: MemberPart,
     /// The flags of the member's header.
     flags: u8,
     /// Bytes of a part of fixed length.
@@ -23,7 +25,7 @@ pub(crate) struct Inflater {
 
 /// The part of a member that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum MemberPart {
     Fixed,
     ExtraLength,
     Extra(u16),
@@ -37,8 +39,8 @@ enum Part {
 impl Default for Inflater {
     fn default() -> Inflater {
         Inflater {
-            state: Lent::take(()),
-            part: Part::Fixed,
+            state: LentState::take(()),
+            part: MemberPart::Fixed,
             flags: 0,
             held: [0; 10],
             have: 0,
@@ -50,10 +52,10 @@ impl Default for Inflater {
 }
 
 impl Coder for Inflater {
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let (mut taken, mut given) = (0, 0);
         loop {
-            if self.part == Part::Data {
+            if self.part == MemberPart::Data {
                 let progress = self.data(&input[taken..], &mut output[given..])?;
                 taken += progress.taken;
                 given += progress.given;
@@ -69,7 +71,7 @@ impl Coder for Inflater {
         }
         let done = taken == input.len() && given < output.len();
         if done && op == Op::Finish && !self.whole {
-            return Err(Failed("gzip data ends early"));
+            return Err(CoderFailure("gzip data ends early"));
         }
         Ok(Progress { taken, given, done })
     }
@@ -81,58 +83,58 @@ impl Coder for Inflater {
 
 impl Inflater {
     /// Unpacks; `done` when the member's data end.
-    fn data(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, Failed> {
+    fn data(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, CoderFailure> {
         let inflate = &mut self.state.inflate;
         let before = (inflate.total_in(), inflate.total_out());
         let status = inflate.decompress(input, output, InflateFlush::NoFlush);
-        let status = status.map_err(|_| Failed("gzip data are broken"))?;
+        let status = status.map_err(|_| CoderFailure("gzip data are broken"))?;
         let taken = (inflate.total_in() - before.0) as usize;
         let given = (inflate.total_out() - before.1) as usize;
         self.crc = crc32(self.crc, &output[..given]);
         self.size = self.size.wrapping_add(given as u32);
         let done = status == Status::StreamEnd;
         if done {
-            self.enter(Part::Trailer);
+            self.enter(MemberPart::Trailer);
         }
         Ok(Progress { taken, given, done })
     }
 
     /// Reads a byte of a header or trailer.
-    fn framing(&mut self, byte: u8) -> Result<(), Failed> {
+    fn framing(&mut self, byte: u8) -> Result<(), CoderFailure> {
         self.whole = false;
         let part = self.part;
         match part {
-            Part::Fixed if self.hold(byte, 10) => {
+            MemberPart::Fixed if self.hold(byte, 10) => {
                 let [0x1f, 0x8b, 8, flags, ..] = self.held else { return Err(NO_GZIP) };
                 if flags & RESERVED != 0 {
                     return Err(NO_GZIP);
                 }
                 self.flags = flags;
-                self.enter(Part::ExtraLength);
+                self.enter(MemberPart::ExtraLength);
             }
-            Part::ExtraLength if self.hold(byte, 2) => {
-                self.enter(Part::Extra(u16::from_le_bytes([self.held[0], self.held[1]])));
+            MemberPart::ExtraLength if self.hold(byte, 2) => {
+                self.enter(MemberPart::Extra(u16::from_le_bytes([self.held[0], self.held[1]])));
             }
-            Part::Extra(left) => self.enter(Part::Extra(left - 1)),
-            Part::Name if byte == 0 => self.enter(Part::Comment),
-            Part::Comment if byte == 0 => self.enter(Part::HeaderCrc),
-            Part::HeaderCrc if self.hold(byte, 2) => self.enter(Part::Data),
-            Part::Trailer if self.hold(byte, 8) => self.end()?,
+            MemberPart::Extra(left) => self.enter(MemberPart::Extra(left - 1)),
+            MemberPart::Name if byte == 0 => self.enter(MemberPart::Comment),
+            MemberPart::Comment if byte == 0 => self.enter(MemberPart::HeaderCrc),
+            MemberPart::HeaderCrc if self.hold(byte, 2) => self.enter(MemberPart::Data),
+            MemberPart::Trailer if self.hold(byte, 8) => self.end()?,
             _ => {}
         }
         Ok(())
     }
 
     /// Goes to `part`, or behind it where the header has none.
-    fn enter(&mut self, part: Part) {
+    fn enter(&mut self, part: MemberPart) {
         self.have = 0;
         self.part = part;
         let next = match part {
-            Part::ExtraLength if self.flags & EXTRA == 0 => Part::Name,
-            Part::Extra(0) => Part::Name,
-            Part::Name if self.flags & NAME == 0 => Part::Comment,
-            Part::Comment if self.flags & COMMENT == 0 => Part::HeaderCrc,
-            Part::HeaderCrc if self.flags & HEADER_CRC == 0 => Part::Data,
+            MemberPart::ExtraLength if self.flags & EXTRA == 0 => MemberPart::Name,
+            MemberPart::Extra(0) => MemberPart::Name,
+            MemberPart::Name if self.flags & NAME == 0 => MemberPart::Comment,
+            MemberPart::Comment if self.flags & COMMENT == 0 => MemberPart::HeaderCrc,
+            MemberPart::HeaderCrc if self.flags & HEADER_CRC == 0 => MemberPart::Data,
             _ => return,
         };
         self.enter(next);
@@ -145,28 +147,28 @@ impl Inflater {
         self.have == length
     }
 
-    fn end(&mut self) -> Result<(), Failed> {
+    fn end(&mut self) -> Result<(), CoderFailure> {
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| self.held[at + byte]));
         if (number(0), number(4)) != (self.crc, self.size) {
-            return Err(Failed("gzip data have another checksum"));
+            return Err(CoderFailure("gzip data have another checksum"));
         }
         (self.whole, self.crc, self.size) = (true, 0, 0);
         self.state.inflate.reset(false);
-        self.enter(Part::Fixed);
+        self.enter(MemberPart::Fixed);
         Ok(())
     }
 }
 
-struct State {
+struct InflateState {
     inflate: Inflate,
     scratch: Vec<u8>,
 }
 
-impl Reused for State {
+impl ReusedState for InflateState {
     type Key = ();
 
-    fn new((): ()) -> State {
-        State { inflate: Inflate::new(false, 15), scratch: vec![0; SCRATCH] }
+    fn new((): ()) -> InflateState {
+        InflateState { inflate: Inflate::new(false, 15), scratch: vec![0; SCRATCH] }
     }
 
     fn key(&self) {}
@@ -179,15 +181,15 @@ impl Reused for State {
         self.inflate.reset(false);
     }
 
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<State>> {
+    fn shelf() -> &'static std::thread::LocalKey<FreeShelf<InflateState>> {
         thread_local! {
-            static FREE: Shelf<State> = const { Shelf::new(Vec::new()) };
+            static FREE: FreeShelf<InflateState> = const { FreeShelf::new(Vec::new()) };
         }
         &FREE
     }
 }
 
-const NO_GZIP: Failed = Failed("no gzip header");
+const NO_GZIP: CoderFailure = CoderFailure("no gzip header");
 
 const HEADER_CRC: u8 = 2;
 const EXTRA: u8 = 4;
@@ -209,7 +211,7 @@ mod tests {
     }
 
     /// What becomes of `packed` in pieces of `size` bytes, through an output of `room` bytes.
-    fn unpack(packed: &[u8], size: usize, room: usize) -> Result<Vec<u8>, Failed> {
+    fn unpack(packed: &[u8], size: usize, room: usize) -> Result<Vec<u8>, CoderFailure> {
         let mut inflater = Inflater::default();
         let mut unpacked = Vec::new();
         let mut output = vec![0; room];

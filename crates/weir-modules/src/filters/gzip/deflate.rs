@@ -3,18 +3,20 @@
 use weir_http::deflate::{Encoder, Settings};
 use zlib_rs::crc32::crc32;
 
-use crate::filters::compress::{Coder, Failed, Lent, Op, Progress, Reused, SCRATCH, Shelf};
+use crate::filters::compress::{
+    Coder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
+};
 
 /// Compresses one response.
 pub(crate) struct Deflater {
-    state: Lent<State>,
-    part: Part,
+    state: LentState<DeflateState>,
+    part: WrittenPart,
     crc: u32,
     size: u32,
 }
 
 /// What is being written, and how many of its bytes are.
-enum Part {
+enum WrittenPart {
     Header(usize),
     Data,
     Trailer(usize),
@@ -28,8 +30,8 @@ impl Deflater {
             window -= 1;
             memory = memory.saturating_sub(1).max(1);
         }
-        let state = Lent::take(Settings { window, memory, ..settings });
-        Deflater { state, part: Part::Header(0), crc: 0, size: 0 }
+        let state = LentState::take(Settings { window, memory, ..settings });
+        Deflater { state, part: WrittenPart::Header(0), crc: 0, size: 0 }
     }
 
     fn trailer(&self) -> [u8; 8] {
@@ -41,17 +43,17 @@ impl Deflater {
 }
 
 impl Coder for Deflater {
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let (mut taken, mut given) = (0, 0);
-        if let Part::Header(from) = self.part {
+        if let WrittenPart::Header(from) = self.part {
             given = copy(&HEADER[from..], output);
-            self.part = Part::Header(from + given);
+            self.part = WrittenPart::Header(from + given);
             if from + given < HEADER.len() {
                 return Ok(Progress { taken, given, done: false });
             }
-            self.part = Part::Data;
+            self.part = WrittenPart::Data;
         }
-        if let Part::Data = self.part {
+        if let WrittenPart::Data = self.part {
             let progress = self.state.encoder.run(input, &mut output[given..], op);
             taken = progress.taken;
             self.crc = crc32(self.crc, &input[..taken]);
@@ -60,12 +62,12 @@ impl Coder for Deflater {
             if op != Op::Finish || !progress.done {
                 return Ok(Progress { taken, given, done: progress.done });
             }
-            self.part = Part::Trailer(0);
+            self.part = WrittenPart::Trailer(0);
         }
         let mut done = true;
-        if let Part::Trailer(from) = self.part {
+        if let WrittenPart::Trailer(from) = self.part {
             let count = copy(&self.trailer()[from..], &mut output[given..]);
-            self.part = Part::Trailer(from + count);
+            self.part = WrittenPart::Trailer(from + count);
             (given, done) = (given + count, from + count == 8);
         }
         Ok(Progress { taken, given, done })
@@ -83,16 +85,16 @@ fn copy(bytes: &[u8], output: &mut [u8]) -> usize {
     count
 }
 
-struct State {
+struct DeflateState {
     encoder: Encoder,
     scratch: Vec<u8>,
 }
 
-impl Reused for State {
+impl ReusedState for DeflateState {
     type Key = Settings;
 
-    fn new(settings: Settings) -> State {
-        State { encoder: Encoder::new(settings), scratch: vec![0; SCRATCH] }
+    fn new(settings: Settings) -> DeflateState {
+        DeflateState { encoder: Encoder::new(settings), scratch: vec![0; SCRATCH] }
     }
 
     fn key(&self) -> Settings {
@@ -107,9 +109,9 @@ impl Reused for State {
         self.encoder.reset();
     }
 
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<State>> {
+    fn shelf() -> &'static std::thread::LocalKey<FreeShelf<DeflateState>> {
         thread_local! {
-            static FREE: Shelf<State> = const { Shelf::new(Vec::new()) };
+            static FREE: FreeShelf<DeflateState> = const { FreeShelf::new(Vec::new()) };
         }
         &FREE
     }

@@ -11,7 +11,9 @@ use weir_engine::{Module, inherit};
 use weir_http::deflate::Settings;
 
 use crate::filters::compress::rules::{PROXIED, VERSIONS};
-use crate::filters::compress::{self, Coding, Offer, Room, RulesConf, Scheme, power};
+use crate::filters::compress::{
+    self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom, RulesConf, power,
+};
 use crate::filters::media::MediaTypes;
 pub(crate) use deflate::Deflater;
 
@@ -22,7 +24,7 @@ impl Module for Gzip {
     const NAME: &'static str = "gzip";
     type Conf = GzipConf;
     const DIRECTIVES: &'static [Directive<GzipConf>] = &[
-        Row::new("gzip", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+        GzipRow::new("gzip", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .syntax("gzip on | off")
             .default("off")
             .doc("Compresses responses with gzip for clients that accept it.")
@@ -32,7 +34,7 @@ impl Module for Gzip {
                  gzip_min_length 1000;\n\
                  gzip_vary on;",
             ),
-        Row::new("gzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+        GzipRow::new("gzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
             .syntax("gzip_buffers number size")
             .default("2 8k")
             .doc(
@@ -40,15 +42,15 @@ impl Module for Gzip {
                  this size (512 bytes to 8k), and compression pauses while number times size \
                  bytes, 64k at most, wait for the client.",
             ),
-        Row::new("gzip_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
+        GzipRow::new("gzip_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .syntax("gzip_types mime-type ...")
             .default("text/html")
             .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
-        Row::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=9))
+        GzipRow::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=9))
             .syntax("gzip_comp_level level")
             .default("1")
             .doc("Compression level, from 1 (fastest) to 9 (smallest)."),
-        Row::new("gzip_window", ANY, ONE, |conf, line| {
+        GzipRow::new("gzip_window", ANY, ONE, |conf, line| {
             power(line, &mut conf.window, 9..=15, "512, 1k, 2k, 4k, 8k, 16k, or 32k")
         })
         .syntax("gzip_window size")
@@ -56,39 +58,41 @@ impl Module for Gzip {
             "Window size, from 512 to 32k, by powers of two; by default 32k at level 1 and \
              16k at others.",
         ),
-        Row::new("gzip_hash", ANY, ONE, |conf, line| {
+        GzipRow::new("gzip_hash", ANY, ONE, |conf, line| {
             power(line, &mut conf.hash, 9..=17, "512, 1k, 2k, 4k, 8k, 16k, 32k, 64k, or 128k")
         })
         .syntax("gzip_hash size")
         .default("32k")
         .doc("Memory of the compressor's hash tables, from 512 to 128k, by powers of two."),
-        Row::new("postpone_gzipping", ANY, ONE, |conf, line| line.size(&mut conf.postpone))
+        GzipRow::new("postpone_gzipping", ANY, ONE, |conf, line| line.size(&mut conf.postpone))
             .syntax("postpone_gzipping size")
             .default("0")
             .doc(
                 "Compression begins when this many bytes of the response are there; shorter \
                  responses are sent uncompressed.",
             ),
-        Row::new("gzip_no_buffer", ANY, FLAG, |conf, line| line.flag(&mut conf.no_buffer))
+        GzipRow::new("gzip_no_buffer", ANY, FLAG, |conf, line| line.flag(&mut conf.no_buffer))
             .syntax("gzip_no_buffer on | off")
             .default("off")
             .doc("Passes compressed data on as it is produced, not in pieces of the buffer size."),
-        Row::new("gzip_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
+        GzipRow::new("gzip_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
             .syntax("gzip_min_length length")
             .default("20")
             .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
-        Row::new("gzip_vary", ANY, FLAG, |conf, line| line.flag(&mut conf.rules.vary))
+        GzipRow::new("gzip_vary", ANY, FLAG, |conf, line| line.flag(&mut conf.rules.vary))
             .syntax("gzip_vary on | off")
             .default("off")
             .doc(
                 "Adds `Vary: Accept-Encoding` to responses that `gzip`, `gunzip` or \
                  `gzip_static` apply to.",
             ),
-        Row::new("gzip_http_version", ANY, ONE, |conf, line| line.one_of(&mut conf.rules.version, VERSIONS))
-            .syntax("gzip_http_version 1.0 | 1.1")
-            .default("1.1")
-            .doc("Minimum HTTP version of requests whose responses are compressed."),
-        Row::new("gzip_proxied", ANY, MORE, |conf, line| line.bits(&mut conf.rules.proxied, PROXIED))
+        GzipRow::new("gzip_http_version", ANY, ONE, |conf, line| {
+            line.one_of(&mut conf.rules.version, VERSIONS)
+        })
+        .syntax("gzip_http_version 1.0 | 1.1")
+        .default("1.1")
+        .doc("Minimum HTTP version of requests whose responses are compressed."),
+        GzipRow::new("gzip_proxied", ANY, MORE, |conf, line| line.bits(&mut conf.rules.proxied, PROXIED))
             .syntax(
                 "gzip_proxied off | expired | no-cache | no-store | private | \
                       no_last_modified | no_etag | auth | any ...",
@@ -100,7 +104,7 @@ impl Module for Gzip {
                  directives, without `Last-Modified` or `ETag`, to requests with \
                  `Authorization`, or all of them.",
             ),
-        Row::new("gzip_disable", ANY, MORE, |conf, line| conf.rules.add_disabled(line))
+        GzipRow::new("gzip_disable", ANY, MORE, |conf, line| conf.rules.add_disabled(line))
             .syntax("gzip_disable regex ...")
             .doc(
                 "Disables compression for requests whose `User-Agent` matches a regular \
@@ -108,7 +112,7 @@ impl Module for Gzip {
             ),
     ];
     const VARIABLES: &'static [Variable] =
-        &compress::ratio_variable("gzip_ratio", |x| compress::ratio(x, Coding::Gzip));
+        &compress::ratio_variable("gzip_ratio", |x| compress::ratio(x, ContentCoding::Gzip));
 
     fn inherit(conf: &mut GzipConf, parent: &GzipConf) {
         inherit!(conf, parent, on, buffers, types, level, window, hash, postpone, no_buffer, min_length);
@@ -118,10 +122,10 @@ impl Module for Gzip {
     fn install(conf: &GzipConf, plan: &mut PlanBuilder<'_>) -> Result {
         plan.keep(conf.rules.rules());
         if conf.on == Some(true) {
-            let offer = Offer::new(&conf.types, conf.min_length);
-            let packing = Packing {
+            let offer = CompressionOffer::new(&conf.types, conf.min_length);
+            let packing = GzipPacking {
                 settings: settings(conf),
-                room: Room::new(conf.buffers),
+                room: OutputRoom::new(conf.buffers),
                 postpone: conf.postpone.unwrap_or(0),
                 no_buffer: conf.no_buffer.unwrap_or(false),
             };
@@ -132,7 +136,7 @@ impl Module for Gzip {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<GzipConf>;
+type GzipRow = Directive<GzipConf>;
 
 /// The settings of one block.
 #[derive(Clone, Default)]
@@ -152,15 +156,15 @@ pub struct GzipConf {
 }
 
 /// How a location compresses.
-struct Packing {
+struct GzipPacking {
     settings: Settings,
-    room: Room,
+    room: OutputRoom,
     postpone: u64,
     no_buffer: bool,
 }
 
-impl Scheme for Packing {
-    const CODING: Coding = Coding::Gzip;
+impl CompressionScheme for GzipPacking {
+    const CODING: ContentCoding = ContentCoding::Gzip;
     const SLOT: Slot = Slot::Gzip;
     type Coder = Deflater;
 
@@ -168,7 +172,7 @@ impl Scheme for Packing {
         Deflater::new(self.settings, length)
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> OutputRoom {
         self.room
     }
 

@@ -4,7 +4,7 @@ use weir_http::ssi::Command;
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum CommandName {
     Include,
     Echo,
     Config,
@@ -18,8 +18,8 @@ pub(super) enum Name {
 }
 
 /// A command's line in the table.
-pub(super) struct Entry {
-    pub(super) name: Name,
+pub(super) struct CommandEntry {
+    pub(super) name: CommandName,
     written: &'static [u8],
     /// Parameters, and whether they must be there.
     params: &'static [(&'static [u8], bool)],
@@ -27,15 +27,15 @@ pub(super) struct Entry {
     pub(super) conditional: u8,
 }
 
-impl Entry {
+impl CommandEntry {
     /// The entry of the command of that name.
-    pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
+    pub(super) fn find(name: &[u8]) -> Option<&'static CommandEntry> {
         COMMANDS.iter().find(|entry| entry.written == name)
     }
 
     /// Whether it ends a block, and so is heeded within one.
     pub(super) fn ends_block(&self) -> bool {
-        self.name == Name::Endblock
+        self.name == CommandName::Endblock
     }
 
     /// The values of the command's parameters, in the order of the table.
@@ -77,30 +77,30 @@ pub(super) fn text(command: &Command) -> Vec<u8> {
 }
 
 const fn entry(
-    name: Name,
+    name: CommandName,
     written: &'static [u8],
     params: &'static [(&'static [u8], bool)],
     conditional: u8,
-) -> Entry {
-    Entry { name, written, params, conditional }
+) -> CommandEntry {
+    CommandEntry { name, written, params, conditional }
 }
 
-static COMMANDS: &[Entry] = &[
+static COMMANDS: &[CommandEntry] = &[
     entry(
-        Name::Include,
+        CommandName::Include,
         b"include",
         &[(b"virtual", false), (b"file", false), (b"wait", false), (b"set", false), (b"stub", false)],
         0,
     ),
-    entry(Name::Echo, b"echo", &[(b"var", true), (b"default", false), (b"encoding", false)], 0),
-    entry(Name::Config, b"config", &[(b"errmsg", false), (b"timefmt", false)], 0),
-    entry(Name::Set, b"set", &[(b"var", true), (b"value", true)], 0),
-    entry(Name::If, b"if", &[(b"expr", true)], 0),
-    entry(Name::Elif, b"elif", &[(b"expr", true)], 1),
-    entry(Name::Else, b"else", &[], 1),
-    entry(Name::Endif, b"endif", &[], 2),
-    entry(Name::Block, b"block", &[(b"name", true)], 0),
-    entry(Name::Endblock, b"endblock", &[], 0),
+    entry(CommandName::Echo, b"echo", &[(b"var", true), (b"default", false), (b"encoding", false)], 0),
+    entry(CommandName::Config, b"config", &[(b"errmsg", false), (b"timefmt", false)], 0),
+    entry(CommandName::Set, b"set", &[(b"var", true), (b"value", true)], 0),
+    entry(CommandName::If, b"if", &[(b"expr", true)], 0),
+    entry(CommandName::Elif, b"elif", &[(b"expr", true)], 1),
+    entry(CommandName::Else, b"else", &[], 1),
+    entry(CommandName::Endif, b"endif", &[], 2),
+    entry(CommandName::Block, b"block", &[(b"name", true)], 0),
+    entry(CommandName::Endblock, b"endblock", &[], 0),
 ];
 
 /// nginx's `NGX_HTTP_SSI_MAX_PARAMS`.

@@ -3,16 +3,16 @@
 use weir_engine::Exchange;
 use weir_engine::regex::match_text;
 
-use super::state::State;
+use super::state::SsiState;
 
 /// Why a command does nothing: the line for the error log, in nginx's words.
-pub(super) type Wrong = Vec<u8>;
+pub(super) type CommandError = Vec<u8>;
 
 /// The value of `text` with its variables replaced: those of the pages before those of the configuration.
 ///
 /// # Errors
 /// A variable's name that is none.
-pub(super) fn text(x: &mut Exchange, state: &State, text: &[u8]) -> Result<Vec<u8>, Wrong> {
+pub(super) fn text(x: &mut Exchange, state: &SsiState, text: &[u8]) -> Result<Vec<u8>, CommandError> {
     let mut value = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.first() {
@@ -33,7 +33,7 @@ pub(super) fn text(x: &mut Exchange, state: &State, text: &[u8]) -> Result<Vec<u
 }
 
 /// As [`text`], for a path: what does not begin with a slash stands in the page's folder.
-pub(super) fn path(x: &mut Exchange, state: &State, written: &[u8]) -> Result<Vec<u8>, Wrong> {
+pub(super) fn path(x: &mut Exchange, state: &SsiState, written: &[u8]) -> Result<Vec<u8>, CommandError> {
     let value = text(x, state, written)?;
     if value.first() == Some(&b'/') {
         return Ok(value);
@@ -44,7 +44,7 @@ pub(super) fn path(x: &mut Exchange, state: &State, written: &[u8]) -> Result<Ve
 }
 
 /// The value of a variable, of the pages or of the configuration.
-pub(super) fn variable(x: &mut Exchange, state: &State, name: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn variable(x: &mut Exchange, state: &SsiState, name: &[u8]) -> Option<Vec<u8>> {
     let name = name.to_ascii_lowercase();
     if let Some(value) = state.variable(&name) {
         return Some(value);
@@ -57,7 +57,7 @@ pub(super) fn variable(x: &mut Exchange, state: &State, name: &[u8]) -> Option<V
 ///
 /// # Errors
 /// It can't be read, or its regular expression can't.
-pub(super) fn condition(x: &mut Exchange, state: &State, expr: &[u8]) -> Result<bool, Wrong> {
+pub(super) fn condition(x: &mut Exchange, state: &SsiState, expr: &[u8]) -> Result<bool, CommandError> {
     let invalid = || [b"invalid expression in \"", expr, b"\""].concat();
     let end = expr.iter().position(|byte| !is_operand(*byte)).unwrap_or(expr.len());
     let (left, rest) = expr.split_at(end);
@@ -79,7 +79,12 @@ pub(super) fn condition(x: &mut Exchange, state: &State, expr: &[u8]) -> Result<
     Ok(holds != negative)
 }
 
-fn matches(x: &mut Exchange, state: &State, subject: Vec<u8>, pattern: &[u8]) -> Result<bool, Wrong> {
+fn matches(
+    x: &mut Exchange,
+    state: &SsiState,
+    subject: Vec<u8>,
+    pattern: &[u8],
+) -> Result<bool, CommandError> {
     let pattern = text(x, state, pattern)?;
     match match_text(&pattern, &subject) {
         Ok(None) => Ok(false),

@@ -9,31 +9,31 @@ use weir_engine::{Exchange, subrequest::Include};
 use weir_http::escape::{self, Set};
 use weir_http::ssi::{Command, Item, Parser};
 
-use super::command::{self, Entry, Name};
-use super::evaluate::{self, Wrong};
-use super::include::{self, Pending};
-use super::state::State;
-use super::timefmt::Timefmt;
+use super::command::{self, CommandEntry, CommandName};
+use super::evaluate::{self, CommandError};
+use super::include::{self, PendingInclude};
+use super::state::SsiState;
+use super::timefmt::TimeFormat;
 
 /// One page on its way out.
-pub(super) struct Page {
+pub(super) struct SsiPage {
     parser: Parser,
-    state: Rc<State>,
+    state: Rc<SsiState>,
     silent: bool,
     errmsg: Vec<u8>,
-    encoding: Encoding,
+    encoding: EchoEncoding,
     /// Text goes out.
     output: bool,
     /// Text goes to the block that was begun.
     block: bool,
-    condition: Condition,
+    condition: PageCondition,
     /// What was included last, until it is known what became of it.
-    pending: Option<Pending>,
+    pending: Option<PendingInclude>,
 }
 
 /// Where in an `if` the page is.
 #[derive(Default)]
-struct Condition {
+struct PageCondition {
     /// 0 outside, 1 behind `if` or `elif`, 2 behind `else`: where a command may stand says its table.
     at: u8,
     /// One of the branches was taken.
@@ -42,31 +42,31 @@ struct Condition {
 
 /// What `echo` does to what it says.
 #[derive(Clone, Copy)]
-enum Encoding {
+enum EchoEncoding {
     None,
     Url,
     Entity,
 }
 
 /// What a command came to.
-enum Done {
+enum CommandOutcome {
     Nothing,
     Said(Vec<u8>),
     Include(Box<Include>),
 }
 
-impl Page {
-    pub(super) fn new(x: &mut Exchange, longest: usize, silent: bool) -> Page {
-        *x.state::<Timefmt>() = Timefmt::default();
-        Page {
+impl SsiPage {
+    pub(super) fn new(x: &mut Exchange, longest: usize, silent: bool) -> SsiPage {
+        *x.state::<TimeFormat>() = TimeFormat::default();
+        SsiPage {
             parser: Parser::new(longest),
-            state: State::of(x),
+            state: SsiState::of(x),
             silent,
             errmsg: b"[an error occurred while processing the directive]".to_vec(),
-            encoding: Encoding::Entity,
+            encoding: EchoEncoding::Entity,
             output: true,
             block: false,
-            condition: Condition::default(),
+            condition: PageCondition::default(),
             pending: None,
         }
     }
@@ -82,12 +82,12 @@ impl Page {
 
     fn command(&mut self, x: &mut Exchange, written: Command, output: &mut Chain) -> Option<Box<Include>> {
         match self.carry_out(x, written) {
-            Ok(Done::Nothing) => None,
-            Ok(Done::Said(said)) => {
+            Ok(CommandOutcome::Nothing) => None,
+            Ok(CommandOutcome::Said(said)) => {
                 output.push(Buf::Bytes(said));
                 None
             }
-            Ok(Done::Include(include)) => Some(include),
+            Ok(CommandOutcome::Include(include)) => Some(include),
             Err(wrong) => {
                 if !wrong.is_empty() {
                     complain(x, &wrong);
@@ -104,19 +104,19 @@ impl Page {
         }
     }
 
-    fn carry_out(&mut self, x: &mut Exchange, written: Command) -> Result<Done, Wrong> {
+    fn carry_out(&mut self, x: &mut Exchange, written: Command) -> Result<CommandOutcome, CommandError> {
         let name = written.name.clone();
-        let Some(entry) = Entry::find(&name) else {
+        let Some(entry) = CommandEntry::find(&name) else {
             let wrong = [b"invalid SSI command: \"", &name[..], b"\""].concat();
-            return if self.output { Err(wrong) } else { Ok(Done::Nothing) };
+            return if self.output { Err(wrong) } else { Ok(CommandOutcome::Nothing) };
         };
         if !self.output && !entry.ends_block() {
             if self.block {
                 self.state.add_to_block(&command::text(&written));
-                return Ok(Done::Nothing);
+                return Ok(CommandOutcome::Nothing);
             }
             if entry.conditional == 0 {
-                return Ok(Done::Nothing);
+                return Ok(CommandOutcome::Nothing);
             }
         }
         if entry.conditional > 0 && (self.condition.at == 0 || self.condition.at > entry.conditional) {
@@ -125,8 +125,8 @@ impl Page {
         let mut params = entry.arrange(written)?.into_iter();
         let mut param = || params.next().flatten();
         match entry.name {
-            Name::Include => {
-                let params = include::Params {
+            CommandName::Include => {
+                let params = include::CommandParams {
                     uri: param(),
                     file: param(),
                     wait: param(),
@@ -135,35 +135,37 @@ impl Page {
                 };
                 let (include, pending) = include::prepare(x, &self.state, params)?;
                 self.pending = Some(pending);
-                return Ok(Done::Include(Box::new(include)));
+                return Ok(CommandOutcome::Include(Box::new(include)));
             }
-            Name::Echo => return Ok(self.echo(x, param().unwrap_or_default(), param(), param())),
-            Name::Config => self.config(x, param(), param()),
-            Name::Set => {
+            CommandName::Echo => return Ok(self.echo(x, param().unwrap_or_default(), param(), param())),
+            CommandName::Config => self.config(x, param(), param()),
+            CommandName::Set => {
                 let (name, value) = (param().unwrap_or_default(), param().unwrap_or_default());
                 let value = evaluate::text(x, &self.state, &value)?;
                 self.state.set(&name, value);
             }
-            Name::If | Name::Elif => self.condition(x, entry.name, &param().unwrap_or_default())?,
-            Name::Else => {
+            CommandName::If | CommandName::Elif => {
+                self.condition(x, entry.name, &param().unwrap_or_default())?
+            }
+            CommandName::Else => {
                 self.output = !self.condition.chosen;
                 self.condition.at = 2;
             }
-            Name::Endif => {
+            CommandName::Endif => {
                 self.output = true;
-                self.condition = Condition::default();
+                self.condition = PageCondition::default();
             }
-            Name::Block => {
+            CommandName::Block => {
                 self.state.begin_block(&param().unwrap_or_default());
                 (self.output, self.block) = (false, true);
             }
-            Name::Endblock => (self.output, self.block) = (true, false),
+            CommandName::Endblock => (self.output, self.block) = (true, false),
         }
-        Ok(Done::Nothing)
+        Ok(CommandOutcome::Nothing)
     }
 
-    fn condition(&mut self, x: &mut Exchange, name: Name, expr: &[u8]) -> Result<(), Wrong> {
-        if name == Name::If && self.condition.at > 0 {
+    fn condition(&mut self, x: &mut Exchange, name: CommandName, expr: &[u8]) -> Result<(), CommandError> {
+        if name == CommandName::If && self.condition.at > 0 {
             return Err(b"the \"if\" command inside the \"if\" command".to_vec());
         }
         if self.condition.chosen {
@@ -172,7 +174,7 @@ impl Page {
         }
         let holds = evaluate::condition(x, &self.state, expr)?;
         self.output = holds;
-        self.condition = Condition { at: 1, chosen: holds };
+        self.condition = PageCondition { at: 1, chosen: holds };
         Ok(())
     }
 
@@ -182,33 +184,33 @@ impl Page {
         name: Vec<u8>,
         default: Option<Vec<u8>>,
         encoding: Option<Vec<u8>>,
-    ) -> Done {
+    ) -> CommandOutcome {
         let value = evaluate::variable(x, &self.state, &name);
         let value = value.unwrap_or_else(|| default.unwrap_or_else(|| b"(none)".to_vec()));
         if value.is_empty() {
-            return Done::Nothing;
+            return CommandOutcome::Nothing;
         }
         match encoding.as_deref() {
             None => {}
-            Some(b"none") => self.encoding = Encoding::None,
-            Some(b"url") => self.encoding = Encoding::Url,
-            Some(b"entity") => self.encoding = Encoding::Entity,
+            Some(b"none") => self.encoding = EchoEncoding::None,
+            Some(b"url") => self.encoding = EchoEncoding::Url,
+            Some(b"entity") => self.encoding = EchoEncoding::Entity,
             Some(other) => {
                 complain(x, &[b"unknown encoding \"", other, b"\" in the \"echo\" command"].concat());
             }
         }
         let mut said = Vec::with_capacity(value.len());
         match self.encoding {
-            Encoding::None => said = value,
-            Encoding::Url => escape::escape(&mut said, &value, Set::Html),
-            Encoding::Entity => escape::html(&mut said, &value),
+            EchoEncoding::None => said = value,
+            EchoEncoding::Url => escape::escape(&mut said, &value, Set::Html),
+            EchoEncoding::Entity => escape::html(&mut said, &value),
         }
-        Done::Said(said)
+        CommandOutcome::Said(said)
     }
 
     fn config(&mut self, x: &mut Exchange, errmsg: Option<Vec<u8>>, timefmt: Option<Vec<u8>>) {
         if let Some(timefmt) = timefmt {
-            x.state::<Timefmt>().0 = Some(timefmt);
+            x.state::<TimeFormat>().0 = Some(timefmt);
         }
         if let Some(errmsg) = errmsg {
             self.errmsg = errmsg;
@@ -237,7 +239,7 @@ impl Page {
     }
 }
 
-impl BodyFilter for Page {
+impl BodyFilter for SsiPage {
     fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
         if let Some(pending) = self.pending.take()
             && pending.finish(&self.state).is_err()

@@ -8,11 +8,11 @@ use weir_engine::body::{Buf, Chain};
 use weir_engine::subrequest::{Answer, Include};
 use weir_http::uri;
 
-use super::evaluate::{self, Wrong};
-use super::state::State;
+use super::evaluate::{self, CommandError};
+use super::state::SsiState;
 
 /// The command's parameters, as written.
-pub(super) struct Params {
+pub(super) struct CommandParams {
     pub(super) uri: Option<Vec<u8>>,
     pub(super) file: Option<Vec<u8>>,
     pub(super) wait: Option<Vec<u8>>,
@@ -21,19 +21,19 @@ pub(super) struct Params {
 }
 
 /// An include under way.
-pub(super) struct Pending {
+pub(super) struct PendingInclude {
     refused: Rc<Cell<bool>>,
     set: Option<(Vec<u8>, Answer)>,
 }
 
 /// The subrequest could not be made.
-pub(super) struct Refused;
+pub(super) struct RefusedInclude;
 
-impl Pending {
+impl PendingInclude {
     /// It is known what became of it: a variable gets its value.
-    pub(super) fn finish(self, state: &State) -> Result<(), Refused> {
+    pub(super) fn finish(self, state: &SsiState) -> Result<(), RefusedInclude> {
         if self.refused.get() {
-            return Err(Refused);
+            return Err(RefusedInclude);
         }
         if let Some((name, into)) = self.set
             && let Some(captured) = into.take()
@@ -50,8 +50,12 @@ impl Pending {
 ///
 /// # Errors
 /// What is wrong with the command, in nginx's words.
-pub(super) fn prepare(x: &mut Exchange, state: &State, params: Params) -> Result<(Include, Pending), Wrong> {
-    let Params { uri, file, wait, set, stub } = params;
+pub(super) fn prepare(
+    x: &mut Exchange,
+    state: &SsiState,
+    params: CommandParams,
+) -> Result<(Include, PendingInclude), CommandError> {
+    let CommandParams { uri, file, wait, set, stub } = params;
     let wait = check(&uri, &file, wait, set.is_some() && stub.is_some())?;
     let path = evaluate::path(x, state, &uri.or(file).unwrap_or_default())?;
     let Ok(target) = uri::internal_target(&path) else {
@@ -80,7 +84,7 @@ pub(super) fn prepare(x: &mut Exchange, state: &State, params: Params) -> Result
         into: set.as_ref().map(|(_, into)| into.clone()),
         ..Include::default()
     };
-    let pending = Pending { refused: include.refused.clone(), set };
+    let pending = PendingInclude { refused: include.refused.clone(), set };
     Ok((include, pending))
 }
 
@@ -90,7 +94,7 @@ fn check(
     file: &Option<Vec<u8>>,
     wait: Option<Vec<u8>>,
     set_and_stub: bool,
-) -> Result<bool, Wrong> {
+) -> Result<bool, CommandError> {
     match (uri, file) {
         (Some(uri), Some(file)) => {
             return Err(

@@ -21,7 +21,7 @@ use weir_http::Known;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
-use filter::Page;
+use filter::SsiPage;
 
 /// The module.
 pub struct Ssi;
@@ -30,22 +30,22 @@ impl Module for Ssi {
     const NAME: &'static str = "ssi";
     type Conf = SsiConf;
     const DIRECTIVES: &'static [Directive<SsiConf>] = &[
-        Row::new("ssi", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+        SsiRow::new("ssi", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .syntax("ssi on | off")
             .default("off")
             .doc("Enables server-side includes: processes SSI commands in responses."),
-        Row::new("ssi_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
+        SsiRow::new("ssi_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .syntax("ssi_types mime-type ...")
             .default("text/html")
             .doc(
                 "MIME types in which SSI commands are processed, besides `text/html`; `*` \
                  matches any.",
             ),
-        Row::new("ssi_value_length", ANY, ONE, |conf, line| line.size(&mut conf.value_length))
+        SsiRow::new("ssi_value_length", ANY, ONE, |conf, line| line.size(&mut conf.value_length))
             .syntax("ssi_value_length length")
             .default("255")
             .doc("Maximum length of parameter values in SSI commands, in bytes."),
-        Row::new("ssi_min_file_chunk", ANY, ONE, |conf, line| {
+        SsiRow::new("ssi_min_file_chunk", ANY, ONE, |conf, line| {
             line.size(&mut conf.min_file_chunk)?;
             line.warn(
                 "\"ssi_min_file_chunk\" is ignored, text between commands never leaves as a part of a file",
@@ -55,14 +55,14 @@ impl Module for Ssi {
         .syntax("ssi_min_file_chunk size")
         .default("1k")
         .doc("Ignored with a warning: the text between commands is in memory already."),
-        Row::new("ssi_silent_errors", ANY, FLAG, |conf, line| line.flag(&mut conf.silent))
+        SsiRow::new("ssi_silent_errors", ANY, FLAG, |conf, line| line.flag(&mut conf.silent))
             .syntax("ssi_silent_errors on | off")
             .default("off")
             .doc(
                 "Omits the text `[an error occurred while processing the directive]` when a \
                  command fails.",
             ),
-        Row::new("ssi_ignore_recycled_buffers", ANY, FLAG, |conf, line| {
+        SsiRow::new("ssi_ignore_recycled_buffers", ANY, FLAG, |conf, line| {
             line.flag(&mut conf.recycled)?;
             line.warn("\"ssi_ignore_recycled_buffers\" is ignored, buffers are never recycled");
             Ok(())
@@ -70,7 +70,7 @@ impl Module for Ssi {
         .syntax("ssi_ignore_recycled_buffers on | off")
         .default("off")
         .doc("Ignored with a warning: buffers are not recycled here."),
-        Row::new("ssi_last_modified", ANY, FLAG, |conf, line| line.flag(&mut conf.last_modified))
+        SsiRow::new("ssi_last_modified", ANY, FLAG, |conf, line| line.flag(&mut conf.last_modified))
             .syntax("ssi_last_modified on | off")
             .default("off")
             .doc("Keeps the `Last-Modified` field of processed responses."),
@@ -86,7 +86,7 @@ impl Module for Ssi {
 
     fn install(conf: &SsiConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
-            let head = Head {
+            let head = SsiFilter {
                 types: MediaTypes::or_html(&conf.types),
                 longest: conf
                     .value_length
@@ -102,7 +102,7 @@ impl Module for Ssi {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<SsiConf>;
+type SsiRow = Directive<SsiConf>;
 
 /// The settings of one block.
 #[derive(Default)]
@@ -116,7 +116,7 @@ pub struct SsiConf {
     last_modified: Option<bool>,
 }
 
-struct Head {
+struct SsiFilter {
     types: MediaTypes,
     longest: usize,
     silent: bool,
@@ -125,7 +125,7 @@ struct Head {
     body: Site,
 }
 
-impl HeaderFilter for Head {
+impl HeaderFilter for SsiFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_length == Some(0) || !self.types.has(x) {
             return Verdict::Passed;
@@ -141,7 +141,7 @@ impl HeaderFilter for Head {
             }
         }
         x.includes();
-        let page = Page::new(x, self.longest, self.silent);
+        let page = SsiPage::new(x, self.longest, self.silent);
         x.body_filter(Slot::Ssi, self.body, page);
         Verdict::Ok
     }

@@ -9,10 +9,10 @@ use weir_engine::regex::Matched;
 
 /// The common state; shared by subrequests that run at the same time.
 #[derive(Default)]
-pub(super) struct State(RefCell<Inner>);
+pub(super) struct SsiState(RefCell<SsiStateInner>);
 
 #[derive(Default)]
-struct Inner {
+struct SsiStateInner {
     /// Names are in lower case.
     variables: Vec<(Vec<u8>, Vec<u8>)>,
     blocks: Vec<(Vec<u8>, Vec<u8>)>,
@@ -21,9 +21,9 @@ struct Inner {
     subject: Vec<u8>,
 }
 
-impl State {
+impl SsiState {
     /// That of the request to which `x` belongs.
-    pub(super) fn of(x: &mut Exchange) -> Rc<State> {
+    pub(super) fn of(x: &mut Exchange) -> Rc<SsiState> {
         x.common()
     }
 

@@ -5,7 +5,7 @@ use weir_http::date::Civil;
 
 /// The form that the page asked for.
 #[derive(Default)]
-pub(super) struct Timefmt(pub(super) Option<Vec<u8>>);
+pub(super) struct TimeFormat(pub(super) Option<Vec<u8>>);
 
 /// The variables' value.
 pub(super) fn variable(x: &mut Exchange, local: bool) -> Option<Text> {
@@ -16,12 +16,12 @@ pub(super) fn variable(x: &mut Exchange, local: bool) -> Option<Text> {
         (true, 0) => "UTC".to_owned(),
         (true, offset) => numeric(offset),
     };
-    let asked = x.state_if::<Timefmt>().and_then(|timefmt| timefmt.0.clone());
+    let asked = x.state_if::<TimeFormat>().and_then(|timefmt| timefmt.0.clone());
     let mut out = Vec::with_capacity(48);
     if asked.as_deref() == Some(b"%s") {
         out = now.to_string().into_bytes();
     } else {
-        let moment = Moment {
+        let moment = PageTime {
             civil: Civil::from_unix(now as i64 + i64::from(offset)),
             offset,
             zone: &zone,
@@ -35,7 +35,7 @@ pub(super) fn variable(x: &mut Exchange, local: bool) -> Option<Text> {
     Some(Text::Span(x.arena.push(&out)))
 }
 
-struct Moment<'a> {
+struct PageTime<'a> {
     civil: Civil,
     /// Seconds east of UTC.
     offset: i32,
@@ -43,7 +43,7 @@ struct Moment<'a> {
     unix: u64,
 }
 
-impl Moment<'_> {
+impl PageTime<'_> {
     /// Writes the moment as `format` says, with English names.
     fn write(&self, out: &mut Vec<u8>, format: &[u8]) {
         let mut rest = format;
@@ -177,7 +177,7 @@ mod tests {
 
     fn at(unix: u64, format: &str) -> String {
         let mut out = Vec::new();
-        Moment { civil: Civil::from_unix(unix as i64), offset: 0, zone: "GMT", unix }
+        PageTime { civil: Civil::from_unix(unix as i64), offset: 0, zone: "GMT", unix }
             .write(&mut out, format.as_bytes());
         String::from_utf8_lossy(&out).into_owned()
     }

@@ -21,8 +21,8 @@ use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
-use replace::Replacer;
-use search::Patterns;
+use replace::TextReplacer;
+use search::TextPatterns;
 
 /// The module.
 pub struct Sub;
@@ -30,23 +30,23 @@ pub struct Sub;
 impl Module for Sub {
     const NAME: &'static str = "sub";
     type Conf = SubConf;
-    const DIRECTIVES: &'static [Row] = &[
-        Row::new("sub_filter", ANY, TWO, SubConf::add)
+    const DIRECTIVES: &'static [SubRow] = &[
+        SubRow::new("sub_filter", ANY, TWO, SubConf::add)
             .syntax("sub_filter string replacement")
             .doc(
                 "Replaces a string in responses, regardless of case. Both may contain \
                  variables; several lines are applied in one pass.",
             )
             .example("sub_filter \"http://internal.example\" \"https://$host\";\nsub_filter_once off;"),
-        Row::new("sub_filter_types", ANY, MORE, SubConf::types)
+        SubRow::new("sub_filter_types", ANY, MORE, SubConf::types)
             .syntax("sub_filter_types mime-type ...")
             .default("text/html")
             .doc("MIME types in which strings are replaced, besides `text/html`; `*` matches any."),
-        Row::new("sub_filter_once", ANY, FLAG, |c, line| line.flag(&mut c.once))
+        SubRow::new("sub_filter_once", ANY, FLAG, |c, line| line.flag(&mut c.once))
             .syntax("sub_filter_once on | off")
             .default("on")
             .doc("Replaces each string only at its first occurrence."),
-        Row::new("sub_filter_last_modified", ANY, FLAG, |c, line| line.flag(&mut c.last_modified))
+        SubRow::new("sub_filter_last_modified", ANY, FLAG, |c, line| line.flag(&mut c.last_modified))
             .syntax("sub_filter_last_modified on | off")
             .default("off")
             .doc("Keeps `Last-Modified` of responses that may be changed, and `ETag` as a weak one."),
@@ -65,11 +65,11 @@ impl Module for Sub {
         }
         let texts: Option<Vec<Vec<u8>>> =
             conf.pairs.iter().map(|pair| pair.text.constant().map(<[u8]>::to_vec)).collect();
-        let filter = Filter {
+        let filter = SubFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
             texts: match texts {
-                Some(texts) => Texts::Constant(Rc::new(Patterns::new(&texts, true))),
-                None => Texts::Computed(RefCell::default()),
+                Some(texts) => SubTexts::Constant(Rc::new(TextPatterns::new(&texts, true))),
+                None => SubTexts::Computed(RefCell::default()),
             },
             pairs: conf.pairs.clone().into(),
             types: MediaTypes::or_html(&conf.types),
@@ -82,12 +82,12 @@ impl Module for Sub {
 }
 
 /// The alias tells the closures of the table what `c` is.
-type Row = Directive<SubConf>;
+type SubRow = Directive<SubConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct SubConf {
-    pairs: Vec<Pair>,
+    pairs: Vec<SubPair>,
     types: Option<MediaTypes>,
     once: Option<bool>,
     last_modified: Option<bool>,
@@ -95,7 +95,7 @@ pub struct SubConf {
 
 /// A text and what comes in its place.
 #[derive(Clone)]
-struct Pair {
+struct SubPair {
     text: Script,
     value: Script,
 }
@@ -113,33 +113,33 @@ impl SubConf {
             return Err(line.fail("number of search patterns exceeds 255"));
         }
         let text = line.bytes(0).to_ascii_lowercase();
-        let pair = Pair { text: Script::compile_text(line, 0, &text)?, value: Script::compile(line, 1)? };
+        let pair = SubPair { text: Script::compile_text(line, 0, &text)?, value: Script::compile(line, 1)? };
         self.pairs.push(pair);
         Ok(())
     }
 }
 
 /// `sub_filter` in one location of one worker.
-struct Filter {
+struct SubFilter {
     /// Where the time of replacing goes.
     site: Site,
-    texts: Texts,
-    pairs: Rc<[Pair]>,
+    texts: SubTexts,
+    pairs: Rc<[SubPair]>,
     types: MediaTypes,
     once: bool,
     last_modified: bool,
 }
 
 /// Texts, and what finds them.
-type Made = (Vec<Vec<u8>>, Rc<Patterns>);
+type MadePatterns = (Vec<Vec<u8>>, Rc<TextPatterns>);
 
-enum Texts {
-    Constant(Rc<Patterns>),
+enum SubTexts {
+    Constant(Rc<TextPatterns>),
     /// What was made of the texts of the last request.
-    Computed(RefCell<Option<Made>>),
+    Computed(RefCell<Option<MadePatterns>>),
 }
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for SubFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_length == Some(0) || !self.types.has(x) {
             return Verdict::Passed;
@@ -153,8 +153,8 @@ impl HeaderFilter for Filter {
                 media::clear_validators(x);
             }
         }
-        let replacer = Replacer::new(patterns, self.once);
-        x.body_filter(Slot::Sub, self.site, Body { replacer, pairs });
+        let replacer = TextReplacer::new(patterns, self.once);
+        x.body_filter(Slot::Sub, self.site, SubBody { replacer, pairs });
         Verdict::Ok
     }
 
@@ -163,12 +163,12 @@ impl HeaderFilter for Filter {
     }
 }
 
-impl Filter {
+impl SubFilter {
     /// What to look for, and the pairs it belongs to; a text that is empty for this request is none.
-    fn patterns(&self, x: &mut Exchange) -> Option<(Rc<Patterns>, Rc<[Pair]>)> {
+    fn patterns(&self, x: &mut Exchange) -> Option<(Rc<TextPatterns>, Rc<[SubPair]>)> {
         let last = match &self.texts {
-            Texts::Constant(patterns) => return Some((patterns.clone(), self.pairs.clone())),
-            Texts::Computed(last) => last,
+            SubTexts::Constant(patterns) => return Some((patterns.clone(), self.pairs.clone())),
+            SubTexts::Computed(last) => last,
         };
         let mut texts = Vec::with_capacity(self.pairs.len());
         let mut pairs = Vec::with_capacity(self.pairs.len());
@@ -187,7 +187,7 @@ impl Filter {
         let patterns = match &*last {
             Some((known, patterns)) if *known == texts => patterns.clone(),
             _ => {
-                let patterns = Rc::new(Patterns::new(&texts, true));
+                let patterns = Rc::new(TextPatterns::new(&texts, true));
                 *last = Some((texts, patterns.clone()));
                 patterns
             }
@@ -196,12 +196,12 @@ impl Filter {
     }
 }
 
-struct Body {
-    replacer: Replacer,
-    pairs: Rc<[Pair]>,
+struct SubBody {
+    replacer: TextReplacer,
+    pairs: Rc<[SubPair]>,
 }
 
-impl BodyFilter for Body {
+impl BodyFilter for SubBody {
     fn step(
         &mut self,
         x: &mut Exchange,

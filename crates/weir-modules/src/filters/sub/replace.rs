@@ -5,11 +5,11 @@ use std::rc::Rc;
 use weir_engine::body::{Buf, Chain};
 use weir_engine::filter::ROOM;
 
-use super::search::{Found, Patterns};
+use super::search::{FoundText, TextPatterns};
 
 /// The work on one body.
-pub(crate) struct Replacer {
-    patterns: Rc<Patterns>,
+pub(crate) struct TextReplacer {
+    patterns: Rc<TextPatterns>,
     /// Each text is replaced once only.
     once: bool,
     /// Which were, where `once`.
@@ -23,11 +23,11 @@ pub(crate) struct Replacer {
     current: Option<(Buf, usize)>,
 }
 
-impl Replacer {
+impl TextReplacer {
     /// For one body.
-    pub(crate) fn new(patterns: Rc<Patterns>, once: bool) -> Replacer {
+    pub(crate) fn new(patterns: Rc<TextPatterns>, once: bool) -> TextReplacer {
         let count = patterns.len();
-        Replacer {
+        TextReplacer {
             patterns,
             once,
             used: vec![false; count].into(),
@@ -45,7 +45,7 @@ impl Replacer {
         output: &mut Chain,
         value: &mut dyn FnMut(usize) -> Rc<[u8]>,
     ) -> bool {
-        let mut out = Out { chain: output, bytes: Vec::new() };
+        let mut out = OutputChain { chain: output, bytes: Vec::new() };
         while let Some((piece, at)) = self.current.take().or_else(|| Some((input.pop()?, 0))) {
             self.piece(piece, at, &mut out, value);
             if out.is_full() && (self.current.is_some() || !input.is_empty()) {
@@ -62,7 +62,13 @@ impl Replacer {
     }
 
     /// One piece, of which `at` bytes are done.
-    fn piece(&mut self, piece: Buf, at: usize, out: &mut Out<'_>, value: &mut dyn FnMut(usize) -> Rc<[u8]>) {
+    fn piece(
+        &mut self,
+        piece: Buf,
+        at: usize,
+        out: &mut OutputChain<'_>,
+        value: &mut dyn FnMut(usize) -> Rc<[u8]>,
+    ) {
         let Some(bytes) = piece.memory() else { return out.push(piece) };
         let mut at = at;
         if !self.held.is_empty() {
@@ -75,12 +81,12 @@ impl Replacer {
                 return;
             }
             match self.patterns.find(bytes, at, &self.used) {
-                Found::Nothing => break,
-                Found::Beginning(start) => {
+                FoundText::Nothing => break,
+                FoundText::Beginning(start) => {
                     self.held.extend_from_slice(&bytes[start..]);
                     return out.part(piece, at, start);
                 }
-                Found::Match { start, end, which } => {
+                FoundText::Match { start, end, which } => {
                     out.copy_of(&bytes[at..start], len);
                     self.replace(which, out, value);
                     at = end;
@@ -91,7 +97,12 @@ impl Replacer {
     }
 
     /// Finds what begins in `held` and may go on in `bytes`; how many of these are done.
-    fn bridge(&mut self, bytes: &[u8], out: &mut Out<'_>, value: &mut dyn FnMut(usize) -> Rc<[u8]>) -> usize {
+    fn bridge(
+        &mut self,
+        bytes: &[u8],
+        out: &mut OutputChain<'_>,
+        value: &mut dyn FnMut(usize) -> Rc<[u8]>,
+    ) -> usize {
         let mut held = std::mem::take(&mut self.held);
         let border = held.len();
         // Whatever begins before the border ends within these.
@@ -100,12 +111,12 @@ impl Replacer {
         let mut at = 0;
         while at < border && !self.is_done() {
             match self.patterns.find(&held, at, &self.used) {
-                Found::Match { start, end, which } if start < border => {
+                FoundText::Match { start, end, which } if start < border => {
                     out.copy(&held[at..start]);
                     self.replace(which, out, value);
                     at = end;
                 }
-                Found::Beginning(start) if start < border => {
+                FoundText::Beginning(start) if start < border => {
                     out.copy(&held[at..start]);
                     held.drain(..start);
                     self.held = held;
@@ -118,7 +129,7 @@ impl Replacer {
         at.saturating_sub(border)
     }
 
-    fn replace(&mut self, which: usize, out: &mut Out<'_>, value: &mut dyn FnMut(usize) -> Rc<[u8]>) {
+    fn replace(&mut self, which: usize, out: &mut OutputChain<'_>, value: &mut dyn FnMut(usize) -> Rc<[u8]>) {
         let text = self.values[which].get_or_insert_with(|| value(which));
         if text.len() < REFERRED {
             out.copy(text);
@@ -143,12 +154,12 @@ impl Replacer {
 }
 
 /// Collects output: short stretches in one vector, since a piece of its own costs the connection more than the copy.
-struct Out<'a> {
+struct OutputChain<'a> {
     chain: &'a mut Chain,
     bytes: Vec<u8>,
 }
 
-impl Out<'_> {
+impl OutputChain<'_> {
     fn copy(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -205,7 +216,7 @@ mod tests {
     /// What comes of `pieces`, and the largest step.
     fn run(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> (Vec<u8>, u64) {
         let texts: Vec<Vec<u8>> = pairs.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
-        let mut replacer = Replacer::new(Rc::new(Patterns::new(&texts, true)), once);
+        let mut replacer = TextReplacer::new(Rc::new(TextPatterns::new(&texts, true)), once);
         let mut value = |which: usize| Rc::from(pairs[which].1.as_bytes());
         let (mut whole, mut largest) = (Vec::new(), 0);
         for (at, piece) in pieces.iter().enumerate() {

@@ -10,12 +10,12 @@ use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
 use memchr::memmem;
 
 /// Texts to look for.
-pub(crate) struct Patterns {
+pub(crate) struct TextPatterns {
     /// In lower case unless case counts, by first byte; of the same first byte in the order given.
-    texts: Box<[Pattern]>,
+    texts: Box<[TextPattern]>,
     /// Where in `texts` those of a first byte begin; one more for the end.
     first: Box<[u8; 257]>,
-    finder: Finder,
+    finder: TextFinder,
     caseless: bool,
     /// Bytes that `finder` compares, of the texts that have as many.
     window: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Patterns {
     longest: usize,
 }
 
-struct Pattern {
+struct TextPattern {
     text: Box<[u8]>,
     /// Its place among those given.
     which: usize,
@@ -33,7 +33,7 @@ struct Pattern {
 
 /// What is there.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundText {
     /// Nothing, and nothing begins.
     Nothing,
     /// From here on all bytes are the beginning of a text, and more would have to be seen.
@@ -49,36 +49,36 @@ pub(crate) enum Found {
     },
 }
 
-enum Finder {
+enum TextFinder {
     /// The whole of one text, as it is.
     Exact(Box<memmem::Finder<'static>>),
     Packed(packed::Searcher),
     Automaton(AhoCorasick),
 }
 
-impl Patterns {
+impl TextPatterns {
     /// At most 255 texts, none of them empty; `caseless` as all of several are.
-    pub(crate) fn new(texts: &[Vec<u8>], caseless: bool) -> Patterns {
-        let lower = |(which, text): (usize, &Vec<u8>)| Pattern {
+    pub(crate) fn new(texts: &[Vec<u8>], caseless: bool) -> TextPatterns {
+        let lower = |(which, text): (usize, &Vec<u8>)| TextPattern {
             text: if caseless { text.to_ascii_lowercase().into() } else { text.clone().into() },
             which,
         };
-        let mut sorted: Vec<Pattern> = texts.iter().enumerate().map(lower).collect();
+        let mut sorted: Vec<TextPattern> = texts.iter().enumerate().map(lower).collect();
         sorted.sort_by_key(|pattern| pattern.text.first().copied());
         let mut first = Box::new([0; 257]);
         for byte in 0..=256_usize {
-            let begins = |pattern: &Pattern| pattern.text.first().is_some_and(|b| usize::from(*b) < byte);
+            let begins = |pattern: &TextPattern| pattern.text.first().is_some_and(|b| usize::from(*b) < byte);
             first[byte] = sorted.partition_point(begins) as u8;
         }
         let (finder, window) = match &*sorted {
             [only] if !caseless => {
-                (Finder::Exact(Box::new(memmem::Finder::new(&only.text).into_owned())), only.text.len())
+                (TextFinder::Exact(Box::new(memmem::Finder::new(&only.text).into_owned())), only.text.len())
             }
             sorted => finder(sorted),
         };
         let longest = sorted.iter().map(|pattern| pattern.text.len()).max().unwrap_or(0);
         let whole = matches!(&*sorted, [only] if only.text.len() <= window);
-        Patterns { texts: sorted.into(), first, finder, caseless, window, whole, longest }
+        TextPatterns { texts: sorted.into(), first, finder, caseless, window, whole, longest }
     }
 
     /// How many there are.
@@ -94,7 +94,7 @@ impl Patterns {
     /// The first match in `bytes` that begins at `from` or behind it; where several begin, of the text given first.
     /// A text that may yet match, if there were more bytes, comes before all that are behind it. Those `used` don't
     /// count.
-    pub(crate) fn find(&self, bytes: &[u8], from: usize, used: &[bool]) -> Found {
+    pub(crate) fn find(&self, bytes: &[u8], from: usize, used: &[bool]) -> FoundText {
         // Where the searcher, which wants a window of bytes, may miss what begins.
         let tail = bytes.len().saturating_sub(self.window - 1);
         let mut at = from;
@@ -102,18 +102,18 @@ impl Patterns {
             && candidate < tail
         {
             if self.whole && !used[0] {
-                return Found::Match { start: candidate, end: candidate + self.longest, which: 0 };
+                return FoundText::Match { start: candidate, end: candidate + self.longest, which: 0 };
             }
             if let Some(found) = self.compare(bytes, candidate, used) {
                 return found;
             }
             at = candidate + 1;
         }
-        (at.max(tail)..bytes.len()).find_map(|at| self.compare(bytes, at, used)).unwrap_or(Found::Nothing)
+        (at.max(tail)..bytes.len()).find_map(|at| self.compare(bytes, at, used)).unwrap_or(FoundText::Nothing)
     }
 
     #[inline]
-    fn compare(&self, bytes: &[u8], start: usize, used: &[bool]) -> Option<Found> {
+    fn compare(&self, bytes: &[u8], start: usize, used: &[bool]) -> Option<FoundText> {
         let rest = &bytes[start..];
         let byte = usize::from(if self.caseless { rest[0].to_ascii_lowercase() } else { rest[0] });
         for pattern in &self.texts[usize::from(self.first[byte])..usize::from(self.first[byte + 1])] {
@@ -127,30 +127,30 @@ impl Patterns {
                 continue;
             }
             return Some(if len < pattern.text.len() {
-                Found::Beginning(start)
+                FoundText::Beginning(start)
             } else {
-                Found::Match { start, end: start + len, which: pattern.which }
+                FoundText::Match { start, end: start + len, which: pattern.which }
             });
         }
         None
     }
 }
 
-impl Finder {
+impl TextFinder {
     #[inline]
     fn find(&self, bytes: &[u8], from: usize) -> Option<usize> {
         let span = Span::from(from.min(bytes.len())..bytes.len());
         let found = match self {
-            Finder::Exact(finder) => return finder.find(&bytes[span.start..]).map(|at| span.start + at),
-            Finder::Packed(searcher) => searcher.find_in(bytes, span),
-            Finder::Automaton(automaton) => automaton.find(aho_corasick::Input::new(bytes).span(span)),
+            TextFinder::Exact(finder) => return finder.find(&bytes[span.start..]).map(|at| span.start + at),
+            TextFinder::Packed(searcher) => searcher.find_in(bytes, span),
+            TextFinder::Automaton(automaton) => automaton.find(aho_corasick::Input::new(bytes).span(span)),
         };
         found.map(|found| found.start())
     }
 }
 
 /// What finds the first bytes of the texts, and how many of them.
-fn finder(texts: &[Pattern]) -> (Finder, usize) {
+fn finder(texts: &[TextPattern]) -> (TextFinder, usize) {
     for window in (2..=WINDOW).rev() {
         // In the order given, small letters first: the searcher compares those that it can't tell apart one by one.
         let mut seen = BTreeSet::new();
@@ -163,7 +163,7 @@ fn finder(texts: &[Pattern]) -> (Finder, usize) {
                 .extend(spelled)
                 .build()
         {
-            return (Finder::Packed(searcher), window);
+            return (TextFinder::Packed(searcher), window);
         }
     }
     let automaton = AhoCorasick::builder()
@@ -171,10 +171,10 @@ fn finder(texts: &[Pattern]) -> (Finder, usize) {
         .match_kind(MatchKind::LeftmostFirst)
         .build(heads(texts, WINDOW))
         .expect("255 texts of four bytes are far below the limits");
-    (Finder::Automaton(automaton), WINDOW)
+    (TextFinder::Automaton(automaton), WINDOW)
 }
 
-fn heads(texts: &[Pattern], window: usize) -> impl Iterator<Item = &[u8]> {
+fn heads(texts: &[TextPattern], window: usize) -> impl Iterator<Item = &[u8]> {
     texts.iter().map(move |pattern| &pattern.text[..pattern.text.len().min(window)])
 }
 
@@ -204,37 +204,37 @@ const SPELLINGS: usize = 64;
 mod tests {
     use super::*;
 
-    fn found(texts: &[&str], bytes: &str) -> Found {
+    fn found(texts: &[&str], bytes: &str) -> FoundText {
         let texts: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let patterns = Patterns::new(&texts, true);
+        let patterns = TextPatterns::new(&texts, true);
         patterns.find(bytes.as_bytes(), 0, &vec![false; texts.len()])
     }
 
     #[test]
     fn the_leftmost_counts_then_the_first_given() {
-        let a = |start, end, which| Found::Match { start, end, which };
+        let a = |start, end, which| FoundText::Match { start, end, which };
         assert_eq!(found(&["span"], "a <sPaN> b"), a(3, 7, 0));
         assert_eq!(found(&["b", "ab"], "xab"), a(1, 3, 1));
         assert_eq!(found(&["ab", "abc"], "xabc"), a(1, 3, 0));
         assert_eq!(found(&["abc", "ab"], "xabc"), a(1, 4, 0));
-        assert_eq!(found(&["abcd", "ab"], "xabc"), Found::Beginning(1));
+        assert_eq!(found(&["abcd", "ab"], "xabc"), FoundText::Beginning(1));
         assert_eq!(found(&["abcd", "bc"], "xabce"), a(2, 4, 1));
-        assert_eq!(found(&["span"], "spa spa s"), Found::Beginning(8));
-        assert_eq!(found(&["span"], "spa spa x"), Found::Nothing);
-        assert_eq!(found(&["\u{e9}"], "x\u{c3}"), Found::Nothing);
+        assert_eq!(found(&["span"], "spa spa s"), FoundText::Beginning(8));
+        assert_eq!(found(&["span"], "spa spa x"), FoundText::Nothing);
+        assert_eq!(found(&["\u{e9}"], "x\u{c3}"), FoundText::Nothing);
     }
 
     #[test]
     fn many_texts_are_found_too() {
         let texts: Vec<Vec<u8>> = (0..255).map(|n| format!("word{n:03}").into_bytes()).collect();
-        let patterns = Patterns::new(&texts, true);
-        assert!(matches!(patterns.finder, Finder::Packed(_)), "all begin alike");
+        let patterns = TextPatterns::new(&texts, true);
+        assert!(matches!(patterns.finder, TextFinder::Packed(_)), "all begin alike");
         let texts: Vec<Vec<u8>> =
             (0..255_u8).map(|n| [b'g' + n / 16, b'g' + n % 16, b'0', b'x'].to_vec()).collect();
-        let patterns = Patterns::new(&texts, true);
-        assert!(matches!(patterns.finder, Finder::Automaton(_)));
+        let patterns = TextPatterns::new(&texts, true);
+        assert!(matches!(patterns.finder, TextFinder::Automaton(_)));
         let text = "!".repeat(100) + "VU0X";
         let found = patterns.find(text.as_bytes(), 0, &[false; 255]);
-        assert_eq!(found, Found::Match { start: 100, end: 104, which: 254 });
+        assert_eq!(found, FoundText::Match { start: 100, end: 104, which: 254 });
     }
 }

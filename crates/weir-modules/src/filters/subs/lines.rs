@@ -7,12 +7,12 @@ use weir_engine::body::{Buf, Chain};
 use weir_engine::filter::ROOM;
 use weir_engine::regex::Pattern;
 
-use super::value::Value;
-use crate::filters::sub::search::{Found, Patterns};
+use super::value::ReplacementValue;
+use crate::filters::sub::search::{FoundText, TextPatterns};
 
 /// The work on one body. A line without end is cut at [`LINE`].
-pub(crate) struct Lines {
-    pairs: Vec<Pair>,
+pub(crate) struct LineReplacer {
+    pairs: Vec<LinePair>,
     /// A line whose end did not come yet.
     held: Vec<u8>,
     /// A piece for which there was no room any more, and how far it is done.
@@ -24,9 +24,9 @@ pub(crate) struct Lines {
 }
 
 /// What is replaced, and by what.
-pub(crate) struct Pair {
-    pub(crate) search: Search,
-    pub(crate) value: Value,
+pub(crate) struct LinePair {
+    pub(crate) search: SubsSearch,
+    pub(crate) value: ReplacementValue,
     pub(crate) once: bool,
     /// It was replaced, `once`.
     pub(crate) done: bool,
@@ -34,9 +34,9 @@ pub(crate) struct Pair {
 
 /// What is looked for.
 #[derive(Clone)]
-pub(crate) enum Search {
+pub(crate) enum SubsSearch {
     /// One text.
-    Text(Rc<Patterns>),
+    Text(Rc<TextPatterns>),
     /// A regular expression.
     Pattern(Arc<Pattern>),
 }
@@ -46,13 +46,13 @@ pub(crate) enum Search {
 pub(crate) struct GivenUp(pub(crate) String);
 
 /// Gives the value of a pair's part.
-pub(crate) type Compute<'a> = &'a mut dyn FnMut(usize, usize) -> Rc<[u8]>;
+pub(crate) type ComputeValue<'a> = &'a mut dyn FnMut(usize, usize) -> Rc<[u8]>;
 
-impl Lines {
+impl LineReplacer {
     /// For one body; buffers of a line have `size` bytes at first, [`LINE`] at most.
-    pub(crate) fn new(pairs: Vec<Pair>, size: u64) -> Lines {
+    pub(crate) fn new(pairs: Vec<LinePair>, size: u64) -> LineReplacer {
         let buffer = || Vec::with_capacity(size.min(LINE as u64) as usize);
-        Lines { pairs, held: buffer(), current: None, groups: vec![], line: buffer(), made: buffer() }
+        LineReplacer { pairs, held: buffer(), current: None, groups: vec![], line: buffer(), made: buffer() }
     }
 
     /// Takes `input`, all or until [`ROOM`] is used up, which is `false`.
@@ -60,7 +60,7 @@ impl Lines {
         &mut self,
         input: &mut Chain,
         output: &mut Chain,
-        compute: Compute<'_>,
+        compute: ComputeValue<'_>,
     ) -> Result<bool, GivenUp> {
         let mut out = Vec::new();
         while let Some((piece, at)) = self.current.take().or_else(|| Some((input.pop()?, 0))) {
@@ -95,7 +95,7 @@ impl Lines {
         bytes: &[u8],
         at: usize,
         out: &mut Vec<u8>,
-        compute: Compute<'_>,
+        compute: ComputeValue<'_>,
     ) -> Result<usize, GivenUp> {
         let mut at = at;
         while at < bytes.len() && (out.len() as u64) < ROOM {
@@ -122,17 +122,17 @@ impl Lines {
     }
 
     /// All pairs in one line.
-    fn replace(&mut self, line: &[u8], out: &mut Vec<u8>, compute: Compute<'_>) -> Result<(), GivenUp> {
+    fn replace(&mut self, line: &[u8], out: &mut Vec<u8>, compute: ComputeValue<'_>) -> Result<(), GivenUp> {
         let (mut made, mut current) = (std::mem::take(&mut self.made), std::mem::take(&mut self.line));
         let mut changed = false;
         for (at, pair) in self.pairs.iter_mut().enumerate().filter(|(_, pair)| !pair.done) {
             made.clear();
             let subject = if changed { &current[..] } else { line };
             let found = match pair.search.clone() {
-                Search::Text(patterns) => {
+                SubsSearch::Text(patterns) => {
                     pair.text(&patterns, subject, &mut made, &mut |part| compute(at, part))
                 }
-                Search::Pattern(pattern) => {
+                SubsSearch::Pattern(pattern) => {
                     pair.pattern(&pattern, subject, &mut self.groups, &mut made, &mut |part| {
                         compute(at, part)
                     })?
@@ -149,18 +149,18 @@ impl Lines {
     }
 }
 
-impl Pair {
+impl LinePair {
     /// Replaces a text; whether it was there, without which `out` is not touched.
     fn text(
         &mut self,
-        patterns: &Patterns,
+        patterns: &TextPatterns,
         line: &[u8],
         out: &mut Vec<u8>,
         compute: &mut dyn FnMut(usize) -> Rc<[u8]>,
     ) -> bool {
         let mut at = 0;
         while !self.done
-            && let Found::Match { start, end, .. } = patterns.find(line, at, &[false])
+            && let FoundText::Match { start, end, .. } = patterns.find(line, at, &[false])
         {
             out.extend_from_slice(&line[at..start]);
             out.extend_from_slice(&self.value.text(compute));
@@ -173,7 +173,7 @@ impl Pair {
         at > 0
     }
 
-    /// Replaces what matches; as [`Pair::text`]. What follows a match is searched as a line of its own, as in nginx's
+    /// Replaces what matches; as [`LinePair::text`]. What follows a match is searched as a line of its own, as in nginx's
     /// module: `^` matches there again.
     fn pattern(
         &mut self,

@@ -24,23 +24,23 @@ use weir_http::Known;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
-use crate::filters::sub::replace::Replacer;
-use crate::filters::sub::search::Patterns;
-use lines::{GivenUp, Lines, Search};
-use stage::Stage;
-use value::{Template, Value};
+use crate::filters::sub::replace::TextReplacer;
+use crate::filters::sub::search::TextPatterns;
+use lines::{GivenUp, LineReplacer, SubsSearch};
+use stage::SubsStage;
+use value::{ReplacementValue, ValueTemplate};
 
 /// The module.
 pub struct Subs;
 
 /// The alias tells the closures of the table what `c` is.
-type Row = Directive<SubsConf>;
+type SubsRow = Directive<SubsConf>;
 
 impl Module for Subs {
     const NAME: &'static str = "subs";
     type Conf = SubsConf;
-    const DIRECTIVES: &'static [Row] = &[
-        Row::new("subs_filter", ANY, TWO_OR_MORE, SubsConf::add)
+    const DIRECTIVES: &'static [SubsRow] = &[
+        SubsRow::new("subs_filter", ANY, TWO_OR_MORE, SubsConf::add)
             .syntax("subs_filter string replacement [flags]")
             .doc(
                 "Replaces a string in responses. Flags: `r` for a regular expression, `i` \
@@ -48,20 +48,20 @@ impl Module for Subs {
                  (default).",
             )
             .example("subs_filter \"<title>(.*)</title>\" \"<title>$1 (test)</title>\" ir;"),
-        Row::new("subs_filter_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
+        SubsRow::new("subs_filter_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
             .syntax("subs_filter_types mime-type ...")
             .default("text/html")
             .doc("MIME types in which strings are replaced, besides `text/html`; `*` matches any."),
-        Row::new("subs_filter_bypass", ANY, MORE, SubsConf::bypass)
+        SubsRow::new("subs_filter_bypass", ANY, MORE, SubsConf::bypass)
             .syntax("subs_filter_bypass string ...")
             .doc("Replaces nothing if one of these values is neither empty nor `0`."),
-        Row::new("subs_buffers", ANY, TWO, |c, line| line.bufs(&mut c.buffers))
+        SubsRow::new("subs_buffers", ANY, TWO, |c, line| line.bufs(&mut c.buffers))
             .syntax("subs_buffers number size")
             .doc(
                 "Number and size of output buffers: replacement pauses while number times \
                  size bytes, 64k at most, wait for the client.",
             ),
-        Row::new("subs_line_buffer_size", ANY, ONE_OR_TWO, |c, line| line.size(&mut c.line_buffer))
+        SubsRow::new("subs_line_buffer_size", ANY, ONE_OR_TWO, |c, line| line.size(&mut c.line_buffer))
             .syntax("subs_line_buffer_size size [size]")
             .doc(
                 "Initial size of the buffers of a line for regular expressions, 64k at most; \
@@ -80,17 +80,17 @@ impl Module for Subs {
         if conf.pairs.is_empty() {
             return Ok(());
         }
-        let pair = |pair: &Pair| Job {
+        let pair = |pair: &SubsPair| SubsJob {
             what: match &pair.what {
-                What::Text { text, caseless } => {
-                    Search::Text(Rc::new(Patterns::new(std::slice::from_ref(text), *caseless)))
+                SubsTarget::Text { text, caseless } => {
+                    SubsSearch::Text(Rc::new(TextPatterns::new(std::slice::from_ref(text), *caseless)))
                 }
-                What::Pattern(pattern) => Search::Pattern(pattern.clone()),
+                SubsTarget::Pattern(pattern) => SubsSearch::Pattern(pattern.clone()),
             },
             template: Rc::new(pair.template.clone()),
             once: pair.once,
         };
-        let filter = Filter {
+        let filter = SubsFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
             jobs: conf.pairs.iter().map(pair).collect(),
             types: MediaTypes::or_html(&conf.types),
@@ -106,7 +106,7 @@ impl Module for Subs {
 /// The settings of one block.
 #[derive(Default)]
 pub struct SubsConf {
-    pairs: Vec<Pair>,
+    pairs: Vec<SubsPair>,
     types: Option<MediaTypes>,
     bypass: Option<Vec<Script>>,
     buffers: Option<weir_conf::BufferSizes>,
@@ -115,14 +115,14 @@ pub struct SubsConf {
 
 /// One `subs_filter`.
 #[derive(Clone)]
-struct Pair {
-    what: What,
-    template: Template,
+struct SubsPair {
+    what: SubsTarget,
+    template: ValueTemplate,
     once: bool,
 }
 
 #[derive(Clone)]
-enum What {
+enum SubsTarget {
     Text { text: Vec<u8>, caseless: bool },
     Pattern(Arc<Pattern>),
 }
@@ -138,13 +138,13 @@ impl SubsConf {
         // Without "r", but with "i", the text is a pattern as well.
         let plain = !(regex || caseless) || !text.iter().any(|byte| META.contains(byte));
         let (what, groups) = if plain {
-            (What::Text { text: text.to_vec(), caseless }, (regex || caseless).then_some(0))
+            (SubsTarget::Text { text: text.to_vec(), caseless }, (regex || caseless).then_some(0))
         } else {
             let pattern = Pattern::compile(line, 0, 0, caseless)?;
             let groups = pattern.groups();
-            (What::Pattern(pattern), Some(groups))
+            (SubsTarget::Pattern(pattern), Some(groups))
         };
-        self.pairs.push(Pair { what, template: Template::compile(line, 1, groups)?, once });
+        self.pairs.push(SubsPair { what, template: ValueTemplate::compile(line, 1, groups)?, once });
         Ok(())
     }
 
@@ -158,10 +158,10 @@ impl SubsConf {
 }
 
 /// `subs_filter` in one location of one worker.
-struct Filter {
+struct SubsFilter {
     /// Where the time of replacing goes.
     site: Site,
-    jobs: Box<[Job]>,
+    jobs: Box<[SubsJob]>,
     types: MediaTypes,
     bypass: Vec<Script>,
     /// Bytes that may wait for the client.
@@ -170,14 +170,14 @@ struct Filter {
     line: u64,
 }
 
-/// A [`Pair`] on one worker.
-struct Job {
-    what: Search,
-    template: Rc<Template>,
+/// A [`SubsPair`] on one worker.
+struct SubsJob {
+    what: SubsSearch,
+    template: Rc<ValueTemplate>,
     once: bool,
 }
 
-impl HeaderFilter for Filter {
+impl HeaderFilter for SubsFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_type.is_none() || x.response.content_length == Some(0) || !self.types.has(x) {
             return Verdict::Passed;
@@ -198,7 +198,7 @@ impl HeaderFilter for Filter {
             x.response.bound(ahead);
         }
         let templates = self.jobs.iter().map(|job| job.template.clone()).collect();
-        let body = Body { work: self.work(), templates };
+        let body = SubsBody { work: self.work(), templates };
         x.body_filter(Slot::Aux, self.site, body);
         Verdict::Ok
     }
@@ -208,25 +208,25 @@ impl HeaderFilter for Filter {
     }
 }
 
-impl Filter {
-    fn work(&self) -> Work {
-        let stage = |job: &Job| match &job.what {
-            Search::Text(patterns) => {
-                let replacer = Replacer::new(patterns.clone(), job.once);
-                Some(Stage::new(replacer, Value::new(&job.template)))
+impl SubsFilter {
+    fn work(&self) -> SubsWork {
+        let stage = |job: &SubsJob| match &job.what {
+            SubsSearch::Text(patterns) => {
+                let replacer = TextReplacer::new(patterns.clone(), job.once);
+                Some(SubsStage::new(replacer, ReplacementValue::new(&job.template)))
             }
-            Search::Pattern(_) => None,
+            SubsSearch::Pattern(_) => None,
         };
         if let Some(stages) = self.jobs.iter().map(stage).collect() {
-            return Work::Texts(stages);
+            return SubsWork::Texts(stages);
         }
-        let pair = |job: &Job| lines::Pair {
+        let pair = |job: &SubsJob| lines::LinePair {
             search: job.what.clone(),
-            value: Value::new(&job.template),
+            value: ReplacementValue::new(&job.template),
             once: job.once,
             done: false,
         };
-        Work::Lines(Box::new(Lines::new(self.jobs.iter().map(pair).collect(), self.line)))
+        SubsWork::Lines(Box::new(LineReplacer::new(self.jobs.iter().map(pair).collect(), self.line)))
     }
 
     fn is_bypassed(&self, x: &mut Exchange) -> bool {
@@ -237,17 +237,17 @@ impl Filter {
     }
 }
 
-struct Body {
-    work: Work,
-    templates: Box<[Rc<Template>]>,
+struct SubsBody {
+    work: SubsWork,
+    templates: Box<[Rc<ValueTemplate>]>,
 }
 
-enum Work {
-    Texts(Vec<Stage>),
-    Lines(Box<Lines>),
+enum SubsWork {
+    Texts(Vec<SubsStage>),
+    Lines(Box<LineReplacer>),
 }
 
-impl BodyFilter for Body {
+impl BodyFilter for SubsBody {
     fn step(
         &mut self,
         x: &mut Exchange,
@@ -261,8 +261,8 @@ impl BodyFilter for Body {
             Rc::from(x.text(&text))
         };
         let done = match &mut self.work {
-            Work::Texts(stages) => Ok(stage::step(stages, input, output, &mut compute)),
-            Work::Lines(lines) => lines.step(input, output, &mut compute),
+            SubsWork::Texts(stages) => Ok(stage::step(stages, input, output, &mut compute)),
+            SubsWork::Lines(lines) => lines.step(input, output, &mut compute),
         };
         match done {
             Ok(true) => Ok(Step::More),
@@ -290,24 +290,27 @@ mod tests {
 
     static MODULES: [ModuleDef; 4] = core_and::<Subs>();
 
-    fn texts(pairs: &[(&str, &str)], once: bool) -> Vec<Stage> {
+    fn texts(pairs: &[(&str, &str)], once: bool) -> Vec<SubsStage> {
         let stage = |(text, value): &(&str, &str)| {
-            let patterns = Patterns::new(&[text.as_bytes().to_vec()], false);
-            let template = Template::literal(value.as_bytes());
-            Stage::new(Replacer::new(Rc::new(patterns), once), Value::new(&Rc::new(template)))
+            let patterns = TextPatterns::new(&[text.as_bytes().to_vec()], false);
+            let template = ValueTemplate::literal(value.as_bytes());
+            SubsStage::new(
+                TextReplacer::new(Rc::new(patterns), once),
+                ReplacementValue::new(&Rc::new(template)),
+            )
         };
         pairs.iter().map(stage).collect()
     }
 
-    /// The pairs as lines of [`Lines`].
-    fn lines(pairs: &[(&str, &str)], once: bool) -> Lines {
-        let pair = |(text, value): &(&str, &str)| lines::Pair {
-            search: Search::Text(Rc::new(Patterns::new(&[text.as_bytes().to_vec()], false))),
-            value: Value::new(&Rc::new(Template::literal(value.as_bytes()))),
+    /// The pairs as lines of [`LineReplacer`].
+    fn lines(pairs: &[(&str, &str)], once: bool) -> LineReplacer {
+        let pair = |(text, value): &(&str, &str)| lines::LinePair {
+            search: SubsSearch::Text(Rc::new(TextPatterns::new(&[text.as_bytes().to_vec()], false))),
+            value: ReplacementValue::new(&Rc::new(ValueTemplate::literal(value.as_bytes()))),
             once,
             done: false,
         };
-        Lines::new(pairs.iter().map(pair).collect(), 0)
+        LineReplacer::new(pairs.iter().map(pair).collect(), 0)
     }
 
     /// What comes of `pieces`, and the most bytes of one step.

@@ -4,20 +4,20 @@ use std::rc::Rc;
 
 use weir_engine::body::Chain;
 
-use super::value::Value;
-use crate::filters::sub::replace::Replacer;
+use super::value::ReplacementValue;
+use crate::filters::sub::replace::TextReplacer;
 
 /// One text of a body.
-pub(crate) struct Stage {
+pub(crate) struct SubsStage {
     input: Chain,
-    replacer: Replacer,
-    value: Value,
+    replacer: TextReplacer,
+    value: ReplacementValue,
 }
 
-impl Stage {
+impl SubsStage {
     /// For one body.
-    pub(crate) fn new(replacer: Replacer, value: Value) -> Stage {
-        Stage { input: Chain::default(), replacer, value }
+    pub(crate) fn new(replacer: TextReplacer, value: ReplacementValue) -> SubsStage {
+        SubsStage { input: Chain::default(), replacer, value }
     }
 
     fn waits(&self) -> bool {
@@ -28,13 +28,13 @@ impl Stage {
 /// Lets `input` pass all `stages`, or as much of it as there is room for, which is `false`. `compute` gives the value
 /// of a stage's part.
 pub(crate) fn step(
-    stages: &mut [Stage],
+    stages: &mut [SubsStage],
     input: &mut Chain,
     output: &mut Chain,
     compute: &mut dyn FnMut(usize, usize) -> Rc<[u8]>,
 ) -> bool {
     // What waits in the middle goes first, so that no more gathers there.
-    let from = stages.iter().rposition(Stage::waits).unwrap_or(0);
+    let from = stages.iter().rposition(SubsStage::waits).unwrap_or(0);
     let mut done = from == 0;
     let mut pass = Chain::default();
     if from == 0 {

@@ -7,7 +7,7 @@ use weir_engine::variable::Script;
 
 /// A value as written, cut where groups stand.
 #[derive(Clone)]
-pub(crate) struct Template {
+pub(crate) struct ValueTemplate {
     parts: Vec<Part>,
 }
 
@@ -17,14 +17,18 @@ enum Part {
     Group(usize),
 }
 
-impl Template {
+impl ValueTemplate {
     /// Compiles argument `argument`; with `groups`, `$1` and on are those of the match.
     ///
     /// # Errors
     /// A wrong variable, or a group beyond `groups`.
-    pub(crate) fn compile(line: &mut LineCx<'_>, argument: usize, groups: Option<usize>) -> Result<Template> {
+    pub(crate) fn compile(
+        line: &mut LineCx<'_>,
+        argument: usize,
+        groups: Option<usize>,
+    ) -> Result<ValueTemplate> {
         let Some(groups) = groups else {
-            return Ok(Template { parts: vec![Part::Text(Script::compile(line, argument)?)] });
+            return Ok(ValueTemplate { parts: vec![Part::Text(Script::compile(line, argument)?)] });
         };
         let mut parts = Vec::new();
         let mut rest = line.bytes(argument);
@@ -46,13 +50,13 @@ impl Template {
                 rest = &rest[len..];
             }
         }
-        Ok(Template { parts })
+        Ok(ValueTemplate { parts })
     }
 
     /// A value without variables.
     #[cfg(test)]
-    pub(crate) fn literal(bytes: &[u8]) -> Template {
-        Template { parts: vec![Part::Text(Script::literal(bytes))] }
+    pub(crate) fn literal(bytes: &[u8]) -> ValueTemplate {
+        ValueTemplate { parts: vec![Part::Text(Script::literal(bytes))] }
     }
 
     /// The script of a part that is text.
@@ -73,16 +77,16 @@ fn group(text: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// A [`Template`] in one request: what has no group in it is computed once.
-pub(crate) struct Value {
-    template: Rc<Template>,
+/// A [`ValueTemplate`] in one request: what has no group in it is computed once.
+pub(crate) struct ReplacementValue {
+    template: Rc<ValueTemplate>,
     texts: Vec<Option<Rc<[u8]>>>,
 }
 
-impl Value {
+impl ReplacementValue {
     /// For one request.
-    pub(crate) fn new(template: &Rc<Template>) -> Value {
-        Value { template: template.clone(), texts: vec![None; template.parts.len()] }
+    pub(crate) fn new(template: &Rc<ValueTemplate>) -> ReplacementValue {
+        ReplacementValue { template: template.clone(), texts: vec![None; template.parts.len()] }
     }
 
     /// The whole of a value without groups.

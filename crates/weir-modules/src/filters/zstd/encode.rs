@@ -1,55 +1,55 @@
 //! The compressor of zstd, the C library's. It has 1.3 MB at level 1 and 3.8 at 6: a worker keeps few at work
-//! ([`Places`]), and a response that gets another one goes on with another frame.
+//! ([`CoderPlaces`]), and a response that gets another one goes on with another frame.
 
 use std::thread::LocalKey;
 
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective as End;
 use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
-use crate::filters::compress::{Failed, Op, Place, Places, Progress, Session};
+use crate::filters::compress::{CoderFailure, CoderPlace, CoderPlaces, CoderSession, Op, Progress};
 
 /// Compresses one response.
-pub(crate) type Presser = Place<Frame>;
+pub(crate) type ZstdCompressor = CoderPlace<ZstdFrame>;
 
 /// A body known to be short needs a smaller window.
-pub(crate) fn presser(level: u8, length: Option<u64>) -> Presser {
+pub(crate) fn presser(level: u8, length: Option<u64>) -> ZstdCompressor {
     let mut window = WINDOW;
     while window > LEAST_WINDOW && length.is_some_and(|length| length <= 1 << (window - 1)) {
         window -= 1;
     }
-    Place::new(Settings { level, window })
+    CoderPlace::new(ZstdSettings { level, window })
 }
 
 /// What a context is made with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct ZstdSettings {
     level: u8,
     /// A logarithm.
     window: u8,
 }
 
 /// A frame of a stream.
-pub(crate) struct Frame {
-    settings: Settings,
+pub(crate) struct ZstdFrame {
+    settings: ZstdSettings,
     context: CCtx<'static>,
 }
 
-impl Session for Frame {
-    type Key = Settings;
+impl CoderSession for ZstdFrame {
+    type Key = ZstdSettings;
     const PAUSE: Op = Op::Finish;
 
-    fn begin(settings: Settings, _from: u64) -> Result<Frame, Failed> {
-        let mut context = CCtx::try_create().ok_or(Failed("ZSTD_createCCtx() failed"))?;
+    fn begin(settings: ZstdSettings, _from: u64) -> Result<ZstdFrame, CoderFailure> {
+        let mut context = CCtx::try_create().ok_or(CoderFailure("ZSTD_createCCtx() failed"))?;
         for parameter in [
             CParameter::CompressionLevel(i32::from(settings.level)),
             CParameter::WindowLog(u32::from(settings.window)),
         ] {
             context.set_parameter(parameter).expect("levels to 22 and windows from 10 are valid");
         }
-        Ok(Frame { settings, context })
+        Ok(ZstdFrame { settings, context })
     }
 
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let end = match op {
             Op::Run => End::ZSTD_e_continue,
             Op::Flush => End::ZSTD_e_flush,
@@ -60,20 +60,20 @@ impl Session for Frame {
         let left = self
             .context
             .compress_stream2(&mut to, &mut from, end)
-            .map_err(|_| Failed("ZSTD_compressStream2() failed"))?;
+            .map_err(|_| CoderFailure("ZSTD_compressStream2() failed"))?;
         let taken = from.pos();
         Ok(Progress { taken, given: to.pos(), done: taken == input.len() && left == 0 })
     }
 
-    fn recycle(mut self) -> Option<(Settings, Frame)> {
+    fn recycle(mut self) -> Option<(ZstdSettings, ZstdFrame)> {
         let fresh =
             self.context.sizeof() <= MOST_KEPT && self.context.reset(ResetDirective::SessionOnly).is_ok();
         fresh.then_some((self.settings, self))
     }
 
-    fn places() -> &'static LocalKey<Places<Frame>> {
+    fn places() -> &'static LocalKey<CoderPlaces<ZstdFrame>> {
         thread_local! {
-            static PLACES: Places<Frame> = const { Places::new() };
+            static PLACES: CoderPlaces<ZstdFrame> = const { CoderPlaces::new() };
         }
         &PLACES
     }

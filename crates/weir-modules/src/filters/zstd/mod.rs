@@ -9,12 +9,12 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, inherit};
 
-use crate::filters::compress::{self, Coding, Offer, Room, Scheme};
+use crate::filters::compress::{self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom};
 use crate::filters::media::MediaTypes;
-use encode::Presser;
+use encode::ZstdCompressor;
 
 #[cfg(test)]
-pub(crate) use encode::Frame;
+pub(crate) use encode::ZstdFrame;
 pub(crate) use encode::presser;
 
 /// The module.
@@ -24,14 +24,14 @@ impl Module for Zstd {
     const NAME: &'static str = "zstd";
     type Conf = ZstdConf;
     const DIRECTIVES: &'static [Directive<ZstdConf>] = &[
-        Row::new("zstd", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+        ZstdRow::new("zstd", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .syntax("zstd on | off")
             .default("off")
             .doc(
                 "Compresses responses with Zstandard, with a window of 512 KB, for clients \
                  that accept `zstd`.",
             ),
-        Row::new("zstd_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+        ZstdRow::new("zstd_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
             .syntax("zstd_buffers number size")
             .default("2 8k")
             .doc(
@@ -39,11 +39,11 @@ impl Module for Zstd {
                  this size (512 bytes to 8k), and compression pauses while number times size \
                  bytes, 64k at most, wait for the client.",
             ),
-        Row::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
+        ZstdRow::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .syntax("zstd_types mime-type ...")
             .default("text/html")
             .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
-        Row::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))
+        ZstdRow::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))
             .syntax("zstd_comp_level level")
             .default("1")
             .doc(
@@ -52,13 +52,13 @@ impl Module for Zstd {
                  response that waits for its client while another response needs one \
                  continues with a new frame.",
             ),
-        Row::new("zstd_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
+        ZstdRow::new("zstd_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
             .syntax("zstd_min_length length")
             .default("20")
             .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
     ];
     const VARIABLES: &'static [Variable] =
-        &compress::ratio_variable("zstd_ratio", |x| compress::ratio(x, Coding::Zstd));
+        &compress::ratio_variable("zstd_ratio", |x| compress::ratio(x, ContentCoding::Zstd));
 
     fn inherit(conf: &mut ZstdConf, parent: &ZstdConf) {
         inherit!(conf, parent, on, buffers, types, level, min_length);
@@ -66,12 +66,12 @@ impl Module for Zstd {
 
     fn install(conf: &ZstdConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
-            let offer = Offer::new(&conf.types, conf.min_length);
+            let offer = CompressionOffer::new(&conf.types, conf.min_length);
             compress::install(
                 plan,
                 Self::NAME,
                 offer,
-                Packing { level: conf.level.unwrap_or(1), room: Room::new(conf.buffers) },
+                ZstdPacking { level: conf.level.unwrap_or(1), room: OutputRoom::new(conf.buffers) },
             );
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Module for Zstd {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<ZstdConf>;
+type ZstdRow = Directive<ZstdConf>;
 
 /// The settings of one block.
 #[derive(Clone, Default)]
@@ -92,21 +92,21 @@ pub struct ZstdConf {
 }
 
 /// How a location compresses.
-struct Packing {
+struct ZstdPacking {
     level: u8,
-    room: Room,
+    room: OutputRoom,
 }
 
-impl Scheme for Packing {
-    const CODING: Coding = Coding::Zstd;
+impl CompressionScheme for ZstdPacking {
+    const CODING: ContentCoding = ContentCoding::Zstd;
     const SLOT: Slot = Slot::Zstd;
-    type Coder = Presser;
+    type Coder = ZstdCompressor;
 
-    fn coder(&self, length: Option<u64>) -> Presser {
+    fn coder(&self, length: Option<u64>) -> ZstdCompressor {
         presser(self.level, length)
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> OutputRoom {
         self.room
     }
 }

@@ -7,16 +7,16 @@ use weir_conf::{Error, LineCx, Span, Word};
 use weir_engine::conf::registry::Registry;
 use weir_http::{escape, h1};
 
-use super::{DIRECT, Escape, Format, Op, Part, Write, parse, status};
+use super::{DIRECT, FormatOp, FormatPart, LogEscape, LogFormat, Write, parse, status};
 
 /// A name, a value and its place.
-pub(super) type Member<'l> = (&'l [u8], &'l [u8], Span);
+pub(super) type ObjectMember<'l> = (&'l [u8], &'l [u8], Span);
 
 /// The members that `line` lists; `None` when it is of another form.
 ///
 /// # Errors
 /// A word behind the first member that is none.
-pub(super) fn members<'l>(line: &LineCx<'l>) -> Result<Option<Vec<Member<'l>>>, Error> {
+pub(super) fn members<'l>(line: &LineCx<'l>) -> Result<Option<Vec<ObjectMember<'l>>>, Error> {
     let Some((first, words)) = line.args().get(1..).and_then(<[Word]>::split_first) else { return Ok(None) };
     if first.quoted || !first.is("json") || words.first().and_then(member).is_none() {
         return Ok(None);
@@ -28,7 +28,7 @@ pub(super) fn members<'l>(line: &LineCx<'l>) -> Result<Option<Vec<Member<'l>>>, 
     words.iter().enumerate().map(one).collect::<Result<_, _>>().map(Some)
 }
 
-fn member(word: &Word) -> Option<Member<'_>> {
+fn member(word: &Word) -> Option<ObjectMember<'_>> {
     let at = word.bytes().iter().position(|byte| *byte == b'=')?;
     let (name, value) = word.bytes().split_at(at);
     let good = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.@".contains(byte);
@@ -38,8 +38,11 @@ fn member(word: &Word) -> Option<Member<'_>> {
 /// Compiles an object.
 ///
 /// # Errors
-/// As [`Format::compile`].
-pub(super) fn compile(members: &[Member<'_>], registry: &mut Registry) -> Result<Format, (Span, String)> {
+/// As [`LogFormat::compile`].
+pub(super) fn compile(
+    members: &[ObjectMember<'_>],
+    registry: &mut Registry,
+) -> Result<LogFormat, (Span, String)> {
     let mut ops = Vec::new();
     let mut literal = Vec::new();
     for (at, (name, value, span)) in members.iter().enumerate() {
@@ -47,28 +50,30 @@ pub(super) fn compile(members: &[Member<'_>], registry: &mut Registry) -> Result
         literal.extend_from_slice(name);
         literal.extend_from_slice(b"\":");
         let parts = parse(value).map_err(|message| (*span, message))?;
-        if let [Part::Variable(name)] = parts[..] {
+        if let [FormatPart::Variable(name)] = parts[..] {
             let number = NUMBERS.iter().chain(DIRECT).find(|(known, _)| *known == name && is_number(name));
             if let Some((_, write)) = number {
-                ops.push(Op::Literal(std::mem::take(&mut literal).into()));
-                ops.push(Op::Direct(*write));
+                ops.push(FormatOp::Literal(std::mem::take(&mut literal).into()));
+                ops.push(FormatOp::Direct(*write));
                 continue;
             }
             if !DIRECT.iter().any(|(known, _)| *known == name) {
-                ops.push(Op::Literal(std::mem::take(&mut literal).into()));
-                ops.push(Op::Member(registry.use_variable(name, *span)));
+                ops.push(FormatOp::Literal(std::mem::take(&mut literal).into()));
+                ops.push(FormatOp::Member(registry.use_variable(name, *span)));
                 continue;
             }
         }
         literal.push(b'"');
         for part in parts {
             match part {
-                Part::Literal(text) => escape::json(&mut literal, String::from_utf8_lossy(text).as_bytes()),
-                Part::Variable(name) => {
-                    ops.push(Op::Literal(std::mem::take(&mut literal).into()));
+                FormatPart::Literal(text) => {
+                    escape::json(&mut literal, String::from_utf8_lossy(text).as_bytes())
+                }
+                FormatPart::Variable(name) => {
+                    ops.push(FormatOp::Literal(std::mem::take(&mut literal).into()));
                     ops.push(match DIRECT.iter().find(|(known, _)| *known == name) {
-                        Some((_, write)) => Op::Direct(*write),
-                        None => Op::Variable(registry.use_variable(name, *span)),
+                        Some((_, write)) => FormatOp::Direct(*write),
+                        None => FormatOp::Variable(registry.use_variable(name, *span)),
                     });
                 }
             }
@@ -76,8 +81,8 @@ pub(super) fn compile(members: &[Member<'_>], registry: &mut Registry) -> Result
         literal.push(b'"');
     }
     literal.push(b'}');
-    ops.push(Op::Literal(literal.into()));
-    Ok(Format { ops: ops.into(), escape: Escape::Object })
+    ops.push(FormatOp::Literal(literal.into()));
+    Ok(LogFormat { ops: ops.into(), escape: LogEscape::Object })
 }
 
 /// Variables that are always numbers as JSON has them.

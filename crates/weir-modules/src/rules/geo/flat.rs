@@ -1,14 +1,14 @@
 //! Which value an address has: the whole space of addresses cut where a value begins.
 
 /// An address as a number.
-pub(super) trait Address: Copy + Ord + Default {
+pub(super) trait GeoAddress: Copy + Ord + Default {
     /// The number behind this one; `None` behind the last.
     fn next(self) -> Option<Self>;
     /// Its first 16 bits.
     fn top(self) -> u16;
 }
 
-impl Address for u32 {
+impl GeoAddress for u32 {
     fn next(self) -> Option<u32> {
         self.checked_add(1)
     }
@@ -18,7 +18,7 @@ impl Address for u32 {
     }
 }
 
-impl Address for u128 {
+impl GeoAddress for u128 {
     fn next(self) -> Option<u128> {
         self.checked_add(1)
     }
@@ -31,7 +31,7 @@ impl Address for u128 {
 /// Values of all addresses. With 50,000 networks a look-up takes 14 ns of CPU for IPv4 and 150 for IPv6, whose first
 /// half-words are few.
 #[derive(Debug)]
-pub(super) struct Flat<A> {
+pub(super) struct FlatGeo<A> {
     /// Where a value begins; the first is 0.
     starts: Box<[A]>,
     /// The value from each start on.
@@ -40,11 +40,11 @@ pub(super) struct Flat<A> {
     tops: Box<[u32]>,
 }
 
-impl<A: Address> Flat<A> {
+impl<A: GeoAddress> FlatGeo<A> {
     /// From `(first, last, value)`, where each range holds the later ones that overlap it, or lies before them;
     /// `default` is the value of what is in none.
-    pub(super) fn new(ranges: impl IntoIterator<Item = (A, A, u32)>, default: u32) -> Flat<A> {
-        let mut cuts = Cuts { starts: vec![A::default()], values: vec![default] };
+    pub(super) fn new(ranges: impl IntoIterator<Item = (A, A, u32)>, default: u32) -> FlatGeo<A> {
+        let mut cuts = FlatCuts { starts: vec![A::default()], values: vec![default] };
         // The ranges that the place reached lies in, the innermost last.
         let mut open: Vec<(A, u32)> = Vec::new();
         for (first, last, value) in ranges {
@@ -54,7 +54,7 @@ impl<A: Address> Flat<A> {
         }
         cuts.close(&mut open, default, None);
         let tops = tops(&cuts.starts);
-        Flat { starts: cuts.starts.into(), values: cuts.values.into(), tops }
+        FlatGeo { starts: cuts.starts.into(), values: cuts.values.into(), tops }
     }
 
     /// The value of `address`.
@@ -70,13 +70,13 @@ impl<A: Address> Flat<A> {
     }
 }
 
-/// A [`Flat`] while it grows.
-struct Cuts<A> {
+/// A [`FlatGeo`] while it grows.
+struct FlatCuts<A> {
     starts: Vec<A>,
     values: Vec<u32>,
 }
 
-impl<A: Address> Cuts<A> {
+impl<A: GeoAddress> FlatCuts<A> {
     /// From `start` on the value is `value`.
     fn cut(&mut self, start: A, value: u32) {
         let last = self.values.len() - 1;
@@ -98,7 +98,7 @@ impl<A: Address> Cuts<A> {
     }
 }
 
-fn tops<A: Address>(starts: &[A]) -> Box<[u32]> {
+fn tops<A: GeoAddress>(starts: &[A]) -> Box<[u32]> {
     if starts.len() <= SHORT {
         return Box::default();
     }
@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn ranges_inside_ranges() {
-        let flat = Flat::new([(10_u32, 99, 1), (10, 19, 2), (30, 39, 3), (35, 35, 4), (200, u32::MAX, 5)], 9);
+        let flat =
+            FlatGeo::new([(10_u32, 99, 1), (10, 19, 2), (30, 39, 3), (35, 35, 4), (200, u32::MAX, 5)], 9);
         for (address, value) in [
             (0, 9),
             (9, 9),
@@ -147,7 +148,7 @@ mod tests {
             cuts.sort_unstable();
             cuts.dedup();
             let ranges = cuts.windows(2).enumerate().map(|(n, cut)| (cut[0], cut[1] - 1, n as u32 + 1));
-            let flat = Flat::new(ranges, 0);
+            let flat = FlatGeo::new(ranges, 0);
             for address in asked.iter().chain(&cuts) {
                 let at = cuts.partition_point(|cut| cut <= address);
                 let expected = if at == cuts.len() { 0 } else { at as u32 };

@@ -20,9 +20,9 @@ use weir_rt::net::SockAddr;
 
 use crate::support::computed;
 use crate::support::forwarded::Trust;
-use flat::Flat;
-use networks::Networks;
-use ranges::Ranges;
+use flat::FlatGeo;
+use networks::GeoNetworks;
+use ranges::GeoRanges;
 use weir_engine::cidr::{self, Cidr};
 
 /// The module.
@@ -59,7 +59,7 @@ fn set_geo(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
             (Some(address), computed::name_at(line, 1)?)
         }
     };
-    let mut block = Block::default();
+    let mut block = GeoBlock::default();
     for entry in line.entries()? {
         block.entry(&mut line.entry(entry))?;
     }
@@ -70,41 +70,41 @@ fn set_geo(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
 
 /// A block while it is read.
 #[derive(Default)]
-struct Block {
-    values: Values,
-    base: Base,
+struct GeoBlock {
+    values: GeoValues,
+    base: GeoBase,
     proxies: Vec<Cidr>,
     recursive: bool,
     volatile: bool,
 }
 
 /// What addresses are told by.
-enum Base {
+enum GeoBase {
     /// Networks, the smallest counts.
-    Networks(Networks),
+    Networks(GeoNetworks),
     /// Ranges of IPv4 addresses, and the value of all others.
-    Ranges(Ranges, Option<u32>),
+    Ranges(GeoRanges, Option<u32>),
 }
 
-impl Default for Base {
-    fn default() -> Base {
-        Base::Networks(Networks::default())
+impl Default for GeoBase {
+    fn default() -> GeoBase {
+        GeoBase::Networks(GeoNetworks::default())
     }
 }
 
 /// The values, each once; the first is the empty one.
-struct Values {
+struct GeoValues {
     texts: Vec<Box<[u8]>>,
     known: HashMap<Box<[u8]>, u32>,
 }
 
-impl Default for Values {
-    fn default() -> Values {
-        Values { texts: vec![Box::default()], known: HashMap::from([(Box::default(), 0)]) }
+impl Default for GeoValues {
+    fn default() -> GeoValues {
+        GeoValues { texts: vec![Box::default()], known: HashMap::from([(Box::default(), 0)]) }
     }
 }
 
-impl Values {
+impl GeoValues {
     fn number(&mut self, text: &[u8]) -> u32 {
         if let Some(number) = self.known.get(text) {
             return *number;
@@ -120,7 +120,7 @@ impl Values {
     }
 }
 
-impl Block {
+impl GeoBlock {
     fn entry(&mut self, entry: &mut LineCx<'_>) -> Result {
         match (entry.line().name.bytes(), entry.args().len()) {
             (b"ranges", 0) => return self.set_ranges(entry),
@@ -135,21 +135,21 @@ impl Block {
 
     fn set_ranges(&mut self, entry: &LineCx<'_>) -> Result {
         match &self.base {
-            Base::Networks(networks) if networks.is_begun() => {
+            GeoBase::Networks(networks) if networks.is_begun() => {
                 Err(entry.fail("the \"ranges\" directive must be the first directive inside \"geo\" block"))
             }
-            Base::Networks(_) => {
-                self.base = Base::Ranges(Ranges::default(), None);
+            GeoBase::Networks(_) => {
+                self.base = GeoBase::Ranges(GeoRanges::default(), None);
                 Ok(())
             }
-            Base::Ranges(..) => Ok(()),
+            GeoBase::Ranges(..) => Ok(()),
         }
     }
 
     fn add(&mut self, entry: &mut LineCx<'_>) -> Result {
         match &mut self.base {
-            Base::Networks(networks) => networks.add(entry, &mut self.values),
-            Base::Ranges(_, default) if entry.line().name.bytes() == b"default" => {
+            GeoBase::Networks(networks) => networks.add(entry, &mut self.values),
+            GeoBase::Ranges(_, default) if entry.line().name.bytes() == b"default" => {
                 if let Some(old) = default {
                     let (new, old) = (entry.arg(0), self.values.shown(*old));
                     entry.warn(format!("duplicate default geo range value: \"{new}\", old value: \"{old}\""));
@@ -157,20 +157,20 @@ impl Block {
                 *default = Some(self.values.number(entry.bytes(0)));
                 Ok(())
             }
-            Base::Ranges(ranges, _) => ranges.add(entry, &mut self.values),
+            GeoBase::Ranges(ranges, _) => ranges.add(entry, &mut self.values),
         }
     }
 
-    fn table(self, address: Option<VarIndex>) -> Table {
+    fn table(self, address: Option<VarIndex>) -> GeoTable {
         let (v4, v6) = match self.base {
-            Base::Networks(networks) => {
+            GeoBase::Networks(networks) => {
                 let (v4, v6) = networks.flat();
                 (v4, Some(v6))
             }
-            Base::Ranges(ranges, default) => (ranges.flat(default.unwrap_or(0)), None),
+            GeoBase::Ranges(ranges, default) => (ranges.flat(default.unwrap_or(0)), None),
         };
         let proxies = (!self.proxies.is_empty()).then(|| Trust::new(&self.proxies, self.recursive));
-        Table { address, proxies, values: self.values.texts.into(), v4, v6 }
+        GeoTable { address, proxies, values: self.values.texts.into(), v4, v6 }
     }
 }
 
@@ -190,18 +190,18 @@ fn network(entry: &mut LineCx<'_>, at: Option<usize>) -> Result<Cidr> {
 }
 
 /// A `geo`.
-struct Table {
+struct GeoTable {
     /// The variable with the address; `None`: the client's.
     address: Option<VarIndex>,
     /// Whose X-Forwarded-For is believed.
     proxies: Option<Trust>,
     values: Box<[Box<[u8]>]>,
-    v4: Flat<u32>,
+    v4: FlatGeo<u32>,
     /// `None` with ranges, which are IPv4's.
-    v6: Option<Flat<u128>>,
+    v6: Option<FlatGeo<u128>>,
 }
 
-impl Table {
+impl GeoTable {
     fn find(&self, x: &mut Exchange) -> Text {
         let number = match self.ip(x) {
             Some(IpAddr::V4(ip)) => self.v4.find(ip.into()),

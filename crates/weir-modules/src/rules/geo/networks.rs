@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use weir_conf::{LineCx, Result};
 
-use super::flat::Flat;
-use super::{Values, network};
+use super::flat::FlatGeo;
+use super::{GeoValues, network};
 use weir_engine::cidr::Cidr;
 
 /// The networks read so far: by first address and number of bits.
 #[derive(Default)]
-pub(super) struct Networks {
+pub(super) struct GeoNetworks {
     v4: BTreeMap<(u32, u32), u32>,
     v6: BTreeMap<(u128, u32), u32>,
     begun: bool,
 }
 
-impl Networks {
+impl GeoNetworks {
     /// `network value`, `default value` or `delete network`.
-    pub(super) fn add(&mut self, entry: &mut LineCx<'_>, values: &mut Values) -> Result {
+    pub(super) fn add(&mut self, entry: &mut LineCx<'_>, values: &mut GeoValues) -> Result {
         self.begun = true;
         let name = &entry.line().name;
         match name.bytes() {
@@ -48,7 +48,7 @@ impl Networks {
         self.begun
     }
 
-    fn put(&mut self, entry: &mut LineCx<'_>, cidr: &Cidr, shown: &str, value: u32, values: &Values) {
+    fn put(&mut self, entry: &mut LineCx<'_>, cidr: &Cidr, shown: &str, value: u32, values: &GeoValues) {
         // nginx tells the value of the network's first address, which may be that of a smaller network.
         let before = self.find(cidr);
         let taken = match *cidr {
@@ -84,12 +84,12 @@ impl Networks {
     }
 
     /// For look-ups.
-    pub(super) fn flat(self) -> (Flat<u32>, Flat<u128>) {
+    pub(super) fn flat(self) -> (FlatGeo<u32>, FlatGeo<u128>) {
         let rest4 = |bits| u32::MAX.checked_shr(bits).unwrap_or(0);
         let rest6 = |bits| u128::MAX.checked_shr(bits).unwrap_or(0);
         let v4 = self.v4.into_iter().map(|((net, bits), value)| (net, net | rest4(bits), value));
         let v6 = self.v6.into_iter().map(|((net, bits), value)| (net, net | rest6(bits), value));
-        (Flat::new(v4, 0), Flat::new(v6, 0))
+        (FlatGeo::new(v4, 0), FlatGeo::new(v6, 0))
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_smallest_network_counts(nets in vec((any::<u32>(), 0..=32_u32), 0..300), asked in vec(any::<u32>(), 20)) {
-            let mut networks = Networks::default();
+            let mut networks = GeoNetworks::default();
             for (value, (net, bits)) in nets.iter().enumerate() {
                 let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
                 networks.v4.insert((net & mask, *bits), value as u32 + 1);

@@ -5,31 +5,31 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use weir_conf::{LineCx, Result};
 
-use super::flat::Flat;
-use super::{NOWHERE, Values};
+use super::flat::FlatGeo;
+use super::{GeoValues, NOWHERE};
 use weir_engine::cidr;
 
 /// The ranges read so far, cut as nginx cuts them, into pieces with the same first 16 bits: what overlaps is judged
 /// piece by piece. Pieces of one half-word are in order and apart.
 #[derive(Default)]
-pub(super) struct Ranges {
-    pieces: BTreeMap<u16, Vec<Piece>>,
+pub(super) struct GeoRanges {
+    pieces: BTreeMap<u16, Vec<RangePiece>>,
 }
 
 /// The addresses of one half-word from `first` to `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct RangePiece {
     first: u16,
     last: u16,
     value: u32,
 }
 
 /// Why a piece can't be added.
-struct Overlaps(u16, Piece);
+struct RangeOverlap(u16, RangePiece);
 
-impl Ranges {
+impl GeoRanges {
     /// `first-last value` or `delete first-last`.
-    pub(super) fn add(&mut self, entry: &mut LineCx<'_>, values: &mut Values) -> Result {
+    pub(super) fn add(&mut self, entry: &mut LineCx<'_>, values: &mut GeoValues) -> Result {
         let name = &entry.line().name;
         let delete = name.bytes() == b"delete";
         let shown = if delete { entry.arg(0) } else { name.str() };
@@ -41,7 +41,7 @@ impl Ranges {
             return Ok(());
         }
         let value = values.number(entry.bytes(0));
-        let replaced = self.insert(first, last, value).map_err(|Overlaps(top, piece)| {
+        let replaced = self.insert(first, last, value).map_err(|RangeOverlap(top, piece)| {
             let (from, to) = (address(top, piece.first), address(top, piece.last));
             entry.fail(format!("range \"{shown}\" overlaps \"{from}-{to}\""))
         })?;
@@ -53,23 +53,23 @@ impl Ranges {
     }
 
     /// The values of pieces that were there already.
-    fn insert(&mut self, first: u32, last: u32, value: u32) -> std::result::Result<Vec<u32>, Overlaps> {
+    fn insert(&mut self, first: u32, last: u32, value: u32) -> std::result::Result<Vec<u32>, RangeOverlap> {
         let mut replaced = Vec::new();
         for (top, first, last) in pieces(first, last) {
             let list = self.pieces.entry(top).or_default();
-            let new = Piece { first, last, value };
+            let new = RangePiece { first, last, value };
             // The last piece that does not begin behind the new one; only with it may it overlap, or with those before.
             let at = list.partition_point(|old| old.first <= last);
             match at.checked_sub(1).map(|before| (before, list[before])) {
                 Some((before, old)) if old.last >= first => {
                     if first < old.first || last > old.last {
-                        return Err(Overlaps(top, old));
+                        return Err(RangeOverlap(top, old));
                     }
                     if (first, last) == (old.first, old.last) {
                         replaced.push(old.value);
                     }
-                    let left = (old.first < first).then(|| Piece { last: first - 1, ..old });
-                    let right = (last < old.last).then(|| Piece { first: last + 1, ..old });
+                    let left = (old.first < first).then(|| RangePiece { last: first - 1, ..old });
+                    let right = (last < old.last).then(|| RangePiece { first: last + 1, ..old });
                     list.splice(before..=before, left.into_iter().chain([new]).chain(right));
                 }
                 _ => list.insert(at, new),
@@ -94,13 +94,13 @@ impl Ranges {
     }
 
     /// For look-ups; `default` is the value of all other addresses.
-    pub(super) fn flat(self, default: u32) -> Flat<u32> {
+    pub(super) fn flat(self, default: u32) -> FlatGeo<u32> {
         let all = self.pieces.into_iter().flat_map(|(top, list)| {
             list.into_iter().map(move |piece| {
                 (address(top, piece.first).into(), address(top, piece.last).into(), piece.value)
             })
         });
-        Flat::new(all, default)
+        FlatGeo::new(all, default)
     }
 }
 
@@ -139,15 +139,15 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_added_last_counts(ranges in vec((0..300_000_u32, 0..90_000_u32), 0..40)) {
-            let mut base = Ranges::default();
+            let mut base = GeoRanges::default();
             let mut model = vec![0; 400_000];
             for (value, (first, len)) in (1..).zip(ranges) {
                 let last = first + len;
                 // What overlaps in part stops a configuration; pieces added before that stay.
                 let end = match base.insert(first, last, value) {
                     Ok(_) => last,
-                    Err(Overlaps(top, _)) if u32::from(top) == first >> 16 => continue,
-                    Err(Overlaps(top, _)) => (u32::from(top) << 16) - 1,
+                    Err(RangeOverlap(top, _)) if u32::from(top) == first >> 16 => continue,
+                    Err(RangeOverlap(top, _)) => (u32::from(top) << 16) - 1,
                 };
                 model[first as usize..=end as usize].fill(value);
             }
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_range_is_not_deleted() {
-        let mut base = Ranges::default();
+        let mut base = GeoRanges::default();
         base.insert(10, 200_000, 1).ok().expect("the first");
         assert!(!base.delete(10, 20));
         assert!(base.delete(10, 200_000));

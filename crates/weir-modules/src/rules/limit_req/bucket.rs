@@ -15,10 +15,10 @@ use weir_engine::zone::{Entries, Handle, SharedZone, Table};
 use crate::support::limit;
 
 /// One `limit_req` on one worker.
-pub(super) struct Limit {
+pub(super) struct RateLimit {
     pub(super) zone: Arc<SharedZone>,
     pub(super) key: Script,
-    pub(super) buckets: Arc<Table<Bucket>>,
+    pub(super) buckets: Arc<Table<RateBucket>>,
     /// A second.
     pub(super) rate: u64,
     pub(super) burst: u64,
@@ -28,7 +28,7 @@ pub(super) struct Limit {
 
 /// The requests of one key.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bucket {
+pub(super) struct RateBucket {
     excess: u64,
     /// When the excess was so, in milliseconds of the monotonic clock.
     last: u64,
@@ -36,7 +36,7 @@ pub(super) struct Bucket {
     pending: u32,
 }
 
-impl Bucket {
+impl RateBucket {
     /// The excess with one more request at `now`, and how much time passed. Workers' clocks may differ by a turn of
     /// their loops; one that goes back by more than a minute was set, and counts as one millisecond (nginx's rule).
     fn with_one(&self, now: u64, rate: u64) -> (u64, u64) {
@@ -58,18 +58,18 @@ impl Bucket {
 }
 
 /// What becomes of a request.
-pub(super) enum Decision<'l> {
+pub(super) enum RateDecision<'l> {
     /// No limit has a key for it.
     Unlimited,
     /// It goes on.
     Pass,
     /// It waits so many milliseconds.
-    Delay { ms: u64, excess: u64, limit: &'l Limit },
+    Delay { ms: u64, excess: u64, limit: &'l RateLimit },
     /// It is refused; without excess because the zone is full.
-    Refuse { excess: Option<u64>, limit: &'l Limit },
+    Refuse { excess: Option<u64>, limit: &'l RateLimit },
 }
 
-enum Asked {
+enum AskedBucket {
     /// Counted, with this excess.
     Counted(u64),
     /// Held, to be counted at the end.
@@ -81,21 +81,21 @@ enum Asked {
 }
 
 /// Asks all limits about `x`.
-pub(super) fn decide<'l>(x: &mut Exchange, limits: &'l [Limit], now: u64) -> Decision<'l> {
-    let mut held: Vec<(&Limit, Handle)> = Vec::new();
+pub(super) fn decide<'l>(x: &mut Exchange, limits: &'l [RateLimit], now: u64) -> RateDecision<'l> {
+    let mut held: Vec<(&RateLimit, Handle)> = Vec::new();
     let mut counted = None;
     for (at, limit) in limits.iter().enumerate() {
         let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
         let last = at + 1 == limits.len();
         match limit.ask(x.text(&key), now, last) {
-            Asked::Counted(excess) => counted = Some((limit, excess)),
-            Asked::Held(handle) => held.push((limit, handle)),
-            Asked::Over(excess) => return refuse(&held, Some(excess), limit),
-            Asked::Full => return refuse(&held, None, limit),
+            AskedBucket::Counted(excess) => counted = Some((limit, excess)),
+            AskedBucket::Held(handle) => held.push((limit, handle)),
+            AskedBucket::Over(excess) => return refuse(&held, Some(excess), limit),
+            AskedBucket::Full => return refuse(&held, None, limit),
         }
     }
     if counted.is_none() && held.is_empty() {
-        return Decision::Unlimited;
+        return RateDecision::Unlimited;
     }
     let rest = held.iter().rev().map(|(limit, handle)| (*limit, limit.count_held(*handle, now)));
     let mut longest = (0, 0, None);
@@ -106,43 +106,43 @@ pub(super) fn decide<'l>(x: &mut Exchange, limits: &'l [Limit], now: u64) -> Dec
         }
     }
     match longest {
-        (ms, excess, Some(limit)) => Decision::Delay { ms, excess, limit },
-        _ => Decision::Pass,
+        (ms, excess, Some(limit)) => RateDecision::Delay { ms, excess, limit },
+        _ => RateDecision::Pass,
     }
 }
 
 /// Lets go of those that were held: the request counts nowhere.
-fn refuse<'l>(held: &[(&Limit, Handle)], excess: Option<u64>, limit: &'l Limit) -> Decision<'l> {
+fn refuse<'l>(held: &[(&RateLimit, Handle)], excess: Option<u64>, limit: &'l RateLimit) -> RateDecision<'l> {
     for (limit, handle) in held {
         limit.buckets.lock_at(*handle).value(*handle).pending -= 1;
     }
-    Decision::Refuse { excess, limit }
+    RateDecision::Refuse { excess, limit }
 }
 
-impl Limit {
+impl RateLimit {
     /// Counts a request with `key` if this is the `last` limit asked, else holds its bucket.
-    fn ask(&self, key: &[u8], now: u64, last: bool) -> Asked {
+    fn ask(&self, key: &[u8], now: u64, last: bool) -> AskedBucket {
         let mut buckets = self.buckets.lock(key);
         if let Some(handle) = buckets.find(key) {
             let bucket = buckets.value(handle);
             let next = bucket.with_one(now, self.rate);
             if next.0 > self.burst {
-                return Asked::Over(next.0);
+                return AskedBucket::Over(next.0);
             }
             if last {
                 bucket.count(now, next);
-                return Asked::Counted(next.0);
+                return AskedBucket::Counted(next.0);
             }
             bucket.pending += 1;
-            return Asked::Held(handle);
+            return AskedBucket::Held(handle);
         }
         // One that is only held is counted later, from a time so long ago that its first request has no excess.
         let (last_seen, pending) = if last { (now, 0) } else { (0, 1) };
-        let bucket = Bucket { excess: 0, last: last_seen, pending };
+        let bucket = RateBucket { excess: 0, last: last_seen, pending };
         match self.make_room(&mut buckets, key, bucket, now) {
-            None => Asked::Full,
-            Some(_) if last => Asked::Counted(0),
-            Some(handle) => Asked::Held(handle),
+            None => AskedBucket::Full,
+            Some(_) if last => AskedBucket::Counted(0),
+            Some(handle) => AskedBucket::Held(handle),
         }
     }
 
@@ -150,9 +150,9 @@ impl Limit {
     /// all, whatever is in it.
     fn make_room(
         &self,
-        buckets: &mut Entries<'_, Bucket>,
+        buckets: &mut Entries<'_, RateBucket>,
         key: &[u8],
-        bucket: Bucket,
+        bucket: RateBucket,
         now: u64,
     ) -> Option<Handle> {
         self.expire(buckets, now, 2);
@@ -174,7 +174,7 @@ impl Limit {
     }
 
     /// Drops up to `most` of the oldest buckets that have been empty for a minute.
-    fn expire(&self, buckets: &mut Entries<'_, Bucket>, now: u64, most: usize) {
+    fn expire(&self, buckets: &mut Entries<'_, RateBucket>, now: u64, most: usize) {
         for _ in 0..most {
             let Some(oldest) = buckets.oldest() else { return };
             let bucket = *buckets.value(oldest);

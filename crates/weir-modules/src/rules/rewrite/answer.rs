@@ -12,20 +12,22 @@ use crate::support::value::Value;
 
 /// A `return` as written.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct WrittenReturn {
     status: u16,
     text: Script,
 }
 
-impl Answer {
-    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Answer> {
+impl WrittenReturn {
+    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<WrittenReturn> {
         let word = line.bytes(0);
         let alone = line.args().len() == 1;
         let status = parse_number(word).and_then(|number| u16::try_from(number).ok());
         match status.filter(|status| *status <= 999) {
-            Some(status) if alone => Ok(Answer { status, text: Script::default() }),
-            Some(status) => Ok(Answer { status, text: Script::compile(line, 1)? }),
-            None if alone && is_address(word) => Ok(Answer { status: 302, text: Script::compile(line, 0)? }),
+            Some(status) if alone => Ok(WrittenReturn { status, text: Script::default() }),
+            Some(status) => Ok(WrittenReturn { status, text: Script::compile(line, 1)? }),
+            None if alone && is_address(word) => {
+                Ok(WrittenReturn { status: 302, text: Script::compile(line, 0)? })
+            }
             None => Err(line.fail_arg(0, format!("invalid return code \"{}\"", line.arg(0)))),
         }
     }
@@ -37,7 +39,7 @@ fn is_address(word: &[u8]) -> bool {
 }
 
 /// A `return` on one worker.
-pub(super) enum Return {
+pub(super) enum ReturnHandler {
     /// Answered with the status' page, or an `error_page`.
     Status(u16),
     /// The same, with `Location`.
@@ -46,23 +48,25 @@ pub(super) enum Return {
     Text(u16, Value),
 }
 
-impl Return {
-    pub(super) fn new(answer: &Answer) -> Return {
+impl ReturnHandler {
+    pub(super) fn new(answer: &WrittenReturn) -> ReturnHandler {
         let empty = answer.text.constant() == Some(b"");
         match answer.status {
-            status @ (301 | 302 | 303 | 307 | 308) => Return::Redirect(status, Value::new(&answer.text)),
-            status if status >= 400 && empty => Return::Status(status),
-            status => Return::Text(status, Value::new(&answer.text)),
+            status @ (301 | 302 | 303 | 307 | 308) => {
+                ReturnHandler::Redirect(status, Value::new(&answer.text))
+            }
+            status if status >= 400 && empty => ReturnHandler::Status(status),
+            status => ReturnHandler::Text(status, Value::new(&answer.text)),
         }
     }
 }
 
-impl Return {
+impl ReturnHandler {
     /// The answer to `x`.
     pub(super) fn answer(&self, x: &mut Exchange) -> Verdict {
         match self {
-            Return::Status(status) => Verdict::Status(*status),
-            Return::Redirect(status, target) => {
+            ReturnHandler::Status(status) => Verdict::Status(*status),
+            ReturnHandler::Redirect(status, target) => {
                 let value = target.field(x);
                 if x.text(&value).is_empty() {
                     let written = target.get(x);
@@ -74,7 +78,7 @@ impl Return {
                 x.response.location = Some(value);
                 Verdict::Status(*status)
             }
-            Return::Text(status, text) => {
+            ReturnHandler::Text(status, text) => {
                 x.response.status = *status;
                 let text = text.get(x);
                 let buf = buf(x, text);
@@ -86,9 +90,9 @@ impl Return {
     }
 }
 
-impl Handler for Return {
+impl Handler for ReturnHandler {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        Return::answer(self, x)
+        ReturnHandler::answer(self, x)
     }
 }
 

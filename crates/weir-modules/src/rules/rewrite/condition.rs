@@ -15,12 +15,12 @@ use weir_engine::{Exchange, Text};
 use weir_rt::file::errno::{EACCES, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
 
-use super::program::{Run, is_quoted};
+use super::program::{ProgramRun, is_quoted};
 use super::replace::{matches, span};
 
 /// What an `if` asks. The flags are those of the operators that begin with `!`: the answer is turned round.
 #[derive(Clone)]
-pub(super) enum Condition {
+pub(super) enum IfCondition {
     /// `$variable`: neither empty nor `0`.
     Set(VarIndex),
     /// `=`, `!=`
@@ -44,9 +44,9 @@ pub(super) enum FileTest {
     Exec,
 }
 
-impl Condition {
+impl IfCondition {
     /// The arguments of `if`, parentheses included, which may be words of their own.
-    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Condition> {
+    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<IfCondition> {
         let end = line.args().len() - 1;
         let Some(open) = line.bytes(0).strip_prefix(b"(") else {
             return Err(invalid(line, 0, line.bytes(0)));
@@ -65,15 +65,15 @@ impl Condition {
         };
         let words: Vec<&[u8]> = (first..=last).map(|at| bare(line, at, end)).collect();
         match *words {
-            [[b'$', name @ ..]] if !name.is_empty() => Ok(Condition::Set(variable(line, first, name))),
+            [[b'$', name @ ..]] if !name.is_empty() => Ok(IfCondition::Set(variable(line, first, name))),
             [[b'$', name @ ..], operator, _] if !name.is_empty() => {
                 let name = variable(line, first, name);
-                Condition::compare(line, name, first + 1, operator, end)
+                IfCondition::compare(line, name, first + 1, operator, end)
             }
             [[b'$', _, ..], ..] => Err(invalid(line, first, bare(line, first, end))),
             [operator, path] => match file_test(operator) {
                 Some((test, negative)) => {
-                    Ok(Condition::File(test, Script::compile_text(line, last, path)?, negative))
+                    Ok(IfCondition::File(test, Script::compile_text(line, last, path)?, negative))
                 }
                 None => Err(invalid(line, first, bare(line, first, end))),
             },
@@ -87,18 +87,18 @@ impl Condition {
         at: usize,
         operator: &[u8],
         end: usize,
-    ) -> Result<Condition> {
+    ) -> Result<IfCondition> {
         let negative = operator.first() == Some(&b'!');
         let right = bare(line, at + 1, end);
         match operator {
             b"=" | b"!=" => {
-                Ok(Condition::Equal(variable, Script::compile_text(line, at + 1, right)?, negative))
+                Ok(IfCondition::Equal(variable, Script::compile_text(line, at + 1, right)?, negative))
             }
             b"~" | b"~*" | b"!~" | b"!~*" => {
                 let caseless = operator.ends_with(b"*");
                 let span = line.args()[at + 1].span;
                 let pattern = Pattern::compile_text(line, span, right, caseless)?;
-                Ok(Condition::Match(variable, pattern, negative))
+                Ok(IfCondition::Match(variable, pattern, negative))
             }
             _ => Err(line.fail_arg(at, format!("unexpected \"{}\" in condition", line.arg(at)))),
         }
@@ -108,13 +108,13 @@ impl Condition {
     ///
     /// # Errors
     /// The status to answer with, for what can't be found out.
-    pub(super) fn holds(&self, x: &mut Exchange, run: &Run) -> std::result::Result<bool, u16> {
+    pub(super) fn holds(&self, x: &mut Exchange, run: &ProgramRun) -> std::result::Result<bool, u16> {
         match self {
-            Condition::Set(variable) => {
+            IfCondition::Set(variable) => {
                 let value = x.variable(*variable).unwrap_or(Text::EMPTY);
                 Ok(!matches!(x.text(&value), b"" | b"0"))
             }
-            Condition::Equal(variable, script, negative) => {
+            IfCondition::Equal(variable, script, negative) => {
                 let left = x.variable(*variable).unwrap_or(Text::EMPTY);
                 let same = match script.constant() {
                     Some(right) => x.text(&left) == right,
@@ -125,12 +125,12 @@ impl Condition {
                 };
                 Ok(same != *negative)
             }
-            Condition::Match(variable, pattern, negative) => {
+            IfCondition::Match(variable, pattern, negative) => {
                 let subject = x.variable(*variable).unwrap_or(Text::EMPTY);
                 let subject = span(x, &subject);
                 Ok(matches(pattern, x, subject, run)? != *negative)
             }
-            Condition::File(test, script, negative) => {
+            IfCondition::File(test, script, negative) => {
                 let path = value(x, script, run);
                 Ok(test.holds(x, &path) != *negative)
             }
@@ -169,7 +169,7 @@ impl FileTest {
     }
 }
 
-fn value(x: &mut Exchange, script: &Script, run: &Run) -> Text {
+fn value(x: &mut Exchange, script: &Script, run: &ProgramRun) -> Text {
     match script.constant() {
         Some(bytes) => Text::Span(x.arena.push(bytes)),
         None if run.quote && script.has_captures() && is_quoted(x) => script.value_escaped(x),

@@ -21,10 +21,10 @@ use weir_engine::plan::{Level, PlanBuilder};
 use weir_engine::variable::{Getter, Script, VarIndex};
 use weir_engine::{Exchange, Module, Phase, Text, inherit};
 
-use answer::{Answer, Return};
-use condition::Condition;
-use program::Program;
-use replace::Replace;
+use answer::{ReturnHandler, WrittenReturn};
+use condition::IfCondition;
+use program::RewriteProgram;
+use replace::UriReplacement;
 
 /// The module.
 pub struct Rewrite;
@@ -103,14 +103,14 @@ impl Module for Rewrite {
             None if plan.instructed.is_empty() => {}
             // The program of the block around runs it.
             _ if plan.level == Level::Nested => {
-                let program = Program::new(conf, plan)?;
+                let program = RewriteProgram::new(conf, plan)?;
                 plan.keep(program);
             }
-            Some((_, Instruction::Return(answer))) if plan.instructed.is_empty() => {
-                plan.handler(phase, Self::NAME, Return::new(answer));
+            Some((_, RewriteInstruction::Return(answer))) if plan.instructed.is_empty() => {
+                plan.handler(phase, Self::NAME, ReturnHandler::new(answer));
             }
             _ => {
-                let program = Program::new(conf, plan)?;
+                let program = RewriteProgram::new(conf, plan)?;
                 plan.handler(phase, Self::NAME, program);
             }
         }
@@ -121,7 +121,7 @@ impl Module for Rewrite {
 /// The settings of one block.
 #[derive(Default)]
 pub struct RewriteConf {
-    code: Vec<(u32, Instruction)>,
+    code: Vec<(u32, RewriteInstruction)>,
     /// `rewrite_log`
     log: Option<bool>,
     /// `uninitialized_variable_warn`
@@ -129,43 +129,43 @@ pub struct RewriteConf {
 }
 
 /// One instruction as written.
-enum Instruction {
-    Rewrite(Replace),
+enum RewriteInstruction {
+    Rewrite(UriReplacement),
     Set(VarIndex, Script),
     Break,
-    Return(Answer),
+    Return(WrittenReturn),
     /// The index is that of the block among those nested in the one around.
-    If(Condition, usize),
+    If(IfCondition, usize),
 }
 
 impl RewriteConf {
-    fn add(&mut self, line: &mut LineCx<'_>, instruction: Instruction) {
+    fn add(&mut self, line: &mut LineCx<'_>, instruction: RewriteInstruction) {
         self.code.push((line.ext::<Registry>().order(), instruction));
     }
 
     fn rewrite(&mut self, line: &mut LineCx<'_>) -> Result {
-        let instruction = Instruction::Rewrite(Replace::parse(line)?);
+        let instruction = RewriteInstruction::Rewrite(UriReplacement::parse(line)?);
         self.add(line, instruction);
         Ok(())
     }
 
     fn answer(&mut self, line: &mut LineCx<'_>) -> Result {
-        let instruction = Instruction::Return(Answer::parse(line)?);
+        let instruction = RewriteInstruction::Return(WrittenReturn::parse(line)?);
         self.add(line, instruction);
         Ok(())
     }
 
     fn end(&mut self, line: &mut LineCx<'_>) -> Result {
-        let instruction = Instruction::Break;
+        let instruction = RewriteInstruction::Break;
         self.add(line, instruction);
         Ok(())
     }
 
     fn condition(&mut self, line: &mut LineCx<'_>) -> Result {
-        let condition = Condition::parse(line)?;
+        let condition = IfCondition::parse(line)?;
         let inside = if line.here() == SERVER { SERVER_IF } else { LOCATION_IF };
         let index = line.ext::<Registry>().nest(inside);
-        let instruction = Instruction::If(condition, index);
+        let instruction = RewriteInstruction::If(condition, index);
         self.add(line, instruction);
         Ok(())
     }
@@ -177,7 +177,7 @@ impl RewriteConf {
         };
         let variable = line.ext::<Registry>().define_set(name, unset(name));
         let variable = variable.map_err(|message| line.fail_arg(0, message))?;
-        let instruction = Instruction::Set(variable, Script::compile(line, 1)?);
+        let instruction = RewriteInstruction::Set(variable, Script::compile(line, 1)?);
         self.add(line, instruction);
         Ok(())
     }

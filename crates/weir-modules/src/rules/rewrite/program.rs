@@ -5,32 +5,32 @@ use weir_engine::plan::{Level, PlanBuilder};
 use weir_engine::variable::VarIndex;
 use weir_engine::{Exchange, Handler, Verdict};
 
-use super::answer::Return;
-use super::condition::Condition;
-use super::replace::Replace;
-use super::{Instruction, RewriteConf};
+use super::answer::ReturnHandler;
+use super::condition::IfCondition;
+use super::replace::UriReplacement;
+use super::{RewriteConf, RewriteInstruction};
 use crate::support::value::Value;
 
 /// The instructions of one block.
-pub(super) struct Program {
-    steps: Box<[Step]>,
+pub(super) struct RewriteProgram {
+    steps: Box<[ProgramStep]>,
     log: bool,
     /// An `if` that holds leads into its own block: in locations, not in servers.
     enters: bool,
 }
 
-enum Step {
-    Rewrite(Replace),
+enum ProgramStep {
+    Rewrite(UriReplacement),
     Set(VarIndex, Value),
     Break,
-    Return(Return),
-    If(Condition, usize),
+    Return(ReturnHandler),
+    If(IfCondition, usize),
     /// Of another module.
     Inserted(weir_engine::plan::Instruction),
 }
 
 /// What the instructions of a request have in common.
-pub(super) struct Run {
+pub(super) struct ProgramRun {
     /// `rewrite_log` of the block in which the run began.
     pub(super) log: bool,
     /// Captures are escaped as arguments, until a `rewrite` has changed the URI.
@@ -38,45 +38,45 @@ pub(super) struct Run {
 }
 
 /// How a step ends.
-pub(super) enum Flow {
+pub(super) enum ProgramFlow {
     /// On to the next.
     Next,
     /// The instructions are over, also those of the block around.
     End(Verdict),
 }
 
-impl Program {
+impl RewriteProgram {
     /// The block's instructions, with those of other modules at their places.
     ///
     /// # Errors
     /// Of other modules' installation.
-    pub(super) fn new(conf: &RewriteConf, plan: &PlanBuilder<'_>) -> Result<Program> {
-        let step = |instruction: &Instruction| match instruction {
-            Instruction::Rewrite(replace) => Step::Rewrite(replace.clone()),
-            Instruction::Set(variable, value) => Step::Set(*variable, Value::new(value)),
-            Instruction::Break => Step::Break,
-            Instruction::Return(answer) => Step::Return(Return::new(answer)),
-            Instruction::If(condition, index) => Step::If(condition.clone(), *index),
+    pub(super) fn new(conf: &RewriteConf, plan: &PlanBuilder<'_>) -> Result<RewriteProgram> {
+        let step = |instruction: &RewriteInstruction| match instruction {
+            RewriteInstruction::Rewrite(replace) => ProgramStep::Rewrite(replace.clone()),
+            RewriteInstruction::Set(variable, value) => ProgramStep::Set(*variable, Value::new(value)),
+            RewriteInstruction::Break => ProgramStep::Break,
+            RewriteInstruction::Return(answer) => ProgramStep::Return(ReturnHandler::new(answer)),
+            RewriteInstruction::If(condition, index) => ProgramStep::If(condition.clone(), *index),
         };
-        let mut steps: Vec<(u32, Step)> = conf.code.iter().map(|(at, one)| (*at, step(one))).collect();
+        let mut steps: Vec<(u32, ProgramStep)> = conf.code.iter().map(|(at, one)| (*at, step(one))).collect();
         for other in plan.instructed {
-            steps.push((other.order, Step::Inserted(other.instruction.install(plan)?)));
+            steps.push((other.order, ProgramStep::Inserted(other.instruction.install(plan)?)));
         }
         steps.sort_by_key(|(at, _)| *at);
-        Ok(Program {
+        Ok(RewriteProgram {
             steps: steps.into_iter().map(|(_, step)| step).collect(),
             log: conf.log == Some(true),
             enters: plan.level != Level::Server,
         })
     }
 
-    fn run(&self, x: &mut Exchange, run: &mut Run) -> Flow {
+    fn run(&self, x: &mut Exchange, run: &mut ProgramRun) -> ProgramFlow {
         // An `if` may change the request's plan; those behind it are still of this one.
         let mut plan = None;
         for step in &self.steps {
             let flow = match step {
-                Step::Rewrite(replace) => replace.run(x, run),
-                Step::Set(variable, value) => {
+                ProgramStep::Rewrite(replace) => replace.run(x, run),
+                ProgramStep::Set(variable, value) => {
                     let value = match value {
                         Value::Script(script) if run.quote && script.has_captures() && is_quoted(x) => {
                             script.value_escaped(x)
@@ -84,47 +84,47 @@ impl Program {
                         value => value.get(x),
                     };
                     x.set_variable(*variable, value);
-                    Flow::Next
+                    ProgramFlow::Next
                 }
-                Step::Break => {
+                ProgramStep::Break => {
                     x.valid_location &= !x.uri_changed;
                     x.uri_changed = false;
-                    Flow::End(Verdict::Declined)
+                    ProgramFlow::End(Verdict::Declined)
                 }
-                Step::Return(answer) => Flow::End(answer.answer(x)),
-                Step::Inserted(run) => match run(x) {
-                    Verdict::Declined => Flow::Next,
-                    verdict => Flow::End(verdict),
+                ProgramStep::Return(answer) => ProgramFlow::End(answer.answer(x)),
+                ProgramStep::Inserted(run) => match run(x) {
+                    Verdict::Declined => ProgramFlow::Next,
+                    verdict => ProgramFlow::End(verdict),
                 },
-                Step::If(condition, index) => match condition.holds(x, run) {
+                ProgramStep::If(condition, index) => match condition.holds(x, run) {
                     Ok(true) => {
                         let plan = plan.get_or_insert_with(|| x.plan.clone());
                         let Some(inner) = plan.nested.get(*index) else { continue };
                         if self.enters {
                             x.enter_nested(inner);
                         }
-                        match inner.kept::<Program>() {
+                        match inner.kept::<RewriteProgram>() {
                             Some(program) => program.run(x, run),
-                            None => Flow::Next,
+                            None => ProgramFlow::Next,
                         }
                     }
-                    Ok(false) => Flow::Next,
-                    Err(status) => Flow::End(Verdict::Status(status)),
+                    Ok(false) => ProgramFlow::Next,
+                    Err(status) => ProgramFlow::End(Verdict::Status(status)),
                 },
             };
-            if let Flow::End(_) = flow {
+            if let ProgramFlow::End(_) = flow {
                 return flow;
             }
         }
-        Flow::Next
+        ProgramFlow::Next
     }
 }
 
-impl Handler for Program {
+impl Handler for RewriteProgram {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        match self.run(x, &mut Run { log: self.log, quote: true }) {
-            Flow::Next => Verdict::Declined,
-            Flow::End(verdict) => verdict,
+        match self.run(x, &mut ProgramRun { log: self.log, quote: true }) {
+            ProgramFlow::Next => Verdict::Declined,
+            ProgramFlow::End(verdict) => verdict,
         }
     }
 }

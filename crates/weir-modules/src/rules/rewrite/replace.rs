@@ -10,11 +10,11 @@ use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::Known;
 use weir_http::escape::{Unescape, unescape};
 
-use super::program::{Flow, Run, clear_captures, is_quoted};
+use super::program::{ProgramFlow, ProgramRun, clear_captures, is_quoted};
 
 /// A `rewrite`.
 #[derive(Clone)]
-pub(super) struct Replace {
+pub(super) struct UriReplacement {
     pattern: Arc<Pattern>,
     /// What stands before the first `?`; of a redirect all of it.
     path: Script,
@@ -22,12 +22,12 @@ pub(super) struct Replace {
     args: Option<Script>,
     /// The request's arguments follow; a `?` at the end prevents it.
     add_args: bool,
-    then: Then,
+    then: AfterReplacement,
 }
 
 /// What happens after the URI was changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterReplacement {
     /// The next instruction.
     Go,
     /// `last`: the URI's location is looked for.
@@ -38,8 +38,8 @@ enum Then {
     Redirect(u16),
 }
 
-impl Replace {
-    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Replace> {
+impl UriReplacement {
+    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<UriReplacement> {
         let pattern = Pattern::compile(line, 0, 0, false)?;
         let replacement = match line.bytes(1) {
             b"" => return Err(line.fail_arg(1, "empty replacement")),
@@ -52,18 +52,18 @@ impl Replace {
         let elsewhere =
             [&b"http://"[..], b"https://", b"$scheme"].iter().any(|it| replacement.starts_with(it));
         let then = match line.args().get(2).map(|flag| flag.str()) {
-            Some("redirect") => Then::Redirect(302),
-            Some("permanent") => Then::Redirect(301),
-            Some("last" | "break") | None if elsewhere => Then::Redirect(302),
-            Some("last") => Then::Last,
-            Some("break") => Then::Break,
-            None => Then::Go,
+            Some("redirect") => AfterReplacement::Redirect(302),
+            Some("permanent") => AfterReplacement::Redirect(301),
+            Some("last" | "break") | None if elsewhere => AfterReplacement::Redirect(302),
+            Some("last") => AfterReplacement::Last,
+            Some("break") => AfterReplacement::Break,
+            None => AfterReplacement::Go,
             Some(_) => return Err(line.invalid_parameter(2)),
         };
         let cut = replacement.iter().position(|byte| *byte == b'?');
         let (path, args) = match (cut, then) {
             (None, _) => (Script::compile_text(line, 1, replacement)?, None),
-            (Some(_), Then::Redirect(_)) => {
+            (Some(_), AfterReplacement::Redirect(_)) => {
                 (Script::compile_text(line, 1, replacement)?, Some(Script::default()))
             }
             (Some(at), _) => {
@@ -71,36 +71,36 @@ impl Replace {
                 (path, Some(Script::compile_text(line, 1, &replacement[at + 1..])?))
             }
         };
-        Ok(Replace { pattern, path, args, add_args, then })
+        Ok(UriReplacement { pattern, path, args, add_args, then })
     }
 
-    pub(super) fn run(&self, x: &mut Exchange, run: &mut Run) -> Flow {
+    pub(super) fn run(&self, x: &mut Exchange, run: &mut ProgramRun) -> ProgramFlow {
         let uri = x.request.uri;
         match matches(&self.pattern, x, uri, run) {
             Ok(true) => {}
-            Ok(false) => return Flow::Next,
-            Err(status) => return Flow::End(Verdict::Status(status)),
+            Ok(false) => return ProgramFlow::Next,
+            Err(status) => return ProgramFlow::End(Verdict::Status(status)),
         }
         x.internal = true;
         x.request.uri_is_plain = false;
-        x.uri_changed = self.then != Then::Break;
+        x.uri_changed = self.then != AfterReplacement::Break;
         x.valid_location &= x.uri_changed;
         run.quote = false;
         match self.then {
-            Then::Redirect(status) => {
+            AfterReplacement::Redirect(status) => {
                 self.redirect(x, run);
-                Flow::End(Verdict::Status(status))
+                ProgramFlow::End(Verdict::Status(status))
             }
             then => match self.change(x, run) {
-                Ok(()) if then == Then::Go => Flow::Next,
-                Ok(()) => Flow::End(Verdict::Declined),
-                Err(status) => Flow::End(Verdict::Status(status)),
+                Ok(()) if then == AfterReplacement::Go => ProgramFlow::Next,
+                Ok(()) => ProgramFlow::End(Verdict::Declined),
+                Err(status) => ProgramFlow::End(Verdict::Status(status)),
             },
         }
     }
 
     /// The new URI is the request's.
-    fn change(&self, x: &mut Exchange, run: &Run) -> std::result::Result<(), u16> {
+    fn change(&self, x: &mut Exchange, run: &ProgramRun) -> std::result::Result<(), u16> {
         let path = self.path.value(x);
         let path = span(x, &path);
         match &self.args {
@@ -132,7 +132,7 @@ impl Replace {
     }
 
     /// The new URI goes into `Location`.
-    fn redirect(&self, x: &mut Exchange, run: &Run) {
+    fn redirect(&self, x: &mut Exchange, run: &ProgramRun) {
         let target = if is_quoted(x) { self.path.value_escaped(x) } else { self.path.value(x) };
         let target = x.text(&target).to_vec();
         let start = x.arena.mark();
@@ -168,7 +168,7 @@ pub(super) fn matches(
     pattern: &Pattern,
     x: &mut Exchange,
     subject: Span,
-    run: &Run,
+    run: &ProgramRun,
 ) -> std::result::Result<bool, u16> {
     let matched = pattern.captures(x, subject).map_err(|GivenUp| 500_u16)?;
     if !matched {

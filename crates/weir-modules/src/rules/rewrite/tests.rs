@@ -22,11 +22,11 @@ fn answer(line: &str) -> String {
         Value::Constant(_) => String::new(),
         Value::Script(_) => "$".to_owned(),
     };
-    let Some((_, Instruction::Return(answer))) = conf.code.first() else { panic!("no return first") };
-    match Return::new(answer) {
-        Return::Status(status) => format!("status {status}"),
-        Return::Redirect(status, value) => format!("redirect {status} {}", constant(value)),
-        Return::Text(status, value) => format!("text {status} {}", constant(value)),
+    let Some((_, RewriteInstruction::Return(answer))) = conf.code.first() else { panic!("no return first") };
+    match ReturnHandler::new(answer) {
+        ReturnHandler::Status(status) => format!("status {status}"),
+        ReturnHandler::Redirect(status, value) => format!("redirect {status} {}", constant(value)),
+        ReturnHandler::Text(status, value) => format!("text {status} {}", constant(value)),
     }
 }
 
@@ -132,12 +132,14 @@ fn conditions_in_every_spelling() {
         let configuration =
             conf::test::load(&text(line), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let conf: &RewriteConf = configuration.servers[0].confs.get();
-        let Some((_, Instruction::If(condition, 0))) = conf.code.first() else { panic!("no if in {line}") };
+        let Some((_, RewriteInstruction::If(condition, 0))) = conf.code.first() else {
+            panic!("no if in {line}")
+        };
         let found = match condition {
-            Condition::Set(_) => "set".to_owned(),
-            Condition::Equal(_, _, negative) => format!("equal {negative}"),
-            Condition::Match(_, pattern, negative) => format!("{} {negative}", pattern.name()),
-            Condition::File(test, _, negative) => format!("{test:?} {negative}"),
+            IfCondition::Set(_) => "set".to_owned(),
+            IfCondition::Equal(_, _, negative) => format!("equal {negative}"),
+            IfCondition::Match(_, pattern, negative) => format!("{} {negative}", pattern.name()),
+            IfCondition::File(test, _, negative) => format!("{test:?} {negative}"),
         };
         assert_eq!(found, shape, "{line}");
     }
@@ -153,7 +155,7 @@ fn blocks_inside_have_settings_and_inherit_the_rest() {
     let last = location.nested[1].get::<RewriteConf>();
     assert_eq!((last.log, last.warn, last.code.len()), (Some(true), Some(false), 1));
     let indexes = location.confs.get::<RewriteConf>().code.iter().filter_map(|instruction| {
-        let (_, Instruction::If(_, index)) = instruction else { return None };
+        let (_, RewriteInstruction::If(_, index)) = instruction else { return None };
         Some(*index)
     });
     assert_eq!(indexes.collect::<Vec<_>>(), [0, 1]);
