@@ -2,19 +2,10 @@
 //! so that any program can have a server inside.
 #![forbid(unsafe_code)]
 
-pub(crate) mod acceptor;
-mod affinity;
-mod agent;
 pub mod conn;
-mod crew;
-pub mod dealing;
 pub mod housekeeping;
-pub(crate) mod intake;
-mod parking;
-mod sockets;
-mod thread;
 pub mod tls;
-pub(crate) mod worker_part;
+pub mod workers;
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -23,8 +14,6 @@ use std::time::{Duration, Instant};
 
 use weir_rt::DriverChoice;
 
-use acceptor::Acceptor;
-use crew::{Called, Crew};
 use weir_engine::conf::Configuration;
 use weir_engine::conf::server::Generation;
 use weir_engine::descriptors;
@@ -35,12 +24,15 @@ use weir_engine::zone::Zones;
 use weir_upstream::Upstreams;
 use weir_upstream::block::health_checker::Checker;
 use weir_upstream::cache::Caches;
+use workers::acceptor::Acceptor;
+use workers::crew::{Called, Crew};
+use workers::thread;
 
-pub use agent::Agent;
-pub use crew::{Thread, Threads};
-use sockets::Listening;
-pub use sockets::{Backlog, Part, Sockets};
-pub use thread::with_worker;
+pub use workers::agent::Agent;
+pub use workers::crew::{Thread, Threads};
+use workers::sockets::Listening;
+pub use workers::sockets::{Backlog, Part, Sockets};
+pub use workers::thread::with_worker;
 
 /// How a server is started.
 #[derive(Clone, Debug)]

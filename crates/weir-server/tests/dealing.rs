@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use weir_server::dealing::{LATE_US, WorkerChoice, WorkerLoad};
+use weir_server::workers::dealing::{LATE_US, WorkerChoice, WorkerLoad};
 
 /// Who takes a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

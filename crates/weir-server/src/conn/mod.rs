@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub(crate) mod begin;
+pub(crate) mod dealer;
 pub mod h1;
 pub(crate) mod h2;
 pub(crate) mod head;

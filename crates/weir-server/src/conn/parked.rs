@@ -12,8 +12,8 @@ use std::rc::Rc;
 use weir_rt::net::SockAddr;
 use weir_rt::{Recv, Stream};
 
+use super::dealer;
 use super::h1;
-use crate::worker_part;
 use weir_engine::transport::wire::Wire;
 use weir_engine::transport::{Connection, Proxied};
 use weir_engine::worker::Worker;
@@ -66,7 +66,7 @@ pub(super) fn is_wanted(worker: &Worker, connection: &Connection, idle: u64) -> 
 
 /// Whether a connection can go to another worker between two requests.
 pub(crate) fn can_leave(worker: &Worker, connection: &Connection) -> bool {
-    worker_part::has_dealer(worker)
+    dealer::has_dealer(worker)
         && connection.requests.get() > 0
         && connection.states.get().is_none()
         && connection.tls.get().is_none()
@@ -80,7 +80,7 @@ pub(super) async fn park(
     wire: Rc<Wire>,
     deadline: u64,
 ) -> Result<(), Rc<Wire>> {
-    let Some(dealer) = worker_part::dealer(worker) else { return Err(wire) };
+    let Some(dealer) = dealer::dealer(worker) else { return Err(wire) };
     if worker.is_stopping()
         || connection.retired.get()
         || wire.stream.is_eof()

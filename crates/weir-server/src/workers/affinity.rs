@@ -8,7 +8,7 @@ use weir_engine::log::{self, Level};
 
 /// The CPUs the thread is bound to.
 #[derive(Default)]
-pub(super) struct Affinity {
+pub(crate) struct Affinity {
     /// What it had before it was bound.
     free: RefCell<Option<Vec<usize>>>,
     bound: RefCell<Option<Vec<usize>>>,
@@ -16,7 +16,7 @@ pub(super) struct Affinity {
 
 impl Affinity {
     /// Binds the calling thread to `cpus`; `None`: to those it had at first. As in nginx a refusal is logged and no more.
-    pub(super) fn apply(&self, cpus: Option<Vec<usize>>) {
+    pub(crate) fn apply(&self, cpus: Option<Vec<usize>>) {
         if *self.bound.borrow() == cpus {
             return;
         }

@@ -27,7 +27,9 @@ use weir_rt::{LoopStats, RuntimeHandle, ThreadWatch, clock};
 use super::dealing::{Evening, WorkerChoice, WorkerLoad};
 use super::intake::{Dealt, Intake};
 use super::parking::ParkingLot;
-use super::{StartError, thread};
+use super::thread;
+use crate::StartError;
+use crate::conn::dealer::ConnectionDealer;
 use crate::conn::parked::ParkedConnection;
 use lateness::Lateness;
 use weir_engine::conf::Configuration;
@@ -37,27 +39,27 @@ use weir_engine::log::{self, Level};
 use weir_engine::worker::Counters;
 
 /// The thread as the server holds it. Dropping it ends it.
-pub(super) struct Acceptor {
+pub(crate) struct Acceptor {
     dealer: Arc<Dealer>,
     handle: Option<JoinHandle<()>>,
 }
 
 /// A worker that connections are dealt to.
 #[derive(Clone)]
-pub(super) struct Player {
-    pub(super) id: u8,
-    pub(super) intake: Arc<Intake>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) stats: Arc<LoopStats>,
-    pub(super) remote: RuntimeHandle,
-    pub(super) watch: ThreadWatch,
+pub(crate) struct Player {
+    pub(crate) id: u8,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stats: Arc<LoopStats>,
+    pub(crate) remote: RuntimeHandle,
+    pub(crate) watch: ThreadWatch,
 }
 
 /// A socket that is accepted from.
 #[derive(Clone)]
-pub(super) struct DealtSocket {
-    pub(super) cookie: u64,
-    pub(super) fd: Arc<OwnedFd>,
+pub(crate) struct DealtSocket {
+    pub(crate) cookie: u64,
+    pub(crate) fd: Arc<OwnedFd>,
 }
 
 impl Acceptor {
@@ -65,7 +67,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// Out of descriptors, memory or threads.
-    pub(super) fn start() -> Result<Acceptor, StartError> {
+    pub(crate) fn start() -> Result<Acceptor, StartError> {
         let table = Table {
             players: Vec::new(),
             loads: Vec::new(),
@@ -93,7 +95,7 @@ impl Acceptor {
     /// From here on accepts from `sockets`, and deals to `players`. What waits in sockets that are gone is still dealt,
     /// what waits for workers that are gone goes to others; idle connections whose address is gone are closed. Returns
     /// when that is done.
-    pub(super) fn update(&self, conf: &Configuration, sockets: Vec<DealtSocket>, players: Vec<Player>) {
+    pub(crate) fn update(&self, conf: &Configuration, sockets: Vec<DealtSocket>, players: Vec<Player>) {
         let poller = &self.dealer.poller;
         let mut table = self.dealer.table();
         let most = ConnectionLimit::of_worker(conf.main.worker_connections());
@@ -112,12 +114,12 @@ impl Acceptor {
     }
 
     /// For workers to say that they have room again.
-    pub(super) fn dealer(&self) -> Arc<Dealer> {
+    pub(crate) fn dealer(&self) -> Arc<Dealer> {
         self.dealer.clone()
     }
 
     /// Accepts no more. What waits in the sockets' queues, and what is parked, is dealt before this returns.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let poller = &self.dealer.poller;
         let mut table = self.dealer.table();
         let (players, most) = (table.players.clone(), table.most);
@@ -147,17 +149,14 @@ pub(crate) struct Dealer {
     table: Mutex<Table>,
 }
 
-impl Dealer {
-    /// A worker has taken a connection from its queue.
-    pub(crate) fn taken(&self) {
+impl ConnectionDealer for Dealer {
+    fn taken(&self) {
         if self.crowded.load(Ordering::SeqCst) {
             self.poller.wake();
         }
     }
 
-    /// Keeps an idle connection until its client asks or its time is over. It is given back where none is kept: the
-    /// server ends, or has a single worker.
-    pub(crate) fn park(&self, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>> {
+    fn park(&self, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>> {
         let mut table = self.table();
         if table.players.len() < 2 || table.sockets.is_empty() {
             return Err(parked);
@@ -170,7 +169,9 @@ impl Dealer {
         }
         Ok(())
     }
+}
 
+impl Dealer {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

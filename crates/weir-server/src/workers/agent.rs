@@ -12,8 +12,9 @@ use weir_trace::Recorder;
 
 use super::crew::{Called, Exit, Stage};
 use super::sockets::Sockets;
+use super::thread;
 use super::thread::ThreadOptions;
-use super::{Options, StartError, late, on_each, prepare, thread};
+use crate::{Options, StartError, late, on_each, prepare};
 use weir_engine::conf::Configuration;
 use weir_engine::log::{self, Level};
 use weir_engine::worker::{AGENT, Counters};

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::{EVEN, Table};
-use crate::thread;
+use crate::workers::thread;
 
 impl Table {
     /// While shares are uneven, once a second: connections that are parked count for other workers from now on, and where

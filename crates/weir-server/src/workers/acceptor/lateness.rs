@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_rt::{ThreadState, clock};
 
 use super::Player;
-use crate::dealing::LATE_US;
+use crate::workers::dealing::LATE_US;
 
 /// What is known of a worker's turn.
 #[derive(Debug, Default)]

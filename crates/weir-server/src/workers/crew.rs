@@ -15,8 +15,9 @@ use weir_trace::{NowReader, Recorder, RecorderReader};
 
 use super::acceptor::Player;
 use super::intake::Intake;
+use super::thread;
 use super::thread::ThreadOptions;
-use super::{Options, StartError, thread};
+use crate::{Options, StartError};
 use weir_engine::conf::Configuration;
 use weir_engine::log::{self, Level};
 use weir_engine::worker::Counters;
@@ -37,9 +38,9 @@ pub struct Thread {
     /// The event driver it runs on.
     pub driver: weir_rt::DriverKind,
     /// Connections that were dealt to it.
-    pub(super) intake: Arc<Intake>,
+    pub(crate) intake: Arc<Intake>,
     /// What it does, for one that finds it late.
-    pub(super) watch: weir_rt::ThreadWatch,
+    pub(crate) watch: weir_rt::ThreadWatch,
 }
 
 /// The workers of a server, as they come and go. Clones are the same.
@@ -85,25 +86,25 @@ struct Running {
 }
 
 /// Whether a worker may end.
-pub(super) struct Stage(pub(super) AtomicU8);
+pub(crate) struct Stage(pub(super) AtomicU8);
 
 impl Stage {
-    pub(super) const WORKING: u8 = 0;
+    pub(crate) const WORKING: u8 = 0;
     const RETIRED: u8 = 1;
-    pub(super) const ENDED: u8 = 2;
+    pub(crate) const ENDED: u8 = 2;
 
     /// The thread's own step: `true` when it is retired, and from now on ended.
-    pub(super) fn end(&self) -> bool {
+    pub(crate) fn end(&self) -> bool {
         self.change(Stage::RETIRED, Stage::ENDED)
     }
 
     /// Whether the thread may end when it has nothing left to do.
-    pub(super) fn is_retired(&self) -> bool {
+    pub(crate) fn is_retired(&self) -> bool {
         self.0.load(Ordering::Acquire) == Stage::RETIRED
     }
 
     /// Whether the thread ends because it was retired.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.0.load(Ordering::Acquire) == Stage::ENDED
     }
 
@@ -113,7 +114,7 @@ impl Stage {
 }
 
 /// Starts and ends the threads of a server.
-pub(super) struct Crew {
+pub(crate) struct Crew {
     threads: Threads,
     exit: Sender<u64>,
     exits: Mutex<Receiver<u64>>,
@@ -122,20 +123,20 @@ pub(super) struct Crew {
 }
 
 /// A worker that was called up for a configuration.
-pub(super) struct Called {
-    pub(super) id: usize,
-    pub(super) remote: RuntimeHandle,
+pub(crate) struct Called {
+    pub(crate) id: usize,
+    pub(crate) remote: RuntimeHandle,
     /// It did not work for the configuration before.
-    pub(super) new: bool,
+    pub(crate) new: bool,
 }
 
 impl Crew {
-    pub(super) fn new() -> Crew {
+    pub(crate) fn new() -> Crew {
         let (exit, exits) = channel();
         Crew { threads: Threads::default(), exit, exits: Mutex::new(exits), started: AtomicU64::new(0) }
     }
 
-    pub(super) fn threads(&self) -> &Threads {
+    pub(crate) fn threads(&self) -> &Threads {
         &self.threads
     }
 
@@ -143,7 +144,7 @@ impl Crew {
     ///
     /// # Errors
     /// A thread can't start; those that were started are retired again.
-    pub(super) fn call_up(
+    pub(crate) fn call_up(
         &self,
         count: usize,
         configuration: &Configuration,
@@ -211,7 +212,7 @@ impl Crew {
     }
 
     /// Those that connections are dealt to, if there are `count` workers.
-    pub(super) fn players(&self, count: usize) -> Vec<Player> {
+    pub(crate) fn players(&self, count: usize) -> Vec<Player> {
         let player = |thread: Thread| {
             let Thread { remote, counters, stats, intake, watch, .. } = thread;
             Player { id: remote.worker(), intake, counters, stats, remote, watch }
@@ -221,7 +222,7 @@ impl Crew {
     }
 
     /// Lets a worker end once its connections have.
-    pub(super) fn retire(&self, worker: &Called) {
+    pub(crate) fn retire(&self, worker: &Called) {
         let seats = self.threads.seats();
         let Some(running) = seats.get(worker.id).and_then(|seat| seat.running.as_ref()) else { return };
         running.stage.change(Stage::WORKING, Stage::RETIRED);
@@ -229,7 +230,7 @@ impl Crew {
     }
 
     /// Runs `f` on the loop of each worker.
-    pub(super) fn on_all(&self, f: impl Fn() + Clone + Send + 'static) {
+    pub(crate) fn on_all(&self, f: impl Fn() + Clone + Send + 'static) {
         self.threads.now().iter().for_each(|thread| thread.remote.run(Box::new(f.clone())));
     }
 
@@ -242,7 +243,7 @@ impl Crew {
     }
 
     /// Waits until all threads have ended, for `limit` after each at most. `true`: they have.
-    pub(super) fn join(&self, limit: Option<Duration>) -> bool {
+    pub(crate) fn join(&self, limit: Option<Duration>) -> bool {
         let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
         while self.threads.seats().iter().any(|seat| seat.running.is_some()) {
             let ended = match limit {
@@ -276,9 +277,9 @@ impl Seat {
 }
 
 /// Tells that a thread has ended, by a panic too.
-pub(super) struct Exit {
-    pub(super) number: u64,
-    pub(super) exit: Sender<u64>,
+pub(crate) struct Exit {
+    pub(crate) number: u64,
+    pub(crate) exit: Sender<u64>,
 }
 
 impl Drop for Exit {

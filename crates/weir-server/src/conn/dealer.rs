@@ -3,15 +3,26 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::acceptor::Dealer;
-use crate::conn::parked;
+use super::parked::{self, ParkedConnection};
 use weir_engine::worker::{Worker, WorkerPart, WorkerSlot};
+
+/// Deals connections to workers.
+pub(crate) trait ConnectionDealer: Send + Sync {
+    /// A worker has taken a connection from its queue.
+    fn taken(&self);
+
+    /// Keeps an idle connection until its client asks or its time is over.
+    ///
+    /// # Errors
+    /// It is given back where none is kept: the server ends, or has a single worker.
+    fn park(&self, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>>;
+}
 
 /// The server's part of a worker.
 #[derive(Default)]
 struct ServerWorker {
     /// Deals connections to the workers, where there are several.
-    dealer: RefCell<Option<Arc<Dealer>>>,
+    dealer: RefCell<Option<Arc<dyn ConnectionDealer>>>,
 }
 
 impl WorkerPart for ServerWorker {}
@@ -21,12 +32,12 @@ fn part(worker: &Worker) -> &ServerWorker {
 }
 
 /// From here on connections are dealt to `worker` by `dealer`, or accepted by it.
-pub(super) fn set_dealer(worker: &Worker, dealer: Option<Arc<Dealer>>) {
+pub(crate) fn set_dealer(worker: &Worker, dealer: Option<Arc<dyn ConnectionDealer>>) {
     *part(worker).dealer.borrow_mut() = dealer;
 }
 
 /// Who deals connections to `worker`.
-pub(crate) fn dealer(worker: &Worker) -> Option<Arc<Dealer>> {
+pub(crate) fn dealer(worker: &Worker) -> Option<Arc<dyn ConnectionDealer>> {
     part(worker).dealer.borrow().clone()
 }
 
@@ -39,7 +50,7 @@ pub(crate) fn has_dealer(worker: &Worker) -> bool {
 /// Has `count` connections leave, those first that wait for a request: plain ones of HTTP/1 go to another worker,
 /// clients of HTTP/2 are sent GOAWAY, those of HTTP/1 over TLS get `Connection: close` with their next response. What
 /// has become another protocol goes on.
-pub(super) fn even_out(worker: &Worker, count: u64) {
+pub(crate) fn even_out(worker: &Worker, count: u64) {
     let mut wires = worker.open_wires();
     wires.retain(|(wire, connection)| {
         let may = wire.multiplexed.get() || connection.is_tls() || parked::can_leave(worker, connection);

@@ -15,14 +15,15 @@ use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Runtime, RuntimeHan
 use weir_trace::{NowReader, Recorder, RecorderSettings, WorkerNow};
 
 use super::acceptor::Dealer;
+use super::affinity::Affinity;
 use super::crew::{Exit, Stage};
 use super::intake::{Dealt, Intake};
 use super::sockets::WorkerSocket;
-use super::worker_part;
-use super::{Options, StartError, affinity::Affinity};
 use crate::conn::accept::{self, AcceptLog, Door};
+use crate::conn::dealer::{self, ConnectionDealer};
 use crate::conn::parked;
 use crate::housekeeping::{self, Watched};
+use crate::{Options, StartError};
 use weir_engine::conf::Configuration;
 use weir_engine::conf::server::Generation;
 use weir_engine::log::{self, Level};
@@ -88,26 +89,26 @@ enum Source {
 }
 
 /// A thread that runs.
-pub(super) struct Started {
-    pub(super) handle: JoinHandle<Recorder>,
-    pub(super) remote: RuntimeHandle,
-    pub(super) now: NowReader,
-    pub(super) stats: Arc<LoopStats>,
-    pub(super) driver: DriverKind,
-    pub(super) intake: Arc<Intake>,
-    pub(super) watch: ThreadWatch,
+pub(crate) struct Started {
+    pub(crate) handle: JoinHandle<Recorder>,
+    pub(crate) remote: RuntimeHandle,
+    pub(crate) now: NowReader,
+    pub(crate) stats: Arc<LoopStats>,
+    pub(crate) driver: DriverKind,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) watch: ThreadWatch,
 }
 
 /// How a worker's thread runs.
 #[derive(Clone, Copy)]
-pub(super) struct ThreadOptions {
-    pub(super) driver: DriverChoice,
+pub(crate) struct ThreadOptions {
+    pub(crate) driver: DriverChoice,
     /// It can be profiled, and is watched for turns of its loop that take too long.
-    pub(super) watched: bool,
+    pub(crate) watched: bool,
 }
 
 /// Starts worker `id`; it does nothing until it is given a configuration.
-pub(super) fn start(
+pub(crate) fn start(
     id: u8,
     options: ThreadOptions,
     recorder: Recorder,
@@ -176,7 +177,7 @@ fn runtime(id: u8, driver: DriverChoice) -> std::io::Result<Runtime> {
 }
 
 /// A recorder for worker `id`.
-pub(super) fn recorder(id: usize, options: &Options) -> Recorder {
+pub(crate) fn recorder(id: usize, options: &Options) -> Recorder {
     let mut settings =
         RecorderSettings { level: options.trace, seed: id as u64 * 2 + 1, ..RecorderSettings::default() };
     settings.slow = weir_rt::clock::scale().ns_to_ticks(SLOW.as_nanos() as u64);
@@ -193,14 +194,14 @@ fn local() -> Option<Rc<Local>> {
 }
 
 /// Builds all plans once on the calling thread, so that what modules find out only then stops a reload before it begins.
-pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartError> {
+pub(crate) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartError> {
     let worker = Worker::new(u8::MAX, Arc::default(), Recorder::new(u16::MAX, RecorderSettings::default()));
     Generation::rehearse(configuration, &worker)
         .map_err(|error| StartError(error.render(&configuration.source)))
 }
 
 /// Makes ready what [`commit`] takes into use, and waits for what must be done before it serves.
-pub(super) async fn prepare(
+pub(crate) async fn prepare(
     configuration: &Arc<Configuration>,
     sockets: Vec<WorkerSocket>,
 ) -> Result<(), String> {
@@ -227,7 +228,7 @@ pub(super) async fn prepare(
 }
 
 /// Forgets what was prepared.
-pub(super) fn abandon() {
+pub(crate) fn abandon() {
     if let Some(local) = local() {
         local.turn.set(local.turn.get() + 1);
         drop(local.prepared.borrow_mut().take());
@@ -236,7 +237,7 @@ pub(super) fn abandon() {
 
 /// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
 /// end. `everyone` is what all workers count, `dealer` whoever deals connections to them.
-pub(super) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>) {
+pub(crate) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>) {
     let Some(local) = local() else { return };
 
     let Some(Prepared { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
@@ -244,7 +245,7 @@ pub(super) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>
     log::set_own(generation.configuration.main.error_log_open.clone());
     local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
     worker.know(everyone);
-    worker_part::set_dealer(&worker, dealer);
+    dealer::set_dealer(&worker, dealer.map(|dealer| dealer as Arc<dyn ConnectionDealer>));
     worker.close_after_answers(false);
     let before = worker.switch(generation.clone());
     weir_engine::trace::configure(worker, &generation.configuration);
@@ -261,7 +262,7 @@ pub(super) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>
 }
 
 /// All workers have what was committed: the configuration before ends when nothing uses it any more.
-pub(super) fn release() {
+pub(crate) fn release() {
     let Some(local) = local() else { return };
     for before in local.before.take() {
         before.retire();
@@ -270,10 +271,10 @@ pub(super) fn release() {
 
 /// There are enough others: no new connections, answers say that theirs end, and the thread ends with the last of them,
 /// unless it is called up again before.
-pub(super) fn retire() {
+pub(crate) fn retire() {
     let Some(local) = local() else { return };
     // Nothing is dealt to it any more, nor waits in its queue, nor is parked for it.
-    worker_part::set_dealer(&local.worker, None);
+    dealer::set_dealer(&local.worker, None);
     local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
     local.worker.close_after_answers(true);
     local.leave();
@@ -297,7 +298,7 @@ pub(super) fn retire() {
 }
 
 /// Ends gracefully: no new connections, idle ones closed, the thread ends with the last request or at `limit`.
-pub(super) fn quit(limit: Option<Duration>) {
+pub(crate) fn quit(limit: Option<Duration>) {
     let Some(local) = local() else { return };
     if local.quitting.replace(true) {
         return;
@@ -316,14 +317,14 @@ pub(super) fn quit(limit: Option<Duration>) {
 }
 
 /// Takes connections that were dealt to this thread's worker, a bounded number; the rest at the next turn.
-pub(super) fn take_dealt() {
+pub(crate) fn take_dealt() {
     let Some(local) = local() else { return };
     for _ in 0..PER_TURN {
         if local.worker.is_full() && !local.worker.is_stopping() {
             return local.wait_for_room();
         }
         let Some(dealt) = local.intake.pop() else { return };
-        if let Some(dealer) = worker_part::dealer(&local.worker) {
+        if let Some(dealer) = dealer::dealer(&local.worker) {
             dealer.taken();
         }
         local.take(dealt);
@@ -334,14 +335,14 @@ pub(super) fn take_dealt() {
 }
 
 /// Ends `count` connections of this thread's worker whose clients other workers are to serve.
-pub(super) fn even_out(count: u64) {
+pub(crate) fn even_out(count: u64) {
     if let Some(local) = local() {
-        worker_part::even_out(&local.worker, count);
+        dealer::even_out(&local.worker, count);
     }
 }
 
 /// No connection of the socket `cookie` can come any more, if it is gone.
-pub(super) fn finish(cookie: u64) {
+pub(crate) fn finish(cookie: u64) {
     let Some(local) = local() else { return };
     local.listening.borrow_mut().retain(|listening| {
         listening.cookie != cookie || !matches!(listening.by, By::Dealing { closing: true, .. })
@@ -349,7 +350,7 @@ pub(super) fn finish(cookie: u64) {
 }
 
 /// Ends at once.
-pub(super) fn stop() {
+pub(crate) fn stop() {
     if let Some(local) = local() {
         local.done.notify();
     }

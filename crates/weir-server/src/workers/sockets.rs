@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 
 use weir_rt::net::{self, SockAddr};
 
-use super::StartError;
 use super::acceptor::DealtSocket;
+use crate::StartError;
 use weir_engine::conf::Configuration;
 use weir_engine::conf::listen::Address;
 use weir_engine::log::{self, Level};
@@ -51,10 +51,10 @@ pub struct Backlog {
 
 /// The sockets of a server as long as they are open.
 #[derive(Default)]
-pub(super) struct Listening(Vec<(SockAddr, Vec<Weak<OwnedFd>>)>);
+pub(crate) struct Listening(Vec<(SockAddr, Vec<Weak<OwnedFd>>)>);
 
 impl Listening {
-    pub(super) fn backlogs(&self) -> Vec<Backlog> {
+    pub(crate) fn backlogs(&self) -> Vec<Backlog> {
         let backlog = |(addr, fds): &(SockAddr, Vec<Weak<OwnedFd>>)| {
             let queues = fds.iter().filter_map(Weak::upgrade).map(|fd| net::accept_queue(fd.as_raw_fd()));
             let (waiting, room) = queues.filter_map(Result::ok).fold((0, 0), |(waiting, room), queue| {
@@ -121,7 +121,7 @@ impl Sockets {
     }
 
     /// The same sockets, not kept open by it.
-    pub(super) fn listening(&self) -> Listening {
+    pub(crate) fn listening(&self) -> Listening {
         let weak = |group: &Group| (group.bound.clone(), group.fds.iter().map(Arc::downgrade).collect());
         Listening(self.groups.iter().map(weak).collect())
     }
@@ -188,7 +188,7 @@ impl Sockets {
     }
 
     /// The sockets that are accepted from by a thread for all workers.
-    pub(super) fn dealt(&self, configuration: &Configuration) -> Result<Vec<DealtSocket>, StartError> {
+    pub(crate) fn dealt(&self, configuration: &Configuration) -> Result<Vec<DealtSocket>, StartError> {
         let socket = |(_, fd): (usize, &Arc<OwnedFd>)| {
             Ok(DealtSocket { cookie: net::cookie(fd.as_raw_fd())?, fd: fd.clone() })
         };
