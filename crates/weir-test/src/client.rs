@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::{DEADLINE, MalformedResponse, Response};
+use crate::{DEADLINE, MalformedResponse, ReceivedPart, Response};
 
 /// One connection, with what was received and not yet read as a response.
 #[derive(Debug)]
@@ -107,7 +107,8 @@ impl Client {
             if closed && self.received.is_empty() {
                 return Err(ReadError::Closed);
             }
-            let parsed = Response::parse(&self.received, to_head, closed).map_err(ReadError::Malformed)?;
+            let parsed = Response::parse(&self.received, to_head, ReceivedPart::of(closed))
+                .map_err(ReadError::Malformed)?;
             if let Some((response, taken)) = parsed {
                 self.received.drain(..taken);
                 return Ok(response);

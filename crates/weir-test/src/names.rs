@@ -158,9 +158,15 @@ impl NameServerState {
             NameReply::Addresses(addresses, ttl) => {
                 (0, false, addresses.iter().filter_map(|ip| address(*ip, asked.kind, ttl)).collect())
             }
-            NameReply::Services(list, ttl) if asked.kind == 33 => {
-                (0, false, list.iter().map(|service| record(33, ttl, &rdata(*service))).collect())
-            }
+            NameReply::Services(list, ttl) if asked.kind == 33 => (
+                0,
+                false,
+                list.iter()
+                    .map(|&(priority, weight, port, target)| {
+                        record(33, ttl, &rdata(priority, weight, port, target))
+                    })
+                    .collect(),
+            ),
             NameReply::Services(..) => (0, false, Vec::new()),
         };
         let mut reply = query[..2].to_vec();
@@ -195,7 +201,7 @@ fn address(ip: IpAddr, kind: u16, ttl: u32) -> Option<Vec<u8>> {
     }
 }
 
-fn rdata((priority, weight, port, target): (u16, u16, u16, &str)) -> Vec<u8> {
+fn rdata(priority: u16, weight: u16, port: u16, target: &str) -> Vec<u8> {
     let mut data = [priority, weight, port].map(u16::to_be_bytes).concat();
     for label in target.split('.') {
         data.push(label.len() as u8);

@@ -68,16 +68,17 @@ impl Response {
 
     /// Parses the response at the beginning of `bytes`.
     ///
-    /// `to_head` says that it answers a HEAD request, `at_end` that no more bytes will come. `Ok(None)` when more are
-    /// needed; else the response and how many bytes it took.
+    /// `to_head` says that it is the response to a HEAD request. `Ok(None)` when more bytes are needed; else the response
+    /// and how many bytes it took.
     ///
     /// # Errors
-    /// [`MalformedResponse`] when a server may not send this (RFC 9112), or when `at_end` cuts a response short.
+    /// [`MalformedResponse`] when a server may not send this (RFC 9112), or when the end cuts a response short.
     pub fn parse(
         bytes: &[u8],
         to_head: bool,
-        at_end: bool,
+        received: ReceivedPart,
     ) -> Result<Option<(Self, usize)>, MalformedResponse> {
+        let at_end = received == ReceivedPart::All;
         let Some(head_len) = find(bytes, b"\r\n\r\n").map(|at| at + 4) else {
             return if at_end { bad("the connection ended inside the header section") } else { Ok(None) };
         };
@@ -196,6 +197,22 @@ impl fmt::Display for Response {
         let shown = &self.body[..self.body.len().min(SHOWN)];
         write!(f, "{}{}", self.head_text(), String::from_utf8_lossy(shown))?;
         if self.body.len() > SHOWN { write!(f, "… ({} bytes)", self.body.len()) } else { Ok(()) }
+    }
+}
+
+/// How much of a connection's bytes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceivedPart {
+    /// More may come.
+    SoFar,
+    /// The connection has ended.
+    All,
+}
+
+impl ReceivedPart {
+    /// All of them, if the connection has `ended`.
+    pub fn of(ended: bool) -> ReceivedPart {
+        if ended { ReceivedPart::All } else { ReceivedPart::SoFar }
     }
 }
 

@@ -21,6 +21,14 @@ struct EndPair {
     next: usize,
 }
 
+/// What an interval began with.
+#[derive(Clone, Copy)]
+pub(super) struct ProbedEnd {
+    pub(super) kind: RecordKind,
+    /// Whether the first instruction of the function was stepped over.
+    pub(super) stepped: bool,
+}
+
 impl ProbeFloor {
     pub(super) fn new(costs: ProbeCosts) -> ProbeFloor {
         let costs = [
@@ -34,10 +42,9 @@ impl ProbeFloor {
         ProbeFloor { kinds: costs.map(|cost| EndPair { cost, ..EndPair::default() }) }
     }
 
-    /// What the probes took of an interval of `time`, that began with `from` (and whether its first instruction was
-    /// stepped over) and ended with `to`. `inside` a function intervals also teach what to expect.
-    pub(super) fn cost(&mut self, from: (RecordKind, bool), to: RecordKind, time: u64, inside: bool) -> u64 {
-        let at = match (from, to) {
+    /// What the probes took of an interval of `time`, that began with `from` and ended with `to`. `inside` a function intervals also teach what to expect.
+    pub(super) fn cost(&mut self, from: ProbedEnd, to: RecordKind, time: u64, inside: bool) -> u64 {
+        let at = match ((from.kind, from.stepped), to) {
             ((RecordKind::Entry, false), RecordKind::Entry) => 0,
             ((RecordKind::Entry, false), RecordKind::Return) => 1,
             ((RecordKind::Entry, true), RecordKind::Entry) => 2,
@@ -84,17 +91,22 @@ mod tests {
     fn the_cheapest_tenth_is_what_probes_cost() {
         let costs = ProbeCosts { entry_return: 1000, return_entry: 700, ..ProbeCosts::default() };
         let mut floor = ProbeFloor::new(costs);
-        let mut ask = |time| floor.cost((RecordKind::Entry, false), RecordKind::Return, time, true);
+        let mut ask = |time| {
+            floor.cost(ProbedEnd { kind: RecordKind::Entry, stepped: false }, RecordKind::Return, time, true)
+        };
         assert_eq!(ask(5000), 1000, "as it was measured");
         for n in 0..63 {
             ask(if n % 3 == 0 { 1500 } else { 9000 });
         }
         assert_eq!(ask(9000), 1500);
         assert_eq!(
-            floor.cost((RecordKind::Return, true), RecordKind::Entry, 9, false),
+            floor.cost(ProbedEnd { kind: RecordKind::Return, stepped: true }, RecordKind::Entry, 9, false),
             700,
             "nothing was learnt of these"
         );
-        assert_eq!(floor.cost((RecordKind::Off, false), RecordKind::On, 9, true), 0);
+        assert_eq!(
+            floor.cost(ProbedEnd { kind: RecordKind::Off, stepped: false }, RecordKind::On, 9, true),
+            0
+        );
     }
 }

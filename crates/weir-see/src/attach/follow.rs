@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use weir_sys::perf::{ProbeHit, RecordKind};
 use weir_trace::{ConnectionStep, Site, SiteKind, SiteTable, WaitKind};
 
-use super::floor::ProbeFloor;
+use super::floor::{ProbeFloor, ProbedEnd};
 use super::memory::ProcessMemory;
-use super::modules::{self, FunctionRole, ProbeSpot};
+use super::modules::{self, FunctionRole, PhaseEngine, ProbeSpot};
 use super::request::ProbedRequest;
 
 /// What goes on in the probed process.
@@ -21,7 +21,7 @@ pub(super) struct ProcessFollower<'a> {
     stepped: Vec<bool>,
     /// What kind of place each site is.
     kinds: HashMap<Site, SiteKind>,
-    engine: (u64, Vec<u8>),
+    engine: PhaseEngine,
     floor: ProbeFloor,
     memory: &'a ProcessMemory,
     stack: Vec<OpenCall>,
@@ -56,7 +56,7 @@ impl<'a> ProcessFollower<'a> {
     pub(super) fn new(
         spots: &'a [ProbeSpot],
         stepped: Vec<bool>,
-        engine: (u64, Vec<u8>),
+        engine: PhaseEngine,
         floor: ProbeFloor,
         memory: &'a ProcessMemory,
     ) -> ProcessFollower<'a> {
@@ -118,7 +118,10 @@ impl<'a> ProcessFollower<'a> {
         let Some(before) = self.before else { return };
         let time = hit.time.saturating_sub(before.time);
         let stepped = self.stepped.get(before.number as usize).copied().unwrap_or(false);
-        let cost = self.floor.cost((before.what, stepped), hit.what, time, !self.stack.is_empty()).min(time);
+        let cost = self
+            .floor
+            .cost(ProbedEnd { kind: before.what, stepped }, hit.what, time, !self.stack.is_empty())
+            .min(time);
         let spent = time - cost;
         self.now += spent;
         let (request, site) = match (self.stack.last(), self.fresh) {
@@ -190,8 +193,8 @@ impl<'a> ProcessFollower<'a> {
             },
             FunctionRole::Upstream(site) | FunctionRole::Chain(site) => site,
             FunctionRole::Checker => {
-                let entry = hit.second.wrapping_sub(self.engine.0) / 24;
-                self.engine.1.get(entry as usize).map_or(Site::NONE, |phase| Site::phase(*phase))
+                let entry = hit.second.wrapping_sub(self.engine.begins) / 24;
+                self.engine.phases.get(entry as usize).map_or(Site::NONE, |phase| Site::phase(*phase))
             }
             FunctionRole::Filter(header, body) => {
                 let chains =

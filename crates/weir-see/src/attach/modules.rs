@@ -48,12 +48,20 @@ pub(super) enum FunctionRole {
     Chain(Site),
 }
 
+/// nginx's phase engine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PhaseEngine {
+    /// The address of its first entry.
+    pub(super) begins: u64,
+    /// The phase of each entry.
+    pub(super) phases: Vec<u8>,
+}
+
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct FoundSpots {
     pub(super) spots: Vec<ProbeSpot>,
-    /// The phase of each entry of the phase engine, and where that begins.
-    pub(super) engine: (u64, Vec<u8>),
+    pub(super) engine: PhaseEngine,
     /// Where a location's configuration stands among those of modules.
     pub(super) core_index: u64,
 }
@@ -233,7 +241,7 @@ impl SpotFinder<'_> {
                 self.add(entry[1], &name, FunctionRole::At(handler(phase, &name)));
             }
         }
-        self.found.engine = (engine, phases);
+        self.found.engine = PhaseEngine { begins: engine, phases };
         Ok(())
     }
 

@@ -48,7 +48,7 @@ pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String
     );
     match number(asked, "--avg")? {
         Some(count) => average(asked, attached, filter, words.is_empty(), count, limit),
-        None => trees((asked, pid), attached, filter, number(asked, "-n")?.unwrap_or(1), limit),
+        None => trees(asked, pid, attached, filter, number(asked, "-n")?.unwrap_or(1), limit),
     }
 }
 
@@ -67,7 +67,8 @@ fn text(kept: &KeptRequest, pid: u32) -> String {
 
 /// Prints each tree as its request ends.
 fn trees(
-    (asked, pid): (&CommandLine, u32),
+    asked: &CommandLine,
+    pid: u32,
     attached: AttachedProbes,
     filter: RequestFilter,
     count: usize,

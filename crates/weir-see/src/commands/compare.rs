@@ -14,7 +14,7 @@ use super::load::{LoadConnection, LoadUrl};
 use super::options::{CommandLine, CommandOption};
 use super::questions::MATCH;
 use super::selector::{LocateSocket, ServerSelector};
-use crate::compare::{MeasuredNode, SideNames};
+use crate::compare::{MeasuredNode, SideName, SideNames};
 use crate::control::client::ControlClient;
 use crate::control::protocol::ControlQuestion;
 
@@ -52,7 +52,8 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     let sides = match servers {
         (Some(a), Some(b)) => {
             let filter = asked.value(MATCH.name).unwrap_or("").to_owned();
-            ComparedSides::Two([(a, filter.clone(), load), (b, filter, load_b)])
+            let a = ComparedServer { socket: a, filter: filter.clone(), load };
+            ComparedSides::Two([a, ComparedServer { socket: b, filter, load: load_b }])
         }
         (None, None) if load_b.is_some() => {
             return Err("--load-b is for two servers: configurations, prefixes or control sockets".to_owned());
@@ -69,12 +70,19 @@ pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), S
     compare(asked, &sides, [a, b])
 }
 
+/// One of two servers: its control socket, what is matched, and what is asked for.
+struct ComparedServer {
+    socket: PathBuf,
+    filter: String,
+    load: Option<LoadUrl>,
+}
+
 /// What is compared.
 enum ComparedSides {
     /// Requests of one server: its socket, what is matched, and what is asked for.
     One(PathBuf, [String; 2], Option<[LoadUrl; 2]>),
     /// Two servers.
-    Two([(PathBuf, String, Option<LoadUrl>); 2]),
+    Two([ComparedServer; 2]),
 }
 
 /// One server with two choices of requests.
@@ -156,8 +164,8 @@ fn compare(asked: &CommandLine, sides: &ComparedSides, words: [&String; 2]) -> R
         rounds.iter().map(|round| of(round).requests()).sum()
     };
     let names = SideNames {
-        a: (words[0].clone(), total(|round| &round.0)),
-        b: (words[1].clone(), total(|round| &round.1)),
+        a: SideName::new(words[0], total(|round| &round.0)),
+        b: SideName::new(words[1], total(|round| &round.1)),
         rounds: rounds.len(),
     };
     finish(asked, &rounds, &names)
@@ -208,12 +216,9 @@ fn at_once(
 }
 
 /// A round of one of two servers.
-fn alone(
-    (socket, filter, load): &(PathBuf, String, Option<LoadUrl>),
-    ask: &RoundQuestion,
-) -> Result<MeasuredNode, String> {
+fn alone(server: &ComparedServer, ask: &RoundQuestion) -> Result<MeasuredNode, String> {
     while_loaded(
-        |done| match load {
+        |done| match &server.load {
             Some(target) => {
                 let mut loader = LoadConnection::new(target);
                 while !done() {
@@ -223,7 +228,7 @@ fn alone(
             }
             None => Ok(()),
         },
-        || ask.average(socket, filter),
+        || ask.average(&server.socket, &server.filter),
     )
 }
 

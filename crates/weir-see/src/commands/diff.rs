@@ -3,7 +3,7 @@
 use super::ask::print;
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
-use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideNames, json, text};
+use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideName, SideNames, json, text};
 
 pub(super) const CHOICES: &[CommandOption] = &[FAIL_OVER, WAIT, SAME];
 
@@ -29,8 +29,11 @@ pub(super) fn run(asked: &CommandLine, _: LocateSocket<'_>) -> Result<(), String
         return Err("two files are needed, saved by weir trace --avg N --save FILE".to_owned());
     };
     let round = (read(a)?, read(b)?);
-    let names =
-        SideNames { a: (a.clone(), round.0.requests()), b: (b.clone(), round.1.requests()), rounds: 1 };
+    let names = SideNames {
+        a: SideName::new(a, round.0.requests()),
+        b: SideName::new(b, round.1.requests()),
+        rounds: 1,
+    };
     finish(asked, &[round], &names)
 }
 

@@ -11,4 +11,4 @@ pub(crate) mod stats;
 
 pub(crate) use joined::{ComparedSide, JoinedNode};
 pub(crate) use measured::MeasuredNode;
-pub(crate) use report::{ShownParts, SideNames, json, text};
+pub(crate) use report::{ShownParts, SideName, SideNames, json, text};

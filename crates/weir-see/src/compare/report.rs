@@ -5,11 +5,24 @@ use weir_http::json::Json;
 use super::joined::{ComparedSide, JoinedNode, NodeTime};
 use super::stats::DifferenceEstimate;
 
+/// What a side is called, and how many requests it had.
+#[derive(Clone, Debug)]
+pub(crate) struct SideName {
+    pub(crate) name: String,
+    pub(crate) requests: u64,
+}
+
+impl SideName {
+    pub(crate) fn new(name: impl Into<String>, requests: u64) -> SideName {
+        SideName { name: name.into(), requests }
+    }
+}
+
 /// What the two sides are called, and how many requests each had.
 #[derive(Clone, Debug)]
 pub(crate) struct SideNames {
-    pub(crate) a: (String, u64),
-    pub(crate) b: (String, u64),
+    pub(crate) a: SideName,
+    pub(crate) b: SideName,
     /// How many rounds; 1 of two averages.
     pub(crate) rounds: usize,
 }
@@ -56,10 +69,10 @@ pub(crate) fn text(joined: &JoinedNode, names: &SideNames, shown: ShownParts) ->
 
 /// The same, nested; nanoseconds a request. An interval that is not known is `null`.
 pub(crate) fn json(joined: &JoinedNode, names: &SideNames, shown: ShownParts) -> String {
-    let side = |json: &mut Json, (name, requests): &(String, u64)| {
+    let side = |json: &mut Json, named: &SideName| {
         json.nested(|json| {
-            json.key("name").text(name);
-            json.key("requests").raw(requests);
+            json.key("name").text(&named.name);
+            json.key("requests").raw(named.requests);
         });
     };
     let text = Json::object(|json| {
@@ -93,10 +106,12 @@ fn node(json: &mut Json, here: &JoinedNode, whole: &JoinedNode, shown: ShownPart
     });
 }
 
-fn headline(side: &str, (name, requests): &(String, u64), joined: &JoinedNode, of: ComparedSide) -> String {
+fn headline(side: &str, named: &SideName, joined: &JoinedNode, of: ComparedSide) -> String {
     let mean = |time| micros(joined.mean(of, time).unwrap_or(0.0));
     format!(
-        "{side} {name}: {requests} requests, run {} + wait {} µs\n",
+        "{side} {}: {} requests, run {} + wait {} µs\n",
+        named.name,
+        named.requests,
         mean(NodeTime::Run),
         mean(NodeTime::Wait)
     )
@@ -196,7 +211,7 @@ mod tests {
     }
 
     fn names() -> SideNames {
-        SideNames { a: ("/sub/".to_owned(), 100), b: ("/subs/".to_owned(), 100), rounds: 1 }
+        SideNames { a: SideName::new("/sub/", 100), b: SideName::new("/subs/", 100), rounds: 1 }
     }
 
     #[test]

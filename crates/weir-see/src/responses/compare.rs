@@ -6,7 +6,7 @@ use weir_trace::{AverageWatch, SiteTable, render};
 
 use super::average::collect;
 use super::reply::{ReplyFailure, ReplySink};
-use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideNames, json, text};
+use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideName, SideNames, json, text};
 use crate::control::protocol::ControlQuestion;
 use crate::filter::{RequestFilter, duration_ns};
 use crate::source::{ServerSource, scale};
@@ -40,8 +40,11 @@ pub(super) fn answer(
         rounds.iter().map(|round| of(round).requests()).sum()
     };
     let [a, b] = words;
-    let names =
-        SideNames { a: (a, total(|round| &round.0)), b: (b, total(|round| &round.1)), rounds: rounds.len() };
+    let names = SideNames {
+        a: SideName::new(a, total(|round| &round.0)),
+        b: SideName::new(b, total(|round| &round.1)),
+        rounds: rounds.len(),
+    };
     let (joined, shown) = (JoinedNode::new(&rounds, &[]), ShownParts::new(question.has("wait")));
     let shown =
         if question.has("json") { json(&joined, &names, shown) } else { text(&joined, &names, shown) };

@@ -47,8 +47,7 @@ impl Regex {
         }
         let limit = matcher.limit;
         matcher.set_limit(limit.min(FIRST_LIMIT));
-        let result =
-            self.windows(matcher, subject, MatchWindow { start, last: None, options }, (width, limit));
+        let result = self.windows(matcher, subject, MatchWindow { start, last: None, options }, width, limit);
         matcher.set_limit(limit);
         result
     }
@@ -59,7 +58,8 @@ impl Regex {
         matcher: &mut Matcher,
         subject: &[u8],
         all: MatchWindow,
-        (width, limit): (usize, u32),
+        width: usize,
+        limit: u32,
     ) -> Result<Option<usize>, MatchError> {
         let clock = MatchClock::start();
         let first = matcher.limit;

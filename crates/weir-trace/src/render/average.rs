@@ -48,7 +48,7 @@ pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: Scale<'_>) 
     let mut object = ObjectWriter::new(&mut out);
     object.number("requests", average.requests());
     let mut root = String::new();
-    node_json(&mut root, &tree, 0, (sites, scale), &|object, index| {
+    node_json(&mut root, &tree, 0, sites, scale, &|object, index| {
         let spread = &spreads[index as usize];
         extras(object, &tree.nodes()[index as usize], spread, scale);
         // A tick in nanoseconds, to nine digits: single ticks would be rounded to none.

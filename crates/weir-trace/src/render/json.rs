@@ -72,7 +72,7 @@ pub fn tree_json(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> Strin
     let mut object = ObjectWriter::new(&mut out);
     object.number("requests", tree.requests());
     let (mut root, arranged) = (String::new(), tree.arranged(sites));
-    node_json(&mut root, &arranged, 0, (sites, scale), &|object, index| {
+    node_json(&mut root, &arranged, 0, sites, scale, &|object, index| {
         extras(object, &arranged, index, scale);
     });
     object.raw("root", &root);
@@ -112,7 +112,8 @@ pub(super) fn node_json(
     out: &mut String,
     tree: &TraceTree,
     index: u32,
-    (sites, scale): (&SiteTable, Scale<'_>),
+    sites: &SiteTable,
+    scale: Scale<'_>,
     more: &dyn Fn(&mut ObjectWriter<'_>, u32),
 ) {
     let node = &tree.nodes()[index as usize];
@@ -130,7 +131,7 @@ pub(super) fn node_json(
         if n > 0 {
             object.out.push(',');
         }
-        node_json(object.out, tree, child, (sites, scale), more);
+        node_json(object.out, tree, child, sites, scale, more);
     }
     object.out.push(']');
     object.close();

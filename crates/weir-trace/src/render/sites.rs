@@ -18,11 +18,13 @@ use crate::site::{Site, SiteInfo, SiteKind, SiteTable};
 /// ```
 #[must_use]
 pub fn sites(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>) -> String {
-    let mut rows: Vec<(SiteInfo, Site, &SiteTotals)> =
-        totals.iter().map(|(site, totals)| (sites.info(*site), *site, totals)).collect();
-    rows.sort_by(|a, b| key(a).cmp(&key(b)));
+    let mut rows: Vec<CountedSite<'_>> = totals
+        .iter()
+        .map(|(site, totals)| CountedSite { info: sites.info(*site), site: *site, totals })
+        .collect();
+    rows.sort_by(|a, b| a.key().cmp(&b.key()));
     let widest = |text: fn(&SiteInfo) -> String| {
-        rows.iter().map(|(info, ..)| text(info).chars().count()).max().unwrap_or(0)
+        rows.iter().map(|row| text(&row.info).chars().count()).max().unwrap_or(0)
     };
     let location = widest(place).max("location".len());
     let name = widest(name).max("site".len());
@@ -31,7 +33,7 @@ pub fn sites(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>)
         write!(out, "  {head:>9}").expect("writing to a String does not fail");
     }
     out.push('\n');
-    for (info, _, totals) in &rows {
+    for CountedSite { info, totals, .. } in &rows {
         let row = format!("{:<location$}  {:<name$}", place(info), self::name(info));
         out.push_str(&row);
         figures(&mut out, info.kind == SiteKind::Request, totals, scale);
@@ -40,10 +42,20 @@ pub fn sites(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>)
     out
 }
 
-/// Whole requests first in each location, then as a tree has them.
-fn key<'a>((info, site, _): &'a (SiteInfo, Site, &SiteTotals)) -> (&'a str, u8, &'a str, Site) {
-    let rank = if info.kind == SiteKind::Request { 0 } else { 1 + rank(info.kind) };
-    (&info.location, rank, info.phase.unwrap_or(""), *site)
+/// A site and what was counted of it.
+struct CountedSite<'t> {
+    info: SiteInfo,
+    site: Site,
+    totals: &'t SiteTotals,
+}
+
+impl CountedSite<'_> {
+    /// Whole requests first in each location, then as a tree has them.
+    fn key(&self) -> (&str, u8, &str, Site) {
+        let info = &self.info;
+        let rank = if info.kind == SiteKind::Request { 0 } else { 1 + rank(info.kind) };
+        (&info.location, rank, info.phase.unwrap_or(""), self.site)
+    }
 }
 
 fn place(info: &SiteInfo) -> String {

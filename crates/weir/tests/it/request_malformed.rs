@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use weir_test::{Response, Server, both_drivers};
+use weir_test::{ReceivedPart, Response, Server, both_drivers};
 
 const CONF: &str = "http { server { listen 127.0.0.1:%%PORT%%; root html;
     location /return { return 200 \"ok\\n\"; }
@@ -14,7 +14,7 @@ const CONF: &str = "http { server { listen 127.0.0.1:%%PORT%%; root html;
 fn refused(server: &Server, name: &str, status: u16, request: &[u8]) -> Response {
     let answered = server.raw([request, b"GET /return HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
     let text = String::from_utf8_lossy(&answered);
-    let parsed = Response::parse(&answered, false, true);
+    let parsed = Response::parse(&answered, false, ReceivedPart::All);
     let Ok(Some((response, taken))) = parsed else { panic!("{name}: {parsed:?} {text:?}") };
     assert_eq!(response.status, status, "{name}: {text:?}");
     assert!(!response.keeps_alive(), "{name}: {text:?}");

@@ -15,7 +15,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 use support::{Pair, own};
-use weir_test::{Backend, Response, Server, both_drivers};
+use weir_test::{Backend, ReceivedPart, Response, Server, both_drivers};
 
 const NAME: &str = "a.example.com";
 
@@ -164,7 +164,9 @@ impl EarlyClient {
     #[track_caller]
     fn response(&mut self) -> Response {
         loop {
-            if let Some((response, taken)) = Response::parse(&self.plain, false, false).expect("a response") {
+            if let Some((response, taken)) =
+                Response::parse(&self.plain, false, ReceivedPart::SoFar).expect("a response")
+            {
                 self.plain.drain(..taken);
                 return response;
             }

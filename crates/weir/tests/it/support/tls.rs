@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use weir_test::Response;
+use weir_test::{ReceivedPart, Response};
 use weir_tls::suites::{self, ProtocolVersions};
 use weir_tls::{
     Certificate, ClientConfig, ClientHandshake, ClientSettings, HandshakeProgress, SessionFacts, SessionStep,
@@ -178,7 +178,7 @@ impl TlsClient {
     pub(crate) fn response(&mut self) -> Response {
         let mut ended = false;
         loop {
-            match Response::parse(&self.received, false, ended).expect("an answer") {
+            match Response::parse(&self.received, false, ReceivedPart::of(ended)).expect("an answer") {
                 Some((response, taken)) => {
                     self.received.drain(..taken);
                     return response;
