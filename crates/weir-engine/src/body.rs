@@ -20,7 +20,7 @@ pub enum Body {
     /// Several pieces, all known.
     Chain(Chain),
     /// Pieces that come over time; the length is not known unless `Response::content_length` says so.
-    Source(Box<dyn Source>),
+    Source(Box<dyn BodySource>),
 }
 
 impl std::fmt::Debug for Body {
@@ -35,10 +35,10 @@ impl std::fmt::Debug for Body {
 }
 
 /// A body that comes over time: an upstream, a script, a file read in pieces.
-pub trait Source {
+pub trait BodySource {
     /// The next piece. `Ready(Err(_))` breaks the response off: the connection is closed, so that the client sees
     /// that the body is not whole.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>>;
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>>;
 
     /// Called while the client is waited for: a source may read ahead, within its own limits, so that what it reads
     /// from is free the sooner.
@@ -49,11 +49,11 @@ pub trait Source {
         None
     }
 
-    /// Called once [`Piece::End`] was given, before filters see the end: what is known only then (trailers).
+    /// Called once [`BodyPiece::End`] was given, before filters see the end: what is known only then (trailers).
     fn finish(&mut self, _x: &mut crate::exchange::Exchange) {}
 
     /// Whether nobody needs what is to come once the client has left: its connection is then watched while a piece is
-    /// waited for, and the source told ([`Source::client_left`]).
+    /// waited for, and the source told ([`BodySource::client_left`]).
     fn is_for_client_only(&self) -> bool {
         false
     }
@@ -72,8 +72,8 @@ pub trait Source {
     }
 }
 
-/// What a [`Source`] gives.
-pub enum Piece {
+/// What a [`BodySource`] gives.
+pub enum BodyPiece {
     /// Data.
     Data(Buf),
     /// Everything so far shall leave now.

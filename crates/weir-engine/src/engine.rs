@@ -20,7 +20,7 @@ use crate::log::Level;
 use crate::output::{self, ResponseEnd, ResponseWait};
 use crate::phase::{self, LogWait, Phase, PhaseWait, Verdict};
 use crate::progress::Progress;
-use crate::transport::h2::Stream;
+use crate::transport::h2::H2Stream;
 use crate::{redirect, special, subrequest};
 
 /// What a request waits for, and what is left of it then.
@@ -55,7 +55,7 @@ pub fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
     if let Progress::Wait(wait) = progress {
         return Progress::Wait(ServeWait::Response(course, wait));
     }
-    if x.transport.h2().is_some_and(Stream::is_unsent) {
+    if x.transport.h2().is_some_and(H2Stream::is_unsent) {
         return Progress::Wait(ServeWait::Unsent);
     }
     try_end(x)
@@ -130,7 +130,7 @@ pub async fn close(x: &mut Exchange, status: u16) {
 /// Waits until the answer has left through its stream's window, as long as `send_timeout` allows.
 async fn sent(x: &mut Exchange) {
     if x.is_complete()
-        && x.transport.h2().is_some_and(Stream::is_unsent)
+        && x.transport.h2().is_some_and(H2Stream::is_unsent)
         && let Err(error) = output::drained(x).await
     {
         x.delivery.set(ResponseDelivery::Open);

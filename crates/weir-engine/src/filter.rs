@@ -1,6 +1,6 @@
 //! Filters of a response: header filters see and change its head, body filters its bytes.
 //!
-//! Both have places ([`Slot`]), not luck: the order is this enum. A header filter runs once per response, in the
+//! Both have places ([`FilterSlot`]), not luck: the order is this enum. A header filter runs once per response, in the
 //! plan of the location; it may push a [`BodyFilter`] for this response. A body filter is resumable: it takes from
 //! its input what it can, never puts more than [`ROOM`] bytes ahead of a slow client, and keeps its own rest.
 
@@ -10,12 +10,12 @@ use crate::body::Chain;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::phase::{self, LocalFuture, Verdict};
-use crate::subrequest::Include;
+use crate::subrequest::IncludedRequest;
 
 /// The places of filters, in order of execution (nginx's `auto/modules`, read from its end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Slot {
+pub enum FilterSlot {
     /// Cuts a response into ranges fetched one by one.
     Slice,
     /// 304 and 412.
@@ -81,9 +81,9 @@ pub trait HeaderFilter {
 /// Changes the bytes of one response.
 pub trait BodyFilter {
     /// Takes from `input`, appends to `output`. Called when there is new input (or its end: `input.last`) and again
-    /// after [`Step::Full`] once the output was taken. The filter sets `output.last` when it has given its last
+    /// after [`FilterStep::Full`] once the output was taken. The filter sets `output.last` when it has given its last
     /// byte, and passes `flush` on.
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error>;
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error>;
 
     /// Whether the filter needs bytes in memory; if so, file pieces are read before they reach it.
     fn in_memory(&self) -> bool {
@@ -92,16 +92,16 @@ pub trait BodyFilter {
 }
 
 /// How a step of a body filter ended.
-pub enum Step {
+pub enum FilterStep {
     /// The input is used up (or kept inside): come again with more.
     More,
     /// The output is full ([`ROOM`]); come again when it was taken.
     Full,
     /// Something must be waited for before the next step.
     Wait(LocalFuture<'static, ()>),
-    /// A subrequest's answer follows what the filter has given so far; come again then. Only before [`Slot::Postpone`],
+    /// A subrequest's answer follows what the filter has given so far; come again then. Only before [`FilterSlot::Postpone`],
     /// and where the header filter has called [`Exchange::includes`].
-    Include(Box<Include>),
+    Include(Box<IncludedRequest>),
 }
 
 /// How many bytes a filter may put ahead.
@@ -110,7 +110,7 @@ pub const ROOM: u64 = 32 * 1024;
 /// A header filter's place in a plan.
 pub struct HeaderEntry {
     /// Where it runs.
-    pub slot: Slot,
+    pub slot: FilterSlot,
     /// Where its time goes.
     pub site: Site,
     /// See [`HeaderFilter::is_plain`].
@@ -122,7 +122,7 @@ pub struct HeaderEntry {
 /// A body filter of one response, with the output it could not pass on yet.
 pub struct BodyEntry {
     /// Where it runs.
-    pub slot: Slot,
+    pub slot: FilterSlot,
     /// Where its time goes.
     pub site: Site,
     /// The filter.
@@ -131,7 +131,7 @@ pub struct BodyEntry {
     pub input: Chain,
     /// What comes behind `input`: pieces of files that the filter needs in memory and that are not read yet.
     pub unread: Chain,
-    /// It said [`Step::Full`]: call it even without new input.
+    /// It said [`FilterStep::Full`]: call it even without new input.
     pub full: bool,
 }
 

@@ -33,12 +33,12 @@ use crate::Configuration;
 use crate::error::{self, Side};
 use crate::exchange::Exchange;
 use crate::transport::Connection;
-pub use capture::{Capture, capture};
-pub use file::{Buffering, LogFile};
-pub use given::{Given, give, opened, reopen_for};
+pub use capture::{LineTaker, capture};
+pub use file::{LogBuffering, LogFile};
+pub use given::{GivenFiles, give, opened, reopen_for};
 pub use line::up_to;
-pub use remote::{Remote, SocketLog, SocketLogState};
-pub use spec::{LogSpec, Target};
+pub use remote::{RemoteLog, SocketLog, SocketLogState};
+pub use spec::{LogSpec, LogTarget};
 pub use worker::WorkerLogs;
 pub use writer::{flush, lost, queued, reopen, threaded};
 
@@ -275,7 +275,7 @@ pub fn startup(message: &dyn Display) {
     let told = main
         .log
         .as_ref()
-        .is_none_or(|log| log.files(Level::Emerg, false).any(|file| file.0.target == Target::Stderr));
+        .is_none_or(|log| log.files(Level::Emerg, false).any(|file| file.0.target == LogTarget::Stderr));
     if !told && !LED.load(Relaxed) {
         eprintln!("weir: [emerg] {message}");
     }
@@ -309,7 +309,7 @@ fn main(level: Level, line: &[u8], short: &[u8], all: bool) {
     // No thread may be started yet, since `daemon` forks: written here.
     let mut told = false;
     for file in main.early.iter().flat_map(|log| log.files(level, false)) {
-        told |= file.0.target == Target::Stderr;
+        told |= file.0.target == LogTarget::Stderr;
         file.write_now(level, line);
     }
     if level <= EARLY_STDERR && !told {
@@ -319,7 +319,7 @@ fn main(level: Level, line: &[u8], short: &[u8], all: bool) {
 }
 
 /// Tells the main log about another log that can't be written; when it is that one, standard error.
-fn complain(trouble: &writer::Trouble) {
+fn complain(trouble: &writer::LogTrouble) {
     let message = format_args!("{}, {} lines lost", trouble.message, trouble.lines);
     let line = line::compose(&line::now(), trouble.level, None, &message, |_| {});
     let mut told = false;
@@ -344,7 +344,7 @@ pub fn set_main(log: ErrorLog) {
 ///
 /// # Errors
 /// The errno of open(2).
-pub fn open_early(target: &Target) -> std::io::Result<()> {
+pub fn open_early(target: &LogTarget) -> std::io::Result<()> {
     let file = LogFile::open(target, None)?;
     let log = ErrorLog::to(file, Level::Notice);
     MAIN.write().unwrap_or_else(PoisonError::into_inner).early = Some(log);
@@ -393,7 +393,7 @@ fn usual(prefix: &Path) -> Result<ErrorLog, String> {
     if let Some(file) = early.as_ref().and_then(|log| log.files(Level::Emerg, false).next()) {
         return Ok(ErrorLog::to(file.clone(), Level::Error));
     }
-    let target = Target::File(prefix.join("logs/error.log"));
+    let target = LogTarget::File(prefix.join("logs/error.log"));
     let file = LogFile::open(&target, None);
     let file = file.map_err(|error| format!("open() \"{target}\" failed ({})", line::io(&error)))?;
     Ok(ErrorLog::to(file, Level::Error))

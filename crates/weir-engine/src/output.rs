@@ -9,15 +9,15 @@ use std::task::{Context, Poll};
 
 use weir_trace::{ConnectionStep as ConnStep, Site};
 
-use crate::body::{Body, Buf, Chain, Piece, Source};
+use crate::body::{Body, BodyPiece, BodySource, Buf, Chain};
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::filter::{BodyEntry, Slot, Step};
+use crate::filter::{BodyEntry, FilterSlot, FilterStep};
 use crate::phase::{LocalFuture, Verdict};
 use crate::progress::Progress;
 use crate::read;
-use crate::subrequest::Include;
-use crate::subrequest::family::Family;
+use crate::subrequest::IncludedRequest;
+use crate::subrequest::family::SubrequestFamily;
 use crate::transport::{Transport, wire, write};
 pub use head::{FilterWait, send_head};
 use head::{HeadEnd, finish_filter, prepare, try_head};
@@ -210,17 +210,18 @@ async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
 }
 
 /// Reads a source to its end for somebody else; how it ends is no business of the client's, who has all there is for him.
-async fn spill(x: &mut Exchange, mut source: Box<dyn Source>) {
+async fn spill(x: &mut Exchange, mut source: Box<dyn BodySource>) {
     let (shared, site, kind) = (x.shared.clone(), x.answered, source.waits_for());
-    let rest =
-        async { while let Ok(Piece::Data(_) | Piece::Flush) = poll_fn(|cx| source.poll_next(cx)).await {} };
+    let rest = async {
+        while let Ok(BodyPiece::Data(_) | BodyPiece::Flush) = poll_fn(|cx| source.poll_next(cx)).await {}
+    };
     shared.open(site);
     shared.waiting_for(kind, Box::pin(rest)).await;
     shared.close(site);
 }
 
 /// Pulls a source dry.
-async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
+async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), Error> {
     let (shared, site) = (x.shared.clone(), x.answered);
     let watched = if source.is_for_client_only() { x.transport.client() } else { None };
     x.busy = source.busy().unwrap_or(wire::HIGH);
@@ -241,7 +242,7 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
         let piece = shared.waiting_until(kind, next).await;
         x.trace().close(site);
         match piece {
-            Ok(Piece::Data(buf)) => {
+            Ok(BodyPiece::Data(buf)) => {
                 let mut chain = Chain::default();
                 chain.push(buf);
                 let mut part = pin!(body_part(x, chain));
@@ -254,8 +255,8 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
                 })
                 .await?;
             }
-            Ok(Piece::Flush) => body_part(x, Chain::flush()).await?,
-            Ok(Piece::End) => {
+            Ok(BodyPiece::Flush) => body_part(x, Chain::flush()).await?,
+            Ok(BodyPiece::End) => {
                 source.finish(x);
                 return body_part(x, Chain::end()).await;
             }
@@ -308,7 +309,7 @@ struct Round {
     /// A filter is to be called again.
     again: bool,
     wait: Option<(Site, LocalFuture<'static, ()>)>,
-    include: Option<Box<Include>>,
+    include: Option<Box<IncludedRequest>>,
 }
 
 /// Calls each filter once.
@@ -329,12 +330,12 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
             x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
         }
         let step = step?;
-        entry.full = !matches!(step, Step::More);
+        entry.full = !matches!(step, FilterStep::More);
         round.again |= entry.full || !entry.unread.is_empty();
         match step {
-            Step::More | Step::Full => {}
-            Step::Wait(future) => round.wait = Some((entry.site, future)),
-            Step::Include(include) => round.include = Some(include),
+            FilterStep::More | FilterStep::Full => {}
+            FilterStep::Wait(future) => round.wait = Some((entry.site, future)),
+            FilterStep::Include(include) => round.include = Some(include),
         }
         match rest {
             Some(next) => next.give(&mut out),
@@ -353,15 +354,15 @@ async fn wait(x: &mut Exchange, wait: Option<(Site, LocalFuture<'static, ()>)>) 
     }
 }
 
-/// As [`through`], with subrequests in the output: the filters before [`Slot::Postpone`] write to the family's queue, and
+/// As [`through`], with subrequests in the output: the filters before [`FilterSlot::Postpone`] write to the family's queue, and
 /// what can go out of that passes the others.
 async fn among(
     x: &mut Exchange,
-    family: &Family,
+    family: &SubrequestFamily,
     filters: &mut [BodyEntry],
     mut chain: Chain,
 ) -> Result<(), Error> {
-    let own = filters.partition_point(|entry| entry.slot < Slot::Postpone);
+    let own = filters.partition_point(|entry| entry.slot < FilterSlot::Postpone);
     let (own, rest) = filters.split_at_mut(own);
     let mut last = chain.last;
     let mut again = true;
@@ -379,16 +380,16 @@ async fn among(
         family.push(round.output);
         wait(x, round.wait.take()).await;
         if let Some(include) = round.include {
-            drain(x, family, rest, Family::has_room).await?;
+            drain(x, family, rest, SubrequestFamily::has_room).await?;
             if let Some(waited) = x.begin_include(family, *include) {
                 drain(x, family, rest, |_| waited.is_done()).await?;
                 x.end_include(waited);
             }
         }
-        drain(x, family, rest, Family::has_room).await?;
+        drain(x, family, rest, SubrequestFamily::has_room).await?;
     }
     if last {
-        drain(x, family, rest, Family::is_idle).await?;
+        drain(x, family, rest, SubrequestFamily::is_idle).await?;
         behind(x, rest, Chain::end()).await?;
     }
     Ok(())
@@ -397,9 +398,9 @@ async fn among(
 /// Lets go out what can, until `until` holds.
 async fn drain(
     x: &mut Exchange,
-    family: &Family,
+    family: &SubrequestFamily,
     rest: &mut [BodyEntry],
-    until: impl Fn(&Family) -> bool,
+    until: impl Fn(&SubrequestFamily) -> bool,
 ) -> Result<(), Error> {
     let shared = x.shared.clone();
     loop {

@@ -135,7 +135,7 @@ pub(crate) fn nothing_to_wait_for(x: &mut Exchange) -> LocalFuture<'_, Verdict> 
 }
 
 /// One handler's place in a plan.
-pub struct Entry {
+pub struct HandlerEntry {
     /// Where it runs.
     pub phase: Phase,
     /// Where its time goes.
@@ -147,7 +147,7 @@ pub struct Entry {
 }
 
 /// Where a request stands in its phases.
-pub struct Walk {
+pub struct PhaseWalk {
     phase: Phase,
     /// The plan of the phase: the server's up to find-config, then the location's.
     plan: Rc<Plan>,
@@ -161,7 +161,7 @@ pub struct Walk {
 /// What the phases wait for.
 pub enum PhaseWait {
     /// A handler.
-    Handler(Walk),
+    Handler(PhaseWalk),
     /// `auth_delay`, which holds back this 401.
     Delay(Verdict),
 }
@@ -169,7 +169,7 @@ pub enum PhaseWait {
 /// The phases from `from` on. They end with a verdict that is never [`Verdict::Declined`], [`Verdict::Passed`],
 /// [`Verdict::Ok`] or [`Verdict::Wait`]; what they wait for is left to [`finish_phases`].
 pub(crate) fn try_phases(x: &mut Exchange, from: Phase) -> Progress<Verdict, PhaseWait> {
-    Walk::new(x, from).run(x)
+    PhaseWalk::new(x, from).run(x)
 }
 
 /// Waits for what [`try_phases`] stopped at, and runs the other phases.
@@ -197,7 +197,7 @@ async fn delay(x: &mut Exchange) {
     x.shared.pending(Box::pin(weir_rt::sleep(delay))).await;
 }
 
-impl Walk {
+impl PhaseWalk {
     /// Runs the phases from here on.
     fn run(mut self, x: &mut Exchange) -> Progress<Verdict, PhaseWait> {
         loop {
@@ -224,7 +224,7 @@ impl Walk {
         }
     }
 
-    /// Waits for the handler at which [`Walk::run`] stopped, and goes on as far as that goes without waiting.
+    /// Waits for the handler at which [`PhaseWalk::run`] stopped, and goes on as far as that goes without waiting.
     async fn wait(mut self, x: &mut Exchange) -> Progress<Verdict, PhaseWait> {
         let entry = self.asked();
         let site = entry.site;
@@ -280,7 +280,7 @@ impl Walk {
         }
     }
 
-    fn new(x: &Exchange, from: Phase) -> Walk {
+    fn new(x: &Exchange, from: Phase) -> PhaseWalk {
         let plan = if from <= Phase::FindConfig { x.server.plan.clone() } else { x.plan.clone() };
         // Most servers have no handlers of their own.
         let from = if from == Phase::PostRead && plan.is_empty_before(Phase::FindConfig) {
@@ -291,12 +291,12 @@ impl Walk {
         let (at, end) = plan.range(from);
         // A request that begins with its content (a subrequest for another part of it) has come through all before.
         let own = from == Phase::Content && plan.content.is_some();
-        Walk { phase: from, plan, at: if own { end } else { at }, end, own }
+        PhaseWalk { phase: from, plan, at: if own { end } else { at }, end, own }
     }
 
     /// The next handler to ask, or how the phases end.
     #[inline]
-    fn seek(&mut self, x: &mut Exchange) -> Result<&Entry, Verdict> {
+    fn seek(&mut self, x: &mut Exchange) -> Result<&HandlerEntry, Verdict> {
         while self.at == self.end {
             if self.phase == Phase::Content {
                 return self.content(x);
@@ -310,7 +310,7 @@ impl Walk {
     }
 
     /// The handler that was asked last.
-    fn asked(&self) -> &Entry {
+    fn asked(&self) -> &HandlerEntry {
         match &self.plan.content {
             Some(own) if self.own => own,
             _ => self.plan.entry(self.at - 1),
@@ -384,7 +384,7 @@ impl Walk {
 
     /// Behind the content phase's handlers: the location's own, which comes instead of them, or nginx's answer where
     /// nobody was found, 403 for a folder and 404 else.
-    fn content(&mut self, x: &mut Exchange) -> Result<&Entry, Verdict> {
+    fn content(&mut self, x: &mut Exchange) -> Result<&HandlerEntry, Verdict> {
         if self.own
             && let Some(entry) = &self.plan.content
         {

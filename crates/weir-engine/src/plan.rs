@@ -10,9 +10,9 @@ use weir_trace::{KeepRule, Site, SiteKind, SiteTable};
 use crate::conf::core::Core;
 use crate::conf::server::Link;
 use crate::exchange::Exchange;
-use crate::filter::{HeaderEntry, HeaderFilter, Slot};
+use crate::filter::{FilterSlot, HeaderEntry, HeaderFilter};
 use crate::module::Unnamed;
-use crate::phase::{Entry, Handler, Phase, Verdict};
+use crate::phase::{Handler, HandlerEntry, Phase, Verdict};
 use crate::worker::Worker;
 
 /// What runs for a request in one location, on one worker.
@@ -21,12 +21,12 @@ pub struct Plan {
     pub name: Rc<str>,
     /// The core's settings of the location.
     pub core: Core,
-    entries: Box<[Entry]>,
+    entries: Box<[HandlerEntry]>,
     /// Index of the first entry of each phase, and the number of all.
     first: [u16; 12],
     /// The location's own content handler, which comes instead of the phase's; that of an `if` may be the one of the
     /// location around.
-    pub content: Option<Rc<Entry>>,
+    pub content: Option<Rc<HandlerEntry>>,
     /// Header filters in order of their slots.
     pub header_filters: Box<[HeaderEntry]>,
     /// The location as a whole, for counts by route.
@@ -60,7 +60,7 @@ impl Plan {
 
     /// The handlers of `phase`, in order.
     #[inline]
-    pub fn phase(&self, phase: Phase) -> &[Entry] {
+    pub fn phase(&self, phase: Phase) -> &[HandlerEntry] {
         let at = phase as usize;
         &self.entries[self.first[at] as usize..self.first[at + 1] as usize]
     }
@@ -86,7 +86,7 @@ impl Plan {
 
     /// One of the handlers of all phases.
     #[inline]
-    pub(crate) fn entry(&self, at: u16) -> &Entry {
+    pub(crate) fn entry(&self, at: u16) -> &HandlerEntry {
         &self.entries[at as usize]
     }
 
@@ -103,7 +103,7 @@ impl Plan {
 
 /// Which kind of block a plan is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum PlanLevel {
     /// A server block: its plan runs post-read and server-rewrite, and stands for requests without a location.
     Server,
     /// A location.
@@ -141,13 +141,13 @@ pub struct PlanBuilder<'a> {
     /// The configuration it is part of, on that worker.
     pub link: &'a Rc<Link>,
     /// Which block the plan is for.
-    pub level: Level,
+    pub level: PlanLevel,
     /// The core's settings of the location, resolved.
     pub core: &'a Core,
     /// Instructions that other modules want run among those of `rewrite`, in their order.
     pub instructed: &'a [InsertedInstruction],
     name: Rc<str>,
-    entries: Vec<Entry>,
+    entries: Vec<HandlerEntry>,
     /// The content handlers that modules offer, each with its module.
     contents: Vec<OfferedContent>,
     /// The number of the module that installs now, from 1.
@@ -164,7 +164,7 @@ impl<'a> PlanBuilder<'a> {
     pub(crate) fn new(
         worker: &'a Rc<Worker>,
         link: &'a Rc<Link>,
-        level: Level,
+        level: PlanLevel,
         core: &'a Core,
         name: Rc<str>,
     ) -> Self {
@@ -196,13 +196,13 @@ impl<'a> PlanBuilder<'a> {
     /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.
     pub fn handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(SiteKind::Handler(phase as u8), module);
-        self.entries.push(Entry { phase, site, rank: self.rank, handler: Box::new(handler) });
+        self.entries.push(HandlerEntry { phase, site, rank: self.rank, handler: Box::new(handler) });
     }
 
     /// Adds a handler to `phase` before those of all modules so far.
     pub fn first_handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(SiteKind::Handler(phase as u8), module);
-        self.entries.insert(0, Entry { phase, site, rank: 0, handler: Box::new(handler) });
+        self.entries.insert(0, HandlerEntry { phase, site, rank: 0, handler: Box::new(handler) });
     }
 
     /// Makes `handler` the location's only content handler. Where several modules ask for it the one wins whose directive
@@ -210,7 +210,7 @@ impl<'a> PlanBuilder<'a> {
     /// nginx; without such a directive the last module.
     pub fn content(&mut self, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(SiteKind::Handler(Phase::Content as u8), module);
-        let entry = Entry { phase: Phase::Content, site, rank: self.rank, handler: Box::new(handler) };
+        let entry = HandlerEntry { phase: Phase::Content, site, rank: self.rank, handler: Box::new(handler) };
         self.contents.push(OfferedContent { module, entry });
     }
 
@@ -237,7 +237,12 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Adds a header filter at `slot`.
-    pub fn header_filter(&mut self, slot: Slot, module: &'static str, filter: impl HeaderFilter + 'static) {
+    pub fn header_filter(
+        &mut self,
+        slot: FilterSlot,
+        module: &'static str,
+        filter: impl HeaderFilter + 'static,
+    ) {
         let site = self.site(SiteKind::HeaderFilter, module);
         let is_plain = filter.is_plain();
         self.header_filters.push(HeaderEntry { slot, site, is_plain, filter: Box::new(filter) });
@@ -273,7 +278,7 @@ impl<'a> PlanBuilder<'a> {
         &self.name
     }
 
-    pub(crate) fn build(mut self, core: Core, content: Option<ContentHandler>, inside: Inside) -> Plan {
+    pub(crate) fn build(mut self, core: Core, content: Option<ContentHandler>, inside: NestedPlans) -> Plan {
         // Stable: within a phase or slot the order of the module list counts.
         self.entries.sort_by_key(|entry| entry.phase);
         self.header_filters.sort_by_key(|entry| entry.slot);
@@ -304,19 +309,19 @@ impl<'a> PlanBuilder<'a> {
 /// A content handler that a module offers for a block.
 struct OfferedContent {
     module: &'static str,
-    entry: Entry,
+    entry: HandlerEntry,
 }
 
 /// The content handler of a location, with its module.
 #[derive(Clone)]
 pub(crate) struct ContentHandler {
     module: &'static str,
-    entry: Rc<Entry>,
+    entry: Rc<HandlerEntry>,
 }
 
-/// The plans of a block's [`Level::Nested`] blocks.
+/// The plans of a block's [`PlanLevel::Nested`] blocks.
 #[derive(Default)]
-pub(crate) struct Inside {
+pub(crate) struct NestedPlans {
     /// See [`Plan::limit_except`].
     pub(crate) limit_except: Option<(u32, Rc<Plan>)>,
     /// See [`Plan::nested`].

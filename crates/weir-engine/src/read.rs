@@ -19,12 +19,12 @@ use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::transport::wire::Wire;
-pub use beside::Rest;
+pub use beside::BodyRest;
 
 /// The state of a request's body.
 #[derive(Default)]
 pub struct RequestBody {
-    framing: Framing,
+    framing: BodyFraming,
     received: u64,
     framed: u64,
     continued: bool,
@@ -43,7 +43,7 @@ pub struct RequestBody {
 
 /// How the end of the body is known.
 #[derive(Default)]
-enum Framing {
+enum BodyFraming {
     /// There is no body, or all of it was read.
     #[default]
     Done,
@@ -54,11 +54,11 @@ enum Framing {
     /// Frames are to come, on a stream of HTTP/2.
     Frames,
     /// It is read elsewhere, beside the answer.
-    Beside(Rc<beside::Progress>),
+    Beside(Rc<beside::BodyProgress>),
 }
 
 /// What the framing says of the bytes at the start of what was received.
-struct Taken {
+struct FramedBytes {
     /// How many it took.
     used: usize,
     /// Where the content lies in them.
@@ -67,17 +67,17 @@ struct Taken {
     last: bool,
 }
 
-impl Framing {
+impl BodyFraming {
     /// Takes what it can of `bytes`, which are not empty; `None`: they are not of this body.
-    fn take(&mut self, bytes: &[u8]) -> Option<Result<Taken, BadChunk>> {
+    fn take(&mut self, bytes: &[u8]) -> Option<Result<FramedBytes, BadChunk>> {
         match self {
-            Framing::Done | Framing::Frames | Framing::Beside(_) => None,
-            Framing::Length(left) => {
+            BodyFraming::Done | BodyFraming::Frames | BodyFraming::Beside(_) => None,
+            BodyFraming::Length(left) => {
                 let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= used as u64;
-                Some(Ok(Taken { used, content: 0..used, last: *left == 0 }))
+                Some(Ok(FramedBytes { used, content: 0..used, last: *left == 0 }))
             }
-            Framing::Chunked(decoder) => Some(decoder.decode(bytes).map(|step| Taken {
+            BodyFraming::Chunked(decoder) => Some(decoder.decode(bytes).map(|step| FramedBytes {
                 used: step.consumed,
                 content: step.data,
                 last: step.done,
@@ -149,15 +149,15 @@ impl RequestBody {
     }
 
     /// How far somebody else has come with it.
-    fn beside(&self) -> Option<&beside::Progress> {
-        if let Framing::Beside(progress) = &self.framing { Some(progress) } else { None }
+    fn beside(&self) -> Option<&beside::BodyProgress> {
+        if let BodyFraming::Beside(progress) = &self.framing { Some(progress) } else { None }
     }
 
     /// Something of the body is still on its way.
     pub fn is_pending(&self) -> bool {
         match &self.framing {
-            Framing::Done => false,
-            Framing::Beside(progress) => !progress.done.get(),
+            BodyFraming::Done => false,
+            BodyFraming::Beside(progress) => !progress.done.get(),
             _ => true,
         }
     }
@@ -253,14 +253,14 @@ impl RequestBody {
 pub fn start(x: &mut Exchange) {
     crate::trace::enter(x);
     x.body.framing = if let Some(stream) = x.transport.h2() {
-        if stream.is_ended() || x.tunnels { Framing::Done } else { Framing::Frames }
+        if stream.is_ended() || x.tunnels { BodyFraming::Done } else { BodyFraming::Frames }
     } else if x.request.head.chunked {
         let limits = TrailerLimits::default();
-        Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))
+        BodyFraming::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))
     } else {
         match x.request.head.content_length {
-            Some(length) if length > 0 => Framing::Length(length),
-            _ => Framing::Done,
+            Some(length) if length > 0 => BodyFraming::Length(length),
+            _ => BodyFraming::Done,
         }
     };
 }
@@ -322,7 +322,7 @@ impl Exchange {
     }
 
     async fn read_all(&mut self) -> Result<(), Error> {
-        if let Framing::Length(length) = self.body.framing
+        if let BodyFraming::Length(length) = self.body.framing
             && length <= self.plan.core.client_body_buffer_size
             && !self.goes_to_file()
         {
@@ -426,7 +426,7 @@ impl Exchange {
             Some(Ok(taken)) => taken,
             Some(Err(_)) => {
                 drop(input);
-                self.body.framing = Framing::Done;
+                self.body.framing = BodyFraming::Done;
                 self.body.broken = true;
                 self.keep_alive = false;
                 self.log_error(&"client sent invalid chunked body");
@@ -437,7 +437,7 @@ impl Exchange {
         input.consume(taken.used);
         drop(input);
         if taken.last {
-            self.body.framing = Framing::Done;
+            self.body.framing = BodyFraming::Done;
         }
         self.body.received += piece.len() as u64;
         if !self.body.discarded {
@@ -497,7 +497,7 @@ impl Exchange {
 
     fn broken(&mut self, error: Error) -> Error {
         self.keep_alive = false;
-        self.body.framing = Framing::Done;
+        self.body.framing = BodyFraming::Done;
         error
     }
 

@@ -11,7 +11,7 @@ use crate::transport::keepalive;
 use crate::transport::wire::Wire;
 
 /// Why there is no request to answer.
-pub enum NoHead {
+pub enum HeadFailure {
     /// Answer with this status and close.
     Refuse(u16),
     /// Close without an answer; log a line with this status.
@@ -88,7 +88,7 @@ fn first_line(x: &mut Exchange) {
 }
 
 /// Refuses a head that can't be parsed, of which `bytes` have come: the log shows their beginning.
-pub fn refuse_bad<J: ClientJudge>(x: &mut Exchange, bytes: &[u8], bad: BadRequest) -> NoHead {
+pub fn refuse_bad<J: ClientJudge>(x: &mut Exchange, bytes: &[u8], bad: BadRequest) -> HeadFailure {
     x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
     first_line(x);
     x.request.head.len = reached(x, bad);
@@ -96,7 +96,7 @@ pub fn refuse_bad<J: ClientJudge>(x: &mut Exchange, bytes: &[u8], bad: BadReques
     refuse(x, bad)
 }
 
-fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
+fn refuse(x: &mut Exchange, bad: BadRequest) -> HeadFailure {
     let kept = x.arena.get(Span { start: 0, end: x.arena.mark() });
     let message = x.request.head.log_message(bad, kept);
     let message = String::from_utf8_lossy(&message);
@@ -112,7 +112,7 @@ fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
         // nginx answers what it can't read in its own version.
         x.request.head.version = Version::V10;
     }
-    NoHead::Refuse(bad.status())
+    HeadFailure::Refuse(bad.status())
 }
 
 /// Judges the client of a request that came on an address with TLS, for the side that accepts connections.
@@ -129,7 +129,7 @@ pub trait ClientJudge {
 
 /// Normalises target and host and finds the server, in nginx's order: what is wrong with the line is the default
 /// server's to answer, and its `merge_slashes` counts.
-pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), NoHead> {
+pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), HeadFailure> {
     target(x)?;
     let (named, host) = (target_authority(x), x.request.span(Known::Host));
     if let Some(authority) = named.or(host) {
@@ -137,7 +137,7 @@ pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), NoHead> {
     }
     if let Err(status) = choose_server::<J>(x) {
         x.keep_alive = false;
-        return Err(NoHead::Refuse(status));
+        return Err(HeadFailure::Refuse(status));
     }
     if let (Some(_), Some(host)) = (named, host)
         && host::validate(x.arena.get(host)).is_err()
@@ -154,13 +154,13 @@ pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), NoHead> {
         Method::Trace => {
             x.log(Level::Info, &"client sent TRACE method while reading client request headers");
             x.keep_alive = false;
-            return Err(NoHead::Refuse(405));
+            return Err(HeadFailure::Refuse(405));
         }
         Method::Options if asks_server(x) => return Err(server_options::<J>(x)),
         _ => {}
     }
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
-    J::check(x).map_err(NoHead::Refuse)
+    J::check(x).map_err(HeadFailure::Refuse)
 }
 
 /// Of `OPTIONS *` what is asked for is the server, no resource of it (RFC 9110 section 9.3.7). nginx refuses it.
@@ -168,15 +168,15 @@ fn asks_server(x: &Exchange) -> bool {
     x.arena.get(x.request.head.path()) == b"*"
 }
 
-fn server_options<J: ClientJudge>(x: &mut Exchange) -> NoHead {
+fn server_options<J: ClientJudge>(x: &mut Exchange) -> HeadFailure {
     // Nothing reads what would follow the head.
     let has_body = x.request.head.content_length.unwrap_or(0) > 0 || x.request.head.chunked;
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x) && !has_body;
-    NoHead::Refuse(J::check(x).err().unwrap_or(200))
+    HeadFailure::Refuse(J::check(x).err().unwrap_or(200))
 }
 
 /// Whether a tunnel may be asked for: only where one may be had, by HTTP/1.1, and without a body.
-fn connect(x: &mut Exchange) -> Result<(), NoHead> {
+fn connect(x: &mut Exchange) -> Result<(), HeadFailure> {
     x.keep_alive = false;
     let (status, message) = match () {
         () if !x.server.settings.accepts_connect || x.request.head.version < Version::V11 => {
@@ -188,7 +188,7 @@ fn connect(x: &mut Exchange) -> Result<(), NoHead> {
         () => return Ok(()),
     };
     x.log(Level::Info, &format_args!("{message} while reading client request headers"));
-    Err(NoHead::Refuse(status))
+    Err(HeadFailure::Refuse(status))
 }
 
 /// Points `x` at its server.
@@ -219,7 +219,7 @@ fn target_authority(x: &Exchange) -> Option<Span> {
     }
 }
 
-fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
+fn check_host(x: &mut Exchange, authority: Span) -> Result<(), HeadFailure> {
     let Some(parts) = host_of(x, authority) else { return Err(bad_host(x, authority)) };
     let name = Span { start: authority.start + parts.name.start, end: authority.start + parts.name.end };
     x.request.host = name;
@@ -248,7 +248,7 @@ fn host_of(x: &Exchange, authority: Span) -> Option<host::Host> {
     Some(host)
 }
 
-fn bad_host(x: &mut Exchange, place: Span) -> NoHead {
+fn bad_host(x: &mut Exchange, place: Span) -> HeadFailure {
     x.log(
         Level::Info,
         &match target_authority(x) {
@@ -260,7 +260,7 @@ fn bad_host(x: &mut Exchange, place: Span) -> NoHead {
     );
     x.keep_alive = false;
     x.request.head.len = line_end(x, place.end) as usize;
-    NoHead::Refuse(400)
+    HeadFailure::Refuse(400)
 }
 
 /// Fields with unusual names are no part of the request, as `ignore_invalid_headers` and `underscores_in_headers` have
@@ -283,7 +283,7 @@ fn drop_invalid(x: &mut Exchange) {
 }
 
 /// `invalid_header_values` for what the client has sent.
-fn judge_values(x: &mut Exchange) -> Result<(), NoHead> {
+fn judge_values(x: &mut Exchange) -> Result<(), HeadFailure> {
     let setting = x.server.settings.invalid_received;
     if setting == InvalidValues::Off {
         return Ok(());
@@ -304,11 +304,11 @@ fn judge_values(x: &mut Exchange) -> Result<(), NoHead> {
         return Ok(());
     }
     x.keep_alive = false;
-    Err(NoHead::Refuse(400))
+    Err(HeadFailure::Refuse(400))
 }
 
 /// Splits and normalises the target. `host:port` has no path, and stands for the root.
-fn target(x: &mut Exchange) -> Result<(), NoHead> {
+fn target(x: &mut Exchange) -> Result<(), HeadFailure> {
     let target = x.request.head.path();
     match x.request.head.method {
         Method::Connect => {
@@ -367,7 +367,7 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
             x.keep_alive = false;
             x.request.head.len = line_end(x, x.request.head.line.end) as usize;
             x.request.uri = x.arena.push(b"");
-            Err(NoHead::Refuse(bad.status()))
+            Err(HeadFailure::Refuse(bad.status()))
         }
     };
     *x.worker.scratch.borrow_mut() = path;

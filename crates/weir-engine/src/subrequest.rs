@@ -18,13 +18,13 @@ use weir_trace::Site;
 use crate::body::{Body, Buf, Chain};
 use crate::engine::{self, Next};
 use crate::error::{Error, Kind as ErrorKind, Side};
-use crate::exchange::{Exchange, ExchangeRole, Request, Shared};
+use crate::exchange::{Exchange, ExchangeRole, Request, SharedPart};
 use crate::log::Level;
 use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
 use crate::transport::Transport;
 
-pub use include::{Answer, Include, Prepare};
+pub use include::{IncludedRequest, PendingCapture, PrepareChild};
 
 /// What a subrequest is like; by default as those of nginx's own modules.
 #[derive(Debug)]
@@ -32,13 +32,13 @@ pub struct SubrequestOptions {
     /// The method.
     pub method: Method,
     /// Which variables the child sees.
-    pub share: Share,
+    pub share: VariableShare,
     /// The child's request body.
     pub body: SubrequestBody,
     /// Only the head of the answer is wanted.
     pub head_only: bool,
     /// Done with the child before it runs.
-    pub prepare: Hook,
+    pub prepare: PrepareHook,
     /// At most this many bytes of the answer's body are taken; more end it (`subrequest_output_buffer_size`).
     pub limit: Option<u64>,
     /// A status that would be answered by a page, or an `error_page`, is the whole answer.
@@ -58,17 +58,17 @@ pub struct SubrequestCall {
 
 impl Default for SubrequestOptions {
     fn default() -> Self {
-        let (method, share, body) = (Method::Get, Share::All, SubrequestBody::None);
-        let prepare = Hook::default();
+        let (method, share, body) = (Method::Get, VariableShare::All, SubrequestBody::None);
+        let prepare = PrepareHook::default();
         SubrequestOptions { method, share, body, head_only: false, prepare, limit: None, bare: false }
     }
 }
 
 /// What is done with a subrequest before it runs, if anything.
 #[derive(Default)]
-pub struct Hook(pub Option<Prepare>);
+pub struct PrepareHook(pub Option<PrepareChild>);
 
-impl std::fmt::Debug for Hook {
+impl std::fmt::Debug for PrepareHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Hook").field(&self.0.is_some()).finish()
     }
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Hook {
 
 /// Which variables a subrequest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum VariableShare {
     /// The parent's; what the child sets or computes stays set for the parent.
     All,
     /// Copies of the parent's.
@@ -98,7 +98,7 @@ pub enum SubrequestBody {
 
 /// What a subrequest was answered with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedResponse {
     /// The status; 500 also for a subrequest that was not made, 444 and the like where nothing was answered.
     pub status: u16,
     /// The fields of the head, in order, names as written.
@@ -111,7 +111,7 @@ pub struct Captured {
 }
 
 /// Where the answer of a subrequest gathers.
-pub struct Capture {
+pub struct ResponseCapture {
     pub(crate) bytes: Vec<u8>,
     pub(crate) head_only: bool,
     limit: Option<u64>,
@@ -133,10 +133,10 @@ impl Exchange {
         uri: &[u8],
         args: Option<&[u8]>,
         options: SubrequestOptions,
-    ) -> LocalFuture<'x, Captured> {
+    ) -> LocalFuture<'x, CapturedResponse> {
         let answered = self.subrequest_then(uri, args, options, |_| ());
         Box::pin(async {
-            let refused = || Captured { status: 500, ..Captured::default() };
+            let refused = || CapturedResponse { status: 500, ..CapturedResponse::default() };
             answered.await.map_or_else(refused, |(captured, ())| captured)
         })
     }
@@ -149,7 +149,7 @@ impl Exchange {
         args: Option<&[u8]>,
         options: SubrequestOptions,
         then: impl FnOnce(&mut Exchange) -> T + 'x,
-    ) -> LocalFuture<'x, Option<(Captured, T)>> {
+    ) -> LocalFuture<'x, Option<(CapturedResponse, T)>> {
         if self.is_nested_too_deep(uri) {
             return Box::pin(ready(None));
         }
@@ -184,7 +184,7 @@ struct Child<'x> {
     parent: &'x mut Exchange,
     exchange: Option<Box<Exchange>>,
     /// The trace that the child's exchange has when it is not a child.
-    own: Option<Rc<Shared>>,
+    own: Option<Rc<SharedPart>>,
     variables: bool,
     body: bool,
 }
@@ -192,7 +192,7 @@ struct Child<'x> {
 impl<'x> Child<'x> {
     fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> Child<'x> {
         parent.trace().enter(Site::SUBREQUEST);
-        let variables = options.share == Share::All;
+        let variables = options.share == VariableShare::All;
         let (mut x, body) = child(parent, SubrequestTarget { uri, args }, options, Taking::Over);
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
         x.recorded.set(parent.shared.is_on());
@@ -201,7 +201,7 @@ impl<'x> Child<'x> {
         Child { parent, exchange: Some(x), own, variables, body }
     }
 
-    async fn run(&mut self) -> Captured {
+    async fn run(&mut self) -> CapturedResponse {
         let x = self.exchange.as_mut().expect("taken only when dropped");
         run_child(x, Phase::ServerRewrite).await;
         captured(x)
@@ -268,11 +268,13 @@ fn child(
         Taking::Copies => x.arena.copy_from(&parent.arena),
     }
     match options.share {
-        Share::Nothing => {}
-        Share::All if taking == Taking::Over => std::mem::swap(&mut x.variables, &mut parent.variables),
-        Share::All | Share::Copy => x.variables = parent.variables.clone(),
+        VariableShare::Nothing => {}
+        VariableShare::All if taking == Taking::Over => {
+            std::mem::swap(&mut x.variables, &mut parent.variables)
+        }
+        VariableShare::All | VariableShare::Copy => x.variables = parent.variables.clone(),
     }
-    x.transport = Transport::Capture(Capture {
+    x.transport = Transport::Capture(ResponseCapture {
         bytes: Vec::new(),
         head_only: options.head_only,
         limit: options.limit,
@@ -362,7 +364,7 @@ async fn run_child(x: &mut Exchange, from: Phase) {
 }
 
 /// What stands in the child when it has run.
-fn captured(x: &mut Exchange) -> Captured {
+fn captured(x: &mut Exchange) -> CapturedResponse {
     let headers = headers(x);
     let (body, pageless) = match &mut x.transport {
         Transport::Capture(capture) => (std::mem::take(&mut capture.bytes), capture.pageless),
@@ -370,7 +372,7 @@ fn captured(x: &mut Exchange) -> Captured {
     };
     let truncated =
         if pageless { x.response.status >= 300 } else { x.response.header_sent && !x.is_complete() };
-    Captured { status: x.response.status, headers, body, truncated }
+    CapturedResponse { status: x.response.status, headers, body, truncated }
 }
 
 fn headers(x: &Exchange) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -442,7 +444,9 @@ pub(crate) async fn capture(x: &mut Exchange, chain: &mut Chain) -> Result<(), E
 
 /// The whole must not exceed the limit, which is nginx's for subrequests in memory.
 fn check(x: &Exchange, more: u64) -> Result<(), Error> {
-    let Transport::Capture(Capture { bytes, limit, limited, .. }) = &x.transport else { return Ok(()) };
+    let Transport::Capture(ResponseCapture { bytes, limit, limited, .. }) = &x.transport else {
+        return Ok(());
+    };
     let own = limited.then_some(x.plan.core.subrequest_output_buffer_size);
     let Some(limit) = own.or(*limit) else { return Ok(()) };
     let size = bytes.len() as u64 + more;

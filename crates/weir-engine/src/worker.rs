@@ -19,13 +19,13 @@ use weir_trace::{Recorder, RecorderSettings, WorkerNow};
 
 use crate::conf::server::{Generation, Server};
 use crate::descriptors::{self, ConnectionLimit};
-use crate::exchange::{Exchange, Kinds};
+use crate::exchange::{Exchange, MediaTypeCache};
 use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
 use crate::recent::Recent;
 use crate::trace::Present;
 use crate::transport::Connection;
-use crate::transport::heads::Heads;
+use crate::transport::heads::HeadCache;
 use crate::transport::wire::Wire;
 use part::WorkerParts;
 use slots::Slots;
@@ -71,13 +71,13 @@ pub struct Worker {
     free: RefCell<Vec<Box<Exchange>>>,
     dates: RefCell<Cached>,
     /// Heads of responses, composed before.
-    pub(crate) heads: RefCell<Heads>,
+    pub(crate) heads: RefCell<HeadCache>,
     /// Hosts that were checked.
     pub authorities: RefCell<Recent<Host>>,
     /// Targets that were found to be normal.
     pub targets: RefCell<Recent<Normalized>>,
     /// Media types that were looked up.
-    pub(crate) kinds: RefCell<Kinds>,
+    pub(crate) kinds: RefCell<MediaTypeCache>,
     /// Texts of the times of files.
     modified: RefCell<Memo>,
     /// Background requests that are running.

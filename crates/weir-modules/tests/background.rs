@@ -6,7 +6,7 @@ mod common;
 use common::Site;
 use weir_conf::{Args, Contexts, Directive, LineCx};
 use weir_engine::conf::{CORE_MODULES, with_core};
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, ModuleDef, Verdict};
 use weir_modules::{Headers, LimitConn, Log, Mirror, Rewrite, Static, StubStatus, UserId};
@@ -39,7 +39,7 @@ impl Module for Refuse {
 
     fn install(conf: &Option<u16>, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
         if let Some(status) = conf {
-            plan.header_filter(Slot::Aux, Self::NAME, Refusal(*status));
+            plan.header_filter(FilterSlot::Aux, Self::NAME, Refusal(*status));
         }
         Ok(())
     }

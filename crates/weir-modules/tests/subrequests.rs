@@ -11,7 +11,7 @@ use weir_conf::{Args, Contexts, Directive, LineCx};
 use weir_engine::body::{Body, Buf};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
+use weir_engine::subrequest::{CapturedResponse, SubrequestBody, SubrequestOptions, VariableShare};
 use weir_engine::{Exchange, Handler, LocalFuture, Module, ModuleDef, Verdict};
 use weir_http::Method;
 use weir_modules::{Headers, Map, NotModified, Range, Rewrite, Static};
@@ -95,8 +95,8 @@ impl Question {
         match self.how.as_str() {
             "head" => SubrequestOptions { head_only: true, ..default },
             "limit" => SubrequestOptions { limit: Some(4), ..default },
-            "own" => SubrequestOptions { share: Share::Nothing, ..default },
-            "copy" => SubrequestOptions { share: Share::Copy, ..default },
+            "own" => SubrequestOptions { share: VariableShare::Nothing, ..default },
+            "copy" => SubrequestOptions { share: VariableShare::Copy, ..default },
             "read" => SubrequestOptions { body: SubrequestBody::Parent, method: Method::Post, ..default },
             "bytes" => {
                 let body = SubrequestBody::Bytes(b"given".to_vec());
@@ -107,7 +107,7 @@ impl Question {
     }
 }
 
-fn describe(captured: &Captured) -> String {
+fn describe(captured: &CapturedResponse) -> String {
     let mut text = format!("{}", captured.status);
     for (name, value) in
         captured.headers.iter().filter(|(name, _)| name != b"ETag" && name != b"Last-Modified")

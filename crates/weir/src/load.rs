@@ -13,7 +13,7 @@ use weir_engine::conf::build::build;
 use weir_engine::conf::lint::lint;
 use weir_engine::conf::main_core::MainConf;
 use weir_engine::conf::temp_path;
-use weir_engine::log::{self, Level, Target};
+use weir_engine::log::{self, Level, LogTarget};
 use weir_rt::net;
 
 use crate::cli::CommandLine;
@@ -191,10 +191,10 @@ type LoadConf =
 pub(crate) fn open_error_log(line: &CommandLine) {
     let paths = ConfLocation::of(line);
     let target = match &line.error_log {
-        Some(path) if path == Path::new("stderr") => Target::Stderr,
-        Some(path) => Target::File(paths.prefix.join(path)),
+        Some(path) if path == Path::new("stderr") => LogTarget::Stderr,
+        Some(path) => LogTarget::File(paths.prefix.join(path)),
         None if paths.conf.is_none() => return,
-        None => Target::File(paths.prefix.join("logs/error.log")),
+        None => LogTarget::File(paths.prefix.join("logs/error.log")),
     };
     if let Err(error) = log::open_early(&target)
         && line.error_log.is_some()

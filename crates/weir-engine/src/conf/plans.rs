@@ -9,7 +9,7 @@ use super::http_core::HttpCoreConf;
 use super::http2::Http2Conf;
 use super::server::Link;
 use crate::module::{Confs, ModuleDef, Unnamed};
-use crate::plan::{ContentHandler, Inside, Level, Plan, PlanBuilder};
+use crate::plan::{ContentHandler, NestedPlans, Plan, PlanBuilder, PlanLevel};
 use crate::worker::Worker;
 
 /// Makes the plans of one server's blocks.
@@ -31,7 +31,7 @@ impl<'m> PlanMaker<'m> {
         confs: &Confs,
         except: Option<&(u32, Confs)>,
         nested: &[Confs],
-        level: Level,
+        level: PlanLevel,
         name: &str,
     ) -> Result<Rc<Plan>, Error> {
         let core = self.core(confs);
@@ -43,7 +43,7 @@ impl<'m> PlanMaker<'m> {
             None => None,
         };
         let nested = nested.iter().map(|confs| inner(confs, Unnamed::If)).collect::<Result<_, _>>()?;
-        Ok(Rc::new(plan.build(core.clone(), content, Inside { limit_except, nested })))
+        Ok(Rc::new(plan.build(core.clone(), content, NestedPlans { limit_except, nested })))
     }
 
     fn unnamed(
@@ -54,10 +54,10 @@ impl<'m> PlanMaker<'m> {
         around: Option<&ContentHandler>,
     ) -> Result<Rc<Plan>, Error> {
         let core = self.core(confs);
-        let mut plan = self.installed(confs, &core, Level::Nested, name)?;
+        let mut plan = self.installed(confs, &core, PlanLevel::Nested, name)?;
         let around = around.map(|content| (block, content));
         let content = plan.take_content(confs.get::<HttpCoreConf>().content, around);
-        Ok(Rc::new(plan.build(core.clone(), content, Inside::default())))
+        Ok(Rc::new(plan.build(core.clone(), content, NestedPlans::default())))
     }
 
     fn core(&self, confs: &Confs) -> Core {
@@ -70,7 +70,7 @@ impl<'m> PlanMaker<'m> {
         &'c self,
         confs: &'c Confs,
         core: &'c Core,
-        level: Level,
+        level: PlanLevel,
         name: &str,
     ) -> Result<PlanBuilder<'c>, Error> {
         let mut plan = PlanBuilder::new(self.worker, self.link, level, core, Rc::from(name));

@@ -19,10 +19,10 @@ use super::plans::PlanMaker;
 use super::server_core::{ServerCoreConf, ServerSettings};
 use super::title::{Title, Titles};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
-use crate::exchange::{Exchange, Origin};
+use crate::exchange::{Exchange, RunOrigin};
 use crate::log::{self, Level as Severity};
 use crate::phase::{Handler, Phase, Verdict};
-use crate::plan::{Inside, Level, Plan, PlanBuilder};
+use crate::plan::{NestedPlans, Plan, PlanBuilder, PlanLevel};
 use crate::regex::{GivenUp, Pattern};
 use crate::transport::Connection;
 use crate::variable::{Get, Table};
@@ -36,7 +36,7 @@ pub struct Generation {
     pub hosts: Vec<Rc<Hosts>>,
     link: Rc<Link>,
     /// See [`Link::nobody`].
-    _nobody: Option<Rc<Origin>>,
+    _nobody: Option<Rc<RunOrigin>>,
 }
 
 impl Generation {
@@ -145,12 +145,12 @@ impl Servers {
     }
 
     /// Whose settings and whose connection what no client has caused has.
-    fn nobody(self: &Rc<Self>, worker: &Rc<Worker>) -> Result<Option<Origin>, Error> {
+    fn nobody(self: &Rc<Self>, worker: &Rc<Worker>) -> Result<Option<RunOrigin>, Error> {
         let Some(conf) = &self.link.configuration.nobody else { return Ok(None) };
         let server = Rc::new(Server::nobody(conf, &self.link, worker)?);
         let hosts = Rc::new(Hosts::nobodys(server.clone(), self));
         let connection = Rc::new(Connection::nobodys(&hosts, worker));
-        Ok(Some(Origin { connection, plan: server.plan.clone(), server }))
+        Ok(Some(RunOrigin { connection, plan: server.plan.clone(), server }))
     }
 
     fn make(&self, index: usize, worker: &Rc<Worker>) -> Result<Server, Error> {
@@ -209,7 +209,7 @@ pub struct Link {
     retired: Cell<bool>,
     /// See [`Link::local`].
     kept: RefCell<Vec<Rc<dyn Any>>>,
-    nobody: RefCell<Weak<Origin>>,
+    nobody: RefCell<Weak<RunOrigin>>,
     /// The worker is ending, or goes on with another configuration.
     leaving: Cell<bool>,
     told: RefCell<Vec<Box<dyn FnOnce()>>>,
@@ -246,7 +246,7 @@ impl Link {
     }
 
     /// The origin of what no client has caused: the settings of `http`. `None` once nothing may begin there any more.
-    pub fn nobody(&self) -> Option<Rc<Origin>> {
+    pub fn nobody(&self) -> Option<Rc<RunOrigin>> {
         self.nobody.borrow().upgrade()
     }
 
@@ -330,7 +330,7 @@ impl Server {
         title: &Title<'_>,
     ) -> Result<Server, Error> {
         let maker = PlanMaker::new(worker, link);
-        let plan = maker.block(&conf.confs, None, &conf.nested, Level::Server, title.server())?;
+        let plan = maker.block(&conf.confs, None, &conf.nested, PlanLevel::Server, title.server())?;
         let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &maker, title, &mut named)?;
         Ok(Server::of(conf, link, plan, locations, named))
@@ -339,18 +339,18 @@ impl Server {
     /// The settings of `http`, for what runs without a request.
     fn nobody(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Result<Server, Error> {
         let core = conf.confs.get::<HttpCoreConf>().core();
-        let mut plan = PlanBuilder::new(worker, link, Level::Alone, &core, Rc::from("http"));
+        let mut plan = PlanBuilder::new(worker, link, PlanLevel::Alone, &core, Rc::from("http"));
         conf.confs.install_alone(&link.configuration.modules, &mut plan)?;
-        let plan = Rc::new(plan.build(core.clone(), None, Inside::default()));
+        let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
         Ok(Server::of(conf, link, plan, Locations::default(), Names::default()))
     }
 
     /// Answers nothing but 500.
     fn failing(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Server {
         let core = conf.confs.get::<HttpCoreConf>().core();
-        let mut plan = PlanBuilder::new(worker, link, Level::Server, &core, Rc::from("failing"));
+        let mut plan = PlanBuilder::new(worker, link, PlanLevel::Server, &core, Rc::from("failing"));
         plan.handler(Phase::PostRead, "core", Fails);
-        let plan = Rc::new(plan.build(core.clone(), None, Inside::default()));
+        let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
         Server::of(conf, link, plan, Locations::default(), Names::default())
     }
 
@@ -385,7 +385,7 @@ impl Server {
         for conf in confs {
             let name = title.location(conf.matcher.name());
             let except = conf.limit_except.as_ref();
-            let plan = maker.block(&conf.confs, except, &conf.nested, Level::Location, &name)?;
+            let plan = maker.block(&conf.confs, except, &conf.nested, PlanLevel::Location, &name)?;
             let inner = Self::locations(&conf.locations, maker, title, named)?;
             match &conf.matcher {
                 Matcher::Named(name) => {

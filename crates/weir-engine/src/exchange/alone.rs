@@ -14,7 +14,7 @@ use crate::transport::Connection;
 use crate::worker::{Busy, Worker};
 
 /// What an exchange is that is not of a request.
-pub struct Alone {
+pub struct StandaloneRun {
     /// What it is of, as lines of the error log have it: `ngx.timer`.
     pub context: &'static str,
     /// What counts and traces have it under, in the place of a location.
@@ -25,7 +25,7 @@ pub struct Alone {
 
 /// Whose settings hold for what runs by itself, and for which client it does.
 #[derive(Clone)]
-pub struct Origin {
+pub struct RunOrigin {
     /// The client's connection, or nobody's ([`Link::nobody`](crate::conf::server::Link::nobody)).
     pub connection: Rc<Connection>,
     /// The virtual server.
@@ -34,26 +34,31 @@ pub struct Origin {
     pub plan: Rc<Plan>,
 }
 
-impl Origin {
+impl RunOrigin {
     /// Of a connection that has no request (yet).
-    pub fn of(connection: &Rc<Connection>) -> Origin {
+    pub fn of(connection: &Rc<Connection>) -> RunOrigin {
         let server = connection.server();
-        Origin { connection: connection.clone(), plan: server.plan.clone(), server }
+        RunOrigin { connection: connection.clone(), plan: server.plan.clone(), server }
     }
 }
 
 /// What a request has left behind of its connection for what outlives it.
 #[derive(Default)]
-struct Left(Option<Rc<Connection>>);
+struct RememberedConnection(Option<Rc<Connection>>);
 
 impl Exchange {
     /// An exchange of no request, in flight from here on, whose boundaries are recorded; `name` says what runs.
     /// It ends with [`Exchange::end_alone`].
-    pub fn alone(worker: &Rc<Worker>, origin: &Origin, context: &'static str, name: &str) -> Box<Exchange> {
+    pub fn alone(
+        worker: &Rc<Worker>,
+        origin: &RunOrigin,
+        context: &'static str,
+        name: &str,
+    ) -> Box<Exchange> {
         let mut x = worker.take_exchange(&origin.connection, &origin.server);
         x.plan = origin.plan.clone();
         let route = SiteTable::fixed(SiteKind::Request, context, "");
-        x.role = ExchangeRole::Alone(Alone { context, route, _busy: worker.busy() });
+        x.role = ExchangeRole::Alone(StandaloneRun { context, route, _busy: worker.busy() });
         x.nth = 0;
         x.start_ms = weir_rt::now_ms();
         x.bytes_before = 0;
@@ -84,7 +89,7 @@ impl Exchange {
     }
 
     /// What the exchange is of, if it is not of a request.
-    pub fn is_alone(&self) -> Option<&Alone> {
+    pub fn is_alone(&self) -> Option<&StandaloneRun> {
         if let ExchangeRole::Alone(alone) = &self.role { Some(alone) } else { None }
     }
 
@@ -95,18 +100,18 @@ impl Exchange {
     }
 
     /// The origin of what this request starts and may be outlived by.
-    pub fn leave_origin(&mut self) -> Origin {
+    pub fn leave_origin(&mut self) -> RunOrigin {
         let (server, plan) = (self.server.clone(), self.plan.clone());
         let known = match self.role {
             ExchangeRole::Alone(_) => Some(self.connection.clone()),
-            _ => self.own_lasting::<Left>().0.clone(),
+            _ => self.own_lasting::<RememberedConnection>().0.clone(),
         };
         let connection = known.unwrap_or_else(|| {
             let left = Rc::new(self.connection.copy(&self.worker));
-            self.own_lasting::<Left>().0 = Some(left.clone());
+            self.own_lasting::<RememberedConnection>().0 = Some(left.clone());
             left
         });
-        Origin { connection, server, plan }
+        RunOrigin { connection, server, plan }
     }
 }
 

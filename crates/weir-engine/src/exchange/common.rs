@@ -8,7 +8,7 @@ use super::Exchange;
 
 /// See [`Exchange::common`]; also counts subrequests.
 #[derive(Default)]
-pub(crate) struct Common {
+pub(crate) struct FamilyState {
     states: RefCell<Vec<Rc<dyn Any>>>,
     /// Subrequests beside the request that were made, and that are running.
     pub(crate) made: Cell<u32>,

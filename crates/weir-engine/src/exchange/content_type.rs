@@ -30,15 +30,15 @@ impl Exchange {
 /// What tables of types said of extensions. Also makes of the tables' texts, which all workers share, such of this
 /// worker, which are handed on uncopied.
 #[derive(Default)]
-pub(crate) struct Kinds(Recent<Kind>);
+pub(crate) struct MediaTypeCache(Recent<MediaType>);
 
-struct Kind {
+struct MediaType {
     /// Held, so that no other table gets its address.
     types: Arc<Types>,
     kind: Option<Text>,
 }
 
-impl Kinds {
+impl MediaTypeCache {
     /// As [`Types::find`].
     #[inline]
     fn find(&mut self, types: &Arc<Types>, exten: &[u8]) -> Option<Text> {
@@ -51,7 +51,7 @@ impl Kinds {
     #[cold]
     fn look_up(&mut self, types: &Arc<Types>, exten: &[u8]) -> Option<Text> {
         let kind = types.find(exten).map(Text::shared);
-        self.0.keep(exten, Kind { types: types.clone(), kind: kind.clone() });
+        self.0.keep(exten, MediaType { types: types.clone(), kind: kind.clone() });
         kind
     }
 
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_what_the_table_says() {
         let tables = [Arc::new(Types::builtin()), Arc::new(Types::common())];
-        let mut kinds = Kinds::default();
+        let mut kinds = MediaTypeCache::default();
         for _ in 0..2 {
             for (types, exten) in
                 tables.iter().flat_map(|t| ["html", "htmk", "js", "HTML", "none"].map(|e| (t, e)))

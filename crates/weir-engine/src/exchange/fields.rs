@@ -2,7 +2,7 @@
 
 use weir_http::{Field, Known, classify, date};
 
-use super::{Exchange, Header, Name};
+use super::{Exchange, Header, HeaderName};
 use crate::conf::server_core::{InvalidValues, ends_field, has_control, is_folded};
 use crate::log::Level;
 use crate::text::{Span, Text};
@@ -10,18 +10,18 @@ use crate::variable::Script;
 
 /// Which fields are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named<'a> {
+pub enum FieldPattern<'a> {
     /// Those of this name, in any case.
     Exactly(&'a [u8]),
     /// Those whose names begin so, in any case.
     Prefix(&'a [u8]),
 }
 
-impl Named<'_> {
+impl FieldPattern<'_> {
     fn is(self, name: &[u8]) -> bool {
         match self {
-            Named::Exactly(wanted) => wanted.eq_ignore_ascii_case(name),
-            Named::Prefix(prefix) => {
+            FieldPattern::Exactly(wanted) => wanted.eq_ignore_ascii_case(name),
+            FieldPattern::Prefix(prefix) => {
                 name.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
             }
         }
@@ -118,9 +118,9 @@ impl Exchange {
     }
 
     /// Removes fields of the response. A prefix finds those only that the server does not compose itself.
-    pub fn remove_response_fields(&mut self, named: Named<'_>) {
+    pub fn remove_response_fields(&mut self, named: FieldPattern<'_>) {
         let response = &mut self.response;
-        if let Named::Exactly(name) = named {
+        if let FieldPattern::Exactly(name) = named {
             match classify(name) {
                 Known::ContentType => (response.content_type, response.charset) = (None, None),
                 Known::ContentLength => response.content_length = None,
@@ -177,7 +177,7 @@ impl Exchange {
     }
 
     /// Removes fields of the request.
-    pub fn remove_request_fields(&mut self, named: Named<'_>) {
+    pub fn remove_request_fields(&mut self, named: FieldPattern<'_>) {
         let arena = &self.arena;
         self.request.head.retain_fields(|field| !named.is(arena.get(field.name)));
         if named.is(b"Content-Length") && !self.request.head.chunked {
@@ -214,12 +214,12 @@ impl Exchange {
         });
     }
 
-    fn field_name(&mut self, known: Known, name: &[u8]) -> Name {
+    fn field_name(&mut self, known: Known, name: &[u8]) -> HeaderName {
         if known != Known::Other && known.name().as_bytes() == name {
-            return Name::Known(known);
+            return HeaderName::Known(known);
         }
         let text = Text::Span(self.arena.push(name));
-        Name::written(known, text, &self.arena)
+        HeaderName::written(known, text, &self.arena)
     }
 }
 
@@ -258,9 +258,9 @@ mod tests {
             assert_eq!(x.arena.get(x.request.host), b"b.example");
             x.set_request_field(b"User-Agent", b"me");
             assert_eq!(x.request.value(&x.arena, Known::UserAgent), Some(&b"me"[..]));
-            x.remove_request_fields(Named::Prefix(b"x-"));
+            x.remove_request_fields(FieldPattern::Prefix(b"x-"));
             assert_eq!(fields(x), ["Host=B.example:80", "User-Agent=me"]);
-            x.remove_request_fields(Named::Exactly(b"host"));
+            x.remove_request_fields(FieldPattern::Exactly(b"host"));
             assert!(x.request.head.host.is_none() && x.arena.get(x.request.host).is_empty());
         });
     }
@@ -297,8 +297,8 @@ mod tests {
             assert_eq!(names(x), ["X-A", "Cache-Control"]);
             x.set_response_field(b"Content-Type", "text/x".into());
             assert!(x.response.content_type.is_some());
-            x.remove_response_fields(Named::Exactly(b"content-type"));
-            x.remove_response_fields(Named::Prefix(b"x"));
+            x.remove_response_fields(FieldPattern::Exactly(b"content-type"));
+            x.remove_response_fields(FieldPattern::Prefix(b"x"));
             assert!(x.response.content_type.is_none());
             assert_eq!(names(x), ["Cache-Control"]);
         });

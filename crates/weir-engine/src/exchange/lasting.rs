@@ -8,9 +8,9 @@ use super::Exchange;
 ///
 /// Each stands beside the number of its type: to ask the values themselves is a call for each.
 #[derive(Default)]
-pub(super) struct Values(Vec<(TypeId, Box<dyn Any>)>);
+pub(super) struct TypedValues(Vec<(TypeId, Box<dyn Any>)>);
 
-impl Values {
+impl TypedValues {
     /// The value of this type, made by `Default` when there is none.
     pub(super) fn of<T: Default + 'static>(&mut self) -> &mut T {
         let wanted = TypeId::of::<T>();
@@ -42,10 +42,10 @@ impl Values {
 }
 
 /// What somebody does with what was recorded of a request.
-pub(crate) type Report = Box<dyn FnOnce(weir_trace::KeptRequest)>;
+pub(crate) type TraceReport = Box<dyn FnOnce(weir_trace::KeptRequest)>;
 
 #[derive(Default)]
-struct Reports(Option<Report>);
+struct Reports(Option<TraceReport>);
 
 impl Exchange {
     /// A module's state for the whole request, made by `Default` when asked for first: unlike
@@ -77,7 +77,7 @@ impl Exchange {
 
     /// What [`when_recorded`](Exchange::when_recorded) was given.
     #[inline]
-    pub(crate) fn report(&mut self) -> Option<Report> {
+    pub(crate) fn report(&mut self) -> Option<TraceReport> {
         if self.lasting.0.is_empty() { None } else { self.lasting.take::<Reports>()?.0 }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! An [`Exchange`] is taken from its worker's free list at the first byte of a request and goes back when the log
 //! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
-//! one of them waits stands in [`Shared`].
+//! one of them waits stands in [`SharedPart`].
 
 mod alone;
 mod boundary;
@@ -21,28 +21,28 @@ pub mod testing;
 use std::cell::Cell;
 use std::rc::Rc;
 
-pub use alone::{Alone, Origin};
+pub use alone::{RunOrigin, StandaloneRun};
 pub use boundary::ExchangeTrace;
-pub(crate) use common::Common;
-pub(crate) use content_type::Kinds;
-pub use fields::Named;
+pub(crate) use common::FamilyState;
+pub(crate) use content_type::MediaTypeCache;
+pub use fields::FieldPattern;
 pub use part::ExchangePart;
 pub use request::{Field, Request};
 
-pub use response::{Header, Name, Response};
+pub use response::{Header, HeaderName, Response};
 pub(crate) use role::{ExchangeRole, ResponseDelivery};
-pub use shared::Shared;
+pub use shared::SharedPart;
 use weir_rt::net::SockAddr;
 use weir_trace::{Cause, Site, WaitKind};
 
 use crate::body::Body;
 use crate::conf::server::Server;
-use crate::filter::{BodyEntry, BodyFilter, ROOM, Slot};
+use crate::filter::{BodyEntry, BodyFilter, FilterSlot, ROOM};
 use crate::log::Level;
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
 use crate::read::RequestBody;
-use crate::subrequest::family::Family;
+use crate::subrequest::family::SubrequestFamily;
 use crate::text::{Arena, Text};
 use crate::transport::{Connection, Transport};
 use crate::variable::{Captures, VarIndex, Variables};
@@ -69,7 +69,7 @@ pub struct Exchange {
     /// The location's plan; the server's while there is no location.
     pub plan: Rc<Plan>,
     /// What is reached while a handler waits.
-    pub shared: Rc<Shared>,
+    pub shared: Rc<SharedPart>,
     /// Where the answer goes.
     pub transport: Transport,
     /// The request came about inside the server: redirect, subrequest.
@@ -110,7 +110,7 @@ pub struct Exchange {
     pub(crate) refused: Option<u16>,
     /// What a header filter wants instead of the response whose head a handler was about to send.
     pub(crate) instead: Option<Verdict>,
-    /// Boundaries are recorded. Stands here as well as in [`Shared`], so that a boundary of a request of which nothing is
+    /// Boundaries are recorded. Stands here as well as in [`SharedPart`], so that a boundary of a request of which nothing is
     /// recorded costs a test and a jump.
     pub(crate) recorded: Cell<bool>,
     /// No stamp was taken for the parser yet: it will be when the location is found.
@@ -128,15 +128,15 @@ pub struct Exchange {
     pub(crate) header_size: u64,
     /// Bytes that left on the connection before this response ([`Transport::bytes_written`]).
     pub bytes_before: u64,
-    states: lasting::Values,
-    lasting: lasting::Values,
-    own_lasting: lasting::Values,
+    states: lasting::TypedValues,
+    lasting: lasting::TypedValues,
+    own_lasting: lasting::TypedValues,
     /// What the storey of upstreams keeps with it.
     part: Option<Box<dyn ExchangePart>>,
     /// Shared with subrequests.
-    pub(crate) common: Option<Rc<Common>>,
+    pub(crate) common: Option<Rc<FamilyState>>,
     /// Subrequests that run beside this one.
-    pub(crate) family: Option<Rc<Family>>,
+    pub(crate) family: Option<Rc<SubrequestFamily>>,
     /// What the exchange is of.
     pub(crate) role: ExchangeRole,
 }
@@ -153,7 +153,7 @@ impl Exchange {
             client: None,
             server: server.clone(),
             plan: server.plan.clone(),
-            shared: Rc::new(Shared::new(worker)),
+            shared: Rc::new(SharedPart::new(worker)),
             transport: Transport::None,
             internal: false,
             add_uri_to_alias: false,
@@ -183,9 +183,9 @@ impl Exchange {
             busy: crate::transport::wire::HIGH,
             header_size: 0,
             bytes_before: 0,
-            states: lasting::Values::default(),
-            lasting: lasting::Values::default(),
-            own_lasting: lasting::Values::default(),
+            states: lasting::TypedValues::default(),
+            lasting: lasting::TypedValues::default(),
+            own_lasting: lasting::TypedValues::default(),
             part: None,
             common: None,
             family: None,
@@ -390,9 +390,9 @@ impl Exchange {
     }
 
     /// Adds a body filter to this response. Called by header filters; the order is that of the slots.
-    /// What is included in another response passes that one's filters from [`Slot::Postpone`] on, not its own.
-    pub fn body_filter(&mut self, slot: Slot, site: Site, filter: impl BodyFilter + 'static) {
-        if slot > Slot::Postpone && matches!(self.transport, Transport::Splice(_)) {
+    /// What is included in another response passes that one's filters from [`FilterSlot::Postpone`] on, not its own.
+    pub fn body_filter(&mut self, slot: FilterSlot, site: Site, filter: impl BodyFilter + 'static) {
+        if slot > FilterSlot::Postpone && matches!(self.transport, Transport::Splice(_)) {
             return;
         }
         if filter.in_memory() && !self.body_filters.is_empty() {

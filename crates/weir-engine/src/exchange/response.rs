@@ -9,14 +9,14 @@ use crate::text::{Arena, Span, Text};
 #[derive(Clone, Debug)]
 pub struct Header {
     /// The name.
-    pub name: Name,
+    pub name: HeaderName,
     /// The value.
     pub value: Text,
 }
 
 /// A field's name.
 #[derive(Clone, Debug)]
-pub enum Name {
+pub enum HeaderName {
     /// One that Weir knows; compared as an integer, written in its usual form.
     Known(Known),
     /// One that Weir knows, in another letter case than the usual one: compared as an integer, too, written as here.
@@ -25,12 +25,12 @@ pub enum Name {
     Other(Text),
 }
 
-impl Name {
+impl HeaderName {
     /// The name's bytes.
     pub fn bytes<'a>(&'a self, arena: &'a Arena) -> &'a [u8] {
         match self {
-            Name::Known(known) => known.name().as_bytes(),
-            Name::Written(_, text) | Name::Other(text) => text.bytes(arena),
+            HeaderName::Known(known) => known.name().as_bytes(),
+            HeaderName::Written(_, text) | HeaderName::Other(text) => text.bytes(arena),
         }
     }
 
@@ -38,17 +38,17 @@ impl Name {
     #[inline]
     pub fn known(&self) -> Option<Known> {
         match self {
-            Name::Known(known) | Name::Written(known, _) => Some(*known),
-            Name::Other(_) => None,
+            HeaderName::Known(known) | HeaderName::Written(known, _) => Some(*known),
+            HeaderName::Other(_) => None,
         }
     }
 
     /// The name of a field that shall be written as `text`, which stands for `known`.
-    pub fn written(known: Known, text: Text, arena: &Arena) -> Name {
+    pub fn written(known: Known, text: Text, arena: &Arena) -> HeaderName {
         match known {
-            Known::Other => Name::Other(text),
-            known if known.name().as_bytes() == text.bytes(arena) => Name::Known(known),
-            known => Name::Written(known, text),
+            Known::Other => HeaderName::Other(text),
+            known if known.name().as_bytes() == text.bytes(arena) => HeaderName::Known(known),
+            known => HeaderName::Written(known, text),
         }
     }
 
@@ -137,12 +137,12 @@ pub struct Response {
 impl Response {
     /// Adds a field behind those of the same name.
     pub fn add(&mut self, known: Known, value: impl Into<Text>) {
-        self.headers.push(Header { name: Name::Known(known), value: value.into() });
+        self.headers.push(Header { name: HeaderName::Known(known), value: value.into() });
     }
 
     /// Adds a field by name.
     pub fn add_named(&mut self, name: Text, value: Text) {
-        self.headers.push(Header { name: Name::Other(name), value });
+        self.headers.push(Header { name: HeaderName::Other(name), value });
     }
 
     /// Replaces all fields of that name by one.

@@ -1,6 +1,6 @@
 //! Two states of an exchange: what it is of, and what has become of its response.
 
-use super::Alone;
+use super::StandaloneRun;
 
 /// What an exchange is of.
 #[derive(Default)]
@@ -11,7 +11,7 @@ pub(crate) enum ExchangeRole {
     /// A subrequest of a request.
     Subrequest,
     /// No request: what runs by itself.
-    Alone(Alone),
+    Alone(StandaloneRun),
 }
 
 /// What has become of a response.

@@ -17,12 +17,12 @@ use crate::worker::Worker;
 
 /// The part of an exchange that is reached while its handler holds the exchange itself. No borrow of the trace
 /// lives across an await.
-pub struct Shared {
+pub struct SharedPart {
     /// The request among those in flight.
     pub(crate) presence: Presence,
     /// What the trace does not have yet: boundaries are written here.
     tape: EventTape,
-    /// Reached through [`Shared::with_trace`].
+    /// Reached through [`SharedPart::with_trace`].
     trace: RefCell<Trace>,
     /// Level `off`: no boundary reads the clock.
     on: Cell<bool>,
@@ -30,14 +30,14 @@ pub struct Shared {
     pub(crate) subrequests: Cell<u8>,
     /// A subrequest that runs beside others: its trace becomes part of its parent's, and the loop's time is the parent's.
     branch: Cell<bool>,
-    /// Where the answer goes, for [`Shared::pending`].
+    /// Where the answer goes, for [`SharedPart::pending`].
     wire: RefCell<Option<Rc<Wire>>>,
 }
 
-impl Shared {
+impl SharedPart {
     /// For requests of that worker.
-    pub(crate) fn new(worker: &Worker) -> Shared {
-        Shared {
+    pub(crate) fn new(worker: &Worker) -> SharedPart {
+        SharedPart {
             presence: Presence::new(&worker.present),
             tape: EventTape::new(),
             trace: RefCell::default(),
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Closes what [`Shared::open`] opened.
+    /// Closes what [`SharedPart::open`] opened.
     #[inline(always)]
     pub fn close(&self, site: Site) {
         if self.on.get() {
@@ -152,23 +152,23 @@ impl Shared {
         self.waiting_for(WaitKind::Other, future).await
     }
 
-    /// [`waiting`](Shared::waiting), saying what for. Of waits inside one another the innermost counts.
+    /// [`waiting`](SharedPart::waiting), saying what for. Of waits inside one another the innermost counts.
     pub async fn waiting_for<T>(self: &Rc<Self>, kind: WaitKind, future: LocalFuture<'_, T>) -> T {
         self.waiting_until(kind, polls(future)).await
     }
 
-    /// As [`waiting_for`](Shared::waiting_for), until `poll` is ready.
+    /// As [`waiting_for`](SharedPart::waiting_for), until `poll` is ready.
     pub async fn waiting_until<T>(&self, kind: WaitKind, poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         self.accounted(kind, poll, || ()).await
     }
 
-    /// [`waiting`](Shared::waiting) for a handler or filter: what was composed before leaves first, so that no answer
+    /// [`waiting`](SharedPart::waiting) for a handler or filter: what was composed before leaves first, so that no answer
     /// that is complete waits for the next request's handler, or for its own log phase.
     pub(crate) async fn pending<T>(self: &Rc<Self>, future: LocalFuture<'_, T>) -> T {
         self.pending_until(polls(future)).await
     }
 
-    /// As [`pending`](Shared::pending), until `poll` is ready.
+    /// As [`pending`](SharedPart::pending), until `poll` is ready.
     pub(crate) async fn pending_until<T>(&self, poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         let flush = || {
             if let Some(wire) = &*self.wire.borrow() {
@@ -233,7 +233,7 @@ impl Shared {
     }
 
     /// Makes this the shared part of a subrequest of `parent` that runs beside others.
-    pub(crate) fn become_branch(&self, parent: &Shared) {
+    pub(crate) fn become_branch(&self, parent: &SharedPart) {
         self.presence.follow(&parent.presence);
         self.subrequests.set(parent.subrequests.get() + 1);
         self.branch.set(true);
@@ -249,7 +249,7 @@ impl Shared {
     }
 
     /// Lets a subrequest run, `poll`, whose trace is `own`: what it did stands in this one.
-    pub(crate) fn branch<T>(&self, own: &Shared, open: &mut Vec<Site>, poll: impl FnOnce() -> T) -> T {
+    pub(crate) fn branch<T>(&self, own: &SharedPart, open: &mut Vec<Site>, poll: impl FnOnce() -> T) -> T {
         if !self.on.get() || !own.on.get() {
             return poll();
         }

@@ -1,18 +1,18 @@
 //! `buffer=` and `flush=`: lines are gathered until the next one does not fit, or until the oldest has waited enough.
 
-use super::Buffering;
+use super::LogBuffering;
 
 /// The gathered lines of one log.
 #[derive(Debug, Default)]
-pub(super) struct Buffer {
+pub(super) struct LineBuffer {
     lines: Vec<u8>,
     due: Option<u64>,
 }
 
-impl Buffer {
+impl LineBuffer {
     /// Adds whole lines at time `now` (milliseconds) and writes what has no room, each time as many lines as fit in
     /// the buffer. A line longer than it is written alone.
-    pub(super) fn add(&mut self, lines: &[u8], how: &Buffering, now: u64, mut write: impl FnMut(&[u8])) {
+    pub(super) fn add(&mut self, lines: &[u8], how: &LogBuffering, now: u64, mut write: impl FnMut(&[u8])) {
         if self.lines.is_empty() {
             self.due = how.flush.map(|flush| now + flush);
         }
@@ -68,9 +68,9 @@ mod tests {
 
     use super::*;
 
-    const HOW: Buffering = Buffering { size: 10, flush: Some(500), gzip: None };
+    const HOW: LogBuffering = LogBuffering { size: 10, flush: Some(500), gzip: None };
 
-    fn added(buffer: &mut Buffer, lines: &str, now: u64) -> Vec<String> {
+    fn added(buffer: &mut LineBuffer, lines: &str, now: u64) -> Vec<String> {
         let mut written = Vec::new();
         buffer.add(lines.as_bytes(), &HOW, now, |bytes| {
             written.push(String::from_utf8_lossy(bytes).into_owned());
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn lines_are_written_when_the_next_does_not_fit() {
-        let mut buffer = Buffer::default();
+        let mut buffer = LineBuffer::default();
         assert!(added(&mut buffer, "1234\n", 0).is_empty());
         assert!(added(&mut buffer, "5678\n", 0).is_empty(), "ten bytes fit into ten");
         assert_eq!(added(&mut buffer, "9\n", 0), ["1234\n5678\n"]);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_oldest_line_decides_when_to_write() {
-        let mut buffer = Buffer::default();
+        let mut buffer = LineBuffer::default();
         added(&mut buffer, "1\n", 100);
         added(&mut buffer, "2\n", 400);
         assert!(!buffer.is_due(599) && buffer.is_due(600));
@@ -105,7 +105,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_lost_or_torn(lines in proptest::collection::vec("[a-z]{0,14}\n", 0..40), parts in 1usize..5) {
-            let (mut buffer, mut written) = (Buffer::default(), Vec::new());
+            let (mut buffer, mut written) = (LineBuffer::default(), Vec::new());
             for part in lines.chunks(parts) {
                 buffer.add(part.concat().as_bytes(), &HOW, 0, |batch| {
                     assert!(batch.len() <= HOW.size || batch.iter().filter(|b| **b == b'\n').count() == 1);

@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use super::Level;
 
 /// Who gets each line, without its newline. It logs nothing itself.
-pub type Capture = Box<dyn Fn(Level, &[u8])>;
+pub type LineTaker = Box<dyn Fn(Level, &[u8])>;
 
 /// From here on the lines that this thread logs go to `taker` as well, besides the files; `None`: to the files only.
-pub fn capture(taker: Option<Capture>) {
+pub fn capture(taker: Option<LineTaker>) {
     TAKER.set(taker);
 }
 
@@ -22,7 +22,7 @@ pub(super) fn tell(level: Level, line: &[u8]) {
 }
 
 thread_local! {
-    static TAKER: RefCell<Option<Capture>> = const { RefCell::new(None) };
+    static TAKER: RefCell<Option<LineTaker>> = const { RefCell::new(None) };
 }
 
 #[cfg(test)]

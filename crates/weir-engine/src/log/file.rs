@@ -10,17 +10,17 @@ use std::time::Duration;
 use weir_rt::FileHandle;
 use weir_rt::file as rt;
 
-use super::remote::Handle;
-use super::syslog::{self, Socket};
-use super::{Level, Target, given, line, writer};
+use super::remote::SenderHandle;
+use super::syslog::{self, SyslogSocket};
+use super::{Level, LogTarget, given, line, writer};
 
 /// An open log. Clones are the same log; the file is closed when the last one is gone and its lines are written.
 #[derive(Clone)]
-pub struct LogFile(pub(super) Arc<File>);
+pub struct LogFile(pub(super) Arc<SharedLogFile>);
 
 /// `buffer=`, `flush=` and `gzip` of `access_log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffering {
+pub struct LogBuffering {
     /// Bytes that are gathered before they are written.
     pub size: usize,
     /// Milliseconds after which they are written anyway.
@@ -35,11 +35,11 @@ impl LogFile {
     ///
     /// # Errors
     /// The errno of open(2).
-    pub fn open(target: &Target, buffering: Option<Buffering>) -> io::Result<LogFile> {
+    pub fn open(target: &LogTarget, buffering: Option<LogBuffering>) -> io::Result<LogFile> {
         let mut open = table();
         open.retain(|file| file.strong_count() > 0);
         let given = given::find(target);
-        let same = |file: &Arc<File>| {
+        let same = |file: &Arc<SharedLogFile>| {
             let is_it = |given: &FileHandle| file.is(given);
             file.target == *target
                 && file.buffering == buffering
@@ -49,8 +49,8 @@ impl LogFile {
             return Ok(LogFile(file));
         }
         let file = Arc::new(match given {
-            Some(given) => File::new(target.clone(), buffering, Output::File(Arc::new(given))),
-            None => File::open(target.clone(), buffering)?,
+            Some(given) => SharedLogFile::new(target.clone(), buffering, Output::File(Arc::new(given))),
+            None => SharedLogFile::open(target.clone(), buffering)?,
         });
         open.push(Arc::downgrade(&file));
         Ok(LogFile(file))
@@ -60,7 +60,8 @@ impl LogFile {
     ///
     /// A process without one gets a log that fails to write, which is counted like a full disk.
     pub fn stderr() -> LogFile {
-        LogFile::open(&Target::Stderr, None).unwrap_or_else(|_| LogFile(Arc::new(File::nowhere())))
+        LogFile::open(&LogTarget::Stderr, None)
+            .unwrap_or_else(|_| LogFile(Arc::new(SharedLogFile::nowhere())))
     }
 
     /// Writes a line before it returns: for messages that may be the last of the process.
@@ -93,7 +94,7 @@ impl LogFile {
         time: impl FnOnce() -> [u8; 15],
     ) -> usize {
         let start = out.len();
-        if let Target::Syslog(syslog) = &self.0.target {
+        if let LogTarget::Syslog(syslog) = &self.0.target {
             syslog.begin(out, level, &time());
         }
         start
@@ -102,14 +103,14 @@ impl LogFile {
     /// Ends the line that began at `start`.
     #[inline]
     pub(super) fn end(&self, out: &mut Vec<u8>, start: usize) {
-        if let Target::Syslog(_) = self.0.target {
+        if let LogTarget::Syslog(_) = self.0.target {
             syslog::end(out, start);
         }
     }
 
     /// Standard error becomes this file, if it is one; after a reopening too.
     pub(super) fn lead_stderr(&self) -> io::Result<()> {
-        let Target::File(_) = self.0.target else { return Ok(()) };
+        let LogTarget::File(_) = self.0.target else { return Ok(()) };
         self.0.leads_stderr.store(true, Relaxed);
         self.0.lead_stderr()
     }
@@ -129,9 +130,9 @@ impl std::fmt::Debug for LogFile {
 }
 
 /// What the clones of a [`LogFile`] share.
-pub(super) struct File {
-    pub(super) target: Target,
-    pub(super) buffering: Option<Buffering>,
+pub(super) struct SharedLogFile {
+    pub(super) target: LogTarget,
+    pub(super) buffering: Option<LogBuffering>,
     /// Bytes handed over and not written; the queue's lock is held for additions.
     pub(super) queued: AtomicUsize,
     leads_stderr: AtomicBool,
@@ -142,45 +143,45 @@ pub(super) struct File {
 #[derive(Clone)]
 enum Output {
     File(Arc<FileHandle>),
-    Syslog(Arc<Socket>),
-    Remote(Arc<Handle>),
+    Syslog(Arc<SyslogSocket>),
+    Remote(Arc<SenderHandle>),
     Nowhere,
 }
 
 /// A write that did not come to its end.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct WriteFailure {
     pub(super) error: io::Error,
     /// Bytes that were written before it.
     pub(super) written: usize,
 }
 
-impl File {
-    fn open(target: Target, buffering: Option<Buffering>) -> io::Result<File> {
+impl SharedLogFile {
+    fn open(target: LogTarget, buffering: Option<LogBuffering>) -> io::Result<SharedLogFile> {
         let output = match &target {
-            Target::File(path) => Output::File(Arc::new(rt::open_append(path)?)),
-            Target::Stderr => {
+            LogTarget::File(path) => Output::File(Arc::new(rt::open_append(path)?)),
+            LogTarget::Stderr => {
                 Output::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
             }
-            Target::Syslog(syslog) => Output::Syslog(Arc::new(Socket::new(syslog.clone()))),
-            Target::Remote(remote) => Output::Remote(Arc::new(Handle::new(remote))),
+            LogTarget::Syslog(syslog) => Output::Syslog(Arc::new(SyslogSocket::new(syslog.clone()))),
+            LogTarget::Remote(remote) => Output::Remote(Arc::new(SenderHandle::new(remote))),
         };
-        Ok(File::new(target, buffering, output))
+        Ok(SharedLogFile::new(target, buffering, output))
     }
 
-    fn new(target: Target, buffering: Option<Buffering>, output: Output) -> File {
+    fn new(target: LogTarget, buffering: Option<LogBuffering>, output: Output) -> SharedLogFile {
         let (queued, leads_stderr) = (AtomicUsize::new(0), AtomicBool::new(false));
-        File { target, buffering, queued, leads_stderr, output: Mutex::new(output) }
+        SharedLogFile { target, buffering, queued, leads_stderr, output: Mutex::new(output) }
     }
 
-    fn nowhere() -> File {
-        File::new(Target::Stderr, None, Output::Nowhere)
+    fn nowhere() -> SharedLogFile {
+        SharedLogFile::new(LogTarget::Stderr, None, Output::Nowhere)
     }
 
     /// Whether the path still leads to the open file: not after a rename, and not after it was removed.
     fn is_there(&self) -> bool {
         match (&self.target, self.output()) {
-            (Target::File(path), Output::File(handle)) => same_file(path, &handle),
+            (LogTarget::File(path), Output::File(handle)) => same_file(path, &handle),
             (_, Output::Nowhere) => false,
             _ => true,
         }
@@ -199,27 +200,27 @@ impl File {
     /// Its path and descriptor, if it is a file.
     pub(super) fn handle(&self) -> Option<(&Path, Arc<FileHandle>)> {
         match (&self.target, self.output()) {
-            (Target::File(path), Output::File(handle)) => Some((path, handle)),
+            (LogTarget::File(path), Output::File(handle)) => Some((path, handle)),
             _ => None,
         }
     }
 
     /// Writes all of `bytes`, in one call as a rule.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), WriteFailure> {
         match self.output() {
             Output::File(handle) => write_all(&handle, bytes),
             Output::Syslog(socket) => socket.send_all(bytes),
             Output::Remote(remote) => {
-                remote.send(bytes, writer::is_threaded()).map_err(|error| Failure { error, written: 0 })
+                remote.send(bytes, writer::is_threaded()).map_err(|error| WriteFailure { error, written: 0 })
             }
-            Output::Nowhere => Err(Failure { error: io::Error::from_raw_os_error(EBADF), written: 0 }),
+            Output::Nowhere => Err(WriteFailure { error: io::Error::from_raw_os_error(EBADF), written: 0 }),
         }
     }
 
     /// How many lines `bytes`, which were to be written, are.
     pub(super) fn lines(&self, bytes: &[u8]) -> u64 {
         match self.target {
-            Target::Syslog(_) => syslog::frames(bytes).count() as u64,
+            LogTarget::Syslog(_) => syslog::frames(bytes).count() as u64,
             _ => memchr_count(bytes),
         }
     }
@@ -227,7 +228,7 @@ impl File {
     /// Opens the path anew, or takes the descriptor that was given for it; the old file stays when that fails. With
     /// an `owner` the file becomes that user's.
     pub(super) fn reopen(&self, owner: Option<u32>) -> Result<(), String> {
-        let Target::File(path) = &self.target else { return Ok(()) };
+        let LogTarget::File(path) = &self.target else { return Ok(()) };
         let handle = match given::find(&self.target) {
             Some(given) => given,
             None => rt::open_append(path)
@@ -270,7 +271,7 @@ pub(super) fn drain(limit: Duration) {
 }
 
 /// All open logs, in the order in which they were opened.
-pub(super) fn all() -> Vec<Arc<File>> {
+pub(super) fn all() -> Vec<Arc<SharedLogFile>> {
     table().iter().filter_map(Weak::upgrade).collect()
 }
 
@@ -281,14 +282,14 @@ fn same_file(path: &Path, handle: &FileHandle) -> bool {
     }
 }
 
-fn write_all(handle: &FileHandle, bytes: &[u8]) -> Result<(), Failure> {
+fn write_all(handle: &FileHandle, bytes: &[u8]) -> Result<(), WriteFailure> {
     let mut written = 0;
     while written < bytes.len() {
         match handle.append(&bytes[written..]) {
-            Ok(0) => return Err(Failure { error: io::ErrorKind::WriteZero.into(), written }),
+            Ok(0) => return Err(WriteFailure { error: io::ErrorKind::WriteZero.into(), written }),
             Ok(n) => written += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Failure { error, written }),
+            Err(error) => return Err(WriteFailure { error, written }),
         }
     }
     Ok(())
@@ -299,8 +300,8 @@ fn memchr_count(bytes: &[u8]) -> u64 {
 }
 
 /// Every open log of the process, for [`reopen_all`] and to open each once.
-fn table() -> MutexGuard<'static, Vec<Weak<File>>> {
-    static OPEN: Mutex<Vec<Weak<File>>> = Mutex::new(Vec::new());
+fn table() -> MutexGuard<'static, Vec<Weak<SharedLogFile>>> {
+    static OPEN: Mutex<Vec<Weak<SharedLogFile>>> = Mutex::new(Vec::new());
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_rt::FileHandle;
 
-use super::{Target, file, line};
+use super::{LogTarget, file, line};
 
 /// Every file that logs go to, with a duplicate of its descriptor; for a process that gets them by [`give`].
 ///
@@ -37,25 +37,25 @@ pub fn reopen_for(owner: Option<u32>) -> Vec<String> {
 }
 
 /// Until the result is dropped, opening or reopening these paths gives these descriptors.
-pub fn give(files: Vec<(PathBuf, OwnedFd)>) -> Given {
+pub fn give(files: Vec<(PathBuf, OwnedFd)>) -> GivenFiles {
     let files = files.into_iter().map(|(path, fd)| (path, FileHandle::from(fd)));
     *table() = Some(files.collect());
-    Given(())
+    GivenFiles(())
 }
 
 /// Descriptors are given while it lives; see [`give`].
 #[must_use = "the descriptors are given while it lives"]
-pub struct Given(());
+pub struct GivenFiles(());
 
-impl Drop for Given {
+impl Drop for GivenFiles {
     fn drop(&mut self) {
         *table() = None;
     }
 }
 
 /// What was given for `target`.
-pub(super) fn find(target: &Target) -> Option<FileHandle> {
-    let Target::File(path) = target else { return None };
+pub(super) fn find(target: &LogTarget) -> Option<FileHandle> {
+    let LogTarget::File(path) = target else { return None };
     let table = table();
     // Without a descriptor left the path is tried, which says so.
     table.as_ref()?.get(path)?.try_clone().ok()
@@ -100,7 +100,7 @@ mod tests {
         let dir = TempDir::new();
         let folder = dir.path();
         let (named, real) = (folder.join("no/such/folder"), folder.join("real"));
-        let target = Target::File(named.clone());
+        let target = LogTarget::File(named.clone());
         assert!(LogFile::open(&target, None).is_err());
         let fd = OwnedFd::from(fs::File::create(&real).expect("ours"));
         let given = give(vec![(named.clone(), fd)]);

@@ -26,7 +26,7 @@ pub use lines::{SocketLog, SocketLogState};
 
 /// Where a socket log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteLog {
     /// As written.
     name: String,
     server: SockAddr,
@@ -34,24 +34,24 @@ pub struct Remote {
     udp: bool,
 }
 
-impl Remote {
+impl RemoteLog {
     /// Reads argument 0 if it names a socket.
     ///
     /// # Errors
     /// `host not found in log server "x"`, `no port in log server "x"`.
-    pub fn parse(line: &LineCx<'_>) -> Result<Option<Remote>, Error> {
+    pub fn parse(line: &LineCx<'_>) -> Result<Option<RemoteLog>, Error> {
         let name = line.arg(0);
-        Remote::read(name, true).map_err(|what| line.fail_arg(0, format!("{what} \"{name}\"")))
+        RemoteLog::read(name, true).map_err(|what| line.fail_arg(0, format!("{what} \"{name}\"")))
     }
 
     /// The server that `name` names, if it is one; a host's name is looked up if `names` allow it.
-    fn read(name: &str, names: bool) -> Result<Option<Remote>, &'static str> {
+    fn read(name: &str, names: bool) -> Result<Option<RemoteLog>, &'static str> {
         let (udp, rest) = match (name.strip_prefix("tcp://"), name.strip_prefix("udp://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
             _ if name.starts_with("unix:") => {
                 let server = name.parse().map_err(|_| "invalid log server")?;
-                return Ok(Some(Remote { name: name.to_owned(), server, udp: false }));
+                return Ok(Some(RemoteLog { name: name.to_owned(), server, udp: false }));
             }
             _ => return Ok(None),
         };
@@ -66,20 +66,20 @@ impl Remote {
                 found.and_then(|found| found.first().copied()).ok_or("host not found in log server")?
             }
         };
-        Ok(Some(Remote { name: name.to_owned(), server: server.into(), udp }))
+        Ok(Some(RemoteLog { name: name.to_owned(), server: server.into(), udp }))
     }
 
-    fn connect(&self) -> io::Result<Connected> {
+    fn connect(&self) -> io::Result<RemoteConnection> {
         let ip = |server: SocketAddr| match self.udp {
             true => {
                 let socket = UdpSocket::bind((if server.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
                 socket.connect(server)?;
-                Ok(Connected::Udp(socket))
+                Ok(RemoteConnection::Udp(socket))
             }
             false => {
                 let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Connected::Tcp(stream))
+                Ok(RemoteConnection::Tcp(stream))
             }
         };
         match &self.server {
@@ -94,13 +94,13 @@ impl Remote {
                     (None, None) => return Err(ErrorKind::InvalidInput.into()),
                 };
                 stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Connected::Unix(stream))
+                Ok(RemoteConnection::Unix(stream))
             }
         }
     }
 }
 
-impl std::fmt::Display for Remote {
+impl std::fmt::Display for RemoteLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name)
     }
@@ -108,8 +108,8 @@ impl std::fmt::Display for Remote {
 
 /// A socket log that is open: its queue, which a task of the loop empties.
 struct Sender {
-    remote: Remote,
-    state: Mutex<State>,
+    remote: RemoteLog,
+    state: Mutex<SenderState>,
     /// Who waits for the end of what waits to be sent.
     changed: Condvar,
     /// The first pause after a failure, and the longest.
@@ -117,7 +117,7 @@ struct Sender {
 }
 
 #[derive(Default)]
-struct State {
+struct SenderState {
     /// Whole lines.
     queue: VecDeque<Vec<u8>>,
     /// Bytes in the queue and in what is being sent.
@@ -144,16 +144,16 @@ struct RetryPauses {
 }
 
 /// Ends the sender's task with the log.
-pub(super) struct Handle(Arc<Sender>);
+pub(super) struct SenderHandle(Arc<Sender>);
 
-impl Handle {
-    pub(super) fn new(remote: &Remote) -> Handle {
-        Handle::pausing(remote, RetryPauses { shortest: SHORTEST, longest: LONGEST })
+impl SenderHandle {
+    pub(super) fn new(remote: &RemoteLog) -> SenderHandle {
+        SenderHandle::pausing(remote, RetryPauses { shortest: SHORTEST, longest: LONGEST })
     }
 
-    fn pausing(remote: &Remote, pauses: RetryPauses) -> Handle {
+    fn pausing(remote: &RemoteLog, pauses: RetryPauses) -> SenderHandle {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Handle(Arc::new(Sender { remote: remote.clone(), state, changed, pauses }))
+        SenderHandle(Arc::new(Sender { remote: remote.clone(), state, changed, pauses }))
     }
 
     /// Queues whole lines.
@@ -183,12 +183,12 @@ impl Handle {
 
     /// Waits until all is sent, or the server can't be reached; `limit` at most.
     pub(super) fn drain(&self, limit: Duration) {
-        let waits = |state: &mut State| state.runs && state.bytes > 0 && !state.down;
+        let waits = |state: &mut SenderState| state.runs && state.bytes > 0 && !state.down;
         drop(self.0.changed.wait_timeout_while(self.0.lock(), limit, waits));
     }
 }
 
-impl Drop for Handle {
+impl Drop for SenderHandle {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -199,25 +199,25 @@ impl Drop for Handle {
 }
 
 impl Sender {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SenderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A socket of a process that has no threads yet.
-enum Connected {
+enum RemoteConnection {
     Tcp(TcpStream),
     Udp(UdpSocket),
     Unix(UnixStream),
 }
 
-impl Connected {
+impl RemoteConnection {
     /// Sends all of `bytes`; else how many were sent.
     fn send(&mut self, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
         match self {
-            Connected::Tcp(stream) => write_all(stream, bytes),
-            Connected::Unix(stream) => write_all(stream, bytes),
-            Connected::Udp(socket) => {
+            RemoteConnection::Tcp(stream) => write_all(stream, bytes),
+            RemoteConnection::Unix(stream) => write_all(stream, bytes),
+            RemoteConnection::Udp(socket) => {
                 let mut sent = 0;
                 while sent < bytes.len() {
                     let datagram = datagram(&bytes[sent..]);
@@ -284,8 +284,8 @@ mod tests {
 
     use super::*;
 
-    fn remote(udp: bool, server: SocketAddr) -> Remote {
-        Remote { name: format!("test://{server}"), server: server.into(), udp }
+    fn remote(udp: bool, server: SocketAddr) -> RemoteLog {
+        RemoteLog { name: format!("test://{server}"), server: server.into(), udp }
     }
 
     fn received(stream: TcpStream, count: usize) -> Vec<String> {
@@ -297,7 +297,7 @@ mod tests {
     fn lines_wait_for_a_server_that_is_down_and_come_in_order() {
         let listener = free_listener();
         let server = listener.local_addr().expect("bound");
-        let handle = Handle::new(&remote(false, server));
+        let handle = SenderHandle::new(&remote(false, server));
         handle.send(b"1\n", true).expect("room");
         let (first, _) = listener.accept().expect("connected");
         assert_eq!(received(first, 1), ["1"], "and closed");
@@ -318,7 +318,7 @@ mod tests {
         let server = listener.local_addr().expect("bound");
         drop(listener);
         let pauses = RetryPauses { shortest: Duration::from_micros(100), longest: Duration::from_millis(2) };
-        let handle = Handle::pausing(&remote(false, server), pauses);
+        let handle = SenderHandle::pausing(&remote(false, server), pauses);
         let batch = |from: usize| (from..from + 1000).map(|n| format!("{n:0>1023}\n")).collect::<String>();
         let mut sent = 0;
         while handle.send(batch(sent).as_bytes(), true).is_ok() {
@@ -346,20 +346,20 @@ mod tests {
     fn a_slow_server_and_one_that_is_gone_hold_up_no_other() {
         let slow = free_listener();
         let gone = free_listener().local_addr().expect("bound");
-        let slow_log = Handle::new(&remote(false, slow.local_addr().expect("bound")));
-        let gone_log = Handle::new(&remote(false, gone));
+        let slow_log = SenderHandle::new(&remote(false, slow.local_addr().expect("bound")));
+        let gone_log = SenderHandle::new(&remote(false, gone));
         for handle in [&slow_log, &gone_log] {
             (0..7).for_each(|_| handle.send(&b"0123456\n".repeat(1 << 17), true).expect("room"));
         }
         let listener = free_listener();
-        let handle = Handle::new(&remote(false, listener.local_addr().expect("bound")));
+        let handle = SenderHandle::new(&remote(false, listener.local_addr().expect("bound")));
         handle.send(b"at once\n", true).expect("room");
         assert_eq!(received(listener.accept().expect("connected").0, 1), ["at once"]);
         drop(slow);
     }
 
     /// Draining does not wait for a server that is down, as this one is until the loop has noticed.
-    fn wait_while(handle: &Handle, mut so: impl FnMut(&mut State) -> bool) {
+    fn wait_while(handle: &SenderHandle, mut so: impl FnMut(&mut SenderState) -> bool) {
         let sender = &handle.0;
         let waited = sender.changed.wait_timeout_while(sender.lock(), weir_test::DEADLINE, &mut so);
         assert!(!waited.expect("not poisoned").1.timed_out());
@@ -370,7 +370,7 @@ mod tests {
         let listener = free_listener();
         let server = listener.local_addr().expect("bound");
         drop(listener);
-        let handle = Handle::new(&remote(false, server));
+        let handle = SenderHandle::new(&remote(false, server));
         let batch = b"0123456\n".repeat(1 << 17);
         let refused = (0..10).filter(|_| handle.send(&batch, true).is_err()).count();
         assert_eq!(refused, 2, "ten of one MiB into eight");
@@ -382,7 +382,7 @@ mod tests {
     fn a_datagram_has_whole_lines() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         socket.set_read_timeout(Some(weir_test::DEADLINE)).expect("a socket");
-        let handle = Handle::new(&remote(true, socket.local_addr().expect("bound")));
+        let handle = SenderHandle::new(&remote(true, socket.local_addr().expect("bound")));
         let long = format!("{}\n", "x".repeat(2000));
         let text = "0123456789abcdef012345678901234\n".repeat(50) + &long + "end\n";
         handle.send(text.as_bytes(), true).expect("room");

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Span};
 
-use super::file::{Buffering, LogFile};
-use super::remote::Remote;
+use super::file::{LogBuffering, LogFile};
+use super::remote::RemoteLog;
 use super::syslog::Syslog;
 use super::{Level, line};
 
 /// Where a log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum LogTarget {
     /// A file, appended to; also a device, pipe or terminal by its path.
     File(PathBuf),
     /// Standard error.
@@ -22,20 +22,20 @@ pub enum Target {
     /// A syslog server, by datagrams.
     Syslog(Arc<Syslog>),
     /// A server that takes lines.
-    Remote(Arc<Remote>),
+    Remote(Arc<RemoteLog>),
 }
 
-impl Target {
+impl LogTarget {
     /// What argument 0 names: `syslog:server=...`, `tcp://host:port`, `udp://host:port`, `unix:/path`, or a path below the
     /// prefix.
     ///
     /// # Errors
-    /// nginx's words for syslog's parameters, and those of [`Remote::parse`].
-    pub fn parse(line: &LineCx<'_>) -> Result<Target, Error> {
+    /// nginx's words for syslog's parameters, and those of [`RemoteLog::parse`].
+    pub fn parse(line: &LineCx<'_>) -> Result<LogTarget, Error> {
         match line.bytes(0).strip_prefix(b"syslog:") {
-            Some(parameters) => Ok(Target::Syslog(Arc::new(Syslog::parse(line, parameters)?))),
-            None if let Some(remote) = Remote::parse(line)? => Ok(Target::Remote(Arc::new(remote))),
-            None => Ok(Target::File(line.paths().prefix.join(OsStr::from_bytes(line.bytes(0))))),
+            Some(parameters) => Ok(LogTarget::Syslog(Arc::new(Syslog::parse(line, parameters)?))),
+            None if let Some(remote) = RemoteLog::parse(line)? => Ok(LogTarget::Remote(Arc::new(remote))),
+            None => Ok(LogTarget::File(line.paths().prefix.join(OsStr::from_bytes(line.bytes(0))))),
         }
     }
 
@@ -43,22 +43,22 @@ impl Target {
     ///
     /// # Errors
     /// `open() "/path" failed (13: Permission denied)`, at `span`.
-    pub fn open(&self, buffering: Option<Buffering>, span: Option<Span>) -> Result<LogFile, Error> {
+    pub fn open(&self, buffering: Option<LogBuffering>, span: Option<Span>) -> Result<LogFile, Error> {
         LogFile::open(self, buffering).map_err(|error| {
-            let call = if let Target::Syslog(_) = self { "connect()" } else { "open()" };
+            let call = if let LogTarget::Syslog(_) = self { "connect()" } else { "open()" };
             let words = Error::new(format!("{call} \"{self}\" failed ({})", line::io(&error)));
             Error { span, ..words }
         })
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for LogTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Target::File(path) => path.display().fmt(f),
-            Target::Stderr => f.write_str("stderr"),
-            Target::Syslog(syslog) => syslog.server.fmt(f),
-            Target::Remote(remote) => remote.fmt(f),
+            LogTarget::File(path) => path.display().fmt(f),
+            LogTarget::Stderr => f.write_str("stderr"),
+            LogTarget::Syslog(syslog) => syslog.server.fmt(f),
+            LogTarget::Remote(remote) => remote.fmt(f),
         }
     }
 }
@@ -67,7 +67,7 @@ impl std::fmt::Display for Target {
 #[derive(Clone, Debug)]
 pub struct LogSpec {
     /// Where to.
-    pub target: Target,
+    pub target: LogTarget,
     /// From which level on.
     pub level: Level,
     span: Span,
@@ -80,11 +80,11 @@ impl LogSpec {
     /// nginx's words: `invalid log level "x"`, `duplicate log level "x"`, and those of syslog's parameters.
     pub fn parse(line: &LineCx<'_>) -> Result<LogSpec, Error> {
         let target = match line.bytes(0) {
-            b"stderr" => Target::Stderr,
+            b"stderr" => LogTarget::Stderr,
             [b'm', b'e', b'm', b'o', b'r', b'y', b':', ..] => {
                 return Err(line.fail_arg(0, "nginx was built without debug support"));
             }
-            _ => Target::parse(line)?,
+            _ => LogTarget::parse(line)?,
         };
         let mut level = None;
         for i in 1..line.args().len() {
@@ -101,7 +101,7 @@ impl LogSpec {
         Ok(LogSpec { target, level: level.unwrap_or(Level::Error), span })
     }
 
-    /// Opens it, see [`Target::open`].
+    /// Opens it, see [`LogTarget::open`].
     ///
     /// # Errors
     /// As there.

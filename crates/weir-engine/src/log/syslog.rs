@@ -13,7 +13,7 @@ use weir_rt::clock;
 use weir_rt::net::SockAddr;
 
 use super::Level;
-use super::file::Failure;
+use super::file::WriteFailure;
 use super::line::LONGEST;
 use crate::privileged;
 
@@ -175,27 +175,29 @@ fn address(text: &str) -> Result<SockAddr, String> {
 }
 
 /// The socket to a server: made when the first message leaves, and anew when one could not.
-pub(super) struct Socket {
+pub(super) struct SyslogSocket {
     syslog: Arc<Syslog>,
-    connected: Mutex<Option<Connected>>,
+    connected: Mutex<Option<SyslogConnection>>,
 }
 
-enum Connected {
+enum SyslogConnection {
     Udp(UdpSocket),
     Unix(UnixDatagram),
 }
 
-impl Socket {
-    pub(super) fn new(syslog: Arc<Syslog>) -> Socket {
-        Socket { syslog, connected: Mutex::new(None) }
+impl SyslogSocket {
+    pub(super) fn new(syslog: Arc<Syslog>) -> SyslogSocket {
+        SyslogSocket { syslog, connected: Mutex::new(None) }
     }
 
     /// Sends every message of `bytes`; stops at the first that fails twice.
-    pub(super) fn send_all(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn send_all(&self, bytes: &[u8]) -> Result<(), WriteFailure> {
         let mut written = 0;
         for message in frames(bytes) {
             // A server that was restarted refuses the first datagram of the old socket.
-            self.send(message).or_else(|_| self.send(message)).map_err(|error| Failure { error, written })?;
+            self.send(message)
+                .or_else(|_| self.send(message))
+                .map_err(|error| WriteFailure { error, written })?;
             written += PREFIX + message.len();
         }
         Ok(())
@@ -208,20 +210,20 @@ impl Socket {
             None => connect(&self.syslog.server)?,
         };
         match &socket {
-            Connected::Udp(socket) => socket.send(message)?,
-            Connected::Unix(socket) => socket.send(message)?,
+            SyslogConnection::Udp(socket) => socket.send(message)?,
+            SyslogConnection::Unix(socket) => socket.send(message)?,
         };
         *connected = Some(socket);
         Ok(())
     }
 }
 
-fn connect(server: &SockAddr) -> io::Result<Connected> {
+fn connect(server: &SockAddr) -> io::Result<SyslogConnection> {
     let ip = |any: &str, server: SocketAddr| {
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(server)?;
         socket.set_nonblocking(true)?;
-        Ok(Connected::Udp(socket))
+        Ok(SyslogConnection::Udp(socket))
     };
     match server {
         SockAddr::V4(server) => ip("0.0.0.0", (*server).into()),
@@ -234,7 +236,7 @@ fn connect(server: &SockAddr) -> io::Result<Connected> {
                 (None, None) => return Err(io::ErrorKind::InvalidInput.into()),
             }
             socket.set_nonblocking(true)?;
-            Ok(Connected::Unix(socket))
+            Ok(SyslogConnection::Unix(socket))
         }
     }
 }

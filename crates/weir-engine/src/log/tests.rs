@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
 
-use super::writer::{Batch, MOST_QUEUED, Queue, Writer};
+use super::writer::{LineBatch, LogWriter, MOST_QUEUED, WriterQueue};
 use super::*;
 use crate::conf::{self, CORE_MODULES};
 use crate::error::Kind;
@@ -25,8 +25,8 @@ impl Temporary {
         Temporary(std::env::temp_dir().join(name))
     }
 
-    fn open(&self, buffering: Option<Buffering>) -> LogFile {
-        LogFile::open(&Target::File(self.0.clone()), buffering).expect("a temporary file")
+    fn open(&self, buffering: Option<LogBuffering>) -> LogFile {
+        LogFile::open(&LogTarget::File(self.0.clone()), buffering).expect("a temporary file")
     }
 
     fn read(&self) -> String {
@@ -188,7 +188,7 @@ fn a_worker_hands_lines_over_by_itself_and_in_order() {
 
 #[test]
 fn a_full_disk_costs_lines_and_nothing_else() {
-    let full = LogFile::open(&Target::File("/dev/full".into()), None).expect("a device");
+    let full = LogFile::open(&LogTarget::File("/dev/full".into()), None).expect("a device");
     let file = Temporary::new();
     let good = file.open(None);
     let before = lost();
@@ -208,11 +208,11 @@ fn a_full_disk_costs_lines_and_nothing_else() {
 
 #[test]
 fn a_log_that_is_too_far_behind_loses_lines() {
-    static WRITER: Writer = Writer::new();
+    static WRITER: LogWriter = LogWriter::new();
     let (slow, other) = (Temporary::new(), Temporary::new());
     let (slow, other) = (slow.open(None), other.open(None));
-    let batch = |file: &LogFile, bytes: &[u8]| Batch { file: file.0.clone(), bytes: bytes.to_vec() };
-    Queue::with(&WRITER, |queue| {
+    let batch = |file: &LogFile, bytes: &[u8]| LineBatch { file: file.0.clone(), bytes: bytes.to_vec() };
+    WriterQueue::with(&WRITER, |queue| {
         queue.push(batch(&slow, &vec![b'x'; MOST_QUEUED]));
         assert_eq!(queue.unclaimed(), 0);
         queue.push(batch(&slow, b"1\n2\n3\n"));
@@ -225,7 +225,7 @@ fn a_log_that_is_too_far_behind_loses_lines() {
 #[test]
 fn buffered_lines_are_written_with_a_flush_and_with_the_last_handle() {
     let (kept, dropped) = (Temporary::new(), Temporary::new());
-    let how = Some(Buffering { size: 4096, flush: None, gzip: None });
+    let how = Some(LogBuffering { size: 4096, flush: None, gzip: None });
     let (log, gone) = (kept.open(how), dropped.open(how));
     hand_over(&log, "1\n");
     hand_over(&gone, "2\n");
@@ -262,7 +262,7 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
 #[test]
 fn flush_time_is_kept() {
     let file = Temporary::new();
-    let log = file.open(Some(Buffering { size: 4096, flush: Some(20), gzip: None }));
+    let log = file.open(Some(LogBuffering { size: 4096, flush: Some(20), gzip: None }));
     hand_over(&log, "1\n");
     let until = Instant::now() + Duration::from_secs(60);
     while file.read().is_empty() && Instant::now() < until {
@@ -274,7 +274,7 @@ fn flush_time_is_kept() {
 #[test]
 fn batches_are_members_of_a_gzip_file() {
     let file = Temporary::new();
-    let log = file.open(Some(Buffering { size: 64 << 10, flush: None, gzip: Some(6) }));
+    let log = file.open(Some(LogBuffering { size: 64 << 10, flush: None, gzip: Some(6) }));
     let lines = "GET / 200\n".repeat(1000);
     hand_over(&log, &lines);
     flush();

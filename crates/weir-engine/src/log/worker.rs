@@ -10,27 +10,27 @@ use weir_rt::notify::{Notify, either};
 
 use super::Level;
 use super::file::LogFile;
-use super::writer::{self, Batch};
+use super::writer::{self, LineBatch};
 use crate::worker::{Counters, Worker};
 
 /// The log lines of a worker that are not handed over yet. Composing a line takes no lock and no atomic operation;
 /// handing over takes one lock for all lines of a turn.
 #[derive(Default)]
-pub struct WorkerLogs(Rc<Inner>);
+pub struct WorkerLogs(Rc<WorkerLogsInner>);
 
 #[derive(Default)]
-struct Inner {
+struct WorkerLogsInner {
     /// One entry for each log that has lines.
-    pending: RefCell<Vec<Batch>>,
+    pending: RefCell<Vec<LineBatch>>,
     spare: RefCell<Vec<Vec<u8>>>,
     counters: OnceCell<Arc<Counters>>,
     /// Lines wait: wakes the task that hands them over.
     dirty: Notify,
-    state: Cell<State>,
+    state: Cell<WorkerLogsState>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum WorkerLogsState {
     /// No line was logged yet.
     #[default]
     Fresh,
@@ -62,14 +62,14 @@ impl WorkerLogs {
         let len = out.len();
         inner.put(file, out);
         match inner.state.get() {
-            State::Runs if len < HANDED_OVER => inner.dirty.notify(),
-            State::Fresh => {
+            WorkerLogsState::Runs if len < HANDED_OVER => inner.dirty.notify(),
+            WorkerLogsState::Fresh => {
                 inner.counters.get_or_init(|| worker.counters.clone());
-                inner.state.set(State::Runs);
+                inner.state.set(WorkerLogsState::Runs);
                 weir_rt::spawn(inner.clone().run());
                 inner.dirty.notify();
             }
-            State::Runs | State::Ended => inner.hand_over(),
+            WorkerLogsState::Runs | WorkerLogsState::Ended => inner.hand_over(),
         }
     }
 
@@ -86,7 +86,7 @@ impl WorkerLogs {
 
     /// Hands everything over and waits until it is written. Further lines are handed over one by one.
     pub fn flush_all(&self) {
-        self.0.state.set(State::Ended);
+        self.0.state.set(WorkerLogsState::Ended);
         self.0.hand_over();
         writer::flush();
         // What the last write lost is claimed by this worker too.
@@ -94,7 +94,7 @@ impl WorkerLogs {
     }
 }
 
-impl Inner {
+impl WorkerLogsInner {
     async fn run(self: Rc<Self>) {
         loop {
             self.dirty.notified().await;
@@ -117,7 +117,7 @@ impl Inner {
         match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
             Some(batch) => std::mem::take(&mut batch.bytes),
             None => {
-                pending.push(Batch { file: file.0.clone(), bytes: Vec::new() });
+                pending.push(LineBatch { file: file.0.clone(), bytes: Vec::new() });
                 self.spare.borrow_mut().pop().unwrap_or_default()
             }
         }
@@ -131,7 +131,7 @@ impl Inner {
                 bytes.extend_from_slice(&batch.bytes);
                 batch.bytes = bytes;
             }
-            None => pending.push(Batch { file: file.0.clone(), bytes }),
+            None => pending.push(LineBatch { file: file.0.clone(), bytes }),
         }
     }
 

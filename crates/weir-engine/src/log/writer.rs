@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use weir_rt::clock::monotonic_ms;
 
-use super::buffer::Buffer;
-use super::file::{self, File};
+use super::buffer::LineBuffer;
+use super::file::{self, SharedLogFile};
 use super::{Level, complain, line};
 use crate::worker::Counters;
 
@@ -40,8 +40,8 @@ pub fn threaded(on: bool) {
     THREADED.store(on, Relaxed);
     let mut queue = WRITER.lock();
     match (on, queue.thread) {
-        (true, Thread::Refused) => queue.thread = Thread::None,
-        (false, Thread::None) => queue.thread = Thread::Refused,
+        (true, WriterThread::Refused) => queue.thread = WriterThread::None,
+        (false, WriterThread::None) => queue.thread = WriterThread::Refused,
         _ => {}
     }
 }
@@ -62,12 +62,12 @@ pub fn queued() -> u64 {
 }
 
 /// Hands `bytes`, whole lines, over.
-pub(super) fn push(file: &Arc<File>, bytes: Vec<u8>) {
-    WRITER.push(&mut vec![Batch { file: file.clone(), bytes }], None);
+pub(super) fn push(file: &Arc<SharedLogFile>, bytes: Vec<u8>) {
+    WRITER.push(&mut vec![LineBatch { file: file.clone(), bytes }], None);
 }
 
 /// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`.
-pub(super) fn push_all(batches: &mut Vec<Batch>, counters: &Counters) -> Vec<Vec<u8>> {
+pub(super) fn push_all(batches: &mut Vec<LineBatch>, counters: &Counters) -> Vec<Vec<u8>> {
     WRITER.push(batches, Some(counters))
 }
 
@@ -90,17 +90,17 @@ pub(super) fn add_lost(lines: u64) {
 }
 
 /// Notes that `lines` could not be written to `file`.
-pub(super) fn report(file: &File, error: &io::Error, lines: u64) {
+pub(super) fn report(file: &SharedLogFile, error: &io::Error, lines: u64) {
     WRITER.lock().fail(file, error, lines);
 }
 
 /// Whole lines for a log.
-pub(super) struct Batch {
-    pub(super) file: Arc<File>,
+pub(super) struct LineBatch {
+    pub(super) file: Arc<SharedLogFile>,
     pub(super) bytes: Vec<u8>,
 }
 
-static WRITER: Writer = Writer::new();
+static WRITER: LogWriter = LogWriter::new();
 static LOST: AtomicU64 = AtomicU64::new(0);
 /// As `threaded` set it.
 static THREADED: AtomicBool = AtomicBool::new(true);
@@ -113,8 +113,8 @@ thread_local! {
 }
 
 /// What the log thread and everybody else share.
-pub(super) struct Writer {
-    queue: Mutex<Queue>,
+pub(super) struct LogWriter {
+    queue: Mutex<WriterQueue>,
     /// The thread waits here.
     work: Condvar,
     /// Who asked for a flush waits here.
@@ -122,11 +122,11 @@ pub(super) struct Writer {
 }
 
 /// What is to be done.
-pub(super) struct Queue {
-    batches: Vec<Batch>,
+pub(super) struct WriterQueue {
+    batches: Vec<LineBatch>,
     /// Emptied vectors, for who hands over next.
     spare: Vec<Vec<u8>>,
-    thread: Thread,
+    thread: WriterThread,
     asleep: bool,
     /// Flushes asked for, and the last that is done.
     asked: u64,
@@ -139,11 +139,11 @@ pub(super) struct Queue {
     waiters: Vec<(u64, Waker)>,
     /// Lines lost that no worker has counted yet.
     unclaimed: u64,
-    trouble: Option<Trouble>,
+    trouble: Option<LogTrouble>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Thread {
+enum WriterThread {
     None,
     Runs,
     /// The system gave no thread: whoever has lines writes them.
@@ -151,17 +151,17 @@ enum Thread {
 }
 
 /// What went wrong and was not yet said.
-pub(super) struct Trouble {
+pub(super) struct LogTrouble {
     pub(super) message: String,
     pub(super) level: Level,
     pub(super) lines: u64,
     /// The log that can't be told.
-    pub(super) target: super::Target,
+    pub(super) target: super::LogTarget,
 }
 
 /// What the thread takes at a time.
-struct Work {
-    batches: Vec<Batch>,
+struct WriterWork {
+    batches: Vec<LineBatch>,
     /// The number of the last batch.
     pushed: u64,
     asked: u64,
@@ -170,12 +170,12 @@ struct Work {
     reopen: bool,
 }
 
-impl Writer {
-    pub(super) const fn new() -> Writer {
-        let queue = Queue {
+impl LogWriter {
+    pub(super) const fn new() -> LogWriter {
+        let queue = WriterQueue {
             batches: Vec::new(),
             spare: Vec::new(),
-            thread: Thread::None,
+            thread: WriterThread::None,
             asleep: false,
             asked: 0,
             done: 0,
@@ -186,17 +186,17 @@ impl Writer {
             unclaimed: 0,
             trouble: None,
         };
-        Writer { queue: Mutex::new(queue), work: Condvar::new(), done: Condvar::new() }
+        LogWriter { queue: Mutex::new(queue), work: Condvar::new(), done: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, WriterQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&'static self, batches: &mut Vec<Batch>, counters: Option<&Counters>) -> Vec<Vec<u8>> {
+    fn push(&'static self, batches: &mut Vec<LineBatch>, counters: Option<&Counters>) -> Vec<Vec<u8>> {
         let mut queue = self.lock();
         self.start(&mut queue);
-        if queue.thread == Thread::Refused {
+        if queue.thread == WriterThread::Refused {
             batches.drain(..).for_each(|batch| queue.write(&batch.file, &batch.bytes));
             return Vec::new();
         }
@@ -217,7 +217,7 @@ impl Writer {
     /// `false` when there is no thread, and so nothing to wait for.
     fn flush(&self, reopen: bool) -> bool {
         let mut queue = self.lock();
-        if queue.thread != Thread::Runs {
+        if queue.thread != WriterThread::Runs {
             return false;
         }
         queue.asked += 1;
@@ -240,17 +240,17 @@ impl Writer {
         Poll::Pending
     }
 
-    fn start(&'static self, queue: &mut Queue) {
-        if queue.thread == Thread::None {
+    fn start(&'static self, queue: &mut WriterQueue) {
+        if queue.thread == WriterThread::None {
             let spawned = std::thread::Builder::new().name("weir log".to_owned()).spawn(|| self.run());
-            queue.thread = if spawned.is_ok() { Thread::Runs } else { Thread::Refused };
+            queue.thread = if spawned.is_ok() { WriterThread::Runs } else { WriterThread::Refused };
         }
     }
 
     /// The thread.
     fn run(&self) {
         weir_rt::process::unbind();
-        let mut held = Held::default();
+        let mut held = HeldBuffers::default();
         let mut spoken = 0;
         loop {
             let wait = held.wait().min(self.lock().trouble.as_ref().map_or(FOREVER, |_| EVERY));
@@ -271,11 +271,11 @@ impl Writer {
     }
 
     /// Waits for work, `ms` milliseconds at most.
-    fn take(&self, ms: u64) -> Work {
+    fn take(&self, ms: u64) -> WriterWork {
         let mut queue = self.lock();
         if queue.is_idle() {
             // Set at each look: whoever woke it for nothing has taken the flag.
-            let idle = |queue: &mut Queue| {
+            let idle = |queue: &mut WriterQueue| {
                 queue.asleep = queue.is_idle();
                 queue.asleep
             };
@@ -286,15 +286,15 @@ impl Writer {
         let force = queue.asked > queue.done;
         let reopen = std::mem::take(&mut queue.reopen);
         let (pushed, asked) = (queue.pushed, queue.asked);
-        Work { batches: std::mem::take(&mut queue.batches), pushed, asked, force, reopen }
+        WriterWork { batches: std::mem::take(&mut queue.batches), pushed, asked, force, reopen }
     }
 
     /// Writes batches, those of a log together; emptied vectors go to `spare`.
-    fn write(&self, mut batches: Vec<Batch>, held: &mut Held, spare: &mut Vec<Vec<u8>>) {
+    fn write(&self, mut batches: Vec<LineBatch>, held: &mut HeldBuffers, spare: &mut Vec<Vec<u8>>) {
         // Stable: a log's batches stay in the order in which they were handed over.
         batches.sort_by_key(|batch| Arc::as_ptr(&batch.file) as usize);
         let mut batches = batches.into_iter().peekable();
-        while let Some(Batch { file, mut bytes }) = batches.next() {
+        while let Some(LineBatch { file, mut bytes }) = batches.next() {
             while let Some(next) = batches.next_if(|next| Arc::ptr_eq(&next.file, &file)) {
                 bytes.extend_from_slice(&next.bytes);
             }
@@ -309,7 +309,7 @@ impl Writer {
     }
 
     /// Writes what is not held back any longer.
-    fn write_out(&self, file: &File, bytes: &[u8]) {
+    fn write_out(&self, file: &SharedLogFile, bytes: &[u8]) {
         if let Err((error, lines)) = write(file, bytes) {
             self.lock().fail(file, &error, lines);
         }
@@ -342,19 +342,19 @@ impl Writer {
 
     /// Lets lines come together; a flush ends it, and who waits for a line.
     fn gather(&self) {
-        let alone = |queue: &mut Queue| queue.asked == queue.done && queue.waiters.is_empty();
+        let alone = |queue: &mut WriterQueue| queue.asked == queue.done && queue.waiters.is_empty();
         let waited = self.work.wait_timeout_while(self.lock(), GATHER, alone);
         drop(waited);
     }
 }
 
-impl Queue {
+impl WriterQueue {
     fn is_idle(&self) -> bool {
         self.batches.is_empty() && self.asked == self.done
     }
 
     /// Adds a batch, or loses it when its log is too far behind.
-    pub(super) fn push(&mut self, batch: Batch) {
+    pub(super) fn push(&mut self, batch: LineBatch) {
         let queued = batch.file.queued.load(Relaxed);
         if queued > 0 && queued + batch.bytes.len() > MOST_QUEUED {
             let lines = batch.file.lines(&batch.bytes);
@@ -377,33 +377,34 @@ impl Queue {
 
     /// For tests: a queue without a thread.
     #[cfg(test)]
-    pub(super) fn with<R>(writer: &Writer, f: impl FnOnce(&mut Queue) -> R) -> R {
+    pub(super) fn with<R>(writer: &LogWriter, f: impl FnOnce(&mut WriterQueue) -> R) -> R {
         f(&mut writer.lock())
     }
 
-    fn write(&mut self, file: &File, bytes: &[u8]) {
+    fn write(&mut self, file: &SharedLogFile, bytes: &[u8]) {
         if let Err((error, lines)) = write(file, bytes) {
             self.fail(file, &error, lines);
         }
     }
 
-    fn fail(&mut self, file: &File, error: &io::Error, lines: u64) {
-        let sent = matches!(file.target, super::Target::Syslog(_) | super::Target::Remote(_));
+    fn fail(&mut self, file: &SharedLogFile, error: &io::Error, lines: u64) {
+        let sent = matches!(file.target, super::LogTarget::Syslog(_) | super::LogTarget::Remote(_));
         let call = if sent { "send()" } else { "write()" };
         let message = format!("{call} to \"{}\" failed ({})", file.target, line::io(error));
         self.lose(file, Level::Alert, message, lines);
     }
 
-    fn lose(&mut self, file: &File, level: Level, message: String, lines: u64) {
+    fn lose(&mut self, file: &SharedLogFile, level: Level, message: String, lines: u64) {
         self.unclaimed += lines;
         LOST.fetch_add(lines, Relaxed);
         let before = self.trouble.take().map_or(0, |trouble| trouble.lines);
-        self.trouble = Some(Trouble { message, level, lines: before + lines, target: file.target.clone() });
+        self.trouble =
+            Some(LogTrouble { message, level, lines: before + lines, target: file.target.clone() });
     }
 }
 
 /// Writes `bytes` as the log wants them; on failure the number of lines lost.
-fn write(file: &File, bytes: &[u8]) -> Result<(), (io::Error, u64)> {
+fn write(file: &SharedLogFile, bytes: &[u8]) -> Result<(), (io::Error, u64)> {
     let packed = match file.buffering.and_then(|how| how.gzip) {
         Some(level) => super::gzip::member(bytes, level),
         None => None,
@@ -420,14 +421,20 @@ fn write(file: &File, bytes: &[u8]) -> Result<(), (io::Error, u64)> {
 
 /// The buffers of logs that have `buffer=`.
 #[derive(Default)]
-struct Held(Vec<(Arc<File>, Buffer)>);
+struct HeldBuffers(Vec<(Arc<SharedLogFile>, LineBuffer)>);
 
-impl Held {
-    fn add(&mut self, file: &Arc<File>, how: &super::Buffering, bytes: &[u8], write: impl Fn(&File, &[u8])) {
+impl HeldBuffers {
+    fn add(
+        &mut self,
+        file: &Arc<SharedLogFile>,
+        how: &super::LogBuffering,
+        bytes: &[u8],
+        write: impl Fn(&SharedLogFile, &[u8]),
+    ) {
         let at = match self.0.iter().position(|(held, _)| Arc::ptr_eq(held, file)) {
             Some(at) => at,
             None => {
-                self.0.push((file.clone(), Buffer::default()));
+                self.0.push((file.clone(), LineBuffer::default()));
                 self.0.len() - 1
             }
         };
@@ -435,7 +442,7 @@ impl Held {
     }
 
     /// Writes what is due, or everything, and what belongs to logs that nobody else has any more.
-    fn flush(&mut self, all: bool, write: impl Fn(&File, &[u8])) {
+    fn flush(&mut self, all: bool, write: impl Fn(&SharedLogFile, &[u8])) {
         let now = monotonic_ms();
         self.0.retain_mut(|(file, buffer)| {
             if all || buffer.is_due(now) || Arc::strong_count(file) == 1 {

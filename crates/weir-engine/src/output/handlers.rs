@@ -8,10 +8,10 @@ use super::{body_part, drain, finish, send_head};
 use crate::body::Chain;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::filter::Slot;
+use crate::filter::FilterSlot;
 use crate::phase::LocalFuture;
-use crate::subrequest::Include;
-use crate::subrequest::family::Family;
+use crate::subrequest::IncludedRequest;
+use crate::subrequest::family::SubrequestFamily;
 
 impl Exchange {
     /// Sends the head now if it was not, then `chain` through the body filters: for handlers that produce their
@@ -46,16 +46,16 @@ impl Exchange {
     ///
     /// # Errors
     /// As [`Exchange::send`].
-    pub async fn include(&mut self, include: Include) -> Result<(), Error> {
+    pub async fn include(&mut self, include: IncludedRequest) -> Result<(), Error> {
         self.includes();
         self.send(Chain::default()).await?;
         let Some(family) = self.family.clone() else { return Ok(()) };
         let shared = self.shared.clone();
         let mut filters = std::mem::take(&mut self.body_filters);
-        let own = filters.partition_point(|entry| entry.slot < Slot::Postpone);
+        let own = filters.partition_point(|entry| entry.slot < FilterSlot::Postpone);
         let rest = &mut filters[own..];
         let main = async {
-            drain(self, &family, rest, Family::has_room).await?;
+            drain(self, &family, rest, SubrequestFamily::has_room).await?;
             if let Some(waited) = self.begin_include(&family, include) {
                 drain(self, &family, rest, |_| waited.is_done()).await?;
                 self.end_include(waited);

@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use weir_rt::{Recv, Timer};
 use weir_trace::Site;
 
-use super::Framing;
+use super::BodyFraming;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
-use crate::transport::Client;
-use crate::transport::client::Bytes;
+use crate::transport::ClientSide;
+use crate::transport::client::TunnelBytes;
 use crate::transport::wire::Wire;
 
 impl Exchange {
@@ -52,11 +52,11 @@ impl Exchange {
 }
 
 /// See the module.
-pub struct Rest {
-    client: Client,
+pub struct BodyRest {
+    client: ClientSide,
     /// Of HTTP/1.
-    framing: Framing,
-    progress: Rc<Progress>,
+    framing: BodyFraming,
+    progress: Rc<BodyProgress>,
     /// `client_body_timeout`, while the client is waited for.
     timer: Timer,
     timeout: u64,
@@ -66,32 +66,32 @@ pub struct Rest {
 
 /// How far it came, for its exchange to look at.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct BodyProgress {
     /// The next request follows.
     pub(super) done: Cell<bool>,
     pub(super) received: Cell<u64>,
     pub(super) framed: Cell<u64>,
 }
 
-impl Rest {
+impl BodyRest {
     /// Takes what is still to come of the body away from the exchange. If it is not read to its end, a connection of
     /// HTTP/1 is closed behind the answer, as nginx does.
-    pub fn take_over(x: &mut Exchange) -> Option<Rest> {
+    pub fn take_over(x: &mut Exchange) -> Option<BodyRest> {
         if !x.body.is_pending() {
             return None;
         }
         let client = x.transport.client()?;
-        let progress = Rc::new(Progress::default());
+        let progress = Rc::new(BodyProgress::default());
         progress.received.set(x.body.received);
         progress.framed.set(x.body.framed);
         let left = match &client {
-            Client::H1(_) => Framing::Beside(progress.clone()),
-            Client::H2(stream) => {
+            ClientSide::H1(_) => BodyFraming::Beside(progress.clone()),
+            ClientSide::H2(stream) => {
                 stream.read_ahead();
-                Framing::Done
+                BodyFraming::Done
             }
         };
-        Some(Rest {
+        Some(BodyRest {
             framing: std::mem::replace(&mut x.body.framing, left),
             client,
             progress,
@@ -112,11 +112,11 @@ impl Rest {
     /// The client left, was too slow, broke the framing or sent too much.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Vec<u8>, bool), Error>> {
         let polled = match self.client.clone() {
-            Client::H1(wire) => self.poll_wire(cx, &wire),
-            Client::H2(stream) => stream.poll_bytes(cx).map(|bytes| match bytes {
-                Bytes::Piece(piece) => Ok((piece, stream.is_ended())),
-                Bytes::End => Ok((Vec::new(), true)),
-                Bytes::Received(_) | Bytes::Broken => Err(Error::CLIENT_CLOSED),
+            ClientSide::H1(wire) => self.poll_wire(cx, &wire),
+            ClientSide::H2(stream) => stream.poll_bytes(cx).map(|bytes| match bytes {
+                TunnelBytes::Piece(piece) => Ok((piece, stream.is_ended())),
+                TunnelBytes::End => Ok((Vec::new(), true)),
+                TunnelBytes::Received(_) | TunnelBytes::Broken => Err(Error::CLIENT_CLOSED),
             }),
         };
         match polled {

@@ -3,14 +3,14 @@
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
-use super::{Framing, RequestBody};
+use super::{BodyFraming, RequestBody};
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
-use crate::transport::Stream;
+use crate::transport::H2Stream;
 
 /// The next piece; `None` at the end.
-pub(super) async fn piece(x: &mut Exchange, stream: &Stream) -> Result<Option<Vec<u8>>, Error> {
+pub(super) async fn piece(x: &mut Exchange, stream: &H2Stream) -> Result<Option<Vec<u8>>, Error> {
     if !x.body.is_pending() {
         return Ok(None);
     }
@@ -22,19 +22,19 @@ pub(super) async fn piece(x: &mut Exchange, stream: &Stream) -> Result<Option<Ve
             x.body.framed += piece.len() as u64;
             x.check_size()?;
             if stream.is_ended() {
-                x.body.framing = Framing::Done;
+                x.body.framing = BodyFraming::Done;
             }
             return Ok(Some(piece));
         }
         if stream.is_ended() && !stream.is_broken() {
-            x.body.framing = Framing::Done;
+            x.body.framing = BodyFraming::Done;
             return Ok(None);
         }
         if stream.is_closed() {
             return Err(left(x));
         }
         if stream.is_broken() {
-            (x.body.broken, x.body.framing) = (true, Framing::Done);
+            (x.body.broken, x.body.framing) = (true, BodyFraming::Done);
             return Err(Error { kind: Kind::Protocol, side: Side::Client, errno: None });
         }
         more(x, stream).await?;
@@ -42,7 +42,7 @@ pub(super) async fn piece(x: &mut Exchange, stream: &Stream) -> Result<Option<Ve
 }
 
 /// Waits for more.
-async fn more(x: &mut Exchange, stream: &Stream) -> Result<(), Error> {
+async fn more(x: &mut Exchange, stream: &H2Stream) -> Result<(), Error> {
     let timer = Timer::new();
     timer.arm(x.plan.core.client_body_timeout);
     let shared = x.shared.clone();
@@ -52,20 +52,20 @@ async fn more(x: &mut Exchange, stream: &Stream) -> Result<(), Error> {
     }
     let message = "client timed out (110: Connection timed out) while reading client request body";
     x.log(Level::Info, &message);
-    x.body.framing = Framing::Done;
+    x.body.framing = BodyFraming::Done;
     stream.blame();
     Err(Error::CLIENT_TIMED_OUT)
 }
 
 fn left(x: &mut Exchange) -> Error {
     let RequestBody { gone, framing, .. } = &mut x.body;
-    (*gone, *framing) = (true, Framing::Done);
+    (*gone, *framing) = (true, BodyFraming::Done);
     x.log(Level::Info, &"client prematurely closed stream while reading client request body");
     Error { kind: Kind::Protocol, side: Side::Client, errno: None }
 }
 
 /// `Expect: 100-continue`
-fn send_continue(x: &mut Exchange, stream: &Stream) {
+fn send_continue(x: &mut Exchange, stream: &H2Stream) {
     if x.request.head.expect_continue && !x.body.continued && x.body.received == 0 && !x.response.header_sent
     {
         x.body.continued = true;

@@ -1,6 +1,6 @@
 //! Subrequests that run beside their request, and the order in which what they answer goes out.
 //!
-//! A [`Family`] belongs to one exchange. Its children are futures inside the request's own task: each has an exchange
+//! A [`SubrequestFamily`] belongs to one exchange. Its children are futures inside the request's own task: each has an exchange
 //! with an arena of its own, so nothing is borrowed from the parent, and dropping the request gives all of them up. What
 //! the parent says behind a child waits in a queue until the child has answered; a child whose turn has not come runs
 //! until [`AHEAD`] bytes of its answer are there and is paused then, so a page of any number of includes holds a
@@ -16,27 +16,27 @@ use std::task::{Context, Poll};
 use weir_trace::Site;
 
 use crate::body::Chain;
-use crate::exchange::{Common, Shared};
+use crate::exchange::{FamilyState, SharedPart};
 use crate::phase::LocalFuture;
 use crate::text::Text;
 
 /// One exchange's children, and its output as far as it waits for theirs.
 #[derive(Default)]
-pub(crate) struct Family {
-    queue: RefCell<VecDeque<Item>>,
-    running: RefCell<Vec<Running>>,
+pub(crate) struct SubrequestFamily {
+    queue: RefCell<VecDeque<OutputItem>>,
+    running: RefCell<Vec<RunningChild>>,
     /// Something happened that another part of the family may wait for.
     stirred: Rc<Cell<bool>>,
 }
 
 /// A piece of the output.
-enum Item {
+enum OutputItem {
     Data(Chain),
-    Child(Rc<Outlet>),
+    Child(Rc<ChildOutlet>),
 }
 
 /// Where a child's answer goes: the parent takes it when its turn comes.
-pub struct Outlet {
+pub struct ChildOutlet {
     chain: RefCell<Chain>,
     ended: Cell<bool>,
     total: Cell<u64>,
@@ -46,38 +46,38 @@ pub struct Outlet {
 }
 
 /// A child that runs.
-pub(crate) struct Running {
+pub(crate) struct RunningChild {
     pub(crate) future: LocalFuture<'static, ()>,
     /// The child's own trace, and what is open in it.
-    pub(crate) shared: Rc<Shared>,
+    pub(crate) shared: Rc<SharedPart>,
     pub(crate) open: Vec<Site>,
 }
 
 /// Counts one subrequest that is alive.
-pub(crate) struct Alive(Rc<Common>);
+pub(crate) struct AliveCount(Rc<FamilyState>);
 
-impl Alive {
+impl AliveCount {
     /// `None`: the request has as many subrequests as one may have.
     /// Those that come one after the other (`again`) may be any number.
-    pub(crate) fn new(common: &Rc<Common>, again: bool) -> Option<Alive> {
+    pub(crate) fn new(common: &Rc<FamilyState>, again: bool) -> Option<AliveCount> {
         if common.made.get() >= MADE || common.alive.get() >= ALIVE {
             return None;
         }
         common.made.set(common.made.get() + u32::from(!again));
         common.alive.set(common.alive.get() + 1);
-        Some(Alive(common.clone()))
+        Some(AliveCount(common.clone()))
     }
 }
 
-impl Drop for Alive {
+impl Drop for AliveCount {
     fn drop(&mut self) {
         self.0.alive.set(self.0.alive.get() - 1);
     }
 }
 
-impl Family {
+impl SubrequestFamily {
     /// Runs `main`, a part of the parent, and the children beside it until `main` is done.
-    pub(crate) async fn attend<T>(&self, shared: &Rc<Shared>, main: impl Future<Output = T>) -> T {
+    pub(crate) async fn attend<T>(&self, shared: &Rc<SharedPart>, main: impl Future<Output = T>) -> T {
         let mut main = pin!(main);
         poll_fn(|cx| {
             loop {
@@ -94,11 +94,11 @@ impl Family {
         .await
     }
 
-    fn poll_children(&self, cx: &mut Context<'_>, shared: &Rc<Shared>) {
+    fn poll_children(&self, cx: &mut Context<'_>, shared: &Rc<SharedPart>) {
         let mut running = std::mem::take(&mut *self.running.borrow_mut());
         let before = running.len();
         running.retain_mut(|child| {
-            let Running { future, shared: own, open, .. } = child;
+            let RunningChild { future, shared: own, open, .. } = child;
             shared.branch(own, open, || future.as_mut().poll(cx)).is_pending()
         });
         if running.len() < before {
@@ -111,19 +111,19 @@ impl Family {
     }
 
     /// An outlet for a child whose answer comes next.
-    pub(crate) fn outlet(&self, stub: Option<(Chain, Option<Text>)>) -> Rc<Outlet> {
-        let outlet = Rc::new(Outlet {
+    pub(crate) fn outlet(&self, stub: Option<(Chain, Option<Text>)>) -> Rc<ChildOutlet> {
+        let outlet = Rc::new(ChildOutlet {
             chain: RefCell::default(),
             ended: Cell::new(false),
             total: Cell::new(0),
             stirred: self.stirred.clone(),
             stub: RefCell::new(stub),
         });
-        self.queue.borrow_mut().push_back(Item::Child(outlet.clone()));
+        self.queue.borrow_mut().push_back(OutputItem::Child(outlet.clone()));
         outlet
     }
 
-    pub(crate) fn start(&self, child: Running) {
+    pub(crate) fn start(&self, child: RunningChild) {
         self.running.borrow_mut().push(child);
         self.stirred.set(true);
     }
@@ -134,7 +134,7 @@ impl Family {
         if chain.is_empty() && !chain.flush {
             return;
         }
-        self.queue.borrow_mut().push_back(Item::Data(chain));
+        self.queue.borrow_mut().push_back(OutputItem::Data(chain));
     }
 
     /// What can go out now.
@@ -142,12 +142,12 @@ impl Family {
         let mut queue = self.queue.borrow_mut();
         loop {
             match queue.front_mut()? {
-                Item::Data(chain) => {
+                OutputItem::Data(chain) => {
                     let chain = std::mem::take(chain);
                     queue.pop_front();
                     return Some(chain);
                 }
-                Item::Child(outlet) => {
+                OutputItem::Child(outlet) => {
                     if let Some(chain) = outlet.take() {
                         return Some(chain);
                     }
@@ -161,15 +161,15 @@ impl Family {
     }
 
     /// Until something can go out or `until` holds.
-    pub(crate) async fn changed(&self, until: impl Fn(&Family) -> bool) {
+    pub(crate) async fn changed(&self, until: impl Fn(&SubrequestFamily) -> bool) {
         poll_fn(|_| if self.has_output() || until(self) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     fn has_output(&self) -> bool {
         match self.queue.borrow().front() {
             None => false,
-            Some(Item::Data(_)) => true,
-            Some(Item::Child(outlet)) => outlet.ended.get() || outlet.has_data(),
+            Some(OutputItem::Data(_)) => true,
+            Some(OutputItem::Child(outlet)) => outlet.ended.get() || outlet.has_data(),
         }
     }
 
@@ -180,9 +180,9 @@ impl Family {
 
     /// There is room for another child, and for what the parent says.
     pub(crate) fn has_room(&self) -> bool {
-        let said = |item: &Item| match item {
-            Item::Data(chain) => chain.len(),
-            Item::Child(_) => 0,
+        let said = |item: &OutputItem| match item {
+            OutputItem::Data(chain) => chain.len(),
+            OutputItem::Child(_) => 0,
         };
         self.running.borrow().len() < TOGETHER
             && self.queue.borrow().iter().map(said).sum::<u64>() <= crate::filter::ROOM
@@ -196,7 +196,7 @@ impl Family {
     }
 }
 
-impl Outlet {
+impl ChildOutlet {
     /// Takes a part of the child's answer, and waits while too much of it stands here.
     pub(crate) async fn put(&self, chain: &mut Chain) {
         // The end of the child's answer is not that of the parent's.

@@ -5,20 +5,21 @@ use std::rc::Rc;
 
 use weir_http::Method;
 
-use super::family::{Alive, Family, Outlet, Running};
+use super::family::{AliveCount, ChildOutlet, RunningChild, SubrequestFamily};
 use super::{
-    Captured, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, Taking, captured, child,
+    CapturedResponse, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, Taking, captured,
+    child,
 };
 use crate::body::Chain;
-use crate::exchange::{Common, Exchange};
+use crate::exchange::{Exchange, FamilyState};
 use crate::phase::{LocalFuture, Phase};
 use crate::transport::Transport;
 use crate::variable::ChangedVariables;
 
-/// A subrequest that a body filter asks for ([`Step::Include`](crate::filter::Step::Include)): its answer stands behind
+/// A subrequest that a body filter asks for ([`FilterStep::Include`](crate::filter::FilterStep::Include)): its answer stands behind
 /// what the filter has given so far and before what it gives next.
 #[derive(Default)]
-pub struct Include {
+pub struct IncludedRequest {
     /// The path, taken as normalised.
     pub uri: Vec<u8>,
     /// Its arguments.
@@ -32,26 +33,26 @@ pub struct Include {
     /// What is said instead of an error, or of an answer without a body.
     pub stub: Option<Chain>,
     /// The answer goes here instead of the output; the filter waits for it.
-    pub into: Option<Answer>,
+    pub into: Option<PendingCapture>,
     /// The request's own location answers once more, with all that led to it left out, instead of what `uri` leads to.
     /// Called with the subrequest before it runs.
-    pub again: Option<Prepare>,
+    pub again: Option<PrepareChild>,
     /// Told `true` when the subrequest could not be made.
     pub refused: Rc<Cell<bool>>,
 }
 
 /// What is done with a subrequest before it runs.
-pub type Prepare = Box<dyn FnOnce(&mut Exchange)>;
+pub type PrepareChild = Box<dyn FnOnce(&mut Exchange)>;
 
 /// Where the answer of a subrequest will stand.
-pub type Answer = Rc<RefCell<Option<Captured>>>;
+pub type PendingCapture = Rc<RefCell<Option<CapturedResponse>>>;
 
 /// What a waited subrequest leaves for its parent: itself, to take the variables from.
-type Left = Rc<RefCell<Option<Box<Exchange>>>>;
+type FinishedChild = Rc<RefCell<Option<Box<Exchange>>>>;
 
 /// What a subrequest was answered with; 500 where none was made.
-fn answered(result: &Answer) -> Captured {
-    result.take().unwrap_or_else(|| Captured { status: 500, ..Captured::default() })
+fn answered(result: &PendingCapture) -> CapturedResponse {
+    result.take().unwrap_or_else(|| CapturedResponse { status: 500, ..CapturedResponse::default() })
 }
 
 impl Exchange {
@@ -62,15 +63,18 @@ impl Exchange {
 
     /// As [`Exchange::subrequests`], all at once, while the request goes on: the future holds nothing of it. Dropping it
     /// gives them up.
-    pub fn subrequests_beside(&mut self, calls: Vec<SubrequestCall>) -> LocalFuture<'static, Vec<Captured>> {
-        let family = Rc::new(Family::default());
-        let mut results: Vec<Answer> = Vec::with_capacity(calls.len());
+    pub fn subrequests_beside(
+        &mut self,
+        calls: Vec<SubrequestCall>,
+    ) -> LocalFuture<'static, Vec<CapturedResponse>> {
+        let family = Rc::new(SubrequestFamily::default());
+        let mut results: Vec<PendingCapture> = Vec::with_capacity(calls.len());
         for SubrequestCall { uri, args, options } in calls {
             results.push(self.begin_capture(&family, &uri, &args, options));
         }
         let shared = self.shared.clone();
         Box::pin(async move {
-            let idle = family.changed(Family::is_idle);
+            let idle = family.changed(SubrequestFamily::is_idle);
             family.attend(&shared, shared.waiting(Box::pin(idle))).await;
             results.iter().map(answered).collect()
         })
@@ -79,16 +83,16 @@ impl Exchange {
     /// Makes the subrequests of `calls`, which run at the same time, a few at most, and gives what
     /// they answered, in order. Each has copies of this request's variables (or none, as its options say), and what
     /// they set there is lost.
-    pub async fn subrequests(&mut self, calls: Vec<SubrequestCall>) -> Vec<Captured> {
-        let family = Rc::new(Family::default());
-        let mut results: Vec<Answer> = Vec::with_capacity(calls.len());
+    pub async fn subrequests(&mut self, calls: Vec<SubrequestCall>) -> Vec<CapturedResponse> {
+        let family = Rc::new(SubrequestFamily::default());
+        let mut results: Vec<PendingCapture> = Vec::with_capacity(calls.len());
         let shared = self.shared.clone();
         for SubrequestCall { uri, args, options } in calls {
-            let room = family.changed(Family::has_room);
+            let room = family.changed(SubrequestFamily::has_room);
             family.attend(&shared, shared.waiting(Box::pin(room))).await;
             results.push(self.begin_capture(&family, &uri, &args, options));
         }
-        let idle = family.changed(Family::is_idle);
+        let idle = family.changed(SubrequestFamily::is_idle);
         family.attend(&shared, shared.waiting(Box::pin(idle))).await;
         results.iter().map(answered).collect()
     }
@@ -96,12 +100,12 @@ impl Exchange {
     /// Lets a subrequest run with the others of `family`; where its answer will stand.
     fn begin_capture(
         &mut self,
-        family: &Family,
+        family: &SubrequestFamily,
         uri: &[u8],
         args: &[u8],
         options: SubrequestOptions,
-    ) -> Answer {
-        let result = Answer::default();
+    ) -> PendingCapture {
+        let result = PendingCapture::default();
         let Some((x, alive)) = self.child(uri, args, options, false) else { return result };
         let (own, place) = (x.shared.clone(), result.clone());
         let future = Box::pin(async move {
@@ -111,7 +115,7 @@ impl Exchange {
             worker.give_exchange(x);
             drop(alive);
         });
-        family.start(Running { future, shared: own, open: Vec::new() });
+        family.start(RunningChild { future, shared: own, open: Vec::new() });
         result
     }
 
@@ -122,12 +126,12 @@ impl Exchange {
         args: &[u8],
         options: SubrequestOptions,
         again: bool,
-    ) -> Option<(Box<Exchange>, Alive)> {
+    ) -> Option<(Box<Exchange>, AliveCount)> {
         if self.is_nested_too_deep(uri) {
             return None;
         }
-        let common: Rc<Common> = self.common.get_or_insert_default().clone();
-        let Some(alive) = Alive::new(&common, again) else {
+        let common: Rc<FamilyState> = self.common.get_or_insert_default().clone();
+        let Some(alive) = AliveCount::new(&common, again) else {
             let uri = String::from_utf8_lossy(uri);
             self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
             return None;
@@ -140,7 +144,11 @@ impl Exchange {
     }
 
     /// Begins what a filter asked for. What is to be waited for, if anything.
-    pub(crate) fn begin_include(&mut self, family: &Family, mut include: Include) -> Option<Waited> {
+    pub(crate) fn begin_include(
+        &mut self,
+        family: &SubrequestFamily,
+        mut include: IncludedRequest,
+    ) -> Option<AwaitedInclude> {
         let again = include.again.take();
         if again.is_some() {
             (include.uri, include.args) = (self.uri().to_vec(), self.args().to_vec());
@@ -172,8 +180,8 @@ impl Exchange {
             (None, Transport::Capture(capture)) => capture.limited = true,
             (None, _) => {}
         }
-        let (done, left) = (Rc::new(Cell::new(false)), Left::default());
-        let waited = wait.then(|| Waited { done: done.clone(), left: left.clone(), before });
+        let (done, left) = (Rc::new(Cell::new(false)), FinishedChild::default());
+        let waited = wait.then(|| AwaitedInclude { done: done.clone(), left: left.clone(), before });
         let shared = x.shared.clone();
         let ended = Ended { outlet, done };
         let future = Box::pin(async move {
@@ -190,7 +198,7 @@ impl Exchange {
             }
             drop((ended, alive));
         });
-        family.start(Running { future, shared, open: Vec::new() });
+        family.start(RunningChild { future, shared, open: Vec::new() });
         waited
     }
 
@@ -204,7 +212,7 @@ impl Exchange {
     }
 
     /// Takes over what the subrequest that was waited for did to variables.
-    pub(crate) fn end_include(&mut self, waited: Waited) {
+    pub(crate) fn end_include(&mut self, waited: AwaitedInclude) {
         let Some(mut child) = waited.left.take() else { return };
         if let Some((before, mark)) = waited.before {
             let Exchange { variables, arena, .. } = self;
@@ -220,13 +228,13 @@ impl Exchange {
 }
 
 /// A subrequest that a filter waits for.
-pub(crate) struct Waited {
+pub(crate) struct AwaitedInclude {
     done: Rc<Cell<bool>>,
-    left: Left,
+    left: FinishedChild,
     before: Option<(crate::variable::Variables, u32)>,
 }
 
-impl Waited {
+impl AwaitedInclude {
     pub(crate) fn is_done(&self) -> bool {
         self.done.get()
     }
@@ -234,7 +242,7 @@ impl Waited {
 
 /// Tells the parent that a child is over, however it ended.
 struct Ended {
-    outlet: Option<Rc<Outlet>>,
+    outlet: Option<Rc<ChildOutlet>>,
     done: Rc<Cell<bool>>,
 }
 
@@ -248,7 +256,7 @@ impl Drop for Ended {
 }
 
 /// Runs a child. Boxed inside: children make children.
-async fn run_captured(x: &mut Exchange, from: Phase) -> Captured {
+async fn run_captured(x: &mut Exchange, from: Phase) -> CapturedResponse {
     let run: LocalFuture<'_, ()> = Box::pin(super::run_child(x, from));
     run.await;
     captured(x)

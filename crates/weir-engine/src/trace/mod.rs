@@ -2,7 +2,7 @@
 //! long; the numbers of requests; and the directives and variables of all that.
 //!
 //! The hooks are few: a request's beginning (`conn::h1`), its head (`read::start`), its location
-//! (`conf::location::find`), each stop and go ([`Shared`](crate::exchange::Shared)) and its end (`engine::record`).
+//! (`conf::location::find`), each stop and go ([`SharedPart`](crate::exchange::SharedPart)) and its end (`engine::record`).
 
 mod id;
 mod module;

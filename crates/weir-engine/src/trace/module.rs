@@ -10,7 +10,7 @@ use super::variable;
 use crate::conf::listen;
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
-use crate::filter::{HeaderFilter, Slot};
+use crate::filter::{FilterSlot, HeaderFilter};
 use crate::inherit;
 use crate::module::Module;
 use crate::phase::Verdict;
@@ -84,9 +84,9 @@ impl Module for Profile {
         }
         match &conf.server_timing {
             None | Some(Timing::Never) => {}
-            Some(Timing::Always) => plan.header_filter(Slot::Headers, Self::NAME, ServerTiming(None)),
+            Some(Timing::Always) => plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(None)),
             Some(Timing::When(value)) => {
-                plan.header_filter(Slot::Headers, Self::NAME, ServerTiming(Some(value.clone())));
+                plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(Some(value.clone())));
             }
         }
         Ok(())

@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use weir_rt::{Recv, RecvBuf};
 
-use super::h2::Stream;
+use super::h2::H2Stream;
 use super::wire::Wire;
 
 /// What came of one side of a tunnel.
-pub enum Bytes {
+pub enum TunnelBytes {
     /// Of a socket.
     Received(RecvBuf),
     /// Of a stream.
@@ -21,45 +21,45 @@ pub enum Bytes {
     Broken,
 }
 
-impl From<Recv> for Bytes {
-    fn from(received: Recv) -> Bytes {
+impl From<Recv> for TunnelBytes {
+    fn from(received: Recv) -> TunnelBytes {
         match received {
-            Recv::Data(buf) => Bytes::Received(buf),
-            Recv::Eof | Recv::TimedOut => Bytes::End,
-            Recv::Err(_) => Bytes::Broken,
+            Recv::Data(buf) => TunnelBytes::Received(buf),
+            Recv::Eof | Recv::TimedOut => TunnelBytes::End,
+            Recv::Err(_) => TunnelBytes::Broken,
         }
     }
 }
 
 /// The client of a request.
 #[derive(Clone)]
-pub enum Client {
+pub enum ClientSide {
     /// Of a connection of its own.
     H1(Rc<Wire>),
     /// Of one of a connection's streams.
-    H2(Stream),
+    H2(H2Stream),
 }
 
-impl Client {
+impl ClientSide {
     /// Ready once the client has left or given the request up; registers the polling task else.
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Client::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
-            Client::H2(stream) => stream.poll_gone(cx),
+            ClientSide::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
+            ClientSide::H2(stream) => stream.poll_gone(cx),
         }
     }
 
     /// Its connection, if it has one of its own: for who talks another protocol than HTTP with it.
     pub fn stream(&self) -> Option<&weir_rt::Stream> {
         match self {
-            Client::H1(wire) => Some(&wire.stream),
-            Client::H2(_) => None,
+            ClientSide::H1(wire) => Some(&wire.stream),
+            ClientSide::H2(_) => None,
         }
     }
 
     /// Hands over what was written for it so far, before somebody else writes.
     pub fn flush(&self) {
-        if let Client::H1(wire) = self {
+        if let ClientSide::H1(wire) = self {
             wire.flush();
         }
     }
@@ -67,24 +67,24 @@ impl Client {
     /// What it sent that was not taken yet, without waiting.
     pub fn early(&self) -> Vec<u8> {
         match self {
-            Client::H1(wire) => wire.input.borrow_mut().take(),
-            Client::H2(stream) => std::iter::from_fn(|| stream.take()).flatten().collect(),
+            ClientSide::H1(wire) => wire.input.borrow_mut().take(),
+            ClientSide::H2(stream) => std::iter::from_fn(|| stream.take()).flatten().collect(),
         }
     }
 
     /// What it sends next.
-    pub fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    pub fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
         match self {
-            Client::H1(wire) => wire.stream.poll_recv(cx, None).map(Bytes::from),
-            Client::H2(stream) => stream.poll_bytes(cx),
+            ClientSide::H1(wire) => wire.stream.poll_recv(cx, None).map(TunnelBytes::from),
+            ClientSide::H2(stream) => stream.poll_bytes(cx),
         }
     }
 
     /// Sends bytes that are not HTTP.
     pub fn pass(&self, bytes: Vec<u8>) {
         match self {
-            Client::H1(wire) => wire.pass(bytes),
-            Client::H2(stream) => stream.pass(bytes),
+            ClientSide::H1(wire) => wire.pass(bytes),
+            ClientSide::H2(stream) => stream.pass(bytes),
         }
     }
 
@@ -92,16 +92,16 @@ impl Client {
     pub fn end(&self) {
         match self {
             // One that is gone needs no end.
-            Client::H1(wire) => drop(wire.stream.shutdown_write()),
-            Client::H2(stream) => stream.finish(),
+            ClientSide::H1(wire) => drop(wire.stream.shutdown_write()),
+            ClientSide::H2(stream) => stream.finish(),
         }
     }
 
     /// Ready when at most `below` bytes are left to send; `false`: nothing can be sent any more.
     pub fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
         match self {
-            Client::H1(wire) => wire.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok()),
-            Client::H2(stream) => stream.poll_room(cx, below),
+            ClientSide::H1(wire) => wire.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok()),
+            ClientSide::H2(stream) => stream.poll_room(cx, below),
         }
     }
 

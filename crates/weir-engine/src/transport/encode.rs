@@ -6,7 +6,7 @@ use weir_http::h1::{content_length, field, known_field, status_line};
 use weir_http::{Known, Version};
 
 use crate::conf::core::ServerTokens;
-use crate::exchange::{Exchange, Name};
+use crate::exchange::{Exchange, HeaderName};
 use crate::text::Text;
 
 /// Appends the head of `x.response`. Nothing is formatted: every line is a constant, a copy, or a number. What it depends
@@ -69,7 +69,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
         location(x, target, out);
     }
     for header in &response.headers {
-        if let Name::Known(known) = header.name {
+        if let HeaderName::Known(known) = header.name {
             known_field(out, known, x.text(&header.value));
         } else {
             field(out, header.name.bytes(&x.arena), x.text(&header.value));

@@ -10,21 +10,21 @@ use std::rc::Rc;
 use weir_http::{Known, Version};
 
 use super::encode;
-use crate::exchange::{Exchange, Name, Response};
+use crate::exchange::{Exchange, HeaderName, Response};
 use crate::plan::Plan;
 use crate::text::Text;
 
 /// The heads that one worker keeps.
 #[derive(Default)]
-pub(crate) struct Heads {
-    composed: Vec<Option<Box<Head>>>,
+pub(crate) struct HeadCache {
+    composed: Vec<Option<Box<ComposedHead>>>,
     numbered: Vec<Option<Box<(Facts, u32)>>>,
     /// The last number that was given.
     last: u32,
 }
 
 /// A head of HTTP/1.
-struct Head {
+struct ComposedHead {
     facts: Facts,
     /// Up to the date.
     before: Box<[u8]>,
@@ -45,7 +45,7 @@ struct Facts {
     fields: Box<[(Known, Text)]>,
 }
 
-impl Heads {
+impl HeadCache {
     /// Forgets all: they hold plans, which end with their configuration.
     pub(crate) fn clear(&mut self) {
         self.composed.clear();
@@ -77,7 +77,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
 pub(crate) fn number(x: &Exchange) -> u32 {
     let Some(length) = plain(x) else { return 0 };
     let mut heads = x.worker.heads.borrow_mut();
-    let Heads { numbered, last, .. } = &mut *heads;
+    let HeadCache { numbered, last, .. } = &mut *heads;
     let place = place(numbered, &x.response, length);
     if let Some(known) = place
         && known.0.fits(x, length)
@@ -104,7 +104,7 @@ fn place<'p, T>(places: &'p mut Vec<Option<T>>, response: &Response, length: u64
 fn plain(x: &Exchange) -> Option<u64> {
     let Response { reason, charset, location, server, date, headers, .. } = &x.response;
     let rare = [reason, charset, location, server, date];
-    let known = |name: &Name| matches!(name, Name::Known(known) if *known != Known::Connection);
+    let known = |name: &HeaderName| matches!(name, HeaderName::Known(known) if *known != Known::Connection);
     let plain = rare.iter().all(|text| text.is_none())
         && !x.response.chunked
         && !x.response.not_modified
@@ -126,7 +126,7 @@ impl Facts {
             std::ptr::eq(text, kept) || text == kept
         };
         let is = |header: &crate::exchange::Header, (known, value): &(Known, Text)| {
-            matches!(header.name, Name::Known(name) if name == *known) && same(&header.value, value)
+            matches!(header.name, HeaderName::Known(name) if name == *known) && same(&header.value, value)
         };
         Rc::ptr_eq(&self.plan, &x.plan)
             && (self.status, self.length) == (response.status, length)
@@ -148,8 +148,8 @@ impl Facts {
             constant => constant.clone(),
         };
         let field = |header: &crate::exchange::Header| match header.name {
-            Name::Known(known) => Some((known, lasting(&header.value))),
-            Name::Written(..) | Name::Other(_) => None,
+            HeaderName::Known(known) => Some((known, lasting(&header.value))),
+            HeaderName::Written(..) | HeaderName::Other(_) => None,
         };
         Some(Facts {
             plan: x.plan.clone(),
@@ -165,11 +165,11 @@ impl Facts {
 }
 
 /// What is to be kept of `bytes`, which were just composed; the date stands where `encode` writes it.
-fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<Head>> {
+fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<ComposedHead>> {
     let at = x.worker.dates(|dates| bytes.windows(DATE).position(|window| window == dates.line()))?;
     let (before, behind) = bytes.split_at(at);
     let facts = Facts::of(x, length)?;
-    Some(Box::new(Head { facts, before: before.into(), behind: behind.get(DATE..)?.into() }))
+    Some(Box::new(ComposedHead { facts, before: before.into(), behind: behind.get(DATE..)?.into() }))
 }
 
 /// Bytes of the line `Date: ...`.

@@ -5,13 +5,13 @@ use weir_rt::RecvBuf;
 /// The unread input of a connection: the pooled buffer of the last receive, or, when a head or line does not end
 /// in it, bytes copied out so that the pooled buffer goes back. An idle connection holds neither.
 #[derive(Default)]
-pub struct Input {
+pub struct WireInput {
     buf: Option<RecvBuf>,
     at: usize,
     held: Vec<u8>,
 }
 
-impl Input {
+impl WireInput {
     /// What is there.
     #[inline]
     pub fn bytes(&self) -> &[u8] {

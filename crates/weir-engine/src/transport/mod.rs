@@ -21,14 +21,14 @@ use weir_rt::net::SockAddr;
 use weir_tls::HelloFields;
 
 use crate::conf::server::{Generation, Hosts, Server};
-use crate::subrequest::Capture;
-use crate::subrequest::family::Outlet;
+use crate::subrequest::ResponseCapture;
+use crate::subrequest::family::ChildOutlet;
 use crate::worker::Worker;
-use tls::Tls;
+use tls::ConnectionTls;
 
-pub use client::Client;
+pub use client::ClientSide;
 pub(crate) use encode::redirect_target;
-pub use h2::Stream;
+pub use h2::H2Stream;
 pub(crate) use rate::is_paced;
 
 /// A client's connection, shared by the requests that come on it.
@@ -52,7 +52,7 @@ pub struct Connection {
     /// How long it waited to be accepted, in ticks; 0 also where that was not asked.
     pub accept_wait: u64,
     /// What a PROXY protocol header said.
-    pub proxied: OnceCell<Proxied>,
+    pub proxied: OnceCell<ProxiedAddresses>,
     /// Everything that is to be said of it is logged, whatever the levels of logs are (`debug_connection`).
     pub debug: bool,
     /// It came to an address with TLS.
@@ -60,22 +60,22 @@ pub struct Connection {
     /// What the client said to begin TLS, without its extensions.
     pub hello: OnceCell<Rc<HelloFields>>,
     /// Its TLS, once the handshake is complete.
-    pub tls: OnceCell<Box<Tls>>,
+    pub tls: OnceCell<Box<ConnectionTls>>,
     /// The server that the name in the handshake chose.
     pub(crate) named: RefCell<Option<Rc<Server>>>,
     /// No further request is taken.
     pub retired: Cell<bool>,
     pub(crate) local: OnceCell<SockAddr>,
     /// What modules keep for it.
-    pub states: OnceCell<Box<States>>,
+    pub states: OnceCell<Box<ModuleStates>>,
 }
 
 /// Modules' states, by their types.
-pub(crate) type States = RefCell<Vec<Rc<dyn Any>>>;
+pub(crate) type ModuleStates = RefCell<Vec<Rc<dyn Any>>>;
 
 /// The addresses of a PROXY protocol header.
 #[derive(Clone, Debug)]
-pub struct Proxied {
+pub struct ProxiedAddresses {
     /// The client's address (`$proxy_protocol_addr`, `_port`).
     pub source: SockAddr,
     /// The address it connected to (`$proxy_protocol_server_addr`, `_port`).
@@ -232,11 +232,11 @@ pub enum Transport {
     /// An HTTP/1 connection.
     H1(Rc<wire::Wire>),
     /// A stream of an HTTP/2 connection.
-    H2(Stream),
+    H2(H2Stream),
     /// Memory: a subrequest whose answer its parent wants.
-    Capture(Capture),
+    Capture(ResponseCapture),
     /// The parent's output, in its turn: a subrequest that is included there.
-    Splice(Rc<Outlet>),
+    Splice(Rc<ChildOutlet>),
 }
 
 impl Transport {
@@ -261,7 +261,7 @@ impl Transport {
     }
 
     /// The stream of HTTP/2, if it is one.
-    pub fn h2(&self) -> Option<&Stream> {
+    pub fn h2(&self) -> Option<&H2Stream> {
         match self {
             Transport::H2(stream) => Some(stream),
             _ => None,
@@ -269,10 +269,10 @@ impl Transport {
     }
 
     /// Whether a client is at the other end, to be watched.
-    pub fn client(&self) -> Option<Client> {
+    pub fn client(&self) -> Option<ClientSide> {
         match self {
-            Transport::H1(wire) => Some(Client::H1(wire.clone())),
-            Transport::H2(stream) => Some(Client::H2(stream.clone())),
+            Transport::H1(wire) => Some(ClientSide::H1(wire.clone())),
+            Transport::H2(stream) => Some(ClientSide::H2(stream.clone())),
             _ => None,
         }
     }

@@ -23,13 +23,13 @@ pub(crate) fn is_paced(x: &Exchange) -> bool {
 
 /// A limit in force: bytes a second, and how many bytes are free.
 #[derive(Clone, Copy)]
-pub(crate) struct Rate {
+pub(crate) struct SendRate {
     per_second: u64,
     free: u64,
 }
 
 /// The limit of `x`, if there is one: what the request was given (`$limit_rate`, a script), else the location's.
-pub(crate) fn of(x: &mut Exchange) -> Option<Rate> {
+pub(crate) fn of(x: &mut Exchange) -> Option<SendRate> {
     if x.limit_rate.is_none() && x.plan.core.limit_rate.is_none() {
         return None;
     }
@@ -39,10 +39,10 @@ pub(crate) fn of(x: &mut Exchange) -> Option<Rate> {
         None => size(x, plan.core.limit_rate.as_ref()),
     };
     let free = size(x, plan.core.limit_rate_after.as_ref());
-    (per_second > 0).then_some(Rate { per_second, free })
+    (per_second > 0).then_some(SendRate { per_second, free })
 }
 
-impl Rate {
+impl SendRate {
     /// How many bytes may leave now of a request that began at `start_ms` and has sent `sent` bytes of its body; else how
     /// many milliseconds to wait. nginx's formula, a second ahead from the request's start.
     pub(super) fn allows(self, start_ms: u64, sent: u64) -> Result<u64, u64> {
@@ -75,7 +75,7 @@ async fn pause(x: &Exchange, wire: &Wire, time: Duration) -> Result<(), Error> {
 }
 
 /// Hands over `buf` in the pieces that the rate allows.
-pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: Rate) -> Result<(), Error> {
+pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: SendRate) -> Result<(), Error> {
     let total = buf.len();
     let before = x.body_sent.saturating_sub(total);
     let mut at = 0;

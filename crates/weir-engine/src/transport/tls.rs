@@ -8,7 +8,7 @@ use weir_tls::{HandshakeSecrets, SessionFacts};
 
 /// The protocol that a handshake agreed upon; what the connection speaks from here on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Alpn {
+pub enum AgreedProtocol {
     /// HTTP/1, also where nothing was agreed upon.
     #[default]
     Http1,
@@ -18,7 +18,7 @@ pub enum Alpn {
 
 /// The TLS of a client's connection.
 #[derive(Debug)]
-pub struct Tls {
+pub struct ConnectionTls {
     /// What the handshake agreed upon.
     pub facts: SessionFacts,
     /// What it agreed upon in secret.
@@ -29,19 +29,19 @@ pub struct Tls {
     judgement: Box<dyn Any>,
 }
 
-impl Tls {
+impl ConnectionTls {
     /// The TLS of a handshake that is complete, but perhaps for `early` data; `judgement` is for whom the handshake was
-    /// made by, and comes back from [`Tls::judgement`].
+    /// made by, and comes back from [`ConnectionTls::judgement`].
     pub fn new(
         facts: SessionFacts,
         secrets: Option<Box<HandshakeSecrets>>,
         early: Rc<Cell<bool>>,
         judgement: impl Any,
-    ) -> Tls {
-        Tls { facts, secrets, early, judgement: Box::new(judgement) }
+    ) -> ConnectionTls {
+        ConnectionTls { facts, secrets, early, judgement: Box::new(judgement) }
     }
 
-    /// What [`Tls::new`] was given.
+    /// What [`ConnectionTls::new`] was given.
     ///
     /// # Panics
     /// It is of another type.
@@ -55,10 +55,10 @@ impl Tls {
     }
 
     /// The protocol to speak.
-    pub fn alpn(&self) -> Alpn {
+    pub fn alpn(&self) -> AgreedProtocol {
         match self.facts.alpn.as_deref() {
-            Some(b"h2") => Alpn::Http2,
-            _ => Alpn::Http1,
+            Some(b"h2") => AgreedProtocol::Http2,
+            _ => AgreedProtocol::Http1,
         }
     }
 }

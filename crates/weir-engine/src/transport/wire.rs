@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use weir_rt::{Chunk, Stream, Timer};
 
-use super::input::Input;
+use super::input::WireInput;
 use crate::body::Buf;
 
 /// The socket of a connection with what is between it and the exchange.
@@ -12,7 +12,7 @@ pub struct Wire {
     /// The socket.
     pub stream: Stream,
     /// Bytes received and not used.
-    pub input: RefCell<Input>,
+    pub input: RefCell<WireInput>,
     /// Armed while something is waited for.
     pub timer: Timer,
     /// Responses composed and not handed over: those of one batch of requests leave in one system call.

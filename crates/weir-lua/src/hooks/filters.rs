@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_engine::body::{Buf, Chain};
 use weir_engine::error::{Error, Kind, Side};
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::log::Level;
 use weir_engine::{Exchange, Verdict};
 use weir_trace::Site;
@@ -84,7 +84,7 @@ impl HeaderFilter for BodyScript {
                 x.response.content_length = None;
             }
             let filter = Pieces { home: self.home.clone(), chunk: self.chunk.clone(), ended: false };
-            x.body_filter(Slot::Aux, self.site, filter);
+            x.body_filter(FilterSlot::Aux, self.site, filter);
         }
         Verdict::Ok
     }
@@ -111,7 +111,7 @@ impl Pieces {
 }
 
 impl BodyFilter for Pieces {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         let last = input.last;
         output.flush |= input.flush;
         let mut bytes = Vec::new();
@@ -122,10 +122,10 @@ impl BodyFilter for Pieces {
             }
         }
         if self.ended {
-            return Ok(Step::More);
+            return Ok(FilterStep::More);
         }
         if bytes.is_empty() && !last {
-            return Ok(Step::More);
+            return Ok(FilterStep::More);
         }
         let (bytes, ends) = self.run(x, bytes, last)?;
         if !bytes.is_empty() {
@@ -133,6 +133,6 @@ impl BodyFilter for Pieces {
         }
         self.ended = ends;
         output.last |= ends || last;
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 }

@@ -8,8 +8,8 @@ use weir_conf::names::{
 };
 use weir_conf::{Contexts, Directive, Error, Result};
 use weir_engine::conf::registry::Registry;
-use weir_engine::filter::Slot;
-use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::filter::FilterSlot;
+use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::variable::Variable;
 use weir_engine::{Module, Phase as EnginePhase, Unnamed, inherit};
 use weir_trace::SiteKind;
@@ -491,7 +491,7 @@ impl Module for Lua {
     }
 
     fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
-        if plan.level == Level::Alone {
+        if plan.level == PlanLevel::Alone {
             plan.keep(conf.settings());
             plan.keep(socket::Settings::new(&conf.sockets, plan.core));
             if conf.main.has_scripts() {
@@ -516,7 +516,7 @@ impl Module for Lua {
         plan.keep(settings);
         plan.keep(home.clone());
         plan.keep(socket::Settings::new(&conf.sockets, plan.core));
-        let of_server = plan.level == Level::Server;
+        let of_server = plan.level == PlanLevel::Server;
         let handlers = [
             (&conf.server_rewrite, EnginePhase::ServerRewrite, Phase::ServerRewrite, of_server),
             (&conf.rewrite, EnginePhase::Rewrite, Phase::Rewrite, true),
@@ -555,11 +555,19 @@ impl Module for Lua {
             plan.handler(EnginePhase::Log, Phase::Log.label(), LogScript::new(&home, source));
         }
         if let Some(source) = &conf.header_filter {
-            plan.header_filter(Slot::Aux, Phase::HeaderFilter.label(), HeaderScript::new(&home, source));
+            plan.header_filter(
+                FilterSlot::Aux,
+                Phase::HeaderFilter.label(),
+                HeaderScript::new(&home, source),
+            );
         }
         if let Some(source) = &conf.body_filter {
             let site = plan.site(SiteKind::BodyFilter, Phase::BodyFilter.label());
-            plan.header_filter(Slot::Aux, Phase::BodyFilter.label(), BodyScript::new(&home, source, site));
+            plan.header_filter(
+                FilterSlot::Aux,
+                Phase::BodyFilter.label(),
+                BodyScript::new(&home, source, site),
+            );
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! What a subrequest has given, as scripts get it.
 
-use weir_engine::subrequest::Captured;
+use weir_engine::subrequest::CapturedResponse;
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
 
 /// Pushes the answer as `capture` returns it.
-pub(crate) fn push_captured(l: State, answer: &Captured) {
+pub(crate) fn push_captured(l: State, answer: &CapturedResponse) {
     l.new_table(0, 4);
     l.push_number(f64::from(answer.status));
     l.set_field(-2, c"status");

@@ -7,9 +7,9 @@ use std::task::Poll;
 
 use weir_engine::Exchange;
 use weir_engine::body::{Buf, Chain};
-use weir_engine::exchange::Origin;
+use weir_engine::exchange::RunOrigin;
 use weir_engine::log::Level;
-use weir_engine::subrequest::{Captured, SubrequestCall};
+use weir_engine::subrequest::{CapturedResponse, SubrequestCall};
 use weir_rt::Timer;
 use weir_server::with_worker;
 use weir_trace::{SiteKind, SiteTable};
@@ -79,7 +79,7 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
 
 /// Runs a script that no request waits for to its end, which is what it ended with, if not with its last line: with the
 /// settings of `origin`, and `name` where it is listed among what is in flight. The worker does not end meanwhile.
-pub(crate) async fn drive_alone(mut run: Box<Run>, origin: &Origin, name: &str) -> Option<End> {
+pub(crate) async fn drive_alone(mut run: Box<Run>, origin: &RunOrigin, name: &str) -> Option<End> {
     let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
     let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
     let site = SiteTable::fixed(SiteKind::LuaResume, "", run.phase.label());
@@ -187,13 +187,13 @@ async fn wait_with_body(run: &mut Run, x: &mut Exchange, late: &Timer) {
 }
 
 /// What `capture` or `capture_multi` returns.
-fn push_answers(l: State, answers: &[Captured]) -> i32 {
+fn push_answers(l: State, answers: &[CapturedResponse]) -> i32 {
     l.reserve(answers.len() as i32 + 4);
     answers.iter().for_each(|answer| push_captured(l, answer));
     answers.len() as i32
 }
 
-async fn capture(x: &mut Exchange, mut list: Vec<SubrequestCall>) -> Vec<Captured> {
+async fn capture(x: &mut Exchange, mut list: Vec<SubrequestCall>) -> Vec<CapturedResponse> {
     match list.len() {
         1 => {
             let SubrequestCall { uri, args, options } = list.remove(0);

@@ -8,7 +8,7 @@ mod render;
 use std::task::{Context, Poll};
 
 use weir_conf::{Args, Contexts, Directive, Error, LineCx};
-use weir_engine::body::{Body, Buf, Piece, Source};
+use weir_engine::body::{Body, BodyPiece, BodySource, Buf};
 use weir_engine::file;
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
@@ -212,8 +212,8 @@ impl DirectoryLister {
 /// A body of one piece whose length is not told, so that it is sent as nginx sends a listing: in chunks.
 struct ListingBody(Option<Vec<u8>>);
 
-impl Source for ListingBody {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Piece, weir_engine::Error>> {
-        Poll::Ready(Ok(self.0.take().map_or(Piece::End, |page| Piece::Data(Buf::Bytes(page)))))
+impl BodySource for ListingBody {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<BodyPiece, weir_engine::Error>> {
+        Poll::Ready(Ok(self.0.take().map_or(BodyPiece::End, |page| BodyPiece::Data(Buf::Bytes(page)))))
     }
 }

@@ -4,9 +4,9 @@ use weir_conf::names::{ANY, MORE, ONE};
 use weir_conf::{Directive, Result};
 use weir_engine::body::Chain;
 use weir_engine::error::Error;
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::subrequest::Include;
+use weir_engine::subrequest::IncludedRequest;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Site, SiteKind};
@@ -60,7 +60,7 @@ impl Module for Addition {
             types: MediaTypes::or_html(&conf.types),
         };
         if filter.before.is_some() || filter.after.is_some() {
-            plan.header_filter(Slot::Addition, Self::NAME, filter);
+            plan.header_filter(FilterSlot::Addition, Self::NAME, filter);
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl HeaderFilter for AdditionFilter {
         media::weaken_etag(x);
         x.includes();
         x.body_filter(
-            Slot::Addition,
+            FilterSlot::Addition,
             self.site,
             AdditionBody { before: self.before.clone(), after: self.after.clone() },
         );
@@ -118,8 +118,9 @@ impl BodyFilter for AdditionBody {
         _: &mut Exchange,
         input: &mut Chain,
         output: &mut Chain,
-    ) -> std::result::Result<Step, Error> {
-        let include = |uri| Ok(Step::Include(Box::new(Include { uri, ..Include::default() })));
+    ) -> std::result::Result<FilterStep, Error> {
+        let include =
+            |uri| Ok(FilterStep::Include(Box::new(IncludedRequest { uri, ..IncludedRequest::default() })));
         if let Some(uri) = self.before.take() {
             return include(uri);
         }
@@ -133,7 +134,7 @@ impl BodyFilter for AdditionBody {
             return include(uri);
         }
         output.append(input);
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 
     fn in_memory(&self) -> bool {

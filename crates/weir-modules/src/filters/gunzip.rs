@@ -4,7 +4,7 @@ mod inflate;
 
 use weir_conf::names::{ANY, FLAG, TWO};
 use weir_conf::{BufferSizes, Directive, Result};
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
@@ -42,7 +42,7 @@ impl Module for Gunzip {
         if conf.on == Some(true) {
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
             plan.header_filter(
-                Slot::Gunzip,
+                FilterSlot::Gunzip,
                 Self::NAME,
                 GunzipFilter { body, room: OutputRoom::new(conf.buffers) },
             );
@@ -92,7 +92,7 @@ impl GunzipFilter {
         if !x.response.header_only {
             self.room.bound(x);
             let packer = CompressingBody::new(Inflater::default(), None, 0, false, self.room);
-            x.body_filter(Slot::Gunzip, self.body, packer);
+            x.body_filter(FilterSlot::Gunzip, self.body, packer);
         }
     }
 }

@@ -6,8 +6,8 @@ use weir_conf::names::{ANY_OR_IF, ONE, ONE_OR_TWO, TWO_OR_THREE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::body::Chain;
 use weir_engine::error::Error;
-use weir_engine::exchange::{Header, Name};
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::exchange::{Header, HeaderName};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
@@ -75,12 +75,12 @@ impl Module for Headers {
         let expires = conf.expires.clone().filter(|expires| !expires.is_off());
         if expires.is_some() || !conf.headers.is_empty() {
             let fields = conf.headers.iter().map(AddedField::new).collect();
-            plan.header_filter(Slot::Headers, Self::NAME, AddHeaders { expires, fields });
+            plan.header_filter(FilterSlot::Headers, Self::NAME, AddHeaders { expires, fields });
         }
         if !conf.trailers.is_empty() {
             let fields = conf.trailers.iter().map(AddedField::new).collect();
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-            plan.header_filter(Slot::Trailers, Self::NAME, AddTrailers { body, fields });
+            plan.header_filter(FilterSlot::Trailers, Self::NAME, AddTrailers { body, fields });
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl HeaderAddition {
 
 /// An [`HeaderAddition`] on one worker.
 struct AddedField {
-    name: Name,
+    name: HeaderName,
     value: Value,
     always: bool,
     how: AddedHow,
@@ -190,9 +190,9 @@ impl AddedField {
         let as_usual = known.name().as_bytes() == name;
         AddedField {
             name: match known {
-                Known::Other => Name::Other(Text::shared(name)),
-                known if as_usual => Name::Known(known),
-                known => Name::Written(known, Text::shared(name)),
+                Known::Other => HeaderName::Other(Text::shared(name)),
+                known if as_usual => HeaderName::Known(known),
+                known => HeaderName::Written(known, Text::shared(name)),
             },
             value: Value::new(&addition.value),
             always: addition.always,
@@ -288,7 +288,7 @@ impl HeaderFilter for AddTrailers {
         let ordinary = is_ordinary(x.response.status);
         if !x.is_subrequest() && self.fields.iter().any(|field| ordinary || field.always) {
             x.response.expect_trailers = true;
-            x.body_filter(Slot::Trailers, self.body, TrailerBody { fields: self.fields.clone() });
+            x.body_filter(FilterSlot::Trailers, self.body, TrailerBody { fields: self.fields.clone() });
         }
         Verdict::Ok
     }
@@ -305,7 +305,7 @@ impl BodyFilter for TrailerBody {
         x: &mut Exchange,
         input: &mut Chain,
         output: &mut Chain,
-    ) -> std::result::Result<Step, Error> {
+    ) -> std::result::Result<FilterStep, Error> {
         if input.last {
             let ordinary = is_ordinary(x.response.status);
             for field in self.fields.iter().filter(|field| ordinary || field.always) {
@@ -316,7 +316,7 @@ impl BodyFilter for TrailerBody {
             }
         }
         output.append(input);
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 
     fn in_memory(&self) -> bool {

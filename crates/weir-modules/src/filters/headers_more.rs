@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY_OR_IF, MORE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::exchange::Named;
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::exchange::FieldPattern;
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
@@ -65,7 +65,7 @@ impl Module for HeadersMore {
 
     fn install(conf: &HeadersMoreConf, plan: &mut PlanBuilder<'_>) -> Result {
         if !conf.output.is_empty() {
-            plan.header_filter(Slot::Aux, Self::NAME, MoreOutput::new(&conf.output));
+            plan.header_filter(FilterSlot::Aux, Self::NAME, MoreOutput::new(&conf.output));
         }
         if !conf.input.is_empty() {
             plan.handler(Phase::Rewrite, Self::NAME, MoreInput(install(&conf.input)));
@@ -200,10 +200,10 @@ impl InstalledCommand {
 }
 
 /// The name, or what names begin with.
-fn named(name: &[u8], wild: bool) -> Named<'_> {
+fn named(name: &[u8], wild: bool) -> FieldPattern<'_> {
     match name {
-        [prefix @ .., b'*'] if wild => Named::Prefix(prefix),
-        name => Named::Exactly(name),
+        [prefix @ .., b'*'] if wild => FieldPattern::Prefix(prefix),
+        name => FieldPattern::Exactly(name),
     }
 }
 

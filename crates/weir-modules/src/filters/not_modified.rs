@@ -4,7 +4,7 @@
 
 use weir_conf::Directive;
 use weir_engine::conf::core::IfModifiedSince;
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Verdict};
 use weir_http::{Known, etag};
@@ -18,7 +18,7 @@ impl Module for NotModified {
     const DIRECTIVES: &'static [Directive<()>] = &[];
 
     fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
-        plan.header_filter(Slot::NotModified, Self::NAME, NotModifiedFilter);
+        plan.header_filter(FilterSlot::NotModified, Self::NAME, NotModifiedFilter);
         Ok(())
     }
 }

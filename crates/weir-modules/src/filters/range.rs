@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use weir_conf::Directive;
 use weir_engine::body::{Buf, Chain};
 use weir_engine::error::Error;
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Verdict};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
@@ -26,7 +26,7 @@ impl Module for Range {
 
     fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
         let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-        plan.header_filter(Slot::RangeHeader, Self::NAME, RangeFilter { body });
+        plan.header_filter(FilterSlot::RangeHeader, Self::NAME, RangeFilter { body });
         Ok(())
     }
 }
@@ -76,7 +76,7 @@ impl RangeFilter {
         content_range(x, |out| range::content_range(out, part, length));
         x.response.content_length = Some(part.size());
         let at = std::mem::replace(&mut x.response.content_offset, part.start);
-        x.body_filter(Slot::RangeBody, self.body, SingleRangeBody { part, at });
+        x.body_filter(FilterSlot::RangeBody, self.body, SingleRangeBody { part, at });
     }
 
     fn several(&self, x: &mut Exchange, parts: Vec<ByteRange>, length: u64) {
@@ -86,7 +86,11 @@ impl RangeFilter {
         x.response.content_type = Some(Text::Span(x.arena.write(|out| layout.content_type(out))));
         x.response.content_length = Some(layout.content_length(&parts, length));
         x.response.remove(Known::ContentRange);
-        x.body_filter(Slot::RangeBody, self.body, MultiRangeBody { layout, parts, whole: Chain::default() });
+        x.body_filter(
+            FilterSlot::RangeBody,
+            self.body,
+            MultiRangeBody { layout, parts, whole: Chain::default() },
+        );
     }
 }
 
@@ -135,9 +139,9 @@ struct SingleRangeBody {
 }
 
 impl BodyFilter for SingleRangeBody {
-    fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+    fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         self.cut(input, output);
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 
     fn in_memory(&self) -> bool {
@@ -174,9 +178,9 @@ struct MultiRangeBody {
 }
 
 impl BodyFilter for MultiRangeBody {
-    fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+    fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         self.collect(input, output);
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 
     fn in_memory(&self) -> bool {

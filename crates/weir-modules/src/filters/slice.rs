@@ -11,9 +11,9 @@ use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Result};
 use weir_engine::body::Chain;
 use weir_engine::error::{Error, Kind as ErrorKind, Side};
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::subrequest::Include;
+use weir_engine::subrequest::IncludedRequest;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::Known;
@@ -54,7 +54,7 @@ impl Module for Slice {
         if let Some(size) = conf.size.filter(|size| *size > 0) {
             plan.keep(SliceSize(size));
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-            plan.header_filter(Slot::Slice, Self::NAME, SliceFilter { body });
+            plan.header_filter(FilterSlot::Slice, Self::NAME, SliceFilter { body });
         }
         Ok(())
     }
@@ -154,12 +154,12 @@ impl HeaderFilter for SliceFilter {
         progress.left.set(part.size());
         progress.active.set(true);
         if x.is_subrequest() {
-            x.body_filter(Slot::RangeBody, self.body, SlicePart { progress, at: part.start });
+            x.body_filter(FilterSlot::RangeBody, self.body, SlicePart { progress, at: part.start });
         } else {
             become_whole(x, part, whole);
             x.includes();
             let (whole, begun, ended) = (whole, false, false);
-            x.body_filter(Slot::Slice, self.body, SliceBody { progress, whole, begun, ended });
+            x.body_filter(FilterSlot::Slice, self.body, SliceBody { progress, whole, begun, ended });
         }
         Verdict::Ok
     }
@@ -231,7 +231,7 @@ impl BodyFilter for SliceBody {
         x: &mut Exchange,
         input: &mut Chain,
         output: &mut Chain,
-    ) -> std::result::Result<Step, Error> {
+    ) -> std::result::Result<FilterStep, Error> {
         let progress = &self.progress;
         if !self.begun {
             self.begun = true;
@@ -241,7 +241,7 @@ impl BodyFilter for SliceBody {
         progress.left.set(progress.left.get().saturating_sub(input.len()));
         output.append(input);
         if !self.ended {
-            return Ok(Step::More);
+            return Ok(FilterStep::More);
         }
         if !progress.active.get() || progress.left.get() > 0 {
             if !progress.broken.get() {
@@ -254,13 +254,17 @@ impl BodyFilter for SliceBody {
         let next = progress.end.get().max(wanted.start - wanted.start % progress.size);
         if next >= wanted.end {
             output.last = true;
-            return Ok(Step::More);
+            return Ok(FilterStep::More);
         }
         progress.start.set(next);
         progress.active.set(false);
         let shared = progress.clone();
         let again = Box::new(move |part: &mut Exchange| part.state::<SlicedRequest>().0 = Some(shared));
-        Ok(Step::Include(Box::new(Include { again: Some(again), wait: true, ..Include::default() })))
+        Ok(FilterStep::Include(Box::new(IncludedRequest {
+            again: Some(again),
+            wait: true,
+            ..IncludedRequest::default()
+        })))
     }
 
     fn in_memory(&self) -> bool {
@@ -292,7 +296,7 @@ impl BodyFilter for SlicePart {
         _: &mut Exchange,
         input: &mut Chain,
         output: &mut Chain,
-    ) -> std::result::Result<Step, Error> {
+    ) -> std::result::Result<FilterStep, Error> {
         let wanted = self.progress.wanted.get();
         while let Some(buf) = input.pop() {
             let len = buf.len();
@@ -301,7 +305,7 @@ impl BodyFilter for SlicePart {
             self.progress.left.set(self.progress.left.get().saturating_sub(len));
         }
         output.append(input);
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 
     fn in_memory(&self) -> bool {

@@ -8,7 +8,7 @@
 use aws_lc_rs::hmac;
 use weir_conf::names::{ANY, TWO};
 use weir_conf::{Directive, LineCx, Result, parse_number};
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 
@@ -35,7 +35,7 @@ impl Module for TraceHeader {
 
     fn install(conf: &TraceHeaderConf, plan: &mut PlanBuilder<'_>) -> Result {
         if let Some(field) = &conf.field {
-            plan.header_filter(Slot::Headers, Self::NAME, field.clone());
+            plan.header_filter(FilterSlot::Headers, Self::NAME, field.clone());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use weir_conf::names::{ANY, ONE, ONE_TO_THREE};
 use weir_conf::{Directive, LineCx, Result, parse_time_s};
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
@@ -91,7 +91,7 @@ impl Module for UserId {
             plan.keep(conf.clone());
         }
         if state >= UserIdState::V1 {
-            plan.header_filter(Slot::UserId, Self::NAME, SetCookie);
+            plan.header_filter(FilterSlot::UserId, Self::NAME, SetCookie);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::subrequest::{Hook, Share, SubrequestBody, SubrequestOptions};
+use weir_engine::subrequest::{PrepareHook, SubrequestBody, SubrequestOptions, VariableShare};
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 
 use crate::rules::{limit_conn, limit_req};
@@ -93,7 +93,7 @@ impl Copies {
             let prepare = counted_already(x);
             let options = SubrequestOptions {
                 method,
-                share: Share::Copy,
+                share: VariableShare::Copy,
                 body,
                 head_only: true,
                 prepare,
@@ -107,12 +107,12 @@ impl Copies {
 
 /// A copy does not count again where its request did (`limit_req`, `limit_conn`): as in nginx, where the limits of a
 /// mirror's own location count what no other has counted.
-fn counted_already(x: &Exchange) -> Hook {
+fn counted_already(x: &Exchange) -> PrepareHook {
     let (requests, connections) = (limit_req::is_counted(x), limit_conn::is_counted(x));
     if !requests && !connections {
-        return Hook::default();
+        return PrepareHook::default();
     }
-    Hook(Some(Box::new(move |copy| {
+    PrepareHook(Some(Box::new(move |copy| {
         if requests {
             limit_req::count_no_more(copy);
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::rc::{Rc, Weak as RcWeak};
 use std::sync::Arc;
 
-use weir_engine::log::{LogFile, Target};
+use weir_engine::log::{LogFile, LogTarget};
 
 /// The parameters of a cache; times in milliseconds.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl OpenLogs {
     ///
     /// # Errors
     /// Those of [`LogFile::open`].
-    pub(super) fn open(&self, path: &[u8], now: u64, target: &Target) -> io::Result<LogFile> {
+    pub(super) fn open(&self, path: &[u8], now: u64, target: &LogTarget) -> io::Result<LogFile> {
         let mut entries = self.entries.borrow_mut();
         if let Some(entry) = entries.get_mut(path) {
             entry.begin(now, self.size.inactive);
@@ -115,7 +115,7 @@ mod tests {
 
     fn open(cache: &OpenLogs, path: &Path, now: u64) -> LogFile {
         let name = path.as_os_str().as_encoded_bytes();
-        cache.open(name, now, &Target::File(path.to_path_buf())).expect("a file in a temporary folder")
+        cache.open(name, now, &LogTarget::File(path.to_path_buf())).expect("a file in a temporary folder")
     }
 
     fn kept(cache: &OpenLogs) -> usize {

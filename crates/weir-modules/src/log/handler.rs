@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_engine::log::{Level, LogFile, Target};
+use weir_engine::log::{Level, LogFile, LogTarget};
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Handler, Verdict};
 use weir_rt::file::{self, FileKind, errno_text};
@@ -54,7 +54,7 @@ impl AccessLogs {
         }
         let value = script.value(x);
         let path = x.text(&value).to_vec();
-        let target = Target::File(PathBuf::from(OsStr::from_bytes(&path)));
+        let target = LogTarget::File(PathBuf::from(OsStr::from_bytes(&path)));
         let opened = match &self.cache {
             Some(cache) => cache.open(&path, weir_rt::now_ms(), &target),
             None => LogFile::open(&target, None),

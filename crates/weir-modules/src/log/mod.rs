@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weir_conf::names::*;
 use weir_conf::{Directive, Error, Span};
 use weir_engine::conf::registry::Registry;
-use weir_engine::log::{Buffering, LogFile, Target};
+use weir_engine::log::{LogBuffering, LogFile, LogTarget};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Module, Phase, inherit};
@@ -90,7 +90,7 @@ struct WrittenLog {
 
 /// Where a line goes.
 enum LogPath {
-    Fixed(Target),
+    Fixed(LogTarget),
     /// With variables: opened for each line, or by the cache.
     Script(Script),
 }
@@ -110,10 +110,10 @@ enum LogDestination {
 
 /// The buffered logs of a configuration: all lines to one file or server share its buffer.
 #[derive(Default)]
-struct LogBuffers(Vec<(Target, Buffering)>);
+struct LogBuffers(Vec<(LogTarget, LogBuffering)>);
 
 impl LogBuffers {
-    fn of(&self, target: &Target) -> Option<Buffering> {
+    fn of(&self, target: &LogTarget) -> Option<LogBuffering> {
         self.0.iter().find(|(known, _)| known == target).map(|(_, buffering)| *buffering)
     }
 }
@@ -130,7 +130,7 @@ impl WrittenLog {
 
 /// What is logged where nothing was written about it.
 fn usual(registry: &mut Registry) -> WrittenLog {
-    let path = LogPath::Fixed(Target::File(registry.paths.prefix.join("logs/access.log")));
+    let path = LogPath::Fixed(LogTarget::File(registry.paths.prefix.join("logs/access.log")));
     // The variables of `combined` are the core's: their place is never asked for.
     let format = LogFormats::combined(registry, Span::default());
     WrittenLog { path, format, condition: None, span: None }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s};
 use weir_engine::conf::registry::Registry;
-use weir_engine::log::{Buffering, Target};
+use weir_engine::log::{LogBuffering, LogTarget};
 use weir_engine::variable::Script;
 
 use super::cache::LogCacheSize;
@@ -40,7 +40,7 @@ pub(super) fn access_log(conf: &mut LogConf, line: &mut LineCx<'_>) -> Result {
 fn path(line: &mut LineCx<'_>) -> Result<LogPath> {
     let text = line.bytes(0);
     if SOCKETS.iter().any(|kind| text.starts_with(kind)) || !text.contains(&b'$') {
-        return Ok(LogPath::Fixed(Target::parse(line)?));
+        return Ok(LogPath::Fixed(LogTarget::parse(line)?));
     }
     let full = line.paths().prefix.join(OsStr::from_bytes(text)).into_os_string().into_encoded_bytes();
     Ok(LogPath::Script(Script::compile_text(line, 0, &full)?))
@@ -85,14 +85,14 @@ impl LogParameters {
         self.gzip = Some(level);
     }
 
-    fn buffering(&self, line: &LineCx<'_>) -> Result<Option<Buffering>> {
+    fn buffering(&self, line: &LineCx<'_>) -> Result<Option<LogBuffering>> {
         let Some(size) = self.size else {
             return match self.flush {
                 Some(_) => Err(line.fail(format!("no buffer is defined for access_log \"{}\"", line.arg(0)))),
                 None => Ok(None),
             };
         };
-        Ok(Some(Buffering { size, flush: self.flush, gzip: self.gzip }))
+        Ok(Some(LogBuffering { size, flush: self.flush, gzip: self.gzip }))
     }
 }
 
@@ -100,12 +100,12 @@ impl LogParameters {
 const SOCKETS: [&[u8]; 4] = [b"syslog:", b"tcp://", b"udp://", b"unix:"];
 
 /// Notes the buffer of a file, which all logs to it share.
-fn buffer(line: &mut LineCx<'_>, path: &LogPath, buffering: Buffering) -> Result {
+fn buffer(line: &mut LineCx<'_>, path: &LogPath, buffering: LogBuffering) -> Result {
     let path = match path {
-        LogPath::Fixed(Target::Remote(_)) if buffering.gzip.is_some() => {
+        LogPath::Fixed(LogTarget::Remote(_)) if buffering.gzip.is_some() => {
             return Err(line.fail_arg(0, "logs to a socket cannot be compressed"));
         }
-        LogPath::Fixed(target @ (Target::File(_) | Target::Remote(_))) => target.clone(),
+        LogPath::Fixed(target @ (LogTarget::File(_) | LogTarget::Remote(_))) => target.clone(),
         LogPath::Script(_) => return Err(line.fail_arg(0, "buffered logs cannot have variables in name")),
         LogPath::Fixed(_) => return Err(line.fail_arg(0, "logs to syslog cannot be buffered")),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_engine::exchange::Named;
+use weir_engine::exchange::FieldPattern;
 use weir_engine::phase::Handler;
 use weir_engine::variable::{Script, Variable};
 use weir_engine::{Exchange, Text, Verdict};
@@ -75,7 +75,7 @@ impl OtelLocation {
             let ours = TraceParent { trace: state.trace, span: state.span, sampled: on };
             x.set_request_field(b"traceparent", ours.to_string().as_bytes());
             if parent.is_none() {
-                x.remove_request_fields(Named::Exactly(b"tracestate"));
+                x.remove_request_fields(FieldPattern::Exactly(b"tracestate"));
             }
         }
     }

@@ -6,7 +6,7 @@ use weir_conf::{Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::subrequest::{Captured, SubrequestOptions};
+use weir_engine::subrequest::{CapturedResponse, SubrequestOptions};
 use weir_engine::variable::{Script, VarIndex};
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
@@ -118,7 +118,7 @@ impl AuthSubrequest {
     }
 }
 
-fn decide(x: &mut Exchange, captured: &Captured) -> Verdict {
+fn decide(x: &mut Exchange, captured: &CapturedResponse) -> Verdict {
     match captured.status {
         200..=299 => Verdict::Ok,
         403 => Verdict::Status(403),

@@ -5,7 +5,7 @@
 
 use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::privileged;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
@@ -61,7 +61,7 @@ impl Module for Realip {
         let source = conf.source.clone().unwrap_or(AddressSource::XRealIp);
         let recursive = conf.recursive == Some(true);
         let replace = || AddressReplacer { trust: Trust::new(proxies, recursive), source: source.clone() };
-        if plan.level == Level::Server {
+        if plan.level == PlanLevel::Server {
             plan.handler(Phase::PostRead, Self::NAME, replace());
         }
         plan.handler(Phase::Preaccess, Self::NAME, replace());

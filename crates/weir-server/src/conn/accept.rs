@@ -16,16 +16,16 @@ use weir_engine::transport::wire::Wire;
 use weir_engine::worker::Worker;
 
 /// Where the connections of a listener lead to.
-pub(crate) struct Door {
+pub(crate) struct ListenerDoor {
     /// The configuration, the worker's serial of it, and the index of the address in it. That of a socket that is
     /// closed because its line is gone stays the last that had the line.
     to: RefCell<(Rc<Generation>, u64, usize)>,
     closed: Notify,
 }
 
-impl Door {
-    pub(crate) fn new(generation: &Rc<Generation>, serial: u64, address: usize) -> Door {
-        Door { to: RefCell::new((generation.clone(), serial, address)), closed: Notify::default() }
+impl ListenerDoor {
+    pub(crate) fn new(generation: &Rc<Generation>, serial: u64, address: usize) -> ListenerDoor {
+        ListenerDoor { to: RefCell::new((generation.clone(), serial, address)), closed: Notify::default() }
     }
 
     /// From here on connections belong to another configuration.
@@ -42,7 +42,7 @@ impl Door {
 /// Accepts from `listener` until `door` is closed. What the kernel had accepted by then is still served, and what waits
 /// in the queue: a wake-up that was meant for this worker would be lost to the others that share the socket, and
 /// closing the last one resets what is left in it.
-pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Door>) {
+pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<ListenerDoor>) {
     let held = worker.hold();
     let told = AcceptLog::default();
     while !door.closed.is_set() {
@@ -87,13 +87,13 @@ impl AcceptLog {
 }
 
 /// [`take`] of what this worker has accepted by itself.
-fn take_accepted(worker: &Rc<Worker>, stream: Stream, door: &Door) {
+fn take_accepted(worker: &Rc<Worker>, stream: Stream, door: &ListenerDoor) {
     let peer = net::peer_addr(stream.fd()).unwrap_or(SockAddr::UNSPECIFIED);
     take(worker, stream, peer, door);
 }
 
 /// Makes a connection of an accepted socket and starts its task.
-pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &Door) {
+pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &ListenerDoor) {
     let (generation, serial, address) = door.to.borrow().clone();
     let fd = stream.fd();
     let Some(hosts) = generation.hosts.get(address).cloned() else { return };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_rt::Recv;
 
 use super::{h1, h2};
-use weir_engine::transport::tls::Alpn;
+use weir_engine::transport::tls::AgreedProtocol;
 use weir_engine::transport::wire::Wire;
 use weir_engine::transport::{Connection, keepalive};
 use weir_engine::worker::Worker;
@@ -15,10 +15,10 @@ pub(crate) async fn serve(
     worker: Rc<Worker>,
     connection: Rc<Connection>,
     wire: Rc<Wire>,
-    alpn: Option<Alpn>,
+    alpn: Option<AgreedProtocol>,
 ) {
     let two = match alpn {
-        Some(alpn) => alpn == Alpn::Http2,
+        Some(alpn) => alpn == AgreedProtocol::Http2,
         None if !connection.takes_http2() => false,
         None => match knows(&worker, &connection, &wire).await {
             Some(two) => two,

@@ -14,7 +14,7 @@ use super::parked;
 use weir_engine::engine::ServeWait;
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
-use weir_engine::request_head::NoHead;
+use weir_engine::request_head::HeadFailure;
 use weir_engine::transport::keepalive;
 use weir_engine::transport::wire::{HIGH, Wire};
 use weir_engine::transport::{Connection, Transport};
@@ -64,7 +64,7 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
         }
         wire.idle.set(false);
         stays = false;
-        let mut busy = Busy::new(&worker, &connection);
+        let mut busy = BusyConnection::new(&worker, &connection);
         let kept = match try_requests(&mut busy, &wire) {
             Progress::Done(timeout) => {
                 drop(busy);
@@ -121,7 +121,7 @@ enum AfterRequest {
 
 /// Serves requests until nothing is left to read, as far as that goes without waiting; the rest is left to
 /// [`finish_requests`].
-fn try_requests(busy: &mut Busy<'_>, wire: &Rc<Wire>) -> Progress<IdleTimeout, ConnectionWait> {
+fn try_requests(busy: &mut BusyConnection<'_>, wire: &Rc<Wire>) -> Progress<IdleTimeout, ConnectionWait> {
     loop {
         let idle = match try_request(busy.exchange(), wire) {
             Progress::Done(idle) => idle,
@@ -136,7 +136,11 @@ fn try_requests(busy: &mut Busy<'_>, wire: &Rc<Wire>) -> Progress<IdleTimeout, C
 }
 
 /// After a request: sends what was composed where that is due, and goes on to the next one.
-fn try_next(busy: &mut Busy<'_>, wire: &Wire, idle: IdleTimeout) -> Progress<AfterRequest, ConnectionWait> {
+fn try_next(
+    busy: &mut BusyConnection<'_>,
+    wire: &Wire,
+    idle: IdleTimeout,
+) -> Progress<AfterRequest, ConnectionWait> {
     busy.batch += 1;
     if wire.input.borrow().is_empty() {
         wire.flush();
@@ -159,7 +163,11 @@ fn try_next(busy: &mut Busy<'_>, wire: &Wire, idle: IdleTimeout) -> Progress<Aft
 
 /// Waits for what [`try_requests`] stopped at, and serves requests until nothing is left to read; `None`: the connection
 /// is closed.
-async fn finish_requests(mut busy: Busy<'_>, wire: &Rc<Wire>, wait: ConnectionWait) -> Option<IdleTimeout> {
+async fn finish_requests(
+    mut busy: BusyConnection<'_>,
+    wire: &Rc<Wire>,
+    wait: ConnectionWait,
+) -> Option<IdleTimeout> {
     let mut wait = wait;
     loop {
         let after = match wait {
@@ -194,7 +202,7 @@ async fn finish_requests(mut busy: Busy<'_>, wire: &Rc<Wire>, wait: ConnectionWa
 }
 
 /// A connection's exchange while it is busy. Dropping it gives the exchange back to the worker.
-struct Busy<'c> {
+struct BusyConnection<'c> {
     worker: &'c Rc<Worker>,
     connection: &'c Rc<Connection>,
     x: Option<Box<Exchange>>,
@@ -202,11 +210,11 @@ struct Busy<'c> {
     batch: u32,
 }
 
-impl<'c> Busy<'c> {
-    fn new(worker: &'c Rc<Worker>, connection: &'c Rc<Connection>) -> Busy<'c> {
+impl<'c> BusyConnection<'c> {
+    fn new(worker: &'c Rc<Worker>, connection: &'c Rc<Connection>) -> BusyConnection<'c> {
         connection.adopt(worker);
         let x = worker.take_exchange(connection, &connection.server());
-        Busy { worker, connection, x: Some(x), batch: 0 }
+        BusyConnection { worker, connection, x: Some(x), batch: 0 }
     }
 
     fn exchange(&mut self) -> &mut Exchange {
@@ -222,7 +230,7 @@ impl<'c> Busy<'c> {
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for BusyConnection<'_> {
     fn drop(&mut self) {
         if let Some(x) = self.x.take() {
             self.worker.give_exchange(x);
@@ -241,7 +249,7 @@ enum RequestWait {
     /// The rest of its head.
     Head,
     /// The response to a head that is no good.
-    NoHead(NoHead),
+    HeadFailure(HeadFailure),
     /// It asks for HTTP/2, with these settings.
     Upgrade(Vec<u8>),
     /// What the engine waits for.
@@ -261,11 +269,15 @@ fn try_request(x: &mut Exchange, wire: &Rc<Wire>) -> Progress<IdleTimeout, Reque
 }
 
 /// [`try_request`] once its head was read.
-fn try_serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Progress<IdleTimeout, RequestWait> {
+fn try_serve(
+    x: &mut Exchange,
+    wire: &Wire,
+    head: Result<(), HeadFailure>,
+) -> Progress<IdleTimeout, RequestWait> {
     x.nth = x.connection.requests.get() + 1;
     x.connection.requests.set(x.nth);
     if let Err(no_head) = head {
-        return Progress::Wait(RequestWait::NoHead(no_head));
+        return Progress::Wait(RequestWait::HeadFailure(no_head));
     }
     x.worker.counters.requests.add(1);
     x.worker.counters.writing.add(1);
@@ -303,7 +315,7 @@ async fn finish_request(x: &mut Exchange, wire: &Rc<Wire>, wait: RequestWait) ->
                 let head = Box::pin(head::finish_request_head(x, wire)).await;
                 try_serve(x, wire, head)
             }
-            RequestWait::NoHead(no_head) => {
+            RequestWait::HeadFailure(no_head) => {
                 Box::pin(without_head(x, no_head)).await?;
                 settle(x, wire);
                 unread = true;
@@ -346,22 +358,22 @@ fn settle(x: &Exchange, wire: &Wire) {
 }
 
 /// A request whose head is no good, or did not come. `None`: closed without an answer.
-async fn without_head(x: &mut Exchange, no_head: NoHead) -> Option<()> {
-    if matches!(no_head, NoHead::Nothing) {
+async fn without_head(x: &mut Exchange, no_head: HeadFailure) -> Option<()> {
+    if matches!(no_head, HeadFailure::Nothing) {
         return None;
     }
     x.worker.counters.requests.add(1);
     match no_head {
-        NoHead::Refuse(status) => {
+        HeadFailure::Refuse(status) => {
             engine::refuse(x, status).await;
             Some(())
         }
-        NoHead::Silent(status) => {
+        HeadFailure::Silent(status) => {
             engine::close(x, status).await;
             x.worker.logs.written().await;
             None
         }
-        NoHead::Nothing => None,
+        HeadFailure::Nothing => None,
     }
 }
 
@@ -395,7 +407,7 @@ mod tests {
             let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
             let (worker, connection) = (x.worker.clone(), x.connection.clone());
             let wait = ConnectionWait::Request(RequestWait::Head);
-            let busy = finish_requests(Busy::new(&worker, &connection), &wire, wait);
+            let busy = finish_requests(BusyConnection::new(&worker, &connection), &wire, wait);
             // glibc keeps blocks of up to 1,032 bytes in a list of the thread's own.
             assert!(size_of_val(&busy) <= 1032, "{} bytes", size_of_val(&busy));
             drop(busy);

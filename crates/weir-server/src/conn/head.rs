@@ -10,13 +10,13 @@ use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::{Level, debug};
 use weir_engine::progress::Progress;
-use weir_engine::request_head::{self, NoHead};
+use weir_engine::request_head::{self, HeadFailure};
 use weir_engine::transport::wire::Wire;
 
 /// Reads and checks a head into `x`, where all of it has come; the virtual server is chosen, the body is untouched.
 /// The rest is left to [`finish_request_head`].
 #[inline]
-pub(crate) fn try_request_head(x: &mut Exchange, wire: &Wire) -> Progress<Result<(), NoHead>, ()> {
+pub(crate) fn try_request_head(x: &mut Exchange, wire: &Wire) -> Progress<Result<(), HeadFailure>, ()> {
     match try_parse(x, wire, &mut 0) {
         Progress::Done(parsed) => Progress::Done(checked(x, parsed)),
         Progress::Wait(()) => Progress::Wait(()),
@@ -24,7 +24,7 @@ pub(crate) fn try_request_head(x: &mut Exchange, wire: &Wire) -> Progress<Result
 }
 
 /// Waits for the rest of a head of which [`try_request_head`] has found a part, or nothing.
-pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
+pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), HeadFailure> {
     let mut seen = wire.input.borrow().bytes().len();
     wire.timer.arm(x.server.settings.client_header_timeout);
     let shared = x.shared.clone();
@@ -47,7 +47,7 @@ pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Re
 
 /// The head is parsed: checks it. Where server and location are found without regular expressions one stamp does for
 /// all three, and comes behind the last (`phase::find_config`): it is the parser's time.
-fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
+fn checked(x: &mut Exchange, parsed: Result<(), HeadFailure>) -> Result<(), HeadFailure> {
     let at_a_glance = !x.connection.hosts.borrow().has_patterns();
     if parsed.is_err() || !at_a_glance {
         x.trace().mark(Site::step(ConnectionStep::Parse));
@@ -66,9 +66,9 @@ fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
 }
 
 /// The connection ended, or time ran out, in the middle of a head (or before it).
-fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> NoHead {
+fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> HeadFailure {
     if wire.input.borrow().is_empty() {
-        return NoHead::Nothing;
+        return HeadFailure::Nothing;
     }
     let action = action(x, wire);
     request_head::keep_line::<TlsJudge>(x, wire);
@@ -76,16 +76,16 @@ fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> NoHead {
         Recv::TimedOut => {
             let message = format_args!("client timed out (110: Connection timed out) while {action}");
             x.log(Level::Info, &message);
-            NoHead::Silent(408)
+            HeadFailure::Silent(408)
         }
         Recv::Err(errno) => {
             let reason = weir_rt::file::errno_text(errno);
             x.log(Level::Info, &format_args!("recv() failed ({errno}: {reason}) while {action}"));
-            NoHead::Silent(400)
+            HeadFailure::Silent(400)
         }
         Recv::Eof | Recv::Data(_) => {
             x.log(Level::Info, &format_args!("client prematurely closed connection while {action}"));
-            NoHead::Silent(400)
+            HeadFailure::Silent(400)
         }
     }
 }
@@ -102,7 +102,7 @@ fn action(x: &Exchange, wire: &Wire) -> &'static str {
 }
 
 /// Parses what is there, of which `seen` bytes were known before.
-fn try_parse(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Progress<Result<(), NoHead>, ()> {
+fn try_parse(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Progress<Result<(), HeadFailure>, ()> {
     let mut input = wire.input.borrow_mut();
     let bytes = input.bytes();
     let limits = x.server.settings.limits();

@@ -15,7 +15,7 @@ use weir_rt::{Recv, Stream};
 use super::dealer;
 use super::h1;
 use weir_engine::transport::wire::Wire;
-use weir_engine::transport::{Connection, Proxied};
+use weir_engine::transport::{Connection, ProxiedAddresses};
 use weir_engine::worker::Worker;
 
 /// A connection that is no worker's.
@@ -39,7 +39,7 @@ struct Record {
     requests: u64,
     started_ms: u64,
     accept_wait: u64,
-    proxied: Option<Proxied>,
+    proxied: Option<ProxiedAddresses>,
     debug: bool,
     written: u64,
     kept_until: u64,

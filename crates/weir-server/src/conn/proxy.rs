@@ -7,7 +7,7 @@ use weir_rt::Recv;
 
 use weir_engine::log::{self, Level};
 use weir_engine::transport::wire::Wire;
-use weir_engine::transport::{Connection, Proxied};
+use weir_engine::transport::{Connection, ProxiedAddresses};
 
 /// Reads the header within `client_header_timeout` and notes what it says; bytes behind it stay in the input. The
 /// header may come in any number of pieces. `false`: there is none, the reason is logged, the connection is to be
@@ -51,7 +51,7 @@ fn attempt(connection: &Connection, wire: &Wire) -> Option<bool> {
 fn note(connection: &Connection, header: &Header, bytes: &[u8]) {
     let Some(Addresses { source, destination }) = header.addresses else { return };
     let tlvs = header.tlvs.of(bytes).into();
-    let proxied = Proxied { source: source.into(), destination: destination.into(), tlvs };
+    let proxied = ProxiedAddresses { source: source.into(), destination: destination.into(), tlvs };
     // Set once: a connection is read here once, before anything else.
     let _ = connection.proxied.set(proxied);
 }
@@ -108,7 +108,8 @@ mod tests {
             while let Recv::Data(buf) = client.recv(None).await {
                 answer.extend_from_slice(&buf);
             }
-            let text = |proxied: &Proxied| (proxied.source.to_string(), proxied.destination.to_string());
+            let text =
+                |proxied: &ProxiedAddresses| (proxied.source.to_string(), proxied.destination.to_string());
             (String::from_utf8_lossy(&answer).into_owned(), x.connection.proxied.get().map(text))
         })
     }

@@ -27,7 +27,7 @@ use super::state::ClientJudgement;
 use weir_engine::conf::server::Server;
 use weir_engine::log::{self, Level};
 use weir_engine::transport::Connection;
-use weir_engine::transport::tls::{Alpn, Tls};
+use weir_engine::transport::tls::{AgreedProtocol, ConnectionTls};
 use weir_engine::transport::wire::Wire;
 use weir_engine::worker::Worker;
 use weir_upstream::tls_client::cache::CertificateFiles;
@@ -37,7 +37,11 @@ use weir_upstream::tls_client::{effort, files};
 /// Completes the handshake within `client_header_timeout`; bytes behind it are read through the layer. `Some`: what to
 /// speak. `None`: there is none, the reason is logged, the connection is to be closed. How long it held the loop, and how
 /// long it was away, is counted (`weir sites`: tls).
-pub(crate) async fn run(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<Alpn> {
+pub(crate) async fn run(
+    worker: &Rc<Worker>,
+    connection: &Rc<Connection>,
+    wire: &Rc<Wire>,
+) -> Option<AgreedProtocol> {
     let mut handshake = pin!(agree(worker, connection, wire));
     let (begin, mut held) = (clock::ticks(), Held::new(worker.recorder.borrow().cpu()));
     let alpn = poll_fn(|cx| held.during(|| handshake.as_mut().poll(cx))).await;
@@ -74,7 +78,7 @@ impl Held {
     }
 }
 
-async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<Alpn> {
+async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<AgreedProtocol> {
     wire.timer.arm(connection.server().settings.client_header_timeout);
     let mut received = wire.input.borrow_mut().take();
     if received.is_empty() {
@@ -83,7 +87,7 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
     // As nginx has it: a handshake record, or a hello of version 2.
     if !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
         wire.input.borrow_mut().give(received);
-        return Some(Alpn::Http1);
+        return Some(AgreedProtocol::Http1);
     }
     let mut hello = hello(connection, wire, received).await?;
     let said = std::mem::take(&mut hello.fields);
@@ -297,13 +301,17 @@ async fn establish(
     tls: &ServerTls,
     new: NewSession,
     asked: Option<Clients>,
-) -> Alpn {
+) -> AgreedProtocol {
     let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
     log::connection(connection, Level::Debug, &facts.agreed());
-    let known =
-        Tls::new(facts, session.take_secrets(), early.clone(), ClientJudgement::new(tls.trust().clone()));
+    let known = ConnectionTls::new(
+        facts,
+        session.take_secrets(),
+        early.clone(),
+        ClientJudgement::new(tls.trust().clone()),
+    );
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
     if let Some(asked) = asked {

@@ -12,7 +12,7 @@ use super::state;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::request_head::ClientJudge;
-use weir_engine::transport::tls::Tls;
+use weir_engine::transport::tls::ConnectionTls;
 
 /// Judges by what the request's server wants of clients.
 pub(crate) struct TlsJudge;
@@ -73,7 +73,7 @@ fn check_tls(x: &mut Exchange) -> Result<(), u16> {
 ///
 /// # Errors
 /// The reason.
-pub(super) fn verdict(x: &Exchange, tls: &Tls) -> Result<(), &'static str> {
+pub(super) fn verdict(x: &Exchange, tls: &ConnectionTls) -> Result<(), &'static str> {
     let judges = Judges::of(x, tls);
     if let Some(problem) = judges.problems(tls).next() {
         return Err(problem.text);
@@ -93,7 +93,7 @@ struct Judges {
 }
 
 impl Judges {
-    fn of(x: &Exchange, tls: &Tls) -> Judges {
+    fn of(x: &Exchange, tls: &ConnectionTls) -> Judges {
         let policy = client_policy(&x.server);
         let own = policy.asks().then(|| policy.trust.clone());
         let chosen = Rc::ptr_eq(&x.connection.server(), &x.server);
@@ -104,13 +104,13 @@ impl Judges {
     }
 
     /// What each of them finds wrong.
-    fn problems(&self, tls: &Tls) -> impl Iterator<Item = VerifyProblem> {
+    fn problems(&self, tls: &ConnectionTls) -> impl Iterator<Item = VerifyProblem> {
         let handshake = state::verdict_of_handshake(tls, &self.handshake).err();
         handshake.into_iter().chain(self.own.as_ref().and_then(|own| state::verdict(tls, own).err()))
     }
 
     /// What issuers said for them; `None`: they were not asked.
-    fn status(&self, tls: &Tls) -> Option<Result<(), &'static str>> {
+    fn status(&self, tls: &ConnectionTls) -> Option<Result<(), &'static str>> {
         for trust in [Some(&self.handshake), self.own.as_ref()].into_iter().flatten() {
             if let problem @ (None | Some(Err(_))) = state::status(tls, trust) {
                 return problem;

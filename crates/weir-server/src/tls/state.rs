@@ -9,9 +9,9 @@ use weir_tls::{TrustStore, VerifyProblem};
 
 use super::clients::ClientTrust;
 use super::hook::Clients;
-use weir_engine::transport::tls::Tls;
+use weir_engine::transport::tls::ConnectionTls;
 
-/// What the server knows of a client's certificates, in its connection's [`Tls`].
+/// What the server knows of a client's certificates, in its connection's [`ConnectionTls`].
 #[derive(Debug)]
 pub(super) struct ClientJudgement {
     /// Whom the handshake took clients' certificates from: of the server whose certificate was shown.
@@ -36,12 +36,12 @@ impl ClientJudgement {
     }
 }
 
-fn of(tls: &Tls) -> &ClientJudgement {
+fn of(tls: &ConnectionTls) -> &ClientJudgement {
     tls.judgement()
 }
 
 /// Whom the handshake took clients' certificates from.
-pub(super) fn trust(tls: &Tls) -> &Arc<ClientTrust> {
+pub(super) fn trust(tls: &ConnectionTls) -> &Arc<ClientTrust> {
     &of(tls).trust
 }
 
@@ -50,7 +50,10 @@ pub(super) fn trust(tls: &Tls) -> &Arc<ClientTrust> {
 ///
 /// # Errors
 /// It is not trusted.
-pub(super) fn path(tls: &Tls, trust: &ClientTrust) -> Result<Vec<CertificateDer<'static>>, VerifyProblem> {
+pub(super) fn path(
+    tls: &ConnectionTls,
+    trust: &ClientTrust,
+) -> Result<Vec<CertificateDer<'static>>, VerifyProblem> {
     if tls.facts.peer.is_empty() {
         return Ok(Vec::new());
     }
@@ -63,18 +66,18 @@ pub(super) fn path(tls: &Tls, trust: &ClientTrust) -> Result<Vec<CertificateDer<
 }
 
 /// Notes who is trusted in this handshake.
-pub(super) fn set_clients(tls: &Tls, clients: Clients) {
+pub(super) fn set_clients(tls: &ConnectionTls, clients: Clients) {
     let _first = of(tls).clients.set((clients, OnceCell::new()));
 }
 
 /// Notes what issuers said of the client's certificates when they were asked as `trust` says.
-pub(super) fn set_status(tls: &Tls, trust: Arc<ClientTrust>, status: Result<(), &'static str>) {
+pub(super) fn set_status(tls: &ConnectionTls, trust: Arc<ClientTrust>, status: Result<(), &'static str>) {
     let _first = of(tls).status.set((trust, status));
 }
 
 /// What issuers said of the client's certificates; fine where `trust` does not want them asked. `None`: it wants it, and
 /// they were not.
-pub(super) fn status(tls: &Tls, trust: &Arc<ClientTrust>) -> Option<Result<(), &'static str>> {
+pub(super) fn status(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> Option<Result<(), &'static str>> {
     if trust.issuers.is_none() || tls.facts.peer.is_empty() {
         return Some(Ok(()));
     }
@@ -82,7 +85,7 @@ pub(super) fn status(tls: &Tls, trust: &Arc<ClientTrust>) -> Option<Result<(), &
 }
 
 /// Whether the client's certificate comes from whom `trust` names. One that has no certificate is not untrusted.
-pub(super) fn verdict(tls: &Tls, trust: &Arc<ClientTrust>) -> Verdict {
+pub(super) fn verdict(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> Verdict {
     if tls.facts.peer.is_empty() {
         return Ok(());
     }
@@ -96,7 +99,7 @@ pub(super) fn verdict(tls: &Tls, trust: &Arc<ClientTrust>) -> Verdict {
 }
 
 /// The same of the handshake's server, whose trust this is: a handler of the handshake may have put its own in place.
-pub(super) fn verdict_of_handshake(tls: &Tls, trust: &Arc<ClientTrust>) -> Verdict {
+pub(super) fn verdict_of_handshake(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> Verdict {
     match of(tls).clients.get() {
         Some((clients, verdict)) if !tls.facts.peer.is_empty() => {
             *verdict.get_or_init(|| check(tls, &clients.trust, clients.depth))
@@ -106,6 +109,6 @@ pub(super) fn verdict_of_handshake(tls: &Tls, trust: &Arc<ClientTrust>) -> Verdi
     }
 }
 
-fn check(tls: &Tls, trust: &TrustStore, depth: usize) -> Verdict {
+fn check(tls: &ConnectionTls, trust: &TrustStore, depth: usize) -> Verdict {
     chain::check(&tls.facts.peer, trust, depth, CertificatePurpose::Client, weir_rt::unix_time().0)
 }

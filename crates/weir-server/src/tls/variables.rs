@@ -6,7 +6,7 @@ use weir_tls::{HelloFields, certificate, facts, suites};
 use super::accepted;
 use weir_engine::exchange::Exchange;
 use weir_engine::text::Text;
-use weir_engine::transport::tls::Tls;
+use weir_engine::transport::tls::ConnectionTls;
 use weir_engine::variable::Variable;
 
 pub(super) const VARIABLES: &[Variable] = &[
@@ -55,7 +55,7 @@ const fn variable(name: &'static str, get: fn(&mut Exchange) -> Option<Text>) ->
 }
 
 /// Something of the connection's TLS.
-fn with(x: &mut Exchange, f: impl FnOnce(&Tls) -> Option<String>) -> Option<Text> {
+fn with(x: &mut Exchange, f: impl FnOnce(&ConnectionTls) -> Option<String>) -> Option<Text> {
     let connection = x.connection.clone();
     let value = f(connection.tls.get()?)?;
     Some(Text::Span(x.arena.push(value.as_bytes())))

@@ -19,7 +19,7 @@ use super::affinity::Affinity;
 use super::crew::{Exit, Stage};
 use super::intake::{Dealt, Intake};
 use super::sockets::WorkerSocket;
-use crate::conn::accept::{self, AcceptLog, Door};
+use crate::conn::accept::{self, AcceptLog, ListenerDoor};
 use crate::conn::dealer::{self, ConnectionDealer};
 use crate::conn::parked;
 use crate::housekeeping::{self, Watched};
@@ -57,7 +57,7 @@ struct Local {
 /// A socket whose connections come to this worker.
 struct Listening {
     cookie: u64,
-    door: Rc<Door>,
+    door: Rc<ListenerDoor>,
     by: By,
 }
 
@@ -401,7 +401,7 @@ impl Local {
                 listening.push(kept);
                 continue;
             }
-            let door = Rc::new(Door::new(generation, serial, address));
+            let door = Rc::new(ListenerDoor::new(generation, serial, address));
             let by = match source {
                 Source::Dealt => By::Dealing { closing: false, _held: self.worker.hold() },
                 Source::Own(Some(listener)) => {

@@ -12,7 +12,7 @@ use crate::protocol::{Framing, Outgoing};
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::LocalFuture;
-use weir_engine::read::Rest;
+use weir_engine::read::BodyRest;
 
 /// Where the rest of a request's content comes from.
 pub(crate) enum Upload {
@@ -23,7 +23,7 @@ pub(crate) enum Upload {
     /// From a file that it was read into.
     File(FromFile),
     /// From the client, beside the answer.
-    Client(Rest),
+    Client(BodyRest),
 }
 
 impl Upload {
@@ -54,7 +54,7 @@ impl Upload {
     /// The answer has begun: what the client still sends is passed on without the exchange.
     pub(crate) fn let_go(&mut self, x: &mut Exchange) {
         if let Upload::Exchange = self
-            && let Some(rest) = Rest::take_over(x)
+            && let Some(rest) = BodyRest::take_over(x)
         {
             *self = Upload::Client(rest);
         }
@@ -123,7 +123,7 @@ fn read(file: &FileHandle, offset: u64, len: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Gives what has come of the client's content; whether that was all.
-fn pass(rest: &mut Rest, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
+fn pass(rest: &mut BodyRest, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
     loop {
         if !call.has_room(cx) {
             // It is the server that is waited for.

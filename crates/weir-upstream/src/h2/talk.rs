@@ -7,7 +7,7 @@ use weir_rt::Timer;
 use super::body::Upload;
 use super::call::{Call, Got};
 use weir_engine::error::Error;
-use weir_engine::transport::client::Bytes;
+use weir_engine::transport::client::TunnelBytes;
 
 /// A call, and what is still to be sent of its request.
 pub(crate) struct Talk {
@@ -35,14 +35,14 @@ impl Talk {
     }
 
     /// What comes next through a tunnel.
-    pub(crate) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    pub(crate) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
         loop {
             match self.call.poll(cx, None) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Got::Data(bytes)) => return Poll::Ready(Bytes::Piece(bytes)),
-                Poll::Ready(Got::End) => return Poll::Ready(Bytes::End),
+                Poll::Ready(Got::Data(bytes)) => return Poll::Ready(TunnelBytes::Piece(bytes)),
+                Poll::Ready(Got::End) => return Poll::Ready(TunnelBytes::End),
                 Poll::Ready(Got::Reset(..) | Got::Lost(_) | Got::TimedOut) => {
-                    return Poll::Ready(Bytes::Broken);
+                    return Poll::Ready(TunnelBytes::Broken);
                 }
                 Poll::Ready(Got::Head(..) | Got::Interim(_) | Got::Trailers(_)) => {}
             }

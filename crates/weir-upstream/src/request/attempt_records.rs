@@ -198,7 +198,7 @@ impl Tries {
         for (name, value) in
             self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hidden.has_name(name))
         {
-            let name = weir_engine::exchange::Name::Other(Text::Span(x.arena.push(name)));
+            let name = weir_engine::exchange::HeaderName::Other(Text::Span(x.arena.push(name)));
             let value = Text::Span(x.arena.push(value));
             x.response.trailers.push(Header { name, value });
         }

@@ -6,18 +6,18 @@ use std::task::{Context, Poll};
 use weir_trace::WaitKind;
 
 use super::response_body::Answer;
-use weir_engine::body::{Piece, Source};
+use weir_engine::body::{BodyPiece, BodySource};
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
 
 /// An answer that becomes a file: whoever stops asking for it, it is read to its end.
 pub(crate) struct Saved(pub(crate) Option<Box<Answer>>);
 
-impl Source for Saved {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
+impl BodySource for Saved {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>> {
         match &mut self.0 {
             Some(answer) => answer.poll_next(cx),
-            None => Poll::Ready(Ok(Piece::End)),
+            None => Poll::Ready(Ok(BodyPiece::End)),
         }
     }
 
@@ -52,7 +52,7 @@ impl Drop for Saved {
         let Some(mut answer) = self.0.take_if(|answer| unfinished(answer)) else { return };
         let busy = answer.worker.busy();
         weir_rt::spawn(async move {
-            while let Ok(Piece::Data(_) | Piece::Flush) = poll_fn(|cx| answer.poll_next(cx)).await {}
+            while let Ok(BodyPiece::Data(_) | BodyPiece::Flush) = poll_fn(|cx| answer.poll_next(cx)).await {}
             answer.tries.tell_nobody();
             drop(busy);
         });

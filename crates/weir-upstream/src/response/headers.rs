@@ -8,7 +8,7 @@ use crate::location::upstream_location::Upstream;
 use crate::protocol::Incoming;
 use crate::request::attempt_records::Tries;
 use crate::request::attempt_state::Run;
-use weir_engine::exchange::{Exchange, Header, Name};
+use weir_engine::exchange::{Exchange, Header, HeaderName};
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
 use weir_engine::redirect::Redirect;
@@ -274,8 +274,8 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
             }
             // Written as the server wrote it, but for those that filters look for.
             let name = match matters(known) {
-                true => Name::Known(known),
-                false => Name::written(known, Text::Span(field.name), &x.arena),
+                true => HeaderName::Known(known),
+                false => HeaderName::written(known, Text::Span(field.name), &x.arena),
             };
             x.response.headers.push(Header { name, value });
         }

@@ -22,9 +22,9 @@ use crate::response::read_ahead::{Ahead, Room};
 use crate::response::received_head::{Answered, Link};
 use crate::response::upload::Upload;
 use crate::worker_side::local_upstream::Lease;
-use weir_engine::body::{Body, Piece, Source};
+use weir_engine::body::{Body, BodyPiece, BodySource};
 use weir_engine::error::{Error, Kind, Side};
-use weir_engine::exchange::{Exchange, Shared};
+use weir_engine::exchange::{Exchange, SharedPart};
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
 use weir_engine::variable::Script;
@@ -65,7 +65,7 @@ struct Open {
 
 /// Bytes of a body, noted at the server's site when no more come.
 struct Received {
-    shared: Rc<Shared>,
+    shared: Rc<SharedPart>,
     site: Site,
     bytes: u64,
 }
@@ -516,13 +516,13 @@ impl Drop for Answer {
     }
 }
 
-impl Source for Answer {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
+impl BodySource for Answer {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>> {
         self.poll_upload(cx);
         loop {
             if let Some(buf) = self.ahead.pop() {
                 (self.unflushed, self.rested) = (true, true);
-                return Poll::Ready(Ok(Piece::Data(buf)));
+                return Poll::Ready(Ok(BodyPiece::Data(buf)));
             }
             let waits = if self.saving.is_some() {
                 self.poll_saving(cx).is_pending()
@@ -531,13 +531,13 @@ impl Source for Answer {
             } else if let Some(error) = self.failed {
                 return Poll::Ready(Err(error));
             } else if self.open.is_none() {
-                return Poll::Ready(Ok(Piece::End));
+                return Poll::Ready(Ok(BodyPiece::End));
             } else {
                 self.poll_read(cx).is_pending()
             };
             if waits {
                 if std::mem::take(&mut self.unflushed) {
-                    return Poll::Ready(Ok(Piece::Flush));
+                    return Poll::Ready(Ok(BodyPiece::Flush));
                 }
                 return Poll::Pending;
             }

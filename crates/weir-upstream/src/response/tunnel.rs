@@ -17,8 +17,8 @@ use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::output;
 use weir_engine::phase::Verdict;
-use weir_engine::transport::Client;
-use weir_engine::transport::client::Bytes;
+use weir_engine::transport::ClientSide;
+use weir_engine::transport::client::TunnelBytes;
 
 /// Passes the answer's head on, then bytes both ways.
 pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {
@@ -64,7 +64,7 @@ enum End {
 }
 
 struct Tunnel {
-    client: Client,
+    client: ClientSide,
     server: Link,
     timeout: u64,
     /// More than this on its way to one side stops the reading of the other.
@@ -92,9 +92,9 @@ impl Link {
         }
     }
 
-    fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
         match self {
-            Link::Own(connection) => connection.stream.poll_recv(cx, None).map(Bytes::from),
+            Link::Own(connection) => connection.stream.poll_recv(cx, None).map(TunnelBytes::from),
             Link::Talk(talk) => talk.poll_bytes(cx),
         }
     }
@@ -185,7 +185,7 @@ impl Tunnel {
         }
         match self.client.poll_bytes(cx) {
             Poll::Pending => Moved::Nothing,
-            Poll::Ready(Bytes::End) => {
+            Poll::Ready(TunnelBytes::End) => {
                 ended.set(true);
                 server.end();
                 Moved::Some
@@ -207,7 +207,7 @@ impl Tunnel {
         }
         match self.server.poll_bytes(cx) {
             Poll::Pending => Moved::Nothing,
-            Poll::Ready(Bytes::End) => {
+            Poll::Ready(TunnelBytes::End) => {
                 ended.set(true);
                 self.end_client();
                 self.server.timer().arm(self.patience());
@@ -224,11 +224,11 @@ impl Tunnel {
         }
     }
 
-    fn moved(&self, bytes: Bytes, give: impl Fn(Vec<u8>)) -> Moved {
+    fn moved(&self, bytes: TunnelBytes, give: impl Fn(Vec<u8>)) -> Moved {
         let bytes = match bytes {
-            Bytes::Received(buf) => buf.to_vec(),
-            Bytes::Piece(piece) => piece,
-            Bytes::End | Bytes::Broken => return Moved::Broken,
+            TunnelBytes::Received(buf) => buf.to_vec(),
+            TunnelBytes::Piece(piece) => piece,
+            TunnelBytes::End | TunnelBytes::Broken => return Moved::Broken,
         };
         self.server.timer().touch(self.patience());
         give(bytes);

@@ -9,11 +9,11 @@ use crate::location::upstream_location::Upstream;
 use crate::protocol::{Framing, Protocol};
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
-use weir_engine::read::Rest;
+use weir_engine::read::BodyRest;
 
 /// See the module.
 pub(crate) struct Upload {
-    rest: Rest,
+    rest: BodyRest,
     protocol: Rc<dyn Protocol>,
     framing: Framing,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Upload {
 impl Upload {
     /// The rest of the body of `x`, if there is any.
     pub(crate) fn begin(x: &mut Exchange, up: &Upstream, framing: Framing) -> Option<Upload> {
-        Some(Upload { rest: Rest::take_over(x)?, protocol: up.protocol.clone(), framing })
+        Some(Upload { rest: BodyRest::take_over(x)?, protocol: up.protocol.clone(), framing })
     }
 
     /// Passes on what has come, as far as the server takes it. Whether that was all.

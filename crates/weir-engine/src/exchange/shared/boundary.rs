@@ -6,10 +6,10 @@
 use weir_rt::clock;
 use weir_trace::{EventKind, Site};
 
-use super::Shared;
+use super::SharedPart;
 use crate::filter::HeaderEntry;
 
-impl Shared {
+impl SharedPart {
     #[inline(never)]
     pub(in crate::exchange) fn mark_on(&self, site: Site) {
         match clock::quick_ticks() {
@@ -36,7 +36,7 @@ impl Shared {
         self.with_trace(|trace| trace.leave(site, clock::ticks()));
     }
 
-    /// [`leave_on`](Shared::leave_on) of a site inside of another one, to which the request returns.
+    /// [`leave_on`](SharedPart::leave_on) of a site inside of another one, to which the request returns.
     pub(in crate::exchange) fn leave_inside_on(&self, site: Site) {
         self.with_trace(|trace| {
             trace.leave(site, clock::ticks());
@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// [`close_on`](Shared::close_on) where something else is opened next.
+    /// [`close_on`](SharedPart::close_on) where something else is opened next.
     #[inline(never)]
     pub(in crate::exchange) fn close_before_next_on(&self, site: Site) {
         match clock::quick_ticks() {

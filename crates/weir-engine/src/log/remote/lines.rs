@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::super::writer;
-use super::{Handle, Remote};
+use super::{RemoteLog, SenderHandle};
 
 /// A socket log. Who writes never waits: lines are queued, 8 MiB at most, and sent by a thread.
 pub struct SocketLog {
-    handle: Handle,
+    handle: SenderHandle,
     written: AtomicU64,
     dropped: AtomicU64,
 }
@@ -40,7 +40,8 @@ impl SocketLog {
     /// What is wrong with the name, or that there are too many logs.
     pub fn open(name: &str, names: bool) -> Result<Arc<SocketLog>, String> {
         let words = |what: &str| format!("{what} \"{name}\"");
-        let remote = Remote::read(name, names).map_err(words)?.ok_or_else(|| words("invalid log server"))?;
+        let remote =
+            RemoteLog::read(name, names).map_err(words)?.ok_or_else(|| words("invalid log server"))?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = open.iter().find(|log| log.handle.0.remote.name == name) {
             return Ok(known.clone());
@@ -50,7 +51,7 @@ impl SocketLog {
             return Err("too many log servers".to_owned());
         }
         let log = Arc::new(SocketLog {
-            handle: Handle::new(&remote),
+            handle: SenderHandle::new(&remote),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });

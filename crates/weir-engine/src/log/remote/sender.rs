@@ -108,15 +108,15 @@ async fn run(sender: &Sender, wake: &Notify) {
 }
 
 /// Lines to send at once; `None`: the log is closed. A server that closes its connection meanwhile is let go.
-async fn next(sender: &Sender, wake: &Notify, link: &mut Option<Link>) -> Option<Vec<u8>> {
+async fn next(sender: &Sender, wake: &Notify, link: &mut Option<SenderLink>) -> Option<Vec<u8>> {
     loop {
         match sender.take() {
-            Taken::Lines(batch) => return Some(batch),
-            Taken::Closed => return None,
-            Taken::Nothing => {}
+            TakenLines::Lines(batch) => return Some(batch),
+            TakenLines::Closed => return None,
+            TakenLines::Nothing => {}
         }
         let closed = match link {
-            Some(Link::Stream(stream)) => {
+            Some(SenderLink::Stream(stream)) => {
                 let ended = async {
                     stream.closed().await;
                 };
@@ -144,15 +144,19 @@ async fn paused(sender: &Sender, wake: &Notify, pause: Duration) -> Option<()> {
 }
 
 /// A connection to a server.
-enum Link {
+enum SenderLink {
     Stream(Stream),
     Datagrams(UdpSocket),
 }
 
 /// Sends all of `bytes`; else how many were sent.
-async fn attempt(sender: &Sender, link: &mut Option<Link>, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
+async fn attempt(
+    sender: &Sender,
+    link: &mut Option<SenderLink>,
+    bytes: &[u8],
+) -> Result<(), (io::Error, usize)> {
     // The loop may not have heard of it yet, and the kernel takes a first write without complaint.
-    if let Some(Link::Stream(stream)) = link
+    if let Some(SenderLink::Stream(stream)) = link
         && (stream.is_eof() || stream.error().is_some() || has_ended(stream.fd()))
     {
         *link = None;
@@ -162,12 +166,12 @@ async fn attempt(sender: &Sender, link: &mut Option<Link>, bytes: &[u8]) -> Resu
         None => link.insert(connect(sender).await.map_err(|error| (error, 0))?),
     };
     match link {
-        Link::Stream(stream) => stream_all(stream, bytes).await,
-        Link::Datagrams(socket) => datagrams(socket, bytes).await,
+        SenderLink::Stream(stream) => stream_all(stream, bytes).await,
+        SenderLink::Datagrams(socket) => datagrams(socket, bytes).await,
     }
 }
 
-async fn connect(sender: &Sender) -> io::Result<Link> {
+async fn connect(sender: &Sender) -> io::Result<SenderLink> {
     let server = &sender.remote.server;
     if sender.remote.udp {
         let server: SocketAddr = match server {
@@ -178,10 +182,10 @@ async fn connect(sender: &Sender) -> io::Result<Link> {
         let socket = UdpSocket::bind((if server.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
         socket.connect(server)?;
         socket.set_nonblocking(true)?;
-        return Ok(Link::Datagrams(socket));
+        return Ok(SenderLink::Datagrams(socket));
     }
     match either(Stream::connect(server), weir_rt::sleep(PATIENCE)).await {
-        Some(connected) => connected.map(Link::Stream),
+        Some(connected) => connected.map(SenderLink::Stream),
         None => Err(io::ErrorKind::TimedOut.into()),
     }
 }
@@ -221,7 +225,7 @@ async fn datagrams(socket: &UdpSocket, bytes: &[u8]) -> Result<(), (io::Error, u
 }
 
 /// What there is to do for a log.
-enum Taken {
+enum TakenLines {
     Lines(Vec<u8>),
     Nothing,
     /// Nothing, and there will be nothing.
@@ -229,16 +233,16 @@ enum Taken {
 }
 
 impl Sender {
-    fn take(&self) -> Taken {
+    fn take(&self) -> TakenLines {
         let mut state = self.lock();
         let Some(mut batch) = state.queue.pop_front() else {
             state.told = false;
-            return if state.closed { Taken::Closed } else { Taken::Nothing };
+            return if state.closed { TakenLines::Closed } else { TakenLines::Nothing };
         };
         while let Some(next) = state.queue.pop_front_if(|next| batch.len() + next.len() <= BATCH) {
             batch.extend_from_slice(&next);
         }
-        Taken::Lines(batch)
+        TakenLines::Lines(batch)
     }
 
     /// Says that the server is there again, if it was not.

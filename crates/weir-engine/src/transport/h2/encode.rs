@@ -7,18 +7,18 @@ use weir_http::Known;
 use weir_http::hpack::{Encoder, Indexing};
 
 use crate::conf::core::ServerTokens;
-use crate::exchange::{Exchange, Name};
+use crate::exchange::{Exchange, HeaderName};
 use crate::text::Text;
 use crate::transport::encode::redirect_target;
 use crate::transport::heads;
 
 /// The blocks that a connection has sent last.
 #[derive(Default)]
-pub(super) struct Blocks([Block; BLOCKS]);
+pub(super) struct SentBlocks([SentBlock; BLOCKS]);
 
 /// A block, and what it holds for.
 #[derive(Default)]
-struct Block {
+struct SentBlock {
     /// What [`heads::number`] says of its head; 0: there is none.
     number: u32,
     /// [`Encoder::changes`]
@@ -29,14 +29,14 @@ struct Block {
     bytes: [u8; BLOCK],
 }
 
-impl Block {
+impl SentBlock {
     fn is(&self, number: u32, changes: u32, second: u64) -> bool {
         (self.number, self.changes, self.second) == (number, changes, second)
     }
 }
 
 /// Writes the head of `x.response`, as it is in `blocks` if it is there.
-pub(super) fn head(x: &Exchange, blocks: &mut Blocks, coder: &mut Encoder, out: &mut Vec<u8>) {
+pub(super) fn head(x: &Exchange, blocks: &mut SentBlocks, coder: &mut Encoder, out: &mut Vec<u8>) {
     let number = heads::number(x);
     if number == 0 {
         return compose(x, coder, out);
@@ -98,11 +98,12 @@ fn compose(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
     for header in &response.headers {
         let value = x.text(&header.value);
         match &header.name {
-            Name::Known(known) | Name::Written(known, _) if is_of_connection(*known) => {}
-            Name::Known(Known::SecWebsocketAccept) | Name::Written(Known::SecWebsocketAccept, _)
+            HeaderName::Known(known) | HeaderName::Written(known, _) if is_of_connection(*known) => {}
+            HeaderName::Known(Known::SecWebsocketAccept)
+            | HeaderName::Written(Known::SecWebsocketAccept, _)
                 if response.status == 101 => {}
-            Name::Known(known) | Name::Written(known, _) => coder.known(*known, value, out),
-            Name::Other(name) => named(coder, name.bytes(&x.arena), value, &mut scratch, out),
+            HeaderName::Known(known) | HeaderName::Written(known, _) => coder.known(*known, value, out),
+            HeaderName::Other(name) => named(coder, name.bytes(&x.arena), value, &mut scratch, out),
         }
     }
     *x.worker.scratch.borrow_mut() = scratch;

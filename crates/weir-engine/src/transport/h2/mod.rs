@@ -6,4 +6,4 @@ mod pump;
 mod stream;
 
 pub use mux::Mux;
-pub use stream::Stream;
+pub use stream::H2Stream;

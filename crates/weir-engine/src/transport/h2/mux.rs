@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use weir_http::h2::{Abuse, Code, Config, Event, Failure, Key};
 use weir_http::{h2, hpack};
 
-use super::encode::Blocks;
+use super::encode::SentBlocks;
 use crate::body::Chain;
 use crate::exchange::Exchange;
 use crate::log::{self, Level};
@@ -28,8 +28,8 @@ pub struct Mux {
     /// The protocol's state.
     pub h2: RefCell<h2::Connection>,
     /// What each stream has to send and was sent, at its key's index.
-    pub slots: RefCell<Vec<Slot>>,
-    pub(super) blocks: RefCell<Blocks>,
+    pub slots: RefCell<Vec<StreamSlot>>,
+    pub(super) blocks: RefCell<SentBlocks>,
     /// The connection's task, while it waits.
     task: RefCell<Option<Waker>>,
     /// A stream has done something that the task has to act on.
@@ -54,7 +54,7 @@ pub struct Mux {
 
 /// What is kept of a stream beside the protocol's state, at its key's index.
 #[derive(Default)]
-pub struct Slot {
+pub struct StreamSlot {
     /// Content that was announced and has not been sent.
     pub(super) chain: Chain,
     /// Bytes of all its frames (`$bytes_sent`).
@@ -94,10 +94,11 @@ pub struct Slot {
     pub(super) watcher: Option<Waker>,
 }
 
-impl Slot {
+impl StreamSlot {
     /// Empties the slot for another stream, keeping its memory.
     fn renew(&mut self) {
-        let Slot { chain, written, content, input, ended, discarded, closed, detached, fault, .. } = self;
+        let StreamSlot { chain, written, content, input, ended, discarded, closed, detached, fault, .. } =
+            self;
         (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
         self.starved = false;
         // Mostly both are empty, and emptying takes more than looking.
@@ -333,7 +334,7 @@ impl Mux {
     pub fn begin(&self, key: Key, ended: bool) {
         let mut slots = self.slots.borrow_mut();
         if slots.len() <= key.index() {
-            slots.resize_with(key.index() + 1, Slot::default);
+            slots.resize_with(key.index() + 1, StreamSlot::default);
         }
         let slot = &mut slots[key.index()];
         slot.renew();
@@ -367,7 +368,7 @@ impl Mux {
     }
 
     /// A stream without exchange has `ms` milliseconds for what is left of it.
-    fn wait_until(&self, slot: &mut Slot, ms: u64) {
+    fn wait_until(&self, slot: &mut StreamSlot, ms: u64) {
         slot.detached = true;
         slot.patience = ms;
         if slot.until.replace(weir_rt::now_ms() + ms).is_none() {
@@ -383,7 +384,7 @@ impl Mux {
         }
         self.looked_ms.set(now);
         for key in self.h2.borrow().keys() {
-            let over = |slot: &Slot| slot.until.is_some_and(|until| until <= now);
+            let over = |slot: &StreamSlot| slot.until.is_some_and(|until| until <= now);
             if self.slots.borrow().get(key.index()).is_some_and(over) {
                 self.due.borrow_mut().push(key);
             }

@@ -3,7 +3,7 @@
 use weir_http::h2;
 use weir_http::h2::{Grant, Key};
 
-use super::mux::{Mux, Slot};
+use super::mux::{Mux, StreamSlot};
 use crate::body::{Buf, Chain};
 use crate::transport::wire::HIGH;
 
@@ -83,7 +83,7 @@ impl Mux {
     }
 
     /// [`relieve`](Mux::relieve) where the stream's slot is at hand.
-    pub(super) fn unstarve(&self, slot: &mut Slot, key: Key) {
+    pub(super) fn unstarve(&self, slot: &mut StreamSlot, key: Key) {
         if std::mem::take(&mut slot.starved) {
             self.starved.borrow_mut().retain(|starved| *starved != key);
         }

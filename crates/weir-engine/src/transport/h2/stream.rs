@@ -10,24 +10,24 @@ use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use super::encode;
-use super::mux::{Mux, Slot};
+use super::mux::{Mux, StreamSlot};
 use crate::body::{Buf, Chain};
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::transport::client::Bytes;
+use crate::transport::client::TunnelBytes;
 use crate::transport::rate;
 use crate::transport::wire::{Wire, is_copied};
 
 /// A stream of an HTTP/2 connection, for the exchange that answers on it.
 #[derive(Clone)]
-pub struct Stream {
+pub struct H2Stream {
     /// Its connection.
     pub mux: Rc<Mux>,
     /// Its number among the connection's streams.
     pub key: Key,
 }
 
-impl Stream {
+impl H2Stream {
     /// The socket's connection.
     pub(crate) fn wire(&self) -> &Rc<Wire> {
         &self.mux.wire
@@ -210,7 +210,7 @@ impl Stream {
     }
 
     /// Waits until the rate allows something, unless the client leaves meanwhile; how much.
-    async fn allowed(&self, x: &mut Exchange, rate: rate::Rate, sent: u64) -> Result<u64, Error> {
+    async fn allowed(&self, x: &mut Exchange, rate: rate::SendRate, sent: u64) -> Result<u64, Error> {
         loop {
             let ms = match rate.allows(x.start_ms, sent) {
                 Ok(bytes) => return Ok(bytes),
@@ -343,16 +343,16 @@ impl Stream {
     }
 
     /// What the client sends next through a tunnel.
-    pub(crate) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    pub(crate) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
         if let Some(piece) = self.take() {
-            return Poll::Ready(Bytes::Piece(piece));
+            return Poll::Ready(TunnelBytes::Piece(piece));
         }
         self.with_mut(|slot| {
             if slot.closed || slot.broken {
-                return Poll::Ready(Bytes::Broken);
+                return Poll::Ready(TunnelBytes::Broken);
             }
             if slot.ended {
-                return Poll::Ready(Bytes::End);
+                return Poll::Ready(TunnelBytes::End);
             }
             slot.reader = Some(cx.waker().clone());
             Poll::Pending
@@ -393,11 +393,11 @@ impl Stream {
         self.mux.wake();
     }
 
-    fn with<R>(&self, f: impl FnOnce(&Slot) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&StreamSlot) -> R) -> R {
         f(&self.mux.slots.borrow()[self.key.index()])
     }
 
-    fn with_mut<R>(&self, f: impl FnOnce(&mut Slot) -> R) -> R {
+    fn with_mut<R>(&self, f: impl FnOnce(&mut StreamSlot) -> R) -> R {
         f(&mut self.mux.slots.borrow_mut()[self.key.index()])
     }
 }

@@ -9,7 +9,7 @@ use weir_rt::net::{self, SockAddr, TcpInfo};
 
 use crate::exchange::Exchange;
 use crate::text::{Arena, Span, Text};
-use crate::transport::Proxied;
+use crate::transport::ProxiedAddresses;
 
 pub(super) fn remote_addr(x: &mut Exchange) -> Option<Text> {
     let Exchange { arena, client, connection, .. } = x;
@@ -95,13 +95,13 @@ pub(super) fn proxy_protocol_tlv(x: &mut Exchange, name: &str) -> Option<Text> {
     }
 }
 
-fn proxied_addr(x: &mut Exchange, side: fn(&Proxied) -> &SockAddr) -> Option<Text> {
+fn proxied_addr(x: &mut Exchange, side: fn(&ProxiedAddresses) -> &SockAddr) -> Option<Text> {
     let connection = x.connection.clone();
     let proxied = connection.proxied.get()?;
     Some(Text::Span(host(&mut x.arena, side(proxied))))
 }
 
-fn proxied_port(x: &mut Exchange, side: fn(&Proxied) -> &SockAddr) -> Option<Text> {
+fn proxied_port(x: &mut Exchange, side: fn(&ProxiedAddresses) -> &SockAddr) -> Option<Text> {
     let port = side(x.connection.proxied.get()?).port();
     port_text(x, port)
 }

@@ -3,9 +3,9 @@
 use weir_http::Known;
 
 use crate::exchange::testing::{run, value};
-use crate::exchange::{Exchange, Header, Name};
+use crate::exchange::{Exchange, Header, HeaderName};
 use crate::text::Text;
-use crate::transport::Proxied;
+use crate::transport::ProxiedAddresses;
 
 const SERVER: &str = "server { listen 8080; server_name Example.org www.example.org; root /srv/www;
     location /a/ { root /srv/$host/www; limit_rate 4k; } location /b/ { alias /data/; } }";
@@ -127,7 +127,7 @@ fn of_the_connection() {
         );
         x.pipelined = true;
         check(x, &[("pipe", "p")]);
-        let proxied = Proxied {
+        let proxied = ProxiedAddresses {
             source: "[2001:db8::1]:1234".parse().expect("an address"),
             destination: "203.0.113.9:443".parse().expect("an address"),
             tlvs: b"\x01\x00\x02h2".as_slice().into(),
@@ -161,7 +161,7 @@ fn of_an_answer_before_and_after_its_head_is_sent() {
         x.response.add(Known::CacheControl, "no-store");
         x.response.add(Known::CacheControl, "max-age=1");
         x.response.add_named(Text::from("X-Own"), Text::from("yes"));
-        let trailer = Header { name: Name::Other(Text::from("X-Sum")), value: Text::from("ab") };
+        let trailer = Header { name: HeaderName::Other(Text::from("X-Sum")), value: Text::from("ab") };
         x.response.trailers.push(trailer);
         check(
             x,

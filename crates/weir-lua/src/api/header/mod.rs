@@ -2,7 +2,7 @@
 
 pub(crate) mod ffi;
 
-use weir_engine::exchange::Named;
+use weir_engine::exchange::FieldPattern;
 use weir_engine::log::Level;
 use weir_engine::{Exchange, Text};
 use weir_http::{Known, classify};
@@ -170,7 +170,7 @@ fn set(l: State) -> Outcome {
     lend::exchange(|x| match &list[..] {
         [] => {
             x.state::<Untyped>().0 |= known == Known::ContentType;
-            x.remove_response_fields(Named::Exactly(&safe));
+            x.remove_response_fields(FieldPattern::Exactly(&safe));
         }
         [path] if known == Known::Location && path.starts_with(b"/") => relative_location(x, path),
         [one] => {
@@ -178,7 +178,7 @@ fn set(l: State) -> Outcome {
             x.set_response_field(&safe, Text::Span(span));
         }
         many => {
-            x.remove_response_fields(Named::Exactly(&safe));
+            x.remove_response_fields(FieldPattern::Exactly(&safe));
             many.iter().for_each(|value| add_response(x, &safe, value));
         }
     })?;
@@ -187,7 +187,7 @@ fn set(l: State) -> Outcome {
 
 /// A location of this server, which goes out as it is: `absolute_redirect` has no say.
 pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
-    x.remove_response_fields(Named::Exactly(b"Location"));
+    x.remove_response_fields(FieldPattern::Exactly(b"Location"));
     let span = x.arena.push(path);
     x.response.add(Known::Location, Text::Span(span));
 }

@@ -2,7 +2,9 @@
 
 use weir_engine::Text;
 use weir_engine::log::Level;
-use weir_engine::subrequest::{Hook, Share, SubrequestBody, SubrequestCall, SubrequestOptions};
+use weir_engine::subrequest::{
+    PrepareHook, SubrequestBody, SubrequestCall, SubrequestOptions, VariableShare,
+};
 use weir_engine::variable::VarIndex;
 use weir_http::Method;
 use weir_http::uri::{self, InternalTarget};
@@ -95,7 +97,7 @@ fn read(l: State, at: i32, options: i32, number: usize) -> Result<SubrequestCall
     let shown = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
     lend::log(Level::Debug, &format_args!("lua http subrequest \"{}?{}\"", shown.0, shown.1));
     let options_of_scripts =
-        SubrequestOptions { share: Share::Nothing, bare: true, ..SubrequestOptions::default() };
+        SubrequestOptions { share: VariableShare::Nothing, bare: true, ..SubrequestOptions::default() };
     let mut wanted = SubrequestCall { uri: path, args, options: options_of_scripts };
     match l.kind(options) {
         kind::NIL | kind::NONE => {}
@@ -145,7 +147,7 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
         wanted.options.method = Method::parse(name.as_bytes());
         wanted.options.head_only = wanted.options.method == Method::Head;
     }
-    for (name, share) in [("share_all_vars", Share::All), ("copy_all_vars", Share::Copy)] {
+    for (name, share) in [("share_all_vars", VariableShare::All), ("copy_all_vars", VariableShare::Copy)] {
         let wants = option(name);
         match l.kind(wants) {
             kind::BOOLEAN if l.boolean(wants) => wanted.options.share = share,
@@ -193,7 +195,7 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
         }
     };
     if ctx.is_some() || !variables.is_empty() || !headers.is_empty() {
-        wanted.options.prepare = Hook(Some(Box::new(move |x| {
+        wanted.options.prepare = PrepareHook(Some(Box::new(move |x| {
             for (name, value) in headers {
                 x.set_request_field(&safe_name(&name), &safe_value(value));
             }

@@ -1,6 +1,6 @@
 //! `ngx.req` for compiled code: the request's line and single fields.
 
-use weir_engine::exchange::Named;
+use weir_engine::exchange::FieldPattern;
 use weir_http::{Known, Method, Version, classify};
 
 use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, changing, guarded, slice};
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn set_request_header(
         let done = lend::exchange(|x| {
             match value.filter(|value| !value.is_empty()) {
                 Some(value) => x.set_request_field(&name, value),
-                None => x.remove_request_fields(Named::Exactly(&name)),
+                None => x.remove_request_fields(FieldPattern::Exactly(&name)),
             }
             FOUND
         });

@@ -1,6 +1,6 @@
 //! `ngx.req.set_header`, `clear_header`, and `add_header` of `ngx.req`.
 
-use weir_engine::exchange::Named;
+use weir_engine::exchange::FieldPattern;
 use weir_http::{Known, classify};
 
 use crate::api::header::{listed, safe_name, values};
@@ -13,7 +13,7 @@ pub(crate) const TABLE: &[Function] = &[
     function("req.set_header", REQUEST, set_request),
     function("req.clear_header", REQUEST, |l| {
         let name = safe_name(&expect_string(&l, 1, "clear_header")?);
-        lend::exchange(|x| x.remove_request_fields(Named::Exactly(&name)))?;
+        lend::exchange(|x| x.remove_request_fields(FieldPattern::Exactly(&name)))?;
         Ok(Done::Results(0))
     }),
     function("req._add_header", REQUEST, add_request),
@@ -47,7 +47,7 @@ fn set_request(l: State) -> Outcome {
         return Err(Raise::text("failed to set header"));
     }
     lend::exchange(|x| match &list[..] {
-        [] => x.remove_request_fields(Named::Exactly(&name)),
+        [] => x.remove_request_fields(FieldPattern::Exactly(&name)),
         [first, more @ ..] => {
             x.set_request_field(&name, first);
             more.iter().for_each(|value| x.add_request_field(&name, value));

@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use weir_engine::log::Level;
-use weir_engine::transport::Client;
+use weir_engine::transport::ClientSide;
 use weir_rt::{Stream, Timer};
 
 use crate::api::socket::pool::{Pool, Seat};
@@ -65,7 +65,7 @@ impl std::fmt::Display for Peer {
 pub(super) enum Line {
     Own(Stream),
     /// The client's of the request (`ngx.req.socket(true)`).
-    Client(Client),
+    Client(ClientSide),
 }
 
 impl Conn {

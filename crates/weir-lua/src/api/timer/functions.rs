@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use weir_engine::Exchange;
-use weir_engine::exchange::Origin;
+use weir_engine::exchange::RunOrigin;
 
 use crate::api::timer::Pending;
 use crate::api::timer::Timers;
@@ -82,9 +82,9 @@ fn keep(l: State) -> (i32, i32) {
 
 /// What the timers of a request share.
 #[derive(Default)]
-struct Shared(Option<Rc<Origin>>);
+struct Shared(Option<Rc<RunOrigin>>);
 
-fn origin(x: &mut Exchange) -> Rc<Origin> {
+fn origin(x: &mut Exchange) -> Rc<RunOrigin> {
     let known = x.state::<Shared>().0.clone();
     known.unwrap_or_else(|| {
         let origin = Rc::new(x.leave_origin());

@@ -2,7 +2,7 @@
 //!
 //! What is pending costs an entry of a sorted map and its arguments on Lua's side: no coroutine, no task and no timer of
 //! the runtime, of which one task per VM has one, set to the first of all. Who runs is a task with an
-//! [exchange of no request](weir_engine::exchange::Alone).
+//! [exchange of no request](weir_engine::exchange::StandaloneRun).
 
 pub(crate) mod functions;
 pub(crate) mod report;
@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_engine::exchange::Origin;
+use weir_engine::exchange::RunOrigin;
 use weir_engine::log::{self, Level};
 use weir_rt::notify::{Notify, either};
 
@@ -56,7 +56,7 @@ struct Pending {
     /// Milliseconds until it is due again (`ngx.timer.every`).
     every: Option<u64>,
     /// Where it was made; `None`: before there were requests.
-    origin: Option<Rc<Origin>>,
+    origin: Option<Rc<RunOrigin>>,
 }
 
 impl Timers {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_engine::Exchange;
-use weir_engine::exchange::Origin;
+use weir_engine::exchange::RunOrigin;
 use weir_engine::log::Level;
 use weir_engine::phase::LocalFuture;
 use weir_server::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
@@ -193,7 +193,7 @@ fn debug(greeting: &Greeting, message: &dyn std::fmt::Display) {
 fn begin(phase: Phase, handshake: &Rc<Handshake>) -> Box<Exchange> {
     let Greeting { worker, connection, hello, .. } = &handshake.greeting;
     let name = hello.server_name.as_deref().unwrap_or_default();
-    let mut x = Exchange::alone(worker, &Origin::of(connection), phase.context(), name);
+    let mut x = Exchange::alone(worker, &RunOrigin::of(connection), phase.context(), name);
     x.state::<Current>().0 = Some(handshake.clone());
     x
 }

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use weir_engine::body::{Buf, Chain};
 use weir_engine::error::Error;
-use weir_engine::filter::Slot;
-use weir_engine::filter::{BodyFilter, HeaderFilter, Step};
+use weir_engine::filter::FilterSlot;
+use weir_engine::filter::{BodyFilter, FilterStep, HeaderFilter};
 use weir_engine::{Exchange, Verdict};
 use weir_http::Known;
 use weir_trace::Site;
@@ -31,7 +31,7 @@ impl HeaderFilter for EchoAround {
         response.allow_ranges = false;
         response.remove(Known::AcceptRanges);
         let (before, after) = (Some(self.before.clone()), self.after.clone());
-        x.body_filter(Slot::Aux, self.body, EchoAroundBody { before, after });
+        x.body_filter(FilterSlot::Aux, self.body, EchoAroundBody { before, after });
         Verdict::Ok
     }
 }
@@ -43,7 +43,7 @@ struct EchoAroundBody {
 }
 
 impl BodyFilter for EchoAroundBody {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         if let Some(lines) = self.before.take() {
             output.push(Buf::Bytes(said(x, &lines)));
         }
@@ -53,7 +53,7 @@ impl BodyFilter for EchoAroundBody {
             output.push(Buf::Bytes(said(x, &self.after)));
             output.last = true;
         }
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 
     fn in_memory(&self) -> bool {

@@ -15,11 +15,11 @@ use weir_conf::{Contexts, Directive, LineCx, Result};
 use weir_engine::body::{Buf, Chain};
 use weir_engine::conf::registry::Registry;
 use weir_engine::error::Error;
-use weir_engine::filter::Slot;
+use weir_engine::filter::FilterSlot;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::Redirect;
-use weir_engine::subrequest::Include;
+use weir_engine::subrequest::IncludedRequest;
 use weir_engine::variable::{Script, Variable};
 use weir_engine::{Exchange, Handler, Module, Unnamed, Verdict, inherit};
 use weir_http::{Method, uri};
@@ -169,7 +169,7 @@ impl Module for Echo {
         }
         if !conf.before.is_empty() || !conf.after.is_empty() {
             let body = plan.site(SiteKind::BodyFilter, Self::NAME);
-            plan.header_filter(Slot::Aux, Self::NAME, EchoAround::new(body, &conf.before, &conf.after));
+            plan.header_filter(FilterSlot::Aux, Self::NAME, EchoAround::new(body, &conf.before, &conf.after));
         }
         Ok(())
     }
@@ -417,7 +417,7 @@ impl EchoHandler {
             body = Some(content);
         }
         let (uri, method, wait) = (target.path.to_vec(), Some(asked.method), asked.wait);
-        x.include(Include { uri, args, method, body, wait, ..Include::default() }).await
+        x.include(IncludedRequest { uri, args, method, body, wait, ..IncludedRequest::default() }).await
     }
 
     fn begin(&self, x: &mut Exchange) {

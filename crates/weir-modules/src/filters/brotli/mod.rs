@@ -4,7 +4,7 @@ mod encode;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
 use weir_conf::{BufferSizes, Directive, Result};
-use weir_engine::filter::Slot;
+use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, inherit};
@@ -113,7 +113,7 @@ struct BrotliPacking {
 
 impl CompressionScheme for BrotliPacking {
     const CODING: ContentCoding = ContentCoding::Brotli;
-    const SLOT: Slot = Slot::Brotli;
+    const SLOT: FilterSlot = FilterSlot::Brotli;
     type Coder = BrotliCompressor;
 
     fn coder(&self, length: Option<u64>) -> BrotliCompressor {

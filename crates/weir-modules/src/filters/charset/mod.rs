@@ -11,7 +11,7 @@ use weir_conf::{Args, Directive, LineCx, Result};
 use weir_engine::body::Chain;
 use weir_engine::conf::registry::Registry;
 use weir_engine::error::Error;
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
@@ -99,7 +99,7 @@ impl Module for Charset {
             types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(TYPES)),
             maps: conf.maps.clone(),
         };
-        plan.header_filter(Slot::Charset, Self::NAME, filter);
+        plan.header_filter(FilterSlot::Charset, Self::NAME, filter);
         Ok(())
     }
 }
@@ -260,7 +260,7 @@ impl CharsetFilter {
         if table.is_utf8() && !x.is_subrequest() {
             media::clear_length(x);
         }
-        x.body_filter(Slot::Charset, self.site, CharsetBody(Recoder::new(table)));
+        x.body_filter(FilterSlot::Charset, self.site, CharsetBody(Recoder::new(table)));
         true
     }
 
@@ -292,8 +292,8 @@ impl BodyFilter for CharsetBody {
         _: &mut Exchange,
         input: &mut Chain,
         output: &mut Chain,
-    ) -> std::result::Result<Step, Error> {
-        Ok(if self.0.step(input, output) { Step::More } else { Step::Full })
+    ) -> std::result::Result<FilterStep, Error> {
+        Ok(if self.0.step(input, output) { FilterStep::More } else { FilterStep::Full })
     }
 }
 

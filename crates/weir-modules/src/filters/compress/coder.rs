@@ -3,7 +3,7 @@
 use weir_engine::Exchange;
 use weir_engine::body::{Buf, Chain};
 use weir_engine::error::{Error, Kind, Side};
-use weir_engine::filter::{BodyFilter, Step};
+use weir_engine::filter::{BodyFilter, FilterStep};
 
 use super::{CompressionRatios, ContentCoding, OutputRoom};
 
@@ -137,10 +137,10 @@ impl<C: Coder> CompressingBody<C> {
 }
 
 impl<C: Coder> BodyFilter for CompressingBody<C> {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         self.kept.append(input);
         if self.ended || (self.kept.len() < self.postpone && !self.kept.flush && !self.kept.last) {
-            return Ok(Step::More);
+            return Ok(FilterStep::More);
         }
         self.postpone = 0;
         let used_up = self.pack(output).map_err(|CoderFailure(message)| {
@@ -158,9 +158,9 @@ impl<C: Coder> BodyFilter for CompressingBody<C> {
         }
         if self.before_turn() == 0 && !self.ended {
             self.turn = self.taken;
-            return Ok(Step::Wait(Box::pin(weir_rt::yield_now())));
+            return Ok(FilterStep::Wait(Box::pin(weir_rt::yield_now())));
         }
-        Ok(if used_up { Step::More } else { Step::Full })
+        Ok(if used_up { FilterStep::More } else { FilterStep::Full })
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) mod testing;
 use std::ops::RangeInclusive;
 
 use weir_conf::{BufferSizes, LineCx, Result};
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Text, Verdict};
@@ -115,7 +115,7 @@ pub(crate) trait CompressionScheme: 'static {
     /// What it makes.
     const CODING: ContentCoding;
     /// Where it stands.
-    const SLOT: Slot;
+    const SLOT: FilterSlot;
     /// What compresses.
     type Coder: Coder + 'static;
 

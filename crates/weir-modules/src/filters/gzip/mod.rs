@@ -4,7 +4,7 @@ mod deflate;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
 use weir_conf::{BufferSizes, Directive, Result};
-use weir_engine::filter::Slot;
+use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, inherit};
@@ -165,7 +165,7 @@ struct GzipPacking {
 
 impl CompressionScheme for GzipPacking {
     const CODING: ContentCoding = ContentCoding::Gzip;
-    const SLOT: Slot = Slot::Gzip;
+    const SLOT: FilterSlot = FilterSlot::Gzip;
     type Coder = Deflater;
 
     fn coder(&self, length: Option<u64>) -> Deflater {

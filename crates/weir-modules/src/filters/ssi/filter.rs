@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use weir_engine::body::{Buf, Chain};
 use weir_engine::error::Error;
-use weir_engine::filter::{BodyFilter, ROOM, Step};
-use weir_engine::{Exchange, subrequest::Include};
+use weir_engine::filter::{BodyFilter, FilterStep, ROOM};
+use weir_engine::{Exchange, subrequest::IncludedRequest};
 use weir_http::escape::{self, Set};
 use weir_http::ssi::{Command, Item, Parser};
 
@@ -52,7 +52,7 @@ enum EchoEncoding {
 enum CommandOutcome {
     Nothing,
     Said(Vec<u8>),
-    Include(Box<Include>),
+    Include(Box<IncludedRequest>),
 }
 
 impl SsiPage {
@@ -80,7 +80,12 @@ impl SsiPage {
         }
     }
 
-    fn command(&mut self, x: &mut Exchange, written: Command, output: &mut Chain) -> Option<Box<Include>> {
+    fn command(
+        &mut self,
+        x: &mut Exchange,
+        written: Command,
+        output: &mut Chain,
+    ) -> Option<Box<IncludedRequest>> {
         match self.carry_out(x, written) {
             Ok(CommandOutcome::Nothing) => None,
             Ok(CommandOutcome::Said(said)) => {
@@ -223,7 +228,7 @@ impl SsiPage {
         x: &mut Exchange,
         (buf, at): (&Buf, usize),
         output: &mut Chain,
-    ) -> (usize, Option<Box<Include>>) {
+    ) -> (usize, Option<Box<IncludedRequest>>) {
         let bytes = buf.memory().unwrap_or_default();
         let (used, item) = self.parser.step(&bytes[at..]);
         let mut include = None;
@@ -240,7 +245,7 @@ impl SsiPage {
 }
 
 impl BodyFilter for SsiPage {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         if let Some(pending) = self.pending.take()
             && pending.finish(&self.state).is_err()
         {
@@ -255,11 +260,11 @@ impl BodyFilter for SsiPage {
                 at = reached;
                 if let Some(include) = include {
                     input.unpop(buf.slice(at as u64, len as u64));
-                    return Ok(Step::Include(include));
+                    return Ok(FilterStep::Include(include));
                 }
                 if output.len() >= ROOM && at < len {
                     input.unpop(buf.slice(at as u64, len as u64));
-                    return Ok(Step::Full);
+                    return Ok(FilterStep::Full);
                 }
             }
         }
@@ -269,7 +274,7 @@ impl BodyFilter for SsiPage {
         }
         output.flush |= std::mem::take(&mut input.flush);
         output.last |= std::mem::take(&mut input.last);
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_engine::Exchange;
 use weir_engine::body::{Buf, Chain};
-use weir_engine::subrequest::{Answer, Include};
+use weir_engine::subrequest::{IncludedRequest, PendingCapture};
 use weir_http::uri;
 
 use super::evaluate::{self, CommandError};
@@ -23,7 +23,7 @@ pub(super) struct CommandParams {
 /// An include under way.
 pub(super) struct PendingInclude {
     refused: Rc<Cell<bool>>,
-    set: Option<(Vec<u8>, Answer)>,
+    set: Option<(Vec<u8>, PendingCapture)>,
 }
 
 /// The subrequest could not be made.
@@ -54,7 +54,7 @@ pub(super) fn prepare(
     x: &mut Exchange,
     state: &SsiState,
     params: CommandParams,
-) -> Result<(Include, PendingInclude), CommandError> {
+) -> Result<(IncludedRequest, PendingInclude), CommandError> {
     let CommandParams { uri, file, wait, set, stub } = params;
     let wait = check(&uri, &file, wait, set.is_some() && stub.is_some())?;
     let path = evaluate::path(x, state, &uri.or(file).unwrap_or_default())?;
@@ -72,17 +72,17 @@ pub(super) fn prepare(
             Some(chain)
         }
     };
-    let set = set.map(|name| (name, Answer::default()));
+    let set = set.map(|name| (name, PendingCapture::default()));
     if let Some((name, _)) = &set {
         state.declare(name);
     }
-    let include = Include {
+    let include = IncludedRequest {
         uri: target.path.to_vec(),
         args: target.args.unwrap_or_default().to_vec(),
         wait,
         stub,
         into: set.as_ref().map(|(_, into)| into.clone()),
-        ..Include::default()
+        ..IncludedRequest::default()
     };
     let pending = PendingInclude { refused: include.refused.clone(), set };
     Ok((include, pending))

@@ -13,7 +13,7 @@ mod timefmt;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE};
 use weir_conf::{Directive, Result};
-use weir_engine::filter::{HeaderFilter, Slot};
+use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Verdict, inherit};
@@ -95,7 +95,7 @@ impl Module for Ssi {
                 last_modified: conf.last_modified == Some(true),
                 body: plan.site(SiteKind::BodyFilter, Self::NAME),
             };
-            plan.header_filter(Slot::Ssi, Self::NAME, head);
+            plan.header_filter(FilterSlot::Ssi, Self::NAME, head);
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl HeaderFilter for SsiFilter {
         }
         x.includes();
         let page = SsiPage::new(x, self.longest, self.silent);
-        x.body_filter(Slot::Ssi, self.body, page);
+        x.body_filter(FilterSlot::Ssi, self.body, page);
         Verdict::Ok
     }
 

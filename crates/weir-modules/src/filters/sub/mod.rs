@@ -14,7 +14,7 @@ use weir_conf::names::{ANY, FLAG, MORE, TWO};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::body::Chain;
 use weir_engine::error::Error;
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Verdict, inherit};
@@ -76,7 +76,7 @@ impl Module for Sub {
             once: conf.once.unwrap_or(true),
             last_modified: conf.last_modified.unwrap_or(false),
         };
-        plan.header_filter(Slot::Sub, Self::NAME, filter);
+        plan.header_filter(FilterSlot::Sub, Self::NAME, filter);
         Ok(())
     }
 }
@@ -154,7 +154,7 @@ impl HeaderFilter for SubFilter {
             }
         }
         let replacer = TextReplacer::new(patterns, self.once);
-        x.body_filter(Slot::Sub, self.site, SubBody { replacer, pairs });
+        x.body_filter(FilterSlot::Sub, self.site, SubBody { replacer, pairs });
         Verdict::Ok
     }
 
@@ -207,13 +207,13 @@ impl BodyFilter for SubBody {
         x: &mut Exchange,
         input: &mut Chain,
         output: &mut Chain,
-    ) -> std::result::Result<Step, Error> {
+    ) -> std::result::Result<FilterStep, Error> {
         let pairs = &self.pairs;
         let mut value = |which: usize| {
             let text = pairs[which].value.value(x);
             Rc::from(x.text(&text))
         };
-        Ok(if self.replacer.step(input, output, &mut value) { Step::More } else { Step::Full })
+        Ok(if self.replacer.step(input, output, &mut value) { FilterStep::More } else { FilterStep::Full })
     }
 }
 

@@ -14,7 +14,7 @@ use weir_conf::names::{ANY, MORE, ONE_OR_TWO, TWO, TWO_OR_MORE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::body::Chain;
 use weir_engine::error::{Error, Kind as ErrorKind, Side};
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::Pattern;
@@ -98,7 +98,7 @@ impl Module for Subs {
             ahead: conf.buffers.map(|buffers| buffers.number.saturating_mul(buffers.size)),
             line: conf.line_buffer.unwrap_or(0),
         };
-        plan.header_filter(Slot::Aux, Self::NAME, filter);
+        plan.header_filter(FilterSlot::Aux, Self::NAME, filter);
         Ok(())
     }
 }
@@ -199,7 +199,7 @@ impl HeaderFilter for SubsFilter {
         }
         let templates = self.jobs.iter().map(|job| job.template.clone()).collect();
         let body = SubsBody { work: self.work(), templates };
-        x.body_filter(Slot::Aux, self.site, body);
+        x.body_filter(FilterSlot::Aux, self.site, body);
         Verdict::Ok
     }
 
@@ -253,7 +253,7 @@ impl BodyFilter for SubsBody {
         x: &mut Exchange,
         input: &mut Chain,
         output: &mut Chain,
-    ) -> std::result::Result<Step, Error> {
+    ) -> std::result::Result<FilterStep, Error> {
         let templates = &self.templates;
         let mut compute = |pair: usize, part: usize| {
             let Some(script) = templates[pair].script(part) else { return Rc::from([]) };
@@ -265,8 +265,8 @@ impl BodyFilter for SubsBody {
             SubsWork::Lines(lines) => lines.step(input, output, &mut compute),
         };
         match done {
-            Ok(true) => Ok(Step::More),
-            Ok(false) => Ok(Step::Full),
+            Ok(true) => Ok(FilterStep::More),
+            Ok(false) => Ok(FilterStep::Full),
             Err(GivenUp(reason)) => {
                 x.log(Level::Alert, &reason);
                 Err(Error { kind: ErrorKind::Internal, side: Side::Server, errno: None })

@@ -4,7 +4,7 @@ mod encode;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
 use weir_conf::{BufferSizes, Directive, Result};
-use weir_engine::filter::Slot;
+use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, inherit};
@@ -99,7 +99,7 @@ struct ZstdPacking {
 
 impl CompressionScheme for ZstdPacking {
     const CODING: ContentCoding = ContentCoding::Zstd;
-    const SLOT: Slot = Slot::Zstd;
+    const SLOT: FilterSlot = FilterSlot::Zstd;
     type Coder = ZstdCompressor;
 
     fn coder(&self, length: Option<u64>) -> ZstdCompressor {

@@ -17,7 +17,7 @@ use weir_conf::names::{
 use weir_conf::{Contexts, Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::log::Level as LogLevel;
-use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::variable::{Getter, Script, VarIndex};
 use weir_engine::{Exchange, Module, Phase, Text, inherit};
 
@@ -98,11 +98,11 @@ impl Module for Rewrite {
         if conf.warn == Some(false) {
             plan.keep(NoWarnings);
         }
-        let phase = if plan.level == Level::Server { Phase::ServerRewrite } else { Phase::Rewrite };
+        let phase = if plan.level == PlanLevel::Server { Phase::ServerRewrite } else { Phase::Rewrite };
         match conf.code.first() {
             None if plan.instructed.is_empty() => {}
             // The program of the block around runs it.
-            _ if plan.level == Level::Nested => {
+            _ if plan.level == PlanLevel::Nested => {
                 let program = RewriteProgram::new(conf, plan)?;
                 plan.keep(program);
             }

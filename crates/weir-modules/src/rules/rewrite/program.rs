@@ -1,7 +1,7 @@
 //! The instructions of a block on one worker, and their run.
 
 use weir_conf::Result;
-use weir_engine::plan::{Level, PlanBuilder};
+use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::variable::VarIndex;
 use weir_engine::{Exchange, Handler, Verdict};
 
@@ -66,7 +66,7 @@ impl RewriteProgram {
         Ok(RewriteProgram {
             steps: steps.into_iter().map(|(_, step)| step).collect(),
             log: conf.log == Some(true),
-            enters: plan.level != Level::Server,
+            enters: plan.level != PlanLevel::Server,
         })
     }
 

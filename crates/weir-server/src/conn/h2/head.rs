@@ -10,12 +10,12 @@ use weir_trace::{ConnectionStep, Site};
 use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
-use weir_engine::request_head::{NoHead, check};
+use weir_engine::request_head::{HeadFailure, check};
 use weir_engine::transport::h2::mux::Mux;
 
 /// Makes the request of `x` from the header section that was read last; `end`: no body follows. Also the code with which
 /// the stream of a malformed one ends behind its answer.
-pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead>, Option<Code>) {
+pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), HeadFailure>, Option<Code>) {
     let h2 = mux.h2.borrow();
     let (section, message) = (h2.section(), *h2.message());
     let repeated = take_over(x, section, &message, end);
@@ -29,7 +29,7 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead
     }
     if too_large {
         x.log(Level::Info, &"client sent too large request header");
-        return (Err(NoHead::Refuse(494)), None);
+        return (Err(HeadFailure::Refuse(494)), None);
     }
     if let Some(known) = repeated {
         let name = known.lower();
@@ -142,16 +142,16 @@ fn join_cookies(x: &mut Exchange) {
 }
 
 /// A server without HTTP/2 is not asked by it, though another of its address is (RFC 9110 section 15.5.20).
-fn served_here(x: &Exchange) -> Result<(), NoHead> {
+fn served_here(x: &Exchange) -> Result<(), HeadFailure> {
     if x.server.http2.on || x.connection.hosts.borrow().protocols[2] {
         return Ok(());
     }
     x.log(Level::Info, &"client attempted to request a server for which HTTP/2 is disabled");
-    Err(NoHead::Refuse(421))
+    Err(HeadFailure::Refuse(421))
 }
 
 /// `:authority` stands for the Host field; whoever reads that one finds it.
-fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), NoHead> {
+fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), HeadFailure> {
     let given = x.request.span(Known::Host);
     match (authority, given) {
         (Some(authority), None) => {
@@ -162,17 +162,17 @@ fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), NoHead> {
         }
         (Some(authority), Some(host)) if x.arena.get(authority) != x.arena.get(host) => {
             x.log(Level::Info, &"client sent \"Host\" header that differs from \":authority\"");
-            Err(NoHead::Refuse(400))
+            Err(HeadFailure::Refuse(400))
         }
         (None, None) => {
             x.log(Level::Info, &"client sent neither \":authority\" nor \"Host\" header");
-            Err(NoHead::Refuse(400))
+            Err(HeadFailure::Refuse(400))
         }
         _ => Ok(()),
     }
 }
 
-fn refuse(x: &mut Exchange, malformed: &Malformed) -> NoHead {
+fn refuse(x: &mut Exchange, malformed: &Malformed) -> HeadFailure {
     match malformed.place() {
         Some(place) => {
             let name = String::from_utf8_lossy(x.arena.get(place)).into_owned();
@@ -184,7 +184,7 @@ fn refuse(x: &mut Exchange, malformed: &Malformed) -> NoHead {
 }
 
 /// nginx has not seen the target at this point.
-fn refused(x: &mut Exchange) -> NoHead {
+fn refused(x: &mut Exchange) -> HeadFailure {
     x.request.uri = x.arena.push(b"");
-    NoHead::Refuse(400)
+    HeadFailure::Refuse(400)
 }

@@ -62,10 +62,10 @@ async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
             continue;
         }
         match wait(mux).await {
-            Wake::Work => {}
-            Wake::Received(buf) => wire.input.borrow_mut().push(buf),
-            Wake::Expired => expired(mux),
-            Wake::Gone(gone) => {
+            TurnReason::Work => {}
+            TurnReason::Received(buf) => wire.input.borrow_mut().push(buf),
+            TurnReason::Expired => expired(mux),
+            TurnReason::Gone(gone) => {
                 left(mux, &gone);
                 break;
             }
@@ -80,7 +80,7 @@ async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
 }
 
 /// What a connection's task goes on for.
-enum Wake {
+enum TurnReason {
     /// A stream has something to send, or there is room for it.
     Work,
     /// Bytes.
@@ -92,7 +92,7 @@ enum Wake {
 }
 
 /// Waits for bytes, for streams, or, where much is unsent, for the client to take some of it.
-async fn wait(mux: &Rc<Mux>) -> Wake {
+async fn wait(mux: &Rc<Mux>) -> TurnReason {
     let wire = mux.wire.clone();
     let full = wire.stream.unsent() > HIGH;
     let idle = mux.arm(full);
@@ -101,21 +101,21 @@ async fn wait(mux: &Rc<Mux>) -> Wake {
     }
     let wake = poll_fn(|cx| {
         if mux.is_woken(cx) {
-            return Poll::Ready(Wake::Work);
+            return Poll::Ready(TurnReason::Work);
         }
         if full {
             // Nothing is read from a client that does not take its answers.
             return wire.stream.poll_drained(cx, HIGH / 2, Some(&wire.timer)).map(|drained| match drained {
-                Ok(()) => Wake::Work,
-                Err(SendError::TimedOut) => Wake::Gone(Recv::TimedOut),
-                Err(SendError::Closed(errno)) => Wake::Gone(Recv::Err(errno)),
-                Err(SendError::Truncated) => Wake::Gone(Recv::Eof),
+                Ok(()) => TurnReason::Work,
+                Err(SendError::TimedOut) => TurnReason::Gone(Recv::TimedOut),
+                Err(SendError::Closed(errno)) => TurnReason::Gone(Recv::Err(errno)),
+                Err(SendError::Truncated) => TurnReason::Gone(Recv::Eof),
             });
         }
         wire.stream.poll_recv(cx, Some(&wire.timer)).map(|received| match received {
-            Recv::Data(buf) => Wake::Received(buf),
-            Recv::TimedOut => Wake::Expired,
-            gone => Wake::Gone(gone),
+            Recv::Data(buf) => TurnReason::Received(buf),
+            Recv::TimedOut => TurnReason::Expired,
+            gone => TurnReason::Gone(gone),
         })
     })
     .await;

@@ -8,9 +8,9 @@ use super::{exchange, head};
 use weir_engine::engine::ServeWait;
 use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
-use weir_engine::request_head::NoHead;
+use weir_engine::request_head::HeadFailure;
 use weir_engine::transport::Transport;
-use weir_engine::transport::h2::Stream;
+use weir_engine::transport::h2::H2Stream;
 use weir_engine::transport::h2::mux::Mux;
 use weir_engine::{engine, read};
 
@@ -49,7 +49,7 @@ fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) 
     mux.worker.counters.writing.add(1);
     match head {
         Ok(()) => *spare = answer(mux, key, x),
-        Err(no_head) => later(mux, key, x, Task::Refuse(no_head)),
+        Err(no_head) => later(mux, key, x, StreamTask::Refuse(no_head)),
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Bo
             None
         }
         Progress::Wait(wait) => {
-            later(mux, key, x, Task::Serve(wait));
+            later(mux, key, x, StreamTask::Serve(wait));
             None
         }
     }
@@ -85,7 +85,7 @@ fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
         let unsent = mux.h2.borrow().is_pending(key);
         let end = if unsent { Progress::Wait(ServeWait::Unsent) } else { engine::try_end(&mut x) };
         match end {
-            Progress::Wait(wait) => later(mux, key, x, Task::Serve(wait)),
+            Progress::Wait(wait) => later(mux, key, x, StreamTask::Serve(wait)),
             Progress::Done(()) => {
                 over(mux, key, &x);
                 if let Some(other) = spare.replace(x) {
@@ -101,7 +101,7 @@ fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
 /// The connection ends: requests that wait for room in it become tasks, which see that and end.
 pub(super) fn scatter(mux: &Rc<Mux>) {
     for (key, x) in mux.held.take() {
-        later(mux, key, x, Task::Serve(ServeWait::Unsent));
+        later(mux, key, x, StreamTask::Serve(ServeWait::Unsent));
     }
 }
 
@@ -114,8 +114,8 @@ impl Drop for HeldRequests<'_> {
     }
 }
 
-fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: Task) {
-    let running = Running { mux: mux.clone(), key, x: Some(x) };
+fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: StreamTask) {
+    let running = RunningStream { mux: mux.clone(), key, x: Some(x) };
     weir_rt::spawn(run(running, task));
 }
 
@@ -123,7 +123,7 @@ fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: Task) {
 fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: Key) {
     x.start_ms = weir_rt::now_ms();
     x.bytes_before = 0;
-    x.transport = Transport::H2(Stream { mux: mux.clone(), key });
+    x.transport = Transport::H2(H2Stream { mux: mux.clone(), key });
     x.shared.detach();
     let first = mux.wire.idle.replace(false);
     weir_engine::trace::begin(x, first.then(weir_rt::turn_stamp));
@@ -143,29 +143,29 @@ fn count(x: &mut Exchange, mux: &Mux) {
 }
 
 /// What is left of a request that has to wait.
-enum Task {
+enum StreamTask {
     Serve(ServeWait),
-    Refuse(NoHead),
+    Refuse(HeadFailure),
 }
 
-async fn run(mut running: Running, task: Task) {
+async fn run(mut running: RunningStream, task: StreamTask) {
     let Some(x) = &mut running.x else { return };
     match task {
-        Task::Serve(wait) => engine::finish_serve(x, wait).await,
-        Task::Refuse(NoHead::Refuse(status)) => engine::refuse(x, status).await,
-        Task::Refuse(NoHead::Silent(status)) => engine::close(x, status).await,
-        Task::Refuse(NoHead::Nothing) => {}
+        StreamTask::Serve(wait) => engine::finish_serve(x, wait).await,
+        StreamTask::Refuse(HeadFailure::Refuse(status)) => engine::refuse(x, status).await,
+        StreamTask::Refuse(HeadFailure::Silent(status)) => engine::close(x, status).await,
+        StreamTask::Refuse(HeadFailure::Nothing) => {}
     }
 }
 
 /// A request that is a task. Dropping it, also in a panic, gives the exchange back and lets the stream end.
-struct Running {
+struct RunningStream {
     mux: Rc<Mux>,
     key: Key,
     x: Option<Box<Exchange>>,
 }
 
-impl Drop for Running {
+impl Drop for RunningStream {
     fn drop(&mut self) {
         if let Some(x) = self.x.take() {
             over(&self.mux, self.key, &x);

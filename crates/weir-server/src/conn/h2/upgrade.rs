@@ -8,7 +8,7 @@ use weir_http::{Known, Version, base64, header};
 use super::request;
 use weir_engine::exchange::Exchange;
 use weir_engine::transport::Transport;
-use weir_engine::transport::h2::Stream;
+use weir_engine::transport::h2::H2Stream;
 use weir_engine::transport::h2::mux::Mux;
 use weir_engine::transport::wire::Wire;
 
@@ -53,7 +53,7 @@ pub(crate) async fn serve(x: &mut Exchange, wire: &Rc<Wire>, settings: &[u8]) {
                 !matches!(field.known, Known::Connection | Known::Upgrade | Known::Http2Settings)
             });
             own.bytes_before = 0;
-            own.transport = Transport::H2(Stream { mux: mux.clone(), key });
+            own.transport = Transport::H2(H2Stream { mux: mux.clone(), key });
             mux.begin(key, true);
             spare = request::answer(&mux, key, own);
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_conf::{Args, Contexts, Directive, LineCx};
 use weir_engine::body::{Body, Buf, Chain};
-use weir_engine::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::phase::{LocalFuture, Phase};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::redirect::Redirect;
@@ -71,8 +71,8 @@ impl Module for Act {
             plan.header_filter(slot, header, Filters { header, body, slot, site });
         }
         let site = plan.site(SiteKind::BodyFilter, Self::NAME);
-        let filters = Filters { header: "header_filter", body: "body_filter", slot: Slot::Sub, site };
-        plan.header_filter(Slot::Headers, Self::NAME, filters);
+        let filters = Filters { header: "header_filter", body: "body_filter", slot: FilterSlot::Sub, site };
+        plan.header_filter(FilterSlot::Headers, Self::NAME, filters);
         Ok(())
     }
 }
@@ -102,25 +102,25 @@ pub(crate) const PHASES: [Phase; 8] = [
 ];
 
 /// The slots in which modules filter: what the engine itself does stands in the others.
-pub(crate) const SLOTS: [(Slot, &str, &str); 18] = [
-    (Slot::Slice, "header:slice", "body:slice"),
-    (Slot::NotModified, "header:not_modified", "body:not_modified"),
-    (Slot::RangeBody, "header:range_body", "body:range_body"),
-    (Slot::Copy, "header:copy", "body:copy"),
-    (Slot::Aux, "header:aux", "body:aux"),
-    (Slot::Headers, "header:headers", "body:headers"),
-    (Slot::Trailers, "header:trailers", "body:trailers"),
-    (Slot::UserId, "header:userid", "body:userid"),
-    (Slot::Gunzip, "header:gunzip", "body:gunzip"),
-    (Slot::Addition, "header:addition", "body:addition"),
-    (Slot::Sub, "header:sub", "body:sub"),
-    (Slot::Charset, "header:charset", "body:charset"),
-    (Slot::Ssi, "header:ssi", "body:ssi"),
-    (Slot::Gzip, "header:gzip", "body:gzip"),
-    (Slot::Brotli, "header:brotli", "body:brotli"),
-    (Slot::Zstd, "header:zstd", "body:zstd"),
-    (Slot::RangeHeader, "header:range_header", "body:range_header"),
-    (Slot::Chunked, "header:chunked", "body:chunked"),
+pub(crate) const SLOTS: [(FilterSlot, &str, &str); 18] = [
+    (FilterSlot::Slice, "header:slice", "body:slice"),
+    (FilterSlot::NotModified, "header:not_modified", "body:not_modified"),
+    (FilterSlot::RangeBody, "header:range_body", "body:range_body"),
+    (FilterSlot::Copy, "header:copy", "body:copy"),
+    (FilterSlot::Aux, "header:aux", "body:aux"),
+    (FilterSlot::Headers, "header:headers", "body:headers"),
+    (FilterSlot::Trailers, "header:trailers", "body:trailers"),
+    (FilterSlot::UserId, "header:userid", "body:userid"),
+    (FilterSlot::Gunzip, "header:gunzip", "body:gunzip"),
+    (FilterSlot::Addition, "header:addition", "body:addition"),
+    (FilterSlot::Sub, "header:sub", "body:sub"),
+    (FilterSlot::Charset, "header:charset", "body:charset"),
+    (FilterSlot::Ssi, "header:ssi", "body:ssi"),
+    (FilterSlot::Gzip, "header:gzip", "body:gzip"),
+    (FilterSlot::Brotli, "header:brotli", "body:brotli"),
+    (FilterSlot::Zstd, "header:zstd", "body:zstd"),
+    (FilterSlot::RangeHeader, "header:range_header", "body:range_header"),
+    (FilterSlot::Chunked, "header:chunked", "body:chunked"),
 ];
 
 /// Whether the query string asks for `what` at `place`.
@@ -258,7 +258,7 @@ impl At {
 struct Filters {
     header: &'static str,
     body: &'static str,
-    slot: Slot,
+    slot: FilterSlot,
     /// Of the body filter.
     site: Site,
 }
@@ -285,16 +285,16 @@ struct Pass {
 }
 
 impl BodyFilter for Pass {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         if !input.is_empty() && std::mem::take(&mut self.is_first) {
             run(x, self.place);
             if asked(x, "sleep", self.place) {
                 let sleep: LocalFuture<'static, ()> = Box::pin(weir_rt::sleep(time(x, SLEEP)));
-                return Ok(Step::Wait(sleep));
+                return Ok(FilterStep::Wait(sleep));
             }
         }
         output.append(input);
-        Ok(Step::More)
+        Ok(FilterStep::More)
     }
 }
 
