@@ -37,7 +37,7 @@ pub fn build_with(
     lend: impl FnOnce(&mut Registry),
 ) -> (Result<Configuration, (Errors, ConfTree)>, Vec<Error>) {
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
-    let mut builder = Builder::new(&tree, modules.clone());
+    let mut builder = ConfigurationBuilder::new(&tree, modules.clone());
     lend(&mut builder.registry);
     let (servers, nobody) = builder.main(&tree.lines).unzip();
     let servers = servers.unwrap_or_default();
@@ -48,7 +48,7 @@ pub fn build_with(
             weir_conf::LevelName::Emerg => builder.errors.push(problem),
         }
     }
-    let Builder { mut registry, mut errors, mut warnings, .. } = builder;
+    let ConfigurationBuilder { mut registry, mut errors, mut warnings, .. } = builder;
     warnings.append(&mut registry.warnings);
     let main = registry.main.clone();
     let (tables, unknown) = registry.finish();
@@ -70,7 +70,7 @@ pub fn build_with(
     (Ok(configuration), warnings)
 }
 
-struct Builder<'t> {
+struct ConfigurationBuilder<'t> {
     tree: &'t ConfTree,
     modules: Vec<&'static ModuleDef>,
     /// Directive name → where it is declared: module and row.
@@ -82,7 +82,7 @@ struct Builder<'t> {
     warnings: Vec<Error>,
 }
 
-impl<'t> Builder<'t> {
+impl<'t> ConfigurationBuilder<'t> {
     fn new(tree: &'t ConfTree, modules: Vec<&'static ModuleDef>) -> Self {
         let mut index: HashMap<_, Vec<_>> = HashMap::new();
         for (at, module) in modules.iter().enumerate() {
@@ -92,7 +92,15 @@ impl<'t> Builder<'t> {
         }
         let registry = Registry::new(&modules, tree.paths.clone());
         let blank = Confs::new(&modules);
-        Builder { tree, modules, index, registry, blank, errors: Vec::new(), warnings: Vec::new() }
+        ConfigurationBuilder {
+            tree,
+            modules,
+            index,
+            registry,
+            blank,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     /// The servers, and a block of which nothing is said inside `http`; `None` without `http`.

@@ -147,13 +147,13 @@ fn body_preread_size(conf: &mut Http2Conf, line: &mut LineCx<'_>) -> Result {
 /// The longest frame that there can be.
 const FRAME: u64 = (1 << 24) - 1;
 
-type Row = Directive<Http2Conf>;
+type Http2Row = Directive<Http2Conf>;
 
 const HTTP_OR_SERVER: Contexts = HTTP.or(SERVER);
 const ANY: Contexts = HTTP.or(SERVER).or(LOCATION);
 
-const TABLE: &[Row] = &[
-    Row::new("http2", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.on))
+const TABLE: &[Http2Row] = &[
+    Http2Row::new("http2", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.on))
         .syntax("http2 on | off")
         .default("off")
         .doc(
@@ -161,70 +161,72 @@ const TABLE: &[Row] = &[
              on others by prior knowledge or `Upgrade: h2c`.",
         )
         .example("server {\n    listen 443 ssl;\n    http2 on;\n}"),
-    Row::new("http2_max_concurrent_streams", HTTP_OR_SERVER, ONE, |c, line| {
+    Http2Row::new("http2_max_concurrent_streams", HTTP_OR_SERVER, ONE, |c, line| {
         line.number(&mut c.max_concurrent_streams, 0..)
     })
     .syntax("http2_max_concurrent_streams number")
     .default("128")
     .doc("Maximum number of concurrent streams (requests) of a connection."),
-    Row::new("http2_body_preread_size", HTTP_OR_SERVER, ONE, body_preread_size)
+    Http2Row::new("http2_body_preread_size", HTTP_OR_SERVER, ONE, body_preread_size)
         .syntax("http2_body_preread_size size")
         .default("64k")
         .doc(
             "Amount of a request body that may be received before it is read (the initial \
              window of a stream).",
         ),
-    Row::new("http2_recv_buffer_size", HTTP, ONE, recv_buffer_size)
+    Http2Row::new("http2_recv_buffer_size", HTTP, ONE, recv_buffer_size)
         .syntax("http2_recv_buffer_size size")
         .default("256k")
         .doc(
             "Amount of a request body that may be in transit while it is read (the window of \
              a stream).",
         ),
-    Row::new("http2_chunk_size", ANY, ONE, chunk_size)
+    Http2Row::new("http2_chunk_size", ANY, ONE, chunk_size)
         .syntax("http2_chunk_size size")
         .default("8k")
         .doc("Maximum size of a DATA frame of a response body."),
-    Row::new("http2_pool_size", HTTP_OR_SERVER, ONE, pool_size)
+    Http2Row::new("http2_pool_size", HTTP_OR_SERVER, ONE, pool_size)
         .syntax("http2_pool_size size")
         .default("4k")
         .doc(
             "Accepted for compatibility with nginx, without effect: connections take memory \
              from the worker's free lists.",
         ),
-    Row::new("http2_streams_index_size", HTTP_OR_SERVER, ONE, streams_index_size)
+    Http2Row::new("http2_streams_index_size", HTTP_OR_SERVER, ONE, streams_index_size)
         .syntax("http2_streams_index_size number")
         .default("32")
         .doc(
             "Accepted for compatibility with nginx, without effect: the index of streams \
              grows as needed.",
         ),
-    Row::new("http2_max_requests", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "keepalive_requests"))
+    Http2Row::new("http2_max_requests", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "keepalive_requests"))
         .syntax("http2_max_requests number")
         .doc("Obsolete, with a warning: `keepalive_requests` takes its place."),
-    Row::new("http2_recv_timeout", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "client_header_timeout"))
-        .syntax("http2_recv_timeout time")
-        .doc("Obsolete, with a warning: `client_header_timeout` takes its place."),
-    Row::new("http2_idle_timeout", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "keepalive_timeout"))
+    Http2Row::new("http2_recv_timeout", HTTP_OR_SERVER, ONE, |_, line| {
+        replaced(line, "client_header_timeout")
+    })
+    .syntax("http2_recv_timeout time")
+    .doc("Obsolete, with a warning: `client_header_timeout` takes its place."),
+    Http2Row::new("http2_idle_timeout", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "keepalive_timeout"))
         .syntax("http2_idle_timeout time")
         .doc("Obsolete, with a warning: `keepalive_timeout` takes its place."),
-    Row::new("http2_max_field_size", HTTP_OR_SERVER, ONE, |_, line| {
+    Http2Row::new("http2_max_field_size", HTTP_OR_SERVER, ONE, |_, line| {
         replaced(line, "large_client_header_buffers")
     })
     .syntax("http2_max_field_size size")
     .doc("Obsolete, with a warning: `large_client_header_buffers` takes its place."),
-    Row::new("http2_max_header_size", HTTP_OR_SERVER, ONE, |_, line| {
+    Http2Row::new("http2_max_header_size", HTTP_OR_SERVER, ONE, |_, line| {
         replaced(line, "large_client_header_buffers")
     })
     .syntax("http2_max_header_size size")
     .doc("Obsolete, with a warning: `large_client_header_buffers` takes its place."),
-    Row::new("http2_max_concurrent_pushes", HTTP_OR_SERVER, ONE, |_, line| ignored(line))
+    Http2Row::new("http2_max_concurrent_pushes", HTTP_OR_SERVER, ONE, |_, line| ignored(line))
         .syntax("http2_max_concurrent_pushes number")
         .doc("Obsolete, without effect: there is no server push."),
-    Row::new("http2_push", ANY, ONE, |_, line| ignored(line))
+    Http2Row::new("http2_push", ANY, ONE, |_, line| ignored(line))
         .syntax("http2_push uri | off")
         .doc("Obsolete, without effect: there is no server push."),
-    Row::new("http2_push_preload", ANY, FLAG, |_, line| ignored(line))
+    Http2Row::new("http2_push_preload", ANY, FLAG, |_, line| ignored(line))
         .syntax("http2_push_preload on | off")
         .doc("Obsolete, without effect: there is no server push."),
 ];

@@ -55,46 +55,48 @@ fn warn(line: &mut LineCx<'_>) {
 }
 
 // The alias tells the closures of the table what `c` is.
-type Row = Directive<Http3Conf>;
+type Http3Row = Directive<Http3Conf>;
 
 const HTTP_OR_SERVER: weir_conf::Contexts = HTTP.or(SERVER);
 
-const TABLE: &[Row] = &[
-    Row::new("http3", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.http3, line))
+const TABLE: &[Http3Row] = &[
+    Http3Row::new("http3", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.http3, line))
         .syntax("http3 on | off")
         .doc("Ignored: there is no HTTP/3 yet."),
-    Row::new("http3_hq", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.hq, line))
+    Http3Row::new("http3_hq", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.hq, line))
         .syntax("http3_hq on | off")
         .default("off")
         .doc("Ignored: there is no HTTP/3 yet."),
-    Row::new("http3_max_concurrent_streams", HTTP_OR_SERVER, ONE, |c, line| {
+    Http3Row::new("http3_max_concurrent_streams", HTTP_OR_SERVER, ONE, |c, line| {
         line.number(&mut c.max_concurrent_streams, ..)
     })
     .syntax("http3_max_concurrent_streams number")
     .default("128")
     .doc("Ignored: there is no HTTP/3 yet."),
-    Row::new("http3_stream_buffer_size", HTTP_OR_SERVER, ONE, |c, line| line.size(&mut c.stream_buffer_size))
-        .syntax("http3_stream_buffer_size size")
-        .default("64k")
-        .doc("Ignored: there is no HTTP/3 yet."),
-    Row::new("quic_active_connection_id_limit", HTTP_OR_SERVER, ONE, |c, line| {
+    Http3Row::new("http3_stream_buffer_size", HTTP_OR_SERVER, ONE, |c, line| {
+        line.size(&mut c.stream_buffer_size)
+    })
+    .syntax("http3_stream_buffer_size size")
+    .default("64k")
+    .doc("Ignored: there is no HTTP/3 yet."),
+    Http3Row::new("quic_active_connection_id_limit", HTTP_OR_SERVER, ONE, |c, line| {
         line.number(&mut c.active_connection_id_limit, ..)
     })
     .syntax("quic_active_connection_id_limit number")
     .default("2")
     .doc("Ignored: there is no QUIC yet."),
-    Row::new("quic_bpf", MAIN, FLAG, |c, line| flag(&mut c.bpf, line))
+    Http3Row::new("quic_bpf", MAIN, FLAG, |c, line| flag(&mut c.bpf, line))
         .syntax("quic_bpf on | off")
         .default("off")
         .doc("Ignored: there is no QUIC yet."),
-    Row::new("quic_gso", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.gso, line))
+    Http3Row::new("quic_gso", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.gso, line))
         .syntax("quic_gso on | off")
         .default("off")
         .doc("Ignored: there is no QUIC yet."),
-    Row::new("quic_host_key", HTTP_OR_SERVER, ONE, |c, line| line.conf_path(&mut c.host_key))
+    Http3Row::new("quic_host_key", HTTP_OR_SERVER, ONE, |c, line| line.conf_path(&mut c.host_key))
         .syntax("quic_host_key file")
         .doc("Ignored: there is no QUIC yet."),
-    Row::new("quic_retry", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.retry, line))
+    Http3Row::new("quic_retry", HTTP_OR_SERVER, FLAG, |c, line| flag(&mut c.retry, line))
         .syntax("quic_retry on | off")
         .default("off")
         .doc("Ignored: there is no QUIC yet."),

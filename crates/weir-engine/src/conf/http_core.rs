@@ -50,7 +50,7 @@ impl Module for HttpCore {
     fn resolve(conf: &mut HttpCoreConf, registry: &mut Registry) -> Result<(), Error> {
         if conf.root.is_none() {
             let html = registry.paths.prefix.join("html").into_os_string().into_encoded_bytes();
-            conf.root = Some(Root { path: Script::literal(&html), alias: None });
+            conf.root = Some(DocumentRoot { path: Script::literal(&html), alias: None });
         }
         let prefix = &registry.paths.prefix;
         let temp = conf.client_body_temp_path.get_or_insert_with(|| TempPath {
@@ -87,7 +87,7 @@ macro_rules! make_conf {
             /// The opened logs of `error_log`.
             pub error_log_open: Option<ErrorLog>,
             /// Directives without effect here, kept to refuse a second one.
-            pub accepted: Accepted,
+            pub accepted: AcceptedHttpCore,
             $($(#[$plain_doc])* pub $plain: Option<$plain_type>,)*
             $($(#[$written_doc])* pub $written: Option<$written_type>,)*
         }
@@ -118,7 +118,7 @@ location_settings!(make_conf);
 
 /// `root` or `alias`.
 #[derive(Clone, Debug)]
-pub struct Root {
+pub struct DocumentRoot {
     /// The folder; not relative unless it begins with a variable.
     pub path: Script,
     /// Which part of the URI it replaces, for `alias`.
@@ -137,7 +137,7 @@ pub struct CacheSize {
 /// What is checked as nginx does, and then has no effect; the reasons stand in the table.
 #[derive(Default)]
 #[allow(missing_docs, reason = "each is the directive of the same name")]
-pub struct Accepted {
+pub struct AcceptedHttpCore {
     pub types_hash_max_size: Option<u64>,
     pub types_hash_bucket_size: Option<u64>,
     pub send_lowat: Option<u64>,

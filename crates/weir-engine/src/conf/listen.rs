@@ -41,7 +41,7 @@ pub struct Address {
 
 /// One `listen` line.
 #[derive(Clone, Debug, Default)]
-pub struct Listen {
+pub struct ListenLine {
     /// The addresses it stands for, none twice.
     pub addrs: Vec<SockAddr>,
     /// `default_server`
@@ -63,16 +63,16 @@ pub struct Listen {
     pub span: Option<Span>,
 }
 
-impl Listen {
+impl ListenLine {
     /// Reads a line.
     ///
     /// # Errors
     /// nginx's words for an address that is none or a parameter that is none.
-    pub fn parse(line: &mut LineCx<'_>) -> Result<Listen> {
+    pub fn parse(line: &mut LineCx<'_>) -> Result<ListenLine> {
         let addrs = address::parse(line.bytes(0)).map_err(|problem| {
             line.fail_arg(0, format!("{problem} in \"{}\" of the \"listen\" directive", line.arg(0)))
         })?;
-        let mut listen = Listen { addrs, span: Some(line.line().name.span), ..Listen::default() };
+        let mut listen = ListenLine { addrs, span: Some(line.line().name.span), ..ListenLine::default() };
         for i in 1..line.args().len() {
             parameters::set(&mut listen, line, i)?;
         }
@@ -81,8 +81,8 @@ impl Listen {
     }
 
     /// What a server without `listen` has: port 80 of all addresses, or 8000 for who may not bind 80.
-    pub fn implied() -> Listen {
+    pub fn implied() -> ListenLine {
         let port = if crate::privileged::is_root() { 80 } else { 8000 };
-        Listen { addrs: vec![address::any(port)], ..Listen::default() }
+        ListenLine { addrs: vec![address::any(port)], ..ListenLine::default() }
     }
 }

@@ -91,7 +91,7 @@ macro_rules! location_settings {
             // As written an `Option`, and inherited; `resolved` says what becomes of them.
             written {
                 /// `root`, `alias`.
-                root: Root,
+                root: DocumentRoot,
                 /// `default_type`.
                 default_type: Arc<[u8]>,
                 /// `error_page`, one for each status; the whole list replaces that of the block around.

@@ -46,7 +46,7 @@ pub struct MainConf {
     /// `user`: the user, and the id of the group to run as.
     pub user: Option<(SystemUser, u32)>,
     /// `worker_processes`
-    pub worker_processes: Option<Processes>,
+    pub worker_processes: Option<WorkerProcesses>,
     /// `pid`
     pub pid: Option<PathBuf>,
     /// `lock_file`
@@ -68,7 +68,7 @@ pub struct MainConf {
     /// `ssl_key_pool`: threads and their niceness.
     pub key_pool: Option<(Option<usize>, i32)>,
     /// `worker_cpu_affinity`
-    pub worker_cpu_affinity: Option<Affinity>,
+    pub worker_cpu_affinity: Option<CpuAffinity>,
     /// The CPUs of `worker_cpu_affinity auto`, in the order of workers; looked up by the first that asks.
     cpu_order: OnceLock<Vec<usize>>,
     /// `worker_shutdown_timeout`, milliseconds.
@@ -107,7 +107,7 @@ pub struct MainConf {
 
 /// `worker_processes`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Processes {
+pub enum WorkerProcesses {
     /// As many as CPUs that the process may use.
     Auto,
     /// This many, at least one.
@@ -116,7 +116,7 @@ pub enum Processes {
 
 /// `worker_cpu_affinity`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Affinity {
+pub enum CpuAffinity {
     /// Each worker gets a CPU of its own, of those that the process may use and are in the mask.
     Auto(Option<Vec<usize>>),
     /// The CPUs of each worker; the last set is for all further ones.
@@ -147,8 +147,8 @@ impl MainConf {
     /// How many worker threads to start; 1.
     pub fn workers(&self) -> usize {
         match self.worker_processes {
-            Some(Processes::Auto) => process::cpu_count().clamp(1, MOST_WORKERS.into()),
-            Some(Processes::Number(number)) => number.into(),
+            Some(WorkerProcesses::Auto) => process::cpu_count().clamp(1, MOST_WORKERS.into()),
+            Some(WorkerProcesses::Number(number)) => number.into(),
             None => 1,
         }
     }
@@ -219,7 +219,7 @@ impl MainConf {
     /// What is right and yet probably not meant, in nginx's words.
     pub(crate) fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
-        if let Some(Affinity::Masks(masks)) = &self.worker_cpu_affinity
+        if let Some(CpuAffinity::Masks(masks)) = &self.worker_cpu_affinity
             && masks.len() > 1
             && masks.len() != self.workers()
         {
@@ -241,8 +241,8 @@ impl MainConf {
     /// The CPUs that worker `id` may run on; `None`: all.
     pub fn affinity(&self, id: usize) -> Option<Vec<usize>> {
         match self.worker_cpu_affinity.as_ref()? {
-            Affinity::Masks(masks) => masks.get(id).or(masks.last()).cloned(),
-            Affinity::Auto(mask) => {
+            CpuAffinity::Masks(masks) => masks.get(id).or(masks.last()).cloned(),
+            CpuAffinity::Auto(mask) => {
                 let order = self.cpu_order.get_or_init(|| auto_order(mask.as_deref()));
                 Some(vec![*order.get(id % order.len().max(1))?])
             }
@@ -265,37 +265,37 @@ fn auto_order(mask: Option<&[usize]>) -> Vec<usize> {
 }
 
 // The alias tells the closures of the table what `c` is.
-type Row = Directive<MainConf>;
+type MainRow = Directive<MainConf>;
 
-const TABLE: &[Row] = &[
+const TABLE: &[MainRow] = &[
     // The process.
-    Row::new("user", MAIN, ONE_OR_TWO, set::user).syntax("user user [group]").doc(
+    MainRow::new("user", MAIN, ONE_OR_TWO, set::user).syntax("user user [group]").doc(
         "User and group of worker processes, if the master process runs as root. By \
              default the user is `nobody`, and the group is the user's.",
     ),
-    Row::new("daemon", MAIN, FLAG, |c, line| line.flag(&mut c.daemon))
+    MainRow::new("daemon", MAIN, FLAG, |c, line| line.flag(&mut c.daemon))
         .syntax("daemon on | off")
         .default("on")
         .doc("Runs in the background."),
-    Row::new("master_process", MAIN, FLAG, |c, line| line.flag(&mut c.master_process))
+    MainRow::new("master_process", MAIN, FLAG, |c, line| line.flag(&mut c.master_process))
         .syntax("master_process on | off")
         .default("on")
         .doc(
             "Starts worker processes below a master that keeps its privileges; `off` runs all \
              in one process.",
         ),
-    Row::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
+    MainRow::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
         .syntax("pid file")
         .default("logs/nginx.pid")
         .doc("File that holds the process ID of the master process."),
-    Row::new("lock_file", MAIN, ONE, |c, line| line.path(&mut c.lock_file))
+    MainRow::new("lock_file", MAIN, ONE, |c, line| line.path(&mut c.lock_file))
         .syntax("lock_file file")
         .default("logs/nginx.lock")
         .doc(
             "Accepted for compatibility with nginx, without effect: workers are threads and \
              share no lock.",
         ),
-    Row::new("error_log", MAIN, MORE, set::error_log)
+    MainRow::new("error_log", MAIN, MORE, set::error_log)
         .syntax("error_log file [level]")
         .default("logs/error.log error")
         .doc(
@@ -304,44 +304,44 @@ const TABLE: &[Row] = &[
              logs.",
         )
         .example("error_log logs/error.log warn;"),
-    Row::new("working_directory", MAIN, ONE, |c, line| line.path(&mut c.working_directory))
+    MainRow::new("working_directory", MAIN, ONE, |c, line| line.path(&mut c.working_directory))
         .syntax("working_directory directory")
         .doc("Working directory of worker processes, where core files are written."),
-    Row::new("env", MAIN, ONE, set::env).syntax("env variable[=value]").doc(
+    MainRow::new("env", MAIN, ONE, set::env).syntax("env variable[=value]").doc(
         "Keeps an environment variable for worker processes, or sets it; others but `TZ` \
              are removed.",
     ),
-    Row::new("load_module", MAIN, ONE, set::load_module)
+    MainRow::new("load_module", MAIN, ONE, set::load_module)
         .syntax("load_module file")
         .doc("Ignored for modules that are known, as they are built in; others are refused."),
-    Row::new("ssl_engine", MAIN, ONE, set::ssl_engine)
+    MainRow::new("ssl_engine", MAIN, ONE, set::ssl_engine)
         .syntax("ssl_engine device")
         .doc("Refused: there are no OpenSSL engines."),
-    Row::new("pcre_jit", MAIN, FLAG, |c, line| line.flag(&mut c.pcre_jit))
+    MainRow::new("pcre_jit", MAIN, FLAG, |c, line| line.flag(&mut c.pcre_jit))
         .syntax("pcre_jit on | off")
         .default("on")
         .doc(
             "Accepted for compatibility with nginx: regular expressions are compiled to \
              machine code wherever possible.",
         ),
-    Row::new("debug_points", MAIN, ONE, |c, line| line.one_of(&mut c.debug_points, DEBUG_POINTS))
+    MainRow::new("debug_points", MAIN, ONE, |c, line| line.one_of(&mut c.debug_points, DEBUG_POINTS))
         .syntax("debug_points abort | stop")
         .doc("Accepted for compatibility with nginx, without effect: there are no debug points."),
-    Row::new("thread_pool", MAIN, TWO_OR_THREE, set::thread_pool)
+    MainRow::new("thread_pool", MAIN, TWO_OR_THREE, set::thread_pool)
         .syntax("thread_pool name threads=number [max_queue=number]")
         .default("default threads=32 max_queue=65536")
         .doc(
             "Accepted for compatibility with nginx: one pool, which grows as needed, reads \
              files. `ngx.run_worker_thread` names pools, too.",
         ),
-    Row::new("timer_resolution", MAIN, ONE, |c, line| line.time_ms(&mut c.timer_resolution))
+    MainRow::new("timer_resolution", MAIN, ONE, |c, line| line.time_ms(&mut c.timer_resolution))
         .syntax("timer_resolution interval")
         .doc(
             "Accepted for compatibility with nginx, without effect: the clock is read once \
              per turn of the event loop.",
         ),
     // The workers.
-    Row::new("worker_processes", MAIN, ONE, set::worker_processes)
+    MainRow::new("worker_processes", MAIN, ONE, set::worker_processes)
         .syntax("worker_processes number | auto")
         .default("1")
         .doc(
@@ -349,70 +349,72 @@ const TABLE: &[Row] = &[
              may use.",
         )
         .example("worker_processes auto;\nworker_cpu_affinity auto;"),
-    Row::new("worker_priority", MAIN, ONE, set::worker_priority)
+    MainRow::new("worker_priority", MAIN, ONE, set::worker_priority)
         .syntax("worker_priority number")
         .default("0")
         .doc("Scheduling priority of workers, as for `nice`: from -20 (most favourable) to 19."),
-    Row::new("ssl_key_pool", MAIN, ONE_OR_TWO, set::key_pool)
+    MainRow::new("ssl_key_pool", MAIN, ONE_OR_TWO, set::key_pool)
         .syntax("ssl_key_pool threads=number [nice=number]\nssl_key_pool nice=number")
         .doc(
             "Threads for slow private key operations: `threads` at most (by default one per \
              CPU), with the priority `nice`, from 0 to 19 (15). Weir's own.",
         ),
-    Row::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
+    MainRow::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
         .syntax("worker_cpu_affinity mask ...\nworker_cpu_affinity auto [mask]")
         .doc(
             "Binds workers to CPUs: a bit mask for each worker, or `auto` for one CPU each of \
              those the process may use (or the mask has), cores before their second threads, \
              one NUMA node after the other.",
         ),
-    Row::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))
+    MainRow::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))
         .syntax("worker_rlimit_nofile number")
         .doc("Limit on open files of worker processes (`RLIMIT_NOFILE`)."),
-    Row::new("worker_rlimit_core", MAIN, ONE, |c, line| line.offset(&mut c.worker_rlimit_core))
+    MainRow::new("worker_rlimit_core", MAIN, ONE, |c, line| line.offset(&mut c.worker_rlimit_core))
         .syntax("worker_rlimit_core size")
         .doc("Limit on the size of core files of worker processes (`RLIMIT_CORE`)."),
-    Row::new("worker_shutdown_timeout", MAIN, ONE, |c, line| line.time_ms(&mut c.worker_shutdown_timeout))
-        .syntax("worker_shutdown_timeout time")
-        .doc(
-            "Timeout of a graceful shutdown; after it open connections are closed. By default \
+    MainRow::new("worker_shutdown_timeout", MAIN, ONE, |c, line| {
+        line.time_ms(&mut c.worker_shutdown_timeout)
+    })
+    .syntax("worker_shutdown_timeout time")
+    .doc(
+        "Timeout of a graceful shutdown; after it open connections are closed. By default \
              there is no limit.",
-        ),
+    ),
     // Events.
-    Row::new("use", EVENTS, ONE, set::driver)
+    MainRow::new("use", EVENTS, ONE, set::driver)
         .syntax("use method")
         .doc("I/O driver: `io_uring` or `epoll`. By default the best that works is found by probing."),
-    Row::new("worker_connections", EVENTS, ONE, set::worker_connections)
+    MainRow::new("worker_connections", EVENTS, ONE, set::worker_connections)
         .syntax("worker_connections number")
         .default("512")
         .doc("Maximum number of simultaneous connections of a worker, upstream connections included.")
         .example("events {\n    worker_connections 4096;\n}"),
-    Row::new("multi_accept", EVENTS, FLAG, set::multi_accept)
+    MainRow::new("multi_accept", EVENTS, FLAG, set::multi_accept)
         .syntax("multi_accept on | off")
         .default("on")
         .doc(
             "Accepted for compatibility with nginx; it is always on: a worker accepts all \
              waiting connections, a bounded number at a time. `off` is warned about.",
         ),
-    Row::new("accept_mutex", EVENTS, FLAG, set::accept_mutex)
+    MainRow::new("accept_mutex", EVENTS, FLAG, set::accept_mutex)
         .syntax("accept_mutex on | off")
         .default("off")
         .doc("Accepted for compatibility with nginx; it is always off. `on` is warned about."),
-    Row::new("accept_mutex_delay", EVENTS, ONE, set::accept_mutex_delay)
+    MainRow::new("accept_mutex_delay", EVENTS, ONE, set::accept_mutex_delay)
         .syntax("accept_mutex_delay time")
         .default("500ms")
         .doc("Accepted for compatibility with nginx, with a warning: there is no accept mutex."),
-    Row::new("debug_connection", EVENTS, ONE, set::debug_connection)
+    MainRow::new("debug_connection", EVENTS, ONE, set::debug_connection)
         .syntax("debug_connection address | CIDR | unix:")
         .doc("Logs connections from this address or network at all levels, to all error logs."),
-    Row::new("worker_aio_requests", EVENTS, ONE, |c, line| line.number(&mut c.worker_aio_requests, 0..))
+    MainRow::new("worker_aio_requests", EVENTS, ONE, |c, line| line.number(&mut c.worker_aio_requests, 0..))
         .syntax("worker_aio_requests number")
         .default("32")
         .doc(
             "Accepted for compatibility with nginx, without effect: a worker's ring has the \
              size that its connections need.",
         ),
-    Row::new("epoll_events", EVENTS, ONE, |c, line| line.number(&mut c.epoll_events, 0..))
+    MainRow::new("epoll_events", EVENTS, ONE, |c, line| line.number(&mut c.epoll_events, 0..))
         .syntax("epoll_events number")
         .default("512")
         .doc(

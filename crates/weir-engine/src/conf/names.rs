@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Values by names of the configuration: of servers, of locations.
-pub type Names<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<Plain>>;
+pub type Names<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<NameHasher>>;
 
 /// Eight bytes a step by an odd multiplier, the high half folded back in.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain(u64);
+pub struct NameHasher(u64);
 
-impl Plain {
+impl NameHasher {
     #[inline]
     fn add(&mut self, word: u64) {
         let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -19,7 +19,7 @@ impl Plain {
     }
 }
 
-impl Hasher for Plain {
+impl Hasher for NameHasher {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn close_names_differ() {
-        let hash = |name: String| BuildHasherDefault::<Plain>::default().hash_one(name.as_bytes());
+        let hash = |name: String| BuildHasherDefault::<NameHasher>::default().hash_one(name.as_bytes());
         let all: Vec<u64> = (0..100_000).map(|n| hash(format!("www{n}.example.com"))).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
         assert_eq!(all.iter().map(|hash| hash >> 57).collect::<HashSet<_>>().len(), 128);

@@ -17,7 +17,7 @@ use super::location::{Locations, Place};
 use super::names::Names;
 use super::plans::PlanMaker;
 use super::server_core::{ServerCoreConf, ServerSettings};
-use super::title::{Title, Titles};
+use super::title::{ServerTitle, ServerTitles};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::exchange::{Exchange, RunOrigin};
 use crate::log::{self, Level as Severity};
@@ -46,7 +46,7 @@ impl Generation {
     /// # Errors
     /// What a module finds out only here.
     pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
-        let servers = Rc::new(Servers::new(configuration, worker));
+        let servers = Rc::new(WorkerServers::new(configuration, worker));
         for index in 0..configuration.servers.len().min(AT_ONCE) {
             servers.build(index, worker)?;
         }
@@ -77,7 +77,7 @@ impl Generation {
     /// # Errors
     /// As [`Generation::install`].
     pub fn rehearse(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<(), Error> {
-        let servers = Servers::new(configuration, worker);
+        let servers = WorkerServers::new(configuration, worker);
         (0..configuration.servers.len()).try_for_each(|index| servers.make(index, worker).map(drop))
     }
 
@@ -118,16 +118,16 @@ impl Drop for Generation {
 const AT_ONCE: usize = 1000;
 
 /// The servers of a configuration on one worker.
-struct Servers {
+struct WorkerServers {
     /// In the order of the file; those that were asked for.
     built: Box<[OnceCell<Rc<Server>>]>,
-    titles: Titles,
+    titles: ServerTitles,
     link: Rc<Link>,
     worker: Weak<Worker>,
 }
 
-impl Servers {
-    fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Servers {
+impl WorkerServers {
+    fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> WorkerServers {
         let (retired, kept, nobody, leaving, told, beginning) = Default::default();
         let configuration_of = configuration.clone();
         let link = Rc::new(Link {
@@ -141,7 +141,7 @@ impl Servers {
         });
         worker.present.begin_rules();
         let built = configuration.servers.iter().map(|_| OnceCell::new()).collect();
-        Servers { built, titles: Titles::new(configuration), link, worker: Rc::downgrade(worker) }
+        WorkerServers { built, titles: ServerTitles::new(configuration), link, worker: Rc::downgrade(worker) }
     }
 
     /// Whose settings and whose connection what no client has caused has.
@@ -193,9 +193,9 @@ impl Servers {
 }
 
 /// Fails all requests.
-struct Fails;
+struct FailHandler;
 
-impl Handler for Fails {
+impl Handler for FailHandler {
     fn handle(&self, _: &mut Exchange) -> Verdict {
         Verdict::Status(500)
     }
@@ -327,7 +327,7 @@ impl Server {
         conf: &ServerConf,
         link: &Rc<Link>,
         worker: &Rc<Worker>,
-        title: &Title<'_>,
+        title: &ServerTitle<'_>,
     ) -> Result<Server, Error> {
         let maker = PlanMaker::new(worker, link);
         let plan = maker.block(&conf.confs, None, &conf.nested, PlanLevel::Server, title.server())?;
@@ -349,7 +349,7 @@ impl Server {
     fn failing(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Server {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, PlanLevel::Server, &core, Rc::from("failing"));
-        plan.handler(Phase::PostRead, "core", Fails);
+        plan.handler(Phase::PostRead, "core", FailHandler);
         let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
         Server::of(conf, link, plan, Locations::default(), Names::default())
     }
@@ -378,7 +378,7 @@ impl Server {
     fn locations(
         confs: &[LocationConf],
         maker: &PlanMaker<'_>,
-        title: &Title<'_>,
+        title: &ServerTitle<'_>,
         named: &mut Names<Rc<Plan>>,
     ) -> Result<Locations, Error> {
         let mut places = Vec::new();
@@ -409,7 +409,7 @@ pub struct Hosts {
     pub(crate) words: Vec<u64>,
     default: Rc<Server>,
     /// Those below, by their index in the file.
-    servers: Rc<Servers>,
+    servers: Rc<WorkerServers>,
     exact: Names<u32>,
     /// `*.example.com`: what follows the star, dot included.
     heads: Names<u32>,
@@ -419,7 +419,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    fn new(address: &Address, default: Rc<Server>, servers: &Rc<Servers>) -> Hosts {
+    fn new(address: &Address, default: Rc<Server>, servers: &Rc<WorkerServers>) -> Hosts {
         let configuration = &servers.link.configuration;
         let mut hosts = Hosts {
             addr: address.addr.clone(),
@@ -440,7 +440,7 @@ impl Hosts {
     }
 
     /// Of no address.
-    fn nobodys(default: Rc<Server>, servers: &Rc<Servers>) -> Hosts {
+    fn nobodys(default: Rc<Server>, servers: &Rc<WorkerServers>) -> Hosts {
         Hosts {
             addr: SockAddr::UNSPECIFIED,
             protocols: Default::default(),

@@ -4,7 +4,7 @@ use weir_conf::names::*;
 use weir_conf::{BufferSizes, Directive, Error, LineCx, Result, Span};
 use weir_http::h1::Limits;
 
-use super::listen::{Listen, ServerName};
+use super::listen::{ListenLine, ServerName};
 use super::registry::Registry;
 use crate::inherit;
 use crate::module::Module;
@@ -95,7 +95,7 @@ pub struct ServerCoreConf {
     /// The `server` word of the block, set by the builder; `None` for `http` and locations.
     pub span: Option<Span>,
     /// `listen`, in order.
-    pub listens: Vec<Listen>,
+    pub listens: Vec<ListenLine>,
     /// There is a `listen` line, also a wrong one: no address is implied.
     pub listening: bool,
     /// The first `listen ... quic`, and whether there is another `listen` beside.
@@ -126,15 +126,15 @@ pub struct ServerCoreConf {
     /// A `tunnel_pass` is in the server.
     pub(crate) accepts_connect: bool,
     /// `server_product`.
-    pub product: Option<Product>,
+    pub product: Option<ServerProduct>,
     /// Directives without effect here, kept to refuse a second one.
-    pub accepted: Accepted,
+    pub accepted: AcceptedServerCore,
 }
 
 /// What is checked as nginx does, and then has no effect; the reasons stand in the table.
 #[derive(Default)]
 #[allow(missing_docs, reason = "each is the directive of the same name")]
-pub struct Accepted {
+pub struct AcceptedServerCore {
     pub request_pool_size: Option<u64>,
     pub server_names_hash_max_size: Option<u64>,
     pub server_names_hash_bucket_size: Option<u64>,
@@ -172,12 +172,12 @@ pub struct ServerSettings {
     /// Requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
     pub accepts_connect: bool,
     /// `server_product`.
-    pub product: Product,
+    pub product: ServerProduct,
 }
 
 /// What the server calls itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Product {
+pub struct ServerProduct {
     /// Without version: `weir`.
     pub name: String,
     /// With version: `weir/0.1.0`.
@@ -188,11 +188,11 @@ pub struct Product {
     pub line_off: Vec<u8>,
 }
 
-impl Product {
+impl ServerProduct {
     /// From `name` or `name/version`.
-    pub fn new(full: &str) -> Product {
+    pub fn new(full: &str) -> ServerProduct {
         let name = full.split_once('/').map_or(full, |(name, _)| name);
-        Product {
+        ServerProduct {
             name: name.to_owned(),
             full: full.to_owned(),
             line_on: format!("Server: {full}\r\n").into_bytes(),
@@ -201,9 +201,9 @@ impl Product {
     }
 }
 
-impl Default for Product {
-    fn default() -> Product {
-        Product::new(concat!("weir/", env!("CARGO_PKG_VERSION")))
+impl Default for ServerProduct {
+    fn default() -> ServerProduct {
+        ServerProduct::new(concat!("weir/", env!("CARGO_PKG_VERSION")))
     }
 }
 
@@ -314,14 +314,14 @@ fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     if text.is_empty() || text.starts_with('/') || !text.bytes().all(plain) {
         return Err(line.invalid_value(0));
     }
-    line.once(&mut conf.product, Product::new(text))
+    line.once(&mut conf.product, ServerProduct::new(text))
 }
 
 /// `listen address[:port] [parameter ...]`
 fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     conf.listening = true;
-    match Listen::parse(line) {
-        Ok(Listen { quic: true, span, .. }) => {
+    match ListenLine::parse(line) {
+        Ok(ListenLine { quic: true, span, .. }) => {
             conf.quic = conf.quic.or(span);
             line.warn("Weir does not speak HTTP/3 yet, the \"listen ... quic\" directive is ignored");
         }
@@ -334,12 +334,12 @@ fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
 }
 
 // The alias tells the closures of the table what `c` is.
-type Row = Directive<ServerCoreConf>;
+type ServerCoreRow = Directive<ServerCoreConf>;
 
 const HTTP_OR_SERVER: weir_conf::Contexts = HTTP.or(SERVER);
 
-const TABLE: &[Row] = &[
-    Row::new("listen", SERVER, MORE, listen)
+const TABLE: &[ServerCoreRow] = &[
+    ServerCoreRow::new("listen", SERVER, MORE, listen)
         .syntax(
             "listen address[:port] [parameter] ...\n\
              listen port [parameter] ...\n\
@@ -354,7 +354,7 @@ const TABLE: &[Row] = &[
              `setfib`.",
         )
         .example("listen 80 default_server;\nlisten [::]:443 ssl;\nlisten unix:/run/weir.sock;"),
-    Row::new("server_name", SERVER, MORE, server_name)
+    ServerCoreRow::new("server_name", SERVER, MORE, server_name)
         .syntax("server_name name ...")
         .default("\"\"")
         .doc(
@@ -363,19 +363,19 @@ const TABLE: &[Row] = &[
              captures become variables; `$hostname` is the machine's name.",
         )
         .example("server_name example.com *.example.com ~^(?<user>\\w+)\\.example\\.net$;"),
-    Row::new("client_header_timeout", HTTP_OR_SERVER, ONE, |c, line| {
+    ServerCoreRow::new("client_header_timeout", HTTP_OR_SERVER, ONE, |c, line| {
         line.time_ms(&mut c.client_header_timeout)
     })
     .syntax("client_header_timeout time")
     .default("60s")
     .doc("Timeout for reading the request header; then the response is 408."),
-    Row::new("client_header_buffer_size", HTTP_OR_SERVER, ONE, |c, line| {
+    ServerCoreRow::new("client_header_buffer_size", HTTP_OR_SERVER, ONE, |c, line| {
         line.size(&mut c.client_header_buffer_size)
     })
     .syntax("client_header_buffer_size size")
     .default("1k")
     .doc("Size of the first buffer for the request header."),
-    Row::new("large_client_header_buffers", HTTP_OR_SERVER, TWO, |c, line| {
+    ServerCoreRow::new("large_client_header_buffers", HTTP_OR_SERVER, TWO, |c, line| {
         line.bufs(&mut c.large_client_header_buffers)
     })
     .syntax("large_client_header_buffers number size")
@@ -384,23 +384,25 @@ const TABLE: &[Row] = &[
         "Number and size of buffers for a large request header: a request line longer than \
          one gets 414, a field longer than one 400.",
     ),
-    Row::new("max_headers", HTTP_OR_SERVER, ONE, |c, line| line.number(&mut c.max_headers, 1..=65_535))
-        .syntax("max_headers number")
-        .default("1000")
-        .doc("Maximum number of fields in a request header; more get 400."),
-    Row::new("ignore_invalid_headers", HTTP_OR_SERVER, FLAG, |c, line| {
+    ServerCoreRow::new("max_headers", HTTP_OR_SERVER, ONE, |c, line| {
+        line.number(&mut c.max_headers, 1..=65_535)
+    })
+    .syntax("max_headers number")
+    .default("1000")
+    .doc("Maximum number of fields in a request header; more get 400."),
+    ServerCoreRow::new("ignore_invalid_headers", HTTP_OR_SERVER, FLAG, |c, line| {
         line.flag(&mut c.ignore_invalid_headers)
     })
     .syntax("ignore_invalid_headers on | off")
     .default("on")
     .doc("Ignores header fields with invalid names; `off` rejects the request with 400."),
-    Row::new("underscores_in_headers", HTTP_OR_SERVER, FLAG, |c, line| {
+    ServerCoreRow::new("underscores_in_headers", HTTP_OR_SERVER, FLAG, |c, line| {
         line.flag(&mut c.underscores_in_headers)
     })
     .syntax("underscores_in_headers on | off")
     .default("off")
     .doc("Accepts underscores in names of request header fields."),
-    Row::new("invalid_header_values", HTTP_OR_SERVER, ONE, |c, line| {
+    ServerCoreRow::new("invalid_header_values", HTTP_OR_SERVER, ONE, |c, line| {
         line.one_of(&mut c.invalid_header_values, InvalidValues::NAMES)
     })
     .syntax("invalid_header_values off | drop | reject")
@@ -410,14 +412,14 @@ const TABLE: &[Row] = &[
          here). By default a client's pass, and values of variables with CR, LF or NUL are \
          dropped. Weir's own.",
     ),
-    Row::new("merge_slashes", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.merge_slashes))
+    ServerCoreRow::new("merge_slashes", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.merge_slashes))
         .syntax("merge_slashes on | off")
         .default("on")
         .doc("Merges adjacent slashes in request URIs into one."),
-    Row::new("server_product", HTTP_OR_SERVER, ONE, server_product)
+    ServerCoreRow::new("server_product", HTTP_OR_SERVER, ONE, server_product)
         .syntax("server_product name[/version]")
         .doc("Name of the server in the `Server` field and on error pages. Weir's own."),
-    Row::new("connection_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
+    ServerCoreRow::new("connection_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
         pool_size(line, &mut c.connection_pool_size)
     })
     .syntax("connection_pool_size size")
@@ -426,7 +428,7 @@ const TABLE: &[Row] = &[
         "Accepted for compatibility with nginx, without effect: connections take memory from \
          the worker's free lists.",
     ),
-    Row::new("request_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
+    ServerCoreRow::new("request_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
         pool_size(line, &mut c.accepted.request_pool_size)
     })
     .syntax("request_pool_size size")
@@ -435,13 +437,13 @@ const TABLE: &[Row] = &[
         "Accepted for compatibility with nginx, without effect: requests take memory from the \
          worker's free lists.",
     ),
-    Row::new("server_names_hash_max_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("server_names_hash_max_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.server_names_hash_max_size, 0..)
     })
     .syntax("server_names_hash_max_size size")
     .default("512")
     .doc("Accepted for compatibility with nginx, without effect: the table of names grows as needed."),
-    Row::new("server_names_hash_bucket_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("server_names_hash_bucket_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.server_names_hash_bucket_size, 0..)
     })
     .syntax("server_names_hash_bucket_size size")
@@ -450,7 +452,7 @@ const TABLE: &[Row] = &[
         "Accepted for compatibility with nginx, without effect: the table of names has no \
          buckets of fixed size.",
     ),
-    Row::new("variables_hash_max_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("variables_hash_max_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.variables_hash_max_size, 0..)
     })
     .syntax("variables_hash_max_size size")
@@ -459,7 +461,7 @@ const TABLE: &[Row] = &[
         "Accepted for compatibility with nginx, without effect: variables are looked up when \
          the configuration is read.",
     ),
-    Row::new("variables_hash_bucket_size", HTTP, ONE, |c, line| {
+    ServerCoreRow::new("variables_hash_bucket_size", HTTP, ONE, |c, line| {
         line.number(&mut c.accepted.variables_hash_bucket_size, 0..)
     })
     .syntax("variables_hash_bucket_size size")

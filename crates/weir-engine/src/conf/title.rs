@@ -7,7 +7,7 @@ use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf};
 
 /// The names of all servers of a configuration.
-pub(super) struct Titles {
+pub(super) struct ServerTitles {
     /// First names that several servers have.
     shared: HashSet<String>,
     /// Names of locations that several servers have.
@@ -15,7 +15,7 @@ pub(super) struct Titles {
 }
 
 /// The names of one server and its locations.
-pub(super) struct Title<'t> {
+pub(super) struct ServerTitle<'t> {
     /// Of its own plan.
     server: String,
     /// Before locations that others have, too.
@@ -23,8 +23,8 @@ pub(super) struct Title<'t> {
     several: &'t HashSet<String>,
 }
 
-impl Titles {
-    pub(super) fn new(configuration: &Configuration) -> Titles {
+impl ServerTitles {
+    pub(super) fn new(configuration: &Configuration) -> ServerTitles {
         let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
         for name in configuration.servers.iter().map(|server| server.confs.get::<ServerCoreConf>().name()) {
             if !seen.insert(name) {
@@ -32,21 +32,21 @@ impl Titles {
             }
         }
         let locations = configuration.servers.iter().map(|server| &server.locations[..]);
-        Titles { shared, several: several(locations) }
+        ServerTitles { shared, several: several(locations) }
     }
 
     /// Those of the server with this index in the file.
-    pub(super) fn of(&self, index: usize, configuration: &Configuration) -> Title<'_> {
+    pub(super) fn of(&self, index: usize, configuration: &Configuration) -> ServerTitle<'_> {
         let name = configuration.servers[index].confs.get::<ServerCoreConf>().name();
         let name = String::from_utf8_lossy(name).into_owned();
         let alone = !self.shared.contains(&name);
         let prefix =
             if alone && !name.is_empty() { name.clone() } else { at_address(configuration, index, &name) };
-        Title { server: if alone { name } else { prefix.clone() }, prefix, several: &self.several }
+        ServerTitle { server: if alone { name } else { prefix.clone() }, prefix, several: &self.several }
     }
 }
 
-impl Title<'_> {
+impl ServerTitle<'_> {
     /// The server itself: its first name.
     pub(super) fn server(&self) -> &str {
         &self.server
@@ -106,7 +106,7 @@ mod tests {
     fn titles(http: &str) -> Vec<(String, Vec<String>)> {
         let conf =
             load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).unwrap_or_else(|e| panic!("{e}"));
-        let titles = Titles::new(&conf);
+        let titles = ServerTitles::new(&conf);
         let names = |(index, server): (usize, &super::super::ServerConf)| {
             let title = titles.of(index, &conf);
             let locations = server.locations.iter().map(|location| title.location(location.matcher.name()));

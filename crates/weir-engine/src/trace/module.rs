@@ -25,11 +25,11 @@ impl Module for Profile {
     const NAME: &'static str = "profile";
     type Conf = ProfileConf;
     const DIRECTIVES: &'static [Directive<ProfileConf>] = &[
-        Row::new("profile", ANY, FLAG, |c, line| line.flag(&mut c.profile))
+        ProfileRow::new("profile", ANY, FLAG, |c, line| line.flag(&mut c.profile))
             .syntax("profile on | off")
             .default("on")
             .doc("Records the boundaries of requests here, for traces and counters."),
-        Row::new("trace", ANY, MORE, ProfileConf::set_trace)
+        ProfileRow::new("trace", ANY, MORE, ProfileConf::set_trace)
             .syntax(
                 "trace sample=share | slow=time | slow=p99 | slow=off | keep=number | \
                       level=off|sampled|full ...",
@@ -41,26 +41,26 @@ impl Module for Profile {
                  kept (1000) and how much is recorded.",
             )
             .example("trace sample=1/100 slow=p99 keep=5000;"),
-        Row::new("profile_redact", ANY, ONE_TO_THREE, |c, line| line.bits(&mut c.redact, REDACT))
+        ProfileRow::new("profile_redact", ANY, ONE_TO_THREE, |c, line| line.bits(&mut c.redact, REDACT))
             .syntax("profile_redact args | cookies | authorization ...")
             .default("args cookies authorization")
             .doc("What traces and exports omit. Header fields are never recorded."),
-        Row::new("server_timing", ANY, ONE, ProfileConf::set_server_timing)
+        ProfileRow::new("server_timing", ANY, ONE, ProfileConf::set_server_timing)
             .syntax("server_timing on | off | string")
             .default("off")
             .doc(
                 "Adds the `Server-Timing` response field: always, never, or when the value is \
                  neither empty nor `0`.",
             ),
-        Row::new("profile_cpu", PROCESS, ONE, |_, line| set_cpu(line))
+        ProfileRow::new("profile_cpu", PROCESS, ONE, |_, line| set_cpu(line))
             .syntax("profile_cpu frequency | off")
             .default("99")
             .doc("Samples of running code per second of CPU time of a worker, up to 1000."),
-        Row::new("profile_blocked", PROCESS, ONE, |_, line| set_blocked(line))
+        ProfileRow::new("profile_blocked", PROCESS, ONE, |_, line| set_blocked(line))
             .syntax("profile_blocked time | off")
             .default("10ms")
             .doc("Duration of a turn of the event loop from which it is recorded as a stall."),
-        Row::new("admin", PROCESS, ONE_OR_TWO, |_, line| set_admin(line))
+        ProfileRow::new("admin", PROCESS, ONE_OR_TWO, |_, line| set_admin(line))
             .syntax("admin address:port [token=word]\nadmin unix:path [token=word]")
             .doc(
                 "Address of the control interface, by which the server is observed. `token` \
@@ -94,7 +94,7 @@ impl Module for Profile {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<ProfileConf>;
+type ProfileRow = Directive<ProfileConf>;
 
 /// The settings of one block.
 #[derive(Default)]

@@ -33,7 +33,7 @@ use crate::vm::vm::Vm;
 /// The module.
 pub struct Lua;
 
-type Row = Directive<LuaConf>;
+type LuaRow = Directive<LuaConf>;
 
 const CONTENT: Contexts = Contexts::LOCATION.or(LOCATION_IF);
 const SETS: Contexts = SERVER.or(SERVER_IF).or(LOCATION).or(LOCATION_IF);
@@ -45,19 +45,19 @@ macro_rules! scripts {
      unquoted: $($bare:literal, $places:expr, $when:expr, $about:literal;)+) => {
         &[
             $(
-                Row::new(concat!($name, "_by_lua_block"), $contexts, LUA_BLOCK, |conf, line| {
+                LuaRow::new(concat!($name, "_by_lua_block"), $contexts, LUA_BLOCK, |conf, line| {
                     conf.block(line, $phase)
                 })
                 .syntax(concat!($name, "_by_lua_block"))
                 .doc($doc),
-                Row::new(concat!($name, "_by_lua"), $contexts, ONE, |conf, line| conf.inline(line, $phase))
+                LuaRow::new(concat!($name, "_by_lua"), $contexts, ONE, |conf, line| conf.inline(line, $phase))
                     .syntax(concat!($name, "_by_lua lua-script"))
                     .doc(concat!("Like `", $name, "_by_lua_block`, with the code in quotes.")),
-                Row::new(concat!($name, "_by_lua_file"), $contexts, ONE, |conf, line| conf.file(line, $phase))
+                LuaRow::new(concat!($name, "_by_lua_file"), $contexts, ONE, |conf, line| conf.file(line, $phase))
                     .syntax(concat!($name, "_by_lua_file path"))
                     .doc(concat!("Like `", $name, "_by_lua_block`, with the code in a file, as source or bytecode.")),
             )+
-            Row::new("balancer_by_lua_block", UPSTREAM, LUA_BLOCK, |_, line| LuaConf::balancer_block(line))
+            LuaRow::new("balancer_by_lua_block", UPSTREAM, LUA_BLOCK, |_, line| LuaConf::balancer_block(line))
                 .syntax("balancer_by_lua_block")
                 .doc("Runs Lua code that chooses the peer of each try, by `ngx.balancer`.")
                 .example(
@@ -69,13 +69,13 @@ macro_rules! scripts {
                      \x20   }\n\
                      }",
                 ),
-            Row::new("balancer_by_lua", UPSTREAM, ONE, |_, line| LuaConf::balancer_inline(line))
+            LuaRow::new("balancer_by_lua", UPSTREAM, ONE, |_, line| LuaConf::balancer_inline(line))
                 .syntax("balancer_by_lua lua-script")
                 .doc("Like `balancer_by_lua_block`, with the code in quotes."),
-            Row::new("balancer_by_lua_file", UPSTREAM, ONE, |_, line| LuaConf::balancer_file(line))
+            LuaRow::new("balancer_by_lua_file", UPSTREAM, ONE, |_, line| LuaConf::balancer_file(line))
                 .syntax("balancer_by_lua_file path")
                 .doc("Like `balancer_by_lua_block`, with the code in a file, as source or bytecode."),
-            Row::new("balancer_keepalive", UPSTREAM, ONE, |_, line| balancer::keepalive(line))
+            LuaRow::new("balancer_keepalive", UPSTREAM, ONE, |_, line| balancer::keepalive(line))
                 .syntax("balancer_keepalive number")
                 .default("32")
                 .doc(
@@ -83,42 +83,42 @@ macro_rules! scripts {
                      keep, where `keepalive` is absent.",
                 ),
             $(
-                Row::new(concat!($bare, "_by_lua_block"), $places, LUA_BLOCK, |conf, line| {
+                LuaRow::new(concat!($bare, "_by_lua_block"), $places, LUA_BLOCK, |conf, line| {
                     conf.block(line, $when)
                 })
                 .syntax(concat!($bare, "_by_lua_block"))
                 .doc($about),
-                Row::new(concat!($bare, "_by_lua_file"), $places, ONE, |conf, line| conf.file(line, $when))
+                LuaRow::new(concat!($bare, "_by_lua_file"), $places, ONE, |conf, line| conf.file(line, $when))
                     .syntax(concat!($bare, "_by_lua_file path"))
                     .doc(concat!("Like `", $bare, "_by_lua_block`, with the code in a file, as source or bytecode.")),
             )+
-            Row::new("set_by_lua_block", SETS, NAMED_LUA_BLOCK, LuaConf::set_block)
+            LuaRow::new("set_by_lua_block", SETS, NAMED_LUA_BLOCK, LuaConf::set_block)
                 .syntax("set_by_lua_block $variable")
                 .doc(
                     "Sets a variable to the return value of Lua code, in the order of `set`, \
                      `if` and `rewrite`.",
                 )
                 .example("set_by_lua_block $half {\n    return tonumber(ngx.var.arg_n) / 2\n}"),
-            Row::new("set_by_lua", SETS, TWO_OR_MORE, LuaConf::set_inline)
+            LuaRow::new("set_by_lua", SETS, TWO_OR_MORE, LuaConf::set_inline)
                 .syntax("set_by_lua $variable lua-script [argument ...]")
                 .doc("Like `set_by_lua_block`, with the code in quotes, and arguments in `ngx.arg`."),
-            Row::new("set_by_lua_file", SETS, TWO_OR_MORE, LuaConf::set_file)
+            LuaRow::new("set_by_lua_file", SETS, TWO_OR_MORE, LuaConf::set_file)
                 .syntax("set_by_lua_file $variable path [argument ...]")
                 .doc("Like `set_by_lua`, with the code in a file, as source or bytecode."),
-            Row::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
+            LuaRow::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
                 .syntax("lua_package_path path")
                 .doc(
                     "Search path of Lua modules (`package.path`); `;;` stands for the default \
                      path, `$prefix` for the server's prefix.",
                 )
                 .example("lua_package_path \"$prefix/lua/?.lua;;\";"),
-            Row::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
+            LuaRow::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
                 .syntax("lua_package_cpath path")
                 .doc(
                     "Search path of modules in C (`package.cpath`); `;;` stands for the \
                      default path, `$prefix` for the server's prefix.",
                 ),
-            Row::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
+            LuaRow::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
                 .syntax("lua_shared_dict name size")
                 .doc(
                     "Declares a dictionary of this size, at least 8k, that all workers share; \
@@ -134,71 +134,71 @@ macro_rules! scripts {
                      \x20   }\n\
                      }",
                 ),
-            Row::new("lua_thread_cache_max_entries", HTTP, ONE, |conf, line| {
+            LuaRow::new("lua_thread_cache_max_entries", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.thread_cache, ..)
             })
             .syntax("lua_thread_cache_max_entries number")
             .default("1024")
             .doc("Maximum number of coroutines that a worker's VM keeps for further requests."),
-            Row::new("lua_regex_cache_max_entries", HTTP, ONE, |conf, line| {
+            LuaRow::new("lua_regex_cache_max_entries", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.regex_cache, ..)
             })
             .syntax("lua_regex_cache_max_entries number")
             .default("1024")
             .doc("Maximum number of compiled regular expressions (option `o`) that a worker keeps."),
-            Row::new("lua_regex_match_limit", HTTP, ONE, |conf, line| line.number(&mut conf.main.regex_limit, ..))
+            LuaRow::new("lua_regex_match_limit", HTTP, ONE, |conf, line| line.number(&mut conf.main.regex_limit, ..))
                 .syntax("lua_regex_match_limit number")
                 .default("0")
                 .doc("Match limit of regular expressions in steps; 0 is PCRE2's 10,000,000."),
-            Row::new("lua_capture_error_log", HTTP, ONE, LuaConf::capture_error_log)
+            LuaRow::new("lua_capture_error_log", HTTP, ONE, LuaConf::capture_error_log)
                 .syntax("lua_capture_error_log size")
                 .doc(
                     "Size of each worker's buffer of error log lines for `ngx.errlog`, at \
                      least 4k; by default there is none.",
                 ),
-            Row::new("lua_malloc_trim", HTTP, ONE, |conf, line| line.number(&mut conf.main.malloc_trim, ..))
+            LuaRow::new("lua_malloc_trim", HTTP, ONE, |conf, line| line.number(&mut conf.main.malloc_trim, ..))
                 .syntax("lua_malloc_trim request-count")
                 .default("0")
                 .doc(
                     "Returns free memory to the system after this many requests of a worker; \
                      0 disables it.",
                 ),
-            Row::new("lua_sa_restart", HTTP, FLAG, LuaConf::sa_restart)
+            LuaRow::new("lua_sa_restart", HTTP, FLAG, LuaConf::sa_restart)
                 .syntax("lua_sa_restart on | off")
                 .default("on")
                 .doc("Restarts system calls after signals; it can not be disabled."),
-            Row::new("lua_load_resty_core", HTTP, FLAG, LuaConf::load_resty_core)
+            LuaRow::new("lua_load_resty_core", HTTP, FLAG, LuaConf::load_resty_core)
                 .syntax("lua_load_resty_core on | off")
                 .default("on")
                 .doc(
                     "Accepted for compatibility with OpenResty, without effect: \
                      lua-resty-core's API is part of the server.",
                 ),
-            Row::new("lua_cpu_limit", HTTP, ONE, |conf, line| line.time_ms(&mut conf.main.cpu_limit))
+            LuaRow::new("lua_cpu_limit", HTTP, ONE, |conf, line| line.time_ms(&mut conf.main.cpu_limit))
                 .syntax("lua_cpu_limit time")
                 .default("0")
                 .doc(
                     "CPU time after which Lua code that has not yielded is stopped with an \
                      error; 0 disables the limit. Weir's own.",
                 ),
-            Row::new("lua_memory_limit", HTTP, ONE, |conf, line| line.size(&mut conf.main.memory_limit))
+            LuaRow::new("lua_memory_limit", HTTP, ONE, |conf, line| line.size(&mut conf.main.memory_limit))
                 .syntax("lua_memory_limit size")
                 .default("0")
                 .doc(
                     "Memory that a worker's VM may allocate; beyond it Lua code fails. 0 \
                      disables the limit. Weir's own.",
                 ),
-            Row::new("lua_max_coroutines", HTTP, ONE, |conf, line| line.number(&mut conf.main.coroutines, 1..))
+            LuaRow::new("lua_max_coroutines", HTTP, ONE, |conf, line| line.number(&mut conf.main.coroutines, 1..))
                 .syntax("lua_max_coroutines number")
                 .default("16384")
                 .doc("Maximum number of coroutines and light threads of a request. Weir's own."),
-            Row::new("lua_max_pending_timers", HTTP, ONE, |conf, line| {
+            LuaRow::new("lua_max_pending_timers", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.pending_timers, ..)
             })
             .syntax("lua_max_pending_timers number")
             .default("1024")
             .doc("Maximum number of pending timers of a worker."),
-            Row::new("lua_max_running_timers", HTTP, ONE, |conf, line| {
+            LuaRow::new("lua_max_running_timers", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.running_timers, ..)
             })
             .syntax("lua_max_running_timers number")
@@ -207,14 +207,14 @@ macro_rules! scripts {
                 "Maximum number of running timers of a worker; those that expire beyond it \
                  are dropped.",
             ),
-            Row::new("lua_yield_everywhere", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.yields))
+            LuaRow::new("lua_yield_everywhere", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.yields))
                 .syntax("lua_yield_everywhere on | off")
                 .default("off")
                 .doc(
                     "Allows `init_worker_by_lua` to yield; the worker serves requests when it \
                      has returned. Weir's own.",
                 ),
-            Row::new("lua_worker_thread_vm_pool_size", HTTP, ONE, |conf, line| {
+            LuaRow::new("lua_worker_thread_vm_pool_size", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.thread_vms, 1..)
             })
             .syntax("lua_worker_thread_vm_pool_size number")
@@ -223,23 +223,23 @@ macro_rules! scripts {
                 "Maximum number of VMs, one per thread, of a `thread_pool` for \
                  `ngx.run_worker_thread` in a worker.",
             ),
-            Row::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
+            LuaRow::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.rewrite_first)
             })
             .syntax("rewrite_by_lua_no_postpone on | off")
             .default("off")
             .doc("Runs `rewrite_by_lua` before other handlers of the rewrite phase."),
-            Row::new("access_by_lua_no_postpone", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.access_first))
+            LuaRow::new("access_by_lua_no_postpone", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.access_first))
                 .syntax("access_by_lua_no_postpone on | off")
                 .default("off")
                 .doc("Runs `access_by_lua` before other handlers of the access phase."),
-            Row::new("precontent_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
+            LuaRow::new("precontent_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.precontent_first)
             })
             .syntax("precontent_by_lua_no_postpone on | off")
             .default("off")
             .doc("Runs `precontent_by_lua` before other handlers of the precontent phase."),
-            Row::new("lua_upstream_skip_openssl_default_verify", CONTENT, FLAG, |conf, line| {
+            LuaRow::new("lua_upstream_skip_openssl_default_verify", CONTENT, FLAG, |conf, line| {
                 line.flag(&mut conf.secure.judges_alone)
             })
             .syntax("lua_upstream_skip_openssl_default_verify on | off")
@@ -248,14 +248,14 @@ macro_rules! scripts {
                 "Leaves the verification of upstream certificates to \
                  `proxy_ssl_verify_by_lua` alone.",
             ),
-            Row::new("lua_code_cache", ANY_OR_IF, FLAG, LuaConf::code_cache)
+            LuaRow::new("lua_code_cache", ANY_OR_IF, FLAG, LuaConf::code_cache)
                 .syntax("lua_code_cache on | off")
                 .default("on")
                 .doc(
                     "Caches Lua code; `off`, for development, gives each request a new VM and \
                      reads its scripts again.",
                 ),
-            Row::new("lua_check_client_abort", ANY_OR_IF, FLAG, |conf, line| {
+            LuaRow::new("lua_check_client_abort", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.check_client_abort)
             })
             .syntax("lua_check_client_abort on | off")
@@ -264,13 +264,13 @@ macro_rules! scripts {
                 "Detects that a client closes its connection while Lua code waits: calls the \
                  function given to `ngx.on_abort`, or stops the code.",
             ),
-            Row::new("lua_http10_buffering", ANY_OR_IF, FLAG, |conf, line| {
+            LuaRow::new("lua_http10_buffering", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.http10_buffering)
             })
             .syntax("lua_http10_buffering on | off")
             .default("on")
             .doc("Buffers responses to HTTP/1.0 clients, to send a `Content-Length`."),
-            Row::new("lua_transform_underscores_in_response_headers", ANY_OR_IF, FLAG, |conf, line| {
+            LuaRow::new("lua_transform_underscores_in_response_headers", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.underscores)
             })
             .syntax("lua_transform_underscores_in_response_headers on | off")
@@ -279,31 +279,31 @@ macro_rules! scripts {
                 "Replaces underscores by hyphens in names of response header fields that are \
                  set by `ngx.header`.",
             ),
-            Row::new("lua_ctx_keep", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.ctx_keep))
+            LuaRow::new("lua_ctx_keep", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.ctx_keep))
                 .syntax("lua_ctx_keep on | off")
                 .default("on")
                 .doc(
                     "Keeps `ngx.ctx` over internal redirects into the location; `off` clears \
                      it, as OpenResty does. Weir's own.",
                 ),
-            Row::new("lua_need_request_body", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.need_body))
+            LuaRow::new("lua_need_request_body", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.need_body))
                 .syntax("lua_need_request_body on | off")
                 .default("off")
                 .doc("Reads the request body before rewrite, access and content code runs."),
-            Row::new("lua_ssl_protocols", ANY_OR_IF, MORE, |conf, line| {
+            LuaRow::new("lua_ssl_protocols", ANY_OR_IF, MORE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_protocols(line)
             })
             .syntax("lua_ssl_protocols TLSv1.2 | TLSv1.3 ...")
             .default("TLSv1.2 TLSv1.3")
             .doc("Enabled TLS protocols of `sslhandshake`."),
-            Row::new("lua_ssl_ciphers", ANY_OR_IF, ONE, |conf, line| {
+            LuaRow::new("lua_ssl_ciphers", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_ciphers(line)
             })
             .syntax("lua_ssl_ciphers ciphers")
             .doc("Enabled TLS 1.2 ciphers of `sslhandshake`, as an OpenSSL cipher string."),
-            Row::new("lua_ssl_verify_depth", ANY_OR_IF, ONE, |conf, line| {
+            LuaRow::new("lua_ssl_verify_depth", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.number(&mut conf.sockets.ssl.verify_depth, ..)
             })
@@ -313,7 +313,7 @@ macro_rules! scripts {
                 "Maximum length of the certificate chain between a server's certificate and a \
                  trusted one, for `sslhandshake`.",
             ),
-            Row::new("lua_ssl_trusted_certificate", ANY_OR_IF, ONE, |conf, line| {
+            LuaRow::new("lua_ssl_trusted_certificate", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.conf_path(&mut conf.sockets.ssl.trusted_certificate)
             })
@@ -322,25 +322,25 @@ macro_rules! scripts {
                 "Trusted CA certificates in PEM for `sslhandshake`; without them no server \
                  certificate verifies.",
             ),
-            Row::new("lua_ssl_crl", ANY_OR_IF, ONE, |conf, line| {
+            LuaRow::new("lua_ssl_crl", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.conf_path(&mut conf.sockets.ssl.crl)
             })
             .syntax("lua_ssl_crl file")
             .doc("Certificate revocation lists in PEM for `sslhandshake`."),
-            Row::new("lua_ssl_certificate", ANY_OR_IF, ONE, |conf, line| {
+            LuaRow::new("lua_ssl_certificate", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_certificate(line)
             })
             .syntax("lua_ssl_certificate file")
             .doc("Client certificate of `sslhandshake` in PEM."),
-            Row::new("lua_ssl_certificate_key", ANY_OR_IF, ONE, |conf, line| {
+            LuaRow::new("lua_ssl_certificate_key", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_certificate_key(line)
             })
             .syntax("lua_ssl_certificate_key file")
             .doc("Private key of the client certificate in PEM."),
-            Row::new("lua_ssl_key_log", ANY_OR_IF, ONE, |conf, line| {
+            LuaRow::new("lua_ssl_key_log", ANY_OR_IF, ONE, |conf, line| {
                 conf.sockets.has_ssl = true;
                 line.conf_path(&mut conf.sockets.ssl.key_log)
             })
@@ -349,7 +349,7 @@ macro_rules! scripts {
                 "File to which TLS secrets of `sslhandshake` are appended, for tools that \
                  decrypt recorded connections.",
             ),
-            Row::new("lua_ssl_conf_command", ANY_OR_IF, TWO, |conf, line| {
+            LuaRow::new("lua_ssl_conf_command", ANY_OR_IF, TWO, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_conf_command(line)
             })
@@ -358,39 +358,39 @@ macro_rules! scripts {
                 "Sets an OpenSSL command for `sslhandshake`: `Ciphersuites`, `Groups` or \
                  `Curves`, `CipherString`.",
             ),
-            Row::new("lua_socket_connect_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.connect_timeout))
+            LuaRow::new("lua_socket_connect_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.connect_timeout))
                 .syntax("lua_socket_connect_timeout time")
                 .default("60s")
                 .doc("Timeout for a socket's `connect`."),
-            Row::new("lua_socket_send_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.send_timeout))
+            LuaRow::new("lua_socket_send_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.send_timeout))
                 .syntax("lua_socket_send_timeout time")
                 .default("60s")
                 .doc("Timeout between two successive writes of a socket's `send`."),
-            Row::new("lua_socket_read_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.read_timeout))
+            LuaRow::new("lua_socket_read_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.read_timeout))
                 .syntax("lua_socket_read_timeout time")
                 .default("60s")
                 .doc("Timeout between two successive reads of a socket's `receive`."),
-            Row::new("lua_socket_keepalive_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.keepalive_timeout))
+            LuaRow::new("lua_socket_keepalive_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.keepalive_timeout))
                 .syntax("lua_socket_keepalive_timeout time")
                 .default("60s")
                 .doc("Maximum idle time of connections that `setkeepalive` keeps; 0 is no limit."),
-            Row::new("lua_socket_pool_size", ANY_OR_IF, ONE, |conf, line| line.number(&mut conf.sockets.pool_size, 1..))
+            LuaRow::new("lua_socket_pool_size", ANY_OR_IF, ONE, |conf, line| line.number(&mut conf.sockets.pool_size, 1..))
                 .syntax("lua_socket_pool_size number")
                 .default("30")
                 .doc("Maximum number of idle connections in each of a worker's connection pools."),
-            Row::new("lua_socket_buffer_size", ANY_OR_IF, ONE, |conf, line| line.size(&mut conf.sockets.buffer_size))
+            LuaRow::new("lua_socket_buffer_size", ANY_OR_IF, ONE, |conf, line| line.size(&mut conf.sockets.buffer_size))
                 .syntax("lua_socket_buffer_size size")
                 .default("4k")
                 .doc("Maximum number of bytes that `receiveany` returns at once."),
-            Row::new("lua_socket_send_lowat", ANY_OR_IF, ONE, |conf, line| conf.sockets.lowat(line))
+            LuaRow::new("lua_socket_send_lowat", ANY_OR_IF, ONE, |conf, line| conf.sockets.lowat(line))
                 .syntax("lua_socket_send_lowat size")
                 .default("0")
                 .doc("Accepted with a warning, without effect: Linux has no `SO_SNDLOWAT`."),
-            Row::new("lua_socket_log_errors", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.sockets.log_errors))
+            LuaRow::new("lua_socket_log_errors", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.sockets.log_errors))
                 .syntax("lua_socket_log_errors on | off")
                 .default("on")
                 .doc("Logs socket errors to the error log."),
-            Row::new("lua_use_default_type", ANY_OR_IF, FLAG, |conf, line| {
+            LuaRow::new("lua_use_default_type", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.use_default_type)
             })
             .syntax("lua_use_default_type on | off")
@@ -403,7 +403,7 @@ macro_rules! scripts {
 impl Module for Lua {
     const NAME: &'static str = "lua";
     type Conf = LuaConf;
-    const DIRECTIVES: &'static [Row] = scripts! {
+    const DIRECTIVES: &'static [LuaRow] = scripts! {
         "init", HTTP, Phase::Init, "Runs Lua code once in each worker's VM, before the worker serves requests.";
         "init_worker", HTTP, Phase::InitWorker, "Runs Lua code in each worker's VM, after `init_by_lua`.";
         "exit_worker", HTTP, Phase::ExitWorker, "Runs Lua code in each worker's VM when the worker exits, after its last request.";

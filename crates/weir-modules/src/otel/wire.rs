@@ -1,6 +1,8 @@
 //! Requests as OTLP has them (opentelemetry-proto 1.x, `opentelemetry/proto/collector/trace/v1/trace_service.proto` and
 //! `trace/v1/trace.proto`), encoded as protocol buffers.
 
+use std::ops::Range;
+
 use weir_rt::clock::{self, ClockMoment};
 use weir_trace::KeptRequest;
 use weir_trace::protobuf::{self, ProtobufMessage};
@@ -49,7 +51,7 @@ impl SpanBatch {
             when(record.start + record.total)
         };
         let mut span = SpanWriter::new(finished.trace, finished.span, finished.parent, &finished.state);
-        span.about(&finished.name, SERVER, (start, end));
+        span.about(&finished.name, SERVER, start..end);
         for (key, value) in &finished.attributes {
             span.attribute(key, value.clone());
         }
@@ -61,12 +63,12 @@ impl SpanBatch {
         for (at, stretch) in found.iter().enumerate() {
             let holds = found.iter().any(|other| other.parent == Some(at));
             if stretch.start < stretch.end || holds {
-                self.stretch(finished, at, stretch, (when(stretch.start), when(stretch.end)));
+                self.stretch(finished, at, stretch, when(stretch.start)..when(stretch.end));
             }
         }
     }
 
-    fn stretch(&mut self, finished: &FinishedRequest, at: usize, stretch: &SpanStretch, times: (u64, u64)) {
+    fn stretch(&mut self, finished: &FinishedRequest, at: usize, stretch: &SpanStretch, times: Range<u64>) {
         let parent = stretch.parent.map_or(finished.span, |parent| number(finished.span, parent));
         let mut span = SpanWriter::new(finished.trace, number(finished.span, at), Some(parent), b"");
         let (sort, names) = match stretch.sort {
@@ -132,11 +134,11 @@ impl SpanWriter {
     }
 
     /// `times`: nanoseconds since 1970.
-    fn about(&mut self, name: &[u8], sort: u64, times: (u64, u64)) {
+    fn about(&mut self, name: &[u8], sort: u64, times: Range<u64>) {
         text(&mut self.0, 5, name);
         self.0.number(6, sort);
-        self.0.fixed(7, times.0);
-        self.0.fixed(8, times.1);
+        self.0.fixed(7, times.start);
+        self.0.fixed(8, times.end);
     }
 
     fn attribute(&mut self, key: &[u8], value: AttributeValue) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_conf::{LineCx, Result, parse_number, parse_size, parse_time_s};
 use weir_http::mime::Types;
 
-use super::{CacheSize, HttpCoreConf, Root};
+use super::{CacheSize, DocumentRoot, HttpCoreConf};
 use crate::conf::Matcher;
 use crate::conf::core::{Alias, DisableSymlinks, ErrorPage};
 use crate::conf::registry::Registry;
@@ -18,7 +18,7 @@ use crate::variable::Script;
 pub(super) fn root(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
     vacant_root(conf, line)?;
     let path = folder(line, true)?;
-    conf.root = Some(Root { path, alias: None });
+    conf.root = Some(DocumentRoot { path, alias: None });
     Ok(())
 }
 
@@ -33,7 +33,7 @@ pub(super) fn alias(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
         Some(Matcher::Regex(_)) | None => Alias::Whole,
     };
     let path = folder(line, false)?;
-    conf.root = Some(Root { path, alias: Some(alias) });
+    conf.root = Some(DocumentRoot { path, alias: Some(alias) });
     Ok(())
 }
 

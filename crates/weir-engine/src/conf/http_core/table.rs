@@ -7,9 +7,9 @@ use super::{HttpCoreConf, MSIE6, NO_BROWSER, SAFARI, TempPath, set};
 use crate::conf::core::{IfModifiedSince, InFileOnly, Lingering, ServerTokens};
 
 /// The directives of [`super::HttpCore`].
-pub(super) const TABLE: &[Row] = &[
+pub(super) const TABLE: &[HttpCoreRow] = &[
     // Where files are, and what they are.
-    Row::new("root", ANY_OR_IF, ONE, set::root)
+    HttpCoreRow::new("root", ANY_OR_IF, ONE, set::root)
         .syntax("root path")
         .default("html")
         .doc(
@@ -17,37 +17,37 @@ pub(super) const TABLE: &[Row] = &[
              path may contain variables.",
         )
         .example("location /images/ {\n    root /srv/www;\n}"),
-    Row::new("alias", LOCATION, ONE, set::alias)
+    HttpCoreRow::new("alias", LOCATION, ONE, set::alias)
         .syntax("alias path")
         .doc(
             "Replaces the part of the URI that the location matches by this path. In a \
              location given by a regular expression the path may refer to its captures.",
         )
         .example("location /images/ {\n    alias /srv/pictures/;\n}"),
-    Row::new("types", ANY, NONE.block(), set::types)
+    HttpCoreRow::new("types", ANY, NONE.block(), set::types)
         .syntax("types")
         .doc(
             "Maps file name extensions to MIME types of responses; a line is a type and its \
              extensions.",
         )
         .example("types {\n    text/html html htm;\n    image/svg+xml svg;\n}"),
-    Row::new("default_type", ANY, ONE, set::default_type)
+    HttpCoreRow::new("default_type", ANY, ONE, set::default_type)
         .syntax("default_type mime-type")
         .default("text/plain")
         .doc("MIME type of responses whose file name extension is not in `types`."),
-    Row::new("types_hash_max_size", ANY, ONE, |c, line| {
+    HttpCoreRow::new("types_hash_max_size", ANY, ONE, |c, line| {
         line.number(&mut c.accepted.types_hash_max_size, 0..)
     })
     .syntax("types_hash_max_size size")
     .default("1024")
     .doc("Accepted for compatibility with nginx, without effect: the table of types grows as needed."),
-    Row::new("types_hash_bucket_size", ANY, ONE, |c, line| {
+    HttpCoreRow::new("types_hash_bucket_size", ANY, ONE, |c, line| {
         line.number(&mut c.accepted.types_hash_bucket_size, 0..)
     })
     .syntax("types_hash_bucket_size size")
     .default("64")
     .doc("Accepted for compatibility with nginx, without effect: the table of types has no buckets."),
-    Row::new("disable_symlinks", ANY, ONE_OR_TWO, set::disable_symlinks)
+    HttpCoreRow::new("disable_symlinks", ANY, ONE_OR_TWO, set::disable_symlinks)
         .syntax("disable_symlinks off\ndisable_symlinks on | if_not_owner [from=part]")
         .default("off")
         .doc(
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[Row] = &[
              `if_not_owner` those whose owner is not the owner of the file. `from` is the \
              leading part of the path that is not checked.",
         ),
-    Row::new("open_file_cache", ANY, ONE_OR_TWO, set::open_file_cache)
+    HttpCoreRow::new("open_file_cache", ANY, ONE_OR_TWO, set::open_file_cache)
         .syntax("open_file_cache off\nopen_file_cache max=number [inactive=time]")
         .default("off")
         .doc(
@@ -67,21 +67,23 @@ pub(super) const TABLE: &[Row] = &[
              open_file_cache_valid 60s;\n\
              open_file_cache_min_uses 2;",
         ),
-    Row::new("open_file_cache_valid", ANY, ONE, |c, line| set::seconds(line, &mut c.open_file_cache_valid))
-        .syntax("open_file_cache_valid time")
-        .default("60s")
-        .doc("Time after which a cached file is checked for changes."),
-    Row::new("open_file_cache_min_uses", ANY, ONE, |c, line| {
+    HttpCoreRow::new("open_file_cache_valid", ANY, ONE, |c, line| {
+        set::seconds(line, &mut c.open_file_cache_valid)
+    })
+    .syntax("open_file_cache_valid time")
+    .default("60s")
+    .doc("Time after which a cached file is checked for changes."),
+    HttpCoreRow::new("open_file_cache_min_uses", ANY, ONE, |c, line| {
         line.number(&mut c.open_file_cache_min_uses, 0..)
     })
     .syntax("open_file_cache_min_uses number")
     .default("1")
     .doc("Minimum number of uses within `inactive` for a file to stay open."),
-    Row::new("open_file_cache_errors", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_errors))
+    HttpCoreRow::new("open_file_cache_errors", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_errors))
         .syntax("open_file_cache_errors on | off")
         .default("off")
         .doc("Caches errors of opening files, too."),
-    Row::new("open_file_cache_events", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_events))
+    HttpCoreRow::new("open_file_cache_events", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_events))
         .syntax("open_file_cache_events on | off")
         .default("off")
         .doc(
@@ -89,11 +91,11 @@ pub(super) const TABLE: &[Row] = &[
              than Linux.",
         ),
     // Who gets in, and where errors go.
-    Row::new("internal", LOCATION, NONE, set::internal).syntax("internal").doc(
+    HttpCoreRow::new("internal", LOCATION, NONE, set::internal).syntax("internal").doc(
         "Allows only internal requests in this location: of redirects inside the server, \
              `error_page`, `try_files`, subrequests. Others get 404.",
     ),
-    Row::new("satisfy", ANY, ONE, |c, line| {
+    HttpCoreRow::new("satisfy", ANY, ONE, |c, line| {
         line.one_of(&mut c.satisfy_any, &[("all", false), ("any", true)])
     })
     .syntax("satisfy all | any")
@@ -111,7 +113,7 @@ pub(super) const TABLE: &[Row] = &[
          \x20   auth_basic_user_file conf/htpasswd;\n\
          }",
     ),
-    Row::new("resolver", ANY, MORE, |c, line| {
+    HttpCoreRow::new("resolver", ANY, MORE, |c, line| {
         let resolver = crate::resolver::parse(line)?;
         line.once(&mut c.resolver, resolver)
     })
@@ -125,19 +127,21 @@ pub(super) const TABLE: &[Row] = &[
          address. Weir's own parameters are described in docs/names.md.",
     )
     .example("resolver 127.0.0.53 valid=30s;\nresolver_timeout 5s;"),
-    Row::new("resolver_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))
+    HttpCoreRow::new("resolver_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))
         .syntax("resolver_timeout time")
         .default("30s")
         .doc("Timeout for resolving a host name."),
-    Row::new("resolver_cache", HTTP, ONE, |c, line| crate::resolver::kept::set(&mut c.resolver_cache, line))
-        .syntax("resolver_cache path | off")
-        .default("off")
-        .doc("Directory in which the resolver's cache survives restarts. Weir's own."),
-    Row::new("auth_delay", ANY, ONE, |c, line| line.time_ms(&mut c.auth_delay))
+    HttpCoreRow::new("resolver_cache", HTTP, ONE, |c, line| {
+        crate::resolver::kept::set(&mut c.resolver_cache, line)
+    })
+    .syntax("resolver_cache path | off")
+    .default("off")
+    .doc("Directory in which the resolver's cache survives restarts. Weir's own."),
+    HttpCoreRow::new("auth_delay", ANY, ONE, |c, line| line.time_ms(&mut c.auth_delay))
         .syntax("auth_delay time")
         .default("0")
         .doc("Delays responses with status 401, against timing attacks on passwords."),
-    Row::new("error_page", ANY_OR_IF, TWO_OR_MORE, set::error_page)
+    HttpCoreRow::new("error_page", ANY_OR_IF, TWO_OR_MORE, set::error_page)
         .syntax("error_page code ... [=[response]] uri")
         .doc(
             "URI that is shown for these status codes: by an internal redirect, to a location \
@@ -145,28 +149,30 @@ pub(super) const TABLE: &[Row] = &[
              status; `=` alone takes that of the response for the URI.",
         )
         .example("error_page 404 /404.html;\nerror_page 502 503 504 =200 @fallback;"),
-    Row::new("recursive_error_pages", ANY, FLAG, |c, line| line.flag(&mut c.recursive_error_pages))
+    HttpCoreRow::new("recursive_error_pages", ANY, FLAG, |c, line| line.flag(&mut c.recursive_error_pages))
         .syntax("recursive_error_pages on | off")
         .default("off")
         .doc("Applies `error_page` also to errors of a request that an `error_page` has redirected."),
     // The request's body.
-    Row::new("client_max_body_size", ANY, ONE, |c, line| line.offset(&mut c.client_max_body_size))
+    HttpCoreRow::new("client_max_body_size", ANY, ONE, |c, line| line.offset(&mut c.client_max_body_size))
         .syntax("client_max_body_size size")
         .default("1m")
         .doc("Maximum size of the request body; larger ones get 413. 0 disables the check.")
         .example("client_max_body_size 20m;"),
-    Row::new("client_body_buffer_size", ANY, ONE, |c, line| line.size(&mut c.client_body_buffer_size))
-        .syntax("client_body_buffer_size size")
-        .default("8k")
-        .doc(
-            "Size of the buffer for the request body; what is larger is written to a \
+    HttpCoreRow::new("client_body_buffer_size", ANY, ONE, |c, line| {
+        line.size(&mut c.client_body_buffer_size)
+    })
+    .syntax("client_body_buffer_size size")
+    .default("8k")
+    .doc(
+        "Size of the buffer for the request body; what is larger is written to a \
              temporary file. The default is two memory pages.",
-        ),
-    Row::new("client_body_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.client_body_timeout))
+    ),
+    HttpCoreRow::new("client_body_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.client_body_timeout))
         .syntax("client_body_timeout time")
         .default("60s")
         .doc("Timeout between two successive reads of the request body; then the response is 408."),
-    Row::new("client_body_in_file_only", ANY, ONE, |c, line| {
+    HttpCoreRow::new("client_body_in_file_only", ANY, ONE, |c, line| {
         line.one_of(&mut c.client_body_in_file_only, IN_FILE)
     })
     .syntax("client_body_in_file_only on | clean | off")
@@ -175,13 +181,13 @@ pub(super) const TABLE: &[Row] = &[
         "Writes every request body to a file: `on` keeps the file, `clean` removes it after \
          the request.",
     ),
-    Row::new("client_body_in_single_buffer", ANY, FLAG, |c, line| {
+    HttpCoreRow::new("client_body_in_single_buffer", ANY, FLAG, |c, line| {
         line.flag(&mut c.client_body_in_single_buffer)
     })
     .syntax("client_body_in_single_buffer on | off")
     .default("off")
     .doc("Keeps a request body that is in memory in one buffer."),
-    Row::new("client_body_temp_path", ANY, ONE.or(TWO).or(THREE).or(FOUR), |c, line| {
+    HttpCoreRow::new("client_body_temp_path", ANY, ONE.or(TWO).or(THREE).or(FOUR), |c, line| {
         TempPath::set(&mut c.client_body_temp_path, line)
     })
     .syntax("client_body_temp_path path [level1 [level2 [level3]]]")
@@ -191,7 +197,7 @@ pub(super) const TABLE: &[Row] = &[
          subdirectories.",
     ),
     // The connection.
-    Row::new("keepalive_timeout", ANY, ONE_OR_TWO, set::keepalive_timeout)
+    HttpCoreRow::new("keepalive_timeout", ANY, ONE_OR_TWO, set::keepalive_timeout)
         .syntax("keepalive_timeout timeout [header_timeout]")
         .default("75s")
         .doc(
@@ -199,58 +205,62 @@ pub(super) const TABLE: &[Row] = &[
              keep-alive. The second time is sent in the `Keep-Alive: timeout=time` response \
              field.",
         ),
-    Row::new("keepalive_requests", ANY, ONE, |c, line| line.number(&mut c.keepalive_requests, 0..))
+    HttpCoreRow::new("keepalive_requests", ANY, ONE, |c, line| line.number(&mut c.keepalive_requests, 0..))
         .syntax("keepalive_requests number")
         .default("1000")
         .doc("Maximum number of requests on one client connection, after which it is closed."),
-    Row::new("keepalive_time", ANY, ONE, |c, line| line.time_ms(&mut c.keepalive_time))
+    HttpCoreRow::new("keepalive_time", ANY, ONE, |c, line| line.time_ms(&mut c.keepalive_time))
         .syntax("keepalive_time time")
         .default("1h")
         .doc(
             "Maximum time during which a client connection accepts new requests; it is closed \
              after the request that follows.",
         ),
-    Row::new("keepalive_min_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.keepalive_min_timeout))
+    HttpCoreRow::new("keepalive_min_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.keepalive_min_timeout))
         .syntax("keepalive_min_timeout timeout")
         .default("0")
         .doc(
             "Minimum time during which an idle client connection stays open when a worker \
              shuts down.",
         ),
-    Row::new("keepalive_disable", ANY, ONE_OR_TWO, |c, line| line.bits(&mut c.keepalive_disable, BROWSERS))
-        .syntax("keepalive_disable none | browser ...")
-        .default("msie6")
-        .doc(
-            "Disables keep-alive for misbehaving browsers: `msie6` (after POST), `safari`, or \
+    HttpCoreRow::new("keepalive_disable", ANY, ONE_OR_TWO, |c, line| {
+        line.bits(&mut c.keepalive_disable, BROWSERS)
+    })
+    .syntax("keepalive_disable none | browser ...")
+    .default("msie6")
+    .doc(
+        "Disables keep-alive for misbehaving browsers: `msie6` (after POST), `safari`, or \
              `none` of them.",
-        ),
-    Row::new("send_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.send_timeout))
+    ),
+    HttpCoreRow::new("send_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.send_timeout))
         .syntax("send_timeout time")
         .default("60s")
         .doc(
             "Timeout between two successive writes of a response to the client; then the \
              connection is closed.",
         ),
-    Row::new("lingering_close", ANY, ONE, |c, line| line.one_of(&mut c.lingering_close, LINGERING))
+    HttpCoreRow::new("lingering_close", ANY, ONE, |c, line| line.one_of(&mut c.lingering_close, LINGERING))
         .syntax("lingering_close on | off | always")
         .default("on")
         .doc(
             "Reads what the client still sends before closing the connection: `on` when it is \
              likely that there is more, `always`, or `off` never.",
         ),
-    Row::new("lingering_time", ANY, ONE, |c, line| line.time_ms(&mut c.lingering_time))
+    HttpCoreRow::new("lingering_time", ANY, ONE, |c, line| line.time_ms(&mut c.lingering_time))
         .syntax("lingering_time time")
         .default("30s")
         .doc("Maximum time of reading and dropping further data of the client."),
-    Row::new("lingering_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.lingering_timeout))
+    HttpCoreRow::new("lingering_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.lingering_timeout))
         .syntax("lingering_timeout time")
         .default("5s")
         .doc("Timeout between two reads of further data of the client."),
-    Row::new("reset_timedout_connection", ANY, FLAG, |c, line| line.flag(&mut c.reset_timedout_connection))
-        .syntax("reset_timedout_connection on | off")
-        .default("off")
-        .doc("Resets connections that time out, which frees the kernel's memory of them at once."),
-    Row::new("limit_rate", ANY_OR_IF, ONE, |c, line| set::size_script(line, &mut c.limit_rate))
+    HttpCoreRow::new("reset_timedout_connection", ANY, FLAG, |c, line| {
+        line.flag(&mut c.reset_timedout_connection)
+    })
+    .syntax("reset_timedout_connection on | off")
+    .default("off")
+    .doc("Resets connections that time out, which frees the kernel's memory of them at once."),
+    HttpCoreRow::new("limit_rate", ANY_OR_IF, ONE, |c, line| set::size_script(line, &mut c.limit_rate))
         .syntax("limit_rate rate")
         .default("0")
         .doc(
@@ -258,48 +268,50 @@ pub(super) const TABLE: &[Row] = &[
              limit. The value may contain variables.",
         )
         .example("location /download/ {\n    limit_rate_after 1m;\n    limit_rate 200k;\n}"),
-    Row::new("limit_rate_after", ANY_OR_IF, ONE, |c, line| set::size_script(line, &mut c.limit_rate_after))
-        .syntax("limit_rate_after size")
-        .default("0")
-        .doc(
-            "Amount of a response that is sent without the limit of `limit_rate`. The value \
+    HttpCoreRow::new("limit_rate_after", ANY_OR_IF, ONE, |c, line| {
+        set::size_script(line, &mut c.limit_rate_after)
+    })
+    .syntax("limit_rate_after size")
+    .default("0")
+    .doc(
+        "Amount of a response that is sent without the limit of `limit_rate`. The value \
              may contain variables.",
-        ),
-    Row::new("early_hints", ANY, MORE, set::early_hints).syntax("early_hints string ...").doc(
+    ),
+    HttpCoreRow::new("early_hints", ANY, MORE, set::early_hints).syntax("early_hints string ...").doc(
         "Passes 103 (Early Hints) responses of upstream servers to the client if one of \
              the values is neither empty nor `0`.",
     ),
-    Row::new("tcp_nodelay", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nodelay))
+    HttpCoreRow::new("tcp_nodelay", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nodelay))
         .syntax("tcp_nodelay on | off")
         .default("on")
         .doc(
             "Sets `TCP_NODELAY` on client connections; new connections take the setting of \
              the address's default server.",
         ),
-    Row::new("tcp_nopush", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nopush))
+    HttpCoreRow::new("tcp_nopush", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nopush))
         .syntax("tcp_nopush on | off")
         .default("off")
         .doc(
             "Sends the response header and the beginning of a file in one packet \
              (`TCP_CORK`), with `sendfile`.",
         ),
-    Row::new("send_lowat", ANY, ONE, |c, line| line.size(&mut c.accepted.send_lowat))
+    HttpCoreRow::new("send_lowat", ANY, ONE, |c, line| line.size(&mut c.accepted.send_lowat))
         .syntax("send_lowat size")
         .default("0")
         .doc("Accepted for compatibility with nginx, without effect: Linux has no `SO_SNDLOWAT`."),
     // Files to sockets.
-    Row::new("sendfile", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.sendfile))
+    HttpCoreRow::new("sendfile", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.sendfile))
         .syntax("sendfile on | off")
         .default("off")
         .doc("Sends files by `sendfile()`, without copying them through the process."),
-    Row::new("sendfile_max_chunk", ANY, ONE, |c, line| line.size(&mut c.sendfile_max_chunk))
+    HttpCoreRow::new("sendfile_max_chunk", ANY, ONE, |c, line| line.size(&mut c.sendfile_max_chunk))
         .syntax("sendfile_max_chunk size")
         .default("2m")
         .doc(
             "Maximum amount of data in one `sendfile()` call, so that one fast client does \
              not occupy a worker.",
         ),
-    Row::new("subrequest_output_buffer_size", ANY, ONE, |c, line| {
+    HttpCoreRow::new("subrequest_output_buffer_size", ANY, ONE, |c, line| {
         line.size(&mut c.subrequest_output_buffer_size)
     })
     .syntax("subrequest_output_buffer_size size")
@@ -308,40 +320,42 @@ pub(super) const TABLE: &[Row] = &[
         "Size of the buffer for the response body of a subrequest that is kept in memory. The \
          default is one memory page.",
     ),
-    Row::new("output_buffers", ANY, TWO, |c, line| line.bufs(&mut c.accepted.output_buffers))
+    HttpCoreRow::new("output_buffers", ANY, TWO, |c, line| line.bufs(&mut c.accepted.output_buffers))
         .syntax("output_buffers number size")
         .default("2 32k")
         .doc(
             "Accepted for compatibility with nginx, without effect: files are read into \
              buffers of the worker's pool.",
         ),
-    Row::new("postpone_output", ANY, ONE, |c, line| line.size(&mut c.accepted.postpone_output))
+    HttpCoreRow::new("postpone_output", ANY, ONE, |c, line| line.size(&mut c.accepted.postpone_output))
         .syntax("postpone_output size")
         .default("1460")
         .doc(
             "Accepted for compatibility with nginx, without effect: small pieces are sent in \
              one write anyway.",
         ),
-    Row::new("read_ahead", ANY, ONE, |c, line| line.size(&mut c.accepted.read_ahead))
+    HttpCoreRow::new("read_ahead", ANY, ONE, |c, line| line.size(&mut c.accepted.read_ahead))
         .syntax("read_ahead size")
         .default("0")
         .doc(
             "Accepted for compatibility with nginx, without effect: the kernel decides how \
              far to read ahead.",
         ),
-    Row::new("directio", ANY, ONE, set::directio).syntax("directio size | off").default("off").doc(
+    HttpCoreRow::new("directio", ANY, ONE, set::directio).syntax("directio size | off").default("off").doc(
         "Accepted for compatibility with nginx, without effect: files are sent from the \
              page cache.",
     ),
-    Row::new("directio_alignment", ANY, ONE, |c, line| line.offset(&mut c.accepted.directio_alignment))
-        .syntax("directio_alignment size")
-        .default("512")
-        .doc("Accepted for compatibility with nginx, without effect: there are no direct reads."),
-    Row::new("aio", ANY, ONE, set::aio).syntax("aio on | off | threads[=pool]").default("off").doc(
+    HttpCoreRow::new("directio_alignment", ANY, ONE, |c, line| {
+        line.offset(&mut c.accepted.directio_alignment)
+    })
+    .syntax("directio_alignment size")
+    .default("512")
+    .doc("Accepted for compatibility with nginx, without effect: there are no direct reads."),
+    HttpCoreRow::new("aio", ANY, ONE, set::aio).syntax("aio on | off | threads[=pool]").default("off").doc(
         "Accepted for compatibility with nginx, without effect: reads that would block \
              never run on the event loop.",
     ),
-    Row::new("aio_write", ANY, FLAG, |c, line| line.flag(&mut c.accepted.aio_write))
+    HttpCoreRow::new("aio_write", ANY, FLAG, |c, line| line.flag(&mut c.accepted.aio_write))
         .syntax("aio_write on | off")
         .default("off")
         .doc(
@@ -349,73 +363,79 @@ pub(super) const TABLE: &[Row] = &[
              never run on the event loop.",
         ),
     // What responses say.
-    Row::new("server_tokens", ANY, ONE, |c, line| line.one_of(&mut c.server_tokens, TOKENS))
+    HttpCoreRow::new("server_tokens", ANY, ONE, |c, line| line.one_of(&mut c.server_tokens, TOKENS))
         .syntax("server_tokens on | off | build")
         .default("on")
         .doc("Shows the version in the `Server` field and on error pages."),
-    Row::new("if_modified_since", ANY, ONE, |c, line| line.one_of(&mut c.if_modified_since, MODIFIED))
-        .syntax("if_modified_since off | exact | before")
-        .default("exact")
-        .doc(
-            "How the modification time is compared with `If-Modified-Since`: never, for \
+    HttpCoreRow::new("if_modified_since", ANY, ONE, |c, line| {
+        line.one_of(&mut c.if_modified_since, MODIFIED)
+    })
+    .syntax("if_modified_since off | exact | before")
+    .default("exact")
+    .doc(
+        "How the modification time is compared with `If-Modified-Since`: never, for \
              equality, or for being at most that time.",
-        ),
-    Row::new("etag", ANY, FLAG, |c, line| line.flag(&mut c.etag))
+    ),
+    HttpCoreRow::new("etag", ANY, FLAG, |c, line| line.flag(&mut c.etag))
         .syntax("etag on | off")
         .default("on")
         .doc("Adds `ETag` to responses that are files."),
-    Row::new("max_ranges", ANY, ONE, |c, line| line.number(&mut c.max_ranges, 0..))
+    HttpCoreRow::new("max_ranges", ANY, ONE, |c, line| line.number(&mut c.max_ranges, 0..))
         .syntax("max_ranges number")
         .doc(
             "Maximum number of ranges in a request; 0 disables ranges. By default there is no \
              limit.",
         ),
-    Row::new("chunked_transfer_encoding", ANY, FLAG, |c, line| line.flag(&mut c.chunked_transfer_encoding))
-        .syntax("chunked_transfer_encoding on | off")
-        .default("on")
-        .doc(
-            "Sends responses of unknown length in chunks to HTTP/1.1 clients; `off` ends them \
+    HttpCoreRow::new("chunked_transfer_encoding", ANY, FLAG, |c, line| {
+        line.flag(&mut c.chunked_transfer_encoding)
+    })
+    .syntax("chunked_transfer_encoding on | off")
+    .default("on")
+    .doc(
+        "Sends responses of unknown length in chunks to HTTP/1.1 clients; `off` ends them \
              by closing the connection.",
-        ),
-    Row::new("absolute_redirect", ANY, FLAG, |c, line| line.flag(&mut c.absolute_redirect))
+    ),
+    HttpCoreRow::new("absolute_redirect", ANY, FLAG, |c, line| line.flag(&mut c.absolute_redirect))
         .syntax("absolute_redirect on | off")
         .default("on")
         .doc("Makes redirects of the server absolute; `off` sends only the path."),
-    Row::new("server_name_in_redirect", ANY, FLAG, |c, line| line.flag(&mut c.server_name_in_redirect))
-        .syntax("server_name_in_redirect on | off")
-        .default("off")
-        .doc(
-            "Uses the first `server_name` in absolute redirects, instead of the host of the \
+    HttpCoreRow::new("server_name_in_redirect", ANY, FLAG, |c, line| {
+        line.flag(&mut c.server_name_in_redirect)
+    })
+    .syntax("server_name_in_redirect on | off")
+    .default("off")
+    .doc(
+        "Uses the first `server_name` in absolute redirects, instead of the host of the \
              request.",
-        ),
-    Row::new("port_in_redirect", ANY, FLAG, |c, line| line.flag(&mut c.port_in_redirect))
+    ),
+    HttpCoreRow::new("port_in_redirect", ANY, FLAG, |c, line| line.flag(&mut c.port_in_redirect))
         .syntax("port_in_redirect on | off")
         .default("on")
         .doc("Adds the port to absolute redirects, if it is not the usual one."),
-    Row::new("msie_padding", ANY, FLAG, |c, line| line.flag(&mut c.msie_padding))
+    HttpCoreRow::new("msie_padding", ANY, FLAG, |c, line| line.flag(&mut c.msie_padding))
         .syntax("msie_padding on | off")
         .default("on")
         .doc("Pads error pages to 512 bytes for old versions of Internet Explorer."),
-    Row::new("post_action", ANY_OR_IF, ONE, |c, line| line.text(&mut c.post_action))
+    HttpCoreRow::new("post_action", ANY_OR_IF, ONE, |c, line| line.text(&mut c.post_action))
         .syntax("post_action uri | @name")
         .doc(
             "Processes the request in another location after its response is sent; the \
              response of that is dropped.",
         ),
-    Row::new("msie_refresh", ANY, FLAG, |c, line| line.flag(&mut c.msie_refresh))
+    HttpCoreRow::new("msie_refresh", ANY, FLAG, |c, line| line.flag(&mut c.msie_refresh))
         .syntax("msie_refresh on | off")
         .default("off")
         .doc("Redirects old versions of Internet Explorer by a page instead of a status."),
     // Logs.
-    Row::new("log_not_found", ANY, FLAG, |c, line| line.flag(&mut c.log_not_found))
+    HttpCoreRow::new("log_not_found", ANY, FLAG, |c, line| line.flag(&mut c.log_not_found))
         .syntax("log_not_found on | off")
         .default("on")
         .doc("Logs missing files to the error log."),
-    Row::new("log_subrequest", ANY, FLAG, |c, line| line.flag(&mut c.log_subrequest))
+    HttpCoreRow::new("log_subrequest", ANY, FLAG, |c, line| line.flag(&mut c.log_subrequest))
         .syntax("log_subrequest on | off")
         .default("off")
         .doc("Logs subrequests to the access log."),
-    Row::new("error_log", ANY, MORE, set::error_log)
+    HttpCoreRow::new("error_log", ANY, MORE, set::error_log)
         .syntax("error_log file [level]")
         .default("logs/error.log error")
         .doc(
@@ -426,7 +446,7 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 // The alias tells the closures of the table what `c` is.
-type Row = Directive<HttpCoreConf>;
+type HttpCoreRow = Directive<HttpCoreConf>;
 
 const FOUR: weir_conf::Args = weir_conf::Args::range(4, 4);
 const IN_FILE: &[(&str, InFileOnly)] =

@@ -3,9 +3,9 @@
 
 use weir_conf::Error;
 
-use super::Scope;
+use super::LintScope;
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     let Some(("" | "^~", prefix)) = scope.location() else { return };
     let Some(alias) = scope.all("alias").next() else { return };
     let Some(path) = alias.args.first().filter(|word| !word.bytes().contains(&b'$')) else { return };

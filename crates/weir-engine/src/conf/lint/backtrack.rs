@@ -3,9 +3,9 @@
 
 use weir_conf::{Error, Line, Word};
 
-use super::{Scope, location_of, pattern};
+use super::{LintScope, location_of, pattern};
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     if scope.name() == "if" {
         let line = scope.line;
         found.extend(line.and_then(|line| line.args.last()).and_then(|word| {

@@ -3,9 +3,9 @@
 
 use weir_conf::Error;
 
-use super::Scope;
+use super::LintScope;
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     for (cache, key) in NAMES {
         for line in scope.all(cache).filter(|line| !line.args.first().is_some_and(|word| word.is("off"))) {
             if !scope.outwards().any(|outer| outer.has(key)) {

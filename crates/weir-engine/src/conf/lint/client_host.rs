@@ -3,9 +3,9 @@
 
 use weir_conf::{Error, Line, Word};
 
-use super::Scope;
+use super::LintScope;
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     let shape = |line: &Line| match line.name.str() {
         "proxy_pass" | "grpc_pass" => target(scope, line),
         "proxy_set_header" | "grpc_set_header" => host_header(line),
@@ -20,7 +20,7 @@ pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
 }
 
 /// `proxy_pass http://$host`: the authority is the client's choice.
-fn target(scope: &Scope<'_>, line: &Line) -> Option<Error> {
+fn target(scope: &LintScope<'_>, line: &Line) -> Option<Error> {
     let word = line.args.first()?;
     let name = variables(authority(word.str())?).find(|name| is_clients(scope, name))?;
     let message = format!("the client chooses whom this asks: \"${name}\" is what it sends");
@@ -63,13 +63,13 @@ fn variables(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether the client sets the variable, itself or by way of a `set`. What a `map` or `geo` makes is not: it was chosen.
-fn is_clients(scope: &Scope<'_>, name: &str) -> bool {
+fn is_clients(scope: &LintScope<'_>, name: &str) -> bool {
     let direct = |name: &str| {
         CLIENTS.contains(&name)
             || ["http_", "arg_", "cookie_"].iter().any(|kind| name.starts_with(kind))
             || !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
     };
-    let by_set = |scope: &Scope<'_>| {
+    let by_set = |scope: &LintScope<'_>| {
         scope.all("set").any(|line| match &line.args[..] {
             [to, value] => to.str().strip_prefix('$') == Some(name) && variables(value.str()).any(direct),
             _ => false,

@@ -3,13 +3,13 @@
 
 use weir_conf::{Error, Line};
 
-use super::Scope;
+use super::LintScope;
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     found.extend(LISTS.iter().filter_map(|(name, merge)| lost(scope, name, *merge)));
 }
 
-fn lost(scope: &Scope<'_>, name: &'static str, merge: Option<&'static str>) -> Option<Error> {
+fn lost(scope: &LintScope<'_>, name: &'static str, merge: Option<&'static str>) -> Option<Error> {
     let first = scope.all(name).next()?;
     let mode = merge.and_then(|merge| scope.outwards().find_map(|scope| scope.all(merge).next()));
     if mode.is_some_and(|mode| mode.args.first().is_some_and(|word| !word.is("on"))) {

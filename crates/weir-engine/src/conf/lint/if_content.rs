@@ -4,9 +4,9 @@
 
 use weir_conf::{Error, Line};
 
-use super::Scope;
+use super::LintScope;
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     if scope.name() != "location" {
         return;
     }
@@ -33,7 +33,7 @@ pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
 }
 
 /// What answers in the location, when `line` has something else that answers.
-fn answering<'t>(scope: &Scope<'t>, line: &Line) -> Option<&'t str> {
+fn answering<'t>(scope: &LintScope<'t>, line: &Line) -> Option<&'t str> {
     let block = line.block.as_ref()?;
     let answers = |line: &&Line| CONTENT.contains(&line.name.str());
     block.lines.iter().find(answers)?;

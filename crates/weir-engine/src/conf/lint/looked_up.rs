@@ -3,9 +3,9 @@
 
 use weir_conf::{Error, Line, Word};
 
-use super::Scope;
+use super::LintScope;
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     if scope.name() == "http" {
         for block in scope.all("upstream").filter_map(|line| line.block.as_ref()) {
             let servers = block.lines.iter().filter(|line| line.name.is("server"));
@@ -18,7 +18,7 @@ pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
 }
 
 /// The trap at `word`, if it names a server that is looked up once.
-fn once(scope: &Scope<'_>, word: &Word) -> Option<Error> {
+fn once(scope: &LintScope<'_>, word: &Word) -> Option<Error> {
     let host = host(word.str())?;
     if is_upstream(scope, host) || is_upstream(scope, whole(word.str())) {
         return None;
@@ -31,7 +31,7 @@ fn once(scope: &Scope<'_>, word: &Word) -> Option<Error> {
 }
 
 /// Whether an `upstream` has this name.
-fn is_upstream(scope: &Scope<'_>, name: &str) -> bool {
+fn is_upstream(scope: &LintScope<'_>, name: &str) -> bool {
     let named = |line: &Line| line.args.first().is_some_and(|word| word.str().eq_ignore_ascii_case(name));
     scope.outwards().any(|scope| scope.all("upstream").any(named))
 }

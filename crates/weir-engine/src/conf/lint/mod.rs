@@ -18,20 +18,20 @@ use weir_conf::{ConfTree, Error, Line};
 /// What looks suspicious in `tree`, in the order of its blocks, outer ones first.
 pub fn lint(tree: &ConfTree) -> Vec<Error> {
     let mut found = Vec::new();
-    visit(&Scope { line: None, lines: &tree.lines, outer: None, tree }, &mut found);
+    visit(&LintScope { line: None, lines: &tree.lines, outer: None, tree }, &mut found);
     found
 }
 
 /// A block and those around it.
-struct Scope<'t> {
+struct LintScope<'t> {
     /// The line that opens it; `None` for the main context.
     line: Option<&'t Line>,
     lines: &'t [Line],
-    outer: Option<&'t Scope<'t>>,
+    outer: Option<&'t LintScope<'t>>,
     tree: &'t ConfTree,
 }
 
-impl<'t> Scope<'t> {
+impl<'t> LintScope<'t> {
     /// The name of the line that opens it; empty for the main context.
     fn name(&self) -> &'t str {
         self.line.map_or("", |line| line.name.str())
@@ -48,7 +48,7 @@ impl<'t> Scope<'t> {
     }
 
     /// This scope and those around it, from inside.
-    fn outwards(&self) -> impl Iterator<Item = &Scope<'t>> {
+    fn outwards(&self) -> impl Iterator<Item = &LintScope<'t>> {
         std::iter::successors(Some(self), |scope| scope.outer)
     }
 
@@ -77,20 +77,20 @@ fn location_of(line: &Line) -> Option<(&str, &[u8])> {
     Some(glued.map_or(("", path), |modifier| (modifier, &path[modifier.len()..])))
 }
 
-fn visit(scope: &Scope<'_>, found: &mut Vec<Error>) {
+fn visit(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     TRAPS.iter().for_each(|trap| trap(scope, found));
     for line in scope.lines {
         // The lines of other blocks are no directives.
         if let Some(block) = line.block.as_ref().filter(|_| BLOCKS.contains(&line.name.str())) {
             visit(
-                &Scope { line: Some(line), lines: &block.lines, outer: Some(scope), tree: scope.tree },
+                &LintScope { line: Some(line), lines: &block.lines, outer: Some(scope), tree: scope.tree },
                 found,
             );
         }
     }
 }
 
-const TRAPS: [fn(&Scope<'_>, &mut Vec<Error>); 8] = [
+const TRAPS: [fn(&LintScope<'_>, &mut Vec<Error>); 8] = [
     reach::trap,
     headers::trap,
     if_content::trap,

@@ -9,18 +9,18 @@ use std::ops::Range;
 
 /// The first part of `text` that can take exponential time.
 pub(super) fn explosive(text: &[u8]) -> Option<Range<usize>> {
-    let mut parser = Parser { text, at: 0, depth: 0, found: None };
+    let mut parser = PatternParser { text, at: 0, depth: 0, found: None };
     let whole = parser.alternatives();
     whole.filter(|_| parser.at == text.len()).and(parser.found)
 }
 
 /// Bytes of a set, one bit each.
-type Set = [u64; 4];
+type ByteSet = [u64; 4];
 
 #[derive(Clone, Copy)]
-struct Item {
+struct PatternItem {
     /// What may stand in it.
-    set: Set,
+    set: ByteSet,
     /// It may be empty.
     nullable: bool,
     /// It has no upper bound, in itself or inside, and gives back what it took.
@@ -29,14 +29,14 @@ struct Item {
     single: bool,
 }
 
-struct Parser<'a> {
+struct PatternParser<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
     found: Option<Range<usize>>,
 }
 
-impl Parser<'_> {
+impl PatternParser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -48,7 +48,7 @@ impl Parser<'_> {
     }
 
     /// Alternatives up to a `)` or the end; `None` when they are not understood.
-    fn alternatives(&mut self) -> Option<Vec<Vec<Item>>> {
+    fn alternatives(&mut self) -> Option<Vec<Vec<PatternItem>>> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return None;
@@ -71,11 +71,12 @@ impl Parser<'_> {
     }
 
     /// An atom and, for a group, what is in it. A zero-width one is `None` inside.
-    fn atom(&mut self) -> Option<Option<(Item, Vec<Vec<Item>>)>> {
+    fn atom(&mut self) -> Option<Option<(PatternItem, Vec<Vec<PatternItem>>)>> {
         let byte = self.peek()?;
         self.at += 1;
-        let single =
-            |set| Some(Some((Item { set, nullable: false, unbounded: false, single: true }, Vec::new())));
+        let single = |set| {
+            Some(Some((PatternItem { set, nullable: false, unbounded: false, single: true }, Vec::new())))
+        };
         match byte {
             b'^' | b'$' => Some(None),
             b'.' => single(ALL),
@@ -90,7 +91,7 @@ impl Parser<'_> {
         }
     }
 
-    fn group(&mut self) -> Option<Option<(Item, Vec<Vec<Item>>)>> {
+    fn group(&mut self) -> Option<Option<(PatternItem, Vec<Vec<PatternItem>>)>> {
         let mut atomic = false;
         if self.take(b'?') {
             match self.peek()? {
@@ -109,7 +110,7 @@ impl Parser<'_> {
             return None;
         }
         let set = inside.iter().flatten().fold([0; 4], |set, item| union(set, item.set));
-        let item = Item {
+        let item = PatternItem {
             set,
             nullable: inside.iter().any(|items| items.iter().all(|item| item.nullable)),
             unbounded: !atomic && inside.iter().flatten().any(|item| item.unbounded),
@@ -132,7 +133,11 @@ impl Parser<'_> {
     }
 
     /// What `atom`, which began at `start`, is with the repeat behind it.
-    fn repeated(&mut self, atom: Option<(Item, Vec<Vec<Item>>)>, start: usize) -> Option<Option<Item>> {
+    fn repeated(
+        &mut self,
+        atom: Option<(PatternItem, Vec<Vec<PatternItem>>)>,
+        start: usize,
+    ) -> Option<Option<PatternItem>> {
         let (least, unbounded) = match self.peek() {
             Some(b'*') => (0, true),
             Some(b'+') => (1, true),
@@ -155,7 +160,7 @@ impl Parser<'_> {
             self.found = Some(start..self.at);
         }
         let unbounded = (unbounded || item.unbounded) && !possessive;
-        Some(Some(Item { nullable: item.nullable || least == 0, unbounded, single: false, ..item }))
+        Some(Some(PatternItem { nullable: item.nullable || least == 0, unbounded, single: false, ..item }))
     }
 
     /// `{n}`, `{n,}`, `{n,m}`: the least number and whether there is no greatest; `None`: braces are text.
@@ -176,7 +181,7 @@ impl Parser<'_> {
     }
 
     /// Behind a backslash; `None` inside for what has no width.
-    fn escape(&mut self) -> Option<Option<Set>> {
+    fn escape(&mut self) -> Option<Option<ByteSet>> {
         let byte = self.peek()?;
         self.at += 1;
         let class =
@@ -195,7 +200,7 @@ impl Parser<'_> {
     }
 
     /// Behind a `[`.
-    fn class(&mut self) -> Option<Set> {
+    fn class(&mut self) -> Option<ByteSet> {
         let negated = self.take(b'^');
         let mut set = [0; 4];
         let first = self.at;
@@ -224,7 +229,7 @@ impl Parser<'_> {
 }
 
 /// Whether repeating one of `alternatives` again and again divides a text in many ways.
-fn ambiguous(alternatives: &[Vec<Item>]) -> bool {
+fn ambiguous(alternatives: &[Vec<PatternItem>]) -> bool {
     let within = alternatives.iter().any(|items| {
         items.iter().enumerate().any(|(at, item)| {
             let others = items.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, item)| item);
@@ -239,21 +244,21 @@ fn ambiguous(alternatives: &[Vec<Item>]) -> bool {
     within || between
 }
 
-fn of(byte: u8) -> Set {
+fn of(byte: u8) -> ByteSet {
     let mut set = [0; 4];
     set[usize::from(byte >> 6)] = 1 << (byte & 63);
     set
 }
 
-fn union(a: Set, b: Set) -> Set {
+fn union(a: ByteSet, b: ByteSet) -> ByteSet {
     std::array::from_fn(|i| a[i] | b[i])
 }
 
-fn overlap(a: Set, b: Set) -> bool {
+fn overlap(a: ByteSet, b: ByteSet) -> bool {
     a.iter().zip(b).any(|(a, b)| a & b != 0)
 }
 
-const ALL: Set = [u64::MAX; 4];
+const ALL: ByteSet = [u64::MAX; 4];
 /// Groups inside of groups.
 const DEEPEST: usize = 100;
 

@@ -3,9 +3,9 @@
 
 use weir_conf::{Error, Line};
 
-use super::{Scope, location_of};
+use super::{LintScope, location_of};
 
-pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
+pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     if !matches!(scope.name(), "server" | "location") {
         return;
     }
@@ -41,7 +41,7 @@ fn no_path(path: &[u8]) -> Option<String> {
 
 /// Whether an earlier regular expression matches whatever this one does.
 fn taken(
-    scope: &Scope<'_>,
+    scope: &LintScope<'_>,
     before: &[(&Line, (&str, &[u8]))],
     line: &Line,
     modifier: &str,

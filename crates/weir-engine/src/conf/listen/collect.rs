@@ -3,7 +3,7 @@
 use weir_conf::{ConfSource, Error, Span};
 use weir_rt::net::SockAddr;
 
-use super::{Address, Listen, names};
+use super::{Address, ListenLine, names};
 use crate::conf::ServerConf;
 use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
@@ -17,16 +17,16 @@ pub fn collect(
     modules: &[&ModuleDef],
 ) -> (Vec<Address>, Vec<Error>) {
     let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();
-    let mut collector = Collector::default();
+    let mut collector = ListenCollector::default();
     for (index, conf) in confs.iter().enumerate() {
         if !conf.listening {
-            collector.line(index, &Listen { span: conf.span, ..Listen::implied() });
+            collector.line(index, &ListenLine { span: conf.span, ..ListenLine::implied() });
         }
         for listen in &conf.listens {
             collector.line(index, listen);
         }
     }
-    let Collector { mut entries, mut errors, .. } = collector;
+    let ListenCollector { mut entries, mut errors, .. } = collector;
     share_sockets(&mut entries);
     let mut addresses: Vec<Address> = entries.into_iter().map(|entry| entry.address).collect();
     for address in &mut addresses {
@@ -42,40 +42,40 @@ pub fn collect(
 }
 
 #[derive(Default)]
-struct Collector {
-    entries: Vec<Entry>,
+struct ListenCollector {
+    entries: Vec<ListenEntry>,
     index: std::collections::HashMap<SockAddr, usize>,
     errors: Vec<Error>,
 }
 
 /// An address being put together.
-struct Entry {
+struct ListenEntry {
     address: Address,
     /// A line said `default_server`.
     has_default: bool,
     /// A line set the socket's options.
     bind: bool,
-    protocols: Protocols,
-    /// The protocols a line without all of them has, and whether that was warned about; see [`Protocols::note`].
-    agreed: Agreement,
+    protocols: LineProtocols,
+    /// The protocols a line without all of them has, and whether that was warned about; see [`LineProtocols::note`].
+    agreed: ProtocolAgreement,
 }
 
-impl Collector {
-    fn line(&mut self, server: usize, listen: &Listen) {
+impl ListenCollector {
+    fn line(&mut self, server: usize, listen: &ListenLine) {
         for addr in &listen.addrs {
             match self.index.get(addr) {
                 Some(&at) => self.again(at, server, listen),
                 None => {
                     self.index.insert(addr.clone(), self.entries.len());
-                    self.entries.push(Entry::new(addr, server, listen));
+                    self.entries.push(ListenEntry::new(addr, server, listen));
                 }
             }
         }
     }
 
     /// An address that was mentioned before.
-    fn again(&mut self, at: usize, server: usize, listen: &Listen) {
-        let Entry { address, has_default, bind, protocols, agreed } = &mut self.entries[at];
+    fn again(&mut self, at: usize, server: usize, listen: &ListenLine) {
+        let ListenEntry { address, has_default, bind, protocols, agreed } = &mut self.entries[at];
         let problem = |text: &str| format!("{text} {}", address.addr);
         // Servers come in their order.
         if address.servers.last() == Some(&server) {
@@ -91,8 +91,8 @@ impl Collector {
                 .errors
                 .push(at_line(Error::new(problem("a duplicate default server for")), listen.span));
         }
-        let line = ListenLine { protocols: Protocols::of(listen), binds: listen.bind };
-        if !agreed.note(line, ListenLine { protocols: *protocols, binds: *bind }) {
+        let line = LineTerms { protocols: LineProtocols::of(listen), binds: listen.bind };
+        if !agreed.note(line, LineTerms { protocols: *protocols, binds: *bind }) {
             let warning = Error::warning(problem("protocol options redefined for"));
             self.errors.push(at_line(warning, listen.span));
         }
@@ -104,7 +104,7 @@ impl Collector {
             address.default = server;
             *has_default = true;
         }
-        *protocols = protocols.with(Protocols::of(listen));
+        *protocols = protocols.with(LineProtocols::of(listen));
         address.proxy_protocol |= listen.proxy_protocol;
         address.ssl |= listen.ssl;
         address.http2 |= listen.http2;
@@ -112,8 +112,8 @@ impl Collector {
     }
 }
 
-impl Entry {
-    fn new(addr: &SockAddr, server: usize, listen: &Listen) -> Entry {
+impl ListenEntry {
+    fn new(addr: &SockAddr, server: usize, listen: &ListenLine) -> ListenEntry {
         let address = Address {
             addr: addr.clone(),
             options: listen.options.clone(),
@@ -124,12 +124,12 @@ impl Entry {
             http2: listen.http2,
             wildcard_of: None,
         };
-        Entry {
+        ListenEntry {
             address,
             has_default: listen.default_server,
             bind: listen.bind,
-            protocols: Protocols::of(listen),
-            agreed: Agreement::default(),
+            protocols: LineProtocols::of(listen),
+            agreed: ProtocolAgreement::default(),
         }
     }
 }
@@ -139,7 +139,7 @@ fn at_line(error: Error, span: Option<Span>) -> Error {
 }
 
 /// An address without options of its own is served by the socket of the wildcard of its family and port.
-fn share_sockets(entries: &mut [Entry]) {
+fn share_sockets(entries: &mut [ListenEntry]) {
     let wildcards: Vec<(usize, SockAddr)> = entries
         .iter()
         .map(|entry| &entry.address.addr)
@@ -156,26 +156,28 @@ fn share_sockets(entries: &mut [Entry]) {
 
 /// The protocols of a line: what every connection to an address has in common.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Protocols(u8);
+struct LineProtocols(u8);
 
-impl Protocols {
-    fn of(listen: &Listen) -> Protocols {
-        Protocols(u8::from(listen.proxy_protocol) | u8::from(listen.ssl) << 1 | u8::from(listen.http2) << 2)
+impl LineProtocols {
+    fn of(listen: &ListenLine) -> LineProtocols {
+        LineProtocols(
+            u8::from(listen.proxy_protocol) | u8::from(listen.ssl) << 1 | u8::from(listen.http2) << 2,
+        )
     }
 
-    fn with(self, other: Protocols) -> Protocols {
-        Protocols(self.0 | other.0)
+    fn with(self, other: LineProtocols) -> LineProtocols {
+        LineProtocols(self.0 | other.0)
     }
 
-    fn has(self, other: Protocols) -> bool {
+    fn has(self, other: LineProtocols) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
 /// What of a line, or of those before it, is compared.
 #[derive(Clone, Copy)]
-struct ListenLine {
-    protocols: Protocols,
+struct LineTerms {
+    protocols: LineProtocols,
     /// It sets the socket's options.
     binds: bool,
 }
@@ -183,18 +185,18 @@ struct ListenLine {
 /// Whether the lines of an address agree on its protocols: one may name them and the others leave them out, but then
 /// all others.
 #[derive(Default)]
-struct Agreement {
+struct ProtocolAgreement {
     /// What lines that leave protocols out have, once there was one to compare.
-    others: Option<Protocols>,
+    others: Option<LineProtocols>,
     changed: bool,
 }
 
-impl Agreement {
+impl ProtocolAgreement {
     /// Takes a line to an address that has had another; `false` where nginx warns. The line that sets the socket's
     /// options should be the one that names protocols.
-    fn note(&mut self, line: ListenLine, before: ListenLine) -> bool {
-        let ListenLine { protocols: new, binds: set } = line;
-        let ListenLine { protocols: before, binds: was_set } = before;
+    fn note(&mut self, line: LineTerms, before: LineTerms) -> bool {
+        let LineTerms { protocols: new, binds: set } = line;
+        let LineTerms { protocols: before, binds: was_set } = before;
         if !before.has(new) {
             let agrees = (set || !was_set) && !self.changed && new.has(before);
             (self.others, self.changed) = (Some(before), true);

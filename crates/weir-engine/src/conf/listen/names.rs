@@ -37,19 +37,19 @@ impl ServerName {
     }
 
     /// What it takes from others that share its address.
-    fn claims(&self) -> Vec<Claim<'_>> {
+    fn claims(&self) -> Vec<NameClaim<'_>> {
         match self {
-            ServerName::Exact(name) => vec![Claim::Exact(name)],
-            ServerName::Head(rest) => vec![Claim::Head(rest)],
-            ServerName::Dot(rest) => vec![Claim::Exact(&rest[1..]), Claim::Head(rest)],
-            ServerName::Tail(rest) => vec![Claim::Tail(rest)],
+            ServerName::Exact(name) => vec![NameClaim::Exact(name)],
+            ServerName::Head(rest) => vec![NameClaim::Head(rest)],
+            ServerName::Dot(rest) => vec![NameClaim::Exact(&rest[1..]), NameClaim::Head(rest)],
+            ServerName::Tail(rest) => vec![NameClaim::Tail(rest)],
             ServerName::Regex(_) => Vec::new(),
         }
     }
 }
 
 #[derive(PartialEq, Eq, Hash)]
-enum Claim<'a> {
+enum NameClaim<'a> {
     Exact(&'a [u8]),
     Head(&'a [u8]),
     Tail(&'a [u8]),

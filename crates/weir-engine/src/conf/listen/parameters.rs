@@ -3,10 +3,10 @@
 use weir_conf::{Error, LineCx, Result, parse_number, parse_size, parse_time_s};
 use weir_rt::net::{ListenOptions, TcpKeepalive};
 
-use super::Listen;
+use super::ListenLine;
 
 /// Records argument `i`.
-pub(super) fn set(listen: &mut Listen, line: &mut LineCx<'_>, i: usize) -> Result {
+pub(super) fn set(listen: &mut ListenLine, line: &mut LineCx<'_>, i: usize) -> Result {
     match line.bytes(i) {
         b"default_server" | b"default" => listen.default_server = true,
         b"proxy_protocol" => listen.proxy_protocol = true,
@@ -26,7 +26,7 @@ pub(super) fn set(listen: &mut Listen, line: &mut LineCx<'_>, i: usize) -> Resul
 }
 
 /// Parameters that are options of the socket.
-fn socket(listen: &mut Listen, line: &LineCx<'_>, i: usize, text: &[u8]) -> Result {
+fn socket(listen: &mut ListenLine, line: &LineCx<'_>, i: usize, text: &[u8]) -> Result {
     let options = &mut listen.options;
     match text {
         b"bind" => {}
@@ -108,7 +108,7 @@ fn wrong(line: &LineCx<'_>, i: usize, name: &str) -> Error {
 }
 
 /// What QUIC has no use for, in nginx's words.
-pub(super) fn check_quic(listen: &Listen, line: &LineCx<'_>) -> Result {
+pub(super) fn check_quic(listen: &ListenLine, line: &LineCx<'_>) -> Result {
     let options = &listen.options;
     let usual = ListenOptions::default();
     let wrong = [

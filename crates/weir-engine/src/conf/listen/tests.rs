@@ -155,7 +155,7 @@ fn contradictions_are_found_at_the_later_line() {
             "invalid server name or wildcard \"w*w\" on 0.0.0.0:80 in weir.conf:2:22",
         ),
     ] {
-        let port = Listen::implied().addrs[0].to_string();
+        let port = ListenLine::implied().addrs[0].to_string();
         let error =
             if servers.contains("listen") { error.to_owned() } else { error.replace("0.0.0.0:80", &port) };
         assert_eq!(headlines(&format!("http {{\n{servers}\n}}"), &CORE_MODULES), [error], "{servers}");

@@ -6,7 +6,7 @@ use weir_conf::{Error, LineCx, Result, parse_number};
 use weir_rt::DriverChoice;
 use weir_rt::process;
 
-use super::{Affinity, MOST_WORKERS, MainConf, Processes, ThreadPool};
+use super::{CpuAffinity, MOST_WORKERS, MainConf, ThreadPool, WorkerProcesses};
 use crate::cidr::Cidr;
 use crate::conf::absent;
 use crate::log::LogSpec;
@@ -111,11 +111,11 @@ pub(super) fn thread_pool(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result 
 /// `worker_processes number | auto`
 pub(super) fn worker_processes(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     let number = match line.bytes(0) {
-        b"auto" => Some(Processes::Auto),
+        b"auto" => Some(WorkerProcesses::Auto),
         text => parse_number(text)
             .and_then(|n| u8::try_from(n).ok())
             .filter(|n| (1..=MOST_WORKERS).contains(n))
-            .map(Processes::Number),
+            .map(WorkerProcesses::Number),
     };
     if conf.worker_processes.is_some() {
         return Err(line.refuse("is duplicate"));
@@ -172,9 +172,9 @@ pub(super) fn worker_cpu_affinity(conf: &mut MainConf, line: &mut LineCx<'_>) ->
         if mask.as_ref().is_some_and(Vec::is_empty) {
             return Err(line.invalid_value(1).hint("no CPU is left"));
         }
-        Affinity::Auto(mask)
+        CpuAffinity::Auto(mask)
     } else {
-        Affinity::Masks(masks(0)?)
+        CpuAffinity::Masks(masks(0)?)
     };
     line.once(&mut conf.worker_cpu_affinity, affinity)
 }

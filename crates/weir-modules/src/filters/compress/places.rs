@@ -303,6 +303,6 @@ mod tests {
         assert_eq!(places(), MOST);
         drop(all);
         assert_eq!(places(), 0);
-        assert!(Frame::places().with(|places| places.spare.borrow().is_some()));
+        assert!(ZstdFrame::places().with(|places| places.spare.borrow().is_some()));
     }
 }

@@ -226,7 +226,8 @@ impl SsiPage {
     fn item(
         &mut self,
         x: &mut Exchange,
-        (buf, at): (&Buf, usize),
+        buf: &Buf,
+        at: usize,
         output: &mut Chain,
     ) -> (usize, Option<Box<IncludedRequest>>) {
         let bytes = buf.memory().unwrap_or_default();
@@ -256,7 +257,7 @@ impl BodyFilter for SsiPage {
             let len = buf.len() as usize;
             let mut at = 0;
             while at < len {
-                let (reached, include) = self.item(x, (&buf, at), output);
+                let (reached, include) = self.item(x, &buf, at, output);
                 at = reached;
                 if let Some(include) = include {
                     input.unpop(buf.slice(at as u64, len as u64));

@@ -49,7 +49,7 @@ impl RateBucket {
         ((self.excess + 1000).saturating_sub(drained), passed)
     }
 
-    fn count(&mut self, now: u64, (excess, passed): (u64, u64)) {
+    fn count(&mut self, now: u64, excess: u64, passed: u64) {
         self.excess = excess;
         if passed > 0 {
             self.last = now;
@@ -125,13 +125,13 @@ impl RateLimit {
         let mut buckets = self.buckets.lock(key);
         if let Some(handle) = buckets.find(key) {
             let bucket = buckets.value(handle);
-            let next = bucket.with_one(now, self.rate);
-            if next.0 > self.burst {
-                return AskedBucket::Over(next.0);
+            let (excess, passed) = bucket.with_one(now, self.rate);
+            if excess > self.burst {
+                return AskedBucket::Over(excess);
             }
             if last {
-                bucket.count(now, next);
-                return AskedBucket::Counted(next.0);
+                bucket.count(now, excess, passed);
+                return AskedBucket::Counted(excess);
             }
             bucket.pending += 1;
             return AskedBucket::Held(handle);
@@ -191,10 +191,10 @@ impl RateLimit {
     fn count_held(&self, handle: Handle, now: u64) -> u64 {
         let mut buckets = self.buckets.lock_at(handle);
         let bucket = buckets.value(handle);
-        let next = bucket.with_one(now, self.rate);
-        bucket.count(now, next);
+        let (excess, passed) = bucket.with_one(now, self.rate);
+        bucket.count(now, excess, passed);
         bucket.pending -= 1;
-        next.0
+        excess
     }
 
     /// How long a request with this excess waits, in milliseconds.

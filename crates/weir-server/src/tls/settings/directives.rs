@@ -125,15 +125,15 @@ fn gone(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 }
 
 // The alias tells the closures of the table what `c` is.
-type Row = Directive<SslConf>;
+type SslRow = Directive<SslConf>;
 
 const HERE: Contexts = HTTP.or(SERVER);
 
-pub(in crate::tls) const TABLE: &[Row] = &[
-    Row::new("ssl", HERE, ONE, gone)
+pub(in crate::tls) const TABLE: &[SslRow] = &[
+    SslRow::new("ssl", HERE, ONE, gone)
         .syntax("ssl on | off")
         .doc("Refused, as in nginx since 1.25.1: `listen ... ssl` takes its place."),
-    Row::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
+    SslRow::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
         .syntax("ssl_certificate file | data:value")
         .doc(
             "Certificate of the server in PEM, followed by intermediate certificates. Several \
@@ -148,7 +148,7 @@ pub(in crate::tls) const TABLE: &[Row] = &[
              \x20   ssl_certificate_key conf/example.com.key;\n\
              }",
         ),
-    Row::new("ssl_certificate_key", HERE, ONE_OR_TWO, certificate_key)
+    SslRow::new("ssl_certificate_key", HERE, ONE_OR_TWO, certificate_key)
         .syntax("ssl_certificate_key file | data:value | pkcs11:uri [inline | pool]")
         .doc(
             "Private key of the certificate in PEM (PKCS#8, PKCS#1 or SEC1, encrypted or \
@@ -156,10 +156,10 @@ pub(in crate::tls) const TABLE: &[Row] = &[
              `pool`, whether a worker or another thread uses it; by default RSA keys of 3,072 \
              bits and more are used on other threads.",
         ),
-    Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().password_file))
+    SslRow::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().password_file))
         .syntax("ssl_password_file file")
         .doc("File of passphrases for private keys, one per line, which are tried in turn."),
-    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| {
+    SslRow::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| {
         certificate_cache(&mut c.set().certificate_cache, line)
     })
     .syntax(
@@ -172,39 +172,39 @@ pub(in crate::tls) const TABLE: &[Row] = &[
              not used for `inactive` (10s) are removed, others are read again after `valid` \
              (60s).",
     ),
-    Row::new("ssl_certificate_compression", HERE, FLAG, |c, line| line.flag(&mut c.set().compression))
+    SslRow::new("ssl_certificate_compression", HERE, FLAG, |c, line| line.flag(&mut c.set().compression))
         .syntax("ssl_certificate_compression on | off")
         .default("off")
         .doc("Compresses certificates with zlib for clients that support it in TLS 1.3 (RFC 8879)."),
-    Row::new("ssl_protocols", HERE, MORE, |c, line| protocols(&mut c.set().protocols, line))
+    SslRow::new("ssl_protocols", HERE, MORE, |c, line| protocols(&mut c.set().protocols, line))
         .syntax("ssl_protocols TLSv1.2 | TLSv1.3 ...")
         .default("TLSv1.2 TLSv1.3")
         .doc("Enabled TLS protocols. Older ones are not available.")
         .example("ssl_protocols TLSv1.3;"),
-    Row::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.set().ciphers, line))
+    SslRow::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.set().ciphers, line))
         .syntax("ssl_ciphers ciphers")
         .doc(
             "Enabled TLS 1.2 ciphers, as an OpenSSL cipher string; there are six, with ECDHE \
              and AEAD, all enabled by default.",
         ),
-    Row::new("ssl_ecdh_curve", HERE, ONE, curves).syntax("ssl_ecdh_curve curve").default("auto").doc(
+    SslRow::new("ssl_ecdh_curve", HERE, ONE, curves).syntax("ssl_ecdh_curve curve").default("auto").doc(
         "Groups of the key exchange, separated by colons: `X25519MLKEM768`, `X25519`, \
              `prime256v1`, `secp384r1`, `secp521r1`; `auto` is all but the last.",
     ),
-    Row::new("ssl_dhparam", HERE, ONE, dhparam)
+    SslRow::new("ssl_dhparam", HERE, ONE, dhparam)
         .syntax("ssl_dhparam file")
         .doc("Accepted with a warning, without effect: there are no DHE ciphers."),
-    Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| {
+    SslRow::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| {
         line.flag(&mut c.set().prefer_server_ciphers)
     })
     .syntax("ssl_prefer_server_ciphers on | off")
     .default("off")
     .doc("Prefers the order of the server's ciphers to that of the client's."),
-    Row::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.set().buffer_size))
+    SslRow::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.set().buffer_size))
         .syntax("ssl_buffer_size size")
         .default("16k")
         .doc("Size of TLS records of responses, at most 16k."),
-    Row::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.set().verify, VERIFY))
+    SslRow::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.set().verify, VERIFY))
         .syntax("ssl_verify_client on | off | optional | optional_no_ca")
         .default("off")
         .doc(
@@ -213,20 +213,22 @@ pub(in crate::tls) const TABLE: &[Row] = &[
              `$ssl_client_verify`.",
         )
         .example("ssl_client_certificate conf/clients-ca.crt;\nssl_verify_client on;"),
-    Row::new("ssl_verify_depth", HERE, ONE, |c, line| line.number(&mut c.set().verify_depth, ..))
+    SslRow::new("ssl_verify_depth", HERE, ONE, |c, line| line.number(&mut c.set().verify_depth, ..))
         .syntax("ssl_verify_depth number")
         .default("1")
         .doc(
             "Maximum length of the certificate chain between a client's certificate and a \
              trusted one.",
         ),
-    Row::new("ssl_client_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.set().client_certificate))
-        .syntax("ssl_client_certificate file")
-        .doc(
-            "Trusted CA certificates in PEM for client certificates; their names are sent to \
+    SslRow::new("ssl_client_certificate", HERE, ONE, |c, line| {
+        line.conf_path(&mut c.set().client_certificate)
+    })
+    .syntax("ssl_client_certificate file")
+    .doc(
+        "Trusted CA certificates in PEM for client certificates; their names are sent to \
              clients.",
-        ),
-    Row::new("ssl_trusted_certificate", HERE, ONE, |c, line| {
+    ),
+    SslRow::new("ssl_trusted_certificate", HERE, ONE, |c, line| {
         line.conf_path(&mut c.set().trusted_certificate)
     })
     .syntax("ssl_trusted_certificate file")
@@ -234,10 +236,10 @@ pub(in crate::tls) const TABLE: &[Row] = &[
         "Trusted CA certificates in PEM for client certificates and OCSP responses; their \
              names are not sent to clients.",
     ),
-    Row::new("ssl_crl", HERE, ONE, |c, line| line.conf_path(&mut c.set().crl))
+    SslRow::new("ssl_crl", HERE, ONE, |c, line| line.conf_path(&mut c.set().crl))
         .syntax("ssl_crl file")
         .doc("Certificate revocation lists in PEM for client certificates."),
-    Row::new("ssl_session_cache", HERE, ONE_OR_TWO, session_cache)
+    SslRow::new("ssl_session_cache", HERE, ONE_OR_TWO, session_cache)
         .syntax(
             "ssl_session_cache off | none | builtin[:number]\n\
              ssl_session_cache [builtin[:number]] shared:name:size",
@@ -248,11 +250,11 @@ pub(in crate::tls) const TABLE: &[Row] = &[
              sessions), or one of this size shared by all workers.",
         )
         .example("ssl_session_cache shared:tls:10m;\nssl_session_timeout 1h;"),
-    Row::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.set().session_tickets))
+    SslRow::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.set().session_tickets))
         .syntax("ssl_session_tickets on | off")
         .default("on")
         .doc("Resumes sessions by tickets."),
-    Row::new("ssl_session_ticket_key", HERE, ONE, |c, line| {
+    SslRow::new("ssl_session_ticket_key", HERE, ONE, |c, line| {
         let mut path = None;
         line.conf_path(&mut path)?;
         c.set().ticket_keys.get_or_insert_default().extend(path);
@@ -263,65 +265,65 @@ pub(in crate::tls) const TABLE: &[Row] = &[
         "File with a key of session tickets, 80 or 48 random bytes. The first one encrypts, \
          all of them decrypt. By default keys are random and rotate.",
     ),
-    Row::new("ssl_session_timeout", HERE, ONE, |c, line| line.time_s(&mut c.set().session_timeout))
+    SslRow::new("ssl_session_timeout", HERE, ONE, |c, line| line.time_s(&mut c.set().session_timeout))
         .syntax("ssl_session_timeout time")
         .default("5m")
         .doc("Time during which a session can be resumed."),
-    Row::new("ssl_stapling", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling))
+    SslRow::new("ssl_stapling", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling))
         .syntax("ssl_stapling on | off")
         .default("off")
         .doc(
             "Sends OCSP responses to clients that ask for them; they are fetched at the first \
              handshake and refreshed in time.",
         ),
-    Row::new("ssl_stapling_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().stapling_file))
+    SslRow::new("ssl_stapling_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().stapling_file))
         .syntax("ssl_stapling_file file")
         .doc("OCSP response in DER that is sent instead of a fetched one."),
-    Row::new("ssl_stapling_responder", HERE, ONE, |c, line| line.text(&mut c.set().stapling_responder))
+    SslRow::new("ssl_stapling_responder", HERE, ONE, |c, line| line.text(&mut c.set().stapling_responder))
         .syntax("ssl_stapling_responder url")
         .doc(
             "OCSP responder (`http://host[:port]/path`) instead of the one that the \
              certificate names.",
         ),
-    Row::new("ssl_stapling_verify", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling_verify))
+    SslRow::new("ssl_stapling_verify", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling_verify))
         .syntax("ssl_stapling_verify on | off")
         .default("off")
         .doc("Verifies that OCSP responses are signed by the issuer or by its appointed responder."),
-    Row::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.set().early_data))
+    SslRow::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.set().early_data))
         .syntax("ssl_early_data on | off")
         .default("off")
         .doc(
             "Accepts requests in TLS 1.3 early data; they can be replayed, and \
              `$ssl_early_data` is `1` for them.",
         ),
-    Row::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.set().reject_handshake))
+    SslRow::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.set().reject_handshake))
         .syntax("ssl_reject_handshake on | off")
         .default("off")
         .doc("Rejects TLS handshakes for this server.")
         .example("server {\n    listen 443 ssl default_server;\n    ssl_reject_handshake on;\n}"),
-    Row::new("ssl_conf_command", HERE, TWO, conf_command).syntax("ssl_conf_command name value").doc(
+    SslRow::new("ssl_conf_command", HERE, TWO, conf_command).syntax("ssl_conf_command name value").doc(
         "Sets an OpenSSL command: `Ciphersuites`, `Groups` or `Curves`, `CipherString`, \
              or `Options` with a list of `ServerPreference`, `PrioritizeChaCha` and \
              `SessionTicket` (each with `-` for its opposite). `KTLS` is accepted with a \
              warning; options that describe what is so anyway are accepted; others are \
              errors.",
     ),
-    Row::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.set().ocsp, OCSP))
+    SslRow::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.set().ocsp, OCSP))
         .syntax("ssl_ocsp on | off | leaf")
         .default("off")
         .doc(
             "Verifies client certificates by OCSP: all of the chain, or only the client's own \
              (`leaf`).",
         ),
-    Row::new("ssl_ocsp_responder", HERE, ONE, ocsp_responder).syntax("ssl_ocsp_responder url").doc(
+    SslRow::new("ssl_ocsp_responder", HERE, ONE, ocsp_responder).syntax("ssl_ocsp_responder url").doc(
         "OCSP responder (`http://host[:port]/path`) for client certificates, instead of \
              the one that the certificate names.",
     ),
-    Row::new("ssl_ocsp_cache", HERE, ONE, ocsp_cache)
+    SslRow::new("ssl_ocsp_cache", HERE, ONE, ocsp_cache)
         .syntax("ssl_ocsp_cache off | shared:name:size")
         .default("off")
         .doc("Cache of the OCSP status of client certificates."),
-    Row::new("ssl_ech_file", HERE, ONE, ech_file)
+    SslRow::new("ssl_ech_file", HERE, ONE, ech_file)
         .syntax("ssl_ech_file file")
         .doc("Refused: Encrypted ClientHello is not available."),
 ];
