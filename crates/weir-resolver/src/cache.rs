@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::answer::DnsFailure;
+use crate::dns_answer::DnsFailure;
 use crate::event::LookupId;
 use crate::name::DnsName;
 use crate::wire::{RecordData, RecordType};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::answer::{DnsAnswer, DnsFailure};
+use crate::dns_answer::{DnsAnswer, DnsFailure};
 
 /// A look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -13,14 +13,14 @@
 //! `/etc/hosts`.
 #![forbid(unsafe_code)]
 
-mod answer;
 mod cache;
+mod dns_answer;
 mod event;
-mod flight;
-mod kept;
 mod name;
+mod queries_in_flight;
 mod query;
 mod resolver;
+mod saved_records;
 mod servers;
 mod settings;
 pub mod system;
@@ -29,7 +29,7 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
+pub use dns_answer::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
 pub use event::{LookupId, ResolverEvent, SocketToken, Transmit};
 pub use name::DnsName;
 pub use resolver::Resolver;

@@ -1,7 +1,7 @@
 //! A query in flight: attempts at name servers until one answers.
 
-use crate::answer::DnsFailure;
 use crate::cache::CacheKey;
+use crate::dns_answer::DnsFailure;
 use crate::event::SocketToken;
 use crate::name::DnsName;
 use crate::wire::{DnsResponse, RecordData, RecordType};

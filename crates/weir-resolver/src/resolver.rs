@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::answer::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
 use crate::cache::{CacheEntry, CacheKey, KnownRecords, RecordCache};
+use crate::dns_answer::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
 use crate::event::{LookupId, ResolverEvent, SocketToken, Transmit};
 use crate::name::DnsName;
 use crate::query::DnsQuery;

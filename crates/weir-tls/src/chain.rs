@@ -13,8 +13,8 @@ use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
 use crate::issuer::{issued, signed_by};
-use crate::problem::VerifyProblem;
 use crate::revocation::RevocationLists;
+use crate::verify_problem::VerifyProblem;
 
 /// What is trusted.
 #[derive(Clone, Debug, Default)]

@@ -11,10 +11,10 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificate::{Certificate, KeyEffort};
 use crate::error::Error;
-use crate::kept::KeptSession;
 use crate::key_log::KeyLogFile;
 use crate::server::HandshakeProgress;
 use crate::session::{self, HandshakeNotes, SessionSide, TlsSession};
+use crate::stored_session::KeptSession;
 use crate::suites::{self, ProtocolVersions};
 use crate::verify::AnyServer;
 

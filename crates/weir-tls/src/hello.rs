@@ -5,7 +5,7 @@
 
 use crate::error::{Error, content};
 use crate::hello_fields::HelloFields;
-use crate::offer::HelloOffer;
+use crate::hello_offer::HelloOffer;
 
 /// Collects a connection's first message. Each byte is looked at once, however small the records are.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ pub use rustls::sign::SigningKey;
 
 use crate::der::{EC, RSA};
 use crate::error::{Error, content};
-use crate::late::LateKey;
+use crate::late_key::LateKey;
 use crate::{decrypt, der, pem};
 
 /// The first private key of `text`, opened by one of `passwords` if it is encrypted.

@@ -20,8 +20,8 @@ use x509_parser::x509::ReasonCode;
 
 use crate::der;
 use crate::issuer::all_with;
-use crate::problem::VerifyProblem;
 use crate::verify::{algorithms, verify};
+use crate::verify_problem::VerifyProblem;
 
 /// The lists of a file.
 pub(crate) struct RevocationLists<'l>(Vec<CertificateRevocationList<'l>>);
@@ -269,7 +269,7 @@ mod tests {
     use rustls::pki_types::CertificateDer;
 
     use crate::chain::{self, CertificatePurpose, TrustStore};
-    use crate::problem::VerifyProblem;
+    use crate::verify_problem::VerifyProblem;
     use crate::{der, facts};
 
     /// 2025-06-01.

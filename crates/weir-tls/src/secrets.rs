@@ -10,7 +10,7 @@ use rustls::SupportedCipherSuite;
 use rustls::crypto::tls13::OkmBlock;
 use rustls::crypto::{GetRandomFailed, SecureRandom};
 
-use crate::early;
+use crate::early_data;
 
 /// A server's handshake: its random bytes and its secret.
 pub struct HandshakeSecrets {
@@ -146,8 +146,8 @@ pub(crate) struct NotingKeyLog;
 
 impl rustls::KeyLog for NotingKeyLog {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
-        if label == early::LABEL {
-            return early::note(secret);
+        if label == early_data::LABEL {
+            return early_data::note(secret);
         }
         if !self.will_log(label) {
             return;
@@ -163,7 +163,7 @@ impl rustls::KeyLog for NotingKeyLog {
     }
 
     fn will_log(&self, label: &str) -> bool {
-        matches!(label, "CLIENT_RANDOM" | "EXPORTER_SECRET" | early::LABEL)
+        matches!(label, "CLIENT_RANDOM" | "EXPORTER_SECRET" | early_data::LABEL)
     }
 }
 

@@ -12,13 +12,13 @@ use rustls::{DistinguishedName, HandshakeKind, SignatureAlgorithm, SupportedCiph
 
 use crate::certificate::{Certificate, KeyEffort};
 use crate::compress::ZlibCompressor;
-use crate::early::{EarlyRecordKind, EarlyRecords, TooMuch};
+use crate::early_data::{EarlyRecordKind, EarlyRecords, TooMuch};
 use crate::error::{Error, content};
 use crate::external_sessions::{ExternalSessions, NamedSession};
-use crate::group::{self, WithGroup};
 use crate::hello::ReceivedHello;
 use crate::hello_fields::HelloFields;
-use crate::offer::UnfitHello;
+use crate::hello_offer::UnfitHello;
+use crate::key_exchange_group::{self, WithGroup};
 use crate::secrets::{HandshakeSecrets, NotingKeyLog};
 use crate::session::{self, HandshakeNotes, SessionSide, TlsSession};
 use crate::suites::{self, ProtocolVersions};
@@ -82,7 +82,8 @@ impl ServerConfig {
     /// # Errors
     /// The settings leave nothing to offer.
     pub fn new(settings: &ServerSettings, certificates: Vec<Certificate>) -> Result<ServerConfig, Error> {
-        let provider = Arc::new(suites::provider(&settings.suites, &group::noted(&settings.groups)));
+        let provider =
+            Arc::new(suites::provider(&settings.suites, &key_exchange_group::noted(&settings.groups)));
         let clients = settings.client_subjects.as_deref().map(any_client);
         let effort = longest(&certificates);
         let resolver = Arc::new(CertificateResolver(certificates));

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::arrange::{group, kind};
 use crate::histogram::Histogram;
 use crate::model::WaitKind;
 use crate::record::RequestRecord;
 use crate::site::{Site, SiteKind, SiteTable};
 use crate::trace::Trace;
 use crate::tree::{EventWalk, TraceTree, TreeNode, WalkSink};
+use crate::tree_arranged::{group, kind};
 
 /// A wish for the average of coming requests, shared by all workers: hand a clone to each one's
 /// [`Recorder::average`](crate::Recorder::average), wait until [`left`](AverageWatch::left) is 0 (or not), and collect

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::event::{EventKind, TraceEvent};
-use crate::live::{LiveCounts, LiveSite, MANY};
+use crate::live_counts::{LiveCounts, LiveSite, MANY};
 use crate::record::RequestRecord;
 
 /// The values of requests of one shape: a row of the values of its events for each of them, and [`BatchTotals`].

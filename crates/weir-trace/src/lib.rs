@@ -31,15 +31,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod arrange;
 mod average;
 mod batch;
 pub mod event;
 pub mod graft;
 mod histogram;
-mod keep;
-mod kept;
-mod live;
+mod keep_rules;
+mod kept_request;
+mod live_counts;
 mod model;
 pub mod now;
 mod phases;
@@ -54,13 +53,14 @@ mod stalls;
 mod tape;
 mod trace;
 pub mod tree;
+mod tree_arranged;
 
 pub use average::{AverageTree, AverageWatch, TimeSpread};
 pub use event::{EventKind, TraceEvent};
 pub use histogram::Histogram;
-pub use keep::{KeepRule, SlowLimit};
-pub use kept::{KeepReason, KeptRequest, TraceWatch};
-pub use live::{RecorderReader, SiteCounts, SiteTotals, StatusCounts};
+pub use keep_rules::{KeepRule, SlowLimit};
+pub use kept_request::{KeepReason, KeptRequest, TraceWatch};
+pub use live_counts::{RecorderReader, SiteCounts, SiteTotals, StatusCounts};
 pub use model::{CpuSample, LoopStall, RequestId, StallConnections, WaitKind};
 pub use now::{FlightTicket, InFlight, LoopRun, NowReader, RouteBlame, WorkerNow};
 pub use phases::PhaseMap;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::average::{AverageCollector, AverageTree, AverageWatch};
 use crate::event::EventKind;
-use crate::keep::{KeepRule, KeepRules};
-use crate::kept::{KeepReason, KeptRequest, TraceWatch};
-use crate::live::{LiveCounts, RecorderReader};
+use crate::keep_rules::{KeepRule, KeepRules};
+use crate::kept_request::{KeepReason, KeptRequest, TraceWatch};
+use crate::live_counts::{LiveCounts, RecorderReader};
 use crate::model::{LoopStall, RequestId};
 use crate::record::RequestRecord;
 use crate::shape::{ChargeOutcome, ShapeTable};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::batch::{CountTarget, EventWord, ShapeBatch};
 use crate::event::{EventKind, TraceEvent};
-use crate::live::{LiveCounts, LiveSite};
+use crate::live_counts::{LiveCounts, LiveSite};
 use crate::record::RequestRecord;
 use crate::site::Site;
 use crate::trace::Trace;

@@ -1,7 +1,6 @@
 //! Weir, the program: command line and process. What it serves with is the library's.
 #![forbid(unsafe_code)]
 
-mod agent;
 mod bundle;
 mod cli;
 mod control;
@@ -10,6 +9,7 @@ mod lua;
 mod master;
 mod notify;
 mod pid;
+mod privileged;
 mod run;
 mod server;
 mod settings;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_trace::{AverageWatch, KeptRequest, SiteTable, TraceWatch, render};
 
-use super::ask::print;
+use super::control_calls::print;
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
 use crate::attach::{self, AttachOutcome, AttachedProbes, ProbeTarget};

@@ -1,6 +1,6 @@
 //! `weir blocked`: stalls, with names for the addresses in their stacks.
 
-use super::ask::{client, note, print, with_form};
+use super::control_calls::{client, note, print, with_form};
 use super::options::{CommandLine, CommandOption};
 use super::questions::options;
 use super::selector::LocateSocket;
@@ -34,7 +34,7 @@ pub(super) const OF_STACKS: &[CommandOption] = &[RAW];
 pub(super) fn run(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<(), String> {
     asked.at_most(0)?;
     if asked.has("--blame") {
-        return super::ask::show(asked, locate, &ControlQuestion::new("blame")).map(drop);
+        return super::control_calls::show(asked, locate, &ControlQuestion::new("blame")).map(drop);
     }
     let mut symbols = symbols(asked, locate)?;
     let given = [("--over", "over"), ("-n", "n"), ("--follow", "follow")];

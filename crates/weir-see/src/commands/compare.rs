@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::ask::note;
+use super::control_calls::note;
 use super::diff::{FAIL_OVER, SAME, WAIT, finish};
 use super::load::{LoadConnection, LoadUrl};
 use super::options::{CommandLine, CommandOption};

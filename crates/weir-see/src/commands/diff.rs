@@ -1,6 +1,6 @@
 //! `weir diff`: two saved averages, and whether the second is too much dearer for a build to pass.
 
-use super::ask::print;
+use super::control_calls::print;
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
 use crate::compare::{JoinedNode, MeasuredNode, ShownParts, SideName, SideNames, json, text};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::ask::{client, print};
+use super::control_calls::{client, print};
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
-use super::ask::{gather, print};
+use super::control_calls::{gather, print};
 use super::options::{CommandLine, CommandOption};
 use super::questions::{MATCH, options};
 use super::selector::LocateSocket;

@@ -1,9 +1,9 @@
 //! The commands that look into a running server: `weir trace`, `weir top` and their like.
 
-mod ask;
 mod attach;
 pub(crate) mod blocked;
 mod compare;
+mod control_calls;
 mod diff;
 mod doctor;
 mod flame;

@@ -1,6 +1,6 @@
 //! Commands that ask one question and print what comes.
 
-use super::ask::{gather, print, show};
+use super::control_calls::{gather, print, show};
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
 use crate::compare::MeasuredNode;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::ask::gather;
+use super::control_calls::gather;
 use super::options::{CommandLine, CommandOption};
 use super::questions::{MATCH, matching, options};
 use super::selector::LocateSocket;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use super::ask::{client, print, print_as_is, with_form};
+use super::control_calls::{client, print, print_as_is, with_form};
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
 use super::visible::{visible, visible_line};

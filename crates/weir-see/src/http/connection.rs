@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weir_http::h1::{self, Limits, Parse, RequestHead};
 use weir_http::{Known, Method, Version};
 
-use super::door::{AdminPermit, AdminStream, ListenerState};
+use super::listener::{AdminPermit, AdminStream, ListenerState};
 use super::route;
 use crate::responses::reply::{ReplyFailure, ReplySink};
 

@@ -4,7 +4,7 @@
 //! unix socket or loopback, or from anywhere with a token; at most [`door::MOST`] connections at once that may ask.
 
 mod connection;
-mod door;
+mod listener;
 mod page;
 mod route;
 
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_engine::Configuration;
 
 use crate::source::ServerSource;
-use door::{AdminListener, AdminSocket};
+use listener::{AdminListener, AdminSocket};
 
 /// The open doors; closed when dropped.
 pub struct AdminListeners {

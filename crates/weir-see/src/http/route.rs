@@ -9,7 +9,7 @@ use weir_server::tls::replace;
 use weir_upstream::block::list_changes::Refusal;
 
 use super::connection::{AdminRequest, AdminResponse, CollectedReply, ResponseWriter};
-use super::door::ListenerState;
+use super::listener::ListenerState;
 use super::page;
 use crate::commands::blocked::named;
 use crate::control::protocol::{ControlQuestion, unescape};

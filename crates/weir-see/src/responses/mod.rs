@@ -8,7 +8,7 @@ pub(crate) mod certificates;
 mod compare;
 mod figures;
 pub(crate) mod flame;
-pub(crate) mod kept;
+pub(crate) mod kept_requests;
 pub(crate) mod level;
 pub(crate) mod lines;
 pub(crate) mod queue;
@@ -50,8 +50,8 @@ pub(crate) fn answer(
         "facts" => text(reply, usage::facts(source)),
         "flame" => flame::answer(source, question, reply),
         "record" => record::answer(source, question, reply),
-        "slow" => text(reply, kept::slow(source, question)?),
-        "explain" => text(reply, kept::explain(source, question)?),
+        "slow" => text(reply, kept_requests::slow(source, question)?),
+        "explain" => text(reply, kept_requests::explain(source, question)?),
         "sites" => text(reply, sites::all(source, question)),
         "top" => top::answer(source, question, reply),
         "level" => text(reply, level::level(source, question)?),

@@ -9,8 +9,8 @@ use weir_sys::json::escape;
 
 use super::Scale;
 use crate::histogram::Histogram;
-use crate::kept::KeptRequest;
-use crate::live::{SiteTotals, StatusCounts};
+use crate::kept_request::KeptRequest;
+use crate::live_counts::{SiteTotals, StatusCounts};
 use crate::model::WaitKind;
 use crate::record::RequestRecord;
 use crate::site::{Site, SiteTable};

@@ -1,8 +1,8 @@
 //! The lines of a tree for a terminal, the same for one request and for an average: which there are, and their names.
 
-use crate::arrange::rank;
 use crate::site::{ConnectionStep, PHASES, SiteInfo, SiteKind, SiteTable};
 use crate::tree::TraceTree;
+use crate::tree_arranged::rank;
 
 /// A line directly below the request.
 pub(super) enum RootLine {

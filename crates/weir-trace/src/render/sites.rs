@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::Scale;
-use crate::arrange::rank;
-use crate::live::SiteTotals;
+use crate::live_counts::SiteTotals;
 use crate::site::{Site, SiteInfo, SiteKind, SiteTable};
+use crate::tree_arranged::rank;
 
 /// The counts of sites, as from [`RecorderReader::merged`](crate::RecorderReader::merged): one line a site, by location
 /// and in the order of a request. Times are microseconds per request, run then wait; whole requests show their whole

@@ -2,8 +2,8 @@
 //! and forks the server, which has all of them by inheritance; later ones it passes over a socket pair. It has one
 //! thread, never reads a client's byte, and starts the server again when that dies, while the listeners stay open.
 
-mod agent;
 mod child;
+mod privileged;
 mod reload;
 mod remains;
 mod upgrade;
@@ -27,8 +27,8 @@ use crate::pid::PidFile;
 use crate::run::{self, ProgramPath, StartedConf, announce, failed, log_signal};
 use crate::server::FATAL;
 use crate::{control, settings, single};
-use agent::AgentChild;
 use child::{MasterChild, RespawnTimer};
+use privileged::PrivilegedChild;
 use reload::PendingReload;
 
 /// Starts the server and looks after it until a signal ends both.
@@ -79,7 +79,7 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
         server: Some(server),
         leaving: Vec::new(),
         respawn: RespawnTimer::default(),
-        agent: AgentChild::default(),
+        agent: PrivilegedChild::default(),
         stage: MasterStage::Serving,
         retired: false,
         reload: PendingReload::default(),
@@ -114,7 +114,7 @@ struct MasterProcess {
     /// Servers and agents that were told to end.
     leaving: Vec<MasterChild>,
     respawn: RespawnTimer,
-    agent: AgentChild,
+    agent: PrivilegedChild,
     stage: MasterStage,
     /// WINCH has sent the server away, until HUP or the end of a new binary.
     retired: bool,

@@ -3,9 +3,9 @@
 
 use crate::support;
 
-mod agent;
 mod commands;
 mod logs;
+mod privileged;
 mod reload;
 mod respawn;
 mod starts;

@@ -10,18 +10,18 @@ use weir_rt::signal;
 
 use super::child::{self, MasterChild, RespawnTimer};
 use super::{FATAL, MasterProcess, MasterStage};
-use crate::agent::{self, AgentInheritance, AgentLink};
 use crate::bundle::{MasterOrder, WantsAgent};
+use crate::privileged::{self, PrivilegedInheritance, PrivilegedLink};
 use crate::settings;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct AgentChild {
+pub(super) struct PrivilegedChild {
     running: Option<MasterChild>,
     pub(super) respawn: RespawnTimer,
 }
 
-impl AgentChild {
+impl PrivilegedChild {
     /// It opens its logs anew, as it may itself.
     pub(super) fn reopen(&self) {
         if let Some(agent) = &self.running {
@@ -68,7 +68,7 @@ impl MasterProcess {
     }
 
     fn fork_agent(&mut self) -> io::Result<MasterChild> {
-        let (link, servers) = AgentLink::pair()?;
+        let (link, servers) = PrivilegedLink::pair()?;
         match fork()? {
             ForkSide::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start {NAME} {pid}"));
@@ -87,7 +87,7 @@ impl MasterProcess {
                 drop(servers);
                 let configuration = self.hatching.cycle.configuration.clone();
                 self.let_go();
-                let code = agent::run(AgentInheritance { configuration, link });
+                let code = privileged::run(PrivilegedInheritance { configuration, link });
                 // Nothing of the master's is dropped: its files are still in use.
                 std::process::exit(code)
             }

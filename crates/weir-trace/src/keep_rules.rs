@@ -1,7 +1,7 @@
 //! What makes a request's tree worth keeping, by route.
 
 use crate::histogram::Histogram;
-use crate::live::LiveCounts;
+use crate::live_counts::LiveCounts;
 use crate::record::RequestRecord;
 use crate::site::Site;
 

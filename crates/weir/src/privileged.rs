@@ -19,22 +19,22 @@ use crate::server::FATAL;
 use crate::settings;
 
 /// What the master leaves to it.
-pub(crate) struct AgentInheritance {
+pub(crate) struct PrivilegedInheritance {
     /// Whose scripts it runs.
     pub configuration: Arc<Configuration>,
     /// The way to the server.
-    pub link: AgentLink,
+    pub link: PrivilegedLink,
 }
 
 /// One end of the connection of agent and server.
-pub(crate) struct AgentLink {
+pub(crate) struct PrivilegedLink {
     /// What the agent asks, and its answers.
     pub calls: UnixStream,
     /// What it hears.
     pub heard: UnixStream,
 }
 
-impl AgentLink {
+impl PrivilegedLink {
     /// The agent's end and the server's.
     ///
     /// # Errors
@@ -42,12 +42,12 @@ impl AgentLink {
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (calls, asked) = UnixStream::pair()?;
         let (heard, told) = UnixStream::pair()?;
-        Ok((AgentLink { calls, heard }, AgentLink { calls: asked, heard: told }))
+        Ok((PrivilegedLink { calls, heard }, PrivilegedLink { calls: asked, heard: told }))
     }
 }
 
 /// Runs scripts until the master says enough; the exit status.
-pub(crate) fn run(inheritance: AgentInheritance) -> i32 {
+pub(crate) fn run(inheritance: PrivilegedInheritance) -> i32 {
     log::threaded(true);
     log_panics();
     let code = match start(inheritance) {
@@ -68,7 +68,9 @@ pub(crate) fn run(inheritance: AgentInheritance) -> i32 {
     code
 }
 
-fn start(AgentInheritance { configuration, link }: AgentInheritance) -> Result<AgentProcess, Vec<String>> {
+fn start(
+    PrivilegedInheritance { configuration, link }: PrivilegedInheritance,
+) -> Result<PrivilegedProcess, Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     settings::apply(&configuration.main);
     let gone = || {
@@ -78,16 +80,16 @@ fn start(AgentInheritance { configuration, link }: AgentInheritance) -> Result<A
     weir_lua::privileged_agent::connect(link.calls, link.heard, gone)
         .map_err(failed("a thread can't start"))?;
     let agent = Agent::start(&configuration, &Options::default()).map_err(lines)?;
-    Ok(AgentProcess { agent, signals })
+    Ok(PrivilegedProcess { agent, signals })
 }
 
 /// The process.
-struct AgentProcess {
+struct PrivilegedProcess {
     agent: Agent,
     signals: Signals,
 }
 
-impl AgentProcess {
+impl PrivilegedProcess {
     fn wait(mut self) {
         loop {
             if let Err(error) = process::readable([self.signals.as_fd()], None) {
