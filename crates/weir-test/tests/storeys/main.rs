@@ -40,6 +40,17 @@ const CRATES: &[&str] = &[
     "weir",
 ];
 
+/// What knows nothing of HTTP's requests: proxying of streams and QUIC stand on it (docs/design.md, section 1).
+const WITHOUT_REQUESTS: &[(&str, &[&str])] = &[
+    ("weir-engine", &["descriptors.rs", "log/file.rs", "log/writer.rs", "privileged.rs", "resolver", "zone"]),
+    ("weir-upstream", &["connection", "discovery", "health", "pool"]),
+    ("weir-server", &["housekeeping", "workers"]),
+];
+
+/// Modules of the engine that are about requests.
+const REQUESTS: &[&str] =
+    &["exchange", "filter", "output", "phase", "plan", "read", "request_head", "subrequest"];
+
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
@@ -174,4 +185,31 @@ fn inside(name: &str, arrows: &BTreeSet<(String, String)>) -> Vec<String> {
         by_folder.iter().flat_map(|(folder, arrows)| circles(arrows).into_iter().map(move |it| (folder, it)));
     let large = large.filter(|(_, circle)| circle.len() > 8);
     large.map(|(folder, circle)| format!("{name}: a circle of {} files in {folder}/", circle.len())).collect()
+}
+
+#[test]
+fn what_streams_need_knows_no_requests() {
+    let all = read_all();
+    let mut found = BTreeSet::new();
+    for (name, directories) in WITHOUT_REQUESTS {
+        let within = |file: &str| {
+            directories.iter().any(|one| file == *one || file.starts_with(&format!("{one}/")))
+                || directories.iter().any(|one| file == format!("{one}.rs"))
+        };
+        let modules = &all[*name].modules;
+        for one in *directories {
+            let is_there = |file: &str| file == *one || file.starts_with(&format!("{one}/"));
+            assert!(modules.iter().any(|module| is_there(&module.file)), "{name} has no {one}");
+        }
+        for module in modules.iter().filter(|module| within(&module.file)) {
+            let about = |path: &&Vec<String>| {
+                path.iter().any(|word| word == "Exchange")
+                    || (["crate", "weir_engine"].contains(&path[0].as_str())
+                        && path.get(1).is_some_and(|word| REQUESTS.contains(&word.as_str())))
+            };
+            let paths = module.paths().filter(about);
+            found.extend(paths.map(|path| format!("{name}: {} names {}", module.file, path.join("::"))));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
 }

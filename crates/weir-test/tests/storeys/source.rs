@@ -23,6 +23,13 @@ pub(crate) struct SourceModule {
     named: Vec<Vec<String>>,
 }
 
+impl SourceModule {
+    /// The paths that its imports and its code name, as written.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.imported.values().chain(&self.globs).chain(&self.named)
+    }
+}
+
 /// All modules of a crate; the first is the root.
 pub(crate) struct SourceCrate {
     pub(crate) modules: Vec<SourceModule>,
