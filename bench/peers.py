@@ -96,7 +96,8 @@ def find(program):
             raise SystemExit(f"WEIR_BENCH_{program.upper()}={given}: no program")
         return given
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
-    built = {"weir": target / "release" / "weir", "floor": HERE / "floor" / "target" / "release" / "floor"}
+    dist = target / "dist" / "weir"
+    built = {"weir": dist if dist.exists() else target / "release" / "weir", "floor": HERE / "floor" / "target" / "release" / "floor"}
     if program in built:
         return str(built[program]) if os.access(built[program], os.X_OK) else None
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/usr/local/bin")
