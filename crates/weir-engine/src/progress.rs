@@ -3,7 +3,7 @@
 //! A request that never waits meets no future. So each step that may have to wait is a pair: a plain function `try_x`,
 //! which goes as far as that goes and names what it stopped at, and a future `finish_x`, which waits for that and does the
 //! rest. From the connection down: `try_requests`, `try_request`, `try_request_head` (`conn`), `try_serve`, `try_advance`
-//! (`engine`), `try_phases`, `try_log` (`phase`), `try_respond` (`output`).
+//! (`engine`), `try_phases`, `try_log` (`phase`), `try_respond` (`output`), `try_attempt` (upstream).
 
 /// How far a step came.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use crate::worker_side::local_upstream::LocalGroup;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::{Handler, LocalFuture, Verdict};
 use weir_engine::plan::PlanBuilder;
+use weir_engine::progress::Progress;
 
 /// Where a location's requests go, on one worker.
 pub trait Target: 'static {
@@ -68,24 +69,27 @@ impl<T: Target> Handler for Passed<T> {
         part(x).cached.clear();
         let Some(caching) = &self.caching else {
             return match self.target.chosen(x) {
-                Some(group) => self.upstream.at_once(x, group),
+                Some(group) => match self.upstream.try_attempt(x, group) {
+                    Progress::Done(verdict) => verdict,
+                    Progress::Wait(()) => Verdict::Wait,
+                },
                 None => Verdict::Wait,
             };
         };
         if let Err(verdict) = self.target.aim(x) {
             return verdict;
         }
-        caching.at_once(x, &self.upstream).unwrap_or(Verdict::Wait)
+        caching.respond_from_memory(x, &self.upstream).unwrap_or(Verdict::Wait)
     }
 
     fn poll(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
-        fast_path::poll(x, cx)
+        fast_path::poll_attempt(x, cx)
     }
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         Box::pin(async move {
             if let Some(mut flight) = part(x).flight.take() {
-                return attempt::resume(x, &mut flight).await;
+                return attempt::finish_attempt(x, &mut flight).await;
             }
             let fetch = match &self.caching {
                 None => None,

@@ -8,7 +8,7 @@
 //!
 //! It calls nothing that blocks, and holds the table's lock only while it works. What it must not do is to deal to a
 //! worker that does not know the socket: [`Acceptor::update`] is called once the workers have the configuration, and a
-//! worker keeps its [`Door`](crate::conn::accept::Door) of a socket that is gone until no queue has a connection of it.
+//! worker keeps its [`ListenerDoor`](crate::conn::accept::ListenerDoor) of a socket that is gone until no queue has a connection of it.
 
 mod evening;
 mod lateness;

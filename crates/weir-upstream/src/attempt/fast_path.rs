@@ -1,9 +1,9 @@
 //! The usual try, without a future: a request without a body, sent whole on a connection that is kept, and answered by a
 //! head that comes in one piece.
 //!
-//! [`Upstream::at_once`] does all that needs no waiting when the handler is asked, [`poll`] looks whether the answer is
+//! [`Upstream::try_attempt`] does all that needs no waiting when the handler is asked, [`poll_attempt`] looks whether the answer is
 //! there. What is in any way unusual (a connection to be made, a body to be sent, an answer that another server may do
-//! better than, an end, a failure) is left as it lies to the future of all others ([`attempt::resume`](crate::attempt::resume)), which finds the
+//! better than, an end, a failure) is left as it lies to the future of all others ([`finish_attempt`](crate::attempt::finish_attempt)), which finds the
 //! same things once more: so there is one place for each of them, and none of them costs the usual try anything.
 
 use std::rc::Rc;
@@ -25,17 +25,23 @@ use crate::response::received_head::{Answered, Link};
 use crate::worker_side::local_upstream::{Lease, LocalGroup};
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
+use weir_engine::progress::Progress;
 
 impl Upstream {
-    /// Sends `x` to a server of `group`, as far as that goes without waiting: the verdict is [`Verdict::Wait`] unless
-    /// the request can't be composed.
-    pub(crate) fn at_once(self: &Rc<Self>, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
+    /// Sends `x` to a server of `group`, as far as that goes without waiting; it is done only where the request can't be
+    /// composed. The rest is left to [`poll_attempt`] and, where its flight is kept with `x`, to
+    /// [`finish_attempt`](crate::attempt::finish_attempt).
+    pub(crate) fn try_attempt(
+        self: &Rc<Self>,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+    ) -> Progress<Verdict, ()> {
         if !self.protocol.is_plain() || request_body::is_awaited(x, &self.settings, &*self.protocol) {
-            return Verdict::Wait;
+            return Progress::Wait(());
         }
         let mut flight = match Run::begin(self, x, group, None) {
             Ok(run) => Flight::new(run, group),
-            Err(verdict) => return verdict,
+            Err(verdict) => return Progress::Done(verdict),
         };
         let out = &flight.run.out;
         if out.body.is_none()
@@ -44,10 +50,10 @@ impl Upstream {
             && let Err(verdict) = flight.ask(x)
         {
             flight.run.end(x, &verdict);
-            return verdict;
+            return Progress::Done(verdict);
         }
         part(x).flight = Some(flight);
-        Verdict::Wait
+        Progress::Wait(())
     }
 }
 
@@ -92,7 +98,7 @@ impl Flight {
 }
 
 /// Looks whether the answer to `x` has come. [`Verdict::Wait`]: it needs the future of all others.
-pub(crate) fn poll(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
+pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
     let Some(Flight { run, connection: Some(connection), .. }) =
         part_if(x).and_then(|part| part.flight.as_ref())
     else {

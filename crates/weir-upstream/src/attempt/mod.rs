@@ -51,14 +51,14 @@ impl Upstream {
             return verdict;
         }
         match Run::begin(self, x, group, fetch) {
-            Ok(run) => resume(x, &mut Flight::new(run, group)).await,
+            Ok(run) => finish_attempt(x, &mut Flight::new(run, group)).await,
             Err(verdict) => verdict,
         }
     }
 }
 
 /// Goes on with a request that is as far on its way as it came without waiting.
-pub(crate) async fn resume(x: &mut Exchange, flight: &mut Flight) -> Verdict {
+pub(crate) async fn finish_attempt(x: &mut Exchange, flight: &mut Flight) -> Verdict {
     let Flight { run, group, tried, lease, connection } = flight;
     let verdict = run.all(x, group, tried, (lease, connection)).await;
     run.end(x, &verdict);

@@ -1,7 +1,7 @@
 //! A request's way past the cache: answered from it, sent on to fill it, or sent past it.
 //!
 //! ```text
-//!  at_once ── in this worker's memory, and fresh ──► answered, without waiting
+//!  respond_from_memory ── in this worker's memory, and fresh ──► a response, without waiting
 //!     │
 //!  begin ──── a file, fresh ────────────────────────► HIT
 //!     ├────── too old, and may be used meanwhile ───► STALE (fetched behind the client's back), UPDATING
@@ -79,8 +79,8 @@ impl Caching {
         Caching { settings: settings.clone(), fixed }
     }
 
-    /// Answers `x` from this worker's memory, if it can.
-    pub(crate) fn at_once(&self, x: &mut Exchange, up: &Upstream) -> Option<Verdict> {
+    /// Responds to `x` from this worker's memory; `None`: what it needs is not there.
+    pub(crate) fn respond_from_memory(&self, x: &mut Exchange, up: &Upstream) -> Option<Verdict> {
         let (_, hot) = self.fixed.as_ref()?;
         if !self.is_for(x) || !self.settings.purge.is_empty() || x.state_if::<HandedOver>().is_some() {
             return None;
