@@ -1,7 +1,7 @@
 //! The admin listener: everything the commands answer, as HTTP, for browsers, Prometheus, `go tool pprof` and curl.
 //!
 //! It has threads of its own and plain blocking sockets, so it answers while every worker is stuck. It is reached over a
-//! unix socket or loopback, or from anywhere with a token; at most [`door::MOST`] connections at once that may ask.
+//! unix socket or loopback, or from anywhere with a token; at most [`listener::MOST`] connections at once that may ask.
 
 mod connection;
 mod listener;

@@ -32,7 +32,7 @@ pub(crate) fn level(source: &ServerSource, question: &ControlQuestion) -> Result
         if let Some(on) = cpu {
             worker.recorder.borrow_mut().set_cpu(on);
         }
-        WorkerFigures::of(worker)
+        RecordingFigures::of(worker)
     });
     if let Some((limit, Some(before))) = before {
         back_after(source, limit, before);
@@ -42,7 +42,7 @@ pub(crate) fn level(source: &ServerSource, question: &ControlQuestion) -> Result
         said.answers.iter().for_each(|figures| report.row(figures.row()));
         return Ok(report.json());
     }
-    let mut text: String = said.answers.iter().map(WorkerFigures::line).collect();
+    let mut text: String = said.answers.iter().map(RecordingFigures::line).collect();
     if said.stuck > 0 {
         text.push_str(&format!("{} workers are busy and follow when they can\n", said.stuck));
     }
@@ -50,22 +50,22 @@ pub(crate) fn level(source: &ServerSource, question: &ControlQuestion) -> Result
 }
 
 /// What a worker says.
-struct WorkerFigures {
+struct RecordingFigures {
     worker: u8,
     level: &'static str,
     requests: u64,
     cpu_ns: u64,
 }
 
-impl WorkerFigures {
-    fn of(worker: &Worker) -> WorkerFigures {
+impl RecordingFigures {
+    fn of(worker: &Worker) -> RecordingFigures {
         let level = name(worker.recorder.borrow().settings().level);
         let (cpu_ns, requests) = (clock::thread_cpu_ns(), worker.counters.requests.get());
-        WorkerFigures { worker: worker.id, level, requests, cpu_ns }
+        RecordingFigures { worker: worker.id, level, requests, cpu_ns }
     }
 
     fn line(&self) -> String {
-        let WorkerFigures { worker, level, requests, cpu_ns } = self;
+        let RecordingFigures { worker, level, requests, cpu_ns } = self;
         format!("worker {worker} level {level} requests {requests} cpu_ns {cpu_ns}\n")
     }
 
