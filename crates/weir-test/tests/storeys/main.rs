@@ -19,7 +19,20 @@ use source::SourceCrate;
 type Storey = (&'static str, &'static [&'static str]);
 
 /// Crates in which storeys lie on each other, the lowest first.
-const STOREYS: &[(&str, &[Storey])] = &[];
+const STOREYS: &[(&str, &[Storey])] = &[(
+    "weir-lua",
+    &[
+        ("luajit", &["luajit"]),
+        ("dict", &["dict"]),
+        ("agent", &["agent"]),
+        ("vm", &["vm"]),
+        ("run", &["run"]),
+        ("api", &["api"]),
+        ("inspect", &["inspect"]),
+        ("hooks", &["hooks"]),
+        ("fuzzed", &["fuzzed"]),
+    ],
+)];
 
 /// The crates, the lowest first: each uses only those before it.
 const CRATES: &[&str] = &[
