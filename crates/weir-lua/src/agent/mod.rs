@@ -13,7 +13,7 @@ use weir_engine::log::{self, Level};
 use weir_engine::wire::{Reader, Writer};
 use weir_engine::worker::Counts;
 
-use crate::dict::call::{Call, Reply};
+use crate::dict::call::{Call, DictReply};
 
 /// The agent's way to the server, in its process.
 pub(crate) static LINK: OnceLock<Mutex<UnixStream>> = OnceLock::new();
@@ -24,7 +24,7 @@ pub(crate) fn is_here() -> bool {
 }
 
 /// Has the server do what is asked of its dictionary `name`. Nothing where it is gone.
-pub(crate) fn ask(name: &str, call: &Call<'_>) -> Reply {
+pub(crate) fn ask(name: &str, call: &Call<'_>) -> DictReply {
     let mut out = Writer::default();
     out.number(DICT);
     out.bytes(name.as_bytes());
@@ -51,24 +51,24 @@ pub(crate) fn counts() -> Counts {
 }
 
 /// What the server says to that; nothing where it is gone.
-pub(crate) fn exchange_or_lose(question: &[u8]) -> Reply {
+pub(crate) fn exchange_or_lose(question: &[u8]) -> DictReply {
     exchange(question).unwrap_or_else(lost)
 }
 
 /// Asks the server; `None` when it is gone.
-pub(crate) fn exchange(question: &[u8]) -> Option<Reply> {
+pub(crate) fn exchange(question: &[u8]) -> Option<DictReply> {
     let stream = LINK.get()?.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = send(&stream, question).and_then(|()| receive(&stream));
-    answer.ok().flatten().and_then(|answer| Reply::decode(&answer))
+    answer.ok().flatten().and_then(|answer| DictReply::decode(&answer))
 }
 
 /// What a script is told when the server is gone. The agent is about to end, too.
-pub(crate) fn lost() -> Reply {
+pub(crate) fn lost() -> DictReply {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
         log::cycle(Level::Error, &"the server is gone, and what the privileged agent shares with it");
     }
-    Reply::default()
+    DictReply::default()
 }
 
 /// Sends a message behind its length.

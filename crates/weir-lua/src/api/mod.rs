@@ -38,9 +38,9 @@ pub(crate) mod var;
 pub(crate) mod worker;
 pub(crate) mod worker_thread;
 
-use crate::run::function::Function;
+use crate::run::function::ApiFunction;
 
-pub(crate) use arg::Arg;
+pub(crate) use arg::FilterArg;
 pub(crate) use control::{FilterExit, is_sent};
 pub(crate) use ctx::{anchor as ctx_anchor, give as give_ctx, keep_anchored as keep_ctx, of as ctx_of};
 pub(crate) use header::{relative_location, response_fields, safe_name, safe_value};
@@ -53,7 +53,7 @@ pub(crate) use time::started;
 /// What Lua calls.
 
 /// All functions.
-pub(crate) const TABLES: &[&[Function]] = &[
+pub(crate) const TABLES: &[&[ApiFunction]] = &[
     arg::TABLE,
     req::body::TABLE,
     output::TABLE,

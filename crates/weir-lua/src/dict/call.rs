@@ -3,7 +3,7 @@
 
 use weir_engine::wire::{Reader, Writer};
 
-use crate::dict::{Dict, Item, ListError, New, SMALL, Seen, Stored, When};
+use crate::dict::{Item, ListError, NewValue, SMALL, SeenValue, SharedDict, StoreCondition, StoreOutcome};
 
 /// One thing that is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) enum Call<'c> {
         value: Given<'c>,
         ttl: u64,
         flags: u32,
-        when: When,
+        when: StoreCondition,
         evict: bool,
     },
     Delete(&'c [u8]),
@@ -64,7 +64,7 @@ pub(crate) struct Incr {
 
 /// What came of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Reply {
+pub(crate) struct DictReply {
     pub(crate) outcome: Outcome,
     /// The number that was found, or another answer in one.
     pub(crate) number: f64,
@@ -103,33 +103,33 @@ impl Outcome {
     }
 
     /// What came of storing a value, and whether others have gone for it.
-    pub(crate) fn stored(stored: Stored) -> (Outcome, bool) {
+    pub(crate) fn stored(stored: StoreOutcome) -> (Outcome, bool) {
         match stored {
-            Stored::Yes(forced) => (Outcome::Done, forced),
-            Stored::Exists => (Outcome::Exists, false),
-            Stored::NotFound => (Outcome::NotFound, false),
-            Stored::NoMemory(forced) => (Outcome::NoMemory, forced),
+            StoreOutcome::Yes(forced) => (Outcome::Done, forced),
+            StoreOutcome::Exists => (Outcome::Exists, false),
+            StoreOutcome::NotFound => (Outcome::NotFound, false),
+            StoreOutcome::NoMemory(forced) => (Outcome::NoMemory, forced),
         }
     }
 }
 
-impl From<Outcome> for Reply {
-    fn from(outcome: Outcome) -> Reply {
-        Reply { outcome, ..Reply::default() }
+impl From<Outcome> for DictReply {
+    fn from(outcome: Outcome) -> DictReply {
+        DictReply { outcome, ..DictReply::default() }
     }
 }
 
-impl From<Stored> for Reply {
-    fn from(stored: Stored) -> Reply {
+impl From<StoreOutcome> for DictReply {
+    fn from(stored: StoreOutcome) -> DictReply {
         let (outcome, flag) = Outcome::stored(stored);
-        Reply { outcome, flag, ..Reply::default() }
+        DictReply { outcome, flag, ..DictReply::default() }
     }
 }
 
-impl Reply {
+impl DictReply {
     /// An answer that is a number.
-    pub(crate) fn number(number: f64) -> Reply {
-        Reply { outcome: Outcome::Number, number, ..Reply::default() }
+    pub(crate) fn number(number: f64) -> DictReply {
+        DictReply { outcome: Outcome::Number, number, ..DictReply::default() }
     }
 
     /// The bytes of the message.
@@ -145,9 +145,9 @@ impl Reply {
     }
 
     /// Reads a message; `None` if it is none.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Reply> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<DictReply> {
         let mut from = Reader(bytes);
-        let reply = Reply {
+        let reply = DictReply {
             outcome: Outcome::of(from.number()?)?,
             number: from.float()?,
             text: from.bytes()?.to_vec(),
@@ -161,7 +161,7 @@ impl Reply {
 
 impl Call<'_> {
     /// Does it.
-    pub(crate) fn perform(self, dict: &Dict) -> Reply {
+    pub(crate) fn perform(self, dict: &SharedDict) -> DictReply {
         match self {
             Call::Get(key) => get(dict, key),
             Call::Set { key, value, ttl, flags, when, evict } => {
@@ -173,16 +173,16 @@ impl Call<'_> {
             }
             Call::Incr(key, incr) => {
                 let (outcome, flag, number) = add(dict, key, incr);
-                Reply { flag, number, ..outcome.into() }
+                DictReply { flag, number, ..outcome.into() }
             }
             Call::Push { key, item, left } => push(dict, key, &item, left),
             Call::Pop { key, left } => pop(dict, key, left),
             Call::Length(key) => {
                 let length = dict.change_list(key, |list| (None, list.len()));
-                length.map_or_else(Reply::from, |count| Reply::number(count as f64))
+                length.map_or_else(DictReply::from, |count| DictReply::number(count as f64))
             }
             Call::Ttl(key) => {
-                dict.ttl(key).map_or(Outcome::NotFound.into(), |left| Reply::number(left as f64 / 1000.0))
+                dict.ttl(key).map_or(Outcome::NotFound.into(), |left| DictReply::number(left as f64 / 1000.0))
             }
             Call::Expire(key, ttl) => {
                 if dict.expire(key, ttl) {
@@ -195,10 +195,10 @@ impl Call<'_> {
                 dict.flush_all();
                 Outcome::Done.into()
             }
-            Call::FlushExpired(most) => Reply::number(dict.flush_expired(whole(most)) as f64),
-            Call::Keys(most) => Reply { keys: dict.keys(whole(most)), ..Outcome::Done.into() },
-            Call::Capacity => Reply::number(dict.capacity() as f64),
-            Call::FreeSpace => Reply::number(dict.free_space() as f64),
+            Call::FlushExpired(most) => DictReply::number(dict.flush_expired(whole(most)) as f64),
+            Call::Keys(most) => DictReply { keys: dict.keys(whole(most)), ..Outcome::Done.into() },
+            Call::Capacity => DictReply::number(dict.capacity() as f64),
+            Call::FreeSpace => DictReply::number(dict.free_space() as f64),
         }
     }
 
@@ -263,7 +263,7 @@ impl<'c> Call<'c> {
                 value: Given::decode(from)?,
                 ttl: from.number()?,
                 flags: from.number()? as u32,
-                when: When::of(from.number()?),
+                when: StoreCondition::of(from.number()?),
                 evict: from.number()? != 0,
             },
             DELETE => Call::Delete(from.bytes()?),
@@ -323,33 +323,33 @@ impl<'c> Given<'c> {
     }
 }
 
-impl<'c> From<Given<'c>> for New<'c> {
-    fn from(given: Given<'c>) -> New<'c> {
+impl<'c> From<Given<'c>> for NewValue<'c> {
+    fn from(given: Given<'c>) -> NewValue<'c> {
         match given {
-            Given::Text(text) => New::Text(text),
-            Given::Number(number) => New::Number(number),
-            Given::Boolean(value) => New::Boolean(value),
+            Given::Text(text) => NewValue::Text(text),
+            Given::Number(number) => NewValue::Number(number),
+            Given::Boolean(value) => NewValue::Boolean(value),
         }
     }
 }
 
-fn get(dict: &Dict, key: &[u8]) -> Reply {
+fn get(dict: &SharedDict, key: &[u8]) -> DictReply {
     let found = dict.get(key, &mut [0; SMALL], |value, about| {
-        let mut reply = Reply { flags: about.flags, flag: about.expired, ..Reply::default() };
+        let mut reply = DictReply { flags: about.flags, flag: about.expired, ..DictReply::default() };
         reply.outcome = match value {
-            Seen::Text(text) => {
+            SeenValue::Text(text) => {
                 reply.text = text.to_vec();
                 Outcome::Done
             }
-            Seen::Number(number) => {
+            SeenValue::Number(number) => {
                 reply.number = number;
                 Outcome::Number
             }
-            Seen::Boolean(value) => {
+            SeenValue::Boolean(value) => {
                 reply.number = f64::from(u8::from(value));
                 Outcome::Boolean
             }
-            Seen::List => Outcome::List,
+            SeenValue::List => Outcome::List,
         };
         reply
     });
@@ -357,22 +357,26 @@ fn get(dict: &Dict, key: &[u8]) -> Reply {
 }
 
 /// Adds to a number: how that went, whether others have gone for it, and the sum.
-pub(crate) fn add(dict: &Dict, key: &[u8], Incr { by, init, ttl, ignored }: Incr) -> (Outcome, bool, f64) {
+pub(crate) fn add(
+    dict: &SharedDict,
+    key: &[u8],
+    Incr { by, init, ttl, ignored }: Incr,
+) -> (Outcome, bool, f64) {
     let mut sum = 0.0;
     let added = dict.update(key, |value| match (value, init) {
         // The first run of `init_by_lua` has added it.
-        (Some(Seen::Number(number)), _) if ignored => {
+        (Some(SeenValue::Number(number)), _) if ignored => {
             sum = number;
             Err(Outcome::Done)
         }
-        (Some(Seen::Number(number)), _) => {
+        (Some(SeenValue::Number(number)), _) => {
             sum = number + by;
-            Ok((New::Number(sum), None))
+            Ok((NewValue::Number(sum), None))
         }
         (Some(_), _) => Err(Outcome::Other),
         (None, Some(init)) => {
             sum = init + by;
-            if ignored { Err(Outcome::Done) } else { Ok((New::Number(sum), Some(ttl))) }
+            if ignored { Err(Outcome::Done) } else { Ok((NewValue::Number(sum), Some(ttl))) }
         }
         (None, None) => Err(Outcome::NotFound),
     });
@@ -381,31 +385,31 @@ pub(crate) fn add(dict: &Dict, key: &[u8], Incr { by, init, ttl, ignored }: Incr
 }
 
 /// Puts an element at an end of a list: how many there are.
-fn push(dict: &Dict, key: &[u8], item: &Item, left: bool) -> Reply {
+fn push(dict: &SharedDict, key: &[u8], item: &Item, left: bool) -> DictReply {
     let pushed = dict.change_list(key, |list| {
         let list = list.with(item.clone(), left);
         let count = list.len();
         (Some(list), count)
     });
-    pushed.map_or_else(Reply::from, |count| Reply::number(count as f64))
+    pushed.map_or_else(DictReply::from, |count| DictReply::number(count as f64))
 }
 
 /// Takes the element at an end of a list.
-fn pop(dict: &Dict, key: &[u8], left: bool) -> Reply {
+fn pop(dict: &SharedDict, key: &[u8], left: bool) -> DictReply {
     let popped = dict.change_list(key, |list| match list.without(left) {
         Some((item, rest)) => (Some(rest), Some(item)),
         None => (None, None),
     });
     match popped {
         Err(error) => error.into(),
-        Ok(None) => Reply::default(),
-        Ok(Some(Item::Text(text))) => Reply { text: text.to_vec(), ..Outcome::Done.into() },
-        Ok(Some(Item::Number(number))) => Reply::number(number),
+        Ok(None) => DictReply::default(),
+        Ok(Some(Item::Text(text))) => DictReply { text: text.to_vec(), ..Outcome::Done.into() },
+        Ok(Some(Item::Number(number))) => DictReply::number(number),
     }
 }
 
-impl From<ListError> for Reply {
-    fn from(error: ListError) -> Reply {
+impl From<ListError> for DictReply {
+    fn from(error: ListError) -> DictReply {
         match error {
             ListError::OtherKind => Outcome::Other.into(),
             ListError::NoMemory => Outcome::NoMemory.into(),
@@ -442,14 +446,14 @@ mod tests {
         let value = Given::Text(b"v");
         let item = Item::Text(Arc::from(&b"i"[..]));
         vec![
-            Call::Set { key: b"a", value, ttl: 0, flags: 7, when: When::Always, evict: true },
+            Call::Set { key: b"a", value, ttl: 0, flags: 7, when: StoreCondition::Always, evict: true },
             Call::Get(b"a"),
             Call::Set {
                 key: b"n",
                 value: Given::Number(1.5),
                 ttl: 60_000,
                 flags: 0,
-                when: When::Absent,
+                when: StoreCondition::Absent,
                 evict: false,
             },
             Call::Set {
@@ -457,7 +461,7 @@ mod tests {
                 value: Given::Boolean(true),
                 ttl: 0,
                 flags: 0,
-                when: When::Present,
+                when: StoreCondition::Present,
                 evict: false,
             },
             Call::Incr(b"n", Incr { by: 2.0, init: None, ttl: 0, ignored: false }),
@@ -497,12 +501,12 @@ mod tests {
 
     #[test]
     fn replies_read_back_and_say_what_came_of_it() {
-        let dict = Dict::new(1 << 20);
-        let replies: Vec<Reply> = calls().into_iter().map(|call| call.perform(&dict)).collect();
+        let dict = SharedDict::new(1 << 20);
+        let replies: Vec<DictReply> = calls().into_iter().map(|call| call.perform(&dict)).collect();
         for reply in &replies {
             let bytes = reply.encode();
-            assert_eq!(Reply::decode(&bytes).as_ref(), Some(reply));
-            assert_eq!(Reply::decode(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(DictReply::decode(&bytes).as_ref(), Some(reply));
+            assert_eq!(DictReply::decode(&bytes[..bytes.len() - 1]), None);
         }
         use Outcome::{Done, NotFound, Number, Other};
         let outcomes: Vec<Outcome> = replies.iter().map(|reply| reply.outcome).collect();

@@ -13,14 +13,14 @@ pub(super) enum Chore {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Chores(AtomicPtr<Item>);
+pub(super) struct ChoreStack(AtomicPtr<Item>);
 
 struct Item {
     chore: Chore,
     next: *mut Item,
 }
 
-impl Chores {
+impl ChoreStack {
     pub(super) fn push(&self, chore: Chore) {
         let item = Box::into_raw(Box::new(Item { chore, next: ptr::null_mut() }));
         let mut head = self.0.load(Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl Chores {
     }
 }
 
-impl Drop for Chores {
+impl Drop for ChoreStack {
     fn drop(&mut self) {
         self.take().for_each(drop);
     }
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_between_threads() {
-        let chores = Chores::default();
-        let count = |chores: &Chores| chores.take().count();
+        let chores = ChoreStack::default();
+        let count = |chores: &ChoreStack| chores.take().count();
         let taken: usize = std::thread::scope(|scope| {
             let pushers: Vec<_> = (0..4)
                 .map(|thread| {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crossbeam_epoch as epoch;
 use weir_engine::file::hash::hash;
 
-use crate::dict::node::Change;
+use crate::dict::node::NodeChange;
 use crate::dict::value::{Value, is_over};
-use crate::dict::{Committed, Dict, Item, NEVER, New, Place, counted};
+use crate::dict::{Committed, Item, NEVER, NewValue, Place, SharedDict, counted};
 use crate::luajit::shared_page::now;
 
 /// See the module. Cloning copies two pointers.
@@ -128,7 +128,7 @@ pub(crate) enum ListError {
     NoMemory,
 }
 
-impl Dict {
+impl SharedDict {
     /// Changes the list of `key`, an empty one where there is nothing; what is empty behind it goes. `change` says what is to be
     /// there instead, if anything changes, and its caller's result; it is asked again when another writer was faster.
     pub(crate) fn change_list<T>(
@@ -183,7 +183,7 @@ impl Dict {
                 let (made, _) = self.make_room(size - before, false, guard);
                 return if made { Committed::Again(false) } else { Committed::Full(false) };
             }
-            _ => self.put(place, &Change { value: New::List(next), flags, expires }, guard),
+            _ => self.put(place, &NodeChange { value: NewValue::List(next), flags, expires }, guard),
         };
         if done { Committed::Done } else { Committed::Again(false) }
     }

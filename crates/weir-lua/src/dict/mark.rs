@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 /// disturbed by writers of another.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub(crate) struct Mark {
+pub(crate) struct EntryMark {
     /// Grows with every change of its entry, after the writer has begun and before anybody can see the new value: who reads
-    /// it, and then a value [in no writer's hands](crate::dict::value::Glimpse::is_quiet), has the value of that version.
+    /// it, and then a value [in no writer's hands](crate::dict::value::ValueGlimpse::is_quiet), has the value of that version.
     version: AtomicU64,
     /// The stamp of the last use by compiled code.
     used: AtomicU64,
@@ -20,27 +20,27 @@ pub(crate) struct Mark {
 
 /// The mark of a node, once it has one, and how often it was read since its value changed.
 #[derive(Default)]
-pub(super) struct Marked {
-    mark: AtomicPtr<Mark>,
+pub(super) struct MarkState {
+    mark: AtomicPtr<EntryMark>,
     reads: AtomicU64,
 }
 
 /// What a value was read with: it is the entry's as long as the mark has this version.
 #[derive(Clone, Copy)]
 pub(crate) struct Version {
-    pub(crate) mark: &'static Mark,
+    pub(crate) mark: &'static EntryMark,
     pub(crate) version: f64,
 }
 
 /// Marks of entries that have gone.
-static SPARE: Mutex<Vec<&'static Mark>> = Mutex::new(Vec::new());
+static SPARE: Mutex<Vec<&'static EntryMark>> = Mutex::new(Vec::new());
 
 /// Reads of the same value before the next one is worth remembering.
 const ENOUGH: u64 = 2;
 /// Marks that are made at once.
 const BATCH: usize = 64;
 
-impl Mark {
+impl EntryMark {
     fn version(&self) -> f64 {
         f64::from_bits(self.version.load(Ordering::Acquire))
     }
@@ -60,8 +60,8 @@ impl Version {
     }
 }
 
-impl Marked {
-    fn mark(&self) -> Option<&'static Mark> {
+impl MarkState {
+    fn mark(&self) -> Option<&'static EntryMark> {
         // SAFETY: null, or a mark, which is never freed.
         unsafe { self.mark.load(Ordering::Acquire).as_ref() }
     }
@@ -96,7 +96,7 @@ impl Marked {
             Err(TryLockError::WouldBlock) => return,
         };
         if spare.is_empty() {
-            let batch: Box<[Mark]> = (0..BATCH).map(|_| Mark::default()).collect();
+            let batch: Box<[EntryMark]> = (0..BATCH).map(|_| EntryMark::default()).collect();
             spare.extend(Box::leak(batch).iter());
         }
         let Some(mark) = spare.pop() else { return };
@@ -124,7 +124,7 @@ impl Marked {
     }
 }
 
-impl Drop for Marked {
+impl Drop for MarkState {
     fn drop(&mut self) {
         let Some(mark) = self.mark() else { return };
         mark.step();
@@ -137,14 +137,14 @@ impl Drop for Marked {
 mod tests {
     use super::*;
 
-    fn read(marked: &Marked) -> Option<Version> {
+    fn read(marked: &MarkState) -> Option<Version> {
         let version = marked.version();
         marked.confirm(version)
     }
 
     #[test]
     fn a_version_holds_until_the_next_change() {
-        let marked = Marked::default();
+        let marked = MarkState::default();
         for _ in 0..ENOUGH {
             assert!(read(&marked).is_none());
         }

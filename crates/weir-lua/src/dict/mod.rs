@@ -34,18 +34,18 @@ use weir_engine::zone::{Store, Usage};
 
 use crate::luajit::shared_page::{now, stamp};
 pub(crate) use list::{ItemList, ListError};
-pub(crate) use mark::{Mark, Version};
-use node::{Change, Found, Node};
-use stripe::{Head, Stripe};
+pub(crate) use mark::{EntryMark, Version};
+use node::{DictNode, Found, NodeChange};
+use stripe::{DictStripe, Head};
 use value::is_over;
-pub(crate) use value::{SMALL, Scratch};
+pub(crate) use value::{SMALL, ValueScratch};
 
 /// The directive that declares dictionaries, as the owner of their zones.
 pub(crate) const DICTIONARY: &str = "lua_shared_dict";
 
 /// A value to be stored.
 #[derive(Clone)]
-pub(crate) enum New<'v> {
+pub(crate) enum NewValue<'v> {
     Text(&'v [u8]),
     Number(f64),
     Boolean(bool),
@@ -55,17 +55,17 @@ pub(crate) enum New<'v> {
 
 /// A value that is there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Seen<'v> {
+pub(crate) enum SeenValue<'v> {
     Text(&'v [u8]),
     Number(f64),
     Boolean(bool),
-    /// See [`Dict::change_list`].
+    /// See [`SharedDict::change_list`].
     List,
 }
 
 /// What belongs to a value that was read.
 #[derive(Clone, Copy)]
-pub(crate) struct About {
+pub(crate) struct EntryDetails {
     pub(crate) flags: u32,
     /// Milliseconds of [`now`]; 0 for never.
     pub(crate) expires: u64,
@@ -83,7 +83,7 @@ pub(crate) enum Item {
 
 /// When a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum StoreCondition {
     Always,
     /// `add`
     Absent,
@@ -91,20 +91,20 @@ pub(crate) enum When {
     Present,
 }
 
-impl When {
+impl StoreCondition {
     /// By the number that the prelude has for it.
-    pub(crate) fn of(number: u64) -> When {
+    pub(crate) fn of(number: u64) -> StoreCondition {
         match number {
-            0 => When::Always,
-            1 => When::Absent,
-            _ => When::Present,
+            0 => StoreCondition::Always,
+            1 => StoreCondition::Absent,
+            _ => StoreCondition::Present,
         }
     }
 }
 
 /// What came of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum StoreOutcome {
     /// It is there; `true`: others that had not expired have gone for it.
     Yes(bool),
     Exists,
@@ -114,17 +114,17 @@ pub(crate) enum Stored {
 }
 
 /// See the module.
-pub(crate) struct Dict {
-    stripes: Box<[Stripe]>,
+pub(crate) struct SharedDict {
+    stripes: Box<[DictStripe]>,
     capacity: u64,
     /// Some entry was given a time to live, or made expired.
     expires: AtomicBool,
-    sums: Sums,
+    sums: DictSums,
 }
 
 /// What writers write, apart from what readers read.
 #[repr(align(128))]
-struct Sums {
+struct DictSums {
     used: AtomicU64,
     /// How often there was no room.
     full: AtomicU64,
@@ -132,7 +132,7 @@ struct Sums {
     numbers: AtomicU64,
 }
 
-/// See [`Dict::told`].
+/// See [`SharedDict::told`].
 pub(crate) struct Told {
     /// Bytes.
     pub(crate) capacity: u64,
@@ -149,22 +149,22 @@ const OVERHEAD: u64 = 128;
 /// Milliseconds of a time that is never.
 const NEVER: u64 = 0;
 
-impl Store for Dict {
+impl Store for SharedDict {
     fn usage(&self) -> Usage {
         let [used, full] = [&self.sums.used, &self.sums.full].map(|count| count.load(Ordering::Relaxed));
         Usage { used, size: self.capacity, full }
     }
 }
 
-impl Dict {
+impl SharedDict {
     /// An empty dictionary of `capacity` bytes.
-    pub(crate) fn new(capacity: u64) -> Dict {
+    pub(crate) fn new(capacity: u64) -> SharedDict {
         let buckets = (capacity as usize / 256 / STRIPES).next_power_of_two().clamp(16, 1 << 18);
-        Dict {
-            stripes: (0..STRIPES).map(|_| Stripe::new(buckets)).collect(),
+        SharedDict {
+            stripes: (0..STRIPES).map(|_| DictStripe::new(buckets)).collect(),
             capacity,
             expires: AtomicBool::new(false),
-            sums: Sums { used: AtomicU64::new(0), full: AtomicU64::new(0), numbers: AtomicU64::new(1) },
+            sums: DictSums { used: AtomicU64::new(0), full: AtomicU64::new(0), numbers: AtomicU64::new(1) },
         }
     }
 
@@ -188,7 +188,7 @@ impl Dict {
         }
     }
 
-    fn stripe(&self, hash: u64) -> &Stripe {
+    fn stripe(&self, hash: u64) -> &DictStripe {
         &self.stripes[hash as usize % STRIPES]
     }
 
@@ -197,8 +197,8 @@ impl Dict {
     pub(crate) fn get<T>(
         &self,
         key: &[u8],
-        scratch: &mut Scratch,
-        look: impl FnOnce(Seen<'_>, About) -> T,
+        scratch: &mut ValueScratch,
+        look: impl FnOnce(SeenValue<'_>, EntryDetails) -> T,
     ) -> Option<T> {
         let hash = hash(key);
         let guard = epoch::pin();
@@ -215,19 +215,19 @@ impl Dict {
             }
         }
         let (flags, expires) = (glimpse.flags, glimpse.expires);
-        Some(look(glimpse.seen, About { flags, expires, expired, version }))
+        Some(look(glimpse.seen, EntryDetails { flags, expires, expired, version }))
     }
 
     /// Stores a value for `ttl` milliseconds (0: for ever). `evict`: others may go for it.
     pub(crate) fn set(
         &self,
         key: &[u8],
-        value: New<'_>,
+        value: NewValue<'_>,
         ttl: u64,
         flags: u32,
-        when: When,
+        when: StoreCondition,
         evict: bool,
-    ) -> Stored {
+    ) -> StoreOutcome {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
         let mut forced = false;
@@ -237,16 +237,16 @@ impl Dict {
             let (state, expires, _) = found.map_or((0, NEVER, 0), |found| found.value.peek());
             let living = found.is_some() && !is_over(expires, now);
             match when {
-                When::Absent if living => return Stored::Exists,
-                When::Present if !living => return Stored::NotFound,
+                StoreCondition::Absent if living => return StoreOutcome::Exists,
+                StoreCondition::Present if !living => return StoreOutcome::NotFound,
                 _ => {}
             }
-            let change = Change { value: value.clone(), flags, expires: self.expiry(ttl, now) };
+            let change = NodeChange { value: value.clone(), flags, expires: self.expiry(ttl, now) };
             let place = Place { stripe, hash, key, found, state, head };
             match self.commit(&place, &change, evict, &guard) {
-                Committed::Done => return Stored::Yes(forced),
+                Committed::Done => return StoreOutcome::Yes(forced),
                 Committed::Again(others) => forced |= others,
-                Committed::Full(others) => return Stored::NoMemory(forced | others),
+                Committed::Full(others) => return StoreOutcome::NoMemory(forced | others),
             }
         }
     }
@@ -256,8 +256,8 @@ impl Dict {
     pub(crate) fn update<T>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(Option<Seen<'_>>) -> Result<(New<'static>, Option<u64>), T>,
-    ) -> Result<Stored, T> {
+        mut change: impl FnMut(Option<SeenValue<'_>>) -> Result<(NewValue<'static>, Option<u64>), T>,
+    ) -> Result<StoreOutcome, T> {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
         let (mut forced, mut scratch) = (false, [0; SMALL]);
@@ -271,16 +271,22 @@ impl Dict {
             let (value, ttl) = change(living.map(|living| living.seen))?;
             let expires = ttl.map_or(expires, |ttl| self.expiry(ttl, now));
             let place = Place { stripe, hash, key, found, state, head };
-            match self.commit(&place, &Change { value, flags, expires }, true, &guard) {
-                Committed::Done => return Ok(Stored::Yes(forced)),
+            match self.commit(&place, &NodeChange { value, flags, expires }, true, &guard) {
+                Committed::Done => return Ok(StoreOutcome::Yes(forced)),
                 Committed::Again(others) => forced |= others,
-                Committed::Full(others) => return Ok(Stored::NoMemory(forced | others)),
+                Committed::Full(others) => return Ok(StoreOutcome::NoMemory(forced | others)),
             }
         }
     }
 
     /// Makes a change, unless something else has changed or there was no room: then it is to be looked again.
-    fn commit(&self, place: &Place<'_>, change: &Change<'_>, evict: bool, guard: &epoch::Guard) -> Committed {
+    fn commit(
+        &self,
+        place: &Place<'_>,
+        change: &NodeChange<'_>,
+        evict: bool,
+        guard: &epoch::Guard,
+    ) -> Committed {
         let Place { key, found, .. } = *place;
         let size = counted(key, change.value.size());
         let before = found.map_or(0, |found| counted(key, found.value.peek().2));
@@ -297,12 +303,12 @@ impl Dict {
     }
 
     /// Makes a change for which there is room; `false`: something else has changed.
-    fn put(&self, place: &Place<'_>, change: &Change<'_>, guard: &epoch::Guard) -> bool {
+    fn put(&self, place: &Place<'_>, change: &NodeChange<'_>, guard: &epoch::Guard) -> bool {
         let Place { stripe, hash, key, found, state, .. } = *place;
         let size = counted(key, change.value.size());
         match found {
             None => {
-                let node = Node::new(hash, key, change, self.number());
+                let node = DictNode::new(hash, key, change, self.number());
                 node.use_at(stamp(now()));
                 if !stripe.insert(&place.head, node, guard) {
                     return false;
@@ -390,7 +396,7 @@ impl Dict {
     /// Takes out the least used entry of all, as far as other workers do not look for it at the same moment; `false` when
     /// there is none.
     fn evict(&self, guard: &epoch::Guard) -> bool {
-        let mut oldest: Option<(u64, &Stripe, Found<'_>)> = None;
+        let mut oldest: Option<(u64, &DictStripe, Found<'_>)> = None;
         for stripe in &self.stripes {
             let least = match stripe.try_order(guard) {
                 Some(mut order) => stripe.oldest(&mut order, guard),
@@ -459,8 +465,8 @@ impl Dict {
     }
 
     /// Has all stripes worked through a portion at a time, by turns. `work` is told where to begin, and tells where to go on.
-    fn sweep(&self, mut work: impl FnMut(&Stripe, usize) -> Option<usize>) {
-        let mut left: Vec<(&Stripe, usize)> = self.stripes.iter().map(|stripe| (stripe, 0)).collect();
+    fn sweep(&self, mut work: impl FnMut(&DictStripe, usize) -> Option<usize>) {
+        let mut left: Vec<(&DictStripe, usize)> = self.stripes.iter().map(|stripe| (stripe, 0)).collect();
         while !left.is_empty() {
             left.retain_mut(|(stripe, from)| work(stripe, *from).map(|next| *from = next).is_some());
         }
@@ -502,7 +508,7 @@ fn counted(key: &[u8], value: usize) -> u64 {
 
 /// Where a value goes, as it was looked at.
 struct Place<'a> {
-    stripe: &'a Stripe,
+    stripe: &'a DictStripe,
     hash: u64,
     key: &'a [u8],
     /// What is there, and the state of its value.
@@ -518,23 +524,23 @@ enum Committed {
     Full(bool),
 }
 
-impl<'v> New<'v> {
+impl<'v> NewValue<'v> {
     /// As a value that was read; `None`: it is a list.
-    fn of(seen: Seen<'v>) -> Option<New<'v>> {
+    fn of(seen: SeenValue<'v>) -> Option<NewValue<'v>> {
         Some(match seen {
-            Seen::Text(text) => New::Text(text),
-            Seen::Number(number) => New::Number(number),
-            Seen::Boolean(value) => New::Boolean(value),
-            Seen::List => return None,
+            SeenValue::Text(text) => NewValue::Text(text),
+            SeenValue::Number(number) => NewValue::Number(number),
+            SeenValue::Boolean(value) => NewValue::Boolean(value),
+            SeenValue::List => return None,
         })
     }
 
     fn size(&self) -> usize {
         match self {
-            New::Text(text) => text.len(),
-            New::Number(_) => 8,
-            New::Boolean(_) => 1,
-            New::List(list) => list.bytes(),
+            NewValue::Text(text) => text.len(),
+            NewValue::Number(_) => 8,
+            NewValue::Boolean(_) => 1,
+            NewValue::List(list) => list.bytes(),
         }
     }
 }

@@ -4,49 +4,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
-use crate::dict::New;
-use crate::dict::mark::Marked;
+use crate::dict::NewValue;
+use crate::dict::mark::MarkState;
 use crate::dict::value::Value;
 use crate::luajit::shared_page::renewed;
 
 /// An entry. Key and number stay as they were made.
-pub(super) struct Node {
+pub(super) struct DictNode {
     pub(super) hash: u64,
     pub(super) key: Box<[u8]>,
     /// Null once the entry is gone; it never comes back.
     value: Atomic<Value>,
     /// How compiled code sees whether the value is still the same.
-    pub(super) marked: Marked,
+    pub(super) marked: MarkState,
     /// The stamp of its last use, but for those by compiled code.
     used: AtomicU64,
     /// Tells it from others that had its key.
     pub(super) number: u64,
     /// The next of the chain; changed by who holds the stripe's order.
-    pub(super) next: Atomic<Node>,
+    pub(super) next: Atomic<DictNode>,
 }
 
 /// An entry that is there, with the value that it had when it was found.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'g> {
-    pub(super) node: &'g Node,
+    pub(super) node: &'g DictNode,
     pub(super) value: &'g Value,
     pointer: Shared<'g, Value>,
 }
 
 /// What an entry gets.
-pub(super) struct Change<'v> {
-    pub(super) value: New<'v>,
+pub(super) struct NodeChange<'v> {
+    pub(super) value: NewValue<'v>,
     pub(super) flags: u32,
     /// Milliseconds, or [`crate::dict::NEVER`].
     pub(super) expires: u64,
 }
 
-impl Node {
+impl DictNode {
     /// A node with no stamp and no place in a chain yet.
-    pub(super) fn new(hash: u64, key: &[u8], change: &Change<'_>, number: u64) -> Node {
+    pub(super) fn new(hash: u64, key: &[u8], change: &NodeChange<'_>, number: u64) -> DictNode {
         let value = Atomic::new(Value::new(&change.value, change.flags, change.expires));
-        let (used, marked, next) = (AtomicU64::new(0), Marked::default(), Atomic::null());
-        Node { hash, key: key.into(), value, marked, used, number, next }
+        let (used, marked, next) = (AtomicU64::new(0), MarkState::default(), Atomic::null());
+        DictNode { hash, key: key.into(), value, marked, used, number, next }
     }
 
     /// What it holds; `None`: it is gone.
@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for DictNode {
     fn drop(&mut self) {
         // SAFETY: nobody else has the node any more.
         let value = unsafe { self.value.load(Ordering::Relaxed, crossbeam_epoch::unprotected()) };
@@ -89,8 +89,8 @@ impl Drop for Node {
 impl Found<'_> {
     /// Changes the value that it had in `state`; the bytes that the one before counted for. `None`: it is another one, or in
     /// another state, by now.
-    pub(super) fn change(&self, state: u64, change: &Change<'_>, guard: &Guard) -> Option<usize> {
-        let Change { value, flags, expires } = change;
+    pub(super) fn change(&self, state: u64, change: &NodeChange<'_>, guard: &Guard) -> Option<usize> {
+        let NodeChange { value, flags, expires } = change;
         if let Value::Small(small) = self.value {
             if small.holds(state, value, *flags, *expires) {
                 return Some(value.size());
@@ -116,8 +116,9 @@ impl Found<'_> {
             Value::Small(_) => {
                 let mut scratch = [0; crate::dict::SMALL];
                 let glimpse = self.value.read(&mut scratch);
-                let Some(value) = New::of(glimpse.seen) else { return false };
-                self.change(glimpse.state, &Change { value, flags: glimpse.flags, expires }, guard).is_some()
+                let Some(value) = NewValue::of(glimpse.seen) else { return false };
+                self.change(glimpse.state, &NodeChange { value, flags: glimpse.flags, expires }, guard)
+                    .is_some()
             }
             Value::Text { expires: at, .. } => {
                 at.store(expires, Ordering::Relaxed);
@@ -125,7 +126,7 @@ impl Found<'_> {
             }
             // Exchanged, too: another may be putting a longer list in its place.
             Value::List { items, flags, .. } => {
-                let change = Change { value: New::List(items.clone()), flags: *flags, expires };
+                let change = NodeChange { value: NewValue::List(items.clone()), flags: *flags, expires };
                 self.change(self.value.peek().0, &change, guard).is_some()
             }
         }

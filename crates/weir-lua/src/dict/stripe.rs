@@ -2,7 +2,7 @@
 //!
 //! A new node goes before the first of its chain, by a compare-and-exchange that fails when another has gone there since
 //! the chain was looked through: so no key is there twice. A node that is gone stays in its chain, without a value, until
-//! who holds [`Order`] takes it out; nobody waits for that: whoever finds it held leaves a [chore](Chore) for its holder.
+//! who holds [`StripeOrder`] takes it out; nobody waits for that: whoever finds it held leaves a [chore](Chore) for its holder.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,16 +11,16 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
-use crate::dict::chores::{Chore, Chores};
-use crate::dict::node::{Found, Node};
+use crate::dict::chores::{Chore, ChoreStack};
+use crate::dict::node::{DictNode, Found};
 use crate::dict::value::is_over;
 
 /// In cache lines of its own (two, which x86 fetches together): writers of other stripes do not touch them.
 #[repr(align(128))]
-pub(super) struct Stripe {
-    buckets: Box<[Atomic<Node>]>,
-    order: Mutex<Order>,
-    chores: Chores,
+pub(super) struct DictStripe {
+    buckets: Box<[Atomic<DictNode>]>,
+    order: Mutex<StripeOrder>,
+    chores: ChoreStack,
     entries: AtomicUsize,
     /// Where the next portion begins that is swept because room is needed.
     pub(super) swept_to: AtomicUsize,
@@ -28,7 +28,7 @@ pub(super) struct Stripe {
 
 /// What came of sweeping a portion.
 #[derive(Default)]
-pub(super) struct Swept {
+pub(super) struct SweptEntries {
     /// How many nodes have gone, and the bytes that their values counted for, with their keys.
     pub(super) count: usize,
     pub(super) size: u64,
@@ -43,27 +43,27 @@ const NODE: usize = 16;
 
 /// Nodes by the stamps they had when that was last looked at, the oldest first; some have gone since.
 #[derive(Default)]
-pub(super) struct Order {
+pub(super) struct StripeOrder {
     heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
 }
 
 /// The first node of a chain when that was looked through.
-pub(super) struct Head<'g>(Shared<'g, Node>);
+pub(super) struct Head<'g>(Shared<'g, DictNode>);
 
-impl Stripe {
+impl DictStripe {
     /// One with so many chains, a power of two.
-    pub(super) fn new(buckets: usize) -> Stripe {
-        Stripe {
+    pub(super) fn new(buckets: usize) -> DictStripe {
+        DictStripe {
             buckets: (0..buckets).map(|_| Atomic::null()).collect(),
             order: Mutex::default(),
-            chores: Chores::default(),
+            chores: ChoreStack::default(),
             entries: AtomicUsize::new(0),
             swept_to: AtomicUsize::new(0),
         }
     }
 
     /// The order, if nobody else has it; all that was to be done about it is done.
-    pub(super) fn try_order(&self, guard: &Guard) -> Option<MutexGuard<'_, Order>> {
+    pub(super) fn try_order(&self, guard: &Guard) -> Option<MutexGuard<'_, StripeOrder>> {
         let mut order = match self.order.try_lock() {
             Ok(order) => order,
             Err(TryLockError::Poisoned(order)) => order.into_inner(),
@@ -86,13 +86,13 @@ impl Stripe {
         }
     }
 
-    fn work(&self, order: &mut Order, guard: &Guard) {
+    fn work(&self, order: &mut StripeOrder, guard: &Guard) {
         if !self.chores.is_empty() {
             self.chores.take().for_each(|chore| self.perform(order, chore, guard));
         }
     }
 
-    fn perform(&self, order: &mut Order, chore: Chore, guard: &Guard) {
+    fn perform(&self, order: &mut StripeOrder, chore: Chore, guard: &Guard) {
         match chore {
             Chore::Note(stamp, hash, number) => {
                 order.heap.push(Reverse((stamp, hash, number)));
@@ -107,7 +107,7 @@ impl Stripe {
         self.entries.load(Ordering::Relaxed)
     }
 
-    fn bucket(&self, hash: u64) -> &Atomic<Node> {
+    fn bucket(&self, hash: u64) -> &Atomic<DictNode> {
         &self.buckets[(hash >> 8) as usize & (self.buckets.len() - 1)]
     }
 
@@ -128,8 +128,8 @@ impl Stripe {
         (None, Head(head))
     }
 
-    /// Puts a node in, if its chain is as it was when nothing was [found](Stripe::find) in it.
-    pub(super) fn insert(&self, head: &Head<'_>, node: Node, guard: &Guard) -> bool {
+    /// Puts a node in, if its chain is as it was when nothing was [found](DictStripe::find) in it.
+    pub(super) fn insert(&self, head: &Head<'_>, node: DictNode, guard: &Guard) -> bool {
         let (hash, number, stamp) = (node.hash, node.number, node.used());
         node.next.store(head.0, Ordering::Relaxed);
         // Released: who finds the node sees all of it.
@@ -185,8 +185,8 @@ impl Stripe {
     }
 
     /// Takes expired entries away, `most` at most, of a portion of the chains, from `from` on.
-    pub(super) fn remove_expired(&self, now: u64, most: usize, from: usize, guard: &Guard) -> Swept {
-        let mut swept = Swept::default();
+    pub(super) fn remove_expired(&self, now: u64, most: usize, from: usize, guard: &Guard) -> SweptEntries {
+        let mut swept = SweptEntries::default();
         let end = self.portion(from, guard, |found| {
             let (state, expires, _) = found.value.peek();
             if swept.count < most
@@ -197,7 +197,7 @@ impl Stripe {
                 swept.count += 1;
             }
         });
-        Swept { next: end, ..swept }
+        SweptEntries { next: end, ..swept }
     }
 
     /// Makes the nodes of a portion of the chains expired, from `from` on; where the next portion begins.
@@ -253,7 +253,7 @@ impl Stripe {
     }
 
     /// The least used entry, and its stamp.
-    pub(super) fn oldest<'g>(&self, order: &mut Order, guard: &'g Guard) -> Option<(u64, Found<'g>)> {
+    pub(super) fn oldest<'g>(&self, order: &mut StripeOrder, guard: &'g Guard) -> Option<(u64, Found<'g>)> {
         loop {
             let Reverse((noted, hash, number)) = *order.heap.peek()?;
             let Some(found) = self.numbered(hash, number, guard) else {
@@ -296,7 +296,7 @@ impl Stripe {
     /// Shows every entry, expired or not, until `show` says enough.
     pub(super) fn for_each<'g>(&self, guard: &'g Guard, mut show: impl FnMut(Found<'g>) -> bool) {
         for bucket in &self.buckets {
-            let mut next: Shared<'_, Node> = bucket.load(Ordering::Acquire, guard);
+            let mut next: Shared<'_, DictNode> = bucket.load(Ordering::Acquire, guard);
             // SAFETY: as in `find`.
             while let Some(node) = unsafe { next.as_ref() } {
                 if let Some(found) = node.found(guard)
@@ -310,7 +310,7 @@ impl Stripe {
     }
 
     /// Makes the heap again when most of it has gone.
-    fn tidy(&self, order: &mut Order, guard: &Guard) {
+    fn tidy(&self, order: &mut StripeOrder, guard: &Guard) {
         if order.heap.len() > self.entries() * 2 + 64 {
             order.heap.clear();
             let heap = &mut order.heap;
@@ -323,12 +323,12 @@ impl Stripe {
 
     /// Holds the order, as a writer does that has lost its core.
     #[cfg(test)]
-    pub(super) fn lock(&self) -> MutexGuard<'_, Order> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, StripeOrder> {
         self.order.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-impl Drop for Stripe {
+impl Drop for DictStripe {
     fn drop(&mut self) {
         // SAFETY: nobody else has the stripe.
         let guard = unsafe { crossbeam_epoch::unprotected() };

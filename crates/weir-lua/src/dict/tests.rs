@@ -3,24 +3,24 @@ use std::sync::Arc;
 use crate::dict::value::Value;
 use crate::dict::*;
 
-fn text(value: &str) -> New<'_> {
-    New::Text(value.as_bytes())
+fn text(value: &str) -> NewValue<'_> {
+    NewValue::Text(value.as_bytes())
 }
 
-fn put(dict: &Dict, key: &str, value: New<'_>) -> Stored {
-    dict.set(key.as_bytes(), value, 0, 0, When::Always, true)
+fn put(dict: &SharedDict, key: &str, value: NewValue<'_>) -> StoreOutcome {
+    dict.set(key.as_bytes(), value, 0, 0, StoreCondition::Always, true)
 }
 
-fn read(dict: &Dict, key: &str) -> Option<String> {
+fn read(dict: &SharedDict, key: &str) -> Option<String> {
     dict.get(key.as_bytes(), &mut [0; SMALL], |value, about| match value {
         _ if about.expired => None,
-        Seen::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        SeenValue::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
         other => Some(format!("{other:?}")),
     })?
 }
 
 /// Adds to the right of a list: how many there are.
-fn push(dict: &Dict, key: &str, number: f64) -> Result<usize, ListError> {
+fn push(dict: &SharedDict, key: &str, number: f64) -> Result<usize, ListError> {
     dict.change_list(key.as_bytes(), |list| {
         let list = list.with(Item::Number(number), false);
         let count = list.len();
@@ -30,12 +30,12 @@ fn push(dict: &Dict, key: &str, number: f64) -> Result<usize, ListError> {
 
 #[test]
 fn values_are_kept_replaced_and_removed() {
-    let dict = Dict::new(1 << 16);
-    assert_eq!(put(&dict, "a", text("1")), Stored::Yes(false));
-    assert_eq!(put(&dict, "a", text("2")), Stored::Yes(false));
+    let dict = SharedDict::new(1 << 16);
+    assert_eq!(put(&dict, "a", text("1")), StoreOutcome::Yes(false));
+    assert_eq!(put(&dict, "a", text("2")), StoreOutcome::Yes(false));
     assert_eq!(read(&dict, "a").as_deref(), Some("2"));
-    assert_eq!(dict.set(b"a", text("3"), 0, 0, When::Absent, true), Stored::Exists);
-    assert_eq!(dict.set(b"b", text("3"), 0, 0, When::Present, true), Stored::NotFound);
+    assert_eq!(dict.set(b"a", text("3"), 0, 0, StoreCondition::Absent, true), StoreOutcome::Exists);
+    assert_eq!(dict.set(b"b", text("3"), 0, 0, StoreCondition::Present, true), StoreOutcome::NotFound);
     dict.delete(b"a");
     assert_eq!(read(&dict, "a"), None);
     assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
@@ -43,43 +43,49 @@ fn values_are_kept_replaced_and_removed() {
 
 #[test]
 fn the_least_used_goes_first() {
-    let dict = Dict::new(4096);
+    let dict = SharedDict::new(4096);
     for number in 0..28 {
         put(&dict, &format!("k{number:02}"), text("0123456789"));
     }
     assert!(read(&dict, "k00").is_some());
-    assert_eq!(put(&dict, "new", text("0123456789")), Stored::Yes(false));
-    assert_eq!(put(&dict, "newer", text("0123456789")), Stored::Yes(true));
+    assert_eq!(put(&dict, "new", text("0123456789")), StoreOutcome::Yes(false));
+    assert_eq!(put(&dict, "newer", text("0123456789")), StoreOutcome::Yes(true));
     assert!(read(&dict, "k01").is_none(), "not used since it was stored");
     assert!(read(&dict, "k00").is_some() && read(&dict, "k02").is_some());
-    assert_eq!(dict.set(b"safe", text("0123456789"), 0, 0, When::Always, false), Stored::NoMemory(false));
-    assert_eq!(put(&dict, "large", text(&"x".repeat(5000))), Stored::NoMemory(false));
+    assert_eq!(
+        dict.set(b"safe", text("0123456789"), 0, 0, StoreCondition::Always, false),
+        StoreOutcome::NoMemory(false)
+    );
+    assert_eq!(put(&dict, "large", text(&"x".repeat(5000))), StoreOutcome::NoMemory(false));
 }
 
 #[test]
 fn the_longest_time_is_no_short_one() {
-    let dict = Dict::new(1 << 16);
-    assert_eq!(dict.set(b"a", text("1"), u64::MAX, 0, When::Always, true), Stored::Yes(false));
+    let dict = SharedDict::new(1 << 16);
+    assert_eq!(
+        dict.set(b"a", text("1"), u64::MAX, 0, StoreCondition::Always, true),
+        StoreOutcome::Yes(false)
+    );
     assert_eq!(read(&dict, "a").as_deref(), Some("1"));
 }
 
 #[test]
 fn a_large_value_fits_a_dictionary_of_a_megabyte() {
-    let dict = Dict::new(1 << 20);
-    assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), Stored::Yes(false));
+    let dict = SharedDict::new(1 << 20);
+    assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), StoreOutcome::Yes(false));
 }
 
 /// Every stripe is held by another thread, and still there are answers: `get`, `ttl`, `get_keys`.
 #[test]
 fn a_read_takes_no_lock() {
-    let dict = Dict::new(1 << 16);
+    let dict = SharedDict::new(1 << 16);
     put(&dict, "a", text("1"));
     let (held, is_held) = std::sync::mpsc::channel();
     let (release, released) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let dict = &dict;
         scope.spawn(move || {
-            let _locks: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
+            let _locks: Vec<_> = dict.stripes.iter().map(DictStripe::lock).collect();
             held.send(()).expect("the test waits");
             // Also when the test has failed.
             let _ = released.recv();
@@ -94,7 +100,7 @@ fn a_read_takes_no_lock() {
 /// No stripe is gone through at once: `flush_all`, `flush_expired` and a `set` without room go by portions.
 #[test]
 fn sweeps_go_by_portions() {
-    let dict = Dict::new(1 << 24);
+    let dict = SharedDict::new(1 << 24);
     let count = 20_000;
     for number in 0..count {
         put(&dict, &format!("key{number}"), text("x"));
@@ -118,26 +124,31 @@ fn sweeps_go_by_portions() {
 /// A full dictionary in which nothing expires is not swept; where something does, that goes first while there are few.
 #[test]
 fn what_has_expired_goes_before_what_was_used() {
-    let dict = Dict::new(1 << 14);
+    let dict = SharedDict::new(1 << 14);
     let fits = |number: &i32| {
         let key = format!("k{number:03}");
-        dict.set(key.as_bytes(), text("0123456789"), 0, 0, When::Always, false) == Stored::Yes(false)
+        dict.set(key.as_bytes(), text("0123456789"), 0, 0, StoreCondition::Always, false)
+            == StoreOutcome::Yes(false)
     };
     let count = (0..).take_while(fits).count();
     assert!(!dict.expires.load(Ordering::Relaxed) && count > 100);
-    assert_eq!(put(&dict, "other", text("0123456789")), Stored::Yes(true));
+    assert_eq!(put(&dict, "other", text("0123456789")), StoreOutcome::Yes(true));
     assert!(dict.expire(b"k050", 100_000));
     dict.stripes.iter().for_each(|stripe| {
         let guard = epoch::pin();
         stripe.for_each(&guard, |found| *found.node.key != *b"k050" || found.expire(1, &guard));
     });
-    assert_eq!(put(&dict, "another", text("01234567")), Stored::Yes(false), "nobody living has gone for it");
+    assert_eq!(
+        put(&dict, "another", text("01234567")),
+        StoreOutcome::Yes(false),
+        "nobody living has gone for it"
+    );
     assert!(read(&dict, "k050").is_none() && read(&dict, "k001").is_some());
 }
 
 #[test]
 fn entries_expire_and_are_flushed() {
-    let dict = Dict::new(1 << 16);
+    let dict = SharedDict::new(1 << 16);
     put(&dict, "a", text("1"));
     put(&dict, "b", text("2"));
     assert_eq!(dict.ttl(b"a"), Some(0));
@@ -151,17 +162,17 @@ fn entries_expire_and_are_flushed() {
 
 #[test]
 fn numbers_and_lists_are_changed() {
-    let dict = Dict::new(1 << 16);
+    let dict = SharedDict::new(1 << 16);
     let add = |by: f64| {
         dict.update(b"n", |value| match value {
-            Some(Seen::Number(number)) => Ok((New::Number(number + by), None)),
-            None => Ok((New::Number(by), None)),
+            Some(SeenValue::Number(number)) => Ok((NewValue::Number(number + by), None)),
+            None => Ok((NewValue::Number(by), None)),
             Some(_) => Err("not a number"),
         })
     };
-    assert_eq!((add(1.0), add(2.0)), (Ok(Stored::Yes(false)), Ok(Stored::Yes(false))));
+    assert_eq!((add(1.0), add(2.0)), (Ok(StoreOutcome::Yes(false)), Ok(StoreOutcome::Yes(false))));
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
-    put(&dict, "l", New::List(ItemList::default().with(Item::Number(1.0), false)));
+    put(&dict, "l", NewValue::List(ItemList::default().with(Item::Number(1.0), false)));
     assert_eq!(push(&dict, "l", 2.0), Ok(2));
     assert_eq!(dict.change_list(b"l", |list| (Some(ItemList::default()), list.len())), Ok(2));
     assert_eq!(read(&dict, "l"), None, "an empty list is none");
@@ -174,7 +185,7 @@ fn numbers_and_lists_are_changed() {
 /// Readers and writers of the same few keys: no value is torn, none of another key.
 #[test]
 fn a_key_that_is_set_again_is_always_there() {
-    let dict = Arc::new(Dict::new(1 << 20));
+    let dict = Arc::new(SharedDict::new(1 << 20));
     put(&dict, "key", text("value"));
     let writer = {
         let dict = dict.clone();
@@ -195,7 +206,7 @@ fn a_key_that_is_set_again_is_always_there() {
 /// the one before.
 #[test]
 fn what_is_remembered_is_never_older() {
-    let dict = Arc::new(Dict::new(1 << 20));
+    let dict = Arc::new(SharedDict::new(1 << 20));
     put(&dict, "key", text("00000"));
     let writer = {
         let dict = dict.clone();
@@ -203,7 +214,9 @@ fn what_is_remembered_is_never_older() {
             for number in 0..600 {
                 match number % 50 {
                     49 => dict.delete(b"key"),
-                    _ => assert_eq!(put(&dict, "key", text(&format!("{number:05}"))), Stored::Yes(false)),
+                    _ => {
+                        assert_eq!(put(&dict, "key", text(&format!("{number:05}"))), StoreOutcome::Yes(false))
+                    }
                 }
                 if number % 2 == 0 {
                     std::thread::yield_now();
@@ -217,7 +230,7 @@ fn what_is_remembered_is_never_older() {
         let now = match &kept {
             Some((version, value)) if version.holds() => Some(value.clone()),
             _ => dict.get(b"key", &mut [0; SMALL], |value, about| {
-                let Seen::Text(value) = value else { panic!("{value:?}") };
+                let SeenValue::Text(value) = value else { panic!("{value:?}") };
                 let value = String::from_utf8_lossy(value).into_owned();
                 kept = about.version.map(|version| (version, value.clone()));
                 value
@@ -240,7 +253,7 @@ fn what_is_remembered_is_never_older() {
 
 #[test]
 fn threads_share_a_dictionary() {
-    let dict = Arc::new(Dict::new(1 << 14));
+    let dict = Arc::new(SharedDict::new(1 << 14));
     let threads: Vec<_> = (0..4)
         .map(|thread| {
             let dict = dict.clone();
@@ -278,7 +291,7 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Opti
 /// kinds of writes go through, with and without room.
 #[test]
 fn a_write_waits_for_no_other_writer() {
-    let dict = Arc::new(Dict::new(1 << 14));
+    let dict = Arc::new(SharedDict::new(1 << 14));
     for number in 0..40 {
         put(&dict, &format!("key{number}"), text("1"));
     }
@@ -287,7 +300,7 @@ fn a_write_waits_for_no_other_writer() {
     let holder = {
         let dict = dict.clone();
         std::thread::spawn(move || {
-            let _locks: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
+            let _locks: Vec<_> = dict.stripes.iter().map(DictStripe::lock).collect();
             held.send(()).expect("the test waits");
             // Also when the test has failed.
             let _ = released.recv();
@@ -306,15 +319,15 @@ fn a_write_waits_for_no_other_writer() {
     assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
 }
 
-fn all_kinds_of_writes(dict: &Dict) {
-    assert_eq!(put(dict, "key1", text("2")), Stored::Yes(false));
-    assert_eq!(put(dict, "key2", text(&"longer".repeat(100))), Stored::Yes(false));
-    assert_eq!(put(dict, "new", New::Number(1.0)), Stored::Yes(false));
-    let add = |value: Option<Seen<'_>>| match value {
-        Some(Seen::Number(number)) => Ok::<_, ()>((New::Number(number + 1.0), None)),
+fn all_kinds_of_writes(dict: &SharedDict) {
+    assert_eq!(put(dict, "key1", text("2")), StoreOutcome::Yes(false));
+    assert_eq!(put(dict, "key2", text(&"longer".repeat(100))), StoreOutcome::Yes(false));
+    assert_eq!(put(dict, "new", NewValue::Number(1.0)), StoreOutcome::Yes(false));
+    let add = |value: Option<SeenValue<'_>>| match value {
+        Some(SeenValue::Number(number)) => Ok::<_, ()>((NewValue::Number(number + 1.0), None)),
         _ => Err(()),
     };
-    assert_eq!(dict.update(b"new", add), Ok(Stored::Yes(false)));
+    assert_eq!(dict.update(b"new", add), Ok(StoreOutcome::Yes(false)));
     assert!(dict.expire(b"key3", 100_000) && dict.expire(b"key2", 100_000));
     dict.delete(b"key4");
     assert_eq!(push(dict, "list", 1.0), Ok(1));
@@ -326,7 +339,7 @@ fn all_kinds_of_writes(dict: &Dict) {
     let mut forced = false;
     for number in 0..400 {
         match put(dict, &format!("more{number}"), text("0123456789")) {
-            Stored::Yes(others) => forced |= others,
+            StoreOutcome::Yes(others) => forced |= others,
             other => panic!("{other:?}"),
         }
     }
@@ -339,8 +352,8 @@ fn all_kinds_of_writes(dict: &Dict) {
 /// goes on, is not seen.
 #[test]
 fn a_change_that_is_half_done_is_passed_by() {
-    let dict = Arc::new(Dict::new(1 << 16));
-    put(&dict, "n", New::Number(1.0));
+    let dict = Arc::new(SharedDict::new(1 << 16));
+    put(&dict, "n", NewValue::Number(1.0));
     let guard = epoch::pin();
     let hash = hash(b"n");
     let found = dict.stripe(hash).find(hash, b"n", &guard).0.expect("it is there");
@@ -350,39 +363,41 @@ fn a_change_that_is_half_done_is_passed_by() {
     let added = in_time({
         let dict = dict.clone();
         move || {
-            let add = |value: Option<Seen<'_>>| match value {
-                Some(Seen::Number(number)) => Ok::<_, ()>((New::Number(number + 1.0), None)),
+            let add = |value: Option<SeenValue<'_>>| match value {
+                Some(SeenValue::Number(number)) => Ok::<_, ()>((NewValue::Number(number + 1.0), None)),
                 _ => Err(()),
             };
             (
                 dict.update(b"n", add),
                 dict.update(b"n", add),
-                put(&dict, "n", New::Number(7.0)),
+                put(&dict, "n", NewValue::Number(7.0)),
                 read(&dict, "n"),
             )
         }
     });
-    let yes = Stored::Yes(false);
+    let yes = StoreOutcome::Yes(false);
     assert_eq!(added, Some((Ok(yes), Ok(yes), yes, Some("Number(7.0)".to_owned()))));
-    assert!(!small.finish(state, &New::Number(100.0), 0, NEVER));
+    assert!(!small.finish(state, &NewValue::Number(100.0), 0, NEVER));
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(7.0)"));
 }
 
 /// Many writers of one number, some of which are stopped in the midst: nothing is lost, nothing counted twice.
 #[test]
 fn no_increment_is_lost() {
-    let dict = Arc::new(Dict::new(1 << 16));
+    let dict = Arc::new(SharedDict::new(1 << 16));
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             let dict = dict.clone();
             std::thread::spawn(move || {
                 for round in 0..2_500 {
-                    let add = |value: Option<Seen<'_>>| match value {
-                        Some(Seen::Number(number)) => Ok::<_, ()>((New::Number(number + 1.0), None)),
-                        None => Ok((New::Number(1.0), None)),
+                    let add = |value: Option<SeenValue<'_>>| match value {
+                        Some(SeenValue::Number(number)) => {
+                            Ok::<_, ()>((NewValue::Number(number + 1.0), None))
+                        }
+                        None => Ok((NewValue::Number(1.0), None)),
                         Some(_) => Err(()),
                     };
-                    assert_eq!(dict.update(b"n", add), Ok(Stored::Yes(false)));
+                    assert_eq!(dict.update(b"n", add), Ok(StoreOutcome::Yes(false)));
                     if round % 10 == writer {
                         std::thread::yield_now();
                     }
@@ -407,7 +422,7 @@ fn no_increment_is_lost() {
 /// A list is part of the dictionary's size, and nothing goes for it: without room it stays as it was.
 #[test]
 fn a_list_without_room_stays() {
-    let dict = Dict::new(1 << 14);
+    let dict = SharedDict::new(1 << 14);
     put(&dict, "other", text("value"));
     let count = (0..).take_while(|n| push(&dict, "list", f64::from(*n)).is_ok()).count();
     assert!((300..500).contains(&count), "{count} numbers of 40 bytes in 16 KB");
@@ -427,7 +442,7 @@ fn a_list_without_room_stays() {
 #[test]
 fn lists_lose_nothing() {
     use call::{Call, Outcome};
-    let dict = Arc::new(Dict::new(1 << 20));
+    let dict = Arc::new(SharedDict::new(1 << 20));
     let threads: Vec<_> = (0..4)
         .map(|thread| {
             let dict = dict.clone();

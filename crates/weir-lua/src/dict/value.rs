@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::dict::list::ItemList;
-use crate::dict::{NEVER, New, Seen};
+use crate::dict::{NEVER, NewValue, SeenValue};
 
 /// The value of an entry with its flags and the end of its life.
 pub(super) enum Value {
@@ -17,15 +17,15 @@ pub(super) enum Value {
 
 /// What is read of a value at one moment.
 #[derive(Clone, Copy)]
-pub(super) struct Glimpse<'s> {
-    pub(super) seen: Seen<'s>,
+pub(super) struct ValueGlimpse<'s> {
+    pub(super) seen: SeenValue<'s>,
     pub(super) flags: u32,
     pub(super) expires: u64,
     /// The state in which it was.
     pub(super) state: u64,
 }
 
-impl Glimpse<'_> {
+impl ValueGlimpse<'_> {
     /// Whether no writer had begun to change it: of a value that is exchanged in place. Of any other one nothing is
     /// remembered.
     pub(super) fn is_quiet(&self) -> bool {
@@ -34,31 +34,33 @@ impl Glimpse<'_> {
 }
 
 /// Where a reader copies a small value to.
-pub(crate) type Scratch = [u8; SMALL];
+pub(crate) type ValueScratch = [u8; SMALL];
 
 /// Bytes of the longest text that is exchanged in place.
 pub(crate) const SMALL: usize = 256;
 
 impl Value {
     /// `expires`: milliseconds, or [`NEVER`].
-    pub(super) fn new(value: &New<'_>, flags: u32, expires: u64) -> Value {
+    pub(super) fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> Value {
         match value {
-            New::Text(text) if text.len() > SMALL => {
+            NewValue::Text(text) if text.len() > SMALL => {
                 Value::Text { text: (*text).into(), flags, expires: AtomicU64::new(expires) }
             }
-            New::List(items) => Value::List { items: items.clone(), flags, expires: AtomicU64::new(expires) },
+            NewValue::List(items) => {
+                Value::List { items: items.clone(), flags, expires: AtomicU64::new(expires) }
+            }
             value => Value::Small(Small::new(value, flags, expires)),
         }
     }
 
     /// All of it, which belongs together whatever writers do meanwhile.
-    pub(super) fn read<'s>(&'s self, scratch: &'s mut Scratch) -> Glimpse<'s> {
+    pub(super) fn read<'s>(&'s self, scratch: &'s mut ValueScratch) -> ValueGlimpse<'s> {
         let (seen, flags, expires) = match self {
             Value::Small(small) => return small.read(scratch),
-            Value::Text { text, flags, expires } => (Seen::Text(text), *flags, expires),
-            Value::List { flags, expires, .. } => (Seen::List, *flags, expires),
+            Value::Text { text, flags, expires } => (SeenValue::Text(text), *flags, expires),
+            Value::List { flags, expires, .. } => (SeenValue::List, *flags, expires),
         };
-        Glimpse { seen, flags, expires: expires.load(Ordering::Relaxed), state: SEALED }
+        ValueGlimpse { seen, flags, expires: expires.load(Ordering::Relaxed), state: SEALED }
     }
 
     /// As [`Value::read`] without the value: its state, when it expires, and the bytes it counts for.
@@ -91,8 +93,8 @@ pub(super) struct Small {
 }
 
 impl Small {
-    fn new(value: &New<'_>, flags: u32, expires: u64) -> Small {
-        let len = if let New::Text(text) = value { text.len() } else { 0 };
+    fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> Small {
+        let len = if let NewValue::Text(text) = value { text.len() } else { 0 };
         let words = 2 * (HEAD + len.div_ceil(16).max(1) * 2);
         let words = (0..words).map(|_| AtomicU64::new(0)).collect();
         let small = Small { state: AtomicU64::new(0), words };
@@ -106,17 +108,17 @@ impl Small {
     }
 
     /// Whether the value fits in the place of its own.
-    pub(super) fn takes(&self, value: &New<'_>) -> bool {
+    pub(super) fn takes(&self, value: &NewValue<'_>) -> bool {
         match value {
-            New::Text(text) => text.len() <= (self.words.len() / 2 - HEAD) * 8,
-            New::Number(_) | New::Boolean(_) => true,
-            New::List(_) => false,
+            NewValue::Text(text) => text.len() <= (self.words.len() / 2 - HEAD) * 8,
+            NewValue::Number(_) | NewValue::Boolean(_) => true,
+            NewValue::List(_) => false,
         }
     }
 
     /// Whether this is its value already, and no writer is about to change that.
-    pub(super) fn holds(&self, state: u64, value: &New<'_>, flags: u32, expires: u64) -> bool {
-        let New::Text(text) = value else { return false };
+    pub(super) fn holds(&self, state: u64, value: &NewValue<'_>, flags: u32, expires: u64) -> bool {
+        let NewValue::Text(text) = value else { return false };
         if state & (BUSY | SEALED) != 0 {
             return false;
         }
@@ -144,7 +146,7 @@ impl Small {
 
     /// Ends the change that was [begun](Small::claim) from `state`, with a value that it [takes](Small::takes); `false`:
     /// another writer has sealed it, nothing has changed.
-    pub(super) fn finish(&self, state: u64, value: &New<'_>, flags: u32, expires: u64) -> bool {
+    pub(super) fn finish(&self, state: u64, value: &NewValue<'_>, flags: u32, expires: u64) -> bool {
         let next = ((state & !(SLOT | BUSY | SEALED)) + COUNTED) | (!state & SLOT);
         // A reader that sees any of what follows sees that the slot is not current any more.
         fence(Ordering::Release);
@@ -157,9 +159,9 @@ impl Small {
             || self.state.compare_exchange(state, state | SEALED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    fn fill(&self, slot: &[AtomicU64], value: &New<'_>, flags: u32, expires: u64) {
+    fn fill(&self, slot: &[AtomicU64], value: &NewValue<'_>, flags: u32, expires: u64) {
         let (kind, len) = match value {
-            New::Text(text) => {
+            NewValue::Text(text) => {
                 let (words, rest) = text.as_chunks::<8>();
                 let put =
                     |at: usize, word| slot[HEAD + at].store(u64::from_ne_bytes(word), Ordering::Relaxed);
@@ -169,15 +171,15 @@ impl Small {
                 }
                 (TEXT, text.len() as u64)
             }
-            New::Number(number) => {
+            NewValue::Number(number) => {
                 slot[HEAD].store(number.to_bits(), Ordering::Relaxed);
                 (NUMBER, 8)
             }
-            New::Boolean(value) => {
+            NewValue::Boolean(value) => {
                 slot[HEAD].store(u64::from(*value), Ordering::Relaxed);
                 (BOOLEAN, 8)
             }
-            New::List(_) => unreachable!("what `takes` refuses is not written"),
+            NewValue::List(_) => unreachable!("what `takes` refuses is not written"),
         };
         slot[0].store(head_of(flags, kind, len), Ordering::Relaxed);
         slot[1].store(expires, Ordering::Relaxed);
@@ -204,7 +206,7 @@ impl Small {
         (state, expires, size_of(head))
     }
 
-    fn read<'s>(&self, scratch: &'s mut Scratch) -> Glimpse<'s> {
+    fn read<'s>(&self, scratch: &'s mut ValueScratch) -> ValueGlimpse<'s> {
         let (state, (head, expires)) = self.current(|slot| {
             let (head, expires) = (slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed));
             // A head that a writer was in the midst of may be longer than the slot; it is read again.
@@ -216,11 +218,11 @@ impl Small {
         });
         let number = u64::from_ne_bytes(*scratch.first_chunk().expect("it is longer"));
         let seen = match head >> 16 & 0xffff {
-            TEXT => Seen::Text(&scratch[..len_of(head)]),
-            NUMBER => Seen::Number(f64::from_bits(number)),
-            _ => Seen::Boolean(number != 0),
+            TEXT => SeenValue::Text(&scratch[..len_of(head)]),
+            NUMBER => SeenValue::Number(f64::from_bits(number)),
+            _ => SeenValue::Boolean(number != 0),
         };
-        Glimpse { seen, flags: (head >> 32) as u32, expires, state }
+        ValueGlimpse { seen, flags: (head >> 32) as u32, expires, state }
     }
 }
 
@@ -245,7 +247,7 @@ fn len_of(head: u64) -> usize {
     (head & 0xffff) as usize
 }
 
-/// As [`New::size`].
+/// As [`NewValue::size`].
 fn size_of(head: u64) -> usize {
     if head >> 16 & 0xffff == BOOLEAN { 1 } else { len_of(head) }
 }
@@ -268,32 +270,32 @@ const BOOLEAN: u64 = 2;
 mod tests {
     use super::*;
 
-    fn write(small: &Small, value: &New<'_>, flags: u32, expires: u64) -> bool {
+    fn write(small: &Small, value: &NewValue<'_>, flags: u32, expires: u64) -> bool {
         let (state, ..) = small.peek();
         small.takes(value) && small.claim(state) && small.finish(state, value, flags, expires)
     }
 
     fn small(text: &[u8]) -> Small {
-        Small::new(&New::Text(text), 7, NEVER)
+        Small::new(&NewValue::Text(text), 7, NEVER)
     }
 
     /// Two values that have nothing in common but their length: whoever reads sees one of them whole, with its flags.
     #[test]
     fn a_reader_sees_one_value_or_the_other() {
         let values = [[b'a'; 40], [b'b'; 40]];
-        let small = Small::new(&New::Text(&values[0]), 0, 0);
+        let small = Small::new(&NewValue::Text(&values[0]), 0, 0);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for round in 0..50_000 {
                     let which = round & 1;
-                    assert!(write(&small, &New::Text(&values[which]), which as u32, which as u64));
+                    assert!(write(&small, &NewValue::Text(&values[which]), which as u32, which as u64));
                 }
             });
             while !writer.is_finished() {
                 let mut scratch = [0; SMALL];
-                let Glimpse { seen, flags, expires, .. } = small.read(&mut scratch);
+                let ValueGlimpse { seen, flags, expires, .. } = small.read(&mut scratch);
                 assert_eq!(expires, u64::from(flags));
-                assert!(matches!(seen, Seen::Text(text) if text == values[flags as usize]));
+                assert!(matches!(seen, SeenValue::Text(text) if text == values[flags as usize]));
             }
         });
     }
@@ -302,20 +304,20 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let small = small(b"0123456789abcdef");
         let mut scratch = [0; SMALL];
-        assert!(!write(&small, &New::Text(b"0123456789abcdefg"), 0, NEVER));
+        assert!(!write(&small, &NewValue::Text(b"0123456789abcdefg"), 0, NEVER));
         let read = small.read(&mut scratch);
         assert!(matches!(
             read,
-            Glimpse { seen: Seen::Text(b"0123456789abcdef"), flags: 7, expires: NEVER, .. }
+            ValueGlimpse { seen: SeenValue::Text(b"0123456789abcdef"), flags: 7, expires: NEVER, .. }
         ));
-        assert!(write(&small, &New::Text(b""), 0, 5));
+        assert!(write(&small, &NewValue::Text(b""), 0, 5));
         assert!(matches!(
             small.read(&mut scratch),
-            Glimpse { seen: Seen::Text(b""), flags: 0, expires: 5, .. }
+            ValueGlimpse { seen: SeenValue::Text(b""), flags: 0, expires: 5, .. }
         ));
-        assert!(write(&small, &New::Number(1.5), 0, NEVER));
+        assert!(write(&small, &NewValue::Number(1.5), 0, NEVER));
         let read = small.read(&mut scratch);
-        assert!(matches!(read, Glimpse { seen: Seen::Number(1.5), flags: 0, expires: NEVER, .. }));
+        assert!(matches!(read, ValueGlimpse { seen: SeenValue::Number(1.5), flags: 0, expires: NEVER, .. }));
     }
 
     /// A writer that is passed by finds its change refused, however late it comes, and what is current stays.
@@ -326,10 +328,10 @@ mod tests {
         assert!(small.claim(state) && !small.claim(state));
         let (busy, ..) = small.peek();
         assert!(!small.claim(busy) && small.seal(busy));
-        assert!(!small.finish(state, &New::Text(b"late"), 0, NEVER));
-        assert!(matches!(small.read(&mut [0; SMALL]).seen, Seen::Text(b"before")));
+        assert!(!small.finish(state, &NewValue::Text(b"late"), 0, NEVER));
+        assert!(matches!(small.read(&mut [0; SMALL]).seen, SeenValue::Text(b"before")));
         let (sealed, ..) = small.peek();
-        assert!(!small.claim(sealed) && !small.holds(sealed, &New::Text(b"before"), 7, NEVER));
+        assert!(!small.claim(sealed) && !small.holds(sealed, &NewValue::Text(b"before"), 7, NEVER));
     }
 
     #[test]
@@ -340,7 +342,7 @@ mod tests {
             let (state, ..) = small.peek();
             assert_eq!((state & 1, state & (BUSY | SEALED)), (number & 1, 0));
             seen.push(state);
-            assert!(write(&small, &New::Number(number as f64), 0, NEVER));
+            assert!(write(&small, &NewValue::Number(number as f64), 0, NEVER));
         }
         assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
     }

@@ -4,9 +4,9 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use crate::api::json::{self, DEPTH, Encoder, Sparse};
+use crate::api::json::{self, DEPTH, JsonEncoder, SparseArrays};
 use crate::hooks::wiring::WIRING;
-use crate::vm::settings::Main;
+use crate::vm::settings::VmSettings;
 use crate::vm::vm::Vm;
 
 thread_local! {
@@ -29,11 +29,13 @@ pub fn allocations_left() -> u64 {
 pub fn cjson(data: &[u8]) {
     STATE.with(|vm| {
         let l = vm
-            .get_or_init(|| Vm::start(Main::default(), Default::default(), WIRING).expect("memory for a VM"))
+            .get_or_init(|| {
+                Vm::start(VmSettings::default(), Default::default(), WIRING).expect("memory for a VM")
+            })
             .main();
         let top = l.top();
-        let sparse = Sparse { convert: true, ratio: 2.0, safe: 10.0 };
-        let encoder = Encoder {
+        let sparse = SparseArrays { convert: true, ratio: 2.0, safe: 10.0 };
+        let encoder = JsonEncoder {
             depth: DEPTH,
             precision: 17,
             sparse,

@@ -13,14 +13,14 @@ use weir_engine::{Exchange, Verdict};
 use weir_upstream::block::balancer_hook::{Choice, Draft, Guide, Guides};
 
 use crate::api::balancer::{Asked, EXIT};
-use crate::hooks::phases::Home;
+use crate::hooks::phases::ScriptHome;
 use crate::run::lend::DOING_BALANCER;
-use crate::vm::chunk::{Chunk, Source};
+use crate::vm::chunk::{ScriptChunk, Source};
 use crate::vm::phase::Phase;
 
 /// Whether the configuration has such scripts: then all of its locations need the VM.
 #[derive(Default)]
-pub(crate) struct Balancers(pub(crate) bool);
+pub(crate) struct HasBalancers(pub(crate) bool);
 
 /// Makes a script of the block that is being read the chooser of its group.
 ///
@@ -35,7 +35,7 @@ pub(crate) fn read(line: &mut LineCx<'_>, source: Source) -> Result {
     if draft.chosen {
         line.warn("load balancing method redefined");
     }
-    line.ext::<Registry>().shared::<Balancers>().0 = true;
+    line.ext::<Registry>().shared::<HasBalancers>().0 = true;
     Ok(())
 }
 
@@ -66,16 +66,16 @@ impl std::fmt::Debug for Configured {
 
 impl Guides for Configured {
     fn on_worker(&self) -> Box<dyn Guide> {
-        Box::new(Script(Chunk::new(self.0.clone())))
+        Box::new(Script(ScriptChunk::new(self.0.clone())))
     }
 }
 
 /// A script on one worker.
-struct Script(Chunk);
+struct Script(ScriptChunk);
 
 impl Guide for Script {
     fn choose(&self, x: &mut Exchange, choice: &mut Choice<'_>) -> std::result::Result<(), Verdict> {
-        let home = x.plan.kept::<Home>().cloned().ok_or(Verdict::Status(500))?;
+        let home = x.plan.kept::<ScriptHome>().cloned().ok_or(Verdict::Status(500))?;
         let asked = Asked::begin(choice);
         if let Err(message) = home.vm(x).and_then(|vm| vm.run_for(&self.0, Phase::Balancer, x)) {
             x.log(Level::Error, &format_args!("{message}{DOING_BALANCER}"));

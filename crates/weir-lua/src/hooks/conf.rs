@@ -11,16 +11,16 @@ use crate::api::socket::SocketConf;
 use crate::dict::DICTIONARY;
 use crate::hooks::balancer;
 use crate::hooks::set_by;
-use crate::hooks::tls::clients::Sources;
+use crate::hooks::tls::clients::HandshakeSources;
 use crate::run::settings::Settings;
-use crate::vm::chunk::{self, Code, Source};
+use crate::vm::chunk::{self, ScriptCode, Source};
 use crate::vm::phase::Phase;
-use crate::vm::settings::Main;
+use crate::vm::settings::VmSettings;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct LuaConf {
-    pub(crate) main: Main,
+    pub(crate) main: VmSettings,
     /// The block has `set_by_lua`.
     pub(crate) sets: bool,
     pub(crate) server_rewrite: Option<Source>,
@@ -32,7 +32,7 @@ pub struct LuaConf {
     pub(crate) body_filter: Option<Source>,
     pub(crate) log: Option<Source>,
     /// Scripts of handshakes.
-    pub(crate) secure: Sources,
+    pub(crate) secure: HandshakeSources,
     pub(crate) need_body: Option<bool>,
     pub(crate) use_default_type: Option<bool>,
     pub(crate) code_cache: Option<bool>,
@@ -164,7 +164,7 @@ impl LuaConf {
 
     /// `balancer_by_lua 'code'`
     pub(crate) fn balancer_inline(line: &mut LineCx<'_>) -> Result {
-        let source = source(line, Phase::Balancer, Code::Inline(line.bytes(0).to_vec()));
+        let source = source(line, Phase::Balancer, ScriptCode::Inline(line.bytes(0).to_vec()));
         balancer::read(line, source)
     }
 
@@ -177,7 +177,7 @@ impl LuaConf {
 
     /// `x_by_lua 'code'`
     pub(crate) fn inline(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
-        let source = source(line, phase, Code::Inline(line.bytes(0).to_vec()));
+        let source = source(line, phase, ScriptCode::Inline(line.bytes(0).to_vec()));
         self.set_script(line, phase, source)
     }
 
@@ -205,7 +205,7 @@ impl LuaConf {
     /// `set_by_lua $variable 'code' argument…`
     pub(crate) fn set_inline(&mut self, line: &mut LineCx<'_>) -> Result {
         self.sets = true;
-        let source = source(line, Phase::Set, Code::Inline(line.bytes(1).to_vec()));
+        let source = source(line, Phase::Set, ScriptCode::Inline(line.bytes(1).to_vec()));
         set_by::read(line, source, 2)
     }
 
@@ -242,17 +242,17 @@ impl LuaConf {
 /// The smallest `lua_capture_error_log`, bytes.
 const LEAST_CAPTURED: usize = 4096;
 
-fn block_of(line: &LineCx<'_>) -> Code {
-    Code::Inline(line.raw().map(|raw| raw.text.clone()).unwrap_or_default())
+fn block_of(line: &LineCx<'_>) -> ScriptCode {
+    ScriptCode::Inline(line.raw().map(|raw| raw.text.clone()).unwrap_or_default())
 }
 
-fn file_of(line: &mut LineCx<'_>, at: usize) -> Result<Code> {
+fn file_of(line: &mut LineCx<'_>, at: usize) -> Result<ScriptCode> {
     let path = Script::compile(line, at)?;
-    Ok(Code::File(path, line.paths().prefix.clone()))
+    Ok(ScriptCode::File(path, line.paths().prefix.clone()))
 }
 
 /// A script that begins in this line.
-fn source(line: &LineCx<'_>, phase: Phase, code: Code) -> Source {
+fn source(line: &LineCx<'_>, phase: Phase, code: ScriptCode) -> Source {
     // As OpenResty counts: a block begins where it begins, code in quotes where its line ends.
     let span = match line.raw() {
         Some(_) => line.line().name.span,
@@ -268,7 +268,7 @@ fn source(line: &LineCx<'_>, phase: Phase, code: Code) -> Source {
     let named = path.strip_prefix(&line.paths().conf_prefix).unwrap_or(path).display().to_string();
     // Code in quotes is named after its last line.
     let lines = match (&code, line.raw()) {
-        (Code::Inline(text), None) => text.iter().filter(|byte| **byte == b'\n').count(),
+        (ScriptCode::Inline(text), None) => text.iter().filter(|byte| **byte == b'\n').count(),
         _ => 0,
     };
     Source { name: chunk::name(phase, &named, at), place: (file, at.saturating_sub(lines)), code }

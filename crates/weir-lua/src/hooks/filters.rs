@@ -9,10 +9,10 @@ use weir_engine::log::Level;
 use weir_engine::{Exchange, Verdict};
 use weir_trace::Site;
 
-use crate::api::{Arg, FilterExit};
-use crate::hooks::phases::Home;
+use crate::api::{FilterArg, FilterExit};
+use crate::hooks::phases::ScriptHome;
 use crate::run::settings::Shown;
-use crate::vm::chunk::{Chunk, Source};
+use crate::vm::chunk::{ScriptChunk, Source};
 use crate::vm::phase::Phase;
 
 /// Whether a header filter's script has failed for the request.
@@ -25,13 +25,13 @@ struct Ended(u16);
 
 /// A header filter.
 pub(crate) struct HeaderScript {
-    home: Home,
-    chunk: Chunk,
+    home: ScriptHome,
+    chunk: ScriptChunk,
 }
 
 impl HeaderScript {
-    pub(crate) fn new(home: &Home, source: &Source) -> HeaderScript {
-        HeaderScript { home: home.clone(), chunk: Chunk::new(source.clone()) }
+    pub(crate) fn new(home: &ScriptHome, source: &Source) -> HeaderScript {
+        HeaderScript { home: home.clone(), chunk: ScriptChunk::new(source.clone()) }
     }
 }
 
@@ -66,14 +66,14 @@ fn ended(x: &mut Exchange, status: u16) -> Verdict {
 
 /// Puts a body filter into each response.
 pub(crate) struct BodyScript {
-    home: Home,
-    chunk: Rc<Chunk>,
+    home: ScriptHome,
+    chunk: Rc<ScriptChunk>,
     site: Site,
 }
 
 impl BodyScript {
-    pub(crate) fn new(home: &Home, source: &Source, site: Site) -> BodyScript {
-        BodyScript { home: home.clone(), chunk: Rc::new(Chunk::new(source.clone())), site }
+    pub(crate) fn new(home: &ScriptHome, source: &Source, site: Site) -> BodyScript {
+        BodyScript { home: home.clone(), chunk: Rc::new(ScriptChunk::new(source.clone())), site }
     }
 }
 
@@ -92,20 +92,20 @@ impl HeaderFilter for BodyScript {
 
 /// The filter of one response.
 struct Pieces {
-    home: Home,
-    chunk: Rc<Chunk>,
+    home: ScriptHome,
+    chunk: Rc<ScriptChunk>,
     /// The script has set `ngx.arg[2]`: what comes after is dropped.
     ended: bool,
 }
 
 impl Pieces {
     fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), Error> {
-        *x.state::<Arg>() = Arg { bytes, last };
+        *x.state::<FilterArg>() = FilterArg { bytes, last };
         if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::BodyFilter, x)) {
             x.log(Level::Error, &message);
             return Err(Error { kind: Kind::Internal, side: Side::Server, errno: None });
         }
-        let arg = std::mem::take(x.state::<Arg>());
+        let arg = std::mem::take(x.state::<FilterArg>());
         Ok((arg.bytes, arg.last))
     }
 }

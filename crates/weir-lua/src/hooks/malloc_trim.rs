@@ -12,18 +12,18 @@ use weir_engine::{Exchange, Verdict};
 pub(crate) struct Count(Cell<u64>);
 
 /// A handler of the log phase.
-pub(crate) struct Trim {
+pub(crate) struct MallocTrim {
     every: u64,
     count: Rc<Count>,
 }
 
-impl Trim {
-    pub(crate) fn new(every: u64, count: Rc<Count>) -> Trim {
-        Trim { every, count }
+impl MallocTrim {
+    pub(crate) fn new(every: u64, count: Rc<Count>) -> MallocTrim {
+        MallocTrim { every, count }
     }
 }
 
-impl Handler for Trim {
+impl Handler for MallocTrim {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         let count = self.count.0.get() + 1;
         self.count.0.set(count % self.every);

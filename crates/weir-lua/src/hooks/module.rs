@@ -15,19 +15,19 @@ use weir_engine::{Module, Phase as EnginePhase, Unnamed, inherit};
 use weir_trace::SiteKind;
 
 use crate::api::socket;
-use crate::hooks::balancer::{self, Balancers};
+use crate::hooks::balancer::{self, HasBalancers};
 use crate::hooks::conf::LuaConf;
 use crate::hooks::filters::{BodyScript, HeaderScript};
 use crate::hooks::malloc_trim;
-use crate::hooks::phases::{Home, LogScript, Script};
+use crate::hooks::phases::{LogScript, Script, ScriptHome};
 use crate::hooks::set_by::VmSlot;
-use crate::hooks::tls::clients::Scripts;
+use crate::hooks::tls::clients::ClientScripts;
 use crate::hooks::tls::upstream::UpstreamScripts;
 use crate::hooks::wiring::WIRING;
 use crate::run::variables::VARIABLES;
-use crate::vm::chunk::Chunk;
+use crate::vm::chunk::ScriptChunk;
 use crate::vm::phase::Phase;
-use crate::vm::settings::Main;
+use crate::vm::settings::VmSettings;
 use crate::vm::vm::Vm;
 
 /// The module.
@@ -108,14 +108,14 @@ macro_rules! scripts {
             LuaRow::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
                 .syntax("lua_package_path path")
                 .doc(
-                    "Search path of Lua modules (`package.path`); `;;` stands for the default \
+                    "UntilSearch path of Lua modules (`package.path`); `;;` stands for the default \
                      path, `$prefix` for the server's prefix.",
                 )
                 .example("lua_package_path \"$prefix/lua/?.lua;;\";"),
             LuaRow::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
                 .syntax("lua_package_cpath path")
                 .doc(
-                    "Search path of modules in C (`package.cpath`); `;;` stands for the \
+                    "UntilSearch path of modules in C (`package.cpath`); `;;` stands for the \
                      default path, `$prefix` for the server's prefix.",
                 ),
             LuaRow::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
@@ -501,9 +501,9 @@ impl Module for Lua {
         }
         if let Some(every) = conf.main.malloc_trim.filter(|every| *every > 0) {
             let count = plan.link.local(|| Ok::<_, Error>(Rc::new(malloc_trim::Count::default())))?;
-            plan.handler(EnginePhase::Log, "lua_malloc_trim", malloc_trim::Trim::new(every, count));
+            plan.handler(EnginePhase::Log, "lua_malloc_trim", malloc_trim::MallocTrim::new(every, count));
         }
-        let balances = plan.link.configuration.tables.shared::<Balancers>().is_some_and(|any| any.0);
+        let balances = plan.link.configuration.tables.shared::<HasBalancers>().is_some_and(|any| any.0);
         if !conf.has_scripts() && !conf.main.has_scripts() && !balances {
             return Ok(());
         }
@@ -511,7 +511,7 @@ impl Module for Lua {
         let vm = vm_of(conf, plan)?;
         let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
         let settings = conf.settings();
-        let home = Home::new(&vm, &settings);
+        let home = ScriptHome::new(&vm, &settings);
         slot.0.get_or_init(|| home.clone());
         plan.keep(settings);
         plan.keep(home.clone());
@@ -532,14 +532,14 @@ impl Module for Lua {
         };
         for (source, at, phase, here) in handlers {
             let (Some(source), true) = (source, here) else { continue };
-            let script = Script::new(&vm, phase, Chunk::new(source.clone()), settings);
+            let script = Script::new(&vm, phase, ScriptChunk::new(source.clone()), settings);
             match first(phase) {
                 true => plan.first_handler(at, phase.label(), script),
                 false => plan.handler(at, phase.label(), script),
             }
         }
         if of_server && conf.secure.are_for_clients() {
-            weir_server::tls::handle_client_hello(plan, Scripts::new(&home, settings, &conf.secure));
+            weir_server::tls::handle_client_hello(plan, ClientScripts::new(&home, settings, &conf.secure));
         }
         if conf.secure.are_for_servers() {
             weir_upstream::tls_client::handle_upstream_handshakes(
@@ -548,7 +548,7 @@ impl Module for Lua {
             );
         }
         if let Some(source) = &conf.content {
-            let script = Script::new(&vm, Phase::Content, Chunk::new(source.clone()), settings);
+            let script = Script::new(&vm, Phase::Content, ScriptChunk::new(source.clone()), settings);
             plan.content(Phase::Content.label(), script);
         }
         if let Some(source) = &conf.log {
@@ -578,7 +578,7 @@ fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<Vm>> {
     let (link, worker) = (plan.link, plan.worker.id);
     link.local(|| {
         let configuration = &link.configuration;
-        let main = Main {
+        let main = VmSettings {
             prefix: configuration.prefix.clone(),
             workers: configuration.main.workers(),
             one_process: !configuration.main.master_process(),

@@ -11,15 +11,15 @@ use weir_engine::{Exchange, Handler, Text, Verdict};
 use crate::api::relative_location;
 use crate::run::drive::drive;
 use crate::run::op::End;
-use crate::run::run::{Run, Step};
+use crate::run::run::{Run, RunStep};
 use crate::run::settings::{Exited, Settings, Shown, prepare};
-use crate::vm::chunk::{Chunk, Source, Unloaded};
+use crate::vm::chunk::{LoadError, ScriptChunk, Source};
 use crate::vm::phase::Phase;
 use crate::vm::vm::Vm;
 
 /// Where a script finds its VM.
 #[derive(Clone)]
-pub(crate) struct Home {
+pub(crate) struct ScriptHome {
     vm: Rc<Vm>,
     cached: bool,
 }
@@ -28,9 +28,9 @@ pub(crate) struct Home {
 #[derive(Default)]
 struct OwnVm(Option<Rc<Vm>>);
 
-impl Home {
-    pub(crate) fn new(vm: &Rc<Vm>, settings: &Settings) -> Home {
-        Home { vm: vm.clone(), cached: settings.code_cache }
+impl ScriptHome {
+    pub(crate) fn new(vm: &Rc<Vm>, settings: &Settings) -> ScriptHome {
+        ScriptHome { vm: vm.clone(), cached: settings.code_cache }
     }
 
     /// The worker's VM, or with `lua_code_cache off` the request's own, made when it is first needed.
@@ -52,9 +52,9 @@ impl Home {
 
 /// A script of a phase that can wait.
 pub(crate) struct Script {
-    home: Home,
+    home: ScriptHome,
     phase: Phase,
-    chunk: Chunk,
+    chunk: ScriptChunk,
     settings: Settings,
 }
 
@@ -63,8 +63,8 @@ pub(crate) struct Script {
 struct Parked(Option<Box<Run>>);
 
 impl Script {
-    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, chunk: Chunk, settings: Settings) -> Script {
-        Script { home: Home::new(vm, &settings), phase, chunk, settings }
+    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, chunk: ScriptChunk, settings: Settings) -> Script {
+        Script { home: ScriptHome::new(vm, &settings), phase, chunk, settings }
     }
 
     /// A run at its beginning; when the script can't be loaded, that is logged.
@@ -74,7 +74,7 @@ impl Script {
             self.chunk.push(&vm, Some(x))?;
             Ok(Run::new(&vm, self.phase, self.settings.use_default_type))
         };
-        begin().map_err(|unloaded: Unloaded| {
+        begin().map_err(|unloaded: LoadError| {
             x.log(Level::Error, &unloaded.message);
             Verdict::Status(unloaded.status)
         })
@@ -195,9 +195,9 @@ impl Handler for Script {
             Err(verdict) => return verdict,
         };
         let end = match run.step(Some(x)) {
-            Step::Finished => None,
-            Step::End(end) => Some(end),
-            Step::Waits => {
+            RunStep::Finished => None,
+            RunStep::End(end) => Some(end),
+            RunStep::Waits => {
                 x.state::<Parked>().0 = Some(run);
                 return Verdict::Wait;
             }
@@ -218,13 +218,13 @@ impl Handler for Script {
 
 /// `log_by_lua`
 pub(crate) struct LogScript {
-    home: Home,
-    chunk: Chunk,
+    home: ScriptHome,
+    chunk: ScriptChunk,
 }
 
 impl LogScript {
-    pub(crate) fn new(home: &Home, source: &Source) -> LogScript {
-        LogScript { home: home.clone(), chunk: Chunk::new(source.clone()) }
+    pub(crate) fn new(home: &ScriptHome, source: &Source) -> LogScript {
+        LogScript { home: home.clone(), chunk: ScriptChunk::new(source.clone()) }
     }
 }
 

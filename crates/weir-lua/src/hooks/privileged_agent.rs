@@ -14,10 +14,10 @@ use weir_engine::zone::Zones;
 use weir_server::{Server, Threads};
 
 use crate::agent::{COUNTS, DICT, JOIN, LEAVE, LINK, PUBLISH, receive, send};
-use crate::api::events::{self, Event, Hears, Target};
+use crate::api::events::{self, EventListener, EventTarget, WorkerEvent};
 use crate::dict::DICTIONARY;
-use crate::dict::Dict;
-use crate::dict::call::{Call, Reply};
+use crate::dict::SharedDict;
+use crate::dict::call::{Call, DictReply};
 
 /// In the agent's process, before its first script: what the server has is asked for on `calls`, what is published comes
 /// on `heard`. When the server is gone `gone` is called.
@@ -28,7 +28,7 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
     LINK.get_or_init(|| Mutex::new(calls));
     let hear = move || {
         while let Ok(Some(message)) = receive(&heard) {
-            match Event::decode(&mut Reader(&message)) {
+            match WorkerEvent::decode(&mut Reader(&message)) {
                 Some(event) => events::deliver(event),
                 None => log::cycle(Level::Alert, &"the server tells the privileged agent nonsense"),
             }
@@ -46,7 +46,7 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
 pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Result<()> {
     let (configuration, workers) = (server.configuration(), server.crew());
     let zones = configuration.tables.shared::<Zones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
-    let dicts = zones.map(|zone| (zone.name.to_string(), zone.store(Dict::new))).collect();
+    let dicts = zones.map(|zone| (zone.name.to_string(), zone.store(SharedDict::new))).collect();
     let (sender, published) = channel();
     let told = Arc::new(Told(Mutex::new(sender)));
     let tell = move || {
@@ -109,16 +109,16 @@ impl Drop for Open {
 }
 
 /// What is published, on its way to the agent.
-struct Told(Mutex<Sender<Arc<Event>>>);
+struct Told(Mutex<Sender<Arc<WorkerEvent>>>);
 
-impl Hears for Told {
-    fn put(&self, event: Arc<Event>) {
+impl EventListener for Told {
+    fn put(&self, event: Arc<WorkerEvent>) {
         // Who does not take it any more is about to be removed.
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(event);
     }
 }
 
-fn tell(heard: &UnixStream, published: &Receiver<Arc<Event>>) -> io::Result<()> {
+fn tell(heard: &UnixStream, published: &Receiver<Arc<WorkerEvent>>) -> io::Result<()> {
     for event in published {
         let mut out = Writer::default();
         match event.encode(&mut out) {
@@ -134,14 +134,14 @@ fn tell(heard: &UnixStream, published: &Receiver<Arc<Event>>) -> io::Result<()> 
 
 /// What the agent asks for.
 struct Host {
-    dicts: HashMap<String, Arc<Dict>>,
+    dicts: HashMap<String, Arc<SharedDict>>,
     workers: Threads,
     told: Arc<Told>,
 }
 
 impl Host {
     /// `None`: it can't be understood.
-    fn answer(&self, question: &[u8]) -> Option<Reply> {
+    fn answer(&self, question: &[u8]) -> Option<DictReply> {
         let mut from = Reader(question);
         match from.number()? {
             DICT => {
@@ -151,32 +151,32 @@ impl Host {
             }
             JOIN => {
                 events::admit(self.told.clone());
-                Some(Reply::default())
+                Some(DictReply::default())
             }
             LEAVE => {
                 self.leave();
-                Some(Reply::default())
+                Some(DictReply::default())
             }
             COUNTS => {
                 let Counts { accepted, requests, active, writing, waiting } =
                     Counts::of(&self.workers.counters());
                 let keys = [accepted, requests, active, writing, waiting];
-                Some(Reply {
+                Some(DictReply {
                     keys: keys.map(|count| Box::from(count.to_le_bytes())).into(),
-                    ..Reply::default()
+                    ..DictReply::default()
                 })
             }
             PUBLISH => {
-                let (target, event) = (Target::decode(&mut from)?, Event::decode(&mut from)?);
+                let (target, event) = (EventTarget::decode(&mut from)?, WorkerEvent::decode(&mut from)?);
                 let heard = events::publish_here(from.whole(target)?, &Arc::new(event));
-                Some(Reply::number(heard as f64))
+                Some(DictReply::number(heard as f64))
             }
             _ => None,
         }
     }
 
     fn leave(&self) {
-        let told: Arc<dyn Hears> = self.told.clone();
+        let told: Arc<dyn EventListener> = self.told.clone();
         events::dismiss(&told);
     }
 }

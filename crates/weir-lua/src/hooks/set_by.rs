@@ -12,13 +12,13 @@ use weir_engine::variable::{Getter, Script, VarIndex};
 use weir_engine::{Exchange, Text, Verdict};
 
 use crate::api::arg::SetArgs;
-use crate::hooks::phases::Home;
-use crate::vm::chunk::{Chunk, Source};
+use crate::hooks::phases::ScriptHome;
+use crate::vm::chunk::{ScriptChunk, Source};
 use crate::vm::phase::Phase;
 
 /// Where instructions, which are installed before the module, find its VM.
 #[derive(Default)]
-pub(crate) struct VmSlot(pub(crate) OnceCell<Home>);
+pub(crate) struct VmSlot(pub(crate) OnceCell<ScriptHome>);
 
 /// One line as configured.
 struct SetBy {
@@ -46,7 +46,8 @@ pub(crate) fn read(line: &mut LineCx<'_>, source: Source, args: usize) -> Result
 impl Instruct for SetBy {
     fn install(&self, plan: &PlanBuilder<'_>) -> Result<Instruction> {
         let slot = plan.link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
-        let (variable, args, chunk) = (self.variable, self.args.clone(), Chunk::new(self.source.clone()));
+        let (variable, args, chunk) =
+            (self.variable, self.args.clone(), ScriptChunk::new(self.source.clone()));
         Ok(Box::new(move |x| match value(x, &slot, &chunk, &args) {
             Ok(value) => {
                 x.set_variable(variable, value);
@@ -63,7 +64,7 @@ impl Instruct for SetBy {
 fn value(
     x: &mut Exchange,
     slot: &VmSlot,
-    chunk: &Chunk,
+    chunk: &ScriptChunk,
     args: &[Script],
 ) -> std::result::Result<Text, String> {
     let vm = slot.0.get().ok_or("no Lua VM")?.vm(x)?;

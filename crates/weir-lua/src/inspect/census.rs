@@ -32,7 +32,7 @@ pub(crate) struct Sum {
 /// A big table; without bytes there is none.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Big {
+pub(crate) struct BigTable {
     pub(crate) bytes: u64,
     /// Places of its array.
     pub(crate) array: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Big {
     held: [c_char; 160],
 }
 
-impl Big {
+impl BigTable {
     /// How it is reached: `_G.cache.users`, `local seen of shop.lua:3 [2]`; empty where four steps do not lead there.
     pub(crate) fn held(&self) -> String {
         let bytes: Vec<u8> = self.held.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
@@ -52,19 +52,19 @@ impl Big {
 /// `struct census` of `census.c`
 #[repr(C)]
 #[derive(Clone)]
-pub(crate) struct Census {
+pub(crate) struct HeapCensus {
     pub(crate) types: [Sum; TYPES.len()],
-    pub(crate) tables: [Big; 10],
+    pub(crate) tables: [BigTable; 10],
 }
 
 unsafe extern "C" {
-    fn weir_census(l: *mut LuaState, out: *mut Census);
+    fn weir_census(l: *mut LuaState, out: *mut HeapCensus);
 }
 
 /// Counts what the VM of `main` consists of; on its thread, while no script runs.
-pub(crate) fn count(main: State) -> Box<Census> {
-    let none = Big { bytes: 0, array: 0, hash: 0, held: [0; 160] };
-    let mut census = Box::new(Census { types: Default::default(), tables: [none; 10] });
+pub(crate) fn count(main: State) -> Box<HeapCensus> {
+    let none = BigTable { bytes: 0, array: 0, hash: 0, held: [0; 160] };
+    let mut census = Box::new(HeapCensus { types: Default::default(), tables: [none; 10] });
     // SAFETY: the VM is open as long as its state is in use, and on this thread.
     unsafe { weir_census(main.raw(), &raw mut *census) };
     census

@@ -7,7 +7,7 @@ use weir_rt::clock;
 /// The cells of a thread, which stay where they are as long as it lives; `struct weir_glance` of the prelude. Numbers
 /// of Lua's, so that none of them has to be made into an object.
 #[repr(C)]
-pub(crate) struct Glance {
+pub(crate) struct SharedPage {
     /// [`now`] when the running script was resumed.
     now: Cell<f64>,
     /// The last stamp that a use of a dictionary's entry has got.
@@ -21,12 +21,12 @@ pub(crate) struct Glance {
 }
 
 thread_local! {
-    static GLANCE: Glance =
-        const { Glance { now: Cell::new(0.0), stamp: Cell::new(0.0), change: Cell::new(1.0), wall: Cell::new(0.0), gap: Cell::new(0.0) } };
+    static GLANCE: SharedPage =
+        const { SharedPage { now: Cell::new(0.0), stamp: Cell::new(0.0), change: Cell::new(1.0), wall: Cell::new(0.0), gap: Cell::new(0.0) } };
 }
 
 /// The calling thread's, for the prelude of a VM, which stays on its thread.
-pub(crate) extern "C" fn place() -> *const Glance {
+pub(crate) extern "C" fn place() -> *const SharedPage {
     GLANCE.with(std::ptr::from_ref)
 }
 

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::luajit::times::Times;
+use crate::luajit::times::VmTimes;
 
 /// A coroutine, or the main one of a VM.
 #[repr(C)]
@@ -14,13 +14,13 @@ pub(crate) struct LuaState {
 }
 
 /// What Lua calls for hooks.
-pub(crate) type Hook = unsafe extern "C-unwind" fn(*mut LuaState, *mut Debug);
+pub(crate) type HookFunction = unsafe extern "C-unwind" fn(*mut LuaState, *mut Debug);
 
 /// What Lua calls.
 pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut LuaState) -> c_int;
 
 /// `lua_Alloc`: `old` bytes at a block become `new`.
-pub(crate) type Alloc =
+pub(crate) type AllocFunction =
     unsafe extern "C" fn(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void;
 
 /// What `lua_gc` does.
@@ -110,7 +110,7 @@ impl Debug {
 
 #[rustfmt::skip]
 unsafe extern "C-unwind" {
-    pub(crate) fn weir_lua_time(times: *const Times);
+    pub(crate) fn weir_lua_time(times: *const VmTimes);
     pub(crate) fn luaL_newstate() -> *mut LuaState;
     pub(crate) fn luaL_openlibs(l: *mut LuaState);
     pub(crate) fn lua_close(l: *mut LuaState);
@@ -164,10 +164,10 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_getstack(l: *mut LuaState, level: c_int, about: *mut Debug) -> c_int;
     pub(crate) fn lua_getinfo(l: *mut LuaState, what: *const c_char, about: *mut Debug) -> c_int;
 
-    pub(crate) fn lua_sethook(l: *mut LuaState, hook: Option<Hook>, mask: c_int, count: c_int) -> c_int;
+    pub(crate) fn lua_sethook(l: *mut LuaState, hook: Option<HookFunction>, mask: c_int, count: c_int) -> c_int;
     pub(crate) fn lua_gc(l: *mut LuaState, what: c_int, data: c_int) -> c_int;
-    pub(crate) fn lua_getallocf(l: *mut LuaState, data: *mut *mut c_void) -> Alloc;
-    pub(crate) fn lua_setallocf(l: *mut LuaState, function: Alloc, data: *mut c_void);
+    pub(crate) fn lua_getallocf(l: *mut LuaState, data: *mut *mut c_void) -> AllocFunction;
+    pub(crate) fn lua_setallocf(l: *mut LuaState, function: AllocFunction, data: *mut c_void);
 
     // Not LuaJIT's: build.rs puts them there.
     pub(crate) fn weir_lua_overdue(message: *const c_char);

@@ -13,7 +13,7 @@ use crate::luajit::sys;
 
 /// `struct weir_times`, of a thread.
 #[repr(C)]
-pub(crate) struct Times {
+pub(crate) struct VmTimes {
     /// Ticks in neither, the collector, the compiler. Other threads may read.
     spent: [AtomicU64; 3],
     since: Cell<u64>,
@@ -22,23 +22,23 @@ pub(crate) struct Times {
 }
 
 // SAFETY: cells are its own thread's, all else is atomic or never written.
-unsafe impl Sync for Times {}
+unsafe impl Sync for VmTimes {}
 
 extern "C" fn ticks() -> u64 {
     clock::ticks()
 }
 
-impl Times {
+impl VmTimes {
     /// Those of the thread, which has them from the first call on. A few bytes for each worker that ever was are not given
     /// back: VMs may be closed when the thread's own data is gone.
-    pub(crate) fn of_thread() -> &'static Times {
+    pub(crate) fn of_thread() -> &'static VmTimes {
         thread_local! {
-            static TIMES: OnceCell<&'static Times> = const { OnceCell::new() };
+            static TIMES: OnceCell<&'static VmTimes> = const { OnceCell::new() };
         }
         TIMES.with(|times| {
             *times.get_or_init(|| {
                 let (spent, since, doing) = Default::default();
-                let times = Box::leak(Box::new(Times { spent, since, clock: ticks, doing }));
+                let times = Box::leak(Box::new(VmTimes { spent, since, clock: ticks, doing }));
                 // SAFETY: it lives for ever, and this thread alone gets it.
                 unsafe { sys::weir_lua_time(times) };
                 times

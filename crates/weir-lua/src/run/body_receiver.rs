@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_rt::Timer;
 
-use crate::run::op::{Piece, Pieces};
+use crate::run::op::{BodyPiece, Pieces};
 use crate::run::run::Run;
 use crate::run::thread::Waiting;
 
@@ -24,7 +24,7 @@ impl Run {
     }
 
     /// Gives it to who waits for it, who may go on with that.
-    pub(crate) fn give_piece(&mut self, piece: Piece) {
+    pub(crate) fn give_piece(&mut self, piece: BodyPiece) {
         let Some(at) = self.receiver else { return };
         let Some((ms, timer, take)) = self.threads.pieces_of(at) else { return };
         timer.arm(ms);

@@ -16,8 +16,8 @@ use weir_trace::{SiteKind, SiteTable};
 
 use crate::luajit::state::State;
 use crate::run::captured::push_captured;
-use crate::run::op::{End, Piece, Results};
-use crate::run::run::{Run, Step};
+use crate::run::op::{BodyPiece, End, Results};
+use crate::run::run::{Run, RunStep};
 use crate::run::settings::{Settings, prepare};
 use crate::run::thread::{Status, Waiting};
 
@@ -27,9 +27,9 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
     let mut client = if settings.check_client_abort { x.client_gone().map(Box::pin) } else { None };
     loop {
         match run.step(Some(x)) {
-            Step::Finished => return None,
-            Step::End(end) => return Some(end),
-            Step::Waits => {}
+            RunStep::Finished => return None,
+            RunStep::End(end) => return Some(end),
+            RunStep::Waits => {}
         }
         if let Some((at, waiting)) = run.take_request_op() {
             let (lines, _) = if x.trace().is_on() { run.standing(Some(at)) } else { Default::default() };
@@ -174,10 +174,10 @@ async fn wait_with_body(run: &mut Run, x: &mut Exchange, late: &Timer) {
         let mut next = pin!(x.body_piece_beside(|cx| run.poll(cx)));
         let timed = poll_fn(|cx| match next.as_mut().poll(cx) {
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Ready(Some(Ok(Some(bytes)))) => Poll::Ready(Some(Piece::Bytes(bytes))),
-            Poll::Ready(Some(Ok(None))) => Poll::Ready(Some(Piece::End)),
-            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Piece::Failed)),
-            Poll::Pending => late.poll_expired(cx).map(|()| Some(Piece::TimedOut)),
+            Poll::Ready(Some(Ok(Some(bytes)))) => Poll::Ready(Some(BodyPiece::Bytes(bytes))),
+            Poll::Ready(Some(Ok(None))) => Poll::Ready(Some(BodyPiece::End)),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(BodyPiece::Failed)),
+            Poll::Pending => late.poll_expired(cx).map(|()| Some(BodyPiece::TimedOut)),
         });
         timed.await
     };

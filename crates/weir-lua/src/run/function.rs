@@ -39,7 +39,7 @@ impl Raise {
 pub(crate) enum Done {
     /// With so many results on the stack.
     Results(c_int),
-    /// It has left an [`Op`](crate::run::op::Op) with the run; so many values on the stack go with it.
+    /// It has left a [`ThreadOp`](crate::run::op::ThreadOp) with the run; so many values on the stack go with it.
     Yield(c_int),
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn fail(l: State, message: &str) -> Outcome {
 }
 
 /// A function of the table.
-pub(crate) struct Function {
+pub(crate) struct ApiFunction {
     /// Its name below `ngx`, with dots.
     pub(crate) name: &'static str,
     /// Where it may be called; 0 for everywhere.
@@ -61,12 +61,12 @@ pub(crate) struct Function {
     pub(crate) body: fn(State) -> Outcome,
 }
 
-pub(crate) const fn function(name: &'static str, contexts: u32, body: fn(State) -> Outcome) -> Function {
-    Function { name, contexts, body }
+pub(crate) const fn function(name: &'static str, contexts: u32, body: fn(State) -> Outcome) -> ApiFunction {
+    ApiFunction { name, contexts, body }
 }
 
 /// Pushes the closure that scripts see as `function`.
-pub(crate) fn push(l: State, function: &'static Function) {
+pub(crate) fn push(l: State, function: &'static ApiFunction) {
     let place = std::ptr::from_ref(function).cast_mut().cast::<c_void>();
     // SAFETY: as in `State::push_nil`; the table is static.
     unsafe {
@@ -76,7 +76,7 @@ pub(crate) fn push(l: State, function: &'static Function) {
 }
 
 /// As [`push`]; the topmost `count` values, which go, are upvalues of the closure from the second on.
-pub(crate) fn push_with(l: State, function: &'static Function, count: c_int) {
+pub(crate) fn push_with(l: State, function: &'static ApiFunction, count: c_int) {
     let place = std::ptr::from_ref(function).cast_mut().cast::<c_void>();
     l.push_pointer(place);
     l.insert(-1 - count);
@@ -87,7 +87,7 @@ unsafe extern "C-unwind" fn enter(raw: *mut LuaState) -> c_int {
     // SAFETY: Lua calls with a coroutine that it keeps meanwhile; the upvalue is what `push` has put there.
     let (l, function) = unsafe {
         let place = sys::lua_touserdata(raw, sys::upvalue(1));
-        (State::new(raw), &*place.cast::<Function>())
+        (State::new(raw), &*place.cast::<ApiFunction>())
     };
     shared_page::changed();
     match unlimited(|| run(l, function)) {
@@ -106,7 +106,7 @@ enum Ending {
     Raise,
 }
 
-fn run(l: State, function: &'static Function) -> Ending {
+fn run(l: State, function: &'static ApiFunction) -> Ending {
     let outcome = if function.contexts != 0 && !lend::phase().is_in(function.contexts) {
         Err(match lend::phase().is_alone() && wants_request(function) {
             true => Raise::text("API disabled in the current context"),
@@ -133,7 +133,7 @@ fn run(l: State, function: &'static Function) -> Ending {
 }
 
 /// An error about an argument has the name by which the function was called: none where `pcall` did.
-fn named_as_called(l: State, function: &Function, why: Raise) -> Raise {
+fn named_as_called(l: State, function: &ApiFunction, why: Raise) -> Raise {
     let name = function.name.rsplit('.').next().unwrap_or_default();
     let Raise::Text(message) = why else { return why };
     let given = format!(" to '{name}' (");
@@ -166,7 +166,7 @@ const NAMED_BY_TEXT: &[&str] = &[
 ];
 
 /// Whether the function says that there is no request, where others say that this is no place for them.
-fn wants_request(function: &Function) -> bool {
+fn wants_request(function: &ApiFunction) -> bool {
     let of_request =
         function.name.starts_with("req.") && !matches!(function.name, "req.read_body" | "req.socket");
     of_request || function.contexts & REQUEST == REQUEST

@@ -1,6 +1,6 @@
 //! What a script reaches while it runs: its VM, the request that is lent to it, the run it belongs to.
 //!
-//! The exchange belongs to the engine. For the time of one `lua_resume` (or call) a [`Loan`] on the Rust stack points at
+//! The exchange belongs to the engine. For the time of one `lua_resume` (or call) a [`ScriptLoan`] on the Rust stack points at
 //! it, and API functions borrow through that, one at a time: none of them lets Lua run while it holds the borrow. Loans
 //! nest: a filter's script runs while the engine sends what a handler's script has said, which waits.
 
@@ -15,24 +15,24 @@ use crate::luajit::shared_page;
 use crate::luajit::sys::LuaState;
 use crate::run::function::Raise;
 use crate::run::run::Run;
-use crate::run::variables::Allocated;
+use crate::run::variables::AllocatedBytes;
 use crate::vm::limit::{Memory, enforce};
 use crate::vm::phase::Phase;
 use crate::vm::vm::Vm;
 
 /// What is lent to a script.
-pub(crate) struct Loan {
+pub(crate) struct ScriptLoan {
     vm: *const Vm,
     exchange: *mut Exchange,
     run: *mut Run,
     phase: Phase,
     /// The anchor of the request's `ngx.ctx`, once the script has asked for it.
     ctx: Cell<Option<i32>>,
-    before: *const Loan,
+    before: *const ScriptLoan,
 }
 
 thread_local! {
-    static CURRENT: Cell<*const Loan> = const { Cell::new(ptr::null()) };
+    static CURRENT: Cell<*const ScriptLoan> = const { Cell::new(ptr::null()) };
 }
 
 /// Runs `script`, which may call API functions that borrow what is lent here.
@@ -44,7 +44,7 @@ pub(crate) fn lend<T>(
     script: impl FnOnce() -> T,
 ) -> T {
     /// Takes back also when the script panics.
-    struct Guard(*const Loan, *const Memory);
+    struct Guard(*const ScriptLoan, *const Memory);
     impl Drop for Guard {
         fn drop(&mut self) {
             CURRENT.set(self.0);
@@ -55,7 +55,7 @@ pub(crate) fn lend<T>(
             compiler_fence(Ordering::Release);
         }
     }
-    let loan = Loan {
+    let loan = ScriptLoan {
         vm,
         exchange: exchange.map_or(ptr::null_mut(), ptr::from_mut),
         run: run.map_or(ptr::null_mut(), ptr::from_mut),
@@ -76,7 +76,7 @@ pub(crate) fn lend<T>(
     // SAFETY: the reference that this came from is lent to this function until it ends, and the script that used it is over.
     if let Some(x) = unsafe { loan.exchange.as_mut() } {
         if more > 0 {
-            x.own_lasting::<Allocated>().0 += more;
+            x.own_lasting::<AllocatedBytes>().0 += more;
         }
         if spent != before.1 {
             x.trace().note_vm(spent[0] - before.1[0], spent[1] - before.1[1]);
@@ -91,7 +91,7 @@ pub(crate) fn main() -> Option<*mut LuaState> {
     current().map(|loan| unsafe { &*loan.vm }.main().raw())
 }
 
-fn current() -> Option<&'static Loan> {
+fn current() -> Option<&'static ScriptLoan> {
     // SAFETY: a loan stands on the stack of `lend` as long as CURRENT points at it, and API functions, which alone ask,
     // end before `lend` does.
     unsafe { CURRENT.get().as_ref() }

@@ -10,9 +10,9 @@ use crate::vm::phase::Phase;
 
 /// Lines for the log of a request, left by its waits, which do not have it: told before a coroutine goes on.
 #[derive(Clone, Default)]
-pub(crate) struct Notes(Rc<RefCell<Vec<(Level, String)>>>);
+pub(crate) struct LogNotes(Rc<RefCell<Vec<(Level, String)>>>);
 
-impl Notes {
+impl LogNotes {
     pub(crate) fn push(&self, level: Level, message: String) {
         self.0.borrow_mut().push((level, message));
     }

@@ -13,7 +13,7 @@ pub(crate) type Results = Box<dyn FnOnce(State) -> i32>;
 pub(crate) type Wait = Pin<Box<dyn Future<Output = Results>>>;
 
 /// What a coroutine has asked its run for when it yielded.
-pub(crate) enum Op {
+pub(crate) enum ThreadOp {
     /// To be asked again when the others were (`coroutine.yield`); the values it gave are on its stack.
     Yield,
     /// To run another coroutine until that one yields; its arguments are on the stack.
@@ -41,10 +41,10 @@ pub(crate) enum Op {
 }
 
 /// Takes pieces of a body as they come, until it has what the coroutine goes on with.
-pub(crate) type Pieces = Box<dyn FnMut(Piece) -> Option<Results>>;
+pub(crate) type Pieces = Box<dyn FnMut(BodyPiece) -> Option<Results>>;
 
 /// What comes of a body.
-pub(crate) enum Piece {
+pub(crate) enum BodyPiece {
     Bytes(Vec<u8>),
     /// There is no more.
     End,

@@ -15,11 +15,11 @@ use crate::luajit::state::{State, error_text};
 use crate::luajit::sys;
 use crate::run::function::Raise;
 use crate::run::lend::lend;
-use crate::run::log_notes::Notes;
-use crate::run::op::{End, Op, Wait};
+use crate::run::log_notes::LogNotes;
+use crate::run::op::{End, ThreadOp, Wait};
 use crate::run::run_lists::RunLists;
-use crate::run::sleepers::Sleepers;
-use crate::run::thread::{Kind, Status, Thread, Threads, Waiting};
+use crate::run::sleepers::SleepingThreads;
+use crate::run::thread::{Kind, LuaThread, Status, Threads, Waiting};
 use crate::vm::phase::Phase;
 use crate::vm::traps;
 use crate::vm::vm::Vm;
@@ -34,7 +34,7 @@ pub(crate) struct Run {
     /// Who waits for something the request itself must do, in the order in which it was asked for.
     pub(crate) asked: VecDeque<usize>,
     /// What the coroutine that has just yielded asks for.
-    pub(crate) op: Option<Op>,
+    pub(crate) op: Option<ThreadOp>,
     /// What that waits for, as traces tell it.
     pub(crate) wait: WaitKind,
     pub(crate) current: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Run {
     pub(crate) default_type: bool,
     /// The last error of a wrapped coroutine, and the stacks it came up through.
     raised: Option<(String, Vec<String>)>,
-    sleepers: Sleepers,
+    sleepers: SleepingThreads,
     /// Who waits for what is polled.
     polled: Vec<usize>,
     /// Who waits, or did, for a piece of the request's body.
@@ -60,13 +60,13 @@ pub(crate) struct Run {
     /// The script has the client's connection (`ngx.req.socket(true)`).
     pub(crate) raw: bool,
     /// What waits have to say to the log; none before one asks for it.
-    notes: Option<Notes>,
+    notes: Option<LogNotes>,
     /// The address of what has the request's sockets, once a socket has asked; it is only compared.
     pub(crate) owner: *const (),
 }
 
 /// How far a script came without waiting.
-pub(crate) enum Step {
+pub(crate) enum RunStep {
     /// To its end.
     Finished,
     /// To what ends it early.
@@ -87,7 +87,7 @@ impl Run {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);
         let RunLists { mut threads, mut ready } = RunLists::take();
-        threads.add(Thread::new(state, anchor, Kind::Entry, None));
+        threads.add(LuaThread::new(state, anchor, Kind::Entry, None));
         ready.push_back((0, args));
         Box::new(Run {
             vm: vm.clone(),
@@ -103,7 +103,7 @@ impl Run {
             default_type,
             on_abort: None,
             raised: None,
-            sleepers: Sleepers::default(),
+            sleepers: SleepingThreads::default(),
             polled: Vec::new(),
             receiver: None,
             ended: false,
@@ -115,17 +115,17 @@ impl Run {
     }
 
     /// Where a wait leaves lines for the log.
-    pub(crate) fn notes(&mut self) -> Notes {
+    pub(crate) fn notes(&mut self) -> LogNotes {
         self.notes.get_or_insert_default().clone()
     }
 
     /// Runs what is ready, until all has ended or waits.
-    pub(crate) fn step(&mut self, x: Option<&mut Exchange>) -> Step {
+    pub(crate) fn step(&mut self, x: Option<&mut Exchange>) -> RunStep {
         let vm = self.vm.clone();
         vm.limits.watch(vm.main(), self.phase, || self.resume_all(x))
     }
 
-    fn resume_all(&mut self, mut x: Option<&mut Exchange>) -> Step {
+    fn resume_all(&mut self, mut x: Option<&mut Exchange>) -> RunStep {
         while let Some((at, values)) = self.ready.pop_front() {
             if self.threads[at].status().has_ended() {
                 continue;
@@ -154,10 +154,10 @@ impl Run {
                 _ => self.failed(at, status, x.as_deref_mut()),
             };
             if let Some(end) = end {
-                return Step::End(end);
+                return RunStep::End(end);
             }
         }
-        if self.is_over() { Step::Finished } else { Step::Waits }
+        if self.is_over() { RunStep::Finished } else { RunStep::Waits }
     }
 
     /// The entry and all light threads have ended.
@@ -168,28 +168,28 @@ impl Run {
     fn yielded(&mut self, at: usize) -> Option<End> {
         let state = self.threads[at].state;
         let waiting = match self.op.take() {
-            Some(Op::End(end)) => return Some(end),
+            Some(ThreadOp::End(end)) => return Some(end),
             // A C library of somebody else's that yields: as `coroutine.yield`.
-            Some(Op::Yield) | None => {
+            Some(ThreadOp::Yield) | None => {
                 self.gave(at);
                 return None;
             }
-            Some(Op::Resume(other)) => {
+            Some(ThreadOp::Resume(other)) => {
                 self.hand_over(at, other);
                 return None;
             }
-            Some(Op::Spawn(new)) => {
+            Some(ThreadOp::Spawn(new)) => {
                 self.spawned(at, new);
                 return None;
             }
-            Some(Op::Threads(list)) => Waiting::Threads(list),
-            Some(Op::Wait(wait)) => Waiting::Wait(wait),
-            Some(Op::Sleep(ms, told)) => Waiting::Sleep(self.sleepers.add(at, ms), told),
-            Some(Op::Body) => Waiting::Body,
-            Some(Op::Append(piece, limit)) => Waiting::Append(piece, limit),
-            Some(Op::Pieces(ms, pieces)) => Waiting::pieces(ms, pieces),
-            Some(Op::Flush) => Waiting::Flush,
-            Some(Op::Capture(list)) => Waiting::Capture(list),
+            Some(ThreadOp::Threads(list)) => Waiting::Threads(list),
+            Some(ThreadOp::Wait(wait)) => Waiting::Wait(wait),
+            Some(ThreadOp::Sleep(ms, told)) => Waiting::Sleep(self.sleepers.add(at, ms), told),
+            Some(ThreadOp::Body) => Waiting::Body,
+            Some(ThreadOp::Append(piece, limit)) => Waiting::Append(piece, limit),
+            Some(ThreadOp::Pieces(ms, pieces)) => Waiting::pieces(ms, pieces),
+            Some(ThreadOp::Flush) => Waiting::Flush,
+            Some(ThreadOp::Capture(list)) => Waiting::Capture(list),
         };
         state.set_top(0);
         self.threads.get_mut(at).wait = std::mem::take(&mut self.wait);
@@ -390,9 +390,9 @@ impl Run {
         }
         let (state, anchor) = self.vm.coroutine();
         from.give(state, 1);
-        let mut thread = Thread::new(state, anchor, kind, Some(self.current));
+        let mut thread = LuaThread::new(state, anchor, kind, Some(self.current));
         thread.wrap = wrap;
-        if let (_, Some(Thread { state, anchor: Some(anchor), .. })) = self.threads.add(thread) {
+        if let (_, Some(LuaThread { state, anchor: Some(anchor), .. })) = self.threads.add(thread) {
             // Not to be used again: the script may still hold it.
             self.vm.give_back(state, anchor, false);
         }
@@ -402,7 +402,7 @@ impl Run {
     /// A light thread that has ended is over; it goes with the last who holds it.
     fn bury(&mut self, at: usize) {
         self.threads.set(at, Status::Dead);
-        let Thread { state, anchor, .. } = self.threads.get_mut(at);
+        let LuaThread { state, anchor, .. } = self.threads.get_mut(at);
         if let Some(anchor) = anchor.take() {
             self.vm.give_back(*state, anchor, false);
         }
@@ -416,7 +416,7 @@ impl Run {
     /// The client has left: what `ngx.on_abort` was given runs as a light thread. `false` where nothing was.
     pub(crate) fn aborted(&mut self) -> bool {
         let Some((state, anchor)) = self.on_abort.take() else { return false };
-        let (at, _) = self.threads.add(Thread::new(state, anchor, Kind::Light, Some(0)));
+        let (at, _) = self.threads.add(LuaThread::new(state, anchor, Kind::Light, Some(0)));
         self.ready.push_back((at, 0));
         true
     }
@@ -447,7 +447,7 @@ impl Run {
 
     /// Where a script stands that waits, outermost first, and for what: its first coroutine that does.
     pub(crate) fn standing(&self, at: Option<usize>) -> (Rc<[Site]>, WaitKind) {
-        let waits = |thread: &Thread| {
+        let waits = |thread: &LuaThread| {
             matches!(
                 thread.status(),
                 Status::Waiting(
@@ -475,7 +475,7 @@ impl Run {
 
     /// Whether subrequests of other coroutines are under way: the run must not end early.
     pub(crate) fn has_subrequests(&self) -> bool {
-        let captures = |thread: &Thread| {
+        let captures = |thread: &LuaThread| {
             matches!(thread.status(), Status::Waiting(Waiting::Capture(..) | Waiting::Captured(_)))
         };
         self.threads.iter().any(captures)
@@ -523,12 +523,12 @@ impl Run {
     /// The coroutine that has asked for something can't wait for it.
     pub(crate) fn call_off(&mut self) {
         match self.op.take() {
-            Some(Op::Spawn(new)) => {
+            Some(ThreadOp::Spawn(new)) => {
                 if let Some(at) = self.find(new) {
                     self.kill(at);
                 }
             }
-            Some(Op::Sleep(..)) => {
+            Some(ThreadOp::Sleep(..)) => {
                 self.wait = WaitKind::Other;
                 crate::run::lend::log_plain(Level::Debug, &"lua clean up the timer for pending ngx.sleep");
             }
@@ -546,7 +546,7 @@ impl Run {
         let mut next = Some(at);
         // With the coroutines it has resumed, which would have nobody to give their values to.
         while let Some(at) = next {
-            let of_it = |thread: &Thread| {
+            let of_it = |thread: &LuaThread| {
                 let rests = matches!(thread.status(), Status::Suspended) || thread.status().has_ended();
                 thread.kind == Kind::Coroutine && thread.parent == Some(at) && !rests
             };

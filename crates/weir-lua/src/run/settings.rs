@@ -45,15 +45,15 @@ pub(crate) fn exited(x: &mut Exchange) -> Option<u16> {
 
 /// The script has taken the answer's type away: it has none.
 #[derive(Default)]
-pub(crate) struct Untyped(pub(crate) bool);
+pub(crate) struct TypeRemoved(pub(crate) bool);
 
 /// What a head has that a script has not given it: 200, and the type of `default_type`.
 pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
     if x.response.status == 0 {
         x.response.status = exited(x).unwrap_or(200);
     }
-    let typed =
-        !matches!(x.response.status, 204 | 304) && x.state_if::<Untyped>().is_none_or(|untyped| !untyped.0);
+    let typed = !matches!(x.response.status, 204 | 304)
+        && x.state_if::<TypeRemoved>().is_none_or(|untyped| !untyped.0);
     if default_type && typed && !x.response.header_sent {
         x.set_content_type();
     }

@@ -8,7 +8,7 @@ use weir_rt::{Timer, clock};
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Sleepers {
+pub(crate) struct SleepingThreads {
     /// When they are due, in milliseconds of the worker's clock; how many slept before; who.
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
     slept: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Sleepers {
     passed: bool,
 }
 
-impl Sleepers {
+impl SleepingThreads {
     /// Lets the coroutine `at` sleep for so long: when it is due, 0 for as soon as others have run.
     pub(crate) fn add(&mut self, at: usize, ms: u64) -> u64 {
         let at = u32::try_from(at).expect("coroutines are counted in 32 bits");
@@ -36,7 +36,7 @@ impl Sleepers {
         due
     }
 
-    /// Calls `go` for each whose time has come, with what [`Sleepers::add`] gave; the task is woken for the next.
+    /// Calls `go` for each whose time has come, with what [`SleepingThreads::add`] gave; the task is woken for the next.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, mut go: impl FnMut(usize, u64)) {
         if !self.brief.is_empty() {
             if std::mem::take(&mut self.passed) {

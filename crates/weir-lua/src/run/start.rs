@@ -11,30 +11,30 @@ use weir_engine::worker::AGENT;
 use weir_engine::{Exchange, Text};
 
 use crate::agent;
-use crate::dict::Dict;
+use crate::dict::SharedDict;
 use crate::luajit::shared_page;
 use crate::luajit::state::{State, error_text};
 use crate::luajit::sys;
-use crate::luajit::times::Times;
+use crate::luajit::times::VmTimes;
 use crate::run::drive::drive_alone;
 use crate::run::lend::{doing, lend, log, phase};
 use crate::run::run::Run;
 use crate::vm::chunk::{self};
 use crate::vm::figures::VmFigures;
-use crate::vm::heap::Heap;
-use crate::vm::limit::{Limits, unlimited};
-use crate::vm::patterns::Patterns;
+use crate::vm::heap::VmHeap;
+use crate::vm::limit::{VmLimits, unlimited};
+use crate::vm::patterns::PatternCache;
 use crate::vm::phase::Phase;
-use crate::vm::settings::Main;
+use crate::vm::settings::VmSettings;
 use crate::vm::vm::{Vm, VmWiring};
-use crate::vm::wait_sites::Lines;
+use crate::vm::wait_sites::WaitSites;
 
 impl Vm {
     /// A VM with everything a script expects, after `init_by_lua`.
     ///
     /// # Errors
     /// What `init_by_lua` failed with.
-    pub(crate) fn start(main_conf: Main, home: Weak<Link>, wiring: VmWiring) -> Result<Rc<Vm>, String> {
+    pub(crate) fn start(main_conf: VmSettings, home: Weak<Link>, wiring: VmWiring) -> Result<Rc<Vm>, String> {
         // SAFETY: the VM stays on this thread, in the `Vm`, which closes it.
         let main = unsafe {
             let l = sys::luaL_newstate();
@@ -45,18 +45,18 @@ impl Vm {
             State::new(l)
         };
         // Those of the privileged agent are in the server.
-        let make = |size| Dict::new(if agent::is_here() { 0 } else { size });
+        let make = |size| SharedDict::new(if agent::is_here() { 0 } else { size });
         let dicts = main_conf.dicts.iter();
-        let dicts: Vec<(String, Arc<Dict>)> =
+        let dicts: Vec<(String, Arc<SharedDict>)> =
             dicts.map(|zone| (zone.name.to_string(), zone.store(make))).collect();
         let most = main_conf.regex_cache.unwrap_or(1024);
-        let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0), log);
-        let heap = Heap::attach(main);
+        let patterns = PatternCache::new(most, main_conf.regex_limit.unwrap_or(0), log);
+        let heap = VmHeap::attach(main);
         let worker = main_conf.worker.filter(|worker| *worker < AGENT);
         shared_page::share(main_conf.workers > 1);
-        let times = worker.map(|_| Times::of_thread());
+        let times = worker.map(|_| VmTimes::of_thread());
         let worker = worker.filter(|_| !main_conf.single);
-        let limits = Limits::new(main, &main_conf);
+        let limits = VmLimits::new(main, &main_conf);
         let vm = Vm {
             times,
             figures: worker.map(|worker| VmFigures::new(worker, heap.counts().clone(), Vec::clone(&dicts))),
@@ -73,7 +73,7 @@ impl Vm {
             files: RefCell::default(),
             main_conf,
             patterns,
-            lines: Lines::default(),
+            lines: WaitSites::default(),
             direct: RefCell::default(),
             ctx_fields: Cell::new(4),
             me: RefCell::default(),
@@ -98,7 +98,8 @@ impl Vm {
     /// # Errors
     /// As [`Vm::start`].
     pub(crate) fn again(&self) -> Result<Rc<Vm>, String> {
-        let main = Main { init_worker: None, exit_worker: None, single: true, ..self.main_conf.clone() };
+        let main =
+            VmSettings { init_worker: None, exit_worker: None, single: true, ..self.main_conf.clone() };
         Vm::start(main, self.home.clone(), self.wiring)
     }
 
@@ -197,7 +198,7 @@ impl Vm {
         home.before_serving(async move {
             let Some(vm) = vm.upgrade() else { return };
             let Some(origin) = vm.home.upgrade().and_then(|home| home.nobody()) else { return };
-            let ran = match chunk::Chunk::new(source).push(&vm, None) {
+            let ran = match chunk::ScriptChunk::new(source).push(&vm, None) {
                 Ok(()) => {
                     let run = Run::new(&vm, Phase::InitWorkerWaits, false);
                     // What it ended with, it has said itself.
@@ -216,7 +217,12 @@ impl Vm {
     ///
     /// # Errors
     /// As messages have it.
-    pub(crate) fn run_for(&self, chunk: &chunk::Chunk, phase: Phase, x: &mut Exchange) -> Result<(), String> {
+    pub(crate) fn run_for(
+        &self,
+        chunk: &chunk::ScriptChunk,
+        phase: Phase,
+        x: &mut Exchange,
+    ) -> Result<(), String> {
         chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
         self.call_for(phase, x, 0)
     }
@@ -227,7 +233,7 @@ impl Vm {
     /// As messages have it.
     pub(crate) fn value_for(
         &self,
-        chunk: &chunk::Chunk,
+        chunk: &chunk::ScriptChunk,
         phase: Phase,
         x: &mut Exchange,
     ) -> Result<Text, String> {
@@ -243,9 +249,9 @@ impl Vm {
     /// # Errors
     /// As OpenResty's messages have it: `init_by_lua error: `…
     pub(crate) fn run_plain(&self, source: &chunk::Source, phase: Phase) -> Result<(), String> {
-        let file = matches!(source.code, chunk::Code::File(..));
+        let file = matches!(source.code, chunk::ScriptCode::File(..));
         let directive = format!("{}{}", phase.label(), if file { "_file" } else { "" });
-        let loaded = chunk::Chunk::new(source.clone()).push(self, None);
+        let loaded = chunk::ScriptChunk::new(source.clone()).push(self, None);
         let ran = match loaded {
             Ok(()) => lend(self, phase, None, None, || self.call(0, 0)),
             Err(unloaded) => {

@@ -12,10 +12,10 @@ use weir_trace::WaitKind;
 
 use crate::luajit::state::State;
 use crate::run::op::{Pieces, Wait};
-use crate::vm::key_hash::Folded;
+use crate::vm::key_hash::FoldedState;
 
 /// One coroutine of a run.
-pub(crate) struct Thread {
+pub(crate) struct LuaThread {
     pub(crate) state: State,
     /// What keeps Lua from collecting it; none once it is over, and then `state` tells it from others and nothing else.
     pub(crate) anchor: Option<i32>,
@@ -31,11 +31,11 @@ pub(crate) struct Thread {
     pub(crate) wrap: bool,
 }
 
-impl Thread {
-    pub(crate) fn new(state: State, anchor: i32, kind: Kind, parent: Option<usize>) -> Thread {
+impl LuaThread {
+    pub(crate) fn new(state: State, anchor: i32, kind: Kind, parent: Option<usize>) -> LuaThread {
         let status = if kind == Kind::Coroutine { Status::Suspended } else { Status::Running };
         let (anchor, wait) = (Some(anchor), WaitKind::Other);
-        Thread { state, anchor, kind, parent, status, wait, clean: false, wrap: false }
+        LuaThread { state, anchor, kind, parent, status, wait, clean: false, wrap: false }
     }
 
     pub(crate) fn status(&self) -> &Status {
@@ -52,13 +52,13 @@ impl Thread {
 /// which scripts may ask for later.
 #[derive(Default)]
 pub(crate) struct Threads {
-    list: Vec<Thread>,
+    list: Vec<LuaThread>,
     /// Places of coroutines that are over.
     vacant: Vec<usize>,
     /// Places of light threads that are over, the oldest first.
     over: VecDeque<usize>,
     /// Where coroutines are, once there are many. Each run makes a map, so its hasher must be made of nothing.
-    places: HashMap<State, usize, Folded>,
+    places: HashMap<State, usize, FoldedState>,
     /// Entry and light threads that have not ended.
     lasting: usize,
     /// Those that wait for light threads.
@@ -68,24 +68,24 @@ pub(crate) struct Threads {
 }
 
 impl Index<usize> for Threads {
-    type Output = Thread;
+    type Output = LuaThread;
 
-    fn index(&self, at: usize) -> &Thread {
+    fn index(&self, at: usize) -> &LuaThread {
         &self.list[at]
     }
 }
 
 impl Threads {
-    pub(crate) fn get_mut(&mut self, at: usize) -> &mut Thread {
+    pub(crate) fn get_mut(&mut self, at: usize) -> &mut LuaThread {
         &mut self.list[at]
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Thread> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, LuaThread> {
         self.list.iter()
     }
 
     /// Adds a coroutine: its place, and who was there before.
-    pub(crate) fn add(&mut self, thread: Thread) -> (usize, Option<Thread>) {
+    pub(crate) fn add(&mut self, thread: LuaThread) -> (usize, Option<LuaThread>) {
         let (state, lasts) = (thread.state, thread.lasts());
         self.lasting += usize::from(lasts);
         let old = self.over.len() > KEPT_OVER;
@@ -168,7 +168,7 @@ impl Threads {
 
     /// Who waits for the light thread `state`.
     pub(crate) fn waiter_of(&self, state: State) -> Option<usize> {
-        let waits = |thread: &Thread| matches!(&thread.status, Status::Waiting(Waiting::Threads(list)) if list.contains(&state));
+        let waits = |thread: &LuaThread| matches!(&thread.status, Status::Waiting(Waiting::Threads(list)) if list.contains(&state));
         // The parent alone may, and is the entry as a rule.
         if self.joining > 0 { self.list.iter().position(waits) } else { None }
     }
@@ -237,7 +237,7 @@ pub(crate) enum Status {
 pub(crate) enum Waiting {
     Wait(Wait),
     Threads(Vec<State>),
-    /// Its time ([`Sleepers::add`](crate::run::sleepers::Sleepers::add)), and what is logged then.
+    /// Its time ([`SleepingThreads::add`](crate::run::sleepers::SleepingThreads::add)), and what is logged then.
     Sleep(u64, Option<Box<str>>),
     Body,
     Append(Vec<u8>, usize),

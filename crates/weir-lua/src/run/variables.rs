@@ -9,7 +9,7 @@ pub(crate) const VARIABLES: &[Variable] =
 
 /// Bytes that the scripts of a request have allocated so far; a subrequest has its own.
 #[derive(Default)]
-pub(crate) struct Allocated(pub(crate) u64);
+pub(crate) struct AllocatedBytes(pub(crate) u64);
 
 /// Milliseconds with three decimals that scripts and the functions they called have run; waiting is not among it. No value
 /// where boundaries are not recorded.
@@ -20,6 +20,6 @@ fn cpu_time(x: &mut Exchange) -> Option<Text> {
 }
 
 fn alloc(x: &mut Exchange) -> Option<Text> {
-    let bytes = x.own_lasting::<Allocated>().0.to_string();
+    let bytes = x.own_lasting::<AllocatedBytes>().0.to_string();
     Some(Text::Span(x.arena.push(bytes.as_bytes())))
 }

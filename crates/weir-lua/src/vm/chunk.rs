@@ -19,12 +19,12 @@ pub(crate) struct Source {
     pub(crate) name: String,
     /// The configuration's file, and the line there of the script's first.
     pub(crate) place: (String, usize),
-    pub(crate) code: Code,
+    pub(crate) code: ScriptCode,
 }
 
 /// Its text, or where that is.
 #[derive(Clone)]
-pub(crate) enum Code {
+pub(crate) enum ScriptCode {
     /// In the configuration.
     Inline(Vec<u8>),
     /// In a file, whose name may have variables; relative names begin at the prefix.
@@ -33,43 +33,43 @@ pub(crate) enum Code {
 
 /// Why a script can't be loaded.
 #[derive(Debug)]
-pub(crate) struct Unloaded {
+pub(crate) struct LoadError {
     /// What the request is answered with: 404 for a file that is not there, 503 for one that can't be read, else 500.
     pub(crate) status: u16,
     /// In OpenResty's words.
     pub(crate) message: String,
 }
 
-impl From<String> for Unloaded {
-    fn from(message: String) -> Unloaded {
-        Unloaded { status: 500, message }
+impl From<String> for LoadError {
+    fn from(message: String) -> LoadError {
+        LoadError { status: 500, message }
     }
 }
 
 /// A script on one worker, loaded when it is first needed.
-pub(crate) struct Chunk {
+pub(crate) struct ScriptChunk {
     source: Source,
     /// The function's anchor; of files by their name.
     loaded: RefCell<Option<i32>>,
 }
 
-impl Chunk {
-    pub(crate) fn new(source: Source) -> Chunk {
-        Chunk { source, loaded: RefCell::new(None) }
+impl ScriptChunk {
+    pub(crate) fn new(source: Source) -> ScriptChunk {
+        ScriptChunk { source, loaded: RefCell::new(None) }
     }
 
     /// Pushes the function on the VM's main stack.
     ///
     /// # Errors
     /// What is wrong with the code.
-    pub(crate) fn push(&self, vm: &Vm, x: Option<&mut Exchange>) -> Result<(), Unloaded> {
+    pub(crate) fn push(&self, vm: &Vm, x: Option<&mut Exchange>) -> Result<(), LoadError> {
         let kept = if vm.is_single() { None } else { *self.loaded.borrow() };
         if let Some(reference) = kept {
             vm.main().push_anchored(reference);
             return Ok(());
         }
         match &self.source.code {
-            Code::Inline(text) => {
+            ScriptCode::Inline(text) => {
                 load(vm.main(), text, &format!("={}", self.source.name))
                     .map_err(|error| format!("failed to load inlined Lua code: {error}"))?;
                 vm.places.borrow_mut().entry(self.source.name.clone()).or_insert(self.source.place.clone());
@@ -80,7 +80,7 @@ impl Chunk {
                 *self.loaded.borrow_mut() = Some(vm.main().anchor());
                 Ok(())
             }
-            Code::File(script, prefix) => {
+            ScriptCode::File(script, prefix) => {
                 let name = match x {
                     Some(x) => {
                         let name = script.value(x);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_rt::RuntimeHandle;
 
-use crate::dict::Dict;
-use crate::luajit::times::Times;
+use crate::dict::SharedDict;
+use crate::luajit::times::VmTimes;
 use crate::vm::heap::Counts;
 
 /// What other threads may read of a VM.
@@ -17,9 +17,9 @@ pub(crate) struct VmFigures {
     pub(crate) worker: u8,
     pub(crate) remote: RuntimeHandle,
     /// Of its worker.
-    pub(crate) times: &'static Times,
+    pub(crate) times: &'static VmTimes,
     pub(crate) heap: Arc<Counts>,
-    pub(crate) dicts: Vec<(String, Arc<Dict>)>,
+    pub(crate) dicts: Vec<(String, Arc<SharedDict>)>,
     /// Traces that were compiled.
     pub(crate) traces: AtomicU64,
     /// Times that all of them were thrown away.
@@ -30,14 +30,18 @@ pub(crate) struct VmFigures {
 
 impl VmFigures {
     /// Those of a VM that is made now.
-    pub(crate) fn new(worker: u8, heap: Arc<Counts>, dicts: Vec<(String, Arc<Dict>)>) -> Arc<VmFigures> {
+    pub(crate) fn new(
+        worker: u8,
+        heap: Arc<Counts>,
+        dicts: Vec<(String, Arc<SharedDict>)>,
+    ) -> Arc<VmFigures> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let (traces, flushes, aborts) = Default::default();
         Arc::new(VmFigures {
             number: MADE.fetch_add(1, Relaxed),
             worker,
             remote: weir_rt::remote(),
-            times: Times::of_thread(),
+            times: VmTimes::of_thread(),
             heap,
             dicts,
             traces,

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_rt::sampler;
 
 use crate::luajit::state::State;
-use crate::luajit::sys::{self, Alloc};
+use crate::luajit::sys::{self, AllocFunction};
 
 /// LuaJIT's own allocator, with a count before it.
-pub(crate) struct Heap {
-    function: Alloc,
+pub(crate) struct VmHeap {
+    function: AllocFunction,
     data: *mut c_void,
     counts: Arc<Counts>,
 }
@@ -32,9 +32,9 @@ impl Counts {
     }
 }
 
-impl Heap {
-    /// Counts what the VM of `main` allocates from here on. It must be [detached](Heap::detach) before the VM is closed.
-    pub(crate) fn attach(main: State) -> Box<Heap> {
+impl VmHeap {
+    /// Counts what the VM of `main` allocates from here on. It must be [detached](VmHeap::detach) before the VM is closed.
+    pub(crate) fn attach(main: State) -> Box<VmHeap> {
         let mut data = std::ptr::null_mut();
         // SAFETY: the VM is open; what it has in use is told in two parts.
         let (function, used) = unsafe {
@@ -43,7 +43,7 @@ impl Heap {
             (sys::lua_getallocf(main.raw(), &raw mut data), kilobytes * 1024 + rest)
         };
         let counts = Counts { allocated: AtomicU64::new(used), ..Counts::default() };
-        let heap = Box::new(Heap { function, data, counts: Arc::new(counts) });
+        let heap = Box::new(VmHeap { function, data, counts: Arc::new(counts) });
         // SAFETY: the box keeps its place; `allocate` hands on to the allocator that was there.
         unsafe { sys::lua_setallocf(main.raw(), allocate, std::ptr::from_ref(&*heap).cast_mut().cast()) };
         heap
@@ -63,7 +63,7 @@ impl Heap {
 /// What LuaJIT calls for each block: `old` bytes at `block` become `new`.
 unsafe extern "C" fn allocate(heap: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void {
     // SAFETY: `attach` has given the box's place; the VM is used by one thread.
-    let heap = unsafe { &*heap.cast::<Heap>() };
+    let heap = unsafe { &*heap.cast::<VmHeap>() };
     // One thread writes: a load and a store are enough, and cost a third of an addition that is atomic.
     let add = |sum: &AtomicU64, bytes: usize| sum.store(sum.load(Relaxed) + bytes as u64, Relaxed);
     if new > old {

@@ -6,12 +6,12 @@ use weir_engine::file::hash::hash;
 
 /// Makes hashers for maps of names and places; a fifth of the price of the standard library's.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Folded;
+pub(crate) struct FoldedState;
 
 /// Each piece is hashed by itself, with those before it in the outcome.
 pub(crate) struct Pieces(u64);
 
-impl BuildHasher for Folded {
+impl BuildHasher for FoldedState {
     type Hasher = Pieces;
 
     fn build_hasher(&self) -> Pieces {
@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn order_and_bytes_matter() {
-        let of = |key: (&str, u32)| Folded.hash_one(key);
+        let of = |key: (&str, u32)| FoldedState.hash_one(key);
         assert_eq!(of(("a", 1)), of(("a", 1)));
-        let all = [of(("a", 1)), of(("a", 2)), of(("b", 1)), Folded.hash_one((1u32, "a"))];
+        let all = [of(("a", 1)), of(("a", 2)), of(("b", 1)), FoldedState.hash_one((1u32, "a"))];
         assert!(all.iter().enumerate().all(|(at, hash)| !all[..at].contains(hash)), "{all:?}");
     }
 }

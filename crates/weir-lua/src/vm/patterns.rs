@@ -10,7 +10,7 @@ use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 use crate::vm::traps;
 
 /// A pattern and its names.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledPattern {
     pub(crate) regex: Regex,
     pub(crate) names: Vec<(String, usize)>,
     /// The longest match is wanted (`d`), which has no groups.
@@ -21,10 +21,10 @@ pub(crate) struct Compiled {
 type Key = (Vec<u8>, Vec<u8>);
 
 /// The patterns of a VM, and what its matches write to.
-pub(crate) struct Patterns {
-    known: RefCell<HashMap<Key, Rc<Compiled>>>,
+pub(crate) struct PatternCache {
+    known: RefCell<HashMap<Key, Rc<CompiledPattern>>>,
     /// Those that scripts know by number, from 1, and the places that are free.
-    numbered: RefCell<Vec<Option<Rc<Compiled>>>>,
+    numbered: RefCell<Vec<Option<Rc<CompiledPattern>>>>,
     vacant: RefCell<Vec<usize>>,
     matcher: RefCell<Option<Matcher>>,
     /// `lua_regex_cache_max_entries`
@@ -43,10 +43,10 @@ pub(crate) enum Wrong {
     Pattern(String),
 }
 
-impl Patterns {
+impl PatternCache {
     /// No patterns yet. What a running script is warned of goes to `log`.
-    pub(crate) fn new(most: usize, limit: u32, log: fn(Level, &dyn std::fmt::Display)) -> Patterns {
-        Patterns {
+    pub(crate) fn new(most: usize, limit: u32, log: fn(Level, &dyn std::fmt::Display)) -> PatternCache {
+        PatternCache {
             known: RefCell::default(),
             numbered: RefCell::default(),
             vacant: RefCell::default(),
@@ -59,7 +59,7 @@ impl Patterns {
     }
 
     /// The pattern with these options, compiled once if they have `o`.
-    pub(crate) fn get(&self, pattern: &[u8], options: &[u8]) -> Result<Rc<Compiled>, Wrong> {
+    pub(crate) fn get(&self, pattern: &[u8], options: &[u8]) -> Result<Rc<CompiledPattern>, Wrong> {
         let key = (pattern.to_vec(), options.to_vec());
         if let Some(known) = self.known.borrow().get(&key) {
             return Ok(known.clone());
@@ -70,7 +70,7 @@ impl Patterns {
             let outcome = if regex.is_jit() { "compiled successfully" } else { "compiler failed" };
             (self.log)(Level::Debug, &format_args!("pcre2 JIT {outcome}"));
         }
-        let compiled = Rc::new(Compiled { names: regex.names(), regex, longest });
+        let compiled = Rc::new(CompiledPattern { names: regex.names(), regex, longest });
         if once && self.has_room() {
             self.known.borrow_mut().insert(key, compiled.clone());
         }
@@ -88,7 +88,7 @@ impl Patterns {
     }
 
     /// A number by which the pattern is known from now on, how many groups it has, and whether it is kept; one that is
-    /// not is to be [forgotten](Patterns::forget).
+    /// not is to be [forgotten](PatternCache::forget).
     pub(crate) fn number(&self, pattern: &[u8], options: &[u8]) -> Result<(i32, usize, bool), Wrong> {
         let compiled = self.get(pattern, options)?;
         let keep = Rc::strong_count(&compiled) > 1;
@@ -108,7 +108,7 @@ impl Patterns {
     }
 
     /// The pattern of that number.
-    pub(crate) fn numbered(&self, number: i32) -> Option<Rc<Compiled>> {
+    pub(crate) fn numbered(&self, number: i32) -> Option<Rc<CompiledPattern>> {
         self.numbered.borrow().get((number as usize).wrapping_sub(1))?.clone()
     }
 
@@ -127,7 +127,7 @@ impl Patterns {
     /// PCRE2's number.
     pub(crate) fn spans(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledPattern,
         subject: &[u8],
         start: usize,
         spans: &mut Vec<i32>,

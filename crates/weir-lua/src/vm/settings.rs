@@ -9,7 +9,7 @@ use crate::vm::chunk::Source;
 
 /// Settings of the `http` block: those of a VM.
 #[derive(Clone, Default)]
-pub(crate) struct Main {
+pub(crate) struct VmSettings {
     pub(crate) package_path: Option<String>,
     pub(crate) package_cpath: Option<String>,
     pub(crate) init: Option<Source>,
@@ -52,7 +52,7 @@ pub(crate) struct Main {
     pub(crate) single: bool,
 }
 
-impl Main {
+impl VmSettings {
     /// `lua_thread_cache_max_entries`
     pub(crate) fn spare_coroutines(&self) -> usize {
         self.thread_cache.unwrap_or(1024)

@@ -12,24 +12,24 @@ use weir_engine::conf::server::Link;
 use weir_engine::variable::Get;
 use weir_engine::worker::AGENT;
 
-use crate::dict::Dict;
+use crate::dict::SharedDict;
 use crate::luajit::state::State;
 use crate::luajit::sys;
-use crate::luajit::times::Times;
-use crate::vm::chunk::{self, Unloaded};
+use crate::luajit::times::VmTimes;
+use crate::vm::chunk::{self, LoadError};
 use crate::vm::figures::VmFigures;
-use crate::vm::heap::Heap;
-use crate::vm::limit::Limits;
-use crate::vm::patterns::Patterns;
-use crate::vm::settings::Main;
-use crate::vm::wait_sites::Lines;
+use crate::vm::heap::VmHeap;
+use crate::vm::limit::VmLimits;
+use crate::vm::patterns::PatternCache;
+use crate::vm::settings::VmSettings;
+use crate::vm::wait_sites::WaitSites;
 
 /// See the module.
 pub(crate) struct Vm {
     pub(crate) main: State,
-    pub(crate) heap: Box<Heap>,
+    pub(crate) heap: Box<VmHeap>,
     /// What its thread's collectors and compilers take; of workers.
-    pub(crate) times: Option<&'static Times>,
+    pub(crate) times: Option<&'static VmTimes>,
     /// What is told of it; of those that serve.
     pub(crate) figures: Option<Arc<VmFigures>>,
     /// Coroutines that have run to their end, with their anchors.
@@ -39,13 +39,13 @@ pub(crate) struct Vm {
     /// Functions of files, by name.
     pub(crate) files: RefCell<HashMap<PathBuf, i32>>,
     /// `lua_shared_dict`, by name.
-    pub(crate) dicts: Vec<(String, Arc<Dict>)>,
+    pub(crate) dicts: Vec<(String, Arc<SharedDict>)>,
     /// Settings of the `http` block.
-    pub(crate) main_conf: Main,
+    pub(crate) main_conf: VmSettings,
     /// Patterns of `ngx.re`.
-    pub(crate) patterns: Patterns,
+    pub(crate) patterns: PatternCache,
     /// Lines at which scripts have waited.
-    pub(crate) lines: Lines,
+    pub(crate) lines: WaitSites,
     /// Variables of modules that compiled code knows by number, and what follows their prefix.
     pub(crate) direct: RefCell<Vec<(Get, Rc<str>)>>,
     /// See [`Vm::ctx_fields`].
@@ -53,7 +53,7 @@ pub(crate) struct Vm {
     /// Where in the configuration the scripts begin that were loaded, by their names.
     pub(crate) places: RefCell<HashMap<String, (String, usize)>>,
     /// What scripts may use.
-    pub(crate) limits: Limits,
+    pub(crate) limits: VmLimits,
     pub(crate) me: RefCell<Weak<Vm>>,
     /// `init_worker_by_lua` has run.
     pub(crate) started: Cell<bool>,
@@ -147,7 +147,7 @@ impl Vm {
 
     /// Ticks that its thread has spent in collectors and compilers.
     pub(crate) fn spent(&self) -> [u64; 2] {
-        self.times.map_or([0; 2], Times::spent)
+        self.times.map_or([0; 2], VmTimes::spent)
     }
 
     /// A coroutine with an empty stack, and its anchor.
@@ -175,7 +175,7 @@ impl Vm {
     ///
     /// # Errors
     /// It can't be read, or Lua's message.
-    pub(crate) fn push_file(&self, path: &Path) -> Result<(), Unloaded> {
+    pub(crate) fn push_file(&self, path: &Path) -> Result<(), LoadError> {
         if let Some(reference) = self.files.borrow().get(path) {
             self.main.push_anchored(*reference);
             return Ok(());
@@ -185,7 +185,7 @@ impl Vm {
             let message =
                 format!("failed to load external Lua file \"{shown}\": cannot open {shown}: {error}");
             let status = if error.kind() == std::io::ErrorKind::NotFound { 404 } else { 503 };
-            Unloaded { status, message }
+            LoadError { status, message }
         })?;
         chunk::load(self.main, &text, &format!("@{shown}"))
             .map_err(|error| format!("failed to load external Lua file \"{shown}\": {error}"))?;

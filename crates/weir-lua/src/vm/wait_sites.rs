@@ -11,17 +11,17 @@ use weir_trace::{Site, SiteKind, SiteTable};
 #[cfg(lua_walk)]
 use crate::luajit::stack_walk::{number_of, stack_of};
 use crate::luajit::state::State;
-use crate::vm::key_hash::Folded;
+use crate::vm::key_hash::FoldedState;
 
 /// The sites of the lines of one VM at which scripts have waited, found without a lock when they wait there again.
 #[derive(Default)]
-pub(crate) struct Lines {
-    known: RefCell<HashMap<StackFrame, Site, Folded>>,
+pub(crate) struct WaitSites {
+    known: RefCell<HashMap<StackFrame, Site, FoldedState>>,
     /// Whole stacks, by the number that a walk gives them.
-    stacks: RefCell<HashMap<u64, Rc<[Site]>, Folded>>,
+    stacks: RefCell<HashMap<u64, Rc<[Site]>, FoldedState>>,
 }
 
-impl Lines {
+impl WaitSites {
     /// Where a coroutine that has yielded stands, outermost line first. The API's own part in Lua is left out, and a line
     /// that is there more than once (recursion) stands at its first place.
     pub(crate) fn sites(&self, l: State) -> Rc<[Site]> {

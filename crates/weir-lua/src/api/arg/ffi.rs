@@ -1,6 +1,6 @@
 //! `ngx.arg` for compiled code.
 
-use crate::api::Arg;
+use crate::api::FilterArg;
 use crate::api::arg::SetArgs;
 use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, guarded};
 use crate::run::lend;
@@ -20,11 +20,11 @@ pub(crate) unsafe extern "C" fn arg(number: f64, answer: *mut Answer) -> i32 {
                 })
             }),
             Phase::BodyFilter if number == 1.0 => lend::exchange(|x| {
-                answer.text(&x.state::<Arg>().bytes);
+                answer.text(&x.state::<FilterArg>().bytes);
                 FOUND
             }),
             Phase::BodyFilter if number == 2.0 => lend::exchange(|x| {
-                answer.flag = u32::from(x.state::<Arg>().last);
+                answer.flag = u32::from(x.state::<FilterArg>().last);
                 LAST
             }),
             _ => return REFUSED,

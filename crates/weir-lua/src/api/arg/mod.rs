@@ -4,16 +4,16 @@ pub(crate) mod ffi;
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
-pub(super) const TABLE: &[Function] =
+pub(super) const TABLE: &[ApiFunction] =
     &[function("_arg_get", 0, get), function("_arg_set", Phase::BodyFilter as u32, set)];
 
 /// The piece that a body filter looks at.
 #[derive(Default)]
-pub(crate) struct Arg {
+pub(crate) struct FilterArg {
     /// `ngx.arg[1]`
     pub(crate) bytes: Vec<u8>,
     /// `ngx.arg[2]`: it is the last one.
@@ -37,7 +37,7 @@ fn get(l: State) -> Outcome {
     }
     let number = l.number(1).unwrap_or_default();
     lend::exchange(|x| {
-        let arg = x.state::<Arg>();
+        let arg = x.state::<FilterArg>();
         match number {
             1.0 => l.push_bytes(&arg.bytes),
             2.0 => l.push_boolean(arg.last),
@@ -51,7 +51,7 @@ fn set(l: State) -> Outcome {
     let number = l.number(1).unwrap_or_default();
     if number == 2.0 {
         let last = l.boolean(2);
-        lend::exchange(|x| x.state::<Arg>().last = last)?;
+        lend::exchange(|x| x.state::<FilterArg>().last = last)?;
         return Ok(Done::Results(0));
     }
     if number != 1.0 {
@@ -65,7 +65,7 @@ fn set(l: State) -> Outcome {
             bytes
         }
     };
-    lend::exchange(|x| x.state::<Arg>().bytes = bytes)?;
+    lend::exchange(|x| x.state::<FilterArg>().bytes = bytes)?;
     Ok(Done::Results(0))
 }
 

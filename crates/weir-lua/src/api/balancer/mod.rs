@@ -10,11 +10,11 @@ use weir_upstream::peer::Lane;
 use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, slice};
 use crate::luajit::shared_page;
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_balancer.set_more_tries", 0, set_more_tries),
     function("_balancer.get_last_failure", 0, last_failure),
     function("_balancer.set_timeouts", 0, |l| {

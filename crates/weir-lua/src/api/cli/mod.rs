@@ -9,9 +9,9 @@ use weir_trace::WaitKind;
 
 use crate::api::output_text;
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, function};
 use crate::run::lend;
-use crate::run::op::{Op, Results};
+use crate::run::op::{Results, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
 /// What runs.
@@ -59,7 +59,7 @@ fn status() -> MutexGuard<'static, Option<i32>> {
     STATUS.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_cli.program", 0, program),
     function("_cli.text", 0, text),
     function("_cli.line", YIELDABLE, line),
@@ -103,7 +103,7 @@ fn line(l: State) -> Outcome {
     let prompt = expect_string(&l, 1, "line")?;
     lend::run(|run| {
         run.wait = WaitKind::Other;
-        run.op = Some(Op::Wait(Box::pin(async move {
+        run.op = Some(ThreadOp::Wait(Box::pin(async move {
             let line = weir_rt::blocking(move || read_line(&prompt)).await;
             Box::new(move |l: State| {
                 match &line {

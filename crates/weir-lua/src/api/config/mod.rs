@@ -1,9 +1,9 @@
 //! `ngx.config`
 
-use crate::run::function::{Done, Function, function};
+use crate::run::function::{ApiFunction, Done, function};
 use crate::run::lend;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("config._debug", 0, |l| {
         l.push_boolean(weir_engine::log::main_limit() == weir_engine::log::Level::Debug);
         Ok(Done::Results(1))

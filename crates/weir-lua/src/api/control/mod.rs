@@ -15,13 +15,13 @@ use crate::api::encode;
 use crate::api::req::args_argument;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
 use crate::run::lend;
-use crate::run::op::{End, Op};
+use crate::run::op::{End, ThreadOp};
 use crate::run::settings::{Shown, exited};
 use crate::vm::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("exit", EXIT, exit),
     function("exec", OUTPUT, exec),
     function("redirect", OUTPUT, redirect),
@@ -86,9 +86,9 @@ fn exit(l: State) -> Outcome {
             );
             lend::exchange(|x| x.log(Level::Error, &message))?;
         }
-        lend::run(|run| run.op = Some(Op::End(End::Exit(i64::from(now)))))?;
+        lend::run(|run| run.op = Some(ThreadOp::End(End::Exit(i64::from(now)))))?;
     } else {
-        lend::run(|run| run.op = Some(Op::End(End::Exit(status))))?;
+        lend::run(|run| run.op = Some(ThreadOp::End(End::Exit(status))))?;
     }
     Ok(Done::Yield(0))
 }
@@ -134,7 +134,7 @@ fn exec(l: State) -> Outcome {
         let message = format!("query strings {args} ignored when exec'ing named location {name}");
         lend::exchange(|x| x.log(Level::Warn, &message))?;
     }
-    lend::run(|run| run.op = Some(Op::End(End::Exec(path.into_owned(), args))))?;
+    lend::run(|run| run.op = Some(ThreadOp::End(End::Exec(path.into_owned(), args))))?;
     Ok(Done::Yield(0))
 }
 
@@ -158,7 +158,7 @@ fn redirect(l: State) -> Outcome {
         let shown = encode::escaped_bytes(&target);
         return Err(Raise::text(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\"")));
     }
-    lend::run(|run| run.op = Some(Op::End(End::Redirect(target, status as u16))))?;
+    lend::run(|run| run.op = Some(ThreadOp::End(End::Redirect(target, status as u16))))?;
     Ok(Done::Yield(0))
 }
 
@@ -179,7 +179,7 @@ fn sleep(l: State) -> Outcome {
     let told = told.ok().flatten();
     lend::run(|run| {
         run.wait = WaitKind::Timer;
-        run.op = Some(Op::Sleep(ms, told));
+        run.op = Some(ThreadOp::Sleep(ms, told));
     })?;
     Ok(Done::Yield(0))
 }

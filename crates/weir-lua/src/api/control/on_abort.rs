@@ -2,12 +2,12 @@
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::run::settings::Settings;
 use crate::vm::phase::OUTPUT;
 
-pub(crate) const TABLE: &[Function] = &[function("on_abort", 0, on_abort)];
+pub(crate) const TABLE: &[ApiFunction] = &[function("on_abort", 0, on_abort)];
 
 fn on_abort(l: State) -> Outcome {
     if lend::phase().is_alone() {

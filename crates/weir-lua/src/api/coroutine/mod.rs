@@ -3,13 +3,13 @@
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
 use crate::run::lend;
-use crate::run::op::Op;
+use crate::run::op::ThreadOp;
 use crate::run::thread::{Kind, Status};
 use crate::vm::phase::YIELDABLE;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_co.scheduled", 0, |l| {
         l.push_boolean(lend::phase().is_in(YIELDABLE) && lend::run(|_| ()).is_ok());
         Ok(Done::Results(1))
@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_co.create", YIELDABLE, create),
     function("_co.resume", YIELDABLE, resume),
     function("_co.give", YIELDABLE, |l| {
-        lend::run(|run| run.op = Some(Op::Yield))?;
+        lend::run(|run| run.op = Some(ThreadOp::Yield))?;
         Ok(Done::Yield(l.top()))
     }),
     function("_co.status", YIELDABLE, status),
@@ -54,7 +54,7 @@ fn resume(l: State) -> Outcome {
         return Ok(Done::Results(2));
     }
     l.remove(1);
-    lend::run(|run| run.op = Some(Op::Resume(other)))?;
+    lend::run(|run| run.op = Some(ThreadOp::Resume(other)))?;
     Ok(Done::Yield(l.top()))
 }
 

@@ -11,18 +11,18 @@ use weir_engine::log::Level;
 use crate::api::ssl;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
 use crate::run::lend;
 use crate::run::settings::Settings;
 use crate::vm::vm::Vm;
 
-pub(super) const TABLE: &[Function] = &[function("_ctx", 0, get), function("_set_ctx", 0, set)];
+pub(super) const TABLE: &[ApiFunction] = &[function("_ctx", 0, get), function("_set_ctx", 0, set)];
 
 /// The anchor of a request's table.
 #[derive(Default)]
-pub(crate) struct Ctx(Option<(Rc<Vm>, i32)>);
+pub(crate) struct RequestCtx(Option<(Rc<Vm>, i32)>);
 
-impl Drop for Ctx {
+impl Drop for RequestCtx {
     fn drop(&mut self) {
         if let Some((vm, anchor)) = self.0.take() {
             weir_engine::log::cycle(Level::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
@@ -45,7 +45,7 @@ pub(crate) fn anchor() -> Result<Option<i32>, Raise> {
         return Ok(known);
     }
     let anchor = lend::any_exchange(|x| {
-        let (_, anchor) = x.own_lasting_if::<Ctx>()?.0.as_ref()?;
+        let (_, anchor) = x.own_lasting_if::<RequestCtx>()?.0.as_ref()?;
         let kept = x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
         (kept || x.state_if::<Here>().is_some_and(|here| here.0)).then_some(*anchor)
     })?;
@@ -91,11 +91,11 @@ pub(crate) fn keep_anchored(anchor: i32) -> Result<(), Raise> {
 
 /// The anchor of the table that `x` was given or made.
 pub(crate) fn of(x: &mut Exchange) -> Option<i32> {
-    x.own_lasting::<Ctx>().0.as_ref().map(|(_, anchor)| *anchor)
+    x.own_lasting::<RequestCtx>().0.as_ref().map(|(_, anchor)| *anchor)
 }
 
 /// Makes an anchored table the request's. What was there before is released when it is dropped.
 pub(crate) fn give(x: &mut Exchange, vm: Rc<Vm>, anchor: i32) {
-    *x.own_lasting::<Ctx>() = Ctx(Some((vm, anchor)));
+    *x.own_lasting::<RequestCtx>() = RequestCtx(Some((vm, anchor)));
     x.state::<Here>().0 = true;
 }

@@ -11,11 +11,11 @@ use crate::luajit::state::State;
 use crate::luajit::sys::kind;
 use crate::run::captured::add_pair;
 use crate::run::function::{
-    Done, Function, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
+    ApiFunction, Done, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
 };
 use crate::run::lend;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("escape_uri", 0, escape_uri),
     function("unescape_uri", 0, |l| {
         let text = text_argument(&l, 1, "unescape_uri")?;

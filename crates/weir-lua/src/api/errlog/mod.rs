@@ -9,10 +9,10 @@ use weir_engine::log::{self, Level};
 
 use crate::api::log_level;
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, expect_number, expect_string, fail, function};
 use crate::run::lend;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_errlog.set_level", 0, |l| {
         let Some(level) = log_level(expect_number(l, 1, "set_filter_level")?) else {
             return fail(l, "bad log level");

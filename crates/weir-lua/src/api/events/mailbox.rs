@@ -10,7 +10,7 @@ use crate::api::worker_thread::Value;
 
 /// Something that happened.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Event {
+pub(crate) struct WorkerEvent {
     /// The library whose event it is.
     pub(super) channel: Vec<u8>,
     pub(super) source: Vec<u8>,
@@ -20,7 +20,7 @@ pub(crate) struct Event {
     pub(super) sender: Option<u8>,
 }
 
-impl Event {
+impl WorkerEvent {
     /// Writes it for another process.
     ///
     /// # Errors
@@ -31,35 +31,35 @@ impl Event {
         self.data.encode(out)
     }
 
-    /// Reads what [`Event::encode`] has written; `None` if it is not that.
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Event> {
+    /// Reads what [`WorkerEvent::encode`] has written; `None` if it is not that.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<WorkerEvent> {
         let mut text = || Some(from.bytes()?.to_vec());
         let (channel, source, name) = (text()?, text()?, text()?);
         let sender = from.list(|from| u8::try_from(from.number()?).ok())?.pop();
-        Some(Event { channel, source, name, data: Value::decode(from)?, sender })
+        Some(WorkerEvent { channel, source, name, data: Value::decode(from)?, sender })
     }
 }
 
 /// Who is told of events.
-pub(crate) trait Hears: Send + Sync {
+pub(crate) trait EventListener: Send + Sync {
     /// Takes an event, without waiting.
-    fn put(&self, event: Arc<Event>);
+    fn put(&self, event: Arc<WorkerEvent>);
 }
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Mailbox(Mutex<Inside>);
+pub(super) struct EventMailbox(Mutex<Inside>);
 
 #[derive(Default)]
 struct Inside {
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<Arc<WorkerEvent>>,
     taken: u64,
     waker: Option<Waker>,
     closed: bool,
 }
 
-impl Hears for Mailbox {
-    fn put(&self, event: Arc<Event>) {
+impl EventListener for EventMailbox {
+    fn put(&self, event: Arc<WorkerEvent>) {
         let waker = {
             let mut inside = self.inside();
             if inside.closed {
@@ -74,8 +74,8 @@ impl Hears for Mailbox {
     }
 }
 
-impl Mailbox {
-    pub(super) fn take(&self) -> Option<Arc<Event>> {
+impl EventMailbox {
+    pub(super) fn take(&self) -> Option<Arc<WorkerEvent>> {
         let mut inside = self.inside();
         let event = inside.events.pop_front();
         inside.taken += u64::from(event.is_some());

@@ -1,6 +1,6 @@
 //! `weir.events`: what a script of one worker tells scripts of all of them, by messages from thread to thread.
 //!
-//! A VM that wants to hear joins the [`Bus`]: its [`Mailbox`] takes events from any thread and wakes the task that runs
+//! A VM that wants to hear joins the [`Bus`]: its [`EventMailbox`] takes events from any thread and wakes the task that runs
 //! the VM's function for them, in the context of a timer. One burst runs after another, so events of one sender are heard
 //! in their order. A configuration that leaves hears what is in its mailbox, and no more.
 
@@ -21,15 +21,15 @@ use crate::api::worker_thread::Value;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
 use crate::run::drive::drive_alone;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
 use crate::run::lend;
 use crate::run::run::Run;
 use crate::vm::phase::Phase;
 use crate::vm::vm::{Vm, VmPart};
-use mailbox::Mailbox;
-pub(crate) use mailbox::{Event, Hears};
+use mailbox::EventMailbox;
+pub(crate) use mailbox::{EventListener, WorkerEvent};
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_events.join", 0, join),
     function("_events.publish", 0, publish),
     function("_events.take", 0, take),
@@ -47,14 +47,14 @@ struct Bus {
 
 struct Member {
     worker: u8,
-    ear: Arc<dyn Hears>,
+    ear: Arc<dyn EventListener>,
 }
 
 static BUS: Mutex<Option<Bus>> = Mutex::new(None);
 
 /// Whom an event is for.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Target {
+pub(crate) enum EventTarget {
     All,
     /// One worker.
     Worker(u8),
@@ -62,13 +62,13 @@ pub(crate) enum Target {
     Once(Vec<u8>, u64),
 }
 
-impl Target {
+impl EventTarget {
     /// Writes it for another process.
     pub(crate) fn encode(&self, out: &mut Writer) {
         match self {
-            Target::All => out.number(0),
-            Target::Worker(id) => [1, (*id).into()].iter().for_each(|number| out.number(*number)),
-            Target::Once(name, ms) => {
+            EventTarget::All => out.number(0),
+            EventTarget::Worker(id) => [1, (*id).into()].iter().for_each(|number| out.number(*number)),
+            EventTarget::Once(name, ms) => {
                 out.number(2);
                 out.bytes(name);
                 out.number(*ms);
@@ -76,12 +76,12 @@ impl Target {
         }
     }
 
-    /// Reads what [`Target::encode`] has written; `None` if it is not that.
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Target> {
+    /// Reads what [`EventTarget::encode`] has written; `None` if it is not that.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<EventTarget> {
         match from.number()? {
-            0 => Some(Target::All),
-            1 => u8::try_from(from.number()?).ok().map(Target::Worker),
-            2 => Some(Target::Once(from.bytes()?.to_vec(), from.number()?)),
+            0 => Some(EventTarget::All),
+            1 => u8::try_from(from.number()?).ok().map(EventTarget::Worker),
+            2 => Some(EventTarget::Once(from.bytes()?.to_vec(), from.number()?)),
             _ => None,
         }
     }
@@ -95,17 +95,17 @@ impl Bus {
     }
 
     /// How many hear of it.
-    fn publish(&mut self, target: Target, event: &Arc<Event>) -> usize {
+    fn publish(&mut self, target: EventTarget, event: &Arc<WorkerEvent>) -> usize {
         let to = |members: &[&Member]| {
             members.iter().for_each(|member| member.ear.put(event.clone()));
             members.len()
         };
         match target {
-            Target::All => to(&self.members.iter().collect::<Vec<_>>()),
-            Target::Worker(id) => {
+            EventTarget::All => to(&self.members.iter().collect::<Vec<_>>()),
+            EventTarget::Worker(id) => {
                 to(&self.members.iter().filter(|member| member.worker == id).collect::<Vec<_>>())
             }
-            Target::Once(name, ms) => {
+            EventTarget::Once(name, ms) => {
                 let now = weir_rt::now_ms();
                 self.once.retain(|_, until| *until > now);
                 if self.members.is_empty() || self.once.contains_key(&name) {
@@ -120,32 +120,32 @@ impl Bus {
 }
 
 /// A VM's membership.
-pub(crate) struct Joined {
-    mailbox: Arc<Mailbox>,
+pub(crate) struct EventSubscription {
+    mailbox: Arc<EventMailbox>,
     /// The anchor of the function that is called for what is in the mailbox.
     handler: i32,
 }
 
-impl Joined {
-    fn new(worker: u8, handler: i32) -> Joined {
-        let mailbox = Arc::new(Mailbox::default());
+impl EventSubscription {
+    fn new(worker: u8, handler: i32) -> EventSubscription {
+        let mailbox = Arc::new(EventMailbox::default());
         Bus::with(|bus| bus.members.push(Member { worker, ear: mailbox.clone() }));
         if agent::is_here() {
             agent::join();
         }
-        Joined { mailbox, handler }
+        EventSubscription { mailbox, handler }
     }
 }
 
-impl Drop for Joined {
+impl Drop for EventSubscription {
     fn drop(&mut self) {
         leave(&self.mailbox);
     }
 }
 
 /// Nothing more comes into the mailbox.
-fn leave(mailbox: &Arc<Mailbox>) {
-    let ear: Arc<dyn Hears> = mailbox.clone();
+fn leave(mailbox: &Arc<EventMailbox>) {
+    let ear: Arc<dyn EventListener> = mailbox.clone();
     if dismiss(&ear) && agent::is_here() {
         agent::leave();
     }
@@ -153,12 +153,12 @@ fn leave(mailbox: &Arc<Mailbox>) {
 }
 
 /// The privileged agent hears, too, until it is [dismissed](dismiss).
-pub(crate) fn admit(agent: Arc<dyn Hears>) {
+pub(crate) fn admit(agent: Arc<dyn EventListener>) {
     Bus::with(|bus| bus.members.push(Member { worker: AGENT, ear: agent }));
 }
 
 /// Takes away who hears no more; whether it was there.
-pub(crate) fn dismiss(ear: &Arc<dyn Hears>) -> bool {
+pub(crate) fn dismiss(ear: &Arc<dyn EventListener>) -> bool {
     Bus::with(|bus| {
         let before = bus.members.len();
         bus.members.retain(|member| !std::ptr::addr_eq(Arc::as_ptr(&member.ear), Arc::as_ptr(ear)));
@@ -167,12 +167,12 @@ pub(crate) fn dismiss(ear: &Arc<dyn Hears>) -> bool {
 }
 
 /// In the privileged agent: what the server has published comes.
-pub(crate) fn deliver(event: Event) {
-    publish_here(Target::All, &Arc::new(event));
+pub(crate) fn deliver(event: WorkerEvent) {
+    publish_here(EventTarget::All, &Arc::new(event));
 }
 
 /// Publishes to those that hear in this process, and to the privileged agent: how many there are.
-pub(crate) fn publish_here(target: Target, event: &Arc<Event>) -> usize {
+pub(crate) fn publish_here(target: EventTarget, event: &Arc<WorkerEvent>) -> usize {
     Bus::with(|bus| bus.publish(target, event))
 }
 
@@ -186,7 +186,7 @@ fn join(l: State) -> Outcome {
     let first = vm.part::<EventsPart>().0.borrow().is_none();
     if let (Some(worker), true) = (worker, first) {
         l.push_value(1);
-        let joined = Joined::new(worker, l.anchor());
+        let joined = EventSubscription::new(worker, l.anchor());
         let mailbox = joined.mailbox.clone();
         if let Some(link) = vm.home.upgrade() {
             let mailbox = mailbox.clone();
@@ -207,17 +207,17 @@ fn publish(l: State) -> Outcome {
     let [channel, source, name] = [2, 3, 4].map(|at| expect_string(&l, at, "publish"));
     let data = Value::read_at(l, 5).map_err(|why| Raise::text(format!("{why} in the data")))?;
     let target = match l.kind(1) {
-        kind::NUMBER => Target::Worker(match l.number(1).unwrap_or_default() {
+        kind::NUMBER => EventTarget::Worker(match l.number(1).unwrap_or_default() {
             below if below < 0.0 => AGENT,
             number => number as u8,
         }),
         _ => match expect_string(&l, 1, "publish")? {
-            text if text == b"all" => Target::All,
-            text => Target::Once(text, expect_number(l, 6, "publish")? as u64),
+            text if text == b"all" => EventTarget::All,
+            text => EventTarget::Once(text, expect_number(l, 6, "publish")? as u64),
         },
     };
     let sender = lend::vm(Vm::worker);
-    let event = Event { channel: channel?, source: source?, name: name?, data, sender };
+    let event = WorkerEvent { channel: channel?, source: source?, name: name?, data, sender };
     let heard = match agent::is_here() {
         true => publish_by_agent(&target, &event).map_err(|why| Raise::text(format!("{why} in the data")))?,
         false => publish_here(target, &Arc::new(event)),
@@ -242,7 +242,7 @@ fn take(l: State) -> Outcome {
 }
 
 /// Runs the VM's function whenever something is in its mailbox.
-async fn serve(vm: Weak<Vm>, mailbox: Arc<Mailbox>) {
+async fn serve(vm: Weak<Vm>, mailbox: Arc<EventMailbox>) {
     while let Some(taken) = poll_fn(|cx| mailbox.poll(cx.waker())).await {
         let Some(vm) = vm.upgrade() else { return };
         let Some(origin) = vm.home.upgrade().and_then(|link| link.nobody()) else { return };
@@ -261,7 +261,7 @@ async fn serve(vm: Weak<Vm>, mailbox: Arc<Mailbox>) {
 }
 
 /// Lets the mailbox take the last words of timers, which run now.
-async fn end(mailbox: Arc<Mailbox>) {
+async fn end(mailbox: Arc<EventMailbox>) {
     weir_rt::sleep(LAST).await;
     leave(&mailbox);
 }
@@ -275,7 +275,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// What of its data can't be said to another process.
-fn publish_by_agent(target: &Target, event: &Event) -> Result<usize, String> {
+fn publish_by_agent(target: &EventTarget, event: &WorkerEvent) -> Result<usize, String> {
     let mut out = Writer::default();
     out.number(agent::PUBLISH);
     target.encode(&mut out);
@@ -285,7 +285,7 @@ fn publish_by_agent(target: &Target, event: &Event) -> Result<usize, String> {
 
 /// The VM's place among those that hear events.
 #[derive(Default)]
-struct EventsPart(RefCell<Option<Joined>>);
+struct EventsPart(RefCell<Option<EventSubscription>>);
 
 impl VmPart for EventsPart {
     const PLACE: usize = 2;

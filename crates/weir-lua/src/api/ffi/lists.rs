@@ -12,7 +12,7 @@ use crate::vm::phase::REQUEST;
 
 /// A name with its value; `struct weir_pair` of the prelude. Without pointers: what stood at this place the last time.
 #[repr(C)]
-pub(crate) struct Pair {
+pub(crate) struct NameValue {
     name: *const u8,
     value: *const u8,
     name_len: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Pair {
 /// the request's fields, which stay where they are: the prelude has taken them before a script can change them.
 #[derive(Default)]
 struct List {
-    pairs: Vec<Pair>,
+    pairs: Vec<NameValue>,
     bytes: Vec<u8>,
     /// Lengths of each pair's name and value.
     lens: Vec<(usize, Option<usize>)>,
@@ -110,7 +110,7 @@ impl List {
     ) {
         let has = has != 0.0 && has == self.told.number as f64;
         let same = self.told.keep_same(fields.clone(), !lower, has);
-        let known = || Pair { name: ptr::null(), value: ptr::null(), name_len: 0, value_len: 0 };
+        let known = || NameValue { name: ptr::null(), value: ptr::null(), name_len: 0, value_len: 0 };
         self.pairs.extend((0..same).map(|_| known()));
         let fields = fields.skip(same);
         // Room for all of them at once: the places of the first ones hold.
@@ -126,7 +126,7 @@ impl List {
                 self.bytes[start..].make_ascii_lowercase();
                 name = &self.bytes[start..];
             }
-            self.pairs.push(Pair {
+            self.pairs.push(NameValue {
                 name: name.as_ptr(),
                 value: value.as_ptr(),
                 name_len: name.len() as u32,
@@ -142,7 +142,7 @@ impl List {
             let (one, after) = rest.split_at(name);
             let (other, after) = after.split_at(value.unwrap_or(0));
             rest = after;
-            self.pairs.push(Pair {
+            self.pairs.push(NameValue {
                 name: one.as_ptr(),
                 value: other.as_ptr(),
                 name_len: name as u32,

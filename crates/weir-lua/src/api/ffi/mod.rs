@@ -1,7 +1,7 @@
 //! What compiled Lua calls without leaving its machine code: the functions behind the most used of `ngx.*`.
 //!
 //! LuaJIT compiles calls of C functions through its FFI, and no others. So the prelude gets the address of one table of
-//! functions ([`Api`]), which take plain numbers and pointers, never touch the VM, and answer in an [`Answer`] that it
+//! functions ([`FfiTable`]), which take plain numbers and pointers, never touch the VM, and answer in an [`Answer`] that it
 //! lends. Whatever is out of the ordinary (no request, a wrong context, a value that is no text) they refuse with a
 //! negative number; the prelude then calls the function of [`crate::api`] of the same purpose, which knows the words for
 //! it. No panic leaves them: that would end the process.
@@ -13,11 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::agent;
 use crate::api::{arg, control, ctx, encode, header, output, re, req, shared, time, var};
-use crate::dict::{Dict, Mark, Scratch};
-use crate::luajit::shared_page::{self, Glance};
-use crate::run::function::{Done, Function, function};
+use crate::dict::{EntryMark, SharedDict, ValueScratch};
+use crate::luajit::shared_page::{self, SharedPage};
+use crate::run::function::{ApiFunction, Done, function};
 
-pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
+pub(crate) const TABLE: &[ApiFunction] = &[function("_fast", 0, |l| {
     let api = if agent::is_here() { &raw const FAR } else { &raw const NEAR };
     l.push_pointer(api.cast_mut().cast());
     Ok(Done::Results(1))
@@ -35,9 +35,9 @@ pub(crate) struct Answer {
     /// Pairs of offsets, -1 for a group that took no part; they stay until the next call.
     pub(crate) spans: *const i32,
     /// A list, which stays until the next one.
-    pub(crate) pairs: *const lists::Pair,
+    pub(crate) pairs: *const lists::NameValue,
     /// What says that the value which was found is still the same, as long as its version is this; or null.
-    pub(crate) mark: *const Mark,
+    pub(crate) mark: *const EntryMark,
     pub(crate) version: f64,
     /// When that value expires, as [`glance::now`] counts.
     pub(crate) expires: f64,
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
     /// That of the list in `pairs`.
     pub(crate) list: f64,
     /// Where short values are copied to.
-    pub(crate) room: Scratch,
+    pub(crate) room: ValueScratch,
 }
 
 impl Answer {
@@ -88,7 +88,7 @@ thread_local! {
 
 /// The table; `struct weir_api` of the prelude has the same fields in the same order.
 #[repr(C)]
-pub(crate) struct Api {
+pub(crate) struct FfiTable {
     variable_index: unsafe extern "C" fn(*const u8, usize) -> i32,
     variable: unsafe extern "C" fn(i32, *const u8, usize, *mut Answer) -> i32,
     header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
@@ -104,12 +104,17 @@ pub(crate) struct Api {
     seconds: extern "C" fn() -> f64,
     text: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut Answer) -> i32,
     date: unsafe extern "C" fn(i32, f64, *mut Answer) -> i32,
-    dict: extern "C" fn(i32) -> *const Dict,
-    dict_get: unsafe extern "C" fn(*const Dict, *const u8, usize, i32, *mut Answer) -> i32,
+    dict: extern "C" fn(i32) -> *const SharedDict,
+    dict_get: unsafe extern "C" fn(*const SharedDict, *const u8, usize, i32, *mut Answer) -> i32,
     dict_set: shared::ffi::Set,
-    dict_incr:
-        unsafe extern "C" fn(*const Dict, *const u8, usize, *const shared::ffi::Given, *mut Answer) -> i32,
-    dict_whole: unsafe extern "C" fn(*const Dict, i32, *mut Answer) -> i32,
+    dict_incr: unsafe extern "C" fn(
+        *const SharedDict,
+        *const u8,
+        usize,
+        *const shared::ffi::Given,
+        *mut Answer,
+    ) -> i32,
+    dict_whole: unsafe extern "C" fn(*const SharedDict, i32, *mut Answer) -> i32,
     re_compile: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
     re_free: extern "C" fn(i32),
     re_exec: unsafe extern "C" fn(i32, *const u8, usize, f64, *mut Answer) -> i32,
@@ -123,12 +128,12 @@ pub(crate) struct Api {
     settable: unsafe extern "C" fn(*const u8, usize) -> i32,
     set_variable: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
     give_ctx: extern "C" fn(i32) -> i32,
-    glance: extern "C" fn() -> *const Glance,
+    glance: extern "C" fn() -> *const SharedPage,
     say: unsafe extern "C" fn(*const u8, usize, i32) -> i32,
     update_time: extern "C" fn(),
 }
 
-const API: Api = Api {
+const API: FfiTable = FfiTable {
     variable_index: var::ffi::variable_index,
     variable: var::ffi::variable,
     header: header::ffi::header,
@@ -167,10 +172,10 @@ const API: Api = Api {
     update_time: time::ffi::update_time,
 };
 
-static NEAR: Api = API;
+static NEAR: FfiTable = API;
 
 /// In the privileged agent's process.
-static FAR: Api = Api {
+static FAR: FfiTable = FfiTable {
     dict: shared::ffi_agent::place,
     dict_get: shared::ffi_agent::get,
     dict_set: shared::ffi_agent::set,
@@ -210,14 +215,14 @@ pub(crate) fn guarded(body: impl FnOnce() -> i32) -> i32 {
 }
 
 /// The text that the prelude has as a Lua string, if it has one.
-pub(crate) struct Last<'t>(Option<&'t [u8]>);
+pub(crate) struct LastText<'t>(Option<&'t [u8]>);
 
-impl Last<'_> {
+impl LastText<'_> {
     /// # Safety
     /// As [`slice`], where `at` is not null.
     pub(crate) unsafe fn new(at: *const u8, len: usize) -> Self {
         // SAFETY: this function's contract.
-        Last((!at.is_null()).then(|| unsafe { slice(at, len) }))
+        LastText((!at.is_null()).then(|| unsafe { slice(at, len) }))
     }
 
     pub(crate) fn is(&self, text: &[u8]) -> bool {

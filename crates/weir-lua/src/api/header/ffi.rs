@@ -3,7 +3,7 @@
 use weir_engine::Text;
 use weir_http::{Known, classify};
 
-use crate::api::ffi::{Answer, FOUND, Last, NOTHING, REFUSED, SAME, changing, guarded, slice};
+use crate::api::ffi::{Answer, FOUND, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::api::is_sent;
 use crate::run::lend;
 use crate::run::settings::Settings;
@@ -19,7 +19,7 @@ pub(crate) unsafe extern "C" fn header(
     answer: *mut Answer,
 ) -> i32 {
     // SAFETY: as `variable_index` and `variable`.
-    let (name, last, answer) = unsafe { (slice(name, len), Last::new(last, last_len), &mut *answer) };
+    let (name, last, answer) = unsafe { (slice(name, len), LastText::new(last, last_len), &mut *answer) };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) || name.contains(&b'_') || composed(classify(name)) {
             return REFUSED;

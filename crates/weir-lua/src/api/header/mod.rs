@@ -10,15 +10,15 @@ use weir_http::{Known, classify};
 use crate::api::{control, encode};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, function};
 use crate::run::lend;
-use crate::run::settings::{Settings, Untyped};
+use crate::run::settings::{Settings, TypeRemoved};
 use crate::vm::phase::{Phase, REQUEST};
 
-pub(super) const TABLE: &[Function] =
+pub(super) const TABLE: &[ApiFunction] =
     &[function("_header_get", REQUEST, get), function("_header_set", REQUEST, set)];
 
-pub(crate) type Field = (Vec<u8>, Vec<u8>);
+pub(crate) type HeaderField = (Vec<u8>, Vec<u8>);
 
 /// The type, and the charset with it.
 fn content_type(x: &Exchange) -> Option<Vec<u8>> {
@@ -26,7 +26,7 @@ fn content_type(x: &Exchange) -> Option<Vec<u8>> {
 }
 
 /// The answer's fields as scripts see them.
-pub(crate) fn response_fields(x: &mut Exchange) -> Vec<Field> {
+pub(crate) fn response_fields(x: &mut Exchange) -> Vec<HeaderField> {
     let text = |text: &Text| x.text(text).to_vec();
     let response = &x.response;
     let mut fields = Vec::new();
@@ -169,7 +169,7 @@ fn set(l: State) -> Outcome {
     }
     lend::exchange(|x| match &list[..] {
         [] => {
-            x.state::<Untyped>().0 |= known == Known::ContentType;
+            x.state::<TypeRemoved>().0 |= known == Known::ContentType;
             x.remove_response_fields(FieldPattern::Exactly(&safe));
         }
         [path] if known == Known::Location && path.starts_with(b"/") => relative_location(x, path),

@@ -4,7 +4,7 @@ use crate::luajit::state::State;
 use crate::luajit::sys::kind;
 
 /// How tables with holes are written.
-pub(crate) struct Sparse {
+pub(crate) struct SparseArrays {
     /// As objects; else they are an error.
     pub(crate) convert: bool,
     /// An array has more than so many places for each element, ...
@@ -14,11 +14,11 @@ pub(crate) struct Sparse {
 }
 
 /// How values are written.
-pub(crate) struct Encoder {
+pub(crate) struct JsonEncoder {
     pub(crate) depth: usize,
     /// Digits of a number.
     pub(crate) precision: usize,
-    pub(crate) sparse: Sparse,
+    pub(crate) sparse: SparseArrays,
     pub(crate) empty_as_object: bool,
     /// `/` is not escaped.
     pub(crate) keeps_slash: bool,
@@ -32,7 +32,7 @@ enum Shape {
     Object,
 }
 
-impl Encoder {
+impl JsonEncoder {
     /// Appends the value at `at`.
     pub(crate) fn value(&self, l: State, at: i32, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
         match l.kind(at) {

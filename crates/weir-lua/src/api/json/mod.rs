@@ -5,23 +5,23 @@ mod encode;
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
 
 pub(crate) use decode::decode;
-pub(crate) use encode::{Encoder, Sparse};
+pub(crate) use encode::{JsonEncoder, SparseArrays};
 
 /// Tables and values may lie so deep in one another, unless a module says otherwise.
 pub(crate) const DEPTH: usize = 1000;
 
 /// `_json.encode(value, depth, precision, sparse_convert, sparse_ratio, sparse_safe, empty_as_object, keeps_slash,
 /// keeps_invalid)` and `_json.decode(text, depth, with_array_mt)`; the prelude has the settings.
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_json.encode", 0, |l| {
         let number = |at: i32, otherwise: f64| l.number(at).unwrap_or(otherwise);
-        let encoder = Encoder {
+        let encoder = JsonEncoder {
             depth: number(2, DEPTH as f64) as usize,
             precision: number(3, 14.0) as usize,
-            sparse: Sparse { convert: l.boolean(4), ratio: number(5, 2.0), safe: number(6, 10.0) },
+            sparse: SparseArrays { convert: l.boolean(4), ratio: number(5, 2.0), safe: number(6, 10.0) },
             empty_as_object: l.boolean(7),
             keeps_slash: l.boolean(8),
             invalid_as_null: l.boolean(9),
@@ -50,13 +50,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::vm::settings::Main;
+    use crate::vm::settings::VmSettings;
     use crate::vm::vm::Vm;
 
     fn written(l: State) -> Result<Vec<u8>, String> {
-        let sparse = Sparse { convert: false, ratio: 2.0, safe: 10.0 };
+        let sparse = SparseArrays { convert: false, ratio: 2.0, safe: 10.0 };
         let (depth, precision) = (DEPTH, 17);
-        let encoder = Encoder {
+        let encoder = JsonEncoder {
             depth,
             precision,
             sparse,
@@ -104,7 +104,7 @@ mod tests {
         /// Whatever comes, there is a value or a message, and the stack is as it should be.
         #[test]
         fn any_text_is_read_or_refused(list in prop::collection::vec(texts(), 1..50)) {
-            let vm = Vm::start(Main::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
+            let vm = Vm::start(VmSettings::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
             let l = vm.main();
             for text in list {
                 let top = l.top();
@@ -119,7 +119,7 @@ mod tests {
         fn texts_and_numbers_come_back(
             pairs in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), -1e15..1e15), 1..20),
         ) {
-            let vm = Vm::start(Main::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
+            let vm = Vm::start(VmSettings::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
             let l = vm.main();
             for (text, number) in pairs {
                 l.new_table(2, 0);

@@ -1,10 +1,10 @@
 //! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
 //! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
 
-use crate::run::function::{Done, Function, expect_string, function};
+use crate::run::function::{ApiFunction, Done, expect_string, function};
 use crate::run::lend;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_library.source", 0, |l| {
         let name = expect_string(&l, 1, "source")?;
         match MODULES.iter().chain(JIT).find(|(known, _)| known.as_bytes() == name) {

@@ -12,13 +12,13 @@ use weir_http::uri::{self, InternalTarget};
 use crate::api::{ctx, encode, req, safe_name, safe_value};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Raise, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Raise, expect_string, function};
 use crate::run::lend;
-use crate::run::op::Op;
+use crate::run::op::ThreadOp;
 use crate::vm::phase::CAPTURE;
 use crate::vm::vm::Vm;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("location.capture", CAPTURE, |l| {
         if l.top() == 0 || l.top() > 2 {
             return Err(Raise::text("expecting one or two arguments"));
@@ -26,7 +26,7 @@ pub(super) const TABLE: &[Function] = &[
         l.set_top(2);
         let one = read(l, 1, 2, 0)?;
         check_depth()?;
-        lend::run(|run| run.op = Some(Op::Capture(vec![one])))?;
+        lend::run(|run| run.op = Some(ThreadOp::Capture(vec![one])))?;
         Ok(Done::Yield(0))
     }),
     function("location.capture_multi", CAPTURE, |l| {
@@ -64,7 +64,7 @@ pub(super) const TABLE: &[Function] = &[
             l.set_top(query - 1);
         }
         check_depth()?;
-        lend::run(|run| run.op = Some(Op::Capture(list)))?;
+        lend::run(|run| run.op = Some(ThreadOp::Capture(list)))?;
         Ok(Done::Yield(0))
     }),
 ];

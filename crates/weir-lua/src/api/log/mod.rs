@@ -5,12 +5,12 @@ use weir_engine::log::Level;
 use crate::api::output_text;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 use crate::vm::traps;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("log", 0, |l| {
         let level = expect_number(l, 1, "log")?;
         let Some(known) = self::level(level) else {

@@ -7,13 +7,13 @@ use weir_http::Method;
 use crate::api::is_sent;
 use crate::luajit::state::{State, append_whole};
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::run::op::Op;
+use crate::run::op::ThreadOp;
 use crate::run::settings::{Settings, prepare};
 use crate::vm::phase::OUTPUT;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("say", OUTPUT, |l| echo(l, "say", b"\n")),
     function("print", OUTPUT, |l| echo(l, "print", b"")),
     function("flush", OUTPUT, flush),
@@ -68,7 +68,7 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     }
     l.set_top(0);
     if much {
-        lend::run(|run| run.op = Some(Op::Flush))?;
+        lend::run(|run| run.op = Some(ThreadOp::Flush))?;
         return Ok(Done::Yield(0));
     }
     l.push_number(1.0);
@@ -177,7 +177,7 @@ fn flush(l: State) -> Outcome {
     if is_header_only()? {
         return fail(l, "header only");
     }
-    lend::run(|run| run.op = Some(Op::Flush))?;
+    lend::run(|run| run.op = Some(ThreadOp::Flush))?;
     l.set_top(0);
     Ok(Done::Yield(0))
 }
@@ -195,7 +195,7 @@ fn eof(l: State) -> Outcome {
     }
     lend::run(|run| {
         (run.began, run.ended) = (true, true);
-        run.op = Some(Op::Flush);
+        run.op = Some(ThreadOp::Flush);
     })?;
     l.set_top(0);
     Ok(Done::Yield(0))
@@ -212,7 +212,7 @@ fn send_headers(l: State) -> Outcome {
     }
     lend::run(|run| {
         run.began = true;
-        run.op = Some(Op::Flush);
+        run.op = Some(ThreadOp::Flush);
     })?;
     l.set_top(0);
     Ok(Done::Yield(0))

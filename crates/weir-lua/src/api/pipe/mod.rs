@@ -1,7 +1,7 @@
 //! `ngx.pipe`: other programs, whose pipes and ends coroutines wait for.
 //!
 //! Checks of arguments stand in the library (`library.lua`); here are the processes ([`Process`]) and the
-//! pipes to them ([`Pipe`]). What is there at once is answered at once; else the coroutine waits for it.
+//! pipes to them ([`ProcessPipe`]). What is there at once is answered at once; else the coroutine waits for it.
 
 mod stream;
 
@@ -17,13 +17,13 @@ use weir_rt::process::{ChildProcess, ProcessEnd, ProgramCall, spawn};
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
-use crate::run::op::{Op, Results};
+use crate::run::op::{Results, ThreadOp};
 use crate::vm::phase::YIELDABLE;
-use stream::{Busy, Kind, Pipe};
+use stream::{Busy, Kind, ProcessPipe};
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_pipe.spawn", 0, start),
     function("_pipe.pid", 0, |l| {
         l.push_number(f64::from(of(l)?.pid));
@@ -40,10 +40,10 @@ pub(crate) const TABLE: &[Function] = &[
 struct Process {
     pid: u32,
     child: RefCell<Option<ChildProcess>>,
-    stdin: Rc<Pipe>,
-    stdout: Rc<Pipe>,
+    stdin: Rc<ProcessPipe>,
+    stdout: Rc<ProcessPipe>,
     /// Unless it is merged into the other.
-    stderr: Option<Rc<Pipe>>,
+    stderr: Option<Rc<ProcessPipe>>,
     /// How it has ended.
     end: Cell<Option<ProcessEnd>>,
     /// Somebody was told how.
@@ -107,7 +107,7 @@ fn start(l: State) -> Outcome {
         spawn(&ProgramCall { args: &gone, environ: None, merge_stderr: program.merge_stderr })
     });
     let process = spawned.and_then(|spawned| {
-        let pipe = |fd| Ok::<_, std::io::Error>(Rc::new(Pipe::new(WatchedDescriptor::new(fd)?, size)));
+        let pipe = |fd| Ok::<_, std::io::Error>(Rc::new(ProcessPipe::new(WatchedDescriptor::new(fd)?, size)));
         Ok(Process {
             pid: spawned.child.pid(),
             child: RefCell::new(Some(spawned.child)),
@@ -165,7 +165,7 @@ fn tell(process: &Process, doing: &str, limit: Option<Duration>) {
 
 /// Lets the coroutine wait.
 fn yields(wait: impl Future<Output = Results> + 'static) -> Outcome {
-    lend::run(|run| run.op = Some(Op::Wait(Box::pin(wait))))?;
+    lend::run(|run| run.op = Some(ThreadOp::Wait(Box::pin(wait))))?;
     Ok(Done::Yield(0))
 }
 

@@ -12,7 +12,7 @@ use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use crate::luajit::state::State;
 
 /// Our end of a pipe.
-pub(super) struct Pipe {
+pub(super) struct ProcessPipe {
     fd: RefCell<Option<WatchedDescriptor>>,
     /// Bytes read at a time (`buffer_size`).
     size: usize,
@@ -61,9 +61,9 @@ impl Wanted {
     }
 }
 
-impl Pipe {
-    pub(super) fn new(fd: WatchedDescriptor, size: usize) -> Pipe {
-        Pipe {
+impl ProcessPipe {
+    pub(super) fn new(fd: WatchedDescriptor, size: usize) -> ProcessPipe {
+        ProcessPipe {
             fd: RefCell::new(Some(fd)),
             size: size.min(LARGEST),
             buffer: RefCell::default(),

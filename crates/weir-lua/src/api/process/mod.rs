@@ -6,11 +6,11 @@ use weir_rt::signal;
 use weir_server::with_worker;
 
 use crate::agent;
-use crate::run::function::{Done, Function, function};
+use crate::run::function::{ApiFunction, Done, function};
 use crate::run::lend;
 use crate::vm::vm::Vm;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_process.single", 0, |l| {
         l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));
         Ok(Done::Results(1))

@@ -5,11 +5,11 @@ pub(crate) mod ffi;
 use weir_engine::log::Level;
 
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
 use crate::run::lend;
 use crate::vm::patterns::Wrong;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_re.names", 0, names),
     function("_re.template", 0, |l| match template(&expect_string(&l, 1, "template")?) {
         Ok(parts) => {

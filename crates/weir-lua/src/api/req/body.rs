@@ -11,13 +11,13 @@ use crate::api::encode;
 use crate::api::socket::receives_body;
 use crate::luajit::state::State;
 use crate::run::function::{
-    Done, Function, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
+    ApiFunction, Done, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
 };
 use crate::run::lend;
-use crate::run::op::Op;
+use crate::run::op::ThreadOp;
 use crate::vm::phase::{OUTPUT, Phase, REQUEST};
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("req.read_body", OUTPUT, read_body),
     function("req.discard_body", OUTPUT, |l| {
         expect_count(l, 0..=0, "0 arguments but seen")?;
@@ -78,7 +78,7 @@ fn read_body(l: State) -> Outcome {
     if lend::exchange(|x| x.body.is_read() || x.is_subrequest() || x.state::<Discarded>().0)? {
         return Ok(Done::Results(0));
     }
-    lend::run(|run| run.op = Some(Op::Body))?;
+    lend::run(|run| run.op = Some(ThreadOp::Body))?;
     Ok(Done::Yield(0))
 }
 
@@ -150,7 +150,7 @@ fn append_body(l: State) -> Outcome {
     let piece = expect_string(&l, 1, "append_body")?;
     let limit = lend::exchange(|x| x.state::<Building>().0)?;
     let limit = limit.ok_or_else(|| Raise::text("request_body not initialized"))?;
-    lend::run(|run| run.op = Some(Op::Append(piece, limit)))?;
+    lend::run(|run| run.op = Some(ThreadOp::Append(piece, limit)))?;
     Ok(Done::Yield(0))
 }
 

@@ -5,11 +5,11 @@ use weir_http::{Known, classify};
 
 use crate::api::header::{listed, safe_name, values};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, function};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("req.set_header", REQUEST, set_request),
     function("req.clear_header", REQUEST, |l| {
         let name = safe_name(&expect_string(&l, 1, "clear_header")?);

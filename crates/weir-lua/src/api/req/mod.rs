@@ -11,12 +11,12 @@ use crate::api::control::check_subrequests;
 use crate::api::encode;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_count, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_count, expect_string, function};
 use crate::run::lend;
-use crate::run::op::{End, Op};
+use crate::run::op::{End, ThreadOp};
 use crate::vm::phase::{Phase, REQUEST};
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("req.get_method", REQUEST, |l| {
         lend::exchange(|x| l.push_bytes(x.arena.get(x.request.head.method_span)))?;
         Ok(Done::Results(1))
@@ -162,6 +162,6 @@ fn set_uri(l: State) -> Outcome {
     if !jump {
         return Ok(Done::Results(0));
     }
-    lend::run(|run| run.op = Some(Op::End(End::Exit(-5))))?;
+    lend::run(|run| run.op = Some(ThreadOp::End(End::Exit(-5))))?;
     Ok(Done::Yield(0))
 }

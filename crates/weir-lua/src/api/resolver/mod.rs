@@ -12,12 +12,12 @@ use weir_trace::WaitKind;
 
 use crate::api::socket;
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, expect_string, fail, function};
 use crate::run::lend;
-use crate::run::op::{Op, Results};
+use crate::run::op::{Results, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
-pub(crate) const TABLE: &[Function] =
+pub(crate) const TABLE: &[ApiFunction] =
     &[function("_resolver.cached", 0, cached), function("_resolver.resolve", YIELDABLE, resolve)];
 
 /// `addresses`, `service` or `names`, and of what; `None`: it is no name, or no address.
@@ -71,7 +71,7 @@ fn resolve(l: State) -> Outcome {
     let timeout = l.number(3).filter(|ms| *ms > 0.0).map_or(timeout, |ms| ms as u64);
     lend::run(|run| {
         run.wait = WaitKind::Resolver;
-        run.op = Some(Op::Wait(Box::pin(async move {
+        run.op = Some(ThreadOp::Wait(Box::pin(async move {
             let found = resolver.resolve(&question, timeout).await;
             Box::new(move |l: State| match found {
                 Ok(answer) => {

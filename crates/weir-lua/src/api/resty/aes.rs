@@ -7,9 +7,9 @@ use std::ptr;
 use aws_lc_sys as evp;
 
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_cipher.known", 0, |l| {
         let (bits, mode) = (expect_number(l, 1, "cipher")?, expect_string(&l, 2, "cipher")?);
         l.push_boolean(Cipher::named(bits as u32, &mode).is_some());

@@ -7,9 +7,9 @@ use aws_lc_rs::{digest, rand};
 use md5::{Digest, Md5};
 
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_digest.new", 0, |l| {
         let name = expect_string(&l, 1, "new")?;
         let sum = Sum::named(&name).ok_or_else(|| Raise::argument(1, "new", "unknown digest"))?;

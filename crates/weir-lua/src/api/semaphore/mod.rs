@@ -12,12 +12,12 @@ use weir_engine::log::Level;
 use weir_trace::WaitKind;
 
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
-use crate::run::op::{Op, Results};
+use crate::run::op::{Results, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_semaphore.new", 0, new),
     function("_semaphore.post", 0, |l| {
         let semaphore = of(l)?;
@@ -122,7 +122,7 @@ fn wait(l: State) -> Outcome {
     let limit = Duration::from_secs_f64(seconds.min(1e9));
     lend::run(|run| {
         run.wait = WaitKind::Lock;
-        run.op = Some(Op::Wait(Box::pin(waited(place, limit))));
+        run.op = Some(ThreadOp::Wait(Box::pin(waited(place, limit))));
     })?;
     Ok(Done::Yield(0))
 }

@@ -3,7 +3,7 @@
 use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, kept, slice};
 use crate::api::writes_are_ignored;
 use crate::dict::call::{self, Incr, Outcome};
-use crate::dict::{Dict, SMALL, Seen, Version, When};
+use crate::dict::{SMALL, SeenValue, SharedDict, StoreCondition, Version};
 use crate::run::lend;
 
 /// A value and how it is stored; `struct weir_value` of the prelude.
@@ -34,8 +34,8 @@ impl Given {
         self.flags
     }
 
-    pub(crate) fn when(&self) -> When {
-        When::of(self.when as u64)
+    pub(crate) fn when(&self) -> StoreCondition {
+        StoreCondition::of(self.when as u64)
     }
 
     pub(crate) fn evicts(&self) -> bool {
@@ -58,11 +58,18 @@ impl Given {
     }
 }
 
-pub(crate) type Set =
-    unsafe extern "C" fn(*const Dict, *const u8, usize, *const u8, usize, *const Given, *mut Answer) -> i32;
+pub(crate) type Set = unsafe extern "C" fn(
+    *const SharedDict,
+    *const u8,
+    usize,
+    *const u8,
+    usize,
+    *const Given,
+    *mut Answer,
+) -> i32;
 
 /// Where dictionary `number`, counted from 1, is as long as the VM: what the prelude names it by.
-pub(crate) extern "C" fn place(number: i32) -> *const Dict {
+pub(crate) extern "C" fn place(number: i32) -> *const SharedDict {
     lend::vm(|vm| match vm.dicts.get((number as usize).wrapping_sub(1)) {
         Some((_, dict)) => std::sync::Arc::as_ptr(dict),
         None => std::ptr::null(),
@@ -72,7 +79,7 @@ pub(crate) extern "C" fn place(number: i32) -> *const Dict {
 /// The value of `key`, its kind as an [`Outcome`], a boolean in `number`; `flag` says that it has expired, `mark`
 /// how to see without another call that it is still the same.
 pub(crate) unsafe extern "C" fn get(
-    dict: *const Dict,
+    dict: *const SharedDict,
     key: *const u8,
     len: usize,
     stale: i32,
@@ -93,21 +100,21 @@ pub(crate) unsafe extern "C" fn get(
                 *expires = if about.expires == 0 { f64::INFINITY } else { about.expires as f64 };
             }
             match value {
-                Seen::Text(text) => {
+                SeenValue::Text(text) => {
                     // A short text stands in `room` by now, a longer one in the dictionary, which may lose it.
                     *at = if text.len() <= SMALL { text.as_ptr() } else { kept(text) };
                     *len = text.len();
                     1
                 }
-                Seen::Number(value) => {
+                SeenValue::Number(value) => {
                     *number = value;
                     2
                 }
-                Seen::Boolean(value) => {
+                SeenValue::Boolean(value) => {
                     *number = f64::from(u8::from(value));
                     3
                 }
-                Seen::List => 4,
+                SeenValue::List => 4,
             }
         });
         found.unwrap_or(NOTHING)
@@ -116,7 +123,7 @@ pub(crate) unsafe extern "C" fn get(
 
 /// Stores a value: an [`Outcome`]; `flag`: others have gone.
 pub(crate) unsafe extern "C" fn set(
-    dict: *const Dict,
+    dict: *const SharedDict,
     key: *const u8,
     len: usize,
     text: *const u8,
@@ -145,7 +152,7 @@ pub(crate) unsafe extern "C" fn set(
 
 /// Adds to a number: an [`Outcome`], and the sum.
 pub(crate) unsafe extern "C" fn incr(
-    dict: *const Dict,
+    dict: *const SharedDict,
     key: *const u8,
     len: usize,
     given: *const Given,
@@ -161,7 +168,7 @@ pub(crate) unsafe extern "C" fn incr(
 }
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
-pub(crate) unsafe extern "C" fn whole(dict: *const Dict, what: i32, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut Answer) -> i32 {
     // SAFETY: as `get`.
     let (dict, answer) = unsafe { (&*dict, &mut *answer) };
     guarded(|| {

@@ -4,22 +4,22 @@ use crate::agent;
 use crate::api::ffi::{Answer, FOUND, guarded, slice};
 use crate::api::shared::ffi::Given;
 use crate::api::writes_are_ignored;
-use crate::dict::Dict;
-use crate::dict::call::{Call, Reply};
+use crate::dict::SharedDict;
+use crate::dict::call::{Call, DictReply};
 use crate::run::lend;
 
 /// The number stands for the dictionary, which is nowhere in this process.
-pub(crate) extern "C" fn place(number: i32) -> *const Dict {
+pub(crate) extern "C" fn place(number: i32) -> *const SharedDict {
     std::ptr::without_provenance(number as usize)
 }
 
-fn ask(dict: *const Dict, call: &Call<'_>) -> Reply {
+fn ask(dict: *const SharedDict, call: &Call<'_>) -> DictReply {
     lend::vm(|vm| vm.dicts.get(dict.addr().wrapping_sub(1)).map(|(name, _)| agent::ask(name, call)))
         .unwrap_or_default()
 }
 
 /// Of a text a copy, which is kept until the next call.
-fn tell(reply: Reply, answer: &mut Answer) -> i32 {
+fn tell(reply: DictReply, answer: &mut Answer) -> i32 {
     answer.mark = std::ptr::null();
     (answer.number, answer.flags, answer.flag) = (reply.number, reply.flags, u32::from(reply.flag));
     answer.own(reply.text);
@@ -27,7 +27,7 @@ fn tell(reply: Reply, answer: &mut Answer) -> i32 {
 }
 
 pub(crate) unsafe extern "C" fn get(
-    dict: *const Dict,
+    dict: *const SharedDict,
     key: *const u8,
     len: usize,
     stale: i32,
@@ -37,12 +37,12 @@ pub(crate) unsafe extern "C" fn get(
     let (key, answer) = unsafe { (slice(key, len), &mut *answer) };
     guarded(|| {
         let reply = ask(dict, &Call::Get(key));
-        tell(if reply.flag && stale == 0 { Reply::default() } else { reply }, answer)
+        tell(if reply.flag && stale == 0 { DictReply::default() } else { reply }, answer)
     })
 }
 
 pub(crate) unsafe extern "C" fn set(
-    dict: *const Dict,
+    dict: *const SharedDict,
     key: *const u8,
     len: usize,
     text: *const u8,
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn set(
 }
 
 pub(crate) unsafe extern "C" fn incr(
-    dict: *const Dict,
+    dict: *const SharedDict,
     key: *const u8,
     len: usize,
     given: *const Given,
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn incr(
 }
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
-pub(crate) unsafe extern "C" fn whole(dict: *const Dict, what: i32, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut Answer) -> i32 {
     // SAFETY: as `get`.
     let answer = unsafe { &mut *answer };
     guarded(|| {

@@ -6,15 +6,15 @@ pub(crate) mod ffi_agent;
 use std::sync::Arc;
 
 use crate::agent;
-use crate::dict::call::{Call, Outcome, Reply};
-use crate::dict::{Dict, Item};
+use crate::dict::call::{Call, DictReply, Outcome};
+use crate::dict::{Item, SharedDict};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Raise, expect_count, expect_number, fail, function};
+use crate::run::function::{ApiFunction, Done, Raise, expect_count, expect_number, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_dict.names", 0, |l| {
         let names = lend::vm(|vm| vm.dicts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
         l.new_table(names.len(), 0);
@@ -53,7 +53,7 @@ pub(super) const TABLE: &[Function] = &[
         expect_count(l, 1..=2, "1 or 2 argument(s), but saw")?;
         let dict = dict(l)?;
         let most = if l.top() == 1 { 1024.0 } else { expect_number(l, 2, "get_keys")? };
-        let Reply { keys, .. } = dict.ask(Call::Keys(most_of(most)));
+        let DictReply { keys, .. } = dict.ask(Call::Keys(most_of(most)));
         l.new_table(keys.len(), 0);
         for (at, key) in keys.iter().enumerate() {
             l.push_bytes(key);
@@ -65,12 +65,12 @@ pub(super) const TABLE: &[Function] = &[
 
 /// A dictionary, or its name where it is the server's and scripts are the privileged agent's.
 enum Place {
-    Here(Arc<Dict>),
+    Here(Arc<SharedDict>),
     There(String),
 }
 
 impl Place {
-    fn ask(&self, call: Call<'_>) -> Reply {
+    fn ask(&self, call: Call<'_>) -> DictReply {
         match self {
             Place::Here(dict) => call.perform(dict),
             Place::There(name) => agent::ask(name, &call),
@@ -84,7 +84,7 @@ fn most_of(most: f64) -> u64 {
 }
 
 /// What a method returns.
-fn answer(l: State, reply: Reply) -> crate::run::function::Outcome {
+fn answer(l: State, reply: DictReply) -> crate::run::function::Outcome {
     match reply.outcome {
         Outcome::Done => l.push_bytes(&reply.text),
         Outcome::Number => l.push_number(reply.number),
@@ -107,7 +107,7 @@ fn dict(l: State) -> Result<Place, Raise> {
     let number = l.number(-1);
     l.pop(1);
     let number = number.ok_or_else(bad)? as usize;
-    let place = |(name, dict): &(String, Arc<Dict>)| match agent::is_here() {
+    let place = |(name, dict): &(String, Arc<SharedDict>)| match agent::is_here() {
         true => Place::There(name.clone()),
         false => Place::Here(dict.clone()),
     };
@@ -168,7 +168,7 @@ fn push(l: State, left: bool) -> crate::run::function::Outcome {
         _ => return fail(l, "bad value type"),
     };
     with_key(l, |l, dict, key| match is_ignored() {
-        true => answer(l, Reply::number(1.0)),
+        true => answer(l, DictReply::number(1.0)),
         false => answer(l, dict.ask(Call::Push { key: &key, item, left })),
     })
 }

@@ -9,8 +9,8 @@ use weir_engine::log::Level;
 use weir_engine::transport::ClientSide;
 use weir_rt::{Stream, Timer};
 
-use crate::api::socket::pool::{Pool, Seat};
-use crate::api::socket::tls::Session;
+use crate::api::socket::pool::{Pool, PoolSeat};
+use crate::api::socket::tls::SocketTlsSession;
 use crate::run::lend;
 
 /// See the module.
@@ -18,7 +18,7 @@ pub(super) struct Conn {
     line: Line,
     pub(super) peer: Rc<Peer>,
     /// What was received and not taken.
-    pub(super) input: RefCell<Input>,
+    pub(super) input: RefCell<SocketInput>,
     pub(super) read_timer: Timer,
     pub(super) write_timer: Timer,
     /// TCP_NODELAY is set, or not to be.
@@ -26,13 +26,13 @@ pub(super) struct Conn {
     /// How often it was kept and used again.
     pub(super) reused: Cell<u32>,
     /// Its place in a pool, kept or not.
-    pub(super) seat: RefCell<Option<Seat>>,
+    pub(super) seat: RefCell<Option<PoolSeat>>,
     /// The pool that has it while it is kept.
     pub(super) kept_by: RefCell<Weak<Pool>>,
     /// Until when it is kept.
     pub(super) idle: Timer,
     /// What TLS can be resumed with.
-    pub(super) session: RefCell<Option<Rc<Session>>>,
+    pub(super) session: RefCell<Option<Rc<SocketTlsSession>>>,
     watched: Cell<bool>,
     watcher: RefCell<Option<Waker>>,
 }
@@ -156,7 +156,7 @@ impl Drop for Conn {
 
 /// Bytes that were received and not taken.
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(super) struct SocketInput {
     bytes: Vec<u8>,
     /// How many of them are taken.
     taken: usize,
@@ -164,7 +164,7 @@ pub(super) struct Input {
     pub(super) turn: u64,
 }
 
-impl Input {
+impl SocketInput {
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }

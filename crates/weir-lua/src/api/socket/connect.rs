@@ -13,21 +13,21 @@ use weir_rt::{Stream, Timer};
 use crate::api::socket::conf::Settings;
 use crate::api::socket::conn::{Conn, Line, Peer};
 use crate::api::socket::host::{self, Host, is_unix};
-use crate::api::socket::pool::Pools;
-use crate::api::socket::pool::{Queued, Seat};
+use crate::api::socket::pool::SocketPools;
+use crate::api::socket::pool::{PoolSeat, QueuedConnect};
 use crate::api::socket::tcp::{
-    Busy, Direction, NAME, Socket, bad_argument, connect_level, errno_words, not_busy, place, settings,
+    Busy, NAME, Socket, SocketDirection, bad_argument, connect_level, errno_words, not_busy, place, settings,
     socket, timeouts, wait,
 };
 use crate::luajit::state::{State, append_whole};
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::run::log_notes::Notes;
+use crate::run::log_notes::LogNotes;
 use crate::run::op::Results;
 use crate::vm::phase::YIELDABLE;
 
-pub(super) const TABLE: &[Function] =
+pub(super) const TABLE: &[ApiFunction] =
     &[function("_socket.connect", YIELDABLE, connect), function("_socket.bind", YIELDABLE, bind)];
 
 /// What the arguments of `connect` say.
@@ -47,9 +47,9 @@ struct Dial {
     bind: Option<SockAddr>,
     transparent: bool,
     settings: Rc<Settings>,
-    seat: Option<Seat>,
-    queued: Option<Queued>,
-    notes: Notes,
+    seat: Option<PoolSeat>,
+    queued: Option<QueuedConnect>,
+    notes: LogNotes,
 }
 
 /// Why there is no connection: what the script is told.
@@ -104,7 +104,7 @@ fn connect(l: State) -> Outcome {
     let socket = match before {
         Some(socket) => {
             socket.check_owner()?;
-            not_busy!(l, socket, &[Direction::Connect, Direction::Read, Direction::Write]);
+            not_busy!(l, socket, &[SocketDirection::Connect, SocketDirection::Read, SocketDirection::Write]);
             if socket.conn.borrow().is_some() {
                 lend::log_plain(Level::Debug, &"lua tcp socket reconnect without shutting down");
                 socket.finalize();
@@ -125,7 +125,7 @@ fn connect(l: State) -> Outcome {
 
 /// Takes a kept connection, or has the coroutine wait for a new one.
 fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -> Outcome {
-    let pools = lend::vm(|vm| vm.part::<Rc<Pools>>().clone());
+    let pools = lend::vm(|vm| vm.part::<Rc<SocketPools>>().clone());
     let pool = match (pools.get(&wanted.pool), usize::try_from(wanted.size)) {
         (Some(pool), _) => Some(pool),
         (None, Ok(size @ 1..)) => Some(pools.make(&wanted.pool, size, wanted.backlog)),
@@ -156,7 +156,7 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket connect timeout: {timeout}"));
     let bind = text_at(l, place::BIND).and_then(|text| text.parse().ok());
     let transparent = flag_at(l, place::TRANSPARENT);
-    let busy = Busy::new(&socket, Direction::Connect);
+    let busy = Busy::new(&socket, SocketDirection::Connect);
     let (host, port) = (l.lossy(2), wanted.port);
     // Without a name to look up the connection is on its way as soon as the script waits.
     socket.dialing.set(queued.is_none() && !matches!(host::parse(&host), Ok(Host::Name(..)) | Err(_)));

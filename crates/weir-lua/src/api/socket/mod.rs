@@ -22,13 +22,13 @@ mod tls;
 mod udp;
 mod until;
 
-use crate::run::function::Function;
+use crate::run::function::ApiFunction;
 
 pub(crate) use conf::{Settings, SocketConf};
 pub(crate) use request::receives_body;
 pub(crate) use udp::TABLE as DATAGRAMS;
 
-pub(crate) const TABLES: [&[Function]; 8] = [
+pub(crate) const TABLES: [&[ApiFunction]; 8] = [
     tcp::TABLE,
     connect::TABLE,
     options::TABLE,

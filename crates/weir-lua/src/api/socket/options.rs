@@ -8,10 +8,10 @@ use crate::api::socket::conn::Conn;
 use crate::api::socket::tcp::{bad_argument, place, socket};
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_socket.getoption", 0, get),
     function("_socket.setoption", 0, set),
     function("_socket.getfd", 0, |l| {

@@ -1,6 +1,6 @@
 //! Kept connections: `setkeepalive`, `getreusedtimes`, and who waits for a place among so many.
 //!
-//! A pool of a VM has a name, usually `host:port`, a size, and counts its connections, used and kept: each has a [`Seat`].
+//! A pool of a VM has a name, usually `host:port`, a size, and counts its connections, used and kept: each has a [`PoolSeat`].
 //! With a backlog a connect beyond the size waits until a connection is closed or kept; each waits in a seat of its own. A
 //! pool without connections goes.
 
@@ -16,20 +16,20 @@ use weir_rt::{Recv, Timer};
 use crate::api::socket::conn::Conn;
 use crate::api::socket::tcp::{OPEN, bad_argument, not_busy, place, settings, socket};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::vm::key_hash::Folded;
+use crate::vm::key_hash::FoldedState;
 use crate::vm::vm::VmPart;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_socket.setkeepalive", 0, set_keepalive),
     function("_socket.getreusedtimes", 0, reused_times),
 ];
 
 /// The pools of a VM, by name.
 #[derive(Default)]
-pub(crate) struct Pools {
-    known: RefCell<HashMap<Box<[u8]>, Rc<Pool>, Folded>>,
+pub(crate) struct SocketPools {
+    known: RefCell<HashMap<Box<[u8]>, Rc<Pool>, FoldedState>>,
 }
 
 /// Connections under one name.
@@ -43,11 +43,11 @@ pub(super) struct Pool {
     /// Kept connections, the one that was used last in front.
     idle: RefCell<VecDeque<Rc<Conn>>>,
     waiting: RefCell<VecDeque<Rc<Waiter>>>,
-    home: Weak<Pools>,
+    home: Weak<SocketPools>,
 }
 
 /// A connection's place in its pool, or that of one that is to be.
-pub(super) struct Seat {
+pub(super) struct PoolSeat {
     pool: Rc<Pool>,
     /// When it is given up, the next may have it.
     passed_on: bool,
@@ -60,11 +60,11 @@ struct Waiter {
     waker: RefCell<Option<Waker>>,
 }
 
-impl VmPart for Rc<Pools> {
+impl VmPart for Rc<SocketPools> {
     const PLACE: usize = 3;
 }
 
-impl Pools {
+impl SocketPools {
     pub(super) fn get(&self, name: &[u8]) -> Option<Rc<Pool>> {
         self.known.borrow().get(name).cloned()
     }
@@ -89,7 +89,7 @@ impl Pools {
     }
 }
 
-impl Drop for Pools {
+impl Drop for SocketPools {
     /// Kept connections hold their pool, and the other way round.
     fn drop(&mut self) {
         for (_, pool) in self.known.get_mut().drain() {
@@ -128,7 +128,7 @@ impl Pool {
     }
 
     /// A place for one more connection; `None` where another has to wait and no more may.
-    pub(super) fn seat(self: &Rc<Self>) -> Option<Seat> {
+    pub(super) fn seat(self: &Rc<Self>) -> Option<PoolSeat> {
         let most = self.backlog.map_or(usize::MAX, |backlog| self.size.saturating_add(backlog));
         if self.connections.get() >= most {
             return None;
@@ -137,9 +137,9 @@ impl Pool {
     }
 
     /// A place for a connection that is there already.
-    fn seat_anyway(self: &Rc<Self>) -> Seat {
+    fn seat_anyway(self: &Rc<Self>) -> PoolSeat {
         self.connections.set(self.connections.get() + 1);
-        Seat { pool: self.clone(), passed_on: true }
+        PoolSeat { pool: self.clone(), passed_on: true }
     }
 
     /// Keeps a connection, in place of the one that was used least recently when there are as many as may be.
@@ -192,7 +192,7 @@ impl Pool {
     }
 }
 
-impl Seat {
+impl PoolSeat {
     /// Whether it is one of those beyond the pool's size, in which one waits.
     pub(super) fn must_wait(&self) -> bool {
         self.pool.backlog.is_some() && self.pool.connections.get() > self.pool.size
@@ -203,10 +203,10 @@ impl Seat {
     }
 
     /// Joins the queue.
-    pub(super) fn queue(self) -> Queued {
+    pub(super) fn queue(self) -> QueuedConnect {
         let waiter = Rc::<Waiter>::default();
         self.pool.waiting.borrow_mut().push_back(waiter.clone());
-        Queued { seat: Some(self), waiter }
+        QueuedConnect { seat: Some(self), waiter }
     }
 
     /// Gives it up without a place becoming free: a kept connection is used in place of a new one.
@@ -215,7 +215,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for PoolSeat {
     fn drop(&mut self) {
         let pool = &self.pool;
         pool.connections.set(pool.connections.get().saturating_sub(1));
@@ -233,14 +233,14 @@ impl Drop for Seat {
 }
 
 /// A place in the queue, by one who sits there.
-pub(super) struct Queued {
-    seat: Option<Seat>,
+pub(super) struct QueuedConnect {
+    seat: Option<PoolSeat>,
     waiter: Rc<Waiter>,
 }
 
-impl Queued {
+impl QueuedConnect {
     /// Waits for its turn, for so many milliseconds at most; `None`: in vain.
-    pub(super) async fn wait(mut self, ms: u64) -> Option<Seat> {
+    pub(super) async fn wait(mut self, ms: u64) -> Option<PoolSeat> {
         let timer = Timer::new();
         timer.arm(ms);
         let granted = poll_fn(|cx| {
@@ -261,7 +261,7 @@ impl Queued {
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueuedConnect {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
         lend::log_plain(Level::Debug, &"lua tcp socket abort queueing");
@@ -348,7 +348,7 @@ fn pool_of(l: State, top: i32, size: i64) -> Result<Option<Rc<Pool>>, Raise> {
     l.raw_get_index(1, place::KEY);
     let Some(name) = l.bytes(-1).map(<[u8]>::to_vec) else { return Ok(None) };
     l.pop(1);
-    let pools = lend::vm(|vm| vm.part::<Rc<Pools>>().clone());
+    let pools = lend::vm(|vm| vm.part::<Rc<SocketPools>>().clone());
     if let Some(pool) = pools.get(&name) {
         return Ok(Some(pool));
     }

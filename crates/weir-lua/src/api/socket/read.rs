@@ -9,20 +9,20 @@ use weir_engine::log::Level;
 use weir_rt::Recv;
 use weir_trace::WaitKind;
 
-use crate::api::socket::conn::{Conn, Input};
+use crate::api::socket::conn::{Conn, SocketInput};
 use crate::api::socket::tcp::{
-    Busy, Direction, Socket, bad_argument, closed, errno_words, not_busy, place, socket, wait,
+    Busy, Socket, SocketDirection, bad_argument, closed, errno_words, not_busy, place, socket, wait,
 };
-use crate::api::socket::until::{Pattern, Progress, Search};
+use crate::api::socket::until::{Pattern, UntilProgress, UntilSearch};
 use crate::luajit::state::State;
 use crate::luajit::sys::{self, kind};
 use crate::run::function::push_with;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::run::log_notes::Notes;
-use crate::run::op::{Op, Piece, Results};
+use crate::run::log_notes::LogNotes;
+use crate::run::op::{BodyPiece, Results, ThreadOp};
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_socket.receive", 0, receive),
     function("_socket.receiveany", 0, receive_any),
     function("_socket.receiveuntil", 0, receive_until),
@@ -44,8 +44,8 @@ enum Want {
 /// A pattern that an iterator looks for, and how far it has come.
 struct Until {
     pattern: Pattern,
-    progress: Cell<Progress>,
-    /// What [`Input::turn`] was when it came so far.
+    progress: Cell<UntilProgress>,
+    /// What [`SocketInput::turn`] was when it came so far.
     turn: Cell<u64>,
     /// The pattern was found, which the next call tells.
     ended: Cell<bool>,
@@ -74,7 +74,7 @@ enum Ended {
 enum Source {
     Conn(Rc<Conn>),
     /// The request's body.
-    Body(Rc<RefCell<Input>>),
+    Body(Rc<RefCell<SocketInput>>),
 }
 
 impl Reading {
@@ -83,7 +83,7 @@ impl Reading {
     }
 
     /// Whether what came so far is enough.
-    fn step(&mut self, input: &mut Input) -> Option<Ended> {
+    fn step(&mut self, input: &mut SocketInput) -> Option<Ended> {
         let rest = input.rest();
         match &self.want {
             Want::Line => match rest[self.seen..].iter().position(|byte| *byte == b'\n') {
@@ -105,7 +105,7 @@ impl Reading {
     }
 
     /// Pushes what a receive returns that has ended.
-    fn finish(&self, l: State, socket: &Socket, input: &mut Input, ended: Ended) -> i32 {
+    fn finish(&self, l: State, socket: &Socket, input: &mut SocketInput, ended: Ended) -> i32 {
         let (given, taken) = match ended {
             Ended::Whole(given, taken) => (given, taken),
             // With the end of all, all is what was wanted.
@@ -148,11 +148,11 @@ impl Reading {
     }
 
     /// What is given of a receive that failed: all but what may be a pattern's beginning.
-    fn partial(&self, input: &Input) -> (usize, usize) {
+    fn partial(&self, input: &SocketInput) -> (usize, usize) {
         match &self.want {
             Want::Until(search, _) => {
-                let Progress { given, matched } = search.progress.get();
-                search.progress.set(Progress { given: 0, matched });
+                let UntilProgress { given, matched } = search.progress.get();
+                search.progress.set(UntilProgress { given: 0, matched });
                 (given, given)
             }
             _ => (input.rest().len(), input.rest().len()),
@@ -161,27 +161,27 @@ impl Reading {
 }
 
 impl Until {
-    fn step(&self, input: &mut Input, most: Option<usize>) -> Option<Ended> {
+    fn step(&self, input: &mut SocketInput, most: Option<usize>) -> Option<Ended> {
         if self.turn.get() != input.turn {
             // Others have taken bytes meanwhile; and from now on they begin anew.
             input.turn += 1;
             self.turn.set(input.turn);
-            self.progress.set(Progress::default());
+            self.progress.set(UntilProgress::default());
         }
         let mut progress = self.progress.get();
         let search = self.pattern.search(&mut progress, input.rest(), most);
-        let Progress { given, matched } = progress;
+        let UntilProgress { given, matched } = progress;
         match search {
-            Search::More => {
+            UntilSearch::More => {
                 self.progress.set(progress);
                 None
             }
-            Search::Enough => {
-                self.progress.set(Progress { given: 0, matched });
+            UntilSearch::Enough => {
+                self.progress.set(UntilProgress { given: 0, matched });
                 Some(Ended::Whole(given, given))
             }
-            Search::Found => {
-                self.progress.set(Progress::default());
+            UntilSearch::Found => {
+                self.progress.set(UntilProgress::default());
                 self.ended.set(most.is_some());
                 let whole = given + self.pattern.len();
                 Some(Ended::Whole(if self.pattern.inclusive { whole } else { given }, whole))
@@ -211,26 +211,26 @@ fn read(l: State, socket: Rc<Socket>, source: Source, reading: Reading) -> Outco
 }
 
 /// Receives from the request's body: what has come of it, or what its task reads.
-fn read_body(l: State, socket: Rc<Socket>, input: Rc<RefCell<Input>>, mut reading: Reading) -> Outcome {
+fn read_body(l: State, socket: Rc<Socket>, input: Rc<RefCell<SocketInput>>, mut reading: Reading) -> Outcome {
     let ended = reading.step(&mut input.borrow_mut());
     if let Some(ended) = ended {
         return Ok(Done::Results(reading.finish(l, &socket, &mut input.borrow_mut(), ended)));
     }
     let (timeout, logs) = (socket.timeouts.get().read, socket.logs_errors());
-    let mut waiting = Some((Busy::new(&socket, Direction::Read), reading));
+    let mut waiting = Some((Busy::new(&socket, SocketDirection::Read), reading));
     lend::run(|run| {
         let notes = run.notes();
         let take = move |piece| {
             let (_, reading) = waiting.as_mut()?;
             let ended = match piece {
-                Piece::Bytes(bytes) => {
+                BodyPiece::Bytes(bytes) => {
                     let mut input = input.borrow_mut();
                     input.add(&bytes);
                     reading.step(&mut input)?
                 }
-                Piece::End => Ended::Closed,
-                Piece::Failed => Ended::Aborted,
-                Piece::TimedOut => {
+                BodyPiece::End => Ended::Closed,
+                BodyPiece::Failed => Ended::Aborted,
+                BodyPiece::TimedOut => {
                     if logs {
                         notes.push(Level::Error, "lua tcp socket read timed out".to_owned());
                     }
@@ -245,7 +245,7 @@ fn read_body(l: State, socket: Rc<Socket>, input: Rc<RefCell<Input>>, mut readin
             Some(Box::new(finish) as Results)
         };
         run.wait = WaitKind::ClientRead;
-        run.op = Some(Op::Pieces(timeout, Box::new(take)));
+        run.op = Some(ThreadOp::Pieces(timeout, Box::new(take)));
     })?;
     Ok(Done::Yield(0))
 }
@@ -262,12 +262,12 @@ fn read_conn(l: State, socket: Rc<Socket>, conn: Rc<Conn>, mut reading: Reading)
         }
         return Ok(Done::Results(count));
     }
-    let busy = Busy::new(&socket, Direction::Read);
+    let busy = Busy::new(&socket, SocketDirection::Read);
     wait(|notes| Box::pin(receiving(busy, conn, reading, notes)))
 }
 
 /// What can be had without waiting.
-fn at_once(conn: &Conn, input: &mut Input, reading: &mut Reading) -> Option<Ended> {
+fn at_once(conn: &Conn, input: &mut SocketInput, reading: &mut Reading) -> Option<Ended> {
     loop {
         if let Some(ended) = reading.step(input) {
             return Some(ended);
@@ -285,7 +285,7 @@ fn failed(errno: i32) -> String {
     format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno))
 }
 
-async fn receiving(busy: Busy, conn: Rc<Conn>, mut reading: Reading, notes: Notes) -> Results {
+async fn receiving(busy: Busy, conn: Rc<Conn>, mut reading: Reading, notes: LogNotes) -> Results {
     let socket = busy.socket.clone();
     conn.read_timer.touch(socket.timeouts.get().read);
     let ended = poll_fn(|cx| poll(cx, &socket, &conn, &mut reading)).await;
@@ -340,7 +340,7 @@ fn source(socket: &Socket) -> Option<Source> {
 
 /// Where to receive from, for who may.
 fn receiver(l: State, socket: Option<Rc<Socket>>) -> Result<(Rc<Socket>, Source), Outcome> {
-    if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[Direction::Dial])) {
+    if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[SocketDirection::Dial])) {
         return Err(fail(l, busy));
     }
     let found = socket.as_ref().and_then(|socket| source(socket));
@@ -348,7 +348,7 @@ fn receiver(l: State, socket: Option<Rc<Socket>>) -> Result<(Rc<Socket>, Source)
         return Err(closed(l, "receive", socket.as_ref()));
     };
     socket.check_owner().map_err(Err)?;
-    match socket.busy(&[Direction::Read]) {
+    match socket.busy(&[SocketDirection::Read]) {
         Some(busy) => Err(fail(l, busy)),
         None => Ok((socket, conn)),
     }
@@ -453,7 +453,7 @@ fn receive_until(l: State) -> Outcome {
     Ok(Done::Results(1))
 }
 
-static ITERATOR: Function = function("socket.receiveuntil", 0, iterate);
+static ITERATOR: ApiFunction = function("socket.receiveuntil", 0, iterate);
 
 /// What `receiveuntil` returns; the object and the search are its upvalues.
 fn iterate(l: State) -> Outcome {
@@ -473,7 +473,7 @@ fn iterate(l: State) -> Outcome {
     let conn = socket.as_ref().and_then(|socket| source(socket));
     let (Some(socket), Some(conn), Some(search)) = (socket, conn, search) else { return fail(l, "closed") };
     socket.check_owner()?;
-    not_busy!(l, socket, &[Direction::Read]);
+    not_busy!(l, socket, &[SocketDirection::Read]);
     lend::log_plain(Level::Debug, &"lua tcp socket receiveuntil iterator");
     if search.ended.replace(false) {
         (0..3).for_each(|_| l.push_nil());

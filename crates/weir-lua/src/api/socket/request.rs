@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use weir_engine::Exchange;
 
-use crate::api::socket::conn::{Conn, Input, Line, Peer};
+use crate::api::socket::conn::{Conn, Line, Peer, SocketInput};
 use crate::api::socket::tcp::{NAME, Socket, place, settings};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::vm::phase::OUTPUT;
 
-pub(super) const TABLE: &[Function] = &[function("req.socket", OUTPUT, request_socket)];
+pub(super) const TABLE: &[ApiFunction] = &[function("req.socket", OUTPUT, request_socket)];
 
 /// The body of a request is, or was, received by a script.
 #[derive(Default)]
@@ -57,7 +57,7 @@ fn body_socket(l: State) -> Outcome {
         return fail(l, refused);
     }
     let socket = Rc::<Socket>::default();
-    *socket.body.borrow_mut() = Some(Rc::new(RefCell::new(Input::default())));
+    *socket.body.borrow_mut() = Some(Rc::new(RefCell::new(SocketInput::default())));
     push(l, &socket, c"__tcp_req_cosocket_mt")
 }
 
@@ -83,7 +83,7 @@ fn raw_socket(l: State) -> Outcome {
     })?;
     lend::run(|run| (run.raw, run.began) = (true, true))?;
     client.flush();
-    let mut input = Input::default();
+    let mut input = SocketInput::default();
     input.add(&client.early());
     let peer = Peer { host: String::new(), port: 0, address: String::new() };
     let conn = Conn::new(Line::Client(client), Rc::new(peer), false);

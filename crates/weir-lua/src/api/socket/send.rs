@@ -7,16 +7,16 @@ use weir_rt::SendError;
 
 use crate::api::socket::conn::Conn;
 use crate::api::socket::tcp::{
-    Busy, Direction, Socket, bad_argument, closed, errno_words, not_busy, socket, wait,
+    Busy, Socket, SocketDirection, bad_argument, closed, errno_words, not_busy, socket, wait,
 };
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::run::log_notes::Notes;
+use crate::run::log_notes::LogNotes;
 use crate::run::op::Results;
 
-pub(super) const TABLE: &[Function] = &[function("_socket.send", 0, send)];
+pub(super) const TABLE: &[ApiFunction] = &[function("_socket.send", 0, send)];
 
 fn send(l: State) -> Outcome {
     if l.top() != 2 {
@@ -24,7 +24,7 @@ fn send(l: State) -> Outcome {
         return Err(Raise::text(format!("expecting 2 arguments (including the object), but got {top}")));
     }
     let socket = socket(l)?;
-    if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[Direction::Dial])) {
+    if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[SocketDirection::Dial])) {
         return fail(l, busy);
     }
     if socket.as_ref().is_some_and(|socket| socket.body.borrow().is_some()) {
@@ -35,7 +35,7 @@ fn send(l: State) -> Outcome {
         return closed(l, "send", socket.as_ref());
     };
     socket.check_owner()?;
-    not_busy!(l, socket, &[Direction::Write]);
+    not_busy!(l, socket, &[SocketDirection::Write]);
     let timeout = socket.timeouts.get().send;
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket send timeout: {timeout}"));
     let mut bytes = conn.stream().spare();
@@ -59,13 +59,13 @@ fn send(l: State) -> Outcome {
             Ok(Done::Results(push_failed(l, &socket, error)))
         }
         None => {
-            let busy = Busy::new(&socket, Direction::Write);
+            let busy = Busy::new(&socket, SocketDirection::Write);
             wait(|notes| Box::pin(sending(busy, conn, count, notes)))
         }
     }
 }
 
-async fn sending(busy: Busy, conn: Rc<Conn>, count: usize, notes: Notes) -> Results {
+async fn sending(busy: Busy, conn: Rc<Conn>, count: usize, notes: LogNotes) -> Results {
     let socket = busy.socket.clone();
     conn.write_timer.touch(socket.timeouts.get().send);
     let sent = conn.stream().drained(0, Some(&conn.write_timer)).await;

@@ -12,15 +12,15 @@ use crate::api::socket::Settings;
 use crate::api::socket::conn;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::run::log_notes::Notes;
-use crate::run::op::{Op, Wait};
+use crate::run::log_notes::LogNotes;
+use crate::run::op::{ThreadOp, Wait};
 use crate::vm::phase::YIELDABLE;
 
 use conn::Conn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("socket.tcp", YIELDABLE, tcp),
     function("_socket.close", 0, close),
     function("_socket.settimeout", 0, set_timeout),
@@ -31,10 +31,10 @@ pub(super) const TABLE: &[Function] = &[
 #[derive(Default)]
 pub(super) struct Socket {
     /// Whose it is.
-    owner: RefCell<Weak<Owner>>,
+    owner: RefCell<Weak<SocketOwner>>,
     pub(super) conn: RefCell<Option<Rc<Conn>>>,
     /// It receives the request's body, of which this has come and was not taken.
-    pub(super) body: RefCell<Option<Rc<RefCell<conn::Input>>>>,
+    pub(super) body: RefCell<Option<Rc<RefCell<conn::SocketInput>>>>,
     pub(super) settings: RefCell<Option<Rc<Settings>>>,
     pub(super) timeouts: Cell<Timeouts>,
     connecting: Cell<bool>,
@@ -58,11 +58,11 @@ pub(super) struct Timeouts {
 
 /// The sockets of a request, which are closed when it ends.
 #[derive(Default)]
-pub(super) struct Owner {
+pub(super) struct SocketOwner {
     sockets: RefCell<Vec<Weak<Socket>>>,
 }
 
-impl Drop for Owner {
+impl Drop for SocketOwner {
     fn drop(&mut self) {
         for socket in self.sockets.take() {
             if let Some(socket) = socket.upgrade() {
@@ -92,7 +92,7 @@ impl Socket {
         Ok(())
     }
 
-    pub(super) fn is_of(&self, owner: &Rc<Owner>) -> bool {
+    pub(super) fn is_of(&self, owner: &Rc<SocketOwner>) -> bool {
         std::ptr::eq(self.owner.borrow().as_ptr(), Rc::as_ptr(owner))
     }
 
@@ -121,20 +121,20 @@ impl Socket {
     }
 
     /// What somebody is doing with it, of `busy`.
-    pub(super) fn busy(&self, busy: &[Direction]) -> Option<&'static str> {
+    pub(super) fn busy(&self, busy: &[SocketDirection]) -> Option<&'static str> {
         busy.iter().find(|direction| self.flag(**direction).get()).map(|direction| match direction {
-            Direction::Connect | Direction::Dial => "socket busy connecting",
-            Direction::Read => "socket busy reading",
-            Direction::Write => "socket busy writing",
+            SocketDirection::Connect | SocketDirection::Dial => "socket busy connecting",
+            SocketDirection::Read => "socket busy reading",
+            SocketDirection::Write => "socket busy writing",
         })
     }
 
-    pub(super) fn flag(&self, direction: Direction) -> &Cell<bool> {
+    pub(super) fn flag(&self, direction: SocketDirection) -> &Cell<bool> {
         match direction {
-            Direction::Connect => &self.connecting,
-            Direction::Dial => &self.dialing,
-            Direction::Read => &self.reading,
-            Direction::Write => &self.writing,
+            SocketDirection::Connect => &self.connecting,
+            SocketDirection::Dial => &self.dialing,
+            SocketDirection::Read => &self.reading,
+            SocketDirection::Write => &self.writing,
         }
     }
 
@@ -153,7 +153,7 @@ impl Drop for Socket {
 
 /// What one coroutine at a time does with a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum SocketDirection {
     /// Any part of `connect`.
     Connect,
     /// That after the name was looked up.
@@ -163,17 +163,18 @@ pub(super) enum Direction {
 }
 
 /// What closing and keeping are in the way of.
-pub(super) const OPEN: &[Direction] = &[Direction::Dial, Direction::Read, Direction::Write];
+pub(super) const OPEN: &[SocketDirection] =
+    &[SocketDirection::Dial, SocketDirection::Read, SocketDirection::Write];
 
 /// Somebody waits in one direction. Dropped before [`Busy::over`] the wait was called off, and the socket is closed.
 pub(super) struct Busy {
     pub(super) socket: Rc<Socket>,
-    direction: Direction,
+    direction: SocketDirection,
     over: bool,
 }
 
 impl Busy {
-    pub(super) fn new(socket: &Rc<Socket>, direction: Direction) -> Busy {
+    pub(super) fn new(socket: &Rc<Socket>, direction: SocketDirection) -> Busy {
         socket.flag(direction).set(true);
         Busy { socket: socket.clone(), direction, over: false }
     }
@@ -194,15 +195,15 @@ impl Drop for Busy {
 }
 
 /// The sockets of the running script's request.
-pub(super) fn owner() -> Result<Rc<Owner>, Raise> {
+pub(super) fn owner() -> Result<Rc<SocketOwner>, Raise> {
     lend::any_exchange(|x| {
-        let own = x.own_lasting::<Option<Rc<Owner>>>();
+        let own = x.own_lasting::<Option<Rc<SocketOwner>>>();
         if let Some(owner) = own {
             return owner.clone();
         }
         let owner = own.insert(Rc::default()).clone();
         // Sockets of a subrequest stay as long as the request that it is part of.
-        x.common::<Owners>().0.borrow_mut().push(owner.clone());
+        x.common::<SocketOwners>().0.borrow_mut().push(owner.clone());
         owner
     })
 }
@@ -221,7 +222,7 @@ pub(super) fn owner_place() -> Result<*const (), Raise> {
 
 /// Those of a request and of its subrequests.
 #[derive(Default)]
-pub(super) struct Owners(RefCell<Vec<Rc<Owner>>>);
+pub(super) struct SocketOwners(RefCell<Vec<Rc<SocketOwner>>>);
 
 /// What the running script's block says of sockets.
 pub(super) fn settings() -> Result<Rc<Settings>, Raise> {
@@ -301,7 +302,7 @@ pub(super) fn close(l: State) -> Outcome {
         return Err(Raise::text(message));
     }
     let Some(socket) = socket(l)? else { return fail(l, "closed") };
-    not_busy!(l, socket, &[Direction::Dial]);
+    not_busy!(l, socket, &[SocketDirection::Dial]);
     if socket.conn.borrow().is_none() || (socket.read_closed.get() && socket.write_closed.get()) {
         return fail(l, "closed");
     }
@@ -377,10 +378,10 @@ pub(super) fn timeouts(l: State, block: Timeouts) -> Timeouts {
 }
 
 /// Has the coroutine wait for what `future` makes, which leaves its log lines with the run.
-pub(super) fn wait(future: impl FnOnce(Notes) -> Wait) -> Outcome {
+pub(super) fn wait(future: impl FnOnce(LogNotes) -> Wait) -> Outcome {
     lend::run(|run| {
         run.wait = WaitKind::Cosocket;
-        run.op = Some(Op::Wait(future(run.notes())));
+        run.op = Some(ThreadOp::Wait(future(run.notes())));
     })?;
     Ok(Done::Yield(0))
 }

@@ -10,16 +10,16 @@ use weir_upstream::tls_client::client::ClientTls;
 use weir_upstream::tls_client::connect::{NoTls, connect};
 
 use crate::api::socket::conn::Conn;
-use crate::api::socket::tcp::{Busy, Direction, Socket, not_busy, place, socket, wait};
+use crate::api::socket::tcp::{Busy, Socket, SocketDirection, not_busy, place, socket, wait};
 use crate::api::ssl;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::run::log_notes::Notes;
+use crate::run::log_notes::LogNotes;
 use crate::run::op::Results;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_socket.sslhandshake", 0, handshake),
     function("_socket.setclientcert", 0, set_client_certificate),
     function("_socket.getsslsession", 0, |l| {
@@ -34,14 +34,14 @@ pub(super) const TABLE: &[Function] = &[
         }
     }),
     function("_socket.session_number", 0, |l| {
-        match l.owned::<Session>(1) {
+        match l.owned::<SocketTlsSession>(1) {
             Some(session) => l.push_number(session.0.number() as f64),
             None => l.push_nil(),
         }
         Ok(Done::Results(1))
     }),
     function("_socket.session_freed", 0, |l| {
-        if let Some(session) = l.owned::<Session>(1) {
+        if let Some(session) = l.owned::<SocketTlsSession>(1) {
             lend::log_plain(Level::Debug, &format_args!("lua ssl free session: {:X}", session.0.number()));
         }
         Ok(Done::Results(0))
@@ -71,7 +71,7 @@ fn set_trusted_store(l: State) -> Outcome {
 }
 
 /// What scripts have of a session.
-pub(super) struct Session(KeptSession);
+pub(super) struct SocketTlsSession(KeptSession);
 
 /// What the arguments of `sslhandshake` say.
 struct Wanted {
@@ -80,7 +80,7 @@ struct Wanted {
     verify: bool,
     /// The script wants the session, not `true`.
     session: bool,
-    given: Option<Rc<Session>>,
+    given: Option<Rc<SocketTlsSession>>,
     certificate: Option<ssl::ClientPair>,
 }
 
@@ -115,7 +115,7 @@ fn handshake(l: State) -> Outcome {
         return fail(l, "not supported for downstream sockets");
     }
     let refused = l.kind(2) == kind::BOOLEAN && !l.boolean(2);
-    let given = l.owned::<Session>(2);
+    let given = l.owned::<SocketTlsSession>(2);
     if conn.stream().has_layer() {
         return again(l, &conn, given, refused);
     }
@@ -134,18 +134,18 @@ fn handshake(l: State) -> Outcome {
     let certificate = ssl::client_pair(l, -2, -1);
     l.pop(2);
     let wanted = Wanted { tls, name, verify: l.boolean(4), session: !refused, given, certificate };
-    let busy = Busy::new(&socket, Direction::Connect);
+    let busy = Busy::new(&socket, SocketDirection::Connect);
     socket.dialing.set(true);
     wait(|notes| Box::pin(shaking(busy, conn, wanted, notes)))
 }
 
 /// The line about a session that a script gets.
-fn saved(session: &Session) -> String {
+fn saved(session: &SocketTlsSession) -> String {
     format!("lua ssl save session: {:X}", session.0.number())
 }
 
 /// What a second handshake gives.
-fn again(l: State, conn: &Conn, given: Option<Rc<Session>>, refused: bool) -> Outcome {
+fn again(l: State, conn: &Conn, given: Option<Rc<SocketTlsSession>>, refused: bool) -> Outcome {
     match given.or_else(|| conn.session.borrow().clone()) {
         _ if refused => l.push_boolean(true),
         Some(session) => {
@@ -157,7 +157,7 @@ fn again(l: State, conn: &Conn, given: Option<Rc<Session>>, refused: bool) -> Ou
     Ok(Done::Results(1))
 }
 
-async fn shaking(busy: Busy, conn: Rc<Conn>, wanted: Wanted, notes: Notes) -> Results {
+async fn shaking(busy: Busy, conn: Rc<Conn>, wanted: Wanted, notes: LogNotes) -> Results {
     let socket = busy.socket.clone();
     let made = run(&socket, &conn, &wanted, &notes).await;
     busy.over();
@@ -185,13 +185,18 @@ async fn shaking(busy: Busy, conn: Rc<Conn>, wanted: Wanted, notes: Notes) -> Re
 }
 
 /// Shakes hands, and finds out whether the server is the one that is meant.
-async fn run(socket: &Socket, conn: &Conn, wanted: &Wanted, notes: &Notes) -> Result<Rc<Session>, String> {
+async fn run(
+    socket: &Socket,
+    conn: &Conn,
+    wanted: &Wanted,
+    notes: &LogNotes,
+) -> Result<Rc<SocketTlsSession>, String> {
     let tls = &wanted.tls;
     let config = match &wanted.certificate {
         None => tls.config().clone(),
         Some(pair) => tls.config_with(pair.certificate().await?)?,
     };
-    let session = wanted.given.clone().unwrap_or_else(|| Rc::new(Session(KeptSession::default())));
+    let session = wanted.given.clone().unwrap_or_else(|| Rc::new(SocketTlsSession(KeptSession::default())));
     let config = config.with_session(&session.0, wanted.name.is_some());
     conn.read_timer.touch(socket.timeouts.get().connect);
     let name = wanted.name.as_deref().unwrap_or_default();
@@ -225,7 +230,7 @@ fn check(
     conn: &Conn,
     wanted: &Wanted,
     facts: &SessionFacts,
-    notes: &Notes,
+    notes: &LogNotes,
 ) -> Result<(), String> {
     let nobody = TrustStore { certificates: Vec::new(), crls: Vec::new() };
     let (trust, depth) = wanted.tls.trust().unwrap_or((&nobody, 1));
@@ -274,5 +279,5 @@ fn set_client_certificate(l: State) -> Outcome {
     Ok(Done::Results(1))
 }
 
-/// The registry's name for the metatable of [`Session`].
+/// The registry's name for the metatable of [`SocketTlsSession`].
 const SESSION: &std::ffi::CStr = c"weir.tls_session";

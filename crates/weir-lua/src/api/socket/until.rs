@@ -15,7 +15,7 @@ pub(crate) struct Pattern {
 
 /// How far a search has come in bytes that nobody has taken yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct UntilProgress {
     /// Bytes that are not the pattern's.
     pub(crate) given: usize,
     /// Bytes behind those that may be its beginning.
@@ -24,12 +24,12 @@ pub(crate) struct Progress {
 
 /// What a search came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Search {
+pub(crate) enum UntilSearch {
     /// All bytes were looked at.
     More,
     /// As many bytes as wanted are there, and perhaps some more that turned out not to be the pattern's.
     Enough,
-    /// The pattern follows behind [`Progress::given`].
+    /// The pattern follows behind [`UntilProgress::given`].
     Found,
 }
 
@@ -54,12 +54,17 @@ impl Pattern {
     }
 
     /// Goes on with the search in `bytes`, of which `progress` covers the beginning, until `most` bytes are there.
-    pub(crate) fn search(&self, progress: &mut Progress, bytes: &[u8], most: Option<usize>) -> Search {
+    pub(crate) fn search(
+        &self,
+        progress: &mut UntilProgress,
+        bytes: &[u8],
+        most: Option<usize>,
+    ) -> UntilSearch {
         while let Some(byte) = bytes.get(progress.given + progress.matched) {
             if *byte == self.bytes[progress.matched] {
                 progress.matched += 1;
                 if progress.matched == self.bytes.len() {
-                    return Search::Found;
+                    return UntilSearch::Found;
                 }
                 continue;
             }
@@ -69,21 +74,21 @@ impl Pattern {
                 self.fall_back(progress, *byte);
             }
             if most.is_some_and(|most| progress.given >= most) {
-                return Search::Enough;
+                return UntilSearch::Enough;
             }
         }
-        Search::More
+        UntilSearch::More
     }
 
     /// Passes bytes that the pattern does not begin with.
-    fn skip(&self, progress: &mut Progress, bytes: &[u8], most: Option<usize>) {
+    fn skip(&self, progress: &mut UntilProgress, bytes: &[u8], most: Option<usize>) {
         let rest = &bytes[progress.given..];
         let rest = &rest[..rest.len().min(most.map_or(usize::MAX, |most| most - progress.given))];
         progress.given += rest.iter().position(|byte| *byte == self.bytes[0]).unwrap_or(rest.len());
     }
 
     /// `byte` is not the pattern's next: of what matched, the end may still be a beginning.
-    fn fall_back(&self, progress: &mut Progress, byte: u8) {
+    fn fall_back(&self, progress: &mut UntilProgress, byte: u8) {
         let mut border = self.borders[progress.matched];
         while border > 0 && self.bytes[border] != byte {
             border = self.borders[border];
@@ -101,17 +106,17 @@ mod tests {
 
     /// Feeds `bytes` in pieces; what was given before the pattern, and whether it was found.
     fn fed(pattern: &Pattern, pieces: &[&[u8]], most: Option<usize>) -> (Vec<Vec<u8>>, bool) {
-        let (mut progress, mut buffer, mut given) = (Progress::default(), Vec::new(), Vec::new());
+        let (mut progress, mut buffer, mut given) = (UntilProgress::default(), Vec::new(), Vec::new());
         for piece in pieces {
             buffer.extend_from_slice(piece);
             loop {
                 let search = pattern.search(&mut progress, &buffer, most);
-                if search == Search::More {
+                if search == UntilSearch::More {
                     break;
                 }
                 given.push(buffer.drain(..progress.given).collect());
                 progress.given = 0;
-                if search == Search::Found {
+                if search == UntilSearch::Found {
                     return (given, true);
                 }
             }

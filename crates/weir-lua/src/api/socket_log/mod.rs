@@ -6,11 +6,11 @@ use std::sync::Arc;
 use weir_engine::log::SocketLog;
 
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
-pub(crate) const TABLE: &[Function] =
+pub(crate) const TABLE: &[ApiFunction] =
     &[function("_log.open", 0, open), function("_log.write", 0, write), function("_log.state", 0, state)];
 
 /// `open(server)`

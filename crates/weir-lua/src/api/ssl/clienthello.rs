@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use weir_tls::suites::ProtocolVersions;
 
-use crate::api::ssl::{Handshake, current};
+use crate::api::ssl::{ClientHandshake, current};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.hello_server_name", 0, |l| {
         match hello()?.greeting.hello.name_as_sent() {
             Some(name) => l.push_bytes(name),
@@ -54,7 +54,7 @@ pub(super) const TABLE: &[Function] = &[
 ];
 
 /// The handshake of `ssl_client_hello_by_lua`, the only place where these functions may be called.
-fn hello() -> Result<Rc<Handshake>, Raise> {
+fn hello() -> Result<Rc<ClientHandshake>, Raise> {
     let handshake = current()?.filter(|_| lend::phase() == Phase::SslClientHello);
     handshake.ok_or_else(|| Raise::text("API disabled in the current context"))
 }

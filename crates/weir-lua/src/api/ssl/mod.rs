@@ -2,7 +2,7 @@
 //! `ssl_session_store_by_lua`, with `ngx.ssl`, `ngx.ssl.clienthello`, `ngx.ssl.session` and `ngx.ocsp`.
 //!
 //! The scripts run between the ClientHello and the first byte of rustls' handshake, in an exchange of no request; what
-//! they call notes wishes in the [`Handshake`], and [`Scripts`](crate::hooks::tls::clients::Scripts) makes them the handshake's choice when
+//! they call notes wishes in the [`ClientHandshake`], and [`ClientScripts`](crate::hooks::tls::clients::ClientScripts) makes them the handshake's choice when
 //! they are over. So they may wait as long as they like, and no key is used while they run.
 //!
 //! `proxy_ssl_certificate_by_lua` and `proxy_ssl_verify_by_lua` run in the request, before and behind the handshake with
@@ -31,18 +31,18 @@ pub(crate) use ctx::{is_inherited, push_inherited};
 
 use parsed::{Chain, Key};
 
-pub(crate) const TABLES: [&[crate::run::function::Function]; 5] =
+pub(crate) const TABLES: [&[crate::run::function::ApiFunction]; 5] =
     [clienthello::TABLE, ocsp::TABLE, session::TABLE, ssl::TABLE, upstream::TABLE];
 
 /// A handshake, for the scripts that run in it.
-pub(crate) struct Handshake {
+pub(crate) struct ClientHandshake {
     pub(crate) greeting: Greeting,
-    pub(crate) wishes: RefCell<Wishes>,
+    pub(crate) wishes: RefCell<HandshakeWishes>,
 }
 
 /// What scripts have said so far.
 #[derive(Default)]
-pub(crate) struct Wishes {
+pub(crate) struct HandshakeWishes {
     pub(crate) cleared: bool,
     pub(crate) chains: Vec<Rc<Chain>>,
     pub(crate) keys: Vec<Rc<Key>>,
@@ -60,9 +60,9 @@ pub(crate) struct Wishes {
 
 /// The handshake that a script's exchange is of.
 #[derive(Default)]
-pub(crate) struct Current(pub(crate) Option<Rc<Handshake>>);
+pub(crate) struct Current(pub(crate) Option<Rc<ClientHandshake>>);
 
-impl Wishes {
+impl HandshakeWishes {
     pub(crate) fn clear(&mut self) {
         (self.cleared, self.chains, self.keys) = (true, Vec::new(), Vec::new());
     }
@@ -86,7 +86,7 @@ impl Wishes {
 ///
 /// # Errors
 /// The script has neither handshake nor request.
-fn current() -> Result<Option<Rc<Handshake>>, Raise> {
+fn current() -> Result<Option<Rc<ClientHandshake>>, Raise> {
     lend::any_exchange(|x| x.state_if::<Current>().and_then(|current| current.0.clone()))
 }
 

@@ -8,9 +8,9 @@ use crate::api::ssl::parsed::{Chain, chain_of_der};
 use crate::api::ssl::ssl::NO_CERTIFICATE;
 use crate::api::ssl::{OVER, current};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.ocsp_responder", 0, responder),
     function("_ssl.ocsp_request", 0, request),
     function("_ssl.ocsp_validate", 0, validate),

@@ -3,11 +3,11 @@
 use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::api::ssl::{OVER, current};
-use crate::run::function::{Done, Function, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.session_id", 0, |l| {
         let Some(handshake) = current()? else {
             return fail(l, "uninitialized session id len in lua context");

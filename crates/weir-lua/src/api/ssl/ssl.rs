@@ -12,13 +12,13 @@ use weir_tls::{HandshakeSecrets, TrustStore, facts};
 
 use crate::api::ssl::clienthello::push_numbers;
 use crate::api::ssl::parsed::{self, Chain, Key};
-use crate::api::ssl::{OVER, Wishes, current};
+use crate::api::ssl::{HandshakeWishes, OVER, current};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.clear_certs", 0, |l| {
         wish(l, |wishes| {
             wishes.clear();
@@ -232,7 +232,7 @@ pub(crate) fn push_chain(l: State, chain: Rc<Chain>) -> Outcome {
 }
 
 /// Notes something for the running handshake: `true`, or nil and why not.
-fn wish(l: State, note: impl FnOnce(&mut Wishes) -> Result<(), &'static str>) -> Outcome {
+fn wish(l: State, note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>) -> Outcome {
     let handshake = current()?;
     if handshake.is_none() && lend::any_exchange(|x| x.connection.hello.get().is_none())? {
         return fail(l, NO_TLS);
@@ -243,8 +243,8 @@ fn wish(l: State, note: impl FnOnce(&mut Wishes) -> Result<(), &'static str>) ->
 /// As [`wish`], for wishes of whichever side.
 pub(crate) fn noted(
     l: State,
-    wishes: Option<&RefCell<Wishes>>,
-    note: impl FnOnce(&mut Wishes) -> Result<(), &'static str>,
+    wishes: Option<&RefCell<HandshakeWishes>>,
+    note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>,
 ) -> Outcome {
     let Some(wishes) = wishes else { return fail(l, OVER) };
     match note(&mut wishes.borrow_mut()) {

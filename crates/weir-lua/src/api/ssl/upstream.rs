@@ -7,16 +7,16 @@ use weir_upstream::tls_client::Met;
 
 use crate::api::ssl::parsed::Chain;
 use crate::api::ssl::ssl::{self, noted};
-use crate::api::ssl::{OVER, Wishes};
+use crate::api::ssl::{HandshakeWishes, OVER};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 
 /// A handshake with a server, for the script that runs.
 #[derive(Default)]
-pub(crate) struct Toward {
-    pub(crate) wishes: RefCell<Wishes>,
+pub(crate) struct UpstreamHandshake {
+    pub(crate) wishes: RefCell<HandshakeWishes>,
     /// The version, where that is known.
     pub(crate) version: Option<&'static str>,
     /// Behind the handshake.
@@ -27,9 +27,9 @@ pub(crate) struct Toward {
 
 /// The handshake that a request's script runs for.
 #[derive(Default)]
-pub(crate) struct Current(pub(crate) Option<Rc<Toward>>);
+pub(crate) struct Current(pub(crate) Option<Rc<UpstreamHandshake>>);
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_ssl.proxy_clear_certs", 0, |l| {
         wish(l, |wishes| {
             wishes.clear();
@@ -87,17 +87,17 @@ pub(crate) const TABLE: &[Function] = &[
 ];
 
 /// The handshake that the running script is for, if it is for one.
-fn current() -> Result<Option<Rc<Toward>>, Raise> {
+fn current() -> Result<Option<Rc<UpstreamHandshake>>, Raise> {
     lend::exchange(|x| x.state_if::<Current>().and_then(|current| current.0.clone()))
 }
 
-fn wish(l: State, note: impl FnOnce(&mut Wishes) -> Result<(), &'static str>) -> Outcome {
+fn wish(l: State, note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>) -> Outcome {
     let toward = current()?.filter(|_| lend::phase() == Phase::ProxySslCertificate);
     noted(l, toward.as_ref().map(|toward| &toward.wishes), note)
 }
 
 /// The handshake of `proxy_ssl_verify_by_lua`, the only place where its functions may be called.
-fn verifying() -> Result<Rc<Toward>, Raise> {
+fn verifying() -> Result<Rc<UpstreamHandshake>, Raise> {
     let toward = current()?.filter(|_| lend::phase() == Phase::ProxySslVerify);
     toward.ok_or_else(|| Raise::text("API disabled in the current context"))
 }

@@ -2,13 +2,13 @@
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
-use crate::run::op::Op;
+use crate::run::op::ThreadOp;
 use crate::run::thread::{Kind, Status, Waiting};
 use crate::vm::phase::YIELDABLE;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("thread.spawn", YIELDABLE, spawn),
     function("thread.wait", YIELDABLE, wait),
     function("thread.kill", YIELDABLE, kill),
@@ -21,7 +21,7 @@ fn spawn(l: State) -> Outcome {
     l.push_value(1);
     let state = lend::run(|run| run.add(Kind::Light, l, false))??;
     l.remove(1);
-    lend::run(|run| run.op = Some(Op::Spawn(state)))?;
+    lend::run(|run| run.op = Some(ThreadOp::Spawn(state)))?;
     Ok(Done::Yield(l.top()))
 }
 
@@ -66,7 +66,7 @@ fn wait(l: State) -> Outcome {
             None => {}
         }
     }
-    lend::run(|run| run.op = Some(Op::Threads(list)))?;
+    lend::run(|run| run.op = Some(ThreadOp::Threads(list)))?;
     Ok(Done::Yield(0))
 }
 

@@ -9,10 +9,10 @@ use weir_rt::clock;
 use crate::luajit::shared_page;
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
 use crate::run::lend;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("time", 0, |l| {
         l.push_number(shared_page::wall().floor());
         Ok(Done::Results(1))

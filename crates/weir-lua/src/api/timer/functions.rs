@@ -6,23 +6,23 @@ use weir_engine::Exchange;
 use weir_engine::exchange::RunOrigin;
 
 use crate::api::timer::Pending;
-use crate::api::timer::Timers;
+use crate::api::timer::VmTimers;
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 use crate::vm::traps;
 use crate::vm::vm::Vm;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("timer.at", 0, |l| begin(l, false)),
     function("timer.every", 0, |l| begin(l, true)),
     function("timer.pending_count", 0, |l| {
-        l.push_number(lend::vm(|vm| vm.part::<Timers>().pending()) as f64);
+        l.push_number(lend::vm(|vm| vm.part::<VmTimers>().pending()) as f64);
         Ok(Done::Results(1))
     }),
     function("timer.running_count", 0, |l| {
-        l.push_number(lend::vm(|vm| vm.part::<Timers>().running()) as f64);
+        l.push_number(lend::vm(|vm| vm.part::<VmTimers>().running()) as f64);
         Ok(Done::Results(1))
     }),
 ];
@@ -51,7 +51,7 @@ fn begin(l: State, every: bool) -> Outcome {
     if delay > 0 && vm.is_leaving() {
         return fail(l, "process exiting");
     }
-    if vm.part::<Timers>().pending() >= vm.main_conf.pending_timers() {
+    if vm.part::<VmTimers>().pending() >= vm.main_conf.pending_timers() {
         traps::count("lua_max_pending_timers", &l.place(1));
         return fail(l, "too many pending timers");
     }

@@ -23,18 +23,18 @@ use crate::vm::phase::Phase;
 use crate::vm::traps;
 use crate::vm::vm::{Vm, VmPart};
 
-use report::Active;
+use report::ActiveTimer;
 
 pub(crate) use functions::TABLE;
 
 /// The timers of a VM.
 #[derive(Default)]
-pub(crate) struct Timers {
+pub(crate) struct VmTimers {
     /// By when they are due, in milliseconds of the worker's clock, and in the order of their making.
     pending: RefCell<BTreeMap<(u64, u64), Pending>>,
     made: Cell<u64>,
     /// Those that run, in the order in which they began.
-    running: RefCell<BTreeMap<u64, Active>>,
+    running: RefCell<BTreeMap<u64, ActiveTimer>>,
     ran: Cell<u64>,
     /// One is due before those there were, or none is left.
     changed: Notify,
@@ -44,7 +44,7 @@ pub(crate) struct Timers {
     told: Cell<bool>,
 }
 
-impl VmPart for Timers {
+impl VmPart for VmTimers {
     const PLACE: usize = 0;
 }
 
@@ -59,7 +59,7 @@ struct Pending {
     origin: Option<Rc<RunOrigin>>,
 }
 
-impl Timers {
+impl VmTimers {
     /// How many wait.
     pub(crate) fn pending(&self) -> usize {
         self.pending.borrow().len()
@@ -98,12 +98,12 @@ impl Vm {
     /// Adds a timer; the function, or the table, is anchored.
     fn begin_timer(&self, delay: u64, timer: Pending) {
         let vm = self.shared();
-        self.part::<Timers>().add(delay, timer);
-        if let (false, Some(link)) = (self.part::<Timers>().told.replace(true), self.home.upgrade()) {
+        self.part::<VmTimers>().add(delay, timer);
+        if let (false, Some(link)) = (self.part::<VmTimers>().told.replace(true), self.home.upgrade()) {
             let leaving = Leaving(Rc::downgrade(&vm));
             link.on_leave(move || leaving.fire());
         }
-        if !self.part::<Timers>().awaited.replace(true) {
+        if !self.part::<VmTimers>().awaited.replace(true) {
             weir_rt::spawn(await_timers(vm));
         }
     }
@@ -121,7 +121,7 @@ impl Vm {
         self.push_timer(&timer, premature);
         let place = l.defined_at(-(timer.args + 2));
         let most = self.main_conf.running_timers();
-        let Some(origin) = origin.filter(|_| self.part::<Timers>().running() < most) else {
+        let Some(origin) = origin.filter(|_| self.part::<VmTimers>().running() < most) else {
             l.pop(timer.args + 2);
             traps::count("lua_max_running_timers", place.trim_start_matches(['=', '@']));
             let message = format_args!(
@@ -157,7 +157,7 @@ impl Vm {
 
 /// Waits for the first timer again and again, until none is left.
 async fn await_timers(vm: Rc<Vm>) {
-    let timers = &vm.part::<Timers>();
+    let timers = &vm.part::<VmTimers>();
     loop {
         match timers.take_due(weir_rt::now_ms()) {
             Ok(timer) => vm.fire(timer, false),
@@ -177,7 +177,7 @@ struct Leaving(std::rc::Weak<Vm>);
 impl Leaving {
     fn fire(self) {
         let Some(vm) = self.0.upgrade() else { return };
-        for (_, timer) in vm.part::<Timers>().pending.take() {
+        for (_, timer) in vm.part::<VmTimers>().pending.take() {
             vm.fire(timer, true);
         }
     }
@@ -186,10 +186,10 @@ impl Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         if let Some(vm) = self.0.upgrade() {
-            for (_, timer) in vm.part::<Timers>().pending.take() {
+            for (_, timer) in vm.part::<VmTimers>().pending.take() {
                 vm.main().release(timer.anchor);
             }
-            vm.part::<Timers>().changed.notify();
+            vm.part::<VmTimers>().changed.notify();
         }
     }
 }
@@ -202,13 +202,13 @@ struct Running {
 
 impl Running {
     fn new(vm: &Rc<Vm>, place: String, every: bool) -> Running {
-        let number = vm.part::<Timers>().begin(Active { place, every, since_ms: weir_rt::now_ms() });
+        let number = vm.part::<VmTimers>().begin(ActiveTimer { place, every, since_ms: weir_rt::now_ms() });
         Running { vm: vm.clone(), number }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.vm.part::<Timers>().running.borrow_mut().remove(&self.number);
+        self.vm.part::<VmTimers>().running.borrow_mut().remove(&self.number);
     }
 }

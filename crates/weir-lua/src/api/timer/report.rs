@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::timer::{Pending, Timers};
+use crate::api::timer::{Pending, VmTimers};
 use crate::vm::vm::Vm;
 
 /// Timers of one function and kind that all wait, or all run.
@@ -33,7 +33,7 @@ impl Told {
 }
 
 /// A timer that runs.
-pub(super) struct Active {
+pub(super) struct ActiveTimer {
     pub(super) place: String,
     pub(super) every: bool,
     /// Since when, by the worker's clock.
@@ -46,14 +46,14 @@ impl Vm {
         let (now, leaving) = (weir_rt::now_ms(), self.is_leaving());
         let told = |(place, every)| Told { place, every, count: 0, due_ns: None, runs_ns: None, leaving };
         let (mut waiting, mut active) = (BTreeMap::new(), BTreeMap::new());
-        for ((due, _), timer) in &*self.part::<Timers>().pending.borrow() {
+        for ((due, _), timer) in &*self.part::<VmTimers>().pending.borrow() {
             let of = (self.place_of_timer(timer), timer.every.is_some());
             let one = waiting.entry(of.clone()).or_insert_with(|| told(of));
             one.count += 1;
             // They come in the order in which they are due.
             one.due_ns.get_or_insert(due.saturating_sub(now).saturating_mul(1_000_000));
         }
-        for timer in self.part::<Timers>().running.borrow().values() {
+        for timer in self.part::<VmTimers>().running.borrow().values() {
             let of = (timer.place.clone(), timer.every);
             let one = active.entry(of.clone()).or_insert_with(|| told(of));
             one.count += 1;
@@ -76,9 +76,9 @@ impl Vm {
     }
 }
 
-impl Timers {
+impl VmTimers {
     /// A timer runs from here on; its number.
-    pub(super) fn begin(&self, timer: Active) -> u64 {
+    pub(super) fn begin(&self, timer: ActiveTimer) -> u64 {
         let number = self.ran.get();
         self.ran.set(number + 1);
         self.running.borrow_mut().insert(number, timer);

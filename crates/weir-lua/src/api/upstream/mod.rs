@@ -15,12 +15,12 @@ use weir_upstream::block::list_changes::{Listed, Refusal};
 use weir_upstream::{Group, Peer, Upstreams};
 
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
-use crate::run::op::{Op, Results};
+use crate::run::op::{Results, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_upstream.names", 0, names),
     function("_upstream.servers", 0, |l| with_group(l, "get_servers", servers)),
     function("_upstream.peers", 0, |l| with_group(l, "get_peers", peers)),
@@ -218,7 +218,7 @@ fn wait(l: State, group: &Arc<Group>) -> Outcome {
     lend::vm(crate::vm::vm::Vm::wake_when_leaving);
     lend::run(|run| {
         run.wait = WaitKind::Lock;
-        run.op = Some(Op::Wait(Box::pin(waited(group.clone(), seen, limit))));
+        run.op = Some(ThreadOp::Wait(Box::pin(waited(group.clone(), seen, limit))));
     })?;
     Ok(Done::Yield(0))
 }

@@ -4,7 +4,7 @@ use weir_engine::Text;
 use weir_engine::conf::server::Link;
 use weir_engine::variable::{Get, VarIndex};
 
-use crate::api::ffi::{Answer, FOUND, Last, NOTHING, REFUSED, SAME, changing, guarded, slice};
+use crate::api::ffi::{Answer, FOUND, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn variable(
     answer: *mut Answer,
 ) -> i32 {
     // SAFETY: the prelude lends its own answer, exclusively during the call, and passes a Lua string, or null.
-    let (last, answer) = unsafe { (Last::new(last, len), &mut *answer) };
+    let (last, answer) = unsafe { (LastText::new(last, len), &mut *answer) };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) {
             return REFUSED;

@@ -7,11 +7,11 @@ use weir_engine::variable::Get;
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
-pub(super) const TABLE: &[Function] =
+pub(super) const TABLE: &[ApiFunction] =
     &[function("_var_get", REQUEST, get), function("_var_set", REQUEST, set)];
 
 fn get(l: State) -> Outcome {

@@ -1,11 +1,11 @@
 //! `ngx.worker`
 
-use crate::run::function::{Done, Function, Raise, function};
+use crate::run::function::{ApiFunction, Done, Raise, function};
 use crate::run::lend;
 use crate::vm::phase::Phase;
 use crate::vm::vm::Vm;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[ApiFunction] = &[
     function("worker.pid", 0, |l| {
         l.push_number(f64::from(std::process::id()));
         Ok(Done::Results(1))

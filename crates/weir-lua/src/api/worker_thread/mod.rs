@@ -12,9 +12,9 @@ use weir_trace::WaitKind;
 
 use crate::luajit::state::State;
 use crate::luajit::sys::kind;
-use crate::run::function::{Done, Function, Outcome, function};
+use crate::run::function::{ApiFunction, Done, Outcome, function};
 use crate::run::lend;
-use crate::run::op::{Op, Results};
+use crate::run::op::{Results, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 use crate::vm::vm::{Vm, VmPart};
 use pool::{Call, Pool};
@@ -28,7 +28,7 @@ impl VmPart for ThreadPools {
     const PLACE: usize = 1;
 }
 
-pub(crate) const TABLE: &[Function] = &[function("run_worker_thread", YIELDABLE, run)];
+pub(crate) const TABLE: &[ApiFunction] = &[function("run_worker_thread", YIELDABLE, run)];
 
 /// `ngx.run_worker_thread(pool, module, function, argument…)`
 fn run(l: State) -> Outcome {
@@ -51,7 +51,7 @@ fn run(l: State) -> Outcome {
     };
     lend::run(|run| {
         run.wait = WaitKind::Other;
-        run.op = Some(Op::Wait(Box::pin(async move {
+        run.op = Some(ThreadOp::Wait(Box::pin(async move {
             let answer = poll_fn(|cx| slot.poll(cx.waker())).await;
             Box::new(move |l: State| match answer {
                 Ok(values) => {
@@ -78,7 +78,7 @@ fn refuse(l: State, why: &[u8]) -> Outcome {
     Ok(Done::Results(2))
 }
 
-fn call(vm: &Vm, name: &[u8], call: Call) -> Result<std::sync::Arc<pool::Slot>, String> {
+fn call(vm: &Vm, name: &[u8], call: Call) -> Result<std::sync::Arc<pool::ResultSlot>, String> {
     if let Some(pool) = vm.part::<ThreadPools>().0.borrow().get(name) {
         return pool.call(call);
     }

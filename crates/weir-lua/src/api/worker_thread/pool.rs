@@ -12,7 +12,7 @@ use crate::luajit::state::{State, error_text};
 use crate::luajit::sys;
 use crate::run::lend::lend;
 use crate::vm::phase::Phase;
-use crate::vm::settings::Main;
+use crate::vm::settings::VmSettings;
 use crate::vm::vm::{Vm, VmWiring};
 
 /// A function of a module, with its arguments.
@@ -27,9 +27,9 @@ pub(super) type Answer = Result<Vec<Value>, Vec<u8>>;
 
 /// Where a call's answer comes.
 #[derive(Default)]
-pub(super) struct Slot(Mutex<(Option<Answer>, Option<Waker>)>);
+pub(super) struct ResultSlot(Mutex<(Option<Answer>, Option<Waker>)>);
 
-impl Slot {
+impl ResultSlot {
     /// Ready with the answer, once.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<Answer> {
         let mut slot = lock(&self.0);
@@ -58,17 +58,17 @@ impl Slot {
 pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<Calls>,
+    state: Mutex<ThreadCalls>,
     called: Condvar,
     most_threads: usize,
     most_queued: usize,
-    main: Main,
+    main: VmSettings,
     wiring: VmWiring,
 }
 
 #[derive(Default)]
-struct Calls {
-    calls: VecDeque<(Call, Weak<Slot>)>,
+struct ThreadCalls {
+    calls: VecDeque<(Call, Weak<ResultSlot>)>,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -77,8 +77,13 @@ struct Calls {
 impl Pool {
     /// A pool whose VMs have the settings and the API of `vm`, without its scripts.
     pub(super) fn new(vm: &Vm, most_threads: usize, most_queued: usize) -> Pool {
-        let main =
-            Main { init: None, init_worker: None, exit_worker: None, single: true, ..vm.main_conf.clone() };
+        let main = VmSettings {
+            init: None,
+            init_worker: None,
+            exit_worker: None,
+            single: true,
+            ..vm.main_conf.clone()
+        };
         let (state, called) = Default::default();
         Pool(Arc::new(Shared { state, called, most_threads, most_queued, main, wiring: vm.wiring }))
     }
@@ -87,8 +92,8 @@ impl Pool {
     ///
     /// # Errors
     /// Too many wait, or no thread can be started.
-    pub(super) fn call(&self, call: Call) -> Result<Arc<Slot>, String> {
-        let slot = Arc::new(Slot::default());
+    pub(super) fn call(&self, call: Call) -> Result<Arc<ResultSlot>, String> {
+        let slot = Arc::new(ResultSlot::default());
         let mut state = lock(&self.0.state);
         if state.calls.len() >= self.0.most_queued {
             return Err("no available Lua vm".to_owned());
@@ -132,7 +137,7 @@ impl Shared {
     }
 
     /// The next call; `None` when there will be no more.
-    fn next(&self) -> Option<(Call, Weak<Slot>)> {
+    fn next(&self) -> Option<(Call, Weak<ResultSlot>)> {
         let mut state = lock(&self.state);
         loop {
             if state.closed {

@@ -10,18 +10,18 @@ use weir_engine::phase::LocalFuture;
 use weir_server::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
 use weir_tls::suites::ProtocolVersions;
 
-use crate::api::ssl::{Current, Handshake, Wishes, ctx, parsed};
-use crate::hooks::phases::Home;
+use crate::api::ssl::{ClientHandshake, Current, HandshakeWishes, ctx, parsed};
+use crate::hooks::phases::ScriptHome;
 use crate::run::drive::drive;
 use crate::run::op::End;
 use crate::run::run::Run;
 use crate::run::settings::Settings;
-use crate::vm::chunk::{Chunk, Source};
+use crate::vm::chunk::{ScriptChunk, Source};
 use crate::vm::phase::Phase;
 
 /// The scripts of a server's handshakes, as written.
 #[derive(Clone, Default)]
-pub(crate) struct Sources {
+pub(crate) struct HandshakeSources {
     pub(crate) client_hello: Option<Source>,
     pub(crate) certificate: Option<Source>,
     pub(crate) session_fetch: Option<Source>,
@@ -34,7 +34,7 @@ pub(crate) struct Sources {
     pub(crate) judges_alone: Option<bool>,
 }
 
-impl Sources {
+impl HandshakeSources {
     /// Whether clients' handshakes have any.
     pub(crate) fn are_for_clients(&self) -> bool {
         let all = [&self.client_hello, &self.certificate, &self.session_fetch, &self.session_store];
@@ -48,19 +48,19 @@ impl Sources {
 }
 
 /// The scripts of a server's handshakes.
-pub(crate) struct Scripts {
-    home: Home,
+pub(crate) struct ClientScripts {
+    home: ScriptHome,
     settings: Settings,
-    client_hello: Option<Chunk>,
-    certificate: Option<Chunk>,
-    session_fetch: Option<Chunk>,
-    session_store: Option<Chunk>,
+    client_hello: Option<ScriptChunk>,
+    certificate: Option<ScriptChunk>,
+    session_fetch: Option<ScriptChunk>,
+    session_store: Option<ScriptChunk>,
 }
 
-impl Scripts {
-    pub(crate) fn new(home: &Home, settings: Settings, sources: &Sources) -> Scripts {
-        let chunk = |source: &Option<Source>| source.clone().map(Chunk::new);
-        Scripts {
+impl ClientScripts {
+    pub(crate) fn new(home: &ScriptHome, settings: Settings, sources: &HandshakeSources) -> ClientScripts {
+        let chunk = |source: &Option<Source>| source.clone().map(ScriptChunk::new);
+        ClientScripts {
             home: home.clone(),
             settings,
             client_hello: chunk(&sources.client_hello),
@@ -71,7 +71,7 @@ impl Scripts {
     }
 
     async fn decide(&self, greeting: &Greeting) -> HelloVerdict {
-        let handshake = Rc::new(Handshake { greeting: greeting.clone(), wishes: RefCell::default() });
+        let handshake = Rc::new(ClientHandshake { greeting: greeting.clone(), wishes: RefCell::default() });
         debug(greeting, &"reusable connection: 0");
         if let Some(chunk) = &self.client_hello
             && !self.run(Phase::SslClientHello, chunk, &handshake).await
@@ -104,7 +104,7 @@ impl Scripts {
     }
 
     /// OpenResty's debug lines for scripts of sessions that TLS 1.3 has no use for.
-    fn tell_skipped(&self, handshake: &Handshake) {
+    fn tell_skipped(&self, handshake: &ClientHandshake) {
         let version = handshake.version();
         let scripts =
             [(Phase::SslSessionFetch, &self.session_fetch), (Phase::SslSessionStore, &self.session_store)];
@@ -115,7 +115,7 @@ impl Scripts {
     }
 
     /// Runs a script to its end; whether the handshake goes on.
-    async fn run(&self, phase: Phase, chunk: &Chunk, handshake: &Rc<Handshake>) -> bool {
+    async fn run(&self, phase: Phase, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) -> bool {
         let mut x = begin(phase, handshake);
         let step = match phase {
             Phase::SslClientHello => "client hello",
@@ -139,14 +139,14 @@ impl Scripts {
         good
     }
 
-    fn begin_run(&self, phase: Phase, chunk: &Chunk, x: &mut Exchange) -> Result<Box<Run>, String> {
+    fn begin_run(&self, phase: Phase, chunk: &ScriptChunk, x: &mut Exchange) -> Result<Box<Run>, String> {
         let vm = self.home.vm(x)?;
         ctx::adopt(x, &vm);
         chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
         Ok(Run::new(&vm, phase, false))
     }
 
-    fn store(&self, chunk: &Chunk, handshake: &Rc<Handshake>) {
+    fn store(&self, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) {
         let phase = Phase::SslSessionStore;
         let mut x = begin(phase, handshake);
         x.log(Level::Debug, &"ssl session store: connection reusable: 0");
@@ -190,7 +190,7 @@ fn debug(greeting: &Greeting, message: &dyn std::fmt::Display) {
 }
 
 /// An exchange of no request for a script of the handshake.
-fn begin(phase: Phase, handshake: &Rc<Handshake>) -> Box<Exchange> {
+fn begin(phase: Phase, handshake: &Rc<ClientHandshake>) -> Box<Exchange> {
     let Greeting { worker, connection, hello, .. } = &handshake.greeting;
     let name = hello.server_name.as_deref().unwrap_or_default();
     let mut x = Exchange::alone(worker, &RunOrigin::of(connection), phase.context(), name);
@@ -198,7 +198,7 @@ fn begin(phase: Phase, handshake: &Rc<Handshake>) -> Box<Exchange> {
     x
 }
 
-impl HelloHandler for Scripts {
+impl HelloHandler for ClientScripts {
     fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict> {
         Box::pin(self.decide(greeting))
     }
@@ -206,8 +206,8 @@ impl HelloHandler for Scripts {
     fn made(&self, greeting: &Greeting, id: &[u8], session: &[u8]) {
         let Some(chunk) = &self.session_store else { return };
         let made = Some((id.to_vec(), session.to_vec()));
-        let wishes = RefCell::new(Wishes { made, ..Wishes::default() });
-        self.store(chunk, &Rc::new(Handshake { greeting: greeting.clone(), wishes }));
+        let wishes = RefCell::new(HandshakeWishes { made, ..HandshakeWishes::default() });
+        self.store(chunk, &Rc::new(ClientHandshake { greeting: greeting.clone(), wishes }));
     }
 }
 
@@ -215,7 +215,7 @@ impl HelloHandler for Scripts {
 ///
 /// # Errors
 /// A device does not have a key.
-async fn choice(wishes: Wishes, keeps: bool) -> Result<Choice, String> {
+async fn choice(wishes: HandshakeWishes, keeps: bool) -> Result<Choice, String> {
     let certificates = parsed::certificates(&wishes.chains, &wishes.keys).await?;
     Ok(Choice {
         // A certificate whose key is missing is not answered for by the server's.
@@ -230,7 +230,7 @@ async fn choice(wishes: Wishes, keeps: bool) -> Result<Choice, String> {
     })
 }
 
-impl Handshake {
+impl ClientHandshake {
     /// The client asks for a session of TLS 1.2 by its identifier, and has no ticket.
     fn names_a_session(&self) -> bool {
         let hello = &self.greeting.hello;

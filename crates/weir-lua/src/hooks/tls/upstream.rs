@@ -9,30 +9,30 @@ use weir_engine::phase::LocalFuture;
 use weir_tls::VerifyProblem;
 use weir_upstream::tls_client::{Met, Shown, UpstreamHandler};
 
-use crate::api::ssl::Wishes;
+use crate::api::ssl::HandshakeWishes;
 use crate::api::ssl::parsed::{self};
-use crate::api::ssl::upstream::{Current, Toward};
-use crate::hooks::phases::Home;
-use crate::hooks::tls::clients::{Sources, goes_on};
+use crate::api::ssl::upstream::{Current, UpstreamHandshake};
+use crate::hooks::phases::ScriptHome;
+use crate::hooks::tls::clients::{HandshakeSources, goes_on};
 use crate::run::drive::drive;
 use crate::run::op::End;
 use crate::run::run::Run;
 use crate::run::settings::Settings;
-use crate::vm::chunk::{Chunk, Source};
+use crate::vm::chunk::{ScriptChunk, Source};
 use crate::vm::phase::Phase;
 
 /// The scripts of a location.
 pub(crate) struct UpstreamScripts {
-    home: Home,
+    home: ScriptHome,
     settings: Settings,
-    certificate: Option<Chunk>,
-    verify: Option<Chunk>,
+    certificate: Option<ScriptChunk>,
+    verify: Option<ScriptChunk>,
     judges_alone: bool,
 }
 
 impl UpstreamScripts {
-    pub(crate) fn new(home: &Home, settings: Settings, sources: &Sources) -> UpstreamScripts {
-        let chunk = |source: &Option<Source>| source.clone().map(Chunk::new);
+    pub(crate) fn new(home: &ScriptHome, settings: Settings, sources: &HandshakeSources) -> UpstreamScripts {
+        let chunk = |source: &Option<Source>| source.clone().map(ScriptChunk::new);
         UpstreamScripts {
             home: home.clone(),
             settings,
@@ -43,7 +43,13 @@ impl UpstreamScripts {
     }
 
     /// Runs a script to its end; whether the handshake goes on.
-    async fn run(&self, x: &mut Exchange, phase: Phase, chunk: &Chunk, toward: &Rc<Toward>) -> bool {
+    async fn run(
+        &self,
+        x: &mut Exchange,
+        phase: Phase,
+        chunk: &ScriptChunk,
+        toward: &Rc<UpstreamHandshake>,
+    ) -> bool {
         x.state::<Current>().0 = Some(toward.clone());
         let begun = self.home.vm(x).and_then(|vm| {
             chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
@@ -62,11 +68,11 @@ impl UpstreamScripts {
 
     async fn shown(&self, x: &mut Exchange, version: Option<&'static str>) -> Result<Shown, ()> {
         let Some(chunk) = &self.certificate else { return Ok(Shown::default()) };
-        let toward = Rc::new(Toward { version, ..Toward::default() });
+        let toward = Rc::new(UpstreamHandshake { version, ..UpstreamHandshake::default() });
         if !self.run(x, Phase::ProxySslCertificate, chunk, &toward).await {
             return Err(());
         }
-        let Wishes { chains, keys, cleared, .. } = toward.wishes.take();
+        let HandshakeWishes { chains, keys, cleared, .. } = toward.wishes.take();
         match parsed::certificates(&chains, &keys).await {
             Ok(made) => {
                 Ok(Shown { cleared: cleared || made.is_none(), certificates: made.unwrap_or_default() })
@@ -82,7 +88,12 @@ impl UpstreamScripts {
         let Some(chunk) = &self.verify else { return Ok(met.verdict) };
         let result = met.verdict.err().map_or(0, |problem| problem.code);
         let version = Some(met.version);
-        let toward = Toward { version, met: Some(met), result: Cell::new(result), ..Toward::default() };
+        let toward = UpstreamHandshake {
+            version,
+            met: Some(met),
+            result: Cell::new(result),
+            ..UpstreamHandshake::default()
+        };
         let toward = Rc::new(toward);
         match self.run(x, Phase::ProxySslVerify, chunk, &toward).await {
             true => Ok(VerifyProblem::of(toward.result.get()).map_or(Ok(()), Err)),

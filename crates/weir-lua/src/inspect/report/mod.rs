@@ -10,11 +10,11 @@ use std::time::Duration;
 use weir_engine::figures::{self, Table, Value};
 use weir_server::housekeeping;
 
-use crate::dict::Dict;
+use crate::dict::SharedDict;
 #[cfg(lua_walk)]
 use crate::inspect::census;
 use crate::inspect::jit_advice;
-use crate::run::function::{Done, Function, expect_string, function};
+use crate::run::function::{ApiFunction, Done, expect_string, function};
 use crate::run::lend;
 use crate::vm::figures::{VmFigures, lock};
 use crate::vm::questions;
@@ -38,7 +38,7 @@ fn ask<T: Send + 'static>(figures: &VmFigures, question: fn(&Vm) -> T) -> Option
     questions::ask(&figures.remote, figures.number, question)
 }
 
-pub(crate) const TABLE: &[Function] = &[function("_jit_told", 0, |l| {
+pub(crate) const TABLE: &[ApiFunction] = &[function("_jit_told", 0, |l| {
     let what = expect_string(&l, 1, "_jit_told")?;
     // The event may come when the VM is closed, with nobody's loan.
     if lend::main().is_some() {
@@ -60,7 +60,7 @@ fn shown() -> Vec<Arc<VmFigures>> {
 }
 
 /// The dictionaries of all, by name.
-fn dicts() -> BTreeMap<String, Arc<Dict>> {
+fn dicts() -> BTreeMap<String, Arc<SharedDict>> {
     shown().iter().flat_map(|vm| vm.dicts.iter().cloned()).collect()
 }
 

@@ -24,7 +24,7 @@ use crate::vm::limit::unlimited;
 use crate::vm::traps;
 
 /// The limit of a VM.
-pub(crate) struct Cpu {
+pub(crate) struct CpuLimit {
     most: Duration,
     message: CString,
     _alarm: Alarm,
@@ -61,16 +61,16 @@ thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-impl Cpu {
+impl CpuLimit {
     /// Interrupts the calling thread, which is to be that of the VM, from here on.
     ///
     /// # Errors
     /// The kernel has no timer left.
-    pub(crate) fn new(most: Duration) -> io::Result<Cpu> {
+    pub(crate) fn new(most: Duration) -> io::Result<CpuLimit> {
         let message = format!("lua_cpu_limit of {}ms exceeded", most.as_millis());
         // SAFETY: `ring` reads and writes cells of its thread, and calls what LuaJIT lets handlers call.
         let alarm = unsafe { Alarm::start(most / 4, ring)? };
-        Ok(Cpu { most, message: CString::new(message).expect("digits and letters"), _alarm: alarm })
+        Ok(CpuLimit { most, message: CString::new(message).expect("digits and letters"), _alarm: alarm })
     }
 
     /// Runs scripts, which are ended when they run for too long.
@@ -92,7 +92,7 @@ impl Cpu {
 }
 
 impl Watch {
-    fn begin(&self, limit: &Cpu, main: State) {
+    fn begin(&self, limit: &CpuLimit, main: State) {
         self.run.store(self.run.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.most.store(u64::try_from(limit.most.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.message.store(limit.message.as_ptr().cast_mut(), Ordering::Relaxed);

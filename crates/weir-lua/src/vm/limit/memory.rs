@@ -14,13 +14,13 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::luajit::state::State;
-use crate::luajit::sys::{self, Alloc, LuaState};
+use crate::luajit::sys::{self, AllocFunction, LuaState};
 use crate::vm::traps;
 
 /// See the module.
 pub(crate) struct Memory {
     /// LuaJIT's own.
-    inner: Alloc,
+    inner: AllocFunction,
     inner_data: *mut c_void,
     main: *mut LuaState,
     /// Bytes.

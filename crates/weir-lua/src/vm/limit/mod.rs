@@ -13,23 +13,23 @@ use weir_engine::log::Level;
 use crate::luajit::state::State;
 use crate::luajit::sys;
 use crate::vm::phase::Phase;
-use crate::vm::settings::Main;
+use crate::vm::settings::VmSettings;
 
-pub(crate) use cpu::Cpu;
+pub(crate) use cpu::CpuLimit;
 pub(crate) use memory::Memory;
 
 /// The limits of a VM.
-pub(crate) struct Limits {
-    cpu: Option<Cpu>,
+pub(crate) struct VmLimits {
+    cpu: Option<CpuLimit>,
     pub(crate) memory: Option<Box<Memory>>,
 }
 
-impl Limits {
+impl VmLimits {
     /// The limits of the VM whose main coroutine this is, from here on.
-    pub(crate) fn new(main: State, conf: &Main) -> Limits {
+    pub(crate) fn new(main: State, conf: &VmSettings) -> VmLimits {
         guard_stack();
         let cpu = conf.cpu_limit.filter(|most| *most > 0).and_then(|most| {
-            let limit = Cpu::new(Duration::from_millis(most));
+            let limit = CpuLimit::new(Duration::from_millis(most));
             limit
                 .map_err(|error| {
                     weir_engine::log::cycle(
@@ -43,7 +43,7 @@ impl Limits {
             .memory_limit
             .filter(|most| *most > 0)
             .map(|most| Memory::of(main, usize::try_from(most).unwrap_or(usize::MAX)));
-        Limits { cpu, memory }
+        VmLimits { cpu, memory }
     }
 
     /// Runs scripts until they come back to the event loop; what they may not exceed is counted from here on, unless

@@ -25,15 +25,15 @@ use weir_trace::WaitKind;
 use crate::api::socket::conn::Peer;
 use crate::api::socket::host::{self, Host};
 use crate::api::socket::send::text;
-use crate::api::socket::tcp::{Owner, connect_level, errno_words, owner, settings};
+use crate::api::socket::tcp::{SocketOwner, connect_level, errno_words, owner, settings};
 use crate::luajit::state::State;
-use crate::run::function::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
-use crate::run::op::{Op, Results};
+use crate::run::op::{Results, ThreadOp};
 use crate::run::run::Run;
 use crate::vm::phase::YIELDABLE;
 
-pub(crate) const TABLE: &[Function] = &[
+pub(crate) const TABLE: &[ApiFunction] = &[
     function("_udp.new", YIELDABLE, |l| {
         if l.top() > 0 {
             return Err(Raise::text(format!("expecting zero arguments, but got {}", l.top())));
@@ -66,7 +66,7 @@ const LARGEST: usize = 65_536;
 #[derive(Default)]
 struct Udp {
     /// Whose it is, once it has a peer.
-    owner: RefCell<Weak<Owner>>,
+    owner: RefCell<Weak<SocketOwner>>,
     /// Milliseconds that a datagram is waited for, where `lua_socket_read_timeout` does not say.
     limit: Cell<Option<u64>>,
     link: RefCell<Option<Rc<Link>>>,
@@ -252,7 +252,7 @@ fn refuse(l: State, why: &str) -> i32 {
 fn waits(kind: WaitKind, wait: impl Future<Output = Results> + 'static) -> Outcome {
     lend::run(|run| {
         run.wait = kind;
-        run.op = Some(Op::Wait(Box::pin(wait)));
+        run.op = Some(ThreadOp::Wait(Box::pin(wait)));
     })?;
     Ok(Done::Yield(0))
 }
