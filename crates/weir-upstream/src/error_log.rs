@@ -6,7 +6,7 @@ use std::io;
 use weir_rt::file::errno_text;
 use weir_trace::Cause;
 
-use crate::config::failure_reason::{Failed, Fault, Reason};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
 use crate::peer::Peer;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
@@ -17,7 +17,7 @@ pub(crate) fn error(x: &Exchange, message: &dyn Display) {
 }
 
 /// A connection that could not be made.
-pub(crate) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> Fault {
+pub(crate) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> AttemptFault {
     if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
         return timed_out(x, Cause::ConnectTimeout, CONNECTING);
     }
@@ -34,25 +34,25 @@ pub(crate) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> Fault {
         ETIMEDOUT => Cause::ConnectTimeout,
         _ => Cause::ConnectFailed,
     };
-    Fault { reason: Reason::ERROR, cause }
+    AttemptFault { reason: Reason::ERROR, cause }
 }
 
 /// `upstream timed out (110: Connection timed out) while ...`
-pub(crate) fn timed_out(x: &Exchange, cause: Cause, doing: &str) -> Fault {
+pub(crate) fn timed_out(x: &Exchange, cause: Cause, doing: &str) -> AttemptFault {
     error(x, &format_args!("upstream timed out (110: Connection timed out) while {doing}"));
-    Fault { reason: Reason::TIMEOUT, cause }
+    AttemptFault { reason: Reason::TIMEOUT, cause }
 }
 
 /// A server takes nothing of the request.
-pub(crate) fn send_timed_out(x: &Exchange) -> Failed {
-    Failed::Next(timed_out(x, Cause::SendTimeout, SENDING))
+pub(crate) fn send_timed_out(x: &Exchange) -> AttemptFailure {
+    AttemptFailure::Next(timed_out(x, Cause::SendTimeout, SENDING))
 }
 
 /// `recv() failed (104: Connection reset by peer) while ...`
-pub(crate) fn receive(x: &Exchange, errno: i32) -> Fault {
+pub(crate) fn receive(x: &Exchange, errno: i32) -> AttemptFault {
     let text = errno_text(errno);
     error(x, &format_args!("recv() failed ({errno}: {text}) while {READING_HEAD}"));
-    Fault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse }
+    AttemptFault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse }
 }
 
 /// The client left while a server was asked; at level info.

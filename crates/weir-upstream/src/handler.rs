@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::attempt;
 use crate::attempt::fast_path;
-use crate::caching::lookup::{Begin, Caching};
+use crate::caching::lookup::{CacheDecision, CacheLookup};
 use crate::config::directives::Settings;
 use crate::location::peer_sites::PeerSites;
 use crate::location::upstream_location::Upstream;
@@ -51,7 +51,7 @@ pub fn pass_to(
     target: impl Target,
 ) {
     let sites = PeerSites::new(plan, name);
-    let caching = settings.cache.as_ref().map(|cache| Caching::new(cache, plan.worker));
+    let caching = settings.cache.as_ref().map(|cache| CacheLookup::new(cache, plan.worker));
     let upstream = Rc::new(Upstream { protocol: Rc::new(protocol), settings, sites });
     plan.redirect_missing_slash();
     plan.content(name, Passed { upstream, target, caching });
@@ -60,7 +60,7 @@ pub fn pass_to(
 struct Passed<T> {
     upstream: Rc<Upstream>,
     target: T,
-    caching: Option<Caching>,
+    caching: Option<CacheLookup>,
 }
 
 impl<T: Target> Handler for Passed<T> {
@@ -95,9 +95,9 @@ impl<T: Target> Handler for Passed<T> {
                 None => None,
                 // Boxed: its future is not part of those that have no cache.
                 Some(caching) => match Box::pin(caching.begin(x, &self.upstream)).await {
-                    Begin::Done(verdict) => return verdict,
-                    Begin::Fetch(fetch) => Some(fetch),
-                    Begin::Past => None,
+                    CacheDecision::Done(verdict) => return verdict,
+                    CacheDecision::Fetch(fetch) => Some(fetch),
+                    CacheDecision::Past => None,
                 },
             };
             match self.target.choose(x).await {

@@ -10,21 +10,21 @@ use weir_conf::{
 
 use crate::block::balancer_hook::Draft;
 use crate::block::queue::Queue;
-use crate::block::retry_budget::Budget;
+use crate::block::retry_budget::RetryBudget;
 use crate::block::upstream::Group;
 use crate::block::upstreams::Upstreams;
 use crate::connection::keepalive_limits::Keep;
-use crate::discovery::dns::Named;
+use crate::discovery::dns::FollowedName;
 use crate::discovery::server_address::{resolve, unresolved};
 use crate::discovery::server_list;
-use crate::discovery::server_list::{Origin, Place};
+use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use crate::discovery::source::Source;
 use crate::health::match_block::Matches;
 use crate::health::{HealthCheck, match_block};
 use crate::peer::Peer;
 use crate::peer::balance::{Better, Method};
 use crate::peer::members::Members;
-use crate::peer::outlier::Outlier;
+use crate::peer::outlier::OutlierLimits;
 use crate::peer::response_time::Timed;
 use crate::peer::sticky;
 use crate::peer::sticky::Sticky;
@@ -64,7 +64,7 @@ impl Module for UpstreamModule {
         Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
             .doc("Asks servers now and then whether they are well."),
         Row::new("outlier", UPSTREAM, Args::range(1, 4), |c, l| {
-            let outlier = Outlier::parse(l)?;
+            let outlier = OutlierLimits::parse(l)?;
             l.once(&mut c.outlier, outlier)
         })
         .doc("How many times slower than the others' median a server is that is left out for a while; min=, answers=, time=."),
@@ -73,7 +73,7 @@ impl Module for UpstreamModule {
         Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
             .doc("How many requests wait for a server when none is free."),
         Row::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
-            let budget = Budget::parse(l)?;
+            let budget = RetryBudget::parse(l)?;
             l.once(&mut c.retry_budget, budget)
         })
         .doc("How many requests may be tried at another server, as a part of all; min=: each second whatever comes."),
@@ -129,13 +129,13 @@ type Row = Directive<UpstreamConf>;
 /// What one `upstream` block says.
 #[derive(Debug, Default)]
 pub struct UpstreamConf {
-    servers: Vec<Origin>,
+    servers: Vec<ServerEntry>,
     method: Option<Method>,
     sticky: Option<Sticky>,
     queue: Option<Queue>,
-    retry_budget: Option<Budget>,
+    retry_budget: Option<RetryBudget>,
     health_check: Option<HealthCheck>,
-    outlier: Option<Outlier>,
+    outlier: Option<OutlierLimits>,
     keepalive: Option<usize>,
     keepalive_requests: Option<u64>,
     keepalive_time: Option<u64>,
@@ -168,13 +168,13 @@ impl UpstreamConf {
         if let Some(name) = missing {
             return Err(line.fail(format!("balancing method does not support parameter \"{name}\"")));
         }
-        let place = match Named::parse(line, resolve_later, service)? {
-            Some(named) => Place::Name(Arc::new(named)),
-            None => Place::Fixed(
+        let place = match FollowedName::parse(line, resolve_later, service)? {
+            Some(named) => ServerPlace::Name(Arc::new(named)),
+            None => ServerPlace::Fixed(
                 resolve(line.arg(0), 80).map_err(|message| unresolved(message).at(line.args()[0].span))?,
             ),
         };
-        self.servers.push(Origin { backup, model, place });
+        self.servers.push(ServerEntry { backup, model, place });
         Ok(())
     }
 
@@ -346,7 +346,7 @@ impl UpstreamConf {
         if self.servers.is_empty() && self.source.is_none() && self.kept.is_none() && draft.guide.is_none() {
             return Err(fail("no servers are inside upstream".to_owned()));
         }
-        if !self.zone && self.servers.iter().any(|server| matches!(server.place, Place::Name(_))) {
+        if !self.zone && self.servers.iter().any(|server| matches!(server.place, ServerPlace::Name(_))) {
             let message =
                 format!("resolving names at run time requires upstream \"{name}\" to be in shared memory");
             return Err(fail(message));

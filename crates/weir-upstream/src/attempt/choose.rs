@@ -5,20 +5,20 @@ use std::rc::Rc;
 use crate::block::balancer_hook::Choice;
 use crate::peer::balance::Tried;
 use crate::protocol::Outgoing;
-use crate::request::attempt_state::Run;
-use crate::worker_side::guided_choice::Guided;
-use crate::worker_side::local_upstream::{Lease, LocalGroup};
+use crate::request::attempt_state::Attempt;
+use crate::worker_side::guided_choice::HookedBalancer;
+use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
-impl Run {
+impl Attempt {
     /// A server to ask, by the group's chooser if it has one.
     pub(crate) fn choose(
         &mut self,
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
         tried: &mut Tried,
-    ) -> Result<Option<Lease>, Verdict> {
+    ) -> Result<Option<PeerLease>, Verdict> {
         match &group.guided {
             None => Ok(group.pick(x, tried)),
             Some(_) if std::mem::take(&mut self.decided.nobody) => Ok(None),
@@ -30,9 +30,9 @@ impl Run {
         &mut self,
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
-        guided: &Guided,
+        guided: &HookedBalancer,
         tried: &mut Tried,
-    ) -> Result<Option<Lease>, Verdict> {
+    ) -> Result<Option<PeerLease>, Verdict> {
         self.decided.asked += 1;
         let mut choice = Choice {
             servers: &guided.servers,
@@ -68,7 +68,12 @@ impl Run {
     }
 
     /// Puts what was decided about the try into force, but for the server.
-    fn apply(&mut self, x: &mut Exchange, guided: &Guided, choice: &mut Choice<'_>) -> Result<(), Verdict> {
+    fn apply(
+        &mut self,
+        x: &mut Exchange,
+        guided: &HookedBalancer,
+        choice: &mut Choice<'_>,
+    ) -> Result<(), Verdict> {
         self.decided.keep = choice.keep;
         if choice.timeouts != [None; 3] {
             for (limit, new) in self.decided.limits.iter_mut().zip(choice.timeouts) {

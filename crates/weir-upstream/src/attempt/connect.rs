@@ -10,29 +10,29 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use crate::config::directives::ProxyHeader;
-use crate::config::failure_reason::{Failed, Fault, Reason};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
 use crate::connection::upstream_connection::{Connection, Opening};
 use crate::connection::{handshake, upstream_connection};
 use crate::error_log;
 use crate::error_log::CONNECTING;
-use crate::request::attempt_state::Run;
+use crate::request::attempt_state::Attempt;
 use crate::request::request_body;
 use crate::tls_client::connect::NoTls;
 use crate::tls_client::{Secure, Shown, UpstreamHandler, toward};
-use crate::worker_side::local_upstream::Lease;
+use crate::worker_side::local_upstream::PeerLease;
 use weir_engine::exchange::Exchange;
 
-impl Run {
+impl Attempt {
     pub(crate) async fn connect(
         &self,
         x: &mut Exchange,
-        lease: &mut Lease,
-    ) -> Result<Box<Connection>, Failed> {
+        lease: &mut PeerLease,
+    ) -> Result<Box<Connection>, AttemptFailure> {
         let settings = &self.up.settings;
         let peer = lease.peer.clone();
         let local = match &peer.bind {
             Some(bind) => Some(bind.clone()),
-            None => request_body::local(x, settings).map_err(Failed::End)?,
+            None => request_body::local(x, settings).map_err(AttemptFailure::End)?,
         };
         let began = clock::monotonic_ns();
         let how = Opening {
@@ -50,9 +50,9 @@ impl Run {
                 }
                 self.set_up(x, Box::new(connection)).await
             }
-            Err(error) => Err(Failed::Next(error_log::connect(x, &peer, &error))),
+            Err(error) => Err(AttemptFailure::Next(error_log::connect(x, &peer, &error))),
         };
-        if let Err(Failed::Next(fault)) = &opened {
+        if let Err(AttemptFailure::Next(fault)) = &opened {
             lease.fail(x, *fault, CONNECTING);
             self.tries.failed(*fault);
         }
@@ -60,7 +60,11 @@ impl Run {
     }
 
     /// What a new connection needs before its first request.
-    async fn set_up(&self, x: &mut Exchange, connection: Box<Connection>) -> Result<Box<Connection>, Failed> {
+    async fn set_up(
+        &self,
+        x: &mut Exchange,
+        connection: Box<Connection>,
+    ) -> Result<Box<Connection>, AttemptFailure> {
         let (settings, mut connection) = (&self.up.settings, connection);
         if settings.socket_keepalive {
             upstream_connection::probe(&connection);
@@ -83,11 +87,11 @@ impl Run {
                 Ok(connection)
             }
             Err(NoTls::TimedOut) => {
-                Err(Failed::Next(error_log::timed_out(x, Cause::ConnectTimeout, HANDSHAKING)))
+                Err(AttemptFailure::Next(error_log::timed_out(x, Cause::ConnectTimeout, HANDSHAKING)))
             }
             Err(NoTls::Failed(message)) => {
                 error_log::error(x, &format_args!("{message} while {HANDSHAKING}"));
-                Err(Failed::Next(Fault { reason: Reason::ERROR, cause: Cause::TlsFailed }))
+                Err(AttemptFailure::Next(AttemptFault { reason: Reason::ERROR, cause: Cause::TlsFailed }))
             }
         }
     }
@@ -99,7 +103,7 @@ impl Run {
         connection: &Connection,
         secure: &Secure,
         handler: &dyn UpstreamHandler,
-    ) -> Result<Result<(), NoTls>, Failed> {
+    ) -> Result<Result<(), NoTls>, AttemptFailure> {
         let timeout = self.up.settings.connect_timeout;
         let Ok(shown) = shown(x, connection, secure, handler, timeout).await? else {
             return Ok(Err(NoTls::Failed(REFUSED.to_owned())));
@@ -129,7 +133,7 @@ async fn shown(
     secure: &Secure,
     handler: &dyn UpstreamHandler,
     ms: u64,
-) -> Result<Result<Shown, ()>, Failed> {
+) -> Result<Result<Shown, ()>, AttemptFailure> {
     connection.timer.arm(ms);
     let chosen = {
         let mut asked = handler.certificate(x, secure.only_version());
@@ -142,7 +146,7 @@ async fn shown(
     };
     chosen.ok_or_else(|| {
         handler.abandoned(x);
-        Failed::Next(error_log::timed_out(x, Cause::ConnectTimeout, LOADING))
+        AttemptFailure::Next(error_log::timed_out(x, Cause::ConnectTimeout, LOADING))
     })
 }
 

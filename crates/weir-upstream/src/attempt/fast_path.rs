@@ -17,12 +17,12 @@ use crate::connection::upstream_connection::Connection;
 use crate::location::upstream_location::Upstream;
 use crate::peer::balance::Tried;
 use crate::protocol::{Framing, Head, Incoming};
-use crate::request::attempt_state::{Asked, Flight, Run};
+use crate::request::attempt_state::{Attempt, PendingAttempt, RequestProgress};
 use crate::request::exchange_part::{part, part_if};
 use crate::request::request_body;
 use crate::response::headers;
-use crate::response::received_head::{Answered, Link};
-use crate::worker_side::local_upstream::{Lease, LocalGroup};
+use crate::response::received_head::{ReceivedHead, UpstreamLink};
+use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 use weir_engine::progress::Progress;
@@ -39,8 +39,8 @@ impl Upstream {
         if !self.protocol.is_plain() || request_body::is_awaited(x, &self.settings, &*self.protocol) {
             return Progress::Wait(());
         }
-        let mut flight = match Run::begin(self, x, group, None) {
-            Ok(run) => Flight::new(run, group),
+        let mut flight = match Attempt::begin(self, x, group, None) {
+            Ok(run) => PendingAttempt::new(run, group),
             Err(verdict) => return Progress::Done(verdict),
         };
         let out = &flight.run.out;
@@ -57,10 +57,10 @@ impl Upstream {
     }
 }
 
-impl Flight {
+impl PendingAttempt {
     /// Of a request that no server has been chosen for.
-    pub(crate) fn new(run: Run, group: &Rc<LocalGroup>) -> Flight {
-        Flight { run, group: group.clone(), tried: Tried::default(), lease: None, connection: None }
+    pub(crate) fn new(run: Attempt, group: &Rc<LocalGroup>) -> PendingAttempt {
+        PendingAttempt { run, group: group.clone(), tried: Tried::default(), lease: None, connection: None }
     }
 
     /// Sends the request to the next server, if there is a connection for it.
@@ -88,10 +88,10 @@ impl Flight {
         let mut head = connection.stream.spare();
         head.extend_from_slice(&run.out.head);
         connection.stream.send(head);
-        run.asked = Asked::Queued;
+        run.asked = RequestProgress::Queued;
         if connection.stream.backlog() == 0 {
             connection.timer.arm(run.up.settings.read_timeout);
-            run.asked = Asked::Sent;
+            run.asked = RequestProgress::Sent;
         }
         Ok(())
     }
@@ -99,12 +99,12 @@ impl Flight {
 
 /// Looks whether the answer to `x` has come. [`Verdict::Wait`]: it needs the future of all others.
 pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
-    let Some(Flight { run, connection: Some(connection), .. }) =
+    let Some(PendingAttempt { run, connection: Some(connection), .. }) =
         part_if(x).and_then(|part| part.flight.as_ref())
     else {
         return Poll::Ready(Verdict::Wait);
     };
-    if run.asked != Asked::Sent {
+    if run.asked != RequestProgress::Sent {
         return Poll::Ready(Verdict::Wait);
     }
     match connection.stream.poll_recv(cx, Some(&connection.timer)) {
@@ -133,7 +133,8 @@ fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
         }
         (_, lease, connection) => {
             flight.run.received = bytes.into_vec();
-            (flight.lease, flight.connection) = (lease, connection);
+            flight.lease = lease;
+            flight.connection = connection;
             part(x).scratch.keep_fields(incoming.fields);
             part(x).flight = Some(flight);
             Verdict::Wait
@@ -142,7 +143,7 @@ fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
 }
 
 /// Whether nothing but the answer comes of a head of `len` bytes.
-fn is_usual(x: &Exchange, run: &Run, len: usize, incoming: &Incoming) -> bool {
+fn is_usual(x: &Exchange, run: &Attempt, len: usize, incoming: &Incoming) -> bool {
     len as u64 <= run.up.settings.buffer_size
         && !incoming.upgraded
         && Reason::of_status(incoming.status).is_none()
@@ -152,8 +153,8 @@ fn is_usual(x: &Exchange, run: &Run, len: usize, incoming: &Incoming) -> bool {
 /// Makes the answer that of `x`.
 fn answered(
     x: &mut Exchange,
-    mut run: Run,
-    (lease, mut connection): (Lease, Box<Connection>),
+    mut run: Attempt,
+    (lease, mut connection): (PeerLease, Box<Connection>),
     incoming: Incoming,
     (bytes, len): (&[u8], usize),
 ) -> Verdict {
@@ -169,11 +170,12 @@ fn answered(
         rest = connection.stream.spare();
         rest.extend_from_slice(body);
     }
-    let verdict = match run.answer(x, Answered { incoming, link: Link::Own(connection), lease, rest }) {
-        Ok(verdict) => verdict,
-        // Only what is upgraded, which is not usual.
-        Err(_) => Verdict::Status(502),
-    };
+    let verdict =
+        match run.answer(x, ReceivedHead { incoming, link: UpstreamLink::Own(connection), lease, rest }) {
+            Ok(verdict) => verdict,
+            // Only what is upgraded, which is not usual.
+            Err(_) => Verdict::Status(502),
+        };
     run.end(x, &verdict);
     verdict
 }

@@ -9,19 +9,19 @@ use weir_http::{Field, Known, Method};
 use weir_rt::Timer;
 use weir_trace::{Cause, WaitKind};
 
-use crate::config::failure_reason::{Failed, Fault, Reason};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
 use crate::error_log;
 use crate::error_log::READING_HEAD;
-use crate::h2::body::Upload;
+use crate::h2::body::StreamUpload;
 use crate::h2::call::{Fields, Got};
-use crate::h2::session::{Lost, Session};
-use crate::h2::talk::Talk;
+use crate::h2::session::{Lost, UpstreamSession};
+use crate::h2::talk::StreamRequest;
 use crate::protocol::{Decoder, Incoming};
-use crate::request::attempt_state::Run;
+use crate::request::attempt_state::Attempt;
 use crate::request::request_body;
 use crate::response::headers;
-use crate::response::received_head::{Answered, Link};
-use crate::worker_side::local_upstream::Lease;
+use crate::response::received_head::{ReceivedHead, UpstreamLink};
+use crate::worker_side::local_upstream::PeerLease;
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
@@ -29,11 +29,11 @@ use weir_engine::phase::Verdict;
 /// Why a call gave no head.
 pub(crate) enum NoHead {
     /// The try has failed.
-    Failed(Failed),
+    Failed(AttemptFailure),
     /// The server has not begun with it: it may be sent again, whatever it asks for.
-    Refused(Fault),
+    Refused(AttemptFault),
     /// The connection was closed while the request was on its way.
-    Stale(Fault),
+    Stale(AttemptFault),
 }
 
 /// What happens between a request and its answer's head.
@@ -47,9 +47,13 @@ pub(crate) enum Event {
     Failed(Error),
 }
 
-impl Run {
+impl Attempt {
     /// One try, up to its answer's head.
-    pub(crate) async fn talk(&mut self, x: &mut Exchange, lease: Lease) -> Result<Answered, Failed> {
+    pub(crate) async fn talk(
+        &mut self,
+        x: &mut Exchange,
+        lease: PeerLease,
+    ) -> Result<ReceivedHead, AttemptFailure> {
         let mut lease = lease;
         let mut refused = 0;
         loop {
@@ -59,11 +63,13 @@ impl Run {
             let fault = match self.call(x, &session, &lease).await {
                 Ok((incoming, talk)) => {
                     self.tries.head(incoming.status, &incoming.fields);
-                    let link = Link::Talk(Box::new(talk));
-                    return Ok(Answered { incoming, link, lease, rest: Vec::new() });
+                    let link = UpstreamLink::Talk(Box::new(talk));
+                    return Ok(ReceivedHead { incoming, link, lease, rest: Vec::new() });
                 }
-                Err(NoHead::Failed(Failed::End(verdict))) => return Err(Failed::End(verdict)),
-                Err(NoHead::Failed(Failed::Next(fault))) => fault,
+                Err(NoHead::Failed(AttemptFailure::End(verdict))) => {
+                    return Err(AttemptFailure::End(verdict));
+                }
+                Err(NoHead::Failed(AttemptFailure::Next(fault))) => fault,
                 Err(NoHead::Refused(_)) if refused < REFUSALS && self.is_whole(x) => {
                     refused += 1;
                     continue;
@@ -72,13 +78,13 @@ impl Run {
                     if request_body::may_repeat(x, &self.up.settings) {
                         continue;
                     }
-                    Fault { cause: Cause::KeepaliveRace, ..fault }
+                    AttemptFault { cause: Cause::KeepaliveRace, ..fault }
                 }
                 Err(NoHead::Refused(fault) | NoHead::Stale(fault)) => fault,
             };
             self.tries.failed(fault);
             lease.fail(x, fault, READING_HEAD);
-            return Err(Failed::Next(fault));
+            return Err(AttemptFailure::Next(fault));
         }
     }
 
@@ -88,7 +94,11 @@ impl Run {
     }
 
     /// A session with room for a call: one that is there, one that somebody is about to open, or a new one.
-    async fn session(&self, x: &mut Exchange, lease: &mut Lease) -> Result<Rc<Session>, Failed> {
+    async fn session(
+        &self,
+        x: &mut Exchange,
+        lease: &mut PeerLease,
+    ) -> Result<Rc<UpstreamSession>, AttemptFailure> {
         let pool = lease.group.pool.clone();
         let mut alone = !pool.shares();
         loop {
@@ -108,7 +118,7 @@ impl Run {
                 }
             };
             let connection = self.connect(x, lease).await?;
-            let session = Session::begin(*connection, &lease.peer, pool.keep(), &x.worker);
+            let session = UpstreamSession::begin(*connection, &lease.peer, pool.keep(), &x.worker);
             pool.add(&session, &x.worker);
             if let Some(soon) = soon {
                 soon.made();
@@ -121,11 +131,11 @@ impl Run {
     async fn call(
         &mut self,
         x: &mut Exchange,
-        session: &Rc<Session>,
-        lease: &Lease,
-    ) -> Result<(Incoming, Talk), NoHead> {
+        session: &Rc<UpstreamSession>,
+        lease: &PeerLease,
+    ) -> Result<(Incoming, StreamRequest), NoHead> {
         self.hints = 0;
-        let (content, upload) = Upload::begin(x, &self.out);
+        let (content, upload) = StreamUpload::begin(x, &self.out);
         let tunnels = self.out.websocket.is_some();
         if tunnels && !self.takes_tunnels(x, session).await.map_err(NoHead::Failed)? {
             let message = format_args!("upstream does not take WebSockets over HTTP/2");
@@ -133,12 +143,12 @@ impl Run {
         }
         let empty = content.is_empty() && upload.is_done() && !tunnels;
         let Some(call) = session.call(&self.out.section, empty) else {
-            return Err(NoHead::Refused(Fault { reason: Reason::ERROR, cause: Cause::ConnectFailed }));
+            return Err(NoHead::Refused(AttemptFault { reason: Reason::ERROR, cause: Cause::ConnectFailed }));
         };
         if !content.is_empty() {
             call.offer(content, upload.is_done());
         }
-        let mut talk = Talk { call, upload, timer: Timer::new() };
+        let mut talk = StreamRequest { call, upload, timer: Timer::new() };
         let result = self.answer_head(x, &mut talk).await;
         let (sent, received) = talk.call.counts();
         self.tries.count(0, sent, received);
@@ -156,7 +166,11 @@ impl Run {
     }
 
     /// Whether the server takes extended CONNECT, which it says in its settings.
-    async fn takes_tunnels(&self, x: &mut Exchange, session: &Session) -> Result<bool, Failed> {
+    async fn takes_tunnels(
+        &self,
+        x: &mut Exchange,
+        session: &UpstreamSession,
+    ) -> Result<bool, AttemptFailure> {
         let timer = Timer::new();
         timer.arm(self.up.settings.read_timeout);
         let said = poll_fn(|cx| match session.poll_takes_tunnels(cx) {
@@ -165,18 +179,18 @@ impl Run {
         });
         match self.unless_gone(x, WaitKind::UpstreamFirstByte, said).await? {
             Some(takes) => Ok(takes),
-            None => Err(Failed::Next(error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD))),
+            None => Err(AttemptFailure::Next(error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD))),
         }
     }
 
     /// Reads the answer's head while the request leaves.
-    async fn answer_head(&mut self, x: &mut Exchange, talk: &mut Talk) -> Result<Incoming, NoHead> {
+    async fn answer_head(&mut self, x: &mut Exchange, talk: &mut StreamRequest) -> Result<Incoming, NoHead> {
         loop {
             let got = match self.event(x, talk).await.map_err(NoHead::Failed)? {
                 Event::Got(got) => got,
                 Event::Moved | Event::Room => continue,
                 Event::Failed(error) => {
-                    return Err(NoHead::Failed(Failed::End(Verdict::Status(error.status()))));
+                    return Err(NoHead::Failed(AttemptFailure::End(Verdict::Status(error.status()))));
                 }
             };
             match got {
@@ -190,7 +204,7 @@ impl Run {
                 }
                 Got::TimedOut => {
                     let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
-                    return Err(NoHead::Failed(Failed::Next(fault)));
+                    return Err(NoHead::Failed(AttemptFailure::Next(fault)));
                 }
                 Got::Reset(code, reason) => return Err(rejected(x, code, reason)),
                 Got::Lost(lost) => return Err(gone(x, lost)),
@@ -199,10 +213,10 @@ impl Run {
     }
 
     /// Waits for the next thing, giving what there is of the client's content.
-    async fn event(&mut self, x: &mut Exchange, talk: &mut Talk) -> Result<Event, Failed> {
+    async fn event(&mut self, x: &mut Exchange, talk: &mut StreamRequest) -> Result<Event, AttemptFailure> {
         let settings = self.up.settings.clone();
         let unsent = talk.call.unsent();
-        if let Upload::Exchange = talk.upload
+        if let StreamUpload::Exchange = talk.upload
             && unsent < crate::h2::session::HIGH
         {
             return self.piece(x, talk).await;
@@ -217,7 +231,7 @@ impl Run {
                 WaitKind::UpstreamSend
             }
         };
-        let waits = matches!(talk.upload, Upload::Exchange);
+        let waits = matches!(talk.upload, StreamUpload::Exchange);
         let event = poll_fn(|cx| {
             match talk.poll(cx) {
                 Poll::Ready(Ok(got)) => return Poll::Ready(Event::Got(got)),
@@ -233,7 +247,7 @@ impl Run {
     }
 
     /// Takes a piece of the content from the client and gives it to the server; an answer may come before.
-    async fn piece(&mut self, x: &mut Exchange, talk: &mut Talk) -> Result<Event, Failed> {
+    async fn piece(&mut self, x: &mut Exchange, talk: &mut StreamRequest) -> Result<Event, AttemptFailure> {
         self.body_begun = true;
         let early = {
             let mut piece = Box::pin(x.body_piece());
@@ -253,28 +267,30 @@ impl Run {
     fn give(
         &mut self,
         x: &mut Exchange,
-        talk: &mut Talk,
+        talk: &mut StreamRequest,
         piece: Result<Option<Vec<u8>>, Error>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), AttemptFailure> {
         let piece = match piece {
             Ok(piece) => piece.unwrap_or_default(),
-            Err(error) if x.body.is_gone() => return Err(Failed::End(Verdict::Close(error.status()))),
-            Err(error) => return Err(Failed::End(Verdict::Status(error.status()))),
+            Err(error) if x.body.is_gone() => {
+                return Err(AttemptFailure::End(Verdict::Close(error.status())));
+            }
+            Err(error) => return Err(AttemptFailure::End(Verdict::Status(error.status()))),
         };
         let limit = x.plan.core.client_body_buffer_size;
         x.body.remember(&piece, limit);
         let last = !x.body.is_pending();
         if last {
             x.body.passed();
-            talk.upload = Upload::Done;
+            talk.upload = StreamUpload::Done;
         }
         talk.call.offer(piece, last);
         Ok(())
     }
 
     /// What the head of an answer says.
-    fn incoming(&mut self, x: &mut Exchange, fields: &Fields, end: bool) -> Result<Incoming, Failed> {
-        let invalid = |cause| Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause });
+    fn incoming(&mut self, x: &mut Exchange, fields: &Fields, end: bool) -> Result<Incoming, AttemptFailure> {
+        let invalid = |cause| AttemptFailure::Next(AttemptFault { reason: Reason::INVALID_HEADER, cause });
         if fields.is_larger(self.up.settings.buffer_size) {
             error_log::error(x, &format_args!("upstream sent too big header while {READING_HEAD}"));
             return Err(invalid(Cause::HeaderTooLarge));
@@ -307,8 +323,10 @@ impl Run {
 
 /// The server has opened a WebSocket: its answer as HTTP/1.1 has it, for whatever the client speaks.
 pub(crate) fn open_tunnel(x: &mut Exchange, incoming: &mut Incoming, accept: &[u8]) {
-    (incoming.status, incoming.upgraded) = (101, true);
-    (incoming.content_length, incoming.decoder) = (None, Decoder::None);
+    incoming.status = 101;
+    incoming.upgraded = true;
+    incoming.content_length = None;
+    incoming.decoder = Decoder::None;
     let fields = [
         (Known::Upgrade, &b"Upgrade"[..], &b"websocket"[..]),
         (Known::SecWebsocketAccept, b"Sec-WebSocket-Accept", accept),
@@ -327,7 +345,7 @@ pub(crate) fn rejected(x: &Exchange, code: Code, reason: Option<&'static str>) -
     let message = format_args!("upstream rejected request with error {}", code as u32);
     if code == Code::Refused {
         error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
-        return NoHead::Refused(Fault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse });
+        return NoHead::Refused(AttemptFault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse });
     }
     invalid(x, message, Cause::ResetBeforeResponse)
 }
@@ -337,13 +355,13 @@ pub(crate) fn gone(x: &Exchange, lost: Lost) -> NoHead {
     match lost {
         Lost::Closed => {
             error_log::error(x, &format_args!("upstream prematurely closed connection while {READING_HEAD}"));
-            NoHead::Stale(Fault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse })
+            NoHead::Stale(AttemptFault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse })
         }
         Lost::Failed(errno) => NoHead::Stale(error_log::receive(x, errno)),
         Lost::Broken(reason) => invalid(x, format_args!("upstream {reason}"), Cause::InvalidHeader),
         // A server that goes without an error has left what it has not begun with to others.
         Lost::Away(Code::No) => {
-            NoHead::Refused(Fault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse })
+            NoHead::Refused(AttemptFault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse })
         }
         Lost::Away(code) => {
             let message = format_args!("upstream sent goaway with error {}", code as u32);
@@ -354,7 +372,7 @@ pub(crate) fn gone(x: &Exchange, lost: Lost) -> NoHead {
 
 pub(crate) fn invalid(x: &Exchange, message: std::fmt::Arguments<'_>, cause: Cause) -> NoHead {
     error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
-    NoHead::Failed(Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause }))
+    NoHead::Failed(AttemptFailure::Next(AttemptFault { reason: Reason::INVALID_HEADER, cause }))
 }
 
 /// How often a request that a server has refused is sent on another connection.

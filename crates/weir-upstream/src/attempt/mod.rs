@@ -16,7 +16,7 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use crate::config::directives::Settings;
-use crate::config::failure_reason::{Failed, Fault, Reason};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
 use crate::connection::upstream_connection::Connection;
 use crate::error_log;
 use crate::error_log::{CONNECTING, READING_HEAD, SENDING};
@@ -24,17 +24,17 @@ use crate::location::upstream_location::Upstream;
 use crate::peer::balance::Tried;
 use crate::protocol::{Decoder, Incoming, Outgoing};
 use crate::request::attempt_records::Tries;
-use crate::request::attempt_state::{Asked, Flight, Run};
-use crate::request::balancer_decision::Decided;
-use crate::request::cache_fetch::Fetch;
+use crate::request::attempt_state::{Attempt, PendingAttempt, RequestProgress};
+use crate::request::balancer_decision::BalancerDecision;
+use crate::request::cache_fetch::CacheFetch;
 use crate::request::exchange_part::part;
 use crate::request::request_body;
-use crate::response::headers::Origin;
-use crate::response::received_head::{Answered, Link};
-use crate::response::response_body::Answer;
+use crate::response::headers::HeaderOrigin;
+use crate::response::received_head::{ReceivedHead, UpstreamLink};
+use crate::response::response_body::UpstreamBody;
 use crate::response::{headers, store, tunnel};
-use crate::worker_side::local_upstream::{Lease, LocalGroup};
-use crate::worker_side::queue_ticket::Waiting;
+use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
+use crate::worker_side::queue_ticket::QueueTicket;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
@@ -45,27 +45,27 @@ impl Upstream {
         self: &Rc<Self>,
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
-        fetch: Option<Box<Fetch>>,
+        fetch: Option<Box<CacheFetch>>,
     ) -> Verdict {
         if let Err(verdict) = request_body::body(x, &self.settings, &*self.protocol).await {
             return verdict;
         }
-        match Run::begin(self, x, group, fetch) {
-            Ok(run) => finish_attempt(x, &mut Flight::new(run, group)).await,
+        match Attempt::begin(self, x, group, fetch) {
+            Ok(run) => finish_attempt(x, &mut PendingAttempt::new(run, group)).await,
             Err(verdict) => verdict,
         }
     }
 }
 
 /// Goes on with a request that is as far on its way as it came without waiting.
-pub(crate) async fn finish_attempt(x: &mut Exchange, flight: &mut Flight) -> Verdict {
-    let Flight { run, group, tried, lease, connection } = flight;
+pub(crate) async fn finish_attempt(x: &mut Exchange, flight: &mut PendingAttempt) -> Verdict {
+    let PendingAttempt { run, group, tried, lease, connection } = flight;
     let verdict = run.all(x, group, tried, (lease, connection)).await;
     run.end(x, &verdict);
     verdict
 }
 
-impl Run {
+impl Attempt {
     /// Composes the request.
     ///
     /// # Errors
@@ -74,8 +74,8 @@ impl Run {
         up: &Rc<Upstream>,
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
-        fetch: Option<Box<Fetch>>,
-    ) -> Result<Run, Verdict> {
+        fetch: Option<Box<CacheFetch>>,
+    ) -> Result<Attempt, Verdict> {
         let mut out = Outgoing { head: part(x).scratch.head(), ..Outgoing::default() };
         up.protocol.request(x, &mut out)?;
         // A value of the request is not known: a pattern was given up. No server gets it.
@@ -85,17 +85,17 @@ impl Run {
         if let Some(budget) = &group.group.retry_budget {
             group.purse.earn(budget);
         }
-        Ok(Run {
+        Ok(Attempt {
             out,
             secure: up.protocol.secure(x),
             tries: Tries::begin(x, group),
             left: request_body::tries(group.tries(), up.settings.next_tries),
-            decided: Decided::default(),
+            decided: BalancerDecision::default(),
             began: weir_rt::now_ms(),
             body_begun: false,
             hints: 0,
             fetch,
-            asked: Asked::No,
+            asked: RequestProgress::No,
             received: Vec::new(),
             up: up.clone(),
         })
@@ -111,7 +111,7 @@ impl Run {
     }
 
     /// A try begins.
-    pub(crate) fn start(&self, lease: &Lease) {
+    pub(crate) fn start(&self, lease: &PeerLease) {
         self.tries.start(&lease.peer, self.scheme(), self.out.uri);
     }
 
@@ -126,15 +126,15 @@ impl Run {
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
         tried: &mut Tried,
-        (first, connection): (&mut Option<Lease>, &mut Option<Box<Connection>>),
+        (first, connection): (&mut Option<PeerLease>, &mut Option<Box<Connection>>),
     ) -> Verdict {
         loop {
             let lease = match first.take() {
                 Some(lease) => Some(lease),
                 None => match self.pick(x, group, tried).await {
                     Ok(lease) => lease,
-                    Err(Failed::End(verdict)) => return verdict,
-                    Err(Failed::Next(_)) => None,
+                    Err(AttemptFailure::End(verdict)) => return verdict,
+                    Err(AttemptFailure::Next(_)) => None,
                 },
             };
             let Some(lease) = lease else {
@@ -165,8 +165,8 @@ impl Run {
                         Err(upgraded) => Box::pin(tunnel::run(x, &self.up, *upgraded, &self.tries)).await,
                     };
                 }
-                Err(Failed::End(verdict)) => return verdict,
-                Err(Failed::Next(fault)) => {
+                Err(AttemptFailure::End(verdict)) => return verdict,
+                Err(AttemptFailure::Next(fault)) => {
                     x.log(Level::Debug, &format_args!("http next upstream, {:x}", fault.reason.0));
                     self.decided.failed(fault);
                     if !self.again(x, fault.reason) {
@@ -188,8 +188,8 @@ impl Run {
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
         tried: &mut Tried,
-    ) -> Result<Option<Lease>, Failed> {
-        let lease = self.choose(x, group, tried).map_err(Failed::End)?;
+    ) -> Result<Option<PeerLease>, AttemptFailure> {
+        let lease = self.choose(x, group, tried).map_err(AttemptFailure::End)?;
         if lease.is_some() || !tried.is_empty() {
             return Ok(lease);
         }
@@ -209,7 +209,7 @@ impl Run {
         group: &Rc<LocalGroup>,
         tried: &mut Tried,
         limit: u64,
-    ) -> Result<Option<Lease>, Failed> {
+    ) -> Result<Option<PeerLease>, AttemptFailure> {
         let limit = match self.up.settings.next_timeout {
             0 => limit,
             tries => limit.min(tries),
@@ -238,8 +238,8 @@ impl Run {
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
         tried: &mut Tried,
-    ) -> Result<Option<Lease>, Failed> {
-        let Some(waiting) = Waiting::join(group) else { return Ok(None) };
+    ) -> Result<Option<PeerLease>, AttemptFailure> {
+        let Some(waiting) = QueueTicket::join(group) else { return Ok(None) };
         while self.unless_gone(x, WaitKind::UpstreamConnect, waiting.turn()).await? {
             if let Some(lease) = group.pick(x, tried) {
                 return Ok(Some(lease));
@@ -253,9 +253,9 @@ impl Run {
     async fn one(
         &mut self,
         x: &mut Exchange,
-        lease: Lease,
+        lease: PeerLease,
         connection: &mut Option<Box<Connection>>,
-    ) -> Result<Answered, Failed> {
+    ) -> Result<ReceivedHead, AttemptFailure> {
         if self.up.protocol.multiplexes() {
             let answered = Box::pin(self.talk(x, lease)).await?;
             return self.judge(x, answered);
@@ -279,23 +279,33 @@ impl Run {
                 connection.begin();
                 self.tries.opened();
                 let incoming = Incoming { status: 200, upgraded: true, ..Incoming::default() };
-                return Ok(Answered { incoming, link: Link::Own(connection), lease, rest: Vec::new() });
+                return Ok(ReceivedHead {
+                    incoming,
+                    link: UpstreamLink::Own(connection),
+                    lease,
+                    rest: Vec::new(),
+                });
             }
             connection.own = self.decided.keep;
             match self.ask(x, &mut connection, &lease).await {
                 Ok((incoming, rest)) => {
-                    let link = Link::Own(connection);
-                    return self.judge(x, Answered { incoming, link, lease, rest });
+                    let link = UpstreamLink::Own(connection);
+                    return self.judge(x, ReceivedHead { incoming, link, lease, rest });
                 }
-                Err(Failed::Next(fault)) if fault.reason == Reason::ERROR && reused && !self.body_begun => {
+                Err(AttemptFailure::Next(fault))
+                    if fault.reason == Reason::ERROR && reused && !self.body_begun =>
+                {
                     // The server closed it while the request was on its way: not its fault, and not counted.
                     lease.peer.state.idle.closed_after(idle);
                     if !request_body::may_repeat(x, &self.up.settings) {
-                        return Err(Failed::Next(Fault { cause: Cause::KeepaliveRace, ..fault }));
+                        return Err(AttemptFailure::Next(AttemptFault {
+                            cause: Cause::KeepaliveRace,
+                            ..fault
+                        }));
                     }
                 }
                 Err(failed) => {
-                    if let Failed::Next(fault) = failed {
+                    if let AttemptFailure::Next(fault) = failed {
                         lease.fail(x, fault, READING_HEAD);
                     }
                     return Err(failed);
@@ -310,13 +320,13 @@ impl Run {
         &mut self,
         x: &mut Exchange,
         connection: &mut Connection,
-        lease: &Lease,
-    ) -> Result<(Incoming, Vec<u8>), Failed> {
+        lease: &PeerLease,
+    ) -> Result<(Incoming, Vec<u8>), AttemptFailure> {
         let (asked, mut received) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.received));
         self.hints = 0;
         let mut incoming = Incoming { fields: part(x).scratch.fields(), ..Incoming::default() };
         let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
-        let sent = if asked == Asked::No {
+        let sent = if asked == RequestProgress::No {
             connection.begin();
             self.send(x, connection, &mut received).await
         } else {
@@ -340,7 +350,7 @@ impl Run {
                 Ok((incoming, received))
             }
             Err(failed) => {
-                if let Failed::Next(fault) = &failed {
+                if let AttemptFailure::Next(fault) = &failed {
                     self.tries.failed(*fault);
                 }
                 Err(failed)
@@ -349,7 +359,7 @@ impl Run {
     }
 
     /// Whether the answer is one that another server shall do better than.
-    fn judge(&mut self, x: &mut Exchange, answered: Answered) -> Result<Answered, Failed> {
+    fn judge(&mut self, x: &mut Exchange, answered: ReceivedHead) -> Result<ReceivedHead, AttemptFailure> {
         let Some(reason) = Reason::of_status(answered.incoming.status) else { return Ok(answered) };
         if !self.up.settings.wants(self.mask(x, reason))
             || self.left <= 1
@@ -359,16 +369,16 @@ impl Run {
             return match self.stale(x, reason, true) {
                 Some(verdict) => {
                     self.tries.end(None);
-                    Err(Failed::End(verdict))
+                    Err(AttemptFailure::End(verdict))
                 }
                 None => Ok(answered),
             };
         }
         let mut answered = answered;
-        let fault = Fault { reason, cause: Cause::UpstreamStatus };
+        let fault = AttemptFault { reason, cause: Cause::UpstreamStatus };
         self.tries.failed(fault);
         answered.lease.fail(x, fault, READING_HEAD);
-        Err(Failed::Next(fault))
+        Err(AttemptFailure::Next(fault))
     }
 
     /// Whether another server is asked after `reason`.
@@ -403,8 +413,8 @@ impl Run {
     pub(crate) fn answer(
         &mut self,
         x: &mut Exchange,
-        mut answered: Answered,
-    ) -> Result<Verdict, Box<Answered>> {
+        mut answered: ReceivedHead,
+    ) -> Result<Verdict, Box<ReceivedHead>> {
         answered.lease.answered(x);
         answered.incoming.keep_alive &= self.keeps_connection();
         let judged = self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &answered.incoming));
@@ -422,14 +432,14 @@ impl Run {
             return Err(Box::new(answered));
         }
         let keeps = judged.as_ref().is_some_and(|judged| judged.keeps);
-        headers::copy(x, &self.up, &answered.incoming, Origin::Server { keeps });
+        headers::copy(x, &self.up, &answered.incoming, HeaderOrigin::Server { keeps });
         let keep = match (self.fetch.take(), judged) {
             _ if !headers::buffering(x, &self.up.settings, &answered.incoming) => None,
             (Some(fetch), Some(judged)) => (*fetch).keep(x, &self.up.settings, &answered.incoming, &judged),
             _ => store::keep(x, &self.up.settings, &answered.incoming),
         };
         let unfinished = if self.body_begun_unfinished(x) { Some(self.out.framing) } else { None };
-        Ok(Answer::begin(x, &self.up, answered, self.tries.clone(), keep, unfinished))
+        Ok(UpstreamBody::begin(x, &self.up, answered, self.tries.clone(), keep, unfinished))
     }
 
     /// Whether the connection may be used again, as far as the request says.
@@ -438,7 +448,11 @@ impl Run {
     }
 
     /// Answers with what is kept where the server says that it is still good; `Err`: it has sent another.
-    async fn unless_still_good(&mut self, x: &mut Exchange, answered: Answered) -> Result<Verdict, Answered> {
+    async fn unless_still_good(
+        &mut self,
+        x: &mut Exchange,
+        answered: ReceivedHead,
+    ) -> Result<Verdict, ReceivedHead> {
         let Some(verdict) = self.revalidated(x, &answered.incoming).await else { return Err(answered) };
         self.tries.end(None);
         self.give_back(x, answered);
@@ -446,11 +460,11 @@ impl Run {
     }
 
     /// The connection of an answer that is not used may be used again, where nothing follows the head.
-    fn give_back(&self, x: &Exchange, answered: Answered) {
+    fn give_back(&self, x: &Exchange, answered: ReceivedHead) {
         let keep_alive =
             answered.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
-        let Answered { incoming, link, lease, rest } = answered;
-        if let Link::Own(connection) = link
+        let ReceivedHead { incoming, link, lease, rest } = answered;
+        if let UpstreamLink::Own(connection) = link
             && keep_alive
             && matches!(incoming.decoder, Decoder::None)
             && rest.is_empty()
@@ -478,7 +492,7 @@ impl Run {
         x: &mut Exchange,
         kind: WaitKind,
         future: impl Future<Output = T>,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, AttemptFailure> {
         let client = if self.goes_on_alone() { None } else { x.transport.client() };
         let shared = x.shared.clone();
         let mut future = pin!(future);
@@ -499,7 +513,7 @@ impl Run {
                 x.keep_alive = false;
                 x.cause = Cause::ClientClosed;
                 self.tries.end(Some(499));
-                Err(Failed::End(Verdict::Close(499)))
+                Err(AttemptFailure::End(Verdict::Close(499)))
             }
         }
     }

@@ -6,12 +6,12 @@ use std::task::Poll;
 use weir_rt::{Recv, SendError};
 use weir_trace::{Cause, WaitKind};
 
-use crate::config::failure_reason::{Failed, Fault, Reason};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
 use crate::connection::upstream_connection::Connection;
 use crate::error_log;
 use crate::error_log::READING_HEAD;
 use crate::protocol::{Head, INTERIM, Incoming, TOO_MANY};
-use crate::request::attempt_state::{Asked, Run};
+use crate::request::attempt_state::{Attempt, RequestProgress};
 use crate::response::headers;
 use weir_engine::exchange::Exchange;
 
@@ -25,19 +25,19 @@ enum Event {
     Received(Recv),
 }
 
-impl Run {
+impl Attempt {
     /// Reads the head of the answer while the request leaves; the number of its bytes. Time runs already for a request
     /// that was `asked` for and sent before.
     pub(crate) async fn head(
         &mut self,
         x: &mut Exchange,
         connection: &Connection,
-        asked: Asked,
+        asked: RequestProgress,
         (received, incoming): (&mut Vec<u8>, &mut Incoming),
-    ) -> Result<usize, Failed> {
+    ) -> Result<usize, AttemptFailure> {
         let settings = self.up.settings.clone();
-        let mut sending = asked != Asked::Sent && connection.stream.backlog() > 0;
-        if asked != Asked::Sent {
+        let mut sending = asked != RequestProgress::Sent && connection.stream.backlog() > 0;
+        if asked != RequestProgress::Sent {
             connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
         }
         loop {
@@ -70,17 +70,19 @@ impl Run {
                 Event::Stuck => return Err(error_log::send_timed_out(x)),
                 Event::Received(Recv::TimedOut) => {
                     let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
-                    return Err(Failed::Next(fault));
+                    return Err(AttemptFailure::Next(fault));
                 }
                 Event::Received(Recv::Eof) => {
                     error_log::error(
                         x,
                         &"upstream prematurely closed connection while reading response header from upstream",
                     );
-                    let fault = Fault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse };
-                    return Err(Failed::Next(fault));
+                    let fault = AttemptFault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse };
+                    return Err(AttemptFailure::Next(fault));
                 }
-                Event::Received(Recv::Err(errno)) => return Err(Failed::Next(error_log::receive(x, errno))),
+                Event::Received(Recv::Err(errno)) => {
+                    return Err(AttemptFailure::Next(error_log::receive(x, errno)));
+                }
             }
         }
     }
@@ -91,7 +93,7 @@ impl Run {
         x: &mut Exchange,
         received: &mut Vec<u8>,
         incoming: &mut Incoming,
-    ) -> Result<Option<usize>, Failed> {
+    ) -> Result<Option<usize>, AttemptFailure> {
         let most = self.up.settings.buffer_size as usize;
         // What is taken of `received` leaves it at once: of thousands of small pieces each would move all that follow.
         let mut at = 0;
@@ -154,6 +156,6 @@ impl Run {
 }
 
 /// What came is no answer.
-fn invalid(cause: Cause) -> Failed {
-    Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause })
+fn invalid(cause: Cause) -> AttemptFailure {
+    AttemptFailure::Next(AttemptFault { reason: Reason::INVALID_HEADER, cause })
 }

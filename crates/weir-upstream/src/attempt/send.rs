@@ -6,17 +6,17 @@ use std::task::Poll;
 use weir_rt::{Chunk, Recv, SendError};
 use weir_trace::WaitKind;
 
-use crate::config::failure_reason::Failed;
+use crate::config::failure_reason::AttemptFailure;
 use crate::connection::upstream_connection::Connection;
 use crate::error_log;
 use crate::protocol::Framing;
-use crate::request::attempt_state::Run;
+use crate::request::attempt_state::Attempt;
 use crate::request::request_body;
 use crate::response::upload::AHEAD;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
-impl Run {
+impl Attempt {
     /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. The rest
     /// of a body whose answer comes before its end is passed on beside that.
     pub(crate) async fn send(
@@ -24,7 +24,7 @@ impl Run {
         x: &mut Exchange,
         connection: &Connection,
         received: &mut Vec<u8>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), AttemptFailure> {
         // A copy, since it may have to be sent again.
         let mut head = connection.stream.spare();
         head.extend_from_slice(&self.out.head);
@@ -50,7 +50,7 @@ impl Run {
         x: &mut Exchange,
         connection: &Connection,
         received: &mut Vec<u8>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), AttemptFailure> {
         let (protocol, framing) = (self.up.protocol.clone(), self.out.framing);
         self.body_begun = true;
         // What came at once, framed as one.
@@ -98,7 +98,7 @@ impl Run {
                     connection.stream.flush();
                     return Ok(());
                 }
-                Ok(Err(error)) => return Err(Failed::End(Verdict::Status(error.status()))),
+                Ok(Err(error)) => return Err(AttemptFailure::End(Verdict::Status(error.status()))),
                 Err(Recv::Data(bytes)) => {
                     received.extend_from_slice(&bytes);
                     return Ok(());

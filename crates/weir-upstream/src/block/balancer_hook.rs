@@ -1,7 +1,7 @@
 //! Choosers from outside: a module is asked for the server of each try of a group's requests (`balancer_by_lua`).
 //!
 //! A [`Guide`] is asked before each try, decides at once, and leaves what it decided in a [`Choice`]. The servers it names
-//! need not be members of the group; each worker remembers those that it has seen ([`Servers`]), so that the usual try
+//! need not be members of the group; each worker remembers those that it has seen ([`BalancerServers`]), so that the usual try
 //! parses no address and allocates nothing. Where it names none, the group's own method chooses.
 
 use std::cell::RefCell;
@@ -49,7 +49,7 @@ pub struct Draft {
 
 /// What a chooser is told, and what it decides about a try.
 pub struct Choice<'a> {
-    pub(crate) servers: &'a Servers,
+    pub(crate) servers: &'a BalancerServers,
     /// How often it was asked for this request, this time included.
     pub asked: u64,
     /// How many tries are left, this one included.
@@ -113,7 +113,7 @@ pub fn local(text: &str) -> Option<SockAddr> {
 
 /// The servers that a chooser has named, on one worker.
 #[derive(Default)]
-pub(crate) struct Servers {
+pub(crate) struct BalancerServers {
     /// By their text; several where ports are told apart.
     known: RefCell<Known>,
     /// The one that was named last: mostly the next one, too.
@@ -131,7 +131,7 @@ struct Named {
     peer: Arc<Peer>,
 }
 
-impl Servers {
+impl BalancerServers {
     fn find(&self, text: &[u8], port: u16) -> Result<Arc<Peer>, &'static str> {
         if let Some(last) = &*self.last.borrow()
             && last.port == port
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn servers_are_known_again() {
-        let servers = Servers::default();
+        let servers = BalancerServers::default();
         let first = servers.find(b"127.0.0.1", 80).expect("an address");
         let other = servers.find(b"127.0.0.2", 80).expect("an address");
         let again = servers.find(b"127.0.0.1", 80).expect("an address");

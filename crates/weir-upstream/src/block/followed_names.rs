@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use weir_conf::{Error, Result};
 
 use crate::block::upstream::Group;
-use crate::discovery::dns::Named;
-use crate::discovery::server_list::{Origin, Place};
+use crate::discovery::dns::FollowedName;
+use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use weir_engine::resolver;
 use weir_engine::resolver::{DnsFailure, Resolver, Watch};
 
@@ -18,7 +18,7 @@ impl Group {
     /// nginx's words when there is none and the group has names.
     pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Result {
         let names = &self.names;
-        let named = self.origins().list.iter().any(|origin| matches!(origin.place, Place::Name(_)));
+        let named = self.origins().list.iter().any(|origin| matches!(origin.place, ServerPlace::Name(_)));
         match names.own.as_ref().or(http) {
             Some(resolver) => {
                 names.resolver.get_or_init(|| (resolver.clone(), names.timeout.unwrap_or(timeout)));
@@ -63,8 +63,8 @@ impl Group {
         let named: Vec<_> = {
             let origins = self.origins();
             let named = origins.list.iter().filter_map(|origin| match &origin.place {
-                Place::Name(named) => Some(named.clone()),
-                Place::Fixed(_) => None,
+                ServerPlace::Name(named) => Some(named.clone()),
+                ServerPlace::Fixed(_) => None,
             });
             named.filter(|named| !named.followed.swap(true, Relaxed)).collect()
         };
@@ -79,20 +79,23 @@ impl Group {
     /// for the first time; `None`: none is.
     pub(crate) fn awaits_names(&self) -> Option<u64> {
         let (_, timeout) = self.names.resolver.get()?;
-        let awaited = |named: &Named| {
+        let awaited = |named: &FollowedName| {
             named.followed.load(Relaxed) && !named.settled.load(Relaxed) && named.answer().is_none()
         };
         let origins = self.origins();
-        let awaits =
-            origins.list.iter().any(|origin| matches!(&origin.place, Place::Name(named) if awaited(named)));
+        let awaits = origins
+            .list
+            .iter()
+            .any(|origin| matches!(&origin.place, ServerPlace::Name(named) if awaited(named)));
         awaits.then_some(*timeout)
     }
 
     /// What became of a name; `false`: it is no server of the group any more. One that is not there has no addresses;
     /// one that nobody could tell about keeps those it has.
-    fn found(&self, named: &Arc<Named>, found: resolver::Found) -> bool {
+    fn found(&self, named: &Arc<FollowedName>, found: resolver::Found) -> bool {
         let origins = self.origins();
-        let listed = |origin: &Origin| matches!(&origin.place, Place::Name(one) if Arc::ptr_eq(one, named));
+        let listed =
+            |origin: &ServerEntry| matches!(&origin.place, ServerPlace::Name(one) if Arc::ptr_eq(one, named));
         if !origins.list.iter().any(listed) {
             return false;
         }

@@ -12,7 +12,7 @@ use weir_http::json::{Json, Value};
 
 use crate::block::upstream::Group;
 use crate::discovery::server_list;
-use crate::discovery::server_list::{Origin, Place};
+use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use crate::peer::Peer;
 use weir_engine::log::{self, Level};
 
@@ -76,7 +76,7 @@ impl Group {
         let primary = members.primary.iter().map(|peer| (peer.clone(), false));
         let mut peers: Vec<_> =
             primary.chain(members.backup.iter().map(|peer| (peer.clone(), true))).collect();
-        let listed = |origin: &Origin| {
+        let listed = |origin: &ServerEntry| {
             // Several lines may name one server: each has as many peers as it made.
             let mut left = origin.peers().len();
             let own = peers.extract_if(.., |(peer, backup)| {
@@ -88,8 +88,8 @@ impl Group {
             let mut json = Json::default();
             origin.write(&mut json);
             let resolved = match &origin.place {
-                Place::Fixed(_) => None,
-                Place::Name(named) => {
+                ServerPlace::Fixed(_) => None,
+                ServerPlace::Name(named) => {
                     let last = named.last();
                     let stale = last.as_ref().is_some_and(|(answer, _)| answer.stale);
                     Some(Resolved { age: last.map(|(_, age)| age), stale })
@@ -117,7 +117,7 @@ impl Group {
     /// # Errors
     /// What is wrong with it.
     pub fn add(self: &Arc<Self>, server: &Value) -> Result<(), Refusal> {
-        let origin = Origin::read(server).map_err(Refusal::Wrong)?;
+        let origin = ServerEntry::read(server).map_err(Refusal::Wrong)?;
         self.change(|list| {
             if list.iter().any(|known| known.model.server == origin.model.server) {
                 return Err(Refusal::There);
@@ -190,13 +190,13 @@ impl Group {
 
     fn change(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut Vec<Origin>) -> Result<(), Refusal>,
+        change: impl FnOnce(&mut Vec<ServerEntry>) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         if self.source.is_some() {
             return Err(Refusal::Sourced);
         }
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut list: Vec<Origin> = self.origins().list.clone();
+        let mut list: Vec<ServerEntry> = self.origins().list.clone();
         change(&mut list)?;
         self.take_list(list)?;
         self.keep_list();
@@ -204,7 +204,7 @@ impl Group {
     }
 
     /// Takes `list` into use.
-    pub(crate) fn take_list(self: &Arc<Self>, list: Vec<Origin>) -> Result<(), Refusal> {
+    pub(crate) fn take_list(self: &Arc<Self>, list: Vec<ServerEntry>) -> Result<(), Refusal> {
         self.fits(&list).map_err(Refusal::Wrong)?;
         let mut origins = self.origins();
         origins.list = list;
@@ -216,10 +216,10 @@ impl Group {
     }
 
     /// Whether the group can have these servers.
-    pub(crate) fn fits(&self, list: &[Origin]) -> Result<(), String> {
+    pub(crate) fn fits(&self, list: &[ServerEntry]) -> Result<(), String> {
         let general = self.method.is_general();
         for origin in list {
-            if matches!(origin.place, Place::Name(_)) {
+            if matches!(origin.place, ServerPlace::Name(_)) {
                 self.may_ask()?;
             }
             let missing = if origin.backup { "backup" } else { "slow_start" };
@@ -244,7 +244,7 @@ impl Group {
     }
 
     /// The list that was kept, if there is one that can be read. One that can't is logged, and as good as none.
-    pub(crate) fn kept_list(&self) -> Option<Vec<Origin>> {
+    pub(crate) fn kept_list(&self) -> Option<Vec<ServerEntry>> {
         let path = self.kept.as_ref()?;
         let text = match std::fs::read(path) {
             Ok(text) => text,

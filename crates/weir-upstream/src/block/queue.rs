@@ -23,18 +23,18 @@ impl Queue {
     }
 
     /// A place in the line, unless it is full.
-    pub(crate) fn enter(&self) -> Option<Place<'_>> {
+    pub(crate) fn enter(&self) -> Option<QueuePlace<'_>> {
         if self.waiting.fetch_add(1, Relaxed) >= self.number {
             self.waiting.fetch_sub(1, Relaxed);
             return None;
         }
-        Some(Place(self))
+        Some(QueuePlace(self))
     }
 }
 
-pub(crate) struct Place<'q>(&'q Queue);
+pub(crate) struct QueuePlace<'q>(&'q Queue);
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
     }
@@ -42,9 +42,9 @@ impl Drop for Place<'_> {
 
 /// Those of one worker that wait, first come first served.
 #[derive(Default)]
-pub(crate) struct Line(RefCell<VecDeque<Waker>>);
+pub(crate) struct QueueLine(RefCell<VecDeque<Waker>>);
 
-impl Line {
+impl QueueLine {
     /// A server may be free: the first looks.
     #[inline]
     pub(crate) fn next(&self) {

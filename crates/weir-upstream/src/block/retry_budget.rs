@@ -7,19 +7,19 @@ use weir_conf::{LineCx, Result, parse_number};
 
 /// What the directive says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Budget {
+pub(crate) struct RetryBudget {
     /// Retries for 1000 requests.
     per_thousand: u64,
     /// Retries that each worker may make a second however few requests there are.
     least: u64,
 }
 
-impl Budget {
+impl RetryBudget {
     /// `retry_budget number% [min=number]`
     ///
     /// # Errors
     /// nginx's words for what is no percentage.
-    pub(crate) fn parse(line: &LineCx<'_>) -> Result<Budget> {
+    pub(crate) fn parse(line: &LineCx<'_>) -> Result<RetryBudget> {
         let percent = line.arg(0).strip_suffix('%').and_then(|text| parse_number(text.as_bytes()));
         let percent = percent.filter(|percent| *percent <= 1000).ok_or_else(|| line.invalid_value(0))?;
         let least = match line.args().get(1) {
@@ -29,26 +29,26 @@ impl Budget {
                 number.ok_or_else(|| line.invalid_parameter(1))?
             }
         };
-        Ok(Budget { per_thousand: percent * 10, least })
+        Ok(RetryBudget { per_thousand: percent * 10, least })
     }
 }
 
 /// What a worker may still spend, in thousandths of a retry.
 #[derive(Debug, Default)]
-pub(crate) struct Purse {
+pub(crate) struct RetryAllowance {
     left: Cell<u64>,
     /// When the seconds' part was last put in, in milliseconds.
     since: Cell<u64>,
 }
 
-impl Purse {
+impl RetryAllowance {
     /// A request has come.
-    pub(crate) fn earn(&self, budget: &Budget) {
+    pub(crate) fn earn(&self, budget: &RetryBudget) {
         self.put(budget, budget.per_thousand);
     }
 
     /// Whether one may be tried again; it is counted.
-    pub(crate) fn spend(&self, budget: &Budget, now: u64) -> bool {
+    pub(crate) fn spend(&self, budget: &RetryBudget, now: u64) -> bool {
         let seconds_part = now.saturating_sub(self.since.replace(now)).min(1000).saturating_mul(budget.least);
         self.put(budget, seconds_part);
         let rest = self.left.get().checked_sub(ONE);
@@ -57,7 +57,7 @@ impl Purse {
     }
 
     /// What is saved is no more than a burst of requests may need.
-    fn put(&self, budget: &Budget, thousandths: u64) {
+    fn put(&self, budget: &RetryBudget, thousandths: u64) {
         let most = budget.least.saturating_add(SAVED).saturating_mul(ONE);
         self.left.set(self.left.get().saturating_add(thousandths).min(most));
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn retries_are_a_part_of_requests() {
-        let (budget, purse) = (Budget { per_thousand: 200, least: 0 }, Purse::default());
+        let (budget, purse) = (RetryBudget { per_thousand: 200, least: 0 }, RetryAllowance::default());
         assert!(!purse.spend(&budget, 5_000));
         let mut spent = 0;
         for _ in 0..100 {
@@ -88,10 +88,11 @@ mod tests {
 
     #[test]
     fn some_are_free_each_second() {
-        let (budget, purse) = (Budget { per_thousand: 0, least: 3 }, Purse::default());
+        let (budget, purse) = (RetryBudget { per_thousand: 0, least: 3 }, RetryAllowance::default());
         let spent = |now| (0..10).filter(|_| purse.spend(&budget, now)).count();
         assert_eq!([spent(10_000), spent(10_100), spent(11_000), spent(12_000)], [3, 0, 3, 3]);
-        let (boundless, purse) = (Budget { per_thousand: 10_000, least: u64::MAX }, Purse::default());
+        let (boundless, purse) =
+            (RetryBudget { per_thousand: 10_000, least: u64::MAX }, RetryAllowance::default());
         assert!((0..10).all(|second| purse.spend(&boundless, second * 1000 + 5_000)));
     }
 }

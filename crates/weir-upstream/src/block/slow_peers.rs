@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::block::upstream::Group;
-use crate::peer::outlier::Outlier;
+use crate::peer::outlier::OutlierLimits;
 use crate::peer::{Peer, PeerState};
 use weir_engine::log;
 use weir_engine::log::Level;
 
 impl Group {
     /// `peer` has answered after so many microseconds.
-    pub(crate) fn judge_slowness(&self, outlier: &Outlier, peer: &Arc<Peer>, us: u64) {
+    pub(crate) fn judge_slowness(&self, outlier: &OutlierLimits, peer: &Arc<Peer>, us: u64) {
         let Some(mean) = peer.state.slowness.add(outlier, us) else { return };
         let now = crate::peer::balance::now();
         let members = self.members();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_rt::notify::either;
 
 use crate::block::upstream::Group;
-use crate::discovery::server_list::Origin;
+use crate::discovery::server_list::ServerEntry;
 use crate::discovery::source::Source;
 use crate::discovery::source::reader::Reader;
 use weir_engine::log::{self, Level};
@@ -59,7 +59,7 @@ async fn gone(group: &Weak<Group>) {
     }
 }
 
-async fn take(group: &Weak<Group>, source: &Arc<Source>, list: Vec<Origin>) -> Result<(), String> {
+async fn take(group: &Weak<Group>, source: &Arc<Source>, list: Vec<ServerEntry>) -> Result<(), String> {
     let Some(group) = group.upgrade() else { return Ok(()) };
     let (count, before) = (list.len(), group.version());
     group.take_list(list).map_err(|refusal| refusal.to_string())?;

@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::block::balancer_hook::Guides;
 use crate::block::change_notice::Changes;
 use crate::block::queue::Queue;
-use crate::block::retry_budget::Budget;
+use crate::block::retry_budget::RetryBudget;
 use crate::connection::keepalive_limits::Keep;
-use crate::discovery::dns::Names;
+use crate::discovery::dns::UpstreamNames;
 use crate::discovery::server_list;
-use crate::discovery::server_list::{Origin, Origins};
+use crate::discovery::server_list::{ServerEntry, ServerList};
 use crate::discovery::source::Source;
 use crate::health::HealthCheck;
 use crate::peer::Peer;
 use crate::peer::balance::Method;
 use crate::peer::members::Members;
-use crate::peer::outlier::Outlier;
+use crate::peer::outlier::OutlierLimits;
 use crate::peer::sticky::Sticky;
-use crate::pool::shared_idle::Common;
+use crate::pool::shared_idle::SharedIdle;
 
 /// A group of servers, shared by all workers.
 #[derive(Debug)]
@@ -38,9 +38,9 @@ pub struct Group {
     /// Where requests wait for a server.
     pub queue: Option<Queue>,
     /// When a server is left out for its slowness.
-    pub(crate) outlier: Option<Outlier>,
+    pub(crate) outlier: Option<OutlierLimits>,
     /// How many requests may be tried again.
-    pub(crate) retry_budget: Option<Budget>,
+    pub(crate) retry_budget: Option<RetryBudget>,
     /// Made from an address, not by an `upstream` block.
     pub implicit: bool,
     /// Made for a request, from a value that is computed.
@@ -51,13 +51,13 @@ pub struct Group {
     pub(crate) changes: Changes,
     members: Mutex<Arc<Members>>,
     /// What the members are made of. Who holds it may take the lock of `members`, not the other way round.
-    origins: Mutex<Origins>,
+    origins: Mutex<ServerList>,
     /// Held from before the list is read until it was changed.
     pub(crate) changing: Mutex<()>,
     /// Its idle connections that any worker may take.
-    pub(crate) idle: Arc<Common>,
+    pub(crate) idle: Arc<SharedIdle>,
     /// Who is asked for names.
-    pub(crate) names: Names,
+    pub(crate) names: UpstreamNames,
     /// Where its list comes from at run time.
     pub(crate) source: Option<Arc<Source>>,
     /// Where its list is kept between runs.
@@ -86,7 +86,7 @@ impl Group {
             origins: Mutex::default(),
             changing: Mutex::default(),
             idle: Arc::default(),
-            names: Names::default(),
+            names: UpstreamNames::default(),
             source: None,
             kept: None,
             guide: None,
@@ -105,7 +105,7 @@ impl Group {
     }
 
     /// What the members are made of.
-    pub(crate) fn origins(&self) -> MutexGuard<'_, Origins> {
+    pub(crate) fn origins(&self) -> MutexGuard<'_, ServerList> {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -115,7 +115,7 @@ impl Group {
     }
 
     /// Takes `list` for what the configuration says.
-    pub(crate) fn begin(&self, list: Vec<Origin>) {
+    pub(crate) fn begin(&self, list: Vec<ServerEntry>) {
         let mut origins = self.origins();
         origins.written = server_list::write(&list);
         origins.list = self.kept_list().unwrap_or(list);
@@ -124,7 +124,7 @@ impl Group {
 
     /// Makes the members anew; those of `before` that are still there stay who they are, with what is known of them.
     /// Requests that begin from now on see the new ones.
-    pub(crate) fn rebuild(&self, origins: &Origins, before: &Members) {
+    pub(crate) fn rebuild(&self, origins: &ServerList, before: &Members) {
         let members = server_list::members(&origins.list, before);
         let mandatory = self.health_check.as_ref().is_some_and(|check| check.mandatory);
         let fresh = |peer: &&Arc<Peer>| !before.all().any(|old| Arc::ptr_eq(&old.state, &peer.state));
@@ -146,7 +146,7 @@ impl Group {
         let theirs = old.origins();
         let same = theirs.written == origins.written && self.source == old.source;
         if theirs.moved && same && self.fits(&theirs.list).is_ok() {
-            origins.list = theirs.list.iter().map(Origin::anew).collect();
+            origins.list = theirs.list.iter().map(ServerEntry::anew).collect();
             origins.moved = true;
         } else {
             origins.list.iter().for_each(|origin| origin.adopt_name(&theirs.list));

@@ -10,7 +10,7 @@ use crate::block::source_follower;
 use crate::block::upstream::Group;
 use crate::connection::keepalive_limits::Keep;
 use crate::discovery::server_address::{lacks_port, resolve};
-use crate::discovery::server_list::Origin;
+use crate::discovery::server_list::ServerEntry;
 use crate::peer::Peer;
 use crate::peer::balance::Method;
 use crate::peer::members::Members;
@@ -79,7 +79,7 @@ impl Upstreams {
         // nginx keeps connections of `upstream` blocks only.
         let keep = Keep { connections: 0, ..Keep::default() };
         let group = Group::new(host, Method::RoundRobin, keep, Members::default(), true);
-        group.begin(vec![Origin::of(Peer::plain(SockAddr::UNSPECIFIED, host), addrs)]);
+        group.begin(vec![ServerEntry::of(Peer::plain(SockAddr::UNSPECIFIED, host), addrs)]);
         let group = Arc::new(group);
         self.implicit.insert(host.into(), self.groups.len());
         self.groups.push(group.clone());

@@ -189,7 +189,8 @@ impl Cache {
         let Some((entry, _)) = self.entry(key, weir_rt::clock::monotonic_ms()) else { return };
         let mut state = entry.state();
         if !state.exists {
-            (state.exists, state.size) = (true, blocks(size));
+            state.exists = true;
+            state.size = blocks(size);
             self.size.fetch_add(state.size, Relaxed);
         }
     }
@@ -198,7 +199,9 @@ impl Cache {
     pub(super) fn stored(&self, entry: &Entry, size: u64) {
         let mut state = entry.state();
         let before = if state.exists { state.size } else { 0 };
-        (state.exists, state.error, state.size) = (true, None, blocks(size));
+        state.exists = true;
+        state.error = None;
+        state.size = blocks(size);
         state.absent = false;
         self.size.fetch_add(state.size, Relaxed);
         self.size.fetch_sub(before, Relaxed);

@@ -203,7 +203,8 @@ impl Rest {
         let long = self.began.elapsed() >= Duration::from_millis(self.pace.threshold);
         if self.files >= self.pace.files.max(1) || long {
             thread::sleep(Duration::from_millis(self.pace.sleep));
-            (self.files, self.began) = (0, Instant::now());
+            self.files = 0;
+            self.began = Instant::now();
         }
     }
 }

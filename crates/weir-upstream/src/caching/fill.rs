@@ -12,17 +12,17 @@ use crate::caching::lookup::{any, chosen_by};
 use crate::config::directives::{Settings, ignored};
 use crate::config::failure_reason::Reason;
 use crate::protocol::Incoming;
-use crate::request::attempt_state::Run;
-use crate::request::cache_fetch::Fetch;
+use crate::request::attempt_state::Attempt;
+use crate::request::cache_fetch::CacheFetch;
 use crate::request::cache_use::{CacheStatus, cache_status};
 use crate::request::exchange_part::part_if;
-use crate::response::cache_writer::{Goal, Keep};
+use crate::response::cache_writer::{Goal, ResponseFile};
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
 
 /// What the head of an answer says about keeping it.
-pub(crate) struct Judged {
+pub(crate) struct CacheJudgement {
     freshness: Freshness,
     /// The fields of requests that it depends on.
     vary: Vec<u8>,
@@ -30,12 +30,13 @@ pub(crate) struct Judged {
     pub(crate) keeps: bool,
 }
 
-impl Fetch {
+impl CacheFetch {
     /// Reads what the head says about keeping the answer.
-    pub(crate) fn judge(&self, x: &Exchange, settings: &Settings, incoming: &Incoming) -> Judged {
+    pub(crate) fn judge(&self, x: &Exchange, settings: &Settings, incoming: &Incoming) -> CacheJudgement {
         let now = weir_rt::unix_time().0;
         let heeds = |bit| settings.ignore_headers & bit == 0;
-        let mut judged = Judged { freshness: Freshness::default(), vary: Vec::new(), keeps: self.keeps };
+        let mut judged =
+            CacheJudgement { freshness: Freshness::default(), vary: Vec::new(), keeps: self.keeps };
         // Of these the first counts.
         let (mut accel, mut expires) = (heeds(ignored::X_EXPIRES), heeds(ignored::EXPIRES));
         for field in &incoming.fields {
@@ -63,7 +64,7 @@ impl Fetch {
     }
 
     /// Until when an answer with `status` may be used; `None`: not at all.
-    fn until(&self, judged: &Judged, status: u16) -> Option<u64> {
+    fn until(&self, judged: &CacheJudgement, status: u16) -> Option<u64> {
         if !judged.keeps || !judged.freshness.may_be_kept() {
             return None;
         }
@@ -72,7 +73,7 @@ impl Fetch {
     }
 
     /// Remembers that the answer is an error page of this server's, in place of what came (`error_page`).
-    pub(crate) fn keep_error(&self, judged: &Judged, status: u16) {
+    pub(crate) fn keep_error(&self, judged: &CacheJudgement, status: u16) {
         if let (Some(ticket), Some(until)) = (&self.ticket, self.until(judged, status)) {
             ticket.fail(status, until);
         }
@@ -94,8 +95,8 @@ impl Fetch {
         x: &mut Exchange,
         up: &Settings,
         incoming: &Incoming,
-        judged: &Judged,
-    ) -> Option<Keep> {
+        judged: &CacheJudgement,
+    ) -> Option<ResponseFile> {
         if any(x, &self.settings.no_cache) {
             return None;
         }
@@ -125,11 +126,11 @@ impl Fetch {
         let (vary, key) = (judged.vary.clone(), std::mem::take(&mut self.text).into_vec());
         let status = incoming.status;
         let goal = Goal::Cache { ticket, root: place.path, times, status, key, vary, variant: wanted, text };
-        Some(Keep { goal, aside, expected: incoming.content_length })
+        Some(ResponseFile { goal, aside, expected: incoming.content_length })
     }
 }
 
-impl Run {
+impl Attempt {
     /// What is too old in place of an answer that did not come because of `reason`, if that may be.
     pub(crate) fn stale(&mut self, x: &mut Exchange, reason: Reason, by_status: bool) -> Option<Verdict> {
         let fetch = self.fetch.as_ref()?;

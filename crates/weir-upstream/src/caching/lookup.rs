@@ -10,7 +10,7 @@
 //!     └────── nothing ──────────────────────────────► Fetch: MISS
 //! ```
 //!
-//! What comes of a [`Fetch`] is decided where the head of the answer is known: [`crate::caching::fill`].
+//! What comes of a [`CacheFetch`] is decided where the head of the answer is known: [`crate::caching::fill`].
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,11 +27,11 @@ use crate::cache::{Cache, Caches, Found, Key, Ticket, Turn, place, variant};
 use crate::config::cache_directives::{CacheSettings, UPDATING, Zone};
 use crate::location::upstream_location::Upstream;
 use crate::protocol::Incoming;
-use crate::request::cache_fetch::Fetch;
+use crate::request::cache_fetch::CacheFetch;
 use crate::request::cache_use::CacheStatus;
 use crate::request::exchange_part::part;
 use crate::response::headers;
-use crate::response::headers::Origin;
+use crate::response::headers::HeaderOrigin;
 use crate::worker_side::worker_part::of_worker;
 use weir_engine::body::Body;
 use weir_engine::exchange::Exchange;
@@ -43,7 +43,7 @@ use weir_engine::variable::Script;
 use weir_engine::worker::Worker;
 
 /// The cache of one location, on one worker.
-pub(crate) struct Caching {
+pub(crate) struct CacheLookup {
     pub(crate) settings: Arc<CacheSettings>,
     /// The cache, where the configuration names it.
     fixed: Option<Mine>,
@@ -53,21 +53,21 @@ pub(crate) struct Caching {
 type Mine = (Arc<Cache>, Rc<Hot>);
 
 /// How a request begins.
-pub(crate) enum Begin {
+pub(crate) enum CacheDecision {
     /// It is answered.
     Done(Verdict),
     /// A server is asked, with the cache in mind.
-    Fetch(Box<Fetch>),
+    Fetch(Box<CacheFetch>),
     /// A server is asked; no cache has to do with it.
     Past,
 }
 
 /// A fetch that goes on in a request of its own, behind the client's back; the request's state.
 #[derive(Default)]
-struct HandedOver(Option<Box<Fetch>>);
+struct HandedOver(Option<Box<CacheFetch>>);
 
-impl Caching {
-    pub(crate) fn new(settings: &Arc<CacheSettings>, worker: &Worker) -> Caching {
+impl CacheLookup {
+    pub(crate) fn new(settings: &Arc<CacheSettings>, worker: &Worker) -> CacheLookup {
         let fixed = match &settings.zone {
             Zone::Fixed(zone, _) => place::of(zone),
             Zone::Computed(_) => None,
@@ -76,7 +76,7 @@ impl Caching {
             let hot = of_worker(worker).caches.of(&cache);
             (cache, hot)
         });
-        Caching { settings: settings.clone(), fixed }
+        CacheLookup { settings: settings.clone(), fixed }
     }
 
     /// Responds to `x` from this worker's memory; `None`: what it needs is not there.
@@ -125,27 +125,27 @@ impl Caching {
     }
 
     /// Finds out how `x` goes on. Where it goes is known already ([`crate::Target::aim`]).
-    pub(crate) async fn begin(&self, x: &mut Exchange, up: &Upstream) -> Begin {
+    pub(crate) async fn begin(&self, x: &mut Exchange, up: &Upstream) -> CacheDecision {
         let purges = any(x, &self.settings.purge);
         if !self.is_for(x) && !purges {
-            return Begin::Past;
+            return CacheDecision::Past;
         }
         if let Some(fetch) = x.state::<HandedOver>().0.take() {
-            return Begin::Fetch(self.sends(x, fetch, CacheStatus::Expired));
+            return CacheDecision::Fetch(self.sends(x, fetch, CacheStatus::Expired));
         }
         let (cache, hot) = match self.cache(x) {
             Ok(Some(cache)) => cache,
-            Ok(None) => return Begin::Past,
-            Err(verdict) => return Begin::Done(verdict),
+            Ok(None) => return CacheDecision::Past,
+            Err(verdict) => return CacheDecision::Done(verdict),
         };
         let key = match self.key(x, up) {
             Ok(key) => key,
-            Err(verdict) => return Begin::Done(verdict),
+            Err(verdict) => return CacheDecision::Done(verdict),
         };
         if purges {
-            return Begin::Done(purge(x, cache, key).await);
+            return CacheDecision::Done(purge(x, cache, key).await);
         }
-        let fetch = Fetch {
+        let fetch = CacheFetch {
             settings: self.settings.clone(),
             cache,
             hot,
@@ -156,7 +156,7 @@ impl Caching {
             old_for_errors: false,
         };
         if any(x, &self.settings.bypass) {
-            return Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Bypass));
+            return CacheDecision::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Bypass));
         }
         self.look(x, up, (fetch, key)).await
     }
@@ -184,7 +184,7 @@ impl Caching {
     }
 
     /// Looks into the cache until it is known how `x` goes on.
-    async fn look(&self, x: &mut Exchange, up: &Upstream, (fetch, key): (Fetch, Span)) -> Begin {
+    async fn look(&self, x: &mut Exchange, up: &Upstream, (fetch, key): (CacheFetch, Span)) -> CacheDecision {
         let mut fetch = fetch;
         let main = Key::of(&fetch.text);
         let mut name = main;
@@ -194,7 +194,7 @@ impl Caching {
             let (ticket, look, scarce) = match fetch.cache.look_up(name, self.settings.min_uses) {
                 Found::Error(status) => {
                     part(x).cached.status = Some(CacheStatus::Hit);
-                    return Begin::Done(Verdict::Status(status));
+                    return CacheDecision::Done(Verdict::Status(status));
                 }
                 Found::Scarce | Found::Full => return self.passes(x, fetch),
                 Found::Entry { ticket, look, scarce } => (ticket, look, scarce),
@@ -208,7 +208,7 @@ impl Caching {
                         if beside {
                             x.log(Level::Crit, &wrong_file(&ticket, "has incorrect vary hash"));
                             fetch.ticket = Some(ticket);
-                            return Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss));
+                            return CacheDecision::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss));
                         }
                         (name, remembered, beside) = (wanted, name_of_variant(x, key, fields), true);
                         continue;
@@ -231,18 +231,24 @@ impl Caching {
                 return self.passes(x, fetch);
             }
             fetch.ticket = Some(ticket);
-            return Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss));
+            return CacheDecision::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss));
         }
     }
 
     /// There is an answer: is it fresh, and what if not?
-    fn found(&self, x: &mut Exchange, up: &Upstream, mut fetch: Box<Fetch>, answer: Rc<Answer>) -> Begin {
+    fn found(
+        &self,
+        x: &mut Exchange,
+        up: &Upstream,
+        mut fetch: Box<CacheFetch>,
+        answer: Rc<Answer>,
+    ) -> CacheDecision {
         let now = weir_rt::unix_time().0;
         let hot = fetch.hot.clone();
         let served = |x: &mut Exchange, status| {
             part(x).cached.whole = true;
             // The file has gone within this very turn: as if it could not be read.
-            Begin::Done(respond(x, up, &hot, &answer, status).unwrap_or(Verdict::Status(500)))
+            CacheDecision::Done(respond(x, up, &hot, &answer, status).unwrap_or(Verdict::Status(500)))
         };
         if answer.times.valid >= now {
             return served(x, CacheStatus::Hit);
@@ -260,17 +266,17 @@ impl Caching {
             return served(x, CacheStatus::Updating);
         }
         fetch.old = Some(answer);
-        Begin::Fetch(self.sends(x, fetch, CacheStatus::Expired))
+        CacheDecision::Fetch(self.sends(x, fetch, CacheStatus::Expired))
     }
 
     /// A server is asked, and what it answers is not kept.
-    fn passes(&self, x: &mut Exchange, mut fetch: Fetch) -> Begin {
+    fn passes(&self, x: &mut Exchange, mut fetch: CacheFetch) -> CacheDecision {
         fetch.keeps = false;
-        Begin::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss))
+        CacheDecision::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss))
     }
 
     /// A server is asked: for what, and whether it may be kept.
-    fn sends(&self, x: &mut Exchange, mut fetch: Box<Fetch>, status: CacheStatus) -> Box<Fetch> {
+    fn sends(&self, x: &mut Exchange, mut fetch: Box<CacheFetch>, status: CacheStatus) -> Box<CacheFetch> {
         fetch.keeps &= !is_far(x, self.settings.max_range_offset);
         part(x).cached.status = Some(status);
         part(x).cached.whole = fetch.keeps;
@@ -316,7 +322,7 @@ pub(crate) fn respond(
         content_length: answer.content_length,
         ..Incoming::default()
     };
-    headers::copy(x, up, &incoming, Origin::Cache);
+    headers::copy(x, up, &incoming, HeaderOrigin::Cache);
     let mut fields = std::mem::take(&mut incoming.fields);
     fields.clear();
     x.worker.fields.replace(fields);
@@ -324,7 +330,7 @@ pub(crate) fn respond(
 }
 
 /// Reads the file of `ticket`; what is wrong with it is logged.
-async fn read(x: &mut Exchange, fetch: &Fetch, ticket: &Ticket, name: Span) -> Option<Rc<Answer>> {
+async fn read(x: &mut Exchange, fetch: &CacheFetch, ticket: &Ticket, name: Span) -> Option<Rc<Answer>> {
     let name = x.arena.get(name).to_vec();
     let looked = fetch.hot.read(ticket, &fetch.text, &name);
     let shared = x.shared.clone();
@@ -427,7 +433,7 @@ fn name_of_variant(x: &mut Exchange, key: Span, fields: Span) -> Span {
 }
 
 /// Lets the fetch go on in a request of its own.
-fn hand_over(x: &mut Exchange, fetch: Box<Fetch>) {
+fn hand_over(x: &mut Exchange, fetch: Box<CacheFetch>) {
     let (uri, args) = (x.uri().to_vec(), x.args().to_vec());
     let options =
         SubrequestOptions { method: x.request.head.method, head_only: true, ..SubrequestOptions::default() };

@@ -5,7 +5,7 @@ use weir_conf::BufferSizes;
 use crate::config::directives::Family;
 
 /// What a block says of sizes, with the defaults.
-pub(crate) struct Sizes {
+pub(crate) struct ResponseBufferSizes {
     pub(crate) buffer_size: u64,
     pub(crate) buffers: BufferSizes,
     busy: u64,
@@ -13,12 +13,12 @@ pub(crate) struct Sizes {
     pub(crate) temp_file_write_size: u64,
 }
 
-impl Sizes {
-    pub(crate) fn of(family: &Family) -> Sizes {
+impl ResponseBufferSizes {
+    pub(crate) fn of(family: &Family) -> ResponseBufferSizes {
         let buffer_size = family.buffer_size.unwrap_or(PAGE);
         let buffers = family.buffers.unwrap_or(BufferSizes { number: 8, size: PAGE });
         let largest = buffer_size.max(buffers.size);
-        Sizes {
+        ResponseBufferSizes {
             buffer_size,
             buffers,
             busy: family.busy_buffers_size.unwrap_or(2 * largest),
@@ -30,7 +30,7 @@ impl Sizes {
     /// # Errors
     /// nginx's words for the first pair that does not fit.
     pub(crate) fn check(&self, prefix: &str) -> Result<(), String> {
-        let Sizes { buffers, busy, max_temp_file_size, temp_file_write_size, .. } = *self;
+        let ResponseBufferSizes { buffers, busy, max_temp_file_size, temp_file_write_size, .. } = *self;
         let largest = self.buffer_size.max(buffers.size);
         if buffers.number < 2 {
             return Err(format!("there must be at least 2 \"{prefix}_buffers\""));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_conf::{BufferSizes, Error, LineCx, Result, Span, parse_size};
 use weir_rt::net::SockAddr;
 
-use crate::config::buffer_sizes::Sizes;
+use crate::config::buffer_sizes::ResponseBufferSizes;
 use crate::config::cache_directives::{CacheFamily, CacheSettings, Store};
 use crate::config::failure_reason::Reason;
 use crate::config::field_names::FieldNames;
@@ -223,12 +223,13 @@ impl Family {
     /// # Errors
     /// nginx's words for sizes that do not fit together.
     pub fn resolve(&mut self, prefix: &'static str, hidden: &[&str], registry: &mut Registry) -> Result {
-        let sizes = Sizes::of(self);
+        let sizes = ResponseBufferSizes::of(self);
         // As in nginx what a server or a location has in the end is checked: it may say more than `http`.
         if !registry.settles_http {
             sizes.check(prefix).map_err(|message| Error { span: self.sizes_at, ..Error::new(message) })?;
         }
-        let Sizes { buffer_size, buffers, max_temp_file_size, temp_file_write_size, .. } = sizes;
+        let ResponseBufferSizes { buffer_size, buffers, max_temp_file_size, temp_file_write_size, .. } =
+            sizes;
         let folder = registry.paths.prefix.join(format!("{prefix}_temp"));
         let temp_path = self
             .temp_path

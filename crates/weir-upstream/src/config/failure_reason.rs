@@ -6,7 +6,7 @@ use weir_engine::phase::Verdict;
 
 /// What went wrong with a try.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct AttemptFault {
     /// As `*_next_upstream` sees it.
     pub(crate) reason: Reason,
     /// As `$cause` tells it.
@@ -97,9 +97,9 @@ impl Reason {
 }
 
 /// Why a try gave no answer.
-pub(crate) enum Failed {
+pub(crate) enum AttemptFailure {
     /// Another server may be asked.
-    Next(Fault),
+    Next(AttemptFault),
     /// Nobody is asked any more.
     End(Verdict),
 }

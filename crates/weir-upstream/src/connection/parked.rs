@@ -9,7 +9,7 @@ use crate::peer::PeerState;
 
 /// A connection that no event loop watches.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) addr: SockAddr,
     /// The local address that its server's `bind=` names.

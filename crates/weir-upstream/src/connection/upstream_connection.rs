@@ -7,7 +7,7 @@ use weir_rt::net::{SockAddr, SocketOption, TcpKeepalive};
 use weir_rt::notify::either;
 use weir_rt::{Recv, Stream, Timer};
 
-use crate::connection::parked::Parked;
+use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
 use crate::tls_client::Secure;
 use weir_engine::descriptors::socket_when_free;
@@ -109,16 +109,16 @@ impl Connection {
     }
 
     /// Takes it from this worker's event loop, for any worker to use; `None`: it is of no use.
-    pub(crate) async fn park(self, peer: &Peer, since: u64) -> Option<Parked> {
+    pub(crate) async fn park(self, peer: &Peer, since: u64) -> Option<ParkedSocket> {
         let (requests, opened) = (self.requests, self.opened);
         let (addr, bind, state) = (peer.addr.clone(), peer.bind.clone(), peer.state.clone());
         let (fd, unasked) = self.stream.into_fd().await.ok()?;
-        unasked.is_empty().then_some(Parked { fd, addr, bind, state, requests, opened, since })
+        unasked.is_empty().then_some(ParkedSocket { fd, addr, bind, state, requests, opened, since })
     }
 
     /// Takes it over, on this worker; `None`: the event loop has no room.
-    pub(crate) fn unpark(parked: Parked) -> Option<Box<Connection>> {
-        let Parked { fd, requests, opened, .. } = parked;
+    pub(crate) fn unpark(parked: ParkedSocket) -> Option<Box<Connection>> {
+        let ParkedSocket { fd, requests, opened, .. } = parked;
         let stream = Stream::from_fd(fd).ok()?;
         let sent_before = stream.sent();
         Some(Box::new(Connection {

@@ -15,7 +15,7 @@ use weir_engine::resolver::{self, DnsAnswer, DnsQuestion, Resolver};
 
 /// Who is asked for the names of a group.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct UpstreamNames {
     /// Where the group is written.
     pub(crate) place: Option<Span>,
     /// The group's own `resolver` and `resolver_timeout`.
@@ -29,7 +29,7 @@ pub(crate) struct Names {
 
 /// A server that is a name.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct FollowedName {
     pub(crate) question: DnsQuestion,
     pub(crate) name: String,
     port: u16,
@@ -42,12 +42,16 @@ pub(crate) struct Named {
     pub(crate) settled: AtomicBool,
 }
 
-impl Named {
+impl FollowedName {
     /// The server of a line with `resolve`; `None` for an address, which resolves to itself.
     ///
     /// # Errors
     /// nginx's words for what `service` does not go with.
-    pub(crate) fn parse(line: &LineCx<'_>, resolve: bool, service: Option<&str>) -> Result<Option<Named>> {
+    pub(crate) fn parse(
+        line: &LineCx<'_>,
+        resolve: bool,
+        service: Option<&str>,
+    ) -> Result<Option<FollowedName>> {
         let text = line.arg(0);
         if service.is_some() && !resolve {
             let message = format!("service upstream \"{text}\" requires \"resolve\" parameter");
@@ -57,14 +61,14 @@ impl Named {
         if !resolve || text.starts_with("unix:") || (literal && service.is_none()) {
             return Ok(None);
         }
-        Named::new(text, service).map(Some).map_err(|message| line.fail_arg(0, message))
+        FollowedName::new(text, service).map(Some).map_err(|message| line.fail_arg(0, message))
     }
 
     /// The server called `text`: a name, with a port or a service.
     ///
     /// # Errors
     /// nginx's words for what it can't be.
-    pub(crate) fn new(text: &str, service: Option<&str>) -> std::result::Result<Named, String> {
+    pub(crate) fn new(text: &str, service: Option<&str>) -> std::result::Result<FollowedName, String> {
         let (host, port) = split_port(text).map_err(|_| format!("invalid port in upstream \"{text}\""))?;
         let fail = |reason: &str| Err(format!("service upstream \"{text}\" {reason}"));
         if service.is_some() && port.is_some() {
@@ -86,7 +90,7 @@ impl Named {
                 (question, format!("service {service} of {host}"))
             }
         };
-        Ok(Named {
+        Ok(FollowedName {
             question,
             name,
             port: port.unwrap_or(80),
@@ -104,13 +108,13 @@ impl Named {
     }
 
     /// Whether both are answered alike.
-    pub(crate) fn asks_as(&self, other: &Named) -> bool {
+    pub(crate) fn asks_as(&self, other: &FollowedName) -> bool {
         self.question == other.question
     }
 
     /// The same, followed by nobody yet.
-    pub(crate) fn anew(&self) -> Named {
-        Named {
+    pub(crate) fn anew(&self) -> FollowedName {
+        FollowedName {
             question: self.question.clone(),
             name: self.name.clone(),
             port: self.port,
@@ -123,7 +127,7 @@ impl Named {
     }
 
     /// Takes over what `old` knows, unless something is known.
-    pub(crate) fn adopt(&self, old: &Named) {
+    pub(crate) fn adopt(&self, old: &FollowedName) {
         if self.answer().is_none() {
             *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = old.answer();
             self.answered.store(old.answered.load(Relaxed), Relaxed);

@@ -7,7 +7,7 @@ use weir_conf::split_port;
 use weir_http::json::{Json, Value};
 use weir_rt::net::SockAddr;
 
-use crate::discovery::dns::Named;
+use crate::discovery::dns::FollowedName;
 use crate::discovery::server_address::resolve;
 use crate::peer::Peer;
 use crate::peer::members::Members;
@@ -15,9 +15,9 @@ use weir_engine::resolver;
 
 /// The servers of a group, and where the list of them comes from.
 #[derive(Debug, Default)]
-pub(crate) struct Origins {
+pub(crate) struct ServerList {
     /// In their order.
-    pub(crate) list: Vec<Origin>,
+    pub(crate) list: Vec<ServerEntry>,
     /// What the configuration says, as [`write`] writes it: a configuration that says something else has its way.
     pub(crate) written: String,
     /// The list was changed at run time.
@@ -26,34 +26,34 @@ pub(crate) struct Origins {
 
 /// A server: a `server` line, or one of a list that came at run time.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct ServerEntry {
     /// `backup`
     pub(crate) backup: bool,
     /// What each of its addresses has: `server` is how it is written, address and state are of no meaning.
     pub(crate) model: Peer,
-    pub(crate) place: Place,
+    pub(crate) place: ServerPlace,
 }
 
 /// Where a server is.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ServerPlace {
     /// There, as long as it is listed.
     Fixed(Vec<SockAddr>),
     /// Where its name says at the moment.
-    Name(Arc<Named>),
+    Name(Arc<FollowedName>),
 }
 
-impl Origin {
+impl ServerEntry {
     /// One whose addresses are known.
-    pub(crate) fn of(model: Peer, addrs: Vec<SockAddr>) -> Origin {
-        Origin { backup: false, model, place: Place::Fixed(addrs) }
+    pub(crate) fn of(model: Peer, addrs: Vec<SockAddr>) -> ServerEntry {
+        ServerEntry { backup: false, model, place: ServerPlace::Fixed(addrs) }
     }
 
     /// Reads a server of a list: `"10.0.0.1:80"`, or an object with `server` and what else a `server` line may say.
     ///
     /// # Errors
     /// What is wrong, for who wrote it.
-    pub(crate) fn read(value: &Value) -> Result<Origin, String> {
+    pub(crate) fn read(value: &Value) -> Result<ServerEntry, String> {
         let text = value.text().or_else(|| value.field("server").and_then(Value::text));
         let text = text.ok_or("a server is a string, or an object with \"server\"")?;
         if text.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -63,11 +63,12 @@ impl Origin {
         let literal = text.starts_with("unix:")
             || split_port(text).is_ok_and(|(host, _)| resolver::literal(host).is_some());
         let place = match literal {
-            true => Place::Fixed(resolve(text, 80)?),
+            true => ServerPlace::Fixed(resolve(text, 80)?),
             // Who writes a name at run time wants it followed.
-            false => Place::Name(Arc::new(Named::new(text, service)?)),
+            false => ServerPlace::Name(Arc::new(FollowedName::new(text, service)?)),
         };
-        let mut origin = Origin { backup: false, model: Peer::plain(SockAddr::UNSPECIFIED, text), place };
+        let mut origin =
+            ServerEntry { backup: false, model: Peer::plain(SockAddr::UNSPECIFIED, text), place };
         if let Value::Object(fields) = value {
             origin.set(fields)?;
         }
@@ -109,10 +110,10 @@ impl Origin {
 
     /// Writes what [`read`](Origin::read) reads; numbers of nginx's defaults are left out.
     pub(crate) fn write(&self, json: &mut Json) {
-        let Origin { backup, model, place } = self;
+        let ServerEntry { backup, model, place } = self;
         json.nested(|json| {
             json.key("server").text(&model.server);
-            if let Place::Name(named) = place
+            if let ServerPlace::Name(named) = place
                 && let Some(service) = named.service()
             {
                 json.key("service").text(service);
@@ -145,23 +146,24 @@ impl Origin {
     /// Whether `text` means this server: as it is written, or one of its addresses.
     pub(crate) fn is(&self, text: &str) -> bool {
         let at = |addr: &SockAddr| addr.to_string() == text;
-        *self.model.server == *text || matches!(&self.place, Place::Fixed(addrs) if addrs.iter().any(at))
+        *self.model.server == *text
+            || matches!(&self.place, ServerPlace::Fixed(addrs) if addrs.iter().any(at))
     }
 
     /// The same for another configuration: a name is followed by each for itself.
-    pub(crate) fn anew(&self) -> Origin {
+    pub(crate) fn anew(&self) -> ServerEntry {
         let place = match &self.place {
-            Place::Fixed(addrs) => Place::Fixed(addrs.clone()),
-            Place::Name(named) => Place::Name(Arc::new(named.anew())),
+            ServerPlace::Fixed(addrs) => ServerPlace::Fixed(addrs.clone()),
+            ServerPlace::Name(named) => ServerPlace::Name(Arc::new(named.anew())),
         };
-        Origin { place, ..self.clone() }
+        ServerEntry { place, ..self.clone() }
     }
 
     /// Takes over what one of `before` knows of the same name, until it is asked for again.
-    pub(crate) fn adopt_name(&self, before: &[Origin]) {
-        let Place::Name(named) = &self.place else { return };
+    pub(crate) fn adopt_name(&self, before: &[ServerEntry]) {
+        let ServerPlace::Name(named) = &self.place else { return };
         let same = before.iter().find_map(|old| match &old.place {
-            Place::Name(old) if old.asks_as(named) => Some(old),
+            ServerPlace::Name(old) if old.asks_as(named) => Some(old),
             _ => None,
         });
         if let Some(old) = same {
@@ -169,12 +171,12 @@ impl Origin {
         }
     }
 
-    /// Whether `peer` is as those of [`Origin::peers`].
+    /// Whether `peer` is as those of [`ServerEntry::peers`].
     pub(crate) fn has_made(&self, peer: &Peer, backup: bool) -> bool {
         match &self.place {
-            Place::Fixed(_) => backup == self.backup && peer.is_set_as(&self.model),
+            ServerPlace::Fixed(_) => backup == self.backup && peer.is_set_as(&self.model),
             // What names say may change weights, and who is a backup.
-            Place::Name(_) => peer.server == self.model.server && peer.bind == self.model.bind,
+            ServerPlace::Name(_) => peer.server == self.model.server && peer.bind == self.model.bind,
         }
     }
 
@@ -187,8 +189,8 @@ impl Origin {
             ..self.model.clone()
         };
         match &self.place {
-            Place::Fixed(addrs) => addrs.iter().map(|addr| (peer(addr), self.backup)).collect(),
-            Place::Name(named) => {
+            ServerPlace::Fixed(addrs) => addrs.iter().map(|addr| (peer(addr), self.backup)).collect(),
+            ServerPlace::Name(named) => {
                 let peers = named.peers(&self.model).into_iter();
                 peers.map(|(peer, behind)| (peer, self.backup || behind)).collect()
             }
@@ -200,12 +202,12 @@ impl Origin {
 ///
 /// # Errors
 /// What is wrong, for who wrote it.
-pub(crate) fn read(value: &Value) -> Result<Vec<Origin>, String> {
+pub(crate) fn read(value: &Value) -> Result<Vec<ServerEntry>, String> {
     let list = value.list().or_else(|| value.field("servers").and_then(Value::list));
     let list = list.ok_or("a list of servers is an array, or an object with the array \"servers\"")?;
-    let mut origins: Vec<Origin> = Vec::with_capacity(list.len());
+    let mut origins: Vec<ServerEntry> = Vec::with_capacity(list.len());
     for value in list {
-        origins.push(Origin::read(value)?);
+        origins.push(ServerEntry::read(value)?);
     }
     let mut seen = std::collections::HashSet::new();
     match origins.iter().find(|origin| !seen.insert(&origin.model.server)) {
@@ -215,19 +217,19 @@ pub(crate) fn read(value: &Value) -> Result<Vec<Origin>, String> {
 }
 
 /// Writes what [`read`] reads.
-pub(crate) fn write(list: &[Origin]) -> String {
+pub(crate) fn write(list: &[ServerEntry]) -> String {
     Json::array(|json| list.iter().for_each(|origin| origin.write(json)))
 }
 
 /// The peers of `list`. Of the peers of `before` one at the same address, and best of the same server, is the same, if
 /// nothing else is said of it even the same peer.
-pub(crate) fn members(list: &[Origin], before: &Members) -> Members {
+pub(crate) fn members(list: &[ServerEntry], before: &Members) -> Members {
     let mut old: HashMap<&str, Vec<&Arc<Peer>>> = HashMap::new();
     for peer in before.all() {
         old.entry(&peer.name).or_default().push(peer);
     }
     let mut members = Members::default();
-    for (peer, backup) in list.iter().flat_map(Origin::peers) {
+    for (peer, backup) in list.iter().flat_map(ServerEntry::peers) {
         let known = old.get_mut(&*peer.name).filter(|known| !known.is_empty()).map(|known| {
             let same = |old: &&Arc<Peer>| old.server == peer.server;
             let at = known.iter().position(|old| same(old) && old.bind == peer.bind);
@@ -261,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    fn list(text: &str) -> Result<Vec<Origin>, String> {
+    fn list(text: &str) -> Result<Vec<ServerEntry>, String> {
         read(&Value::parse(text.as_bytes()).expect("JSON"))
     }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use weir_rt::file::{FileHandle, on_pool};
 
-use super::call::Call;
+use super::call::StreamCall;
 use crate::protocol::{Framing, Outgoing};
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
@@ -15,7 +15,7 @@ use weir_engine::phase::LocalFuture;
 use weir_engine::read::BodyRest;
 
 /// Where the rest of a request's content comes from.
-pub(crate) enum Upload {
+pub(crate) enum StreamUpload {
     /// All of it was given.
     Done,
     /// The exchange reads it from its client.
@@ -26,37 +26,40 @@ pub(crate) enum Upload {
     Client(BodyRest),
 }
 
-impl Upload {
+impl StreamUpload {
     /// What is to be sent of the content at once, and where the rest comes from.
-    pub(crate) fn begin(x: &Exchange, out: &Outgoing) -> (Vec<u8>, Upload) {
+    pub(crate) fn begin(x: &Exchange, out: &Outgoing) -> (Vec<u8>, StreamUpload) {
         if let Some(body) = &out.body {
-            return (body.clone(), Upload::Done);
+            return (body.clone(), StreamUpload::Done);
         }
         if out.framing == Framing::None {
-            return (Vec::new(), Upload::Done);
+            return (Vec::new(), StreamUpload::Done);
         }
         if !x.body.is_read() {
-            return (Vec::new(), if x.body.is_pending() { Upload::Exchange } else { Upload::Done });
+            return (
+                Vec::new(),
+                if x.body.is_pending() { StreamUpload::Exchange } else { StreamUpload::Done },
+            );
         }
         match x.body.file() {
             Some(file) => {
                 let (handle, left) = (file.handle.clone(), file.len);
-                (Vec::new(), Upload::File(FromFile { handle, offset: 0, left, reading: None }))
+                (Vec::new(), StreamUpload::File(FromFile { handle, offset: 0, left, reading: None }))
             }
-            None => (x.body.memory().to_vec(), Upload::Done),
+            None => (x.body.memory().to_vec(), StreamUpload::Done),
         }
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self, Upload::Done)
+        matches!(self, StreamUpload::Done)
     }
 
     /// The answer has begun: what the client still sends is passed on without the exchange.
     pub(crate) fn let_go(&mut self, x: &mut Exchange) {
-        if let Upload::Exchange = self
+        if let StreamUpload::Exchange = self
             && let Some(rest) = BodyRest::take_over(x)
         {
-            *self = Upload::Client(rest);
+            *self = StreamUpload::Client(rest);
         }
     }
 
@@ -64,14 +67,14 @@ impl Upload {
     ///
     /// # Errors
     /// The client does not send the rest, or too much; the file can't be read.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, call: &Call) -> Result<(), Error> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, call: &StreamCall) -> Result<(), Error> {
         let done = match self {
-            Upload::Done | Upload::Exchange => return Ok(()),
-            Upload::File(file) => file.poll(cx, call)?,
-            Upload::Client(rest) => pass(rest, cx, call)?,
+            StreamUpload::Done | StreamUpload::Exchange => return Ok(()),
+            StreamUpload::File(file) => file.poll(cx, call)?,
+            StreamUpload::Client(rest) => pass(rest, cx, call)?,
         };
         if done {
-            *self = Upload::Done;
+            *self = StreamUpload::Done;
         }
         Ok(())
     }
@@ -87,7 +90,7 @@ pub(crate) struct FromFile {
 
 impl FromFile {
     /// Whether all of it was given.
-    fn poll(&mut self, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
+    fn poll(&mut self, cx: &mut Context<'_>, call: &StreamCall) -> Result<bool, Error> {
         let failed = |error: io::Error| Error::file(error.raw_os_error());
         loop {
             let Some(reading) = &mut self.reading else {
@@ -123,7 +126,7 @@ fn read(file: &FileHandle, offset: u64, len: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Gives what has come of the client's content; whether that was all.
-fn pass(rest: &mut BodyRest, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
+fn pass(rest: &mut BodyRest, cx: &mut Context<'_>, call: &StreamCall) -> Result<bool, Error> {
     loop {
         if !call.has_room(cx) {
             // It is the server that is waited for.

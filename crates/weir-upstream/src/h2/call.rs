@@ -7,7 +7,7 @@ use weir_http::h2::{Code, Key};
 use weir_http::{Field, Known, Span, hpack};
 use weir_rt::Timer;
 
-use super::session::{HIGH, Lost, Session, Slot};
+use super::session::{HIGH, Lost, Slot, UpstreamSession};
 use weir_engine::exchange::Exchange;
 
 /// What comes on a stream.
@@ -107,14 +107,14 @@ impl Fields {
 }
 
 /// A stream. Dropping it before its end resets it.
-pub(crate) struct Call {
-    session: Rc<Session>,
+pub(crate) struct StreamCall {
+    session: Rc<UpstreamSession>,
     key: Key,
 }
 
-impl Call {
-    pub(super) fn new(session: Rc<Session>, key: Key) -> Call {
-        Call { session, key }
+impl StreamCall {
+    pub(super) fn new(session: Rc<UpstreamSession>, key: Key) -> StreamCall {
+        StreamCall { session, key }
     }
 
     /// The next thing that comes. `Reset`, `Lost` and `End` are the last.
@@ -183,7 +183,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for StreamCall {
     fn drop(&mut self) {
         self.session.release(self.key);
     }

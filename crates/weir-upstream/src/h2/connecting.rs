@@ -10,9 +10,9 @@ use crate::tls_client::Secure;
 
 /// Those of one group, on one worker.
 #[derive(Default)]
-pub(crate) struct Connecting(RefCell<Vec<Weak<Attempt>>>);
+pub(crate) struct Connecting(RefCell<Vec<Weak<ConnectingAttempt>>>);
 
-struct Attempt {
+struct ConnectingAttempt {
     addr: SockAddr,
     secure: Option<Secure>,
     /// It is over; whether it made a connection.
@@ -21,7 +21,7 @@ struct Attempt {
 }
 
 /// Somebody connects; who waits goes on when this is dropped.
-pub(crate) struct Soon(Rc<Attempt>);
+pub(crate) struct Soon(Rc<ConnectingAttempt>);
 
 impl Soon {
     /// The connection is there, for all to find.
@@ -47,11 +47,12 @@ impl Connecting {
     ) -> Result<Soon, impl Future<Output = bool> + use<>> {
         let mut list = self.0.borrow_mut();
         list.retain(|attempt| attempt.upgrade().is_some_and(|attempt| attempt.over.get().is_none()));
-        let same = |attempt: &Rc<Attempt>| attempt.addr == *addr && attempt.secure.as_ref() == secure;
+        let same =
+            |attempt: &Rc<ConnectingAttempt>| attempt.addr == *addr && attempt.secure.as_ref() == secure;
         if let Some(attempt) = list.iter().filter_map(Weak::upgrade).find(same) {
             return Err(std::future::poll_fn(move |cx| poll(&attempt, cx)));
         }
-        let attempt = Rc::new(Attempt {
+        let attempt = Rc::new(ConnectingAttempt {
             addr: addr.clone(),
             secure: secure.cloned(),
             over: Cell::new(None),
@@ -62,7 +63,7 @@ impl Connecting {
     }
 }
 
-fn poll(attempt: &Attempt, cx: &mut Context<'_>) -> Poll<bool> {
+fn poll(attempt: &ConnectingAttempt, cx: &mut Context<'_>) -> Poll<bool> {
     if let Some(made) = attempt.over.get() {
         return Poll::Ready(made);
     }

@@ -1,13 +1,13 @@
 //! Servers that are spoken to in HTTP/2: many requests at once on one connection of their worker.
 //!
 //! ```text
-//!  request ── Run::talk ──► Pool::session ──► Session (a task: frames in, frames out)
+//!  request ── Attempt::talk ──► WorkerPool::session ──► UpstreamSession (a task: frames in, frames out)
 //!     │                                          │ streams
 //!     └──► Call: one stream ◄────────────────────┘
 //!            heads, content and trailer come as `Got`; content goes by `offer`
 //! ```
 //!
-//! A [`Session`] is shared by the requests of its worker as long as the group keeps connections (`keepalive`); else each
+//! A [`UpstreamSession`] is shared by the requests of its worker as long as the group keeps connections (`keepalive`); else each
 //! request has one of its own. What a server may send ahead of a client is bounded per stream: what the client has
 //! not taken was not told to the server as used, so a slow client slows its own stream down and no other.
 
@@ -19,5 +19,5 @@ pub(crate) mod talk;
 
 pub(super) use call::Got;
 pub(super) use connecting::Connecting;
-pub(super) use session::{Lost, Session};
-pub(super) use talk::Talk;
+pub(super) use session::{Lost, UpstreamSession};
+pub(super) use talk::StreamRequest;

@@ -13,7 +13,7 @@ use weir_http::hpack;
 use weir_rt::net::SockAddr;
 use weir_rt::{Chunk, Recv};
 
-use super::call::{Call, Fields, Got};
+use super::call::{Fields, Got, StreamCall};
 use crate::connection::keepalive_limits::Keep;
 use crate::connection::upstream_connection::Connection;
 use crate::peer::Peer;
@@ -36,7 +36,7 @@ pub(crate) enum Lost {
 }
 
 /// A connection and its streams.
-pub(crate) struct Session {
+pub(crate) struct UpstreamSession {
     connection: Connection,
     peer: Arc<Peer>,
     keep: Keep,
@@ -80,7 +80,10 @@ impl Slot {
     fn renew(&mut self) {
         self.news.clear();
         self.pieces.clear();
-        (self.gone, self.sent, self.received, self.interim) = (0, 0, 0, 0);
+        self.gone = 0;
+        self.sent = 0;
+        self.received = 0;
+        self.interim = 0;
         self.waker = None;
     }
 
@@ -140,14 +143,14 @@ impl Slot {
     }
 }
 
-impl Session {
+impl UpstreamSession {
     /// Begins to speak HTTP/2 on a fresh connection; the task that does so runs until the connection is over.
     pub(crate) fn begin(
         connection: Connection,
         peer: &Arc<Peer>,
         keep: Keep,
         worker: &Rc<Worker>,
-    ) -> Rc<Session> {
+    ) -> Rc<UpstreamSession> {
         let config = Config {
             max_streams: 0,
             stream_window: STREAM_WINDOW,
@@ -158,7 +161,7 @@ impl Session {
         };
         let mut out = Vec::new();
         let h2 = h2::Connection::client(&config, &mut out);
-        let session = Rc::new(Session {
+        let session = Rc::new(UpstreamSession {
             connection,
             peer: peer.clone(),
             keep,
@@ -179,7 +182,7 @@ impl Session {
     }
 
     /// Opens a stream with a request's head; `None`: the server, or this session, takes no more.
-    pub(crate) fn call(self: &Rc<Self>, head: &Section, end: bool) -> Option<Call> {
+    pub(crate) fn call(self: &Rc<Self>, head: &Section, end: bool) -> Option<StreamCall> {
         if !self.has_room() {
             return None;
         }
@@ -197,7 +200,7 @@ impl Session {
         slots[key.index()].sent = composed as u64;
         drop(slots);
         self.wake();
-        Some(Call::new(self.clone(), key))
+        Some(StreamCall::new(self.clone(), key))
     }
 
     /// Ready when the server has said whether it takes extended CONNECT (RFC 8441 section 3). One that is gone takes no call, and
@@ -452,7 +455,7 @@ enum Wake {
     Expired,
 }
 
-async fn run(session: Rc<Session>, worker: Rc<Worker>) {
+async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
     let timer = &session.connection.timer;
     let every = session.keep.timeout.clamp(10, crate::peer::idle_time::LOOK);
     let lost = loop {

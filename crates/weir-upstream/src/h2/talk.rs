@@ -4,20 +4,20 @@ use std::task::{Context, Poll};
 
 use weir_rt::Timer;
 
-use super::body::Upload;
-use super::call::{Call, Got};
+use super::body::StreamUpload;
+use super::call::{Got, StreamCall};
 use weir_engine::error::Error;
 use weir_engine::transport::client::TunnelBytes;
 
 /// A call, and what is still to be sent of its request.
-pub(crate) struct Talk {
-    pub(crate) call: Call,
-    pub(crate) upload: Upload,
+pub(crate) struct StreamRequest {
+    pub(crate) call: StreamCall,
+    pub(crate) upload: StreamUpload,
     /// Armed while something is waited for.
     pub(crate) timer: Timer,
 }
 
-impl Talk {
+impl StreamRequest {
     /// The next thing of the answer, while the rest of the request leaves.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Got, Error>> {
         if let Err(error) = self.poll_upload(cx) {

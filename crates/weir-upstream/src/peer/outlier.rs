@@ -12,7 +12,7 @@ use weir_conf::{LineCx, Result, parse_fixed, parse_number, parse_time_ms, parse_
 
 /// When a server is left out for its slowness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outlier {
+pub(crate) struct OutlierLimits {
     /// Hundredths of the others' median.
     factor: u64,
     /// Microseconds: who is faster is no outlier.
@@ -23,12 +23,12 @@ pub(crate) struct Outlier {
     pub time: u64,
 }
 
-impl Outlier {
+impl OutlierLimits {
     /// `outlier factor [min=time] [answers=number] [time=time]`
-    pub(crate) fn parse(line: &LineCx<'_>) -> Result<Outlier> {
+    pub(crate) fn parse(line: &LineCx<'_>) -> Result<OutlierLimits> {
         let factor = parse_fixed(line.bytes(0), 2).filter(|factor| *factor > 100);
         let factor = factor.ok_or_else(|| line.invalid_value(0))?;
-        let mut outlier = Outlier { factor, min: 100_000, answers: 20, time: 10 };
+        let mut outlier = OutlierLimits { factor, min: 100_000, answers: 20, time: 10 };
         for at in 1..line.args().len() {
             outlier.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?;
         }
@@ -80,7 +80,7 @@ impl Slowness {
     }
 
     /// Adds an answer's time; the mean, where one is made by it.
-    pub(crate) fn add(&self, outlier: &Outlier, us: u64) -> Option<u64> {
+    pub(crate) fn add(&self, outlier: &OutlierLimits, us: u64) -> Option<u64> {
         let (sum, count) = (self.sum.load(Relaxed) + us, self.count.load(Relaxed) + 1);
         let mean = (count >= outlier.answers).then(|| sum / u64::from(count));
         self.sum.store(if mean.is_some() { 0 } else { sum }, Relaxed);
@@ -105,7 +105,7 @@ impl Slowness {
 mod tests {
     use super::*;
 
-    const OUTLIER: Outlier = Outlier { factor: 300, min: 1000, answers: 4, time: 10 };
+    const OUTLIER: OutlierLimits = OutlierLimits { factor: 300, min: 1000, answers: 4, time: 10 };
 
     #[test]
     fn an_outlier_is_far_from_the_median_and_slow() {

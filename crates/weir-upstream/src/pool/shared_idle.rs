@@ -13,11 +13,11 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use weir_rt::net::{SockAddr, is_silent};
 
-use crate::connection::parked::Parked;
+use crate::connection::parked::ParkedSocket;
 
 /// The connections of one group.
 #[derive(Debug, Default)]
-pub(crate) struct Common {
+pub(crate) struct SharedIdle {
     /// As long as the list, for those who only look.
     count: AtomicUsize,
     list: Mutex<List>,
@@ -28,7 +28,7 @@ pub(crate) struct Common {
 #[derive(Debug, Default)]
 struct List {
     /// The one that is idle for the shortest time is last.
-    parked: Vec<Parked>,
+    parked: Vec<ParkedSocket>,
     /// How many there may be, not counting the places that are lent.
     most: usize,
     /// Places of workers' own pools that are empty because their connections are here.
@@ -36,19 +36,19 @@ struct List {
 }
 
 impl List {
-    fn insert(&mut self, parked: Parked) {
+    fn insert(&mut self, parked: ParkedSocket) {
         let at = self.parked.partition_point(|other| other.since <= parked.since);
         self.parked.insert(at, parked);
     }
 
     /// Takes out those beyond the limit that have been idle for longest.
-    fn excess(&mut self) -> Vec<Parked> {
+    fn excess(&mut self) -> Vec<ParkedSocket> {
         let excess = self.parked.len().saturating_sub(self.most + self.lent);
         self.parked.drain(..excess).collect()
     }
 }
 
-impl Common {
+impl SharedIdle {
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.count() == 0
@@ -61,7 +61,7 @@ impl Common {
 
     /// Adds one, by which a place of its worker's own pool becomes empty, if that is `lent`. Beyond `most` and the places
     /// that are lent the oldest is closed. `false`: the one that was to be added is closed.
-    pub(crate) fn push(&self, parked: Parked, most: usize, lent: bool) -> bool {
+    pub(crate) fn push(&self, parked: ParkedSocket, most: usize, lent: bool) -> bool {
         self.change(|list| {
             list.most = most;
             list.lent += usize::from(lent);
@@ -81,10 +81,10 @@ impl Common {
     }
 
     /// One to `addr`, bound so, that its server has not closed, the newest; those that it has closed are closed here, too.
-    pub(crate) fn take(&self, addr: &SockAddr, bind: Option<&SockAddr>) -> Option<Parked> {
+    pub(crate) fn take(&self, addr: &SockAddr, bind: Option<&SockAddr>) -> Option<ParkedSocket> {
         while !self.is_empty() {
             let found = self.change(|list| {
-                let same = |parked: &Parked| parked.addr == *addr && parked.bind.as_ref() == bind;
+                let same = |parked: &ParkedSocket| parked.addr == *addr && parked.bind.as_ref() == bind;
                 list.parked.iter().rposition(same).map(|at| list.parked.remove(at))
             })??;
             if is_silent(found.fd.as_raw_fd()) {
@@ -95,7 +95,7 @@ impl Common {
     }
 
     /// Closes those that do not `stay`.
-    pub(crate) fn keep_only(&self, stay: impl Fn(&Parked) -> bool) {
+    pub(crate) fn keep_only(&self, stay: impl Fn(&ParkedSocket) -> bool) {
         self.change(|list| list.parked.extract_if(.., |parked| !stay(parked)).collect::<Vec<_>>());
     }
 
@@ -108,7 +108,7 @@ impl Common {
     }
 
     /// Takes out those that their servers have closed. Each is missing while it is looked at; no lock is held.
-    pub(crate) fn sweep(&self) -> Vec<Parked> {
+    pub(crate) fn sweep(&self) -> Vec<ParkedSocket> {
         let (mut all_closed, mut at) = (Vec::new(), 0);
         loop {
             let block = self.change(|list| {
@@ -163,11 +163,11 @@ mod tests {
 
     use super::*;
 
-    fn parked_since(fd: OwnedFd, addr: SockAddr, since: u64) -> Parked {
-        Parked { fd, addr, bind: None, state: Arc::default(), requests: 1, opened: 0, since }
+    fn parked_since(fd: OwnedFd, addr: SockAddr, since: u64) -> ParkedSocket {
+        ParkedSocket { fd, addr, bind: None, state: Arc::default(), requests: 1, opened: 0, since }
     }
 
-    fn parked(port: u16) -> (Parked, UnixStream) {
+    fn parked(port: u16) -> (ParkedSocket, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let addr = format!("127.0.0.1:{port}").parse().expect("an address");
         (parked_since(ours.into(), addr, 0), theirs)
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_newest_is_taken_and_the_oldest_closed() {
-        let common = Common::default();
+        let common = SharedIdle::default();
         let (one, _a) = parked(1);
         let (two, b) = parked(2);
         let (three, _c) = parked(2);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn those_of_servers_that_left_are_closed() {
-        let common = Common::default();
+        let common = SharedIdle::default();
         let ((one, _a), (two, _b)) = (parked(1), parked(2));
         let addr = one.addr.clone();
         assert!(common.push(one, 8, false) && common.push(two, 8, false));
@@ -201,7 +201,7 @@ mod tests {
     /// A worker whose own connections are here may keep as many fewer, so that all together are never more than configured.
     #[test]
     fn places_are_lent_until_their_worker_uses_them_again() {
-        let common = Common::default();
+        let common = SharedIdle::default();
         let mut theirs = Vec::new();
         for (place, lent) in [false, false, true, true].into_iter().enumerate() {
             let (one, end) = parked(u16::try_from(place).expect("a small number"));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_sweep_finds_what_servers_have_closed_and_keeps_the_order() {
-        let common = Common::default();
+        let common = SharedIdle::default();
         let (mut theirs, mut gone) = (Vec::new(), Vec::new());
         for since in [3, 1, 2].into_iter().chain(4..100) {
             let (ours, end) = UnixStream::pair().expect("a pair");
@@ -237,7 +237,7 @@ mod tests {
     /// The lock of a worker that has lost its core is not waited for.
     #[test]
     fn a_held_lock_is_passed_by() {
-        let common = Common::default();
+        let common = SharedIdle::default();
         let ((one, _a), (two, _b)) = (parked(1), parked(2));
         let addr = one.addr.clone();
         assert!(common.push(one, 8, false));
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn one_worker_sweeps_for_all() {
-        let common = Common::default();
+        let common = SharedIdle::default();
         assert!(common.is_to_be_swept(10_000, 500));
         assert!(!common.is_to_be_swept(10_100, 500));
         assert!(common.is_to_be_swept(10_490, 500));

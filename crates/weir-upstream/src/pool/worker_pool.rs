@@ -16,25 +16,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::keepalive_limits::Keep;
-use crate::connection::parked::Parked;
+use crate::connection::parked::ParkedSocket;
 use crate::connection::upstream_connection::Connection;
-use crate::h2::{Connecting, Session};
+use crate::h2::{Connecting, UpstreamSession};
 use crate::peer::Peer;
 use crate::peer::idle_time::LOOK;
-use crate::pool::shared_idle::Common;
+use crate::pool::shared_idle::SharedIdle;
 use crate::tls_client::Secure;
 use weir_engine::worker::Worker;
 
 /// A worker's side of the idle connections of one group.
-pub(crate) struct Pool {
+pub(crate) struct WorkerPool {
     keep: Keep,
-    common: Arc<Common>,
+    common: Arc<SharedIdle>,
     idle: RefCell<Vec<Idle>>,
     swept: Cell<bool>,
     /// Places of its share that are empty because their connections are in the list of all.
     lent: Rc<Cell<usize>>,
     /// Connections that speak HTTP/2, busy and idle ones.
-    sessions: RefCell<Vec<Rc<Session>>>,
+    sessions: RefCell<Vec<Rc<UpstreamSession>>>,
     /// Those that are being made.
     pub(crate) connecting: Connecting,
 }
@@ -45,9 +45,9 @@ struct Idle {
     since: u64,
 }
 
-impl Pool {
-    pub(crate) fn new(keep: Keep, common: Arc<Common>) -> Pool {
-        Pool {
+impl WorkerPool {
+    pub(crate) fn new(keep: Keep, common: Arc<SharedIdle>) -> WorkerPool {
+        WorkerPool {
             keep,
             common,
             idle: RefCell::default(),
@@ -70,14 +70,14 @@ impl Pool {
 
     /// A connection to `peer` that speaks HTTP/2, has this TLS and takes another call: the one that was opened first, so
     /// that the others become idle.
-    pub(crate) fn session(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Rc<Session>> {
+    pub(crate) fn session(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Rc<UpstreamSession>> {
         let sessions = self.sessions.borrow();
         sessions.iter().find(|session| session.is_to(&peer.addr, secure) && session.has_room()).cloned()
     }
 
     /// Adds one, if they are shared. Of idle ones as many are kept as of other connections; the one that has been idle
     /// for longest is closed.
-    pub(crate) fn add(&self, session: &Rc<Session>, worker: &Worker) {
+    pub(crate) fn add(&self, session: &Rc<UpstreamSession>, worker: &Worker) {
         if !self.shares() {
             return;
         }
@@ -210,8 +210,9 @@ impl Pool {
             .partition(|idle| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &idle.peer.state)));
         *self.idle.borrow_mut() = stay;
         drop(go);
-        let is_member =
-            |session: &Session| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &session.peer().state));
+        let is_member = |session: &UpstreamSession| {
+            members.clone().any(|peer| Arc::ptr_eq(&peer.state, &session.peer().state))
+        };
         self.sessions.borrow_mut().retain(|session| {
             let stays = is_member(session);
             if !stays {
@@ -235,7 +236,7 @@ impl Pool {
         if common.is_empty() || !(stopping || common.is_to_be_swept(weir_rt::now_ms(), self.look())) {
             return;
         }
-        let limit = |parked: &Parked| {
+        let limit = |parked: &ParkedSocket| {
             let learned = parked.state.idle.limit().unwrap_or(u64::MAX);
             learned.min(self.keep.timeout)
         };
@@ -292,7 +293,7 @@ fn idle_for(since: u64) -> u64 {
     weir_rt::now_ms().saturating_sub(since)
 }
 
-impl Drop for Pool {
+impl Drop for WorkerPool {
     /// No request can find its sessions any more: each ends with its last call.
     fn drop(&mut self) {
         self.common.repay(self.lent.get());
@@ -324,7 +325,7 @@ impl Share {
     }
 }
 
-async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
+async fn sweep(pool: Rc<WorkerPool>, worker: Rc<Worker>) {
     let every = Duration::from_millis(pool.look());
     loop {
         weir_rt::sleep(every).await;

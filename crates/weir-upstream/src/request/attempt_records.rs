@@ -9,7 +9,7 @@ use weir_http::{Field, Span, classify};
 use weir_trace::Cause;
 
 use crate::config::directives::Settings;
-use crate::config::failure_reason::Fault;
+use crate::config::failure_reason::AttemptFault;
 use crate::peer::Peer;
 use crate::request::cache_use::cache_validators;
 use crate::request::exchange_part::{part, part_if};
@@ -160,7 +160,7 @@ impl Tries {
     }
 
     /// The try has ended without an answer for the client.
-    pub(crate) fn failed(&self, fault: Fault) {
+    pub(crate) fn failed(&self, fault: AttemptFault) {
         self.end(Some(fault.reason.status()));
         self.with(|this| this.cause = fault.cause);
     }

@@ -7,13 +7,13 @@ use crate::location::upstream_location::Upstream;
 use crate::peer::balance::Tried;
 use crate::protocol::Outgoing;
 use crate::request::attempt_records::Tries;
-use crate::request::balancer_decision::Decided;
-use crate::request::cache_fetch::Fetch;
+use crate::request::balancer_decision::BalancerDecision;
+use crate::request::cache_fetch::CacheFetch;
 use crate::tls_client::Secure;
-use crate::worker_side::local_upstream::{Lease, LocalGroup};
+use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
 
 /// A request's tries.
-pub(crate) struct Run {
+pub(crate) struct Attempt {
     pub(crate) up: Rc<Upstream>,
     pub(crate) out: Outgoing,
     /// The TLS of its connections.
@@ -22,23 +22,23 @@ pub(crate) struct Run {
     /// How many more servers may be asked.
     pub(crate) left: u64,
     /// What the group's chooser has decided.
-    pub(crate) decided: Decided,
+    pub(crate) decided: BalancerDecision,
     pub(crate) began: u64,
     /// Some of a body that is passed on as it comes was taken: it can't be sent again.
     pub(crate) body_begun: bool,
     /// Bytes of interim answers in the current try.
     pub(crate) hints: usize,
     /// What the cache has to do with the request.
-    pub(crate) fetch: Option<Box<Fetch>>,
+    pub(crate) fetch: Option<Box<CacheFetch>>,
     /// How far the first try came before anything was waited for.
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestProgress,
     /// What has come of its answer.
     pub(crate) received: Vec<u8>,
 }
 
 /// How far a try came before anything was waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestProgress {
     /// The server was not asked.
     #[default]
     No,
@@ -49,12 +49,12 @@ pub(crate) enum Asked {
 }
 
 /// A request on its way, as far as it came without waiting.
-pub(crate) struct Flight {
-    pub(crate) run: Run,
+pub(crate) struct PendingAttempt {
+    pub(crate) run: Attempt,
     pub(crate) group: Rc<LocalGroup>,
     pub(crate) tried: Tried,
     /// The server that was chosen.
-    pub(crate) lease: Option<Lease>,
+    pub(crate) lease: Option<PeerLease>,
     /// What it was asked on.
     pub(crate) connection: Option<Box<Connection>>,
 }

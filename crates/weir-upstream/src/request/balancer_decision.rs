@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use crate::block::balancer_hook::Failure;
-use crate::config::failure_reason::Fault;
+use crate::config::failure_reason::AttemptFault;
 use crate::connection::upstream_connection::Own;
 use crate::location::upstream_location::Upstream;
 
 /// What a chooser has decided for a request so far.
 #[derive(Default)]
-pub(crate) struct Decided {
+pub(crate) struct BalancerDecision {
     pub asked: u64,
     /// The last try was at a server that it named.
     pub(crate) named: bool,
@@ -25,9 +25,9 @@ pub(crate) struct Decided {
     pub(crate) keep: Option<Own>,
 }
 
-impl Decided {
+impl BalancerDecision {
     /// A try has failed.
-    pub(crate) fn failed(&mut self, fault: Fault) {
+    pub(crate) fn failed(&mut self, fault: AttemptFault) {
         if self.named {
             let (next, status) = (!fault.reason.counts(), fault.reason.status());
             self.failure = Some(Failure { next, status });

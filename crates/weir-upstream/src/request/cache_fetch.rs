@@ -8,7 +8,7 @@ use crate::cache::{Cache, Ticket};
 use crate::config::cache_directives::CacheSettings;
 
 /// What a request has to do with the cache that is sent to a server.
-pub(crate) struct Fetch {
+pub(crate) struct CacheFetch {
     pub(crate) settings: Arc<CacheSettings>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) hot: Rc<Hot>,

@@ -1,9 +1,9 @@
 //! What upstreams keep with each exchange and each worker.
 
 use crate::request::attempt_records::Tries;
-use crate::request::attempt_state::Flight;
+use crate::request::attempt_state::PendingAttempt;
 use crate::request::cache_use::CacheUse;
-use crate::request::scratch::Scratch;
+use crate::request::scratch::AttemptScratch;
 use weir_engine::exchange::{Exchange, ExchangePart};
 use weir_engine::text::Arena;
 
@@ -16,9 +16,9 @@ pub(crate) struct UpstreamPart {
     /// Emptied ones.
     spare_tries: Option<Tries>,
     /// A server has the request, and its response is waited for.
-    pub(crate) flight: Option<Flight>,
+    pub(crate) flight: Option<PendingAttempt>,
     /// Memory for requests to servers and the heads of their responses.
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: AttemptScratch,
     /// The cache's part in the response.
     pub(crate) cached: CacheUse,
 }

@@ -4,12 +4,12 @@ use weir_http::Field;
 
 /// Memory that an exchange keeps for its next request.
 #[derive(Default)]
-pub(crate) struct Scratch {
+pub(crate) struct AttemptScratch {
     head: Vec<u8>,
     fields: Vec<Field>,
 }
 
-impl Scratch {
+impl AttemptScratch {
     /// A vector for the head of a request.
     pub(crate) fn head(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.head)

@@ -12,13 +12,13 @@ use std::task::{Context, Poll, ready};
 use crate::cache::head::{Head, Times};
 use crate::cache::write::{Aside, Draft, PRIVATE};
 use crate::cache::{Key, Ticket};
-use crate::response::read_ahead::Ahead;
+use crate::response::read_ahead::ReadAhead;
 use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
 use weir_engine::temp::Failed;
 
 /// What is to be written, and where to.
-pub(crate) struct Keep {
+pub(crate) struct ResponseFile {
     pub(crate) goal: Goal,
     pub(crate) aside: Aside,
     /// The length that was told.
@@ -50,7 +50,7 @@ pub(crate) enum Goal {
 }
 
 /// An answer that is being written.
-pub(crate) struct Saving {
+pub(crate) struct ResponseFileWriter {
     /// Not with a write that runs.
     work: Option<Work>,
     /// Bytes that wait for the disk.
@@ -80,7 +80,7 @@ struct Done {
 }
 
 /// How far a file has come.
-pub(crate) enum Saved {
+pub(crate) enum WriteProgress {
     /// Something was handed to the client's side.
     More,
     /// It is in its place, or was given up, since the answer is not whole.
@@ -89,10 +89,10 @@ pub(crate) enum Saved {
     Failed(Failed),
 }
 
-impl Saving {
-    pub(crate) fn new(keep: Keep) -> Saving {
-        let Keep { goal, aside, expected } = keep;
-        Saving {
+impl ResponseFileWriter {
+    pub(crate) fn new(keep: ResponseFile) -> ResponseFileWriter {
+        let ResponseFile { goal, aside, expected } = keep;
+        ResponseFileWriter {
             work: Some(Work { goal, aside, draft: None, sum: crc32fast::Hasher::new() }),
             waiting: Vec::new(),
             waits: 0,
@@ -117,35 +117,40 @@ impl Saving {
     }
 
     /// Goes on writing; what was written is the client's. `whole`: nothing more comes.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, whole: bool, ahead: &mut Ahead) -> Poll<Saved> {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        whole: bool,
+        ahead: &mut ReadAhead,
+    ) -> Poll<WriteProgress> {
         if self.job.is_none() {
             if self.waiting.is_empty() && !whole {
                 return Poll::Pending;
             }
             self.begin(whole);
         }
-        let Some(job) = &mut self.job else { return Poll::Ready(Saved::Over) };
+        let Some(job) = &mut self.job else { return Poll::Ready(WriteProgress::Over) };
         let Done { pieces, result } = ready!(job.as_mut().poll(cx));
         self.job = None;
         let saved = match result {
-            Ok(None) => Saved::Over,
+            Ok(None) => WriteProgress::Over,
             Ok(Some(work)) => {
                 self.work = Some(work);
-                Saved::More
+                WriteProgress::More
             }
-            Err(failed) => Saved::Failed(failed),
+            Err(failed) => WriteProgress::Failed(failed),
         };
         for piece in pieces {
             self.hand_on(piece, ahead);
         }
-        if !matches!(saved, Saved::More) {
+        if !matches!(saved, WriteProgress::More) {
             self.release(ahead);
         }
         Poll::Ready(saved)
     }
 
     /// A piece that is in the file, too, goes to the client; from there, where memory is full.
-    fn hand_on(&mut self, piece: Vec<u8>, ahead: &mut Ahead) {
+    fn hand_on(&mut self, piece: Vec<u8>, ahead: &mut ReadAhead) {
         let (at, len) = (self.written, piece.len() as u64);
         self.written += len;
         if ahead.has_room() {
@@ -170,7 +175,7 @@ impl Saving {
     }
 
     /// Gives up; what is there goes to the client.
-    pub(crate) fn poll_abandon(&mut self, cx: &mut Context<'_>, ahead: &mut Ahead) -> Poll<()> {
+    pub(crate) fn poll_abandon(&mut self, cx: &mut Context<'_>, ahead: &mut ReadAhead) -> Poll<()> {
         if let Some(job) = &mut self.job {
             let Done { pieces, .. } = ready!(job.as_mut().poll(cx));
             self.job = None;
@@ -183,7 +188,7 @@ impl Saving {
     }
 
     /// What waits goes to the client without being written.
-    fn release(&mut self, ahead: &mut Ahead) {
+    fn release(&mut self, ahead: &mut ReadAhead) {
         self.waits = 0;
         for piece in self.waiting.drain(..) {
             ahead.push(piece);

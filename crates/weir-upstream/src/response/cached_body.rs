@@ -5,15 +5,15 @@ use std::task::{Context, Poll};
 
 use weir_trace::WaitKind;
 
-use super::response_body::Answer;
+use super::response_body::UpstreamBody;
 use weir_engine::body::{BodyPiece, BodySource};
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
 
 /// An answer that becomes a file: whoever stops asking for it, it is read to its end.
-pub(crate) struct Saved(pub(crate) Option<Box<Answer>>);
+pub(crate) struct SavedBody(pub(crate) Option<Box<UpstreamBody>>);
 
-impl BodySource for Saved {
+impl BodySource for SavedBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>> {
         match &mut self.0 {
             Some(answer) => answer.poll_next(cx),
@@ -46,9 +46,9 @@ impl BodySource for Saved {
     }
 }
 
-impl Drop for Saved {
+impl Drop for SavedBody {
     fn drop(&mut self) {
-        let unfinished = |answer: &Answer| answer.saving.is_some() && answer.failed.is_none();
+        let unfinished = |answer: &UpstreamBody| answer.saving.is_some() && answer.failed.is_none();
         let Some(mut answer) = self.0.take_if(|answer| unfinished(answer)) else { return };
         let busy = answer.worker.busy();
         weir_rt::spawn(async move {

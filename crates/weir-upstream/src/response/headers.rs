@@ -7,7 +7,7 @@ use crate::error_log::READING_HEAD;
 use crate::location::upstream_location::Upstream;
 use crate::protocol::Incoming;
 use crate::request::attempt_records::Tries;
-use crate::request::attempt_state::Run;
+use crate::request::attempt_state::Attempt;
 use weir_engine::exchange::{Exchange, Header, HeaderName};
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
@@ -46,7 +46,7 @@ pub(crate) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head
     wire.stream.flush();
 }
 
-impl Run {
+impl Attempt {
     /// Whether an interim response of `len` bytes may pass to the client: all of them together may be as long as the buffer. The
     /// log has it once that more came.
     pub(crate) fn takes_hints(&mut self, x: &Exchange, len: usize) -> bool {
@@ -131,7 +131,7 @@ fn accel(x: &mut Exchange, up: &Upstream, incoming: &Incoming, (goal, tries): (S
 
 /// Where the head of an answer comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum HeaderOrigin {
     /// A server. What is kept may be used for ranges and conditions of this client, too.
     Server { keeps: bool },
     /// The cache.
@@ -139,15 +139,15 @@ pub(crate) enum Origin {
 }
 
 /// Fills the response's head from the answer's.
-pub(crate) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming, origin: Origin) {
+pub(crate) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming, origin: HeaderOrigin) {
     x.response.status = incoming.status;
     x.response.reason = incoming.reason.map(Text::Span);
     x.response.content_length = incoming.content_length;
     x.response.force_ranges = up.settings.force_ranges;
-    x.response.disable_not_modified = origin == Origin::Server { keeps: false };
+    x.response.disable_not_modified = origin == HeaderOrigin::Server { keeps: false };
     if up.settings.force_ranges {
         x.response.allow_ranges = true;
-        x.response.single_range = origin != Origin::Cache;
+        x.response.single_range = origin != HeaderOrigin::Cache;
     }
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {
@@ -238,14 +238,14 @@ const SINGLE: [Known; 16] = [
 ];
 const _: () = assert!(Known::COUNT <= 128, "a bit for each name");
 
-fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
+fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: HeaderOrigin) {
     let value = field.value;
     match field.known {
         // The filter of ranges tells clients so itself, where it may cut.
         Known::AcceptRanges if up.settings.force_ranges => return,
-        Known::AcceptRanges if origin != (Origin::Server { keeps: false }) => {
+        Known::AcceptRanges if origin != (HeaderOrigin::Server { keeps: false }) => {
             x.response.allow_ranges = true;
-            x.response.single_range = origin != Origin::Cache;
+            x.response.single_range = origin != HeaderOrigin::Cache;
             return;
         }
         Known::Connection | Known::KeepAlive | Known::TransferEncoding | Known::ContentLength => return,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use weir_rt::Timer;
 
 /// A limit in force for one answer.
-pub(crate) struct Pace {
+pub(crate) struct ReadPace {
     per_second: u64,
     began: u64,
     taken: u64,
@@ -16,10 +16,10 @@ pub(crate) struct Pace {
     pause: Timer,
 }
 
-impl Pace {
+impl ReadPace {
     /// A limit of `per_second` bytes that begins at `now` (milliseconds) with what has come already.
-    pub(crate) fn new(per_second: u64, now: u64, held: Vec<u8>) -> Pace {
-        Pace { per_second, began: now, taken: 0, held, pause: Timer::new() }
+    pub(crate) fn new(per_second: u64, now: u64, held: Vec<u8>) -> ReadPace {
+        ReadPace { per_second, began: now, taken: 0, held, pause: Timer::new() }
     }
 
     /// Keeps what was read; only when nothing is held.

@@ -20,7 +20,7 @@ use weir_engine::phase::LocalFuture;
 use weir_engine::{pieces, temp};
 
 /// The pieces of an answer that the client has yet to get.
-pub(crate) struct Ahead {
+pub(crate) struct ReadAhead {
     queue: VecDeque<Buf>,
     /// Bytes of the queue that lie in memory.
     memory: u64,
@@ -52,9 +52,9 @@ pub(crate) enum Room {
     None,
 }
 
-impl Ahead {
-    pub(crate) fn new(settings: &Arc<Settings>) -> Ahead {
-        Ahead {
+impl ReadAhead {
+    pub(crate) fn new(settings: &Arc<Settings>) -> ReadAhead {
+        ReadAhead {
             queue: VecDeque::new(),
             memory: 0,
             settings: settings.clone(),

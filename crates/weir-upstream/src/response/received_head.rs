@@ -1,32 +1,32 @@
 //! A response of which the head was received, and what the rest comes on.
 
 use crate::connection::upstream_connection::Connection;
-use crate::h2::Talk;
+use crate::h2::StreamRequest;
 use crate::protocol::Incoming;
-use crate::worker_side::local_upstream::Lease;
+use crate::worker_side::local_upstream::PeerLease;
 
 /// A try that gave an answer: its head, and the bytes behind it.
-pub(crate) struct Answered {
+pub(crate) struct ReceivedHead {
     pub(crate) incoming: Incoming,
-    pub(crate) link: Link,
-    pub(crate) lease: Lease,
+    pub(crate) link: UpstreamLink,
+    pub(crate) lease: PeerLease,
     pub(crate) rest: Vec<u8>,
 }
 
 /// What an answer comes on.
-pub(crate) enum Link {
+pub(crate) enum UpstreamLink {
     /// A connection of its own.
     Own(Box<Connection>),
     /// A stream of one that others may use.
-    Talk(Box<Talk>),
+    Talk(Box<StreamRequest>),
 }
 
-impl Link {
+impl UpstreamLink {
     /// Whoever waits for the server does so for `ms` milliseconds from now on.
     pub(crate) fn touch(&self, ms: u64) {
         match self {
-            Link::Own(connection) => connection.timer.touch(ms),
-            Link::Talk(talk) => talk.timer.touch(ms),
+            UpstreamLink::Own(connection) => connection.timer.touch(ms),
+            UpstreamLink::Talk(talk) => talk.timer.touch(ms),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use weir_rt::Recv;
 use weir_trace::{Site, WaitKind};
 
-use super::cached_body::Saved;
+use super::cached_body::SavedBody;
 use crate::config::directives::Settings;
 use crate::error_log;
 use crate::h2::{Got, Lost};
@@ -15,13 +15,13 @@ use crate::location::upstream_location::Upstream;
 use crate::protocol::{Decoder, Framing};
 use crate::request::attempt_records::Tries;
 use crate::request::exchange_part::part;
-use crate::response::cache_writer::{Keep, Saved as Progress, Saving};
+use crate::response::cache_writer::{ResponseFile, ResponseFileWriter, WriteProgress as Progress};
 use crate::response::headers;
-use crate::response::limit_rate::Pace;
-use crate::response::read_ahead::{Ahead, Room};
-use crate::response::received_head::{Answered, Link};
-use crate::response::upload::Upload;
-use crate::worker_side::local_upstream::Lease;
+use crate::response::limit_rate::ReadPace;
+use crate::response::read_ahead::{ReadAhead, Room};
+use crate::response::received_head::{ReceivedHead, UpstreamLink};
+use crate::response::upload::ConnectionUpload;
+use crate::worker_side::local_upstream::PeerLease;
 use weir_engine::body::{Body, BodyPiece, BodySource};
 use weir_engine::error::{Error, Kind, Side};
 use weir_engine::exchange::{Exchange, SharedPart};
@@ -31,10 +31,10 @@ use weir_engine::variable::Script;
 use weir_engine::worker::Worker;
 
 /// A body that comes from a server.
-pub(crate) struct Answer {
+pub(crate) struct UpstreamBody {
     open: Option<Open>,
     decoder: Decoder,
-    ahead: Ahead,
+    ahead: ReadAhead,
     /// Something was handed over since the last flush.
     unflushed: bool,
     /// The server was not read from for a while: the time that it takes counts from now on.
@@ -49,17 +49,17 @@ pub(crate) struct Answer {
     pub(super) tries: Tries,
     keep: bool,
     /// `*_limit_rate`
-    pace: Option<Pace>,
+    pace: Option<ReadPace>,
     /// It becomes a file.
-    pub(super) saving: Option<Saving>,
+    pub(super) saving: Option<ResponseFileWriter>,
 }
 
 /// The connection while the body is not over.
 struct Open {
-    link: Link,
+    link: UpstreamLink,
     /// What of the request goes on leaving on a connection of its own.
-    upload: Option<Upload>,
-    lease: Lease,
+    upload: Option<ConnectionUpload>,
+    lease: PeerLease,
     received: Received,
 }
 
@@ -78,18 +78,19 @@ impl Drop for Received {
     }
 }
 
-impl Answer {
+impl UpstreamBody {
     /// Begins to hand the body on. One that has come whole already is handed over whole.
     pub(crate) fn begin(
         x: &mut Exchange,
         up: &Upstream,
-        answered: Answered,
+        answered: ReceivedHead,
         tries: Tries,
-        keep: Option<Keep>,
+        keep: Option<ResponseFile>,
         unfinished: Option<Framing>,
     ) -> Verdict {
         if keep.is_none()
-            && let (Decoder::Length(length), Link::Own(_)) = (&answered.incoming.decoder, &answered.link)
+            && let (Decoder::Length(length), UpstreamLink::Own(_)) =
+                (&answered.incoming.decoder, &answered.link)
             && answered.rest.len() as u64 == *length
             && x.response.content_length.is_some()
             && !x.response.expect_trailers
@@ -97,18 +98,18 @@ impl Answer {
         {
             return whole(x, answered, &tries, unfinished.is_none());
         }
-        let Answered { incoming, link, lease, rest } = answered;
+        let ReceivedHead { incoming, link, lease, rest } = answered;
         link.touch(up.settings.read_timeout);
         let buffering = headers::buffering(x, &up.settings, &incoming);
         part(x).scratch.keep_fields(incoming.fields);
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
-        let upload = unfinished.and_then(|framing| Upload::begin(x, up, framing));
+        let upload = unfinished.and_then(|framing| ConnectionUpload::begin(x, up, framing));
         let received = Received { shared: x.shared.clone(), site: lease.site(&up.sites), bytes: 0 };
-        let mut answer = Answer {
+        let mut answer = UpstreamBody {
             open: Some(Open { link, upload, lease, received }),
             decoder: incoming.decoder,
-            ahead: Ahead::new(&up.settings),
+            ahead: ReadAhead::new(&up.settings),
             unflushed: false,
             rested: false,
             buffering,
@@ -119,14 +120,14 @@ impl Answer {
             tries,
             keep: incoming.keep_alive,
             pace,
-            saving: keep.map(Saving::new),
+            saving: keep.map(ResponseFileWriter::new),
         };
         answer.take(rest);
         answer.take_paced();
         answer.take_news();
         x.response.expect_trailers |= answer.may_have_trailer();
         if answer.saving.is_some() {
-            return x.respond(Body::Source(Box::new(Saved(Some(Box::new(answer))))));
+            return x.respond(Body::Source(Box::new(SavedBody(Some(Box::new(answer))))));
         }
         if answer.open.is_none()
             && answer.failed.is_none()
@@ -247,7 +248,7 @@ impl Answer {
 
     /// Reads on while there is room for it, and writes what was read. `Ready`: something changed.
     fn poll_saving(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.open.is_some() && self.saving.as_ref().is_some_and(Saving::has_room) {
+        while self.open.is_some() && self.saving.as_ref().is_some_and(ResponseFileWriter::has_room) {
             if self.poll_read(cx).is_pending() {
                 break;
             }
@@ -276,8 +277,8 @@ impl Answer {
     fn over(&mut self) {
         self.tries.end(None);
         self.tries.over();
-        let clean = self.pace.as_ref().is_none_or(Pace::is_empty);
-        if let Some(Open { link: Link::Own(connection), upload: None, lease, .. }) = self.open.take()
+        let clean = self.pace.as_ref().is_none_or(ReadPace::is_empty);
+        if let Some(Open { link: UpstreamLink::Own(connection), upload: None, lease, .. }) = self.open.take()
             && self.keep
             && clean
         {
@@ -311,7 +312,7 @@ impl Answer {
             open.link.touch(self.settings.read_timeout);
         }
         match &mut open.link {
-            Link::Own(connection) => {
+            UpstreamLink::Own(connection) => {
                 let (stream, timer) = (&connection.stream, Some(&connection.timer));
                 let received = match expected(&self.decoder, self.long, self.ahead.room()) {
                     Some(most) if self.pace.is_none() => stream.poll_recv_long(cx, timer, most),
@@ -319,7 +320,7 @@ impl Answer {
                 };
                 self.received(ready!(received));
             }
-            Link::Talk(talk) => match ready!(talk.poll(cx)) {
+            UpstreamLink::Talk(talk) => match ready!(talk.poll(cx)) {
                 Ok(got) => self.got(got),
                 Err(error) => self.given_up(error),
             },
@@ -402,9 +403,9 @@ impl Answer {
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
         let Some(open) = &mut self.open else { return };
         let passed = match (&mut open.link, &mut open.upload) {
-            (Link::Own(_), None) => return,
-            (Link::Own(connection), Some(upload)) => upload.poll(cx, &connection.stream),
-            (Link::Talk(talk), _) => talk.poll_upload(cx).map(|()| false),
+            (UpstreamLink::Own(_), None) => return,
+            (UpstreamLink::Own(connection), Some(upload)) => upload.poll(cx, &connection.stream),
+            (UpstreamLink::Talk(talk), _) => talk.poll_upload(cx).map(|()| false),
         };
         match passed {
             Ok(true) => open.upload = None,
@@ -425,7 +426,7 @@ impl Answer {
     fn take_news(&mut self) {
         while self.pace.is_none()
             && self.ahead.has_room()
-            && let Some(Open { link: Link::Talk(talk), .. }) = &mut self.open
+            && let Some(Open { link: UpstreamLink::Talk(talk), .. }) = &mut self.open
             && let Some(got) = talk.next()
         {
             self.got(got);
@@ -434,7 +435,7 @@ impl Answer {
 
     /// Whether a trailer has come, or may come, that the client gets.
     fn may_have_trailer(&self) -> bool {
-        let comes = matches!(&self.open, Some(Open { link: Link::Talk(_), .. }));
+        let comes = matches!(&self.open, Some(Open { link: UpstreamLink::Talk(_), .. }));
         self.settings.pass_trailers && (comes || self.tries.has_trailer())
     }
 
@@ -463,13 +464,13 @@ impl Answer {
 }
 
 /// An answer whose body came with its head: most small ones. `keep`: its request has left whole.
-fn whole(x: &mut Exchange, answered: Answered, tries: &Tries, keep: bool) -> Verdict {
-    let Answered { incoming, link, lease, rest } = answered;
+fn whole(x: &mut Exchange, answered: ReceivedHead, tries: &Tries, keep: bool) -> Verdict {
+    let ReceivedHead { incoming, link, lease, rest } = answered;
     part(x).scratch.keep_fields(incoming.fields);
     tries.count(rest.len() as u64, 0, 0);
     tries.end(None);
     tries.over();
-    if let Link::Own(connection) = link
+    if let UpstreamLink::Own(connection) = link
         && incoming.keep_alive
         && keep
     {
@@ -498,16 +499,16 @@ const TIMED_OUT: &str = "upstream timed out (110: Connection timed out)";
 
 /// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
 /// ahead only.
-fn paced(x: &mut Exchange, script: Option<&Script>, rest: Vec<u8>) -> (Vec<u8>, Option<Pace>) {
+fn paced(x: &mut Exchange, script: Option<&Script>, rest: Vec<u8>) -> (Vec<u8>, Option<ReadPace>) {
     let Some(script) = script else { return (rest, None) };
     let value = script.value(x);
     match weir_conf::parse_size(x.text(&value)) {
         None | Some(0) => (rest, None),
-        Some(rate) => (Vec::new(), Some(Pace::new(rate, weir_rt::now_ms(), rest))),
+        Some(rate) => (Vec::new(), Some(ReadPace::new(rate, weir_rt::now_ms(), rest))),
     }
 }
 
-impl Drop for Answer {
+impl Drop for UpstreamBody {
     /// A body of which the client gets nothing (HEAD) is not waited for: the try ends here.
     fn drop(&mut self) {
         if self.open.is_some() {
@@ -516,12 +517,13 @@ impl Drop for Answer {
     }
 }
 
-impl BodySource for Answer {
+impl BodySource for UpstreamBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>> {
         self.poll_upload(cx);
         loop {
             if let Some(buf) = self.ahead.pop() {
-                (self.unflushed, self.rested) = (true, true);
+                self.unflushed = true;
+                self.rested = true;
                 return Poll::Ready(Ok(BodyPiece::Data(buf)));
             }
             let waits = if self.saving.is_some() {

@@ -10,11 +10,11 @@ use crate::cache::write::Aside;
 use crate::config::cache_directives::Store;
 use crate::config::directives::Settings;
 use crate::protocol::Incoming;
-use crate::response::cache_writer::{Goal, Keep};
+use crate::response::cache_writer::{Goal, ResponseFile};
 use weir_engine::exchange::Exchange;
 
 /// How the answer becomes a file; `None`: it does not. As in nginx only a 200 does.
-pub(crate) fn keep(x: &mut Exchange, settings: &Settings, incoming: &Incoming) -> Option<Keep> {
+pub(crate) fn keep(x: &mut Exchange, settings: &Settings, incoming: &Incoming) -> Option<ResponseFile> {
     let (store, mode) = settings.store.as_ref()?;
     if incoming.status != 200 {
         return None;
@@ -36,5 +36,9 @@ pub(crate) fn keep(x: &mut Exchange, settings: &Settings, incoming: &Incoming) -
     let modified = modified.and_then(|field| weir_http::date::parse(x.arena.get(field.value)));
     let path = PathBuf::from(OsStr::from_bytes(&path));
     let aside = Aside::Folder((*settings.temp_path.path).clone(), settings.temp_path.levels);
-    Some(Keep { goal: Goal::Store { path, mode: *mode, modified }, aside, expected: incoming.content_length })
+    Some(ResponseFile {
+        goal: Goal::Store { path, mode: *mode, modified },
+        aside,
+        expected: incoming.content_length,
+    })
 }

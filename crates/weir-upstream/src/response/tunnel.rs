@@ -12,7 +12,7 @@ use weir_trace::WaitKind;
 use crate::location::upstream_location::Upstream;
 use crate::request::attempt_records::Tries;
 use crate::response::headers;
-use crate::response::received_head::{Answered, Link};
+use crate::response::received_head::{ReceivedHead, UpstreamLink};
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::output;
@@ -21,12 +21,12 @@ use weir_engine::transport::ClientSide;
 use weir_engine::transport::client::TunnelBytes;
 
 /// Passes the answer's head on, then bytes both ways.
-pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {
-    let Answered { incoming, link, lease, rest } = answered;
+pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: ReceivedHead, tries: &Tries) -> Verdict {
+    let ReceivedHead { incoming, link, lease, rest } = answered;
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
     let opened = up.protocol.opens_tunnels();
     x.response.unframed = opened;
-    headers::copy(x, up, &incoming, headers::Origin::Server { keeps: false });
+    headers::copy(x, up, &incoming, headers::HeaderOrigin::Server { keeps: false });
     x.keep_alive = false;
     if !output::send_head(x).await {
         return Verdict::Status(500);
@@ -42,8 +42,8 @@ pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tri
     let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
     tunnel.end_client();
     match &tunnel.server {
-        Link::Own(connection) => tries.count(connection.stream.sent(), connection.sent(), 0),
-        Link::Talk(talk) => {
+        UpstreamLink::Own(connection) => tries.count(connection.stream.sent(), connection.sent(), 0),
+        UpstreamLink::Talk(talk) => {
             let (sent, received) = talk.counts();
             tries.count(0, sent, received);
         }
@@ -65,7 +65,7 @@ enum End {
 
 struct Tunnel {
     client: ClientSide,
-    server: Link,
+    server: UpstreamLink,
     timeout: u64,
     /// More than this on its way to one side stops the reading of the other.
     high: u64,
@@ -84,25 +84,25 @@ struct Ends {
 }
 
 /// The server's side: a connection, or a stream of one.
-impl Link {
+impl UpstreamLink {
     fn timer(&self) -> &Timer {
         match self {
-            Link::Own(connection) => &connection.timer,
-            Link::Talk(talk) => &talk.timer,
+            UpstreamLink::Own(connection) => &connection.timer,
+            UpstreamLink::Talk(talk) => &talk.timer,
         }
     }
 
     fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<TunnelBytes> {
         match self {
-            Link::Own(connection) => connection.stream.poll_recv(cx, None).map(TunnelBytes::from),
-            Link::Talk(talk) => talk.poll_bytes(cx),
+            UpstreamLink::Own(connection) => connection.stream.poll_recv(cx, None).map(TunnelBytes::from),
+            UpstreamLink::Talk(talk) => talk.poll_bytes(cx),
         }
     }
 
     fn pass(&self, bytes: Vec<u8>) {
         match self {
-            Link::Own(connection) => connection.stream.send(bytes),
-            Link::Talk(talk) => talk.pass(bytes),
+            UpstreamLink::Own(connection) => connection.stream.send(bytes),
+            UpstreamLink::Talk(talk) => talk.pass(bytes),
         }
     }
 
@@ -110,8 +110,8 @@ impl Link {
     fn end(&self) {
         match self {
             // One that is gone needs no end.
-            Link::Own(connection) => drop(connection.stream.shutdown_write()),
-            Link::Talk(talk) => talk.end(),
+            UpstreamLink::Own(connection) => drop(connection.stream.shutdown_write()),
+            UpstreamLink::Talk(talk) => talk.end(),
         }
     }
 
@@ -119,10 +119,10 @@ impl Link {
     /// sent any more.
     fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
         match self {
-            Link::Own(connection) => {
+            UpstreamLink::Own(connection) => {
                 connection.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok())
             }
-            Link::Talk(talk) => talk.poll_room(cx, below == 0).map(|()| true),
+            UpstreamLink::Talk(talk) => talk.poll_room(cx, below == 0).map(|()| true),
         }
     }
 }

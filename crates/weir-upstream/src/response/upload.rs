@@ -12,16 +12,16 @@ use weir_engine::exchange::Exchange;
 use weir_engine::read::BodyRest;
 
 /// See the module.
-pub(crate) struct Upload {
+pub(crate) struct ConnectionUpload {
     rest: BodyRest,
     protocol: Rc<dyn Protocol>,
     framing: Framing,
 }
 
-impl Upload {
+impl ConnectionUpload {
     /// The rest of the body of `x`, if there is any.
-    pub(crate) fn begin(x: &mut Exchange, up: &Upstream, framing: Framing) -> Option<Upload> {
-        Some(Upload { rest: BodyRest::take_over(x)?, protocol: up.protocol.clone(), framing })
+    pub(crate) fn begin(x: &mut Exchange, up: &Upstream, framing: Framing) -> Option<ConnectionUpload> {
+        Some(ConnectionUpload { rest: BodyRest::take_over(x)?, protocol: up.protocol.clone(), framing })
     }
 
     /// Passes on what has come, as far as the server takes it. Whether that was all.

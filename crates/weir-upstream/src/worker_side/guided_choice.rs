@@ -4,28 +4,32 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::block::balancer_hook::{Guide, Guides, Servers};
+use crate::block::balancer_hook::{BalancerServers, Guide, Guides};
 use crate::config::directives::Settings;
 use crate::location::upstream_location::Upstream;
 
 /// A group's chooser on one worker.
-pub(crate) struct Guided {
+pub(crate) struct HookedBalancer {
     pub(crate) guide: Box<dyn Guide>,
-    pub(crate) servers: Servers,
+    pub(crate) servers: BalancerServers,
     /// Locations with the time limits that a chooser has set.
-    timed: RefCell<Vec<Timed>>,
+    timed: RefCell<Vec<TimedLocation>>,
 }
 
 /// What a location asks servers with, and the same with other time limits.
-struct Timed {
+struct TimedLocation {
     of: Rc<Upstream>,
     limits: [Option<u64>; 3],
     with: Rc<Upstream>,
 }
 
-impl Guided {
-    pub(crate) fn new(guides: &dyn Guides) -> Guided {
-        Guided { guide: guides.on_worker(), servers: Servers::default(), timed: RefCell::default() }
+impl HookedBalancer {
+    pub(crate) fn new(guides: &dyn Guides) -> HookedBalancer {
+        HookedBalancer {
+            guide: guides.on_worker(),
+            servers: BalancerServers::default(),
+            timed: RefCell::default(),
+        }
     }
 
     /// `up` with these limits where there are any.
@@ -47,7 +51,7 @@ impl Guided {
             timed.clear();
         }
         let with = Rc::new(with);
-        timed.push(Timed { of: up.clone(), limits, with: with.clone() });
+        timed.push(TimedLocation { of: up.clone(), limits, with: with.clone() });
         with
     }
 }

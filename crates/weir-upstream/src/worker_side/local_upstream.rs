@@ -8,10 +8,10 @@ use std::sync::Arc;
 use weir_rt::clock;
 use weir_trace::Site;
 
-use crate::block::queue::Line;
-use crate::block::retry_budget::Purse;
+use crate::block::queue::QueueLine;
+use crate::block::retry_budget::RetryAllowance;
 use crate::block::upstream::Group;
-use crate::config::failure_reason::Fault;
+use crate::config::failure_reason::AttemptFault;
 use crate::connection::keepalive_limits::Keep;
 use crate::discovery::server_address::ADDRESSES;
 use crate::location::peer_sites::PeerSites;
@@ -21,8 +21,8 @@ use crate::peer::peer_figures::Figures;
 use crate::peer::response_time::Timed;
 use crate::peer::sticky::{Ids, Learned};
 use crate::peer::{Peer, PeerState};
-use crate::pool::worker_pool::Pool;
-use crate::worker_side::guided_choice::Guided;
+use crate::pool::worker_pool::WorkerPool;
+use crate::worker_side::guided_choice::HookedBalancer;
 use weir_engine::exchange::Exchange;
 use weir_engine::resolver::{DnsAnswer, Resolver};
 
@@ -36,11 +36,11 @@ pub struct Local {
     /// Of addresses that were computed for a request, by their text.
     addresses: RefCell<HashMap<Box<str>, Rc<LocalGroup>>>,
     /// What names were resolved to, and by whom.
-    pub(crate) names: RefCell<HashMap<Box<str>, Resolved>>,
+    pub(crate) names: RefCell<HashMap<Box<str>, ResolvedName>>,
 }
 
 /// An answer of a resolver.
-pub(crate) type Resolved = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
+pub(crate) type ResolvedName = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
 
 impl Local {
     /// The worker's side of `group`, the same for all who hold it.
@@ -113,15 +113,15 @@ pub struct LocalGroup {
     /// The group.
     pub group: Arc<Group>,
     chooser: RefCell<Chooser>,
-    pub(crate) pool: Rc<Pool>,
+    pub(crate) pool: Rc<WorkerPool>,
     /// Those of this worker that wait for a server.
-    pub(crate) line: Line,
+    pub(crate) line: QueueLine,
     accounts: RefCell<HashMap<*const PeerState, Rc<Account>>>,
     /// The one that was asked for last: mostly the next one, too.
     last: RefCell<Option<Rc<Account>>>,
-    pub(crate) purse: Purse,
+    pub(crate) purse: RetryAllowance,
     /// The chooser that is asked before the group's method.
-    pub(crate) guided: Option<Guided>,
+    pub(crate) guided: Option<HookedBalancer>,
 }
 
 /// What this worker has to say of a peer.
@@ -156,18 +156,18 @@ impl LocalGroup {
     fn new(group: &Arc<Group>) -> LocalGroup {
         LocalGroup {
             chooser: RefCell::new(Chooser::new(group)),
-            pool: Rc::new(Pool::new(group.keep, group.idle.clone())),
-            line: Line::default(),
+            pool: Rc::new(WorkerPool::new(group.keep, group.idle.clone())),
+            line: QueueLine::default(),
             accounts: RefCell::default(),
             last: RefCell::default(),
-            purse: Purse::default(),
-            guided: group.guide.as_deref().map(Guided::new),
+            purse: RetryAllowance::default(),
+            guided: group.guide.as_deref().map(HookedBalancer::new),
             group: group.clone(),
         }
     }
 
     /// The next peer for `x`.
-    pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut Tried) -> Option<Lease> {
+    pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut Tried) -> Option<PeerLease> {
         let mut chooser = self.chooser();
         let Chooser { balancer, ids, .. } = &mut *chooser;
         let bound = match &self.group.sticky {
@@ -183,12 +183,12 @@ impl LocalGroup {
     }
 
     /// The use of a peer that counts as chosen.
-    pub(crate) fn lease(self: &Rc<Self>, peer: Arc<Peer>) -> Lease {
+    pub(crate) fn lease(self: &Rc<Self>, peer: Arc<Peer>) -> PeerLease {
         let account = self.account(&peer);
         if !peer.is_compared {
             account.figures.begin();
         }
-        Lease {
+        PeerLease {
             account,
             peer,
             group: self.clone(),
@@ -255,7 +255,7 @@ impl LocalGroup {
 }
 
 /// A peer in use; it is given back when this is dropped.
-pub(crate) struct Lease {
+pub(crate) struct PeerLease {
     pub(crate) peer: Arc<Peer>,
     pub(crate) group: Rc<LocalGroup>,
     failed: bool,
@@ -267,7 +267,7 @@ pub(crate) struct Lease {
     timed: bool,
 }
 
-impl Lease {
+impl PeerLease {
     /// The peer has answered: `sticky` binds the client to it.
     pub(crate) fn answered(&mut self, x: &mut Exchange) {
         let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
@@ -301,7 +301,7 @@ impl Lease {
 
     /// What was tried, as nginx's messages name it, counts against the peer, unless it is nobody's fault. A lone server
     /// is asked whatever happened.
-    pub(crate) fn fail(&mut self, x: &Exchange, fault: Fault, doing: &str) {
+    pub(crate) fn fail(&mut self, x: &Exchange, fault: AttemptFault, doing: &str) {
         self.peer.state.last.note(fault.cause);
         if self.failed || !fault.reason.counts() || self.group.count() < 2 {
             return;
@@ -314,7 +314,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for PeerLease {
     fn drop(&mut self) {
         if let Some(timed) = self.group.group.method.timed()
             && !self.timed

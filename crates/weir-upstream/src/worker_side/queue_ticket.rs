@@ -5,23 +5,23 @@ use std::task::Poll;
 
 use weir_rt::Timer;
 
-use crate::block::queue::{Line, Place};
+use crate::block::queue::{QueueLine, QueuePlace};
 use crate::worker_side::local_upstream::LocalGroup;
 
 /// One that waits in the line of a group; its place is given up when this is dropped.
-pub(crate) struct Waiting<'g> {
-    _place: Place<'g>,
-    line: &'g Line,
+pub(crate) struct QueueTicket<'g> {
+    _place: QueuePlace<'g>,
+    line: &'g QueueLine,
     until: u64,
     timer: Timer,
 }
 
-impl<'g> Waiting<'g> {
+impl<'g> QueueTicket<'g> {
     /// Joins the line; `None`: there is none, or it is full.
-    pub(crate) fn join(group: &'g LocalGroup) -> Option<Waiting<'g>> {
+    pub(crate) fn join(group: &'g LocalGroup) -> Option<QueueTicket<'g>> {
         let queue = group.group.queue.as_ref()?;
         let until = weir_rt::now_ms().saturating_add(queue.timeout);
-        Some(Waiting { _place: queue.enter()?, line: &group.line, until, timer: Timer::new() })
+        Some(QueueTicket { _place: queue.enter()?, line: &group.line, until, timer: Timer::new() })
     }
 
     /// Waits until a server may be free; `false`: the time is over.

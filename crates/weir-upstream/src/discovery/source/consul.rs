@@ -7,7 +7,7 @@ use weir_http::json::{Json, Value};
 
 use super::{Config, Kind};
 use crate::discovery::server_list;
-use crate::discovery::server_list::Origin;
+use crate::discovery::server_list::ServerEntry;
 
 /// How far the service was read.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Consul {
 
 impl Consul {
     /// The next list.
-    pub(super) async fn next(&mut self, config: &Config) -> Result<Vec<Origin>, String> {
+    pub(super) async fn next(&mut self, config: &Config) -> Result<Vec<ServerEntry>, String> {
         let Kind::Consul { url, service, tag, passing } = &config.kind else {
             return Err("no Consul".to_owned());
         };
@@ -55,7 +55,7 @@ impl Consul {
 }
 
 /// The servers of an answer, each address once.
-fn instances(value: &Value) -> Result<Vec<Origin>, String> {
+fn instances(value: &Value) -> Result<Vec<ServerEntry>, String> {
     let all = value.list().ok_or("the answer is no array")?;
     let mut seen = std::collections::HashSet::new();
     let mut servers = Vec::new();

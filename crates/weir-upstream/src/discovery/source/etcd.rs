@@ -8,7 +8,7 @@ use super::http::{Answer, JSON, TIMED_OUT};
 use super::reader::list;
 use super::{Config, Kind};
 use crate::discovery::server_list;
-use crate::discovery::server_list::Origin;
+use crate::discovery::server_list::ServerEntry;
 
 /// What is watched.
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct Watch {
 
 impl Etcd {
     /// The next list.
-    pub(super) async fn next(&mut self, config: &Config) -> Result<Vec<Origin>, String> {
+    pub(super) async fn next(&mut self, config: &Config) -> Result<Vec<ServerEntry>, String> {
         let Kind::Etcd { url, key, prefix } = &config.kind else { return Err("no etcd".to_owned()) };
         if let Some(watch) = self.watch.take() {
             // It is not put back: a watch that failed, or was compacted away, begins with another reading.
@@ -114,7 +114,7 @@ fn happened(line: &[u8]) -> Result<Happened, String> {
 }
 
 /// The servers in the values of a range: one list, or one server each.
-fn servers(read: &Value, prefix: bool) -> Result<Vec<Origin>, String> {
+fn servers(read: &Value, prefix: bool) -> Result<Vec<ServerEntry>, String> {
     let found = read.field("kvs").and_then(Value::list).unwrap_or_default();
     let mut values = Vec::new();
     for found in found {

@@ -12,7 +12,7 @@ use super::consul::Consul;
 use super::etcd::Etcd;
 use super::{Config, Kind};
 use crate::discovery::server_list;
-use crate::discovery::server_list::Origin;
+use crate::discovery::server_list::ServerEntry;
 
 /// What it has of its source.
 pub(crate) enum Reader {
@@ -41,7 +41,7 @@ impl Reader {
     ///
     /// # Errors
     /// Why there is none; the next attempt begins anew.
-    pub(crate) async fn next(&mut self, config: &Config) -> Result<Vec<Origin>, String> {
+    pub(crate) async fn next(&mut self, config: &Config) -> Result<Vec<ServerEntry>, String> {
         match self {
             Reader::File(path, seen) => file(path, seen, config.interval).await,
             Reader::Url(etag, asked) => url(etag, asked, config).await,
@@ -55,7 +55,7 @@ async fn file(
     path: &Path,
     seen: &mut Option<(Identity, bool)>,
     interval: u64,
-) -> Result<Vec<Origin>, String> {
+) -> Result<Vec<ServerEntry>, String> {
     loop {
         let shown = path.display();
         let failed = |call: &str, error: &io::Error| format!("{call}() \"{shown}\" failed: {error}");
@@ -87,7 +87,11 @@ fn identity(file: &Metadata) -> Identity {
     (file.ino(), file.mtime(), file.mtime_nsec(), file.len())
 }
 
-async fn url(etag: &mut Option<String>, asked: &mut bool, config: &Config) -> Result<Vec<Origin>, String> {
+async fn url(
+    etag: &mut Option<String>,
+    asked: &mut bool,
+    config: &Config,
+) -> Result<Vec<ServerEntry>, String> {
     let Kind::Url(url) = &config.kind else { return Err("no URL".to_owned()) };
     let token =
         config.token.as_ref().map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
@@ -112,7 +116,7 @@ async fn url(etag: &mut Option<String>, asked: &mut bool, config: &Config) -> Re
 const TICKS: Duration = Duration::from_millis(50);
 
 /// The list that a text is.
-pub(super) fn list(text: &[u8]) -> Result<Vec<Origin>, String> {
+pub(super) fn list(text: &[u8]) -> Result<Vec<ServerEntry>, String> {
     let value = Value::parse(text).map_err(|error| error.to_string())?;
     server_list::read(&value)
 }
