@@ -41,21 +41,21 @@ const HERE: Contexts = Contexts::HTTP.or(Contexts::SERVER);
 
 /// The three forms of a phase's script, or two for phases without one in quotes.
 macro_rules! scripts {
-    ($($name:literal, $contexts:expr, $phase:expr, $doc:literal;)+
-     unquoted: $($bare:literal, $places:expr, $when:expr, $about:literal;)+) => {
+    ($($block:literal $inline:literal $file:literal, $contexts:expr, $phase:expr, $doc:literal;)+
+     unquoted: $($bare_block:literal $bare_file:literal, $places:expr, $when:expr, $about:literal;)+) => {
         &[
             $(
-                LuaRow::new(concat!($name, "_by_lua_block"), $contexts, LUA_BLOCK, |conf, line| {
+                LuaRow::new($block, $contexts, LUA_BLOCK, |conf, line| {
                     conf.block(line, $phase)
                 })
-                .syntax(concat!($name, "_by_lua_block"))
+                .syntax($block)
                 .doc($doc),
-                LuaRow::new(concat!($name, "_by_lua"), $contexts, ONE, |conf, line| conf.inline(line, $phase))
-                    .syntax(concat!($name, "_by_lua lua-script"))
-                    .doc(concat!("Like `", $name, "_by_lua_block`, with the code in quotes.")),
-                LuaRow::new(concat!($name, "_by_lua_file"), $contexts, ONE, |conf, line| conf.file(line, $phase))
-                    .syntax(concat!($name, "_by_lua_file path"))
-                    .doc(concat!("Like `", $name, "_by_lua_block`, with the code in a file, as source or bytecode.")),
+                LuaRow::new($inline, $contexts, ONE, |conf, line| conf.inline(line, $phase))
+                    .syntax(concat!($inline, " lua-script"))
+                    .doc(concat!("Like `", $block, "`, with the code in quotes.")),
+                LuaRow::new($file, $contexts, ONE, |conf, line| conf.file(line, $phase))
+                    .syntax(concat!($file, " path"))
+                    .doc(concat!("Like `", $block, "`, with the code in a file, as source or bytecode.")),
             )+
             LuaRow::new("balancer_by_lua_block", UPSTREAM, LUA_BLOCK, |_, line| LuaConf::balancer_block(line))
                 .syntax("balancer_by_lua_block")
@@ -83,14 +83,14 @@ macro_rules! scripts {
                      keep, where `keepalive` is absent.",
                 ),
             $(
-                LuaRow::new(concat!($bare, "_by_lua_block"), $places, LUA_BLOCK, |conf, line| {
+                LuaRow::new($bare_block, $places, LUA_BLOCK, |conf, line| {
                     conf.block(line, $when)
                 })
-                .syntax(concat!($bare, "_by_lua_block"))
+                .syntax($bare_block)
                 .doc($about),
-                LuaRow::new(concat!($bare, "_by_lua_file"), $places, ONE, |conf, line| conf.file(line, $when))
-                    .syntax(concat!($bare, "_by_lua_file path"))
-                    .doc(concat!("Like `", $bare, "_by_lua_block`, with the code in a file, as source or bytecode.")),
+                LuaRow::new($bare_file, $places, ONE, |conf, line| conf.file(line, $when))
+                    .syntax(concat!($bare_file, " path"))
+                    .doc(concat!("Like `", $bare_block, "`, with the code in a file, as source or bytecode.")),
             )+
             LuaRow::new("set_by_lua_block", SETS, NAMED_LUA_BLOCK, LuaConf::set_block)
                 .syntax("set_by_lua_block $variable")
@@ -404,24 +404,24 @@ impl Module for Lua {
     const NAME: &'static str = "lua";
     type Conf = LuaConf;
     const DIRECTIVES: &'static [LuaRow] = scripts! {
-        "init", HTTP, Phase::Init, "Runs Lua code once in each worker's VM, before the worker serves requests.";
-        "init_worker", HTTP, Phase::InitWorker, "Runs Lua code in each worker's VM, after `init_by_lua`.";
-        "exit_worker", HTTP, Phase::ExitWorker, "Runs Lua code in each worker's VM when the worker exits, after its last request.";
-        "server_rewrite", HERE, Phase::ServerRewrite, "Runs Lua code in the server's rewrite phase, after the directives of the rewrite module.";
-        "rewrite", ANY_OR_IF, Phase::Rewrite, "Runs Lua code in the rewrite phase, after the directives of the rewrite module.";
-        "access", ANY_OR_IF, Phase::Access, "Runs Lua code in the access phase, after `allow`, `deny` and `auth_request`.";
-        "precontent", ANY_OR_IF, Phase::Precontent, "Runs Lua code before the content handler, after `try_files`.";
-        "content", CONTENT, Phase::Content, "Runs Lua code as the content handler, which makes the response.";
-        "header_filter", ANY_OR_IF, Phase::HeaderFilter, "Runs Lua code on the response header, which it may change.";
-        "body_filter", ANY_OR_IF, Phase::BodyFilter, "Runs Lua code on each piece of the response body, which it may change (`ngx.arg`).";
-        "log", ANY_OR_IF, Phase::Log, "Runs Lua code in the log phase, after the response is sent.";
+        "init_by_lua_block" "init_by_lua" "init_by_lua_file", HTTP, Phase::Init, "Runs Lua code once in each worker's VM, before the worker serves requests.";
+        "init_worker_by_lua_block" "init_worker_by_lua" "init_worker_by_lua_file", HTTP, Phase::InitWorker, "Runs Lua code in each worker's VM, after `init_by_lua`.";
+        "exit_worker_by_lua_block" "exit_worker_by_lua" "exit_worker_by_lua_file", HTTP, Phase::ExitWorker, "Runs Lua code in each worker's VM when the worker exits, after its last request.";
+        "server_rewrite_by_lua_block" "server_rewrite_by_lua" "server_rewrite_by_lua_file", HERE, Phase::ServerRewrite, "Runs Lua code in the server's rewrite phase, after the directives of the rewrite module.";
+        "rewrite_by_lua_block" "rewrite_by_lua" "rewrite_by_lua_file", ANY_OR_IF, Phase::Rewrite, "Runs Lua code in the rewrite phase, after the directives of the rewrite module.";
+        "access_by_lua_block" "access_by_lua" "access_by_lua_file", ANY_OR_IF, Phase::Access, "Runs Lua code in the access phase, after `allow`, `deny` and `auth_request`.";
+        "precontent_by_lua_block" "precontent_by_lua" "precontent_by_lua_file", ANY_OR_IF, Phase::Precontent, "Runs Lua code before the content handler, after `try_files`.";
+        "content_by_lua_block" "content_by_lua" "content_by_lua_file", CONTENT, Phase::Content, "Runs Lua code as the content handler, which makes the response.";
+        "header_filter_by_lua_block" "header_filter_by_lua" "header_filter_by_lua_file", ANY_OR_IF, Phase::HeaderFilter, "Runs Lua code on the response header, which it may change.";
+        "body_filter_by_lua_block" "body_filter_by_lua" "body_filter_by_lua_file", ANY_OR_IF, Phase::BodyFilter, "Runs Lua code on each piece of the response body, which it may change (`ngx.arg`).";
+        "log_by_lua_block" "log_by_lua" "log_by_lua_file", ANY_OR_IF, Phase::Log, "Runs Lua code in the log phase, after the response is sent.";
         unquoted:
-        "ssl_client_hello", HERE, Phase::SslClientHello, "Runs Lua code on the ClientHello of a TLS handshake, before parameters are chosen; it may yield.";
-        "ssl_certificate", HERE, Phase::SslCertificate, "Runs Lua code that chooses the certificate of a TLS handshake, by `ngx.ssl`; it may yield.";
-        "ssl_session_fetch", HTTP, Phase::SslSessionFetch, "Runs Lua code that looks up a TLS 1.2 session by its ID; it may yield.";
-        "proxy_ssl_certificate", CONTENT, Phase::ProxySslCertificate, "Runs Lua code that chooses the client certificate for an upstream TLS connection; it may yield.";
-        "proxy_ssl_verify", CONTENT, Phase::ProxySslVerify, "Runs Lua code that verifies the certificate of an upstream server before a request is sent; it may yield.";
-        "ssl_session_store", HTTP, Phase::SslSessionStore, "Runs Lua code that stores a new TLS 1.2 session.";
+        "ssl_client_hello_by_lua_block" "ssl_client_hello_by_lua_file", HERE, Phase::SslClientHello, "Runs Lua code on the ClientHello of a TLS handshake, before parameters are chosen; it may yield.";
+        "ssl_certificate_by_lua_block" "ssl_certificate_by_lua_file", HERE, Phase::SslCertificate, "Runs Lua code that chooses the certificate of a TLS handshake, by `ngx.ssl`; it may yield.";
+        "ssl_session_fetch_by_lua_block" "ssl_session_fetch_by_lua_file", HTTP, Phase::SslSessionFetch, "Runs Lua code that looks up a TLS 1.2 session by its ID; it may yield.";
+        "proxy_ssl_certificate_by_lua_block" "proxy_ssl_certificate_by_lua_file", CONTENT, Phase::ProxySslCertificate, "Runs Lua code that chooses the client certificate for an upstream TLS connection; it may yield.";
+        "proxy_ssl_verify_by_lua_block" "proxy_ssl_verify_by_lua_file", CONTENT, Phase::ProxySslVerify, "Runs Lua code that verifies the certificate of an upstream server before a request is sent; it may yield.";
+        "ssl_session_store_by_lua_block" "ssl_session_store_by_lua_file", HTTP, Phase::SslSessionStore, "Runs Lua code that stores a new TLS 1.2 session.";
     };
 
     const VARIABLES: &'static [Variable] = VARIABLES;

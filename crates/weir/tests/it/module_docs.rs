@@ -73,6 +73,29 @@ fn every_directive_is_documented() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// `grep -rw NAME crates/*/src` finds the row of every directive: its name stands in a table as it is.
+#[test]
+fn every_directive_is_found_by_its_name() {
+    let mut sources = String::new();
+    let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("the repository") {
+            let path = entry.expect("the repository").path();
+            match path.extension() {
+                None if path.is_dir() => directories.push(path),
+                Some(end) if end == "rs" && path.components().any(|part| part.as_os_str() == "src") => {
+                    sources.push_str(&fs::read_to_string(path).expect("a source of the repository"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let rows = tables().into_values().flatten();
+    let hidden: Vec<_> =
+        rows.map(|row| row.name).filter(|name| !sources.contains(&format!("\"{name}\""))).collect();
+    assert!(hidden.is_empty(), "composed names: {hidden:?}");
+}
+
 /// Every directive of nginx's own modules is there, or the manual says why not.
 #[test]
 fn what_is_lacking_has_a_reason() {
