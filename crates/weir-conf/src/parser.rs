@@ -178,7 +178,7 @@ impl TreeLoader<'_> {
             match (statement.end, open) {
                 (StatementEnd::Close, Some(_)) => return statement.end_span,
                 (StatementEnd::Close, None) => {
-                    self.errors.push(Error::new("unexpected \"}\"").at(statement.end_span))
+                    self.errors.push(Error::new("unexpected \"}\"").at(statement.end_span));
                 }
                 (StatementEnd::Eof, Some(open)) if !statement.bad => {
                     self.unclosed(lexer.line_number(open.start as usize), statement.end_span);

@@ -18,8 +18,8 @@ use crate::variable::Variable;
 
 pub use confs::Confs;
 pub(crate) use confs::{Heirs, Kin, Settling};
-pub use hooks::BuildHooks;
 use hooks::ErasedHooks;
+pub use hooks::{BuildHooks, CheckAddresses, EndUpstream, MakeServerPart};
 
 /// A block without a name of its own inside another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

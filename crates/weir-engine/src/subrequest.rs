@@ -270,7 +270,7 @@ fn child(
     match options.share {
         VariableShare::Nothing => {}
         VariableShare::All if taking == Taking::Over => {
-            std::mem::swap(&mut x.variables, &mut parent.variables)
+            std::mem::swap(&mut x.variables, &mut parent.variables);
         }
         VariableShare::All | VariableShare::Copy => x.variables = parent.variables.clone(),
     }

@@ -61,7 +61,7 @@ pub(crate) fn complete(
     let chosen = driver.map(|driver| format!(" use {};", driver.name())).unwrap_or_default();
     match found.iter().find(|d| d.inside.is_empty() && d.name == "events") {
         Some(FoundDirective { brace: Some(brace), .. }) if !has(&["events"], "use") => {
-            inserts.push((*brace, chosen))
+            inserts.push((*brace, chosen));
         }
         Some(_) => {}
         None => inserts.push((full.len(), format!("\nevents {{{chosen} }}\n"))),

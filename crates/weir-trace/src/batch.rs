@@ -163,7 +163,7 @@ impl ShapeBatch {
                 CountTarget::Total => live.record_totals(values),
                 CountTarget::Remark(EventKind::Error) => live.remark(EventKind::Error, len as u64),
                 CountTarget::Remark(kind) => {
-                    live.remark(*kind, values.iter().map(|&value| u64::from(value)).sum())
+                    live.remark(*kind, values.iter().map(|&value| u64::from(value)).sum());
                 }
             }
         }

@@ -9,18 +9,25 @@ use crate::conf::ServerConf;
 use crate::conf::listen::Address;
 use crate::conf::registry::Registry;
 
+/// Ends an `upstream` block, whose line comes along.
+pub type EndUpstream<C> = fn(&mut C, &mut Registry, &Line) -> Result<(), Error>;
+/// Checks the addresses of all servers, and says what is wrong with them.
+pub type CheckAddresses = fn(&[Address], &[ServerConf], &ConfSource) -> Vec<Error>;
+/// Makes what a module keeps with a server of its settings `C`.
+pub type MakeServerPart<C> = fn(&C) -> Box<dyn Any>;
+
 /// A module's calls while a configuration is put together, in their order; `None`: it has nothing to do there.
 pub struct BuildHooks<C: 'static> {
     /// A `server` block begins, with this word.
     pub begin_server: Option<fn(&mut C, Span)>,
     /// An `upstream` block was read; its line comes along.
-    pub end_upstream: Option<fn(&mut C, &mut Registry, &Line) -> Result<(), Error>>,
+    pub end_upstream: Option<EndUpstream<C>>,
     /// `http` was read and settled, its servers were not.
     pub end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
     /// The addresses of all servers are known: what is wrong with them, warnings among it.
-    pub check_addresses: Option<fn(&[Address], &[ServerConf], &ConfSource) -> Vec<Error>>,
+    pub check_addresses: Option<CheckAddresses>,
     /// What the module keeps with each server of a worker, see [`Server::part`](crate::conf::server::Server::part).
-    pub server_part: Option<fn(&C) -> Box<dyn Any>>,
+    pub server_part: Option<MakeServerPart<C>>,
 }
 
 impl<C: 'static> BuildHooks<C> {
@@ -34,16 +41,14 @@ impl<C: 'static> BuildHooks<C> {
     };
 }
 
-type EndUpstream = fn(&mut dyn Any, &mut Registry, &Line) -> Result<(), Error>;
-
 /// [`BuildHooks`] with the module's type erased.
 #[derive(Clone, Copy)]
 pub(crate) struct ErasedHooks {
     pub(crate) begin_server: Option<fn(&mut dyn Any, Span)>,
-    pub(crate) end_upstream: Option<EndUpstream>,
+    pub(crate) end_upstream: Option<EndUpstream<dyn Any>>,
     pub(crate) end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
-    pub(crate) check_addresses: Option<fn(&[Address], &[ServerConf], &ConfSource) -> Vec<Error>>,
-    pub(crate) server_part: Option<fn(&dyn Any) -> Box<dyn Any>>,
+    pub(crate) check_addresses: Option<CheckAddresses>,
+    pub(crate) server_part: Option<MakeServerPart<dyn Any>>,
 }
 
 impl ErasedHooks {

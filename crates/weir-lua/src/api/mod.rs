@@ -50,8 +50,6 @@ pub(crate) use req::method_name;
 pub(crate) use shared::is_ignored as writes_are_ignored;
 pub(crate) use time::started;
 
-/// What Lua calls.
-
 /// All functions.
 pub(crate) const TABLES: &[&[ApiFunction]] = &[
     arg::TABLE,

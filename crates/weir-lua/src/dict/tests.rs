@@ -215,7 +215,10 @@ fn what_is_remembered_is_never_older() {
                 match number % 50 {
                     49 => dict.delete(b"key"),
                     _ => {
-                        assert_eq!(put(&dict, "key", text(&format!("{number:05}"))), StoreOutcome::Yes(false))
+                        assert_eq!(
+                            put(&dict, "key", text(&format!("{number:05}"))),
+                            StoreOutcome::Yes(false)
+                        );
                     }
                 }
                 if number % 2 == 0 {

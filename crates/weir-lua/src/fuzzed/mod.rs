@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use crate::api::json::{self, DEPTH, JsonEncoder, SparseArrays};
 use crate::hooks::wiring::WIRING;
+use crate::vm::lua_vm::Vm;
 use crate::vm::settings::VmSettings;
-use crate::vm::vm::Vm;
 
 thread_local! {
     /// One for all inputs: starting it costs more than reading them.

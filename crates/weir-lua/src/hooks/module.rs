@@ -26,9 +26,9 @@ use crate::hooks::tls::upstream::UpstreamScripts;
 use crate::hooks::wiring::WIRING;
 use crate::run::variables::VARIABLES;
 use crate::vm::chunk::ScriptChunk;
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::Phase;
 use crate::vm::settings::VmSettings;
-use crate::vm::vm::Vm;
 
 /// The module.
 pub struct Lua;

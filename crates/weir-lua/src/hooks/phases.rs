@@ -11,11 +11,11 @@ use weir_engine::{Exchange, Handler, Text, Verdict};
 use crate::api::relative_location;
 use crate::run::drive::drive;
 use crate::run::op::End;
-use crate::run::run::{Run, RunStep};
+use crate::run::script_run::{Run, RunStep};
 use crate::run::settings::{Exited, Settings, Shown, prepare};
 use crate::vm::chunk::{LoadError, ScriptChunk, Source};
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::Phase;
-use crate::vm::vm::Vm;
 
 /// Where a script finds its VM.
 #[derive(Clone)]

@@ -10,9 +10,9 @@ use crate::luajit::{symbols, sys};
 use crate::run::function;
 use crate::run::lend::lend;
 use crate::vm::chunk;
+use crate::vm::lua_vm::{Vm, VmWiring};
 use crate::vm::phase::Phase;
 use crate::vm::questions;
-use crate::vm::vm::{Vm, VmWiring};
 
 /// Of all VMs.
 pub(crate) const WIRING: VmWiring = VmWiring { equip };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_rt::Timer;
 
 use crate::run::op::{BodyPiece, Pieces};
-use crate::run::run::Run;
+use crate::run::script_run::Run;
 use crate::run::thread::Waiting;
 
 impl Waiting {

@@ -17,7 +17,7 @@ use weir_trace::{SiteKind, SiteTable};
 use crate::luajit::state::State;
 use crate::run::captured::push_captured;
 use crate::run::op::{BodyPiece, End, Results};
-use crate::run::run::{Run, RunStep};
+use crate::run::script_run::{Run, RunStep};
 use crate::run::settings::{Settings, prepare};
 use crate::run::thread::{Status, Waiting};
 

@@ -12,7 +12,7 @@ use crate::luajit::shared_page;
 use crate::luajit::state::State;
 use crate::luajit::sys::{self, LuaState};
 use crate::run::lend;
-use crate::run::run::Run;
+use crate::run::script_run::Run;
 use crate::vm::limit::{is_exceeded, unlimited};
 use crate::vm::phase::REQUEST;
 

@@ -14,11 +14,11 @@ use weir_engine::log::Level;
 use crate::luajit::shared_page;
 use crate::luajit::sys::LuaState;
 use crate::run::function::Raise;
-use crate::run::run::Run;
+use crate::run::script_run::Run;
 use crate::run::variables::AllocatedBytes;
 use crate::vm::limit::{Memory, enforce};
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::Phase;
-use crate::vm::vm::Vm;
 
 /// What is lent to a script.
 pub(crate) struct ScriptLoan {

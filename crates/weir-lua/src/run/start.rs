@@ -18,15 +18,15 @@ use crate::luajit::sys;
 use crate::luajit::times::VmTimes;
 use crate::run::drive::drive_alone;
 use crate::run::lend::{doing, lend, log, phase};
-use crate::run::run::Run;
+use crate::run::script_run::Run;
 use crate::vm::chunk::{self};
 use crate::vm::figures::VmFigures;
 use crate::vm::heap::VmHeap;
 use crate::vm::limit::{VmLimits, unlimited};
+use crate::vm::lua_vm::{Vm, VmWiring};
 use crate::vm::patterns::PatternCache;
 use crate::vm::phase::Phase;
 use crate::vm::settings::VmSettings;
-use crate::vm::vm::{Vm, VmWiring};
 use crate::vm::wait_sites::WaitSites;
 
 impl Vm {

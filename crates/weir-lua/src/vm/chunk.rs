@@ -9,8 +9,8 @@ use weir_engine::variable::Script;
 
 use crate::luajit::state::State;
 use crate::luajit::sys;
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::Phase;
-use crate::vm::vm::Vm;
 
 /// A script of the configuration.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_rt::RuntimeHandle;
 
-use crate::vm::vm::Vm;
+use crate::vm::lua_vm::Vm;
 
 thread_local! {
     static OPEN: RefCell<Vec<Weak<Vm>>> = const { RefCell::new(Vec::new()) };

@@ -108,7 +108,7 @@ mod tests {
             match fork().expect("one thread") {
                 ForkSide::Child => std::process::exit(if parent() == before { 3 } else { 4 }),
                 ForkSide::Parent(pid) => {
-                    assert_eq!(awaited(), EndedChild { pid, how: ProcessEnd::Exited(3) })
+                    assert_eq!(awaited(), EndedChild { pid, how: ProcessEnd::Exited(3) });
                 }
             }
             match fork().expect("one thread") {

@@ -245,7 +245,7 @@ pub(crate) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>
     log::set_own(generation.configuration.main.error_log_open.clone());
     local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
     worker.know(everyone);
-    dealer::set_dealer(&worker, dealer.map(|dealer| dealer as Arc<dyn ConnectionDealer>));
+    dealer::set_dealer(worker, dealer.map(|dealer| dealer as Arc<dyn ConnectionDealer>));
     worker.close_after_answers(false);
     let before = worker.switch(generation.clone());
     weir_engine::trace::configure(worker, &generation.configuration);

@@ -8,7 +8,7 @@ use weir_engine::Exchange;
 use crate::api;
 use crate::luajit::state::State;
 use crate::run::lend;
-use crate::vm::vm::Vm;
+use crate::vm::lua_vm::Vm;
 
 /// The table of a connection.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use crate::api::ffi::{FOUND, REFUSED, guarded};
 use crate::api::ssl;
 use crate::api::{ctx_anchor, keep_ctx};
 use crate::run::lend;
-use crate::vm::vm::Vm;
+use crate::vm::lua_vm::Vm;
 
 /// The anchor of the request's `ngx.ctx`; -2 when it has none yet, and less by the number of fields to make room for.
 pub(crate) extern "C" fn ctx() -> i32 {

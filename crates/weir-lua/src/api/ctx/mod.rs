@@ -14,7 +14,7 @@ use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
 use crate::run::lend;
 use crate::run::settings::Settings;
-use crate::vm::vm::Vm;
+use crate::vm::lua_vm::Vm;
 
 pub(super) const TABLE: &[ApiFunction] = &[function("_ctx", 0, get), function("_set_ctx", 0, set)];
 

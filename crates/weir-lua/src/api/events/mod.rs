@@ -23,9 +23,9 @@ use crate::luajit::sys::kind;
 use crate::run::drive::drive_alone;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
 use crate::run::lend;
-use crate::run::run::Run;
+use crate::run::script_run::Run;
+use crate::vm::lua_vm::{Vm, VmPart};
 use crate::vm::phase::Phase;
-use crate::vm::vm::{Vm, VmPart};
 use mailbox::EventMailbox;
 pub(crate) use mailbox::{EventListener, WorkerEvent};
 

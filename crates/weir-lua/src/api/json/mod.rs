@@ -50,8 +50,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::vm::lua_vm::Vm;
     use crate::vm::settings::VmSettings;
-    use crate::vm::vm::Vm;
 
     fn written(l: State) -> Result<Vec<u8>, String> {
         let sparse = SparseArrays { convert: false, ratio: 2.0, safe: 10.0 };

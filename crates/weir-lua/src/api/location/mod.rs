@@ -15,8 +15,8 @@ use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, Done, Raise, expect_string, function};
 use crate::run::lend;
 use crate::run::op::ThreadOp;
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::CAPTURE;
-use crate::vm::vm::Vm;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("location.capture", CAPTURE, |l| {

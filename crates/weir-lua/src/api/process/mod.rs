@@ -8,7 +8,7 @@ use weir_server::with_worker;
 use crate::agent;
 use crate::run::function::{ApiFunction, Done, function};
 use crate::run::lend;
-use crate::vm::vm::Vm;
+use crate::vm::lua_vm::Vm;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_process.single", 0, |l| {

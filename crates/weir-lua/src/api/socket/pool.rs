@@ -19,7 +19,7 @@ use crate::luajit::state::State;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
 use crate::run::lend;
 use crate::vm::key_hash::FoldedState;
-use crate::vm::vm::VmPart;
+use crate::vm::lua_vm::VmPart;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_socket.setkeepalive", 0, set_keepalive),

@@ -10,10 +10,10 @@
 
 pub(crate) mod client_pair;
 pub(crate) mod clienthello;
+pub(crate) mod functions;
 pub(crate) mod ocsp;
 pub(crate) mod parsed;
 pub(crate) mod session;
-pub(crate) mod ssl;
 pub(crate) mod upstream;
 
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ pub(crate) use ctx::{is_inherited, push_inherited};
 use parsed::{Chain, Key};
 
 pub(crate) const TABLES: [&[crate::run::function::ApiFunction]; 5] =
-    [clienthello::TABLE, ocsp::TABLE, session::TABLE, ssl::TABLE, upstream::TABLE];
+    [clienthello::TABLE, ocsp::TABLE, session::TABLE, functions::TABLE, upstream::TABLE];
 
 /// A handshake, for the scripts that run in it.
 pub(crate) struct ClientHandshake {

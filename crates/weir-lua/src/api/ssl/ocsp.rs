@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use weir_tls::ocsp::{self, CertificateStatus, OcspSigner};
 
+use crate::api::ssl::functions::NO_CERTIFICATE;
 use crate::api::ssl::parsed::{Chain, chain_of_der};
-use crate::api::ssl::ssl::NO_CERTIFICATE;
 use crate::api::ssl::{OVER, current};
 use crate::luajit::state::State;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};

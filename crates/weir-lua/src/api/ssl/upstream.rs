@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use weir_upstream::tls_client::Met;
 
+use crate::api::ssl::functions::{self, noted};
 use crate::api::ssl::parsed::Chain;
-use crate::api::ssl::ssl::{self, noted};
 use crate::api::ssl::{HandshakeWishes, OVER};
 use crate::luajit::state::State;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
@@ -37,26 +37,26 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         })
     }),
     function("_ssl.proxy_set_der_cert", 0, |l| {
-        let chain = ssl::der_cert(l)?;
+        let chain = functions::der_cert(l)?;
         wish(l, |wishes| {
-            wishes.add_chain(chain.ok_or(ssl::NO_CERTIFICATE)?);
+            wishes.add_chain(chain.ok_or(functions::NO_CERTIFICATE)?);
             Ok(())
         })
     }),
     function("_ssl.proxy_set_der_priv_key", 0, |l| {
-        let key = ssl::der_key(l)?;
-        wish(l, |wishes| wishes.add_key(key.ok_or(ssl::NO_KEY)?))
+        let key = functions::der_key(l)?;
+        wish(l, |wishes| wishes.add_key(key.ok_or(functions::NO_KEY)?))
     }),
     function("_ssl.proxy_set_cert", 0, |l| {
-        let chain = ssl::cert(l)?;
+        let chain = functions::cert(l)?;
         wish(l, |wishes| {
-            wishes.add_chain(chain.ok_or(ssl::INVALID_CHAIN)?);
+            wishes.add_chain(chain.ok_or(functions::INVALID_CHAIN)?);
             Ok(())
         })
     }),
     function("_ssl.proxy_set_priv_key", 0, |l| {
-        let key = ssl::key(l)?;
-        wish(l, |wishes| wishes.add_key(key.ok_or(ssl::INVALID_KEY)?))
+        let key = functions::key(l)?;
+        wish(l, |wishes| wishes.add_key(key.ok_or(functions::INVALID_KEY)?))
     }),
     function("_ssl.proxy_version", 0, |l| {
         match current()?.map(|toward| toward.version) {
@@ -80,7 +80,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("_ssl.proxy_verify_cert", 0, |l| {
         let peer = verifying()?.met.as_ref().map(|met| met.peer.clone());
         match peer.and_then(Chain::new) {
-            Some(chain) => ssl::push_chain(l, Rc::new(chain)),
+            Some(chain) => functions::push_chain(l, Rc::new(chain)),
             None => fail(l, "no certificate of the server"),
         }
     }),

@@ -10,9 +10,9 @@ use crate::api::timer::VmTimers;
 use crate::luajit::state::State;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
 use crate::run::lend;
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::Phase;
 use crate::vm::traps;
-use crate::vm::vm::Vm;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("timer.at", 0, |l| begin(l, false)),

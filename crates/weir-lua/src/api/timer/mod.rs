@@ -18,10 +18,10 @@ use weir_engine::log::{self, Level};
 use weir_rt::notify::{Notify, either};
 
 use crate::run::drive::drive_alone;
-use crate::run::run::Run;
+use crate::run::script_run::Run;
+use crate::vm::lua_vm::{Vm, VmPart};
 use crate::vm::phase::Phase;
 use crate::vm::traps;
-use crate::vm::vm::{Vm, VmPart};
 
 use report::ActiveTimer;
 

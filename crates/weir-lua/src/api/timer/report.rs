@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::timer::{Pending, VmTimers};
-use crate::vm::vm::Vm;
+use crate::vm::lua_vm::Vm;
 
 /// Timers of one function and kind that all wait, or all run.
 pub(crate) struct Told {

@@ -215,7 +215,7 @@ fn wait(l: State, group: &Arc<Group>) -> Outcome {
         return Ok(Done::Results(1));
     }
     let limit = Duration::from_secs_f64(seconds.min(1e9));
-    lend::vm(crate::vm::vm::Vm::wake_when_leaving);
+    lend::vm(crate::vm::lua_vm::Vm::wake_when_leaving);
     lend::run(|run| {
         run.wait = WaitKind::Lock;
         run.op = Some(ThreadOp::Wait(Box::pin(waited(group.clone(), seen, limit))));
@@ -238,7 +238,7 @@ async fn waited(group: Arc<Group>, seen: u64, limit: Duration) -> Results {
     }
 }
 
-impl crate::vm::vm::Vm {
+impl crate::vm::lua_vm::Vm {
     /// Has scripts that wait for changes of groups look when the configuration is no longer in force.
     fn wake_when_leaving(&self) {
         if self.watches.replace(true) {

@@ -2,8 +2,8 @@
 
 use crate::run::function::{ApiFunction, Done, Raise, function};
 use crate::run::lend;
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::Phase;
-use crate::vm::vm::Vm;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("worker.pid", 0, |l| {

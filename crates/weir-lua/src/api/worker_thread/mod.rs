@@ -15,8 +15,8 @@ use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, Done, Outcome, function};
 use crate::run::lend;
 use crate::run::op::{Results, ThreadOp};
+use crate::vm::lua_vm::{Vm, VmPart};
 use crate::vm::phase::YIELDABLE;
-use crate::vm::vm::{Vm, VmPart};
 use pool::{Call, Pool};
 pub(crate) use value::Value;
 

@@ -11,9 +11,9 @@ use crate::api::worker_thread::value::Value;
 use crate::luajit::state::{State, error_text};
 use crate::luajit::sys;
 use crate::run::lend::lend;
+use crate::vm::lua_vm::{Vm, VmWiring};
 use crate::vm::phase::Phase;
 use crate::vm::settings::VmSettings;
-use crate::vm::vm::{Vm, VmWiring};
 
 /// A function of a module, with its arguments.
 pub(super) struct Call {

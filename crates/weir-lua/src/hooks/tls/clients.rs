@@ -14,7 +14,7 @@ use crate::api::ssl::{ClientHandshake, Current, HandshakeWishes, ctx, parsed};
 use crate::hooks::phases::ScriptHome;
 use crate::run::drive::drive;
 use crate::run::op::End;
-use crate::run::run::Run;
+use crate::run::script_run::Run;
 use crate::run::settings::Settings;
 use crate::vm::chunk::{ScriptChunk, Source};
 use crate::vm::phase::Phase;

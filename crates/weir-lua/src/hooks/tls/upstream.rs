@@ -16,7 +16,7 @@ use crate::hooks::phases::ScriptHome;
 use crate::hooks::tls::clients::{HandshakeSources, goes_on};
 use crate::run::drive::drive;
 use crate::run::op::End;
-use crate::run::run::Run;
+use crate::run::script_run::Run;
 use crate::run::settings::Settings;
 use crate::vm::chunk::{ScriptChunk, Source};
 use crate::vm::phase::Phase;

@@ -17,9 +17,9 @@ use crate::inspect::jit_advice;
 use crate::run::function::{ApiFunction, Done, expect_string, function};
 use crate::run::lend;
 use crate::vm::figures::{VmFigures, lock};
+use crate::vm::lua_vm::Vm;
 use crate::vm::questions;
 use crate::vm::traps;
-use crate::vm::vm::Vm;
 
 static VMS: Mutex<Vec<Weak<VmFigures>>> = Mutex::new(Vec::new());
 

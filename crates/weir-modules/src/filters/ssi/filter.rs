@@ -150,7 +150,7 @@ impl SsiPage {
                 self.state.set(&name, value);
             }
             CommandName::If | CommandName::Elif => {
-                self.condition(x, entry.name, &param().unwrap_or_default())?
+                self.condition(x, entry.name, &param().unwrap_or_default())?;
             }
             CommandName::Else => {
                 self.output = !self.condition.chosen;

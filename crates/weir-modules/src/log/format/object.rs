@@ -67,7 +67,7 @@ pub(super) fn compile(
         for part in parts {
             match part {
                 FormatPart::Literal(text) => {
-                    escape::json(&mut literal, String::from_utf8_lossy(text).as_bytes())
+                    escape::json(&mut literal, String::from_utf8_lossy(text).as_bytes());
                 }
                 FormatPart::Variable(name) => {
                     ops.push(FormatOp::Literal(std::mem::take(&mut literal).into()));

@@ -30,7 +30,7 @@ use crate::luajit::state::State;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::run::lend;
 use crate::run::op::{Results, ThreadOp};
-use crate::run::run::Run;
+use crate::run::script_run::Run;
 use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] = &[

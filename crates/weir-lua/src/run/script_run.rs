@@ -20,9 +20,9 @@ use crate::run::op::{End, ThreadOp, Wait};
 use crate::run::run_lists::RunLists;
 use crate::run::sleepers::SleepingThreads;
 use crate::run::thread::{Kind, LuaThread, Status, Threads, Waiting};
+use crate::vm::lua_vm::Vm;
 use crate::vm::phase::Phase;
 use crate::vm::traps;
-use crate::vm::vm::Vm;
 
 /// See the module.
 pub(crate) struct Run {
