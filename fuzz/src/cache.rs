@@ -1,7 +1,7 @@
 //! Files of the cache, and what heads say about keeping answers.
 
 use weir_http::freshness::Freshness;
-use weir_upstream::cache::head::{Head, Times, length, parse, seal};
+use weir_upstream::cache::head::{CacheHead, CacheTimes, length, parse, seal};
 
 /// The beginning of a file, as it is and with a checksum that fits: read as something that is written the same way again, or
 /// refused.
@@ -21,7 +21,7 @@ fn check(data: &[u8]) {
     assert!(head.len() <= data.len() && length(data) == Ok(head.len()));
     assert!((100..=999).contains(&head.status));
     assert_eq!(parse(&head.compose()), Ok(head));
-    let later = Head { times: Times { valid: 1, ..head.times }, ..head };
+    let later = CacheHead { times: CacheTimes { valid: 1, ..head.times }, ..head };
     assert_eq!(parse(&later.compose()), Ok(later));
 }
 

@@ -22,8 +22,8 @@ use weir_engine::resolver::kept::{self, CacheFolder};
 use weir_engine::worker::Worker;
 use weir_engine::zone::Zones;
 use weir_upstream::Upstreams;
-use weir_upstream::block::health_checker::Checker;
-use weir_upstream::cache::Caches;
+use weir_upstream::block::health_checker::HealthChecker;
+use weir_upstream::cache::CacheZones;
 use workers::acceptor::Acceptor;
 use workers::crew::{Called, Crew};
 use workers::thread;
@@ -107,7 +107,7 @@ struct State {
     sockets: Sockets,
     quitting: bool,
     /// `None` once the server ends.
-    checker: Option<Checker>,
+    checker: Option<HealthChecker>,
     /// Deals connections to the workers, since there have been several.
     acceptor: Option<Acceptor>,
 }
@@ -159,7 +159,7 @@ impl Server {
             state: Mutex::new(State {
                 sockets: Sockets::default(),
                 quitting: false,
-                checker: Some(Checker::default()),
+                checker: Some(HealthChecker::default()),
                 acceptor: None,
             }),
             configuration: InForce::new(configuration.clone()),
@@ -254,7 +254,7 @@ impl Server {
         sockets: Sockets,
         state: &mut State,
     ) -> Result<(), StartError> {
-        Checker::prepare(configuration)?;
+        HealthChecker::prepare(configuration)?;
         let count = self.options.workers(configuration);
         if count > 1 && state.acceptor.is_none() {
             state.acceptor = Some(Acceptor::start()?);
@@ -277,7 +277,7 @@ impl Server {
         if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
             upstreams.follow();
         }
-        if let Some(caches) = configuration.tables.shared::<Caches>() {
+        if let Some(caches) = configuration.tables.shared::<CacheZones>() {
             caches.start();
         }
         let everyone: Arc<[_]> = self.crew.threads().counters().into();

@@ -6,7 +6,7 @@ use std::io;
 use weir_rt::file::errno_text;
 use weir_trace::Cause;
 
-use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
 use crate::peer::Peer;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
@@ -34,13 +34,13 @@ pub(crate) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> AttemptFa
         ETIMEDOUT => Cause::ConnectTimeout,
         _ => Cause::ConnectFailed,
     };
-    AttemptFault { reason: Reason::ERROR, cause }
+    AttemptFault { reason: FailureReason::ERROR, cause }
 }
 
 /// `upstream timed out (110: Connection timed out) while ...`
 pub(crate) fn timed_out(x: &Exchange, cause: Cause, doing: &str) -> AttemptFault {
     error(x, &format_args!("upstream timed out (110: Connection timed out) while {doing}"));
-    AttemptFault { reason: Reason::TIMEOUT, cause }
+    AttemptFault { reason: FailureReason::TIMEOUT, cause }
 }
 
 /// A server takes nothing of the request.
@@ -52,7 +52,7 @@ pub(crate) fn send_timed_out(x: &Exchange) -> AttemptFailure {
 pub(crate) fn receive(x: &Exchange, errno: i32) -> AttemptFault {
     let text = errno_text(errno);
     error(x, &format_args!("recv() failed ({errno}: {text}) while {READING_HEAD}"));
-    AttemptFault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse }
+    AttemptFault { reason: FailureReason::ERROR, cause: Cause::ResetBeforeResponse }
 }
 
 /// The client left while a server was asked; at level info.

@@ -7,21 +7,21 @@ use std::task::{Context, Poll};
 use crate::attempt;
 use crate::attempt::fast_path;
 use crate::caching::lookup::{CacheDecision, CacheLookup};
-use crate::config::directives::Settings;
+use crate::config::directives::UpstreamSettings;
 use crate::location::peer_sites::PeerSites;
-use crate::location::upstream_location::Upstream;
-use crate::protocol::Protocol;
+use crate::location::upstream_location::UpstreamLocation;
+use crate::protocol::UpstreamProtocol;
 use crate::request::exchange_part::part;
-use crate::worker_side::local_upstream::LocalGroup;
+use crate::worker_side::local_upstream::LocalUpstream;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::{Handler, LocalFuture, Verdict};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::progress::Progress;
 
 /// Where a location's requests go, on one worker.
-pub trait Target: 'static {
+pub trait PassTarget: 'static {
     /// Finds out where `x` goes, as far as that can be told without waiting: variables about it have values from here
-    /// on. Called again by [`Target::choose`].
+    /// on. Called again by [`PassTarget::choose`].
     ///
     /// # Errors
     /// What the request ends with; it is logged.
@@ -30,7 +30,7 @@ pub trait Target: 'static {
     }
 
     /// The group to ask for `x`, where that can be told without waiting; `x` is aimed then.
-    fn chosen(&self, _x: &mut Exchange) -> Option<&Rc<LocalGroup>> {
+    fn chosen(&self, _x: &mut Exchange) -> Option<&Rc<LocalUpstream>> {
         None
     }
 
@@ -38,7 +38,7 @@ pub trait Target: 'static {
     ///
     /// # Errors
     /// What the request ends with; it is logged.
-    fn choose(&self, x: &mut Exchange) -> impl Future<Output = Result<Rc<LocalGroup>, Verdict>>;
+    fn choose(&self, x: &mut Exchange) -> impl Future<Output = Result<Rc<LocalUpstream>, Verdict>>;
 }
 
 /// Has the location's requests answered by the servers of `target`, which speak `protocol`: the content handler of the
@@ -46,24 +46,24 @@ pub trait Target: 'static {
 pub fn pass_to(
     plan: &mut PlanBuilder<'_>,
     name: &'static str,
-    protocol: impl Protocol + 'static,
-    settings: Arc<Settings>,
-    target: impl Target,
+    protocol: impl UpstreamProtocol + 'static,
+    settings: Arc<UpstreamSettings>,
+    target: impl PassTarget,
 ) {
     let sites = PeerSites::new(plan, name);
     let caching = settings.cache.as_ref().map(|cache| CacheLookup::new(cache, plan.worker));
-    let upstream = Rc::new(Upstream { protocol: Rc::new(protocol), settings, sites });
+    let upstream = Rc::new(UpstreamLocation { protocol: Rc::new(protocol), settings, sites });
     plan.redirect_missing_slash();
-    plan.content(name, Passed { upstream, target, caching });
+    plan.content(name, PassHandler { upstream, target, caching });
 }
 
-struct Passed<T> {
-    upstream: Rc<Upstream>,
+struct PassHandler<T> {
+    upstream: Rc<UpstreamLocation>,
     target: T,
     caching: Option<CacheLookup>,
 }
 
-impl<T: Target> Handler for Passed<T> {
+impl<T: PassTarget> Handler for PassHandler<T> {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         // An error page of another location may have been kept.
         part(x).cached.clear();

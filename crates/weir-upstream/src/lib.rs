@@ -1,6 +1,6 @@
 //! Upstreams: groups of servers, the choice among them, tries, connections kept, and answers on their way back.
 //!
-//! What speaks to a server (HTTP, FastCGI, ...) is a [`Protocol`]: it composes a request and reads the head of an
+//! What speaks to a server (HTTP, FastCGI, ...) is a [`UpstreamProtocol`]: it composes a request and reads the head of an
 //! answer. Everything else is here and is the same for all of them:
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //!                                                        └── the engine pulls the body at the client's pace
 //! ```
 //!
-//! A [`Group`] is shared by all workers; choosing is each worker's own business ([`Local`]), so that no lock is on a
+//! A [`Upstream`] is shared by all workers; choosing is each worker's own business ([`Local`]), so that no lock is on a
 //! request's path: only counts of connections and failures are atomics of the peer.
 #![forbid(unsafe_code)]
 
@@ -40,20 +40,20 @@ mod request;
 mod response;
 mod upstream_module;
 
-pub use block::upstream::Group;
+pub use block::upstream::Upstream;
 pub use block::upstreams::Upstreams;
-pub use config::directives::{Family, ProxyHeader, Settings};
-pub use config::failure_reason::Reason;
+pub use config::directives::{ProxyHeader, UpstreamFamily, UpstreamSettings};
+pub use config::failure_reason::FailureReason;
 pub use config::field_names::FieldNames;
-pub use handler::{Target, pass_to};
+pub use handler::{PassTarget, pass_to};
 pub use location::peer_sites::PeerSites;
-pub use location::upstream_location::Upstream;
+pub use location::upstream_location::UpstreamLocation;
 pub use peer::Peer;
-pub use protocol::{Incoming, Outgoing, Protocol};
-pub use request::attempt_records::Tries;
+pub use protocol::{IncomingHead, OutgoingRequest, UpstreamProtocol};
+pub use request::attempt_records::AttemptRecords;
 pub use request::cache_use::{CacheStatus, cache_validators, is_for_cache, is_sent_as_get};
 pub use request::exchange_part::{has_asked_servers, upstream_name};
 pub use upstream_module::{UpstreamConf, UpstreamModule};
 pub use worker_side::computed_upstream::computed;
-pub use worker_side::local_upstream::Local;
+pub use worker_side::local_upstream::WorkerUpstreams;
 pub use worker_side::worker_part::{UpstreamWorker, of_worker};

@@ -6,14 +6,14 @@ use weir_http::h1::ChunkedDecoder;
 use weir_http::hpack::{Encoder, Indexing};
 use weir_http::{Field, Known, Span};
 
-use crate::tls_client::Secure;
+use crate::tls_client::SecureUpstream;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
 use weir_engine::text::Text;
 
 /// A protocol that servers of an upstream speak. One instance per location and worker.
-pub trait Protocol {
+pub trait UpstreamProtocol {
     /// What stands before an address in messages: `http://`.
     fn scheme(&self) -> &'static str;
 
@@ -23,11 +23,11 @@ pub trait Protocol {
     }
 
     /// The TLS that connections for `x` need; none by default.
-    fn secure(&self, _x: &mut Exchange) -> Option<Secure> {
+    fn secure(&self, _x: &mut Exchange) -> Option<SecureUpstream> {
         None
     }
 
-    /// Servers speak HTTP/2: the request stands in [`Outgoing::section`], and the engine reads the answer.
+    /// Servers speak HTTP/2: the request stands in [`OutgoingRequest::section`], and the engine reads the answer.
     fn multiplexes(&self) -> bool {
         false
     }
@@ -37,7 +37,7 @@ pub trait Protocol {
         false
     }
 
-    /// A connection takes one request after the other, and [`Protocol::head`] may be shown the same bytes twice: what it
+    /// A connection takes one request after the other, and [`UpstreamProtocol::head`] may be shown the same bytes twice: what it
     /// keeps between two calls it keeps nowhere.
     fn is_plain(&self) -> bool {
         false
@@ -56,7 +56,7 @@ pub trait Protocol {
     ///
     /// # Errors
     /// The verdict that ends the request (a bad variable, say).
-    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict>;
+    fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict>;
 
     /// The length of the body stands before it: one that comes in chunks is read whole before it is sent.
     fn needs_length(&self) -> bool {
@@ -64,33 +64,38 @@ pub trait Protocol {
     }
 
     /// Frames a piece of the request's body; as it is by default.
-    fn body(&self, piece: Vec<u8>, framing: Framing) -> Vec<u8> {
+    fn body(&self, piece: Vec<u8>, framing: RequestFraming) -> Vec<u8> {
         match framing {
-            Framing::Chunked => chunk(&piece),
-            Framing::None | Framing::Plain | Framing::Records => piece,
+            RequestFraming::Chunked => chunk(&piece),
+            RequestFraming::None | RequestFraming::Plain | RequestFraming::Records => piece,
         }
     }
 
-    /// What stands before `len` bytes, [`RECORD`] at most, of a body that lies in a file; for [`Framing::Records`].
+    /// What stands before `len` bytes, [`RECORD`] at most, of a body that lies in a file; for [`RequestFraming::Records`].
     fn body_head(&self, _len: u64) -> Vec<u8> {
         Vec::new()
     }
 
     /// What follows the last piece of the request's body.
-    fn body_end(&self, framing: Framing) -> Vec<u8> {
+    fn body_end(&self, framing: RequestFraming) -> Vec<u8> {
         match framing {
-            Framing::Chunked => b"0\r\n\r\n".to_vec(),
-            Framing::None | Framing::Plain | Framing::Records => Vec::new(),
+            RequestFraming::Chunked => b"0\r\n\r\n".to_vec(),
+            RequestFraming::None | RequestFraming::Plain | RequestFraming::Records => Vec::new(),
         }
     }
 
     /// Reads the head of an answer from the start of `bytes`, of which it may take as many as it needs. What it finds
     /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such; the fields of a 103 stay
-    /// spans of `bytes`. What it keeps between two calls for the same answer is in [`Incoming::state`].
+    /// spans of `bytes`. What it keeps between two calls for the same answer is in [`IncomingHead::state`].
     ///
     /// # Errors
     /// Why it is none, in nginx's words; empty when that is in the log already.
-    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String>;
+    fn head(
+        &self,
+        x: &mut Exchange,
+        bytes: &[u8],
+        incoming: &mut IncomingHead,
+    ) -> Result<HeadProgress, String>;
 
     /// Another value for a field of the answer (`Location`, `Set-Cookie`, `Refresh`); `None`: as it is.
     fn field(&self, _x: &mut Exchange, _field: &Field) -> Option<Text> {
@@ -103,9 +108,9 @@ pub trait Protocol {
     }
 }
 
-/// What [`Protocol::head`] found.
+/// What [`UpstreamProtocol::head`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum HeadProgress {
     /// A whole head of so many bytes.
     Complete(usize),
     /// An interim answer of so many bytes; another head follows.
@@ -119,7 +124,7 @@ pub enum Head {
 
 /// How the body of a request is framed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Framing {
+pub enum RequestFraming {
     /// There is none.
     #[default]
     None,
@@ -127,7 +132,7 @@ pub enum Framing {
     Plain,
     /// In chunks.
     Chunked,
-    /// In records of the protocol's own ([`Protocol::body`], [`Protocol::body_head`], [`Protocol::body_end`]).
+    /// In records of the protocol's own ([`UpstreamProtocol::body`], [`UpstreamProtocol::body_head`], [`UpstreamProtocol::body_end`]).
     Records,
 }
 
@@ -136,17 +141,17 @@ pub const RECORD: u64 = 32 * 1024;
 
 /// A request as it is sent.
 #[derive(Debug, Default)]
-pub struct Outgoing {
+pub struct OutgoingRequest {
     /// Its head.
     pub head: Vec<u8>,
     /// Its head, where servers speak HTTP/2.
-    pub section: Section,
+    pub section: FieldSection,
     /// The section asks for a WebSocket (RFC 8441): what its client is told in `Sec-WebSocket-Accept` where the server opens it.
     pub websocket: Option<Vec<u8>>,
     /// A body other than the client's.
     pub body: Option<Vec<u8>>,
     /// How the client's body follows.
-    pub framing: Framing,
+    pub framing: RequestFraming,
     /// The URI in it, for messages; of the exchange's arena.
     pub uri: Span,
     /// The connection may be kept, as far as the request says.
@@ -155,13 +160,13 @@ pub struct Outgoing {
 
 /// The head of a request in HTTP/2. Names are written in lower case.
 #[derive(Debug, Default)]
-pub struct Section {
+pub struct FieldSection {
     text: Vec<u8>,
     pseudo: Vec<(&'static str, Span)>,
     fields: Vec<(Span, Span)>,
 }
 
-impl Section {
+impl FieldSection {
     /// Adds `:method` and its like; they stand before all fields.
     pub fn pseudo(&mut self, name: &'static str, value: &[u8]) {
         let value = self.text(value);
@@ -205,7 +210,7 @@ impl Section {
 
 /// The head of an answer. Spans are of the exchange's arena.
 #[derive(Debug, Default)]
-pub struct Incoming {
+pub struct IncomingHead {
     /// The status.
     pub status: u16,
     /// The status and the reason as sent (`200 OK`); `None`: the usual one.
@@ -215,18 +220,18 @@ pub struct Incoming {
     /// The length of the body, if it was told.
     pub content_length: Option<u64>,
     /// Where the body ends.
-    pub decoder: Decoder,
+    pub decoder: BodyDecoder,
     /// The server keeps the connection.
     pub keep_alive: bool,
     /// The connection speaks another protocol from here on.
     pub upgraded: bool,
-    /// What the protocol keeps between two calls of [`Protocol::head`].
+    /// What the protocol keeps between two calls of [`UpstreamProtocol::head`].
     pub state: Option<Box<dyn Any>>,
 }
 
 /// Finds the end of an answer's body, and takes its framing off.
 #[derive(Debug, Default)]
-pub enum Decoder {
+pub enum BodyDecoder {
     /// There is no body.
     #[default]
     None,
@@ -237,11 +242,11 @@ pub enum Decoder {
     /// Everything until the connection is closed.
     UntilClose,
     /// Another protocol's.
-    Other(Box<dyn Decode>),
+    Other(Box<dyn BodyDecode>),
 }
 
 /// A body's framing of another protocol.
-pub trait Decode: std::fmt::Debug {
+pub trait BodyDecode: std::fmt::Debug {
     /// Takes from `input`, appends the body's bytes to `out`. Returns how much was taken, and whether the body is
     /// over.
     ///

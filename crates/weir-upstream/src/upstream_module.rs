@@ -8,26 +8,26 @@ use weir_conf::{
     Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s,
 };
 
-use crate::block::balancer_hook::Draft;
-use crate::block::queue::Queue;
+use crate::block::balancer_hook::UpstreamDraft;
+use crate::block::queue::RequestQueue;
 use crate::block::retry_budget::RetryBudget;
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 use crate::block::upstreams::Upstreams;
-use crate::connection::keepalive_limits::Keep;
+use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::dns::FollowedName;
 use crate::discovery::server_address::{resolve, unresolved};
 use crate::discovery::server_list;
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
-use crate::discovery::source::Source;
-use crate::health::match_block::Matches;
+use crate::discovery::source::ServerSource;
+use crate::health::match_block::MatchBlocks;
 use crate::health::{HealthCheck, match_block};
 use crate::peer::Peer;
-use crate::peer::balance::{Better, Method};
-use crate::peer::members::Members;
+use crate::peer::balance::{BalanceMethod, RandomPreference};
+use crate::peer::members::UpstreamMembers;
 use crate::peer::outlier::OutlierLimits;
-use crate::peer::response_time::Timed;
+use crate::peer::response_time::TimeMeasure;
 use crate::peer::sticky;
-use crate::peer::sticky::Sticky;
+use crate::peer::sticky::StickyMethod;
 use crate::request::attempt_records;
 use weir_engine::conf::http_core::HttpCoreConf;
 use weir_engine::conf::registry::Registry;
@@ -44,13 +44,13 @@ impl Module for UpstreamModule {
     type Conf = UpstreamConf;
     const DIRECTIVES: &'static [Directive<UpstreamConf>] = &[
         Row::new("server", UPSTREAM, MORE, UpstreamConf::set_server).doc("A server of the group."),
-        Row::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, Method::LeastConn))
+        Row::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::LeastConn))
             .doc("Asks the server with the fewest connections for its weight."),
         Row::new("least_time", UPSTREAM, ONE, UpstreamConf::set_least_time)
             .doc("Asks the server that answers soonest for its weight and its connections."),
         Row::new("peak_ewma", UPSTREAM, Args::range(0, 1), UpstreamConf::set_peak_ewma)
             .doc("As least_time, where slow answers count at once and are forgotten slowly."),
-        Row::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, Method::IpHash))
+        Row::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::IpHash))
             .doc("Chooses by the client's address."),
         Row::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
         Row::new("random", UPSTREAM, Args::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
@@ -104,13 +104,13 @@ fn end_http(http: &Confs, registry: &mut Registry) -> Vec<Error> {
     let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
     let unresolved = registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
     let mut errors: Vec<Error> = unresolved.into_iter().collect();
-    errors.extend(registry.shared::<Matches>().missing());
+    errors.extend(registry.shared::<MatchBlocks>().missing());
     errors
 }
 
 /// A plain average of times.
-fn average(last_byte: bool) -> Timed {
-    Timed { last_byte, peak: false, upload: false, decay: DECAY * 1_000_000 }
+fn average(last_byte: bool) -> TimeMeasure {
+    TimeMeasure { last_byte, peak: false, upload: false, decay: DECAY * 1_000_000 }
 }
 
 /// Milliseconds after which a time that was measured counts for a third.
@@ -130,9 +130,9 @@ type Row = Directive<UpstreamConf>;
 #[derive(Debug, Default)]
 pub struct UpstreamConf {
     servers: Vec<ServerEntry>,
-    method: Option<Method>,
-    sticky: Option<Sticky>,
-    queue: Option<Queue>,
+    method: Option<BalanceMethod>,
+    sticky: Option<StickyMethod>,
+    queue: Option<RequestQueue>,
     retry_budget: Option<RetryBudget>,
     health_check: Option<HealthCheck>,
     outlier: Option<OutlierLimits>,
@@ -144,7 +144,7 @@ pub struct UpstreamConf {
     resolver_timeout: Option<u64>,
     /// `zone` is there.
     zone: bool,
-    source: Option<Source>,
+    source: Option<ServerSource>,
     /// Where the list is kept; `Some(None)`: nowhere.
     kept: Option<Option<PathBuf>>,
 }
@@ -179,8 +179,8 @@ impl UpstreamConf {
     }
 
     /// As in nginx a second method replaces the first, with a warning, and methods stand before `keepalive`.
-    fn set_method(&mut self, line: &mut LineCx<'_>, method: Method) -> Result {
-        line.ext::<Registry>().shared::<Draft>().chosen = true;
+    fn set_method(&mut self, line: &mut LineCx<'_>, method: BalanceMethod) -> Result {
+        line.ext::<Registry>().shared::<UpstreamDraft>().chosen = true;
         if self.method.replace(method).is_some() {
             line.warn("load balancing method redefined");
         }
@@ -192,10 +192,10 @@ impl UpstreamConf {
         let timed = match line.arg(0) {
             "header" => average(false),
             "last_byte" => average(true),
-            "upload" => Timed { upload: true, decay: UPLOAD_DECAY * 1_000_000, ..average(false) },
+            "upload" => TimeMeasure { upload: true, decay: UPLOAD_DECAY * 1_000_000, ..average(false) },
             _ => return Err(line.invalid_parameter(0)),
         };
-        self.set_method(line, Method::LeastTime(timed))
+        self.set_method(line, BalanceMethod::LeastTime(timed))
     }
 
     /// `peak_ewma [decay=time]`
@@ -209,7 +209,7 @@ impl UpstreamConf {
         };
         self.set_method(
             line,
-            Method::LeastTime(Timed { peak: true, decay: decay * 1_000_000, ..average(false) }),
+            BalanceMethod::LeastTime(TimeMeasure { peak: true, decay: decay * 1_000_000, ..average(false) }),
         )
     }
 
@@ -217,8 +217,8 @@ impl UpstreamConf {
     fn set_hash(&mut self, line: &mut LineCx<'_>) -> Result {
         let key = Script::compile(line, 0)?;
         let method = match line.args().get(1) {
-            None => Method::Hash(key),
-            Some(word) if word.is("consistent") => Method::Consistent(key),
+            None => BalanceMethod::Hash(key),
+            Some(word) if word.is("consistent") => BalanceMethod::Consistent(key),
             Some(_) => return Err(line.invalid_parameter(1)),
         };
         self.set_method(line, method)
@@ -228,16 +228,16 @@ impl UpstreamConf {
     fn set_random(&mut self, line: &mut LineCx<'_>) -> Result {
         let two = match line.args().first() {
             None => None,
-            Some(word) if word.is("two") => Some(Better::Conns),
+            Some(word) if word.is("two") => Some(RandomPreference::Conns),
             Some(_) => return Err(line.invalid_parameter(0)),
         };
         let two = match line.args().get(1).map(|word| word.str()) {
             None | Some("least_conn") => two,
-            Some("least_time" | "least_time=header") => Some(Better::Time(average(false))),
-            Some("least_time=last_byte") => Some(Better::Time(average(true))),
+            Some("least_time" | "least_time=header") => Some(RandomPreference::Time(average(false))),
+            Some("least_time=last_byte") => Some(RandomPreference::Time(average(true))),
             Some(_) => return Err(line.invalid_parameter(1)),
         };
-        self.set_method(line, Method::Random { two })
+        self.set_method(line, BalanceMethod::Random { two })
     }
 
     /// `zone name [size]`: what workers know of servers is always shared, so only the arguments are checked.
@@ -272,7 +272,7 @@ impl UpstreamConf {
         if self.source.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        let (source, kept) = Source::parse(line)?;
+        let (source, kept) = ServerSource::parse(line)?;
         self.source = Some(source);
         if kept.is_some() && self.kept.replace(kept.flatten()).is_some() {
             return Err(line.fail("\"keep\" and \"state\" are the same"));
@@ -312,7 +312,7 @@ impl UpstreamConf {
             Some(word) => word.str().strip_prefix("timeout=").and_then(|time| parse_time_ms(time.as_bytes())),
         };
         let timeout = timeout.ok_or_else(|| line.invalid_parameter(1))?;
-        self.queue = Some(Queue::new(number, timeout));
+        self.queue = Some(RequestQueue::new(number, timeout));
         Ok(())
     }
 
@@ -327,7 +327,7 @@ impl UpstreamConf {
         if line.args().get(1).is_some_and(|word| !word.is("local")) {
             return Err(line.invalid_parameter(1));
         }
-        line.ext::<Registry>().shared::<Draft>().chosen = true;
+        line.ext::<Registry>().shared::<UpstreamDraft>().chosen = true;
         self.keepalive = Some(number as usize);
         Ok(())
     }
@@ -342,7 +342,7 @@ impl UpstreamConf {
         if self.kept.is_some() && self.source.is_none() && !self.servers.is_empty() {
             return Err(fail("\"state\" is incompatible with \"server\"".to_owned()));
         }
-        let draft = std::mem::take(registry.shared::<Draft>());
+        let draft = std::mem::take(registry.shared::<UpstreamDraft>());
         if self.servers.is_empty() && self.source.is_none() && self.kept.is_none() && draft.guide.is_none() {
             return Err(fail("no servers are inside upstream".to_owned()));
         }
@@ -351,15 +351,15 @@ impl UpstreamConf {
                 format!("resolving names at run time requires upstream \"{name}\" to be in shared memory");
             return Err(fail(message));
         }
-        let default = Keep::default();
-        let keep = Keep {
+        let default = KeepaliveLimits::default();
+        let keep = KeepaliveLimits {
             connections: self.keepalive.or(draft.keepalive).unwrap_or(default.connections),
             requests: self.keepalive_requests.unwrap_or(default.requests),
             time: self.keepalive_time.unwrap_or(default.time),
             timeout: self.keepalive_timeout.unwrap_or(default.timeout),
         };
         let method = self.method.take().unwrap_or_default();
-        let mut group = Group::new(name, method, keep, Members::default(), false);
+        let mut group = Upstream::new(name, method, keep, UpstreamMembers::default(), false);
         group.sticky = self.sticky.take();
         group.queue = self.queue.take();
         group.retry_budget = self.retry_budget;

@@ -10,7 +10,7 @@ use weir_conf::{LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::log::Level;
 use weir_engine::{Exchange, Verdict};
-use weir_upstream::block::balancer_hook::{Choice, Draft, Guide, Guides};
+use weir_upstream::block::balancer_hook::{BalancerChoice, BalancerHook, UpstreamDraft, WorkerBalancerHook};
 
 use crate::api::balancer::{Asked, EXIT};
 use crate::hooks::phases::ScriptHome;
@@ -27,7 +27,7 @@ pub(crate) struct HasBalancers(pub(crate) bool);
 /// # Errors
 /// There is one already.
 pub(crate) fn read(line: &mut LineCx<'_>, source: Source) -> Result {
-    let draft = line.ext::<Registry>().shared::<Draft>();
+    let draft = line.ext::<Registry>().shared::<UpstreamDraft>();
     if draft.guide.is_some() {
         return Err(line.refuse("is duplicate"));
     }
@@ -48,7 +48,7 @@ pub(crate) fn keepalive(line: &mut LineCx<'_>) -> Result {
     let number = number.ok_or_else(|| {
         line.fail_arg(0, format!("invalid value \"{}\" in \"{}\" directive", line.arg(0), line.name()))
     })?;
-    let draft = line.ext::<Registry>().shared::<Draft>();
+    let draft = line.ext::<Registry>().shared::<UpstreamDraft>();
     if draft.keepalive.replace(number as usize).is_some() {
         return Err(line.refuse("is duplicate"));
     }
@@ -64,8 +64,8 @@ impl std::fmt::Debug for Configured {
     }
 }
 
-impl Guides for Configured {
-    fn on_worker(&self) -> Box<dyn Guide> {
+impl BalancerHook for Configured {
+    fn on_worker(&self) -> Box<dyn WorkerBalancerHook> {
         Box::new(Script(ScriptChunk::new(self.0.clone())))
     }
 }
@@ -73,8 +73,8 @@ impl Guides for Configured {
 /// A script on one worker.
 struct Script(ScriptChunk);
 
-impl Guide for Script {
-    fn choose(&self, x: &mut Exchange, choice: &mut Choice<'_>) -> std::result::Result<(), Verdict> {
+impl WorkerBalancerHook for Script {
+    fn choose(&self, x: &mut Exchange, choice: &mut BalancerChoice<'_>) -> std::result::Result<(), Verdict> {
         let home = x.plan.kept::<ScriptHome>().cloned().ok_or(Verdict::Status(500))?;
         let asked = Asked::begin(choice);
         if let Err(message) = home.vm(x).and_then(|vm| vm.run_for(&self.0, Phase::Balancer, x)) {

@@ -2,7 +2,7 @@
 
 use weir_engine::{Exchange, Span};
 use weir_http::h1::{BadResponse, ResponseHead};
-use weir_upstream::protocol::Incoming;
+use weir_upstream::protocol::IncomingHead;
 
 /// What is wrong with the head at the start of `bytes`, in nginx's words.
 pub(crate) fn complaint(head: &ResponseHead, bad: BadResponse, bytes: &[u8]) -> String {
@@ -11,7 +11,7 @@ pub(crate) fn complaint(head: &ResponseHead, bad: BadResponse, bytes: &[u8]) -> 
 
 /// Moves the head at the start of `bytes` into the arena of `x`; the status too, if its first line has one. Where the
 /// body ends is the caller's to tell.
-pub(crate) fn keep(x: &mut Exchange, bytes: &[u8], head: ResponseHead, incoming: &mut Incoming) {
+pub(crate) fn keep(x: &mut Exchange, bytes: &[u8], head: ResponseHead, incoming: &mut IncomingHead) {
     let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
     let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
     if head.status != 0 {

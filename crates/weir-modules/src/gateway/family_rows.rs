@@ -8,7 +8,7 @@
 /// follows: `family_row!(cache_key, "proxy_cache_key").default("$scheme$proxy_host$request_uri")`.
 macro_rules! family_row {
     (bind, $name:literal) => {
-        Row::new($name, weir_conf::names::ANY, weir_conf::names::ONE_OR_TWO, |c, l| weir_upstream::Family::set_bind(&mut c.family.bind, l))
+        Row::new($name, weir_conf::names::ANY, weir_conf::names::ONE_OR_TWO, |c, l| weir_upstream::UpstreamFamily::set_bind(&mut c.family.bind, l))
             .syntax(concat!($name, " address [transparent]", "\n", $name, " off"))
             .doc("Local address, with an optional port, of connections to upstream servers; it may contain variables. `transparent` allows an address that is not this machine's. `off` cancels an inherited address.")
     };
@@ -116,7 +116,7 @@ macro_rules! family_row {
             .doc("Directory of temporary files with responses, and the levels of its subdirectories.")
     };
     (next_upstream, $name:literal) => {
-        Row::new($name, weir_conf::names::ANY, weir_conf::names::MORE, |c, l| l.bits(&mut c.family.next_upstream, &weir_upstream::Reason::WORDS))
+        Row::new($name, weir_conf::names::ANY, weir_conf::names::MORE, |c, l| l.bits(&mut c.family.next_upstream, &weir_upstream::FailureReason::WORDS))
             .syntax(concat!($name, " error | timeout | invalid_header | http_500 | http_502 | http_503 | http_504 | http_403 | http_404 | http_429 | non_idempotent | off ..."))
             .default("error timeout")
             .doc("Conditions under which a request is passed to the next upstream server.")
@@ -173,7 +173,7 @@ macro_rules! family_row {
             .doc("Response header fields of the upstream server that are not acted on: `X-Accel-Redirect`, `X-Accel-Expires`, `X-Accel-Limit-Rate`, `X-Accel-Buffering`, `X-Accel-Charset`, `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.")
     };
     (limit_rate, $name:literal) => {
-        Row::new($name, weir_conf::names::ANY, weir_conf::names::ONE, |c, l| weir_upstream::Family::set_rate(&mut c.family.limit_rate, l))
+        Row::new($name, weir_conf::names::ANY, weir_conf::names::ONE, |c, l| weir_upstream::UpstreamFamily::set_rate(&mut c.family.limit_rate, l))
             .syntax(concat!($name, " rate"))
             .default("0")
             .doc("Maximum rate, in bytes per second, at which a buffered response is read from the upstream server; it may contain variables. 0 is no limit.")
@@ -185,7 +185,7 @@ macro_rules! family_row {
             .doc("Serves byte ranges of responses whatever their `Accept-Ranges` field says.")
     };
     (cache_path, $name:literal) => {
-        Row::new($name, weir_conf::names::HTTP, weir_conf::names::TWO_OR_MORE, |_, l| weir_upstream::cache::Place::set(l))
+        Row::new($name, weir_conf::names::HTTP, weir_conf::names::TWO_OR_MORE, |_, l| weir_upstream::cache::CacheZone::set(l))
             .syntax(concat!($name, " path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time]"))
             .doc("Declares a cache: its directory, and the zone of its keys.")
     };

@@ -12,8 +12,10 @@ use weir_engine::variable::VarIndex;
 use weir_engine::{Exchange, Module, Span, Unnamed, Verdict, inherit};
 use weir_http::memcached::{self, BadTrailer, Value};
 use weir_http::{Field, Known, Method};
-use weir_upstream::protocol::{Decode, Decoder, Head, Incoming, Outgoing, Protocol};
-use weir_upstream::{Family, Reason, Settings};
+use weir_upstream::protocol::{
+    BodyDecode, BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol,
+};
+use weir_upstream::{FailureReason, UpstreamFamily, UpstreamSettings};
 
 use crate::gateway::cgi::target::{Pass, pass_requests};
 use crate::gateway::family_rows::family_row;
@@ -73,7 +75,7 @@ impl Module for Memcached {
     fn install(conf: &MemcachedConf, plan: &mut PlanBuilder<'_>) -> Result {
         let Some(key) = conf.key else { return Ok(()) };
         let gzip_flag = conf.gzip_flag.unwrap_or(0);
-        let protocol = |_: &Arc<Settings>| MemcachedProtocol { key, gzip_flag };
+        let protocol = |_: &Arc<UpstreamSettings>| MemcachedProtocol { key, gzip_flag };
         pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, protocol);
         Ok(())
     }
@@ -85,7 +87,7 @@ type Row = Directive<MemcachedConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct MemcachedConf {
-    family: Family,
+    family: UpstreamFamily,
     pass: Option<Pass>,
     /// `$memcached_key`
     key: Option<VarIndex>,
@@ -108,12 +110,12 @@ struct MemcachedProtocol {
     gzip_flag: u64,
 }
 
-impl Protocol for MemcachedProtocol {
+impl UpstreamProtocol for MemcachedProtocol {
     fn scheme(&self) -> &'static str {
         "memcached://"
     }
 
-    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> std::result::Result<(), Verdict> {
+    fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> std::result::Result<(), Verdict> {
         if !matches!(x.request.head.method, Method::Get | Method::Head) {
             return Err(Verdict::Status(405));
         }
@@ -134,13 +136,13 @@ impl Protocol for MemcachedProtocol {
         &self,
         x: &mut Exchange,
         bytes: &[u8],
-        incoming: &mut Incoming,
-    ) -> std::result::Result<Head, String> {
+        incoming: &mut IncomingHead,
+    ) -> std::result::Result<HeadProgress, String> {
         let span = x.state::<Key>().0;
         let key = x.arena.get(span);
         let wrong = |wrong: memcached::Wrong| wrong.message(memcached::line(bytes), key).to_string();
         Ok(match memcached::head(bytes, key).map_err(wrong)? {
-            memcached::Head::Incomplete => Head::Incomplete,
+            memcached::Head::Incomplete => HeadProgress::Incomplete,
             memcached::Head::NotFound { len } => {
                 let key = String::from_utf8_lossy(key);
                 x.log(
@@ -150,7 +152,7 @@ impl Protocol for MemcachedProtocol {
                 incoming.status = 404;
                 incoming.content_length = Some(0);
                 incoming.keep_alive = true;
-                Head::Complete(len)
+                HeadProgress::Complete(len)
             }
             memcached::Head::Value { flags, length, len } => {
                 if self.gzip_flag != 0
@@ -162,9 +164,9 @@ impl Protocol for MemcachedProtocol {
                 incoming.content_length = Some(length);
                 if x.request.head.method != Method::Head {
                     incoming.keep_alive = true;
-                    incoming.decoder = Decoder::Other(Box::new(Body(Value::new(length), None)));
+                    incoming.decoder = BodyDecoder::Other(Box::new(Body(Value::new(length), None)));
                 }
-                Head::Complete(len)
+                HeadProgress::Complete(len)
             }
         })
     }
@@ -189,7 +191,7 @@ fn gzip(x: &mut Exchange) -> Field {
 #[derive(Debug)]
 struct Body(Value, Option<BadTrailer>);
 
-impl Decode for Body {
+impl BodyDecode for Body {
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> std::result::Result<(usize, bool), String> {
         let value = match self.0.take(input) {
             Ok(value) => value,
@@ -212,11 +214,11 @@ impl Decode for Body {
 
 /// The words of `memcached_next_upstream`.
 const NEXT: [(&str, u32); 5] = [
-    ("error", Reason::ERROR.0),
-    ("timeout", Reason::TIMEOUT.0),
-    ("invalid_response", Reason::INVALID_HEADER.0),
-    ("not_found", Reason::HTTP_404.0),
-    ("off", Reason::OFF.0),
+    ("error", FailureReason::ERROR.0),
+    ("timeout", FailureReason::TIMEOUT.0),
+    ("invalid_response", FailureReason::INVALID_HEADER.0),
+    ("not_found", FailureReason::HTTP_404.0),
+    ("off", FailureReason::OFF.0),
 ];
 const READING: &str = "reading response header from upstream";
 const INVALID_TRAILER: &str = "memcached sent invalid trailer while reading upstream";

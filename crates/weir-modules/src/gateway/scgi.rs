@@ -7,8 +7,10 @@ use weir_conf::{Args, Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
-use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
-use weir_upstream::{Family, Settings};
+use weir_upstream::protocol::{
+    HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
+};
+use weir_upstream::{UpstreamFamily, UpstreamSettings};
 
 use crate::gateway::cgi::answer;
 use crate::gateway::cgi::params::{Param, Params};
@@ -108,7 +110,7 @@ type Row = Directive<ScgiConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct ScgiConf {
-    family: Family,
+    family: UpstreamFamily,
     pass: Option<Pass>,
     params: Option<Vec<Param>>,
 }
@@ -116,10 +118,10 @@ pub struct ScgiConf {
 /// A location's way of speaking SCGI.
 struct ScgiProtocol {
     params: Params,
-    settings: Arc<Settings>,
+    settings: Arc<UpstreamSettings>,
 }
 
-impl Protocol for ScgiProtocol {
+impl UpstreamProtocol for ScgiProtocol {
     fn scheme(&self) -> &'static str {
         "scgi://"
     }
@@ -128,7 +130,7 @@ impl Protocol for ScgiProtocol {
         true
     }
 
-    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> std::result::Result<(), Verdict> {
+    fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> std::result::Result<(), Verdict> {
         let length = match (self.settings.pass_request_body, x.body.is_read()) {
             (false, _) => 0,
             (true, true) => x.body.file().map_or(x.body.memory().len() as u64, |file| file.len),
@@ -141,7 +143,7 @@ impl Protocol for ScgiProtocol {
         out.head.append(&mut pairs);
         out.head.push(b',');
         if self.settings.passes_body(x) {
-            out.framing = Framing::Plain;
+            out.framing = RequestFraming::Plain;
         }
         Ok(())
     }
@@ -150,8 +152,8 @@ impl Protocol for ScgiProtocol {
         &self,
         x: &mut Exchange,
         bytes: &[u8],
-        incoming: &mut Incoming,
-    ) -> std::result::Result<Head, String> {
+        incoming: &mut IncomingHead,
+    ) -> std::result::Result<HeadProgress, String> {
         answer::read(x, bytes, self.settings.buffer_size as usize, incoming)
     }
 }

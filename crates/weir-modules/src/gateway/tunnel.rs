@@ -11,9 +11,9 @@ use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
 use weir_http::Method;
-use weir_upstream::protocol::{Head, Incoming, Outgoing, Protocol};
-use weir_upstream::worker_side::local_upstream::LocalGroup;
-use weir_upstream::{Family, Reason, pass_to};
+use weir_upstream::protocol::{HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol};
+use weir_upstream::worker_side::local_upstream::LocalUpstream;
+use weir_upstream::{FailureReason, UpstreamFamily, pass_to};
 
 use crate::gateway::cgi::target::{Pass, Target};
 use crate::gateway::family_rows::family_row;
@@ -80,7 +80,7 @@ type Row = Directive<TunnelConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct TunnelConf {
-    family: Family,
+    family: UpstreamFamily,
     pass: Option<Pass>,
 }
 
@@ -100,8 +100,8 @@ impl TunnelConf {
 /// A target for those who ask by the right method.
 struct ByConnect(Target);
 
-impl weir_upstream::Target for ByConnect {
-    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+impl weir_upstream::PassTarget for ByConnect {
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match x.request.head.method {
             Method::Connect => self.0.choose(x).await,
             _ => Err(Verdict::Status(405)),
@@ -112,7 +112,7 @@ impl weir_upstream::Target for ByConnect {
 /// There is nothing to speak.
 struct TunnelProtocol;
 
-impl Protocol for TunnelProtocol {
+impl UpstreamProtocol for TunnelProtocol {
     fn scheme(&self) -> &'static str {
         ""
     }
@@ -121,7 +121,7 @@ impl Protocol for TunnelProtocol {
         true
     }
 
-    fn request(&self, _x: &mut Exchange, _out: &mut Outgoing) -> std::result::Result<(), Verdict> {
+    fn request(&self, _x: &mut Exchange, _out: &mut OutgoingRequest) -> std::result::Result<(), Verdict> {
         Ok(())
     }
 
@@ -130,8 +130,8 @@ impl Protocol for TunnelProtocol {
         &self,
         _x: &mut Exchange,
         _bytes: &[u8],
-        _incoming: &mut Incoming,
-    ) -> std::result::Result<Head, String> {
+        _incoming: &mut IncomingHead,
+    ) -> std::result::Result<HeadProgress, String> {
         Err("upstream sent an answer in a tunnel".to_owned())
     }
 }
@@ -140,4 +140,4 @@ impl Protocol for TunnelProtocol {
 const BUFFER: u64 = 16 * 1024;
 /// The words of `tunnel_next_upstream`.
 const NEXT: [(&str, u32); 3] =
-    [("error", Reason::ERROR.0), ("timeout", Reason::TIMEOUT.0), ("off", Reason::OFF.0)];
+    [("error", FailureReason::ERROR.0), ("timeout", FailureReason::TIMEOUT.0), ("off", FailureReason::OFF.0)];

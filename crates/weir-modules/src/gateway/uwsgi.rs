@@ -8,10 +8,12 @@ use weir_engine::conf::registry::Registry;
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
-use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
-use weir_upstream::tls_client::Secure;
+use weir_upstream::protocol::{
+    HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
+};
+use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
-use weir_upstream::{Family, Settings};
+use weir_upstream::{UpstreamFamily, UpstreamSettings};
 
 use crate::gateway::cgi::answer;
 use crate::gateway::cgi::params::{Param, Params};
@@ -146,7 +148,7 @@ type Row = Directive<UwsgiConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct UwsgiConf {
-    family: Family,
+    family: UpstreamFamily,
     ssl: ClientConf,
     pass: Option<Pass>,
     params: Option<Vec<Param>>,
@@ -162,10 +164,10 @@ struct UwsgiProtocol {
     string: Vec<u8>,
     /// `uwsgi_ssl_...`, where servers may speak TLS.
     tls: Option<Arc<ClientTls>>,
-    settings: Arc<Settings>,
+    settings: Arc<UpstreamSettings>,
 }
 
-impl Protocol for UwsgiProtocol {
+impl UpstreamProtocol for UwsgiProtocol {
     fn scheme(&self) -> &'static str {
         SCHEME
     }
@@ -174,7 +176,7 @@ impl Protocol for UwsgiProtocol {
         "suwsgi://"
     }
 
-    fn secure(&self, x: &mut Exchange) -> Option<Secure> {
+    fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
         let host = x.state_if::<Secured>()?.0.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
         Some(self.tls.as_ref()?.secure(x, &host))
@@ -184,7 +186,7 @@ impl Protocol for UwsgiProtocol {
         true
     }
 
-    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> std::result::Result<(), Verdict> {
+    fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> std::result::Result<(), Verdict> {
         let mut pairs = Vec::with_capacity(1024);
         let mut fits = true;
         self.params.for_each(x, |name, value| fits &= pair(&mut pairs, name, value));
@@ -197,7 +199,7 @@ impl Protocol for UwsgiProtocol {
         out.head = vec![self.modifiers[0], low, high, self.modifiers[1]];
         out.head.append(&mut pairs);
         if self.settings.passes_body(x) {
-            out.framing = Framing::Plain;
+            out.framing = RequestFraming::Plain;
         }
         Ok(())
     }
@@ -206,8 +208,8 @@ impl Protocol for UwsgiProtocol {
         &self,
         x: &mut Exchange,
         bytes: &[u8],
-        incoming: &mut Incoming,
-    ) -> std::result::Result<Head, String> {
+        incoming: &mut IncomingHead,
+    ) -> std::result::Result<HeadProgress, String> {
         answer::read(x, bytes, self.settings.buffer_size as usize, incoming)
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weir_engine::figures::{self, Metric, MetricKind};
 use weir_engine::log::{self, Level};
 use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
-use weir_upstream::discovery::source::Url;
+use weir_upstream::discovery::source::SourceUrl;
 
 use super::wire::{FinishedRequest, SpanBatch, refused};
 
@@ -22,7 +22,7 @@ use super::wire::{FinishedRequest, SpanBatch, refused};
 pub(super) struct ExporterSettings {
     /// As it is written.
     pub endpoint: String,
-    pub url: Url,
+    pub url: SourceUrl,
     /// Milliseconds between two messages that are not full.
     pub interval: u64,
     /// Spans of a message.

@@ -19,7 +19,7 @@ use weir_engine::phase::Phase;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::{Script, Variable};
 use weir_engine::{Module, inherit};
-use weir_upstream::discovery::source::{Trust, Url};
+use weir_upstream::discovery::source::{SourceTrust, SourceUrl};
 
 use exporter::{ExporterSettings, SpanExporter};
 use request::{BeginSpan, EndSpan, OtelLocation};
@@ -262,8 +262,8 @@ impl ExporterLines {
         let begin = endpoint.find("//").map_or(0, |at| at + 2);
         // As collectors have it, unless the URL says otherwise.
         let path = if endpoint[begin..].contains('/') { "" } else { "/v1/traces" };
-        let trust = Trust { file: self.trust, blind: false };
-        let url = Url::parse(&format!("{endpoint}{path}"), &trust).map_err(fail)?;
+        let trust = SourceTrust { file: self.trust, blind: false };
+        let url = SourceUrl::parse(&format!("{endpoint}{path}"), &trust).map_err(fail)?;
         Ok(ExporterSettings {
             endpoint,
             url,

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use weir_http::Method;
 use weir_http::json::{Json, Value};
 use weir_server::tls::replace;
-use weir_upstream::block::list_changes::Refusal;
+use weir_upstream::block::list_changes::ListRefusal;
 
 use super::connection::{AdminRequest, AdminResponse, CollectedReply, ResponseWriter};
 use super::listener::ListenerState;
@@ -149,9 +149,9 @@ fn upstreams(source: &ServerSource, request: &AdminRequest, rest: &[&str]) -> Ad
         Ok(Some(Ok(body))) => json(if request.method == Method::Post { 201 } else { 200 }, body),
         Ok(Some(Err(refusal))) => {
             let status = match refusal {
-                Refusal::Wrong(_) => 400,
-                Refusal::Unknown => 404,
-                Refusal::There | Refusal::Sourced => 409,
+                ListRefusal::Wrong(_) => 400,
+                ListRefusal::Unknown => 404,
+                ListRefusal::There | ListRefusal::Sourced => 409,
             };
             wrong(status, &refusal.to_string())
         }

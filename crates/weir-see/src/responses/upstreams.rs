@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weir_engine::Configuration;
 use weir_http::json::{Json, Value};
-use weir_upstream::block::list_changes::Refusal;
-use weir_upstream::{Group, Upstreams};
+use weir_upstream::block::list_changes::ListRefusal;
+use weir_upstream::{Upstream, Upstreams};
 
 use crate::source::ServerSource;
 
@@ -38,7 +38,7 @@ pub(crate) fn change(
     source: &ServerSource,
     name: &str,
     change: &UpstreamChange,
-) -> Option<Result<String, Refusal>> {
+) -> Option<Result<String, ListRefusal>> {
     let group = find(source, name)?;
     if let Err(refusal) = apply(&group, change) {
         return Some(Err(refusal));
@@ -48,14 +48,14 @@ pub(crate) fn change(
     let after = find(source, name)?;
     if !Arc::ptr_eq(&after, &group) {
         match apply(&after, change) {
-            Ok(()) | Err(Refusal::There | Refusal::Unknown) => {}
+            Ok(()) | Err(ListRefusal::There | ListRefusal::Unknown) => {}
             Err(refusal) => return Some(Err(refusal)),
         }
     }
     one(source, name).map(Ok)
 }
 
-fn apply(group: &Arc<Group>, change: &UpstreamChange) -> Result<(), Refusal> {
+fn apply(group: &Arc<Upstream>, change: &UpstreamChange) -> Result<(), ListRefusal> {
     match change {
         UpstreamChange::Add(server) => group.add(server),
         UpstreamChange::Remove(server) => group.remove(server),
@@ -64,10 +64,10 @@ fn apply(group: &Arc<Group>, change: &UpstreamChange) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn groups(configuration: &Configuration) -> impl Iterator<Item = &Arc<Group>> {
+pub(super) fn groups(configuration: &Configuration) -> impl Iterator<Item = &Arc<Upstream>> {
     configuration.tables.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter)
 }
 
-fn find(source: &ServerSource, name: &str) -> Option<Arc<Group>> {
+fn find(source: &ServerSource, name: &str) -> Option<Arc<Upstream>> {
     source.configuration().tables.shared::<Upstreams>()?.find(name).cloned()
 }

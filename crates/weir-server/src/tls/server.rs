@@ -15,8 +15,8 @@ use super::settings::{Cache as Sessions, KeyPolicy, Settings, SslConf, Verify};
 use super::shared;
 use weir_engine::conf::registry::Registry;
 use weir_engine::variable::Script;
-use weir_upstream::tls_client::cache::Cache;
-use weir_upstream::tls_client::files::{self, BUILDING, Making};
+use weir_upstream::tls_client::cache::CertificateCache;
+use weir_upstream::tls_client::files::{self, BUILDING, KeyMaking};
 
 /// A virtual server's side of handshakes.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Common {
     subjects: Vec<Vec<u8>>,
     pub(super) passwords: Vec<Vec<u8>>,
     /// Those with computed names that were read.
-    pub(super) kept: Cache,
+    pub(super) kept: CertificateCache,
     /// `ssl_stapling_file`
     pub(super) ocsp: Option<Vec<u8>>,
     /// Whom clients' certificates must come from.
@@ -202,7 +202,7 @@ impl Common {
             cache: offered.cache,
             subjects,
             passwords: conf.passwords()?,
-            kept: Cache::new(conf.certificate_cache.flatten()),
+            kept: CertificateCache::new(conf.certificate_cache.flatten()),
             ocsp,
             trust,
             conf_prefix: conf_prefix.to_path_buf(),
@@ -270,9 +270,9 @@ impl Known {
     }
 
     /// How the next key is to be made.
-    fn making(&mut self) -> Making {
+    fn making(&mut self) -> KeyMaking {
         self.keys += 1;
-        if self.keys > AT_ONCE { Making::Late } else { Making::Now }
+        if self.keys > AT_ONCE { KeyMaking::Late } else { KeyMaking::Now }
     }
 }
 
@@ -301,8 +301,11 @@ impl Build {
             let name: Arc<str> = Arc::from(&**name);
             written.push(name.clone());
             if certificate.constant().is_some() && key.constant().is_some() {
-                let source =
-                    files::Source { certificate: &name, key: key_name, passwords: &common.passwords };
+                let source = files::CertificateSource {
+                    certificate: &name,
+                    key: key_name,
+                    passwords: &common.passwords,
+                };
                 let certificate = source.certificate(BUILDING, known.making(), common.ocsp.clone())?;
                 // As for OpenSSL: of several of one kind the last counts.
                 fixed.retain(|it| it.certificate.key().algorithm() != certificate.key().algorithm());

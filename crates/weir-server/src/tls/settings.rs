@@ -14,7 +14,7 @@ use super::server::{Build, Known, ServerTls};
 use weir_engine::conf::registry::Registry;
 use weir_engine::inherit;
 use weir_engine::variable::Script;
-use weir_upstream::tls_client::cache::Keep;
+use weir_upstream::tls_client::cache::CertificateCacheLimits;
 use weir_upstream::tls_client::files::{self, BUILDING};
 
 /// The settings of one block as written.
@@ -67,7 +67,7 @@ pub(super) struct Settings {
     pub(super) ocsp_cache: Option<Option<(String, u64)>>,
     pub(super) early_data: Option<bool>,
     pub(super) reject_handshake: Option<bool>,
-    pub(super) certificate_cache: Option<Option<Keep>>,
+    pub(super) certificate_cache: Option<Option<CertificateCacheLimits>>,
     pub(super) compression: Option<bool>,
 }
 

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use crate::block::balancer_hook::Choice;
-use crate::peer::balance::Tried;
-use crate::protocol::Outgoing;
+use crate::block::balancer_hook::BalancerChoice;
+use crate::peer::balance::TriedPeers;
+use crate::protocol::OutgoingRequest;
 use crate::request::attempt_state::Attempt;
 use crate::worker_side::guided_choice::HookedBalancer;
-use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
+use crate::worker_side::local_upstream::{LocalUpstream, PeerLease};
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
@@ -16,8 +16,8 @@ impl Attempt {
     pub(crate) fn choose(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
-        tried: &mut Tried,
+        group: &Rc<LocalUpstream>,
+        tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, Verdict> {
         match &group.guided {
             None => Ok(group.pick(x, tried)),
@@ -29,12 +29,12 @@ impl Attempt {
     fn ask_guide(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
+        group: &Rc<LocalUpstream>,
         guided: &HookedBalancer,
-        tried: &mut Tried,
+        tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, Verdict> {
         self.decided.asked += 1;
-        let mut choice = Choice {
+        let mut choice = BalancerChoice {
             servers: &guided.servers,
             asked: self.decided.asked,
             left: self.left,
@@ -72,7 +72,7 @@ impl Attempt {
         &mut self,
         x: &mut Exchange,
         guided: &HookedBalancer,
-        choice: &mut Choice<'_>,
+        choice: &mut BalancerChoice<'_>,
     ) -> Result<(), Verdict> {
         self.decided.keep = choice.keep;
         if choice.timeouts != [None; 3] {
@@ -93,7 +93,7 @@ impl Attempt {
         if choice.recreate {
             let mut head = std::mem::take(&mut self.out.head);
             head.clear();
-            self.out = Outgoing { head, ..Outgoing::default() };
+            self.out = OutgoingRequest { head, ..OutgoingRequest::default() };
             self.up.protocol.request(x, &mut self.out)?;
         }
         Ok(())

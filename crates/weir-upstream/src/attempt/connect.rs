@@ -10,15 +10,15 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use crate::config::directives::ProxyHeader;
-use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
-use crate::connection::upstream_connection::{Connection, Opening};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
+use crate::connection::upstream_connection::{ConnectOptions, UpstreamConnection};
 use crate::connection::{handshake, upstream_connection};
 use crate::error_log;
 use crate::error_log::CONNECTING;
 use crate::request::attempt_state::Attempt;
 use crate::request::request_body;
 use crate::tls_client::connect::NoTls;
-use crate::tls_client::{Secure, Shown, UpstreamHandler, toward};
+use crate::tls_client::{SecureUpstream, ShownCertificate, UpstreamHandler, toward};
 use crate::worker_side::local_upstream::PeerLease;
 use weir_engine::exchange::Exchange;
 
@@ -27,7 +27,7 @@ impl Attempt {
         &self,
         x: &mut Exchange,
         lease: &mut PeerLease,
-    ) -> Result<Box<Connection>, AttemptFailure> {
+    ) -> Result<Box<UpstreamConnection>, AttemptFailure> {
         let settings = &self.up.settings;
         let peer = lease.peer.clone();
         let local = match &peer.bind {
@@ -35,14 +35,14 @@ impl Attempt {
             None => request_body::local(x, settings).map_err(AttemptFailure::End)?,
         };
         let began = clock::monotonic_ns();
-        let how = Opening {
+        let how = ConnectOptions {
             local: local.as_ref(),
             transparent: peer.bind.is_none() && settings.bind.as_ref().is_some_and(|bind| bind.transparent),
             rcvbuf: settings.socket_rcvbuf,
             sndbuf: settings.socket_sndbuf,
             nodelay: x.plan.core.tcp_nodelay,
         };
-        let connect = Box::pin(Connection::open(&peer.addr, &how, settings.connect_timeout));
+        let connect = Box::pin(UpstreamConnection::open(&peer.addr, &how, settings.connect_timeout));
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {
             Ok(connection) => {
                 if let Some(timed) = lease.measured() {
@@ -63,8 +63,8 @@ impl Attempt {
     async fn set_up(
         &self,
         x: &mut Exchange,
-        connection: Box<Connection>,
-    ) -> Result<Box<Connection>, AttemptFailure> {
+        connection: Box<UpstreamConnection>,
+    ) -> Result<Box<UpstreamConnection>, AttemptFailure> {
         let (settings, mut connection) = (&self.up.settings, connection);
         if settings.socket_keepalive {
             upstream_connection::probe(&connection);
@@ -91,7 +91,10 @@ impl Attempt {
             }
             Err(NoTls::Failed(message)) => {
                 error_log::error(x, &format_args!("{message} while {HANDSHAKING}"));
-                Err(AttemptFailure::Next(AttemptFault { reason: Reason::ERROR, cause: Cause::TlsFailed }))
+                Err(AttemptFailure::Next(AttemptFault {
+                    reason: FailureReason::ERROR,
+                    cause: Cause::TlsFailed,
+                }))
             }
         }
     }
@@ -100,8 +103,8 @@ impl Attempt {
     async fn handshake_with(
         &self,
         x: &mut Exchange,
-        connection: &Connection,
-        secure: &Secure,
+        connection: &UpstreamConnection,
+        secure: &SecureUpstream,
         handler: &dyn UpstreamHandler,
     ) -> Result<Result<(), NoTls>, AttemptFailure> {
         let timeout = self.up.settings.connect_timeout;
@@ -129,11 +132,11 @@ impl Attempt {
 /// What `handler` has the server be shown, asked for `ms` at most: it may wait for others.
 async fn shown(
     x: &mut Exchange,
-    connection: &Connection,
-    secure: &Secure,
+    connection: &UpstreamConnection,
+    secure: &SecureUpstream,
     handler: &dyn UpstreamHandler,
     ms: u64,
-) -> Result<Result<Shown, ()>, AttemptFailure> {
+) -> Result<Result<ShownCertificate, ()>, AttemptFailure> {
     connection.timer.arm(ms);
     let chosen = {
         let mut asked = handler.certificate(x, secure.only_version());

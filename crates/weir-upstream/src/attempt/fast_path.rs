@@ -1,7 +1,7 @@
 //! The usual try, without a future: a request without a body, sent whole on a connection that is kept, and answered by a
 //! head that comes in one piece.
 //!
-//! [`Upstream::try_attempt`] does all that needs no waiting when the handler is asked, [`poll_attempt`] looks whether the answer is
+//! [`UpstreamLocation::try_attempt`] does all that needs no waiting when the handler is asked, [`poll_attempt`] looks whether the answer is
 //! there. What is in any way unusual (a connection to be made, a body to be sent, an answer that another server may do
 //! better than, an end, a failure) is left as it lies to the future of all others ([`finish_attempt`](crate::attempt::finish_attempt)), which finds the
 //! same things once more: so there is one place for each of them, and none of them costs the usual try anything.
@@ -12,29 +12,29 @@ use std::task::{Context, Poll};
 use weir_rt::{Recv, RecvBuf};
 use weir_trace::WaitKind;
 
-use crate::config::failure_reason::Reason;
-use crate::connection::upstream_connection::Connection;
-use crate::location::upstream_location::Upstream;
-use crate::peer::balance::Tried;
-use crate::protocol::{Framing, Head, Incoming};
+use crate::config::failure_reason::FailureReason;
+use crate::connection::upstream_connection::UpstreamConnection;
+use crate::location::upstream_location::UpstreamLocation;
+use crate::peer::balance::TriedPeers;
+use crate::protocol::{HeadProgress, IncomingHead, RequestFraming};
 use crate::request::attempt_state::{Attempt, PendingAttempt, RequestProgress};
 use crate::request::exchange_part::{part, part_if};
 use crate::request::request_body;
 use crate::response::headers;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
-use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
+use crate::worker_side::local_upstream::{LocalUpstream, PeerLease};
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 use weir_engine::progress::Progress;
 
-impl Upstream {
+impl UpstreamLocation {
     /// Sends `x` to a server of `group`, as far as that goes without waiting; it is done only where the request can't be
     /// composed. The rest is left to [`poll_attempt`] and, where its flight is kept with `x`, to
     /// [`finish_attempt`](crate::attempt::finish_attempt).
     pub(crate) fn try_attempt(
         self: &Rc<Self>,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
+        group: &Rc<LocalUpstream>,
     ) -> Progress<Verdict, ()> {
         if !self.protocol.is_plain() || request_body::is_awaited(x, &self.settings, &*self.protocol) {
             return Progress::Wait(());
@@ -45,7 +45,7 @@ impl Upstream {
         };
         let out = &flight.run.out;
         if out.body.is_none()
-            && out.framing == Framing::None
+            && out.framing == RequestFraming::None
             && flight.run.secure.is_none()
             && let Err(verdict) = flight.ask(x)
         {
@@ -59,8 +59,14 @@ impl Upstream {
 
 impl PendingAttempt {
     /// Of a request that no server has been chosen for.
-    pub(crate) fn new(run: Attempt, group: &Rc<LocalGroup>) -> PendingAttempt {
-        PendingAttempt { run, group: group.clone(), tried: Tried::default(), lease: None, connection: None }
+    pub(crate) fn new(run: Attempt, group: &Rc<LocalUpstream>) -> PendingAttempt {
+        PendingAttempt {
+            run,
+            group: group.clone(),
+            tried: TriedPeers::default(),
+            lease: None,
+            connection: None,
+        }
     }
 
     /// Sends the request to the next server, if there is a connection for it.
@@ -75,7 +81,7 @@ impl PendingAttempt {
         };
         let lease = self.lease.insert(lease);
         // A chooser may have had the request composed anew.
-        if lease.measured().is_some() || run.out.body.is_some() || run.out.framing != Framing::None {
+        if lease.measured().is_some() || run.out.body.is_some() || run.out.framing != RequestFraming::None {
             return Ok(());
         }
         let Some(connection) = self.group.pool.take(&lease.peer, None) else { return Ok(()) };
@@ -123,10 +129,10 @@ pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdi
 /// Bytes of the answer have come.
 fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
     let Some(mut flight) = part(x).flight.take() else { return Verdict::Wait };
-    let mut incoming = Incoming { fields: part(x).scratch.fields(), ..Incoming::default() };
+    let mut incoming = IncomingHead { fields: part(x).scratch.fields(), ..IncomingHead::default() };
     let head = flight.run.up.protocol.head(x, &bytes, &mut incoming);
     match (head, flight.lease.take(), flight.connection.take()) {
-        (Ok(Head::Complete(len)), Some(lease), Some(connection))
+        (Ok(HeadProgress::Complete(len)), Some(lease), Some(connection))
             if is_usual(x, &flight.run, len, &incoming) =>
         {
             answered(x, flight.run, (lease, connection), incoming, (&bytes, len))
@@ -143,10 +149,10 @@ fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
 }
 
 /// Whether nothing but the answer comes of a head of `len` bytes.
-fn is_usual(x: &Exchange, run: &Attempt, len: usize, incoming: &Incoming) -> bool {
+fn is_usual(x: &Exchange, run: &Attempt, len: usize, incoming: &IncomingHead) -> bool {
     len as u64 <= run.up.settings.buffer_size
         && !incoming.upgraded
-        && Reason::of_status(incoming.status).is_none()
+        && FailureReason::of_status(incoming.status).is_none()
         && headers::refused(x, incoming).is_none()
 }
 
@@ -154,8 +160,8 @@ fn is_usual(x: &Exchange, run: &Attempt, len: usize, incoming: &Incoming) -> boo
 fn answered(
     x: &mut Exchange,
     mut run: Attempt,
-    (lease, mut connection): (PeerLease, Box<Connection>),
-    incoming: Incoming,
+    (lease, mut connection): (PeerLease, Box<UpstreamConnection>),
+    incoming: IncomingHead,
     (bytes, len): (&[u8], usize),
 ) -> Verdict {
     connection.reused = true;

@@ -9,14 +9,14 @@ use weir_http::{Field, Known, Method};
 use weir_rt::Timer;
 use weir_trace::{Cause, WaitKind};
 
-use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
 use crate::error_log;
 use crate::error_log::READING_HEAD;
 use crate::h2::body::StreamUpload;
-use crate::h2::call::{Fields, Got};
-use crate::h2::session::{Lost, UpstreamSession};
+use crate::h2::call::{CallFields, CallProgress};
+use crate::h2::session::{SessionLoss, UpstreamSession};
 use crate::h2::talk::StreamRequest;
-use crate::protocol::{Decoder, Incoming};
+use crate::protocol::{BodyDecoder, IncomingHead};
 use crate::request::attempt_state::Attempt;
 use crate::request::request_body;
 use crate::response::headers;
@@ -37,8 +37,8 @@ pub(crate) enum NoHead {
 }
 
 /// What happens between a request and its answer's head.
-pub(crate) enum Event {
-    Got(Got),
+pub(crate) enum StreamEvent {
+    Got(CallProgress),
     /// Some of the request has left.
     Moved,
     /// More of the client's content can be taken.
@@ -133,7 +133,7 @@ impl Attempt {
         x: &mut Exchange,
         session: &Rc<UpstreamSession>,
         lease: &PeerLease,
-    ) -> Result<(Incoming, StreamRequest), NoHead> {
+    ) -> Result<(IncomingHead, StreamRequest), NoHead> {
         self.hints = 0;
         let (content, upload) = StreamUpload::begin(x, &self.out);
         let tunnels = self.out.websocket.is_some();
@@ -143,7 +143,10 @@ impl Attempt {
         }
         let empty = content.is_empty() && upload.is_done() && !tunnels;
         let Some(call) = session.call(&self.out.section, empty) else {
-            return Err(NoHead::Refused(AttemptFault { reason: Reason::ERROR, cause: Cause::ConnectFailed }));
+            return Err(NoHead::Refused(AttemptFault {
+                reason: FailureReason::ERROR,
+                cause: Cause::ConnectFailed,
+            }));
         };
         if !content.is_empty() {
             call.offer(content, upload.is_done());
@@ -184,36 +187,44 @@ impl Attempt {
     }
 
     /// Reads the answer's head while the request leaves.
-    async fn answer_head(&mut self, x: &mut Exchange, talk: &mut StreamRequest) -> Result<Incoming, NoHead> {
+    async fn answer_head(
+        &mut self,
+        x: &mut Exchange,
+        talk: &mut StreamRequest,
+    ) -> Result<IncomingHead, NoHead> {
         loop {
             let got = match self.event(x, talk).await.map_err(NoHead::Failed)? {
-                Event::Got(got) => got,
-                Event::Moved | Event::Room => continue,
-                Event::Failed(error) => {
+                StreamEvent::Got(got) => got,
+                StreamEvent::Moved | StreamEvent::Room => continue,
+                StreamEvent::Failed(error) => {
                     return Err(NoHead::Failed(AttemptFailure::End(Verdict::Status(error.status()))));
                 }
             };
             match got {
-                Got::Head(fields, end) => {
+                CallProgress::Head(fields, end) => {
                     return self.incoming(x, &fields, end).map_err(NoHead::Failed);
                 }
-                Got::Interim(fields) => self.interim(x, &fields),
-                Got::Data(_) | Got::Trailers(_) | Got::End => {}
-                Got::TimedOut if talk.call.unsent() > 0 => {
+                CallProgress::Interim(fields) => self.interim(x, &fields),
+                CallProgress::Data(_) | CallProgress::Trailers(_) | CallProgress::End => {}
+                CallProgress::TimedOut if talk.call.unsent() > 0 => {
                     return Err(NoHead::Failed(error_log::send_timed_out(x)));
                 }
-                Got::TimedOut => {
+                CallProgress::TimedOut => {
                     let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
                     return Err(NoHead::Failed(AttemptFailure::Next(fault)));
                 }
-                Got::Reset(code, reason) => return Err(rejected(x, code, reason)),
-                Got::Lost(lost) => return Err(gone(x, lost)),
+                CallProgress::Reset(code, reason) => return Err(rejected(x, code, reason)),
+                CallProgress::Lost(lost) => return Err(gone(x, lost)),
             }
         }
     }
 
     /// Waits for the next thing, giving what there is of the client's content.
-    async fn event(&mut self, x: &mut Exchange, talk: &mut StreamRequest) -> Result<Event, AttemptFailure> {
+    async fn event(
+        &mut self,
+        x: &mut Exchange,
+        talk: &mut StreamRequest,
+    ) -> Result<StreamEvent, AttemptFailure> {
         let settings = self.up.settings.clone();
         let unsent = talk.call.unsent();
         if let StreamUpload::Exchange = talk.upload
@@ -234,20 +245,24 @@ impl Attempt {
         let waits = matches!(talk.upload, StreamUpload::Exchange);
         let event = poll_fn(|cx| {
             match talk.poll(cx) {
-                Poll::Ready(Ok(got)) => return Poll::Ready(Event::Got(got)),
-                Poll::Ready(Err(error)) => return Poll::Ready(Event::Failed(error)),
+                Poll::Ready(Ok(got)) => return Poll::Ready(StreamEvent::Got(got)),
+                Poll::Ready(Err(error)) => return Poll::Ready(StreamEvent::Failed(error)),
                 Poll::Pending => {}
             }
             if waits && talk.call.has_room(cx) {
-                return Poll::Ready(Event::Room);
+                return Poll::Ready(StreamEvent::Room);
             }
-            if talk.call.unsent() != unsent { Poll::Ready(Event::Moved) } else { Poll::Pending }
+            if talk.call.unsent() != unsent { Poll::Ready(StreamEvent::Moved) } else { Poll::Pending }
         });
         self.unless_gone(x, kind, event).await
     }
 
     /// Takes a piece of the content from the client and gives it to the server; an answer may come before.
-    async fn piece(&mut self, x: &mut Exchange, talk: &mut StreamRequest) -> Result<Event, AttemptFailure> {
+    async fn piece(
+        &mut self,
+        x: &mut Exchange,
+        talk: &mut StreamRequest,
+    ) -> Result<StreamEvent, AttemptFailure> {
         self.body_begun = true;
         let early = {
             let mut piece = Box::pin(x.body_piece());
@@ -258,8 +273,8 @@ impl Attempt {
             .await
         };
         match early {
-            Err(got) => Ok(Event::Got(got)),
-            Ok(piece) => self.give(x, talk, piece).map(|()| Event::Moved),
+            Err(got) => Ok(StreamEvent::Got(got)),
+            Ok(piece) => self.give(x, talk, piece).map(|()| StreamEvent::Moved),
         }
     }
 
@@ -289,13 +304,19 @@ impl Attempt {
     }
 
     /// What the head of an answer says.
-    fn incoming(&mut self, x: &mut Exchange, fields: &Fields, end: bool) -> Result<Incoming, AttemptFailure> {
-        let invalid = |cause| AttemptFailure::Next(AttemptFault { reason: Reason::INVALID_HEADER, cause });
+    fn incoming(
+        &mut self,
+        x: &mut Exchange,
+        fields: &CallFields,
+        end: bool,
+    ) -> Result<IncomingHead, AttemptFailure> {
+        let invalid =
+            |cause| AttemptFailure::Next(AttemptFault { reason: FailureReason::INVALID_HEADER, cause });
         if fields.is_larger(self.up.settings.buffer_size) {
             error_log::error(x, &format_args!("upstream sent too big header while {READING_HEAD}"));
             return Err(invalid(Cause::HeaderTooLarge));
         }
-        let mut incoming = Incoming { status: fields.status, ..Incoming::default() };
+        let mut incoming = IncomingHead { status: fields.status, ..IncomingHead::default() };
         incoming.fields = fields.keep(x);
         let length = incoming.fields.iter().find(|field| field.known == Known::ContentLength);
         incoming.content_length =
@@ -304,7 +325,7 @@ impl Attempt {
         if end && !bodiless {
             incoming.content_length = Some(0);
         }
-        incoming.decoder = if end { Decoder::None } else { Decoder::UntilClose };
+        incoming.decoder = if end { BodyDecoder::None } else { BodyDecoder::UntilClose };
         if let Some(message) = headers::refused(x, &incoming) {
             error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
             return Err(invalid(Cause::InvalidHeader));
@@ -312,21 +333,22 @@ impl Attempt {
         Ok(incoming)
     }
 
-    fn interim(&mut self, x: &mut Exchange, fields: &Fields) {
+    fn interim(&mut self, x: &mut Exchange, fields: &CallFields) {
         if !self.takes_hints(x, fields.text().len()) {
             return;
         }
-        let incoming = Incoming { status: fields.status, fields: fields.spans(0), ..Incoming::default() };
+        let incoming =
+            IncomingHead { status: fields.status, fields: fields.spans(0), ..IncomingHead::default() };
         headers::interim(x, &self.up, &incoming, fields.text());
     }
 }
 
 /// The server has opened a WebSocket: its answer as HTTP/1.1 has it, for whatever the client speaks.
-pub(crate) fn open_tunnel(x: &mut Exchange, incoming: &mut Incoming, accept: &[u8]) {
+pub(crate) fn open_tunnel(x: &mut Exchange, incoming: &mut IncomingHead, accept: &[u8]) {
     incoming.status = 101;
     incoming.upgraded = true;
     incoming.content_length = None;
-    incoming.decoder = Decoder::None;
+    incoming.decoder = BodyDecoder::None;
     let fields = [
         (Known::Upgrade, &b"Upgrade"[..], &b"websocket"[..]),
         (Known::SecWebsocketAccept, b"Sec-WebSocket-Accept", accept),
@@ -345,25 +367,28 @@ pub(crate) fn rejected(x: &Exchange, code: Code, reason: Option<&'static str>) -
     let message = format_args!("upstream rejected request with error {}", code as u32);
     if code == Code::Refused {
         error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
-        return NoHead::Refused(AttemptFault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse });
+        return NoHead::Refused(AttemptFault {
+            reason: FailureReason::ERROR,
+            cause: Cause::ResetBeforeResponse,
+        });
     }
     invalid(x, message, Cause::ResetBeforeResponse)
 }
 
 /// The connection is gone, or the server goes.
-pub(crate) fn gone(x: &Exchange, lost: Lost) -> NoHead {
+pub(crate) fn gone(x: &Exchange, lost: SessionLoss) -> NoHead {
     match lost {
-        Lost::Closed => {
+        SessionLoss::Closed => {
             error_log::error(x, &format_args!("upstream prematurely closed connection while {READING_HEAD}"));
-            NoHead::Stale(AttemptFault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse })
+            NoHead::Stale(AttemptFault { reason: FailureReason::ERROR, cause: Cause::ClosedBeforeResponse })
         }
-        Lost::Failed(errno) => NoHead::Stale(error_log::receive(x, errno)),
-        Lost::Broken(reason) => invalid(x, format_args!("upstream {reason}"), Cause::InvalidHeader),
+        SessionLoss::Failed(errno) => NoHead::Stale(error_log::receive(x, errno)),
+        SessionLoss::Broken(reason) => invalid(x, format_args!("upstream {reason}"), Cause::InvalidHeader),
         // A server that goes without an error has left what it has not begun with to others.
-        Lost::Away(Code::No) => {
-            NoHead::Refused(AttemptFault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse })
+        SessionLoss::Away(Code::No) => {
+            NoHead::Refused(AttemptFault { reason: FailureReason::ERROR, cause: Cause::ClosedBeforeResponse })
         }
-        Lost::Away(code) => {
+        SessionLoss::Away(code) => {
             let message = format_args!("upstream sent goaway with error {}", code as u32);
             invalid(x, message, Cause::ClosedBeforeResponse)
         }
@@ -372,7 +397,7 @@ pub(crate) fn gone(x: &Exchange, lost: Lost) -> NoHead {
 
 pub(crate) fn invalid(x: &Exchange, message: std::fmt::Arguments<'_>, cause: Cause) -> NoHead {
     error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
-    NoHead::Failed(AttemptFailure::Next(AttemptFault { reason: Reason::INVALID_HEADER, cause }))
+    NoHead::Failed(AttemptFailure::Next(AttemptFault { reason: FailureReason::INVALID_HEADER, cause }))
 }
 
 /// How often a request that a server has refused is sent on another connection.

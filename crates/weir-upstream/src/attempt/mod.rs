@@ -15,15 +15,15 @@ use std::task::{Context, Poll};
 use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
-use crate::config::directives::Settings;
-use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
-use crate::connection::upstream_connection::Connection;
+use crate::config::directives::UpstreamSettings;
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
+use crate::connection::upstream_connection::UpstreamConnection;
 use crate::error_log;
 use crate::error_log::{CONNECTING, READING_HEAD, SENDING};
-use crate::location::upstream_location::Upstream;
-use crate::peer::balance::Tried;
-use crate::protocol::{Decoder, Incoming, Outgoing};
-use crate::request::attempt_records::Tries;
+use crate::location::upstream_location::UpstreamLocation;
+use crate::peer::balance::TriedPeers;
+use crate::protocol::{BodyDecoder, IncomingHead, OutgoingRequest};
+use crate::request::attempt_records::AttemptRecords;
 use crate::request::attempt_state::{Attempt, PendingAttempt, RequestProgress};
 use crate::request::balancer_decision::BalancerDecision;
 use crate::request::cache_fetch::CacheFetch;
@@ -33,18 +33,18 @@ use crate::response::headers::HeaderOrigin;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
 use crate::response::response_body::UpstreamBody;
 use crate::response::{headers, store, tunnel};
-use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
+use crate::worker_side::local_upstream::{LocalUpstream, PeerLease};
 use crate::worker_side::queue_ticket::QueueTicket;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
 
-impl Upstream {
+impl UpstreamLocation {
     /// Asks a server of `group` for `x`'s answer; `fetch`: what the cache has to do with it.
     pub(crate) async fn run(
         self: &Rc<Self>,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
+        group: &Rc<LocalUpstream>,
         fetch: Option<Box<CacheFetch>>,
     ) -> Verdict {
         if let Err(verdict) = request_body::body(x, &self.settings, &*self.protocol).await {
@@ -71,12 +71,12 @@ impl Attempt {
     /// # Errors
     /// The verdict that ends it.
     pub(crate) fn begin(
-        up: &Rc<Upstream>,
+        up: &Rc<UpstreamLocation>,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
+        group: &Rc<LocalUpstream>,
         fetch: Option<Box<CacheFetch>>,
     ) -> Result<Attempt, Verdict> {
-        let mut out = Outgoing { head: part(x).scratch.head(), ..Outgoing::default() };
+        let mut out = OutgoingRequest { head: part(x).scratch.head(), ..OutgoingRequest::default() };
         up.protocol.request(x, &mut out)?;
         // A value of the request is not known: a pattern was given up. No server gets it.
         if x.refuse_unmatched() {
@@ -88,7 +88,7 @@ impl Attempt {
         Ok(Attempt {
             out,
             secure: up.protocol.secure(x),
-            tries: Tries::begin(x, group),
+            tries: AttemptRecords::begin(x, group),
             left: request_body::tries(group.tries(), up.settings.next_tries),
             decided: BalancerDecision::default(),
             began: weir_rt::now_ms(),
@@ -124,9 +124,9 @@ impl Attempt {
     async fn all(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
-        tried: &mut Tried,
-        (first, connection): (&mut Option<PeerLease>, &mut Option<Box<Connection>>),
+        group: &Rc<LocalUpstream>,
+        tried: &mut TriedPeers,
+        (first, connection): (&mut Option<PeerLease>, &mut Option<Box<UpstreamConnection>>),
     ) -> Verdict {
         loop {
             let lease = match first.take() {
@@ -141,7 +141,7 @@ impl Attempt {
                 self.tries.nobody(&group.group.name, self.scheme(), self.out.uri);
                 error_log::error(x, &"no live upstreams while connecting to upstream");
                 x.cause = Cause::AllPeersDown;
-                return self.fails(x, Reason::NO_LIVE);
+                return self.fails(x, FailureReason::NO_LIVE);
             };
             let site = lease.site(&self.up.sites);
             if connection.is_none() {
@@ -186,8 +186,8 @@ impl Attempt {
     async fn pick(
         &mut self,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
-        tried: &mut Tried,
+        group: &Rc<LocalUpstream>,
+        tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, AttemptFailure> {
         let lease = self.choose(x, group, tried).map_err(AttemptFailure::End)?;
         if lease.is_some() || !tried.is_empty() {
@@ -206,8 +206,8 @@ impl Attempt {
     async fn first_address(
         &self,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
-        tried: &mut Tried,
+        group: &Rc<LocalUpstream>,
+        tried: &mut TriedPeers,
         limit: u64,
     ) -> Result<Option<PeerLease>, AttemptFailure> {
         let limit = match self.up.settings.next_timeout {
@@ -236,8 +236,8 @@ impl Attempt {
     async fn queue(
         &self,
         x: &mut Exchange,
-        group: &Rc<LocalGroup>,
-        tried: &mut Tried,
+        group: &Rc<LocalUpstream>,
+        tried: &mut TriedPeers,
     ) -> Result<Option<PeerLease>, AttemptFailure> {
         let Some(waiting) = QueueTicket::join(group) else { return Ok(None) };
         while self.unless_gone(x, WaitKind::UpstreamConnect, waiting.turn()).await? {
@@ -254,7 +254,7 @@ impl Attempt {
         &mut self,
         x: &mut Exchange,
         lease: PeerLease,
-        connection: &mut Option<Box<Connection>>,
+        connection: &mut Option<Box<UpstreamConnection>>,
     ) -> Result<ReceivedHead, AttemptFailure> {
         if self.up.protocol.multiplexes() {
             let answered = Box::pin(self.talk(x, lease)).await?;
@@ -278,7 +278,7 @@ impl Attempt {
             if self.up.protocol.opens_tunnels() {
                 connection.begin();
                 self.tries.opened();
-                let incoming = Incoming { status: 200, upgraded: true, ..Incoming::default() };
+                let incoming = IncomingHead { status: 200, upgraded: true, ..IncomingHead::default() };
                 return Ok(ReceivedHead {
                     incoming,
                     link: UpstreamLink::Own(connection),
@@ -293,7 +293,7 @@ impl Attempt {
                     return self.judge(x, ReceivedHead { incoming, link, lease, rest });
                 }
                 Err(AttemptFailure::Next(fault))
-                    if fault.reason == Reason::ERROR && reused && !self.body_begun =>
+                    if fault.reason == FailureReason::ERROR && reused && !self.body_begun =>
                 {
                     // The server closed it while the request was on its way: not its fault, and not counted.
                     lease.peer.state.idle.closed_after(idle);
@@ -319,12 +319,12 @@ impl Attempt {
     async fn ask(
         &mut self,
         x: &mut Exchange,
-        connection: &mut Connection,
+        connection: &mut UpstreamConnection,
         lease: &PeerLease,
-    ) -> Result<(Incoming, Vec<u8>), AttemptFailure> {
+    ) -> Result<(IncomingHead, Vec<u8>), AttemptFailure> {
         let (asked, mut received) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.received));
         self.hints = 0;
-        let mut incoming = Incoming { fields: part(x).scratch.fields(), ..Incoming::default() };
+        let mut incoming = IncomingHead { fields: part(x).scratch.fields(), ..IncomingHead::default() };
         let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
         let sent = if asked == RequestProgress::No {
             connection.begin();
@@ -360,7 +360,7 @@ impl Attempt {
 
     /// Whether the answer is one that another server shall do better than.
     fn judge(&mut self, x: &mut Exchange, answered: ReceivedHead) -> Result<ReceivedHead, AttemptFailure> {
-        let Some(reason) = Reason::of_status(answered.incoming.status) else { return Ok(answered) };
+        let Some(reason) = FailureReason::of_status(answered.incoming.status) else { return Ok(answered) };
         if !self.up.settings.wants(self.mask(x, reason))
             || self.left <= 1
             || !self.in_time()
@@ -382,13 +382,13 @@ impl Attempt {
     }
 
     /// Whether another server is asked after `reason`.
-    fn again(&mut self, x: &Exchange, reason: Reason) -> bool {
+    fn again(&mut self, x: &Exchange, reason: FailureReason) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left > 0 && self.up.settings.wants(self.mask(x, reason)) && self.in_time() && !self.body_begun
     }
 
     /// Whether the group's `retry_budget` has another try for it.
-    fn afford(&self, group: &LocalGroup) -> bool {
+    fn afford(&self, group: &LocalUpstream) -> bool {
         let budget = group.group.retry_budget.as_ref();
         budget.is_none_or(|budget| group.purse.spend(budget, weir_rt::now_ms()))
     }
@@ -399,9 +399,9 @@ impl Attempt {
     }
 
     /// The bits that `*_next_upstream` must all have.
-    fn mask(&self, x: &Exchange, reason: Reason) -> u32 {
+    fn mask(&self, x: &Exchange, reason: FailureReason) -> u32 {
         let sent = self.tries_sent();
-        reason.0 | if sent && !request_body::is_idempotent(x) { Reason::NON_IDEMPOTENT.0 } else { 0 }
+        reason.0 | if sent && !request_body::is_idempotent(x) { FailureReason::NON_IDEMPOTENT.0 } else { 0 }
     }
 
     /// Whether the request reached a server: a connection stood.
@@ -466,7 +466,7 @@ impl Attempt {
         let ReceivedHead { incoming, link, lease, rest } = answered;
         if let UpstreamLink::Own(connection) = link
             && keep_alive
-            && matches!(incoming.decoder, Decoder::None)
+            && matches!(incoming.decoder, BodyDecoder::None)
             && rest.is_empty()
         {
             lease.group.pool.give(&x.worker, &lease.peer, connection);
@@ -519,9 +519,9 @@ impl Attempt {
     }
 }
 
-impl Settings {
+impl UpstreamSettings {
     /// Whether `*_next_upstream` has all of these bits.
     fn wants(&self, mask: u32) -> bool {
-        self.next_upstream & Reason::OFF.0 == 0 && self.next_upstream & mask == mask
+        self.next_upstream & FailureReason::OFF.0 == 0 && self.next_upstream & mask == mask
     }
 }

@@ -6,17 +6,17 @@ use std::task::Poll;
 use weir_rt::{Recv, SendError};
 use weir_trace::{Cause, WaitKind};
 
-use crate::config::failure_reason::{AttemptFailure, AttemptFault, Reason};
-use crate::connection::upstream_connection::Connection;
+use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
+use crate::connection::upstream_connection::UpstreamConnection;
 use crate::error_log;
 use crate::error_log::READING_HEAD;
-use crate::protocol::{Head, INTERIM, Incoming, TOO_MANY};
+use crate::protocol::{HeadProgress, INTERIM, IncomingHead, TOO_MANY};
 use crate::request::attempt_state::{Attempt, RequestProgress};
 use crate::response::headers;
 use weir_engine::exchange::Exchange;
 
 /// What happens between a request and its answer's head.
-enum Event {
+enum ReceiveEvent {
     /// The request has left.
     Sent,
     /// It does not leave.
@@ -31,9 +31,9 @@ impl Attempt {
     pub(crate) async fn head(
         &mut self,
         x: &mut Exchange,
-        connection: &Connection,
+        connection: &UpstreamConnection,
         asked: RequestProgress,
-        (received, incoming): (&mut Vec<u8>, &mut Incoming),
+        (received, incoming): (&mut Vec<u8>, &mut IncomingHead),
     ) -> Result<usize, AttemptFailure> {
         let settings = self.up.settings.clone();
         let mut sending = asked != RequestProgress::Sent && connection.stream.backlog() > 0;
@@ -51,36 +51,39 @@ impl Attempt {
                     && let Poll::Ready(sent) = connection.stream.poll_drained(cx, 0, Some(&connection.timer))
                 {
                     return Poll::Ready(match sent {
-                        Err(SendError::TimedOut) => Event::Stuck,
+                        Err(SendError::TimedOut) => ReceiveEvent::Stuck,
                         // A server that refuses the rest of a body may have said why.
-                        _ => Event::Sent,
+                        _ => ReceiveEvent::Sent,
                     });
                 }
                 let timer = if sending { None } else { Some(&connection.timer) };
-                connection.stream.poll_recv(cx, timer).map(Event::Received)
+                connection.stream.poll_recv(cx, timer).map(ReceiveEvent::Received)
             });
             let kind = if sending { WaitKind::UpstreamSend } else { WaitKind::UpstreamFirstByte };
             match self.unless_gone(x, kind, event).await? {
-                Event::Received(Recv::Data(bytes)) if received.is_empty() => *received = bytes.into_vec(),
-                Event::Received(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
-                Event::Sent => {
+                ReceiveEvent::Received(Recv::Data(bytes)) if received.is_empty() => {
+                    *received = bytes.into_vec()
+                }
+                ReceiveEvent::Received(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
+                ReceiveEvent::Sent => {
                     sending = false;
                     connection.timer.arm(settings.read_timeout);
                 }
-                Event::Stuck => return Err(error_log::send_timed_out(x)),
-                Event::Received(Recv::TimedOut) => {
+                ReceiveEvent::Stuck => return Err(error_log::send_timed_out(x)),
+                ReceiveEvent::Received(Recv::TimedOut) => {
                     let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
                     return Err(AttemptFailure::Next(fault));
                 }
-                Event::Received(Recv::Eof) => {
+                ReceiveEvent::Received(Recv::Eof) => {
                     error_log::error(
                         x,
                         &"upstream prematurely closed connection while reading response header from upstream",
                     );
-                    let fault = AttemptFault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse };
+                    let fault =
+                        AttemptFault { reason: FailureReason::ERROR, cause: Cause::ClosedBeforeResponse };
                     return Err(AttemptFailure::Next(fault));
                 }
-                Event::Received(Recv::Err(errno)) => {
+                ReceiveEvent::Received(Recv::Err(errno)) => {
                     return Err(AttemptFailure::Next(error_log::receive(x, errno)));
                 }
             }
@@ -92,7 +95,7 @@ impl Attempt {
         &mut self,
         x: &mut Exchange,
         received: &mut Vec<u8>,
-        incoming: &mut Incoming,
+        incoming: &mut IncomingHead,
     ) -> Result<Option<usize>, AttemptFailure> {
         let most = self.up.settings.buffer_size as usize;
         // What is taken of `received` leaves it at once: of thousands of small pieces each would move all that follow.
@@ -104,7 +107,7 @@ impl Attempt {
                 return Ok(None);
             }
             match self.up.protocol.head(x, rest, incoming) {
-                Ok(Head::Complete(len)) if len <= most => {
+                Ok(HeadProgress::Complete(len)) if len <= most => {
                     received.drain(..at);
                     return match headers::refused(x, incoming) {
                         None => Ok(Some(len)),
@@ -114,7 +117,7 @@ impl Attempt {
                         }
                     };
                 }
-                Ok(Head::Interim(len)) if len <= most => {
+                Ok(HeadProgress::Interim(len)) if len <= most => {
                     if self.takes_hints(x, len) {
                         headers::interim(x, &self.up, incoming, rest);
                     }
@@ -123,13 +126,13 @@ impl Attempt {
                         return Err(invalid(Cause::InvalidHeader));
                     }
                     at += len;
-                    *incoming = Incoming::default();
+                    *incoming = IncomingHead::default();
                 }
-                Ok(Head::Taken(len)) => {
+                Ok(HeadProgress::Taken(len)) => {
                     self.tries.count(0, 0, len as u64);
                     at += len;
                 }
-                Ok(Head::Incomplete) if rest.len() < most => {
+                Ok(HeadProgress::Incomplete) if rest.len() < most => {
                     received.drain(..at);
                     return Ok(None);
                 }
@@ -157,5 +160,5 @@ impl Attempt {
 
 /// What came is no answer.
 fn invalid(cause: Cause) -> AttemptFailure {
-    AttemptFailure::Next(AttemptFault { reason: Reason::INVALID_HEADER, cause })
+    AttemptFailure::Next(AttemptFault { reason: FailureReason::INVALID_HEADER, cause })
 }

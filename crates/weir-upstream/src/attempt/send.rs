@@ -7,9 +7,9 @@ use weir_rt::{Chunk, Recv, SendError};
 use weir_trace::WaitKind;
 
 use crate::config::failure_reason::AttemptFailure;
-use crate::connection::upstream_connection::Connection;
+use crate::connection::upstream_connection::UpstreamConnection;
 use crate::error_log;
-use crate::protocol::Framing;
+use crate::protocol::RequestFraming;
 use crate::request::attempt_state::Attempt;
 use crate::request::request_body;
 use crate::response::upload::AHEAD;
@@ -22,20 +22,20 @@ impl Attempt {
     pub(crate) async fn send(
         &mut self,
         x: &mut Exchange,
-        connection: &Connection,
+        connection: &UpstreamConnection,
         received: &mut Vec<u8>,
     ) -> Result<(), AttemptFailure> {
         // A copy, since it may have to be sent again.
         let mut head = connection.stream.spare();
         head.extend_from_slice(&self.out.head);
-        if self.out.body.is_none() && self.out.framing == Framing::None {
+        if self.out.body.is_none() && self.out.framing == RequestFraming::None {
             connection.stream.send(head);
             return Ok(());
         }
         connection.stream.queue(Chunk::Bytes(head));
         if let Some(body) = &self.out.body {
             connection.stream.queue(Chunk::Bytes(body.clone()));
-        } else if self.out.framing != Framing::None {
+        } else if self.out.framing != RequestFraming::None {
             if !x.body.is_read() {
                 return Box::pin(self.stream_body(x, connection, received)).await;
             }
@@ -48,7 +48,7 @@ impl Attempt {
     async fn stream_body(
         &mut self,
         x: &mut Exchange,
-        connection: &Connection,
+        connection: &UpstreamConnection,
         received: &mut Vec<u8>,
     ) -> Result<(), AttemptFailure> {
         let (protocol, framing) = (self.up.protocol.clone(), self.out.framing);

@@ -1,6 +1,6 @@
 //! Choosers from outside: a module is asked for the server of each try of a group's requests (`balancer_by_lua`).
 //!
-//! A [`Guide`] is asked before each try, decides at once, and leaves what it decided in a [`Choice`]. The servers it names
+//! A [`WorkerBalancerHook`] is asked before each try, decides at once, and leaves what it decided in a [`BalancerChoice`]. The servers it names
 //! need not be members of the group; each worker remembers those that it has seen ([`BalancerServers`]), so that the usual try
 //! parses no address and allocates nothing. Where it names none, the group's own method chooses.
 
@@ -15,40 +15,40 @@ use weir_rt::net::SockAddr;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
-pub(crate) use crate::connection::upstream_connection::Own;
+pub(crate) use crate::connection::upstream_connection::OwnKeepalive;
 use crate::discovery::server_address::ADDRESSES;
-pub(crate) use crate::peer::Lane;
+pub(crate) use crate::peer::ConnectionLane;
 use crate::peer::Peer;
 use weir_conf::split_port;
 
 /// A chooser as configured.
-pub trait Guides: Debug + Send + Sync {
+pub trait BalancerHook: Debug + Send + Sync {
     /// What asks on one worker.
-    fn on_worker(&self) -> Box<dyn Guide>;
+    fn on_worker(&self) -> Box<dyn WorkerBalancerHook>;
 }
 
 /// A chooser on one worker.
-pub trait Guide {
+pub trait WorkerBalancerHook {
     /// Decides about the next try of `x`.
     ///
     /// # Errors
     /// What the request ends with; it is logged.
-    fn choose(&self, x: &mut Exchange, choice: &mut Choice<'_>) -> Result<(), Verdict>;
+    fn choose(&self, x: &mut Exchange, choice: &mut BalancerChoice<'_>) -> Result<(), Verdict>;
 }
 
 /// What modules other than that of `upstream` say about the block that is being read; by `Registry::shared`.
 #[derive(Debug, Default)]
-pub struct Draft {
+pub struct UpstreamDraft {
     /// A method was chosen, or `keepalive` set.
     pub chosen: bool,
     /// Who is asked before the method is.
-    pub guide: Option<Arc<dyn Guides>>,
+    pub guide: Option<Arc<dyn BalancerHook>>,
     /// Idle connections kept, where `keepalive` does not say.
     pub keepalive: Option<usize>,
 }
 
 /// What a chooser is told, and what it decides about a try.
-pub struct Choice<'a> {
+pub struct BalancerChoice<'a> {
     pub(crate) servers: &'a BalancerServers,
     /// How often it was asked for this request, this time included.
     pub asked: u64,
@@ -59,7 +59,7 @@ pub struct Choice<'a> {
     /// The group has servers of its own, one of which is asked where none is named.
     pub has_servers: bool,
     /// What became of the last try at a server that it named.
-    pub failure: Option<Failure>,
+    pub failure: Option<BalancerFailure>,
     pub(crate) peer: Option<Arc<Peer>>,
     /// The name that the server is told and must have (TLS); what the location says otherwise.
     pub host: Option<Box<str>>,
@@ -68,7 +68,7 @@ pub struct Choice<'a> {
     /// Milliseconds for connecting, sending, reading, of this try and those behind it.
     pub timeouts: [Option<u64>; 3],
     /// How the connection is kept.
-    pub keep: Option<Own>,
+    pub keep: Option<OwnKeepalive>,
     /// Whether TLS is spoken.
     pub tls: Option<bool>,
     /// The location says how: `proxy_pass https://`.
@@ -76,21 +76,21 @@ pub struct Choice<'a> {
     /// The local address.
     pub local: Option<SockAddr>,
     /// Where the connection is kept, if not with others to the same server.
-    pub lane: Option<Lane>,
+    pub lane: Option<ConnectionLane>,
     /// The request is composed anew.
     pub recreate: bool,
 }
 
 /// How a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct BalancerFailure {
     /// The server is as well as before: it has refused somebody, or not had something.
     pub next: bool,
     /// The status of the answer, or the one that stands for there being none.
     pub status: u16,
 }
 
-impl Choice<'_> {
+impl BalancerChoice<'_> {
     /// Names the server of this try: an address, with a port or with `port`, or `unix:path`.
     ///
     /// # Errors
@@ -115,17 +115,17 @@ pub fn local(text: &str) -> Option<SockAddr> {
 #[derive(Default)]
 pub(crate) struct BalancerServers {
     /// By their text; several where ports are told apart.
-    known: RefCell<Known>,
+    known: RefCell<KnownPeers>,
     /// The one that was named last: mostly the next one, too.
-    last: RefCell<Option<Rc<Named>>>,
+    last: RefCell<Option<Rc<NamedPeer>>>,
     /// Those that are asked from an address of this machine's, or by connections kept apart, as the chooser has said.
     bound: RefCell<Vec<Arc<Peer>>>,
 }
 
-type Known = HashMap<Box<[u8]>, Vec<Rc<Named>>>;
+type KnownPeers = HashMap<Box<[u8]>, Vec<Rc<NamedPeer>>>;
 
 /// A server and how it was named.
-struct Named {
+struct NamedPeer {
     text: Box<[u8]>,
     port: u16,
     peer: Arc<Peer>,
@@ -152,7 +152,7 @@ impl BalancerServers {
                 let name = addr.to_string();
                 // A chooser decides for itself whether a server that failed is asked again.
                 let peer = Arc::new(Peer { max_fails: 0, ..Peer::plain(addr, &name) });
-                let named = Rc::new(Named { text: text.into(), port, peer });
+                let named = Rc::new(NamedPeer { text: text.into(), port, peer });
                 let ports = known.entry(text.into()).or_default();
                 if ports.len() >= LINES {
                     ports.clear();
@@ -167,7 +167,12 @@ impl BalancerServers {
     }
 
     /// The same server, asked from `local`, by connections that are kept in `lane`.
-    pub(crate) fn bound(&self, peer: &Arc<Peer>, local: Option<SockAddr>, lane: Option<Lane>) -> Arc<Peer> {
+    pub(crate) fn bound(
+        &self,
+        peer: &Arc<Peer>,
+        local: Option<SockAddr>,
+        lane: Option<ConnectionLane>,
+    ) -> Arc<Peer> {
         let mut all = self.bound.borrow_mut();
         let with = |peer: &Peer| peer.bind == local && peer.lane.as_deref() == lane.as_ref();
         if let Some(known) = all.iter().find(|one| Arc::ptr_eq(&one.state, &peer.state) && with(one)) {
@@ -249,7 +254,7 @@ mod tests {
         let bound = servers.bound(&first, Some(local.clone()), None);
         assert!(Arc::ptr_eq(&bound, &servers.bound(&first, Some(local.clone()), None)));
         assert!(Arc::ptr_eq(&bound.state, &first.state));
-        let lane = |size| Some(Lane { name: b"a".as_slice().into(), size });
+        let lane = |size| Some(ConnectionLane { name: b"a".as_slice().into(), size });
         let apart = servers.bound(&first, Some(local.clone()), lane(1));
         assert!(!apart.shares_line(&bound));
         assert!(Arc::ptr_eq(&apart, &servers.bound(&first, Some(local.clone()), lane(1))));

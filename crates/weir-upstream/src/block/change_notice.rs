@@ -8,23 +8,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 
 /// Counts what changes about the servers of a group: the list, settings, checks, failures that take one out.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeNotice {
     count: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<NoticeWait>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct NoticeWait {
     made: u64,
     wakers: HashMap<u64, Waker>,
 }
 
-impl Changes {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl ChangeNotice {
+    fn lock(&self) -> MutexGuard<'_, NoticeWait> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -38,43 +38,43 @@ impl Changes {
     }
 }
 
-impl fmt::Debug for Changes {
+impl fmt::Debug for ChangeNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.count.fmt(f)
     }
 }
 
 /// A place among those that wait; it is given up when this is dropped.
-struct Place<'g> {
-    changes: &'g Changes,
+struct NoticePlace<'g> {
+    changes: &'g ChangeNotice,
     id: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for NoticePlace<'_> {
     fn drop(&mut self) {
         self.changes.lock().wakers.remove(&self.id);
     }
 }
 
-impl Group {
+impl Upstream {
     /// How much has changed about its servers since it was made: another number means that something has.
     pub fn changes(&self) -> u64 {
         self.changes.count.load(Relaxed)
     }
 
-    /// Has those look who wait in [`Group::changed`].
+    /// Has those look who wait in [`Upstream::changed`].
     pub fn wake_waiting(&self) {
         self.changes.tell();
     }
 
-    /// Waits until [`Group::changes`] is no longer `seen`, and gives what it is then.
+    /// Waits until [`Upstream::changes`] is no longer `seen`, and gives what it is then.
     pub async fn changed(self: Arc<Self>, seen: u64) -> u64 {
         let id = {
             let mut waiting = self.changes.lock();
             waiting.made += 1;
             waiting.made
         };
-        let place = Place { changes: &self.changes, id };
+        let place = NoticePlace { changes: &self.changes, id };
         poll_fn(|cx| {
             let mut waiting = place.changes.lock();
             let now = place.changes.count.load(Relaxed);
@@ -96,9 +96,9 @@ mod tests {
     use std::task::{Context, Wake};
 
     use super::*;
-    use crate::connection::keepalive_limits::Keep;
-    use crate::peer::balance::Method;
-    use crate::peer::members::Members;
+    use crate::connection::keepalive_limits::KeepaliveLimits;
+    use crate::peer::balance::BalanceMethod;
+    use crate::peer::members::UpstreamMembers;
 
     struct Count(AtomicUsize);
 
@@ -110,7 +110,13 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken_once_and_who_left_is_not() {
-        let group = Group::new("u", Method::RoundRobin, Keep::default(), Members::default(), false);
+        let group = Upstream::new(
+            "u",
+            BalanceMethod::RoundRobin,
+            KeepaliveLimits::default(),
+            UpstreamMembers::default(),
+            false,
+        );
         let group = Arc::new(group);
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(count.clone());

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use weir_http::json::Json;
 use weir_rt::clock;
 
-use crate::block::list_changes::Listed;
-use crate::block::upstream::Group;
+use crate::block::list_changes::ListedServer;
+use crate::block::upstream::Upstream;
 use crate::peer::Peer;
 
-impl Group {
+impl Upstream {
     /// Writes what is known of the group and its servers.
     pub fn describe(&self, json: &mut Json) {
         let listed = self.listed();
@@ -34,7 +34,7 @@ impl Group {
     }
 }
 
-fn describe_server(json: &mut Json, server: &Listed) {
+fn describe_server(json: &mut Json, server: &ListedServer) {
     json.nested(|json| {
         json.key("server").text(&server.server);
         json.key("settings").raw(&server.settings);

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use weir_conf::{Error, Result};
 
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 use crate::discovery::dns::FollowedName;
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use weir_engine::resolver;
 use weir_engine::resolver::{DnsFailure, Resolver, Watch};
 
-impl Group {
+impl Upstream {
     /// Settles who is asked for names: whom the group has, else whom `http` has.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::Upstreams;
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 use crate::health::HealthCheck;
 use crate::peer::Peer;
 use weir_engine::log::Level;
@@ -16,7 +16,7 @@ use weir_engine::{Configuration, log, services};
 
 /// Checks the groups of a server's configuration in force, until it is dropped.
 #[derive(Default)]
-pub struct Checker {
+pub struct HealthChecker {
     in_force: InForce,
 }
 
@@ -24,7 +24,7 @@ pub struct Checker {
 /// so that none of them notes what it found after others have begun.
 pub(crate) type InForce = Arc<Mutex<Weak<Configuration>>>;
 
-impl Checker {
+impl HealthChecker {
     /// Makes sure that there is a thread, if the configuration has something for it.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Checker {
     }
 }
 
-impl Drop for Checker {
+impl Drop for HealthChecker {
     fn drop(&mut self) {
         // Only what has begun has to end: no thread is started for it.
         if lock(&self.in_force).strong_count() > 0 {
@@ -73,7 +73,7 @@ pub(crate) fn begin(in_force: &InForce, now: Weak<Configuration>) {
     }
 }
 
-pub(crate) async fn rounds(of: InForceOf, group: Weak<Group>, check: Rc<HealthCheck>) {
+pub(crate) async fn rounds(of: InForceOf, group: Weak<Upstream>, check: Rc<HealthCheck>) {
     let mut seed = weir_rt::clock::monotonic_ns() | 1;
     // Peers that are being asked: who takes longer than the interval is not asked again meanwhile.
     let asked: Rc<RefCell<Vec<usize>>> = Rc::default();
@@ -126,7 +126,7 @@ pub(crate) fn lock(in_force: &InForce) -> MutexGuard<'_, Weak<Configuration>> {
 }
 
 /// Notes what a check found; its consequences are logged.
-fn note(check: &HealthCheck, group: &Group, peer: &Peer, result: Result<(), String>) {
+fn note(check: &HealthCheck, group: &Upstream, peer: &Peer, result: Result<(), String>) {
     let state = &peer.state;
     let unhealthy = state.unhealthy.load(Relaxed);
     if result.is_ok() != unhealthy {

@@ -10,7 +10,7 @@ use std::{fmt, io};
 
 use weir_http::json::{Json, Value};
 
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 use crate::discovery::server_list;
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use crate::peer::Peer;
@@ -18,7 +18,7 @@ use weir_engine::log::{self, Level};
 
 /// Why the list is as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ListRefusal {
     /// What was sent is wrong: why.
     Wrong(String),
     /// There is no such server.
@@ -29,20 +29,20 @@ pub enum Refusal {
     Sourced,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ListRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Wrong(why) => why,
-            Refusal::Unknown => "there is no such server in this upstream",
-            Refusal::There => "this server is in the upstream already",
-            Refusal::Sourced => "the servers of this upstream are those of its source",
+            ListRefusal::Wrong(why) => why,
+            ListRefusal::Unknown => "there is no such server in this upstream",
+            ListRefusal::There => "this server is in the upstream already",
+            ListRefusal::Sourced => "the servers of this upstream are those of its source",
         })
     }
 }
 
 /// A server as it is listed, with its addresses.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListedServer {
     /// As it is written.
     pub server: Box<str>,
     /// What the list says of it, as a JSON object.
@@ -52,23 +52,23 @@ pub struct Listed {
     /// `backup`
     pub backup: bool,
     /// What is known of its name, if it is one.
-    pub resolved: Option<Resolved>,
+    pub resolved: Option<ResolvedServer>,
     /// Its addresses.
     pub peers: Vec<Arc<Peer>>,
 }
 
 /// What name servers said.
 #[derive(Clone, Copy, Debug)]
-pub struct Resolved {
+pub struct ResolvedServer {
     /// Milliseconds since they did; `None`: they have not yet.
     pub age: Option<u64>,
     /// It is out of date: nobody can say anything newer.
     pub stale: bool,
 }
 
-impl Group {
+impl Upstream {
     /// The servers as they are listed now.
-    pub fn listed(&self) -> Vec<Listed> {
+    pub fn listed(&self) -> Vec<ListedServer> {
         let (list, members) = {
             let origins = self.origins();
             (origins.list.clone(), self.members())
@@ -92,12 +92,12 @@ impl Group {
                 ServerPlace::Name(named) => {
                     let last = named.last();
                     let stale = last.as_ref().is_some_and(|(answer, _)| answer.stale);
-                    Some(Resolved { age: last.map(|(_, age)| age), stale })
+                    Some(ResolvedServer { age: last.map(|(_, age)| age), stale })
                 }
             };
             let model = origin.model.clone();
             let server = model.server.clone();
-            Listed { server, settings: json.into(), model, backup: origin.backup, resolved, peers: own }
+            ListedServer { server, settings: json.into(), model, backup: origin.backup, resolved, peers: own }
         };
         list.iter().map(listed).collect()
     }
@@ -116,11 +116,11 @@ impl Group {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn add(self: &Arc<Self>, server: &Value) -> Result<(), Refusal> {
-        let origin = ServerEntry::read(server).map_err(Refusal::Wrong)?;
+    pub fn add(self: &Arc<Self>, server: &Value) -> Result<(), ListRefusal> {
+        let origin = ServerEntry::read(server).map_err(ListRefusal::Wrong)?;
         self.change(|list| {
             if list.iter().any(|known| known.model.server == origin.model.server) {
-                return Err(Refusal::There);
+                return Err(ListRefusal::There);
             }
             list.push(origin);
             Ok(())
@@ -131,11 +131,11 @@ impl Group {
     ///
     /// # Errors
     /// There is none.
-    pub fn remove(self: &Arc<Self>, server: &str) -> Result<(), Refusal> {
+    pub fn remove(self: &Arc<Self>, server: &str) -> Result<(), ListRefusal> {
         self.change(|list| {
             let before = list.len();
             list.retain(|origin| !origin.is(server));
-            if list.len() < before { Ok(()) } else { Err(Refusal::Unknown) }
+            if list.len() < before { Ok(()) } else { Err(ListRefusal::Unknown) }
         })
     }
 
@@ -143,17 +143,17 @@ impl Group {
     ///
     /// # Errors
     /// There is none, or what is wrong with the object.
-    pub fn edit(self: &Arc<Self>, server: &str, settings: &Value) -> Result<(), Refusal> {
+    pub fn edit(self: &Arc<Self>, server: &str, settings: &Value) -> Result<(), ListRefusal> {
         let Value::Object(fields) = settings else {
-            return Err(Refusal::Wrong("settings are an object".to_owned()));
+            return Err(ListRefusal::Wrong("settings are an object".to_owned()));
         };
         if fields.iter().any(|(key, _)| matches!(&**key, "server" | "service")) {
-            return Err(Refusal::Wrong("another server is added, not set".to_owned()));
+            return Err(ListRefusal::Wrong("another server is added, not set".to_owned()));
         }
         self.change(|list| {
-            let mut found = Err(Refusal::Unknown);
+            let mut found = Err(ListRefusal::Unknown);
             for origin in list.iter_mut().filter(|origin| origin.is(server)) {
-                found = origin.set(fields).map_err(Refusal::Wrong);
+                found = origin.set(fields).map_err(ListRefusal::Wrong);
             }
             found
         })?;
@@ -166,7 +166,7 @@ impl Group {
     }
 
     /// Turns the peer at place `id` of the primary or backup ones down, or up again, for all workers and until the list
-    /// says something about that ([`Group::edit`] with `down`); `false`: there is none.
+    /// says something about that ([`Upstream::edit`] with `down`); `false`: there is none.
     pub fn turn(&self, backup: bool, id: usize, down: bool) -> bool {
         let members = self.members();
         let peers = if backup { &members.backup } else { &members.primary };
@@ -180,8 +180,8 @@ impl Group {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn replace(self: &Arc<Self>, list: &Value) -> Result<(), Refusal> {
-        let new = server_list::read(list).map_err(Refusal::Wrong)?;
+    pub fn replace(self: &Arc<Self>, list: &Value) -> Result<(), ListRefusal> {
+        let new = server_list::read(list).map_err(ListRefusal::Wrong)?;
         self.change(|list| {
             *list = new;
             Ok(())
@@ -190,10 +190,10 @@ impl Group {
 
     fn change(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut Vec<ServerEntry>) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        change: impl FnOnce(&mut Vec<ServerEntry>) -> Result<(), ListRefusal>,
+    ) -> Result<(), ListRefusal> {
         if self.source.is_some() {
-            return Err(Refusal::Sourced);
+            return Err(ListRefusal::Sourced);
         }
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list: Vec<ServerEntry> = self.origins().list.clone();
@@ -204,8 +204,8 @@ impl Group {
     }
 
     /// Takes `list` into use.
-    pub(crate) fn take_list(self: &Arc<Self>, list: Vec<ServerEntry>) -> Result<(), Refusal> {
-        self.fits(&list).map_err(Refusal::Wrong)?;
+    pub(crate) fn take_list(self: &Arc<Self>, list: Vec<ServerEntry>) -> Result<(), ListRefusal> {
+        self.fits(&list).map_err(ListRefusal::Wrong)?;
         let mut origins = self.origins();
         origins.list = list;
         origins.moved = true;

@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 
 /// The line of a group, of all workers together.
 #[derive(Debug)]
-pub struct Queue {
+pub struct RequestQueue {
     /// How many may wait.
     pub number: u32,
     /// Milliseconds that each waits at most.
@@ -16,10 +16,10 @@ pub struct Queue {
     waiting: AtomicU32,
 }
 
-impl Queue {
+impl RequestQueue {
     /// An empty line.
-    pub fn new(number: u32, timeout: u64) -> Queue {
-        Queue { number, timeout, waiting: AtomicU32::new(0) }
+    pub fn new(number: u32, timeout: u64) -> RequestQueue {
+        RequestQueue { number, timeout, waiting: AtomicU32::new(0) }
     }
 
     /// A place in the line, unless it is full.
@@ -32,7 +32,7 @@ impl Queue {
     }
 }
 
-pub(crate) struct QueuePlace<'q>(&'q Queue);
+pub(crate) struct QueuePlace<'q>(&'q RequestQueue);
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {

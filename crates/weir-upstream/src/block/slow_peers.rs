@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 use crate::peer::outlier::OutlierLimits;
 use crate::peer::{Peer, PeerState};
 use weir_engine::log;
 use weir_engine::log::Level;
 
-impl Group {
+impl Upstream {
     /// `peer` has answered after so many microseconds.
     pub(crate) fn judge_slowness(&self, outlier: &OutlierLimits, peer: &Arc<Peer>, us: u64) {
         let Some(mean) = peer.state.slowness.add(outlier, us) else { return };

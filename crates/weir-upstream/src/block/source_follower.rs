@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use weir_rt::notify::either;
 
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 use crate::discovery::server_list::ServerEntry;
-use crate::discovery::source::Source;
-use crate::discovery::source::reader::Reader;
+use crate::discovery::source::ServerSource;
+use crate::discovery::source::reader::SourceReader;
 use weir_engine::log::{self, Level};
 use weir_engine::services;
 
 /// Begins to follow the source of `group`, if it has one. It ends with the group.
-pub(crate) fn follow(group: &Arc<Group>) {
+pub(crate) fn follow(group: &Arc<Upstream>) {
     let Some(source) = group.source.clone().filter(|source| !source.begun.swap(true, Relaxed)) else {
         return;
     };
@@ -28,8 +28,8 @@ pub(crate) fn follow(group: &Arc<Group>) {
     }
 }
 
-async fn run(group: Weak<Group>, source: Arc<Source>) {
-    let mut reader = Reader::new(&source.config);
+async fn run(group: Weak<Upstream>, source: Arc<ServerSource>) {
+    let mut reader = SourceReader::new(&source.config);
     let mut failures = 0;
     loop {
         let Some(result) = either(reader.next(&source.config), gone(&group)).await else { return };
@@ -53,13 +53,17 @@ async fn run(group: Weak<Group>, source: Arc<Source>) {
 }
 
 /// Ready when nobody has the group any more.
-async fn gone(group: &Weak<Group>) {
+async fn gone(group: &Weak<Upstream>) {
     while group.strong_count() > 0 {
         weir_rt::sleep(LOOK).await;
     }
 }
 
-async fn take(group: &Weak<Group>, source: &Arc<Source>, list: Vec<ServerEntry>) -> Result<(), String> {
+async fn take(
+    group: &Weak<Upstream>,
+    source: &Arc<ServerSource>,
+    list: Vec<ServerEntry>,
+) -> Result<(), String> {
     let Some(group) = group.upgrade() else { return Ok(()) };
     let (count, before) = (list.len(), group.version());
     group.take_list(list).map_err(|refusal| refusal.to_string())?;
@@ -74,7 +78,7 @@ async fn take(group: &Weak<Group>, source: &Arc<Source>, list: Vec<ServerEntry>)
 }
 
 /// The first failure of several alike is logged.
-fn tell(group: &Weak<Group>, source: &Source, why: String) {
+fn tell(group: &Weak<Upstream>, source: &ServerSource, why: String) {
     let Some(group) = group.upgrade() else { return };
     let (name, place) = (&group.name, source.place());
     let message = format!("upstream \"{name}\" keeps its servers, {place}: {why}");

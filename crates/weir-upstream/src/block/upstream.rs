@@ -5,38 +5,38 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::block::balancer_hook::Guides;
-use crate::block::change_notice::Changes;
-use crate::block::queue::Queue;
+use crate::block::balancer_hook::BalancerHook;
+use crate::block::change_notice::ChangeNotice;
+use crate::block::queue::RequestQueue;
 use crate::block::retry_budget::RetryBudget;
-use crate::connection::keepalive_limits::Keep;
+use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::dns::UpstreamNames;
 use crate::discovery::server_list;
 use crate::discovery::server_list::{ServerEntry, ServerList};
-use crate::discovery::source::Source;
+use crate::discovery::source::ServerSource;
 use crate::health::HealthCheck;
 use crate::peer::Peer;
-use crate::peer::balance::Method;
-use crate::peer::members::Members;
+use crate::peer::balance::BalanceMethod;
+use crate::peer::members::UpstreamMembers;
 use crate::peer::outlier::OutlierLimits;
-use crate::peer::sticky::Sticky;
+use crate::peer::sticky::StickyMethod;
 use crate::pool::shared_idle::SharedIdle;
 
 /// A group of servers, shared by all workers.
 #[derive(Debug)]
-pub struct Group {
+pub struct Upstream {
     /// The name in `upstream NAME`, or the host of an address that a `*_pass` names.
     pub name: Box<str>,
     /// How one of its servers is chosen.
-    pub method: Method,
+    pub method: BalanceMethod,
     /// The idle connections that are kept.
-    pub keep: Keep,
+    pub keep: KeepaliveLimits,
     /// What binds clients to servers.
-    pub sticky: Option<Sticky>,
+    pub sticky: Option<StickyMethod>,
     /// How servers are checked.
     pub health_check: Option<HealthCheck>,
     /// Where requests wait for a server.
-    pub queue: Option<Queue>,
+    pub queue: Option<RequestQueue>,
     /// When a server is left out for its slowness.
     pub(crate) outlier: Option<OutlierLimits>,
     /// How many requests may be tried again.
@@ -48,8 +48,8 @@ pub struct Group {
     /// Counts changes of the members, so that workers know when to look.
     version: AtomicU64,
     /// Tells of what changes about its servers.
-    pub(crate) changes: Changes,
-    members: Mutex<Arc<Members>>,
+    pub(crate) changes: ChangeNotice,
+    members: Mutex<Arc<UpstreamMembers>>,
     /// What the members are made of. Who holds it may take the lock of `members`, not the other way round.
     origins: Mutex<ServerList>,
     /// Held from before the list is read until it was changed.
@@ -59,17 +59,23 @@ pub struct Group {
     /// Who is asked for names.
     pub(crate) names: UpstreamNames,
     /// Where its list comes from at run time.
-    pub(crate) source: Option<Arc<Source>>,
+    pub(crate) source: Option<Arc<ServerSource>>,
     /// Where its list is kept between runs.
     pub(crate) kept: Option<PathBuf>,
     /// Who is asked before the method is.
-    pub(crate) guide: Option<Arc<dyn Guides>>,
+    pub(crate) guide: Option<Arc<dyn BalancerHook>>,
 }
 
-impl Group {
+impl Upstream {
     /// A group of these members, which do not change.
-    pub fn new(name: &str, method: Method, keep: Keep, members: Members, implicit: bool) -> Group {
-        Group {
+    pub fn new(
+        name: &str,
+        method: BalanceMethod,
+        keep: KeepaliveLimits,
+        members: UpstreamMembers,
+        implicit: bool,
+    ) -> Upstream {
+        Upstream {
             name: name.into(),
             method,
             keep,
@@ -81,7 +87,7 @@ impl Group {
             implicit,
             computed: false,
             version: AtomicU64::new(1),
-            changes: Changes::default(),
+            changes: ChangeNotice::default(),
             members: Mutex::new(Arc::new(members)),
             origins: Mutex::default(),
             changing: Mutex::default(),
@@ -100,7 +106,7 @@ impl Group {
     }
 
     /// The members now.
-    pub fn members(&self) -> Arc<Members> {
+    pub fn members(&self) -> Arc<UpstreamMembers> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -110,7 +116,7 @@ impl Group {
     }
 
     /// Where the list comes from at run time.
-    pub fn source(&self) -> Option<&Source> {
+    pub fn source(&self) -> Option<&ServerSource> {
         self.source.as_deref()
     }
 
@@ -119,12 +125,12 @@ impl Group {
         let mut origins = self.origins();
         origins.written = server_list::write(&list);
         origins.list = self.kept_list().unwrap_or(list);
-        self.rebuild(&origins, &Members::default());
+        self.rebuild(&origins, &UpstreamMembers::default());
     }
 
     /// Makes the members anew; those of `before` that are still there stay who they are, with what is known of them.
     /// Requests that begin from now on see the new ones.
-    pub(crate) fn rebuild(&self, origins: &ServerList, before: &Members) {
+    pub(crate) fn rebuild(&self, origins: &ServerList, before: &UpstreamMembers) {
         let members = server_list::members(&origins.list, before);
         let mandatory = self.health_check.as_ref().is_some_and(|check| check.mandatory);
         let fresh = |peer: &&Arc<Peer>| !before.all().any(|old| Arc::ptr_eq(&old.state, &peer.state));
@@ -141,7 +147,7 @@ impl Group {
 
     /// Takes over what `old`, the group of this name in the configuration before, knows: of servers, of names, and the
     /// list that was made at run time, if the configuration says of the group what it said then.
-    pub(crate) fn adopt(&self, old: &Group) {
+    pub(crate) fn adopt(&self, old: &Upstream) {
         let mut origins = self.origins();
         let theirs = old.origins();
         let same = theirs.written == origins.written && self.source == old.source;

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use weir_rt::net::SockAddr;
 
 use crate::block::source_follower;
-use crate::block::upstream::Group;
-use crate::connection::keepalive_limits::Keep;
+use crate::block::upstream::Upstream;
+use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::server_address::{lacks_port, resolve};
 use crate::discovery::server_list::ServerEntry;
 use crate::peer::Peer;
-use crate::peer::balance::Method;
-use crate::peer::members::Members;
+use crate::peer::balance::BalanceMethod;
+use crate::peer::members::UpstreamMembers;
 use weir_engine::resolver::Resolver;
 
 /// The groups of one configuration; lent by `Registry::shared`.
 #[derive(Debug, Default)]
 pub struct Upstreams {
-    groups: Vec<Arc<Group>>,
+    groups: Vec<Arc<Upstream>>,
     /// Those of `upstream` blocks by name in lower case, and those that addresses made by address: there may be thousands.
     defined: HashMap<Box<str>, usize>,
     implicit: HashMap<Box<str>, usize>,
@@ -30,7 +30,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// nginx's words for a second one of that name.
-    pub fn define(&mut self, group: Group) -> Result<(), String> {
+    pub fn define(&mut self, group: Upstream) -> Result<(), String> {
         let place = self.groups.len();
         let key = folded(&group.name).into();
         if self.defined.contains_key(&key) {
@@ -42,13 +42,13 @@ impl Upstreams {
     }
 
     /// The group that an `upstream` block defines under this name.
-    pub fn find(&self, name: &str) -> Option<&Arc<Group>> {
+    pub fn find(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.defined.get(&*folded(name)).map(|place| &self.groups[*place])
     }
 
     /// The group that `host`, which was computed, means: that of an `upstream` block, or of a `*_pass` that names the
     /// same address.
-    pub fn meant(&self, host: &str, default_port: u16) -> Option<&Arc<Group>> {
+    pub fn meant(&self, host: &str, default_port: u16) -> Option<&Arc<Upstream>> {
         if let Some(found) = self.find(host) {
             return Some(found);
         }
@@ -63,7 +63,7 @@ impl Upstreams {
     }
 
     /// All groups.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Group>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.groups.iter()
     }
 
@@ -71,14 +71,14 @@ impl Upstreams {
     ///
     /// # Errors
     /// nginx's words for a host that has no address.
-    pub fn implicit(&mut self, host: &str, default_port: u16) -> Result<Arc<Group>, String> {
+    pub fn implicit(&mut self, host: &str, default_port: u16) -> Result<Arc<Upstream>, String> {
         if let Some(place) = self.implicit.get(host) {
             return Ok(self.groups[*place].clone());
         }
         let addrs = resolve(host, default_port)?;
         // nginx keeps connections of `upstream` blocks only.
-        let keep = Keep { connections: 0, ..Keep::default() };
-        let group = Group::new(host, Method::RoundRobin, keep, Members::default(), true);
+        let keep = KeepaliveLimits { connections: 0, ..KeepaliveLimits::default() };
+        let group = Upstream::new(host, BalanceMethod::RoundRobin, keep, UpstreamMembers::default(), true);
         group.begin(vec![ServerEntry::of(Peer::plain(SockAddr::UNSPECIFIED, host), addrs)]);
         let group = Arc::new(group);
         self.implicit.insert(host.into(), self.groups.len());
@@ -91,7 +91,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// As [`Upstreams::implicit`], or `no port in upstream "..."`.
-    pub fn named(&mut self, host: &str, default_port: Option<u16>) -> Result<Arc<Group>, String> {
+    pub fn named(&mut self, host: &str, default_port: Option<u16>) -> Result<Arc<Upstream>, String> {
         match (self.find(host), default_port) {
             (Some(found), _) => Ok(found.clone()),
             (None, None) if lacks_port(host) => Err(format!("no port in upstream \"{host}\"")),
@@ -144,8 +144,15 @@ mod tests {
 
     #[test]
     fn names_are_taken_once() {
-        let group =
-            |name: &str| Group::new(name, Method::RoundRobin, Keep::default(), Members::default(), false);
+        let group = |name: &str| {
+            Upstream::new(
+                name,
+                BalanceMethod::RoundRobin,
+                KeepaliveLimits::default(),
+                UpstreamMembers::default(),
+                false,
+            )
+        };
         let mut upstreams = Upstreams::default();
         assert_eq!(upstreams.define(group("u")), Ok(()));
         assert_eq!(upstreams.define(group("U")), Err("duplicate upstream \"U\"".to_owned()));

@@ -15,21 +15,25 @@ use std::time::Duration;
 
 use weir_rt::file::{FileHandle, FileMeta};
 
-use super::head::Bad;
-use super::index::{Cache, Entry};
-use super::read::{Parsed, Raw};
-use super::ticket::Ticket;
+use super::head::BadCacheHead;
+use super::index::{CacheEntry, CacheIndex};
+use super::read::{ParsedCacheFile, RawCacheFile};
+use super::ticket::CacheTicket;
 use weir_engine::log::{self, Level};
 
 /// Gives `raw` back, whose body was found whole or is being checked; `None`: it is damaged.
 ///
 /// # Errors
 /// That of pread(2) or dup(2).
-pub(super) async fn checked(ticket: &Ticket, raw: Raw, parsed: &Parsed) -> io::Result<Option<Raw>> {
+pub(super) async fn checked(
+    ticket: &CacheTicket,
+    raw: RawCacheFile,
+    parsed: &ParsedCacheFile,
+) -> io::Result<Option<RawCacheFile>> {
     if parsed.body.is_some() {
         return Ok(Some(raw));
     }
-    let (entry, identity) = (ticket.entry(), Identity::of(&raw.meta));
+    let (entry, identity) = (ticket.entry(), CacheFileIdentity::of(&raw.meta));
     let span = BodySpan { start: parsed.start, length: parsed.length, sum: parsed.sum };
     while entry.checked.load(Acquire) != identity.0 {
         let turn = CheckTurn::take(entry);
@@ -49,14 +53,14 @@ pub(super) async fn checked(ticket: &Ticket, raw: Raw, parsed: &Parsed) -> io::R
 }
 
 /// Checks a long body while it is served.
-fn check_aside(cache: &Arc<Cache>, handle: FileHandle, meta: FileMeta, turn: CheckTurn, span: BodySpan) {
+fn check_aside(cache: &Arc<CacheIndex>, handle: FileHandle, meta: FileMeta, turn: CheckTurn, span: BodySpan) {
     let cache = cache.clone();
     weir_rt::spawn(weir_rt::blocking(move || {
         let path = cache.file(turn.0.key);
-        match turn.is_whole(&handle, &span, Identity::of(&meta)) {
+        match turn.is_whole(&handle, &span, CacheFileIdentity::of(&meta)) {
             Ok(true) => {}
             Ok(false) => {
-                let text = format_args!("cache file \"{}\" {}", path.display(), Bad::Body.message());
+                let text = format_args!("cache file \"{}\" {}", path.display(), BadCacheHead::Body.message());
                 log::cycle(Level::Crit, &text);
                 remove_same(&path, &meta);
                 cache.lost(&turn.0);
@@ -68,49 +72,50 @@ fn check_aside(cache: &Arc<Cache>, handle: FileHandle, meta: FileMeta, turn: Che
 
 /// Removes the file at `path` that was found to be `bad`, if it is there still. A file of another version may be another
 /// program's.
-pub(super) async fn remove(path: &Path, meta: &FileMeta, bad: Bad) {
-    if matches!(bad, Bad::Damaged | Bad::Body) {
+pub(super) async fn remove(path: &Path, meta: &FileMeta, bad: BadCacheHead) {
+    if matches!(bad, BadCacheHead::Damaged | BadCacheHead::Body) {
         let (path, meta) = (path.to_path_buf(), *meta);
         weir_rt::blocking(move || remove_same(&path, &meta)).await;
     }
 }
 
 fn remove_same(path: &Path, meta: &FileMeta) {
-    let same = weir_rt::file::stat(path).is_ok_and(|now| Identity::of(&now) == Identity::of(meta));
+    let same =
+        weir_rt::file::stat(path).is_ok_and(|now| CacheFileIdentity::of(&now) == CacheFileIdentity::of(meta));
     if same && let Err(error) = std::fs::remove_file(path) {
         super::keeper::complain("unlink()", path, &error);
     }
 }
 
 /// The file of `entry` was just written by this process.
-pub(super) fn written(entry: &Entry, meta: &FileMeta) {
-    entry.checked.store(Identity::of(meta).0, Release);
+pub(super) fn written(entry: &CacheEntry, meta: &FileMeta) {
+    entry.checked.store(CacheFileIdentity::of(meta).0, Release);
 }
 
 /// The file of `entry` was changed in its head only.
-pub(super) fn renewed(entry: &Entry, before: &Metadata, now: &Metadata) {
-    let (before, now) = (Identity::of_metadata(before), Identity::of_metadata(now));
+pub(super) fn renewed(entry: &CacheEntry, before: &Metadata, now: &Metadata) {
+    let (before, now) = (CacheFileIdentity::of_metadata(before), CacheFileIdentity::of_metadata(now));
     // Fails where another file was checked, or none: then this one is checked when it is read.
     let _ = entry.checked.compare_exchange(before.0, now.0, Release, Relaxed);
 }
 
 /// Which file it is, and in which state.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity(u64);
+struct CacheFileIdentity(u64);
 
-impl Identity {
-    fn of(meta: &FileMeta) -> Identity {
-        Identity::new([meta.ino, meta.dev, meta.size, meta.mtime_s as u64, u64::from(meta.mtime_ns)])
+impl CacheFileIdentity {
+    fn of(meta: &FileMeta) -> CacheFileIdentity {
+        CacheFileIdentity::new([meta.ino, meta.dev, meta.size, meta.mtime_s as u64, u64::from(meta.mtime_ns)])
     }
 
-    fn of_metadata(meta: &Metadata) -> Identity {
+    fn of_metadata(meta: &Metadata) -> CacheFileIdentity {
         let (seconds, nanoseconds) = (meta.mtime() as u64, meta.mtime_nsec() as u64);
-        Identity::new([meta.ino(), meta.dev(), meta.size(), seconds, nanoseconds])
+        CacheFileIdentity::new([meta.ino(), meta.dev(), meta.size(), seconds, nanoseconds])
     }
 
     /// Never 0, which no file is.
-    fn new(parts: [u64; 5]) -> Identity {
-        Identity(weir_engine::file::hash(parts.map(u64::to_le_bytes).as_flattened()).max(1))
+    fn new(parts: [u64; 5]) -> CacheFileIdentity {
+        CacheFileIdentity(weir_engine::file::hash(parts.map(u64::to_le_bytes).as_flattened()).max(1))
     }
 }
 
@@ -123,15 +128,20 @@ struct BodySpan {
 }
 
 /// One checks, the others wait. Dropping it gives the turn back, wherever that happens.
-struct CheckTurn(Arc<Entry>);
+struct CheckTurn(Arc<CacheEntry>);
 
 impl CheckTurn {
-    fn take(entry: &Arc<Entry>) -> Option<CheckTurn> {
+    fn take(entry: &Arc<CacheEntry>) -> Option<CheckTurn> {
         (!entry.checking.swap(true, Acquire)).then(|| CheckTurn(entry.clone()))
     }
 
     /// Reads the whole body; whether its checksum fits, which is remembered.
-    fn is_whole(&self, handle: &FileHandle, span: &BodySpan, identity: Identity) -> io::Result<bool> {
+    fn is_whole(
+        &self,
+        handle: &FileHandle,
+        span: &BodySpan,
+        identity: CacheFileIdentity,
+    ) -> io::Result<bool> {
         let (mut sum, mut done) = (crc32fast::Hasher::new(), 0);
         let mut block = vec![0; BLOCK];
         while done < span.length {

@@ -12,11 +12,11 @@
 //! Numbers are little-endian. The line with the key is text, so that `grep -r "KEY: …"` finds files, as with nginx.
 //! A file that does not begin so, or whose length is not what it says, is no answer.
 
-use super::key::Key;
+use super::key::CacheKey;
 
 /// The times of an answer, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct CacheTimes {
     /// It is fresh up to and with this second.
     pub valid: u64,
     /// It was written, or found to be the server's still.
@@ -29,9 +29,9 @@ pub struct Times {
 
 /// The beginning of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head<'f> {
+pub struct CacheHead<'f> {
     /// The times.
-    pub times: Times,
+    pub times: CacheTimes,
     /// The answer's status.
     pub status: u16,
     /// The length of the body.
@@ -43,14 +43,14 @@ pub struct Head<'f> {
     /// The names of fields of requests that the answer depends on (`Vary`).
     pub vary: &'f [u8],
     /// The name of the variant it is, where it depends on any.
-    pub variant: Key,
+    pub variant: CacheKey,
     /// Status and reason, and the fields; each line ends with CRLF, the last one is empty.
     pub head: &'f [u8],
 }
 
 /// Why a file is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bad {
+pub enum BadCacheHead {
     /// It is shorter than any.
     Small,
     /// It is not this version's.
@@ -61,19 +61,19 @@ pub enum Bad {
     Body,
 }
 
-impl Bad {
+impl BadCacheHead {
     /// nginx's words, behind `cache file "…" `.
     pub fn message(self) -> &'static str {
         match self {
-            Bad::Small => "is too small",
-            Bad::Version => "version mismatch",
-            Bad::Damaged => "contains invalid header",
-            Bad::Body => "has a body that does not fit its checksum",
+            BadCacheHead::Small => "is too small",
+            BadCacheHead::Version => "version mismatch",
+            BadCacheHead::Damaged => "contains invalid header",
+            BadCacheHead::Body => "has a body that does not fit its checksum",
         }
     }
 }
 
-impl Head<'_> {
+impl CacheHead<'_> {
     /// Bytes of all that stands before the body.
     pub fn len(&self) -> usize {
         FIXED + KEY.len() + self.key.len() + 1 + self.vary.len() + self.head.len()
@@ -122,7 +122,7 @@ pub fn seal(head: &mut [u8]) {
     }
 }
 
-impl Times {
+impl CacheTimes {
     /// The bytes from [`TIMES`] on, with their checksum.
     pub fn compose(&self) -> [u8; 40] {
         let mut out = [0; 40];
@@ -136,10 +136,10 @@ impl Times {
     }
 
     /// The reverse, of the beginning of a file; `None`: they are damaged.
-    fn read(all: &[u8]) -> Option<Times> {
+    fn read(all: &[u8]) -> Option<CacheTimes> {
         let at = |number: usize| number64(all, TIMES + number * 8);
         let sum = crc32fast::hash(all.get(TIMES..TIMES + 32)?);
-        (sum == number32(all, TIMES + 32)).then(|| Times {
+        (sum == number32(all, TIMES + 32)).then(|| CacheTimes {
             valid: at(0),
             date: at(1),
             updating: at(2),
@@ -152,26 +152,26 @@ impl Times {
 ///
 /// # Errors
 /// It is none of the cache's, or its head is longer than [`MOST`].
-pub fn length(bytes: &[u8]) -> Result<usize, Bad> {
-    let fixed: &[u8; FIXED] = bytes.first_chunk().ok_or(Bad::Small)?;
+pub fn length(bytes: &[u8]) -> Result<usize, BadCacheHead> {
+    let fixed: &[u8; FIXED] = bytes.first_chunk().ok_or(BadCacheHead::Small)?;
     if !fixed.starts_with(MAGIC) || number32(fixed, 8) != VERSION {
-        return Err(Bad::Version);
+        return Err(BadCacheHead::Version);
     }
     let length = number32(fixed, 60) as usize;
-    if (FIXED..=MOST).contains(&length) { Ok(length) } else { Err(Bad::Damaged) }
+    if (FIXED..=MOST).contains(&length) { Ok(length) } else { Err(BadCacheHead::Damaged) }
 }
 
 /// Reads the beginning of a file, all of which is in `bytes`; what follows it may be there too.
 ///
 /// # Errors
 /// It is no answer.
-pub fn parse(bytes: &[u8]) -> Result<Head<'_>, Bad> {
+pub fn parse(bytes: &[u8]) -> Result<CacheHead<'_>, BadCacheHead> {
     let length = length(bytes)?;
-    let all = bytes.get(..length).ok_or(Bad::Small)?;
+    let all = bytes.get(..length).ok_or(BadCacheHead::Small)?;
     if crc32fast::hash(&all[SUMMED..]) != number32(all, 12) {
-        return Err(Bad::Damaged);
+        return Err(BadCacheHead::Damaged);
     }
-    let (rest, whole) = (&all[FIXED..], Bad::Damaged);
+    let (rest, whole) = (&all[FIXED..], BadCacheHead::Damaged);
     let rest = rest.strip_prefix(KEY).ok_or(whole)?;
     let (key, rest) = rest.split_at_checked(number32(all, 72) as usize).ok_or(whole)?;
     let rest = rest.strip_prefix(b"\n").ok_or(whole)?;
@@ -180,10 +180,10 @@ pub fn parse(bytes: &[u8]) -> Result<Head<'_>, Bad> {
     if head.len() != number32(all, 80) as usize || !(100..=999).contains(&status) {
         return Err(whole);
     }
-    let times = Times::read(all).ok_or(whole)?;
-    let variant = Key(*all[88..].first_chunk().ok_or(whole)?);
+    let times = CacheTimes::read(all).ok_or(whole)?;
+    let variant = CacheKey(*all[88..].first_chunk().ok_or(whole)?);
     let (body, body_sum) = (number64(all, 64), number32(all, 84));
-    Ok(Head { times, status, body, body_sum, key, vary, variant, head })
+    Ok(CacheHead { times, status, body, body_sum, key, vary, variant, head })
 }
 
 /// The number at `at` of a fixed part.
@@ -214,10 +214,19 @@ mod tests {
 
     use super::*;
 
-    const TIMES: Times = Times { valid: 7, date: 5, updating: 3, error: u64::MAX };
+    const TIMES: CacheTimes = CacheTimes { valid: 7, date: 5, updating: 3, error: u64::MAX };
 
-    fn head<'f>(key: &'f [u8], vary: &'f [u8], head: &'f [u8]) -> Head<'f> {
-        Head { times: TIMES, status: 200, body: 5, body_sum: 77, key, vary, variant: Key([9; 16]), head }
+    fn head<'f>(key: &'f [u8], vary: &'f [u8], head: &'f [u8]) -> CacheHead<'f> {
+        CacheHead {
+            times: TIMES,
+            status: 200,
+            body: 5,
+            body_sum: 77,
+            key,
+            vary,
+            variant: CacheKey([9; 16]),
+            head,
+        }
     }
 
     #[test]
@@ -228,7 +237,7 @@ mod tests {
         assert_eq!(parse(&bytes), Ok(head));
         assert_eq!(length(&bytes), Ok(bytes.len()));
         assert!(memchr::memmem::find(&bytes, b"\nKEY: http://a/\n").is_some());
-        let changed = Times { valid: 99, ..TIMES };
+        let changed = CacheTimes { valid: 99, ..TIMES };
         let mut later = bytes;
         later[super::TIMES..][..40].copy_from_slice(&changed.compose());
         assert_eq!(parse(&later).map(|head| head.times), Ok(changed));
@@ -237,15 +246,15 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_told() {
         let bytes = head(b"k", b"", b"200\r\n\r\n").compose();
-        assert_eq!(parse(&bytes[..50]), Err(Bad::Small));
-        assert_eq!(parse(&bytes[..bytes.len() - 1]), Err(Bad::Small));
+        assert_eq!(parse(&bytes[..50]), Err(BadCacheHead::Small));
+        assert_eq!(parse(&bytes[..bytes.len() - 1]), Err(BadCacheHead::Small));
         for (at, bad) in [
-            (0, Bad::Version),
-            (8, Bad::Version),
-            (17, Bad::Damaged),
-            (60, Bad::Damaged),
-            (86, Bad::Damaged),
-            (110, Bad::Damaged),
+            (0, BadCacheHead::Version),
+            (8, BadCacheHead::Version),
+            (17, BadCacheHead::Damaged),
+            (60, BadCacheHead::Damaged),
+            (86, BadCacheHead::Damaged),
+            (110, BadCacheHead::Damaged),
         ] {
             let mut other = bytes.clone();
             other[at] ^= 1;

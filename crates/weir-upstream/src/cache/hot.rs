@@ -16,20 +16,20 @@ use weir_http::{Field, Known, Span};
 use weir_rt::file::FileMeta;
 
 use super::body;
-use super::head::{Bad, Times};
-use super::index::{Cache, Entry};
-use super::key::Key;
-use super::read::{self, Parsed, Raw};
-use super::ticket::Ticket;
+use super::head::{BadCacheHead, CacheTimes};
+use super::index::{CacheEntry, CacheIndex};
+use super::key::CacheKey;
+use super::read::{self, ParsedCacheFile, RawCacheFile};
+use super::ticket::CacheTicket;
 use weir_engine::body::Buf;
 use weir_engine::file::OpenFile;
 
 /// The answers of one cache that a worker has in memory.
 #[derive(Default)]
-pub struct Hot {
+pub struct HotCache {
     /// Those asked for lately, and those asked for before: when the first are many, they become the second.
-    young: RefCell<Table>,
-    old: RefCell<Table>,
+    young: RefCell<HotTable>,
+    old: RefCell<HotTable>,
     bytes: Cell<usize>,
     /// The large file that was opened last: requests of one turn share it.
     opened: RefCell<Option<OpenedBody>>,
@@ -40,16 +40,16 @@ struct OpenedBody {
     /// In which turn of the loop.
     epoch: u64,
     /// What it is the body of.
-    answer: Rc<Answer>,
+    answer: Rc<CachedResponse>,
     file: Rc<OpenFile>,
 }
 
-type Table = HashMap<Box<[u8]>, Rc<Answer>, BuildHasherDefault<Fold>>;
+type HotTable = HashMap<Box<[u8]>, Rc<CachedResponse>, BuildHasherDefault<KeyFold>>;
 
 /// An answer that is kept.
-pub struct Answer {
+pub struct CachedResponse {
     /// When it may be used.
-    pub times: Times,
+    pub times: CacheTimes,
     /// The status.
     pub status: u16,
     /// The lines of its head, the first of which is status and reason.
@@ -65,12 +65,12 @@ pub struct Answer {
     /// The fields of requests that it depends on; empty for none.
     pub vary: Box<[u8]>,
     /// Which variant it is.
-    pub variant: Key,
+    pub variant: CacheKey,
     /// The body, where it is small.
     body: Option<Rc<[u8]>>,
     start: u64,
     path: Box<Path>,
-    entry: Arc<Entry>,
+    entry: Arc<CacheEntry>,
     meta: FileMeta,
     /// The turn in which the file was seen last.
     seen: Cell<u64>,
@@ -78,23 +78,23 @@ pub struct Answer {
 }
 
 /// What came of looking into a file.
-pub enum Looked {
+pub enum HotLookup {
     /// It is this answer.
-    Answer(Rc<Answer>),
+    Answer(Rc<CachedResponse>),
     /// There is none.
     Nothing,
     /// There is something else.
-    Bad(Bad),
+    Bad(BadCacheHead),
     /// It is the answer of another key with the same digest.
     Collision,
     /// It can't be read.
     Failed(io::Error),
 }
 
-impl Hot {
+impl HotCache {
     /// The answer of the key `text` that is in memory and whose file is still there.
     #[inline]
-    pub fn find(&self, text: &[u8]) -> Option<Rc<Answer>> {
+    pub fn find(&self, text: &[u8]) -> Option<Rc<CachedResponse>> {
         let young = self.young.borrow().get(text).cloned();
         let answer = match young {
             Some(answer) => answer,
@@ -113,7 +113,7 @@ impl Hot {
     }
 
     /// Keeps an answer in memory.
-    fn put(&self, text: Box<[u8]>, answer: Rc<Answer>) {
+    fn put(&self, text: Box<[u8]>, answer: Rc<CachedResponse>) {
         let weight = text.len() + answer.weight();
         let mut young = self.young.borrow_mut();
         if self.bytes.get() + weight > BYTES {
@@ -125,7 +125,7 @@ impl Hot {
     }
 
     /// Looks into the file of `ticket`, whose key is `text`; `name` is what it is remembered by.
-    pub async fn read(&self, ticket: &Ticket, text: &[u8], name: &[u8]) -> Looked {
+    pub async fn read(&self, ticket: &CacheTicket, text: &[u8], name: &[u8]) -> HotLookup {
         let path = ticket.file();
         let (raw, parsed) = match load(&path).await {
             Ok(loaded) => loaded,
@@ -134,20 +134,20 @@ impl Hot {
         match parsed {
             Err(bad) => {
                 body::remove(&path, &raw.meta, bad).await;
-                Looked::Bad(bad)
+                HotLookup::Bad(bad)
             }
-            Ok(parsed) if parsed.key != text => Looked::Collision,
+            Ok(parsed) if parsed.key != text => HotLookup::Collision,
             Ok(parsed) => {
                 let meta = raw.meta;
                 let raw = match body::checked(ticket, raw, &parsed).await {
                     Ok(Some(raw)) => raw,
                     Ok(None) => {
-                        body::remove(&path, &meta, Bad::Body).await;
-                        return Looked::Bad(Bad::Body);
+                        body::remove(&path, &meta, BadCacheHead::Body).await;
+                        return HotLookup::Bad(BadCacheHead::Body);
                     }
-                    Err(error) => return Looked::Failed(error),
+                    Err(error) => return HotLookup::Failed(error),
                 };
-                let answer = Rc::new(Answer::new(parsed, &raw, &path, ticket));
+                let answer = Rc::new(CachedResponse::new(parsed, &raw, &path, ticket));
                 self.put(name.into(), answer.clone());
                 if answer.body.is_none() {
                     let file = Rc::new(OpenFile::new(Rc::new(raw.handle), raw.meta));
@@ -157,14 +157,14 @@ impl Hot {
                         file,
                     }));
                 }
-                Looked::Answer(answer)
+                HotLookup::Answer(answer)
             }
         }
     }
 }
 
 /// The file at `path` and what it says, or why there is none.
-async fn load(path: &Path) -> Result<(Raw, Result<Parsed, Bad>), Looked> {
+async fn load(path: &Path) -> Result<(RawCacheFile, Result<ParsedCacheFile, BadCacheHead>), HotLookup> {
     let again = || {
         let path = path.to_path_buf();
         weir_rt::blocking(move || read::open(&path, true))
@@ -173,11 +173,11 @@ async fn load(path: &Path) -> Result<(Raw, Result<Parsed, Bad>), Looked> {
         Ok(None) => again().await,
         result => result,
     };
-    let raw = raw.map_err(unread)?.ok_or(Looked::Nothing)?;
+    let raw = raw.map_err(unread)?.ok_or(HotLookup::Nothing)?;
     match read::parse(&raw) {
         // Its times may have been written while they were read.
-        Err(Bad::Damaged) => {
-            let raw = again().await.map_err(unread)?.ok_or(Looked::Nothing)?;
+        Err(BadCacheHead::Damaged) => {
+            let raw = again().await.map_err(unread)?.ok_or(HotLookup::Nothing)?;
             let parsed = read::parse(&raw);
             Ok((raw, parsed))
         }
@@ -185,16 +185,16 @@ async fn load(path: &Path) -> Result<(Raw, Result<Parsed, Bad>), Looked> {
     }
 }
 
-fn unread(error: io::Error) -> Looked {
+fn unread(error: io::Error) -> HotLookup {
     match error.raw_os_error() {
-        Some(ENOENT | ENOTDIR) | None => Looked::Nothing,
-        _ => Looked::Failed(error),
+        Some(ENOENT | ENOTDIR) | None => HotLookup::Nothing,
+        _ => HotLookup::Failed(error),
     }
 }
 
-impl Answer {
-    fn new(parsed: Parsed, raw: &Raw, path: &Path, ticket: &Ticket) -> Answer {
-        Answer {
+impl CachedResponse {
+    fn new(parsed: ParsedCacheFile, raw: &RawCacheFile, path: &Path, ticket: &CacheTicket) -> CachedResponse {
+        CachedResponse {
             times: parsed.times,
             status: parsed.status,
             text: parsed.text.into(),
@@ -222,7 +222,7 @@ impl Answer {
     /// Bytes of memory, about.
     fn weight(&self) -> usize {
         let body = self.body.as_ref().map_or(0, |body| body.len());
-        size_of::<Answer>() + self.text.len() + self.fields.len() * size_of::<Field>() + body
+        size_of::<CachedResponse>() + self.text.len() + self.fields.len() * size_of::<Field>() + body
     }
 
     /// The fields, where the text begins at `base` of an arena.
@@ -257,7 +257,7 @@ impl Answer {
     }
 
     /// Whether the file is there, and is the one that was read; asked once a turn.
-    fn is_seen(self: &Rc<Self>, hot: &Hot) -> bool {
+    fn is_seen(self: &Rc<Self>, hot: &HotCache) -> bool {
         let epoch = weir_rt::epoch();
         if self.seen.get() == epoch {
             return true;
@@ -278,7 +278,7 @@ impl Answer {
     }
 
     /// The file, if it is still the one that was read.
-    fn open(self: &Rc<Self>, hot: &Hot, epoch: u64) -> Option<Rc<OpenFile>> {
+    fn open(self: &Rc<Self>, hot: &HotCache, epoch: u64) -> Option<Rc<OpenFile>> {
         if let Some(OpenedBody { epoch: when, answer, file }) = &*hot.opened.borrow()
             && *when == epoch
             && Rc::ptr_eq(answer, self)
@@ -297,7 +297,7 @@ impl Answer {
     }
 
     /// The body. `None`: its file has gone meanwhile.
-    pub fn body(self: &Rc<Self>, hot: &Hot) -> Option<Buf> {
+    pub fn body(self: &Rc<Self>, hot: &HotCache) -> Option<Buf> {
         match &self.body {
             Some(body) => Some(Buf::shared(body.clone())),
             None => {
@@ -310,9 +310,9 @@ impl Answer {
 
 /// Hashes keys, which clients choose.
 #[derive(Default)]
-struct Fold(u64);
+struct KeyFold(u64);
 
-impl Hasher for Fold {
+impl Hasher for KeyFold {
     fn write(&mut self, bytes: &[u8]) {
         self.0 = weir_engine::file::hash(bytes);
     }
@@ -327,16 +327,16 @@ impl Hasher for Fold {
 
 /// The caches of one worker.
 #[derive(Default)]
-pub struct Local(RefCell<Vec<(Arc<Cache>, Rc<Hot>)>>);
+pub struct HotCaches(RefCell<Vec<(Arc<CacheIndex>, Rc<HotCache>)>>);
 
-impl Local {
+impl HotCaches {
     /// What this worker has of `cache` in memory.
-    pub fn of(&self, cache: &Arc<Cache>) -> Rc<Hot> {
+    pub fn of(&self, cache: &Arc<CacheIndex>) -> Rc<HotCache> {
         let mut all = self.0.borrow_mut();
         if let Some((_, hot)) = all.iter().find(|(known, _)| Arc::ptr_eq(known, cache)) {
             return hot.clone();
         }
-        let hot = Rc::new(Hot::default());
+        let hot = Rc::new(HotCache::default());
         all.push((cache.clone(), hot.clone()));
         hot
     }

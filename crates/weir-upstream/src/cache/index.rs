@@ -10,29 +10,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::Ticket;
-use super::key::Key;
-use super::place::{Pace, Place};
+use super::CacheTicket;
+use super::key::CacheKey;
+use super::place::{CacheZone, KeeperPace};
 use weir_engine::zone::{Entries, Store, Table, Usage};
 
 /// The answers of one zone.
-pub struct Cache {
+pub struct CacheIndex {
     /// The folder.
     pub(super) path: Arc<PathBuf>,
     /// See [`Place::levels`]; so are the others.
     pub(super) levels: [u8; 3],
-    table: Table<Arc<Entry>>,
+    table: Table<Arc<CacheEntry>>,
     /// Bytes of all files, each rounded up to blocks.
     size: AtomicU64,
     /// The folder was not read yet: there may be files that no entry tells of.
     pub(super) cold: AtomicBool,
-    settings: Mutex<Place>,
+    settings: Mutex<CacheZone>,
 }
 
 /// What is known of one answer.
-pub(super) struct Entry {
+pub(super) struct CacheEntry {
     /// Its name.
-    pub(super) key: Key,
+    pub(super) key: CacheKey,
     /// When it was asked for last: milliseconds of the monotonic clock.
     used: AtomicU64,
     /// When that was when it got its place in the table's order.
@@ -41,11 +41,11 @@ pub(super) struct Entry {
     pub(super) checked: AtomicU64,
     /// Somebody checks it.
     pub(super) checking: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<CacheIndexState>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct CacheIndexState {
     /// How often it was asked for while it is not there.
     pub(super) uses: u64,
     /// There is a file.
@@ -66,7 +66,7 @@ pub(super) struct State {
 }
 
 /// What the index knows of a key.
-pub enum Found {
+pub enum CacheLookupResult {
     /// A status to answer with.
     Error(u16),
     /// Nothing may be kept yet: it was not asked for often enough.
@@ -74,7 +74,7 @@ pub enum Found {
     /// An answer may be there, and may be kept.
     Entry {
         /// The request's part in it.
-        ticket: Ticket,
+        ticket: CacheTicket,
         /// There is, or may be, a file.
         look: bool,
         /// Without a file nothing may be kept yet.
@@ -84,9 +84,9 @@ pub enum Found {
     Full,
 }
 
-impl Cache {
-    pub(super) fn new(place: &Place, size: u64) -> Cache {
-        Cache {
+impl CacheIndex {
+    pub(super) fn new(place: &CacheZone, size: u64) -> CacheIndex {
+        CacheIndex {
             path: place.path.clone(),
             levels: place.levels,
             table: Table::new(size, OVERHEAD),
@@ -97,26 +97,26 @@ impl Cache {
     }
 
     /// Takes over what a reload has changed: limits and paces. A folder is the same, or the reload was refused.
-    pub(super) fn adjust(&self, place: &Place) {
+    pub(super) fn adjust(&self, place: &CacheZone) {
         *self.settings() = place.clone();
     }
 
     /// What its directive says.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> CacheZone {
         self.settings().clone()
     }
 
-    fn settings(&self) -> MutexGuard<'_, Place> {
+    fn settings(&self) -> MutexGuard<'_, CacheZone> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pace at which its folder is read.
-    pub(super) fn loader(&self) -> Pace {
+    pub(super) fn loader(&self) -> KeeperPace {
         self.settings().loader
     }
 
     /// Where the file of `key` is.
-    pub fn file(&self, key: Key) -> PathBuf {
+    pub fn file(&self, key: CacheKey) -> PathBuf {
         key.path(&self.path, self.levels)
     }
 
@@ -136,13 +136,15 @@ impl Cache {
     }
 
     /// A request asks for `key`; what was asked for less than `min_uses` times is not kept.
-    pub fn look_up(self: &Arc<Self>, key: Key, min_uses: u64) -> Found {
+    pub fn look_up(self: &Arc<Self>, key: CacheKey, min_uses: u64) -> CacheLookupResult {
         let now = weir_rt::clock::monotonic_ms();
-        let Some((entry, _)) = self.entry(key, now) else { return Found::Full };
+        let Some((entry, _)) = self.entry(key, now) else { return CacheLookupResult::Full };
         let cold = self.cold.load(Relaxed);
         let mut state = entry.state();
         match state.error {
-            Some((status, until)) if until >= weir_rt::clock::unix_time().0 => return Found::Error(status),
+            Some((status, until)) if until >= weir_rt::clock::unix_time().0 => {
+                return CacheLookupResult::Error(status);
+            }
             Some(_) => state.forget(),
             None => {}
         }
@@ -150,22 +152,22 @@ impl Cache {
         let scarce = min_uses > 1 && state.uses < min_uses && !state.exists;
         let look = state.exists || (cold && !state.absent);
         if scarce && !look {
-            return Found::Scarce;
+            return CacheLookupResult::Scarce;
         }
         state.holders += 1;
         drop(state);
-        Found::Entry { ticket: Ticket::new(self.clone(), entry, min_uses > 1), look, scarce }
+        CacheLookupResult::Entry { ticket: CacheTicket::new(self.clone(), entry, min_uses > 1), look, scarce }
     }
 
     /// A part in the entry of `key` for an answer that is to be kept, whatever is there or was; `None`: there is no room.
-    pub fn replace(self: &Arc<Self>, key: Key) -> Option<Ticket> {
+    pub fn replace(self: &Arc<Self>, key: CacheKey) -> Option<CacheTicket> {
         let (entry, _) = self.entry(key, weir_rt::clock::monotonic_ms())?;
         entry.state().holders += 1;
-        Some(Ticket::new(self.clone(), entry, false))
+        Some(CacheTicket::new(self.clone(), entry, false))
     }
 
     /// The entry of `key`, made if there is none; whether it was made.
-    fn entry(&self, key: Key, now: u64) -> Option<(Arc<Entry>, bool)> {
+    fn entry(&self, key: CacheKey, now: u64) -> Option<(Arc<CacheEntry>, bool)> {
         let mut part = self.table.lock(&key.0);
         if let Some(handle) = part.find(&key.0) {
             let entry = part.value(handle).clone();
@@ -173,7 +175,7 @@ impl Cache {
             entry.linked.store(now, Relaxed);
             return Some((entry, false));
         }
-        let entry = Arc::new(Entry::new(key, now));
+        let entry = Arc::new(CacheEntry::new(key, now));
         let mut gone = Vec::new();
         while part.insert(&key.0, entry.clone()).is_none() {
             gone.push(self.oldest(&mut part, |_| true)?);
@@ -185,7 +187,7 @@ impl Cache {
     }
 
     /// Notes a file that was found in the folder.
-    pub(super) fn add(&self, key: Key, size: u64) {
+    pub(super) fn add(&self, key: CacheKey, size: u64) {
         let Some((entry, _)) = self.entry(key, weir_rt::clock::monotonic_ms()) else { return };
         let mut state = entry.state();
         if !state.exists {
@@ -196,7 +198,7 @@ impl Cache {
     }
 
     /// A file of `size` bytes was put in the place of `entry`'s.
-    pub(super) fn stored(&self, entry: &Entry, size: u64) {
+    pub(super) fn stored(&self, entry: &CacheEntry, size: u64) {
         let mut state = entry.state();
         let before = if state.exists { state.size } else { 0 };
         state.exists = true;
@@ -212,7 +214,7 @@ impl Cache {
     }
 
     /// The file of `entry` is not there any more, or is no answer.
-    pub(super) fn lost(&self, entry: &Entry) {
+    pub(super) fn lost(&self, entry: &CacheEntry) {
         let mut state = entry.state();
         state.absent = true;
         if std::mem::take(&mut state.exists) {
@@ -223,7 +225,7 @@ impl Cache {
     /// Removes the answer of `key`, if there is one: `true`.
     ///
     /// Makes a system call: not for a loop.
-    pub fn purge(&self, key: Key) -> bool {
+    pub fn purge(&self, key: CacheKey) -> bool {
         let mut part = self.table.lock(&key.0);
         let entry = part.find(&key.0).map(|handle| part.value(handle).clone());
         drop(part);
@@ -239,7 +241,11 @@ impl Cache {
 
     /// Takes the entry out of the table that was not used for longest, of those that nobody has to do with and that
     /// are old enough for `old`, given when they were used last.
-    fn oldest(&self, part: &mut Entries<'_, Arc<Entry>>, old: impl Fn(u64) -> bool) -> Option<Arc<Entry>> {
+    fn oldest(
+        &self,
+        part: &mut Entries<'_, Arc<CacheEntry>>,
+        old: impl Fn(u64) -> bool,
+    ) -> Option<Arc<CacheEntry>> {
         for _ in 0..LOOKS {
             let handle = part.oldest()?;
             let entry = part.value(handle).clone();
@@ -300,7 +306,7 @@ impl Cache {
     }
 
     /// Removes the file of an entry that is in no table any more.
-    fn unlink(&self, entry: &Entry) {
+    fn unlink(&self, entry: &CacheEntry) {
         let existed = entry.state().exists;
         self.lost(entry);
         if existed && let Err(error) = std::fs::remove_file(self.file(entry.key)) {
@@ -309,17 +315,17 @@ impl Cache {
     }
 
     /// Forgets an entry that tells nothing, unless somebody else has to do with it.
-    pub(super) fn drop_empty(&self, entry: &Arc<Entry>) {
+    pub(super) fn drop_empty(&self, entry: &Arc<CacheEntry>) {
         let mut part = self.table.lock(&entry.key.0);
         let Some(handle) = part.peek(&self.table, &entry.key.0) else { return };
-        let empty = |state: &State| state.holders == 0 && !state.exists && state.error.is_none();
+        let empty = |state: &CacheIndexState| state.holders == 0 && !state.exists && state.error.is_none();
         if Arc::ptr_eq(part.value(handle), entry) && empty(&entry.state()) {
             part.remove(handle);
         }
     }
 }
 
-impl Store for Cache {
+impl Store for CacheIndex {
     /// How full the zone of keys is; nothing is said of the files.
     fn usage(&self) -> Usage {
         self.table.usage()
@@ -327,16 +333,16 @@ impl Store for Cache {
 
     /// Files stand where the levels of before have put them.
     fn refuses(&self, name: &str, next: &dyn Any) -> Option<String> {
-        let place: &Place = next.downcast_ref()?;
+        let place: &CacheZone = next.downcast_ref()?;
         (place.levels != self.levels).then(|| format!("cache \"{name}\" had previously different levels"))
     }
 }
 
-impl Entry {
-    fn new(key: Key, now: u64) -> Entry {
+impl CacheEntry {
+    fn new(key: CacheKey, now: u64) -> CacheEntry {
         let state = Mutex::default();
         let (used, linked) = (AtomicU64::new(now), AtomicU64::new(now));
-        Entry { key, used, linked, checked: AtomicU64::new(0), checking: AtomicBool::new(false), state }
+        CacheEntry { key, used, linked, checked: AtomicU64::new(0), checking: AtomicBool::new(false), state }
     }
 
     /// It was served at `now`: milliseconds of the monotonic clock.
@@ -348,12 +354,12 @@ impl Entry {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, CacheIndexState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CacheIndexState {
     /// As one that was never asked for.
     fn forget(&mut self) {
         self.error = None;

@@ -10,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::index::Cache;
-use super::key::Key;
-use super::place::Pace;
+use super::index::CacheIndex;
+use super::key::CacheKey;
+use super::place::KeeperPace;
 use weir_engine::log::{self, Level};
 
 /// Looks after `cache` from now on, as long as anybody has it.
-pub(super) fn keep(cache: &Arc<Cache>) {
+pub(super) fn keep(cache: &Arc<CacheIndex>) {
     let mut state = KEEPER.lock();
     if state.caches.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(cache))) {
         return;
@@ -65,25 +65,25 @@ pub(super) fn complain(call: &str, path: &Path, error: &io::Error) {
     log::cycle(Level::Crit, &format_args!("{call} \"{}\" failed ({errno}: {text})", path.display()));
 }
 
-static KEEPER: Keeper = Keeper {
-    state: Mutex::new(State { caches: Vec::new(), running: false, called: false }),
+static KEEPER: CacheKeeper = CacheKeeper {
+    state: Mutex::new(KeeperState { caches: Vec::new(), running: false, called: false }),
     wake: Condvar::new(),
 };
 
-struct Keeper {
-    state: Mutex<State>,
+struct CacheKeeper {
+    state: Mutex<KeeperState>,
     wake: Condvar,
 }
 
-struct State {
-    caches: Vec<Weak<Cache>>,
+struct KeeperState {
+    caches: Vec<Weak<CacheIndex>>,
     running: bool,
     /// Something is to be done now.
     called: bool,
 }
 
-impl Keeper {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CacheKeeper {
+    fn lock(&self) -> MutexGuard<'_, KeeperState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,9 +113,9 @@ impl Keeper {
 }
 
 /// Removes what was not asked for in time, and then what was not asked for longest while there is too much.
-fn manage(cache: &Cache) {
+fn manage(cache: &CacheIndex) {
     let place = cache.place();
-    let mut rest = Rest::new(place.manager);
+    let mut rest = KeeperRest::new(place.manager);
     let now = weir_rt::clock::monotonic_ms();
     if let Some(since) = now.checked_sub(place.inactive.saturating_mul(1000)) {
         while cache.expire(since, 1) > 0 {
@@ -135,16 +135,16 @@ fn free(path: &Path) -> u64 {
 }
 
 /// Reads the folder: each file that could be an answer gets an entry. What it is is found out when it is asked for.
-fn load(cache: &Cache) {
+fn load(cache: &CacheIndex) {
     let depth = cache.levels.iter().take_while(|level| **level > 0).count();
-    let mut rest = Rest::new(cache.loader());
+    let mut rest = KeeperRest::new(cache.loader());
     let path = cache.path.clone();
     if let Err(error) = walk(cache, &path, depth, &mut rest) {
         complain("opendir()", &path, &error);
     }
 }
 
-fn walk(cache: &Cache, folder: &Path, depth: usize, rest: &mut Rest) -> io::Result<()> {
+fn walk(cache: &CacheIndex, folder: &Path, depth: usize, rest: &mut KeeperRest) -> io::Result<()> {
     for item in fs::read_dir(folder)? {
         let item = item?;
         let kind = item.file_type()?;
@@ -161,10 +161,10 @@ fn walk(cache: &Cache, folder: &Path, depth: usize, rest: &mut Rest) -> io::Resu
     Ok(())
 }
 
-fn found(cache: &Cache, item: &DirEntry) {
+fn found(cache: &CacheIndex, item: &DirEntry) {
     let name = item.file_name();
     let Ok(meta) = item.metadata() else { return };
-    match name.to_str().and_then(Key::parse) {
+    match name.to_str().and_then(CacheKey::parse) {
         Some(key) if cache.file(key) == item.path() => cache.add(key, meta.len()),
         _ if is_left_over(&name) && is_old(meta.modified()) => {
             if let Err(error) = fs::remove_file(item.path()) {
@@ -178,7 +178,7 @@ fn found(cache: &Cache, item: &DirEntry) {
 /// Whether this is the name of a file that was being written (`name.0000000001`).
 fn is_left_over(name: &OsStr) -> bool {
     let Some((key, number)) = name.to_str().and_then(|name| name.split_once('.')) else { return false };
-    Key::parse(key).is_some() && number.len() == 10 && number.bytes().all(|digit| digit.is_ascii_digit())
+    CacheKey::parse(key).is_some() && number.len() == 10 && number.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Whether nobody can be writing it any more, unless very slowly.
@@ -187,15 +187,15 @@ fn is_old(modified: io::Result<SystemTime>) -> bool {
 }
 
 /// Pauses between files, so that the disk has time for requests.
-struct Rest {
-    pace: Pace,
+struct KeeperRest {
+    pace: KeeperPace,
     files: u64,
     began: Instant,
 }
 
-impl Rest {
-    fn new(pace: Pace) -> Rest {
-        Rest { pace, files: 0, began: Instant::now() }
+impl KeeperRest {
+    fn new(pace: KeeperPace) -> KeeperRest {
+        KeeperRest { pace, files: 0, began: Instant::now() }
     }
 
     fn after_file(&mut self) {

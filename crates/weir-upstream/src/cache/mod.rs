@@ -26,10 +26,10 @@ mod read;
 mod ticket;
 pub mod write;
 
-pub use index::{Cache, Found};
-pub use key::{Key, variant};
-pub use place::{Caches, Place};
-pub use ticket::{Ticket, Turn};
+pub use index::{CacheIndex, CacheLookupResult};
+pub use key::{CacheKey, variant};
+pub use place::{CacheZone, CacheZones};
+pub use ticket::{CacheTicket, CacheTurn};
 
 #[cfg(test)]
 mod tests;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s};
 
-use super::Cache;
+use super::CacheIndex;
 use weir_engine::conf::registry::Registry;
 use weir_engine::conf::temp_path::TempPaths;
 use weir_engine::zone::{SharedZone, Zones};
 
 /// What the directive says. Times are milliseconds where not said, sizes bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CacheZone {
     /// The folder.
     pub path: Arc<PathBuf>,
     /// How many characters of a file's name name the folder of each level; 0: no such level.
@@ -26,14 +26,14 @@ pub struct Place {
     /// What the file system must have free.
     pub min_free: Option<u64>,
     /// How fast files are removed.
-    pub manager: Pace,
+    pub manager: KeeperPace,
     /// How fast the folder is read when the server starts.
-    pub loader: Pace,
+    pub loader: KeeperPace,
 }
 
 /// The pace of work in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct KeeperPace {
     /// Files at a time.
     pub files: u64,
     /// The pause behind them.
@@ -42,19 +42,19 @@ pub struct Pace {
     pub threshold: u64,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { files: 100, sleep: 50, threshold: 200 }
+impl Default for KeeperPace {
+    fn default() -> KeeperPace {
+        KeeperPace { files: 100, sleep: 50, threshold: 200 }
     }
 }
 
 /// All places of a configuration: their zones.
 #[derive(Default)]
-pub struct Caches(Vec<Arc<SharedZone>>);
+pub struct CacheZones(Vec<Arc<SharedZone>>);
 
-impl Caches {
+impl CacheZones {
     /// The cache `name`, which `owner` (`proxy_cache_path`) declares.
-    pub fn named(&self, owner: &str, name: &[u8]) -> Option<Arc<Cache>> {
+    pub fn named(&self, owner: &str, name: &[u8]) -> Option<Arc<CacheIndex>> {
         let zone = self.0.iter().find(|zone| zone.owner() == owner && zone.name.as_bytes() == name)?;
         of(zone)
     }
@@ -63,7 +63,7 @@ impl Caches {
     /// nobody asks for is removed.
     pub fn start(&self) {
         for zone in &self.0 {
-            if let (Some(cache), Some(place)) = (of(zone), zone.settings::<Place>()) {
+            if let (Some(cache), Some(place)) = (of(zone), zone.settings::<CacheZone>()) {
                 cache.adjust(place);
                 super::keeper::keep(&cache);
             }
@@ -72,12 +72,12 @@ impl Caches {
 }
 
 /// The cache that `zone` is; `None`: nobody has declared it.
-pub fn of(zone: &SharedZone) -> Option<Arc<Cache>> {
-    let place = zone.settings::<Place>()?;
-    Some(zone.store(|size| Cache::new(place, size)))
+pub fn of(zone: &SharedZone) -> Option<Arc<CacheIndex>> {
+    let place = zone.settings::<CacheZone>()?;
+    Some(zone.store(|size| CacheIndex::new(place, size)))
 }
 
-impl Place {
+impl CacheZone {
     /// `proxy_cache_path path [levels=…] [use_temp_path=…] keys_zone=name:size [inactive=…] [max_size=…] …`
     ///
     /// # Errors
@@ -85,15 +85,15 @@ impl Place {
     pub fn set(line: &mut LineCx<'_>) -> Result {
         let mut path = None;
         line.path(&mut path)?;
-        let mut place = Place {
+        let mut place = CacheZone {
             path: Arc::new(path.unwrap_or_default()),
             levels: [0; 3],
             use_temp_path: true,
             inactive: 600,
             max_size: None,
             min_free: None,
-            manager: Pace::default(),
-            loader: Pace::default(),
+            manager: KeeperPace::default(),
+            loader: KeeperPace::default(),
         };
         let mut keys = None;
         for i in 1..line.args().len() {
@@ -116,11 +116,11 @@ impl Place {
         registry.shared::<TempPaths>().add(&path);
         let zone = registry.shared::<Zones>().named(owner, name);
         let zone = zone.map_err(|message| line.fail_arg(at, message))?;
-        if zone.settings::<Place>().is_some() {
+        if zone.settings::<CacheZone>().is_some() {
             return Err(line.fail(format!("duplicate zone \"{name}\"")));
         }
         zone.declare(*size, &path.display().to_string(), self).map_err(|message| line.fail(message))?;
-        line.ext::<Registry>().shared::<Caches>().0.push(zone);
+        line.ext::<Registry>().shared::<CacheZones>().0.push(zone);
         Ok(())
     }
 

@@ -7,12 +7,12 @@ use weir_http::h1::{Limits, Parse, ResponseHead};
 use weir_http::{Field, Span};
 use weir_rt::file::{FileHandle, FileKind, FileMeta};
 
-use super::head::{self, Bad, Times};
-use super::key::Key;
+use super::head::{self, BadCacheHead, CacheTimes};
+use super::key::CacheKey;
 use weir_engine::file::SMALL;
 
 /// A file as it was read; can be sent from the thread that read it.
-pub(super) struct Raw {
+pub(super) struct RawCacheFile {
     pub(super) handle: FileHandle,
     pub(super) meta: FileMeta,
     /// All of it, or as much as its head needs.
@@ -20,12 +20,12 @@ pub(super) struct Raw {
 }
 
 /// What a file says.
-pub(super) struct Parsed {
-    pub(super) times: Times,
+pub(super) struct ParsedCacheFile {
+    pub(super) times: CacheTimes,
     pub(super) status: u16,
     pub(super) key: Vec<u8>,
     pub(super) vary: Vec<u8>,
-    pub(super) variant: Key,
+    pub(super) variant: CacheKey,
     /// The lines of the answer's head.
     pub(super) text: Vec<u8>,
     /// Status and reason in it.
@@ -46,7 +46,7 @@ pub(super) struct Parsed {
 ///
 /// # Errors
 /// Those of open(2) and pread(2).
-pub(super) fn open(path: &Path, wait: bool) -> io::Result<Option<Raw>> {
+pub(super) fn open(path: &Path, wait: bool) -> io::Result<Option<RawCacheFile>> {
     let handle = weir_rt::file::open(path)?;
     let meta = handle.meta()?;
     if meta.kind != FileKind::File {
@@ -59,7 +59,7 @@ pub(super) fn open(path: &Path, wait: bool) -> io::Result<Option<Raw>> {
 ///
 /// # Errors
 /// That of pread(2).
-pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: bool) -> io::Result<Option<Raw>> {
+pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: bool) -> io::Result<Option<RawCacheFile>> {
     let small = SMALL + HEAD;
     let first = if meta.size <= small { meta.size } else { HEAD };
     let mut bytes = Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn read(handle: FileHandle, meta: FileMeta, wait: bool) -> io::Result
     {
         return Ok(None);
     }
-    Ok(Some(Raw { handle, meta, bytes }))
+    Ok(Some(RawCacheFile { handle, meta, bytes }))
 }
 
 /// Reads on until there are `length` bytes, or the file ends; `false`: the disk would have to be waited for.
@@ -103,32 +103,32 @@ fn fill(handle: &FileHandle, bytes: &mut Vec<u8>, length: usize, wait: bool) -> 
 ///
 /// # Errors
 /// It is no answer.
-pub(super) fn parse(raw: &Raw) -> Result<Parsed, Bad> {
+pub(super) fn parse(raw: &RawCacheFile) -> Result<ParsedCacheFile, BadCacheHead> {
     let head = head::parse(&raw.bytes)?;
     let start = head.len();
     if raw.meta.size != (start as u64).saturating_add(head.body) {
-        return Err(Bad::Damaged);
+        return Err(BadCacheHead::Damaged);
     }
-    let line = memchr::memmem::find(head.head, b"\r\n").ok_or(Bad::Damaged)?;
+    let line = memchr::memmem::find(head.head, b"\r\n").ok_or(BadCacheHead::Damaged)?;
     let limits = Limits { max_line: head::MOST, max_head: head::MOST, max_fields: FIELDS };
     let mut fields = ResponseHead::default();
     let rest = &head.head[line + 2..];
     if fields.parse_fields(rest, &limits) != Ok(Parse::Complete) || fields.len != rest.len() {
-        return Err(Bad::Damaged);
+        return Err(BadCacheHead::Damaged);
     }
     // A response to HEAD has a length and no body. Any other whose body is not of the length that it announces would leave
     // its client waiting, or send what no head announces.
     if head.body > 0 && fields.content_length.is_some_and(|announced| announced != head.body) {
-        return Err(Bad::Damaged);
+        return Err(BadCacheHead::Damaged);
     }
     let moved = |span: Span| Span { start: span.start + line as u32 + 2, end: span.end + line as u32 + 2 };
     let moved = |field: &Field| Field { name: moved(field.name), value: moved(field.value), ..*field };
     let length = usize::try_from(head.body).unwrap_or(usize::MAX);
     let body = raw.bytes.get(start..).filter(|body| body.len() == length && length as u64 <= SMALL);
     if body.is_some_and(|body| crc32fast::hash(body) != head.body_sum) {
-        return Err(Bad::Body);
+        return Err(BadCacheHead::Body);
     }
-    Ok(Parsed {
+    Ok(ParsedCacheFile {
         times: head.times,
         status: head.status,
         key: head.key.to_vec(),

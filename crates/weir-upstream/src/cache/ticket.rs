@@ -7,16 +7,16 @@ use std::task::{Context, Poll};
 
 use weir_rt::file::FileMeta;
 
-use super::head::Times;
-use super::index::{Cache, Entry};
-use super::key::Key;
+use super::head::CacheTimes;
+use super::index::{CacheEntry, CacheIndex};
+use super::key::CacheKey;
 use super::{body, write};
 use weir_engine::temp::Failed;
 
 /// See the module.
-pub struct Ticket {
-    cache: Arc<Cache>,
-    entry: Arc<Entry>,
+pub struct CacheTicket {
+    cache: Arc<CacheIndex>,
+    entry: Arc<CacheEntry>,
     /// This request fetches the answer; until when nobody else may, or 0 for as long as it takes.
     updating: Option<u64>,
     /// How often the answer was asked for counts.
@@ -25,30 +25,30 @@ pub struct Ticket {
 
 /// Whose turn it is to fetch an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum CacheTurn {
     /// This request's.
     Mine,
     /// Another's, who may take this long from now on, in milliseconds.
     Others(u64),
 }
 
-impl Ticket {
-    pub(super) fn new(cache: Arc<Cache>, entry: Arc<Entry>, counted: bool) -> Ticket {
-        Ticket { cache, entry, updating: None, counted }
+impl CacheTicket {
+    pub(super) fn new(cache: Arc<CacheIndex>, entry: Arc<CacheEntry>, counted: bool) -> CacheTicket {
+        CacheTicket { cache, entry, updating: None, counted }
     }
 
     /// The cache.
-    pub fn cache(&self) -> &Arc<Cache> {
+    pub fn cache(&self) -> &Arc<CacheIndex> {
         &self.cache
     }
 
     /// The entry, for who serves its answer later.
-    pub(super) fn entry(&self) -> &Arc<Entry> {
+    pub(super) fn entry(&self) -> &Arc<CacheEntry> {
         &self.entry
     }
 
     /// The name of the answer.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> CacheKey {
         self.entry.key
     }
 
@@ -58,16 +58,16 @@ impl Ticket {
     }
 
     /// Takes the turn to fetch the answer, for `age` milliseconds, unless another has it (`*_cache_lock`).
-    pub fn lock(&mut self, age: u64) -> Turn {
+    pub fn lock(&mut self, age: u64) -> CacheTurn {
         let now = weir_rt::clock::monotonic_ms();
         let mut state = self.entry.state();
         if state.updating && state.lock_until > now && self.updating.is_none() {
-            return Turn::Others(state.lock_until - now);
+            return CacheTurn::Others(state.lock_until - now);
         }
         state.updating = true;
         state.lock_until = now.saturating_add(age.max(1));
         self.updating = Some(state.lock_until);
-        Turn::Mine
+        CacheTurn::Mine
     }
 
     /// Takes the turn to fetch an answer anew that is too old, unless another has it: `false`.
@@ -103,7 +103,7 @@ impl Ticket {
         self.cache.stored(&self.entry, size);
     }
 
-    /// As [`Ticket::stored`], of the file with this `meta`: its checksum was made of the very bytes that were written.
+    /// As [`CacheTicket::stored`], of the file with this `meta`: its checksum was made of the very bytes that were written.
     pub(crate) fn written(&self, size: u64, meta: &FileMeta) {
         body::written(&self.entry, meta);
         self.stored(size);
@@ -115,7 +115,7 @@ impl Ticket {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn renewal(&self, times: Times) -> impl FnOnce() -> Result<(), Failed> + Send + use<> {
+    pub(crate) fn renewal(&self, times: CacheTimes) -> impl FnOnce() -> Result<(), Failed> + Send + use<> {
         let (path, entry) = (self.file(), self.entry.clone());
         move || {
             let (before, now) = write::set_times(&path, &times)?;
@@ -135,7 +135,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for CacheTicket {
     fn drop(&mut self) {
         let mut state = self.entry.state();
         state.holders = state.holders.saturating_sub(1);

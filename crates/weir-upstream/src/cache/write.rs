@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 use weir_rt::file::errno::{EEXIST, ENOENT, EXDEV};
 use weir_rt::file::{FileHandle, FileMeta};
 
-use super::head::{TIMES, Times};
+use super::head::{CacheTimes, TIMES};
 use weir_engine::temp::{self, Failed};
 
 /// Where a file is written before it is whole.
 #[derive(Clone, Debug)]
-pub enum Aside {
+pub enum FileAside {
     /// In a folder of temporary files, with the levels of its own.
     Folder(PathBuf, [u8; 3]),
     /// Beside its place.
@@ -25,23 +25,23 @@ pub enum Aside {
 
 /// A file that is being written. It is removed unless it was put in its place.
 #[derive(Debug)]
-pub struct Draft {
+pub struct CacheFileDraft {
     handle: FileHandle,
     path: PathBuf,
     placed: bool,
 }
 
-impl Draft {
+impl CacheFileDraft {
     /// Makes an empty file.
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn make(aside: &Aside) -> Result<Draft, Failed> {
+    pub(crate) fn make(aside: &FileAside) -> Result<CacheFileDraft, Failed> {
         let (handle, path) = match aside {
-            Aside::Folder(folder, levels) => temp::make(folder, *levels, true)?,
-            Aside::Beside(place) => beside(place)?,
+            FileAside::Folder(folder, levels) => temp::make(folder, *levels, true)?,
+            FileAside::Beside(place) => beside(place)?,
         };
-        Ok(Draft { handle, path, placed: false })
+        Ok(CacheFileDraft { handle, path, placed: false })
     }
 
     /// A second handle, to read what was written.
@@ -114,10 +114,10 @@ impl Draft {
         Ok(())
     }
 
-    /// As [`Draft::place`] where the place is in another file system: what stands there is never half a file.
+    /// As [`CacheFileDraft::place`] where the place is in another file system: what stands there is never half a file.
     fn copy(&self, place: &Path, root: &Path, mode: u32) -> Result<(), Failed> {
         make_folders(place, root, mode)?;
-        let mut copy = Draft::make(&Aside::Beside(place.to_path_buf()))?;
+        let mut copy = CacheFileDraft::make(&FileAside::Beside(place.to_path_buf()))?;
         let copied = fs::copy(&self.path, &copy.path);
         copied.map_err(|error| self.failed("copy", error))?;
         let times = fs::metadata(&self.path).and_then(|meta| meta.modified());
@@ -133,7 +133,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for CacheFileDraft {
     fn drop(&mut self) {
         if !self.placed
             && let Err(error) = fs::remove_file(&self.path)
@@ -181,7 +181,7 @@ fn make_folders(place: &Path, root: &Path, mode: u32) -> Result<(), Failed> {
 ///
 /// # Errors
 /// Which call failed.
-pub(super) fn set_times(path: &Path, times: &Times) -> Result<(Metadata, Metadata), Failed> {
+pub(super) fn set_times(path: &Path, times: &CacheTimes) -> Result<(Metadata, Metadata), Failed> {
     let failed = |call| move |error| Failed { call, path: path.to_path_buf(), error };
     let file = File::options().write(true).open(path).map_err(failed("open()"))?;
     let before = file.metadata().map_err(failed("fstat()"))?;

@@ -5,18 +5,18 @@ use weir_http::Known;
 use weir_http::freshness::Freshness;
 use weir_trace::WaitKind;
 
-use crate::cache::head::Times;
-use crate::cache::{Key, variant, write};
+use crate::cache::head::CacheTimes;
+use crate::cache::{CacheKey, variant, write};
 use crate::caching::lookup;
 use crate::caching::lookup::{any, chosen_by};
-use crate::config::directives::{Settings, ignored};
-use crate::config::failure_reason::Reason;
-use crate::protocol::Incoming;
+use crate::config::directives::{UpstreamSettings, ignored};
+use crate::config::failure_reason::FailureReason;
+use crate::protocol::IncomingHead;
 use crate::request::attempt_state::Attempt;
 use crate::request::cache_fetch::CacheFetch;
 use crate::request::cache_use::{CacheStatus, cache_status};
 use crate::request::exchange_part::part_if;
-use crate::response::cache_writer::{Goal, ResponseFile};
+use crate::response::cache_writer::{ResponseFile, WriterGoal};
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
 use weir_engine::phase::Verdict;
@@ -32,7 +32,12 @@ pub(crate) struct CacheJudgement {
 
 impl CacheFetch {
     /// Reads what the head says about keeping the answer.
-    pub(crate) fn judge(&self, x: &Exchange, settings: &Settings, incoming: &Incoming) -> CacheJudgement {
+    pub(crate) fn judge(
+        &self,
+        x: &Exchange,
+        settings: &UpstreamSettings,
+        incoming: &IncomingHead,
+    ) -> CacheJudgement {
         let now = weir_rt::unix_time().0;
         let heeds = |bit| settings.ignore_headers & bit == 0;
         let mut judged =
@@ -93,17 +98,17 @@ impl CacheFetch {
     pub(crate) fn keep(
         mut self,
         x: &mut Exchange,
-        up: &Settings,
-        incoming: &Incoming,
+        up: &UpstreamSettings,
+        incoming: &IncomingHead,
         judged: &CacheJudgement,
     ) -> Option<ResponseFile> {
         if any(x, &self.settings.no_cache) {
             return None;
         }
         let valid = self.until(judged, incoming.status)?;
-        let main = Key::of(&self.text);
+        let main = CacheKey::of(&self.text);
         let wanted = if judged.vary.is_empty() {
-            Key::default()
+            CacheKey::default()
         } else {
             let fields = chosen_by(x, &judged.vary);
             variant(main, x.arena.get(fields))
@@ -111,7 +116,7 @@ impl CacheFetch {
         let asked = self.ticket.take().filter(|ticket| ticket.key() == main || ticket.key() == wanted);
         // Else the cache was not asked, or the answer depends on other fields than the one before.
         let ticket = asked.or_else(|| self.cache.replace(main))?;
-        let times = Times {
+        let times = CacheTimes {
             valid,
             date: weir_rt::unix_time().0,
             updating: judged.freshness.updating,
@@ -120,19 +125,25 @@ impl CacheFetch {
         let text = head_text(x, incoming);
         let place = self.cache.place();
         let aside = match place.use_temp_path {
-            true => write::Aside::Folder((*up.temp_path.path).clone(), up.temp_path.levels),
-            false => write::Aside::Beside(ticket.file()),
+            true => write::FileAside::Folder((*up.temp_path.path).clone(), up.temp_path.levels),
+            false => write::FileAside::Beside(ticket.file()),
         };
         let (vary, key) = (judged.vary.clone(), std::mem::take(&mut self.text).into_vec());
         let status = incoming.status;
-        let goal = Goal::Cache { ticket, root: place.path, times, status, key, vary, variant: wanted, text };
+        let goal =
+            WriterGoal::Cache { ticket, root: place.path, times, status, key, vary, variant: wanted, text };
         Some(ResponseFile { goal, aside, expected: incoming.content_length })
     }
 }
 
 impl Attempt {
     /// What is too old in place of an answer that did not come because of `reason`, if that may be.
-    pub(crate) fn stale(&mut self, x: &mut Exchange, reason: Reason, by_status: bool) -> Option<Verdict> {
+    pub(crate) fn stale(
+        &mut self,
+        x: &mut Exchange,
+        reason: FailureReason,
+        by_status: bool,
+    ) -> Option<Verdict> {
         let fetch = self.fetch.as_ref()?;
         let old = fetch.old.clone()?;
         let allowed = fetch.settings.use_stale & reason.0 != 0 || (fetch.old_for_errors && !by_status);
@@ -146,7 +157,7 @@ impl Attempt {
     }
 
     /// How the request ends when no server answers it.
-    pub(crate) fn fails(&mut self, x: &mut Exchange, reason: Reason) -> Verdict {
+    pub(crate) fn fails(&mut self, x: &mut Exchange, reason: FailureReason) -> Verdict {
         if let Some(verdict) = self.stale(x, reason, false) {
             return verdict;
         }
@@ -159,7 +170,7 @@ impl Attempt {
 
     /// The server says that what is too old is still good: it is used again, for as long as the head that says so, the
     /// old head or the configuration wants.
-    pub(crate) async fn revalidated(&mut self, x: &mut Exchange, incoming: &Incoming) -> Option<Verdict> {
+    pub(crate) async fn revalidated(&mut self, x: &mut Exchange, incoming: &IncomingHead) -> Option<Verdict> {
         let fetch = self.fetch.as_ref()?;
         let old = fetch.old.clone()?;
         if incoming.status != 304
@@ -173,27 +184,27 @@ impl Attempt {
         let verdict = lookup::respond(x, &self.up, &hot, &old, CacheStatus::Revalidated)?;
         self.tries.over();
         if judged.valid.is_none() {
-            let again = Incoming {
+            let again = IncomingHead {
                 fields: part_if(x)
                     .into_iter()
                     .flat_map(|part| &part.cached.served)
                     .flat_map(|(old, base)| old.fields_at(*base))
                     .collect(),
-                ..Incoming::default()
+                ..IncomingHead::default()
             };
             judged = self.fetch.as_ref()?.judge(x, &self.up.settings, &again).freshness;
         }
         let now = weir_rt::unix_time().0;
         let valid = judged.valid.or_else(|| Some(now.saturating_add(settings.valid(old.status)?)));
         if let Some(valid) = valid {
-            let times = Times { valid, date: now, updating: judged.updating, error: judged.error };
+            let times = CacheTimes { valid, date: now, updating: judged.updating, error: judged.error };
             self.renew(x, times).await;
         }
         Some(verdict)
     }
 
     /// Writes other times into the file of what is kept.
-    async fn renew(&mut self, x: &mut Exchange, times: Times) {
+    async fn renew(&mut self, x: &mut Exchange, times: CacheTimes) {
         let Some(ticket) = self.fetch.as_ref().and_then(|fetch| fetch.ticket.as_ref()) else { return };
         let written = weir_rt::blocking(ticket.renewal(times));
         let shared = x.shared.clone();
@@ -204,7 +215,7 @@ impl Attempt {
 }
 
 /// The lines of an answer's head as they are kept.
-fn head_text(x: &Exchange, incoming: &Incoming) -> Vec<u8> {
+fn head_text(x: &Exchange, incoming: &IncomingHead) -> Vec<u8> {
     let mut text = Vec::with_capacity(512);
     match incoming.reason {
         Some(reason) => text.extend_from_slice(x.arena.get(reason)),

@@ -22,11 +22,13 @@ use std::time::Duration;
 use weir_http::{Known, Method};
 use weir_trace::WaitKind;
 
-use crate::cache::hot::{Answer, Hot, Looked};
-use crate::cache::{Cache, Caches, Found, Key, Ticket, Turn, place, variant};
-use crate::config::cache_directives::{CacheSettings, UPDATING, Zone};
-use crate::location::upstream_location::Upstream;
-use crate::protocol::Incoming;
+use crate::cache::hot::{CachedResponse, HotCache, HotLookup};
+use crate::cache::{
+    CacheIndex, CacheKey, CacheLookupResult, CacheTicket, CacheTurn, CacheZones, place, variant,
+};
+use crate::config::cache_directives::{CacheSettings, CacheZoneSetting, UPDATING};
+use crate::location::upstream_location::UpstreamLocation;
+use crate::protocol::IncomingHead;
 use crate::request::cache_fetch::CacheFetch;
 use crate::request::cache_use::CacheStatus;
 use crate::request::exchange_part::part;
@@ -46,11 +48,11 @@ use weir_engine::worker::Worker;
 pub(crate) struct CacheLookup {
     pub(crate) settings: Arc<CacheSettings>,
     /// The cache, where the configuration names it.
-    fixed: Option<Mine>,
+    fixed: Option<OwnTicket>,
 }
 
 /// A cache, and what this worker has of it in memory.
-type Mine = (Arc<Cache>, Rc<Hot>);
+type OwnTicket = (Arc<CacheIndex>, Rc<HotCache>);
 
 /// How a request begins.
 pub(crate) enum CacheDecision {
@@ -69,8 +71,8 @@ struct HandedOver(Option<Box<CacheFetch>>);
 impl CacheLookup {
     pub(crate) fn new(settings: &Arc<CacheSettings>, worker: &Worker) -> CacheLookup {
         let fixed = match &settings.zone {
-            Zone::Fixed(zone, _) => place::of(zone),
-            Zone::Computed(_) => None,
+            CacheZoneSetting::Fixed(zone, _) => place::of(zone),
+            CacheZoneSetting::Computed(_) => None,
         };
         let fixed = fixed.map(|cache| {
             let hot = of_worker(worker).caches.of(&cache);
@@ -80,7 +82,7 @@ impl CacheLookup {
     }
 
     /// Responds to `x` from this worker's memory; `None`: what it needs is not there.
-    pub(crate) fn respond_from_memory(&self, x: &mut Exchange, up: &Upstream) -> Option<Verdict> {
+    pub(crate) fn respond_from_memory(&self, x: &mut Exchange, up: &UpstreamLocation) -> Option<Verdict> {
         let (_, hot) = self.fixed.as_ref()?;
         if !self.is_for(x) || !self.settings.purge.is_empty() || x.state_if::<HandedOver>().is_some() {
             return None;
@@ -99,9 +101,15 @@ impl CacheLookup {
     }
 
     /// Of an answer that depends on fields of requests the variant for `x`, if it is in memory.
-    fn chosen(&self, x: &mut Exchange, hot: &Hot, key: Span, main: Rc<Answer>) -> Option<Rc<Answer>> {
+    fn chosen(
+        &self,
+        x: &mut Exchange,
+        hot: &HotCache,
+        key: Span,
+        main: Rc<CachedResponse>,
+    ) -> Option<Rc<CachedResponse>> {
         let fields = chosen_by(x, &main.vary);
-        let name = Key::of(x.arena.get(key));
+        let name = CacheKey::of(x.arena.get(key));
         if variant(name, x.arena.get(fields)) == main.variant {
             return Some(main);
         }
@@ -116,7 +124,7 @@ impl CacheLookup {
     }
 
     /// The text of the key of `x`.
-    fn key(&self, x: &mut Exchange, up: &Upstream) -> Result<Span, Verdict> {
+    fn key(&self, x: &mut Exchange, up: &UpstreamLocation) -> Result<Span, Verdict> {
         let Some(script) = &self.settings.key else { return up.protocol.cache_key(x) };
         match script.value(x) {
             Text::Span(span) => Ok(span),
@@ -125,7 +133,7 @@ impl CacheLookup {
     }
 
     /// Finds out how `x` goes on. Where it goes is known already ([`crate::Target::aim`]).
-    pub(crate) async fn begin(&self, x: &mut Exchange, up: &Upstream) -> CacheDecision {
+    pub(crate) async fn begin(&self, x: &mut Exchange, up: &UpstreamLocation) -> CacheDecision {
         let purges = any(x, &self.settings.purge);
         if !self.is_for(x) && !purges {
             return CacheDecision::Past;
@@ -162,15 +170,15 @@ impl CacheLookup {
     }
 
     /// The cache of `x`; `None` for none.
-    fn cache(&self, x: &mut Exchange) -> Result<Option<Mine>, Verdict> {
-        let Zone::Computed(script) = &self.settings.zone else { return Ok(self.fixed.clone()) };
+    fn cache(&self, x: &mut Exchange) -> Result<Option<OwnTicket>, Verdict> {
+        let CacheZoneSetting::Computed(script) = &self.settings.zone else { return Ok(self.fixed.clone()) };
         let name = script.value(x);
         let name = x.text(&name);
         if matches!(name, b"" | b"off") {
             return Ok(None);
         }
         let link = x.server.generation();
-        let caches = link.configuration.tables.shared::<Caches>();
+        let caches = link.configuration.tables.shared::<CacheZones>();
         match caches.and_then(|caches| caches.named(self.settings.owner, name)) {
             Some(cache) => {
                 let hot = of_worker(&x.worker).caches.of(&cache);
@@ -184,20 +192,25 @@ impl CacheLookup {
     }
 
     /// Looks into the cache until it is known how `x` goes on.
-    async fn look(&self, x: &mut Exchange, up: &Upstream, (fetch, key): (CacheFetch, Span)) -> CacheDecision {
+    async fn look(
+        &self,
+        x: &mut Exchange,
+        up: &UpstreamLocation,
+        (fetch, key): (CacheFetch, Span),
+    ) -> CacheDecision {
         let mut fetch = fetch;
-        let main = Key::of(&fetch.text);
+        let main = CacheKey::of(&fetch.text);
         let mut name = main;
         let (mut remembered, mut beside) = (key, false);
         let mut patience = self.settings.lock_timeout;
         loop {
             let (ticket, look, scarce) = match fetch.cache.look_up(name, self.settings.min_uses) {
-                Found::Error(status) => {
+                CacheLookupResult::Error(status) => {
                     part(x).cached.status = Some(CacheStatus::Hit);
                     return CacheDecision::Done(Verdict::Status(status));
                 }
-                Found::Scarce | Found::Full => return self.passes(x, fetch),
-                Found::Entry { ticket, look, scarce } => (ticket, look, scarce),
+                CacheLookupResult::Scarce | CacheLookupResult::Full => return self.passes(x, fetch),
+                CacheLookupResult::Entry { ticket, look, scarce } => (ticket, look, scarce),
             };
             fetch.ticket = None;
             if look && let Some(answer) = read(x, &fetch, &ticket, remembered).await {
@@ -223,7 +236,7 @@ impl CacheLookup {
             }
             let mut ticket = ticket;
             if let Some(age) = self.settings.lock
-                && let Turn::Others(_) = ticket.lock(age)
+                && let CacheTurn::Others(_) = ticket.lock(age)
             {
                 if wait(x, &ticket, &mut patience).await {
                     continue;
@@ -239,9 +252,9 @@ impl CacheLookup {
     fn found(
         &self,
         x: &mut Exchange,
-        up: &Upstream,
+        up: &UpstreamLocation,
         mut fetch: Box<CacheFetch>,
-        answer: Rc<Answer>,
+        answer: Rc<CachedResponse>,
     ) -> CacheDecision {
         let now = weir_rt::unix_time().0;
         let hot = fetch.hot.clone();
@@ -256,7 +269,7 @@ impl CacheLookup {
         let still = |more: u64| answer.times.valid.saturating_add(more) >= now;
         let meanwhile = self.settings.use_stale & UPDATING != 0 || still(answer.times.updating);
         fetch.old_for_errors = still(answer.times.error);
-        let mine = fetch.ticket.as_mut().is_some_and(Ticket::update);
+        let mine = fetch.ticket.as_mut().is_some_and(CacheTicket::update);
         if mine && meanwhile && self.settings.background_update {
             fetch.old = Some(answer.clone());
             hand_over(x, fetch);
@@ -299,9 +312,9 @@ pub(crate) fn any(x: &mut Exchange, scripts: &[Script]) -> bool {
 /// Answers `x` with `answer`. `None`: its file has just gone.
 pub(crate) fn respond(
     x: &mut Exchange,
-    up: &Upstream,
-    hot: &Hot,
-    answer: &Rc<Answer>,
+    up: &UpstreamLocation,
+    hot: &HotCache,
+    answer: &Rc<CachedResponse>,
     status: CacheStatus,
 ) -> Option<Verdict> {
     let body = answer.body(hot)?;
@@ -315,12 +328,12 @@ pub(crate) fn respond(
     let reason = (answer.reason.end - answer.reason.start > 3)
         .then_some(Span { start: answer.reason.start + base, end: answer.reason.end + base })
         .filter(|span| weir_http::status::line(answer.status).map(str::as_bytes) != Some(x.arena.get(*span)));
-    let mut incoming = Incoming {
+    let mut incoming = IncomingHead {
         status: answer.status,
         reason,
         fields,
         content_length: answer.content_length,
-        ..Incoming::default()
+        ..IncomingHead::default()
     };
     headers::copy(x, up, &incoming, HeaderOrigin::Cache);
     let mut fields = std::mem::take(&mut incoming.fields);
@@ -330,22 +343,27 @@ pub(crate) fn respond(
 }
 
 /// Reads the file of `ticket`; what is wrong with it is logged.
-async fn read(x: &mut Exchange, fetch: &CacheFetch, ticket: &Ticket, name: Span) -> Option<Rc<Answer>> {
+async fn read(
+    x: &mut Exchange,
+    fetch: &CacheFetch,
+    ticket: &CacheTicket,
+    name: Span,
+) -> Option<Rc<CachedResponse>> {
     let name = x.arena.get(name).to_vec();
     let looked = fetch.hot.read(ticket, &fetch.text, &name);
     let shared = x.shared.clone();
     match shared.waiting_for(WaitKind::ThreadPool, Box::pin(looked)).await {
-        Looked::Answer(answer) => {
+        HotLookup::Answer(answer) => {
             if !ticket.exists() {
                 // The folder was not read so far yet.
                 ticket.stored(answer.file_size());
             }
             return Some(answer);
         }
-        Looked::Nothing => {}
-        Looked::Bad(bad) => x.log(Level::Crit, &wrong_file(ticket, bad.message())),
-        Looked::Collision => x.log(Level::Crit, &wrong_file(ticket, "has md5 collision")),
-        Looked::Failed(error) => {
+        HotLookup::Nothing => {}
+        HotLookup::Bad(bad) => x.log(Level::Crit, &wrong_file(ticket, bad.message())),
+        HotLookup::Collision => x.log(Level::Crit, &wrong_file(ticket, "has md5 collision")),
+        HotLookup::Failed(error) => {
             let errno = error.raw_os_error().unwrap_or(0);
             let (path, text) = (ticket.file(), weir_rt::file::errno_text(errno));
             x.log(Level::Crit, &format_args!("open() \"{}\" failed ({errno}: {text})", path.display()));
@@ -355,12 +373,12 @@ async fn read(x: &mut Exchange, fetch: &CacheFetch, ticket: &Ticket, name: Span)
     None
 }
 
-fn wrong_file(ticket: &Ticket, what: &str) -> String {
+fn wrong_file(ticket: &CacheTicket, what: &str) -> String {
     format!("cache file \"{}\" {what}", ticket.file().display())
 }
 
 /// Waits until nobody fetches the answer any more; `false`: for so long that the server is asked.
-async fn wait(x: &mut Exchange, ticket: &Ticket, patience: &mut u64) -> bool {
+async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> bool {
     let began = weir_rt::now_ms();
     let turn = async {
         let mut look = pin!(weir_rt::sleep(LOOK));
@@ -441,14 +459,14 @@ fn hand_over(x: &mut Exchange, fetch: Box<CacheFetch>) {
 }
 
 /// Removes what is kept of the answer to `x`.
-async fn purge(x: &mut Exchange, cache: Arc<Cache>, key: Span) -> Verdict {
+async fn purge(x: &mut Exchange, cache: Arc<CacheIndex>, key: Span) -> Verdict {
     let text = x.arena.get(key).to_vec();
-    let name = Key::of(&text);
+    let name = CacheKey::of(&text);
     let vary = match cache.look_up(name, 1) {
-        Found::Entry { ticket, look: true, .. } => {
+        CacheLookupResult::Entry { ticket, look: true, .. } => {
             let hot = of_worker(&x.worker).caches.of(&cache);
             match hot.read(&ticket, &text, &text).await {
-                Looked::Answer(answer) => answer.vary.clone(),
+                HotLookup::Answer(answer) => answer.vary.clone(),
                 _ => Box::default(),
             }
         }

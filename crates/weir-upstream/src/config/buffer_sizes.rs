@@ -2,7 +2,7 @@
 
 use weir_conf::BufferSizes;
 
-use crate::config::directives::Family;
+use crate::config::directives::UpstreamFamily;
 
 /// What a block says of sizes, with the defaults.
 pub(crate) struct ResponseBufferSizes {
@@ -14,7 +14,7 @@ pub(crate) struct ResponseBufferSizes {
 }
 
 impl ResponseBufferSizes {
-    pub(crate) fn of(family: &Family) -> ResponseBufferSizes {
+    pub(crate) fn of(family: &UpstreamFamily) -> ResponseBufferSizes {
         let buffer_size = family.buffer_size.unwrap_or(PAGE);
         let buffers = family.buffers.unwrap_or(BufferSizes { number: 8, size: PAGE });
         let largest = buffer_size.max(buffers.size);

@@ -6,7 +6,7 @@ use weir_conf::{Error, LineCx, Result, Span as Place, parse_number, parse_time_s
 use weir_http::Method;
 
 use crate::cache::place;
-use crate::config::failure_reason::Reason;
+use crate::config::failure_reason::FailureReason;
 use weir_engine::conf::registry::Registry;
 use weir_engine::inherit;
 use weir_engine::variable::Script;
@@ -16,7 +16,7 @@ use weir_engine::zone::{SharedZone, Zones};
 #[derive(Clone, Debug, Default)]
 pub struct CacheFamily {
     /// `_cache`; `Some(None)`: `off`.
-    pub zone: Option<Option<Zone>>,
+    pub zone: Option<Option<CacheZoneSetting>>,
     /// `_cache_key`
     pub key: Option<Script>,
     /// `_cache_valid`: statuses, 0 for all, and seconds.
@@ -31,7 +31,7 @@ pub struct CacheFamily {
     pub no_cache: Option<Vec<Script>>,
     /// `_cache_purge`
     pub purge: Option<Vec<Script>>,
-    /// `_cache_use_stale`: bits of [`Reason`] and [`UPDATING`].
+    /// `_cache_use_stale`: bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: Option<u32>,
     /// `_cache_background_update`
     pub background_update: Option<bool>,
@@ -48,32 +48,32 @@ pub struct CacheFamily {
     /// `_cache_max_range_offset`
     pub max_range_offset: Option<u64>,
     /// `_store`; `Some(None)`: `off`.
-    pub store: Option<Option<Store>>,
+    pub store: Option<Option<StoreTarget>>,
     /// `_store_access`
     pub store_access: Option<u32>,
 }
 
 /// What `_cache` names.
 #[derive(Clone)]
-pub enum Zone {
+pub enum CacheZoneSetting {
     /// A zone, and where it is named.
     Fixed(Arc<SharedZone>, Place),
     /// A name that is computed.
     Computed(Script),
 }
 
-impl std::fmt::Debug for Zone {
+impl std::fmt::Debug for CacheZoneSetting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Zone::Fixed(zone, _) => write!(f, "Fixed({})", zone.name),
-            Zone::Computed(script) => write!(f, "Computed({script:?})"),
+            CacheZoneSetting::Fixed(zone, _) => write!(f, "Fixed({})", zone.name),
+            CacheZoneSetting::Computed(script) => write!(f, "Computed({script:?})"),
         }
     }
 }
 
 /// Where `_store` puts answers.
 #[derive(Clone, Debug)]
-pub enum Store {
+pub enum StoreTarget {
     /// Where `root` or `alias` has the URI's file.
     Mapped,
     /// At a path that is computed.
@@ -84,7 +84,7 @@ pub enum Store {
 #[derive(Clone, Debug)]
 pub struct CacheSettings {
     /// See [`CacheFamily`]; so are all others.
-    pub zone: Zone,
+    pub zone: CacheZoneSetting,
     /// The directive that declares its zones.
     pub owner: &'static str,
     /// `None`: the protocol's own.
@@ -101,7 +101,7 @@ pub struct CacheSettings {
     pub no_cache: Vec<Script>,
     /// The answer is removed where one of these is true.
     pub purge: Vec<Script>,
-    /// Bits of [`Reason`] and [`UPDATING`].
+    /// Bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: u32,
     /// What is too old is fetched anew behind the client's back.
     pub background_update: bool,
@@ -139,18 +139,18 @@ impl CacheFamily {
     /// nginx's words for a zone that nobody declares.
     pub(crate) fn resolve(&self, prefix: &'static str) -> Result<Option<Arc<CacheSettings>>> {
         let Some(Some(zone)) = &self.zone else { return Ok(None) };
-        if let Zone::Fixed(zone, at) = zone
-            && zone.settings::<place::Place>().is_none()
+        if let CacheZoneSetting::Fixed(zone, at) = zone
+            && zone.settings::<place::CacheZone>().is_none()
         {
             let words = format!("\"{prefix}_cache\" zone \"{}\" is unknown", zone.name);
             return Err(Error::new(words).at(*at));
         }
         let mut use_stale = self.use_stale.unwrap_or(0);
-        if use_stale & Reason::OFF.0 != 0 {
+        if use_stale & FailureReason::OFF.0 != 0 {
             use_stale = 0;
         }
-        if use_stale & Reason::ERROR.0 != 0 {
-            use_stale |= Reason::NO_LIVE.0;
+        if use_stale & FailureReason::ERROR.0 != 0 {
+            use_stale |= FailureReason::NO_LIVE.0;
         }
         let key = match (&self.key, prefix) {
             (None, "proxy") => None,
@@ -190,11 +190,14 @@ impl CacheFamily {
         if line.arg(0) != "off" {
             let script = Script::compile(line, 0)?;
             zone = Some(match script.constant() {
-                None => Zone::Computed(script),
+                None => CacheZoneSetting::Computed(script),
                 Some(_) => {
                     let (owner, name) = (place::owner(line.name()), line.arg(0).to_owned());
                     let known = line.ext::<Registry>().shared::<Zones>().named(owner, &name);
-                    Zone::Fixed(known.map_err(|words| line.fail_arg(0, words))?, line.args()[0].span)
+                    CacheZoneSetting::Fixed(
+                        known.map_err(|words| line.fail_arg(0, words))?,
+                        line.args()[0].span,
+                    )
                 }
             });
         }
@@ -259,9 +262,9 @@ impl CacheFamily {
                 let cache = line.name().replace("_store", "_cache");
                 return Err(line.refuse(format!("is incompatible with \"{cache}\"")));
             }
-            "on" => Some(Store::Mapped),
+            "on" => Some(StoreTarget::Mapped),
             "" => return Err(line.fail_arg(0, "empty path")),
-            _ => Some(Store::At(Script::compile(line, 0)?)),
+            _ => Some(StoreTarget::At(Script::compile(line, 0)?)),
         };
         line.once(&mut self.store, store)
     }
@@ -279,7 +282,7 @@ impl CacheSettings {
 pub const UPDATING: u32 = 0x1000;
 
 /// The words of `_cache_use_stale`: those of `_next_upstream`, but that nothing is repeated here.
-pub const STALE: [(&str, u32); Reason::WORDS.len()] = Reason::WORDS;
+pub const STALE: [(&str, u32); FailureReason::WORDS.len()] = FailureReason::WORDS;
 
 /// The words of `_cache_methods`.
 pub const METHODS: [(&str, u32); 3] = [

@@ -1,5 +1,5 @@
 //! The directives that every `*_pass` module has under its own prefix (`proxy_read_timeout`, `fastcgi_read_timeout`,
-//! ...): written once as [`Family`], resolved to [`Settings`].
+//! ...): written once as [`UpstreamFamily`], resolved to [`UpstreamSettings`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use weir_conf::{BufferSizes, Error, LineCx, Result, Span, parse_size};
 use weir_rt::net::SockAddr;
 
 use crate::config::buffer_sizes::ResponseBufferSizes;
-use crate::config::cache_directives::{CacheFamily, CacheSettings, Store};
-use crate::config::failure_reason::Reason;
+use crate::config::cache_directives::{CacheFamily, CacheSettings, StoreTarget};
+use crate::config::failure_reason::FailureReason;
 use crate::config::field_names::FieldNames;
 use weir_engine::conf::registry::Registry;
 use weir_engine::conf::temp_path::{TempPath, TempPaths};
@@ -18,9 +18,9 @@ use weir_engine::{Exchange, inherit};
 
 /// The family's settings of one block as written. Times are milliseconds, sizes bytes.
 #[derive(Clone, Debug, Default)]
-pub struct Family {
+pub struct UpstreamFamily {
     /// `_bind`; `Some(None)`: `off`.
-    pub bind: Option<Option<Bind>>,
+    pub bind: Option<Option<BindAddress>>,
     /// `_socket_keepalive`
     pub socket_keepalive: Option<bool>,
     /// `_socket_rcvbuf`
@@ -53,7 +53,7 @@ pub struct Family {
     pub temp_file_write_size: Option<u64>,
     /// `_temp_path`
     pub temp_path: Option<TempPath>,
-    /// `_next_upstream`, bits of [`Reason`].
+    /// `_next_upstream`, bits of [`FailureReason`].
     pub next_upstream: Option<u32>,
     /// `_next_upstream_tries`
     pub next_tries: Option<u64>,
@@ -87,7 +87,7 @@ pub struct Family {
     pub intercept_404: bool,
     /// What is kept of answers.
     pub cache: CacheFamily,
-    resolved: Option<Arc<Settings>>,
+    resolved: Option<Arc<UpstreamSettings>>,
 }
 
 /// The PROXY protocol's versions.
@@ -101,7 +101,7 @@ pub enum ProxyHeader {
 
 /// `_bind address [transparent]`.
 #[derive(Clone, Debug)]
-pub struct Bind {
+pub struct BindAddress {
     /// The address, perhaps of variables.
     pub address: Script,
     /// The address need not be this machine's.
@@ -110,11 +110,11 @@ pub struct Bind {
 
 /// The family's settings of a location.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct UpstreamSettings {
     /// The module's prefix: `proxy`.
     pub prefix: &'static str,
-    /// See [`Family`]; so are all others.
-    pub bind: Option<Bind>,
+    /// See [`UpstreamFamily`]; so are all others.
+    pub bind: Option<BindAddress>,
     /// Probes an idle connection (`SO_KEEPALIVE`).
     pub socket_keepalive: bool,
     /// Bytes the kernel keeps of what servers send (`SO_RCVBUF`); `None`: as it likes.
@@ -143,7 +143,7 @@ pub struct Settings {
     pub temp_file_write_size: u64,
     /// Where the file is.
     pub temp_path: TempPath,
-    /// Bits of [`Reason`].
+    /// Bits of [`FailureReason`].
     pub next_upstream: u32,
     /// Most tries; 0: as many as there are servers.
     pub next_tries: u64,
@@ -174,10 +174,10 @@ pub struct Settings {
     /// `_cache…`; `None`: nothing is kept.
     pub cache: Option<Arc<CacheSettings>>,
     /// `_store`, and the permissions of the files.
-    pub store: Option<(Store, u32)>,
+    pub store: Option<(StoreTarget, u32)>,
 }
 
-impl Settings {
+impl UpstreamSettings {
     /// Whether the request has a body that the server gets.
     #[must_use]
     pub fn passes_body(&self, x: &Exchange) -> bool {
@@ -185,9 +185,9 @@ impl Settings {
     }
 }
 
-impl Family {
+impl UpstreamFamily {
     /// Takes from the block around what is not set.
-    pub fn inherit(&mut self, parent: &Family) {
+    pub fn inherit(&mut self, parent: &UpstreamFamily) {
         let (conf, parent) = (self, parent);
         inherit!(
             conf,
@@ -217,7 +217,7 @@ impl Family {
         conf.cache.inherit(&parent.cache);
     }
 
-    /// Checks the block and makes its [`Settings`]. `hidden`: the fields that the protocol hides by default, beside those
+    /// Checks the block and makes its [`UpstreamSettings`]. `hidden`: the fields that the protocol hides by default, beside those
     /// that are for this server ([`FOR_US`]).
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Family {
         if !self.without_files {
             registry.shared::<TempPaths>().add(&temp_path.path);
         }
-        self.resolved = Some(Arc::new(Settings {
+        self.resolved = Some(Arc::new(UpstreamSettings {
             prefix,
             bind: self.bind.clone().flatten(),
             socket_keepalive: self.socket_keepalive.unwrap_or(false),
@@ -255,7 +255,7 @@ impl Family {
             max_temp_file_size,
             temp_file_write_size,
             temp_path,
-            next_upstream: self.next_upstream.unwrap_or(Reason::ERROR.0 | Reason::TIMEOUT.0),
+            next_upstream: self.next_upstream.unwrap_or(FailureReason::ERROR.0 | FailureReason::TIMEOUT.0),
             next_tries: self.next_tries.unwrap_or(0),
             next_timeout: self.next_timeout.unwrap_or(0),
             ignore_client_abort: self.ignore_client_abort.unwrap_or(false),
@@ -280,9 +280,9 @@ impl Family {
         Ok(())
     }
 
-    /// What [`Family::resolve`] made, as a copy of the caller's: each request counts a reference, and workers that count in
+    /// What [`UpstreamFamily::resolve`] made, as a copy of the caller's: each request counts a reference, and workers that count in
     /// one place would write the same cache line.
-    pub fn settings(&self) -> Option<Arc<Settings>> {
+    pub fn settings(&self) -> Option<Arc<UpstreamSettings>> {
         self.resolved.as_deref().cloned().map(Arc::new)
     }
 
@@ -300,7 +300,7 @@ impl Family {
     ///
     /// # Errors
     /// nginx's words for another parameter.
-    pub fn set_bind(slot: &mut Option<Option<Bind>>, line: &mut LineCx<'_>) -> Result {
+    pub fn set_bind(slot: &mut Option<Option<BindAddress>>, line: &mut LineCx<'_>) -> Result {
         if line.args().len() == 1 && line.arg(0) == "off" {
             return line.once(slot, None);
         }
@@ -314,7 +314,7 @@ impl Family {
             Some(word) if word.is("transparent") => true,
             Some(_) => return Err(line.invalid_parameter(1)),
         };
-        line.once(slot, Some(Bind { address, transparent }))
+        line.once(slot, Some(BindAddress { address, transparent }))
     }
 
     /// `_send_lowat size`, which says that it has no effect.
@@ -364,7 +364,7 @@ pub const IGNORED: [(&str, u32); 9] = [
     ("Vary", ignored::VARY),
 ];
 
-/// Bits of [`Settings::ignore_headers`].
+/// Bits of [`UpstreamSettings::ignore_headers`].
 #[allow(missing_docs, reason = "each is the field of the same name")]
 pub mod ignored {
     pub const REDIRECT: u32 = 1;

@@ -8,71 +8,71 @@ use weir_engine::phase::Verdict;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptFault {
     /// As `*_next_upstream` sees it.
-    pub(crate) reason: Reason,
+    pub(crate) reason: FailureReason,
     /// As `$cause` tells it.
     pub(crate) cause: Cause,
 }
 
 /// Why the next server may be asked; one bit each, as in nginx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reason(pub u32);
+pub struct FailureReason(pub u32);
 
-impl Reason {
+impl FailureReason {
     /// A connection failed: refused, reset, closed.
-    pub const ERROR: Reason = Reason(0x0002);
+    pub const ERROR: FailureReason = FailureReason(0x0002);
     /// Something took too long.
-    pub const TIMEOUT: Reason = Reason(0x0004);
+    pub const TIMEOUT: FailureReason = FailureReason(0x0004);
     /// What came is no answer.
-    pub const INVALID_HEADER: Reason = Reason(0x0008);
+    pub const INVALID_HEADER: FailureReason = FailureReason(0x0008);
     /// The status 500.
-    pub const HTTP_500: Reason = Reason(0x0010);
+    pub const HTTP_500: FailureReason = FailureReason(0x0010);
     /// The status 502.
-    pub const HTTP_502: Reason = Reason(0x0020);
+    pub const HTTP_502: FailureReason = FailureReason(0x0020);
     /// The status 503.
-    pub const HTTP_503: Reason = Reason(0x0040);
+    pub const HTTP_503: FailureReason = FailureReason(0x0040);
     /// The status 504.
-    pub const HTTP_504: Reason = Reason(0x0080);
+    pub const HTTP_504: FailureReason = FailureReason(0x0080);
     /// The status 403.
-    pub const HTTP_403: Reason = Reason(0x0100);
+    pub const HTTP_403: FailureReason = FailureReason(0x0100);
     /// The status 404.
-    pub const HTTP_404: Reason = Reason(0x0200);
+    pub const HTTP_404: FailureReason = FailureReason(0x0200);
     /// The status 429.
-    pub const HTTP_429: Reason = Reason(0x0400);
+    pub const HTTP_429: FailureReason = FailureReason(0x0400);
     /// Requests that must not be repeated are repeated all the same.
-    pub const NON_IDEMPOTENT: Reason = Reason(0x4000);
+    pub const NON_IDEMPOTENT: FailureReason = FailureReason(0x4000);
     /// No server is available.
-    pub const NO_LIVE: Reason = Reason(0x4000_0000);
+    pub const NO_LIVE: FailureReason = FailureReason(0x4000_0000);
     /// Never another.
-    pub const OFF: Reason = Reason(0x8000_0000);
+    pub const OFF: FailureReason = FailureReason(0x8000_0000);
 
     /// The words of `*_next_upstream` and `*_cache_use_stale`. As in nginx each takes the other's one word, too, which says
     /// nothing there.
     pub const WORDS: [(&str, u32); 13] = [
-        ("error", Reason::ERROR.0),
-        ("timeout", Reason::TIMEOUT.0),
-        ("invalid_header", Reason::INVALID_HEADER.0),
-        ("non_idempotent", Reason::NON_IDEMPOTENT.0),
-        ("http_500", Reason::HTTP_500.0),
-        ("http_502", Reason::HTTP_502.0),
-        ("http_503", Reason::HTTP_503.0),
-        ("http_504", Reason::HTTP_504.0),
-        ("http_403", Reason::HTTP_403.0),
-        ("http_404", Reason::HTTP_404.0),
-        ("http_429", Reason::HTTP_429.0),
+        ("error", FailureReason::ERROR.0),
+        ("timeout", FailureReason::TIMEOUT.0),
+        ("invalid_header", FailureReason::INVALID_HEADER.0),
+        ("non_idempotent", FailureReason::NON_IDEMPOTENT.0),
+        ("http_500", FailureReason::HTTP_500.0),
+        ("http_502", FailureReason::HTTP_502.0),
+        ("http_503", FailureReason::HTTP_503.0),
+        ("http_504", FailureReason::HTTP_504.0),
+        ("http_403", FailureReason::HTTP_403.0),
+        ("http_404", FailureReason::HTTP_404.0),
+        ("http_429", FailureReason::HTTP_429.0),
         ("updating", crate::config::cache_directives::UPDATING),
-        ("off", Reason::OFF.0),
+        ("off", FailureReason::OFF.0),
     ];
 
     /// The reason that an answer with this status is, if it can be one.
-    pub fn of_status(status: u16) -> Option<Reason> {
+    pub fn of_status(status: u16) -> Option<FailureReason> {
         Some(match status {
-            500 => Reason::HTTP_500,
-            502 => Reason::HTTP_502,
-            503 => Reason::HTTP_503,
-            504 => Reason::HTTP_504,
-            403 => Reason::HTTP_403,
-            404 => Reason::HTTP_404,
-            429 => Reason::HTTP_429,
+            500 => FailureReason::HTTP_500,
+            502 => FailureReason::HTTP_502,
+            503 => FailureReason::HTTP_503,
+            504 => FailureReason::HTTP_504,
+            403 => FailureReason::HTTP_403,
+            404 => FailureReason::HTTP_404,
+            429 => FailureReason::HTTP_429,
             _ => return None,
         })
     }
@@ -80,19 +80,19 @@ impl Reason {
     /// The status that the client gets when no other server is asked.
     pub fn status(self) -> u16 {
         match self {
-            Reason::TIMEOUT | Reason::HTTP_504 => 504,
-            Reason::HTTP_500 => 500,
-            Reason::HTTP_503 => 503,
-            Reason::HTTP_403 => 403,
-            Reason::HTTP_404 => 404,
-            Reason::HTTP_429 => 429,
+            FailureReason::TIMEOUT | FailureReason::HTTP_504 => 504,
+            FailureReason::HTTP_500 => 500,
+            FailureReason::HTTP_503 => 503,
+            FailureReason::HTTP_403 => 403,
+            FailureReason::HTTP_404 => 404,
+            FailureReason::HTTP_429 => 429,
             _ => 502,
         }
     }
 
     /// Whether it counts against the server: refusing somebody, or not having something, does not.
     pub fn counts(self) -> bool {
-        !matches!(self, Reason::HTTP_403 | Reason::HTTP_404)
+        !matches!(self, FailureReason::HTTP_403 | FailureReason::HTTP_404)
     }
 }
 

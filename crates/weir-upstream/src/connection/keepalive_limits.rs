@@ -2,7 +2,7 @@
 
 /// What is kept open between requests: `keepalive` and its companions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct KeepaliveLimits {
     /// Idle connections kept by all workers together; 0: none.
     pub connections: usize,
     /// Requests after which a connection is closed (`keepalive_requests`).
@@ -13,9 +13,9 @@ pub struct Keep {
     pub timeout: u64,
 }
 
-impl Default for Keep {
+impl Default for KeepaliveLimits {
     /// nginx's defaults of 1.29.7 and later, where connections are kept unless told otherwise.
-    fn default() -> Keep {
-        Keep { connections: 32, requests: 1000, time: 3_600_000, timeout: 60_000 }
+    fn default() -> KeepaliveLimits {
+        KeepaliveLimits { connections: 32, requests: 1000, time: 3_600_000, timeout: 60_000 }
     }
 }

@@ -9,11 +9,11 @@ use weir_rt::{Recv, Stream, Timer};
 
 use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
-use crate::tls_client::Secure;
+use crate::tls_client::SecureUpstream;
 use weir_engine::descriptors::socket_when_free;
 
 /// A connection to a server, while it is used or kept.
-pub struct Connection {
+pub struct UpstreamConnection {
     /// The socket.
     pub stream: Stream,
     /// Armed while something is waited for.
@@ -28,14 +28,14 @@ pub struct Connection {
     /// Bytes sent before the current request.
     pub(crate) sent_before: u64,
     /// Its TLS.
-    pub(crate) secure: Option<Secure>,
+    pub(crate) secure: Option<SecureUpstream>,
     /// How it is kept, where that is not as its group's are.
-    pub(crate) own: Option<Own>,
+    pub(crate) own: Option<OwnKeepalive>,
 }
 
 /// How a connection is kept that a chooser has decided about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnKeepalive {
     /// Milliseconds it may be idle.
     pub timeout: u64,
     /// Requests after which it is closed.
@@ -44,7 +44,7 @@ pub struct Own {
 
 /// What a socket is given before it connects.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Opening<'a> {
+pub struct ConnectOptions<'a> {
     /// Its own address.
     pub(crate) local: Option<&'a SockAddr>,
     /// That need not be this machine's.
@@ -58,7 +58,7 @@ pub struct Opening<'a> {
     pub(crate) nodelay: bool,
 }
 
-impl Opening<'_> {
+impl ConnectOptions<'_> {
     fn apply(&self, socket: &OwnedFd, addr: &SockAddr) -> io::Result<()> {
         if self.nodelay && !matches!(addr, SockAddr::Unix(_)) {
             weir_rt::net::nodelay(socket.as_raw_fd(), true)?;
@@ -78,12 +78,12 @@ impl Opening<'_> {
     }
 }
 
-impl Connection {
+impl UpstreamConnection {
     /// Connects; the timer runs until the connection stands.
     ///
     /// # Errors
     /// The errno of the call that failed; `TimedOut` when the timer expired first.
-    pub async fn open(addr: &SockAddr, how: &Opening<'_>, ms: u64) -> io::Result<Connection> {
+    pub async fn open(addr: &SockAddr, how: &ConnectOptions<'_>, ms: u64) -> io::Result<UpstreamConnection> {
         let timer = Timer::new();
         timer.arm(ms);
         let connect = async {
@@ -95,7 +95,7 @@ impl Connection {
             Some(connected) => connected?,
             None => return Err(io::ErrorKind::TimedOut.into()),
         };
-        Ok(Connection {
+        Ok(UpstreamConnection {
             stream,
             timer,
             requests: 0,
@@ -117,11 +117,11 @@ impl Connection {
     }
 
     /// Takes it over, on this worker; `None`: the event loop has no room.
-    pub(crate) fn unpark(parked: ParkedSocket) -> Option<Box<Connection>> {
+    pub(crate) fn unpark(parked: ParkedSocket) -> Option<Box<UpstreamConnection>> {
         let ParkedSocket { fd, requests, opened, .. } = parked;
         let stream = Stream::from_fd(fd).ok()?;
         let sent_before = stream.sent();
-        Some(Box::new(Connection {
+        Some(Box::new(UpstreamConnection {
             stream,
             timer: Timer::new(),
             requests,
@@ -180,7 +180,7 @@ pub(crate) fn bind(socket: &OwnedFd, local: &SockAddr) -> io::Result<()> {
 }
 
 /// `*_socket_keepalive`
-pub(crate) fn probe(connection: &Connection) {
+pub(crate) fn probe(connection: &UpstreamConnection) {
     let on = TcpKeepalive { on: true, ..TcpKeepalive::default() };
     // A connection that can't be probed serves all the same.
     let _ = weir_rt::net::keepalive(connection.stream.fd(), &on);
@@ -197,7 +197,7 @@ mod tests {
         let addr = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
         for nodelay in [true, false] {
             let socket = weir_rt::net::stream_socket(&addr).expect("a socket");
-            let how = Opening { nodelay, ..Opening::default() };
+            let how = ConnectOptions { nodelay, ..ConnectOptions::default() };
             how.apply(&socket, &addr).expect("TCP has the option");
             assert_eq!(TcpStream::from(socket).nodelay().expect("a socket"), nodelay);
         }

@@ -10,7 +10,7 @@ use weir_rt::net::SockAddr;
 use crate::discovery::dns::FollowedName;
 use crate::discovery::server_address::resolve;
 use crate::peer::Peer;
-use crate::peer::members::Members;
+use crate::peer::members::UpstreamMembers;
 use weir_engine::resolver;
 
 /// The servers of a group, and where the list of them comes from.
@@ -223,12 +223,12 @@ pub(crate) fn write(list: &[ServerEntry]) -> String {
 
 /// The peers of `list`. Of the peers of `before` one at the same address, and best of the same server, is the same, if
 /// nothing else is said of it even the same peer.
-pub(crate) fn members(list: &[ServerEntry], before: &Members) -> Members {
+pub(crate) fn members(list: &[ServerEntry], before: &UpstreamMembers) -> UpstreamMembers {
     let mut old: HashMap<&str, Vec<&Arc<Peer>>> = HashMap::new();
     for peer in before.all() {
         old.entry(&peer.name).or_default().push(peer);
     }
-    let mut members = Members::default();
+    let mut members = UpstreamMembers::default();
     for (peer, backup) in list.iter().flat_map(ServerEntry::peers) {
         let known = old.get_mut(&*peer.name).filter(|known| !known.is_empty()).map(|known| {
             let same = |old: &&Arc<Peer>| old.server == peer.server;
@@ -296,7 +296,8 @@ mod tests {
 
     #[test]
     fn who_stays_keeps_what_is_known() {
-        let before = members(&list(r#"["127.0.0.1:1","127.0.0.1:2"]"#).expect("a list"), &Members::default());
+        let before =
+            members(&list(r#"["127.0.0.1:1","127.0.0.1:2"]"#).expect("a list"), &UpstreamMembers::default());
         let changed = r#"["127.0.0.1:3",{"server":"127.0.0.1:2","weight":5},"127.0.0.1:1"]"#;
         let after = members(&list(changed).expect("a list"), &before);
         assert!(Arc::ptr_eq(&after.primary[2], &before.primary[0]));

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use weir_rt::file::{FileHandle, on_pool};
 
 use super::call::StreamCall;
-use crate::protocol::{Framing, Outgoing};
+use crate::protocol::{OutgoingRequest, RequestFraming};
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::LocalFuture;
@@ -28,11 +28,11 @@ pub(crate) enum StreamUpload {
 
 impl StreamUpload {
     /// What is to be sent of the content at once, and where the rest comes from.
-    pub(crate) fn begin(x: &Exchange, out: &Outgoing) -> (Vec<u8>, StreamUpload) {
+    pub(crate) fn begin(x: &Exchange, out: &OutgoingRequest) -> (Vec<u8>, StreamUpload) {
         if let Some(body) = &out.body {
             return (body.clone(), StreamUpload::Done);
         }
-        if out.framing == Framing::None {
+        if out.framing == RequestFraming::None {
             return (Vec::new(), StreamUpload::Done);
         }
         if !x.body.is_read() {

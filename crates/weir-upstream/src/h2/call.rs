@@ -7,40 +7,40 @@ use weir_http::h2::{Code, Key};
 use weir_http::{Field, Known, Span, hpack};
 use weir_rt::Timer;
 
-use super::session::{HIGH, Lost, Slot, UpstreamSession};
+use super::session::{HIGH, SessionLoss, SessionSlot, UpstreamSession};
 use weir_engine::exchange::Exchange;
 
 /// What comes on a stream.
 #[derive(Debug)]
-pub(crate) enum Got {
+pub(crate) enum CallProgress {
     /// The head of the answer; whether it is all of it.
-    Head(Box<Fields>, bool),
+    Head(Box<CallFields>, bool),
     /// A head before it (1xx).
-    Interim(Box<Fields>),
+    Interim(Box<CallFields>),
     /// Content.
     Data(Vec<u8>),
     /// The trailer.
-    Trailers(Box<Fields>),
+    Trailers(Box<CallFields>),
     /// The answer is whole.
     End,
     /// The stream was reset: by the server, or because of what the server did.
     Reset(Code, Option<&'static str>),
     /// The connection is gone, or the server does not take the request.
-    Lost(Lost),
+    Lost(SessionLoss),
     /// The timer expired.
     TimedOut,
 }
 
-impl Got {
+impl CallProgress {
     /// Bytes of content.
     pub(super) fn len(&self) -> usize {
-        if let Got::Data(bytes) = self { bytes.len() } else { 0 }
+        if let CallProgress::Data(bytes) = self { bytes.len() } else { 0 }
     }
 }
 
 /// A header section.
 #[derive(Debug)]
-pub(crate) struct Fields {
+pub(crate) struct CallFields {
     text: Vec<u8>,
     list: Vec<(Span, Span, Known)>,
     /// The status, of a head.
@@ -51,11 +51,11 @@ pub(crate) struct Fields {
     pub(super) too_large: bool,
 }
 
-impl Fields {
+impl CallFields {
     /// A copy of what the engine has read.
-    pub(super) fn of(section: &hpack::Section, status: Option<u16>, block: usize) -> Fields {
+    pub(super) fn of(section: &hpack::Section, status: Option<u16>, block: usize) -> CallFields {
         let usual = section.items.iter().filter(|item| !item.name.kind.is_pseudo());
-        Fields {
+        CallFields {
             text: section.text.clone(),
             list: usual.map(|item| (item.label, item.value, item.name.known)).collect(),
             status: status.unwrap_or(0),
@@ -81,7 +81,7 @@ impl Fields {
         self.list.iter().map(|(name, value, _)| (name.of(&self.text), value.of(&self.text)))
     }
 
-    /// The text that [`Fields::spans`] are of.
+    /// The text that [`CallFields::spans`] are of.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
@@ -118,21 +118,21 @@ impl StreamCall {
     }
 
     /// The next thing that comes. `Reset`, `Lost` and `End` are the last.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Got> {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<CallProgress> {
         if let Some(got) = self.next() {
             return Poll::Ready(got);
         }
         self.with(|slot| slot.waker = Some(cx.waker().clone()));
         match timer {
-            Some(timer) => timer.poll_expired(cx).map(|()| Got::TimedOut),
+            Some(timer) => timer.poll_expired(cx).map(|()| CallProgress::TimedOut),
             None => Poll::Pending,
         }
     }
 
     /// The next thing, if it is there. The server is told that content was taken.
-    pub(super) fn next(&self) -> Option<Got> {
+    pub(super) fn next(&self) -> Option<CallProgress> {
         let got = self.with(|slot| slot.news.pop_front())?;
-        if let Got::Data(bytes) = &got {
+        if let CallProgress::Data(bytes) = &got {
             let mut out = self.session.out.borrow_mut();
             let before = out.len();
             self.session.h2.borrow_mut().consumed(self.key, bytes.len() as u64, &mut out);
@@ -178,7 +178,7 @@ impl StreamCall {
         self.with(|slot| (slot.sent, slot.received))
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut Slot) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut SessionSlot) -> R) -> R {
         f(&mut self.session.slots.borrow_mut()[self.key.index()])
     }
 }

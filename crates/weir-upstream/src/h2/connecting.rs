@@ -6,45 +6,45 @@ use std::task::{Context, Poll, Waker};
 
 use weir_rt::net::SockAddr;
 
-use crate::tls_client::Secure;
+use crate::tls_client::SecureUpstream;
 
 /// Those of one group, on one worker.
 #[derive(Default)]
-pub(crate) struct Connecting(RefCell<Vec<Weak<ConnectingAttempt>>>);
+pub(crate) struct SessionConnecting(RefCell<Vec<Weak<ConnectingAttempt>>>);
 
 struct ConnectingAttempt {
     addr: SockAddr,
-    secure: Option<Secure>,
+    secure: Option<SecureUpstream>,
     /// It is over; whether it made a connection.
     over: Cell<Option<bool>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 /// Somebody connects; who waits goes on when this is dropped.
-pub(crate) struct Soon(Rc<ConnectingAttempt>);
+pub(crate) struct SessionSoon(Rc<ConnectingAttempt>);
 
-impl Soon {
+impl SessionSoon {
     /// The connection is there, for all to find.
     pub(crate) fn made(self) {
         self.0.over.set(Some(true));
     }
 }
 
-impl Drop for Soon {
+impl Drop for SessionSoon {
     fn drop(&mut self) {
         self.0.over.set(self.0.over.get().or(Some(false)));
         self.0.waiting.borrow_mut().drain(..).for_each(Waker::wake);
     }
 }
 
-impl Connecting {
+impl SessionConnecting {
     /// Begins to connect, unless somebody does already: then it is to be waited for whether that one comes to a
     /// connection.
     pub(crate) fn begin(
         &self,
         addr: &SockAddr,
-        secure: Option<&Secure>,
-    ) -> Result<Soon, impl Future<Output = bool> + use<>> {
+        secure: Option<&SecureUpstream>,
+    ) -> Result<SessionSoon, impl Future<Output = bool> + use<>> {
         let mut list = self.0.borrow_mut();
         list.retain(|attempt| attempt.upgrade().is_some_and(|attempt| attempt.over.get().is_none()));
         let same =
@@ -59,7 +59,7 @@ impl Connecting {
             waiting: RefCell::default(),
         });
         list.push(Rc::downgrade(&attempt));
-        Ok(Soon(attempt))
+        Ok(SessionSoon(attempt))
     }
 }
 

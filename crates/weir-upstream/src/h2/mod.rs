@@ -17,7 +17,7 @@ pub(crate) mod connecting;
 pub(crate) mod session;
 pub(crate) mod talk;
 
-pub(super) use call::Got;
-pub(super) use connecting::Connecting;
-pub(super) use session::{Lost, UpstreamSession};
+pub(super) use call::CallProgress;
+pub(super) use connecting::SessionConnecting;
+pub(super) use session::{SessionLoss, UpstreamSession};
 pub(super) use talk::StreamRequest;

@@ -13,18 +13,18 @@ use weir_http::hpack;
 use weir_rt::net::SockAddr;
 use weir_rt::{Chunk, Recv};
 
-use super::call::{Fields, Got, StreamCall};
-use crate::connection::keepalive_limits::Keep;
-use crate::connection::upstream_connection::Connection;
+use super::call::{CallFields, CallProgress, StreamCall};
+use crate::connection::keepalive_limits::KeepaliveLimits;
+use crate::connection::upstream_connection::UpstreamConnection;
 use crate::peer::Peer;
-use crate::protocol::{INTERIM, Section, TOO_MANY};
-use crate::tls_client::Secure;
+use crate::protocol::{FieldSection, INTERIM, TOO_MANY};
+use crate::tls_client::SecureUpstream;
 use weir_engine::pieces;
 use weir_engine::worker::Worker;
 
 /// Why a session, or a call of it, is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum SessionLoss {
     /// The server closed the connection.
     Closed,
     /// The system's error.
@@ -37,11 +37,11 @@ pub(crate) enum Lost {
 
 /// A connection and its streams.
 pub(crate) struct UpstreamSession {
-    connection: Connection,
+    connection: UpstreamConnection,
     peer: Arc<Peer>,
-    keep: Keep,
+    keep: KeepaliveLimits,
     pub(super) h2: RefCell<h2::Connection>,
-    pub(super) slots: RefCell<Vec<Slot>>,
+    pub(super) slots: RefCell<Vec<SessionSlot>>,
     /// What was received and is no whole frame.
     input: RefCell<Vec<u8>>,
     /// What was composed and not given to the socket.
@@ -55,14 +55,14 @@ pub(crate) struct UpstreamSession {
     idle_since: Cell<u64>,
     /// No call is taken any more; it ends with the last one.
     retired: Cell<bool>,
-    lost: Cell<Option<Lost>>,
+    lost: Cell<Option<SessionLoss>>,
 }
 
 /// What is kept of a stream beside the protocol's state, at its key's index.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct SessionSlot {
     /// What came and was not taken.
-    pub(super) news: VecDeque<Got>,
+    pub(super) news: VecDeque<CallProgress>,
     /// Content to send that was announced, and how much of its first piece has gone.
     pub(super) pieces: VecDeque<Vec<u8>>,
     gone: usize,
@@ -75,7 +75,7 @@ pub(super) struct Slot {
     interim: usize,
 }
 
-impl Slot {
+impl SessionSlot {
     /// Empties the slot for another stream.
     fn renew(&mut self) {
         self.news.clear();
@@ -87,7 +87,7 @@ impl Slot {
         self.waker = None;
     }
 
-    fn tell(&mut self, got: Got) {
+    fn tell(&mut self, got: CallProgress) {
         self.news.push_back(got);
         self.wake();
     }
@@ -109,10 +109,12 @@ impl Slot {
 
     /// A piece of the response's content.
     fn content(&mut self, content: &[u8]) {
-        let last =
-            self.news.back_mut().and_then(|got| if let Got::Data(last) = got { Some(last) } else { None });
+        let last = self
+            .news
+            .back_mut()
+            .and_then(|got| if let CallProgress::Data(last) = got { Some(last) } else { None });
         if !pieces::append(last, content) {
-            self.news.push_back(Got::Data(content.to_vec()));
+            self.news.push_back(CallProgress::Data(content.to_vec()));
         }
         self.wake();
     }
@@ -146,9 +148,9 @@ impl Slot {
 impl UpstreamSession {
     /// Begins to speak HTTP/2 on a fresh connection; the task that does so runs until the connection is over.
     pub(crate) fn begin(
-        connection: Connection,
+        connection: UpstreamConnection,
         peer: &Arc<Peer>,
-        keep: Keep,
+        keep: KeepaliveLimits,
         worker: &Rc<Worker>,
     ) -> Rc<UpstreamSession> {
         let config = Config {
@@ -182,7 +184,7 @@ impl UpstreamSession {
     }
 
     /// Opens a stream with a request's head; `None`: the server, or this session, takes no more.
-    pub(crate) fn call(self: &Rc<Self>, head: &Section, end: bool) -> Option<StreamCall> {
+    pub(crate) fn call(self: &Rc<Self>, head: &FieldSection, end: bool) -> Option<StreamCall> {
         if !self.has_room() {
             return None;
         }
@@ -194,7 +196,7 @@ impl UpstreamSession {
         self.calls.set(self.calls.get() + 1);
         let mut slots = self.slots.borrow_mut();
         if slots.len() <= key.index() {
-            slots.resize_with(key.index() + 1, Slot::default);
+            slots.resize_with(key.index() + 1, SessionSlot::default);
         }
         slots[key.index()].renew();
         slots[key.index()].sent = composed as u64;
@@ -231,7 +233,7 @@ impl UpstreamSession {
     }
 
     /// Whether it is one to `addr` with this TLS.
-    pub(crate) fn is_to(&self, addr: &SockAddr, secure: Option<&Secure>) -> bool {
+    pub(crate) fn is_to(&self, addr: &SockAddr, secure: Option<&SecureUpstream>) -> bool {
         self.peer.addr == *addr && self.connection.secure.as_ref() == secure
     }
 
@@ -276,7 +278,7 @@ impl UpstreamSession {
         let unread = {
             let mut slots = self.slots.borrow_mut();
             let slot = &mut slots[key.index()];
-            let unread: usize = slot.news.iter().map(Got::len).sum();
+            let unread: usize = slot.news.iter().map(CallProgress::len).sum();
             slot.renew();
             unread
         };
@@ -319,7 +321,7 @@ impl UpstreamSession {
     }
 
     /// Takes what came.
-    fn received(&self, bytes: &[u8]) -> Result<(), Lost> {
+    fn received(&self, bytes: &[u8]) -> Result<(), SessionLoss> {
         let mut kept = std::mem::take(&mut *self.input.borrow_mut());
         let bytes = if kept.is_empty() {
             bytes
@@ -335,7 +337,7 @@ impl UpstreamSession {
                 let mut out = self.out.borrow_mut();
                 self.h2.borrow_mut().receive(rest, now, &mut out)
             };
-            let (used, event) = received.map_err(|failure| Lost::Broken(failure.reason))?;
+            let (used, event) = received.map_err(|failure| SessionLoss::Broken(failure.reason))?;
             if let Some(event) = event {
                 self.event(event, rest);
                 at += used;
@@ -349,8 +351,8 @@ impl UpstreamSession {
     fn event(&self, event: Event, bytes: &[u8]) {
         let mut slots = self.slots.borrow_mut();
         let h2 = self.h2.borrow();
-        let fields = || Box::new(Fields::of(h2.section(), h2.message().status, h2.block_len()));
-        let mut tell = |key: Key, got: Got| {
+        let fields = || Box::new(CallFields::of(h2.section(), h2.message().status, h2.block_len()));
+        let mut tell = |key: Key, got: CallProgress| {
             if let Some(slot) = slots.get_mut(key.index()) {
                 slot.received += got.len() as u64 + h2::HEAD as u64;
                 slot.tell(got);
@@ -358,17 +360,17 @@ impl UpstreamSession {
         };
         match event {
             Event::Head { key, end } => {
-                tell(key, Got::Head(fields(), end));
+                tell(key, CallProgress::Head(fields(), end));
                 if end {
-                    tell(key, Got::End);
+                    tell(key, CallProgress::End);
                 }
             }
             Event::Interim { key } => {
                 let Some(slot) = slots.get_mut(key.index()) else { return };
                 slot.received += (h2.block_len() + h2::HEAD) as u64;
                 match slot.takes_interim(h2.section()) {
-                    Some(true) => slot.tell(Got::Interim(fields())),
-                    Some(false) => slot.tell(Got::Reset(Code::EnhanceYourCalm, Some(TOO_MANY))),
+                    Some(true) => slot.tell(CallProgress::Interim(fields())),
+                    Some(false) => slot.tell(CallProgress::Reset(Code::EnhanceYourCalm, Some(TOO_MANY))),
                     None => {}
                 }
             }
@@ -380,19 +382,19 @@ impl UpstreamSession {
                         slot.content(content);
                     }
                     if end {
-                        slot.tell(Got::End);
+                        slot.tell(CallProgress::End);
                     }
                 }
             }
             Event::Trailers { key } => {
-                tell(key, Got::Trailers(fields()));
-                tell(key, Got::End);
+                tell(key, CallProgress::Trailers(fields()));
+                tell(key, CallProgress::End);
             }
-            Event::Reset { key, code, reason } => tell(key, Got::Reset(code, reason)),
-            Event::Malformed { key, reason } => tell(key, Got::Reset(Code::Protocol, Some(reason))),
+            Event::Reset { key, code, reason } => tell(key, CallProgress::Reset(code, reason)),
+            Event::Malformed { key, reason } => tell(key, CallProgress::Reset(Code::Protocol, Some(reason))),
             Event::GoAway { last, code } => {
                 for key in h2.keys().into_iter().filter(|key| h2.id(*key) > last) {
-                    tell(key, Got::Lost(Lost::Away(code)));
+                    tell(key, CallProgress::Lost(SessionLoss::Away(code)));
                 }
             }
         }
@@ -412,21 +414,21 @@ impl UpstreamSession {
     }
 
     /// The connection is over: all calls are told.
-    fn end(&self, lost: Lost) {
+    fn end(&self, lost: SessionLoss) {
         self.lost.set(Some(lost));
         self.settled();
         let keys = self.h2.borrow().keys();
         let mut slots = self.slots.borrow_mut();
         for key in keys {
             if let Some(slot) = slots.get_mut(key.index()) {
-                slot.tell(Got::Lost(lost));
+                slot.tell(CallProgress::Lost(lost));
             }
         }
     }
 
-    fn poll_wake(&self, cx: &mut Context<'_>) -> Poll<Wake> {
+    fn poll_wake(&self, cx: &mut Context<'_>) -> Poll<SessionWake> {
         if self.woken.take() {
-            return Poll::Ready(Wake::Work);
+            return Poll::Ready(SessionWake::Work);
         }
         let mut task = self.task.borrow_mut();
         if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
@@ -435,18 +437,18 @@ impl UpstreamSession {
         drop(task);
         let stream = &self.connection.stream;
         if stream.unsent() > HIGH / 2 && stream.poll_drained(cx, HIGH / 2, None).is_ready() {
-            return Poll::Ready(Wake::Work);
+            return Poll::Ready(SessionWake::Work);
         }
         match stream.poll_recv(cx, Some(&self.connection.timer)) {
-            Poll::Ready(Recv::TimedOut) => Poll::Ready(Wake::Expired),
-            Poll::Ready(received) => Poll::Ready(Wake::Received(received)),
+            Poll::Ready(Recv::TimedOut) => Poll::Ready(SessionWake::Expired),
+            Poll::Ready(received) => Poll::Ready(SessionWake::Received(received)),
             Poll::Pending => Poll::Pending,
         }
     }
 }
 
 /// What a session's task goes on for.
-enum Wake {
+enum SessionWake {
     /// A call has something to send, or there is room for it.
     Work,
     /// Bytes, or the end of them.
@@ -461,22 +463,22 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
     let lost = loop {
         session.pump();
         if session.is_over() {
-            break Lost::Closed;
+            break SessionLoss::Closed;
         }
         if !timer.is_armed() {
             timer.arm(every);
         }
         match poll_fn(|cx| session.poll_wake(cx)).await {
-            Wake::Work => {}
-            Wake::Expired => {
+            SessionWake::Work => {}
+            SessionWake::Expired => {
                 let idle = weir_rt::now_ms().saturating_sub(session.idle_since());
                 let old = idle >= session.keep.timeout || worker.is_stopping();
                 if session.streams() == 0 && old {
                     session.retired.set(true);
-                    break Lost::Closed;
+                    break SessionLoss::Closed;
                 }
             }
-            Wake::Received(Recv::Data(bytes)) => {
+            SessionWake::Received(Recv::Data(bytes)) => {
                 if let Err(lost) = session.received(&bytes) {
                     break lost;
                 }
@@ -484,13 +486,13 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
                     session.settled();
                 }
             }
-            Wake::Received(Recv::Err(errno)) => break Lost::Failed(errno),
-            Wake::Received(Recv::Eof | Recv::TimedOut) => break Lost::Closed,
+            SessionWake::Received(Recv::Err(errno)) => break SessionLoss::Failed(errno),
+            SessionWake::Received(Recv::Eof | Recv::TimedOut) => break SessionLoss::Closed,
         }
     };
     session.end(lost);
     // What the server has done wrong is told to it; a goodbye that it does not take is no loss.
-    if lost == Lost::Closed && !session.connection.stream.is_eof() {
+    if lost == SessionLoss::Closed && !session.connection.stream.is_eof() {
         session.h2.borrow_mut().go_away(Code::No, &mut session.out.borrow_mut());
     }
     session.pump();

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use weir_rt::Timer;
 
 use super::body::StreamUpload;
-use super::call::{Got, StreamCall};
+use super::call::{CallProgress, StreamCall};
 use weir_engine::error::Error;
 use weir_engine::transport::client::TunnelBytes;
 
@@ -19,7 +19,7 @@ pub(crate) struct StreamRequest {
 
 impl StreamRequest {
     /// The next thing of the answer, while the rest of the request leaves.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Got, Error>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<CallProgress, Error>> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));
         }
@@ -39,12 +39,14 @@ impl StreamRequest {
         loop {
             match self.call.poll(cx, None) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Got::Data(bytes)) => return Poll::Ready(TunnelBytes::Piece(bytes)),
-                Poll::Ready(Got::End) => return Poll::Ready(TunnelBytes::End),
-                Poll::Ready(Got::Reset(..) | Got::Lost(_) | Got::TimedOut) => {
+                Poll::Ready(CallProgress::Data(bytes)) => return Poll::Ready(TunnelBytes::Piece(bytes)),
+                Poll::Ready(CallProgress::End) => return Poll::Ready(TunnelBytes::End),
+                Poll::Ready(CallProgress::Reset(..) | CallProgress::Lost(_) | CallProgress::TimedOut) => {
                     return Poll::Ready(TunnelBytes::Broken);
                 }
-                Poll::Ready(Got::Head(..) | Got::Interim(_) | Got::Trailers(_)) => {}
+                Poll::Ready(
+                    CallProgress::Head(..) | CallProgress::Interim(_) | CallProgress::Trailers(_),
+                ) => {}
             }
         }
     }
@@ -75,7 +77,7 @@ impl StreamRequest {
     }
 
     /// The next thing, if it is there.
-    pub(crate) fn next(&mut self) -> Option<Got> {
+    pub(crate) fn next(&mut self) -> Option<CallProgress> {
         self.call.next()
     }
 }

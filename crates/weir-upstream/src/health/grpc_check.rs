@@ -9,21 +9,21 @@ use weir_http::hpack::{self, Encoder, Indexing, Section};
 use weir_rt::Recv;
 use weir_trace::protobuf::{self, ProtobufMessage};
 
-use crate::connection::upstream_connection::Connection;
+use crate::connection::upstream_connection::UpstreamConnection;
 use crate::health::http_check::{CLOSED, receive_failed, timed_out};
 
 /// What a server said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct GrpcHealth {
     /// `grpc-status`; 0 is success, 12 a server that does not know the method.
     pub(crate) status: u32,
     /// The state of the service that the message has.
-    pub(crate) serving: State,
+    pub(crate) serving: GrpcCheckState,
 }
 
 /// `grpc.health.v1.HealthCheckResponse.ServingStatus`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum GrpcCheckState {
     /// 0, which is what an empty message stands for, or no message at all.
     Unknown,
     /// 1
@@ -36,26 +36,26 @@ pub(crate) enum State {
     Other(u64),
 }
 
-impl fmt::Display for State {
+impl fmt::Display for GrpcCheckState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            State::Unknown => f.write_str("UNKNOWN"),
-            State::Serving => f.write_str("SERVING"),
-            State::NotServing => f.write_str("NOT_SERVING"),
-            State::ServiceUnknown => f.write_str("SERVICE_UNKNOWN"),
-            State::Other(number) => write!(f, "in state {number}"),
+            GrpcCheckState::Unknown => f.write_str("UNKNOWN"),
+            GrpcCheckState::Serving => f.write_str("SERVING"),
+            GrpcCheckState::NotServing => f.write_str("NOT_SERVING"),
+            GrpcCheckState::ServiceUnknown => f.write_str("SERVICE_UNKNOWN"),
+            GrpcCheckState::Other(number) => write!(f, "in state {number}"),
         }
     }
 }
 
-impl State {
-    fn of(number: u64) -> State {
+impl GrpcCheckState {
+    fn of(number: u64) -> GrpcCheckState {
         match number {
-            0 => State::Unknown,
-            1 => State::Serving,
-            2 => State::NotServing,
-            3 => State::ServiceUnknown,
-            other => State::Other(other),
+            0 => GrpcCheckState::Unknown,
+            1 => GrpcCheckState::Serving,
+            2 => GrpcCheckState::NotServing,
+            3 => GrpcCheckState::ServiceUnknown,
+            other => GrpcCheckState::Other(other),
         }
     }
 }
@@ -64,9 +64,13 @@ impl State {
 ///
 /// # Errors
 /// For people: why there is no answer.
-pub(crate) async fn ask(connection: &Connection, host: &str, service: &str) -> Result<Answer, String> {
+pub(crate) async fn ask(
+    connection: &UpstreamConnection,
+    host: &str,
+    service: &str,
+) -> Result<GrpcHealth, String> {
     let mut out = Vec::new();
-    let mut call = Call::begin(host, service, &mut out).ok_or(REFUSED)?;
+    let mut call = GrpcHealthCall::begin(host, service, &mut out).ok_or(REFUSED)?;
     let mut input = Vec::new();
     loop {
         if !out.is_empty() {
@@ -86,7 +90,7 @@ pub(crate) async fn ask(connection: &Connection, host: &str, service: &str) -> R
 }
 
 /// The one call of a connection, without I/O.
-struct Call {
+struct GrpcHealthCall {
     h2: h2::Connection,
     /// `:status` of the head.
     http: Option<u16>,
@@ -95,9 +99,9 @@ struct Call {
     ended: bool,
 }
 
-impl Call {
+impl GrpcHealthCall {
     /// Composes the request; it fits every server's first windows.
-    fn begin(host: &str, service: &str, out: &mut Vec<u8>) -> Option<Call> {
+    fn begin(host: &str, service: &str, out: &mut Vec<u8>) -> Option<GrpcHealthCall> {
         let config = Config {
             max_streams: 0,
             stream_window: 0xffff,
@@ -113,7 +117,7 @@ impl Call {
             return None;
         }
         out.extend_from_slice(&message);
-        Some(Call { h2, http: None, grpc: None, message: Vec::new(), ended: false })
+        Some(GrpcHealthCall { h2, http: None, grpc: None, message: Vec::new(), ended: false })
     }
 
     /// Takes what came out of `input`; what is to be answered is appended to `out`.
@@ -171,12 +175,12 @@ impl Call {
     }
 
     /// The answer, once it is whole.
-    fn answer(&self) -> Result<Option<Answer>, String> {
+    fn answer(&self) -> Result<Option<GrpcHealth>, String> {
         match (self.http, self.grpc) {
             (Some(http), _) if http != 200 => Err(format!("the status was {http}")),
             _ if !self.ended => Ok(None),
             (_, None) => Err("upstream sent no \"grpc-status\"".to_owned()),
-            (_, Some(status)) => Ok(Some(Answer { status, serving: serving(&self.message)? })),
+            (_, Some(status)) => Ok(Some(GrpcHealth { status, serving: serving(&self.message)? })),
         }
     }
 }
@@ -204,9 +208,9 @@ fn request(service: &str) -> Vec<u8> {
 }
 
 /// The state in `HealthCheckResponse { ServingStatus status = 1; }`, behind the head of its message.
-fn serving(message: &[u8]) -> Result<State, String> {
+fn serving(message: &[u8]) -> Result<GrpcCheckState, String> {
     let Some((head, rest)) = message.split_first_chunk::<5>() else {
-        return if message.is_empty() { Ok(State::Unknown) } else { Err(BROKEN.to_owned()) };
+        return if message.is_empty() { Ok(GrpcCheckState::Unknown) } else { Err(BROKEN.to_owned()) };
     };
     let [packed, length @ ..] = *head;
     if packed != 0 || u32::from_be_bytes(length) as usize != rest.len() {
@@ -214,7 +218,7 @@ fn serving(message: &[u8]) -> Result<State, String> {
     }
     let fields = protobuf::read(rest).ok_or(BROKEN)?;
     let status = fields.iter().rev().find_map(|(number, field)| field.number().filter(|_| *number == 1));
-    Ok(State::of(status.unwrap_or_default()))
+    Ok(GrpcCheckState::of(status.unwrap_or_default()))
 }
 
 /// The longest answer, in bytes; usual ones have seven.
@@ -232,7 +236,7 @@ mod tests {
     fn talk(
         cut: usize,
         answer: impl Fn(&mut h2::Connection, Key, &mut Vec<u8>),
-    ) -> Result<Option<Answer>, String> {
+    ) -> Result<Option<GrpcHealth>, String> {
         let config = Config {
             max_streams: 8,
             stream_window: 0xffff,
@@ -242,7 +246,7 @@ mod tests {
             connect_protocol: false,
         };
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
-        let mut call = Call::begin("a", "pkg.Service", &mut to_server).expect("room");
+        let mut call = GrpcHealthCall::begin("a", "pkg.Service", &mut to_server).expect("room");
         let mut server = h2::Connection::server(&config, &mut to_client);
         let (mut at, mut asked) = (0, Vec::new());
         while let (used, Some(event)) = server.receive(&to_server[at..], 0, &mut to_client).expect("frames") {
@@ -286,11 +290,11 @@ mod tests {
     fn the_state_is_read_however_the_bytes_are_cut() {
         for cut in [1, 2, 7, 4096] {
             let of = |message, status| talk(cut, answered(message, status));
-            let is = |status, serving| Ok(Some(Answer { status, serving }));
-            assert_eq!(of(b"\0\0\0\0\x02\x08\x01", "0"), is(0, State::Serving));
-            assert_eq!(of(b"\0\0\0\0\x02\x08\x02", "0"), is(0, State::NotServing));
-            assert_eq!(of(b"\0\0\0\0\x00", "0"), is(0, State::Unknown));
-            assert_eq!(of(b"\0\0\0\0\x07\x12\x01x\x08\x01\x18\x05", "0"), is(0, State::Serving));
+            let is = |status, serving| Ok(Some(GrpcHealth { status, serving }));
+            assert_eq!(of(b"\0\0\0\0\x02\x08\x01", "0"), is(0, GrpcCheckState::Serving));
+            assert_eq!(of(b"\0\0\0\0\x02\x08\x02", "0"), is(0, GrpcCheckState::NotServing));
+            assert_eq!(of(b"\0\0\0\0\x00", "0"), is(0, GrpcCheckState::Unknown));
+            assert_eq!(of(b"\0\0\0\0\x07\x12\x01x\x08\x01\x18\x05", "0"), is(0, GrpcCheckState::Serving));
             assert_eq!(of(b"\0\0\0\0\x03\x08\x01", "0"), Err(BROKEN.to_owned()));
             assert_eq!(of(b"\x01\0\0\0\x02\x08\x01", "0"), Err(BROKEN.to_owned()));
             let refused = talk(cut, |server, key, out| {
@@ -299,7 +303,7 @@ mod tests {
                     coder.field(b"grpc-status", b"12", Indexing::Allowed, out);
                 });
             });
-            assert_eq!(refused, is(12, State::Unknown));
+            assert_eq!(refused, is(12, GrpcCheckState::Unknown));
             let page = talk(cut, |server, key, out| {
                 server.head(key, true, out, |coder, out| coder.status(502, out));
             });

@@ -4,11 +4,11 @@ use weir_http::Method;
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_rt::Recv;
 
-use crate::connection::upstream_connection::Connection;
+use crate::connection::upstream_connection::UpstreamConnection;
 
 /// An answer to a check.
 #[derive(Debug, Default)]
-pub(crate) struct Checked {
+pub(crate) struct HttpCheckResult {
     head: ResponseHead,
     /// The head, which `head` speaks of, and what came behind it before more was asked for.
     bytes: Vec<u8>,
@@ -16,13 +16,13 @@ pub(crate) struct Checked {
     pub(crate) body: Vec<u8>,
 }
 
-impl Checked {
+impl HttpCheckResult {
     /// Reads an answer's head.
     ///
     /// # Errors
     /// For people: why there is none.
-    pub(crate) async fn head(connection: &Connection) -> Result<Checked, String> {
-        let mut checked = Checked::default();
+    pub(crate) async fn head(connection: &UpstreamConnection) -> Result<HttpCheckResult, String> {
+        let mut checked = HttpCheckResult::default();
         loop {
             checked.bytes.extend_from_slice(&more(connection).await?.ok_or(CLOSED)?);
             if checked.parse()? {
@@ -63,7 +63,7 @@ impl Checked {
     ///
     /// # Errors
     /// For people: why it is not whole.
-    pub(crate) async fn read_body(&mut self, connection: &Connection) -> Result<(), String> {
+    pub(crate) async fn read_body(&mut self, connection: &UpstreamConnection) -> Result<(), String> {
         let length = self.head.body_length(Method::Get);
         let mut chunks = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
         let mut raw = self.bytes.split_off(self.head.len);
@@ -109,7 +109,7 @@ fn unchunk(decoder: &mut ChunkedDecoder, raw: &[u8], body: &mut Vec<u8>) -> Resu
 }
 
 /// What comes next; `None`: the server has ended the connection.
-async fn more(connection: &Connection) -> Result<Option<Vec<u8>>, String> {
+async fn more(connection: &UpstreamConnection) -> Result<Option<Vec<u8>>, String> {
     match connection.stream.recv(Some(&connection.timer)).await {
         Recv::Data(bytes) => Ok(Some(bytes.into_vec())),
         Recv::Eof => Ok(None),
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn interim_heads_are_skipped() {
         let parse = |bytes: &[u8]| {
-            let mut checked = Checked { bytes: bytes.to_vec(), ..Checked::default() };
+            let mut checked = HttpCheckResult { bytes: bytes.to_vec(), ..HttpCheckResult::default() };
             checked.parse().map(|whole| whole.then(|| checked.status()))
         };
         let bytes = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 503 No\r\n\r\nbody";

@@ -8,21 +8,21 @@ use std::sync::{Arc, OnceLock};
 use weir_conf::{Error, LineCx, Result, Span};
 
 use crate::health;
-use crate::health::http_check::Checked;
+use crate::health::http_check::HttpCheckResult;
 use weir_engine::conf::registry::Registry;
 use weir_engine::regex::Pattern;
 
 /// The `match` blocks of a configuration, by name; checks may name one that comes later.
 #[derive(Debug, Default)]
-pub(crate) struct Matches {
-    known: HashMap<Box<str>, Arc<OnceLock<Matching>>>,
+pub(crate) struct MatchBlocks {
+    known: HashMap<Box<str>, Arc<OnceLock<MatchRules>>>,
     /// Where checks name them.
     wanted: Vec<(Box<str>, Span)>,
 }
 
-impl Matches {
+impl MatchBlocks {
     /// The block `name`, which a check names at `span`.
-    pub(crate) fn want(&mut self, name: &str, span: Span) -> Arc<OnceLock<Matching>> {
+    pub(crate) fn want(&mut self, name: &str, span: Span) -> Arc<OnceLock<MatchRules>> {
         self.wanted.push((name.into(), span));
         self.known.entry(name.into()).or_default().clone()
     }
@@ -40,53 +40,53 @@ impl Matches {
 
 /// `match name { ... }`
 pub(crate) fn define(line: &mut LineCx<'_>) -> Result {
-    let mut matching = Matching::default();
+    let mut matching = MatchRules::default();
     for entry in line.entries()? {
         matching.entry(&mut line.entry(entry))?;
     }
     let name = line.arg(0).to_owned();
     let registry: &mut Registry = line.ext();
-    let slot = registry.shared::<Matches>().known.entry(name.as_str().into()).or_default().clone();
+    let slot = registry.shared::<MatchBlocks>().known.entry(name.as_str().into()).or_default().clone();
     slot.set(matching).map_err(|_| line.fail_arg(0, format!("duplicate match \"{name}\"")))
 }
 
 /// What one `match` block says; all of it must hold.
 #[derive(Default)]
-pub(crate) struct Matching {
+pub(crate) struct MatchRules {
     /// The statuses, or those that are none of them.
-    status: Option<(Wanted, Vec<(u16, u16)>)>,
-    headers: Vec<(Box<str>, Wanted, Value)>,
-    body: Vec<(Wanted, Arc<Pattern>)>,
+    status: Option<(WantedHeader, Vec<(u16, u16)>)>,
+    headers: Vec<(Box<str>, WantedHeader, MatchValue)>,
+    body: Vec<(WantedHeader, Arc<Pattern>)>,
 }
 
 /// Whether a rule wants it so, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum WantedHeader {
     Yes,
     No,
 }
 
-impl Wanted {
+impl WantedHeader {
     fn is(self, found: bool) -> bool {
-        found == (self == Wanted::Yes)
+        found == (self == WantedHeader::Yes)
     }
 }
 
 /// What a field of the head is compared to.
-enum Value {
+enum MatchValue {
     /// It is there.
     Any,
     Text(Box<[u8]>),
     Pattern(Arc<Pattern>),
 }
 
-impl fmt::Debug for Matching {
+impl fmt::Debug for MatchRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Matching").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
-impl Matching {
+impl MatchRules {
     fn entry(&mut self, line: &mut LineCx<'_>) -> Result {
         match line.line().name.str() {
             "status" => self.add_status(line),
@@ -109,7 +109,7 @@ impl Matching {
         let statuses = (from..line.args().len())
             .map(|at| health::statuses(line.arg(at)).ok_or_else(|| line.invalid_parameter(at)))
             .collect::<Result<Vec<_>>>()?;
-        self.status = Some((if negated { Wanted::No } else { Wanted::Yes }, statuses));
+        self.status = Some((if negated { WantedHeader::No } else { WantedHeader::Yes }, statuses));
         Ok(())
     }
 
@@ -118,15 +118,15 @@ impl Matching {
         let words: Vec<String> = (0..line.args().len()).map(|at| line.arg(at).to_owned()).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (name, wanted, value) = match words[..] {
-            [name] => (name, Wanted::Yes, Value::Any),
-            ["!", name] => (name, Wanted::No, Value::Any),
+            [name] => (name, WantedHeader::Yes, MatchValue::Any),
+            ["!", name] => (name, WantedHeader::No, MatchValue::Any),
             [name, operator, value] => {
                 let value = match operator {
-                    "=" | "!=" => Value::Text(value.as_bytes().into()),
-                    "~" | "!~" => Value::Pattern(Pattern::compile(line, 2, 0, false)?),
+                    "=" | "!=" => MatchValue::Text(value.as_bytes().into()),
+                    "~" | "!~" => MatchValue::Pattern(Pattern::compile(line, 2, 0, false)?),
                     _ => return Err(line.invalid_parameter(1)),
                 };
-                (name, if operator.starts_with('!') { Wanted::No } else { Wanted::Yes }, value)
+                (name, if operator.starts_with('!') { WantedHeader::No } else { WantedHeader::Yes }, value)
             }
             _ => return Err(count(line)),
         };
@@ -140,8 +140,8 @@ impl Matching {
             return Err(count(line));
         }
         let wanted = match line.arg(0) {
-            "~" => Wanted::Yes,
-            "!~" => Wanted::No,
+            "~" => WantedHeader::Yes,
+            "!~" => WantedHeader::No,
             _ => return Err(line.invalid_parameter(0)),
         };
         let pattern = Pattern::compile(line, 1, 0, false)?;
@@ -164,14 +164,14 @@ impl Matching {
     ///
     /// # Errors
     /// For people: which rule does not hold.
-    pub(crate) fn judge(&self, answer: &Checked) -> std::result::Result<(), String> {
+    pub(crate) fn judge(&self, answer: &HttpCheckResult) -> std::result::Result<(), String> {
         for (name, wanted, value) in &self.headers {
             let mut found = false;
             for value_found in answer.values(name) {
                 found |= match value {
-                    Value::Any => true,
-                    Value::Text(text) => value_found == &**text,
-                    Value::Pattern(pattern) => is_match(pattern, value_found)?,
+                    MatchValue::Any => true,
+                    MatchValue::Text(text) => value_found == &**text,
+                    MatchValue::Pattern(pattern) => is_match(pattern, value_found)?,
                 };
             }
             if !wanted.is(found) {

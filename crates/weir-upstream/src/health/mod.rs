@@ -12,16 +12,16 @@ use std::sync::{Arc, OnceLock};
 
 use weir_conf::{LineCx, Result, parse_number, parse_time_ms};
 
-use crate::connection::upstream_connection::{Connection, Opening};
-use crate::health::grpc_check::State;
-use crate::health::http_check::{Checked, timed_out};
-use crate::health::match_block::{Matches, Matching};
+use crate::connection::upstream_connection::{ConnectOptions, UpstreamConnection};
+use crate::health::grpc_check::GrpcCheckState;
+use crate::health::http_check::{HttpCheckResult, timed_out};
+use crate::health::match_block::{MatchBlocks, MatchRules};
 use crate::peer::Peer;
 use weir_engine::conf::registry::Registry;
 
 /// How a server is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum HealthCheckKind {
     /// A connection is enough.
     Tcp,
     Http,
@@ -32,7 +32,7 @@ enum Kind {
 /// How the servers of a group are checked.
 #[derive(Clone, Debug)]
 pub struct HealthCheck {
-    kind: Kind,
+    kind: HealthCheckKind,
     /// Milliseconds between the beginnings of two rounds, and what is added to it by chance for each server.
     pub(crate) interval: u64,
     pub(crate) jitter: u64,
@@ -50,7 +50,7 @@ pub struct HealthCheck {
     /// The statuses of one that is well.
     statuses: Vec<(u16, u16)>,
     /// The `match` block that says what its answer must be, in the place of `statuses`.
-    matching: Option<Arc<OnceLock<Matching>>>,
+    matching: Option<Arc<OnceLock<MatchRules>>>,
     /// Nobody asks a server before it was found well.
     pub(crate) mandatory: bool,
 }
@@ -60,7 +60,7 @@ impl HealthCheck {
     /// [uri=uri] [host=name] [status=200-399,... | match=name] [grpc_service=name] [grpc_status=code] [mandatory]`
     pub(crate) fn parse(line: &mut LineCx<'_>) -> Result<HealthCheck> {
         let mut check = HealthCheck {
-            kind: Kind::Http,
+            kind: HealthCheckKind::Http,
             interval: 5_000,
             jitter: 0,
             timeout: UNSAID,
@@ -79,7 +79,7 @@ impl HealthCheck {
                 Some(name) => {
                     let (name, span) = (name.to_owned(), line.args()[at].span);
                     let registry: &mut Registry = line.ext();
-                    check.matching = Some(registry.shared::<Matches>().want(&name, span));
+                    check.matching = Some(registry.shared::<MatchBlocks>().want(&name, span));
                 }
                 None => check.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?,
             }
@@ -100,9 +100,9 @@ impl HealthCheck {
         };
         match text.split_once('=') {
             None if text == "mandatory" => self.mandatory = true,
-            Some(("type", "http")) => self.kind = Kind::Http,
-            Some(("type", "tcp")) => self.kind = Kind::Tcp,
-            Some(("type", "grpc")) => self.kind = Kind::Grpc,
+            Some(("type", "http")) => self.kind = HealthCheckKind::Http,
+            Some(("type", "tcp")) => self.kind = HealthCheckKind::Tcp,
+            Some(("type", "grpc")) => self.kind = HealthCheckKind::Grpc,
             Some(("grpc_service", value)) if !value.is_empty() => self.grpc_service = value.into(),
             Some(("grpc_status", value)) => {
                 let number = parse_number(value.as_bytes())?;
@@ -129,52 +129,51 @@ impl HealthCheck {
             [("grpc_service", !self.grpc_service.is_empty()), ("grpc_status", self.grpc_status.is_some())];
         let of_http = [("match", self.matching.is_some())];
         let wrong = match self.kind {
-            Kind::Grpc => of_http.iter().find(|(_, given)| *given),
-            Kind::Http | Kind::Tcp => of_grpc.iter().find(|(_, given)| *given),
+            HealthCheckKind::Grpc => of_http.iter().find(|(_, given)| *given),
+            HealthCheckKind::Http | HealthCheckKind::Tcp => of_grpc.iter().find(|(_, given)| *given),
         };
         wrong.map_or(Ok(()), |(parameter, _)| Err(*parameter))
     }
 
     /// Asks `peer` once.
     pub(crate) async fn ask(&self, group: &str, peer: &Peer) -> std::result::Result<(), String> {
-        let how = Opening { local: peer.bind.as_ref(), ..Opening::default() };
-        let connection =
-            Connection::open(&peer.addr, &how, self.timeout).await.map_err(|error| {
-                match error.raw_os_error() {
-                    Some(errno) => {
-                        format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
-                    }
-                    None => timed_out(),
+        let how = ConnectOptions { local: peer.bind.as_ref(), ..ConnectOptions::default() };
+        let connection = UpstreamConnection::open(&peer.addr, &how, self.timeout).await.map_err(|error| {
+            match error.raw_os_error() {
+                Some(errno) => {
+                    format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
                 }
-            })?;
+                None => timed_out(),
+            }
+        })?;
         let host = self.host.as_deref().unwrap_or(group);
         match self.kind {
-            Kind::Tcp => Ok(()),
-            Kind::Http => self.ask_http(&connection, host).await,
-            Kind::Grpc => self.ask_grpc(&connection, host).await,
+            HealthCheckKind::Tcp => Ok(()),
+            HealthCheckKind::Http => self.ask_http(&connection, host).await,
+            HealthCheckKind::Grpc => self.ask_grpc(&connection, host).await,
         }
     }
 
     /// Its service must be serving; where another status than 0 is wanted, that status is enough.
-    async fn ask_grpc(&self, connection: &Connection, host: &str) -> std::result::Result<(), String> {
+    async fn ask_grpc(&self, connection: &UpstreamConnection, host: &str) -> std::result::Result<(), String> {
         connection.timer.arm(self.timeout);
         let answer = grpc_check::ask(connection, host, &self.grpc_service).await?;
         match (answer.status, answer.serving) {
             (status, _) if status != self.grpc_status.unwrap_or(0) => {
                 Err(format!("the gRPC status was {status}"))
             }
-            (0, serving) if serving != State::Serving => Err(format!("the service is {serving}")),
+            (0, serving) if serving != GrpcCheckState::Serving => Err(format!("the service is {serving}")),
             _ => Ok(()),
         }
     }
 
-    async fn ask_http(&self, connection: &Connection, host: &str) -> std::result::Result<(), String> {
+    async fn ask_http(&self, connection: &UpstreamConnection, host: &str) -> std::result::Result<(), String> {
         let uri = &self.uri;
         let request =
             format!("GET {uri} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\nConnection: close\r\n\r\n");
         connection.stream.send(request.into_bytes());
         connection.timer.arm(self.timeout);
-        let mut answer = Checked::head(connection).await?;
+        let mut answer = HttpCheckResult::head(connection).await?;
         let matching = self.matching.as_ref().and_then(|matching| matching.get());
         let status = answer.status();
         let well = match matching {

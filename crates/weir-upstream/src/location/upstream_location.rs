@@ -3,16 +3,16 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::config::directives::Settings;
+use crate::config::directives::UpstreamSettings;
 use crate::location::peer_sites::PeerSites;
-use crate::protocol::Protocol;
+use crate::protocol::UpstreamProtocol;
 
 /// What a location needs to ask servers.
-pub struct Upstream {
+pub struct UpstreamLocation {
     /// What they speak.
-    pub protocol: Rc<dyn Protocol>,
+    pub protocol: Rc<dyn UpstreamProtocol>,
     /// The location's settings.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<UpstreamSettings>,
     /// Where a try's time goes.
     pub sites: PeerSites,
 }

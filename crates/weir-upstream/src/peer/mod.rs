@@ -17,9 +17,9 @@ use weir_rt::net::SockAddr;
 use weir_trace::Cause;
 
 use crate::peer::idle_time::IdleTime;
-use crate::peer::outlier::Slowness;
-use crate::peer::peer_figures::{Figures, Totals};
-use crate::peer::response_time::{Average, Line};
+use crate::peer::outlier::PeerSlowness;
+use crate::peer::peer_figures::{PeerFigures, PeerTotals};
+use crate::peer::response_time::{MovingAverage, UploadLine};
 
 /// One address of one server of a group.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct Peer {
     /// The local address of connections to it (`bind=`); port 0: any.
     pub bind: Option<SockAddr>,
     /// Its connections are kept apart from others to the same address.
-    pub lane: Option<Arc<Lane>>,
+    pub lane: Option<Arc<ConnectionLane>>,
     /// Its connections are counted where all workers see them at once: its limit or its group's method compares the
     /// number. Otherwise each worker counts its own.
     pub(crate) is_compared: bool,
@@ -59,7 +59,7 @@ pub struct Peer {
 
 /// Connections that are kept by a name of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct ConnectionLane {
     /// The name.
     pub name: Box<[u8]>,
     /// Idle connections that a worker keeps by it; 0: as many as the group says.
@@ -88,11 +88,11 @@ pub struct PeerState {
     /// The second of the system's time since which it is as well, or as unwell, as it is; 0: from the beginning.
     pub(crate) since: AtomicU64,
     /// How soon it answered of late; fed where the group's method wants to know.
-    pub time: Average,
+    pub time: MovingAverage,
     /// How soon it can be reached, and long bodies get there; fed with `least_time upload`.
-    pub line: Line,
+    pub line: UploadLine,
     /// How long its answers take; fed where the group leaves outliers out.
-    pub slowness: Slowness,
+    pub slowness: PeerSlowness,
     /// What went wrong last.
     pub last: LastFault,
     /// How long it leaves idle connections open.
@@ -100,7 +100,7 @@ pub struct PeerState {
     /// Why it did not pass a check.
     check: Mutex<Option<String>>,
     /// What each worker counted.
-    figures: Mutex<Vec<Arc<Figures>>>,
+    figures: Mutex<Vec<Arc<PeerFigures>>>,
 }
 
 /// What went wrong last with a peer, and when: written only when something does.
@@ -136,13 +136,13 @@ impl PeerState {
     }
 
     /// A worker's own account of this peer, which nobody else writes.
-    pub(crate) fn account(&self) -> Arc<Figures> {
-        let figures = Arc::<Figures>::default();
+    pub(crate) fn account(&self) -> Arc<PeerFigures> {
+        let figures = Arc::<PeerFigures>::default();
         let mut all = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= ACCOUNTS {
             // Those of workers and configurations that are gone become one.
             let (gone, used): (Vec<_>, Vec<_>) = all.drain(..).partition(|one| Arc::strong_count(one) == 1);
-            let sum = Figures::default();
+            let sum = PeerFigures::default();
             gone.iter().for_each(|one| sum.add(one));
             *all = used;
             all.push(Arc::new(sum));
@@ -157,9 +157,9 @@ impl PeerState {
     }
 
     /// What all workers counted.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> PeerTotals {
         let all = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut totals = Totals::default();
+        let mut totals = PeerTotals::default();
         all.iter().for_each(|one| totals.add(one));
         totals
     }
@@ -190,7 +190,7 @@ const UP: u8 = 2;
 
 /// What may be asked of a peer, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
+pub enum PeerHealth {
     /// It is asked.
     Up,
     /// `down`
@@ -207,17 +207,17 @@ pub enum Health {
     Busy,
 }
 
-impl Health {
+impl PeerHealth {
     /// One word.
     pub fn as_str(self) -> &'static str {
         match self {
-            Health::Up => "up",
-            Health::Down => "down",
-            Health::Draining => "draining",
-            Health::Unhealthy => "unhealthy",
-            Health::Unavailable => "unavailable",
-            Health::Slow => "slow",
-            Health::Busy => "busy",
+            PeerHealth::Up => "up",
+            PeerHealth::Down => "down",
+            PeerHealth::Draining => "draining",
+            PeerHealth::Unhealthy => "unhealthy",
+            PeerHealth::Unavailable => "unavailable",
+            PeerHealth::Slow => "slow",
+            PeerHealth::Busy => "busy",
         }
     }
 }
@@ -269,15 +269,15 @@ impl Peer {
     }
 
     /// What it is at second `now`.
-    pub fn health(&self, now: u64) -> Health {
+    pub fn health(&self, now: u64) -> PeerHealth {
         match () {
-            () if self.is_down() => Health::Down,
-            () if self.state.unhealthy.load(Relaxed) => Health::Unhealthy,
-            () if self.is_out(now) => Health::Unavailable,
-            () if self.state.slowness.is_out(now) => Health::Slow,
-            () if self.drain => Health::Draining,
-            () if !self.is_reachable(now) => Health::Busy,
-            () => Health::Up,
+            () if self.is_down() => PeerHealth::Down,
+            () if self.state.unhealthy.load(Relaxed) => PeerHealth::Unhealthy,
+            () if self.is_out(now) => PeerHealth::Unavailable,
+            () if self.state.slowness.is_out(now) => PeerHealth::Slow,
+            () if self.drain => PeerHealth::Draining,
+            () if !self.is_reachable(now) => PeerHealth::Busy,
+            () => PeerHealth::Up,
         }
     }
 

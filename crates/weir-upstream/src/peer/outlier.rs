@@ -62,7 +62,7 @@ impl OutlierLimits {
 
 /// How long a server's answers take.
 #[derive(Debug, Default)]
-pub struct Slowness {
+pub struct PeerSlowness {
     /// Microseconds of the answers that have yet to make a mean, and how many they are.
     sum: AtomicU64,
     count: AtomicU32,
@@ -72,7 +72,7 @@ pub struct Slowness {
     until: AtomicU64,
 }
 
-impl Slowness {
+impl PeerSlowness {
     /// Whether it is left out at second `now`.
     #[inline]
     pub(crate) fn is_out(&self, now: u64) -> bool {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_made_of_as_many_answers_as_it_says() {
-        let slowness = Slowness::default();
+        let slowness = PeerSlowness::default();
         let means: Vec<_> = (1..=8).map(|n| slowness.add(&OUTLIER, n * 100)).collect();
         assert_eq!((means[3], means[7]), (Some(250), Some(650)));
         assert_eq!(means.iter().flatten().count(), 2);

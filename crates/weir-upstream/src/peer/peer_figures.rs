@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// A worker's account of a peer; in cache lines of its own (two, which x86 fetches together).
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Figures {
+pub(crate) struct PeerFigures {
     /// Connections in use, of a peer whose number of them nobody compares.
     in_flight: AtomicU32,
     requests: AtomicU64,
@@ -18,9 +18,9 @@ pub(crate) struct Figures {
     times: [AtomicU32; BUCKETS],
 }
 
-impl Default for Figures {
-    fn default() -> Figures {
-        Figures {
+impl Default for PeerFigures {
+    fn default() -> PeerFigures {
+        PeerFigures {
             in_flight: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -29,7 +29,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl PeerFigures {
     /// A try begins.
     pub(crate) fn begin(&self) {
         self.in_flight.store(self.in_flight.load(Relaxed) + 1, Relaxed);
@@ -61,7 +61,7 @@ impl Figures {
     }
 
     /// Takes over what `other` counted. Nobody else writes to either.
-    pub(crate) fn add(&self, other: &Figures) {
+    pub(crate) fn add(&self, other: &PeerFigures) {
         self.requests.store(self.requests.load(Relaxed) + other.requests.load(Relaxed), Relaxed);
         self.failed.store(self.failed.load(Relaxed) + other.failed.load(Relaxed), Relaxed);
         for (here, there) in self.times.iter().zip(&other.times) {
@@ -72,7 +72,7 @@ impl Figures {
 
 /// What several workers counted.
 #[derive(Clone, Debug)]
-pub struct Totals {
+pub struct PeerTotals {
     /// Tries that ended.
     pub requests: u64,
     /// Those of them that counted against the peer.
@@ -80,14 +80,14 @@ pub struct Totals {
     times: [u64; BUCKETS],
 }
 
-impl Default for Totals {
-    fn default() -> Totals {
-        Totals { requests: 0, failed: 0, times: [0; BUCKETS] }
+impl Default for PeerTotals {
+    fn default() -> PeerTotals {
+        PeerTotals { requests: 0, failed: 0, times: [0; BUCKETS] }
     }
 }
 
-impl Totals {
-    pub(crate) fn add(&mut self, figures: &Figures) {
+impl PeerTotals {
+    pub(crate) fn add(&mut self, figures: &PeerFigures) {
         self.requests += figures.requests.load(Relaxed);
         self.failed += figures.failed.load(Relaxed);
         for (sum, count) in self.times.iter_mut().zip(&figures.times) {
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_all_workers() {
-        let (mine, yours) = (Figures::default(), Figures::default());
+        let (mine, yours) = (PeerFigures::default(), PeerFigures::default());
         (0..90).for_each(|_| mine.answered(100));
         (0..10).for_each(|_| yours.answered(10_000));
         mine.done(false);
         yours.done(true);
-        let mut totals = Totals::default();
+        let mut totals = PeerTotals::default();
         assert_eq!(totals.quantile(0.5), None);
         totals.add(&mine);
         totals.add(&yours);

@@ -7,12 +7,12 @@ use crate::peer::Peer;
 
 /// What is measured, and how it is averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timed {
+pub struct TimeMeasure {
     /// Up to the last byte of an answer; else up to its head.
     pub last_byte: bool,
     /// What is slower than the average counts at once.
     pub peak: bool,
-    /// Requests with long bodies go by how long they would take on the server's [`Line`].
+    /// Requests with long bodies go by how long they would take on the server's [`UploadLine`].
     pub upload: bool,
     /// Nanoseconds after which a sample counts for a third.
     pub decay: u64,
@@ -20,16 +20,16 @@ pub struct Timed {
 
 /// An average of times.
 #[derive(Debug, Default)]
-pub struct Average {
+pub struct MovingAverage {
     /// Nanoseconds.
     value: AtomicU64,
     /// When it was that, in nanoseconds of a clock that all workers share; 0: there was no sample.
     at: AtomicU64,
 }
 
-impl Average {
+impl MovingAverage {
     /// Adds a sample; a failure counts at least for twice what was known.
-    pub(crate) fn add(&self, timed: &Timed, sample: u64, now: u64, failed: bool) {
+    pub(crate) fn add(&self, timed: &TimeMeasure, sample: u64, now: u64, failed: bool) {
         let known = self.read(timed, now);
         let sample = if failed { sample.max(known.unwrap_or(0).saturating_mul(2)) } else { sample };
         let value = match known {
@@ -46,7 +46,7 @@ impl Average {
     }
 
     /// What it is at `now`; `None`: there was no sample.
-    fn read(&self, timed: &Timed, now: u64) -> Option<u64> {
+    fn read(&self, timed: &TimeMeasure, now: u64) -> Option<u64> {
         let at = self.at.load(Relaxed);
         let sunk = |age: u64| (self.value.load(Relaxed) as f64 * timed.keep(age)) as u64;
         (at > 0).then(|| sunk(now.saturating_sub(at)))
@@ -55,21 +55,21 @@ impl Average {
 
 /// What is known of the way to a server.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct UploadLine {
     /// Nanoseconds until a connection stands.
-    connect: Average,
+    connect: MovingAverage,
     /// Nanoseconds in which a mebibyte of a request's body gets there.
-    mebibyte: Average,
+    mebibyte: MovingAverage,
 }
 
-impl Line {
+impl UploadLine {
     /// A connection took so many nanoseconds.
-    pub(crate) fn connected(&self, timed: &Timed, ns: u64) {
+    pub(crate) fn connected(&self, timed: &TimeMeasure, ns: u64) {
         self.connect.add(timed, ns, weir_rt::clock::monotonic_ns(), false);
     }
 
     /// A request of so many bytes had its answer after so many nanoseconds.
-    pub(crate) fn sent(&self, timed: &Timed, bytes: u64, ns: u64) {
+    pub(crate) fn sent(&self, timed: &TimeMeasure, bytes: u64, ns: u64) {
         if bytes >= LONG {
             let ns = u128::from(ns) * u128::from(MEBIBYTE) / u128::from(bytes);
             let ns = u64::try_from(ns).unwrap_or(u64::MAX);
@@ -78,14 +78,14 @@ impl Line {
     }
 
     /// How long a body of `len` bytes would take; `None`: none has gone this way.
-    fn upload(&self, timed: &Timed, now: u64, len: u64) -> Option<u64> {
+    fn upload(&self, timed: &TimeMeasure, now: u64, len: u64) -> Option<u64> {
         let each = u128::from(self.mebibyte.read(timed, now)?) * u128::from(len) / u128::from(MEBIBYTE);
         let connect = self.connect.read(timed, now).unwrap_or(0);
         Some(u64::try_from(each).unwrap_or(u64::MAX).saturating_add(connect))
     }
 }
 
-impl Timed {
+impl TimeMeasure {
     /// How much of an average is left after `age` nanoseconds.
     fn keep(&self, age: u64) -> f64 {
         (-(age as f64) / self.decay.max(1) as f64).exp()
@@ -123,12 +123,13 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    const PLAIN: Timed = Timed { last_byte: false, peak: false, upload: false, decay: 10 * SECOND };
-    const PEAK: Timed = Timed { peak: true, ..PLAIN };
+    const PLAIN: TimeMeasure =
+        TimeMeasure { last_byte: false, peak: false, upload: false, decay: 10 * SECOND };
+    const PEAK: TimeMeasure = TimeMeasure { peak: true, ..PLAIN };
 
     #[test]
     fn samples_count_for_less_the_older_they_are() {
-        let average = Average::default();
+        let average = MovingAverage::default();
         assert_eq!(average.read(&PLAIN, 5), None);
         average.add(&PLAIN, 1_000_000, SECOND, false);
         assert_eq!(average.read(&PLAIN, SECOND), Some(1_000_000));
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_peak_counts_at_once_and_a_failure_is_slow() {
-        let (plain, peak) = (Average::default(), Average::default());
+        let (plain, peak) = (MovingAverage::default(), MovingAverage::default());
         for at in 1..100 {
             plain.add(&PLAIN, 1_000, at * 1000, false);
             peak.add(&PEAK, 1_000, at * 1000, false);

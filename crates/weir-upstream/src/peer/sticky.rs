@@ -13,8 +13,8 @@ use weir_conf::{LineCx, Result, parse_size, parse_time_s};
 use weir_http::{Known, Span, date};
 
 use crate::peer::Peer;
-use crate::peer::balance::{Tried, now};
-use crate::peer::members::Members;
+use crate::peer::balance::{TriedPeers, now};
+use crate::peer::members::UpstreamMembers;
 use weir_engine::conf::registry::Registry;
 use weir_engine::exchange::Exchange;
 use weir_engine::text::Text;
@@ -23,20 +23,20 @@ use weir_engine::zone::{SharedZone, Table, Zones};
 
 /// How requests are bound to servers.
 #[derive(Debug)]
-pub enum Sticky {
+pub enum StickyMethod {
     /// `sticky cookie`
-    Cookie(Cookie),
+    Cookie(StickyCookie),
     /// `sticky route`: the values of which the first that is not empty counts.
     Route(Vec<Script>),
     /// `sticky learn`
-    Learn(Learn),
+    Learn(StickyLearn),
 }
 
 /// The cookie that names the server.
 #[derive(Debug)]
-pub struct Cookie {
+pub struct StickyCookie {
     name: Box<str>,
-    expires: Option<Expires>,
+    expires: Option<CookieExpiry>,
     domain: Option<Script>,
     path: Option<Script>,
     secure: bool,
@@ -45,7 +45,7 @@ pub struct Cookie {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Expires {
+enum CookieExpiry {
     /// `max`: ten years, as nginx has it.
     Max,
     /// Seconds from now.
@@ -53,7 +53,7 @@ enum Expires {
 }
 
 /// Sessions that servers open.
-pub struct Learn {
+pub struct StickyLearn {
     zone: Arc<SharedZone>,
     /// Seconds after which a session that is not used is forgotten.
     timeout: u64,
@@ -63,7 +63,7 @@ pub struct Learn {
     lookup: Vec<Script>,
 }
 
-impl fmt::Debug for Learn {
+impl fmt::Debug for StickyLearn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Learn")
             .field("zone", &self.zone.name)
@@ -73,30 +73,30 @@ impl fmt::Debug for Learn {
 }
 
 /// A session: the server's id, and the second it was used last.
-struct Session {
+struct StickySession {
     id: Box<[u8]>,
     used: u64,
 }
 
 /// Peers by what names them in requests.
-pub(crate) type Ids = HashMap<Box<[u8]>, Vec<Arc<Peer>>>;
+pub(crate) type StickyIds = HashMap<Box<[u8]>, Vec<Arc<Peer>>>;
 
 /// A session to be remembered when the answer is over.
-pub(crate) struct Learned {
-    table: Arc<Table<Session>>,
+pub(crate) struct LearnedSessions {
+    table: Arc<Table<StickySession>>,
     key: Box<[u8]>,
     id: Box<[u8]>,
 }
 
-impl Learned {
+impl LearnedSessions {
     /// Binds the session to its server; without room the session that was not used for longest is forgotten.
     pub(crate) fn store(self) {
         let mut entries = self.table.lock(&self.key);
         if let Some(known) = entries.find(&self.key) {
-            *entries.value(known) = Session { id: self.id, used: now() };
+            *entries.value(known) = StickySession { id: self.id, used: now() };
             return;
         }
-        let session = |id: &[u8]| Session { id: id.into(), used: now() };
+        let session = |id: &[u8]| StickySession { id: id.into(), used: now() };
         if entries.insert(&self.key, session(&self.id)).is_some() {
             return;
         }
@@ -108,10 +108,10 @@ impl Learned {
     }
 }
 
-impl Sticky {
+impl StickyMethod {
     /// The peers of a group by what names them.
-    pub(crate) fn ids(&self, members: &Members) -> Ids {
-        let mut ids = Ids::new();
+    pub(crate) fn ids(&self, members: &UpstreamMembers) -> StickyIds {
+        let mut ids = StickyIds::new();
         for peer in members.all() {
             ids.entry(self.id(peer)).or_default().push(peer.clone());
         }
@@ -121,8 +121,8 @@ impl Sticky {
     /// What names a peer: its `route=`, or the MD5 of its address.
     fn id(&self, peer: &Peer) -> Box<[u8]> {
         match self {
-            Sticky::Route(_) => peer.route.as_bytes().into(),
-            Sticky::Cookie(_) if !peer.route.is_empty() => peer.route.as_bytes().into(),
+            StickyMethod::Route(_) => peer.route.as_bytes().into(),
+            StickyMethod::Cookie(_) if !peer.route.is_empty() => peer.route.as_bytes().into(),
             _ => {
                 let hex = |byte: &u8| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
                 Md5::digest(peer.name.as_bytes()).iter().flat_map(hex).collect()
@@ -131,11 +131,16 @@ impl Sticky {
     }
 
     /// The peer to which `x` is bound, counted as chosen; `None`: to none that may be asked.
-    pub(crate) fn bound(&self, x: &mut Exchange, ids: &Ids, tried: &mut Tried) -> Option<Arc<Peer>> {
+    pub(crate) fn bound(
+        &self,
+        x: &mut Exchange,
+        ids: &StickyIds,
+        tried: &mut TriedPeers,
+    ) -> Option<Arc<Peer>> {
         let key = match self {
-            Sticky::Cookie(cookie) => x.arena.get(find_cookie(x, cookie.name.as_bytes())?).into(),
-            Sticky::Route(values) => first(x, values)?,
-            Sticky::Learn(learn) => learn.find(&first(x, &learn.lookup)?)?,
+            StickyMethod::Cookie(cookie) => x.arena.get(find_cookie(x, cookie.name.as_bytes())?).into(),
+            StickyMethod::Route(values) => first(x, values)?,
+            StickyMethod::Learn(learn) => learn.find(&first(x, &learn.lookup)?)?,
         };
         let now = now();
         let peer = ids.get(&key)?.iter().find(|peer| peer.is_reachable(now))?;
@@ -145,16 +150,16 @@ impl Sticky {
     }
 
     /// `peer` has answered `x`: binds the client. What is returned is to be stored when the answer is over.
-    pub(crate) fn answered(&self, x: &mut Exchange, peer: &Peer) -> Option<Learned> {
+    pub(crate) fn answered(&self, x: &mut Exchange, peer: &Peer) -> Option<LearnedSessions> {
         match self {
-            Sticky::Route(_) => None,
-            Sticky::Cookie(cookie) => {
+            StickyMethod::Route(_) => None,
+            StickyMethod::Cookie(cookie) => {
                 cookie.set(x, &self.id(peer));
                 None
             }
-            Sticky::Learn(learn) => {
+            StickyMethod::Learn(learn) => {
                 let key = first(x, &learn.create)?;
-                let learned = Learned { table: learn.table(), key, id: self.id(peer) };
+                let learned = LearnedSessions { table: learn.table(), key, id: self.id(peer) };
                 if learn.header {
                     learned.store();
                     return None;
@@ -165,8 +170,8 @@ impl Sticky {
     }
 }
 
-impl Learn {
-    fn table(&self) -> Arc<Table<Session>> {
+impl StickyLearn {
+    fn table(&self) -> Arc<Table<StickySession>> {
         self.zone.store(|size| Table::new(size, ENTRY))
     }
 
@@ -186,17 +191,17 @@ impl Learn {
     }
 }
 
-impl Cookie {
+impl StickyCookie {
     /// Adds the cookie to the answer.
     fn set(&self, x: &mut Exchange, id: &[u8]) {
         let mut text = [self.name.as_bytes(), b"=", id].concat();
         let age = match self.expires {
             None => None,
-            Some(Expires::Max) => {
+            Some(CookieExpiry::Max) => {
                 text.extend_from_slice(b"; expires=Thu, 31-Dec-37 23:55:55 GMT");
                 Some(TEN_YEARS)
             }
-            Some(Expires::In(seconds)) => {
+            Some(CookieExpiry::In(seconds)) => {
                 text.extend_from_slice(b"; expires=");
                 date::cookie(&mut text, now().saturating_add(seconds) as i64);
                 Some(seconds)
@@ -233,11 +238,11 @@ impl Cookie {
     }
 
     /// `sticky cookie name [expires=time] [domain=domain] [httponly] [samesite=...] [secure] [path=path]`
-    fn parse(line: &mut LineCx<'_>) -> Result<Cookie> {
+    fn parse(line: &mut LineCx<'_>) -> Result<StickyCookie> {
         if line.args().len() < 2 || line.bytes(1).is_empty() {
             return Err(line.fail("invalid number of arguments in \"sticky\" directive"));
         }
-        let mut cookie = Cookie {
+        let mut cookie = StickyCookie {
             name: line.arg(1).into(),
             expires: None,
             domain: None,
@@ -249,10 +254,10 @@ impl Cookie {
         for at in 2..line.args().len() {
             let text = line.bytes(at);
             match value_of(text) {
-                (b"expires", Some(b"max")) => cookie.expires = Some(Expires::Max),
+                (b"expires", Some(b"max")) => cookie.expires = Some(CookieExpiry::Max),
                 (b"expires", Some(time)) => {
                     let seconds = parse_time_s(time).ok_or_else(|| line.invalid_parameter(at))?;
-                    cookie.expires = Some(Expires::In(seconds));
+                    cookie.expires = Some(CookieExpiry::In(seconds));
                 }
                 (b"domain", Some(value)) => cookie.domain = Some(Script::compile_text(line, at, value)?),
                 (b"path", Some(value)) => cookie.path = Some(Script::compile_text(line, at, value)?),
@@ -272,9 +277,9 @@ impl Cookie {
     }
 }
 
-impl Learn {
+impl StickyLearn {
     /// `sticky learn create=$variable lookup=$variable zone=name:size [timeout=time] [header]`
-    fn parse(line: &mut LineCx<'_>) -> Result<Learn> {
+    fn parse(line: &mut LineCx<'_>) -> Result<StickyLearn> {
         let (mut zone, mut timeout, mut header) = (None, 600, false);
         let (mut create, mut lookup) = (Vec::new(), Vec::new());
         for at in 1..line.args().len() {
@@ -295,7 +300,7 @@ impl Learn {
             return Err(line.fail(missing(if create.is_empty() { "create" } else { "lookup" })));
         }
         let zone = zone.ok_or_else(|| line.fail(missing("zone")))?;
-        Ok(Learn { zone, timeout, header, create, lookup })
+        Ok(StickyLearn { zone, timeout, header, create, lookup })
     }
 }
 
@@ -315,13 +320,13 @@ fn sessions(line: &mut LineCx<'_>, at: usize, value: &[u8]) -> Result<Arc<Shared
 }
 
 /// `sticky cookie ...`, `sticky route ...`, `sticky learn ...`
-pub(crate) fn parse(line: &mut LineCx<'_>) -> Result<Sticky> {
+pub(crate) fn parse(line: &mut LineCx<'_>) -> Result<StickyMethod> {
     match line.bytes(0) {
-        b"cookie" => Cookie::parse(line).map(Sticky::Cookie),
-        b"learn" => Learn::parse(line).map(Sticky::Learn),
+        b"cookie" => StickyCookie::parse(line).map(StickyMethod::Cookie),
+        b"learn" => StickyLearn::parse(line).map(StickyMethod::Learn),
         b"route" if line.args().len() > 1 => {
             let values = (1..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
-            Ok(Sticky::Route(values))
+            Ok(StickyMethod::Route(values))
         }
         b"route" => Err(line.fail("invalid number of arguments in \"sticky\" directive")),
         _ => Err(line.invalid_parameter(0)),

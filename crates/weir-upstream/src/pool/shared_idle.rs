@@ -20,13 +20,13 @@ use crate::connection::parked::ParkedSocket;
 pub(crate) struct SharedIdle {
     /// As long as the list, for those who only look.
     count: AtomicUsize,
-    list: Mutex<List>,
+    list: Mutex<IdleList>,
     /// When a worker swept it last, in milliseconds of the loops' clock.
     swept: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct List {
+struct IdleList {
     /// The one that is idle for the shortest time is last.
     parked: Vec<ParkedSocket>,
     /// How many there may be, not counting the places that are lent.
@@ -35,7 +35,7 @@ struct List {
     lent: usize,
 }
 
-impl List {
+impl IdleList {
     fn insert(&mut self, parked: ParkedSocket) {
         let at = self.parked.partition_point(|other| other.since <= parked.since);
         self.parked.insert(at, parked);
@@ -130,7 +130,7 @@ impl SharedIdle {
 
     /// Changes the list, unless another thread has held its lock for too long. What `change` returns is dropped, and
     /// with it closed, when the lock is free again.
-    fn change<T>(&self, change: impl FnOnce(&mut List) -> T) -> Option<T> {
+    fn change<T>(&self, change: impl FnOnce(&mut IdleList) -> T) -> Option<T> {
         let mut list = self.list()?;
         let result = change(&mut list);
         self.count.store(list.parked.len(), Relaxed);
@@ -138,7 +138,7 @@ impl SharedIdle {
         Some(result)
     }
 
-    fn list(&self) -> Option<MutexGuard<'_, List>> {
+    fn list(&self) -> Option<MutexGuard<'_, IdleList>> {
         for _ in 0..TRIES {
             match self.list.try_lock() {
                 Ok(list) => return Some(list),

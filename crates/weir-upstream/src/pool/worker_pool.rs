@@ -15,38 +15,38 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::connection::keepalive_limits::Keep;
+use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::connection::parked::ParkedSocket;
-use crate::connection::upstream_connection::Connection;
-use crate::h2::{Connecting, UpstreamSession};
+use crate::connection::upstream_connection::UpstreamConnection;
+use crate::h2::{SessionConnecting, UpstreamSession};
 use crate::peer::Peer;
 use crate::peer::idle_time::LOOK;
 use crate::pool::shared_idle::SharedIdle;
-use crate::tls_client::Secure;
+use crate::tls_client::SecureUpstream;
 use weir_engine::worker::Worker;
 
 /// A worker's side of the idle connections of one group.
 pub(crate) struct WorkerPool {
-    keep: Keep,
+    keep: KeepaliveLimits,
     common: Arc<SharedIdle>,
-    idle: RefCell<Vec<Idle>>,
+    idle: RefCell<Vec<IdleConnection>>,
     swept: Cell<bool>,
     /// Places of its share that are empty because their connections are in the list of all.
     lent: Rc<Cell<usize>>,
     /// Connections that speak HTTP/2, busy and idle ones.
     sessions: RefCell<Vec<Rc<UpstreamSession>>>,
     /// Those that are being made.
-    pub(crate) connecting: Connecting,
+    pub(crate) connecting: SessionConnecting,
 }
 
-struct Idle {
-    connection: Box<Connection>,
+struct IdleConnection {
+    connection: Box<UpstreamConnection>,
     peer: Arc<Peer>,
     since: u64,
 }
 
 impl WorkerPool {
-    pub(crate) fn new(keep: Keep, common: Arc<SharedIdle>) -> WorkerPool {
+    pub(crate) fn new(keep: KeepaliveLimits, common: Arc<SharedIdle>) -> WorkerPool {
         WorkerPool {
             keep,
             common,
@@ -54,7 +54,7 @@ impl WorkerPool {
             swept: Cell::new(false),
             lent: Rc::default(),
             sessions: RefCell::default(),
-            connecting: Connecting::default(),
+            connecting: SessionConnecting::default(),
         }
     }
 
@@ -64,13 +64,17 @@ impl WorkerPool {
     }
 
     /// How connections are kept.
-    pub(crate) fn keep(&self) -> Keep {
+    pub(crate) fn keep(&self) -> KeepaliveLimits {
         self.keep
     }
 
     /// A connection to `peer` that speaks HTTP/2, has this TLS and takes another call: the one that was opened first, so
     /// that the others become idle.
-    pub(crate) fn session(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Rc<UpstreamSession>> {
+    pub(crate) fn session(
+        &self,
+        peer: &Peer,
+        secure: Option<&SecureUpstream>,
+    ) -> Option<Rc<UpstreamSession>> {
         let sessions = self.sessions.borrow();
         sessions.iter().find(|session| session.is_to(&peer.addr, secure) && session.has_room()).cloned()
     }
@@ -84,7 +88,7 @@ impl WorkerPool {
         let mut sessions = self.sessions.borrow_mut();
         sessions.retain(|session| !session.is_lost());
         sessions.push(session.clone());
-        let most = Share::of(self.keep.connections, worker.colleagues()).alone;
+        let most = PoolShare::of(self.keep.connections, worker.colleagues()).alone;
         let idle = || sessions.iter().filter(|session| session.streams() == 0 && session.is_used());
         if idle().count() > most
             && let Some(oldest) = idle().min_by_key(|session| session.idle_since())
@@ -100,8 +104,12 @@ impl WorkerPool {
 
     /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without
     /// TLS, one of all workers'.
-    pub(crate) fn take(&self, peer: &Arc<Peer>, secure: Option<&Secure>) -> Option<Box<Connection>> {
-        while let Some(Idle { mut connection, peer, since }) = self.own(peer, secure) {
+    pub(crate) fn take(
+        &self,
+        peer: &Arc<Peer>,
+        secure: Option<&SecureUpstream>,
+    ) -> Option<Box<UpstreamConnection>> {
+        while let Some(IdleConnection { mut connection, peer, since }) = self.own(peer, secure) {
             connection.idle = idle_for(since);
             if !connection.is_good() {
                 peer.state.idle.closed_after(connection.idle);
@@ -115,7 +123,7 @@ impl WorkerPool {
         while let Some(parked) = self.common.take(&peer.addr, peer.bind.as_ref()) {
             let idle = idle_for(parked.since);
             let connection =
-                (idle < limit(peer, self.keep.timeout)).then(|| Connection::unpark(parked)).flatten();
+                (idle < limit(peer, self.keep.timeout)).then(|| UpstreamConnection::unpark(parked)).flatten();
             if let Some(mut connection) = connection.filter(|connection| connection.age() < self.keep.time) {
                 connection.idle = idle;
                 return Some(connection);
@@ -124,15 +132,21 @@ impl WorkerPool {
         None
     }
 
-    fn own(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Idle> {
+    fn own(&self, peer: &Peer, secure: Option<&SecureUpstream>) -> Option<IdleConnection> {
         let mut idle = self.idle.borrow_mut();
-        let same = |idle: &Idle| idle.peer.shares_line(peer) && idle.connection.secure.as_ref() == secure;
+        let same =
+            |idle: &IdleConnection| idle.peer.shares_line(peer) && idle.connection.secure.as_ref() == secure;
         let at = idle.iter().rposition(same)?;
         Some(idle.remove(at))
     }
 
     /// Keeps a connection that has answered whole; beyond the limits the oldest is closed.
-    pub(crate) fn give(self: &Rc<Self>, worker: &Rc<Worker>, peer: &Arc<Peer>, connection: Box<Connection>) {
+    pub(crate) fn give(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        peer: &Arc<Peer>,
+        connection: Box<UpstreamConnection>,
+    ) {
         let keep = &self.keep;
         let requests = connection.own.map_or(keep.requests, |own| own.requests);
         if keep.connections == 0
@@ -143,13 +157,13 @@ impl WorkerPool {
         {
             return;
         }
-        let share = Share::of(keep.connections, worker.colleagues());
+        let share = PoolShare::of(keep.connections, worker.colleagues());
         let own = if connection.is_bound() || peer.lane.is_some() { share.alone } else { share.own };
         let overflow = {
             let mut idle = self.idle.borrow_mut();
-            idle.push(Idle { connection, peer: peer.clone(), since: weir_rt::now_ms() });
+            idle.push(IdleConnection { connection, peer: peer.clone(), since: weir_rt::now_ms() });
             let crowded = peer.lane.as_ref().filter(|lane| lane.size > 0).and_then(|lane| {
-                let same = |one: &Idle| one.peer.lane.as_ref() == Some(lane);
+                let same = |one: &IdleConnection| one.peer.lane.as_ref() == Some(lane);
                 let count = idle.iter().filter(|one| same(one)).count();
                 if count > lane.size { idle.iter().position(same) } else { None }
             });
@@ -166,13 +180,13 @@ impl WorkerPool {
 
     /// Gives a connection to all workers, of which so many may be kept, and those whose places are `lent`; one that can't
     /// leave its worker is closed.
-    fn park(&self, idle: Idle, most: usize, lent: bool) {
+    fn park(&self, idle: IdleConnection, most: usize, lent: bool) {
         if (most == 0 && !lent) || !idle.can_leave() {
             return;
         }
         let (common, places) = (self.common.clone(), self.lent.clone());
         weir_rt::spawn(async move {
-            let Idle { connection, peer, since } = idle;
+            let IdleConnection { connection, peer, since } = idle;
             if let Some(parked) = connection.park(&peer, since).await
                 && common.push(parked, most, lent)
                 && lent
@@ -187,9 +201,9 @@ impl WorkerPool {
         if workers == 1 {
             return;
         }
-        let unused = |idle: &mut Idle| idle_for(idle.since) >= PARK_MS && idle.can_leave();
+        let unused = |idle: &mut IdleConnection| idle_for(idle.since) >= PARK_MS && idle.can_leave();
         let unused: Vec<_> = self.idle.borrow_mut().extract_if(.., unused).collect();
-        let share = Share::of(self.keep.connections, workers);
+        let share = PoolShare::of(self.keep.connections, workers);
         unused.into_iter().for_each(|idle| self.park(idle, share.common, true));
     }
 
@@ -226,7 +240,7 @@ impl WorkerPool {
     }
 
     /// Milliseconds that a connection to `peer` may be idle.
-    fn limit(&self, peer: &Peer, connection: &Connection) -> u64 {
+    fn limit(&self, peer: &Peer, connection: &UpstreamConnection) -> u64 {
         limit(peer, connection.own.map_or(self.keep.timeout, |own| own.timeout))
     }
 
@@ -256,7 +270,7 @@ impl WorkerPool {
         let old = {
             let mut idle = self.idle.borrow_mut();
             let all = std::mem::take(&mut *idle);
-            let good = |idle: &Idle| {
+            let good = |idle: &IdleConnection| {
                 !stopping
                     && idle.connection.is_good()
                     && idle_for(idle.since) < self.limit(&idle.peer, &idle.connection)
@@ -276,7 +290,7 @@ impl WorkerPool {
     }
 }
 
-impl Idle {
+impl IdleConnection {
     /// It has no state of its worker's.
     fn can_leave(&self) -> bool {
         !self.connection.is_bound() && self.peer.lane.is_none()
@@ -305,7 +319,7 @@ impl Drop for WorkerPool {
 
 /// How a number of connections is shared out.
 #[derive(Debug, PartialEq, Eq)]
-struct Share {
+struct PoolShare {
     /// For each worker.
     own: usize,
     /// For all together.
@@ -314,14 +328,14 @@ struct Share {
     alone: usize,
 }
 
-impl Share {
-    fn of(connections: usize, workers: usize) -> Share {
+impl PoolShare {
+    fn of(connections: usize, workers: usize) -> PoolShare {
         let alone = connections.div_ceil(workers);
         if workers == 1 {
-            return Share { own: connections, common: 0, alone };
+            return PoolShare { own: connections, common: 0, alone };
         }
         let own = connections / (2 * workers);
-        Share { own, common: connections - own * workers, alone }
+        PoolShare { own, common: connections - own * workers, alone }
     }
 }
 
@@ -342,15 +356,15 @@ const PARK_MS: u64 = 1000;
 
 #[cfg(test)]
 mod tests {
-    use super::Share;
+    use super::PoolShare;
 
     #[test]
     fn shares_add_up() {
-        assert_eq!(Share::of(32, 1), Share { own: 32, common: 0, alone: 32 });
-        assert_eq!(Share::of(32, 4), Share { own: 4, common: 16, alone: 8 });
-        assert_eq!(Share::of(3, 4), Share { own: 0, common: 3, alone: 1 });
+        assert_eq!(PoolShare::of(32, 1), PoolShare { own: 32, common: 0, alone: 32 });
+        assert_eq!(PoolShare::of(32, 4), PoolShare { own: 4, common: 16, alone: 8 });
+        assert_eq!(PoolShare::of(3, 4), PoolShare { own: 0, common: 3, alone: 1 });
         for (connections, workers) in (1..70).flat_map(|n| (1..9).map(move |w| (n, w))) {
-            let share = Share::of(connections, workers);
+            let share = PoolShare::of(connections, workers);
             assert_eq!(share.own * workers + share.common, connections);
         }
     }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use weir_http::{Field, Span, classify};
 use weir_trace::Cause;
 
-use crate::config::directives::Settings;
+use crate::config::directives::UpstreamSettings;
 use crate::config::failure_reason::AttemptFault;
 use crate::peer::Peer;
 use crate::request::cache_use::cache_validators;
 use crate::request::exchange_part::{part, part_if};
-use crate::worker_side::local_upstream::LocalGroup;
+use crate::worker_side::local_upstream::LocalUpstream;
 use weir_engine::exchange::{Exchange, Header};
 use weir_engine::log::Level;
 use weir_engine::text::{Arena, Text};
@@ -22,32 +22,32 @@ use weir_engine::variable::Variable;
 /// The tries of a request, those before an internal redirect included. Clones share them. An exchange has them from its
 /// first try on, and keeps their memory for its next request.
 #[derive(Clone, Default)]
-pub struct Tries(Rc<Inner>);
+pub struct AttemptRecords(Rc<AttemptRecordsInner>);
 
 #[derive(Default)]
-struct Inner {
-    list: RefCell<Vec<Try>>,
+struct AttemptRecordsInner {
+    list: RefCell<Vec<AttemptRecord>>,
     /// Somebody is being asked: with this scheme for this URI, by the last of the list.
     asked: Cell<Option<(&'static str, Span)>>,
     /// The fields of the last answer.
     fields: RefCell<Vec<Field>>,
     /// The trailer of the last answer.
-    trailers: RefCell<Vec<Trailer>>,
+    trailers: RefCell<Vec<TrailerField>>,
     began: Cell<u64>,
-    /// What went wrong where the request was out of reach; [`Tries::log_complaints`] logs it.
+    /// What went wrong where the request was out of reach; [`AttemptRecords::log_complaints`] logs it.
     complaints: RefCell<Vec<(Level, String)>>,
     /// The group that is asked.
-    group: RefCell<Option<Rc<LocalGroup>>>,
+    group: RefCell<Option<Rc<LocalUpstream>>>,
 }
 
 /// A name and its value.
-type Trailer = (Box<[u8]>, Box<[u8]>);
+type TrailerField = (Box<[u8]>, Box<[u8]>);
 
 /// One try. Times are milliseconds since it began.
 #[derive(Default)]
-struct Try {
+struct AttemptRecord {
     /// `None` stands for the border between two handlers of one request.
-    name: Option<Name>,
+    name: Option<AttemptName>,
     status: Option<u16>,
     /// What went wrong.
     cause: Cause,
@@ -59,29 +59,29 @@ struct Try {
     received: u64,
 }
 
-enum Name {
+enum AttemptName {
     Peer(Arc<Peer>),
     /// No server of this group was available.
     Group(Rc<str>),
 }
 
-impl Name {
+impl AttemptName {
     fn as_str(&self) -> &str {
         match self {
-            Name::Peer(peer) => &peer.name,
-            Name::Group(name) => name,
+            AttemptName::Peer(peer) => &peer.name,
+            AttemptName::Group(name) => name,
         }
     }
 }
 
-impl Tries {
+impl AttemptRecords {
     /// The tries of `x`; a handler begins to ask.
-    pub(crate) fn begin(x: &mut Exchange, group: &Rc<LocalGroup>) -> Tries {
+    pub(crate) fn begin(x: &mut Exchange, group: &Rc<LocalUpstream>) -> AttemptRecords {
         let tries = part(x).tries().clone();
         *tries.0.group.borrow_mut() = Some(group.clone());
         let mut list = tries.0.list.borrow_mut();
         if !list.is_empty() {
-            list.push(Try::default());
+            list.push(AttemptRecord::default());
         }
         drop(list);
         tries
@@ -107,13 +107,13 @@ impl Tries {
     /// A try of `peer` begins.
     pub(crate) fn start(&self, peer: &Arc<Peer>, scheme: &'static str, uri: Span) {
         self.0.began.set(weir_rt::now_ms());
-        self.add(Name::Peer(peer.clone()), scheme, uri);
+        self.add(AttemptName::Peer(peer.clone()), scheme, uri);
     }
 
     /// Nobody of the group `name` can be asked.
     pub(crate) fn nobody(&self, name: &str, scheme: &'static str, uri: Span) {
         self.0.began.set(weir_rt::now_ms());
-        self.add(Name::Group(name.into()), scheme, uri);
+        self.add(AttemptName::Group(name.into()), scheme, uri);
         self.with(|this| {
             this.status = Some(502);
             this.cause = Cause::AllPeersDown;
@@ -121,11 +121,11 @@ impl Tries {
         });
     }
 
-    fn add(&self, name: Name, scheme: &'static str, uri: Span) {
+    fn add(&self, name: AttemptName, scheme: &'static str, uri: Span) {
         self.0.asked.set(Some((scheme, uri)));
         self.0.fields.borrow_mut().clear();
         self.0.trailers.borrow_mut().clear();
-        self.0.list.borrow_mut().push(Try { name: Some(name), ..Try::default() });
+        self.0.list.borrow_mut().push(AttemptRecord { name: Some(name), ..AttemptRecord::default() });
     }
 
     /// The connection stands.
@@ -194,7 +194,7 @@ impl Tries {
     }
 
     /// Gives the client the trailer of the answer, but for what `settings` hide.
-    pub(crate) fn pass_trailers(&self, x: &mut Exchange, settings: &Settings) {
+    pub(crate) fn pass_trailers(&self, x: &mut Exchange, settings: &UpstreamSettings) {
         for (name, value) in
             self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hidden.has_name(name))
         {
@@ -208,7 +208,7 @@ impl Tries {
         weir_rt::now_ms().saturating_sub(self.0.began.get())
     }
 
-    fn with(&self, change: impl FnOnce(&mut Try)) {
+    fn with(&self, change: impl FnOnce(&mut AttemptRecord)) {
         if let Some(last) = self.0.list.borrow_mut().last_mut() {
             change(last);
         }
@@ -251,13 +251,13 @@ impl Tries {
         !self.0.complaints.borrow().is_empty() && tell_all(x, self)
     }
 
-    fn list(&self) -> Ref<'_, Vec<Try>> {
+    fn list(&self) -> Ref<'_, Vec<AttemptRecord>> {
         self.0.list.borrow()
     }
 }
 
 #[cold]
-fn tell_all(x: &Exchange, tries: &Tries) -> bool {
+fn tell_all(x: &Exchange, tries: &AttemptRecords) -> bool {
     let mut ended = false;
     for (level, message) in tries.0.complaints.take() {
         ended |= level != Level::Warn;
@@ -292,9 +292,9 @@ pub(crate) const VARIABLES: &[Variable] = &[
     Variable::prefix("upstream_cookie_", cookie).volatile(),
 ];
 
-impl Try {
+impl AttemptRecord {
     fn name(&self) -> &str {
-        self.name.as_ref().map_or("", Name::as_str)
+        self.name.as_ref().map_or("", AttemptName::as_str)
     }
 
     fn cause(&self) -> &'static str {
@@ -303,7 +303,7 @@ impl Try {
 }
 
 /// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.
-fn each(x: &mut Exchange, write: impl Fn(&Try, &mut Vec<u8>)) -> Option<Text> {
+fn each(x: &mut Exchange, write: impl Fn(&AttemptRecord, &mut Vec<u8>)) -> Option<Text> {
     let tries = part_if(x)?.tries.clone()?;
     let list = tries.list();
     if list.is_empty() {

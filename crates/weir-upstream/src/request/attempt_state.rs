@@ -2,23 +2,23 @@
 
 use std::rc::Rc;
 
-use crate::connection::upstream_connection::Connection;
-use crate::location::upstream_location::Upstream;
-use crate::peer::balance::Tried;
-use crate::protocol::Outgoing;
-use crate::request::attempt_records::Tries;
+use crate::connection::upstream_connection::UpstreamConnection;
+use crate::location::upstream_location::UpstreamLocation;
+use crate::peer::balance::TriedPeers;
+use crate::protocol::OutgoingRequest;
+use crate::request::attempt_records::AttemptRecords;
 use crate::request::balancer_decision::BalancerDecision;
 use crate::request::cache_fetch::CacheFetch;
-use crate::tls_client::Secure;
-use crate::worker_side::local_upstream::{LocalGroup, PeerLease};
+use crate::tls_client::SecureUpstream;
+use crate::worker_side::local_upstream::{LocalUpstream, PeerLease};
 
 /// A request's tries.
 pub(crate) struct Attempt {
-    pub(crate) up: Rc<Upstream>,
-    pub(crate) out: Outgoing,
+    pub(crate) up: Rc<UpstreamLocation>,
+    pub(crate) out: OutgoingRequest,
     /// The TLS of its connections.
-    pub(crate) secure: Option<Secure>,
-    pub(crate) tries: Tries,
+    pub(crate) secure: Option<SecureUpstream>,
+    pub(crate) tries: AttemptRecords,
     /// How many more servers may be asked.
     pub(crate) left: u64,
     /// What the group's chooser has decided.
@@ -51,10 +51,10 @@ pub(crate) enum RequestProgress {
 /// A request on its way, as far as it came without waiting.
 pub(crate) struct PendingAttempt {
     pub(crate) run: Attempt,
-    pub(crate) group: Rc<LocalGroup>,
-    pub(crate) tried: Tried,
+    pub(crate) group: Rc<LocalUpstream>,
+    pub(crate) tried: TriedPeers,
     /// The server that was chosen.
     pub(crate) lease: Option<PeerLease>,
     /// What it was asked on.
-    pub(crate) connection: Option<Box<Connection>>,
+    pub(crate) connection: Option<Box<UpstreamConnection>>,
 }

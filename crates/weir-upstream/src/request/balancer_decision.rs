@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use crate::block::balancer_hook::Failure;
+use crate::block::balancer_hook::BalancerFailure;
 use crate::config::failure_reason::AttemptFault;
-use crate::connection::upstream_connection::Own;
-use crate::location::upstream_location::Upstream;
+use crate::connection::upstream_connection::OwnKeepalive;
+use crate::location::upstream_location::UpstreamLocation;
 
 /// What a chooser has decided for a request so far.
 #[derive(Default)]
@@ -15,14 +15,14 @@ pub(crate) struct BalancerDecision {
     pub(crate) named: bool,
     /// It was asked for the next try already, and there is nobody.
     pub(crate) nobody: bool,
-    pub failure: Option<Failure>,
+    pub failure: Option<BalancerFailure>,
     /// What the location itself says, where time limits were set.
-    pub(crate) base: Option<Rc<Upstream>>,
+    pub(crate) base: Option<Rc<UpstreamLocation>>,
     pub(crate) limits: [Option<u64>; 3],
     /// TLS was turned off.
     pub(crate) plain: bool,
     /// How the connection of this try is kept.
-    pub(crate) keep: Option<Own>,
+    pub(crate) keep: Option<OwnKeepalive>,
 }
 
 impl BalancerDecision {
@@ -30,7 +30,7 @@ impl BalancerDecision {
     pub(crate) fn failed(&mut self, fault: AttemptFault) {
         if self.named {
             let (next, status) = (!fault.reason.counts(), fault.reason.status());
-            self.failure = Some(Failure { next, status });
+            self.failure = Some(BalancerFailure { next, status });
         }
     }
 }

@@ -3,23 +3,23 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::cache::hot::{Answer, Hot};
-use crate::cache::{Cache, Ticket};
+use crate::cache::hot::{CachedResponse, HotCache};
+use crate::cache::{CacheIndex, CacheTicket};
 use crate::config::cache_directives::CacheSettings;
 
 /// What a request has to do with the cache that is sent to a server.
 pub(crate) struct CacheFetch {
     pub(crate) settings: Arc<CacheSettings>,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) hot: Rc<Hot>,
+    pub(crate) cache: Arc<CacheIndex>,
+    pub(crate) hot: Rc<HotCache>,
     /// The text of the key.
     pub(crate) text: Box<[u8]>,
     /// Its part in the entry; `None` where the cache was not asked.
-    pub(crate) ticket: Option<Ticket>,
+    pub(crate) ticket: Option<CacheTicket>,
     /// The answer may be kept, as far as is known.
     pub(crate) keeps: bool,
     /// What is too old.
-    pub(crate) old: Option<Rc<Answer>>,
+    pub(crate) old: Option<Rc<CachedResponse>>,
     /// The answer itself allows that it is used when the server fails (`stale-if-error`).
     pub(crate) old_for_errors: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::cache::hot::Answer;
+use crate::cache::hot::CachedResponse;
 use crate::request::exchange_part::part_if;
 use weir_engine::exchange::Exchange;
 use weir_engine::text::Text;
@@ -50,9 +50,9 @@ pub(crate) struct CacheUse {
     /// It is sent as GET.
     pub(crate) as_get: bool,
     /// The answer that is served, and where its text begins in the arena.
-    pub(crate) served: Option<(Rc<Answer>, u32)>,
+    pub(crate) served: Option<(Rc<CachedResponse>, u32)>,
     /// The one that is too old, whose validators the server is asked with.
-    pub(crate) old: Option<Rc<Answer>>,
+    pub(crate) old: Option<Rc<CachedResponse>>,
 }
 
 impl CacheUse {

@@ -1,6 +1,6 @@
 //! What upstreams keep with each exchange and each worker.
 
-use crate::request::attempt_records::Tries;
+use crate::request::attempt_records::AttemptRecords;
 use crate::request::attempt_state::PendingAttempt;
 use crate::request::cache_use::CacheUse;
 use crate::request::scratch::AttemptScratch;
@@ -12,9 +12,9 @@ use weir_engine::text::Arena;
 pub(crate) struct UpstreamPart {
     /// What is known of the servers that were asked; it lasts through internal redirects, but for this request or
     /// subrequest alone.
-    pub(crate) tries: Option<Tries>,
+    pub(crate) tries: Option<AttemptRecords>,
     /// Emptied ones.
-    spare_tries: Option<Tries>,
+    spare_tries: Option<AttemptRecords>,
     /// A server has the request, and its response is waited for.
     pub(crate) flight: Option<PendingAttempt>,
     /// Memory for requests to servers and the heads of their responses.
@@ -25,7 +25,7 @@ pub(crate) struct UpstreamPart {
 
 impl UpstreamPart {
     /// The tries, for one that begins.
-    pub(crate) fn tries(&mut self) -> &Tries {
+    pub(crate) fn tries(&mut self) -> &AttemptRecords {
         self.tries.get_or_insert_with(|| self.spare_tries.take().unwrap_or_default())
     }
 }

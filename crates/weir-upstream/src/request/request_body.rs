@@ -4,18 +4,18 @@ use weir_http::Method;
 use weir_rt::Chunk;
 use weir_rt::net::SockAddr;
 
-use crate::config::directives::{Settings, local_address};
-use crate::config::failure_reason::Reason;
-use crate::connection::upstream_connection::Connection;
-use crate::protocol::{Framing, Protocol, RECORD};
+use crate::config::directives::{UpstreamSettings, local_address};
+use crate::config::failure_reason::FailureReason;
+use crate::connection::upstream_connection::UpstreamConnection;
+use crate::protocol::{RECORD, RequestFraming, UpstreamProtocol};
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
 /// Reads the client's body if it is to be sent as a whole.
 pub(crate) async fn body(
     x: &mut Exchange,
-    settings: &Settings,
-    protocol: &dyn Protocol,
+    settings: &UpstreamSettings,
+    protocol: &dyn UpstreamProtocol,
 ) -> Result<(), Verdict> {
     if !is_awaited(x, settings, protocol) {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) async fn body(
 }
 
 /// Whether there is a body that is to be read before anything is sent. Most requests have none.
-pub(crate) fn is_awaited(x: &Exchange, settings: &Settings, protocol: &dyn Protocol) -> bool {
+pub(crate) fn is_awaited(x: &Exchange, settings: &UpstreamSettings, protocol: &dyn UpstreamProtocol) -> bool {
     let unknown = x.request.head.chunked && protocol.needs_length();
     let buffered = settings.request_buffering || x.is_subrequest() || unknown;
     let none =
@@ -38,12 +38,17 @@ pub(crate) fn is_awaited(x: &Exchange, settings: &Settings, protocol: &dyn Proto
 }
 
 /// Queues a body that was read. The file is shared with the exchange, memory is copied: it may be sent again.
-pub(crate) fn queue_body(x: &Exchange, protocol: &dyn Protocol, framing: Framing, connection: &Connection) {
+pub(crate) fn queue_body(
+    x: &Exchange,
+    protocol: &dyn UpstreamProtocol,
+    framing: RequestFraming,
+    connection: &UpstreamConnection,
+) {
     match x.body.file() {
-        Some(file) if framing == Framing::Plain => {
+        Some(file) if framing == RequestFraming::Plain => {
             connection.stream.queue(Chunk::File { file: file.handle.clone(), offset: 0, len: file.len });
         }
-        Some(file) if framing == Framing::Records => {
+        Some(file) if framing == RequestFraming::Records => {
             for offset in (0..file.len).step_by(RECORD as usize) {
                 let len = RECORD.min(file.len - offset);
                 connection.stream.queue(Chunk::Bytes(protocol.body_head(len)));
@@ -72,13 +77,15 @@ pub(crate) fn is_idempotent(x: &Exchange) -> bool {
 
 /// Whether the request may go out again on a fresh connection when a kept one turned out closed: as in nginx that is an
 /// `error`, which `*_next_upstream` has to name.
-pub(crate) fn may_repeat(x: &Exchange, settings: &Settings) -> bool {
-    let named = |reason: Reason| settings.next_upstream & reason.0 != 0;
-    !named(Reason::OFF) && named(Reason::ERROR) && (is_idempotent(x) || named(Reason::NON_IDEMPOTENT))
+pub(crate) fn may_repeat(x: &Exchange, settings: &UpstreamSettings) -> bool {
+    let named = |reason: FailureReason| settings.next_upstream & reason.0 != 0;
+    !named(FailureReason::OFF)
+        && named(FailureReason::ERROR)
+        && (is_idempotent(x) || named(FailureReason::NON_IDEMPOTENT))
 }
 
 /// The local address of connections (`*_bind`).
-pub(crate) fn local(x: &mut Exchange, settings: &Settings) -> Result<Option<SockAddr>, Verdict> {
+pub(crate) fn local(x: &mut Exchange, settings: &UpstreamSettings) -> Result<Option<SockAddr>, Verdict> {
     let Some(bind) = &settings.bind else { return Ok(None) };
     let value = bind.address.value(x);
     let text = String::from_utf8_lossy(x.text(&value)).into_owned();

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::cache::head::{Head, Times};
-use crate::cache::write::{Aside, Draft, PRIVATE};
-use crate::cache::{Key, Ticket};
+use crate::cache::head::{CacheHead, CacheTimes};
+use crate::cache::write::{CacheFileDraft, FileAside, PRIVATE};
+use crate::cache::{CacheKey, CacheTicket};
 use crate::response::read_ahead::ReadAhead;
 use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
@@ -19,24 +19,24 @@ use weir_engine::temp::Failed;
 
 /// What is to be written, and where to.
 pub(crate) struct ResponseFile {
-    pub(crate) goal: Goal,
-    pub(crate) aside: Aside,
+    pub(crate) goal: WriterGoal,
+    pub(crate) aside: FileAside,
     /// The length that was told.
     pub(crate) expected: Option<u64>,
 }
 
 /// What becomes of the file.
-pub(crate) enum Goal {
+pub(crate) enum WriterGoal {
     /// An answer of the cache.
     Cache {
-        ticket: Ticket,
+        ticket: CacheTicket,
         /// The cache's folder.
         root: Arc<PathBuf>,
-        times: Times,
+        times: CacheTimes,
         status: u16,
         key: Vec<u8>,
         vary: Vec<u8>,
-        variant: Key,
+        variant: CacheKey,
         /// The lines of the answer's head.
         text: Vec<u8>,
     },
@@ -52,7 +52,7 @@ pub(crate) enum Goal {
 /// An answer that is being written.
 pub(crate) struct ResponseFileWriter {
     /// Not with a write that runs.
-    work: Option<Work>,
+    work: Option<WriterWork>,
     /// Bytes that wait for the disk.
     waiting: Vec<Vec<u8>>,
     waits: u64,
@@ -61,22 +61,22 @@ pub(crate) struct ResponseFileWriter {
     expected: Option<u64>,
     /// The file, for what does not fit in memory.
     file: Option<Rc<OpenFile>>,
-    job: Option<LocalFuture<'static, Done>>,
+    job: Option<LocalFuture<'static, WriterDone>>,
 }
 
 /// What goes to the thread and comes back.
-struct Work {
-    goal: Goal,
-    aside: Aside,
-    draft: Option<Draft>,
+struct WriterWork {
+    goal: WriterGoal,
+    aside: FileAside,
+    draft: Option<CacheFileDraft>,
     /// The checksum of the body so far.
     sum: crc32fast::Hasher,
 }
 
 /// What a write came to.
-struct Done {
+struct WriterDone {
     pieces: Vec<Vec<u8>>,
-    result: Result<Option<Work>, Failed>,
+    result: Result<Option<WriterWork>, Failed>,
 }
 
 /// How far a file has come.
@@ -93,7 +93,7 @@ impl ResponseFileWriter {
     pub(crate) fn new(keep: ResponseFile) -> ResponseFileWriter {
         let ResponseFile { goal, aside, expected } = keep;
         ResponseFileWriter {
-            work: Some(Work { goal, aside, draft: None, sum: crc32fast::Hasher::new() }),
+            work: Some(WriterWork { goal, aside, draft: None, sum: crc32fast::Hasher::new() }),
             waiting: Vec::new(),
             waits: 0,
             written: 0,
@@ -130,7 +130,7 @@ impl ResponseFileWriter {
             self.begin(whole);
         }
         let Some(job) = &mut self.job else { return Poll::Ready(WriteProgress::Over) };
-        let Done { pieces, result } = ready!(job.as_mut().poll(cx));
+        let WriterDone { pieces, result } = ready!(job.as_mut().poll(cx));
         self.job = None;
         let saved = match result {
             Ok(None) => WriteProgress::Over,
@@ -177,7 +177,7 @@ impl ResponseFileWriter {
     /// Gives up; what is there goes to the client.
     pub(crate) fn poll_abandon(&mut self, cx: &mut Context<'_>, ahead: &mut ReadAhead) -> Poll<()> {
         if let Some(job) = &mut self.job {
-            let Done { pieces, .. } = ready!(job.as_mut().poll(cx));
+            let WriterDone { pieces, .. } = ready!(job.as_mut().poll(cx));
             self.job = None;
             for piece in pieces {
                 ahead.push(piece);
@@ -208,17 +208,17 @@ impl ResponseFileWriter {
                 false => Ok(Some(work)),
                 true => work.end(length, expected).map(|()| None),
             });
-            Done { pieces, result }
+            WriterDone { pieces, result }
         })));
     }
 }
 
-impl Work {
+impl WriterWork {
     /// Writes `pieces` behind `at` bytes of the body; the length of the body so far.
     fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<u64, Failed> {
         let draft = match &mut self.draft {
             Some(draft) => draft,
-            None => self.draft.insert(Draft::make(&self.aside)?),
+            None => self.draft.insert(CacheFileDraft::make(&self.aside)?),
         };
         let start = self.goal.start();
         let mut at = at;
@@ -234,17 +234,17 @@ impl Work {
     fn end(self, length: u64, expected: Option<u64>) -> Result<(), Failed> {
         let Some(draft) = self.draft else { return Ok(()) };
         match self.goal {
-            Goal::Cache { ticket, root, times, status, key, vary, variant, text } => {
+            WriterGoal::Cache { ticket, root, times, status, key, vary, variant, text } => {
                 let body_sum = self.sum.finalize();
                 let (key, vary, head) = (&*key, &*vary, &*text);
-                let head = Head { times, status, body: length, body_sum, key, vary, variant, head };
+                let head = CacheHead { times, status, body: length, body_sum, key, vary, variant, head };
                 draft.write(&head.compose(), 0)?;
                 let meta = draft.meta()?;
                 draft.place(&ticket.file(), &root, PRIVATE)?;
                 ticket.written(head.len() as u64 + length, &meta);
                 Ok(())
             }
-            Goal::Store { path, mode, modified } => {
+            WriterGoal::Store { path, mode, modified } => {
                 if expected.is_some_and(|expected| expected != length) {
                     return Ok(());
                 }
@@ -260,15 +260,15 @@ impl Work {
     }
 }
 
-impl Goal {
+impl WriterGoal {
     /// Where the body begins in the file.
     fn start(&self) -> u64 {
         match self {
-            Goal::Cache { times, status, key, vary, variant, text, .. } => {
+            WriterGoal::Cache { times, status, key, vary, variant, text, .. } => {
                 let (times, status, variant) = (*times, *status, *variant);
-                Head { times, status, body: 0, body_sum: 0, key, vary, variant, head: text }.len() as u64
+                CacheHead { times, status, body: 0, body_sum: 0, key, vary, variant, head: text }.len() as u64
             }
-            Goal::Store { .. } => 0,
+            WriterGoal::Store { .. } => 0,
         }
     }
 }

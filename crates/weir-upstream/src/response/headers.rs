@@ -2,11 +2,11 @@
 
 use weir_http::{Field, Known, Span, Version, date};
 
-use crate::config::directives::{Settings, ignored};
+use crate::config::directives::{UpstreamSettings, ignored};
 use crate::error_log::READING_HEAD;
-use crate::location::upstream_location::Upstream;
-use crate::protocol::Incoming;
-use crate::request::attempt_records::Tries;
+use crate::location::upstream_location::UpstreamLocation;
+use crate::protocol::IncomingHead;
+use crate::request::attempt_records::AttemptRecords;
 use crate::request::attempt_state::Attempt;
 use weir_engine::exchange::{Exchange, Header, HeaderName};
 use weir_engine::log::Level;
@@ -16,7 +16,7 @@ use weir_engine::text::Text;
 
 /// Passes an interim answer (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
 /// that are not hidden, at once. Other interim answers are of no use to clients.
-pub(crate) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head: &[u8]) {
+pub(crate) fn interim(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead, head: &[u8]) {
     if incoming.status != 103
         || x.is_subrequest()
         || x.request.head.version < Version::V11
@@ -71,9 +71,9 @@ fn hints_wanted(x: &mut Exchange) -> bool {
 /// What the client gets instead of this answer: the goal of `X-Accel-Redirect`, or an error page.
 pub(crate) fn instead(
     x: &mut Exchange,
-    up: &Upstream,
-    incoming: &Incoming,
-    tries: &Tries,
+    up: &UpstreamLocation,
+    incoming: &IncomingHead,
+    tries: &AttemptRecords,
 ) -> Option<Verdict> {
     if up.settings.ignore_headers & ignored::REDIRECT == 0
         && let Some(field) = incoming.fields.iter().find(|field| field.known == Known::XAccelRedirect)
@@ -98,7 +98,12 @@ pub(crate) fn instead(
 
 /// `X-Accel-Redirect: /uri?args` or `@name`. The fields that are about the client, not about this body, stay, those that are
 /// hidden otherwise among them; what the others ask of this server is done, and cookies are changed, as without a redirect.
-fn accel(x: &mut Exchange, up: &Upstream, incoming: &Incoming, (goal, tries): (Span, &Tries)) -> Verdict {
+fn accel(
+    x: &mut Exchange,
+    up: &UpstreamLocation,
+    incoming: &IncomingHead,
+    (goal, tries): (Span, &AttemptRecords),
+) -> Verdict {
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {
         if is_dropped(x, incoming, at, &mut seen) {
@@ -139,7 +144,7 @@ pub(crate) enum HeaderOrigin {
 }
 
 /// Fills the response's head from the answer's.
-pub(crate) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming, origin: HeaderOrigin) {
+pub(crate) fn copy(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead, origin: HeaderOrigin) {
     x.response.status = incoming.status;
     x.response.reason = incoming.reason.map(Text::Span);
     x.response.content_length = incoming.content_length;
@@ -162,7 +167,7 @@ pub(crate) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming, origin:
 
 /// `Server` and `Date` that are not hidden are the upstream server's: where it sent none (they are not among `seen`), the
 /// client gets none.
-fn leave_out(x: &mut Exchange, up: &Upstream, seen: u128) {
+fn leave_out(x: &mut Exchange, up: &UpstreamLocation, seen: u128) {
     let is_left_out = |known: Known| seen & bit(known) == 0 && !up.settings.hidden.has(known, b"");
     if is_left_out(Known::Server) {
         x.response.server = Some(Text::EMPTY);
@@ -173,7 +178,7 @@ fn leave_out(x: &mut Exchange, up: &Upstream, seen: u128) {
 }
 
 /// Whether the field at `at` is one too many of those that may be there once; it is logged. `seen` has a bit for each name.
-fn is_dropped(x: &Exchange, incoming: &Incoming, at: usize, seen: &mut u128) -> bool {
+fn is_dropped(x: &Exchange, incoming: &IncomingHead, at: usize, seen: &mut u128) -> bool {
     let Some(field) = incoming.fields.get(at) else { return true };
     if is_again(field, seen)
         && let Some(before) = earlier(x, incoming, at)
@@ -186,7 +191,7 @@ fn is_dropped(x: &Exchange, incoming: &Incoming, at: usize, seen: &mut u128) -> 
 }
 
 /// Why the head of an answer is none though each of its lines is good: a length that is told twice.
-pub(crate) fn refused(x: &Exchange, incoming: &Incoming) -> Option<String> {
+pub(crate) fn refused(x: &Exchange, incoming: &IncomingHead) -> Option<String> {
     let lengths = |field: &&Field| field.known == Known::ContentLength;
     let mut lengths = incoming.fields.iter().filter(lengths);
     let (first, second) = (lengths.next()?, lengths.next()?);
@@ -206,7 +211,7 @@ fn bit(known: Known) -> u128 {
 }
 
 /// The first field with the name of the one at `at`, if that is another one.
-fn earlier<'i>(x: &Exchange, incoming: &'i Incoming, at: usize) -> Option<&'i Field> {
+fn earlier<'i>(x: &Exchange, incoming: &'i IncomingHead, at: usize) -> Option<&'i Field> {
     let name = x.arena.get(incoming.fields.get(at)?.name);
     incoming.fields.iter().take(at).find(|before| x.arena.get(before.name).eq_ignore_ascii_case(name))
 }
@@ -238,7 +243,7 @@ const SINGLE: [Known; 16] = [
 ];
 const _: () = assert!(Known::COUNT <= 128, "a bit for each name");
 
-fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: HeaderOrigin) {
+fn one(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOrigin) {
     let value = field.value;
     match field.known {
         // The filter of ranges tells clients so itself, where it may cut.
@@ -336,7 +341,7 @@ fn charset(text: &[u8]) -> Option<(usize, usize, usize)> {
 }
 
 /// Whether the answer is read as fast as it comes: by the configuration, or as its `X-Accel-Buffering` says.
-pub(crate) fn buffering(x: &Exchange, settings: &Settings, incoming: &Incoming) -> bool {
+pub(crate) fn buffering(x: &Exchange, settings: &UpstreamSettings, incoming: &IncomingHead) -> bool {
     if settings.ignore_headers & ignored::BUFFERING != 0 {
         return settings.buffering;
     }
@@ -349,7 +354,7 @@ pub(crate) fn buffering(x: &Exchange, settings: &Settings, incoming: &Incoming) 
 }
 
 /// What a field asks of this server.
-fn act(x: &mut Exchange, up: &Upstream, field: &Field) {
+fn act(x: &mut Exchange, up: &UpstreamLocation, field: &Field) {
     let ignore = up.settings.ignore_headers;
     match field.known {
         Known::XAccelLimitRate if ignore & ignored::LIMIT_RATE == 0 => limit_rate(x, field.value),

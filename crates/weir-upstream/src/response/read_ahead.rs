@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use weir_rt::file::{FileHandle, on_pool};
 
-use crate::config::directives::Settings;
+use crate::config::directives::UpstreamSettings;
 use weir_engine::body::Buf;
 use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
@@ -24,26 +24,26 @@ pub(crate) struct ReadAhead {
     queue: VecDeque<Buf>,
     /// Bytes of the queue that lie in memory.
     memory: u64,
-    settings: Arc<Settings>,
+    settings: Arc<UpstreamSettings>,
     file: Option<Rc<OpenFile>>,
     /// Bytes written to the file.
     written: u64,
-    writing: Option<Writing>,
+    writing: Option<FileWriting>,
 }
 
 /// Bytes on their way to the file, and the pieces behind them.
-struct Writing {
+struct FileWriting {
     len: u64,
     behind: VecDeque<Buf>,
-    job: LocalFuture<'static, Result<Option<Made>, temp::Failed>>,
+    job: LocalFuture<'static, Result<Option<RoomMade>, temp::Failed>>,
 }
 
 /// A file that was made for the first bytes, and the name that it had.
-type Made = (FileHandle, PathBuf);
+type RoomMade = (FileHandle, PathBuf);
 
 /// What came of making room.
 #[derive(Debug)]
-pub(crate) enum Room {
+pub(crate) enum ReadAheadRoom {
     /// There is some.
     Made,
     /// A file of this name was made for it.
@@ -53,7 +53,7 @@ pub(crate) enum Room {
 }
 
 impl ReadAhead {
-    pub(crate) fn new(settings: &Arc<Settings>) -> ReadAhead {
+    pub(crate) fn new(settings: &Arc<UpstreamSettings>) -> ReadAhead {
         ReadAhead {
             queue: VecDeque::new(),
             memory: 0,
@@ -122,25 +122,25 @@ impl ReadAhead {
     ///
     /// # Errors
     /// The file can't be made or written.
-    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<Room, temp::Failed>> {
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReadAheadRoom, temp::Failed>> {
         if self.writing.is_none() && !self.begin() {
-            return Poll::Ready(Ok(Room::None));
+            return Poll::Ready(Ok(ReadAheadRoom::None));
         }
-        let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(Room::Made)) };
+        let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(ReadAheadRoom::Made)) };
         let made = ready!(writing.job.as_mut().poll(cx));
-        let Some(Writing { len, behind, .. }) = self.writing.take() else {
-            return Poll::Ready(Ok(Room::Made));
+        let Some(FileWriting { len, behind, .. }) = self.writing.take() else {
+            return Poll::Ready(Ok(ReadAheadRoom::Made));
         };
         let made = match made {
             Ok(made) => made,
             Err(failed) => return Poll::Ready(Err(failed)),
         };
         let room = match made {
-            None => Room::Made,
+            None => ReadAheadRoom::Made,
             Some((handle, path)) => match handle.meta() {
                 Ok(meta) => {
                     self.file = Some(Rc::new(OpenFile::new(Rc::new(handle), meta)));
-                    Room::NewFile(path)
+                    ReadAheadRoom::NewFile(path)
                 }
                 Err(error) => return Poll::Ready(Err(temp::Failed { call: "fstat()", path, error })),
             },
@@ -185,7 +185,7 @@ impl ReadAhead {
         self.memory -= len;
         let job =
             write(self.settings.clone(), self.file.as_ref().map(|file| file.handle()), pieces, self.written);
-        self.writing = Some(Writing { len, behind, job });
+        self.writing = Some(FileWriting { len, behind, job });
         true
     }
 }
@@ -193,11 +193,11 @@ impl ReadAhead {
 /// Writes `pieces` behind each other from `offset` on, to a new file if there is none; not more than
 /// `*_temp_file_write_size` at a time.
 fn write(
-    settings: Arc<Settings>,
+    settings: Arc<UpstreamSettings>,
     file: Option<Rc<FileHandle>>,
     pieces: Vec<Vec<u8>>,
     offset: u64,
-) -> LocalFuture<'static, Result<Option<Made>, temp::Failed>> {
+) -> LocalFuture<'static, Result<Option<RoomMade>, temp::Failed>> {
     let at_a_time = settings.temp_file_write_size as usize;
     let failed = |path: PathBuf| move |error| temp::Failed { call: "pwrite()", path, error };
     if let Some(file) = file {

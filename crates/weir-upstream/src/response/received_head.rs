@@ -1,13 +1,13 @@
 //! A response of which the head was received, and what the rest comes on.
 
-use crate::connection::upstream_connection::Connection;
+use crate::connection::upstream_connection::UpstreamConnection;
 use crate::h2::StreamRequest;
-use crate::protocol::Incoming;
+use crate::protocol::IncomingHead;
 use crate::worker_side::local_upstream::PeerLease;
 
 /// A try that gave an answer: its head, and the bytes behind it.
 pub(crate) struct ReceivedHead {
-    pub(crate) incoming: Incoming,
+    pub(crate) incoming: IncomingHead,
     pub(crate) link: UpstreamLink,
     pub(crate) lease: PeerLease,
     pub(crate) rest: Vec<u8>,
@@ -16,7 +16,7 @@ pub(crate) struct ReceivedHead {
 /// What an answer comes on.
 pub(crate) enum UpstreamLink {
     /// A connection of its own.
-    Own(Box<Connection>),
+    Own(Box<UpstreamConnection>),
     /// A stream of one that others may use.
     Talk(Box<StreamRequest>),
 }

@@ -8,17 +8,17 @@ use weir_rt::Recv;
 use weir_trace::{Site, WaitKind};
 
 use super::cached_body::SavedBody;
-use crate::config::directives::Settings;
+use crate::config::directives::UpstreamSettings;
 use crate::error_log;
-use crate::h2::{Got, Lost};
-use crate::location::upstream_location::Upstream;
-use crate::protocol::{Decoder, Framing};
-use crate::request::attempt_records::Tries;
+use crate::h2::{CallProgress, SessionLoss};
+use crate::location::upstream_location::UpstreamLocation;
+use crate::protocol::{BodyDecoder, RequestFraming};
+use crate::request::attempt_records::AttemptRecords;
 use crate::request::exchange_part::part;
 use crate::response::cache_writer::{ResponseFile, ResponseFileWriter, WriteProgress as Progress};
 use crate::response::headers;
 use crate::response::limit_rate::ReadPace;
-use crate::response::read_ahead::{ReadAhead, Room};
+use crate::response::read_ahead::{ReadAhead, ReadAheadRoom};
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
 use crate::response::upload::ConnectionUpload;
 use crate::worker_side::local_upstream::PeerLease;
@@ -32,8 +32,8 @@ use weir_engine::worker::Worker;
 
 /// A body that comes from a server.
 pub(crate) struct UpstreamBody {
-    open: Option<Open>,
-    decoder: Decoder,
+    open: Option<OpenBody>,
+    decoder: BodyDecoder,
     ahead: ReadAhead,
     /// Something was handed over since the last flush.
     unflushed: bool,
@@ -44,9 +44,9 @@ pub(crate) struct UpstreamBody {
     /// The last receive brought as much as one may.
     long: bool,
     pub(super) failed: Option<Error>,
-    settings: Arc<Settings>,
+    settings: Arc<UpstreamSettings>,
     pub(super) worker: Rc<Worker>,
-    pub(super) tries: Tries,
+    pub(super) tries: AttemptRecords,
     keep: bool,
     /// `*_limit_rate`
     pace: Option<ReadPace>,
@@ -55,22 +55,22 @@ pub(crate) struct UpstreamBody {
 }
 
 /// The connection while the body is not over.
-struct Open {
+struct OpenBody {
     link: UpstreamLink,
     /// What of the request goes on leaving on a connection of its own.
     upload: Option<ConnectionUpload>,
     lease: PeerLease,
-    received: Received,
+    received: ReceivedBody,
 }
 
 /// Bytes of a body, noted at the server's site when no more come.
-struct Received {
+struct ReceivedBody {
     shared: Rc<SharedPart>,
     site: Site,
     bytes: u64,
 }
 
-impl Drop for Received {
+impl Drop for ReceivedBody {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.shared.bytes(self.site, self.bytes, 0);
@@ -82,14 +82,14 @@ impl UpstreamBody {
     /// Begins to hand the body on. One that has come whole already is handed over whole.
     pub(crate) fn begin(
         x: &mut Exchange,
-        up: &Upstream,
+        up: &UpstreamLocation,
         answered: ReceivedHead,
-        tries: Tries,
+        tries: AttemptRecords,
         keep: Option<ResponseFile>,
-        unfinished: Option<Framing>,
+        unfinished: Option<RequestFraming>,
     ) -> Verdict {
         if keep.is_none()
-            && let (Decoder::Length(length), UpstreamLink::Own(_)) =
+            && let (BodyDecoder::Length(length), UpstreamLink::Own(_)) =
                 (&answered.incoming.decoder, &answered.link)
             && answered.rest.len() as u64 == *length
             && x.response.content_length.is_some()
@@ -105,9 +105,9 @@ impl UpstreamBody {
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
         let upload = unfinished.and_then(|framing| ConnectionUpload::begin(x, up, framing));
-        let received = Received { shared: x.shared.clone(), site: lease.site(&up.sites), bytes: 0 };
+        let received = ReceivedBody { shared: x.shared.clone(), site: lease.site(&up.sites), bytes: 0 };
         let mut answer = UpstreamBody {
-            open: Some(Open { link, upload, lease, received }),
+            open: Some(OpenBody { link, upload, lease, received }),
             decoder: incoming.decoder,
             ahead: ReadAhead::new(&up.settings),
             unflushed: false,
@@ -151,15 +151,15 @@ impl UpstreamBody {
 
     fn decode(&mut self, bytes: Vec<u8>) -> Result<bool, String> {
         match &mut self.decoder {
-            Decoder::None => {
+            BodyDecoder::None => {
                 self.keep &= bytes.is_empty();
                 Ok(true)
             }
-            Decoder::UntilClose => {
+            BodyDecoder::UntilClose => {
                 self.push(bytes);
                 Ok(false)
             }
-            Decoder::Length(left) => {
+            BodyDecoder::Length(left) => {
                 let mut bytes = bytes;
                 if bytes.len() as u64 > *left {
                     // What follows answers nothing.
@@ -176,7 +176,7 @@ impl UpstreamBody {
                 self.push(bytes);
                 Ok(done)
             }
-            Decoder::Chunked(decoder) => {
+            BodyDecoder::Chunked(decoder) => {
                 // The body's bytes move up to where the framing was.
                 let mut body = bytes;
                 let (mut at, mut end, mut done) = (0, 0, false);
@@ -200,7 +200,7 @@ impl UpstreamBody {
                 self.push(body);
                 Ok(done)
             }
-            Decoder::Other(decoder) => {
+            BodyDecoder::Other(decoder) => {
                 let mut body = Vec::with_capacity(bytes.len());
                 let result = decoder.decode(&bytes, &mut body);
                 for (level, message) in decoder.messages() {
@@ -217,7 +217,7 @@ impl UpstreamBody {
 
     /// Frees what is held back of its framing, as far as the rate allows; `false`: nothing was allowed.
     fn take_paced(&mut self) -> bool {
-        let needed = if let Decoder::Length(left) = self.decoder { Some(left) } else { None };
+        let needed = if let BodyDecoder::Length(left) = self.decoder { Some(left) } else { None };
         let Some(bytes) = self.pace.as_mut().and_then(|pace| pace.take(weir_rt::now_ms(), needed)) else {
             return false;
         };
@@ -278,7 +278,8 @@ impl UpstreamBody {
         self.tries.end(None);
         self.tries.over();
         let clean = self.pace.as_ref().is_none_or(ReadPace::is_empty);
-        if let Some(Open { link: UpstreamLink::Own(connection), upload: None, lease, .. }) = self.open.take()
+        if let Some(OpenBody { link: UpstreamLink::Own(connection), upload: None, lease, .. }) =
+            self.open.take()
             && self.keep
             && clean
         {
@@ -335,8 +336,8 @@ impl UpstreamBody {
                 self.long = bytes.len() >= SHORT;
                 self.bytes(bytes.into_vec());
             }
-            Recv::Eof if matches!(self.decoder, Decoder::UntilClose) => self.over(),
-            Recv::Eof if matches!(&self.decoder, Decoder::Other(other) if other.may_end()) => {
+            Recv::Eof if matches!(self.decoder, BodyDecoder::UntilClose) => self.over(),
+            Recv::Eof if matches!(&self.decoder, BodyDecoder::Other(other) if other.may_end()) => {
                 self.keep = false;
                 self.over();
             }
@@ -347,33 +348,33 @@ impl UpstreamBody {
     }
 
     /// What came on a stream.
-    fn got(&mut self, got: Got) {
+    fn got(&mut self, got: CallProgress) {
         match got {
-            Got::Data(bytes) => self.bytes(bytes),
-            Got::Trailers(fields) if fields.is_too_large_for_trailers(self.settings.buffer_size) => {
+            CallProgress::Data(bytes) => self.bytes(bytes),
+            CallProgress::Trailers(fields) if fields.is_too_large_for_trailers(self.settings.buffer_size) => {
                 self.broken(Kind::Protocol, None, "upstream sent too big trailers");
             }
-            Got::Trailers(fields) => {
+            CallProgress::Trailers(fields) => {
                 for (name, value) in fields.iter() {
                     self.tries.trailer(name, value);
                 }
             }
-            Got::End => self.over(),
-            Got::Head(..) | Got::Interim(_) => {}
-            Got::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
-            Got::Reset(_, Some(reason)) | Got::Lost(Lost::Broken(reason)) => {
+            CallProgress::End => self.over(),
+            CallProgress::Head(..) | CallProgress::Interim(_) => {}
+            CallProgress::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            CallProgress::Reset(_, Some(reason)) | CallProgress::Lost(SessionLoss::Broken(reason)) => {
                 self.broken(Kind::Protocol, None, &format!("upstream {reason}"));
             }
-            Got::Reset(code, None) => {
+            CallProgress::Reset(code, None) => {
                 let message = format!("upstream rejected request with error {}", code as u32);
                 self.broken(Kind::Closed, None, &message);
             }
-            Got::Lost(Lost::Away(code)) => {
+            CallProgress::Lost(SessionLoss::Away(code)) => {
                 let message = format!("upstream sent goaway with error {}", code as u32);
                 self.broken(Kind::Closed, None, &message);
             }
-            Got::Lost(Lost::Closed) => self.broken(Kind::Closed, None, CLOSED),
-            Got::Lost(Lost::Failed(errno)) => self.reset(errno),
+            CallProgress::Lost(SessionLoss::Closed) => self.broken(Kind::Closed, None, CLOSED),
+            CallProgress::Lost(SessionLoss::Failed(errno)) => self.reset(errno),
         }
     }
 
@@ -426,7 +427,7 @@ impl UpstreamBody {
     fn take_news(&mut self) {
         while self.pace.is_none()
             && self.ahead.has_room()
-            && let Some(Open { link: UpstreamLink::Talk(talk), .. }) = &mut self.open
+            && let Some(OpenBody { link: UpstreamLink::Talk(talk), .. }) = &mut self.open
             && let Some(got) = talk.next()
         {
             self.got(got);
@@ -435,15 +436,15 @@ impl UpstreamBody {
 
     /// Whether a trailer has come, or may come, that the client gets.
     fn may_have_trailer(&self) -> bool {
-        let comes = matches!(&self.open, Some(Open { link: UpstreamLink::Talk(_), .. }));
+        let comes = matches!(&self.open, Some(OpenBody { link: UpstreamLink::Talk(_), .. }));
         self.settings.pass_trailers && (comes || self.tries.has_trailer())
     }
 
     /// Moves what was read ahead to a file. `Ready(false)`: nothing more may be read ahead.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         match ready!(self.ahead.poll_room(cx)) {
-            Ok(Room::Made) => Poll::Ready(true),
-            Ok(Room::NewFile(path)) => {
+            Ok(ReadAheadRoom::Made) => Poll::Ready(true),
+            Ok(ReadAheadRoom::NewFile(path)) => {
                 let path = path.display();
                 let message = format!(
                     "an upstream response is buffered to a temporary file {path} while reading upstream"
@@ -451,7 +452,7 @@ impl UpstreamBody {
                 self.tries.complain(Level::Warn, message);
                 Poll::Ready(true)
             }
-            Ok(Room::None) => Poll::Ready(false),
+            Ok(ReadAheadRoom::None) => Poll::Ready(false),
             Err(failed) => {
                 self.tries.end(None);
                 self.open = None;
@@ -464,7 +465,7 @@ impl UpstreamBody {
 }
 
 /// An answer whose body came with its head: most small ones. `keep`: its request has left whole.
-fn whole(x: &mut Exchange, answered: ReceivedHead, tries: &Tries, keep: bool) -> Verdict {
+fn whole(x: &mut Exchange, answered: ReceivedHead, tries: &AttemptRecords, keep: bool) -> Verdict {
     let ReceivedHead { incoming, link, lease, rest } = answered;
     part(x).scratch.keep_fields(incoming.fields);
     tries.count(rest.len() as u64, 0, 0);
@@ -481,9 +482,9 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, tries: &Tries, keep: bool) ->
 
 /// How many bytes to receive at once, where they are more than a pool buffer has: as many as there is room for. One
 /// more than is left shows that the server has said all, without another receive.
-fn expected(decoder: &Decoder, long: bool, room: u64) -> Option<usize> {
+fn expected(decoder: &BodyDecoder, long: bool, room: u64) -> Option<usize> {
     let left = match decoder {
-        Decoder::Length(left) => *left as usize,
+        BodyDecoder::Length(left) => *left as usize,
         _ if long => usize::MAX,
         _ => 0,
     };

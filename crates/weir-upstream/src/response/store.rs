@@ -6,25 +6,29 @@ use std::path::PathBuf;
 
 use weir_http::Known;
 
-use crate::cache::write::Aside;
-use crate::config::cache_directives::Store;
-use crate::config::directives::Settings;
-use crate::protocol::Incoming;
-use crate::response::cache_writer::{Goal, ResponseFile};
+use crate::cache::write::FileAside;
+use crate::config::cache_directives::StoreTarget;
+use crate::config::directives::UpstreamSettings;
+use crate::protocol::IncomingHead;
+use crate::response::cache_writer::{ResponseFile, WriterGoal};
 use weir_engine::exchange::Exchange;
 
 /// How the answer becomes a file; `None`: it does not. As in nginx only a 200 does.
-pub(crate) fn keep(x: &mut Exchange, settings: &Settings, incoming: &Incoming) -> Option<ResponseFile> {
+pub(crate) fn keep(
+    x: &mut Exchange,
+    settings: &UpstreamSettings,
+    incoming: &IncomingHead,
+) -> Option<ResponseFile> {
     let (store, mode) = settings.store.as_ref()?;
     if incoming.status != 200 {
         return None;
     }
     let path = match store {
-        Store::Mapped => {
+        StoreTarget::Mapped => {
             let path = weir_engine::file::map_uri(x).ok()?;
             path.bytes(&x.arena).to_vec()
         }
-        Store::At(script) => {
+        StoreTarget::At(script) => {
             let path = script.value(x);
             x.text(&path).to_vec()
         }
@@ -35,9 +39,9 @@ pub(crate) fn keep(x: &mut Exchange, settings: &Settings, incoming: &Incoming) -
     let modified = incoming.fields.iter().find(|field| field.known == Known::LastModified);
     let modified = modified.and_then(|field| weir_http::date::parse(x.arena.get(field.value)));
     let path = PathBuf::from(OsStr::from_bytes(&path));
-    let aside = Aside::Folder((*settings.temp_path.path).clone(), settings.temp_path.levels);
+    let aside = FileAside::Folder((*settings.temp_path.path).clone(), settings.temp_path.levels);
     Some(ResponseFile {
-        goal: Goal::Store { path, mode: *mode, modified },
+        goal: WriterGoal::Store { path, mode: *mode, modified },
         aside,
         expected: incoming.content_length,
     })

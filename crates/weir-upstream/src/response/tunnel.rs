@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
-use crate::location::upstream_location::Upstream;
-use crate::request::attempt_records::Tries;
+use crate::location::upstream_location::UpstreamLocation;
+use crate::request::attempt_records::AttemptRecords;
 use crate::response::headers;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
 use weir_engine::exchange::Exchange;
@@ -21,7 +21,12 @@ use weir_engine::transport::ClientSide;
 use weir_engine::transport::client::TunnelBytes;
 
 /// Passes the answer's head on, then bytes both ways.
-pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: ReceivedHead, tries: &Tries) -> Verdict {
+pub(crate) async fn run(
+    x: &mut Exchange,
+    up: &UpstreamLocation,
+    answered: ReceivedHead,
+    tries: &AttemptRecords,
+) -> Verdict {
     let ReceivedHead { incoming, link, lease, rest } = answered;
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
     let opened = up.protocol.opens_tunnels();
@@ -36,7 +41,7 @@ pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: ReceivedHead,
     }
     let high = if opened { up.settings.buffer_size } else { HIGH };
     let ends = Default::default();
-    let tunnel = Tunnel { client, server: link, timeout: up.settings.read_timeout, high, ends };
+    let tunnel = UpgradeTunnel { client, server: link, timeout: up.settings.read_timeout, high, ends };
     tunnel.begin(rest);
     let shared = x.shared.clone();
     let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
@@ -50,7 +55,7 @@ pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: ReceivedHead,
     }
     tries.end(None);
     drop(lease);
-    if let End::TimedOut = end {
+    if let TunnelEnd::TimedOut = end {
         // Which side was silent is not known: as with a client's time-out, nobody is to blame.
         x.log(Level::Info, &TIMED_OUT);
     }
@@ -58,23 +63,23 @@ pub(crate) async fn run(x: &mut Exchange, up: &Upstream, answered: ReceivedHead,
     Verdict::Done
 }
 
-enum End {
+enum TunnelEnd {
     Closed,
     TimedOut,
 }
 
-struct Tunnel {
+struct UpgradeTunnel {
     client: ClientSide,
     server: UpstreamLink,
     timeout: u64,
     /// More than this on its way to one side stops the reading of the other.
     high: u64,
-    ends: Ends,
+    ends: TunnelEnds,
 }
 
 /// Which directions have ended.
 #[derive(Default)]
-struct Ends {
+struct TunnelEnds {
     /// The client has said all.
     client: Cell<bool>,
     /// The server has.
@@ -127,7 +132,7 @@ impl UpstreamLink {
     }
 }
 
-impl Tunnel {
+impl UpgradeTunnel {
     /// What was read too far on either side goes first.
     fn begin(&self, rest: Vec<u8>) {
         if !rest.is_empty() {
@@ -140,20 +145,20 @@ impl Tunnel {
         self.server.timer().arm(self.timeout);
     }
 
-    async fn run(&self) -> End {
+    async fn run(&self) -> TunnelEnd {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
         let (client, server, ends) = (&self.client, &self.server, &self.ends);
         loop {
             match (self.forth(cx), self.back(cx)) {
-                (Moved::Broken, _) | (_, Moved::Broken) => return Poll::Ready(End::Closed),
-                (Moved::Some, _) | (_, Moved::Some) => {}
+                (TunnelMoved::Broken, _) | (_, TunnelMoved::Broken) => return Poll::Ready(TunnelEnd::Closed),
+                (TunnelMoved::Some, _) | (_, TunnelMoved::Some) => {}
                 _ if ends.client.get() && ends.server.get() => {
                     let (there, here) = (server.poll_room(cx, 0), client.poll_room(cx, 0));
                     if there.is_ready() && here.is_ready() {
-                        return Poll::Ready(End::Closed);
+                        return Poll::Ready(TunnelEnd::Closed);
                     }
                     return self.poll_silence(cx);
                 }
@@ -162,8 +167,8 @@ impl Tunnel {
         }
     }
 
-    fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<End> {
-        let end = if self.ends.server.get() { End::Closed } else { End::TimedOut };
+    fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
+        let end = if self.ends.server.get() { TunnelEnd::Closed } else { TunnelEnd::TimedOut };
         self.server.timer().poll_expired(cx).map(|()| end)
     }
 
@@ -173,45 +178,45 @@ impl Tunnel {
     }
 
     /// Moves what the client has to the server, unless that one takes nothing at the moment.
-    fn forth(&self, cx: &mut Context<'_>) -> Moved {
+    fn forth(&self, cx: &mut Context<'_>) -> TunnelMoved {
         let (server, ended) = (&self.server, &self.ends.client);
         if ended.get() {
-            return Moved::Nothing;
+            return TunnelMoved::Nothing;
         }
         match server.poll_room(cx, self.high) {
-            Poll::Pending => return Moved::Nothing,
-            Poll::Ready(false) => return Moved::Broken,
+            Poll::Pending => return TunnelMoved::Nothing,
+            Poll::Ready(false) => return TunnelMoved::Broken,
             Poll::Ready(true) => {}
         }
         match self.client.poll_bytes(cx) {
-            Poll::Pending => Moved::Nothing,
+            Poll::Pending => TunnelMoved::Nothing,
             Poll::Ready(TunnelBytes::End) => {
                 ended.set(true);
                 server.end();
-                Moved::Some
+                TunnelMoved::Some
             }
             Poll::Ready(bytes) => self.moved(bytes, |bytes| server.pass(bytes)),
         }
     }
 
     /// The other way.
-    fn back(&self, cx: &mut Context<'_>) -> Moved {
+    fn back(&self, cx: &mut Context<'_>) -> TunnelMoved {
         let ended = &self.ends.server;
         if ended.get() {
-            return Moved::Nothing;
+            return TunnelMoved::Nothing;
         }
         match self.client.poll_room(cx, self.high) {
-            Poll::Pending => return Moved::Nothing,
-            Poll::Ready(false) => return Moved::Broken,
+            Poll::Pending => return TunnelMoved::Nothing,
+            Poll::Ready(false) => return TunnelMoved::Broken,
             Poll::Ready(true) => {}
         }
         match self.server.poll_bytes(cx) {
-            Poll::Pending => Moved::Nothing,
+            Poll::Pending => TunnelMoved::Nothing,
             Poll::Ready(TunnelBytes::End) => {
                 ended.set(true);
                 self.end_client();
                 self.server.timer().arm(self.patience());
-                Moved::Some
+                TunnelMoved::Some
             }
             Poll::Ready(received) => self.moved(received, |bytes| self.client.pass(bytes)),
         }
@@ -224,19 +229,19 @@ impl Tunnel {
         }
     }
 
-    fn moved(&self, bytes: TunnelBytes, give: impl Fn(Vec<u8>)) -> Moved {
+    fn moved(&self, bytes: TunnelBytes, give: impl Fn(Vec<u8>)) -> TunnelMoved {
         let bytes = match bytes {
             TunnelBytes::Received(buf) => buf.to_vec(),
             TunnelBytes::Piece(piece) => piece,
-            TunnelBytes::End | TunnelBytes::Broken => return Moved::Broken,
+            TunnelBytes::End | TunnelBytes::Broken => return TunnelMoved::Broken,
         };
         self.server.timer().touch(self.patience());
         give(bytes);
-        Moved::Some
+        TunnelMoved::Some
     }
 }
 
-enum Moved {
+enum TunnelMoved {
     Nothing,
     Some,
     Broken,

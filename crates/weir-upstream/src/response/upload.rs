@@ -5,8 +5,8 @@ use std::task::{Context, Poll};
 
 use weir_rt::{Chunk, Stream};
 
-use crate::location::upstream_location::Upstream;
-use crate::protocol::{Framing, Protocol};
+use crate::location::upstream_location::UpstreamLocation;
+use crate::protocol::{RequestFraming, UpstreamProtocol};
 use weir_engine::error::Error;
 use weir_engine::exchange::Exchange;
 use weir_engine::read::BodyRest;
@@ -14,13 +14,17 @@ use weir_engine::read::BodyRest;
 /// See the module.
 pub(crate) struct ConnectionUpload {
     rest: BodyRest,
-    protocol: Rc<dyn Protocol>,
-    framing: Framing,
+    protocol: Rc<dyn UpstreamProtocol>,
+    framing: RequestFraming,
 }
 
 impl ConnectionUpload {
     /// The rest of the body of `x`, if there is any.
-    pub(crate) fn begin(x: &mut Exchange, up: &Upstream, framing: Framing) -> Option<ConnectionUpload> {
+    pub(crate) fn begin(
+        x: &mut Exchange,
+        up: &UpstreamLocation,
+        framing: RequestFraming,
+    ) -> Option<ConnectionUpload> {
         Some(ConnectionUpload { rest: BodyRest::take_over(x)?, protocol: up.protocol.clone(), framing })
     }
 

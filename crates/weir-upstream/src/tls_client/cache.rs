@@ -1,7 +1,7 @@
 //! `ssl_certificate_cache`: certificates whose names have variables in them, kept between handshakes.
 //!
 //! There may be a hundred thousand: finding one does not depend on how many there are, and nothing is read before
-//! somebody asks for it. A file that has changed is noticed when its time is over ([`Keep::valid`]), without a reload.
+//! somebody asks for it. A file that has changed is noticed when its time is over ([`CertificateCacheLimits::valid`]), without a reload.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use weir_tls::Certificate;
 
-use super::files::{self, Making, Source};
+use super::files::{self, CertificateSource, KeyMaking};
 
 /// What is kept. Times are seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Keep {
+pub struct CertificateCacheLimits {
     /// Files; a certificate and its key are two.
     pub(crate) max: usize,
     /// After that files are read again, if they have changed.
@@ -26,10 +26,10 @@ pub struct Keep {
 
 /// The certificates of one configuration, shared by all workers.
 #[derive(Debug)]
-pub struct Cache {
+pub struct CertificateCache {
     /// `None`: each handshake reads its files.
-    keep: Option<Keep>,
-    state: Mutex<State>,
+    keep: Option<CertificateCacheLimits>,
+    state: Mutex<CertificateCacheState>,
 }
 
 /// The names of a certificate's file and of its key's.
@@ -42,18 +42,18 @@ pub struct CertificateFiles {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    kept: HashMap<Arc<CertificateFiles>, Kept>,
-    /// By [`Kept::turn`], that used longest ago first.
+struct CertificateCacheState {
+    kept: HashMap<Arc<CertificateFiles>, CachedCertificate>,
+    /// By [`CachedCertificate::turn`], that used longest ago first.
     order: BTreeMap<u64, Arc<CertificateFiles>>,
     turns: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedCertificate {
     certificate: Certificate,
     /// The files as they were.
-    stamps: [Stamp; 2],
+    stamps: [CertificateStamp; 2],
     checked: Instant,
     used: Instant,
     /// When it was used last: a higher one for a later use.
@@ -62,12 +62,12 @@ struct Kept {
 
 /// What tells a file's content from another's: a hash of its place, size and time, since there may be very many. Any
 /// other is one that has changed.
-type Stamp = u64;
+type CertificateStamp = u64;
 
-impl Cache {
+impl CertificateCache {
     /// An empty cache; `None`: it keeps nothing.
-    pub fn new(keep: Option<Keep>) -> Cache {
-        Cache { keep, state: Mutex::default() }
+    pub fn new(keep: Option<CertificateCacheLimits>) -> CertificateCache {
+        CertificateCache { keep, state: Mutex::default() }
     }
 
     /// The certificate of these names if it is known and need not be looked at again; does not block.
@@ -85,8 +85,8 @@ impl Cache {
     /// What is wrong with them, in nginx's words.
     pub fn certificate(&self, names: CertificateFiles, passwords: &[Vec<u8>]) -> Result<Certificate, String> {
         let CertificateFiles { certificate, key } = &names;
-        let source = Source { certificate, key, passwords };
-        let read = || source.certificate(files::SERVING, Making::Now, None);
+        let source = CertificateSource { certificate, key, passwords };
+        let read = || source.certificate(files::SERVING, KeyMaking::Now, None);
         let Some(keep) = self.keep else { return read() };
         if let Some(found) = self.known(&names) {
             return Ok(found);
@@ -98,17 +98,18 @@ impl Cache {
             return Ok(same);
         }
         let certificate = read()?;
-        let new = Kept { certificate: certificate.clone(), stamps, checked: now, used: now, turn: 0 };
+        let new =
+            CachedCertificate { certificate: certificate.clone(), stamps, checked: now, used: now, turn: 0 };
         self.state().add(names, new, keep.max / 2);
         Ok(certificate)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CertificateCacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CertificateCacheState {
     /// The certificate of `names`, used at `now`, unless it was last looked at `valid` ago.
     fn touch(&mut self, names: &CertificateFiles, now: Instant, valid: Duration) -> Option<Certificate> {
         let found = self.kept.get_mut(names)?;
@@ -126,14 +127,19 @@ impl State {
     }
 
     /// The certificate of `names`, if its files are still the same.
-    fn confirm(&mut self, names: &CertificateFiles, stamps: [Stamp; 2], now: Instant) -> Option<Certificate> {
+    fn confirm(
+        &mut self,
+        names: &CertificateFiles,
+        stamps: [CertificateStamp; 2],
+        now: Instant,
+    ) -> Option<Certificate> {
         let found = self.kept.get_mut(names).filter(|it| it.stamps == stamps)?;
         found.checked = now;
         self.touch(names, now, Duration::MAX)
     }
 
     /// Those used longest ago make room.
-    fn add(&mut self, names: CertificateFiles, new: Kept, most: usize) {
+    fn add(&mut self, names: CertificateFiles, new: CachedCertificate, most: usize) {
         self.remove(&names);
         while self.kept.len() >= most.max(1) {
             let Some((_, oldest)) = self.order.pop_first() else { break };
@@ -142,7 +148,7 @@ impl State {
         self.turns += 1;
         let names = Arc::new(names);
         self.order.insert(self.turns, names.clone());
-        self.kept.insert(names, Kept { turn: self.turns, ..new });
+        self.kept.insert(names, CachedCertificate { turn: self.turns, ..new });
     }
 
     fn remove(&mut self, names: &CertificateFiles) {
@@ -155,7 +161,7 @@ impl State {
     fn forget(&mut self, now: Instant, inactive: Duration) {
         for _ in 0..2 {
             let Some(names) = self.order.first_key_value().map(|(_, names)| names.clone()) else { return };
-            let old = |kept: &Kept| now.duration_since(kept.used) >= inactive;
+            let old = |kept: &CachedCertificate| now.duration_since(kept.used) >= inactive;
             if !self.kept.get(&*names).is_some_and(old) {
                 return;
             }
@@ -165,7 +171,7 @@ impl State {
 }
 
 /// 0 of what is no file, or can't be looked at: reading it will say why.
-fn stamp(name: &str) -> Stamp {
+fn stamp(name: &str) -> CertificateStamp {
     let meta = if files::is_no_path(name) { None } else { std::fs::metadata(name).ok() };
     let parts = |it: std::fs::Metadata| (it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec());
     meta.map_or(0, |meta| BuildHasherDefault::<DefaultHasher>::default().hash_one(parts(meta)))
@@ -175,14 +181,14 @@ fn stamp(name: &str) -> Stamp {
 mod tests {
     use super::*;
 
-    fn kept(at: Instant) -> Kept {
+    fn kept(at: Instant) -> CachedCertificate {
         let key = rcgen::KeyPair::generate().expect("a key");
         let own =
             rcgen::CertificateParams::new(Vec::new()).expect("no names").self_signed(&key).expect("signed");
         let own = weir_tls::certificate::chain(own.pem().as_bytes()).expect("a certificate");
         let key = weir_tls::key::read(key.serialize_pem().as_bytes(), &[]).expect("a key");
         let certificate = Certificate::new(own, key, None).expect("they fit");
-        Kept { certificate, stamps: [1; 2], checked: at, used: at, turn: 0 }
+        CachedCertificate { certificate, stamps: [1; 2], checked: at, used: at, turn: 0 }
     }
 
     fn names(name: &str) -> CertificateFiles {
@@ -191,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_one_used_longest_ago_makes_room() {
-        let (mut state, now) = (State::default(), Instant::now());
+        let (mut state, now) = (CertificateCacheState::default(), Instant::now());
         let long = Duration::from_secs(100);
         for name in ["a", "b"] {
             state.add(names(name), kept(now), 2);
@@ -206,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_is_not_used_is_forgotten_and_what_is_old_looked_at() {
-        let (mut state, begin) = (State::default(), Instant::now());
+        let (mut state, begin) = (CertificateCacheState::default(), Instant::now());
         let seconds = Duration::from_secs;
         for name in ["a", "b", "c"] {
             state.add(names(name), kept(begin), 9);

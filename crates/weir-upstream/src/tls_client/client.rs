@@ -10,10 +10,10 @@ use weir_tls::{
     Certificate, ClientConfig, ClientSettings, KeyLogFile, SessionFacts, TrustStore, VerifyProblem,
 };
 
-use super::cache::{Cache, CertificateFiles, Keep};
-use super::files::{self, BUILDING, Making, Source};
+use super::cache::{CertificateCache, CertificateCacheLimits, CertificateFiles};
+use super::files::{self, BUILDING, CertificateSource, KeyMaking};
 
-use super::toward::Shown;
+use super::toward::ShownCertificate;
 use super::values::{self, absolute};
 use weir_engine::conf::registry::Registry;
 use weir_engine::exchange::Exchange;
@@ -36,7 +36,7 @@ pub struct ClientConf {
     certificate: Option<(Script, String)>,
     certificate_key: Option<(Script, String)>,
     pub password_file: Option<PathBuf>,
-    certificate_cache: Option<Option<Keep>>,
+    certificate_cache: Option<Option<CertificateCacheLimits>>,
     ciphersuites: Option<String>,
     groups: Option<String>,
     /// `_ssl_conf_command VerifyMode Peer`
@@ -168,7 +168,7 @@ pub struct ClientTls {
     /// The certificate's and the key's name, where they have variables.
     computed: Option<(Script, Script)>,
     /// Those that were read.
-    kept: Cache,
+    kept: CertificateCache,
     passwords: Arc<Vec<Vec<u8>>>,
     conf_prefix: PathBuf,
     /// Whom servers' certificates must come from, and over how many others.
@@ -203,7 +203,7 @@ impl ClientTls {
             config,
             name: conf.name.clone(),
             computed,
-            kept: Cache::new(conf.certificate_cache.flatten()),
+            kept: CertificateCache::new(conf.certificate_cache.flatten()),
             passwords: Arc::new(passwords),
             conf_prefix,
             verify: verify(conf, prefix)?,
@@ -236,14 +236,14 @@ impl ClientTls {
     }
 
     /// What a connection for `x` needs; `host`: the name and perhaps port that the server is known by.
-    pub fn secure(self: &Arc<Self>, x: &mut Exchange, host: &str) -> Secure {
+    pub fn secure(self: &Arc<Self>, x: &mut Exchange, host: &str) -> SecureUpstream {
         let mut value = |script: &Script| {
             let value = script.value(x);
             String::from_utf8_lossy(x.text(&value)).into_owned()
         };
         let name = self.name.as_ref().map_or_else(|| host.to_owned(), &mut value);
         let files = self.computed.as_ref().map(|(certificate, key)| (value(certificate), value(key)));
-        Secure { tls: self.clone(), name: without_port(&name).to_owned(), files }
+        SecureUpstream { tls: self.clone(), name: without_port(&name).to_owned(), files }
     }
 }
 
@@ -271,8 +271,8 @@ fn certificate(
         let computed = Some((certificate.clone(), key.clone()));
         return Ok(ClientCertificate { fixed: None, computed });
     }
-    let source = Source { certificate: name, key: key_name, passwords };
-    let fixed = source.certificate(BUILDING, Making::Now, None)?;
+    let source = CertificateSource { certificate: name, key: key_name, passwords };
+    let fixed = source.certificate(BUILDING, KeyMaking::Now, None)?;
     Ok(ClientCertificate { fixed: Some(fixed), computed: None })
 }
 
@@ -308,26 +308,26 @@ fn without_port(name: &str) -> &str {
 
 /// The TLS of one connection to a server. Connections are shared among requests for which it is the same.
 #[derive(Clone, Debug)]
-pub struct Secure {
+pub struct SecureUpstream {
     tls: Arc<ClientTls>,
     name: String,
     /// The names of certificate and key, where they are computed.
     files: Option<(String, String)>,
 }
 
-impl PartialEq for Secure {
-    fn eq(&self, other: &Secure) -> bool {
+impl PartialEq for SecureUpstream {
+    fn eq(&self, other: &SecureUpstream) -> bool {
         Arc::ptr_eq(&self.tls, &other.tls) && self.name == other.name && self.files == other.files
     }
 }
 
-impl Secure {
+impl SecureUpstream {
     /// TLS that belongs to no location: the server is told its name (SNI), and must have a certificate for it that comes
     /// from one of the file `trusted`, over however many others; without such a file anybody's will do.
     ///
     /// # Errors
     /// What is wrong with the file, in nginx's words.
-    pub(crate) fn to(name: &str, trusted: Option<&Path>) -> std::result::Result<Secure, String> {
+    pub(crate) fn to(name: &str, trusted: Option<&Path>) -> std::result::Result<SecureUpstream, String> {
         let text = |error: weir_tls::Error| error.to_string();
         let settings = ClientSettings {
             protocols: ProtocolVersions::default(),
@@ -351,13 +351,13 @@ impl Secure {
             settings,
             name: None,
             computed: None,
-            kept: Cache::new(None),
+            kept: CertificateCache::new(None),
             passwords: Arc::default(),
             conf_prefix: PathBuf::new(),
             verify,
             addresses: true,
         };
-        Ok(Secure { tls: Arc::new(tls), name: name.to_owned(), files: None })
+        Ok(SecureUpstream { tls: Arc::new(tls), name: name.to_owned(), files: None })
     }
 
     /// Gives the server another name.
@@ -404,15 +404,15 @@ impl Secure {
         }
     }
 
-    /// As [`Secure::config`], with what a handler has chosen to be shown.
+    /// As [`SecureUpstream::config`], with what a handler has chosen to be shown.
     ///
     /// # Errors
-    /// As [`Secure::config`].
+    /// As [`SecureUpstream::config`].
     pub(crate) async fn config_with(
         &self,
-        shown: Option<Shown>,
+        shown: Option<ShownCertificate>,
     ) -> std::result::Result<ClientConfig, String> {
-        let Some(Shown { certificates, .. }) =
+        let Some(ShownCertificate { certificates, .. }) =
             shown.filter(|shown| shown.cleared || !shown.certificates.is_empty())
         else {
             return self.config().await;
@@ -447,7 +447,7 @@ impl Secure {
         }
     }
 
-    /// As [`Secure::check`], for a verdict that is somebody's own; it counts where verdicts do.
+    /// As [`SecureUpstream::check`], for a verdict that is somebody's own; it counts where verdicts do.
     ///
     /// # Errors
     /// nginx's message.

@@ -13,13 +13,13 @@ use weir_tls::{Certificate, Error, certificate, key};
 use weir_engine::privileged;
 
 /// How files are read: when a configuration is built, or later by a worker.
-pub(crate) type Read = fn(&Path) -> io::Result<Vec<u8>>;
+pub(crate) type ReadFile = fn(&Path) -> io::Result<Vec<u8>>;
 
 /// Reads a file while the configuration is built, which may be one that only root may read.
-pub const BUILDING: Read = privileged::read;
+pub const BUILDING: ReadFile = privileged::read;
 
 /// Reads a file for a handshake, whose client may have chosen its name: nothing that is waited for, or has no end.
-pub(crate) const SERVING: Read = |path| {
+pub(crate) const SERVING: ReadFile = |path| {
     let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file"));
@@ -37,7 +37,7 @@ const MOST: u64 = 1 << 20;
 
 /// When a key is made of what its file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Making {
+pub enum KeyMaking {
     /// When it is read.
     Now,
     /// When it is used, if it can be told now that it fits.
@@ -45,7 +45,7 @@ pub enum Making {
 }
 
 /// A certificate with its key; `data:` before a name means that what follows is the content.
-pub struct Source<'s> {
+pub struct CertificateSource<'s> {
     /// The certificate's file, with its chain.
     pub certificate: &'s str,
     /// The key's file.
@@ -54,13 +54,13 @@ pub struct Source<'s> {
     pub passwords: &'s [Vec<u8>],
 }
 
-impl Source<'_> {
+impl CertificateSource<'_> {
     /// # Errors
     /// What is wrong, in nginx's words.
     pub fn certificate(
         &self,
-        read: Read,
-        making: Making,
+        read: ReadFile,
+        making: KeyMaking,
         ocsp: Option<Vec<u8>>,
     ) -> Result<Certificate, String> {
         let (name, key) = (self.certificate, self.key);
@@ -77,8 +77,8 @@ impl Source<'_> {
         }
         let private = private_key(read, key, self.passwords, making)?;
         let made = match making {
-            Making::Now => Certificate::new(chain, private, ocsp),
-            Making::Late => Certificate::new_late(chain, private, ocsp),
+            KeyMaking::Now => Certificate::new(chain, private, ocsp),
+            KeyMaking::Late => Certificate::new_late(chain, private, ocsp),
         };
         made.map_err(failed)
     }
@@ -117,7 +117,7 @@ pub fn device_certificate(
 
 /// The key of the first of `chain` in a device.
 fn device_key(
-    read: Read,
+    read: ReadFile,
     name: &str,
     chain: &[certificate::CertificateDer<'static>],
 ) -> Result<Arc<dyn key::SigningKey>, String> {
@@ -135,10 +135,10 @@ fn device_key(
 }
 
 fn private_key(
-    read: Read,
+    read: ReadFile,
     name: &str,
     passwords: &[Vec<u8>],
-    making: Making,
+    making: KeyMaking,
 ) -> Result<Arc<dyn key::SigningKey>, String> {
     let fail = |why: String| format!("cannot load certificate key \"{name}\": {why}");
     if let Some(engine) = name.strip_prefix("engine:") {
@@ -150,13 +150,13 @@ fn private_key(
     }
     let text = content(read, name).map_err(|why| fail(format!("BIO_new_file() failed {why}")))?;
     let made = match making {
-        Making::Now => key::read(&text, passwords),
-        Making::Late => key::read_late(&text, passwords),
+        KeyMaking::Now => key::read(&text, passwords),
+        KeyMaking::Late => key::read_late(&text, passwords),
     };
     made.map_err(|error| fail(format!("PEM_read_bio_PrivateKey() failed {}", ssl(&error))))
 }
 
-fn content(read: Read, name: &str) -> Result<Vec<u8>, String> {
+fn content(read: ReadFile, name: &str) -> Result<Vec<u8>, String> {
     if let Some(data) = name.strip_prefix("data:") {
         return Ok(data.as_bytes().to_vec());
     }
@@ -167,8 +167,8 @@ fn content(read: Read, name: &str) -> Result<Vec<u8>, String> {
 /// The certificates of a file that are trusted.
 ///
 /// # Errors
-/// As [`Source::certificate`].
-pub fn trusted(read: Read, path: &Path) -> Result<Vec<certificate::CertificateDer<'static>>, String> {
+/// As [`CertificateSource::certificate`].
+pub fn trusted(read: ReadFile, path: &Path) -> Result<Vec<certificate::CertificateDer<'static>>, String> {
     let fail = |why: String| format!("SSL_CTX_load_verify_locations(\"{}\") failed {why}", path.display());
     let text = read(path).map_err(|error| fail(cannot_open(path, &error)))?;
     certificate::chain(&text).map_err(|error| fail(ssl(&error)))
@@ -177,8 +177,8 @@ pub fn trusted(read: Read, path: &Path) -> Result<Vec<certificate::CertificateDe
 /// The revocation lists of a file; certificates may stand beside them.
 ///
 /// # Errors
-/// As [`Source::certificate`].
-pub fn crls(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
+/// As [`CertificateSource::certificate`].
+pub fn crls(read: ReadFile, path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let fail = |why: String| format!("X509_LOOKUP_load_file(\"{}\") failed {why}", path.display());
     let text = read(path).map_err(|error| fail(cannot_open(path, &error)))?;
     certificate::crls(&text).map_err(|error| fail(ssl(&error)))
@@ -187,8 +187,8 @@ pub fn crls(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
 /// The lines of a file of passwords.
 ///
 /// # Errors
-/// As [`Source::certificate`].
-pub fn passwords(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
+/// As [`CertificateSource::certificate`].
+pub fn passwords(read: ReadFile, path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let text = read(path).map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(0);
         format!("open() \"{}\" failed ({errno}: {})", path.display(), weir_rt::file::errno_text(errno))

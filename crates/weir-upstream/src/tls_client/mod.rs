@@ -9,6 +9,6 @@ pub mod layer;
 pub(crate) mod toward;
 pub mod values;
 
-pub use client::Secure;
+pub use client::SecureUpstream;
 pub use files::device_certificate;
-pub use toward::{Met, Shown, UpstreamHandler, handle_upstream_handshakes};
+pub use toward::{MetServer, ShownCertificate, UpstreamHandler, handle_upstream_handshakes};

@@ -12,7 +12,7 @@ use weir_engine::plan::{Plan, PlanBuilder};
 
 /// What a server is shown.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct ShownCertificate {
     /// Instead of the configuration's certificate; the last one counts.
     pub certificates: Vec<Certificate>,
     /// The configuration's certificate is not shown at all.
@@ -21,7 +21,7 @@ pub struct Shown {
 
 /// What a server has shown.
 #[derive(Clone, Debug)]
-pub struct Met {
+pub struct MetServer {
     /// Its certificates, its own first.
     pub peer: Vec<CertificateDer<'static>>,
     /// `TLSv1.3`
@@ -40,19 +40,19 @@ pub trait UpstreamHandler {
         &'x self,
         x: &'x mut Exchange,
         version: Option<&'static str>,
-    ) -> LocalFuture<'x, Result<Shown, ()>>;
+    ) -> LocalFuture<'x, Result<ShownCertificate, ()>>;
 
     /// What [`UpstreamHandler::certificate`] has begun is not waited for any longer.
     fn abandoned(&self, x: &mut Exchange);
 
-    /// Asked behind the handshake, before a byte is sent, for a verdict that counts instead of [`Met::verdict`].
+    /// Asked behind the handshake, before a byte is sent, for a verdict that counts instead of [`MetServer::verdict`].
     ///
     /// # Errors
     /// The server won't do, whatever `proxy_ssl_verify` says; the reason is logged.
     fn verify<'x>(
         &'x self,
         x: &'x mut Exchange,
-        met: Met,
+        met: MetServer,
     ) -> LocalFuture<'x, Result<Result<(), VerifyProblem>, ()>>;
 
     /// The configuration's own verdict is not wanted: it is a good one.
@@ -61,16 +61,16 @@ pub trait UpstreamHandler {
 
 /// A handler in a plan.
 #[derive(Clone)]
-struct Entry(Rc<dyn UpstreamHandler>);
+struct HandlerEntry(Rc<dyn UpstreamHandler>);
 
 /// Makes `handler` that of the handshakes with servers in the location of `plan`.
 pub fn handle_upstream_handshakes(plan: &mut PlanBuilder<'_>, handler: impl UpstreamHandler + 'static) {
-    plan.keep(Entry(Rc::new(handler)));
+    plan.keep(HandlerEntry(Rc::new(handler)));
 }
 
 /// The handler of a location.
 pub(crate) fn handler(plan: &Plan) -> Option<Rc<dyn UpstreamHandler>> {
-    plan.kept::<Entry>().map(|entry| entry.0.clone())
+    plan.kept::<HandlerEntry>().map(|entry| entry.0.clone())
 }
 
 /// Asks `handler` about a server.
@@ -84,7 +84,7 @@ pub(crate) async fn judge(
     own: Result<(), VerifyProblem>,
 ) -> Result<Result<(), VerifyProblem>, String> {
     let verdict = if handler.judges_alone() { Ok(()) } else { own };
-    let met = Met { peer: facts.peer, version: facts.version, verdict };
+    let met = MetServer { peer: facts.peer, version: facts.version, verdict };
     let failed = "SSL_do_handshake() failed (SSL: error:0A000086:SSL routines::certificate verify failed)";
     handler.verify(x, met).await.map_err(|()| failed.to_owned())
 }

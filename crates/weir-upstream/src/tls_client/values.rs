@@ -3,7 +3,7 @@
 use weir_conf::{Error, LineCx, Result, parse_time_s};
 use weir_tls::suites::{self, ProtocolVersions};
 
-use super::cache::Keep;
+use super::cache::CertificateCacheLimits;
 use super::files;
 
 /// Argument `i` as a path of the configuration's folder; names with a prefix of their own stay.
@@ -79,8 +79,8 @@ pub fn failed_command(line: &LineCx<'_>, why: &str) -> Error {
 }
 
 /// `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`
-pub fn certificate_cache(slot: &mut Option<Option<Keep>>, line: &mut LineCx<'_>) -> Result {
-    let mut keep = Keep { max: 0, valid: 60, inactive: 10 };
+pub fn certificate_cache(slot: &mut Option<Option<CertificateCacheLimits>>, line: &mut LineCx<'_>) -> Result {
+    let mut keep = CertificateCacheLimits { max: 0, valid: 60, inactive: 10 };
     for i in 0..line.args().len() {
         let invalid = || line.invalid_parameter(i);
         match line.arg(i).split_once('=') {

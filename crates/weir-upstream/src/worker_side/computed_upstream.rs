@@ -10,7 +10,7 @@ use weir_trace::{Cause, WaitKind};
 use crate::Upstreams;
 use crate::discovery::server_address::{ADDRESSES, resolve};
 use crate::peer::Peer;
-use crate::worker_side::local_upstream::LocalGroup;
+use crate::worker_side::local_upstream::LocalUpstream;
 use crate::worker_side::worker_part::of_worker;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
@@ -21,7 +21,7 @@ use weir_engine::resolver::{self, DnsAnswer, DnsFailure, Resolver};
 ///
 /// # Errors
 /// What the request ends with; it is logged.
-pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result<Rc<LocalGroup>, Verdict> {
+pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result<Rc<LocalUpstream>, Verdict> {
     let generation = x.server.generation();
     if let Some(group) =
         generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.meant(host, default_port))

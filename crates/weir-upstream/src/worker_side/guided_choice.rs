@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::block::balancer_hook::{BalancerServers, Guide, Guides};
-use crate::config::directives::Settings;
-use crate::location::upstream_location::Upstream;
+use crate::block::balancer_hook::{BalancerHook, BalancerServers, WorkerBalancerHook};
+use crate::config::directives::UpstreamSettings;
+use crate::location::upstream_location::UpstreamLocation;
 
 /// A group's chooser on one worker.
 pub(crate) struct HookedBalancer {
-    pub(crate) guide: Box<dyn Guide>,
+    pub(crate) guide: Box<dyn WorkerBalancerHook>,
     pub(crate) servers: BalancerServers,
     /// Locations with the time limits that a chooser has set.
     timed: RefCell<Vec<TimedLocation>>,
@@ -18,13 +18,13 @@ pub(crate) struct HookedBalancer {
 
 /// What a location asks servers with, and the same with other time limits.
 struct TimedLocation {
-    of: Rc<Upstream>,
+    of: Rc<UpstreamLocation>,
     limits: [Option<u64>; 3],
-    with: Rc<Upstream>,
+    with: Rc<UpstreamLocation>,
 }
 
 impl HookedBalancer {
-    pub(crate) fn new(guides: &dyn Guides) -> HookedBalancer {
+    pub(crate) fn new(guides: &dyn BalancerHook) -> HookedBalancer {
         HookedBalancer {
             guide: guides.on_worker(),
             servers: BalancerServers::default(),
@@ -33,20 +33,23 @@ impl HookedBalancer {
     }
 
     /// `up` with these limits where there are any.
-    pub(crate) fn timed(&self, up: &Rc<Upstream>, limits: [Option<u64>; 3]) -> Rc<Upstream> {
+    pub(crate) fn timed(&self, up: &Rc<UpstreamLocation>, limits: [Option<u64>; 3]) -> Rc<UpstreamLocation> {
         let mut timed = self.timed.borrow_mut();
         if let Some(known) = timed.iter().find(|one| Rc::ptr_eq(&one.of, up) && one.limits == limits) {
             return known.with.clone();
         }
         let [connect, send, read] = limits;
-        let settings = Settings {
+        let settings = UpstreamSettings {
             connect_timeout: connect.unwrap_or(up.settings.connect_timeout),
             send_timeout: send.unwrap_or(up.settings.send_timeout),
             read_timeout: read.unwrap_or(up.settings.read_timeout),
-            ..Settings::clone(&up.settings)
+            ..UpstreamSettings::clone(&up.settings)
         };
-        let with =
-            Upstream { protocol: up.protocol.clone(), settings: Arc::new(settings), sites: up.sites.clone() };
+        let with = UpstreamLocation {
+            protocol: up.protocol.clone(),
+            settings: Arc::new(settings),
+            sites: up.sites.clone(),
+        };
         if timed.len() >= LINES {
             timed.clear();
         }

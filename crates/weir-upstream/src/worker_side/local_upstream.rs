@@ -10,16 +10,16 @@ use weir_trace::Site;
 
 use crate::block::queue::QueueLine;
 use crate::block::retry_budget::RetryAllowance;
-use crate::block::upstream::Group;
+use crate::block::upstream::Upstream;
 use crate::config::failure_reason::AttemptFault;
-use crate::connection::keepalive_limits::Keep;
+use crate::connection::keepalive_limits::KeepaliveLimits;
 use crate::discovery::server_address::ADDRESSES;
 use crate::location::peer_sites::PeerSites;
-use crate::peer::balance::{Balancer, Method, Tried, long_body};
-use crate::peer::members::Members;
-use crate::peer::peer_figures::Figures;
-use crate::peer::response_time::Timed;
-use crate::peer::sticky::{Ids, Learned};
+use crate::peer::balance::{BalanceMethod, Balancer, TriedPeers, long_body};
+use crate::peer::members::UpstreamMembers;
+use crate::peer::peer_figures::PeerFigures;
+use crate::peer::response_time::TimeMeasure;
+use crate::peer::sticky::{LearnedSessions, StickyIds};
 use crate::peer::{Peer, PeerState};
 use crate::pool::worker_pool::WorkerPool;
 use crate::worker_side::guided_choice::HookedBalancer;
@@ -28,13 +28,13 @@ use weir_engine::resolver::{DnsAnswer, Resolver};
 
 /// The groups that a worker uses.
 #[derive(Default)]
-pub struct Local {
+pub struct WorkerUpstreams {
     /// By the address of what they belong to.
-    groups: RefCell<HashMap<*const Group, Weak<LocalGroup>>>,
+    groups: RefCell<HashMap<*const Upstream, Weak<LocalUpstream>>>,
     /// Those of them that requests have named; no plan holds them.
-    named: RefCell<HashMap<*const Group, Rc<LocalGroup>>>,
+    named: RefCell<HashMap<*const Upstream, Rc<LocalUpstream>>>,
     /// Of addresses that were computed for a request, by their text.
-    addresses: RefCell<HashMap<Box<str>, Rc<LocalGroup>>>,
+    addresses: RefCell<HashMap<Box<str>, Rc<LocalUpstream>>>,
     /// What names were resolved to, and by whom.
     pub(crate) names: RefCell<HashMap<Box<str>, ResolvedName>>,
 }
@@ -42,23 +42,23 @@ pub struct Local {
 /// An answer of a resolver.
 pub(crate) type ResolvedName = (std::sync::Weak<Resolver>, Arc<DnsAnswer>);
 
-impl Local {
+impl WorkerUpstreams {
     /// The worker's side of `group`, the same for all who hold it.
-    pub fn group(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
+    pub fn group(&self, group: &Arc<Upstream>) -> Rc<LocalUpstream> {
         let mut known = self.groups.borrow_mut();
         let key = Arc::as_ptr(group);
         // An address may have been another group's before.
         let alive = known.get(&key).and_then(Weak::upgrade).filter(|local| Arc::ptr_eq(&local.group, group));
         alive.unwrap_or_else(|| {
             known.retain(|_, group| group.strong_count() > 0);
-            let new = Rc::new(LocalGroup::new(group));
+            let new = Rc::new(LocalUpstream::new(group));
             known.insert(key, Rc::downgrade(&new));
             new
         })
     }
 
-    /// [`Local::group`] for a group that a request has named: it stays as long as the configuration.
-    pub(crate) fn named(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
+    /// [`WorkerUpstreams::group`] for a group that a request has named: it stays as long as the configuration.
+    pub(crate) fn named(&self, group: &Arc<Upstream>) -> Rc<LocalUpstream> {
         let mut named = self.named.borrow_mut();
         named.entry(Arc::as_ptr(group)).or_insert_with(|| self.group(group)).clone()
     }
@@ -76,20 +76,20 @@ impl Local {
     }
 
     /// The group of an address that was computed before.
-    pub fn address(&self, address: &str) -> Option<Rc<LocalGroup>> {
+    pub fn address(&self, address: &str) -> Option<Rc<LocalUpstream>> {
         self.addresses.borrow().get(address).cloned()
     }
 
     /// The group of the addresses that a name stands for at this moment: for one request, as in nginx, so that what
     /// one finds out of them is no other's business.
-    pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
-        Rc::new(LocalGroup::new(&computed(host, primary)))
+    pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
+        Rc::new(LocalUpstream::new(&computed(host, primary)))
     }
 
     /// Makes the group of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
     /// make, and clients may name as many as they like.
-    pub fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
-        let local = Rc::new(LocalGroup::new(&computed(address, primary)));
+    pub fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
+        let local = Rc::new(LocalUpstream::new(&computed(address, primary)));
         let mut addresses = self.addresses.borrow_mut();
         if addresses.len() >= ADDRESSES {
             addresses.clear();
@@ -100,62 +100,62 @@ impl Local {
 }
 
 /// A group that no configuration knows: without connections to keep.
-fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Group> {
-    let keep = Keep { connections: 0, ..Keep::default() };
-    let members = Members { primary, backup: Vec::new() };
-    let mut group = Group::new(name, Method::RoundRobin, keep, members, true);
+fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Upstream> {
+    let keep = KeepaliveLimits { connections: 0, ..KeepaliveLimits::default() };
+    let members = UpstreamMembers { primary, backup: Vec::new() };
+    let mut group = Upstream::new(name, BalanceMethod::RoundRobin, keep, members, true);
     group.computed = true;
     Arc::new(group)
 }
 
 /// A worker's side of one group.
-pub struct LocalGroup {
+pub struct LocalUpstream {
     /// The group.
-    pub group: Arc<Group>,
-    chooser: RefCell<Chooser>,
+    pub group: Arc<Upstream>,
+    chooser: RefCell<PeerChooser>,
     pub(crate) pool: Rc<WorkerPool>,
     /// Those of this worker that wait for a server.
     pub(crate) line: QueueLine,
-    accounts: RefCell<HashMap<*const PeerState, Rc<Account>>>,
+    accounts: RefCell<HashMap<*const PeerState, Rc<PeerAccount>>>,
     /// The one that was asked for last: mostly the next one, too.
-    last: RefCell<Option<Rc<Account>>>,
+    last: RefCell<Option<Rc<PeerAccount>>>,
     pub(crate) purse: RetryAllowance,
     /// The chooser that is asked before the group's method.
     pub(crate) guided: Option<HookedBalancer>,
 }
 
 /// What this worker has to say of a peer.
-struct Account {
+struct PeerAccount {
     /// Keeps the address it is found by.
     state: Arc<PeerState>,
-    figures: Arc<Figures>,
+    figures: Arc<PeerFigures>,
 }
 
-struct Chooser {
+struct PeerChooser {
     version: u64,
     count: usize,
     /// Those of them that are not `down`.
     tries: usize,
     balancer: Box<dyn Balancer>,
     /// By what names peers in requests; empty without `sticky`.
-    ids: Ids,
+    ids: StickyIds,
 }
 
-impl Chooser {
-    fn new(group: &Group) -> Chooser {
+impl PeerChooser {
+    fn new(group: &Upstream) -> PeerChooser {
         let version = group.version();
         let members = Arc::new(group.method.members_of_worker(&group.members()));
         let count = members.all().count();
         let tries = members.all().filter(|peer| !peer.is_down()).count();
         let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
-        Chooser { version, count, tries, balancer: group.method.balancer(&members), ids }
+        PeerChooser { version, count, tries, balancer: group.method.balancer(&members), ids }
     }
 }
 
-impl LocalGroup {
-    fn new(group: &Arc<Group>) -> LocalGroup {
-        LocalGroup {
-            chooser: RefCell::new(Chooser::new(group)),
+impl LocalUpstream {
+    fn new(group: &Arc<Upstream>) -> LocalUpstream {
+        LocalUpstream {
+            chooser: RefCell::new(PeerChooser::new(group)),
             pool: Rc::new(WorkerPool::new(group.keep, group.idle.clone())),
             line: QueueLine::default(),
             accounts: RefCell::default(),
@@ -167,9 +167,9 @@ impl LocalGroup {
     }
 
     /// The next peer for `x`.
-    pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut Tried) -> Option<PeerLease> {
+    pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut TriedPeers) -> Option<PeerLease> {
         let mut chooser = self.chooser();
-        let Chooser { balancer, ids, .. } = &mut *chooser;
+        let PeerChooser { balancer, ids, .. } = &mut *chooser;
         let bound = match &self.group.sticky {
             Some(sticky) if tried.is_empty() => sticky.bound(x, ids, tried),
             _ => None,
@@ -199,7 +199,7 @@ impl LocalGroup {
         }
     }
 
-    fn account(&self, peer: &Peer) -> Rc<Account> {
+    fn account(&self, peer: &Peer) -> Rc<PeerAccount> {
         if let Some(last) = &*self.last.borrow()
             && Arc::ptr_eq(&last.state, &peer.state)
         {
@@ -212,7 +212,7 @@ impl LocalGroup {
         }
         let new = || {
             let state = peer.state.clone();
-            Rc::new(Account { figures: state.account(), state })
+            Rc::new(PeerAccount { figures: state.account(), state })
         };
         let account = accounts.entry(Arc::as_ptr(&peer.state)).or_insert_with(new).clone();
         *self.last.borrow_mut() = Some(account.clone());
@@ -225,10 +225,10 @@ impl LocalGroup {
     }
 
     /// The chooser among the members of now.
-    fn chooser(&self) -> RefMut<'_, Chooser> {
+    fn chooser(&self) -> RefMut<'_, PeerChooser> {
         let mut chooser = self.chooser.borrow_mut();
         if chooser.version != self.group.version() {
-            *chooser = Chooser::new(&self.group);
+            *chooser = PeerChooser::new(&self.group);
             self.forget();
         }
         chooser
@@ -257,10 +257,10 @@ impl LocalGroup {
 /// A peer in use; it is given back when this is dropped.
 pub(crate) struct PeerLease {
     pub(crate) peer: Arc<Peer>,
-    pub(crate) group: Rc<LocalGroup>,
+    pub(crate) group: Rc<LocalUpstream>,
     failed: bool,
-    learned: Option<Learned>,
-    account: Rc<Account>,
+    learned: Option<LearnedSessions>,
+    account: Rc<PeerAccount>,
     /// Ticks of the clock when the peer was chosen.
     began: u64,
     /// What its group's method wants to know of it was noted.
@@ -295,7 +295,7 @@ impl PeerLease {
     }
 
     /// What is to be measured of the server's line, if anything is.
-    pub(crate) fn measured(&self) -> Option<&Timed> {
+    pub(crate) fn measured(&self) -> Option<&TimeMeasure> {
         self.group.group.method.timed().filter(|timed| timed.upload)
     }
 
@@ -345,20 +345,20 @@ mod tests {
     use super::*;
     use crate::peer::balance::RoundRobin;
 
-    fn group(method: Method, max_conns: u32) -> Arc<Group> {
+    fn group(method: BalanceMethod, max_conns: u32) -> Arc<Upstream> {
         let peer = Peer { max_conns, ..Peer::plain("127.0.0.1:80".parse().expect("an address"), "a") };
-        let members = Members { primary: vec![Arc::new(peer)], backup: Vec::new() };
-        Arc::new(Group::new("u", method, Keep::default(), members, true))
+        let members = UpstreamMembers { primary: vec![Arc::new(peer)], backup: Vec::new() };
+        Arc::new(Upstream::new("u", method, KeepaliveLimits::default(), members, true))
     }
 
     /// References to the group's peer, and connections that are counted for all and by this worker, while a request uses it.
-    fn in_use(group: &Arc<Group>) -> (usize, u32, u32) {
-        let local = Rc::new(LocalGroup::new(group));
+    fn in_use(group: &Arc<Upstream>) -> (usize, u32, u32) {
+        let local = Rc::new(LocalUpstream::new(group));
         let members = group.members();
         let peer = &members.primary[0];
         let own = Arc::new(group.method.members_of_worker(&members));
         let before = Arc::strong_count(peer);
-        let chosen = RoundRobin::new(&own).next(&mut Tried::default(), |_| true).expect("a peer");
+        let chosen = RoundRobin::new(&own).next(&mut TriedPeers::default(), |_| true).expect("a peer");
         let lease = local.lease(chosen);
         let references = Arc::strong_count(peer) - before;
         let counted = (references, peer.state.conns.load(Relaxed), peer.state.in_flight());
@@ -370,8 +370,16 @@ mod tests {
     /// Round robin without `max_conns`: no cache line that another worker writes, neither for references nor for counts.
     #[test]
     fn a_request_writes_its_worker_s_own_lines() {
-        assert_eq!(in_use(&group(Method::RoundRobin, 0)), (0, 0, 1));
-        assert_eq!(in_use(&group(Method::RoundRobin, 5)), (0, 1, 1), "the limit is for all workers together");
-        assert_eq!(in_use(&group(Method::LeastConn, 0)), (0, 1, 1), "it compares what all workers use");
+        assert_eq!(in_use(&group(BalanceMethod::RoundRobin, 0)), (0, 0, 1));
+        assert_eq!(
+            in_use(&group(BalanceMethod::RoundRobin, 5)),
+            (0, 1, 1),
+            "the limit is for all workers together"
+        );
+        assert_eq!(
+            in_use(&group(BalanceMethod::LeastConn, 0)),
+            (0, 1, 1),
+            "it compares what all workers use"
+        );
     }
 }

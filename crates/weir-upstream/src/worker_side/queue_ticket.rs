@@ -6,7 +6,7 @@ use std::task::Poll;
 use weir_rt::Timer;
 
 use crate::block::queue::{QueueLine, QueuePlace};
-use crate::worker_side::local_upstream::LocalGroup;
+use crate::worker_side::local_upstream::LocalUpstream;
 
 /// One that waits in the line of a group; its place is given up when this is dropped.
 pub(crate) struct QueueTicket<'g> {
@@ -18,7 +18,7 @@ pub(crate) struct QueueTicket<'g> {
 
 impl<'g> QueueTicket<'g> {
     /// Joins the line; `None`: there is none, or it is full.
-    pub(crate) fn join(group: &'g LocalGroup) -> Option<QueueTicket<'g>> {
+    pub(crate) fn join(group: &'g LocalUpstream) -> Option<QueueTicket<'g>> {
         let queue = group.group.queue.as_ref()?;
         let until = weir_rt::now_ms().saturating_add(queue.timeout);
         Some(QueueTicket { _place: queue.enter()?, line: &group.line, until, timer: Timer::new() })

@@ -1,16 +1,16 @@
 //! What upstreams keep with each worker.
 
 use crate::cache::hot;
-use crate::worker_side::local_upstream::Local;
+use crate::worker_side::local_upstream::WorkerUpstreams;
 use weir_engine::worker::{Worker, WorkerPart, WorkerSlot};
 
 /// What one worker keeps of upstreams and caches.
 #[derive(Default)]
 pub struct UpstreamWorker {
     /// Choosers and idle connections of upstreams.
-    pub upstreams: Local,
+    pub upstreams: WorkerUpstreams,
     /// Responses of caches that are in memory.
-    pub(crate) caches: hot::Local,
+    pub(crate) caches: hot::HotCaches,
 }
 
 impl WorkerPart for UpstreamWorker {

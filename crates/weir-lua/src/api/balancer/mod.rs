@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::ptr;
 
-use weir_upstream::block::balancer_hook::Choice;
-use weir_upstream::connection::upstream_connection::Own;
-use weir_upstream::peer::Lane;
+use weir_upstream::block::balancer_hook::BalancerChoice;
+use weir_upstream::connection::upstream_connection::OwnKeepalive;
+use weir_upstream::peer::ConnectionLane;
 
 use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, slice};
 use crate::luajit::shared_page;
@@ -29,7 +29,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     }),
     function("_balancer.enable_keepalive", 0, |l| {
         let unlimited = |number: f64| if number == 0.0 { u64::MAX } else { number as u64 };
-        let own = Own {
+        let own = OwnKeepalive {
             timeout: unlimited(expect_number(l, 1, "enable_keepalive")?),
             requests: unlimited(expect_number(l, 2, "enable_keepalive")?),
         };
@@ -69,7 +69,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         let name = expect_string(&l, 1, "set_current_peer")?;
         let size = l.number(2).filter(|size| *size > 0.0).map_or(0, |size| size as usize);
         decide(l, |choice| {
-            choice.lane = Some(Lane { name: name.into(), size });
+            choice.lane = Some(ConnectionLane { name: name.into(), size });
             Ok(())
         })
     }),
@@ -77,7 +77,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 ];
 
 /// `true`, or `nil` and why not.
-fn decide(l: State, decide: impl FnOnce(&mut Choice<'_>) -> Result<(), String>) -> Outcome {
+fn decide(l: State, decide: impl FnOnce(&mut BalancerChoice<'_>) -> Result<(), String>) -> Outcome {
     match here(decide)? {
         Ok(()) => {
             l.push_boolean(true);
@@ -91,7 +91,9 @@ fn decide(l: State, decide: impl FnOnce(&mut Choice<'_>) -> Result<(), String>) 
 ///
 /// # Errors
 /// Raised: there is no request. Inside: why nothing can be decided here, or what `use_it` says.
-fn here<T>(use_it: impl FnOnce(&mut Choice<'_>) -> Result<T, String>) -> Result<Result<T, String>, Raise> {
+fn here<T>(
+    use_it: impl FnOnce(&mut BalancerChoice<'_>) -> Result<T, String>,
+) -> Result<Result<T, String>, Raise> {
     let asked = lend::exchange(|x| weir_upstream::has_asked_servers(x))?;
     let found = if lend::phase() == Phase::Balancer { current(use_it) } else { None };
     let why = if asked { "API disabled in the current context" } else { "no upstream found" };
@@ -186,16 +188,16 @@ pub(crate) unsafe extern "C" fn set_peer(
 
 thread_local! {
     /// What the script that runs decides.
-    pub(crate) static CURRENT: Cell<*mut Choice<'static>> = const { Cell::new(ptr::null_mut()) };
+    pub(crate) static CURRENT: Cell<*mut BalancerChoice<'static>> = const { Cell::new(ptr::null_mut()) };
     /// What it has said by `ngx.exit`.
     pub(crate) static EXIT: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
 /// The time in which a script may decide.
-pub(crate) struct Asked(*mut Choice<'static>);
+pub(crate) struct Asked(*mut BalancerChoice<'static>);
 
 impl Asked {
-    pub(crate) fn begin(choice: &mut Choice<'_>) -> Asked {
+    pub(crate) fn begin(choice: &mut BalancerChoice<'_>) -> Asked {
         EXIT.set(None);
         // The lifetime is that of the servers' memory, which outlives this value as `choice` does.
         Asked(CURRENT.replace(ptr::from_mut(choice).cast()))
@@ -214,7 +216,7 @@ impl Drop for Asked {
 }
 
 /// Uses what the running script decides; `None`: it is no such script.
-pub(crate) fn current<T>(use_it: impl FnOnce(&mut Choice<'_>) -> T) -> Option<T> {
+pub(crate) fn current<T>(use_it: impl FnOnce(&mut BalancerChoice<'_>) -> T) -> Option<T> {
     // SAFETY: `Script::choose`, to which the choice is lent exclusively, does not touch it between `Asked::begin` and the
     // end of `Asked`; here it is borrowed once at a time, since `use_it` never runs Lua.
     unsafe { CURRENT.get().as_mut() }.map(use_it)

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use weir_upstream::tls_client::Met;
+use weir_upstream::tls_client::MetServer;
 
 use crate::api::ssl::functions::{self, noted};
 use crate::api::ssl::parsed::Chain;
@@ -20,7 +20,7 @@ pub(crate) struct UpstreamHandshake {
     /// The version, where that is known.
     pub(crate) version: Option<&'static str>,
     /// Behind the handshake.
-    pub(crate) met: Option<Met>,
+    pub(crate) met: Option<MetServer>,
     /// The verdict, by OpenSSL's number; 0: the certificate will do.
     pub(crate) result: Cell<u16>,
 }

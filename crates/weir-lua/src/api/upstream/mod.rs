@@ -11,8 +11,8 @@ use std::time::Duration;
 use weir_http::json::{Json, Value};
 use weir_rt::notify::either;
 use weir_trace::WaitKind;
-use weir_upstream::block::list_changes::{Listed, Refusal};
-use weir_upstream::{Group, Peer, Upstreams};
+use weir_upstream::block::list_changes::{ListRefusal, ListedServer};
+use weir_upstream::{Peer, Upstream, Upstreams};
 
 use crate::luajit::state::State;
 use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
@@ -68,10 +68,10 @@ fn names(l: State) -> Outcome {
 }
 
 /// Does something with the group that the first argument names.
-fn with_group(l: State, function: &str, then: impl FnOnce(State, &Arc<Group>) -> Outcome) -> Outcome {
+fn with_group(l: State, function: &str, then: impl FnOnce(State, &Arc<Upstream>) -> Outcome) -> Outcome {
     let name = expect_string(&l, 1, function)?;
     let group = groups(|all| {
-        let named = |group: &&Arc<Group>| group.name.as_bytes() == name;
+        let named = |group: &&Arc<Upstream>| group.name.as_bytes() == name;
         // As elsewhere the case of names does not matter; one of an address is none of a block.
         let found = all.iter().find(named).or_else(|| all.find(std::str::from_utf8(&name).ok()?));
         found.cloned()
@@ -93,7 +93,7 @@ fn text(l: State, key: &std::ffi::CStr, value: &str) {
 }
 
 /// `get_servers`: what `server` lines say.
-fn servers(l: State, group: &Arc<Group>) -> Outcome {
+fn servers(l: State, group: &Arc<Upstream>) -> Outcome {
     let listed = group.listed();
     l.new_table(listed.len(), 0);
     for (at, server) in listed.iter().enumerate() {
@@ -103,7 +103,7 @@ fn servers(l: State, group: &Arc<Group>) -> Outcome {
     Ok(Done::Results(1))
 }
 
-fn push_server(l: State, server: &Listed) {
+fn push_server(l: State, server: &ListedServer) {
     l.new_table(0, 7);
     text(l, c"name", &server.server);
     match &*server.peers {
@@ -130,7 +130,7 @@ fn push_server(l: State, server: &Listed) {
 }
 
 /// `get_primary_peers`, `get_backup_peers`: the second argument says which.
-fn peers(l: State, group: &Arc<Group>) -> Outcome {
+fn peers(l: State, group: &Arc<Upstream>) -> Outcome {
     let members = group.members();
     let peers = if l.boolean(2) { &members.backup } else { &members.primary };
     l.new_table(peers.len(), 0);
@@ -167,7 +167,7 @@ fn push_peer(l: State, peer: &Peer, id: usize) {
 }
 
 /// `set_peer_down(name, is_backup, id, down)`
-fn turn(l: State, group: &Arc<Group>) -> Outcome {
+fn turn(l: State, group: &Arc<Upstream>) -> Outcome {
     let (backup, down) = (l.boolean(2), l.boolean(4));
     let id = expect_number(l, 3, "set_peer_down")?;
     if backup && group.members().backup.is_empty() {
@@ -181,19 +181,19 @@ fn turn(l: State, group: &Arc<Group>) -> Outcome {
 }
 
 /// `change(name, what, json [, server])`
-fn change(l: State, group: &Arc<Group>) -> Outcome {
+fn change(l: State, group: &Arc<Upstream>) -> Outcome {
     let what = expect_string(&l, 2, "change")?;
     let json = expect_string(&l, 3, "change")?;
     let server = l.lossy(4);
     let changed =
-        Value::parse(&json).map_err(|error| Refusal::Wrong(error.to_string())).and_then(
-            |value| match &*what {
+        Value::parse(&json).map_err(|error| ListRefusal::Wrong(error.to_string())).and_then(|value| {
+            match &*what {
                 b"add" => group.add(&value),
                 b"remove" => group.remove(&server),
                 b"edit" => group.edit(&server, &value),
                 _ => group.replace(&value),
-            },
-        );
+            }
+        });
     match changed {
         Ok(()) => {
             l.push_boolean(true);
@@ -204,7 +204,7 @@ fn change(l: State, group: &Arc<Group>) -> Outcome {
 }
 
 /// `wait(name, seen, seconds)`: what `changes` is, once that is another than `seen`.
-fn wait(l: State, group: &Arc<Group>) -> Outcome {
+fn wait(l: State, group: &Arc<Upstream>) -> Outcome {
     let seen = expect_number(l, 2, "wait")? as u64;
     let seconds = expect_number(l, 3, "wait")?;
     if !(0.0..=f64::MAX).contains(&seconds) {
@@ -223,7 +223,7 @@ fn wait(l: State, group: &Arc<Group>) -> Outcome {
     Ok(Done::Yield(0))
 }
 
-async fn waited(group: Arc<Group>, seen: u64, limit: Duration) -> Results {
+async fn waited(group: Arc<Upstream>, seen: u64, limit: Duration) -> Results {
     let (changed, late) = (pin!(group.changed(seen)), pin!(weir_rt::sleep(limit)));
     match either(changed, late).await {
         Some(now) => Box::new(move |l: State| {

@@ -7,7 +7,7 @@ use weir_engine::Exchange;
 use weir_engine::log::Level;
 use weir_engine::phase::LocalFuture;
 use weir_tls::VerifyProblem;
-use weir_upstream::tls_client::{Met, Shown, UpstreamHandler};
+use weir_upstream::tls_client::{MetServer, ShownCertificate, UpstreamHandler};
 
 use crate::api::ssl::HandshakeWishes;
 use crate::api::ssl::parsed::{self};
@@ -66,17 +66,18 @@ impl UpstreamScripts {
         goes_on(x, phase, end.as_ref())
     }
 
-    async fn shown(&self, x: &mut Exchange, version: Option<&'static str>) -> Result<Shown, ()> {
-        let Some(chunk) = &self.certificate else { return Ok(Shown::default()) };
+    async fn shown(&self, x: &mut Exchange, version: Option<&'static str>) -> Result<ShownCertificate, ()> {
+        let Some(chunk) = &self.certificate else { return Ok(ShownCertificate::default()) };
         let toward = Rc::new(UpstreamHandshake { version, ..UpstreamHandshake::default() });
         if !self.run(x, Phase::ProxySslCertificate, chunk, &toward).await {
             return Err(());
         }
         let HandshakeWishes { chains, keys, cleared, .. } = toward.wishes.take();
         match parsed::certificates(&chains, &keys).await {
-            Ok(made) => {
-                Ok(Shown { cleared: cleared || made.is_none(), certificates: made.unwrap_or_default() })
-            }
+            Ok(made) => Ok(ShownCertificate {
+                cleared: cleared || made.is_none(),
+                certificates: made.unwrap_or_default(),
+            }),
             Err(message) => {
                 x.log(Level::Error, &message);
                 Err(())
@@ -84,7 +85,7 @@ impl UpstreamScripts {
         }
     }
 
-    async fn judged(&self, x: &mut Exchange, met: Met) -> Result<Result<(), VerifyProblem>, ()> {
+    async fn judged(&self, x: &mut Exchange, met: MetServer) -> Result<Result<(), VerifyProblem>, ()> {
         let Some(chunk) = &self.verify else { return Ok(met.verdict) };
         let result = met.verdict.err().map_or(0, |problem| problem.code);
         let version = Some(met.version);
@@ -107,7 +108,7 @@ impl UpstreamHandler for UpstreamScripts {
         &'x self,
         x: &'x mut Exchange,
         version: Option<&'static str>,
-    ) -> LocalFuture<'x, Result<Shown, ()>> {
+    ) -> LocalFuture<'x, Result<ShownCertificate, ()>> {
         Box::pin(self.shown(x, version))
     }
 
@@ -120,7 +121,7 @@ impl UpstreamHandler for UpstreamScripts {
     fn verify<'x>(
         &'x self,
         x: &'x mut Exchange,
-        met: Met,
+        met: MetServer,
     ) -> LocalFuture<'x, Result<Result<(), VerifyProblem>, ()>> {
         Box::pin(self.judged(x, met))
     }

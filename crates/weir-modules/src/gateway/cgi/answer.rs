@@ -4,7 +4,7 @@
 use weir_engine::Exchange;
 use weir_http::h1::{BadResponse, Limits, Parse, ResponseHead};
 use weir_http::{Known, Method};
-use weir_upstream::protocol::{Decoder, Head, Incoming};
+use weir_upstream::protocol::{BodyDecoder, HeadProgress, IncomingHead};
 
 use super::head;
 use crate::gateway::answer_head;
@@ -17,11 +17,11 @@ pub(crate) fn read(
     x: &mut Exchange,
     bytes: &[u8],
     most: usize,
-    incoming: &mut Incoming,
-) -> Result<Head, String> {
+    incoming: &mut IncomingHead,
+) -> Result<HeadProgress, String> {
     let mut head = ResponseHead::default();
     match parse(bytes, most, &mut head) {
-        Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
+        Ok(Parse::Incomplete { .. }) => return Ok(HeadProgress::Incomplete),
         Ok(Parse::Complete) => {}
         Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
     }
@@ -35,7 +35,7 @@ pub(crate) fn read(
         }
     }
     frame(x, incoming)?;
-    Ok(Head::Complete(len))
+    Ok(HeadProgress::Complete(len))
 }
 
 /// Reads a head that begins as HTTP does, or, where there is no status line, as CGI has it: its status is 0 then.
@@ -58,17 +58,17 @@ pub(crate) fn parse(bytes: &[u8], most: usize, head: &mut ResponseHead) -> Resul
 }
 
 /// Where the body ends.
-fn frame(x: &Exchange, incoming: &mut Incoming) -> Result<(), String> {
+fn frame(x: &Exchange, incoming: &mut IncomingHead) -> Result<(), String> {
     let bodiless = x.request.head.method == Method::Head || matches!(incoming.status, 204 | 304);
     incoming.upgraded = incoming.status == 101;
     if incoming.upgraded && !x.request.head.fields.iter().any(|field| field.known == Known::Upgrade) {
         return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
     }
     incoming.decoder = match incoming.content_length {
-        _ if bodiless => Decoder::None,
-        Some(0) => Decoder::None,
-        Some(length) => Decoder::Length(length),
-        None => Decoder::UntilClose,
+        _ if bodiless => BodyDecoder::None,
+        Some(0) => BodyDecoder::None,
+        Some(length) => BodyDecoder::Length(length),
+        None => BodyDecoder::UntilClose,
     };
     Ok(())
 }

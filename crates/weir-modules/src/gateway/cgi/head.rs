@@ -3,7 +3,7 @@
 use weir_engine::{Exchange, Span};
 use weir_http::h1::{Limits, Parse, ResponseHead};
 use weir_http::{Field, Known};
-use weir_upstream::protocol::Incoming;
+use weir_upstream::protocol::IncomingHead;
 
 use crate::gateway::answer_head;
 
@@ -16,7 +16,7 @@ pub(crate) fn read(
     x: &mut Exchange,
     bytes: &[u8],
     most: usize,
-    incoming: &mut Incoming,
+    incoming: &mut IncomingHead,
 ) -> Result<Option<usize>, String> {
     let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
     let mut head = ResponseHead::default();
@@ -38,7 +38,7 @@ pub(crate) fn keep(
     x: &mut Exchange,
     bytes: &[u8],
     head: ResponseHead,
-    incoming: &mut Incoming,
+    incoming: &mut IncomingHead,
 ) -> Result<(), String> {
     answer_head::keep(x, bytes, head, incoming);
     (incoming.status, incoming.reason) = status(x, &incoming.fields)?;

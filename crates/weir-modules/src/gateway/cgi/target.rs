@@ -11,17 +11,17 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
-use weir_upstream::block::upstream::Group;
+use weir_upstream::block::upstream::Upstream;
 use weir_upstream::discovery::server_address::{lacks_port, unresolved};
-use weir_upstream::worker_side::local_upstream::LocalGroup;
-use weir_upstream::{Family, Protocol, Settings, Upstreams, pass_to};
+use weir_upstream::worker_side::local_upstream::LocalUpstream;
+use weir_upstream::{UpstreamFamily, UpstreamProtocol, UpstreamSettings, Upstreams, pass_to};
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
 pub(crate) struct Pass {
     place: Place,
     script: Script,
-    group: Option<Arc<Group>>,
+    group: Option<Arc<Upstream>>,
     /// What stands before addresses, for TLS with an `s` before it.
     scheme: Option<&'static str>,
     /// The address is known, and speaks TLS.
@@ -110,12 +110,12 @@ impl Pass {
 
 /// Has the requests of a location that has a `pass` answered by its servers, in the protocol that `protocol` makes of the
 /// location's settings: the last step of all modules whose `*_pass` names an address without a URI.
-pub(crate) fn pass_requests<P: Protocol + 'static>(
+pub(crate) fn pass_requests<P: UpstreamProtocol + 'static>(
     plan: &mut PlanBuilder<'_>,
     module: &'static str,
     pass: Option<&Pass>,
-    family: &Family,
-    protocol: impl FnOnce(&Arc<Settings>) -> P,
+    family: &UpstreamFamily,
+    protocol: impl FnOnce(&Arc<UpstreamSettings>) -> P,
 ) {
     let (Some(pass), Some(settings)) = (pass, family.settings()) else { return };
     let protocol = protocol(&settings);
@@ -159,7 +159,7 @@ pub(crate) struct Target {
 
 enum To {
     /// Known when the configuration is read; the name of servers that speak TLS.
-    Fixed { group: Rc<LocalGroup>, secure: Option<Text> },
+    Fixed { group: Rc<LocalUpstream>, secure: Option<Text> },
     /// Computed for each request.
     Computed(Script),
 }
@@ -168,9 +168,9 @@ enum To {
 #[derive(Default)]
 pub(crate) struct Secured(pub(crate) Option<Text>);
 
-impl weir_upstream::Target for Target {
+impl weir_upstream::PassTarget for Target {
     /// As there; where the module has schemes, [`Secured`] of `x` is set.
-    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match &self.to {
             To::Fixed { group, secure } => {
                 if self.scheme.is_some() {
@@ -192,7 +192,7 @@ impl weir_upstream::Target for Target {
     }
 }
 
-async fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+async fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
     let link = x.server.generation();
     let known = link.configuration.tables.shared::<Upstreams>().is_some_and(|all| all.find(host).is_some());
     let wrong = match check(host) {

@@ -2,7 +2,7 @@
 
 use weir_engine::log::Level;
 use weir_http::fastcgi::{Event, Kind, Reader};
-use weir_upstream::protocol::Decode;
+use weir_upstream::protocol::BodyDecode;
 
 /// Reads records behind the head.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Body {
     }
 }
 
-impl Decode for Body {
+impl BodyDecode for Body {
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String> {
         let mut at = 0;
         loop {

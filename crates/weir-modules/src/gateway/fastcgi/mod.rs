@@ -18,7 +18,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::Pattern;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, Unnamed, inherit};
-use weir_upstream::Family;
+use weir_upstream::UpstreamFamily;
 
 use crate::gateway::cgi::params::{Param, Params};
 use crate::gateway::cgi::target::{Pass, pass_requests};
@@ -132,7 +132,7 @@ type Row = Directive<FastCgiConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct FastCgiConf {
-    family: Family,
+    family: UpstreamFamily,
     pass: Option<Pass>,
     params: Option<Vec<Param>>,
     index: Option<Vec<u8>>,

@@ -6,8 +6,10 @@ use weir_engine::log::Level;
 use weir_engine::{Exchange, Verdict};
 use weir_http::Method;
 use weir_http::fastcgi::{self, Event, Kind, Reader, Side};
-use weir_upstream::Settings;
-use weir_upstream::protocol::{Decoder, Framing, Head, Incoming, Outgoing, Protocol, RECORD};
+use weir_upstream::UpstreamSettings;
+use weir_upstream::protocol::{
+    BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, RECORD, RequestFraming, UpstreamProtocol,
+};
 
 use super::body::{Body, STDERR, stderr_text};
 use crate::gateway::cgi::head;
@@ -19,7 +21,7 @@ pub(super) struct FastCgiProtocol {
     pub(super) keep: bool,
     /// Text in messages that makes an answer invalid.
     pub(super) catch_stderr: Vec<Box<[u8]>>,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<UpstreamSettings>,
 }
 
 /// The head of an answer while it comes.
@@ -33,12 +35,12 @@ struct Coming {
     messages: u32,
 }
 
-impl Protocol for FastCgiProtocol {
+impl UpstreamProtocol for FastCgiProtocol {
     fn scheme(&self) -> &'static str {
         "fastcgi://"
     }
 
-    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
+    fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict> {
         let mut params = Vec::with_capacity(1024);
         self.params.for_each(x, |name, value| fastcgi::pair(&mut params, name, value));
         if params.len() > usize::from(u16::MAX) {
@@ -50,7 +52,7 @@ impl Protocol for FastCgiProtocol {
         fastcgi::record(&mut out.head, Kind::Params, &params);
         fastcgi::record_head(&mut out.head, Kind::Params, 0);
         if self.settings.passes_body(x) {
-            out.framing = Framing::Records;
+            out.framing = RequestFraming::Records;
         } else {
             fastcgi::record_head(&mut out.head, Kind::Stdin, 0);
         }
@@ -58,7 +60,7 @@ impl Protocol for FastCgiProtocol {
         Ok(())
     }
 
-    fn body(&self, piece: Vec<u8>, _framing: Framing) -> Vec<u8> {
+    fn body(&self, piece: Vec<u8>, _framing: RequestFraming) -> Vec<u8> {
         let mut out = Vec::with_capacity(piece.len() + 16);
         for part in piece.chunks(RECORD as usize) {
             fastcgi::record(&mut out, Kind::Stdin, part);
@@ -72,18 +74,23 @@ impl Protocol for FastCgiProtocol {
         out
     }
 
-    fn body_end(&self, _framing: Framing) -> Vec<u8> {
+    fn body_end(&self, _framing: RequestFraming) -> Vec<u8> {
         self.body_head(0)
     }
 
-    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String> {
+    fn head(
+        &self,
+        x: &mut Exchange,
+        bytes: &[u8],
+        incoming: &mut IncomingHead,
+    ) -> Result<HeadProgress, String> {
         let mut state = incoming.state.take().unwrap_or_else(|| Box::new(Coming::new()));
         let coming: &mut Coming = state.downcast_mut().expect("nothing else is kept there");
         let found = self.step(x, coming, bytes, incoming)?;
-        if let Head::Complete(_) = found {
+        if let HeadProgress::Complete(_) = found {
             let length = if has_body(x, incoming.status) { incoming.content_length } else { None };
             let body = Body::new(coming.reader.clone(), length, has_body(x, incoming.status), self.keep);
-            incoming.decoder = Decoder::Other(Box::new(body));
+            incoming.decoder = BodyDecoder::Other(Box::new(body));
             incoming.keep_alive = true;
         } else {
             incoming.state = Some(state);
@@ -99,8 +106,8 @@ impl FastCgiProtocol {
         x: &mut Exchange,
         coming: &mut Coming,
         bytes: &[u8],
-        incoming: &mut Incoming,
-    ) -> Result<Head, String> {
+        incoming: &mut IncomingHead,
+    ) -> Result<HeadProgress, String> {
         let (taken, event) = coming.reader.read(bytes).map_err(|bad| bad.to_string())?;
         match event {
             Event::More => {}
@@ -118,7 +125,7 @@ impl FastCgiProtocol {
                     }
                     let used = start + (len - before);
                     coming.reader.unread(end - used);
-                    return Ok(Head::Complete(used));
+                    return Ok(HeadProgress::Complete(used));
                 }
             }
             Event::Data(Kind::Stderr, range) => {
@@ -136,7 +143,7 @@ impl FastCgiProtocol {
             }
             Event::End { .. } => {}
         }
-        Ok(Head::Taken(taken))
+        Ok(HeadProgress::Taken(taken))
     }
 
     /// A message of the application, for the error log.

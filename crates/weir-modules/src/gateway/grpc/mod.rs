@@ -13,10 +13,12 @@ use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Unnamed, Verdict, inherit};
 use weir_http::Known;
-use weir_upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
-use weir_upstream::tls_client::Secure;
+use weir_upstream::protocol::{
+    HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
+};
+use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
-use weir_upstream::{Family, pass_to};
+use weir_upstream::{UpstreamFamily, pass_to};
 
 use crate::gateway::family_rows::family_row;
 use crate::gateway::proxy::pass::Goal;
@@ -114,7 +116,7 @@ type Row = Directive<GrpcConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct GrpcConf {
-    family: Family,
+    family: UpstreamFamily,
     ssl: ClientConf,
     pass: Option<Pass>,
     set_headers: Option<SetHeaders>,
@@ -127,7 +129,7 @@ struct GrpcProtocol {
     tls: Option<Arc<ClientTls>>,
 }
 
-impl Protocol for GrpcProtocol {
+impl UpstreamProtocol for GrpcProtocol {
     fn scheme(&self) -> &'static str {
         "grpc://"
     }
@@ -136,7 +138,7 @@ impl Protocol for GrpcProtocol {
         "grpcs://"
     }
 
-    fn secure(&self, x: &mut Exchange) -> Option<Secure> {
+    fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
         let host = x.state_if::<Goal>().filter(|goal| goal.https)?.host.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
         Some(self.tls.as_ref()?.secure(x, &host))
@@ -146,9 +148,9 @@ impl Protocol for GrpcProtocol {
         true
     }
 
-    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> std::result::Result<(), Verdict> {
+    fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> std::result::Result<(), Verdict> {
         if x.body.is_read() || x.body.is_pending() {
-            out.framing = Framing::Plain;
+            out.framing = RequestFraming::Plain;
         }
         out.uri = request::uri(x)?;
         let host = self.fields.host(x);
@@ -176,8 +178,8 @@ impl Protocol for GrpcProtocol {
         &self,
         _x: &mut Exchange,
         _bytes: &[u8],
-        _incoming: &mut Incoming,
-    ) -> std::result::Result<Head, String> {
+        _incoming: &mut IncomingHead,
+    ) -> std::result::Result<HeadProgress, String> {
         Err("upstream sent no HTTP/2".to_owned())
     }
 }

@@ -9,8 +9,8 @@ use weir_engine::variable::Script;
 use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
 use weir_upstream::discovery::server_address::unresolved;
-use weir_upstream::worker_side::local_upstream::LocalGroup;
-use weir_upstream::{Group, Upstreams};
+use weir_upstream::worker_side::local_upstream::LocalUpstream;
+use weir_upstream::{Upstream, Upstreams};
 
 use crate::gateway::proxy::pass::Goal;
 
@@ -24,7 +24,7 @@ pub(super) struct Pass {
 #[derive(Clone)]
 enum To {
     /// Known when the configuration is read.
-    Fixed { address: Address, group: Option<Arc<Group>> },
+    Fixed { address: Address, group: Option<Arc<Upstream>> },
     /// Computed for each request.
     Computed(Script),
 }
@@ -119,13 +119,13 @@ impl Pass {
 
 /// Where a location's requests go, on one worker.
 pub(super) enum Target {
-    Fixed { group: Rc<LocalGroup>, host: Text, secure: bool },
+    Fixed { group: Rc<LocalUpstream>, host: Text, secure: bool },
     Computed(Script),
 }
 
-impl weir_upstream::Target for Target {
+impl weir_upstream::PassTarget for Target {
     /// As there; the [`Goal`] of `x` is set.
-    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
             Target::Fixed { group, host, secure } => {
                 *x.state::<Goal>() =
@@ -137,7 +137,7 @@ impl weir_upstream::Target for Target {
     }
 }
 
-async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
     let value = script.value(x);
     let address = Address::parse(&String::from_utf8_lossy(x.text(&value)));
     if let Err(message) = address.check() {

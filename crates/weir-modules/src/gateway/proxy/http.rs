@@ -6,9 +6,9 @@ use weir_engine::variable::Script;
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_http::{Field, Known, Method, Version};
-use weir_upstream::Settings;
-use weir_upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
-use weir_upstream::tls_client::Secure;
+use weir_upstream::UpstreamSettings;
+use weir_upstream::protocol::{BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol};
+use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::ClientTls;
 
 use super::pass::Goal;
@@ -25,19 +25,19 @@ pub(super) struct Http {
     pub(super) upgrade: Upgrades,
     pub(super) method: Option<Script>,
     pub(super) body: Option<Script>,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<UpstreamSettings>,
     pub(super) redirects: Vec<Rule>,
     pub(super) cookies: Cookies,
     /// `proxy_ssl_...`, where servers may speak TLS.
     pub(super) tls: Option<Arc<ClientTls>>,
 }
 
-impl Protocol for Http {
+impl UpstreamProtocol for Http {
     fn scheme(&self) -> &'static str {
         "http://"
     }
 
-    fn secure(&self, x: &mut Exchange) -> Option<Secure> {
+    fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
         let tls = self.tls.as_ref()?;
         let goal = Goal::of(x).filter(|goal| goal.https)?;
         let host = goal.host.clone()?;
@@ -57,18 +57,23 @@ impl Protocol for Http {
         request::cache_key(x)
     }
 
-    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
+    fn request(&self, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict> {
         request::compose(self, x, out)
     }
 
-    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String> {
+    fn head(
+        &self,
+        x: &mut Exchange,
+        bytes: &[u8],
+        incoming: &mut IncomingHead,
+    ) -> Result<HeadProgress, String> {
         let most = self.settings.buffer_size as usize;
         let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
         let mut fields = std::mem::take(&mut incoming.fields);
         fields.reserve(FIELDS);
         let mut head = ResponseHead { fields, ..ResponseHead::default() };
         match head.parse(bytes, &limits) {
-            Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
+            Ok(Parse::Incomplete { .. }) => return Ok(HeadProgress::Incomplete),
             Ok(Parse::Complete) => {}
             Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
         }
@@ -80,7 +85,7 @@ impl Protocol for Http {
                 incoming.fields = std::mem::take(&mut head.fields);
             }
             incoming.status = head.status;
-            return Ok(Head::Interim(head.len));
+            return Ok(HeadProgress::Interim(head.len));
         }
         self.fill(x, bytes, head, incoming)
     }
@@ -117,8 +122,8 @@ impl Http {
         x: &mut Exchange,
         bytes: &[u8],
         head: ResponseHead,
-        incoming: &mut Incoming,
-    ) -> Result<Head, String> {
+        incoming: &mut IncomingHead,
+    ) -> Result<HeadProgress, String> {
         let method = if request::is_head(self, x) { Method::Head } else { Method::Get };
         let upgraded = head.status == 101;
         if upgraded && !upgrade::was_asked(self, x) {
@@ -127,21 +132,21 @@ impl Http {
         incoming.keep_alive = head.keep_alive() && head.status != 101;
         incoming.upgraded = upgraded;
         incoming.decoder = match head.body_length(method) {
-            BodyLength::None => Decoder::None,
-            BodyLength::Bytes(0) => Decoder::None,
-            BodyLength::Bytes(length) => Decoder::Length(length),
+            BodyLength::None => BodyDecoder::None,
+            BodyLength::Bytes(0) => BodyDecoder::None,
+            BodyLength::Bytes(length) => BodyDecoder::Length(length),
             BodyLength::Chunked => {
                 let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
-                Decoder::Chunked(Box::new(decoder))
+                BodyDecoder::Chunked(Box::new(decoder))
             }
             BodyLength::UntilClose => {
                 incoming.keep_alive = false;
-                Decoder::UntilClose
+                BodyDecoder::UntilClose
             }
         };
         let len = head.len;
         answer_head::keep(x, bytes, head, incoming);
-        Ok(Head::Complete(len))
+        Ok(HeadProgress::Complete(len))
     }
 }
 

@@ -18,7 +18,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::{Script, Variable};
 use weir_engine::{Module, Unnamed, inherit};
 use weir_upstream::tls_client::client::ClientConf;
-use weir_upstream::{Family, ProxyHeader, pass_to};
+use weir_upstream::{ProxyHeader, UpstreamFamily, pass_to};
 
 use crate::gateway::family_rows::family_row;
 use http::Http;
@@ -199,7 +199,7 @@ type Row = Directive<ProxyConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct ProxyConf {
-    family: Family,
+    family: UpstreamFamily,
     ssl: ClientConf,
     pass: Option<Pass>,
     set_headers: Option<SetHeaders>,

@@ -9,8 +9,8 @@ use weir_engine::variable::Script;
 use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
 use weir_upstream::discovery::server_address::unresolved;
-use weir_upstream::worker_side::local_upstream::LocalGroup;
-use weir_upstream::{Group, Upstreams};
+use weir_upstream::worker_side::local_upstream::LocalUpstream;
+use weir_upstream::{Upstream, Upstreams};
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
@@ -26,7 +26,7 @@ pub(super) struct Pass {
 #[derive(Clone)]
 enum To {
     /// Known when the configuration is read.
-    Fixed { url: Url, group: Option<Arc<Group>> },
+    Fixed { url: Url, group: Option<Arc<Upstream>> },
     /// Computed for each request.
     Computed(Script),
 }
@@ -153,7 +153,7 @@ const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by
 
 /// Where a location's requests go, on one worker.
 pub(super) enum Target {
-    Fixed { group: Rc<LocalGroup>, goal: Goal },
+    Fixed { group: Rc<LocalUpstream>, goal: Goal },
     Computed(Script),
 }
 
@@ -195,7 +195,7 @@ impl Target {
     }
 }
 
-impl weir_upstream::Target for Target {
+impl weir_upstream::PassTarget for Target {
     /// As there; the [`Goal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
@@ -208,7 +208,7 @@ impl weir_upstream::Target for Target {
         }
     }
 
-    fn chosen(&self, x: &mut Exchange) -> Option<&Rc<LocalGroup>> {
+    fn chosen(&self, x: &mut Exchange) -> Option<&Rc<LocalUpstream>> {
         match self {
             Target::Fixed { group, .. } => {
                 x.state::<Aimed>();
@@ -218,7 +218,7 @@ impl weir_upstream::Target for Target {
         }
     }
 
-    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
             Target::Fixed { group, .. } => {
                 x.state::<Aimed>();

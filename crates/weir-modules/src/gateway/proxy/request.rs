@@ -8,7 +8,7 @@ use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::escape::{Set, escape};
 use weir_http::{Known, Method, base64, h1};
 use weir_upstream::FieldNames;
-use weir_upstream::protocol::{Framing, Outgoing, Section};
+use weir_upstream::protocol::{FieldSection, OutgoingRequest, RequestFraming};
 
 use super::http::Http;
 use super::pass::Goal;
@@ -76,7 +76,7 @@ impl Fields {
     }
 
     /// The fields of a request in HTTP/2: those that are set, the length of the content, the client's others.
-    pub(crate) fn section(&self, x: &mut Exchange, length: Option<u64>, client: bool, section: &mut Section) {
+    pub(crate) fn section(&self, x: &mut Exchange, length: Option<u64>, client: bool, section: &mut FieldSection) {
         let values: Vec<Text> = self.set.iter().map(|(_, value)| value.field(x)).collect();
         for ((name, _), value) in self.set.iter().zip(&values) {
             let value = x.text(value);
@@ -132,7 +132,7 @@ const OWN: [&str; 10] = [
 ];
 
 /// Composes the request for `x`.
-pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
+pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict> {
     let host = host(http, x);
     // A HEAD that fills a cache is a GET before it is what `proxy_method` says, as in nginx.
     let method =
@@ -174,7 +174,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     {
         h1::content_length(&mut out.head, length);
     }
-    if out.framing == Framing::Chunked && !http.fields.sets("Transfer-Encoding") {
+    if out.framing == RequestFraming::Chunked && !http.fields.sets("Transfer-Encoding") {
         out.head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     if !http.upgrade.is_empty() && http.version == 11 {
@@ -193,7 +193,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
 }
 
 /// Composes the head of a request in HTTP/2.
-fn section(http: &Http, x: &mut Exchange, out: &mut Outgoing, (method, host): (Option<Text>, Text)) {
+fn section(http: &Http, x: &mut Exchange, out: &mut OutgoingRequest, (method, host): (Option<Text>, Text)) {
     let length = length(x, out.body.as_deref(), out.framing);
     let section = &mut out.section;
     if let Some(accept) = websocket(http, x) {
@@ -267,17 +267,17 @@ fn upgrade(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
 }
 
 /// How the client's body follows.
-fn frame(http: &Http, x: &Exchange, out: &mut Outgoing) {
+fn frame(http: &Http, x: &Exchange, out: &mut OutgoingRequest) {
     if out.body.is_some() || !http.settings.pass_request_body {
         return;
     }
     let chunked = x.request.head.chunked && !x.body.is_read() && http.version != 20;
     out.framing = match () {
-        () if chunked => Framing::Chunked,
+        () if chunked => RequestFraming::Chunked,
         () if x.body.is_read() || x.body.is_pending() || x.request.head.content_length.is_some() => {
-            Framing::Plain
+            RequestFraming::Plain
         }
-        () => Framing::None,
+        () => RequestFraming::None,
     };
 }
 
@@ -287,16 +287,16 @@ pub(crate) fn scheme(x: &Exchange) -> &'static [u8] {
 }
 
 /// What `Content-Length` says, if anything.
-pub(crate) fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Option<u64> {
+pub(crate) fn length(x: &Exchange, body: Option<&[u8]>, framing: RequestFraming) -> Option<u64> {
     match (body, framing) {
         (Some(body), _) => Some(body.len() as u64),
-        (None, Framing::Plain) if x.body.is_read() => {
+        (None, RequestFraming::Plain) if x.body.is_read() => {
             let length = x.body.file().map_or(x.body.memory().len() as u64, |file| file.len);
             (length > 0 || x.request.head.content_length.is_some() || x.request.head.chunked)
                 .then_some(length)
         }
-        (None, Framing::Plain) => x.request.head.content_length,
-        (None, Framing::None | Framing::Chunked | Framing::Records) => None,
+        (None, RequestFraming::Plain) => x.request.head.content_length,
+        (None, RequestFraming::None | RequestFraming::Chunked | RequestFraming::Records) => None,
     }
 }
 

@@ -15,7 +15,7 @@ use weir_rt::net::SockAddr;
 
 use weir_conf::split_port;
 use weir_engine::resolver::{self, Resolver};
-use weir_upstream::connection::upstream_connection::{Connection, Opening};
+use weir_upstream::connection::upstream_connection::{ConnectOptions, UpstreamConnection};
 
 /// Who answers for an issuer, by `http://host[:port]/path`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -93,9 +93,10 @@ impl Responder {
         let failed =
             |call: &str, errno: i32| format!("{call} failed ({errno}: {})", weir_rt::file::errno_text(errno));
         const ETIMEDOUT: i32 = 110;
-        let Connection { stream, timer, .. } = Connection::open(addr, &Opening::default(), TIMEOUT)
-            .await
-            .map_err(|error| failed("connect()", error.raw_os_error().unwrap_or(ETIMEDOUT)))?;
+        let UpstreamConnection { stream, timer, .. } =
+            UpstreamConnection::open(addr, &ConnectOptions::default(), TIMEOUT)
+                .await
+                .map_err(|error| failed("connect()", error.raw_os_error().unwrap_or(ETIMEDOUT)))?;
         stream.send(self.request(id));
         timer.arm(TIMEOUT);
         let mut received = Vec::new();

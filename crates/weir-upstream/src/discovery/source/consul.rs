@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use weir_http::json::{Json, Value};
 
-use super::{Config, Kind};
+use super::{SourceConfig, SourceKind};
 use crate::discovery::server_list;
 use crate::discovery::server_list::ServerEntry;
 
 /// How far the service was read.
 #[derive(Default)]
-pub(crate) struct Consul {
+pub(crate) struct ConsulSource {
     index: u64,
     asked: bool,
 }
 
-impl Consul {
+impl ConsulSource {
     /// The next list.
-    pub(super) async fn next(&mut self, config: &Config) -> Result<Vec<ServerEntry>, String> {
-        let Kind::Consul { url, service, tag, passing } = &config.kind else {
+    pub(super) async fn next(&mut self, config: &SourceConfig) -> Result<Vec<ServerEntry>, String> {
+        let SourceKind::Consul { url, service, tag, passing } = &config.kind else {
             return Err("no Consul".to_owned());
         };
         let mut target = format!("{}/v1/health/service/", url.path.trim_end_matches('/'));

@@ -4,28 +4,28 @@
 use weir_http::base64;
 use weir_http::json::{Json, Value};
 
-use super::http::{Answer, JSON, TIMED_OUT};
+use super::http::{JSON, SourceResponse, TIMED_OUT};
 use super::reader::list;
-use super::{Config, Kind};
+use super::{SourceConfig, SourceKind};
 use crate::discovery::server_list;
 use crate::discovery::server_list::ServerEntry;
 
 /// What is watched.
 #[derive(Default)]
-pub(crate) struct Etcd {
-    watch: Option<Watch>,
+pub(crate) struct EtcdSource {
+    watch: Option<EtcdWatch>,
 }
 
-struct Watch {
-    answer: Answer,
+struct EtcdWatch {
+    answer: SourceResponse,
     /// Received, up to the end of a line.
     line: Vec<u8>,
 }
 
-impl Etcd {
+impl EtcdSource {
     /// The next list.
-    pub(super) async fn next(&mut self, config: &Config) -> Result<Vec<ServerEntry>, String> {
-        let Kind::Etcd { url, key, prefix } = &config.kind else { return Err("no etcd".to_owned()) };
+    pub(super) async fn next(&mut self, config: &SourceConfig) -> Result<Vec<ServerEntry>, String> {
+        let SourceKind::Etcd { url, key, prefix } = &config.kind else { return Err("no etcd".to_owned()) };
         if let Some(watch) = self.watch.take() {
             // It is not put back: a watch that failed, or was compacted away, begins with another reading.
             let watch = watch.changed().await?;
@@ -61,22 +61,22 @@ impl Etcd {
                 return Err(format!("the status of the watch was {}", answer.status));
             }
             answer.probe();
-            self.watch = Some(Watch { answer, line: Vec::new() });
+            self.watch = Some(EtcdWatch { answer, line: Vec::new() });
         }
         servers(&read, *prefix)
     }
 }
 
-impl Watch {
+impl EtcdWatch {
     /// Waits until something has changed; the watch, if it goes on.
-    async fn changed(mut self) -> Result<Option<Watch>, String> {
+    async fn changed(mut self) -> Result<Option<EtcdWatch>, String> {
         loop {
             while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.line.drain(..=end).collect();
                 match happened(&line)? {
-                    Happened::Nothing => {}
-                    Happened::Change => return Ok(Some(self)),
-                    Happened::End => return Ok(None),
+                    EtcdEvent::Nothing => {}
+                    EtcdEvent::Change => return Ok(Some(self)),
+                    EtcdEvent::End => return Ok(None),
                 }
             }
             match self.answer.piece(SILENCE).await {
@@ -93,24 +93,24 @@ impl Watch {
     }
 }
 
-enum Happened {
+enum EtcdEvent {
     Nothing,
     Change,
     /// The watch is over: what it was to begin with is not kept any more.
     End,
 }
 
-fn happened(line: &[u8]) -> Result<Happened, String> {
+fn happened(line: &[u8]) -> Result<EtcdEvent, String> {
     let value = Value::parse(line).map_err(|error| error.to_string())?;
     if let Some(error) = value.path(&["error", "message"]).and_then(Value::text) {
         return Err(error.to_owned());
     }
     let result = value.field("result").ok_or("a change without result")?;
     if result.field("canceled").and_then(Value::bool) == Some(true) {
-        return Ok(Happened::End);
+        return Ok(EtcdEvent::End);
     }
     let events = result.field("events").and_then(Value::list).is_some_and(|events| !events.is_empty());
-    Ok(if events { Happened::Change } else { Happened::Nothing })
+    Ok(if events { EtcdEvent::Change } else { EtcdEvent::Nothing })
 }
 
 /// The servers in the values of a range: one list, or one server each.
@@ -187,9 +187,9 @@ mod tests {
     #[test]
     fn lines_of_a_watch() {
         let is = |line: &str| happened(line.as_bytes());
-        assert!(matches!(is(r#"{"result":{"header":{},"created":true}}"#), Ok(Happened::Nothing)));
-        assert!(matches!(is(r#"{"result":{"events":[{"kv":{}}]}}"#), Ok(Happened::Change)));
-        assert!(matches!(is(r#"{"result":{"canceled":true,"compact_revision":"7"}}"#), Ok(Happened::End)));
+        assert!(matches!(is(r#"{"result":{"header":{},"created":true}}"#), Ok(EtcdEvent::Nothing)));
+        assert!(matches!(is(r#"{"result":{"events":[{"kv":{}}]}}"#), Ok(EtcdEvent::Change)));
+        assert!(matches!(is(r#"{"result":{"canceled":true,"compact_revision":"7"}}"#), Ok(EtcdEvent::End)));
         assert!(matches!(is(r#"{"error":{"message":"no leader"}}"#), Err(why) if why == "no leader"));
         assert!(is("garbage").is_err());
     }

@@ -12,14 +12,14 @@ use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
 
 use crate::connection::handshake;
-use crate::connection::upstream_connection::{Connection, Opening};
-use crate::tls_client::Secure;
+use crate::connection::upstream_connection::{ConnectOptions, UpstreamConnection};
+use crate::tls_client::SecureUpstream;
 use crate::tls_client::connect::NoTls;
 
 /// `http[s]://host[:port][/path]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
-    tls: Option<Tls>,
+pub struct SourceUrl {
+    tls: Option<SourceTls>,
     /// As a `Host` field has it.
     host: Box<str>,
     name: Box<str>,
@@ -28,12 +28,12 @@ pub struct Url {
     pub(super) path: Box<str>,
 }
 
-impl Url {
+impl SourceUrl {
     /// Reads an absolute URL. `trust`: what is wanted of servers that speak TLS.
     ///
     /// # Errors
     /// What is wrong with it, or with the file of trusted certificates.
-    pub fn parse(text: &str, trust: &Trust) -> Result<Url, String> {
+    pub fn parse(text: &str, trust: &SourceTrust) -> Result<SourceUrl, String> {
         let (rest, secure) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (rest, false),
             (None, Some(rest)) => (rest, true),
@@ -48,18 +48,18 @@ impl Url {
         if bare.is_empty() || name.contains('@') {
             return Err(format!("no host in URL \"{text}\""));
         }
-        let tls = if secure { Some(Tls::new(bare, trust)?) } else { None };
+        let tls = if secure { Some(SourceTls::new(bare, trust)?) } else { None };
         let port = port.unwrap_or(if secure { 443 } else { 80 });
-        Ok(Url { tls, host: host.into(), name: bare.into(), port, path: path.into() })
+        Ok(SourceUrl { tls, host: host.into(), name: bare.into(), port, path: path.into() })
     }
 
-    async fn connect(&self, timeout: u64) -> Result<Connection, String> {
+    async fn connect(&self, timeout: u64) -> Result<UpstreamConnection, String> {
         let (name, port) = (self.name.clone(), self.port);
         let look_up = move || (&*name, port).to_socket_addrs().map(|found| found.collect::<Vec<_>>());
         let found = weir_rt::blocking(look_up).await.map_err(|error| error.to_string())?;
         let mut why = format!("{} has no address", self.name);
         for addr in found {
-            match Connection::open(&SockAddr::from(addr), &Opening::default(), timeout).await {
+            match UpstreamConnection::open(&SockAddr::from(addr), &ConnectOptions::default(), timeout).await {
                 Ok(connection) => match self.secure(&connection, timeout).await {
                     Ok(()) => return Ok(connection),
                     Err(message) => why = message,
@@ -76,7 +76,7 @@ impl Url {
     }
 
     /// Has the connection speak TLS, where the URL says so.
-    async fn secure(&self, connection: &Connection, timeout: u64) -> Result<(), String> {
+    async fn secure(&self, connection: &UpstreamConnection, timeout: u64) -> Result<(), String> {
         let Some(tls) = &self.tls else { return Ok(()) };
         match handshake::handshake(connection, &tls.secure, timeout).await {
             Ok(()) => Ok(()),
@@ -117,7 +117,7 @@ impl Url {
         fields: &str,
         body: Option<(&str, &[u8])>,
         timeout: u64,
-    ) -> Result<Answer, String> {
+    ) -> Result<SourceResponse, String> {
         let connection = self.connect(timeout).await?;
         let (method, host) = (if body.is_some() { "POST" } else { "GET" }, &self.host);
         let length = body.map_or(String::new(), |(kind, body)| {
@@ -131,13 +131,13 @@ impl Url {
         .into_bytes();
         request.extend_from_slice(body);
         connection.stream.send(request);
-        let mut answer = Answer {
+        let mut answer = SourceResponse {
             status: 0,
             fields: Vec::new(),
             connection,
             timeout,
             rest: Vec::new(),
-            framing: Framing::Over,
+            framing: SourceFraming::Over,
         };
         answer.head().await?;
         Ok(answer)
@@ -146,14 +146,14 @@ impl Url {
 
 /// What is wanted of a server that speaks TLS.
 #[derive(Debug, Default)]
-pub struct Trust {
+pub struct SourceTrust {
     /// `trusted_certificate=`; else the system's.
     pub file: Option<PathBuf>,
     /// `verify=off`: anybody is trusted.
     pub blind: bool,
 }
 
-impl Trust {
+impl SourceTrust {
     /// The certificates that servers' must come from.
     fn path(&self) -> Result<Option<PathBuf>, String> {
         if self.blind {
@@ -169,46 +169,46 @@ impl Trust {
 
 /// TLS, and what it was made of: made of the same it is the same.
 #[derive(Clone, Debug)]
-struct Tls {
-    secure: Secure,
+struct SourceTls {
+    secure: SecureUpstream,
     of: (Option<PathBuf>, Option<SystemTime>),
 }
 
-impl Tls {
-    fn new(name: &str, trust: &Trust) -> Result<Tls, String> {
+impl SourceTls {
+    fn new(name: &str, trust: &SourceTrust) -> Result<SourceTls, String> {
         let path = trust.path()?;
         let changed = path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
-        Ok(Tls { secure: Secure::to(name, path.as_deref())?, of: (path, changed) })
+        Ok(SourceTls { secure: SecureUpstream::to(name, path.as_deref())?, of: (path, changed) })
     }
 }
 
-impl PartialEq for Tls {
-    fn eq(&self, other: &Tls) -> bool {
+impl PartialEq for SourceTls {
+    fn eq(&self, other: &SourceTls) -> bool {
         self.of == other.of
     }
 }
 
-impl Eq for Tls {}
+impl Eq for SourceTls {}
 
 /// An answer whose head is there.
-pub(super) struct Answer {
+pub(super) struct SourceResponse {
     pub(super) status: u16,
     fields: Vec<(String, String)>,
-    connection: Connection,
+    connection: UpstreamConnection,
     timeout: u64,
     /// Received, and not read yet.
     rest: Vec<u8>,
-    framing: Framing,
+    framing: SourceFraming,
 }
 
-enum Framing {
+enum SourceFraming {
     Over,
     UntilClose,
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
 }
 
-impl Answer {
+impl SourceResponse {
     /// The value of a field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -243,12 +243,12 @@ impl Answer {
             if !body.is_empty() {
                 return Ok(Some(body));
             }
-            if matches!(self.framing, Framing::Over) {
+            if matches!(self.framing, SourceFraming::Over) {
                 return Ok(None);
             }
             if !self.receive(timeout).await? {
                 return match self.framing {
-                    Framing::UntilClose => Ok(None),
+                    SourceFraming::UntilClose => Ok(None),
                     _ => Err("the connection was closed within the answer".to_owned()),
                 };
             }
@@ -259,18 +259,18 @@ impl Answer {
     fn decode(&mut self) -> Result<Vec<u8>, String> {
         let rest = std::mem::take(&mut self.rest);
         match &mut self.framing {
-            Framing::Over => Ok(Vec::new()),
-            Framing::UntilClose => Ok(rest),
-            Framing::Length(left) => {
+            SourceFraming::Over => Ok(Vec::new()),
+            SourceFraming::UntilClose => Ok(rest),
+            SourceFraming::Length(left) => {
                 let mut rest = rest;
                 rest.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= rest.len() as u64;
                 if *left == 0 {
-                    self.framing = Framing::Over;
+                    self.framing = SourceFraming::Over;
                 }
                 Ok(rest)
             }
-            Framing::Chunked(decoder) => {
+            SourceFraming::Chunked(decoder) => {
                 let (mut body, mut at, mut done) = (Vec::new(), 0, false);
                 while !done && at < rest.len() {
                     let step =
@@ -280,7 +280,7 @@ impl Answer {
                     done = step.done;
                 }
                 if done {
-                    self.framing = Framing::Over;
+                    self.framing = SourceFraming::Over;
                 }
                 Ok(body)
             }
@@ -313,13 +313,13 @@ impl Answer {
         self.fields = head.fields.iter().map(|field| (text(field.name), text(field.value))).collect();
         self.status = head.status;
         self.framing = match head.body_length(Method::Get) {
-            BodyLength::None | BodyLength::Bytes(0) => Framing::Over,
-            BodyLength::Bytes(length) => Framing::Length(length),
+            BodyLength::None | BodyLength::Bytes(0) => SourceFraming::Over,
+            BodyLength::Bytes(length) => SourceFraming::Length(length),
             BodyLength::Chunked => {
                 let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
-                Framing::Chunked(Box::new(decoder))
+                SourceFraming::Chunked(Box::new(decoder))
             }
-            BodyLength::UntilClose => Framing::UntilClose,
+            BodyLength::UntilClose => SourceFraming::UntilClose,
         };
         self.rest.drain(..head.len);
     }
@@ -362,23 +362,27 @@ const MOST: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use super::{Trust, Url};
+    use super::{SourceTrust, SourceUrl};
 
     #[test]
     fn urls_are_read() {
-        let blind = Trust { blind: true, ..Trust::default() };
-        let url = Url::parse("http://[::1]:2379/a", &blind).expect("a URL");
+        let blind = SourceTrust { blind: true, ..SourceTrust::default() };
+        let url = SourceUrl::parse("http://[::1]:2379/a", &blind).expect("a URL");
         assert_eq!((&*url.host, &*url.name, url.port, &*url.path), ("[::1]:2379", "::1", 2379, "/a"));
-        let url = Url::parse("http://etcd.example", &blind).expect("a URL");
+        let url = SourceUrl::parse("http://etcd.example", &blind).expect("a URL");
         assert_eq!((&*url.name, url.port, &*url.path), ("etcd.example", 80, ""));
-        let secure = Url::parse("https://etcd.example/x", &blind).expect("a URL");
+        let secure = SourceUrl::parse("https://etcd.example/x", &blind).expect("a URL");
         assert_eq!((&*secure.name, secure.port, secure.tls.is_some()), ("etcd.example", 443, true));
-        assert_eq!(secure, Url::parse("https://etcd.example/x", &blind).expect("a URL"), "made of the same");
-        let lost = Trust { file: Some("/nowhere/ca.pem".into()), blind: false };
-        let why = Url::parse("https://etcd.example", &lost).expect_err("no such file");
+        assert_eq!(
+            secure,
+            SourceUrl::parse("https://etcd.example/x", &blind).expect("a URL"),
+            "made of the same"
+        );
+        let lost = SourceTrust { file: Some("/nowhere/ca.pem".into()), blind: false };
+        let why = SourceUrl::parse("https://etcd.example", &lost).expect_err("no such file");
         assert!(why.contains("\"/nowhere/ca.pem\""), "{why}");
         for wrong in ["ftp://a", "http://", "http://:1", "http://a:0", "http://u@a", "http://a b"] {
-            assert!(Url::parse(wrong, &blind).is_err(), "{wrong}");
+            assert!(SourceUrl::parse(wrong, &blind).is_err(), "{wrong}");
         }
     }
 }

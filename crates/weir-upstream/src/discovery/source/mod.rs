@@ -19,20 +19,20 @@ use std::sync::{Mutex, PoisonError};
 use weir_conf::{LineCx, Result, parse_time_ms};
 use weir_rt::clock;
 
-pub use http::{Trust, Url};
+pub use http::{SourceTrust, SourceUrl};
 
 /// What a `source` line says, and what became of it.
-pub struct Source {
-    pub(crate) config: Config,
-    status: Mutex<Status>,
+pub struct ServerSource {
+    pub(crate) config: SourceConfig,
+    status: Mutex<SourceStatus>,
     /// It is followed.
     pub(crate) begun: AtomicBool,
 }
 
 /// Where lists come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
-    kind: Kind,
+pub(crate) struct SourceConfig {
+    kind: SourceKind,
     /// As it is written.
     place: Box<str>,
     /// Milliseconds between two looks, of readers that look.
@@ -43,17 +43,17 @@ pub(crate) struct Config {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum SourceKind {
     File(PathBuf),
-    Url(Url),
+    Url(SourceUrl),
     /// The value of a key, a list; or those of all keys that begin with a prefix, a server each.
     Etcd {
-        url: Url,
+        url: SourceUrl,
         key: Box<str>,
         prefix: bool,
     },
     Consul {
-        url: Url,
+        url: SourceUrl,
         service: Box<str>,
         tag: Option<Box<str>>,
         passing: bool,
@@ -62,20 +62,20 @@ enum Kind {
 
 /// What became of the last attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct SourceStatus {
     /// Milliseconds of the monotonic clock when a list was taken; 0: none was.
     pub taken: u64,
     /// Why the last attempt gave none.
     pub error: Option<String>,
 }
 
-impl PartialEq for Source {
-    fn eq(&self, other: &Source) -> bool {
+impl PartialEq for ServerSource {
+    fn eq(&self, other: &ServerSource) -> bool {
         self.config == other.config
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for ServerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.config.fmt(f)
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for Source {
 
 /// What a line says beside where the source is.
 #[derive(Default)]
-struct Words {
+struct SourceWords {
     key: Option<Box<str>>,
     prefix: Option<Box<str>>,
     service: Option<Box<str>>,
@@ -94,14 +94,14 @@ struct Words {
     timeout: Option<u64>,
     /// `Some(None)`: `keep=off`
     keep: Option<Option<PathBuf>>,
-    trust: Trust,
+    trust: SourceTrust,
 }
 
-impl Source {
+impl ServerSource {
     /// `source file PATH | url URL | etcd URL key=|prefix= | consul URL service= [tag=] [all] [token=] [interval=]
     /// [timeout=] [keep=PATH|off] [trusted_certificate=PATH] [verify=on|off]`. The second value is where the list is kept, if the line says so.
-    pub(crate) fn parse(line: &LineCx<'_>) -> Result<(Source, Option<Option<PathBuf>>)> {
-        let mut words = Words::default();
+    pub(crate) fn parse(line: &LineCx<'_>) -> Result<(ServerSource, Option<Option<PathBuf>>)> {
+        let mut words = SourceWords::default();
         for at in 2..line.args().len() {
             words.read(line, at).ok_or_else(|| line.invalid_parameter(at))?;
         }
@@ -109,20 +109,20 @@ impl Source {
         if !line.arg(1).starts_with("https://") && (trust.file.is_some() || trust.blind) {
             return Err(line.fail("\"trusted_certificate\" and \"verify\" are for sources with \"https://\""));
         }
-        let url = || Url::parse(line.arg(1), &trust).map_err(|message| line.fail_arg(1, message));
+        let url = || SourceUrl::parse(line.arg(1), &trust).map_err(|message| line.fail_arg(1, message));
         let lacks = |word: &str| line.fail(format!("\"source\" must have \"{word}\" parameter"));
         let kind = match line.arg(0) {
-            "file" => Kind::File(line.paths().conf_prefix.join(line.arg(1))),
-            "url" => Kind::Url(url()?),
+            "file" => SourceKind::File(line.paths().conf_prefix.join(line.arg(1))),
+            "url" => SourceKind::Url(url()?),
             "etcd" => {
                 let url = url()?;
                 match (words.key.take(), words.prefix.take()) {
-                    (Some(key), None) => Kind::Etcd { url, key, prefix: false },
-                    (None, Some(key)) => Kind::Etcd { url, key, prefix: true },
+                    (Some(key), None) => SourceKind::Etcd { url, key, prefix: false },
+                    (None, Some(key)) => SourceKind::Etcd { url, key, prefix: true },
                     _ => return Err(lacks("key")),
                 }
             }
-            "consul" => Kind::Consul {
+            "consul" => SourceKind::Consul {
                 url: url()?,
                 service: words.service.take().ok_or_else(|| lacks("service"))?,
                 tag: words.tag.take(),
@@ -133,11 +133,11 @@ impl Source {
         if let Some(name) = words.left() {
             return Err(line.fail(format!("\"source {}\" has no parameter \"{name}\"", line.arg(0))));
         }
-        let interval = words.interval.unwrap_or(if let Kind::File(_) = kind { FILE } else { URL });
+        let interval = words.interval.unwrap_or(if let SourceKind::File(_) = kind { FILE } else { URL });
         let timeout = words.timeout.unwrap_or(TIMEOUT);
         let place = format!("{} {}", line.arg(0), line.arg(1)).into();
-        let config = Config { kind, place, interval, timeout, token: words.token };
-        Ok((Source { config, status: Mutex::default(), begun: AtomicBool::new(false) }, words.keep))
+        let config = SourceConfig { kind, place, interval, timeout, token: words.token };
+        Ok((ServerSource { config, status: Mutex::default(), begun: AtomicBool::new(false) }, words.keep))
     }
 
     /// `etcd http://127.0.0.1:2379`
@@ -146,7 +146,7 @@ impl Source {
     }
 
     /// What became of the last attempts.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SourceStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -160,7 +160,7 @@ impl Source {
     }
 }
 
-impl Words {
+impl SourceWords {
     /// `None`: there is no such word.
     fn read(&mut self, line: &LineCx<'_>, at: usize) -> Option<()> {
         let text = line.arg(at);

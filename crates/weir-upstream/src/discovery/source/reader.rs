@@ -8,32 +8,32 @@ use std::time::Duration;
 
 use weir_http::json::Value;
 
-use super::consul::Consul;
-use super::etcd::Etcd;
-use super::{Config, Kind};
+use super::consul::ConsulSource;
+use super::etcd::EtcdSource;
+use super::{SourceConfig, SourceKind};
 use crate::discovery::server_list;
 use crate::discovery::server_list::ServerEntry;
 
 /// What it has of its source.
-pub(crate) enum Reader {
+pub(crate) enum SourceReader {
     /// What the file was when it was read, and whether its next change would show.
-    File(PathBuf, Option<(Identity, bool)>),
+    File(PathBuf, Option<(FileIdentity, bool)>),
     /// The `ETag` of the last list, and whether it was asked for before.
     Url(Option<String>, bool),
-    Etcd(Box<Etcd>),
-    Consul(Consul),
+    Etcd(Box<EtcdSource>),
+    Consul(ConsulSource),
 }
 
 /// What changes when a file is written or replaced.
-type Identity = (u64, i64, i64, u64);
+type FileIdentity = (u64, i64, i64, u64);
 
-impl Reader {
-    pub(crate) fn new(config: &Config) -> Reader {
+impl SourceReader {
+    pub(crate) fn new(config: &SourceConfig) -> SourceReader {
         match &config.kind {
-            Kind::File(path) => Reader::File(path.clone(), None),
-            Kind::Url(_) => Reader::Url(None, false),
-            Kind::Etcd { .. } => Reader::Etcd(Box::default()),
-            Kind::Consul { .. } => Reader::Consul(Consul::default()),
+            SourceKind::File(path) => SourceReader::File(path.clone(), None),
+            SourceKind::Url(_) => SourceReader::Url(None, false),
+            SourceKind::Etcd { .. } => SourceReader::Etcd(Box::default()),
+            SourceKind::Consul { .. } => SourceReader::Consul(ConsulSource::default()),
         }
     }
 
@@ -41,19 +41,19 @@ impl Reader {
     ///
     /// # Errors
     /// Why there is none; the next attempt begins anew.
-    pub(crate) async fn next(&mut self, config: &Config) -> Result<Vec<ServerEntry>, String> {
+    pub(crate) async fn next(&mut self, config: &SourceConfig) -> Result<Vec<ServerEntry>, String> {
         match self {
-            Reader::File(path, seen) => file(path, seen, config.interval).await,
-            Reader::Url(etag, asked) => url(etag, asked, config).await,
-            Reader::Etcd(etcd) => etcd.next(config).await,
-            Reader::Consul(consul) => consul.next(config).await,
+            SourceReader::File(path, seen) => file(path, seen, config.interval).await,
+            SourceReader::Url(etag, asked) => url(etag, asked, config).await,
+            SourceReader::Etcd(etcd) => etcd.next(config).await,
+            SourceReader::Consul(consul) => consul.next(config).await,
         }
     }
 }
 
 async fn file(
     path: &Path,
-    seen: &mut Option<(Identity, bool)>,
+    seen: &mut Option<(FileIdentity, bool)>,
     interval: u64,
 ) -> Result<Vec<ServerEntry>, String> {
     loop {
@@ -83,16 +83,16 @@ fn is_settled(file: &Metadata) -> bool {
     age.is_none_or(|age| age > TICKS)
 }
 
-fn identity(file: &Metadata) -> Identity {
+fn identity(file: &Metadata) -> FileIdentity {
     (file.ino(), file.mtime(), file.mtime_nsec(), file.len())
 }
 
 async fn url(
     etag: &mut Option<String>,
     asked: &mut bool,
-    config: &Config,
+    config: &SourceConfig,
 ) -> Result<Vec<ServerEntry>, String> {
-    let Kind::Url(url) = &config.kind else { return Err("no URL".to_owned()) };
+    let SourceKind::Url(url) = &config.kind else { return Err("no URL".to_owned()) };
     let token =
         config.token.as_ref().map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
     loop {

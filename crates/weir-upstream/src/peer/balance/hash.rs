@@ -3,27 +3,27 @@
 
 use std::sync::Arc;
 
-use super::{Balancer, DRAWS, RoundRobin, Tried, draw};
+use super::{Balancer, DRAWS, RoundRobin, TriedPeers, draw};
 use crate::peer::Peer;
-use crate::peer::members::Members;
+use crate::peer::members::UpstreamMembers;
 use weir_engine::exchange::Exchange;
 use weir_engine::variable::Script;
 
 /// `hash key`
-pub(super) struct Hash {
-    members: Arc<Members>,
+pub(super) struct HashBalancer {
+    members: Arc<UpstreamMembers>,
     key: Script,
     turn: RoundRobin,
 }
 
-impl Hash {
-    pub(super) fn new(members: &Arc<Members>, key: &Script) -> Hash {
-        Hash { members: members.clone(), key: key.clone(), turn: RoundRobin::new(members) }
+impl HashBalancer {
+    pub(super) fn new(members: &Arc<UpstreamMembers>, key: &Script) -> HashBalancer {
+        HashBalancer { members: members.clone(), key: key.clone(), turn: RoundRobin::new(members) }
     }
 }
 
-impl Balancer for Hash {
-    fn pick(&mut self, x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+impl Balancer for HashBalancer {
+    fn pick(&mut self, x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         compute(&self.key, x, tried);
         if self.members.primary.len() < 2 || tried.key.as_ref().is_none_or(|key| key.is_empty()) {
             return self.turn.any(tried);
@@ -47,23 +47,23 @@ impl Balancer for Hash {
 }
 
 /// `hash key consistent`
-pub(super) struct Consistent {
-    members: Arc<Members>,
+pub(super) struct ConsistentHash {
+    members: Arc<UpstreamMembers>,
     key: Script,
-    points: Vec<Point>,
+    points: Vec<HashPoint>,
     turn: RoundRobin,
 }
 
 /// A point of the circle: keys up to `hash` belong to `server`.
-struct Point {
+struct HashPoint {
     hash: u32,
     /// An index of a peer whose server this is.
     server: usize,
 }
 
-impl Consistent {
-    pub(super) fn new(members: &Arc<Members>, key: &Script) -> Consistent {
-        Consistent {
+impl ConsistentHash {
+    pub(super) fn new(members: &Arc<UpstreamMembers>, key: &Script) -> ConsistentHash {
+        ConsistentHash {
             members: members.clone(),
             key: key.clone(),
             points: circle(&members.primary),
@@ -72,8 +72,8 @@ impl Consistent {
     }
 }
 
-impl Balancer for Consistent {
-    fn pick(&mut self, x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+impl Balancer for ConsistentHash {
+    fn pick(&mut self, x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         let first = tried.key.is_none();
         compute(&self.key, x, tried);
         let key = tried.key.as_deref().unwrap_or_default();
@@ -101,7 +101,7 @@ impl Balancer for Consistent {
     }
 }
 
-fn compute(key: &Script, x: &mut Exchange, tried: &mut Tried) {
+fn compute(key: &Script, x: &mut Exchange, tried: &mut TriedPeers) {
     if tried.key.is_none() {
         let value = key.value(x);
         tried.key = Some(x.text(&value).into());
@@ -109,7 +109,7 @@ fn compute(key: &Script, x: &mut Exchange, tried: &mut Tried) {
 }
 
 /// The points of all servers, 160 for each unit of weight. Of several in one place the first counts.
-fn circle(peers: &[Arc<Peer>]) -> Vec<Point> {
+fn circle(peers: &[Arc<Peer>]) -> Vec<HashPoint> {
     let mut points = Vec::new();
     for (server, peer) in peers.iter().enumerate() {
         let (host, port) = parts(&peer.server);
@@ -122,7 +122,7 @@ fn circle(peers: &[Arc<Peer>]) -> Vec<Point> {
             let mut crc = base.clone();
             crc.update(&before.to_le_bytes());
             before = crc.finalize();
-            points.push(Point { hash: before, server });
+            points.push(HashPoint { hash: before, server });
         }
     }
     points.sort_by_key(|point| point.hash);
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn few_keys_move_when_a_server_comes() {
         let (three, four) = (circle(&peers(3)), circle(&peers(4)));
-        let owner = |points: &[Point], key: u32| {
+        let owner = |points: &[HashPoint], key: u32| {
             let hash = crc32fast::hash(&key.to_le_bytes());
             let at = points.partition_point(|point| point.hash < hash);
             points[at % points.len()].server

@@ -3,24 +3,24 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Balancer, RoundRobin, Tried, draw};
+use super::{Balancer, RoundRobin, TriedPeers, draw};
 use crate::peer::Peer;
-use crate::peer::members::Members;
+use crate::peer::members::UpstreamMembers;
 use weir_engine::exchange::Exchange;
 
 pub(super) struct IpHash {
-    members: Arc<Members>,
+    members: Arc<UpstreamMembers>,
     turn: RoundRobin,
 }
 
 impl IpHash {
-    pub(super) fn new(members: &Arc<Members>) -> IpHash {
+    pub(super) fn new(members: &Arc<UpstreamMembers>) -> IpHash {
         IpHash { members: members.clone(), turn: RoundRobin::new(members) }
     }
 }
 
 impl Balancer for IpHash {
-    fn pick(&mut self, x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+    fn pick(&mut self, x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         if self.members.primary.len() < 2 {
             return self.turn.any(tried);
         }

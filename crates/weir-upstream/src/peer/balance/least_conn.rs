@@ -3,24 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Balancer, RoundRobin, Tried, now};
+use super::{Balancer, RoundRobin, TriedPeers, now};
 use crate::peer::Peer;
-use crate::peer::members::Members;
+use crate::peer::members::UpstreamMembers;
 use weir_engine::exchange::Exchange;
 
 pub(super) struct LeastConn {
-    members: Arc<Members>,
+    members: Arc<UpstreamMembers>,
     turn: RoundRobin,
 }
 
 impl LeastConn {
-    pub(super) fn new(members: &Arc<Members>) -> LeastConn {
+    pub(super) fn new(members: &Arc<UpstreamMembers>) -> LeastConn {
         LeastConn { members: members.clone(), turn: RoundRobin::new(members) }
     }
 }
 
 impl Balancer for LeastConn {
-    fn pick(&mut self, _x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+    fn pick(&mut self, _x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         let now = now();
         if self.members.primary.len() < 2 {
             return self.turn.any(tried);

@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use super::{Balancer, RoundRobin, Tried, now};
+use super::{Balancer, RoundRobin, TriedPeers, now};
 use crate::peer::Peer;
-use crate::peer::members::Members;
-use crate::peer::response_time::{LONG, MEBIBYTE, Timed, cost};
+use crate::peer::members::UpstreamMembers;
+use crate::peer::response_time::{LONG, MEBIBYTE, TimeMeasure, cost};
 use weir_engine::exchange::Exchange;
 
 /// The length of the body of `x`, if it is long; of one that does not say so much is expected.
@@ -24,19 +24,19 @@ pub(crate) fn long_body(x: &Exchange) -> Option<u64> {
 const UNKNOWN: u64 = 16 * MEBIBYTE;
 
 pub(super) struct LeastTime {
-    timed: Timed,
-    members: Arc<Members>,
+    timed: TimeMeasure,
+    members: Arc<UpstreamMembers>,
     turn: RoundRobin,
 }
 
 impl LeastTime {
-    pub(super) fn new(members: &Arc<Members>, timed: Timed) -> LeastTime {
+    pub(super) fn new(members: &Arc<UpstreamMembers>, timed: TimeMeasure) -> LeastTime {
         LeastTime { timed, members: members.clone(), turn: RoundRobin::new(members) }
     }
 }
 
 impl Balancer for LeastTime {
-    fn pick(&mut self, x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+    fn pick(&mut self, x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         let primary = &self.members.primary;
         if primary.len() < 2 {
             return self.turn.any(tried);

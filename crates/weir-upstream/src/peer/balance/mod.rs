@@ -13,21 +13,21 @@ pub(crate) use least_time::long_body;
 pub use round_robin::RoundRobin;
 
 use crate::peer::Peer;
-use crate::peer::members::Members;
-use crate::peer::response_time::Timed;
+use crate::peer::members::UpstreamMembers;
+use crate::peer::response_time::TimeMeasure;
 use weir_engine::exchange::Exchange;
 use weir_engine::variable::Script;
 
 /// How a group chooses.
 #[derive(Clone, Debug, Default)]
-pub enum Method {
+pub enum BalanceMethod {
     /// Smooth weighted round robin, nginx's default.
     #[default]
     RoundRobin,
     /// The one with the fewest connections for its weight.
     LeastConn,
     /// The one whose answers come soonest, for its weight and its connections.
-    LeastTime(Timed),
+    LeastTime(TimeMeasure),
     /// By the client's address.
     IpHash,
     /// By a key: spread evenly.
@@ -37,28 +37,28 @@ pub enum Method {
     /// By chance; of two the one with fewer connections.
     Random {
         /// `two`: which of two drawn is asked.
-        two: Option<Better>,
+        two: Option<RandomPreference>,
     },
 }
 
 /// Which of two servers is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub enum RandomPreference {
     /// The one with fewer connections for its weight.
     Conns,
     /// The one whose answers come sooner, for its weight and its connections.
-    Time(Timed),
+    Time(TimeMeasure),
 }
 
-impl Method {
+impl BalanceMethod {
     /// The same members for one worker, which counts the references to them alone. What is known of each is all
     /// workers'.
-    pub(crate) fn members_of_worker(&self, members: &Members) -> Members {
+    pub(crate) fn members_of_worker(&self, members: &UpstreamMembers) -> UpstreamMembers {
         let own = |peer: &Arc<Peer>| {
             let is_compared = peer.max_conns > 0 || self.compares_connections();
             Arc::new(Peer { is_compared, ..Peer::clone(peer) })
         };
-        Members {
+        UpstreamMembers {
             primary: members.primary.iter().map(own).collect(),
             backup: members.backup.iter().map(own).collect(),
         }
@@ -66,53 +66,57 @@ impl Method {
 
     /// Whether it knows of backups and of shares that change.
     pub(crate) fn is_general(&self) -> bool {
-        matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))
+        matches!(self, BalanceMethod::RoundRobin | BalanceMethod::LeastConn | BalanceMethod::LeastTime(_))
     }
 
     /// Whether it asks how many connections of all workers are in use.
     pub(crate) fn compares_connections(&self) -> bool {
-        matches!(self, Method::LeastConn | Method::LeastTime(_) | Method::Random { two: Some(_) })
+        matches!(
+            self,
+            BalanceMethod::LeastConn | BalanceMethod::LeastTime(_) | BalanceMethod::Random { two: Some(_) }
+        )
     }
 
     /// The directive.
     pub fn name(&self) -> &'static str {
         match self {
-            Method::RoundRobin => "round_robin",
-            Method::LeastConn => "least_conn",
-            Method::LeastTime(Timed { peak: true, .. }) => "peak_ewma",
-            Method::LeastTime(Timed { upload: true, .. }) => "least_time upload",
-            Method::LeastTime(Timed { last_byte: true, .. }) => "least_time last_byte",
-            Method::LeastTime(_) => "least_time header",
-            Method::IpHash => "ip_hash",
-            Method::Hash(_) => "hash",
-            Method::Consistent(_) => "hash consistent",
-            Method::Random { two: None } => "random",
-            Method::Random { two: Some(Better::Conns) } => "random two",
-            Method::Random { two: Some(Better::Time(Timed { last_byte: true, .. })) } => {
-                "random two least_time=last_byte"
-            }
-            Method::Random { two: Some(Better::Time(_)) } => "random two least_time=header",
+            BalanceMethod::RoundRobin => "round_robin",
+            BalanceMethod::LeastConn => "least_conn",
+            BalanceMethod::LeastTime(TimeMeasure { peak: true, .. }) => "peak_ewma",
+            BalanceMethod::LeastTime(TimeMeasure { upload: true, .. }) => "least_time upload",
+            BalanceMethod::LeastTime(TimeMeasure { last_byte: true, .. }) => "least_time last_byte",
+            BalanceMethod::LeastTime(_) => "least_time header",
+            BalanceMethod::IpHash => "ip_hash",
+            BalanceMethod::Hash(_) => "hash",
+            BalanceMethod::Consistent(_) => "hash consistent",
+            BalanceMethod::Random { two: None } => "random",
+            BalanceMethod::Random { two: Some(RandomPreference::Conns) } => "random two",
+            BalanceMethod::Random {
+                two: Some(RandomPreference::Time(TimeMeasure { last_byte: true, .. })),
+            } => "random two least_time=last_byte",
+            BalanceMethod::Random { two: Some(RandomPreference::Time(_)) } => "random two least_time=header",
         }
     }
 
     /// What it wants to know of the time that answers take.
-    pub(crate) fn timed(&self) -> Option<&Timed> {
+    pub(crate) fn timed(&self) -> Option<&TimeMeasure> {
         match self {
-            Method::LeastTime(timed) | Method::Random { two: Some(Better::Time(timed)) } => Some(timed),
+            BalanceMethod::LeastTime(timed)
+            | BalanceMethod::Random { two: Some(RandomPreference::Time(timed)) } => Some(timed),
             _ => None,
         }
     }
 
     /// A worker's chooser among `members`.
-    pub fn balancer(&self, members: &Arc<Members>) -> Box<dyn Balancer> {
+    pub fn balancer(&self, members: &Arc<UpstreamMembers>) -> Box<dyn Balancer> {
         match self {
-            Method::RoundRobin => Box::new(RoundRobin::new(members)),
-            Method::LeastConn => Box::new(least_conn::LeastConn::new(members)),
-            Method::LeastTime(timed) => Box::new(least_time::LeastTime::new(members, *timed)),
-            Method::IpHash => Box::new(ip_hash::IpHash::new(members)),
-            Method::Hash(key) => Box::new(hash::Hash::new(members, key)),
-            Method::Consistent(key) => Box::new(hash::Consistent::new(members, key)),
-            Method::Random { two } => Box::new(random::Random::new(members, *two)),
+            BalanceMethod::RoundRobin => Box::new(RoundRobin::new(members)),
+            BalanceMethod::LeastConn => Box::new(least_conn::LeastConn::new(members)),
+            BalanceMethod::LeastTime(timed) => Box::new(least_time::LeastTime::new(members, *timed)),
+            BalanceMethod::IpHash => Box::new(ip_hash::IpHash::new(members)),
+            BalanceMethod::Hash(key) => Box::new(hash::HashBalancer::new(members, key)),
+            BalanceMethod::Consistent(key) => Box::new(hash::ConsistentHash::new(members, key)),
+            BalanceMethod::Random { two } => Box::new(random::RandomBalancer::new(members, *two)),
         }
     }
 }
@@ -120,7 +124,7 @@ impl Method {
 /// A worker's chooser. It is made anew when the members change.
 pub trait Balancer {
     /// The next peer for `x` that is available and not among `tried`; counts as chosen ([`Peer::chosen`]).
-    fn pick(&mut self, x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>>;
+    fn pick(&mut self, x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>>;
 
     /// How a try of `peer` ended.
     fn done(&mut self, _peer: &Arc<Peer>, _failed: bool) {}
@@ -128,7 +132,7 @@ pub trait Balancer {
 
 /// The peers that a request has asked already, and how far its method has come.
 #[derive(Debug, Default)]
-pub struct Tried {
+pub struct TriedPeers {
     /// The first, which mostly is the only one, and the others.
     first: Option<Arc<Peer>>,
     others: Vec<Arc<Peer>>,
@@ -143,7 +147,7 @@ pub struct Tried {
 /// How often a method draws before it leaves the choice to round robin, as in nginx.
 const DRAWS: u32 = 20;
 
-impl Tried {
+impl TriedPeers {
     /// Whether `peer` was asked.
     pub fn contains(&self, peer: &Arc<Peer>) -> bool {
         // One whose settings were changed meanwhile is still the same.
@@ -170,7 +174,7 @@ impl Tried {
 }
 
 /// Takes `peer` if it may be asked, and counts it as chosen.
-fn take(peer: &Arc<Peer>, tried: &mut Tried, now: u64) -> bool {
+fn take(peer: &Arc<Peer>, tried: &mut TriedPeers, now: u64) -> bool {
     if tried.contains(peer) || !peer.is_available(now) {
         return false;
     }
@@ -180,7 +184,11 @@ fn take(peer: &Arc<Peer>, tried: &mut Tried, now: u64) -> bool {
 }
 
 /// Draws by the places that `next` names until one is a peer's that may be asked; `None`: it is round robin's turn.
-fn draw(members: &Members, tried: &mut Tried, mut next: impl FnMut(&mut Tried) -> u32) -> Option<Arc<Peer>> {
+fn draw(
+    members: &UpstreamMembers,
+    tried: &mut TriedPeers,
+    mut next: impl FnMut(&mut TriedPeers) -> u32,
+) -> Option<Arc<Peer>> {
     let now = now();
     while tried.draws <= DRAWS {
         let place = next(tried) % total(members);
@@ -195,7 +203,7 @@ fn draw(members: &Members, tried: &mut Tried, mut next: impl FnMut(&mut Tried) -
 }
 
 /// The primary peer at `place` when each has as many places as weight.
-fn by_weight(members: &Members, place: u32) -> Option<&Arc<Peer>> {
+fn by_weight(members: &UpstreamMembers, place: u32) -> Option<&Arc<Peer>> {
     let mut left = place;
     members.primary.iter().find(|peer| {
         let here = left < peer.weight;
@@ -205,7 +213,7 @@ fn by_weight(members: &Members, place: u32) -> Option<&Arc<Peer>> {
 }
 
 /// The places of all primary peers together.
-fn total(members: &Members) -> u32 {
+fn total(members: &UpstreamMembers) -> u32 {
     members.primary.iter().map(|peer| peer.weight).sum::<u32>().max(1)
 }
 

@@ -4,31 +4,31 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Balancer, Better, DRAWS, RoundRobin, Tried, by_weight, draw, now, take, total};
+use super::{Balancer, DRAWS, RandomPreference, RoundRobin, TriedPeers, by_weight, draw, now, take, total};
 use crate::peer::Peer;
-use crate::peer::members::Members;
+use crate::peer::members::UpstreamMembers;
 use weir_engine::exchange::Exchange;
 
-pub(super) struct Random {
-    members: Arc<Members>,
-    two: Option<Better>,
+pub(super) struct RandomBalancer {
+    members: Arc<UpstreamMembers>,
+    two: Option<RandomPreference>,
     turn: RoundRobin,
     /// The state of an xorshift generator.
     seed: u64,
 }
 
-impl Random {
-    pub(super) fn new(members: &Arc<Members>, two: Option<Better>) -> Random {
+impl RandomBalancer {
+    pub(super) fn new(members: &Arc<UpstreamMembers>, two: Option<RandomPreference>) -> RandomBalancer {
         let seed = weir_rt::clock::monotonic_ns() | 1;
-        Random { members: members.clone(), two, turn: RoundRobin::new(members), seed }
+        RandomBalancer { members: members.clone(), two, turn: RoundRobin::new(members), seed }
     }
 
-    fn one(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
+    fn one(&mut self, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         let seed = &mut self.seed;
         draw(&self.members, tried, |_| step(seed))
     }
 
-    fn better_of_two(&mut self, better: Better, tried: &mut Tried) -> Option<Arc<Peer>> {
+    fn better_of_two(&mut self, better: RandomPreference, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         let now = now();
         let mut first: Option<Arc<Peer>> = None;
         while tried.draws <= DRAWS {
@@ -48,8 +48,8 @@ impl Random {
     }
 }
 
-impl Balancer for Random {
-    fn pick(&mut self, _x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+impl Balancer for RandomBalancer {
+    fn pick(&mut self, _x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         if self.members.primary.len() < 2 {
             return self.turn.any(tried);
         }
@@ -65,14 +65,14 @@ impl Balancer for Random {
     }
 }
 
-impl Better {
+impl RandomPreference {
     /// Whether `first` is at least as good as `second`.
     fn prefers(self, first: &Peer, second: &Peer) -> bool {
         let load =
             |peer: &Peer, other: &Peer| u64::from(peer.state.conns.load(Relaxed)) * u64::from(other.weight);
         match self {
-            Better::Conns => load(first, second) <= load(second, first),
-            Better::Time(timed) => timed.prefers(first, second, weir_rt::clock::monotonic_ns()),
+            RandomPreference::Conns => load(first, second) <= load(second, first),
+            RandomPreference::Time(timed) => timed.prefers(first, second, weir_rt::clock::monotonic_ns()),
         }
     }
 }

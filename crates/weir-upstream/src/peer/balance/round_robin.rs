@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use super::{Balancer, Tried, now};
+use super::{Balancer, TriedPeers, now};
 use crate::peer::Peer;
-use crate::peer::members::Members;
+use crate::peer::members::UpstreamMembers;
 use weir_engine::exchange::Exchange;
 
 /// A worker's turn among the peers.
 pub struct RoundRobin {
-    primary: Vec<Turn>,
-    backup: Vec<Turn>,
+    primary: Vec<RoundRobinTurn>,
+    backup: Vec<RoundRobinTurn>,
 }
 
-struct Turn {
+struct RoundRobinTurn {
     peer: Arc<Peer>,
     effective: i64,
     current: i64,
@@ -22,22 +22,29 @@ struct Turn {
 
 impl RoundRobin {
     /// A fresh turn.
-    pub fn new(members: &Arc<Members>) -> RoundRobin {
+    pub fn new(members: &Arc<UpstreamMembers>) -> RoundRobin {
         let turns = |peers: &[Arc<Peer>]| {
-            let turn =
-                |peer: &Arc<Peer>| Turn { peer: peer.clone(), effective: i64::from(peer.weight), current: 0 };
+            let turn = |peer: &Arc<Peer>| RoundRobinTurn {
+                peer: peer.clone(),
+                effective: i64::from(peer.weight),
+                current: 0,
+            };
             peers.iter().map(turn).collect()
         };
         RoundRobin { primary: turns(&members.primary), backup: turns(&members.backup) }
     }
 
     /// The next peer.
-    pub(super) fn any(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
+    pub(super) fn any(&mut self, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         self.next(tried, |_| true)
     }
 
     /// The next primary peer that `usable` allows; without one nobody is chosen.
-    pub(super) fn primary(&mut self, tried: &mut Tried, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
+    pub(super) fn primary(
+        &mut self,
+        tried: &mut TriedPeers,
+        usable: impl Fn(&Peer) -> bool,
+    ) -> Option<Arc<Peer>> {
         let now = now();
         let peer = choose(&mut self.primary, self.backup.is_empty(), tried, now, &usable)?;
         peer.chosen(now);
@@ -46,7 +53,7 @@ impl RoundRobin {
     }
 
     /// The next peer that `usable` allows.
-    pub fn next(&mut self, tried: &mut Tried, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
+    pub fn next(&mut self, tried: &mut TriedPeers, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
         let now = now();
         let alone = self.backup.is_empty();
         for turns in [&mut self.primary, &mut self.backup] {
@@ -61,9 +68,9 @@ impl RoundRobin {
 }
 
 fn choose(
-    turns: &mut [Turn],
+    turns: &mut [RoundRobinTurn],
     alone: bool,
-    tried: &Tried,
+    tried: &TriedPeers,
     now: u64,
     usable: &impl Fn(&Peer) -> bool,
 ) -> Option<Arc<Peer>> {
@@ -105,7 +112,7 @@ fn choose(
 }
 
 impl Balancer for RoundRobin {
-    fn pick(&mut self, _x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+    fn pick(&mut self, _x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>> {
         self.next(tried, |_| true)
     }
 
@@ -130,10 +137,12 @@ mod tests {
             let name = char::from(b'a' + at as u8).to_string();
             Arc::new(Peer { weight: *weight, ..Peer::plain(addr, &name) })
         };
-        let members = Members { primary: weights.iter().enumerate().map(peer).collect(), backup: Vec::new() };
+        let members =
+            UpstreamMembers { primary: weights.iter().enumerate().map(peer).collect(), backup: Vec::new() };
         let mut turn = RoundRobin::new(&Arc::new(members));
-        let next =
-            |_| turn.next(&mut Tried::default(), |_| true).map_or_else(String::new, |p| p.server.to_string());
+        let next = |_| {
+            turn.next(&mut TriedPeers::default(), |_| true).map_or_else(String::new, |p| p.server.to_string())
+        };
         (0..picks).map(next).collect()
     }
 
@@ -148,11 +157,11 @@ mod tests {
     fn a_peer_is_tried_once_and_a_lone_one_though_it_failed() {
         let peer = Arc::new(Peer::plain("127.0.0.1:1".parse().expect("an address"), "a"));
         let mut turn =
-            RoundRobin::new(&Arc::new(Members { primary: vec![peer.clone()], backup: Vec::new() }));
+            RoundRobin::new(&Arc::new(UpstreamMembers { primary: vec![peer.clone()], backup: Vec::new() }));
         peer.chosen(now());
         peer.fail(now());
         peer.done(true);
-        let mut tried = Tried::default();
+        let mut tried = TriedPeers::default();
         assert!(turn.next(&mut tried, |_| true).is_some());
         assert!(turn.next(&mut tried, |_| true).is_none());
     }
