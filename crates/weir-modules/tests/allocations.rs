@@ -9,7 +9,7 @@ use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Index, Static};
 use weir_rt::DriverChoice;
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_sys::heap::CountingHeap;
 use weir_test::{Driver, TempDir, both_drivers};
 
@@ -38,7 +38,7 @@ fn allocations(driver: Driver, inside: &str) -> (f64, Vec<usize>) {
         Driver::Epoll => DriverChoice::Epoll,
         Driver::IoUring => DriverChoice::IoUring,
     };
-    let options = Options { driver: Some(driver), ..Options::default() };
+    let options = ServerOptions { driver: Some(driver), ..ServerOptions::default() };
     let _server = Server::start(Arc::new(configuration), options).expect("starts");
     let mut client = TcpStream::connect(address).expect("listens");
     client.set_read_timeout(Some(weir_test::DEADLINE)).expect("a socket");

@@ -7,7 +7,7 @@ use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Autoindex, Index, RandomIndex, Static};
 use weir_rt::DriverChoice;
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_test::{Client, Response, TempDir};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
@@ -40,8 +40,10 @@ impl Site {
         );
         std::fs::create_dir(folder.path().join("root")).expect("a fresh folder");
         let configuration = weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
-        let server =
-            Server::start(Arc::new(configuration), Options { driver: Some(driver), ..Options::default() });
+        let server = Server::start(
+            Arc::new(configuration),
+            ServerOptions { driver: Some(driver), ..ServerOptions::default() },
+        );
         let server = server.expect("starts");
         Site { folder, address, _server: server }
     }

@@ -8,7 +8,7 @@ use weir_engine::ModuleDef;
 use weir_engine::conf::Configuration;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Headers, LimitConn, LimitReq, Rewrite, Static};
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_test::{Client, Response, TempDir, wait_for};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 5] = with_core(&[
@@ -81,7 +81,7 @@ fn site(inside: &str) -> Site {
     let folder = TempDir::new();
     let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
     let configuration = load(&Site::text(&folder, address, ZONES, inside));
-    let server = Server::start(configuration, Options::default()).expect("starts");
+    let server = Server::start(configuration, ServerOptions::default()).expect("starts");
     Site { folder, address, server }
 }
 

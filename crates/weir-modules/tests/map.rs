@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_engine::ModuleDef;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_modules::{Map, Rewrite, SplitClients};
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_test::Client;
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
@@ -27,7 +27,7 @@ impl Site {
         );
         let configuration =
             weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
-        let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
+        let server = Server::start(Arc::new(configuration), ServerOptions::default()).expect("starts");
         Site { address, _server: server }
     }
 

@@ -9,7 +9,7 @@ use weir_engine::worker::{Counter, DealingCounters};
 use weir_server::housekeeping;
 use weir_trace::{Histogram, Site, SiteInfo, SiteKind, SiteTable, SiteTotals, StatusCounts};
 
-use crate::source::{BRIEFLY, ServerSource, Thread, scale};
+use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,7 +155,7 @@ fn sites(
 fn workers(out: &mut MetricsWriter, source: &ServerSource) {
     let all = source.workers();
     let views = housekeeping::handle().workers();
-    let row = |of: fn(&Thread) -> u64| {
+    let row = |of: fn(&WorkerThread) -> u64| {
         all.iter().map(move |worker| (format!("worker=\"{}\"", worker.recorder.worker()), of(worker)))
     };
     out.counter("weir_connections_accepted", "Connections accepted.", row(|w| w.counters.accepted.get()));
@@ -218,7 +218,7 @@ fn workers(out: &mut MetricsWriter, source: &ServerSource) {
 }
 
 /// Connections between workers.
-fn dealing(out: &mut MetricsWriter, all: &[Thread]) {
+fn dealing(out: &mut MetricsWriter, all: &[WorkerThread]) {
     for DealtCounts { name, help, is_gauge, of } in DEALING {
         let rows = all.iter().map(|worker| {
             (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.dealing).get())
@@ -229,7 +229,7 @@ fn dealing(out: &mut MetricsWriter, all: &[Thread]) {
         }
     }
     let turns =
-        |worker: &Thread| (format!("worker=\"{}\"", worker.recorder.worker()), worker.stats.turn_ns());
+        |worker: &WorkerThread| (format!("worker=\"{}\"", worker.recorder.worker()), worker.stats.turn_ns());
     out.seconds_gauge(
         "weir_loop_turn_seconds",
         "How long the turn has taken that the loop is in.",

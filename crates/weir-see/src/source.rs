@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use weir_engine::Configuration;
 use weir_engine::worker::Worker;
 use weir_rt::clock;
-use weir_server::{Backlog, InForce, Server, Threads, with_worker};
+use weir_server::{InForce, Server, SocketBacklog, WorkerThreads, with_worker};
 use weir_trace::{RecorderReader, Site, SiteTotals};
 
-pub(crate) use weir_server::Thread;
+pub(crate) use weir_server::WorkerThread;
 
 /// A running server, seen from the threads that answer questions about it.
 pub struct ServerSource {
-    crew: Threads,
+    crew: WorkerThreads,
     configuration: InForce,
     started: Instant,
 }
@@ -49,12 +49,12 @@ impl ServerSource {
     }
 
     /// The accept queues of the listeners.
-    pub(crate) fn backlogs(&self) -> Vec<Backlog> {
+    pub(crate) fn backlogs(&self) -> Vec<SocketBacklog> {
         self.configuration.backlogs()
     }
 
     /// The workers as they are now: reloads change them. All but `remote` can be read while a worker is stuck.
-    pub(crate) fn workers(&self) -> Vec<Thread> {
+    pub(crate) fn workers(&self) -> Vec<WorkerThread> {
         self.crew.now()
     }
 
@@ -71,7 +71,7 @@ impl ServerSource {
     }
 
     /// The same for workers that were looked up before.
-    pub(crate) fn tell_these(workers: &[Thread], f: impl Fn(&Worker) + Clone + Send + 'static) {
+    pub(crate) fn tell_these(workers: &[WorkerThread], f: impl Fn(&Worker) + Clone + Send + 'static) {
         for worker in workers {
             let f = f.clone();
             worker.remote.run(Box::new(move || {

@@ -25,18 +25,18 @@ use weir_upstream::Upstreams;
 use weir_upstream::block::health_checker::HealthChecker;
 use weir_upstream::cache::CacheZones;
 use workers::acceptor::Acceptor;
-use workers::crew::{Called, Crew};
+use workers::crew::{CalledWorker, WorkerCrew};
 use workers::thread;
 
-pub use workers::agent::Agent;
-pub use workers::crew::{Thread, Threads};
-use workers::sockets::Listening;
-pub use workers::sockets::{Backlog, Part, Sockets};
+pub use workers::agent::AgentProcess;
+pub use workers::crew::{WorkerThread, WorkerThreads};
+use workers::sockets::ListeningSockets;
+pub use workers::sockets::{InheritedSockets, SocketBacklog, SocketPart};
 pub use workers::thread::with_worker;
 
 /// How a server is started.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServerOptions {
     /// Worker threads; `None`: as `worker_processes` says.
     pub workers: Option<usize>,
     /// The event driver; `None`: as `use` says, else by probing.
@@ -50,16 +50,16 @@ pub struct Options {
     pub trace: weir_trace::TraceLevel,
 }
 
-impl Options {
+impl ServerOptions {
     /// How many workers a server of `configuration` has.
     pub fn workers(&self, configuration: &Configuration) -> usize {
         self.workers.unwrap_or_else(|| configuration.main.workers()).max(1)
     }
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
             workers: None,
             driver: None,
             watched: true,
@@ -71,21 +71,21 @@ impl Default for Options {
 
 /// A running server. Dropping it stops it at once.
 pub struct Server {
-    crew: Crew,
-    options: Options,
+    crew: WorkerCrew,
+    options: ServerOptions,
     /// Held while a configuration is taken into use, or the server ends.
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     /// The one in force; a lock of its own, so that nobody who asks has to wait for a reload.
     configuration: InForce,
 }
 
 /// The configuration in force, wherever it is asked for, and its sockets. Clones are the same.
 #[derive(Clone)]
-pub struct InForce(Arc<Mutex<(Arc<Configuration>, Listening)>>);
+pub struct InForce(Arc<Mutex<(Arc<Configuration>, ListeningSockets)>>);
 
 impl InForce {
     fn new(configuration: Arc<Configuration>) -> InForce {
-        InForce(Arc::new(Mutex::new((configuration, Listening::default()))))
+        InForce(Arc::new(Mutex::new((configuration, ListeningSockets::default()))))
     }
 
     /// The one of this moment.
@@ -94,17 +94,17 @@ impl InForce {
     }
 
     /// The accept queues of the addresses that are listened on; none of unix sockets, which do not tell.
-    pub fn backlogs(&self) -> Vec<Backlog> {
+    pub fn backlogs(&self) -> Vec<SocketBacklog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1.backlogs()
     }
 
-    fn set(&self, configuration: Arc<Configuration>, sockets: &Sockets) {
+    fn set(&self, configuration: Arc<Configuration>, sockets: &InheritedSockets) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (configuration, sockets.listening());
     }
 }
 
-struct State {
-    sockets: Sockets,
+struct ServerState {
+    sockets: InheritedSockets,
     quitting: bool,
     /// `None` once the server ends.
     checker: Option<HealthChecker>,
@@ -135,29 +135,29 @@ impl Server {
     ///
     /// # Errors
     /// An address can't be bound, a thread can't start, or a module refuses the configuration.
-    pub fn start(configuration: Arc<Configuration>, options: Options) -> Result<Server, StartError> {
-        let sockets = Sockets::open(&configuration, options.workers(&configuration))?;
+    pub fn start(configuration: Arc<Configuration>, options: ServerOptions) -> Result<Server, StartError> {
+        let sockets = InheritedSockets::open(&configuration, options.workers(&configuration))?;
         Server::start_with(configuration, options, sockets)
     }
 
-    /// As [`Server::start`], with sockets that are open already: the set that [`Sockets::reopen`] gives for
+    /// As [`Server::start`], with sockets that are open already: the set that [`InheritedSockets::reopen`] gives for
     /// `configuration`, perhaps in another process.
     ///
     /// # Errors
     /// A thread can't start, or a module refuses the configuration.
     pub fn start_with(
         configuration: Arc<Configuration>,
-        options: Options,
-        sockets: Sockets,
+        options: ServerOptions,
+        sockets: InheritedSockets,
     ) -> Result<Server, StartError> {
         if options.watched {
             housekeeping::start()?;
         }
         let server = Server {
-            crew: Crew::new(),
+            crew: WorkerCrew::new(),
             options,
-            state: Mutex::new(State {
-                sockets: Sockets::default(),
+            state: Mutex::new(ServerState {
+                sockets: InheritedSockets::default(),
                 quitting: false,
                 checker: Some(HealthChecker::default()),
                 acceptor: None,
@@ -175,12 +175,12 @@ impl Server {
     }
 
     /// The workers that run now.
-    pub fn threads(&self) -> Vec<Thread> {
+    pub fn threads(&self) -> Vec<WorkerThread> {
         self.crew.threads().now()
     }
 
     /// The workers, as reloads change them.
-    pub fn crew(&self) -> Threads {
+    pub fn crew(&self) -> WorkerThreads {
         self.crew.threads().clone()
     }
 
@@ -200,7 +200,7 @@ impl Server {
     }
 
     /// The sockets that are listened on.
-    pub fn sockets(&self) -> Sockets {
+    pub fn sockets(&self) -> InheritedSockets {
         self.state().sockets.clone()
     }
 
@@ -214,12 +214,16 @@ impl Server {
         self.reload_with(configuration, sockets)
     }
 
-    /// As [`Server::reload`], with sockets that are open already: the set that [`Sockets::reopen`] gives for
+    /// As [`Server::reload`], with sockets that are open already: the set that [`InheritedSockets::reopen`] gives for
     /// `configuration`, perhaps in another process.
     ///
     /// # Errors
     /// As [`Server::reload`].
-    pub fn reload_with(&self, configuration: Arc<Configuration>, sockets: Sockets) -> Result<(), StartError> {
+    pub fn reload_with(
+        &self,
+        configuration: Arc<Configuration>,
+        sockets: InheritedSockets,
+    ) -> Result<(), StartError> {
         let mut state = self.state();
         if state.quitting {
             return Err(StartError("the server is shutting down".to_owned()));
@@ -229,7 +233,7 @@ impl Server {
         self.take_up(&configuration, sockets, &mut state)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -251,8 +255,8 @@ impl Server {
     fn take_up(
         &self,
         configuration: &Arc<Configuration>,
-        sockets: Sockets,
-        state: &mut State,
+        sockets: InheritedSockets,
+        state: &mut ServerState,
     ) -> Result<(), StartError> {
         HealthChecker::prepare(configuration)?;
         let count = self.options.workers(configuration);
@@ -309,7 +313,7 @@ impl Server {
         state.quitting = true;
         state.checker = None;
         // A socket that anybody holds goes on taking connections, which nobody would accept.
-        state.sockets = Sockets::default();
+        state.sockets = InheritedSockets::default();
         let limit = self.configuration().main.shutdown_timeout();
         self.crew.on_all(move || thread::quit(limit));
         if let Some(acceptor) = &state.acceptor {
@@ -324,7 +328,7 @@ impl Server {
         state.quitting = true;
         state.checker = None;
         state.acceptor = None;
-        state.sockets = Sockets::default();
+        state.sockets = InheritedSockets::default();
     }
 
     /// Waits until all workers have ended, for `limit` at most after each. `true`: they have.
@@ -352,9 +356,9 @@ impl Drop for Server {
 /// Has every worker make ready what can fail.
 fn prepare(
     configuration: &Arc<Configuration>,
-    sockets: &Sockets,
+    sockets: &InheritedSockets,
     count: usize,
-    called: &[Called],
+    called: &[CalledWorker],
     patience: Duration,
 ) -> Result<(), StartError> {
     let mut theirs = Vec::new();
@@ -386,7 +390,7 @@ fn late() -> StartError {
 
 /// Runs a closure on each worker's loop and waits for what all of them return.
 fn on_each<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
-    called: &[Called],
+    called: &[CalledWorker],
     patience: Duration,
     mut closure: impl FnMut() -> F,
 ) -> Result<Vec<T>, RecvTimeoutError> {

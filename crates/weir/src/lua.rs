@@ -13,7 +13,7 @@ use weir_conf::{MemoryFiles, RealFiles};
 use weir_engine::conf::build::build;
 use weir_engine::{Configuration, log};
 use weir_lua::Program;
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 
 /// Whether `weir lua` with these arguments asks a server that runs (`weir lua heap`).
 pub(crate) fn asks_a_server(arguments: &[OsString]) -> bool {
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         Err(message) => return failed(&message),
     };
     line.program.announce();
-    let options = Options { workers: Some(1), watched: false, ..Options::default() };
+    let options = ServerOptions { workers: Some(1), watched: false, ..ServerOptions::default() };
     let server = match Server::start(Arc::new(configuration), options) {
         Ok(server) => server,
         Err(error) => return failed(&error.to_string()),

@@ -12,7 +12,7 @@ use weir_engine::Configuration;
 use weir_engine::log::{self, Level};
 use weir_rt::process;
 use weir_rt::signal::{self, Signals};
-use weir_server::{Agent, Options};
+use weir_server::{AgentProcess, ServerOptions};
 
 use crate::run::{failed, lines, log_panics};
 use crate::server::FATAL;
@@ -79,13 +79,13 @@ fn start(
     };
     weir_lua::privileged_agent::connect(link.calls, link.heard, gone)
         .map_err(failed("a thread can't start"))?;
-    let agent = Agent::start(&configuration, &Options::default()).map_err(lines)?;
+    let agent = AgentProcess::start(&configuration, &ServerOptions::default()).map_err(lines)?;
     Ok(PrivilegedProcess { agent, signals })
 }
 
 /// The process.
 struct PrivilegedProcess {
-    agent: Agent,
+    agent: AgentProcess,
     signals: Signals,
 }
 

@@ -14,7 +14,7 @@ use weir_rt::net;
 use weir_rt::process::inherit::{self, InheritedDescriptors};
 use weir_rt::process::{self, DaemonReadiness};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
-use weir_server::{Options, Part, Sockets, StartError};
+use weir_server::{InheritedSockets, ServerOptions, SocketPart, StartError};
 
 use crate::bundle::{FileRecorder, ReadFiles};
 use crate::cli::CommandLine;
@@ -41,7 +41,7 @@ pub(crate) struct StartedConf {
     /// What they say.
     pub configuration: Configuration,
     /// The listening sockets.
-    pub sockets: Sockets,
+    pub sockets: InheritedSockets,
     /// The signals, blocked.
     pub signals: Signals,
     /// Who waits for the daemon to be ready.
@@ -99,12 +99,12 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
 }
 
 /// What was inherited, as a set of sockets that are not known to be anybody's yet.
-fn import(inherited: InheritedDescriptors) -> Result<Sockets, Vec<String>> {
+fn import(inherited: InheritedDescriptors) -> Result<InheritedSockets, Vec<String>> {
     for complaint in &inherited.complaints {
         log::cycle(Level::Emerg, complaint);
     }
     if inherited.sockets.is_empty() {
-        return Ok(Sockets::default());
+        return Ok(InheritedSockets::default());
     }
     let fds: Vec<_> = inherited.sockets.iter().map(std::os::fd::AsFd::as_fd).collect();
     log::cycle(Level::Notice, &format_args!("using inherited sockets from \"{}\"", inherit::list(&fds)));
@@ -115,25 +115,25 @@ fn import(inherited: InheritedDescriptors) -> Result<Sockets, Vec<String>> {
         })
         .ok()
     });
-    Sockets::import(parts.collect()).map_err(failed("getsockname() of an inherited socket failed"))
+    InheritedSockets::import(parts.collect()).map_err(failed("getsockname() of an inherited socket failed"))
 }
 
-fn part(fd: OwnedFd, index: usize) -> io::Result<Part> {
+fn part(fd: OwnedFd, index: usize) -> io::Result<SocketPart> {
     // Only the flag is set; which kind of socket it is does not matter. systemd's wait.
     let socket = TcpListener::from(fd);
     socket.set_nonblocking(true)?;
     let fd = OwnedFd::from(socket);
-    Ok(Part { addr: net::local_addr(fd.as_raw_fd())?, reuseport: false, index, fd })
+    Ok(SocketPart { addr: net::local_addr(fd.as_raw_fd())?, reuseport: false, index, fd })
 }
 
 /// Opens what `open` has not; an address in use is tried again, as nginx does: the old server may still be leaving, or
 /// workers that listened there until the last reload. Each failure but the last one is told.
 pub(crate) fn open(
     configuration: &Configuration,
-    open: &Sockets,
+    open: &InheritedSockets,
     tell: impl Fn(&str),
-) -> Result<Sockets, Vec<String>> {
-    let workers = Options::default().workers(configuration);
+) -> Result<InheritedSockets, Vec<String>> {
+    let workers = ServerOptions::default().workers(configuration);
     for _ in 1..BIND_ATTEMPTS {
         match open.reopen(configuration, workers) {
             Err(StartError(error)) if error.contains("(98: ") => {

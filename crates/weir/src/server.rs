@@ -14,7 +14,7 @@ use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
 use weir_see::remains::{self, CrashRemains};
 use weir_see::{AdminListeners, BoundListeners, ServerSource};
-use weir_server::{Options, Part, Server, Sockets};
+use weir_server::{InheritedSockets, Server, ServerOptions, SocketPart};
 
 use crate::bundle::{BundledSocket, ConfBundle, MasterOrder, ServerReply, WantsAgent};
 use crate::load::ConfLocation;
@@ -26,7 +26,7 @@ pub(crate) struct ServerInheritance {
     /// What to serve.
     pub configuration: Arc<Configuration>,
     /// Where.
-    pub sockets: Sockets,
+    pub sockets: InheritedSockets,
     /// The control socket.
     pub control: Option<UnixListener>,
     /// The way to the master.
@@ -68,7 +68,7 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
 /// Serves; `channel` is told of it.
 fn start(
     configuration: Arc<Configuration>,
-    sockets: Sockets,
+    sockets: InheritedSockets,
     control: Option<UnixListener>,
     remains: Option<CrashRemains>,
     channel: &ProcessChannel,
@@ -80,7 +80,7 @@ fn start(
     settings::apply(&configuration.main);
     let admin = BoundListeners::new(&configuration, configuration.main.run_as().map(|(user, _)| user.uid));
     settings::become_user(&configuration.main).map_err(|error| vec![error])?;
-    let server = Server::start_with(configuration, Options::default(), sockets).map_err(lines)?;
+    let server = Server::start_with(configuration, ServerOptions::default(), sockets).map_err(lines)?;
     let source = ServerSource::new(&server);
     if let Some(listener) = control {
         control::serve(listener, &source);
@@ -222,14 +222,14 @@ fn reopen() {
 fn import(
     configuration: &Configuration,
     parts: Vec<(BundledSocket, OwnedFd)>,
-) -> Result<Sockets, Vec<String>> {
+) -> Result<InheritedSockets, Vec<String>> {
     let part = |(BundledSocket { address, reuseport, index }, fd)| {
         let known = configuration.addresses.iter().find(|known| known.addr.to_string() == address);
         let known = known.ok_or_else(|| vec![format!("the address {address} is another one here")])?;
-        Ok(Part { addr: known.addr.clone(), reuseport, index, fd })
+        Ok(SocketPart { addr: known.addr.clone(), reuseport, index, fd })
     };
-    let parts = parts.into_iter().map(part).collect::<Result<Vec<Part>, Vec<String>>>()?;
-    Sockets::import(parts).map_err(failed("getsockname() failed"))
+    let parts = parts.into_iter().map(part).collect::<Result<Vec<SocketPart>, Vec<String>>>()?;
+    InheritedSockets::import(parts).map_err(failed("getsockname() failed"))
 }
 
 const SIGNALS: [i32; 6] =

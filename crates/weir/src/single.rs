@@ -9,7 +9,7 @@ use weir_engine::log::{self, Level};
 use weir_rt::clock;
 use weir_rt::signal::{self, Signals};
 use weir_see::{AdminListeners, BoundListeners, ServerSource};
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 
 use crate::load::ConfLocation;
 use crate::notify::NotifySocket;
@@ -30,7 +30,8 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     log::threaded(true);
     run::log_panics();
     let pid_path = configuration.main.pid(&configuration.prefix);
-    let server = Server::start_with(Arc::new(configuration), Options::default(), sockets).map_err(lines)?;
+    let server =
+        Server::start_with(Arc::new(configuration), ServerOptions::default(), sockets).map_err(lines)?;
     let source = ServerSource::new(&server);
     let main = &server.configuration().main;
     if let Some(listener) = control::bind(&pid_path, main.run_as().map(|(user, _)| user.uid)) {

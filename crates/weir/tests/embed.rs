@@ -210,7 +210,7 @@ fn a_folder_is_served_and_no_thread_is_left() {
 fn a_reload_that_a_worker_does_not_take_has_not_happened() -> io::Result<()> {
     use std::sync::Arc;
     use weir_engine::conf::test;
-    use weir_server::Options;
+    use weir_server::ServerOptions;
 
     let conf = |word: &str, listen: &str| {
         let text = format!(
@@ -218,7 +218,8 @@ fn a_reload_that_a_worker_does_not_take_has_not_happened() -> io::Result<()> {
         );
         Arc::new(test::load(&text, weir::modules::MODULES).expect("valid"))
     };
-    let options = Options { patience: Duration::from_secs(5), watched: false, ..Options::default() };
+    let options =
+        ServerOptions { patience: Duration::from_secs(5), watched: false, ..ServerOptions::default() };
     let server = weir_server::Server::start(conf("v0", ""), options).expect("starts");
     let address: SocketAddr = server.addresses()[0].to_string().parse().expect("an address");
     let (release, held) = channel::<()>();

@@ -11,7 +11,7 @@ use weir_engine::log::{self, Level};
 use weir_engine::wire::{Reader, Writer};
 use weir_engine::worker::Counts;
 use weir_engine::zone::Zones;
-use weir_server::{Server, Threads};
+use weir_server::{Server, WorkerThreads};
 
 use crate::agent::{COUNTS, DICT, JOIN, LEAVE, LINK, PUBLISH, receive, send};
 use crate::api::events::{self, EventListener, EventTarget, WorkerEvent};
@@ -135,7 +135,7 @@ fn tell(heard: &UnixStream, published: &Receiver<Arc<WorkerEvent>>) -> io::Resul
 /// What the agent asks for.
 struct Host {
     dicts: HashMap<String, Arc<SharedDict>>,
-    workers: Threads,
+    workers: WorkerThreads,
     told: Arc<Told>,
 }
 
@@ -209,7 +209,7 @@ mod tests {
         let (sender, _published) = channel();
         let host = Host {
             dicts: HashMap::new(),
-            workers: Threads::default(),
+            workers: WorkerThreads::default(),
             told: Arc::new(Told(Mutex::new(sender))),
         };
         assert!(host.answer(b"").is_none());

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_engine::ModuleDef;
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_test::{Client, Response, TempDir};
 
 /// The server; it stops with the test.
@@ -37,7 +37,7 @@ impl Site {
             std::fs::create_dir(folder.path().join(name)).expect("a fresh folder");
         }
         let configuration = weir_engine::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
-        let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
+        let server = Server::start(Arc::new(configuration), ServerOptions::default()).expect("starts");
         Site { folder, address, _server: server }
     }
 

@@ -160,7 +160,7 @@ fn upstreams(source: &ServerSource, request: &AdminRequest, rest: &[&str]) -> Ad
 
 /// The certificates of servers with a name: shown, and replaced.
 fn certificates(source: &ServerSource, request: &AdminRequest, name: &str) -> AdminResponse {
-    let none = || wrong(404, &replace::Refusal::Unknown.to_string());
+    let none = || wrong(404, &replace::ReplaceRefusal::Unknown.to_string());
     match request.method {
         Method::Get | Method::Head => {
             return certificates::of(source, name).map_or_else(none, |body| json(200, body));
@@ -178,9 +178,9 @@ fn certificates(source: &ServerSource, request: &AdminRequest, name: &str) -> Ad
     };
     match certificates::replace(source, name, chain, key) {
         Ok(()) => certificates::of(source, name).map_or_else(none, |body| json(200, body)),
-        Err(replace::Refusal::Unknown) => none(),
-        Err(refusal @ replace::Refusal::Computed) => wrong(409, &refusal.to_string()),
-        Err(replace::Refusal::Wrong(why)) => wrong(400, &why),
+        Err(replace::ReplaceRefusal::Unknown) => none(),
+        Err(refusal @ replace::ReplaceRefusal::Computed) => wrong(409, &refusal.to_string()),
+        Err(replace::ReplaceRefusal::Wrong(why)) => wrong(400, &why),
     }
 }
 

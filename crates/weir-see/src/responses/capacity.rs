@@ -35,7 +35,7 @@ struct ZoneUse {
 impl ServerCapacity {
     pub(super) fn take(source: &ServerSource) -> ServerCapacity {
         let backlogs = source.backlogs();
-        let sum = |of: fn(&weir_server::Backlog) -> u64| backlogs.iter().map(of).sum();
+        let sum = |of: fn(&weir_server::SocketBacklog) -> u64| backlogs.iter().map(of).sum();
         let fullest = backlogs.iter().max_by_key(|backlog| backlog.waiting * 1_000 / backlog.room.max(1));
         let fullest = fullest.map_or_else(String::new, |fullest| {
             format!("{} {} of {}", fullest.addr, fullest.waiting, fullest.room)

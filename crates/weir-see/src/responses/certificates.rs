@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use weir_http::json::Json;
-use weir_server::tls::replace::{self, Refusal};
+use weir_server::tls::replace::{self, ReplaceRefusal};
 
 use crate::source::ServerSource;
 
 /// Those of the servers with `name`; `None`: there is no such server with certificates.
 pub(crate) fn of(source: &ServerSource, name: &str) -> Option<String> {
     let shown = replace::shown(&source.configuration(), name)?;
-    let describe = |json: &mut Json, it: &replace::Shown| {
+    let describe = |json: &mut Json, it: &replace::ShownExpiry| {
         json.nested(|json| {
             json.key("file").text(&it.file);
             for (key, value) in it.facts() {
@@ -26,7 +26,12 @@ pub(crate) fn of(source: &ServerSource, name: &str) -> Option<String> {
 ///
 /// # Errors
 /// Why not; nothing has changed.
-pub(crate) fn replace(source: &ServerSource, name: &str, chain: &str, key: &str) -> Result<(), Refusal> {
+pub(crate) fn replace(
+    source: &ServerSource,
+    name: &str,
+    chain: &str,
+    key: &str,
+) -> Result<(), ReplaceRefusal> {
     loop {
         let configuration = source.configuration();
         replace::replace(&configuration, name, chain, key)?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_rt::clock;
 use weir_rt::sampler::{SampleSource, StackFrame as Sampled};
-use weir_server::housekeeping::{self, Profile};
+use weir_server::housekeeping::{self, StackProfile};
 use weir_trace::{AverageTree, AverageWatch, PHASES, Site, SiteKind, SiteTable, TraceTree};
 
 use super::average::collect;
@@ -116,7 +116,7 @@ pub(super) fn nothing() -> RawStacks {
     RawStacks { kind: "cpu".to_owned(), pid: std::process::id(), maps: code_maps(), ..RawStacks::default() }
 }
 
-fn sampled(profile: &Profile, question: &ControlQuestion, what: &SampledGraph) -> RawStacks {
+fn sampled(profile: &StackProfile, question: &ControlQuestion, what: &SampledGraph) -> RawStacks {
     let table = SiteTable::global();
     let mut raw = RawStacks {
         kind: what.kind.to_owned(),

@@ -6,13 +6,13 @@ use std::time::Duration;
 use weir_engine::trace::{Depth, Queues};
 use weir_engine::worker::Worker;
 use weir_rt::LoopSnapshot;
-use weir_server::Backlog;
+use weir_server::SocketBacklog;
 use weir_trace::{ConnectionStep, Histogram, RecorderReader, Site};
 
 use super::reply::{ReplyFailure, ReplySink, pause};
 use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::{BRIEFLY, PATIENCE, ServerSource, Thread, scale};
+use crate::source::{BRIEFLY, PATIENCE, ServerSource, WorkerThread, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
 
 /// A row a worker and queue, of the time `every` in which every connection and request is asked, or with `all` of what was
@@ -48,7 +48,7 @@ pub(crate) fn answer(
 }
 
 /// Queues are watched as long as this is kept.
-struct QueueWatch(Vec<Thread>);
+struct QueueWatch(Vec<WorkerThread>);
 
 impl QueueWatch {
     fn new(source: &ServerSource) -> QueueWatch {
@@ -130,7 +130,7 @@ fn row(worker: u16, queue: &str, waits: Option<Histogram>, depth: Option<&Depth>
     ]
 }
 
-fn listener(backlog: &Backlog) -> [TableCell; 10] {
+fn listener(backlog: &SocketBacklog) -> [TableCell; 10] {
     let mut row = [const { TableCell::None }; 10];
     row[1] = TableCell::text(format!("listen {}", backlog.addr));
     (row[7], row[8]) = (TableCell::Count(backlog.waiting), TableCell::Count(backlog.room));

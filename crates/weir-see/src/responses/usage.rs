@@ -12,7 +12,7 @@ use super::queue::extension;
 use super::reply::{ReplyFailure, ReplySink, pause};
 use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
-use crate::source::{BRIEFLY, ServerSource, Thread, scale};
+use crate::source::{BRIEFLY, ServerSource, WorkerThread, scale};
 use crate::table::{TableCell, TableColumn, TableReport};
 
 /// The table of the time `every`.
@@ -254,13 +254,13 @@ pub(crate) fn facts(source: &ServerSource) -> String {
 }
 
 /// Connections that wait for a request outside of the worker.
-fn parked(worker: &Thread) -> u64 {
+fn parked(worker: &WorkerThread) -> u64 {
     worker.counters.dealing.parked.get()
 }
 
 /// How many connections each worker has.
-fn shares(workers: &[Thread]) -> String {
-    let share = |worker: &Thread| {
+fn shares(workers: &[WorkerThread]) -> String {
+    let share = |worker: &WorkerThread| {
         let (counters, dealing) = (&worker.counters, &worker.counters.dealing);
         (counters.active.get() + dealing.parked.get() + dealing.queued.get()).to_string()
     };
@@ -269,7 +269,7 @@ fn shares(workers: &[Thread]) -> String {
 
 /// A line for each worker whose thread the kernel accounts for: since it began, how many of its turns were found late
 /// because it had no core, and the nanoseconds that it was ready and had none.
-fn cores(workers: &[Thread]) -> String {
+fn cores(workers: &[WorkerThread]) -> String {
     let views = housekeeping::handle().workers();
     let line = |view: &WorkerView| {
         let worker = workers.iter().find(|worker| worker.recorder.worker() == view.worker)?;

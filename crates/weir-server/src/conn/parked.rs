@@ -27,11 +27,11 @@ pub(crate) struct ParkedConnection {
     pub(crate) from: u8,
     /// Until when it may wait, in milliseconds of the monotonic clock.
     pub(crate) deadline: u64,
-    record: Record,
+    record: ConnectionRecord,
 }
 
 /// What is known of a connection, whichever worker has it.
-struct Record {
+struct ConnectionRecord {
     number: u64,
     peer: SockAddr,
     addr: SockAddr,
@@ -88,7 +88,7 @@ pub(super) async fn park(
     {
         return Err(wire);
     }
-    let record = Record {
+    let record = ConnectionRecord {
         number: connection.number,
         peer: connection.peer.clone(),
         addr: connection.hosts.borrow().addr.clone(),

@@ -4,7 +4,7 @@
 //!
 //! [`handle`] is the way in for commands and exports. They are answered on the asker's own thread.
 //!
-//! Its price: a look at a few words per worker every third [`Settings::blocked`] under load, and nothing while all
+//! Its price: a look at a few words per worker every third [`HousekeepingSettings::blocked`] under load, and nothing while all
 //! loops sleep (their first turn wakes it).
 
 mod stacks;
@@ -24,14 +24,14 @@ use weir_engine::log::{self, Level};
 use weir_engine::trace::TraceSettings;
 use weir_engine::worker::Counters;
 
-pub use stacks::{Profile, Stack, Weight};
-use stacks::{Stacks, Tally};
+pub use stacks::{SampledStack, StackProfile, StackWeight};
+use stacks::{SampledStacks, StackTally};
 pub use usage::{ProcessUse, ThreadUse};
 use watchdog::Watchdog;
 
 /// What is watched of one worker.
 #[derive(Clone)]
-pub struct Watched {
+pub struct WatchedWorker {
     /// The worker's thread as it shows itself.
     pub probe: &'static ThreadProbe,
     /// The worker's number.
@@ -48,22 +48,22 @@ pub struct Watched {
 
 /// What the thread does, for the whole process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct HousekeepingSettings {
     /// CPU samples per second of each worker's CPU time; 0 for none (`profile_cpu`).
     pub cpu_hz: u32,
     /// A turn of a loop that takes longer is a stall; `None` for no watching (`profile_blocked`).
     pub blocked: Option<Duration>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { cpu_hz: 99, blocked: Some(Duration::from_millis(10)) }
+impl Default for HousekeepingSettings {
+    fn default() -> HousekeepingSettings {
+        HousekeepingSettings { cpu_hz: 99, blocked: Some(Duration::from_millis(10)) }
     }
 }
 
-impl From<&TraceSettings> for Settings {
-    fn from(trace: &TraceSettings) -> Settings {
-        Settings { cpu_hz: trace.cpu_hz(), blocked: trace.blocked() }
+impl From<&TraceSettings> for HousekeepingSettings {
+    fn from(trace: &TraceSettings) -> HousekeepingSettings {
+        HousekeepingSettings { cpu_hz: trace.cpu_hz(), blocked: trace.blocked() }
     }
 }
 
@@ -106,15 +106,15 @@ pub struct WorkerStall {
 
 /// The process-wide housekeeping. Cheap to copy around; every method may be called from any thread but a worker's loop.
 #[derive(Clone, Copy)]
-pub struct Handle {
-    shared: &'static Shared,
+pub struct HousekeepingHandle {
+    shared: &'static HousekeepingShared,
 }
 
-struct Shared {
-    settings: Mutex<Settings>,
+struct HousekeepingShared {
+    settings: Mutex<HousekeepingSettings>,
     /// Replaced as a whole, so that looking at it is one count.
-    watched: Mutex<Arc<[Entry]>>,
-    stacks: Mutex<Stacks>,
+    watched: Mutex<Arc<[WatchedEntry]>>,
+    stacks: Mutex<SampledStacks>,
     /// Taken after `stacks`, where both are.
     watchdog: Mutex<Watchdog>,
     /// Why the sampler does not run, if it does not.
@@ -122,24 +122,24 @@ struct Shared {
 }
 
 #[derive(Clone)]
-struct Entry {
-    watched: Watched,
+struct WatchedEntry {
+    watched: WatchedWorker,
     serial: u64,
     since: Instant,
     connection_ms: Arc<AtomicU64>,
 }
 
 /// The handle; before [`start`] it knows of nothing.
-pub fn handle() -> Handle {
-    static SHARED: OnceLock<Shared> = OnceLock::new();
-    let shared = SHARED.get_or_init(|| Shared {
-        settings: Mutex::new(Settings::default()),
+pub fn handle() -> HousekeepingHandle {
+    static SHARED: OnceLock<HousekeepingShared> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| HousekeepingShared {
+        settings: Mutex::new(HousekeepingSettings::default()),
         watched: Mutex::new(Arc::new([])),
         stacks: Mutex::default(),
         watchdog: Mutex::default(),
         refused: Mutex::default(),
     });
-    Handle { shared }
+    HousekeepingHandle { shared }
 }
 
 /// Starts the thread, once per process. Not before a fork: threads do not come along.
@@ -158,22 +158,22 @@ pub fn start() -> io::Result<()> {
 }
 
 /// Watches a worker until what is returned is dropped; to be called on its thread.
-pub(crate) fn watch(watched: Watched) -> Watching {
+pub(crate) fn watch(watched: WatchedWorker) -> WatchGuard {
     let shared = handle().shared;
     let (probe, serial) = (watched.probe, watched.probe.serial());
-    let entry = Entry { watched, serial, since: Instant::now(), connection_ms: Arc::default() };
+    let entry = WatchedEntry { watched, serial, since: Instant::now(), connection_ms: Arc::default() };
     shared.change(|entries| entries.push(entry));
     let settings = *lock(&shared.settings);
     shared.arm(probe, settings);
-    Watching { serial }
+    WatchGuard { serial }
 }
 
 /// A worker is watched as long as this is kept.
-pub(crate) struct Watching {
+pub(crate) struct WatchGuard {
     serial: u64,
 }
 
-impl Drop for Watching {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         let shared = handle().shared;
         shared.gather();
@@ -181,14 +181,14 @@ impl Drop for Watching {
     }
 }
 
-impl Handle {
+impl HousekeepingHandle {
     /// What is in force.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> HousekeepingSettings {
         *lock(&self.shared.settings)
     }
 
     /// Changes rate and limit at once, for all workers and those to come.
-    pub fn set(&self, settings: Settings) {
+    pub fn set(&self, settings: HousekeepingSettings) {
         if std::mem::replace(&mut *lock(&self.shared.settings), settings) == settings {
             return;
         }
@@ -199,26 +199,26 @@ impl Handle {
 
     /// The CPU samples of the last `last`, in whole seconds, two minutes at most. Samples that many collections at higher
     /// rates took are among them; weights are times, so that does no harm.
-    pub fn stacks(&self, last: Duration) -> Profile {
+    pub fn stacks(&self, last: Duration) -> StackProfile {
         self.shared.gather();
         lock(&self.shared.stacks).last(SampleSource::Cpu, last)
     }
 
     /// Collects samples from now on, until what is returned is dropped or `limit` is over.
     ///
-    /// [`Source::Cpu`] takes those that are taken anyway, at [`Settings::cpu_hz`] (99 if that is off), and more with
-    /// `hz` above it. [`Source::Wall`] samples sleeping loops as well.
+    /// [`ListenSource::Cpu`] takes those that are taken anyway, at [`HousekeepingSettings::cpu_hz`] (99 if that is off), and more with
+    /// `hz` above it. [`ListenSource::Wall`] samples sleeping loops as well.
     ///
     /// # Errors
     /// Another profiler has the signal, or the kernel gives no timer: see [`Probe::arm`]. `InvalidInput` for
-    /// [`Source::Asked`].
-    pub fn collect(&self, source: SampleSource, hz: u32, limit: Duration) -> io::Result<Collection> {
+    /// [`ListenSource::AskedResponder`].
+    pub fn collect(&self, source: SampleSource, hz: u32, limit: Duration) -> io::Result<StackCollection> {
         if source == SampleSource::Asked {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let hz = hz.clamp(1, MAX_HZ);
         let tally = lock(&self.shared.stacks).collect(source, hz, limit);
-        let collection = Collection { shared: self.shared, tally };
+        let collection = StackCollection { shared: self.shared, tally };
         if source == SampleSource::Alloc {
             // A sample comes by the same signal as those of time.
             self.shared.entries().iter().try_for_each(|entry| entry.watched.probe.prepare())?;
@@ -262,8 +262,9 @@ impl Handle {
     }
 
     /// What there is to read of each worker, in order.
-    pub fn watched(&self) -> Vec<Watched> {
-        let mut all: Vec<Watched> = self.shared.entries().iter().map(|entry| entry.watched.clone()).collect();
+    pub fn watched(&self) -> Vec<WatchedWorker> {
+        let mut all: Vec<WatchedWorker> =
+            self.shared.entries().iter().map(|entry| entry.watched.clone()).collect();
         all.sort_by_key(|watched| watched.worker);
         all
     }
@@ -279,7 +280,7 @@ impl Handle {
     /// The last stalls of all workers, oldest first.
     pub fn stalls(&self) -> Vec<WorkerStall> {
         let mut all = Vec::new();
-        for Entry { watched, .. } in self.shared.entries().iter() {
+        for WatchedEntry { watched, .. } in self.shared.entries().iter() {
             let busy = watched.probe.busy_since();
             all.extend(watched.recorder.stalls().list().into_iter().map(|stall| WorkerStall {
                 worker: watched.worker,
@@ -298,27 +299,27 @@ impl Handle {
 }
 
 /// Samples of a stretch of time; ends when dropped.
-pub struct Collection {
-    shared: &'static Shared,
-    tally: Arc<Mutex<Tally>>,
+pub struct StackCollection {
+    shared: &'static HousekeepingShared,
+    tally: Arc<Mutex<StackTally>>,
 }
 
-impl Collection {
+impl StackCollection {
     /// What was collected so far.
-    pub fn profile(&self) -> Profile {
+    pub fn profile(&self) -> StackProfile {
         self.shared.gather();
         lock(&self.tally).profile()
     }
 }
 
-impl Drop for Collection {
+impl Drop for StackCollection {
     fn drop(&mut self) {
         let source = lock(&self.tally).end();
         self.shared.rearm(source);
     }
 }
 
-impl Shared {
+impl HousekeepingShared {
     /// The thread's life.
     fn run(&self) -> ! {
         weir_rt::process::set_timer_slack(SLACK_NS);
@@ -359,11 +360,11 @@ impl Shared {
         }
     }
 
-    fn entries(&self) -> Arc<[Entry]> {
+    fn entries(&self) -> Arc<[WatchedEntry]> {
         lock(&self.watched).clone()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Entry>)) {
+    fn change(&self, change: impl FnOnce(&mut Vec<WatchedEntry>)) {
         let mut watched = lock(&self.watched);
         let mut entries = watched.to_vec();
         change(&mut entries);
@@ -371,7 +372,7 @@ impl Shared {
     }
 
     /// Adds connections times time.
-    fn account(&self, entries: &[Entry], before: &mut Instant) {
+    fn account(&self, entries: &[WatchedEntry], before: &mut Instant) {
         // Loops that slept all the time did not change theirs, however long we slept.
         let ms = before.elapsed().as_millis() as u64;
         *before += Duration::from_millis(ms);
@@ -414,7 +415,7 @@ impl Shared {
         }
     }
 
-    fn arm(&self, probe: &ThreadProbe, settings: Settings) {
+    fn arm(&self, probe: &ThreadProbe, settings: HousekeepingSettings) {
         probe.set_limit_ns(settings.blocked.map_or(u64::MAX, |limit| limit.as_nanos() as u64));
         for source in [SampleSource::Cpu, SampleSource::Wall] {
             match probe.arm(source, self.rate(source)) {
@@ -435,8 +436,8 @@ impl Shared {
     }
 
     /// A fault now and then is forgotten; a worker whose walks fault again and again is no longer walked.
-    fn forgive(&self, entries: &[Entry]) {
-        for Entry { watched, .. } in entries {
+    fn forgive(&self, entries: &[WatchedEntry]) {
+        for WatchedEntry { watched, .. } in entries {
             match watched.probe.faults() {
                 0 => {}
                 faults if faults < sampler::MAX_FAULTS => watched.probe.forgive(),
@@ -446,13 +447,13 @@ impl Shared {
     }
 }
 
-impl Entry {
+impl WatchedEntry {
     fn is_busy(&self) -> bool {
         self.watched.probe.busy_since() != 0
     }
 
     fn view(&self, now: u64) -> WorkerView {
-        let Watched { probe, worker, recorder, counters, stats, .. } = &self.watched;
+        let WatchedWorker { probe, worker, recorder, counters, stats, .. } = &self.watched;
         let SitePlace { site, route } = probe.current().place();
         let busy = match probe.busy_since() {
             0 => None,

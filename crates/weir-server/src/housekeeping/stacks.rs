@@ -14,7 +14,7 @@ use weir_trace::Site;
 
 /// A stack that was seen, and where the engine was then.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Stack {
+pub struct SampledStack {
     /// The worker.
     pub worker: u16,
     /// The innermost phase, handler, filter or step; [`Site::NONE`] between those.
@@ -33,7 +33,7 @@ pub struct Stack {
 
 /// How often a stack was seen, and for how long that stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Weight {
+pub struct StackWeight {
     /// Samples.
     pub samples: u64,
     /// Nanoseconds.
@@ -42,7 +42,7 @@ pub struct Weight {
 
 /// Stacks of a stretch of time.
 #[derive(Clone, Debug)]
-pub struct Profile {
+pub struct StackProfile {
     /// What was sampled: CPU time or real time.
     pub source: SampleSource,
     /// When it begins, milliseconds since 1970.
@@ -52,35 +52,35 @@ pub struct Profile {
     /// Nanoseconds between two samples as asked for; 0 if several rates are mixed.
     pub period_ns: u64,
     /// The stacks, heaviest first.
-    pub stacks: Vec<(Arc<Stack>, Weight)>,
+    pub stacks: Vec<(Arc<SampledStack>, StackWeight)>,
 }
 
 /// Everything held.
 #[derive(Default)]
-pub(super) struct Stacks {
-    known: HashSet<Arc<Stack>>,
+pub(super) struct SampledStacks {
+    known: HashSet<Arc<SampledStack>>,
     /// Words of frames in `known`.
     words: usize,
     /// When room was last made: trying it for every sample would take longer than sampling.
     swept: Option<Instant>,
-    seconds: VecDeque<Second>,
-    collections: Vec<Weak<Mutex<Tally>>>,
+    seconds: VecDeque<SampledSecond>,
+    collections: Vec<Weak<Mutex<StackTally>>>,
     /// The last stack that was asked for, by worker.
     asked: HashMap<u16, StackSample>,
     /// Used again for each sample.
-    scratch: Stack,
+    scratch: SampledStack,
 }
 
 /// CPU samples of one second.
-struct Second {
+struct SampledSecond {
     /// Which one, of the monotonic clock.
     number: u64,
-    counts: Counts,
+    counts: StackCounts,
 }
 
-type Counts = HashMap<ByAddress, Weight>;
+type StackCounts = HashMap<ByAddress, StackWeight>;
 
-impl Stacks {
+impl SampledStacks {
     /// Counts a sample.
     pub(super) fn add(&mut self, worker: u16, sample: &StackSample) {
         if sample.source == SampleSource::Asked {
@@ -92,7 +92,7 @@ impl Stacks {
         if sample.source == SampleSource::Cpu {
             let number = second_of(sample.time);
             if self.seconds.back().is_none_or(|second| second.number < number) {
-                self.seconds.push_back(Second { number, counts: Counts::new() });
+                self.seconds.push_back(SampledSecond { number, counts: StackCounts::new() });
                 self.forget(number);
             }
             // Of several workers' rings one may be drained a little later than the other.
@@ -109,10 +109,10 @@ impl Stacks {
     }
 
     /// What was counted in the last `last`, whole seconds.
-    pub(super) fn last(&self, source: SampleSource, last: Duration) -> Profile {
+    pub(super) fn last(&self, source: SampleSource, last: Duration) -> StackProfile {
         let now = second_of(clock::ticks());
         let first = now.saturating_sub(last.as_secs().clamp(1, WINDOW));
-        let mut sum = Counts::new();
+        let mut sum = StackCounts::new();
         for second in self.seconds.iter().filter(|second| second.number >= first) {
             for (stack, weight) in &second.counts {
                 let total = sum.entry(stack.clone()).or_default();
@@ -121,7 +121,7 @@ impl Stacks {
             }
         }
         let duration = Duration::from_secs(now - first);
-        Profile {
+        StackProfile {
             source,
             unix_ms: unix_ms().saturating_sub(duration.as_millis() as u64),
             duration,
@@ -136,8 +136,13 @@ impl Stacks {
     }
 
     /// Begins to collect.
-    pub(super) fn collect(&mut self, source: SampleSource, hz: u32, limit: Duration) -> Arc<Mutex<Tally>> {
-        let tally = Arc::new(Mutex::new(Tally {
+    pub(super) fn collect(
+        &mut self,
+        source: SampleSource,
+        hz: u32,
+        limit: Duration,
+    ) -> Arc<Mutex<StackTally>> {
+        let tally = Arc::new(Mutex::new(StackTally {
             source,
             hz,
             limit,
@@ -145,7 +150,7 @@ impl Stacks {
             first_tick: clock::ticks(),
             unix_ms: unix_ms(),
             length: None,
-            counts: Counts::new(),
+            counts: StackCounts::new(),
         }));
         self.collections.push(Arc::downgrade(&tally));
         tally
@@ -179,7 +184,7 @@ impl Stacks {
     }
 
     /// The one copy of the sample's stack.
-    fn intern(&mut self, worker: u16, sample: &StackSample) -> Arc<Stack> {
+    fn intern(&mut self, worker: u16, sample: &StackSample) -> Arc<SampledStack> {
         let SitePlace { site, route } = sample.place;
         let scratch = &mut self.scratch;
         (scratch.worker, scratch.site, scratch.route) = (worker, Site(site), Site(route));
@@ -224,7 +229,7 @@ impl Stacks {
 }
 
 /// What one collector has so far.
-pub(super) struct Tally {
+pub(super) struct StackTally {
     source: SampleSource,
     hz: u32,
     limit: Duration,
@@ -233,10 +238,10 @@ pub(super) struct Tally {
     unix_ms: u64,
     /// Set when it is over.
     length: Option<Duration>,
-    counts: Counts,
+    counts: StackCounts,
 }
 
-impl Tally {
+impl StackTally {
     fn add(&mut self, stack: &ByAddress, sample: &StackSample) {
         if self.length.is_none() && sample.source == self.source && sample.time >= self.first_tick {
             count(&mut self.counts, stack, sample.weight_ns);
@@ -254,8 +259,8 @@ impl Tally {
         self.source
     }
 
-    pub(super) fn profile(&self) -> Profile {
-        Profile {
+    pub(super) fn profile(&self) -> StackProfile {
+        StackProfile {
             source: self.source,
             unix_ms: self.unix_ms,
             duration: self.length.unwrap_or_else(|| self.begin.elapsed()),
@@ -267,7 +272,7 @@ impl Tally {
 
 /// A stack compared by where it lies: there is one copy of each.
 #[derive(Clone)]
-struct ByAddress(Arc<Stack>);
+struct ByAddress(Arc<SampledStack>);
 
 impl PartialEq for ByAddress {
     fn eq(&self, other: &ByAddress) -> bool {
@@ -288,23 +293,23 @@ impl Hash for ByAddress {
     }
 }
 
-fn count(counts: &mut Counts, stack: &ByAddress, ns: u64) {
+fn count(counts: &mut StackCounts, stack: &ByAddress, ns: u64) {
     if let Some(weight) = counts.get_mut(stack) {
         weight.samples += 1;
         weight.ns += ns;
     } else {
-        counts.insert(stack.clone(), Weight { samples: 1, ns });
+        counts.insert(stack.clone(), StackWeight { samples: 1, ns });
     }
 }
 
-fn sorted(counts: &Counts) -> Vec<(Arc<Stack>, Weight)> {
+fn sorted(counts: &StackCounts) -> Vec<(Arc<SampledStack>, StackWeight)> {
     let mut all: Vec<_> = counts.iter().map(|(stack, weight)| (stack.0.clone(), *weight)).collect();
     all.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| a.0.frames.cmp(&b.0.frames)));
     all
 }
 
 /// The mean time that a sample stands for.
-fn period<'w>(weights: impl Iterator<Item = &'w Weight>) -> u64 {
+fn period<'w>(weights: impl Iterator<Item = &'w StackWeight>) -> u64 {
     let (samples, ns) = weights.fold((0, 0), |(n, ns), weight| (n + weight.samples, ns + weight.ns));
     ns.checked_div(samples).unwrap_or(0)
 }
@@ -341,14 +346,14 @@ mod tests {
         }
     }
 
-    fn frames_of(profile: &Profile) -> Vec<(Vec<u64>, u64, u64)> {
+    fn frames_of(profile: &StackProfile) -> Vec<(Vec<u64>, u64, u64)> {
         let stacks = profile.stacks.iter();
         stacks.map(|(stack, weight)| (stack.frames.clone(), weight.samples, weight.ns)).collect()
     }
 
     #[test]
     fn equal_stacks_are_counted_together() {
-        let mut stacks = Stacks::default();
+        let mut stacks = SampledStacks::default();
         for frames in [&[1, 2][..], &[1, 3], &[1, 2]] {
             stacks.add(0, &sample(frames, SampleSource::Cpu));
         }
@@ -365,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_collection_has_what_came_while_it_lasted() {
-        let mut stacks = Stacks::default();
+        let mut stacks = SampledStacks::default();
         stacks.add(0, &sample(&[1], SampleSource::Wall));
         let early = sample(&[2], SampleSource::Wall);
         let tally = stacks.collect(SampleSource::Wall, 200, Duration::from_secs(60));
@@ -383,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_collection_ends_at_its_limit_or_with_its_collector() {
-        let mut stacks = Stacks::default();
+        let mut stacks = SampledStacks::default();
         let short = stacks.collect(SampleSource::Cpu, 99, Duration::ZERO);
         assert!(stacks.expire());
         assert_eq!(super::super::lock(&short).profile().duration, Duration::ZERO);
@@ -393,7 +398,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_sums_stay_right() {
-        let mut stacks = Stacks::default();
+        let mut stacks = SampledStacks::default();
         let many = STACKS as u64 + 5_000;
         for n in 0..many {
             stacks.add(0, &sample(&[n], SampleSource::Cpu));
@@ -412,7 +417,7 @@ mod tests {
 
     #[test]
     fn old_seconds_go() {
-        let mut stacks = Stacks::default();
+        let mut stacks = SampledStacks::default();
         let second = clock::scale().ns_to_ticks(1_000_000_000);
         let now = clock::ticks();
         for ago in (0..WINDOW + 50).rev() {

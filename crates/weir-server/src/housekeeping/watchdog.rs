@@ -14,39 +14,39 @@ use weir_sys::probe;
 use weir_trace::{CpuSample, LoopStall, RequestId, Site, StallConnections};
 
 use super::usage::InKernel;
-use super::{Entry, Watched};
+use super::{WatchedEntry, WatchedWorker};
 
 /// What is remembered of each worker between two looks, by the probe's serial number.
 #[derive(Default)]
 pub(super) struct Watchdog {
-    workers: HashMap<u64, Seen>,
+    workers: HashMap<u64, SeenWorker>,
     /// When the last stall was found or noted.
     last: Option<Instant>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenWorker {
     /// Turns when last looked, and for how many looks they have been the same.
     turns: u64,
     still: u32,
     /// The turn that the last look found, and what had been counted of connections then and before that turn.
     turn: u64,
-    counted: Counted,
-    before: Counted,
+    counted: CountedStall,
+    before: CountedStall,
     /// The stall that was found last, and whether it has its stack.
-    stall: Option<Found>,
+    stall: Option<FoundStall>,
 }
 
 /// What is counted of connections between workers.
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct CountedStall {
     handed_on: u64,
     /// Dealt to others.
     elsewhere: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundStall {
     start: u64,
     /// Known once it is over.
     end: Option<u64>,
@@ -55,7 +55,7 @@ struct Found {
 
 /// What to do after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Next {
+pub(super) struct NextLook {
     /// When to look again.
     pub(super) wait: Duration,
     /// No loop has done anything for a while: it is enough to look when one begins to.
@@ -66,11 +66,11 @@ pub(super) struct Next {
 
 impl Watchdog {
     /// Looks at all workers; `limit` is the shortest stall, `None` for no watching.
-    pub(super) fn look(&mut self, entries: &[Entry], limit: Option<Duration>) -> Next {
+    pub(super) fn look(&mut self, entries: &[WatchedEntry], limit: Option<Duration>) -> NextLook {
         self.workers.retain(|serial, _| entries.iter().any(|entry| entry.serial == *serial));
         let calm = self.last.is_none_or(|last| last.elapsed() >= ALERT);
         let pause = limit.map_or(UNWATCHED, |limit| if calm { 3 * limit } else { limit });
-        let idle = Next { wait: pause, quiet: true, asked: false };
+        let idle = NextLook { wait: pause, quiet: true, asked: false };
         let dealt: u64 = entries.iter().map(|entry| entry.watched.counters.dealing.dealt.get()).sum();
         let ticks = limit.map(|limit| clock::scale().ns_to_ticks(limit.as_nanos() as u64));
         entries.iter().fold(idle, |next, entry| {
@@ -83,7 +83,7 @@ impl Watchdog {
             // A turn that has just begun will hardly be the one.
             let due = busy.due.filter(|&due| !calm || ticks.is_some_and(|ticks| due <= ticks / 2));
             let due = due.map(|due| Duration::from_nanos(clock::scale().ticks_to_ns(due)));
-            Next {
+            NextLook {
                 wait: due.map_or(next.wait, |due| due.max(SHORTEST).min(next.wait)),
                 quiet: next.quiet && seen.still >= STILL,
                 asked: next.asked || busy.asked,
@@ -92,7 +92,7 @@ impl Watchdog {
     }
 
     /// A sample came out of a worker's ring: the stack of its stall, if it was taken then.
-    pub(super) fn sampled(&mut self, entry: &Entry, sample: &sampler::StackSample) {
+    pub(super) fn sampled(&mut self, entry: &WatchedEntry, sample: &sampler::StackSample) {
         let found = self.workers.get_mut(&entry.serial).and_then(|seen| seen.stall.as_mut());
         if let Some(found) = found
             && !found.has_stack
@@ -117,7 +117,7 @@ impl Watchdog {
 
 /// What one worker's turn asks for.
 #[derive(Default)]
-struct Busy {
+struct BusyWorker {
     /// In how many ticks the turn becomes a stall.
     due: Option<u64>,
     asked: bool,
@@ -125,9 +125,9 @@ struct Busy {
     stalls: bool,
 }
 
-impl Seen {
+impl SeenWorker {
     /// `dealt`: connections that all workers were dealt; `None` for a worker that has no others.
-    fn look(&mut self, entry: &Entry, dealt: Option<u64>, limit: u64) -> Busy {
+    fn look(&mut self, entry: &WatchedEntry, dealt: Option<u64>, limit: u64) -> BusyWorker {
         let (probe, stalls) = (entry.watched.probe, entry.watched.recorder.stalls());
         let mut noted = false;
         self.count(entry, dealt.unwrap_or(0));
@@ -143,7 +143,7 @@ impl Seen {
             }
             match &mut self.stall {
                 Some(found) if found.start == start => found.end = Some(end),
-                found => *found = Some(Found { start, end: Some(end), has_stack: false }),
+                found => *found = Some(FoundStall { start, end: Some(end), has_stack: false }),
             }
         });
         // The time first: if the turn is over in between, what we take for its length is shorter, not longer.
@@ -152,31 +152,31 @@ impl Seen {
         let turns = entry.watched.stats.snapshot().turns;
         self.still = if turns == self.turns && since == 0 { self.still.saturating_add(1) } else { 0 };
         self.turns = turns;
-        let done = Busy { stalls: noted, ..Busy::default() };
+        let done = BusyWorker { stalls: noted, ..BusyWorker::default() };
         if since == 0 {
             return done;
         }
         let age = now.saturating_sub(since);
         if age < limit {
-            return Busy { due: Some(limit - age), ..done };
+            return BusyWorker { due: Some(limit - age), ..done };
         }
         let connections = dealt.map(|_| self.connections(entry));
         let known = self.stall.is_some_and(|found| found.start == since);
         if known {
             stalls.add(LoopStall { start: since, duration: age, connections, ..LoopStall::default() });
-            return Busy { stalls: true, ..done };
+            return BusyWorker { stalls: true, ..done };
         }
-        self.stall = Some(Found { start: since, end: None, has_stack: false });
+        self.stall = Some(FoundStall { start: since, end: None, has_stack: false });
         stalls.add(LoopStall { connections, ..describe(entry, since, age) });
         // One that ends at this moment needs no stack.
-        Busy { due: None, asked: probe.ask().is_ok(), stalls: true }
+        BusyWorker { due: None, asked: probe.ask().is_ok(), stalls: true }
     }
 
     /// Takes note of what is counted, and when the worker is in another turn than at the last look, of what was then.
-    fn count(&mut self, entry: &Entry, dealt: u64) {
-        let Watched { probe, counters, .. } = &entry.watched;
+    fn count(&mut self, entry: &WatchedEntry, dealt: u64) {
+        let WatchedWorker { probe, counters, .. } = &entry.watched;
         let before = self.counted;
-        self.counted = Counted {
+        self.counted = CountedStall {
             handed_on: counters.dealing.handed_on.get(),
             elsewhere: dealt.saturating_sub(counters.dealing.dealt.get()),
         };
@@ -188,7 +188,7 @@ impl Seen {
         }
     }
 
-    fn connections(&self, entry: &Entry) -> StallConnections {
+    fn connections(&self, entry: &WatchedEntry) -> StallConnections {
         let counters = &entry.watched.counters;
         StallConnections {
             handed_on: self.counted.handed_on.saturating_sub(self.before.handed_on),
@@ -199,7 +199,7 @@ impl Seen {
 }
 
 /// What can be seen from outside of a worker that is stuck since `start`.
-fn describe(entry: &Entry, start: u64, duration: u64) -> LoopStall {
+fn describe(entry: &WatchedEntry, start: u64, duration: u64) -> LoopStall {
     let probe = entry.watched.probe;
     let InKernel { state, syscall, wait_channel } = InKernel::read(probe.tid());
     let current = probe.current();

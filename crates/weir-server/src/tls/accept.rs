@@ -18,8 +18,8 @@ use weir_tls::{
 };
 use weir_trace::ConnectionStep;
 
-use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
-use super::ocsp::Names;
+use super::hook::{self, ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloVerdict, TrustedClients};
+use super::ocsp::ResponderNames;
 use super::server::{HandshakeConfigs, ServerTls};
 use super::server_part::{client_policy, server_tls};
 use super::state;
@@ -43,7 +43,7 @@ pub(crate) async fn run(
     wire: &Rc<Wire>,
 ) -> Option<AgreedProtocol> {
     let mut handshake = pin!(agree(worker, connection, wire));
-    let (begin, mut held) = (clock::ticks(), Held::new(worker.recorder.borrow().cpu()));
+    let (begin, mut held) = (clock::ticks(), HeldTime::new(worker.recorder.borrow().cpu()));
     let alpn = poll_fn(|cx| held.during(|| handshake.as_mut().poll(cx))).await;
     let wait = clock::ticks().saturating_sub(begin + held.ticks);
     let recorder = worker.recorder.borrow();
@@ -55,15 +55,15 @@ pub(crate) async fn run(
 }
 
 /// How long a handshake held the loop.
-struct Held {
+struct HeldTime {
     ticks: u64,
     /// CPU time of the thread: without the turns of other threads and programs.
     cpu_ns: Option<u64>,
 }
 
-impl Held {
-    fn new(cpu: bool) -> Held {
-        Held { ticks: 0, cpu_ns: cpu.then_some(0) }
+impl HeldTime {
+    fn new(cpu: bool) -> HeldTime {
+        HeldTime { ticks: 0, cpu_ns: cpu.then_some(0) }
     }
 
     fn during<R>(&mut self, step: impl FnOnce() -> R) -> R {
@@ -94,17 +94,17 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
     if let Err(reason) = connection.choose_by_name(said.server_name.as_deref()) {
         // nginx's callback fails with an internal error, too: whose certificate is meant is not known.
         log::connection(connection, Level::Alert, &reason);
-        reject(connection, wire, Refusal::Hello);
+        reject(connection, wire, HandshakeRefusal::Hello);
         return None;
     }
     let server = connection.server();
     let said = remember(connection, said, hook::is_asked(&server.plan));
     let tls = tls_of(connection, &server);
     let Some((tls, current)) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs))) else {
-        reject(connection, wire, Refusal::Name);
+        reject(connection, wire, HandshakeRefusal::Name);
         return None;
     };
-    let greeting = Greeting {
+    let greeting = ClientGreeting {
         worker: worker.clone(),
         connection: connection.clone(),
         hello: said,
@@ -113,7 +113,7 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
     let (verdict, handler) = hook::ask(&server.plan, &greeting).await;
     let mut choice = match verdict {
         HelloVerdict::Choose(choice) => *choice,
-        HelloVerdict::Declined => Choice::default(),
+        HelloVerdict::Declined => HandshakeChoice::default(),
         HelloVerdict::Reject(refusal) => {
             reject(connection, wire, refusal);
             return None;
@@ -151,14 +151,14 @@ fn remember(connection: &Connection, said: HelloFields, whole: bool) -> Rc<Hello
 
 /// What the handshake uses: what the server has, or what handlers have chosen.
 async fn configured(
-    greeting: &Greeting,
+    greeting: &ClientGreeting,
     server: &Rc<Server>,
     tls: &Arc<ServerTls>,
     current: HandshakeConfigs,
-    choice: &Choice,
-) -> Result<ServerConfig, Refusal> {
+    choice: &HandshakeChoice,
+) -> Result<ServerConfig, HandshakeRefusal> {
     let HandshakeConfigs { configs, stapling } = current;
-    let Greeting { worker, connection, .. } = greeting;
+    let ClientGreeting { worker, connection, .. } = greeting;
     let http2 = connection.takes_http2();
     let config = &configs[usize::from(http2)];
     if choice.cleared || !choice.certificates.is_empty() || choice.status.is_some() {
@@ -176,11 +176,11 @@ async fn configured(
 /// What else is otherwise in this handshake; who is told of its sessions.
 fn otherwise(
     config: ServerConfig,
-    choice: &mut Choice,
-    greeting: &Greeting,
-) -> Result<(ServerConfig, Option<Arc<ExternalSessions>>), Refusal> {
+    choice: &mut HandshakeChoice,
+    greeting: &ClientGreeting,
+) -> Result<(ServerConfig, Option<Arc<ExternalSessions>>), HandshakeRefusal> {
     if choice.cleared && choice.certificates.is_empty() {
-        return Err(Refusal::NoCertificate);
+        return Err(HandshakeRefusal::NoCertificate);
     }
     let subjects = choice.clients.as_ref().map(|clients| clients.subjects.clone());
     let found = choice.session.take().map(|session| (greeting.hello.session_id.clone(), session));
@@ -195,13 +195,13 @@ fn otherwise(
         sessions: sessions.clone(),
     };
     // Nothing but the versions can leave nothing to offer.
-    let config = config.otherwise(wishes).map_err(|_| Refusal::NoVersion)?;
+    let config = config.otherwise(wishes).map_err(|_| HandshakeRefusal::NoVersion)?;
     Ok((config, sessions))
 }
 
 /// How responders' names are found by this server; `system`: also by the system.
-fn names(server: &Server, system: bool) -> Names {
-    Names { resolver: server.plan.core.resolver.clone(), system }
+fn names(server: &Server, system: bool) -> ResponderNames {
+    ResponderNames { resolver: server.plan.core.resolver.clone(), system }
 }
 
 /// What the server has; one without any uses the default server's, as in nginx.
@@ -240,7 +240,7 @@ async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Optio
 }
 
 /// Sends the fatal alert, and logs why.
-fn reject(connection: &Connection, wire: &Wire, refusal: Refusal) {
+fn reject(connection: &Connection, wire: &Wire, refusal: HandshakeRefusal) {
     wire.stream.send(vec![21, 3, 3, 0, 2, 2, refusal.alert()]);
     let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
     log::connection(connection, Level::Info, &message);
@@ -300,7 +300,7 @@ async fn establish(
     wire: &Rc<Wire>,
     tls: &ServerTls,
     new: NewSession,
-    asked: Option<Clients>,
+    asked: Option<TrustedClients>,
 ) -> AgreedProtocol {
     let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
@@ -331,16 +331,16 @@ async fn establish(
 }
 
 /// A step of a handshake, wherever it was made.
-struct Stepped {
+struct HandshakeStep {
     handshake: ServerHandshake,
     out: Vec<u8>,
     result: Result<HandshakeProgress, Error>,
 }
 
-fn step(mut handshake: ServerHandshake, received: &[u8]) -> Stepped {
+fn step(mut handshake: ServerHandshake, received: &[u8]) -> HandshakeStep {
     let mut out = Vec::new();
     let result = handshake.handle(received, &mut out);
-    Stepped { handshake, out, result }
+    HandshakeStep { handshake, out, result }
 }
 
 /// The certificates whose names have variables in them, of this connection.
@@ -350,7 +350,7 @@ async fn compute(
     server: &Rc<Server>,
     tls: &Arc<ServerTls>,
     config: &ServerConfig,
-) -> Result<ServerConfig, Refusal> {
+) -> Result<ServerConfig, HandshakeRefusal> {
     let mut x = worker.take_exchange(connection, server);
     let mut names = Vec::new();
     for (certificate, key) in &tls.computed {
@@ -377,7 +377,7 @@ async fn compute(
     };
     loaded.map(|loaded| tls.with_computed(config, loaded)).map_err(|message| {
         log::connection(connection, Level::Error, &format_args!("{message} while SSL handshaking"));
-        Refusal::Certificate
+        HandshakeRefusal::Certificate
     })
 }
 

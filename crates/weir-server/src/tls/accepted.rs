@@ -7,7 +7,7 @@ use weir_tls::VerifyProblem;
 
 use super::clients::ClientTrust;
 use super::server_part::client_policy;
-use super::settings::Verify;
+use super::settings::ClientVerify;
 use super::state;
 use weir_engine::exchange::Exchange;
 use weir_engine::log::Level;
@@ -45,17 +45,17 @@ fn check_tls(x: &mut Exchange) -> Result<(), u16> {
         return refuse(x, 497, "client sent plain HTTP request to HTTPS port");
     };
     let verify = client_policy(&x.server).verify;
-    if verify == Verify::Off {
+    if verify == ClientVerify::Off {
         return Ok(());
     }
-    let judges = Judges::of(x, tls);
+    let judges = ClientJudges::of(x, tls);
     if let Some(problem) =
-        judges.problems(tls).find(|it| !(verify == Verify::OptionalNoCa && it.is_about_trust()))
+        judges.problems(tls).find(|it| !(verify == ClientVerify::OptionalNoCa && it.is_about_trust()))
     {
         let message = format!("client SSL certificate verify error: ({}:{})", problem.code, problem.text);
         return refuse(x, 495, &message);
     }
-    if verify == Verify::On && tls.certificate().is_none() {
+    if verify == ClientVerify::On && tls.certificate().is_none() {
         return refuse(x, 496, "client sent no required SSL certificate");
     }
     match judges.status(tls) {
@@ -74,7 +74,7 @@ fn check_tls(x: &mut Exchange) -> Result<(), u16> {
 /// # Errors
 /// The reason.
 pub(super) fn verdict(x: &Exchange, tls: &ConnectionTls) -> Result<(), &'static str> {
-    let judges = Judges::of(x, tls);
+    let judges = ClientJudges::of(x, tls);
     if let Some(problem) = judges.problems(tls).next() {
         return Err(problem.text);
     }
@@ -87,19 +87,19 @@ pub(super) fn verdict(x: &Exchange, tls: &ConnectionTls) -> Result<(), &'static 
 /// server, which `Host` names in a handshake without a name that is known, needs the verdict of the handshake's server
 /// (as in nginx) and its own: an authority of the default server opens nobody else. A server that does not ask for
 /// certificates says what the handshake's server, which did, makes of them.
-struct Judges {
+struct ClientJudges {
     handshake: Arc<ClientTrust>,
     own: Option<Arc<ClientTrust>>,
 }
 
-impl Judges {
-    fn of(x: &Exchange, tls: &ConnectionTls) -> Judges {
+impl ClientJudges {
+    fn of(x: &Exchange, tls: &ConnectionTls) -> ClientJudges {
         let policy = client_policy(&x.server);
         let own = policy.asks().then(|| policy.trust.clone());
         let chosen = Rc::ptr_eq(&x.connection.server(), &x.server);
         match own {
-            Some(handshake) if chosen => Judges { handshake, own: None },
-            own => Judges { handshake: state::trust(tls).clone(), own },
+            Some(handshake) if chosen => ClientJudges { handshake, own: None },
+            own => ClientJudges { handshake: state::trust(tls).clone(), own },
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use weir_tls::TrustStore;
 
-use super::ocsp::clients::Clients as Issuers;
-use super::settings::{Ocsp, Settings, Verify};
+use super::ocsp::clients::ClientCertificateCheck as Issuers;
+use super::settings::{ClientVerify, OcspMode, SslSettings};
 use super::shared;
 use weir_upstream::tls_client::files::{self, BUILDING};
 
@@ -16,7 +16,7 @@ use weir_upstream::tls_client::files::{self, BUILDING};
 #[derive(Clone, Debug)]
 pub struct ClientPolicy {
     /// `ssl_verify_client`
-    pub verify: Verify,
+    pub verify: ClientVerify,
     /// `ssl_verify_depth`
     pub depth: usize,
     /// Whom certificates must come from. Of a server that does not ask for any: whatever its directives name, if it has
@@ -27,19 +27,19 @@ pub struct ClientPolicy {
 impl ClientPolicy {
     /// No certificates are asked for.
     pub(crate) fn off() -> ClientPolicy {
-        ClientPolicy { verify: Verify::Off, depth: DEPTH, trust: ClientTrust::nobody() }
+        ClientPolicy { verify: ClientVerify::Off, depth: DEPTH, trust: ClientTrust::nobody() }
     }
 
     /// Clients are asked for certificates.
     pub fn asks(&self) -> bool {
-        self.verify != Verify::Off
+        self.verify != ClientVerify::Off
     }
 }
 
 /// Whom certificates must come from, and what else is looked at; shared by servers of the same settings.
 #[derive(Debug)]
 pub(crate) struct ClientTrust {
-    settings: Arc<Settings>,
+    settings: Arc<SslSettings>,
     /// `ssl_client_certificate`, `ssl_trusted_certificate`, `ssl_crl`
     pub(super) trust: TrustStore,
     /// How issuers are asked about certificates, if they are (`ssl_ocsp`).
@@ -51,7 +51,7 @@ impl ClientTrust {
     ///
     /// # Errors
     /// What is wrong with them, in nginx's words.
-    pub(super) fn read(settings: &Arc<Settings>) -> Result<ClientTrust, String> {
+    pub(super) fn read(settings: &Arc<SslSettings>) -> Result<ClientTrust, String> {
         Ok(ClientTrust { settings: settings.clone(), trust: trust(settings)?, issuers: issuers(settings) })
     }
 
@@ -79,15 +79,15 @@ impl ClientTrust {
 /// nginx's default of `ssl_verify_depth`.
 const DEPTH: usize = 1;
 
-fn issuers(conf: &Settings) -> Option<Issuers> {
+fn issuers(conf: &SslSettings) -> Option<Issuers> {
     conf.asks_issuers().then(|| Issuers {
-        leaf: conf.ocsp == Some(Ocsp::Leaf),
+        leaf: conf.ocsp == Some(OcspMode::Leaf),
         responder: conf.ocsp_responder.clone(),
         cache: conf.ocsp_cache.iter().flatten().next().map(|(name, bytes)| shared::answers(name, *bytes)),
     })
 }
 
-fn trust(conf: &Settings) -> Result<TrustStore, String> {
+fn trust(conf: &SslSettings) -> Result<TrustStore, String> {
     let mut trust = TrustStore::default();
     for path in conf.client_certificate.iter().chain(&conf.trusted_certificate) {
         trust.certificates.extend(files::trusted(BUILDING, path)?);

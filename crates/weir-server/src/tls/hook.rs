@@ -14,7 +14,7 @@ use weir_engine::worker::Worker;
 
 /// A handshake that has begun.
 #[derive(Clone)]
-pub struct Greeting {
+pub struct ClientGreeting {
     /// The worker that serves the connection.
     pub worker: Rc<Worker>,
     /// The client's connection.
@@ -31,14 +31,14 @@ pub enum HelloVerdict {
     /// The next handler is asked, and at last the handshake is as the server is configured.
     Declined,
     /// The handshake is otherwise in some points.
-    Choose(Box<Choice>),
+    Choose(Box<HandshakeChoice>),
     /// The handshake is refused.
-    Reject(Refusal),
+    Reject(HandshakeRefusal),
 }
 
 /// In what a handshake is otherwise than its server.
 #[derive(Debug, Default)]
-pub struct Choice {
+pub struct HandshakeChoice {
     /// These certificates are used: instead of the server's whose keys are of the same kind, the others stay.
     pub certificates: Vec<Certificate>,
     /// The server's own certificates are not used at all.
@@ -48,7 +48,7 @@ pub struct Choice {
     /// Versions that are offered.
     pub protocols: Option<ProtocolVersions>,
     /// The client is asked for a certificate; `$ssl_client_verify` has what comes of it.
-    pub clients: Option<Clients>,
+    pub clients: Option<TrustedClients>,
     /// The session that the client has named, as [`HelloHandler::made`] was told it.
     pub session: Option<Vec<u8>>,
     /// The random bytes of the ServerHello (see [`weir_tls::Handshake::with_random`]).
@@ -59,7 +59,7 @@ pub struct Choice {
 
 /// Whose certificates are asked for and taken.
 #[derive(Clone, Debug, Default)]
-pub struct Clients {
+pub struct TrustedClients {
     /// The names of issuers that the client is told, as encoded.
     pub subjects: Vec<Vec<u8>>,
     /// What is trusted.
@@ -70,7 +70,7 @@ pub struct Clients {
 
 /// Why a handshake is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HandshakeRefusal {
     /// Nobody of the name that the client wants is here.
     Name,
     /// A handler of the ClientHello does not want it, or has failed.
@@ -83,24 +83,26 @@ pub enum Refusal {
     NoVersion,
 }
 
-impl Refusal {
+impl HandshakeRefusal {
     /// The alert's number (RFC 8446, section 6).
     pub(super) fn alert(self) -> u8 {
         match self {
-            Refusal::Name => 112,
-            Refusal::Hello | Refusal::Certificate => 80,
-            Refusal::NoCertificate => 40,
-            Refusal::NoVersion => 70,
+            HandshakeRefusal::Name => 112,
+            HandshakeRefusal::Hello | HandshakeRefusal::Certificate => 80,
+            HandshakeRefusal::NoCertificate => 40,
+            HandshakeRefusal::NoVersion => 70,
         }
     }
 
     /// OpenSSL's words.
     pub(super) fn text(self) -> &'static str {
         match self {
-            Refusal::Name | Refusal::Hello => "error:0A0000EA:SSL routines::callback failed",
-            Refusal::Certificate => "error:0A000179:SSL routines::cert cb error",
-            Refusal::NoCertificate => "error:0A000076:SSL routines::no suitable signature algorithm",
-            Refusal::NoVersion => "error:0A000102:SSL routines::unsupported protocol",
+            HandshakeRefusal::Name | HandshakeRefusal::Hello => {
+                "error:0A0000EA:SSL routines::callback failed"
+            }
+            HandshakeRefusal::Certificate => "error:0A000179:SSL routines::cert cb error",
+            HandshakeRefusal::NoCertificate => "error:0A000076:SSL routines::no suitable signature algorithm",
+            HandshakeRefusal::NoVersion => "error:0A000102:SSL routines::unsupported protocol",
         }
     }
 }
@@ -108,32 +110,32 @@ impl Refusal {
 /// A module's handler of ClientHellos, of the server that the name in them chose.
 pub trait HelloHandler {
     /// Looks at what the client said.
-    fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict>;
+    fn handle<'h>(&'h self, greeting: &'h ClientGreeting) -> LocalFuture<'h, HelloVerdict>;
 
     /// The handshake, which is complete, has made a session of TLS 1.2, which is kept nowhere else but perhaps in the server's
-    /// own cache. Called if the handler's [`Choice`] says so.
-    fn made(&self, _greeting: &Greeting, _id: &[u8], _session: &[u8]) {}
+    /// own cache. Called if the handler's [`HandshakeChoice`] says so.
+    fn made(&self, _greeting: &ClientGreeting, _id: &[u8], _session: &[u8]) {}
 }
 
 /// A handler in a plan.
-struct Entry(Box<dyn HelloHandler>);
+struct HelloEntry(Box<dyn HelloHandler>);
 
 /// Adds a handler of ClientHellos to the plan of a server. It is asked if handshakes can be completed there.
 pub fn handle_client_hello(plan: &mut PlanBuilder<'_>, handler: impl HelloHandler + 'static) {
-    plan.keep(Entry(Box::new(handler)));
+    plan.keep(HelloEntry(Box::new(handler)));
 }
 
 /// Whether there are any.
 pub(super) fn is_asked(plan: &Plan) -> bool {
-    plan.all_kept::<Entry>().next().is_some()
+    plan.all_kept::<HelloEntry>().next().is_some()
 }
 
 /// Asks the handlers of `plan` in turn; who has decided comes along.
 pub(super) async fn ask<'p>(
     plan: &'p Plan,
-    greeting: &Greeting,
+    greeting: &ClientGreeting,
 ) -> (HelloVerdict, Option<&'p dyn HelloHandler>) {
-    for Entry(handler) in plan.all_kept::<Entry>() {
+    for HelloEntry(handler) in plan.all_kept::<HelloEntry>() {
         match handler.handle(greeting).await {
             HelloVerdict::Declined => {}
             verdict => return (verdict, Some(&**handler)),
@@ -150,7 +152,7 @@ impl ServerTls {
 }
 
 /// `config` with the certificates of `choice`, and what it staples.
-pub(super) fn chosen(config: &ServerConfig, choice: &Choice, own: Vec<Certificate>) -> ServerConfig {
+pub(super) fn chosen(config: &ServerConfig, choice: &HandshakeChoice, own: Vec<Certificate>) -> ServerConfig {
     let mut certificates = choice.certificates.clone();
     if !choice.cleared {
         let kinds: Vec<_> = certificates.iter().map(|it| it.key().algorithm()).collect();

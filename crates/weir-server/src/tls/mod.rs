@@ -30,10 +30,13 @@ use weir_engine::conf::listen::Address;
 use weir_engine::conf::server_core::ServerCoreConf;
 
 pub use clients::ClientPolicy;
-pub use hook::{Choice, Clients, Greeting, HelloHandler, HelloVerdict, Refusal, handle_client_hello};
+pub use hook::{
+    ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, TrustedClients,
+    handle_client_hello,
+};
 pub use server::ServerTls;
 pub use server_part::{client_policy, server_tls};
-pub use settings::{SslConf, Verify};
+pub use settings::{ClientVerify, SslConf};
 pub use ssl::Ssl;
 
 /// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the

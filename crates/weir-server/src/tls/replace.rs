@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_tls::{Certificate, certificate, facts, key};
 
-use super::server::{Current, Fixed, ServerTls};
+use super::server::{CurrentCertificates, FixedCertificates, ServerTls};
 use super::settings::SslConf;
 use weir_engine::conf::server_core::ServerCoreConf;
 use weir_engine::conf::{Configuration, ServerConf};
@@ -13,7 +13,7 @@ use weir_upstream::tls_client::files;
 
 /// Why a certificate is not replaced.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ReplaceRefusal {
     /// No server of that name speaks TLS with a certificate of its own.
     Unknown,
     /// Its certificates have variables in their names: they are those of each handshake.
@@ -22,20 +22,20 @@ pub enum Refusal {
     Wrong(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ReplaceRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Unknown => f.write_str("no server of this name has a certificate"),
-            Refusal::Computed => f.write_str(
+            ReplaceRefusal::Unknown => f.write_str("no server of this name has a certificate"),
+            ReplaceRefusal::Computed => f.write_str(
                 "the certificates of this server have variables in their names: they change with their files",
             ),
-            Refusal::Wrong(why) => f.write_str(why),
+            ReplaceRefusal::Wrong(why) => f.write_str(why),
         }
     }
 }
 
 /// A certificate in force.
-pub struct Shown {
+pub struct ShownExpiry {
     /// As the configuration names it.
     pub file: Arc<str>,
     /// The certificate itself, in DER.
@@ -44,7 +44,7 @@ pub struct Shown {
     pub replaced: bool,
 }
 
-impl Shown {
+impl ShownExpiry {
     /// What the certificate says, by names of our own; what can't be read is empty.
     pub fn facts(&self) -> [(&'static str, String); 5] {
         let der = &self.certificate;
@@ -60,12 +60,12 @@ impl Shown {
 
 /// The certificates of the first server with `name` among its names, as written; `None`: there is no such server with
 /// TLS.
-pub fn shown(configuration: &Configuration, name: &str) -> Option<Vec<Shown>> {
+pub fn shown(configuration: &Configuration, name: &str) -> Option<Vec<ShownExpiry>> {
     let tls = servers(configuration, name).next()?;
     let current = tls.current();
     let shown = current.fixed.iter().filter_map(|fixed| {
         let own = fixed.certificate.chain().first()?;
-        Some(Shown { file: fixed.name.clone(), certificate: own.to_vec(), replaced: fixed.replaced })
+        Some(ShownExpiry { file: fixed.name.clone(), certificate: own.to_vec(), replaced: fixed.replaced })
     });
     Some(shown.collect())
 }
@@ -76,15 +76,20 @@ pub fn shown(configuration: &Configuration, name: &str) -> Option<Vec<Shown>> {
 ///
 /// # Errors
 /// Nothing has changed.
-pub fn replace(configuration: &Configuration, name: &str, chain: &str, key: &str) -> Result<(), Refusal> {
+pub fn replace(
+    configuration: &Configuration,
+    name: &str,
+    chain: &str,
+    key: &str,
+) -> Result<(), ReplaceRefusal> {
     let wrong =
-        |what: &str, error: weir_tls::Error| Refusal::Wrong(format!("{what}: {}", files::ssl(&error)));
+        |what: &str, error: weir_tls::Error| ReplaceRefusal::Wrong(format!("{what}: {}", files::ssl(&error)));
     let servers: Vec<&Arc<ServerTls>> = servers(configuration, name).collect();
     if servers.is_empty() {
-        return Err(Refusal::Unknown);
+        return Err(ReplaceRefusal::Unknown);
     }
     if servers.iter().any(|tls| !tls.computed.is_empty()) {
-        return Err(Refusal::Computed);
+        return Err(ReplaceRefusal::Computed);
     }
     let chain = certificate::chain(chain.as_bytes()).map_err(|error| wrong("certificate", error))?;
     let mut made = Vec::new();
@@ -103,18 +108,18 @@ pub fn replace(configuration: &Configuration, name: &str, chain: &str, key: &str
 impl ServerTls {
     fn take(&self, certificate: Certificate) {
         let mut fixed = self.current().fixed.clone();
-        let same = |it: &Fixed| it.certificate.key().algorithm() == certificate.key().algorithm();
+        let same = |it: &FixedCertificates| it.certificate.key().algorithm() == certificate.key().algorithm();
         let at = fixed.iter().position(same);
         let name =
             at.or(fixed.len().checked_sub(1)).map_or_else(|| Arc::from(""), |at| fixed[at].name.clone());
-        let new = Fixed { certificate, name, replaced: true };
+        let new = FixedCertificates { certificate, name, replaced: true };
         match at {
             Some(at) => fixed[at] = new,
             None => fixed.push(new),
         }
         // Who gives a certificate without a responder's address has said so with it.
         let stapling = self.common().stapling(&fixed, &mut |_| {});
-        *self.current() = Current { fixed, configs: None, stapling };
+        *self.current() = CurrentCertificates { fixed, configs: None, stapling };
     }
 }
 

@@ -10,8 +10,8 @@ use weir_tls::{
 };
 
 use super::clients::ClientTrust;
-use super::ocsp::stapling::{Stapling, Wanted};
-use super::settings::{Cache as Sessions, KeyPolicy, Settings, SslConf, Verify};
+use super::ocsp::stapling::{OcspStapling, WantedStaple};
+use super::settings::{ClientVerify, KeyPolicy, SessionCacheSetting as Sessions, SslConf, SslSettings};
 use super::shared;
 use weir_engine::conf::registry::Registry;
 use weir_engine::variable::Script;
@@ -21,20 +21,20 @@ use weir_upstream::tls_client::files::{self, BUILDING, KeyMaking};
 /// A virtual server's side of handshakes.
 #[derive(Debug)]
 pub struct ServerTls {
-    common: Arc<Common>,
+    common: Arc<CommonTls>,
     /// Names with variables: the certificates of each handshake are others.
     pub(super) computed: Vec<(Script, Script)>,
     /// The certificates' names, as written.
     written: Box<[Arc<str>]>,
     /// Where keys are used; else by what they take.
     policy: Option<KeyPolicy>,
-    current: Mutex<Current>,
+    current: Mutex<CurrentCertificates>,
 }
 
 /// What servers of the same settings share.
 #[derive(Debug)]
-pub(super) struct Common {
-    pub(super) settings: Arc<Settings>,
+pub(super) struct CommonTls {
+    pub(super) settings: Arc<SslSettings>,
     /// Without certificates: for HTTP/1, and where connections may be HTTP/2.
     configs: [ServerConfig; 2],
     /// Keys of tickets; `None`: none are given out.
@@ -59,17 +59,17 @@ pub(super) type Configs = Arc<[ServerConfig; 2]>;
 
 /// The certificates in force.
 #[derive(Debug, Default)]
-pub(super) struct Current {
-    pub(super) fixed: Vec<Fixed>,
+pub(super) struct CurrentCertificates {
+    pub(super) fixed: Vec<FixedCertificates>,
     /// Made for the first handshake: most of very many servers wait for theirs.
     pub(super) configs: Option<Configs>,
     /// What issuers say of the certificates, where they are asked.
-    pub(super) stapling: Option<Arc<Stapling>>,
+    pub(super) stapling: Option<Arc<OcspStapling>>,
 }
 
 /// A certificate that is the same for all handshakes, and its name.
 #[derive(Clone, Debug)]
-pub(super) struct Fixed {
+pub(super) struct FixedCertificates {
     pub(super) certificate: Certificate,
     /// As written; one that was replaced keeps it.
     pub(super) name: Arc<str>,
@@ -81,12 +81,12 @@ pub(super) struct HandshakeConfigs {
     /// For HTTP/1, and where connections may be HTTP/2.
     pub(super) configs: Configs,
     /// The status of the certificates, where it is sent.
-    pub(super) stapling: Option<Arc<Stapling>>,
+    pub(super) stapling: Option<Arc<OcspStapling>>,
 }
 
 impl ServerTls {
     /// What it shares with others.
-    pub(super) fn common(&self) -> &Common {
+    pub(super) fn common(&self) -> &CommonTls {
         &self.common
     }
 
@@ -119,7 +119,7 @@ impl ServerTls {
     /// handshakes are refused.
     pub(super) fn configs(&self) -> Option<HandshakeConfigs> {
         let mut current = self.current();
-        let Current { fixed, configs, stapling } = &mut *current;
+        let CurrentCertificates { fixed, configs, stapling } = &mut *current;
         if !self.has_certificates() {
             return None;
         }
@@ -143,7 +143,7 @@ impl ServerTls {
 
     /// What a session belongs to, as for nginx: the certificates, and whose clients' are taken. What clients are asked for
     /// is beyond nginx.
-    fn context(&self, fixed: &[Fixed], computed: &[Certificate]) -> Vec<u8> {
+    fn context(&self, fixed: &[FixedCertificates], computed: &[Certificate]) -> Vec<u8> {
         let mut context = format!("HTTP {:?} ", self.common.settings.verify).into_bytes();
         let own = fixed.iter().map(|it| &it.certificate).chain(computed);
         let own = own.filter_map(|it| it.chain().first()).map(|der| der.as_ref());
@@ -173,13 +173,17 @@ impl ServerTls {
         }
     }
 
-    pub(super) fn current(&self) -> MutexGuard<'_, Current> {
+    pub(super) fn current(&self) -> MutexGuard<'_, CurrentCertificates> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Common {
-    fn new(settings: &Arc<Settings>, trust: Arc<ClientTrust>, conf_prefix: &Path) -> Result<Common, String> {
+impl CommonTls {
+    fn new(
+        settings: &Arc<SslSettings>,
+        trust: Arc<ClientTrust>,
+        conf_prefix: &Path,
+    ) -> Result<CommonTls, String> {
         let conf = &**settings;
         let subjects = subjects(conf)?;
         let tickets = match conf.session_tickets.unwrap_or(true) && !conf.early_data.unwrap_or(false) {
@@ -195,7 +199,7 @@ impl Common {
             })?),
             _ => None,
         };
-        Ok(Common {
+        Ok(CommonTls {
             settings: settings.clone(),
             configs: [plain, http2],
             tickets,
@@ -218,37 +222,41 @@ impl Common {
     }
 
     /// Fetched stapling; where there is a file, that is stapled.
-    pub(super) fn stapling(&self, fixed: &[Fixed], warn: &mut dyn FnMut(String)) -> Option<Arc<Stapling>> {
+    pub(super) fn stapling(
+        &self,
+        fixed: &[FixedCertificates],
+        warn: &mut dyn FnMut(String),
+    ) -> Option<Arc<OcspStapling>> {
         let conf = &self.settings;
         if conf.stapling != Some(true) || conf.stapling_file.is_some() {
             return None;
         }
-        let wanted = Wanted {
+        let wanted = WantedStaple {
             responder: conf.stapling_responder.as_deref().filter(|url| !url.is_empty()),
             verify: conf.stapling_verify.unwrap_or(false),
             trusted: &self.trust.trust.certificates,
         };
-        Stapling::new(fixed, &wanted, warn).map(Arc::new)
+        OcspStapling::new(fixed, &wanted, warn).map(Arc::new)
     }
 }
 
 /// What the servers of a configuration have read so far.
 #[derive(Default)]
-pub(super) struct Known {
-    commons: HashMap<Arc<Settings>, Arc<Common>>,
-    trusts: HashMap<Arc<Settings>, Arc<ClientTrust>>,
+pub(super) struct KnownTls {
+    commons: HashMap<Arc<SslSettings>, Arc<CommonTls>>,
+    trusts: HashMap<Arc<SslSettings>, Arc<ClientTrust>>,
     keys: usize,
 }
 
-impl Known {
+impl KnownTls {
     /// What servers with `settings` share.
-    fn common(&mut self, settings: &Settings, conf_prefix: &Path) -> Result<Arc<Common>, String> {
+    fn common(&mut self, settings: &SslSettings, conf_prefix: &Path) -> Result<Arc<CommonTls>, String> {
         if let Some(common) = self.commons.get(settings) {
             return Ok(common.clone());
         }
         let settings = Arc::new(settings.clone());
         let trust = self.trust(&settings)?;
-        let common = Arc::new(Common::new(&settings, trust, conf_prefix)?);
+        let common = Arc::new(CommonTls::new(&settings, trust, conf_prefix)?);
         // Sessions that are kept here are each server's own, unless the cache has a name.
         let own =
             matches!(settings.session_cache, Some(Sessions::Own(_))) || settings.early_data == Some(true);
@@ -259,7 +267,7 @@ impl Known {
     }
 
     /// Whom servers with `settings` take clients' certificates from.
-    pub(super) fn trust(&mut self, settings: &Settings) -> Result<Arc<ClientTrust>, String> {
+    pub(super) fn trust(&mut self, settings: &SslSettings) -> Result<Arc<ClientTrust>, String> {
         if let Some(trust) = self.trusts.get(settings) {
             return Ok(trust.clone());
         }
@@ -280,9 +288,9 @@ impl Known {
 const AT_ONCE: usize = 1000;
 
 /// Puts a [`ServerTls`] together.
-pub(super) struct Build;
+pub(super) struct ServerTlsBuild;
 
-impl Build {
+impl ServerTlsBuild {
     /// # Errors
     /// What is wrong with the files, in nginx's words.
     #[allow(clippy::new_ret_no_self, reason = "there is one step")]
@@ -292,10 +300,10 @@ impl Build {
         warn: &mut dyn FnMut(String),
     ) -> Result<ServerTls, String> {
         let prefix = registry.paths.conf_prefix.clone();
-        let known = registry.shared::<Known>();
+        let known = registry.shared::<KnownTls>();
         let common = known.common(conf.settings(), &prefix)?;
         let mut written = Vec::new();
-        let (mut fixed, mut computed): (Vec<Fixed>, Vec<(Script, Script)>) = Default::default();
+        let (mut fixed, mut computed): (Vec<FixedCertificates>, Vec<(Script, Script)>) = Default::default();
         let keys = conf.keys.as_deref().unwrap_or_default();
         for ((certificate, name), (key, key_name)) in conf.certificates.iter().flatten().zip(keys) {
             let name: Arc<str> = Arc::from(&**name);
@@ -309,7 +317,7 @@ impl Build {
                 let certificate = source.certificate(BUILDING, known.making(), common.ocsp.clone())?;
                 // As for OpenSSL: of several of one kind the last counts.
                 fixed.retain(|it| it.certificate.key().algorithm() != certificate.key().algorithm());
-                fixed.push(Fixed { certificate, name, replaced: false });
+                fixed.push(FixedCertificates { certificate, name, replaced: false });
             } else {
                 computed.push((certificate.clone(), key.clone()));
             }
@@ -325,13 +333,13 @@ impl Build {
             computed,
             written: written.into(),
             policy: conf.key_policy,
-            current: Mutex::new(Current { fixed, configs: None, stapling }),
+            current: Mutex::new(CurrentCertificates { fixed, configs: None, stapling }),
         })
     }
 }
 
 /// The names that clients are told of who may have issued their certificates.
-fn subjects(conf: &Settings) -> Result<Vec<Vec<u8>>, String> {
+fn subjects(conf: &SslSettings) -> Result<Vec<Vec<u8>>, String> {
     let mut subjects: Vec<Vec<u8>> = Vec::new();
     if let Some(path) = &conf.client_certificate {
         for subject in files::trusted(BUILDING, path)?.iter().filter_map(|der| facts::raw_subject(der)) {
@@ -343,19 +351,19 @@ fn subjects(conf: &Settings) -> Result<Vec<Vec<u8>>, String> {
     Ok(subjects)
 }
 
-fn lifetime(conf: &Settings) -> u64 {
+fn lifetime(conf: &SslSettings) -> u64 {
     conf.session_timeout.unwrap_or(300)
 }
 
 fn offered(
-    conf: &Settings,
+    conf: &SslSettings,
     tickets: Option<&TicketKeys>,
     subjects: &[Vec<u8>],
 ) -> Result<ServerSettings, String> {
     let text = |error: weir_tls::Error| error.to_string();
     let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
     let groups = conf.curves.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
-    let asks = !matches!(conf.verify, None | Some(Verify::Off));
+    let asks = !matches!(conf.verify, None | Some(ClientVerify::Off));
     let early = conf.early_data.unwrap_or(false);
     let lifetime = lifetime(conf);
     let cache = match &conf.session_cache {
@@ -380,7 +388,7 @@ fn offered(
     })
 }
 
-fn ticket_keys(conf: &Settings) -> Result<TicketKeys, String> {
+fn ticket_keys(conf: &SslSettings) -> Result<TicketKeys, String> {
     let Some(paths) = &conf.ticket_keys else {
         return shared::ticket_keys(lifetime(conf)).map_err(|error| error.to_string());
     };

@@ -9,8 +9,8 @@ use weir_conf::{Error, Result, Span};
 use weir_tls::suites::ProtocolVersions;
 
 use super::clients::{ClientPolicy, ClientTrust};
-use super::ocsp::Responder;
-use super::server::{Build, Known, ServerTls};
+use super::ocsp::OcspResponder;
+use super::server::{KnownTls, ServerTls, ServerTlsBuild};
 use weir_engine::conf::registry::Registry;
 use weir_engine::inherit;
 use weir_engine::variable::Script;
@@ -27,7 +27,7 @@ pub struct SslConf {
     /// Where the key is used; of one block's keys the last that says so counts.
     pub(super) key_policy: Option<KeyPolicy>,
     /// All others; `None`: nothing is said.
-    settings: Option<Arc<Settings>>,
+    settings: Option<Arc<SslSettings>>,
     dhparam: Option<PathBuf>,
     /// What handshakes use; of a server with certificates or `ssl_reject_handshake`.
     pub resolved: Option<Arc<ServerTls>>,
@@ -38,7 +38,7 @@ pub struct SslConf {
 
 /// What very many servers may have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Settings {
+pub(super) struct SslSettings {
     pub(super) password_file: Option<PathBuf>,
     pub(super) protocols: Option<ProtocolVersions>,
     pub(super) ciphers: Option<String>,
@@ -48,12 +48,12 @@ pub(super) struct Settings {
     /// With that order, clients that begin with ChaCha20 get it.
     pub(super) prioritize_chacha: Option<bool>,
     pub(super) buffer_size: Option<u64>,
-    pub(super) verify: Option<Verify>,
+    pub(super) verify: Option<ClientVerify>,
     pub(super) verify_depth: Option<usize>,
     pub(super) client_certificate: Option<PathBuf>,
     pub(super) trusted_certificate: Option<PathBuf>,
     pub(super) crl: Option<PathBuf>,
-    pub(super) session_cache: Option<Cache>,
+    pub(super) session_cache: Option<SessionCacheSetting>,
     pub(super) session_tickets: Option<bool>,
     pub(super) ticket_keys: Option<Vec<PathBuf>>,
     pub(super) session_timeout: Option<u64>,
@@ -61,8 +61,8 @@ pub(super) struct Settings {
     pub(super) stapling_file: Option<PathBuf>,
     pub(super) stapling_responder: Option<String>,
     pub(super) stapling_verify: Option<bool>,
-    pub(super) ocsp: Option<Ocsp>,
-    pub(super) ocsp_responder: Option<Responder>,
+    pub(super) ocsp: Option<OcspMode>,
+    pub(super) ocsp_responder: Option<OcspResponder>,
     /// Name and bytes; `None` inside: no cache.
     pub(super) ocsp_cache: Option<Option<(String, u64)>>,
     pub(super) early_data: Option<bool>,
@@ -73,7 +73,7 @@ pub(super) struct Settings {
 
 /// `ssl_verify_client`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verify {
+pub enum ClientVerify {
     /// Clients are not asked.
     Off,
     /// Clients need a certificate that is trusted.
@@ -86,7 +86,7 @@ pub enum Verify {
 
 /// `ssl_ocsp`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Ocsp {
+pub(super) enum OcspMode {
     /// Nobody is asked about clients' certificates.
     Off,
     /// About all of the path but the trusted end.
@@ -106,7 +106,7 @@ pub(super) enum KeyPolicy {
 
 /// `ssl_session_cache`
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Cache {
+pub(super) enum SessionCacheSetting {
     /// `off`, `none`: nothing is kept here.
     None,
     /// `builtin`: this server's own, of so many bytes.
@@ -126,12 +126,12 @@ impl SslConf {
     }
 
     /// All but certificates and keys.
-    pub(super) fn settings(&self) -> &Settings {
-        static NONE: OnceLock<Settings> = OnceLock::new();
-        self.settings.as_deref().unwrap_or_else(|| NONE.get_or_init(Settings::default))
+    pub(super) fn settings(&self) -> &SslSettings {
+        static NONE: OnceLock<SslSettings> = OnceLock::new();
+        self.settings.as_deref().unwrap_or_else(|| NONE.get_or_init(SslSettings::default))
     }
 
-    pub(super) fn set(&mut self) -> &mut Settings {
+    pub(super) fn set(&mut self) -> &mut SslSettings {
         Arc::make_mut(self.settings.get_or_insert_default())
     }
 
@@ -141,8 +141,8 @@ impl SslConf {
     }
 
     /// `ssl_verify_client`
-    fn verify_client(&self) -> Verify {
-        self.settings().verify.unwrap_or(Verify::Off)
+    fn verify_client(&self) -> ClientVerify {
+        self.settings().verify.unwrap_or(ClientVerify::Off)
     }
 
     /// What the server asks of clients' certificates.
@@ -190,7 +190,7 @@ impl SslConf {
         }
         self.settings().check().map_err(|message| at(message.to_owned()))?;
         let mut warnings = Vec::new();
-        let built = Build::new(self, registry, &mut |why| warnings.push(why));
+        let built = ServerTlsBuild::new(self, registry, &mut |why| warnings.push(why));
         registry.warnings.extend(warnings.into_iter().map(|why| Error::warning(why).at(span)));
         let built = built.map_err(at)?;
         for names in [&mut self.certificates, &mut self.keys] {
@@ -204,19 +204,19 @@ impl SslConf {
     /// Handshakes are the default server's, but not its judgement. Whether the server is on an address with TLS is not
     /// known yet: what is wrong is said when it is ([`SslConf::doubt`]).
     fn resolve_trust(&mut self, registry: &mut Registry) {
-        if self.verify_client() == Verify::Off {
+        if self.verify_client() == ClientVerify::Off {
             return;
         }
         let read = match self.settings().check_issuers() {
-            Ok(()) => registry.shared::<Known>().trust(self.settings()),
+            Ok(()) => registry.shared::<KnownTls>().trust(self.settings()),
             Err(message) => Err(message.to_owned()),
         };
         self.trust = Some(read);
     }
 }
 
-impl Settings {
-    fn inherit(&mut self, parent: &Settings) {
+impl SslSettings {
+    fn inherit(&mut self, parent: &SslSettings) {
         inherit!(
             self,
             parent,
@@ -261,12 +261,12 @@ impl Settings {
 
     /// Clients need a certificate that is trusted, and nobody is.
     fn lacks_authority(&self) -> bool {
-        let asks = !matches!(self.verify, None | Some(Verify::Off | Verify::OptionalNoCa));
+        let asks = !matches!(self.verify, None | Some(ClientVerify::Off | ClientVerify::OptionalNoCa));
         asks && self.client_certificate.is_none() && self.trusted_certificate.is_none()
     }
 
     fn check_issuers(&self) -> std::result::Result<(), &'static str> {
-        if self.asks_issuers() && self.verify == Some(Verify::OptionalNoCa) {
+        if self.asks_issuers() && self.verify == Some(ClientVerify::OptionalNoCa) {
             return Err("\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"");
         }
         Ok(())
@@ -274,7 +274,7 @@ impl Settings {
 
     /// `ssl_ocsp`
     pub(super) fn asks_issuers(&self) -> bool {
-        !matches!(self.ocsp, None | Some(Ocsp::Off))
+        !matches!(self.ocsp, None | Some(OcspMode::Off))
     }
 
     /// The passwords of keys.

@@ -9,7 +9,7 @@ use weir_tls::{Error, SessionCache, TicketKeys};
 use super::ocsp::clients::AnswerCache;
 
 #[derive(Default)]
-struct Shared {
+struct SharedCaches {
     /// By lifetime in seconds.
     keys: HashMap<u64, TicketKeys>,
     /// By name, with the size in bytes.
@@ -18,8 +18,8 @@ struct Shared {
     answers: HashMap<String, (u64, Arc<AnswerCache>)>,
 }
 
-fn shared() -> MutexGuard<'static, Shared> {
-    static SHARED: OnceLock<Mutex<Shared>> = OnceLock::new();
+fn shared() -> MutexGuard<'static, SharedCaches> {
+    static SHARED: OnceLock<Mutex<SharedCaches>> = OnceLock::new();
     SHARED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 

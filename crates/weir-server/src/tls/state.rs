@@ -8,7 +8,7 @@ use weir_tls::chain::{self, CertificatePurpose};
 use weir_tls::{TrustStore, VerifyProblem};
 
 use super::clients::ClientTrust;
-use super::hook::Clients;
+use super::hook::TrustedClients;
 use weir_engine::transport::tls::ConnectionTls;
 
 /// What the server knows of a client's certificates, in its connection's [`ConnectionTls`].
@@ -18,15 +18,15 @@ pub(super) struct ClientJudgement {
     trust: Arc<ClientTrust>,
     /// Whether the client's certificate is trusted, found out once for each server that judges otherwise: a handful, since
     /// servers of the same settings share their trust.
-    verdicts: RefCell<Vec<(Arc<ClientTrust>, Verdict)>>,
+    verdicts: RefCell<Vec<(Arc<ClientTrust>, ClientVerdict)>>,
     /// What issuers said of the client's certificates (`ssl_ocsp`), if they were asked, and for whom.
     status: OnceCell<(Arc<ClientTrust>, Result<(), &'static str>)>,
     /// Who is trusted in this handshake otherwise than its server says, and the verdict.
-    clients: OnceCell<(Clients, OnceCell<Verdict>)>,
+    clients: OnceCell<(TrustedClients, OnceCell<ClientVerdict>)>,
 }
 
 /// OpenSSL's verdict on a client's certificate.
-pub(super) type Verdict = Result<(), VerifyProblem>;
+pub(super) type ClientVerdict = Result<(), VerifyProblem>;
 
 impl ClientJudgement {
     /// Of a handshake that took clients' certificates from whom `trust` names.
@@ -66,7 +66,7 @@ pub(super) fn path(
 }
 
 /// Notes who is trusted in this handshake.
-pub(super) fn set_clients(tls: &ConnectionTls, clients: Clients) {
+pub(super) fn set_clients(tls: &ConnectionTls, clients: TrustedClients) {
     let _first = of(tls).clients.set((clients, OnceCell::new()));
 }
 
@@ -85,11 +85,12 @@ pub(super) fn status(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> Option<Re
 }
 
 /// Whether the client's certificate comes from whom `trust` names. One that has no certificate is not untrusted.
-pub(super) fn verdict(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> Verdict {
+pub(super) fn verdict(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> ClientVerdict {
     if tls.facts.peer.is_empty() {
         return Ok(());
     }
-    let known = |(of, verdict): &(Arc<ClientTrust>, Verdict)| Arc::ptr_eq(of, trust).then_some(*verdict);
+    let known =
+        |(of, verdict): &(Arc<ClientTrust>, ClientVerdict)| Arc::ptr_eq(of, trust).then_some(*verdict);
     if let Some(verdict) = of(tls).verdicts.borrow().iter().find_map(known) {
         return verdict;
     }
@@ -99,7 +100,7 @@ pub(super) fn verdict(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> Verdict 
 }
 
 /// The same of the handshake's server, whose trust this is: a handler of the handshake may have put its own in place.
-pub(super) fn verdict_of_handshake(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> Verdict {
+pub(super) fn verdict_of_handshake(tls: &ConnectionTls, trust: &Arc<ClientTrust>) -> ClientVerdict {
     match of(tls).clients.get() {
         Some((clients, verdict)) if !tls.facts.peer.is_empty() => {
             *verdict.get_or_init(|| check(tls, &clients.trust, clients.depth))
@@ -109,6 +110,6 @@ pub(super) fn verdict_of_handshake(tls: &ConnectionTls, trust: &Arc<ClientTrust>
     }
 }
 
-fn check(tls: &ConnectionTls, trust: &TrustStore, depth: usize) -> Verdict {
+fn check(tls: &ConnectionTls, trust: &TrustStore, depth: usize) -> ClientVerdict {
     chain::check(&tls.facts.peer, trust, depth, CertificatePurpose::Client, weir_rt::unix_time().0)
 }

@@ -13,7 +13,10 @@ use weir_tls::{
 };
 use weir_trace::{Recorder, RecorderSettings};
 
-use super::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal, Ssl, accept, handle_client_hello};
+use super::{
+    ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, Ssl, accept,
+    handle_client_hello,
+};
 use weir_engine::conf::server::Generation;
 use weir_engine::conf::{self, CORE_MODULES, with_core};
 use weir_engine::module::{Module, ModuleDef};
@@ -39,32 +42,35 @@ impl Module for Chooser {
 struct Waits;
 
 impl HelloHandler for Waits {
-    fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict> {
+    fn handle<'h>(&'h self, greeting: &'h ClientGreeting) -> LocalFuture<'h, HelloVerdict> {
         Box::pin(async move {
             let hello = &greeting.hello;
             weir_rt::sleep(Duration::from_millis(5)).await;
             assert!(hello.extensions().next().is_some());
             match hello.server_name.as_deref() {
-                Some("own.example.com") => {
-                    choose(Choice { certificates: vec![pair("own").0], ..Choice::default() })
+                Some("own.example.com") => choose(HandshakeChoice {
+                    certificates: vec![pair("own").0],
+                    ..HandshakeChoice::default()
+                }),
+                Some("none.example.com") => {
+                    choose(HandshakeChoice { cleared: true, ..HandshakeChoice::default() })
                 }
-                Some("none.example.com") => choose(Choice { cleared: true, ..Choice::default() }),
                 Some("never.example.com") => {
                     let protocols = Some(ProtocolVersions { tls12: false, tls13: false });
-                    choose(Choice { protocols, ..Choice::default() })
+                    choose(HandshakeChoice { protocols, ..HandshakeChoice::default() })
                 }
                 Some("old.example.com") => {
                     let protocols = Some(ProtocolVersions { tls12: true, tls13: false });
-                    choose(Choice { protocols, ..Choice::default() })
+                    choose(HandshakeChoice { protocols, ..HandshakeChoice::default() })
                 }
-                Some("no.example.com") => HelloVerdict::Reject(Refusal::Name),
+                Some("no.example.com") => HelloVerdict::Reject(HandshakeRefusal::Name),
                 _ => HelloVerdict::Declined,
             }
         })
     }
 }
 
-fn choose(choice: Choice) -> HelloVerdict {
+fn choose(choice: HandshakeChoice) -> HelloVerdict {
     HelloVerdict::Choose(Box::new(choice))
 }
 

@@ -24,8 +24,8 @@ use weir_rt::net::SockAddr;
 use weir_rt::poller::{self, Poller};
 use weir_rt::{LoopStats, RuntimeHandle, ThreadWatch, clock};
 
-use super::dealing::{Evening, WorkerChoice, WorkerLoad};
-use super::intake::{Dealt, Intake};
+use super::dealing::{ConnectionEvening, WorkerChoice, WorkerLoad};
+use super::intake::{ConnectionIntake, DealtConnection};
 use super::parking::ParkingLot;
 use super::thread;
 use crate::StartError;
@@ -40,15 +40,15 @@ use weir_engine::worker::Counters;
 
 /// The thread as the server holds it. Dropping it ends it.
 pub(crate) struct Acceptor {
-    dealer: Arc<Dealer>,
+    dealer: Arc<AcceptorDealer>,
     handle: Option<JoinHandle<()>>,
 }
 
 /// A worker that connections are dealt to.
 #[derive(Clone)]
-pub(crate) struct Player {
+pub(crate) struct AcceptorPlayer {
     pub(crate) id: u8,
-    pub(crate) intake: Arc<Intake>,
+    pub(crate) intake: Arc<ConnectionIntake>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) remote: RuntimeHandle,
@@ -68,7 +68,7 @@ impl Acceptor {
     /// # Errors
     /// Out of descriptors, memory or threads.
     pub(crate) fn start() -> Result<Acceptor, StartError> {
-        let table = Table {
+        let table = AcceptorTable {
             players: Vec::new(),
             loads: Vec::new(),
             lateness: Vec::new(),
@@ -77,15 +77,15 @@ impl Acceptor {
             finishing: Vec::new(),
             lot: ParkingLot::default(),
             reused: None,
-            evening: Evening::default(),
+            evening: ConnectionEvening::default(),
             even_at: None,
             choice: WorkerChoice::new(0),
-            polling: Polling::On,
+            polling: PollingState::On,
             logged: None,
             look_ms: LOOK_MS,
         };
         let (poller, crowded, ended) = (Poller::new()?, AtomicBool::new(false), AtomicBool::new(false));
-        let dealer = Arc::new(Dealer { poller, crowded, ended, table: Mutex::new(table) });
+        let dealer = Arc::new(AcceptorDealer { poller, crowded, ended, table: Mutex::new(table) });
         let theirs = dealer.clone();
         let handle =
             std::thread::Builder::new().name("weir acceptor".to_owned()).spawn(move || theirs.run())?;
@@ -95,7 +95,12 @@ impl Acceptor {
     /// From here on accepts from `sockets`, and deals to `players`. What waits in sockets that are gone is still dealt,
     /// what waits for workers that are gone goes to others; idle connections whose address is gone are closed. Returns
     /// when that is done.
-    pub(crate) fn update(&self, conf: &Configuration, sockets: Vec<DealtSocket>, players: Vec<Player>) {
+    pub(crate) fn update(
+        &self,
+        conf: &Configuration,
+        sockets: Vec<DealtSocket>,
+        players: Vec<AcceptorPlayer>,
+    ) {
         let poller = &self.dealer.poller;
         let mut table = self.dealer.table();
         let most = ConnectionLimit::of_worker(conf.main.worker_connections());
@@ -114,7 +119,7 @@ impl Acceptor {
     }
 
     /// For workers to say that they have room again.
-    pub(crate) fn dealer(&self) -> Arc<Dealer> {
+    pub(crate) fn dealer(&self) -> Arc<AcceptorDealer> {
         self.dealer.clone()
     }
 
@@ -141,15 +146,15 @@ impl Drop for Acceptor {
 }
 
 /// What the thread, the server and the workers share.
-pub(crate) struct Dealer {
+pub(crate) struct AcceptorDealer {
     poller: Poller,
     /// No worker has room: a worker that takes something from its queue says so.
     crowded: AtomicBool,
     ended: AtomicBool,
-    table: Mutex<Table>,
+    table: Mutex<AcceptorTable>,
 }
 
-impl ConnectionDealer for Dealer {
+impl ConnectionDealer for AcceptorDealer {
     fn taken(&self) {
         if self.crowded.load(Ordering::SeqCst) {
             self.poller.wake();
@@ -171,8 +176,8 @@ impl ConnectionDealer for Dealer {
     }
 }
 
-impl Dealer {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl AcceptorDealer {
+    fn table(&self) -> MutexGuard<'_, AcceptorTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,14 +202,14 @@ impl Dealer {
             table.finish();
             wait = table.wait();
             table.apply(&self.poller);
-            self.crowded.store(table.polling == Polling::Crowded, Ordering::SeqCst);
+            self.crowded.store(table.polling == PollingState::Crowded, Ordering::SeqCst);
         }
     }
 }
 
 /// Whether the sockets are polled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Polling {
+enum PollingState {
     On,
     /// Descriptors or memory have run out: not before this moment.
     Starved(Instant),
@@ -212,8 +217,8 @@ enum Polling {
     Crowded,
 }
 
-struct Table {
-    players: Vec<Player>,
+struct AcceptorTable {
+    players: Vec<AcceptorPlayer>,
     /// What the players publish, as of this round, with what was dealt in it.
     loads: Vec<WorkerLoad>,
     /// Why those of them are late that are, by their ids.
@@ -222,15 +227,15 @@ struct Table {
     most: ConnectionLimit,
     sockets: Vec<PolledSocket>,
     /// Cookies of sockets that are closed: connections of theirs may be in queues, and workers may be those of then.
-    finishing: Vec<(u64, Vec<Player>)>,
+    finishing: Vec<(u64, Vec<AcceptorPlayer>)>,
     lot: ParkingLot,
     /// When it was logged last that idle connections are closed to make room.
     reused: Option<Instant>,
-    evening: Evening,
+    evening: ConnectionEvening,
     /// When it is looked next whether shares are even; `None`: once something was dealt.
     even_at: Option<Instant>,
     choice: WorkerChoice,
-    polling: Polling,
+    polling: PollingState,
     /// When it was logged last that accepting fails.
     logged: Option<Instant>,
     /// How long until the next look at queues that are not empty.
@@ -243,7 +248,7 @@ struct PolledSocket {
     polled: bool,
 }
 
-impl Table {
+impl AcceptorTable {
     /// Takes note of what the workers publish.
     fn look(&mut self) {
         let most = self.most.most;
@@ -256,8 +261,8 @@ impl Table {
             self.loads.push(load);
         }
         match self.polling {
-            Polling::Starved(until) if Instant::now() < until => {}
-            _ => self.polling = Polling::On,
+            PollingState::Starved(until) if Instant::now() < until => {}
+            _ => self.polling = PollingState::On,
         }
     }
 
@@ -265,18 +270,18 @@ impl Table {
     fn accept_from(&mut self, poller: &Poller, cookie: u64) {
         let Some(fd) = self.socket(cookie) else { return };
         for _ in 0..AT_ONCE {
-            if self.polling != Polling::On {
+            if self.polling != PollingState::On {
                 return;
             }
             let Some(at) = self.choice.choose(&self.loads) else {
-                self.polling = Polling::Crowded;
+                self.polling = PollingState::Crowded;
                 return;
             };
             if self.loads[at].is_full() {
                 self.make_room(poller, at);
             }
             match self.accept(&fd) {
-                Some((fd, peer)) => self.deal(at, Dealt::New { fd, peer, cookie }),
+                Some((fd, peer)) => self.deal(at, DealtConnection::New { fd, peer, cookie }),
                 None => return,
             }
         }
@@ -298,7 +303,7 @@ impl Table {
     /// Accepting pauses: descriptors or memory have run out, or the socket is none.
     fn failed(&mut self, error: &io::Error) {
         let now = Instant::now();
-        self.polling = Polling::Starved(now + Duration::from_millis(RETRY_MS));
+        self.polling = PollingState::Starved(now + Duration::from_millis(RETRY_MS));
         if let Some(player) = self.players.first() {
             player.stats.accept_failed();
         }
@@ -312,7 +317,7 @@ impl Table {
     }
 
     /// Puts a connection into the queue of a worker.
-    fn deal(&mut self, at: usize, dealt: Dealt) {
+    fn deal(&mut self, at: usize, dealt: DealtConnection) {
         self.players[at].counters.dealing.dealt.add(1);
         if self.even_at.is_none() {
             self.even_at = Some(Instant::now() + EVEN);
@@ -321,7 +326,7 @@ impl Table {
         self.look_ms = LOOK_MS;
     }
 
-    fn hand(&mut self, at: usize, dealt: Dealt) {
+    fn hand(&mut self, at: usize, dealt: DealtConnection) {
         let player = &self.players[at];
         self.loads[at].queued += 1;
         if player.intake.push(dealt) {
@@ -378,7 +383,7 @@ impl Table {
             }
             self.players[at].counters.dealing.taken_over.add(1);
         }
-        self.hand(at, Dealt::Again(parked));
+        self.hand(at, DealtConnection::Again(parked));
         self.look_ms = LOOK_MS;
     }
 
@@ -445,7 +450,7 @@ impl Table {
 
     /// Workers may forget the sockets of which no connection waits any more.
     fn finish(&mut self) {
-        let Table { finishing, players, .. } = self;
+        let AcceptorTable { finishing, players, .. } = self;
         finishing.retain(|(cookie, known)| {
             let cookie = *cookie;
             if players.iter().any(|player| player.intake.may_have(cookie)) {
@@ -459,9 +464,9 @@ impl Table {
     /// How long the thread may wait.
     fn wait(&mut self) -> Option<u64> {
         let retry = match self.polling {
-            Polling::On => None,
-            Polling::Starved(_) => Some(RETRY_MS),
-            Polling::Crowded => Some(CROWDED_MS),
+            PollingState::On => None,
+            PollingState::Starved(_) => Some(RETRY_MS),
+            PollingState::Crowded => Some(CROWDED_MS),
         };
         let parked = self.lot.deadline().map(|at| at.saturating_sub(clock::monotonic_ms()) + 1);
         let even = self.even_at.map(|at| at.saturating_duration_since(Instant::now()).as_millis() as u64 + 1);
@@ -477,7 +482,7 @@ impl Table {
 
     /// Has the poller poll the sockets, or not.
     fn apply(&mut self, poller: &Poller) {
-        let on = self.polling == Polling::On && !self.players.is_empty();
+        let on = self.polling == PollingState::On && !self.players.is_empty();
         for polled in &mut self.sockets {
             if polled.polled == on {
                 continue;
@@ -496,13 +501,13 @@ impl Table {
         &mut self,
         poller: &Poller,
         sockets: Vec<DealtSocket>,
-        players: Vec<Player>,
+        players: Vec<AcceptorPlayer>,
         most: ConnectionLimit,
     ) {
         let before = std::mem::replace(&mut self.players, players);
         self.most = ConnectionLimit::NONE; // what was accepted, or waits in a socket that is closed, is not refused
         self.look();
-        let retired: Vec<Player> = before.into_iter().filter(|player| !self.plays(player)).collect();
+        let retired: Vec<AcceptorPlayer> = before.into_iter().filter(|player| !self.plays(player)).collect();
         self.adopt_parked(&retired);
         for gone in &retired {
             while let Some(dealt) = gone.intake.pop() {
@@ -537,7 +542,7 @@ impl Table {
     }
 
     /// What was parked by workers that are gone is counted for those that are left, by turns.
-    fn adopt_parked(&mut self, retired: &[Player]) {
+    fn adopt_parked(&mut self, retired: &[AcceptorPlayer]) {
         if self.players.is_empty() {
             return;
         }
@@ -551,7 +556,7 @@ impl Table {
         }
     }
 
-    fn plays(&self, player: &Player) -> bool {
+    fn plays(&self, player: &AcceptorPlayer) -> bool {
         self.players.iter().any(|other| Arc::ptr_eq(&other.intake, &player.intake))
     }
 
@@ -560,12 +565,12 @@ impl Table {
         for _ in 0..DRAIN_MOST {
             let Some(at) = self.choice.choose(&self.loads) else { return };
             let Some((fd, peer)) = self.accept(&gone.fd) else { return };
-            self.deal(at, Dealt::New { fd, peer, cookie: gone.cookie });
+            self.deal(at, DealtConnection::New { fd, peer, cookie: gone.cookie });
         }
     }
 }
 
-impl Player {
+impl AcceptorPlayer {
     fn load(&self, most: u64) -> WorkerLoad {
         let counters = &self.counters;
         WorkerLoad {

@@ -8,13 +8,13 @@ use weir_engine::log::{self, Level};
 
 /// The CPUs the thread is bound to.
 #[derive(Default)]
-pub(crate) struct Affinity {
+pub(crate) struct CpuSet {
     /// What it had before it was bound.
     free: RefCell<Option<Vec<usize>>>,
     bound: RefCell<Option<Vec<usize>>>,
 }
 
-impl Affinity {
+impl CpuSet {
     /// Binds the calling thread to `cpus`; `None`: to those it had at first. As in nginx a refusal is logged and no more.
     pub(crate) fn apply(&self, cpus: Option<Vec<usize>>) {
         if *self.bound.borrow() == cpus {

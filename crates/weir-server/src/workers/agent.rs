@@ -10,42 +10,45 @@ use std::time::Duration;
 use weir_rt::RuntimeHandle;
 use weir_trace::Recorder;
 
-use super::crew::{Called, Exit, Stage};
-use super::sockets::Sockets;
+use super::crew::{CalledWorker, WorkerExit, WorkerStage};
+use super::sockets::InheritedSockets;
 use super::thread;
 use super::thread::ThreadOptions;
-use crate::{Options, StartError, late, on_each, prepare};
+use crate::{ServerOptions, StartError, late, on_each, prepare};
 use weir_engine::conf::Configuration;
 use weir_engine::log::{self, Level};
 use weir_engine::worker::{AGENT, Counters};
 
 /// See the module. Its process ends with it.
-pub struct Agent {
+pub struct AgentProcess {
     remote: RuntimeHandle,
     handle: Option<JoinHandle<Recorder>>,
     exits: Receiver<u64>,
     limit: Option<Duration>,
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts the worker's thread and gives it the configuration; when it returns, what `init_worker` has to do is done.
     ///
     /// # Errors
     /// The thread can't start, or a module refuses the configuration.
-    pub fn start(configuration: &Arc<Configuration>, options: &Options) -> Result<Agent, StartError> {
+    pub fn start(
+        configuration: &Arc<Configuration>,
+        options: &ServerOptions,
+    ) -> Result<AgentProcess, StartError> {
         let (exit, exits) = channel();
         let driver = options.driver.unwrap_or_else(|| configuration.main.driver());
         let recorder = thread::recorder(usize::from(AGENT), options);
         // What its end means, its process says.
-        let stage = Arc::new(Stage(AtomicU8::new(Stage::ENDED)));
-        let exit = Exit { number: 0, exit };
+        let stage = Arc::new(WorkerStage(AtomicU8::new(WorkerStage::ENDED)));
+        let exit = WorkerExit { number: 0, exit };
         let counters = Arc::<Counters>::default();
         let thread_options = ThreadOptions { driver, watched: false };
         let started = thread::start(AGENT, thread_options, recorder, counters.clone(), stage, exit)?;
         let limit = configuration.main.shutdown_timeout();
-        let agent = Agent { remote: started.remote, handle: Some(started.handle), exits, limit };
-        let called = [Called { id: usize::from(AGENT), remote: agent.remote.clone(), new: false }];
-        prepare(configuration, &Sockets::default(), 0, &called, options.patience)?;
+        let agent = AgentProcess { remote: started.remote, handle: Some(started.handle), exits, limit };
+        let called = [CalledWorker { id: usize::from(AGENT), remote: agent.remote.clone(), new: false }];
+        prepare(configuration, &InheritedSockets::default(), 0, &called, options.patience)?;
         let everyone: Arc<[_]> = Arc::new([counters]);
         let commit = || {
             let everyone = everyone.clone();
@@ -56,7 +59,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Tells it to end when its work is done, or at `worker_shutdown_timeout`. Returns at once; see [`Agent::join`].
+    /// Tells it to end when its work is done, or at `worker_shutdown_timeout`. Returns at once; see [`AgentProcess::join`].
     pub fn quit(&self) {
         let limit = self.limit;
         self.remote.run(Box::new(move || thread::quit(limit)));

@@ -1,7 +1,7 @@
 //! The worker threads as the rest of the process sees them: a seat for each number, with or without a thread.
 //!
 //! A reload with fewer workers does not end a thread that still has connections: it stops accepting, says with its
-//! answers that their connections end, and goes with the last of them. Until then it counts as [`Stage::Retired`], and
+//! answers that their connections end, and goes with the last of them. Until then it counts as [`WorkerStage::Retired`], and
 //! a reload with more workers calls it back. What was counted stays with the seat.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -13,18 +13,18 @@ use std::time::Duration;
 use weir_rt::RuntimeHandle;
 use weir_trace::{NowReader, Recorder, RecorderReader};
 
-use super::acceptor::Player;
-use super::intake::Intake;
+use super::acceptor::AcceptorPlayer;
+use super::intake::ConnectionIntake;
 use super::thread;
 use super::thread::ThreadOptions;
-use crate::{Options, StartError};
+use crate::{ServerOptions, StartError};
 use weir_engine::conf::Configuration;
 use weir_engine::log::{self, Level};
 use weir_engine::worker::Counters;
 
 /// What is known of a worker from outside.
 #[derive(Clone)]
-pub struct Thread {
+pub struct WorkerThread {
     /// Runs closures on its loop.
     pub remote: RuntimeHandle,
     /// Its counters.
@@ -38,18 +38,18 @@ pub struct Thread {
     /// The event driver it runs on.
     pub driver: weir_rt::DriverKind,
     /// Connections that were dealt to it.
-    pub(crate) intake: Arc<Intake>,
+    pub(crate) intake: Arc<ConnectionIntake>,
     /// What it does, for one that finds it late.
     pub(crate) watch: weir_rt::ThreadWatch,
 }
 
 /// The workers of a server, as they come and go. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Threads(Arc<Mutex<Vec<Seat>>>);
+pub struct WorkerThreads(Arc<Mutex<Vec<WorkerSeat>>>);
 
-impl Threads {
+impl WorkerThreads {
     /// The workers that run now, those too that only end what they have.
-    pub fn now(&self) -> Vec<Thread> {
+    pub fn now(&self) -> Vec<WorkerThread> {
         self.seats().iter().filter_map(|seat| Some(seat.running.as_ref()?.thread.clone())).collect()
     }
 
@@ -63,49 +63,49 @@ impl Threads {
         self.seats().iter().map(|seat| seat.counters.clone()).collect()
     }
 
-    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
+    fn seats(&self) -> MutexGuard<'_, Vec<WorkerSeat>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A number of a worker.
-struct Seat {
+struct WorkerSeat {
     counters: Arc<Counters>,
     reader: RecorderReader,
     /// The recorder while no thread has it.
     recorder: Option<Recorder>,
-    running: Option<Running>,
+    running: Option<RunningWorker>,
 }
 
-struct Running {
+struct RunningWorker {
     /// Tells the thread from others that had the seat.
     number: u64,
-    thread: Thread,
-    stage: Arc<Stage>,
+    thread: WorkerThread,
+    stage: Arc<WorkerStage>,
     handle: JoinHandle<Recorder>,
 }
 
 /// Whether a worker may end.
-pub(crate) struct Stage(pub(super) AtomicU8);
+pub(crate) struct WorkerStage(pub(super) AtomicU8);
 
-impl Stage {
+impl WorkerStage {
     pub(crate) const WORKING: u8 = 0;
     const RETIRED: u8 = 1;
     pub(crate) const ENDED: u8 = 2;
 
     /// The thread's own step: `true` when it is retired, and from now on ended.
     pub(crate) fn end(&self) -> bool {
-        self.change(Stage::RETIRED, Stage::ENDED)
+        self.change(WorkerStage::RETIRED, WorkerStage::ENDED)
     }
 
     /// Whether the thread may end when it has nothing left to do.
     pub(crate) fn is_retired(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Stage::RETIRED
+        self.0.load(Ordering::Acquire) == WorkerStage::RETIRED
     }
 
     /// Whether the thread ends because it was retired.
     pub(crate) fn has_ended(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Stage::ENDED
+        self.0.load(Ordering::Acquire) == WorkerStage::ENDED
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
@@ -114,8 +114,8 @@ impl Stage {
 }
 
 /// Starts and ends the threads of a server.
-pub(crate) struct Crew {
-    threads: Threads,
+pub(crate) struct WorkerCrew {
+    threads: WorkerThreads,
     exit: Sender<u64>,
     exits: Mutex<Receiver<u64>>,
     /// Counts the threads that were started.
@@ -123,24 +123,29 @@ pub(crate) struct Crew {
 }
 
 /// A worker that was called up for a configuration.
-pub(crate) struct Called {
+pub(crate) struct CalledWorker {
     pub(crate) id: usize,
     pub(crate) remote: RuntimeHandle,
     /// It did not work for the configuration before.
     pub(crate) new: bool,
 }
 
-impl Crew {
-    pub(crate) fn new() -> Crew {
+impl WorkerCrew {
+    pub(crate) fn new() -> WorkerCrew {
         let (exit, exits) = channel();
-        Crew { threads: Threads::default(), exit, exits: Mutex::new(exits), started: AtomicU64::new(0) }
+        WorkerCrew {
+            threads: WorkerThreads::default(),
+            exit,
+            exits: Mutex::new(exits),
+            started: AtomicU64::new(0),
+        }
     }
 
-    pub(crate) fn threads(&self) -> &Threads {
+    pub(crate) fn threads(&self) -> &WorkerThreads {
         &self.threads
     }
 
-    /// All threads that are left, and new ones so that there are `count`: none of them ends before [`Crew::retire`].
+    /// All threads that are left, and new ones so that there are `count`: none of them ends before [`WorkerCrew::retire`].
     ///
     /// # Errors
     /// A thread can't start; those that were started are retired again.
@@ -148,8 +153,8 @@ impl Crew {
         &self,
         count: usize,
         configuration: &Configuration,
-        options: &Options,
-    ) -> Result<Vec<Called>, StartError> {
+        options: &ServerOptions,
+    ) -> Result<Vec<CalledWorker>, StartError> {
         self.reap();
         let mut called = self.hold();
         for id in 0..count {
@@ -157,7 +162,7 @@ impl Crew {
                 continue;
             }
             match self.start(id, configuration, options) {
-                Ok(remote) => called.push(Called { id, remote, new: true }),
+                Ok(remote) => called.push(CalledWorker { id, remote, new: true }),
                 Err(error) => {
                     called.iter().filter(|worker| worker.new).for_each(|worker| self.retire(worker));
                     return Err(error);
@@ -169,27 +174,37 @@ impl Crew {
     }
 
     /// The threads that run; retired ones are kept from ending.
-    fn hold(&self) -> Vec<Called> {
+    fn hold(&self) -> Vec<CalledWorker> {
         let mut called = Vec::new();
         let mut seats = self.threads.seats();
         for (id, seat) in seats.iter_mut().enumerate() {
             let Some(running) = &seat.running else { continue };
-            let new = running.stage.change(Stage::RETIRED, Stage::WORKING);
-            if running.stage.0.load(Ordering::Acquire) == Stage::ENDED {
+            let new = running.stage.change(WorkerStage::RETIRED, WorkerStage::WORKING);
+            if running.stage.0.load(Ordering::Acquire) == WorkerStage::ENDED {
                 seat.vacate(id); // it was about to go: no more than its last steps are waited for
                 continue;
             }
-            called.push(Called { id, remote: running.thread.remote.clone(), new });
+            called.push(CalledWorker { id, remote: running.thread.remote.clone(), new });
         }
         called
     }
 
-    fn start(&self, id: usize, conf: &Configuration, options: &Options) -> Result<RuntimeHandle, StartError> {
+    fn start(
+        &self,
+        id: usize,
+        conf: &Configuration,
+        options: &ServerOptions,
+    ) -> Result<RuntimeHandle, StartError> {
         let mut seats = self.threads.seats();
         while seats.len() <= id {
             let recorder = thread::recorder(seats.len(), options);
             let reader = recorder.reader();
-            seats.push(Seat { counters: Arc::default(), reader, recorder: Some(recorder), running: None });
+            seats.push(WorkerSeat {
+                counters: Arc::default(),
+                reader,
+                recorder: Some(recorder),
+                running: None,
+            });
         }
         let seat = &mut seats[id];
         let recorder = seat.recorder.take().unwrap_or_else(|| {
@@ -197,35 +212,36 @@ impl Crew {
             seat.reader = recorder.reader();
             recorder
         });
-        let stage = Arc::new(Stage(AtomicU8::new(Stage::WORKING)));
+        let stage = Arc::new(WorkerStage(AtomicU8::new(WorkerStage::WORKING)));
         let counters = seat.counters.clone();
         let driver = options.driver.unwrap_or_else(|| conf.main.driver());
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let exit = Exit { number, exit: self.exit.clone() };
+        let exit = WorkerExit { number, exit: self.exit.clone() };
         let options = ThreadOptions { driver, watched: options.watched };
         let started = thread::start(id as u8, options, recorder, counters, stage.clone(), exit)?;
-        let thread::Started { handle, remote, now, stats, driver, intake, watch } = started;
+        let thread::StartedWorker { handle, remote, now, stats, driver, intake, watch } = started;
         let (counters, recorder) = (seat.counters.clone(), seat.reader.clone());
-        let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver, intake, watch };
-        seat.running = Some(Running { number, thread, stage, handle });
+        let thread =
+            WorkerThread { remote: remote.clone(), counters, recorder, now, stats, driver, intake, watch };
+        seat.running = Some(RunningWorker { number, thread, stage, handle });
         Ok(remote)
     }
 
     /// Those that connections are dealt to, if there are `count` workers.
-    pub(crate) fn players(&self, count: usize) -> Vec<Player> {
-        let player = |thread: Thread| {
-            let Thread { remote, counters, stats, intake, watch, .. } = thread;
-            Player { id: remote.worker(), intake, counters, stats, remote, watch }
+    pub(crate) fn players(&self, count: usize) -> Vec<AcceptorPlayer> {
+        let player = |thread: WorkerThread| {
+            let WorkerThread { remote, counters, stats, intake, watch, .. } = thread;
+            AcceptorPlayer { id: remote.worker(), intake, counters, stats, remote, watch }
         };
-        let working = |thread: &Thread| usize::from(thread.remote.worker()) < count;
+        let working = |thread: &WorkerThread| usize::from(thread.remote.worker()) < count;
         self.threads.now().into_iter().filter(working).map(player).collect()
     }
 
     /// Lets a worker end once its connections have.
-    pub(crate) fn retire(&self, worker: &Called) {
+    pub(crate) fn retire(&self, worker: &CalledWorker) {
         let seats = self.threads.seats();
         let Some(running) = seats.get(worker.id).and_then(|seat| seat.running.as_ref()) else { return };
-        running.stage.change(Stage::WORKING, Stage::RETIRED);
+        running.stage.change(WorkerStage::WORKING, WorkerStage::RETIRED);
         running.thread.remote.run(Box::new(thread::retire));
     }
 
@@ -258,14 +274,14 @@ impl Crew {
 
     fn vacate(&self, number: u64) {
         let mut seats = self.threads.seats();
-        let of = |seat: &Seat| seat.running.as_ref().is_some_and(|running| running.number == number);
+        let of = |seat: &WorkerSeat| seat.running.as_ref().is_some_and(|running| running.number == number);
         if let Some(at) = seats.iter().position(of) {
             seats[at].vacate(at);
         }
     }
 }
 
-impl Seat {
+impl WorkerSeat {
     /// Waits for the last steps of a thread that ends.
     fn vacate(&mut self, id: usize) {
         let Some(running) = self.running.take() else { return };
@@ -277,12 +293,12 @@ impl Seat {
 }
 
 /// Tells that a thread has ended, by a panic too.
-pub(crate) struct Exit {
+pub(crate) struct WorkerExit {
     pub(crate) number: u64,
     pub(crate) exit: Sender<u64>,
 }
 
-impl Drop for Exit {
+impl Drop for WorkerExit {
     fn drop(&mut self) {
         // Nobody waits for it any more: the server is gone.
         let _ = self.exit.send(self.number);

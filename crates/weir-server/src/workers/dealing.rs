@@ -138,12 +138,12 @@ impl WorkerChoice {
 /// Says of which workers connections are to end, so that their clients connect again, where shares stay uneven: for
 /// connections that live long and can't be moved. Called once a second.
 #[derive(Clone, Debug, Default)]
-pub struct Evening {
+pub struct ConnectionEvening {
     /// By worker: how often in a row its share was too large.
     uneven: Vec<u32>,
 }
 
-impl Evening {
+impl ConnectionEvening {
     /// Of which workers how many connections should end now: of those whose share has been [`UNEVEN`] times the mean for
     /// [`PATIENT`] calls, a fiftieth of what they have, and no more than brings them to the mean.
     pub fn check(&mut self, loads: &[WorkerLoad]) -> Vec<(usize, u64)> {
@@ -283,7 +283,7 @@ mod tests {
     fn shares_that_stay_uneven_are_evened_out_at_a_bounded_rate() {
         let mut loads = idle(4);
         loads[2].open = 400;
-        let mut evening = Evening::default();
+        let mut evening = ConnectionEvening::default();
         assert_eq!((evening.check(&loads), evening.check(&loads)), (vec![], vec![]));
         assert!(evening.goes_on());
         let mut seconds = 0;
@@ -302,13 +302,13 @@ mod tests {
         assert!(largest <= Some(133), "{loads:?}");
         let mut few = idle(4);
         few[0].open = 2;
-        let mut evening = Evening::default();
+        let mut evening = ConnectionEvening::default();
         assert!((0..10).all(|_| evening.check(&few).is_empty()));
     }
 
     #[test]
     fn no_workers_no_choice() {
-        assert_eq!(Evening::default().check(&[]), []);
+        assert_eq!(ConnectionEvening::default().check(&[]), []);
         assert_eq!(WorkerChoice::new(7).choose(&[]), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::conn::parked::ParkedConnection;
 use weir_engine::worker::Counters;
 
 /// A connection on its way to a worker.
-pub(crate) enum Dealt {
+pub(crate) enum DealtConnection {
     /// A new one.
     New {
         fd: OwnedFd,
@@ -25,19 +25,19 @@ pub(crate) enum Dealt {
 }
 
 /// The queue of one worker.
-pub(crate) struct Intake {
-    queue: Mutex<VecDeque<Dealt>>,
+pub(crate) struct ConnectionIntake {
+    queue: Mutex<VecDeque<DealtConnection>>,
     /// Among them is the length of the queue, changed under its lock.
     counters: Arc<Counters>,
 }
 
-impl Intake {
-    pub(crate) fn new(counters: Arc<Counters>) -> Intake {
-        Intake { queue: Mutex::default(), counters }
+impl ConnectionIntake {
+    pub(crate) fn new(counters: Arc<Counters>) -> ConnectionIntake {
+        ConnectionIntake { queue: Mutex::default(), counters }
     }
 
     /// Adds a connection; `true`: the queue was empty, so that the worker has to be woken.
-    pub(crate) fn push(&self, dealt: Dealt) -> bool {
+    pub(crate) fn push(&self, dealt: DealtConnection) -> bool {
         let mut queue = self.queue();
         queue.push_back(dealt);
         self.counters.dealing.queued.add(1);
@@ -45,7 +45,7 @@ impl Intake {
     }
 
     /// The one that has waited longest.
-    pub(crate) fn pop(&self) -> Option<Dealt> {
+    pub(crate) fn pop(&self) -> Option<DealtConnection> {
         let mut queue = self.queue();
         let dealt = queue.pop_front()?;
         self.counters.dealing.queued.sub(1);
@@ -53,9 +53,9 @@ impl Intake {
     }
 
     /// The new one that has waited longest, if one waits.
-    pub(crate) fn pop_new(&self) -> Option<Dealt> {
+    pub(crate) fn pop_new(&self) -> Option<DealtConnection> {
         let mut queue = self.queue();
-        let at = queue.iter().position(|dealt| matches!(dealt, Dealt::New { .. }))?;
+        let at = queue.iter().position(|dealt| matches!(dealt, DealtConnection::New { .. }))?;
         let dealt = queue.remove(at)?;
         self.counters.dealing.queued.sub(1);
         Some(dealt)
@@ -64,8 +64,8 @@ impl Intake {
     /// Whether a connection waits that came by the socket of this cookie, or may have.
     pub(crate) fn may_have(&self, cookie: u64) -> bool {
         self.queue().iter().any(|dealt| match dealt {
-            Dealt::New { cookie: other, .. } => *other == cookie,
-            Dealt::Again(_) => true,
+            DealtConnection::New { cookie: other, .. } => *other == cookie,
+            DealtConnection::Again(_) => true,
         })
     }
 
@@ -73,7 +73,7 @@ impl Intake {
         self.counters.dealing.queued.get() == 0
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Dealt>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<DealtConnection>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,14 +20,14 @@ use weir_engine::log::{self, Level};
 /// The open sockets of a server. Clones share them; a socket is closed with the last set that has it, once no worker
 /// uses it any more.
 #[derive(Clone, Default)]
-pub struct Sockets {
-    groups: Vec<Group>,
+pub struct InheritedSockets {
+    groups: Vec<SocketGroup>,
 }
 
 /// A socket on its way to another process, or from one.
 #[derive(Debug)]
-pub struct Part {
-    /// The address as configured; what [`Sockets::reopen`] compares with a `listen` line. Of a socket whose
+pub struct SocketPart {
+    /// The address as configured; what [`InheritedSockets::reopen`] compares with a `listen` line. Of a socket whose
     /// configuration is not known, the address it is bound to.
     pub addr: SockAddr,
     /// Whether its line had `reuseport`.
@@ -40,7 +40,7 @@ pub struct Part {
 
 /// The accept queue of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backlog {
+pub struct SocketBacklog {
     /// The address, as bound.
     pub addr: SockAddr,
     /// Connections that wait to be accepted, in all of the address' sockets.
@@ -51,16 +51,16 @@ pub struct Backlog {
 
 /// The sockets of a server as long as they are open.
 #[derive(Default)]
-pub(crate) struct Listening(Vec<(SockAddr, Vec<Weak<OwnedFd>>)>);
+pub(crate) struct ListeningSockets(Vec<(SockAddr, Vec<Weak<OwnedFd>>)>);
 
-impl Listening {
-    pub(crate) fn backlogs(&self) -> Vec<Backlog> {
+impl ListeningSockets {
+    pub(crate) fn backlogs(&self) -> Vec<SocketBacklog> {
         let backlog = |(addr, fds): &(SockAddr, Vec<Weak<OwnedFd>>)| {
             let queues = fds.iter().filter_map(Weak::upgrade).map(|fd| net::accept_queue(fd.as_raw_fd()));
             let (waiting, room) = queues.filter_map(Result::ok).fold((0, 0), |(waiting, room), queue| {
                 (waiting + u64::from(queue.0), room + u64::from(queue.1))
             });
-            (room > 0).then(|| Backlog { addr: addr.clone(), waiting, room })
+            (room > 0).then(|| SocketBacklog { addr: addr.clone(), waiting, room })
         };
         self.0.iter().filter_map(backlog).collect()
     }
@@ -68,14 +68,14 @@ impl Listening {
 
 /// The sockets of an address.
 #[derive(Clone)]
-struct Group {
+struct SocketGroup {
     /// As configured.
     addr: SockAddr,
     /// As bound.
     bound: SockAddr,
     fds: Vec<Arc<OwnedFd>>,
     reuseport: bool,
-    name: Arc<Name>,
+    name: Arc<SocketName>,
 }
 
 /// A socket whose connections come to a worker, and which address of the configuration it serves.
@@ -87,32 +87,36 @@ pub(crate) struct WorkerSocket {
     pub(crate) cookie: u64,
 }
 
-impl Sockets {
+impl InheritedSockets {
     /// Opens what `configuration` wants for as many workers.
     ///
     /// # Errors
     /// nginx's words for each address that can't be bound, one a line; none is open then.
-    pub fn open(configuration: &Configuration, workers: usize) -> Result<Sockets, StartError> {
-        Sockets::default().reopen(configuration, workers)
+    pub fn open(configuration: &Configuration, workers: usize) -> Result<InheritedSockets, StartError> {
+        InheritedSockets::default().reopen(configuration, workers)
     }
 
     /// The set for `configuration`: what this one has of it, and new sockets for the rest. This one stays as it is, so
     /// a reload that fails goes back to it; what it has and the new one has not is closed with it.
     ///
     /// # Errors
-    /// As [`Sockets::open`].
-    pub fn reopen(&self, configuration: &Configuration, workers: usize) -> Result<Sockets, StartError> {
+    /// As [`InheritedSockets::open`].
+    pub fn reopen(
+        &self,
+        configuration: &Configuration,
+        workers: usize,
+    ) -> Result<InheritedSockets, StartError> {
         let wanted = configuration.addresses.iter().filter(|address| address.wildcard_of.is_none());
         let (mut groups, mut failed) = (Vec::new(), Vec::new());
         for address in wanted {
             let kept = self.find(address).cloned();
-            let group = kept.map_or_else(|| Group::open(address), Ok);
+            let group = kept.map_or_else(|| SocketGroup::open(address), Ok);
             match group.and_then(|group| group.widen(address, workers)) {
                 Ok(group) => groups.push(group),
                 Err(error) => failed.push(failure("bind() to", &address.addr, &error)),
             }
         }
-        if failed.is_empty() { Ok(Sockets { groups }) } else { Err(StartError(failed.join("\n"))) }
+        if failed.is_empty() { Ok(InheritedSockets { groups }) } else { Err(StartError(failed.join("\n"))) }
     }
 
     /// The addresses, as bound: a port 0 has become a real one.
@@ -121,45 +125,51 @@ impl Sockets {
     }
 
     /// The same sockets, not kept open by it.
-    pub(crate) fn listening(&self) -> Listening {
-        let weak = |group: &Group| (group.bound.clone(), group.fds.iter().map(Arc::downgrade).collect());
-        Listening(self.groups.iter().map(weak).collect())
+    pub(crate) fn listening(&self) -> ListeningSockets {
+        let weak =
+            |group: &SocketGroup| (group.bound.clone(), group.fds.iter().map(Arc::downgrade).collect());
+        ListeningSockets(self.groups.iter().map(weak).collect())
     }
 
     /// Duplicates of all sockets, for another process.
     ///
     /// # Errors
     /// Out of descriptors.
-    pub fn export(&self) -> std::io::Result<Vec<Part>> {
+    pub fn export(&self) -> std::io::Result<Vec<SocketPart>> {
         let mut parts = Vec::new();
-        for Group { addr, fds, reuseport, .. } in &self.groups {
+        for SocketGroup { addr, fds, reuseport, .. } in &self.groups {
             for (index, fd) in fds.iter().enumerate() {
-                parts.push(Part { addr: addr.clone(), reuseport: *reuseport, index, fd: fd.try_clone()? });
+                parts.push(SocketPart {
+                    addr: addr.clone(),
+                    reuseport: *reuseport,
+                    index,
+                    fd: fd.try_clone()?,
+                });
             }
         }
         Ok(parts)
     }
 
     /// The set of sockets that another process opened, in any order. The files of unix sockets among them belong to
-    /// that process; see [`Sockets::own_names`].
+    /// that process; see [`InheritedSockets::own_names`].
     ///
     /// # Errors
     /// One of them is no socket.
-    pub fn import(mut parts: Vec<Part>) -> std::io::Result<Sockets> {
+    pub fn import(mut parts: Vec<SocketPart>) -> std::io::Result<InheritedSockets> {
         parts.sort_by_key(|part| part.index);
-        let mut groups: Vec<Group> = Vec::new();
-        for Part { addr, reuseport, fd, .. } in parts {
+        let mut groups: Vec<SocketGroup> = Vec::new();
+        for SocketPart { addr, reuseport, fd, .. } in parts {
             let bound = net::local_addr(fd.as_raw_fd())?;
             let fd = Arc::new(fd);
             match groups.iter_mut().find(|group| group.addr == addr) {
                 Some(group) => group.fds.push(fd),
                 None => {
-                    let name = Name::new(&addr, false);
-                    groups.push(Group { addr, bound, fds: vec![fd], reuseport, name });
+                    let name = SocketName::new(&addr, false);
+                    groups.push(SocketGroup { addr, bound, fds: vec![fd], reuseport, name });
                 }
             }
         }
-        Ok(Sockets { groups })
+        Ok(InheritedSockets { groups })
     }
 
     /// Whether the files of unix sockets are removed when their sockets are closed. They are, unless the sockets were
@@ -168,7 +178,7 @@ impl Sockets {
         self.groups.iter().for_each(|group| group.name.own.store(own, Relaxed));
     }
 
-    fn find(&self, address: &Address) -> Option<&Group> {
+    fn find(&self, address: &Address) -> Option<&SocketGroup> {
         self.groups.iter().find(|group| group.addr == address.addr)
     }
 
@@ -218,22 +228,22 @@ impl Sockets {
     }
 }
 
-impl Group {
-    fn open(address: &Address) -> std::io::Result<Group> {
+impl SocketGroup {
+    fn open(address: &Address) -> std::io::Result<SocketGroup> {
         let fd = listen(address)?;
         // Port 0: further sockets of a reuseport group share what the first got.
         let bound = net::local_addr(fd.as_raw_fd())?;
-        Ok(Group {
+        Ok(SocketGroup {
             addr: address.addr.clone(),
             bound,
             fds: vec![Arc::new(fd)],
             reuseport: address.options.reuseport,
-            name: Name::new(&address.addr, true),
+            name: SocketName::new(&address.addr, true),
         })
     }
 
     /// With a socket for each worker, if the address has `reuseport`.
-    fn widen(mut self, address: &Address, workers: usize) -> std::io::Result<Group> {
+    fn widen(mut self, address: &Address, workers: usize) -> std::io::Result<SocketGroup> {
         // Unix sockets know no groups; nginx accepts the parameter and shares the one socket.
         let reuseport = address.options.reuseport && address.addr.ip().is_some();
         if reuseport && self.fds.len() < workers {
@@ -263,18 +273,18 @@ fn listen(address: &Address) -> std::io::Result<OwnedFd> {
 }
 
 /// The file of a unix socket; removed when the last set that has the socket is gone, if it is ours.
-struct Name {
+struct SocketName {
     addr: SockAddr,
     own: AtomicBool,
 }
 
-impl Name {
-    fn new(addr: &SockAddr, own: bool) -> Arc<Name> {
-        Arc::new(Name { addr: addr.clone(), own: AtomicBool::new(own) })
+impl SocketName {
+    fn new(addr: &SockAddr, own: bool) -> Arc<SocketName> {
+        Arc::new(SocketName { addr: addr.clone(), own: AtomicBool::new(own) })
     }
 }
 
-impl Drop for Name {
+impl Drop for SocketName {
     fn drop(&mut self) {
         if self.own.load(Relaxed) {
             // That somebody removed it already is fine.
@@ -300,7 +310,7 @@ mod tests {
         test::load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).expect("valid")
     }
 
-    fn cookies(sockets: &Sockets, conf: &Configuration, workers: usize) -> Vec<u64> {
+    fn cookies(sockets: &InheritedSockets, conf: &Configuration, workers: usize) -> Vec<u64> {
         let of = sockets.of_worker(conf, workers).expect("descriptors are left");
         of.iter().map(|socket| socket.cookie).collect()
     }
@@ -312,7 +322,7 @@ mod tests {
     #[test]
     fn only_a_single_worker_accepts_by_itself() {
         let conf = listening("");
-        let sockets = Sockets::open(&conf, 3).expect("loopback binds");
+        let sockets = InheritedSockets::open(&conf, 3).expect("loopback binds");
         let of = |workers| sockets.of_worker(&conf, workers).expect("a socket");
         assert_eq!((of(3).len(), of(1).len()), (1, 1));
         assert!(of(3)[0].fd.is_none() && of(1)[0].fd.is_some());
@@ -323,7 +333,7 @@ mod tests {
     #[test]
     fn with_reuseport_no_socket_is_lost_whatever_the_number_of_workers() {
         let conf = listening("reuseport");
-        let four = Sockets::open(&conf, 4).expect("loopback binds");
+        let four = InheritedSockets::open(&conf, 4).expect("loopback binds");
         let all = cookies(&four, &conf, 4);
         assert!(all.len() == 4 && (1..4).all(|at| all[at] != all[0]), "{all:?}");
         let two = four.reopen(&conf, 2).expect("nothing to open");
@@ -337,7 +347,7 @@ mod tests {
     #[test]
     fn a_line_may_gain_and_lose_reuseport() {
         let (plain, reuse) = (listening(""), listening("reuseport"));
-        let one = Sockets::open(&plain, 2).expect("loopback binds");
+        let one = InheritedSockets::open(&plain, 2).expect("loopback binds");
         let two = one.reopen(&reuse, 2).expect("the second joins the first");
         let all = cookies(&two, &reuse, 2);
         assert!(all.len() == 2 && all[0] == cookies(&one, &plain, 1)[0], "{all:?}");
@@ -348,10 +358,10 @@ mod tests {
     #[test]
     fn another_process_gets_the_same_sockets() {
         let conf = listening("reuseport");
-        let ours = Sockets::open(&conf, 3).expect("loopback binds");
+        let ours = InheritedSockets::open(&conf, 3).expect("loopback binds");
         let mut parts = ours.export().expect("descriptors are left");
         parts.reverse();
-        let theirs = Sockets::import(parts).expect("sockets");
+        let theirs = InheritedSockets::import(parts).expect("sockets");
         assert_eq!(cookies(&theirs, &conf, 3), cookies(&ours, &conf, 3));
         assert_eq!(theirs.addresses(), ours.addresses());
         let same = theirs.reopen(&conf, 3).expect("nothing to open");
@@ -363,8 +373,9 @@ mod tests {
         let folder = weir_test::TempDir::new();
         let path = folder.path().join("socket");
         let conf = configuration(&format!("server {{ listen unix:{}; }}", path.display()));
-        let ours = Sockets::open(&conf, 1).expect("a free name");
-        let theirs = Sockets::import(ours.export().expect("descriptors are left")).expect("a socket");
+        let ours = InheritedSockets::open(&conf, 1).expect("a free name");
+        let theirs =
+            InheritedSockets::import(ours.export().expect("descriptors are left")).expect("a socket");
         drop(theirs);
         let next = ours.reopen(&conf, 2).expect("nothing to open");
         drop(ours);

@@ -14,55 +14,55 @@ use weir_rt::notify::Notify;
 use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Runtime, RuntimeHandle, Stream, ThreadWatch};
 use weir_trace::{NowReader, Recorder, RecorderSettings, WorkerNow};
 
-use super::acceptor::Dealer;
-use super::affinity::Affinity;
-use super::crew::{Exit, Stage};
-use super::intake::{Dealt, Intake};
+use super::acceptor::AcceptorDealer;
+use super::affinity::CpuSet;
+use super::crew::{WorkerExit, WorkerStage};
+use super::intake::{ConnectionIntake, DealtConnection};
 use super::sockets::WorkerSocket;
 use crate::conn::accept::{self, AcceptLog, ListenerDoor};
 use crate::conn::dealer::{self, ConnectionDealer};
 use crate::conn::parked;
-use crate::housekeeping::{self, Watched};
-use crate::{Options, StartError};
+use crate::housekeeping::{self, WatchedWorker};
+use crate::{ServerOptions, StartError};
 use weir_engine::conf::Configuration;
 use weir_engine::conf::server::Generation;
 use weir_engine::log::{self, Level};
 use weir_engine::worker::{Counters, Held, Worker};
 
 thread_local! {
-    static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    static LOCAL: RefCell<Option<Rc<WorkerLocal>>> = const { RefCell::new(None) };
 }
 
 /// What belongs to the thread besides the worker itself.
-struct Local {
+struct WorkerLocal {
     worker: Rc<Worker>,
-    listening: RefCell<Vec<Listening>>,
-    prepared: RefCell<Option<Prepared>>,
+    listening: RefCell<Vec<ThreadListening>>,
+    prepared: RefCell<Option<PreparedGeneration>>,
     /// Counts what was made ready or given up.
     turn: Cell<u64>,
     /// The configurations before, until all workers have the one in force.
     before: RefCell<Vec<Rc<Generation>>>,
-    affinity: Affinity,
+    affinity: CpuSet,
     /// Connections that were dealt to the worker.
-    intake: Arc<Intake>,
+    intake: Arc<ConnectionIntake>,
     /// A task waits for room for what is in the queue.
     waits_for_room: Cell<bool>,
     accept_log: AcceptLog,
-    stage: Arc<Stage>,
+    stage: Arc<WorkerStage>,
     /// The thread may end.
     done: Notify,
     quitting: Cell<bool>,
 }
 
 /// A socket whose connections come to this worker.
-struct Listening {
+struct ThreadListening {
     cookie: u64,
     door: Rc<ListenerDoor>,
-    by: By,
+    by: DealtBy,
 }
 
 /// How connections of a socket come.
-enum By {
+enum DealtBy {
     /// The worker accepts them.
     Itself,
     /// They are dealt to it. The worker does not end before it may forget the socket.
@@ -74,14 +74,14 @@ enum By {
 }
 
 /// A configuration that can be taken into use.
-struct Prepared {
+struct PreparedGeneration {
     generation: Rc<Generation>,
     /// Cookie and address of each socket.
-    sockets: Vec<(u64, usize, Source)>,
+    sockets: Vec<(u64, usize, ListenSource)>,
 }
 
 /// Where the connections of a socket will come from.
-enum Source {
+enum ListenSource {
     /// From the worker's own listener; `None`: it has one.
     Own(Option<Listener>),
     /// From the thread that deals them.
@@ -89,13 +89,13 @@ enum Source {
 }
 
 /// A thread that runs.
-pub(crate) struct Started {
+pub(crate) struct StartedWorker {
     pub(crate) handle: JoinHandle<Recorder>,
     pub(crate) remote: RuntimeHandle,
     pub(crate) now: NowReader,
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) driver: DriverKind,
-    pub(crate) intake: Arc<Intake>,
+    pub(crate) intake: Arc<ConnectionIntake>,
     pub(crate) watch: ThreadWatch,
 }
 
@@ -113,14 +113,14 @@ pub(crate) fn start(
     options: ThreadOptions,
     recorder: Recorder,
     counters: Arc<Counters>,
-    stage: Arc<Stage>,
-    exit: Exit,
-) -> Result<Started, StartError> {
+    stage: Arc<WorkerStage>,
+    exit: WorkerExit,
+) -> Result<StartedWorker, StartError> {
     let ThreadOptions { driver, watched } = options;
     let now = WorkerNow::new(u16::from(id));
     let reader = now.reader();
     let (ready, started) = channel();
-    let intake = Arc::new(Intake::new(counters.clone()));
+    let intake = Arc::new(ConnectionIntake::new(counters.clone()));
     let theirs = intake.clone();
     let handle =
         std::thread::Builder::new().name(format!("weir worker {id}")).stack_size(STACK).spawn(move || {
@@ -131,16 +131,18 @@ pub(crate) fn start(
             }
             let worker = match runtime(id, driver) {
                 Ok(runtime) => {
-                    let watched = shown.as_ref().and_then(|shown| shown.as_ref().ok()).map(|shown| Watched {
-                        probe: shown.probe(),
-                        worker: u16::from(id),
-                        recorder: recorder.reader(),
-                        now: now.reader(),
-                        counters: counters.clone(),
-                        stats: runtime.stats(),
-                    });
+                    let watched =
+                        shown.as_ref().and_then(|shown| shown.as_ref().ok()).map(|shown| WatchedWorker {
+                            probe: shown.probe(),
+                            worker: u16::from(id),
+                            recorder: recorder.reader(),
+                            now: now.reader(),
+                            counters: counters.clone(),
+                            stats: runtime.stats(),
+                        });
                     let watching = watched.map(housekeeping::watch);
-                    let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), theirs, stage));
+                    let local =
+                        Rc::new(WorkerLocal::new(Worker::with(id, counters, recorder, now), theirs, stage));
                     LOCAL.set(Some(local.clone()));
                     // Who starts a thread waits for this.
                     let _ = ready.send(Ok((
@@ -165,7 +167,7 @@ pub(crate) fn start(
         })?;
     match started.recv() {
         Ok(Ok((remote, stats, driver, watch))) => {
-            Ok(Started { handle, remote, now: reader, stats, driver, intake, watch })
+            Ok(StartedWorker { handle, remote, now: reader, stats, driver, intake, watch })
         }
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
         Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
@@ -177,7 +179,7 @@ fn runtime(id: u8, driver: DriverChoice) -> std::io::Result<Runtime> {
 }
 
 /// A recorder for worker `id`.
-pub(crate) fn recorder(id: usize, options: &Options) -> Recorder {
+pub(crate) fn recorder(id: usize, options: &ServerOptions) -> Recorder {
     let mut settings =
         RecorderSettings { level: options.trace, seed: id as u64 * 2 + 1, ..RecorderSettings::default() };
     settings.slow = weir_rt::clock::scale().ns_to_ticks(SLOW.as_nanos() as u64);
@@ -189,7 +191,7 @@ pub fn with_worker<R>(f: impl FnOnce(&Rc<Worker>) -> R) -> Option<R> {
     Some(f(&local()?.worker))
 }
 
-fn local() -> Option<Rc<Local>> {
+fn local() -> Option<Rc<WorkerLocal>> {
     LOCAL.with_borrow(Clone::clone)
 }
 
@@ -214,12 +216,12 @@ pub(crate) async fn prepare(
     if local.turn.get() != turn {
         return Err("given up".to_owned());
     }
-    let mut prepared = Prepared { generation: Rc::new(generation), sockets: Vec::new() };
+    let mut prepared = PreparedGeneration { generation: Rc::new(generation), sockets: Vec::new() };
     for socket in sockets {
         let source = match socket.fd {
-            None => Source::Dealt,
-            Some(_) if local.accepts_from(socket.cookie) => Source::Own(None),
-            Some(fd) => Source::Own(Some(Listener::new(fd).map_err(|error| error.to_string())?)),
+            None => ListenSource::Dealt,
+            Some(_) if local.accepts_from(socket.cookie) => ListenSource::Own(None),
+            Some(fd) => ListenSource::Own(Some(Listener::new(fd).map_err(|error| error.to_string())?)),
         };
         prepared.sockets.push((socket.cookie, socket.address, source));
     }
@@ -237,10 +239,10 @@ pub(crate) fn abandon() {
 
 /// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
 /// end. `everyone` is what all workers count, `dealer` whoever deals connections to them.
-pub(crate) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>) {
+pub(crate) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<AcceptorDealer>>) {
     let Some(local) = local() else { return };
 
-    let Some(Prepared { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
+    let Some(PreparedGeneration { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
     let worker = &local.worker;
     log::set_own(generation.configuration.main.error_log_open.clone());
     local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
@@ -345,7 +347,7 @@ pub(crate) fn even_out(count: u64) {
 pub(crate) fn finish(cookie: u64) {
     let Some(local) = local() else { return };
     local.listening.borrow_mut().retain(|listening| {
-        listening.cookie != cookie || !matches!(listening.by, By::Dealing { closing: true, .. })
+        listening.cookie != cookie || !matches!(listening.by, DealtBy::Dealing { closing: true, .. })
     });
 }
 
@@ -360,15 +362,15 @@ pub(crate) fn stop() {
 /// one another takes a hundred kilobytes in a build without optimisation.
 const STACK: usize = 16 << 20;
 
-impl Local {
-    fn new(worker: Rc<Worker>, intake: Arc<Intake>, stage: Arc<Stage>) -> Local {
-        Local {
+impl WorkerLocal {
+    fn new(worker: Rc<Worker>, intake: Arc<ConnectionIntake>, stage: Arc<WorkerStage>) -> WorkerLocal {
+        WorkerLocal {
             worker,
             listening: RefCell::default(),
             prepared: RefCell::default(),
             turn: Cell::new(0),
             before: RefCell::default(),
-            affinity: Affinity::default(),
+            affinity: CpuSet::default(),
             intake,
             waits_for_room: Cell::new(false),
             accept_log: AcceptLog::default(),
@@ -380,19 +382,21 @@ impl Local {
 
     /// Whether the worker accepts from the socket `cookie` by itself.
     fn accepts_from(&self, cookie: u64) -> bool {
-        let own = |listening: &Listening| listening.cookie == cookie && matches!(listening.by, By::Itself);
+        let own = |listening: &ThreadListening| {
+            listening.cookie == cookie && matches!(listening.by, DealtBy::Itself)
+        };
         self.listening.borrow().iter().any(own)
     }
 
     /// Takes connections of `sockets` and of no others.
-    fn listen(&self, generation: &Rc<Generation>, sockets: Vec<(u64, usize, Source)>) {
+    fn listen(&self, generation: &Rc<Generation>, sockets: Vec<(u64, usize, ListenSource)>) {
         let serial = self.worker.serial();
         let mut old = self.listening.take();
         let mut listening = Vec::new();
         for (cookie, address, source) in sockets {
-            let dealt = matches!(source, Source::Dealt);
+            let dealt = matches!(source, ListenSource::Dealt);
             let known = old.iter().position(|listening| {
-                listening.cookie == cookie && matches!(listening.by, By::Dealing { .. }) == dealt
+                listening.cookie == cookie && matches!(listening.by, DealtBy::Dealing { .. }) == dealt
             });
             if let Some(at) = known {
                 let mut kept = old.swap_remove(at);
@@ -403,14 +407,14 @@ impl Local {
             }
             let door = Rc::new(ListenerDoor::new(generation, serial, address));
             let by = match source {
-                Source::Dealt => By::Dealing { closing: false, _held: self.worker.hold() },
-                Source::Own(Some(listener)) => {
+                ListenSource::Dealt => DealtBy::Dealing { closing: false, _held: self.worker.hold() },
+                ListenSource::Own(Some(listener)) => {
                     weir_rt::spawn(accept::run(self.worker.clone(), listener, door.clone()));
-                    By::Itself
+                    DealtBy::Itself
                 }
-                Source::Own(None) => continue,
+                ListenSource::Own(None) => continue,
             };
-            listening.push(Listening { cookie, door, by });
+            listening.push(ThreadListening { cookie, door, by });
         }
         *self.listening.borrow_mut() = listening;
         self.close(old);
@@ -422,11 +426,11 @@ impl Local {
         self.close(all);
     }
 
-    fn close(&self, gone: Vec<Listening>) {
+    fn close(&self, gone: Vec<ThreadListening>) {
         for mut listening in gone {
             match listening.by {
-                By::Itself => listening.door.close(),
-                By::Dealing { .. } => {
+                DealtBy::Itself => listening.door.close(),
+                DealtBy::Dealing { .. } => {
                     listening.stays(false);
                     self.listening.borrow_mut().push(listening);
                 }
@@ -435,13 +439,14 @@ impl Local {
     }
 
     /// Begins a connection that was dealt to the worker.
-    fn take(&self, dealt: Dealt) {
+    fn take(&self, dealt: DealtConnection) {
         let (fd, peer, cookie) = match dealt {
-            Dealt::New { fd, peer, cookie } => (fd, peer, cookie),
-            Dealt::Again(parked) => return parked::resume(&self.worker, parked),
+            DealtConnection::New { fd, peer, cookie } => (fd, peer, cookie),
+            DealtConnection::Again(parked) => return parked::resume(&self.worker, parked),
         };
-        let door =
-            |listening: &&Listening| listening.cookie == cookie && matches!(listening.by, By::Dealing { .. });
+        let door = |listening: &&ThreadListening| {
+            listening.cookie == cookie && matches!(listening.by, DealtBy::Dealing { .. })
+        };
         let door = self.listening.borrow().iter().find(door).map(|listening| listening.door.clone());
         // Of a socket that the worker does not know none is dealt to it.
         let Some(door) = door else { return };
@@ -480,9 +485,9 @@ impl Local {
     }
 }
 
-impl Listening {
+impl ThreadListening {
     fn stays(&mut self, stays: bool) {
-        if let By::Dealing { closing, .. } = &mut self.by {
+        if let DealtBy::Dealing { closing, .. } = &mut self.by {
             *closing = !stays;
         }
     }

@@ -11,7 +11,7 @@ use weir_engine::conf::temp_path;
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::{Configuration, ModuleDef};
 use weir_rt::DriverChoice;
-use weir_server::Options;
+use weir_server::ServerOptions;
 
 use super::handler::{EmbedModule, Handler, HandlerEnding, NamedHandlers, PlainHandler, WaitingHandler};
 use super::message::{Request, Response};
@@ -160,11 +160,11 @@ impl ServerBuilder {
     /// # Errors
     /// What is wrong with the configuration, or an address can't be bound.
     pub fn start(self) -> Result<Server, Error> {
-        let options = Options {
+        let options = ServerOptions {
             workers: self.workers,
             driver: self.driver,
             watched: self.watched,
-            ..Options::default()
+            ..ServerOptions::default()
         };
         let made = self.text()?;
         let here = std::env::current_dir()?;

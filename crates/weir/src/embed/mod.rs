@@ -33,7 +33,7 @@ impl Server {
         ServerBuilder::default()
     }
 
-    fn start(loader: ConfLoader, text: &str, options: weir_server::Options) -> Result<Server, Error> {
+    fn start(loader: ConfLoader, text: &str, options: weir_server::ServerOptions) -> Result<Server, Error> {
         let configuration = Arc::new(loader.load(text)?);
         let running = weir_server::Server::start(configuration, options)?;
         Ok(Server { running, loader })

@@ -18,7 +18,7 @@ use weir_engine::Configuration;
 use weir_engine::log::{self, Level};
 use weir_rt::process::{self, EndedChild, ProcessEnd, ProcessTitle};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
-use weir_server::Sockets;
+use weir_server::InheritedSockets;
 
 use crate::bundle::{MasterOrder, ReadFiles, ServerReply};
 use crate::load::ConfLocation;
@@ -140,7 +140,7 @@ struct ServerSeed {
 /// A configuration with what was opened for it.
 struct ConfCycle {
     configuration: Arc<Configuration>,
-    sockets: Sockets,
+    sockets: InheritedSockets,
     record: ReadFiles,
 }
 

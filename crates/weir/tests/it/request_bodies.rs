@@ -17,7 +17,7 @@ use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, LocalFuture, Module, ModuleDef, Text, Verdict};
 use weir_modules::{Log, Rewrite};
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_test::{Client, DEADLINE, Driver, TempDir, both_drivers, free_port, wait_for};
 
 use support::{get, upload};
@@ -49,7 +49,7 @@ impl Site {
         );
         fs::create_dir(folder.path().join("temp")).expect("a fresh folder");
         let configuration = weir_engine::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
-        let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
+        let server = Server::start(Arc::new(configuration), ServerOptions::default()).expect("starts");
         Site { folder, address, server }
     }
 

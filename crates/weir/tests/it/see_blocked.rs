@@ -15,8 +15,8 @@ use weir_engine::{Exchange, Handler, Module, ModuleDef, Verdict};
 use weir_modules::Static;
 use weir_rt::sampler::SampleSource;
 use weir_rt::{DriverChoice, clock};
-use weir_server::housekeeping::{self, Stack, WorkerStall};
-use weir_server::{Options, Server};
+use weir_server::housekeeping::{self, SampledStack, WorkerStall};
+use weir_server::{Server, ServerOptions};
 use weir_test::{Client, Driver, TempDir, both_drivers, free_port};
 use weir_trace::SiteTable;
 
@@ -146,7 +146,7 @@ fn started(driver: Driver, workers: usize) -> Running {
         Driver::IoUring => DriverChoice::IoUring,
         Driver::Epoll => DriverChoice::Epoll,
     };
-    let options = Options { driver: Some(driver), workers: Some(workers), ..Options::default() };
+    let options = ServerOptions { driver: Some(driver), workers: Some(workers), ..ServerOptions::default() };
     let server = Server::start(configuration(&folder, address), options).expect("starts");
     Running { address, server, folder, driver }
 }
@@ -301,13 +301,13 @@ both_drivers! {
         }
         let profile = collection.profile();
         let of = |location: &'static str| {
-            let here = move |stack: &Stack| &*SiteTable::global().info(stack.route).location == location;
+            let here = move |stack: &SampledStack| &*SiteTable::global().info(stack.route).location == location;
             profile.stacks.iter().filter(|(stack, _)| here(stack)).map(|(_, w)| w.ns).sum::<u64>()
         };
         let (burnt, slept) = (of("/burn-long"), of("/sleep"));
         // Of 1.2 s; the tests for the other driver may have the same at the same time.
         assert!(burnt >= 800_000_000 && slept <= burnt / 10, "{burnt} and {slept} ns");
-        let busy = |stack: &Stack| &*SiteTable::global().info(stack.site).name == "busy";
+        let busy = |stack: &SampledStack| &*SiteTable::global().info(stack.site).name == "busy";
         let named: u64 = profile.stacks.iter().filter(|(stack, _)| busy(stack)).map(|(_, w)| w.ns).sum();
         assert!(named >= burnt * 9 / 10, "{named} of {burnt} ns have their module");
         drop(collection);
@@ -354,7 +354,8 @@ both_drivers! {
 
 fn started_beside(running: &Running) -> Server {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let options = Options { driver: Some(running.driver), workers: Some(1), ..Options::default() };
+    let options =
+        ServerOptions { driver: Some(running.driver), workers: Some(1), ..ServerOptions::default() };
     Server::start(configuration(&running.folder, address), options).expect("starts")
 }
 

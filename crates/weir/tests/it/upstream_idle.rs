@@ -12,7 +12,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, ModuleDef, Verdict};
 use weir_modules::Proxy;
 use weir_rt::DriverChoice;
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_test::{Backend, Client, Driver, TempDir, both_drivers, free_port, wait_for};
 use weir_upstream::UpstreamModule;
 
@@ -107,7 +107,7 @@ fn started(driver: Driver, backend: &Backend, folder: &TempDir) -> (Server, Sock
         Driver::IoUring => DriverChoice::IoUring,
         Driver::Epoll => DriverChoice::Epoll,
     };
-    let options = Options { driver: Some(driver), ..Options::default() };
+    let options = ServerOptions { driver: Some(driver), ..ServerOptions::default() };
     (Server::start(Arc::new(configuration), options).expect("starts"), address)
 }
 

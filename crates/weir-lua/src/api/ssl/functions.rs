@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use weir_engine::Exchange;
 use weir_rt::net::SockAddr;
-use weir_server::tls::Clients;
+use weir_server::tls::TrustedClients;
 use weir_server::tls::{client_policy, server_tls};
 use weir_tls::{HandshakeSecrets, TrustStore, facts};
 
@@ -334,7 +334,7 @@ fn verify_client(l: State) -> Outcome {
     };
     let subjects = all(&told).iter().filter_map(|der| facts::raw_subject(der)).collect();
     let certificates = all(&told).into_iter().chain(all(&known)).collect();
-    let clients = Clients {
+    let clients = TrustedClients {
         subjects,
         trust: TrustStore { certificates, crls: Vec::new() },
         depth: depth.unwrap_or(configured),

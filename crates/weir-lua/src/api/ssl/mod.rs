@@ -19,7 +19,7 @@ pub(crate) mod upstream;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_server::tls::{Clients, Greeting};
+use weir_server::tls::{ClientGreeting, TrustedClients};
 use weir_tls::suites::ProtocolVersions;
 
 use crate::run::function::Raise;
@@ -36,7 +36,7 @@ pub(crate) const TABLES: [&[crate::run::function::ApiFunction]; 5] =
 
 /// A handshake, for the scripts that run in it.
 pub(crate) struct ClientHandshake {
-    pub(crate) greeting: Greeting,
+    pub(crate) greeting: ClientGreeting,
     pub(crate) wishes: RefCell<HandshakeWishes>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct HandshakeWishes {
     pub(crate) protocols: Option<ProtocolVersions>,
     /// The random bytes of the ServerHello, if a script has asked for them.
     pub(crate) random: Option<[u8; 32]>,
-    pub(crate) clients: Option<Clients>,
+    pub(crate) clients: Option<TrustedClients>,
     /// The session that was found.
     pub(crate) found: Option<Vec<u8>>,
     /// The session that was made: identifier and content.

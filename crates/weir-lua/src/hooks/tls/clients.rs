@@ -7,7 +7,7 @@ use weir_engine::Exchange;
 use weir_engine::exchange::RunOrigin;
 use weir_engine::log::Level;
 use weir_engine::phase::LocalFuture;
-use weir_server::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
+use weir_server::tls::{ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict};
 use weir_tls::suites::ProtocolVersions;
 
 use crate::api::ssl::{ClientHandshake, Current, HandshakeWishes, ctx, parsed};
@@ -70,13 +70,13 @@ impl ClientScripts {
         }
     }
 
-    async fn decide(&self, greeting: &Greeting) -> HelloVerdict {
+    async fn decide(&self, greeting: &ClientGreeting) -> HelloVerdict {
         let handshake = Rc::new(ClientHandshake { greeting: greeting.clone(), wishes: RefCell::default() });
         debug(greeting, &"reusable connection: 0");
         if let Some(chunk) = &self.client_hello
             && !self.run(Phase::SslClientHello, chunk, &handshake).await
         {
-            return HelloVerdict::Reject(Refusal::Hello);
+            return HelloVerdict::Reject(HandshakeRefusal::Hello);
         }
         if let Some(chunk) = &self.session_fetch
             && handshake.names_a_session()
@@ -87,7 +87,7 @@ impl ClientScripts {
         if let Some(chunk) = &self.certificate
             && !self.run(Phase::SslCertificate, chunk, &handshake).await
         {
-            return HelloVerdict::Reject(Refusal::Certificate);
+            return HelloVerdict::Reject(HandshakeRefusal::Certificate);
         }
         self.tell_skipped(&handshake);
         let wishes = handshake.wishes.take();
@@ -98,7 +98,7 @@ impl ClientScripts {
             Err(message) => {
                 let message = format_args!("{message} while SSL handshaking");
                 weir_engine::log::connection(&greeting.connection, Level::Error, &message);
-                HelloVerdict::Reject(Refusal::Certificate)
+                HelloVerdict::Reject(HandshakeRefusal::Certificate)
             }
         }
     }
@@ -185,13 +185,13 @@ pub(crate) fn goes_on(x: &mut Exchange, phase: Phase, end: Option<&End>) -> bool
 }
 
 /// Logs what concerns nobody but who reads debug lines.
-fn debug(greeting: &Greeting, message: &dyn std::fmt::Display) {
+fn debug(greeting: &ClientGreeting, message: &dyn std::fmt::Display) {
     weir_engine::log::connection(&greeting.connection, Level::Debug, message);
 }
 
 /// An exchange of no request for a script of the handshake.
 fn begin(phase: Phase, handshake: &Rc<ClientHandshake>) -> Box<Exchange> {
-    let Greeting { worker, connection, hello, .. } = &handshake.greeting;
+    let ClientGreeting { worker, connection, hello, .. } = &handshake.greeting;
     let name = hello.server_name.as_deref().unwrap_or_default();
     let mut x = Exchange::alone(worker, &RunOrigin::of(connection), phase.context(), name);
     x.state::<Current>().0 = Some(handshake.clone());
@@ -199,11 +199,11 @@ fn begin(phase: Phase, handshake: &Rc<ClientHandshake>) -> Box<Exchange> {
 }
 
 impl HelloHandler for ClientScripts {
-    fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict> {
+    fn handle<'h>(&'h self, greeting: &'h ClientGreeting) -> LocalFuture<'h, HelloVerdict> {
         Box::pin(self.decide(greeting))
     }
 
-    fn made(&self, greeting: &Greeting, id: &[u8], session: &[u8]) {
+    fn made(&self, greeting: &ClientGreeting, id: &[u8], session: &[u8]) {
         let Some(chunk) = &self.session_store else { return };
         let made = Some((id.to_vec(), session.to_vec()));
         let wishes = RefCell::new(HandshakeWishes { made, ..HandshakeWishes::default() });
@@ -215,9 +215,9 @@ impl HelloHandler for ClientScripts {
 ///
 /// # Errors
 /// A device does not have a key.
-async fn choice(wishes: HandshakeWishes, keeps: bool) -> Result<Choice, String> {
+async fn choice(wishes: HandshakeWishes, keeps: bool) -> Result<HandshakeChoice, String> {
     let certificates = parsed::certificates(&wishes.chains, &wishes.keys).await?;
-    Ok(Choice {
+    Ok(HandshakeChoice {
         // A certificate whose key is missing is not answered for by the server's.
         cleared: wishes.cleared || certificates.is_none(),
         certificates: certificates.unwrap_or_default(),

@@ -76,7 +76,13 @@ impl Fields {
     }
 
     /// The fields of a request in HTTP/2: those that are set, the length of the content, the client's others.
-    pub(crate) fn section(&self, x: &mut Exchange, length: Option<u64>, client: bool, section: &mut FieldSection) {
+    pub(crate) fn section(
+        &self,
+        x: &mut Exchange,
+        length: Option<u64>,
+        client: bool,
+        section: &mut FieldSection,
+    ) {
         let values: Vec<Text> = self.set.iter().map(|(_, value)| value.field(x)).collect();
         for ((name, _), value) in self.set.iter().zip(&values) {
             let value = x.text(value);

@@ -7,7 +7,7 @@ use weir_rt::LoopSnapshot;
 use weir_server::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
 
-use crate::source::{ServerSource, Thread, scale};
+use crate::source::{ServerSource, WorkerThread, scale};
 
 /// All figures at one moment.
 pub(super) struct TopSnapshot {
@@ -48,7 +48,7 @@ pub(super) struct DealingFigures {
 }
 
 impl DealingFigures {
-    fn of(worker: &Thread) -> DealingFigures {
+    fn of(worker: &WorkerThread) -> DealingFigures {
         let dealing = &worker.counters.dealing;
         DealingFigures {
             dealt: dealing.dealt.get(),
@@ -74,8 +74,8 @@ impl TopSnapshot {
     pub(super) fn take(source: &ServerSource) -> TopSnapshot {
         let workers = source.workers();
         let views = housekeeping::handle().workers();
-        let view = |worker: &Thread| views.iter().find(|view| view.worker == worker.recorder.worker());
-        let figures = |worker: &Thread| WorkerFigures {
+        let view = |worker: &WorkerThread| views.iter().find(|view| view.worker == worker.recorder.worker());
+        let figures = |worker: &WorkerThread| WorkerFigures {
             requests: worker.counters.requests.get(),
             accepted: worker.counters.accepted.get(),
             active: worker.counters.active.get(),

@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_tls::certificate::CertificateDer;
 use weir_tls::ocsp::{self, CertificateStatus, OcspAnswer, OcspSigner};
 
-use super::{Names, Responder};
+use super::{OcspResponder, ResponderNames};
 use weir_engine::log::{self, Level};
 use weir_engine::transport::Connection;
 
 /// How a server asks.
 #[derive(Debug)]
-pub(in crate::tls) struct Clients {
+pub(in crate::tls) struct ClientCertificateCheck {
     /// The client's own certificate only (`leaf`), not those that issued it.
     pub(in crate::tls) leaf: bool,
     /// `ssl_ocsp_responder`; else the one that the certificate names.
-    pub(in crate::tls) responder: Option<Responder>,
+    pub(in crate::tls) responder: Option<OcspResponder>,
     /// `ssl_ocsp_cache`
     pub(in crate::tls) cache: Option<Arc<AnswerCache>>,
 }
 
-impl Clients {
+impl ClientCertificateCheck {
     /// Asks about `path`, from the client's certificate to the trusted end, which is not asked about.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Clients {
         &self,
         connection: &Connection,
         path: &[CertificateDer<'static>],
-        names: &Names,
+        names: &ResponderNames,
     ) -> Result<(), &'static str> {
         let pairs = path.windows(2).take(if self.leaf { 1 } else { path.len() });
         for pair in pairs {
@@ -56,7 +56,7 @@ impl Clients {
         certificate: &CertificateDer<'static>,
         issuer: &CertificateDer<'static>,
         path: &[CertificateDer<'static>],
-        names: &Names,
+        names: &ResponderNames,
     ) -> Result<CertificateStatus, String> {
         let id = ocsp::id(certificate, issuer).ok_or("malformed certificate")?;
         let now = weir_rt::unix_time().0;
@@ -68,7 +68,7 @@ impl Clients {
             Some(responder) => responder,
             None => {
                 let url = ocsp::responder(certificate).ok_or("no OCSP responder URL in certificate")?;
-                named = Responder::parse(&url)
+                named = OcspResponder::parse(&url)
                     .map_err(|why| format!("{why} in OCSP responder \"{url}\" in certificate"))?;
                 &named
             }
@@ -92,12 +92,12 @@ const FAILED: &str = "certificate status request failed";
 pub(in crate::tls) struct AnswerCache {
     /// Answers.
     most: usize,
-    kept: Mutex<HashMap<Vec<u8>, Kept>>,
+    kept: Mutex<HashMap<Vec<u8>, CachedStatus>>,
 }
 
 /// Times are seconds since 1970.
 #[derive(Debug)]
-struct Kept {
+struct CachedStatus {
     status: CertificateStatus,
     until: u64,
     used: u64,
@@ -131,7 +131,7 @@ impl AnswerCache {
             kept.remove(&oldest);
         }
         let until = answer.until.unwrap_or(u64::MAX);
-        kept.insert(id, Kept { status: answer.status, until, used: now });
+        kept.insert(id, CachedStatus { status: answer.status, until, used: now });
     }
 }
 

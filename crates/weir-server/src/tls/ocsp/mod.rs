@@ -19,7 +19,7 @@ use weir_upstream::connection::upstream_connection::{ConnectOptions, UpstreamCon
 
 /// Who answers for an issuer, by `http://host[:port]/path`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Responder {
+pub(super) struct OcspResponder {
     url: String,
     /// As in the URL, with its port.
     authority: String,
@@ -29,10 +29,10 @@ pub(super) struct Responder {
     path: String,
 }
 
-impl Responder {
+impl OcspResponder {
     /// # Errors
     /// What is wrong with `url`, as it stands between nginx's words for that.
-    pub(super) fn parse(url: &str) -> Result<Responder, &'static str> {
+    pub(super) fn parse(url: &str) -> Result<OcspResponder, &'static str> {
         let rest = url.strip_prefix("http://").ok_or("invalid URL prefix")?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (host, port) = split_port(authority).map_err(|_| "invalid port")?;
@@ -41,7 +41,7 @@ impl Responder {
             return Err("invalid host");
         }
         let end = if path.ends_with('/') { "" } else { "/" };
-        Ok(Responder {
+        Ok(OcspResponder {
             url: url.to_owned(),
             authority: authority.to_owned(),
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
@@ -54,7 +54,7 @@ impl Responder {
     ///
     /// # Errors
     /// Why there is none.
-    async fn ask(&self, names: &Names, id: &[u8]) -> Result<Vec<u8>, String> {
+    async fn ask(&self, names: &ResponderNames, id: &[u8]) -> Result<Vec<u8>, String> {
         let mut last = format!("{} could not be resolved", self.host);
         for addr in self.addresses(names).await? {
             match self.exchange(&addr, id).await {
@@ -65,7 +65,7 @@ impl Responder {
         Err(last)
     }
 
-    async fn addresses(&self, names: &Names) -> Result<Vec<SockAddr>, String> {
+    async fn addresses(&self, names: &ResponderNames) -> Result<Vec<SockAddr>, String> {
         if let Some(ip) = resolver::literal(&self.host) {
             return Ok(vec![(ip, self.port).into()]);
         }
@@ -129,7 +129,7 @@ impl Responder {
 
 /// How names of responders are found.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct ResponderNames {
     /// With the milliseconds that it may take.
     pub(super) resolver: Option<(Arc<Resolver>, u64)>,
     /// Without a resolver the system is asked, as nginx does when it starts.
@@ -180,15 +180,15 @@ mod tests {
 
     #[test]
     fn addresses_of_responders() {
-        let responder = Responder::parse("http://ocsp.example.com:8080/a").expect("an address");
+        let responder = OcspResponder::parse("http://ocsp.example.com:8080/a").expect("an address");
         assert_eq!((responder.host.as_str(), responder.port), ("ocsp.example.com", 8080));
         let request = String::from_utf8(responder.request(&[0xff; 3])).expect("text");
         assert!(request.starts_with("GET /a/MAkwBzAFMAP%2F%2F%2F8%3D HTTP/1.0\r\n"), "{request}");
         assert!(request.ends_with("\r\nHost: ocsp.example.com:8080\r\n\r\n"), "{request}");
-        let six = Responder::parse("http://[::1]").expect("an address");
+        let six = OcspResponder::parse("http://[::1]").expect("an address");
         assert_eq!((six.host.as_str(), six.port, six.path.as_str()), ("::1", 80, "/"));
         for wrong in ["https://a/", "a", "http://", "http://a:x/", "http:///", "http://a b/"] {
-            assert!(Responder::parse(wrong).is_err(), "{wrong}");
+            assert!(OcspResponder::parse(wrong).is_err(), "{wrong}");
         }
     }
 

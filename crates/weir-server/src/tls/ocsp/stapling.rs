@@ -9,45 +9,45 @@ use weir_tls::certificate::CertificateDer;
 use weir_tls::ocsp::{self, CertificateStatus, OcspSigner};
 use weir_tls::{Certificate, ServerConfig};
 
-use super::{Names, Responder};
-use crate::tls::server::Fixed;
+use super::{OcspResponder, ResponderNames};
+use crate::tls::server::FixedCertificates;
 use weir_engine::log::{self, Level};
 use weir_engine::services;
 
 /// The stapling of one server.
 #[derive(Debug)]
-pub(in crate::tls) struct Stapling {
+pub(in crate::tls) struct OcspStapling {
     /// All certificates of the server, as they are without an answer.
     certificates: Vec<Certificate>,
-    asked: Vec<Asked>,
+    asked: Vec<AskedResponder>,
     signer: OcspSigner,
-    state: Mutex<State>,
+    state: Mutex<StaplingState>,
 }
 
 /// A certificate whose issuer is asked.
 #[derive(Debug)]
-struct Asked {
+struct AskedResponder {
     /// Which it is.
     index: usize,
     /// Its file, for messages.
     name: String,
     id: Vec<u8>,
     issuer: CertificateDer<'static>,
-    responder: Responder,
+    responder: OcspResponder,
 }
 
 #[derive(Debug)]
-struct State {
+struct StaplingState {
     /// For each that is asked.
-    known: Vec<Known>,
+    known: Vec<KnownStaple>,
     /// What handshakes use: HTTP/1 only, and HTTP/2 too. `None`: nothing is known.
     configs: Option<[ServerConfig; 2]>,
 }
 
 /// Times are seconds since 1970.
 #[derive(Clone, Debug, Default)]
-struct Known {
-    answer: Option<Held>,
+struct KnownStaple {
+    answer: Option<HeldStaple>,
     /// From then on it is asked again.
     refresh: u64,
     /// Somebody is asking.
@@ -55,13 +55,13 @@ struct Known {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct HeldStaple {
     bytes: Vec<u8>,
     until: u64,
 }
 
 /// What a server staples by: its own settings.
-pub(in crate::tls) struct Wanted<'c> {
+pub(in crate::tls) struct WantedStaple<'c> {
     /// `ssl_stapling_responder`
     pub(in crate::tls) responder: Option<&'c str>,
     /// `ssl_stapling_verify`
@@ -70,16 +70,16 @@ pub(in crate::tls) struct Wanted<'c> {
     pub(in crate::tls) trusted: &'c [CertificateDer<'static>],
 }
 
-impl Stapling {
+impl OcspStapling {
     /// Stapling for `certificates`; `None`: nobody can be asked. `warn` is told why.
     pub(in crate::tls) fn new(
-        certificates: &[Fixed],
-        wanted: &Wanted<'_>,
+        certificates: &[FixedCertificates],
+        wanted: &WantedStaple<'_>,
         warn: &mut dyn FnMut(String),
-    ) -> Option<Stapling> {
+    ) -> Option<OcspStapling> {
         let mut asked = Vec::new();
-        for (index, Fixed { certificate, name, .. }) in certificates.iter().enumerate() {
-            match Asked::new(index, certificate, name, wanted) {
+        for (index, FixedCertificates { certificate, name, .. }) in certificates.iter().enumerate() {
+            match AskedResponder::new(index, certificate, name, wanted) {
                 Ok(new) => asked.push(new),
                 Err(why) => warn(format!("\"ssl_stapling\" ignored, {why} \"{name}\"")),
             }
@@ -87,12 +87,12 @@ impl Stapling {
         if asked.is_empty() {
             return None;
         }
-        let known = vec![Known::default(); asked.len()];
-        Some(Stapling {
+        let known = vec![KnownStaple::default(); asked.len()];
+        Some(OcspStapling {
             certificates: certificates.iter().map(|it| it.certificate.clone()).collect(),
             asked,
             signer: if wanted.verify { OcspSigner::Issuer } else { OcspSigner::Any },
-            state: Mutex::new(State { known, configs: None }),
+            state: Mutex::new(StaplingState { known, configs: None }),
         })
     }
 
@@ -101,7 +101,7 @@ impl Stapling {
         self: &Arc<Self>,
         plain: &[ServerConfig; 2],
         http2: bool,
-        names: &Names,
+        names: &ResponderNames,
     ) -> ServerConfig {
         let now = weir_rt::unix_time().0;
         let mut due = Vec::new();
@@ -118,7 +118,7 @@ impl Stapling {
             due.into_iter().for_each(|at| self.ask_soon(at, names));
             state = self.lock();
         }
-        let expired = |known: &Known| known.answer.as_ref().is_some_and(|held| held.until < now);
+        let expired = |known: &KnownStaple| known.answer.as_ref().is_some_and(|held| held.until < now);
         if state.known.iter().any(expired) {
             for known in state.known.iter_mut().filter(|known| expired(known)) {
                 known.answer = None;
@@ -142,7 +142,7 @@ impl Stapling {
         if http2 { both } else { http1 }
     }
 
-    fn stapled(&self, known: &[Known]) -> Vec<Certificate> {
+    fn stapled(&self, known: &[KnownStaple]) -> Vec<Certificate> {
         let mut certificates = self.certificates.clone();
         for (asked, known) in self.asked.iter().zip(known) {
             if let Some(held) = &known.answer {
@@ -154,7 +154,7 @@ impl Stapling {
     }
 
     /// Notes what asking came to. What was known before an error is kept until it expires.
-    fn note(&self, at: usize, result: Result<Held, String>, now: u64) {
+    fn note(&self, at: usize, result: Result<HeldStaple, String>, now: u64) {
         let mut state = self.lock();
         let known = &mut state.known[at];
         known.busy = false;
@@ -167,7 +167,7 @@ impl Stapling {
             Err(why) => {
                 known.refresh = now + SOON;
                 drop(state);
-                let Asked { responder, name, .. } = &self.asked[at];
+                let AskedResponder { responder, name, .. } = &self.asked[at];
                 let url = &responder.url;
                 let message = format_args!(
                     "{why} while requesting certificate status, responder: {url}, certificate: \"{name}\""
@@ -177,46 +177,46 @@ impl Stapling {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StaplingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Asked {
+impl AskedResponder {
     fn new(
         index: usize,
         certificate: &Certificate,
         name: &str,
-        wanted: &Wanted<'_>,
-    ) -> Result<Asked, &'static str> {
+        wanted: &WantedStaple<'_>,
+    ) -> Result<AskedResponder, &'static str> {
         let (own, others) = certificate.chain().split_first().ok_or("no certificate in")?;
         let issuer = ocsp::issuer(own, others.iter().chain(wanted.trusted));
         let issuer = issuer.ok_or("issuer certificate not found for certificate")?;
         let named = || ocsp::responder(own).ok_or("no OCSP responder URL in the certificate");
         let url = wanted.responder.map_or_else(named, |url| Ok(url.to_owned()))?;
         let responder =
-            Responder::parse(&url).map_err(|_| "invalid URL of the OCSP responder in the certificate")?;
+            OcspResponder::parse(&url).map_err(|_| "invalid URL of the OCSP responder in the certificate")?;
         let id = ocsp::id(own, &issuer).ok_or("malformed certificate")?;
-        Ok(Asked { index, name: name.to_owned(), id, issuer, responder })
+        Ok(AskedResponder { index, name: name.to_owned(), id, issuer, responder })
     }
 }
 
 /// A question under way. Given up, it can be asked again.
-struct Asking {
-    stapling: Arc<Stapling>,
+struct StapleRequest {
+    stapling: Arc<OcspStapling>,
     at: usize,
 }
 
-impl Drop for Asking {
+impl Drop for StapleRequest {
     fn drop(&mut self) {
         self.stapling.lock().known[self.at].busy = false;
     }
 }
 
-impl Stapling {
+impl OcspStapling {
     /// Has an issuer asked by the thread that no worker holds up.
-    fn ask_soon(self: &Arc<Self>, at: usize, names: &Names) {
-        let (asking, names) = (Asking { stapling: self.clone(), at }, names.clone());
+    fn ask_soon(self: &Arc<Self>, at: usize, names: &ResponderNames) {
+        let (asking, names) = (StapleRequest { stapling: self.clone(), at }, names.clone());
         let begun = services::run(move || {
             weir_rt::spawn(ask(asking, names));
         });
@@ -226,9 +226,9 @@ impl Stapling {
     }
 }
 
-async fn ask(asking: Asking, names: Names) {
-    let Asking { stapling, at } = &asking;
-    let Asked { id, issuer, responder, index, .. } = &stapling.asked[*at];
+async fn ask(asking: StapleRequest, names: ResponderNames) {
+    let StapleRequest { stapling, at } = &asking;
+    let AskedResponder { id, issuer, responder, index, .. } = &stapling.asked[*at];
     let answered = responder.ask(&names, id).await;
     let now = weir_rt::unix_time().0;
     let result = answered.and_then(|bytes| {
@@ -236,7 +236,7 @@ async fn ask(asking: Asking, names: Names) {
         let answer = ocsp::answer(&bytes, &chain[0], issuer, chain, stapling.signer, now);
         let answer = answer.map_err(|error| error.to_string())?;
         match answer.status {
-            CertificateStatus::Good => Ok(Held { bytes, until: answer.until.unwrap_or(u64::MAX) }),
+            CertificateStatus::Good => Ok(HeldStaple { bytes, until: answer.until.unwrap_or(u64::MAX) }),
             other => Err(format!("certificate status \"{}\" in the OCSP response", other.name())),
         }
     });

@@ -4,9 +4,9 @@ use weir_conf::names::*;
 use weir_conf::{Args, Contexts, Directive, LineCx, Result, parse_size};
 use weir_tls::suites;
 
-use super::{Cache, KeyPolicy, Ocsp, SslConf, Verify};
+use super::{ClientVerify, KeyPolicy, OcspMode, SessionCacheSetting, SslConf};
 use crate::tls::command::conf_command;
-use crate::tls::ocsp::Responder;
+use crate::tls::ocsp::OcspResponder;
 use weir_engine::variable::Script;
 use weir_upstream::tls_client::files::{self, BUILDING};
 use weir_upstream::tls_client::values::{absolute, certificate_cache, ciphers, protocols, warn_of_groups};
@@ -53,26 +53,28 @@ fn session_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
         let text = line.arg(i);
         let invalid = || line.fail_arg(i, format!("invalid session cache \"{text}\""));
         cache = Some(match text.split(':').collect::<Vec<_>>()[..] {
-            ["off" | "none"] => Cache::None,
+            ["off" | "none"] => SessionCacheSetting::None,
             // OpenSSL's default is 20,480 sessions.
-            ["builtin"] => {
-                cache.filter(|it| matches!(it, Cache::Shared(..))).unwrap_or(Cache::Own(20_480 * 256))
-            }
+            ["builtin"] => cache
+                .filter(|it| matches!(it, SessionCacheSetting::Shared(..)))
+                .unwrap_or(SessionCacheSetting::Own(20_480 * 256)),
             ["builtin", number] => {
                 let sessions: u64 = number.parse().map_err(|_| invalid())?;
-                cache.filter(|it| matches!(it, Cache::Shared(..))).unwrap_or(Cache::Own(sessions * 256))
+                cache
+                    .filter(|it| matches!(it, SessionCacheSetting::Shared(..)))
+                    .unwrap_or(SessionCacheSetting::Own(sessions * 256))
             }
             ["shared", name, size] if !name.is_empty() => {
                 let bytes = parse_size(size.as_bytes()).ok_or_else(invalid)?;
                 if bytes < LEAST_ZONE {
                     return Err(line.fail_arg(i, format!("session cache \"{text}\" is too small")));
                 }
-                Cache::Shared(name.to_owned(), bytes)
+                SessionCacheSetting::Shared(name.to_owned(), bytes)
             }
             _ => return Err(invalid()),
         });
     }
-    line.once(&mut c.set().session_cache, cache.unwrap_or(Cache::None))
+    line.once(&mut c.set().session_cache, cache.unwrap_or(SessionCacheSetting::None))
 }
 
 /// `ssl_dhparam`: the file must be there, as for nginx.
@@ -91,7 +93,7 @@ fn dhparam(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 /// `ssl_ocsp_responder url`
 fn ocsp_responder(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     let url = line.arg(0);
-    let responder = Responder::parse(url).map_err(|why| {
+    let responder = OcspResponder::parse(url).map_err(|why| {
         line.fail_arg(0, format!("{why} in OCSP responder \"{url}\" in \"ssl_ocsp_responder\""))
     })?;
     line.once(&mut c.set().ocsp_responder, responder)
@@ -328,14 +330,14 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
         .doc("Refused: Encrypted ClientHello is not available."),
 ];
 
-const VERIFY: &[(&str, Verify)] = &[
-    ("off", Verify::Off),
-    ("on", Verify::On),
-    ("optional", Verify::Optional),
-    ("optional_no_ca", Verify::OptionalNoCa),
+const VERIFY: &[(&str, ClientVerify)] = &[
+    ("off", ClientVerify::Off),
+    ("on", ClientVerify::On),
+    ("optional", ClientVerify::Optional),
+    ("optional_no_ca", ClientVerify::OptionalNoCa),
 ];
 
-const OCSP: &[(&str, Ocsp)] = &[("off", Ocsp::Off), ("on", Ocsp::On), ("leaf", Ocsp::Leaf)];
+const OCSP: &[(&str, OcspMode)] = &[("off", OcspMode::Off), ("on", OcspMode::On), ("leaf", OcspMode::Leaf)];
 
 /// Bytes of a zone at least: eight pages, as for nginx.
 const LEAST_ZONE: u64 = 8 * 4096;

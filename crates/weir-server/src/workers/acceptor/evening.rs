@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use super::{EVEN, Table};
+use super::{AcceptorTable, EVEN};
 use crate::workers::thread;
 
-impl Table {
+impl AcceptorTable {
     /// While shares are uneven, once a second: connections that are parked count for other workers from now on, and where
     /// there are none, workers give up connections of theirs whose clients will be dealt to others.
     pub(super) fn even_out(&mut self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_rt::{ThreadState, clock};
 
-use super::Player;
+use super::AcceptorPlayer;
 use crate::workers::dealing::LATE_US;
 
 /// What is known of a worker's turn.
@@ -22,7 +22,7 @@ pub(super) struct Lateness {
 }
 
 /// That of a worker.
-pub(super) fn of<'l>(all: &'l mut Vec<Lateness>, player: &Player) -> &'l mut Lateness {
+pub(super) fn of<'l>(all: &'l mut Vec<Lateness>, player: &AcceptorPlayer) -> &'l mut Lateness {
     let at = usize::from(player.id);
     if all.len() <= at {
         all.resize_with(at + 1, Lateness::default);
@@ -32,7 +32,7 @@ pub(super) fn of<'l>(all: &'l mut Vec<Lateness>, player: &Player) -> &'l mut Lat
 
 impl Lateness {
     /// Whether the worker is late for want of a core, and for nothing else that can be seen.
-    pub(super) fn has_lost_core(&mut self, player: &Player) -> bool {
+    pub(super) fn has_lost_core(&mut self, player: &AcceptorPlayer) -> bool {
         let (turn, now) = (player.stats.turn(), clock::monotonic_ns());
         if turn == self.turn && now.saturating_sub(self.looked_ns) < FRESH_NS {
             return self.lost_core;

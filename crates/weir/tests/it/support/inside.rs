@@ -21,7 +21,7 @@ use weir_engine::variable::Variable;
 use weir_engine::worker::Worker;
 use weir_engine::{Error, Exchange, Handler, Module, ModuleDef, Text, Verdict};
 use weir_rt::{DriverChoice, clock};
-use weir_server::{Options, Server};
+use weir_server::{Server, ServerOptions};
 use weir_test::{Client, DEADLINE, Driver, TempDir, free_port};
 use weir_trace::{KeptRequest, Site, SiteKind, SiteTable, TraceWatch};
 
@@ -375,12 +375,12 @@ pub(crate) fn configuration(folder: &Path, main: &str, http: &str) -> String {
     )
 }
 
-pub(crate) fn options(driver: Driver) -> Options {
+pub(crate) fn options(driver: Driver) -> ServerOptions {
     let driver = match driver {
         Driver::IoUring => DriverChoice::IoUring,
         Driver::Epoll => DriverChoice::Epoll,
     };
-    Options { driver: Some(driver), ..Options::default() }
+    ServerOptions { driver: Some(driver), ..ServerOptions::default() }
 }
 
 /// A kept request as a person sees it.
