@@ -108,14 +108,14 @@ macro_rules! scripts {
             LuaRow::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
                 .syntax("lua_package_path path")
                 .doc(
-                    "UntilSearch path of Lua modules (`package.path`); `;;` stands for the default \
+                    "Search path of Lua modules (`package.path`); `;;` stands for the default \
                      path, `$prefix` for the server's prefix.",
                 )
                 .example("lua_package_path \"$prefix/lua/?.lua;;\";"),
             LuaRow::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
                 .syntax("lua_package_cpath path")
                 .doc(
-                    "UntilSearch path of modules in C (`package.cpath`); `;;` stands for the \
+                    "Search path of modules in C (`package.cpath`); `;;` stands for the \
                      default path, `$prefix` for the server's prefix.",
                 ),
             LuaRow::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
