@@ -62,7 +62,7 @@ impl Attempt {
             let kind = if sending { WaitKind::UpstreamSend } else { WaitKind::UpstreamFirstByte };
             match self.unless_gone(x, kind, event).await? {
                 ReceiveEvent::Received(Recv::Data(bytes)) if received.is_empty() => {
-                    *received = bytes.into_vec()
+                    *received = bytes.into_vec();
                 }
                 ReceiveEvent::Received(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
                 ReceiveEvent::Sent => {
