@@ -1,14 +1,11 @@
 //! The thread that accepts for several workers and deals the connections to them.
 //!
-//! One worker accepts from its own listeners. As soon as there are several, none of them does: a socket they share
-//! gives nearly all connections to one of them (of 192 opened at once 183 to 192 with io_uring, up to 59 with epoll),
-//! and one that is stuck in a script keeps what the kernel woke it for. So this thread waits for all sockets, and puts
-//! each connection into the queue of the worker that [`WorkerChoice`] names. While a queue is not empty it looks again
-//! after [`LOOK_MS`]: what waits for a worker that is late goes to another.
-//!
-//! It calls nothing that blocks, and holds the table's lock only while it works. What it must not do is to deal to a
-//! worker that does not know the socket: [`Acceptor::update`] is called once the workers have the configuration, and a
-//! worker keeps its [`ListenerDoor`](crate::conn::accept::ListenerDoor) of a socket that is gone until no queue has a connection of it.
+//! One worker accepts from its own listeners. Several workers do not: a socket they share gives nearly all connections
+//! to one of them (183 to 192 of 192 with io_uring, up to 59 with epoll), and one that is stuck keeps what it was woken
+//! for. This thread puts each connection into the queue of the worker that [`WorkerChoice`] names, and looks again after
+//! [`LOOK_MS`] while a queue is not empty: what waits for a late worker goes to another. It calls nothing that blocks and
+//! deals to no worker that does not know the socket: [`Acceptor::update`] is called once the workers have the
+//! configuration, and they keep their [`ListenerDoor`](crate::conn::accept::ListenerDoor) of a closed socket meanwhile.
 
 mod evening;
 mod lateness;
@@ -92,9 +89,8 @@ impl Acceptor {
         Ok(Acceptor { dealer, handle: Some(handle) })
     }
 
-    /// From here on accepts from `sockets`, and deals to `players`. What waits in sockets that are gone is still dealt,
-    /// what waits for workers that are gone goes to others; idle connections whose address is gone are closed. Returns
-    /// when that is done.
+    /// From here on accepts from `sockets`, and deals to `players`. What waits in closed sockets is still dealt, what waits
+    /// for workers that are gone goes to others; idle connections whose address is gone are closed before this returns.
     pub(crate) fn update(
         &self,
         conf: &Configuration,
