@@ -46,7 +46,7 @@ both_drivers! {
             (total(&folded, |_| true) >= 200_000_000).then_some(folded)
         });
         let all = total(&folded, |_| true);
-        for what in ["thread_start", "weir_server::thread::start"] {
+        for what in ["thread_start", "weir_server::workers::thread::start"] {
             let rooted = total(&folded, |stack| stack.contains(what));
             assert!(rooted * 10 >= all * 9, "{rooted} of {all} ns with {what}\n{folded}");
         }

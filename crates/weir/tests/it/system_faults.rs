@@ -90,7 +90,10 @@ both_drivers! {
         let refused = others[number.expect("the file's name")].response();
         assert!(refused.status == 500 && !refused.keeps_alive(), "{refused}");
         drop(others);
-        assert_serves(&mut server.client(), "/a.txt", "file\n");
+        // The server finds out by and by that they have left.
+        weir_test::wait_for("descriptors to open files with", || {
+            (server.client().get("/a.txt").body == b"file\n").then_some(())
+        });
     }
 
     /// What has to be read from the disk takes a thread with a descriptor of its own, and is read without where none is left.
