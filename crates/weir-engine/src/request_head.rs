@@ -24,9 +24,8 @@ pub enum HeadFailure {
 pub fn keep_line<J: ClientJudge>(x: &mut Exchange, wire: &Wire) {
     let input = wire.input.borrow();
     let bytes = input.bytes();
-    x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
+    keep_beginning(x, bytes);
     drop(input);
-    first_line(x);
     let fields = x.request.head.fields.last().map_or(0, |field| field.value.end);
     x.request.head.len = line_end(x, fields.max(x.request.head.line.end)) as usize;
     salvage::<J>(x);
@@ -73,6 +72,12 @@ fn line_end(x: &Exchange, at: u32) -> u32 {
     rest.iter().position(|byte| *byte == b'\n').map_or(end, |len| at + len as u32 + 1)
 }
 
+/// The arena takes the beginning of a head that could not be read, for the log.
+fn keep_beginning(x: &mut Exchange, bytes: &[u8]) {
+    x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
+    first_line(x);
+}
+
 /// `$request` of a head that could not be read: what there is of its first line.
 fn first_line(x: &mut Exchange) {
     let line = x.request.head.line;
@@ -89,8 +94,7 @@ fn first_line(x: &mut Exchange) {
 
 /// Refuses a head that can't be parsed, of which `bytes` have come: the log shows their beginning.
 pub fn refuse_bad<J: ClientJudge>(x: &mut Exchange, bytes: &[u8], bad: BadRequest) -> HeadFailure {
-    x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
-    first_line(x);
+    keep_beginning(x, bytes);
     x.request.head.len = reached(x, bad);
     salvage::<J>(x);
     refuse(x, bad)
