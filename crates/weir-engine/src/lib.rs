@@ -37,6 +37,7 @@ pub mod text;
 pub mod trace;
 pub mod transport;
 pub mod trim;
+mod typed_values;
 pub mod variable;
 pub mod wire;
 pub mod worker;

@@ -1,6 +1,5 @@
 //! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing.
 
-use std::any::{Any, TypeId};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use crate::exchange::Exchange;
 use crate::filter::{FilterSlot, HeaderEntry, HeaderFilter};
 use crate::module::Unnamed;
 use crate::phase::{Handler, HandlerEntry, Phase, Verdict};
+use crate::typed_values::TypedValues;
 use crate::worker::Worker;
 
 /// What runs for a request in one location, on one worker.
@@ -43,7 +43,7 @@ pub struct Plan {
     /// The plans of the blocks inside that inherit everything (`if`), in the order of the file.
     pub nested: Box<[Rc<Plan>]>,
     /// Beside the number of its type: to ask the values themselves is a call for each.
-    kept: Vec<(TypeId, Box<dyn Any>)>,
+    kept: TypedValues,
 }
 
 impl Plan {
@@ -54,8 +54,7 @@ impl Plan {
 
     /// All that modules left under this type, in order.
     pub fn all_kept<T: 'static>(&self) -> impl Iterator<Item = &T> {
-        let of_type = self.kept.iter().filter(|(kind, _)| *kind == TypeId::of::<T>());
-        of_type.filter_map(|(_, kept)| kept.downcast_ref())
+        self.kept.all()
     }
 
     /// The handlers of `phase`, in order.
@@ -157,7 +156,7 @@ pub struct PlanBuilder<'a> {
     profile: bool,
     redact_args: bool,
     rule: u16,
-    kept: Vec<(TypeId, Box<dyn Any>)>,
+    kept: TypedValues,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -183,14 +182,14 @@ impl<'a> PlanBuilder<'a> {
             profile: true,
             redact_args: true,
             rule: 0,
-            kept: Vec::new(),
+            kept: TypedValues::default(),
         }
     }
 
     /// Keeps `value` with the plan, for who has the plan but not the handler: variables, blocks around this one. Of
     /// one type the first value counts.
     pub fn keep<T: 'static>(&mut self, value: T) {
-        self.kept.push((TypeId::of::<T>(), Box::new(value)));
+        self.kept.push(Box::new(value));
     }
 
     /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.

@@ -1,6 +1,6 @@
 //! A configuration installed on one worker: servers with their plans, and who answers for which name.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,6 +25,7 @@ use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{NestedPlans, Plan, PlanBuilder, PlanLevel};
 use crate::regex::{GivenUp, Pattern};
 use crate::transport::Connection;
+use crate::typed_values::TypedValues;
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
 
@@ -290,7 +291,7 @@ pub struct Server {
     pub(crate) locations: Locations,
     named: Names<Rc<Plan>>,
     /// See [`Server::part`].
-    parts: Box<[(TypeId, Box<dyn Any>)]>,
+    parts: TypedValues,
     link: Rc<Link>,
     plain: bool,
 }
@@ -309,8 +310,7 @@ impl Server {
 
     /// What a module keeps with the server ([`BuildHooks::server_part`](crate::module::BuildHooks::server_part)).
     pub fn part<P: 'static>(&self) -> Option<&P> {
-        let (_, part) = self.parts.iter().find(|(kind, _)| *kind == TypeId::of::<P>())?;
-        part.downcast_ref()
+        self.parts.find()
     }
 
     /// The configuration the server belongs to.

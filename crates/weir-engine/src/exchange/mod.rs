@@ -45,6 +45,7 @@ use crate::read::RequestBody;
 use crate::subrequest::family::SubrequestFamily;
 use crate::text::{Arena, Text};
 use crate::transport::{Connection, Transport};
+use crate::typed_values::TypedValues;
 use crate::variable::{Captures, VarIndex, Variables};
 use crate::worker::Worker;
 
@@ -128,9 +129,9 @@ pub struct Exchange {
     pub(crate) header_size: u64,
     /// Bytes that left on the connection before this response ([`Transport::bytes_written`]).
     pub bytes_before: u64,
-    states: lasting::TypedValues,
-    lasting: lasting::TypedValues,
-    own_lasting: lasting::TypedValues,
+    states: TypedValues,
+    lasting: TypedValues,
+    own_lasting: TypedValues,
     /// What the storey of upstreams keeps with it.
     part: Option<Box<dyn ExchangePart>>,
     /// Shared with subrequests.
@@ -183,9 +184,9 @@ impl Exchange {
             busy: crate::transport::wire::HIGH,
             header_size: 0,
             bytes_before: 0,
-            states: lasting::TypedValues::default(),
-            lasting: lasting::TypedValues::default(),
-            own_lasting: lasting::TypedValues::default(),
+            states: TypedValues::default(),
+            lasting: TypedValues::default(),
+            own_lasting: TypedValues::default(),
             part: None,
             common: None,
             family: None,

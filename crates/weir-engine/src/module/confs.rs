@@ -4,7 +4,7 @@
 //! unchanged from the one around it is therefore made once for all its neighbours ([`Base`]): such settings follow from
 //! the block around alone.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use weir_conf::{Contexts, Error};
@@ -12,6 +12,7 @@ use weir_conf::{Contexts, Error};
 use super::{ModuleDef, Unnamed};
 use crate::conf::registry::Registry;
 use crate::plan::PlanBuilder;
+use crate::typed_values::TypedValues;
 
 /// A module's settings in a block.
 type Conf = Arc<dyn Any + Send + Sync>;
@@ -178,13 +179,15 @@ impl Confs {
 }
 
 impl Confs {
-    /// What modules keep with the server whose block this is, by their types.
-    pub(crate) fn server_parts(&self, modules: &[&ModuleDef]) -> Box<[(TypeId, Box<dyn Any>)]> {
-        let made = modules.iter().zip(self.all()).filter_map(|(module, conf)| {
-            let part = (module.hooks.server_part?)(conf);
-            Some(((*part).type_id(), part))
-        });
-        made.collect()
+    /// What modules keep with the server whose block this is.
+    pub(crate) fn server_parts(&self, modules: &[&ModuleDef]) -> TypedValues {
+        let mut parts = TypedValues::default();
+        for (module, conf) in modules.iter().zip(self.all()) {
+            if let Some(make) = module.hooks.server_part {
+                parts.push(make(conf));
+            }
+        }
+        parts
     }
 }
 
