@@ -4,6 +4,8 @@
 //! become shorter: a new arrow fails, and so does a line that is no longer true. `WEIR_WRITE_LISTS=1` writes them again;
 //! look at what was added before you commit it.
 //!
+//! `WEIR_SHOW_ARROWS=weir-engine cargo test -p weir-test --test storeys circles -- --nocapture` prints a crate's arrows.
+//!
 //! Paths are seen, wherever they are written; a method that another file adds to a type is not.
 
 mod graph;
@@ -167,8 +169,12 @@ fn no_arrow_runs_up() {
 #[test]
 fn circles_shrink() {
     let mut found = BTreeSet::new();
+    let shown = std::env::var("WEIR_SHOW_ARROWS").unwrap_or_default();
     for (name, read) in read_all() {
         let arrows = read.arrows();
+        if name == shown {
+            arrows.iter().for_each(|(from, to)| println!("{from} -> {to}"));
+        }
         let roots = ["lib.rs", "main.rs"];
         let arrows =
             arrows.into_iter().filter(|(from, to)| !roots.contains(&&**from) && !roots.contains(&&**to));
