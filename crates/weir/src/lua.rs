@@ -12,7 +12,7 @@ use weir::modules::MODULES;
 use weir_conf::{MemoryFiles, RealFiles};
 use weir_engine::conf::build::build;
 use weir_engine::{Configuration, log};
-use weir_lua::Program;
+use weir_lua::CliProgram;
 use weir_server::{Server, ServerOptions};
 
 /// Whether `weir lua` with these arguments asks a server that runs (`weir lua heap`).
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         Ok(server) => server,
         Err(error) => return failed(&error.to_string()),
     };
-    let status = Program::wait();
+    let status = CliProgram::wait();
     server.quit();
     server.join(None);
     log::flush();
@@ -61,7 +61,7 @@ fn failed(message: &str) -> ExitCode {
 #[derive(Default)]
 struct LuaCommandLine {
     help: bool,
-    program: Program,
+    program: CliProgram,
     /// `-I`
     folders: Vec<String>,
     /// `--shdict`

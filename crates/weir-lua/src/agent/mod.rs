@@ -13,7 +13,7 @@ use weir_engine::log::{self, Level};
 use weir_engine::wire::{Reader, Writer};
 use weir_engine::worker::Counts;
 
-use crate::dict::call::{Call, DictReply};
+use crate::dict::call::{DictCall, DictReply};
 
 /// The agent's way to the server, in its process.
 pub(crate) static LINK: OnceLock<Mutex<UnixStream>> = OnceLock::new();
@@ -24,7 +24,7 @@ pub(crate) fn is_here() -> bool {
 }
 
 /// Has the server do what is asked of its dictionary `name`. Nothing where it is gone.
-pub(crate) fn ask(name: &str, call: &Call<'_>) -> DictReply {
+pub(crate) fn ask(name: &str, call: &DictCall<'_>) -> DictReply {
     let mut out = Writer::default();
     out.number(DICT);
     out.bytes(name.as_bytes());

@@ -3,26 +3,28 @@
 
 use weir_engine::wire::{Reader, Writer};
 
-use crate::dict::{Item, ListError, NewValue, SMALL, SeenValue, SharedDict, StoreCondition, StoreOutcome};
+use crate::dict::{
+    DictItem, ListError, NewValue, SMALL, SeenValue, SharedDict, StoreCondition, StoreOutcome,
+};
 
 /// One thing that is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Call<'c> {
+pub(crate) enum DictCall<'c> {
     Get(&'c [u8]),
     /// Key, value, milliseconds to live (0 for ever), flags.
     Set {
         key: &'c [u8],
-        value: Given<'c>,
+        value: GivenValue<'c>,
         ttl: u64,
         flags: u32,
         when: StoreCondition,
         evict: bool,
     },
     Delete(&'c [u8]),
-    Incr(&'c [u8], Incr),
+    Incr(&'c [u8], IncrCall),
     Push {
         key: &'c [u8],
-        item: Item,
+        item: DictItem,
         left: bool,
     },
     Pop {
@@ -44,7 +46,7 @@ pub(crate) enum Call<'c> {
 
 /// A value to be stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Given<'c> {
+pub(crate) enum GivenValue<'c> {
     Text(&'c [u8]),
     Number(f64),
     Boolean(bool),
@@ -52,7 +54,7 @@ pub(crate) enum Given<'c> {
 
 /// What is added to a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Incr {
+pub(crate) struct IncrCall {
     pub(crate) by: f64,
     /// Where a number begins that is not there.
     pub(crate) init: Option<f64>,
@@ -65,7 +67,7 @@ pub(crate) struct Incr {
 /// What came of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DictReply {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DictOutcome,
     /// The number that was found, or another answer in one.
     pub(crate) number: f64,
     /// The text that was found.
@@ -78,7 +80,7 @@ pub(crate) struct DictReply {
 
 /// How it went; the numbers are the prelude's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum DictOutcome {
     /// There is nothing of the kind.
     #[default]
     Nothing = 0,
@@ -95,33 +97,33 @@ pub(crate) enum Outcome {
     Other = 8,
 }
 
-impl Outcome {
-    fn of(number: u64) -> Option<Outcome> {
-        use Outcome::{Boolean, Done, Exists, List, NoMemory, NotFound, Nothing, Number, Other};
+impl DictOutcome {
+    fn of(number: u64) -> Option<DictOutcome> {
+        use DictOutcome::{Boolean, Done, Exists, List, NoMemory, NotFound, Nothing, Number, Other};
         let all = [Nothing, Done, Number, Boolean, List, Exists, NotFound, NoMemory, Other];
         all.into_iter().find(|outcome| *outcome as u64 == number)
     }
 
     /// What came of storing a value, and whether others have gone for it.
-    pub(crate) fn stored(stored: StoreOutcome) -> (Outcome, bool) {
+    pub(crate) fn stored(stored: StoreOutcome) -> (DictOutcome, bool) {
         match stored {
-            StoreOutcome::Yes(forced) => (Outcome::Done, forced),
-            StoreOutcome::Exists => (Outcome::Exists, false),
-            StoreOutcome::NotFound => (Outcome::NotFound, false),
-            StoreOutcome::NoMemory(forced) => (Outcome::NoMemory, forced),
+            StoreOutcome::Yes(forced) => (DictOutcome::Done, forced),
+            StoreOutcome::Exists => (DictOutcome::Exists, false),
+            StoreOutcome::NotFound => (DictOutcome::NotFound, false),
+            StoreOutcome::NoMemory(forced) => (DictOutcome::NoMemory, forced),
         }
     }
 }
 
-impl From<Outcome> for DictReply {
-    fn from(outcome: Outcome) -> DictReply {
+impl From<DictOutcome> for DictReply {
+    fn from(outcome: DictOutcome) -> DictReply {
         DictReply { outcome, ..DictReply::default() }
     }
 }
 
 impl From<StoreOutcome> for DictReply {
     fn from(stored: StoreOutcome) -> DictReply {
-        let (outcome, flag) = Outcome::stored(stored);
+        let (outcome, flag) = DictOutcome::stored(stored);
         DictReply { outcome, flag, ..DictReply::default() }
     }
 }
@@ -129,7 +131,7 @@ impl From<StoreOutcome> for DictReply {
 impl DictReply {
     /// An answer that is a number.
     pub(crate) fn number(number: f64) -> DictReply {
-        DictReply { outcome: Outcome::Number, number, ..DictReply::default() }
+        DictReply { outcome: DictOutcome::Number, number, ..DictReply::default() }
     }
 
     /// The bytes of the message.
@@ -148,7 +150,7 @@ impl DictReply {
     pub(crate) fn decode(bytes: &[u8]) -> Option<DictReply> {
         let mut from = Reader(bytes);
         let reply = DictReply {
-            outcome: Outcome::of(from.number()?)?,
+            outcome: DictOutcome::of(from.number()?)?,
             number: from.float()?,
             text: from.bytes()?.to_vec(),
             flags: from.number()? as u32,
@@ -159,46 +161,46 @@ impl DictReply {
     }
 }
 
-impl Call<'_> {
+impl DictCall<'_> {
     /// Does it.
     pub(crate) fn perform(self, dict: &SharedDict) -> DictReply {
         match self {
-            Call::Get(key) => get(dict, key),
-            Call::Set { key, value, ttl, flags, when, evict } => {
+            DictCall::Get(key) => get(dict, key),
+            DictCall::Set { key, value, ttl, flags, when, evict } => {
                 dict.set(key, value.into(), ttl, flags, when, evict).into()
             }
-            Call::Delete(key) => {
+            DictCall::Delete(key) => {
                 dict.delete(key);
-                Outcome::Done.into()
+                DictOutcome::Done.into()
             }
-            Call::Incr(key, incr) => {
+            DictCall::Incr(key, incr) => {
                 let (outcome, flag, number) = add(dict, key, incr);
                 DictReply { flag, number, ..outcome.into() }
             }
-            Call::Push { key, item, left } => push(dict, key, &item, left),
-            Call::Pop { key, left } => pop(dict, key, left),
-            Call::Length(key) => {
+            DictCall::Push { key, item, left } => push(dict, key, &item, left),
+            DictCall::Pop { key, left } => pop(dict, key, left),
+            DictCall::Length(key) => {
                 let length = dict.change_list(key, |list| (None, list.len()));
                 length.map_or_else(DictReply::from, |count| DictReply::number(count as f64))
             }
-            Call::Ttl(key) => {
-                dict.ttl(key).map_or(Outcome::NotFound.into(), |left| DictReply::number(left as f64 / 1000.0))
-            }
-            Call::Expire(key, ttl) => {
+            DictCall::Ttl(key) => dict
+                .ttl(key)
+                .map_or(DictOutcome::NotFound.into(), |left| DictReply::number(left as f64 / 1000.0)),
+            DictCall::Expire(key, ttl) => {
                 if dict.expire(key, ttl) {
-                    Outcome::Done.into()
+                    DictOutcome::Done.into()
                 } else {
-                    Outcome::NotFound.into()
+                    DictOutcome::NotFound.into()
                 }
             }
-            Call::FlushAll => {
+            DictCall::FlushAll => {
                 dict.flush_all();
-                Outcome::Done.into()
+                DictOutcome::Done.into()
             }
-            Call::FlushExpired(most) => DictReply::number(dict.flush_expired(whole(most)) as f64),
-            Call::Keys(most) => DictReply { keys: dict.keys(whole(most)), ..Outcome::Done.into() },
-            Call::Capacity => DictReply::number(dict.capacity() as f64),
-            Call::FreeSpace => DictReply::number(dict.free_space() as f64),
+            DictCall::FlushExpired(most) => DictReply::number(dict.flush_expired(whole(most)) as f64),
+            DictCall::Keys(most) => DictReply { keys: dict.keys(whole(most)), ..DictOutcome::Done.into() },
+            DictCall::Capacity => DictReply::number(dict.capacity() as f64),
+            DictCall::FreeSpace => DictReply::number(dict.free_space() as f64),
         }
     }
 
@@ -209,8 +211,8 @@ impl Call<'_> {
             out.bytes(key);
         };
         match self {
-            Call::Get(key) => keyed(GET, key),
-            Call::Set { key, value, ttl, flags, when, evict } => {
+            DictCall::Get(key) => keyed(GET, key),
+            DictCall::Set { key, value, ttl, flags, when, evict } => {
                 keyed(SET, key);
                 value.encode(out);
                 out.number(*ttl);
@@ -218,117 +220,119 @@ impl Call<'_> {
                 out.number(*when as u64);
                 out.number((*evict).into());
             }
-            Call::Delete(key) => keyed(DELETE, key),
-            Call::Incr(key, Incr { by, init, ttl, ignored }) => {
+            DictCall::Delete(key) => keyed(DELETE, key),
+            DictCall::Incr(key, IncrCall { by, init, ttl, ignored }) => {
                 keyed(INCR, key);
                 out.float(*by);
                 out.list(init.iter(), |out, init| out.float(*init));
                 out.number(*ttl);
                 out.number((*ignored).into());
             }
-            Call::Push { key, item, left } => {
+            DictCall::Push { key, item, left } => {
                 keyed(PUSH, key);
                 match item {
-                    Item::Text(text) => Given::Text(text).encode(out),
-                    Item::Number(number) => Given::Number(*number).encode(out),
+                    DictItem::Text(text) => GivenValue::Text(text).encode(out),
+                    DictItem::Number(number) => GivenValue::Number(*number).encode(out),
                 }
                 out.number((*left).into());
             }
-            Call::Pop { key, left } => {
+            DictCall::Pop { key, left } => {
                 keyed(POP, key);
                 out.number((*left).into());
             }
-            Call::Length(key) => keyed(LENGTH, key),
-            Call::Ttl(key) => keyed(TTL, key),
-            Call::Expire(key, ttl) => {
+            DictCall::Length(key) => keyed(LENGTH, key),
+            DictCall::Ttl(key) => keyed(TTL, key),
+            DictCall::Expire(key, ttl) => {
                 keyed(EXPIRE, key);
                 out.number(*ttl);
             }
-            Call::FlushAll => out.number(FLUSH_ALL),
-            Call::FlushExpired(most) => [FLUSH_EXPIRED, *most].iter().for_each(|number| out.number(*number)),
-            Call::Keys(most) => [KEYS, *most].iter().for_each(|number| out.number(*number)),
-            Call::Capacity => out.number(CAPACITY),
-            Call::FreeSpace => out.number(FREE_SPACE),
+            DictCall::FlushAll => out.number(FLUSH_ALL),
+            DictCall::FlushExpired(most) => {
+                [FLUSH_EXPIRED, *most].iter().for_each(|number| out.number(*number))
+            }
+            DictCall::Keys(most) => [KEYS, *most].iter().for_each(|number| out.number(*number)),
+            DictCall::Capacity => out.number(CAPACITY),
+            DictCall::FreeSpace => out.number(FREE_SPACE),
         }
     }
 }
 
-impl<'c> Call<'c> {
+impl<'c> DictCall<'c> {
     /// Reads a message; `None` if it is none.
-    pub(crate) fn decode(from: &mut Reader<'c>) -> Option<Call<'c>> {
+    pub(crate) fn decode(from: &mut Reader<'c>) -> Option<DictCall<'c>> {
         Some(match from.number()? {
-            GET => Call::Get(from.bytes()?),
-            SET => Call::Set {
+            GET => DictCall::Get(from.bytes()?),
+            SET => DictCall::Set {
                 key: from.bytes()?,
-                value: Given::decode(from)?,
+                value: GivenValue::decode(from)?,
                 ttl: from.number()?,
                 flags: from.number()? as u32,
                 when: StoreCondition::of(from.number()?),
                 evict: from.number()? != 0,
             },
-            DELETE => Call::Delete(from.bytes()?),
+            DELETE => DictCall::Delete(from.bytes()?),
             INCR => {
                 let key = from.bytes()?;
                 let (by, init) = (from.float()?, from.list(Reader::float)?.pop());
-                Call::Incr(key, Incr { by, init, ttl: from.number()?, ignored: from.number()? != 0 })
+                DictCall::Incr(key, IncrCall { by, init, ttl: from.number()?, ignored: from.number()? != 0 })
             }
-            PUSH => Call::Push {
+            PUSH => DictCall::Push {
                 key: from.bytes()?,
-                item: match Given::decode(from)? {
-                    Given::Text(text) => Item::Text(text.into()),
-                    Given::Number(number) => Item::Number(number),
-                    Given::Boolean(_) => return None,
+                item: match GivenValue::decode(from)? {
+                    GivenValue::Text(text) => DictItem::Text(text.into()),
+                    GivenValue::Number(number) => DictItem::Number(number),
+                    GivenValue::Boolean(_) => return None,
                 },
                 left: from.number()? != 0,
             },
-            POP => Call::Pop { key: from.bytes()?, left: from.number()? != 0 },
-            LENGTH => Call::Length(from.bytes()?),
-            TTL => Call::Ttl(from.bytes()?),
-            EXPIRE => Call::Expire(from.bytes()?, from.number()?),
-            FLUSH_ALL => Call::FlushAll,
-            FLUSH_EXPIRED => Call::FlushExpired(from.number()?),
-            KEYS => Call::Keys(from.number()?),
-            CAPACITY => Call::Capacity,
-            FREE_SPACE => Call::FreeSpace,
+            POP => DictCall::Pop { key: from.bytes()?, left: from.number()? != 0 },
+            LENGTH => DictCall::Length(from.bytes()?),
+            TTL => DictCall::Ttl(from.bytes()?),
+            EXPIRE => DictCall::Expire(from.bytes()?, from.number()?),
+            FLUSH_ALL => DictCall::FlushAll,
+            FLUSH_EXPIRED => DictCall::FlushExpired(from.number()?),
+            KEYS => DictCall::Keys(from.number()?),
+            CAPACITY => DictCall::Capacity,
+            FREE_SPACE => DictCall::FreeSpace,
             _ => return None,
         })
     }
 }
 
-impl<'c> Given<'c> {
+impl<'c> GivenValue<'c> {
     fn encode(&self, out: &mut Writer) {
         match self {
-            Given::Text(text) => {
+            GivenValue::Text(text) => {
                 out.number(0);
                 out.bytes(text);
             }
-            Given::Number(number) => {
+            GivenValue::Number(number) => {
                 out.number(1);
                 out.float(*number);
             }
-            Given::Boolean(value) => {
+            GivenValue::Boolean(value) => {
                 out.number(2);
                 out.number((*value).into());
             }
         }
     }
 
-    fn decode(from: &mut Reader<'c>) -> Option<Given<'c>> {
+    fn decode(from: &mut Reader<'c>) -> Option<GivenValue<'c>> {
         Some(match from.number()? {
-            0 => Given::Text(from.bytes()?),
-            1 => Given::Number(from.float()?),
-            2 => Given::Boolean(from.number()? != 0),
+            0 => GivenValue::Text(from.bytes()?),
+            1 => GivenValue::Number(from.float()?),
+            2 => GivenValue::Boolean(from.number()? != 0),
             _ => return None,
         })
     }
 }
 
-impl<'c> From<Given<'c>> for NewValue<'c> {
-    fn from(given: Given<'c>) -> NewValue<'c> {
+impl<'c> From<GivenValue<'c>> for NewValue<'c> {
+    fn from(given: GivenValue<'c>) -> NewValue<'c> {
         match given {
-            Given::Text(text) => NewValue::Text(text),
-            Given::Number(number) => NewValue::Number(number),
-            Given::Boolean(value) => NewValue::Boolean(value),
+            GivenValue::Text(text) => NewValue::Text(text),
+            GivenValue::Number(number) => NewValue::Number(number),
+            GivenValue::Boolean(value) => NewValue::Boolean(value),
         }
     }
 }
@@ -339,17 +343,17 @@ fn get(dict: &SharedDict, key: &[u8]) -> DictReply {
         reply.outcome = match value {
             SeenValue::Text(text) => {
                 reply.text = text.to_vec();
-                Outcome::Done
+                DictOutcome::Done
             }
             SeenValue::Number(number) => {
                 reply.number = number;
-                Outcome::Number
+                DictOutcome::Number
             }
             SeenValue::Boolean(value) => {
                 reply.number = f64::from(u8::from(value));
-                Outcome::Boolean
+                DictOutcome::Boolean
             }
-            SeenValue::List => Outcome::List,
+            SeenValue::List => DictOutcome::List,
         };
         reply
     });
@@ -360,32 +364,32 @@ fn get(dict: &SharedDict, key: &[u8]) -> DictReply {
 pub(crate) fn add(
     dict: &SharedDict,
     key: &[u8],
-    Incr { by, init, ttl, ignored }: Incr,
-) -> (Outcome, bool, f64) {
+    IncrCall { by, init, ttl, ignored }: IncrCall,
+) -> (DictOutcome, bool, f64) {
     let mut sum = 0.0;
     let added = dict.update(key, |value| match (value, init) {
         // The first run of `init_by_lua` has added it.
         (Some(SeenValue::Number(number)), _) if ignored => {
             sum = number;
-            Err(Outcome::Done)
+            Err(DictOutcome::Done)
         }
         (Some(SeenValue::Number(number)), _) => {
             sum = number + by;
             Ok((NewValue::Number(sum), None))
         }
-        (Some(_), _) => Err(Outcome::Other),
+        (Some(_), _) => Err(DictOutcome::Other),
         (None, Some(init)) => {
             sum = init + by;
-            if ignored { Err(Outcome::Done) } else { Ok((NewValue::Number(sum), Some(ttl))) }
+            if ignored { Err(DictOutcome::Done) } else { Ok((NewValue::Number(sum), Some(ttl))) }
         }
-        (None, None) => Err(Outcome::NotFound),
+        (None, None) => Err(DictOutcome::NotFound),
     });
-    let (outcome, forced) = added.map_or_else(|outcome| (outcome, false), Outcome::stored);
+    let (outcome, forced) = added.map_or_else(|outcome| (outcome, false), DictOutcome::stored);
     (outcome, forced, sum)
 }
 
 /// Puts an element at an end of a list: how many there are.
-fn push(dict: &SharedDict, key: &[u8], item: &Item, left: bool) -> DictReply {
+fn push(dict: &SharedDict, key: &[u8], item: &DictItem, left: bool) -> DictReply {
     let pushed = dict.change_list(key, |list| {
         let list = list.with(item.clone(), left);
         let count = list.len();
@@ -403,16 +407,16 @@ fn pop(dict: &SharedDict, key: &[u8], left: bool) -> DictReply {
     match popped {
         Err(error) => error.into(),
         Ok(None) => DictReply::default(),
-        Ok(Some(Item::Text(text))) => DictReply { text: text.to_vec(), ..Outcome::Done.into() },
-        Ok(Some(Item::Number(number))) => DictReply::number(number),
+        Ok(Some(DictItem::Text(text))) => DictReply { text: text.to_vec(), ..DictOutcome::Done.into() },
+        Ok(Some(DictItem::Number(number))) => DictReply::number(number),
     }
 }
 
 impl From<ListError> for DictReply {
     fn from(error: ListError) -> DictReply {
         match error {
-            ListError::OtherKind => Outcome::Other.into(),
-            ListError::NoMemory => Outcome::NoMemory.into(),
+            ListError::OtherKind => DictOutcome::Other.into(),
+            ListError::NoMemory => DictOutcome::NoMemory.into(),
         }
     }
 }
@@ -442,44 +446,44 @@ mod tests {
 
     use super::*;
 
-    fn calls() -> Vec<Call<'static>> {
-        let value = Given::Text(b"v");
-        let item = Item::Text(Arc::from(&b"i"[..]));
+    fn calls() -> Vec<DictCall<'static>> {
+        let value = GivenValue::Text(b"v");
+        let item = DictItem::Text(Arc::from(&b"i"[..]));
         vec![
-            Call::Set { key: b"a", value, ttl: 0, flags: 7, when: StoreCondition::Always, evict: true },
-            Call::Get(b"a"),
-            Call::Set {
+            DictCall::Set { key: b"a", value, ttl: 0, flags: 7, when: StoreCondition::Always, evict: true },
+            DictCall::Get(b"a"),
+            DictCall::Set {
                 key: b"n",
-                value: Given::Number(1.5),
+                value: GivenValue::Number(1.5),
                 ttl: 60_000,
                 flags: 0,
                 when: StoreCondition::Absent,
                 evict: false,
             },
-            Call::Set {
+            DictCall::Set {
                 key: b"b",
-                value: Given::Boolean(true),
+                value: GivenValue::Boolean(true),
                 ttl: 0,
                 flags: 0,
                 when: StoreCondition::Present,
                 evict: false,
             },
-            Call::Incr(b"n", Incr { by: 2.0, init: None, ttl: 0, ignored: false }),
-            Call::Incr(b"m", Incr { by: 2.0, init: Some(1.0), ttl: 9, ignored: true }),
-            Call::Get(b"n"),
-            Call::Push { key: b"l", item, left: true },
-            Call::Push { key: b"l", item: Item::Number(3.0), left: false },
-            Call::Length(b"l"),
-            Call::Pop { key: b"l", left: true },
-            Call::Pop { key: b"a", left: false },
-            Call::Ttl(b"a"),
-            Call::Expire(b"a", 60_000),
-            Call::Keys(10),
-            Call::FlushExpired(u64::MAX),
-            Call::Capacity,
-            Call::FreeSpace,
-            Call::Delete(b"a"),
-            Call::FlushAll,
+            DictCall::Incr(b"n", IncrCall { by: 2.0, init: None, ttl: 0, ignored: false }),
+            DictCall::Incr(b"m", IncrCall { by: 2.0, init: Some(1.0), ttl: 9, ignored: true }),
+            DictCall::Get(b"n"),
+            DictCall::Push { key: b"l", item, left: true },
+            DictCall::Push { key: b"l", item: DictItem::Number(3.0), left: false },
+            DictCall::Length(b"l"),
+            DictCall::Pop { key: b"l", left: true },
+            DictCall::Pop { key: b"a", left: false },
+            DictCall::Ttl(b"a"),
+            DictCall::Expire(b"a", 60_000),
+            DictCall::Keys(10),
+            DictCall::FlushExpired(u64::MAX),
+            DictCall::Capacity,
+            DictCall::FreeSpace,
+            DictCall::Delete(b"a"),
+            DictCall::FlushAll,
         ]
     }
 
@@ -489,14 +493,14 @@ mod tests {
             let mut out = Writer::default();
             call.encode(&mut out);
             let mut from = Reader(&out.0);
-            assert_eq!(Call::decode(&mut from), Some(call));
+            assert_eq!(DictCall::decode(&mut from), Some(call));
             assert!(from.0.is_empty());
             for end in 0..out.0.len() {
                 let mut from = Reader(&out.0[..end]);
-                assert_eq!(Call::decode(&mut from).and_then(|call| from.whole(call)), None, "{end}");
+                assert_eq!(DictCall::decode(&mut from).and_then(|call| from.whole(call)), None, "{end}");
             }
         }
-        assert_eq!(Call::decode(&mut Reader(&99u64.to_le_bytes())), None);
+        assert_eq!(DictCall::decode(&mut Reader(&99u64.to_le_bytes())), None);
     }
 
     #[test]
@@ -508,8 +512,8 @@ mod tests {
             assert_eq!(DictReply::decode(&bytes).as_ref(), Some(reply));
             assert_eq!(DictReply::decode(&bytes[..bytes.len() - 1]), None);
         }
-        use Outcome::{Done, NotFound, Number, Other};
-        let outcomes: Vec<Outcome> = replies.iter().map(|reply| reply.outcome).collect();
+        use DictOutcome::{Done, NotFound, Number, Other};
+        let outcomes: Vec<DictOutcome> = replies.iter().map(|reply| reply.outcome).collect();
         let wanted = [
             Done, Done, Done, NotFound, Done, Done, Number, Number, Number, Number, Done, Other, Number,
             Done, Done, Number, Number, Number, Done, Done,

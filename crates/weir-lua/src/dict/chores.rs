@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Something to be done about a node.
-pub(super) enum Chore {
+pub(super) enum DictChore {
     /// It is new: it gets a place in the order. Its stamp, hash and number.
     Note(u64, u64, u64),
     /// It is gone: it leaves its chain. Its hash and number.
@@ -13,16 +13,16 @@ pub(super) enum Chore {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct ChoreStack(AtomicPtr<Item>);
+pub(super) struct ChoreStack(AtomicPtr<ChoreItem>);
 
-struct Item {
-    chore: Chore,
-    next: *mut Item,
+struct ChoreItem {
+    chore: DictChore,
+    next: *mut ChoreItem,
 }
 
 impl ChoreStack {
-    pub(super) fn push(&self, chore: Chore) {
-        let item = Box::into_raw(Box::new(Item { chore, next: ptr::null_mut() }));
+    pub(super) fn push(&self, chore: DictChore) {
+        let item = Box::into_raw(Box::new(ChoreItem { chore, next: ptr::null_mut() }));
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
             // SAFETY: it is this thread's until it is on the stack.
@@ -39,7 +39,7 @@ impl ChoreStack {
     }
 
     /// Takes all there are, the last one first.
-    pub(super) fn take(&self) -> impl Iterator<Item = Chore> + use<> {
+    pub(super) fn take(&self) -> impl Iterator<Item = DictChore> + use<> {
         Taken(self.0.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 }
@@ -51,12 +51,12 @@ impl Drop for ChoreStack {
 }
 
 /// Chores that nobody else has.
-struct Taken(*mut Item);
+struct TakenChores(*mut ChoreItem);
 
-impl Iterator for Taken {
-    type Item = Chore;
+impl Iterator for TakenChores {
+    type Item = DictChore;
 
-    fn next(&mut self) -> Option<Chore> {
+    fn next(&mut self) -> Option<DictChore> {
         if self.0.is_null() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Iterator for Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for TakenChores {
     fn drop(&mut self) {
         self.for_each(drop);
     }
@@ -86,7 +86,7 @@ mod tests {
                 .map(|thread| {
                     scope.spawn({
                         let chores = &chores;
-                        move || (0..5_000).for_each(|number| chores.push(Chore::Unlink(thread, number)))
+                        move || (0..5_000).for_each(|number| chores.push(DictChore::Unlink(thread, number)))
                     })
                 })
                 .collect();
@@ -97,6 +97,6 @@ mod tests {
             taken + count(&chores)
         });
         assert_eq!((taken, chores.is_empty()), (20_000, true));
-        chores.push(Chore::Note(1, 2, 3));
+        chores.push(DictChore::Note(1, 2, 3));
     }
 }

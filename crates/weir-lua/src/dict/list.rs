@@ -10,28 +10,28 @@ use crossbeam_epoch as epoch;
 use weir_engine::file::hash::hash;
 
 use crate::dict::node::NodeChange;
-use crate::dict::value::{Value, is_over};
-use crate::dict::{Committed, Item, NEVER, NewValue, Place, SharedDict, counted};
+use crate::dict::value::{EntryValue, is_over};
+use crate::dict::{CommitOutcome, DictItem, EntryPlace, NEVER, NewValue, SharedDict, counted};
 use crate::luajit::shared_page::now;
 
 /// See the module. Cloning copies two pointers.
 #[derive(Clone, Default)]
 pub(crate) struct ItemList {
-    left: Stack,
-    right: Stack,
+    left: ItemStack,
+    right: ItemStack,
     /// What the elements count for.
     bytes: usize,
 }
 
 #[derive(Clone, Default)]
-struct Stack {
-    top: Option<Arc<Element>>,
+struct ItemStack {
+    top: Option<Arc<ListElement>>,
     len: usize,
 }
 
-struct Element {
-    item: Item,
-    below: Option<Arc<Element>>,
+struct ListElement {
+    item: DictItem,
+    below: Option<Arc<ListElement>>,
 }
 
 impl ItemList {
@@ -49,7 +49,7 @@ impl ItemList {
     }
 
     /// This list and one element more.
-    pub(crate) fn with(&self, item: Item, left: bool) -> ItemList {
+    pub(crate) fn with(&self, item: DictItem, left: bool) -> ItemList {
         let mut list = self.clone();
         list.bytes += item.size();
         list.ends(left).0.push(item);
@@ -57,7 +57,7 @@ impl ItemList {
     }
 
     /// The element at an end, and what is left without it.
-    pub(crate) fn without(&self, left: bool) -> Option<(Item, ItemList)> {
+    pub(crate) fn without(&self, left: bool) -> Option<(DictItem, ItemList)> {
         let mut list = self.clone();
         let (end, other) = list.ends(left);
         if end.len == 0 {
@@ -69,19 +69,19 @@ impl ItemList {
     }
 
     /// The stack of that end, and the other one.
-    fn ends(&mut self, left: bool) -> (&mut Stack, &mut Stack) {
+    fn ends(&mut self, left: bool) -> (&mut ItemStack, &mut ItemStack) {
         if left { (&mut self.left, &mut self.right) } else { (&mut self.right, &mut self.left) }
     }
 }
 
-impl Stack {
-    fn push(&mut self, item: Item) {
+impl ItemStack {
+    fn push(&mut self, item: DictItem) {
         let below = self.top.take();
-        self.top = Some(Arc::new(Element { item, below }));
+        self.top = Some(Arc::new(ListElement { item, below }));
         self.len += 1;
     }
 
-    fn pop(&mut self) -> Option<Item> {
+    fn pop(&mut self) -> Option<DictItem> {
         let top = self.top.take()?;
         self.top.clone_from(&top.below);
         self.len -= 1;
@@ -89,17 +89,17 @@ impl Stack {
     }
 
     /// Takes the half of `other` that lies below, the larger one, with its lowest element on top. This one is empty.
-    fn take_half(&mut self, other: &mut Stack) {
-        let items: Vec<Item> = other.items().cloned().collect();
+    fn take_half(&mut self, other: &mut ItemStack) {
+        let items: Vec<DictItem> = other.items().cloned().collect();
         let (above, below) = items.split_at(items.len() / 2);
-        let (mut kept, mut taken) = (Stack::default(), Stack::default());
+        let (mut kept, mut taken) = (ItemStack::default(), ItemStack::default());
         above.iter().rev().for_each(|item| kept.push(item.clone()));
         below.iter().for_each(|item| taken.push(item.clone()));
         (*self, *other) = (taken, kept);
     }
 
     /// From the top.
-    fn items(&self) -> impl Iterator<Item = &Item> {
+    fn items(&self) -> impl Iterator<Item = &DictItem> {
         let mut next = self.top.as_deref();
         std::iter::from_fn(move || {
             let element = next?;
@@ -109,7 +109,7 @@ impl Stack {
     }
 }
 
-impl Drop for Stack {
+impl Drop for ItemStack {
     /// One element after the other: each dropping the one below it would need a stack as deep as the list is long.
     fn drop(&mut self) {
         let mut next = self.top.take();
@@ -144,7 +144,7 @@ impl SharedDict {
             let living = found.filter(|_| !is_over(expires, now()));
             let (items, flags, expires) = match living.map(|found| found.value) {
                 None => (&empty, 0, NEVER),
-                Some(Value::List { items, flags, .. }) => (items, *flags, expires),
+                Some(EntryValue::List { items, flags, .. }) => (items, *flags, expires),
                 Some(_) => return Err(ListError::OtherKind),
             };
             let (next, result) = change(items);
@@ -152,24 +152,24 @@ impl SharedDict {
                 living.inspect(|found| found.node.touch(now()));
                 return Ok(result);
             };
-            let place = Place { stripe, hash, key, found, state, head };
+            let place = EntryPlace { stripe, hash, key, found, state, head };
             match self.exchange_list(&place, next, flags, expires, &guard) {
-                Committed::Done => return Ok(result),
-                Committed::Again(_) => {}
-                Committed::Full(_) => return Err(ListError::NoMemory),
+                CommitOutcome::Done => return Ok(result),
+                CommitOutcome::Again(_) => {}
+                CommitOutcome::Full(_) => return Err(ListError::NoMemory),
             }
         }
     }
 
     fn exchange_list(
         &self,
-        place: &Place<'_>,
+        place: &EntryPlace<'_>,
         next: ItemList,
         flags: u32,
         expires: u64,
         guard: &epoch::Guard,
-    ) -> Committed {
-        let Place { stripe, key, found, state, .. } = *place;
+    ) -> CommitOutcome {
+        let EntryPlace { stripe, key, found, state, .. } = *place;
         let before = found.map_or(0, |found| counted(key, found.value.peek().2));
         let size = counted(key, next.bytes());
         let done = match found {
@@ -181,11 +181,11 @@ impl SharedDict {
             }
             _ if size > before && !self.fits(size, before) => {
                 let (made, _) = self.make_room(size - before, false, guard);
-                return if made { Committed::Again(false) } else { Committed::Full(false) };
+                return if made { CommitOutcome::Again(false) } else { CommitOutcome::Full(false) };
             }
             _ => self.put(place, &NodeChange { value: NewValue::List(next), flags, expires }, guard),
         };
-        if done { Committed::Done } else { Committed::Again(false) }
+        if done { CommitOutcome::Done } else { CommitOutcome::Again(false) }
     }
 }
 
@@ -197,10 +197,10 @@ mod tests {
 
     use super::*;
 
-    fn number(item: Item) -> f64 {
+    fn number(item: DictItem) -> f64 {
         match item {
-            Item::Number(number) => number,
-            Item::Text(text) => panic!("{text:?}"),
+            DictItem::Number(number) => number,
+            DictItem::Text(text) => panic!("{text:?}"),
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
             for (step, (adds, more, left)) in steps.into_iter().enumerate() {
                 let (before, len) = (list.clone(), model.len());
                 if adds || more {
-                    list = list.with(Item::Number(step as f64), left);
+                    list = list.with(DictItem::Number(step as f64), left);
                     if left { model.push_front(step as f64) } else { model.push_back(step as f64) }
                 } else {
                     let expected = if left { model.pop_front() } else { model.pop_back() };
@@ -222,7 +222,7 @@ mod tests {
                     });
                     prop_assert_eq!(taken, expected);
                 }
-                prop_assert_eq!((list.len(), list.bytes()), (model.len(), model.len() * Item::Number(0.0).size()));
+                prop_assert_eq!((list.len(), list.bytes()), (model.len(), model.len() * DictItem::Number(0.0).size()));
                 prop_assert_eq!(before.len(), len);
             }
         }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_queue_keeps_its_order() {
         let mut list =
-            (0..10).fold(ItemList::default(), |list, n| list.with(Item::Number(f64::from(n)), true));
+            (0..10).fold(ItemList::default(), |list, n| list.with(DictItem::Number(f64::from(n)), true));
         let mut taken = Vec::new();
         while let Some((item, rest)) = list.without(false) {
             taken.push(number(item));
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_long_list_is_dropped_on_a_small_stack() {
         let list = (0..300_000)
-            .fold(ItemList::default(), |list, n| list.with(Item::Number(f64::from(n)), n % 2 == 0));
+            .fold(ItemList::default(), |list, n| list.with(DictItem::Number(f64::from(n)), n % 2 == 0));
         let other = list.clone();
         let drops = |list: ItemList| {
             std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(list)).expect("a thread")

@@ -27,7 +27,7 @@ pub(super) struct MarkState {
 
 /// What a value was read with: it is the entry's as long as the mark has this version.
 #[derive(Clone, Copy)]
-pub(crate) struct Version {
+pub(crate) struct MarkVersion {
     pub(crate) mark: &'static EntryMark,
     pub(crate) version: f64,
 }
@@ -53,7 +53,7 @@ impl EntryMark {
 }
 
 #[cfg(test)]
-impl Version {
+impl MarkVersion {
     /// Whether what was read with it is still the entry's, as compiled Lua asks.
     pub(super) fn holds(&self) -> bool {
         self.mark.version() == self.version
@@ -67,13 +67,13 @@ impl MarkState {
     }
 
     /// Before a value is read.
-    pub(super) fn version(&self) -> Option<Version> {
+    pub(super) fn version(&self) -> Option<MarkVersion> {
         let mark = self.mark()?;
-        Some(Version { mark, version: mark.version() })
+        Some(MarkVersion { mark, version: mark.version() })
     }
 
     /// The value that was read in no writer's hands is that of `version`, if it is read often enough to be remembered.
-    pub(super) fn confirm(&self, version: Option<Version>) -> Option<Version> {
+    pub(super) fn confirm(&self, version: Option<MarkVersion>) -> Option<MarkVersion> {
         let reads = self.reads.load(Ordering::Relaxed);
         if reads < ENOUGH {
             self.reads.store(reads + 1, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Drop for MarkState {
 mod tests {
     use super::*;
 
-    fn read(marked: &MarkState) -> Option<Version> {
+    fn read(marked: &MarkState) -> Option<MarkVersion> {
         let version = marked.version();
         marked.confirm(version)
     }

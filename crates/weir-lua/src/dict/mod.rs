@@ -34,9 +34,9 @@ use weir_engine::zone::{Store, Usage};
 
 use crate::luajit::shared_page::{now, stamp};
 pub(crate) use list::{ItemList, ListError};
-pub(crate) use mark::{EntryMark, Version};
-use node::{DictNode, Found, NodeChange};
-use stripe::{DictStripe, Head};
+pub(crate) use mark::{EntryMark, MarkVersion};
+use node::{DictNode, FoundNode, NodeChange};
+use stripe::{ChainHead, DictStripe};
 use value::is_over;
 pub(crate) use value::{SMALL, ValueScratch};
 
@@ -71,12 +71,12 @@ pub(crate) struct EntryDetails {
     pub(crate) expires: u64,
     pub(crate) expired: bool,
     /// What says whether it is still so, where that was asked often.
-    pub(crate) version: Option<Version>,
+    pub(crate) version: Option<MarkVersion>,
 }
 
 /// An element of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Item {
+pub(crate) enum DictItem {
     Text(Arc<[u8]>),
     Number(f64),
 }
@@ -133,7 +133,7 @@ struct DictSums {
 }
 
 /// See [`SharedDict::told`].
-pub(crate) struct Told {
+pub(crate) struct DictFigures {
     /// Bytes.
     pub(crate) capacity: u64,
     pub(crate) used: u64,
@@ -178,9 +178,9 @@ impl SharedDict {
     }
 
     /// What who looks from outside is told.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> DictFigures {
         let Usage { used, size, full } = self.usage();
-        Told {
+        DictFigures {
             capacity: size,
             used,
             full,
@@ -202,7 +202,7 @@ impl SharedDict {
     ) -> Option<T> {
         let hash = hash(key);
         let guard = epoch::pin();
-        let Found { node, value, .. } = self.stripe(hash).find(hash, key, &guard).0?;
+        let FoundNode { node, value, .. } = self.stripe(hash).find(hash, key, &guard).0?;
         let before = node.marked.version();
         let glimpse = value.read(scratch);
         let version = if glimpse.is_quiet() { node.marked.confirm(before) } else { None };
@@ -242,11 +242,11 @@ impl SharedDict {
                 _ => {}
             }
             let change = NodeChange { value: value.clone(), flags, expires: self.expiry(ttl, now) };
-            let place = Place { stripe, hash, key, found, state, head };
+            let place = EntryPlace { stripe, hash, key, found, state, head };
             match self.commit(&place, &change, evict, &guard) {
-                Committed::Done => return StoreOutcome::Yes(forced),
-                Committed::Again(others) => forced |= others,
-                Committed::Full(others) => return StoreOutcome::NoMemory(forced | others),
+                CommitOutcome::Done => return StoreOutcome::Yes(forced),
+                CommitOutcome::Again(others) => forced |= others,
+                CommitOutcome::Full(others) => return StoreOutcome::NoMemory(forced | others),
             }
         }
     }
@@ -270,11 +270,11 @@ impl SharedDict {
             let (flags, expires) = living.map_or((0, NEVER), |living| (living.flags, living.expires));
             let (value, ttl) = change(living.map(|living| living.seen))?;
             let expires = ttl.map_or(expires, |ttl| self.expiry(ttl, now));
-            let place = Place { stripe, hash, key, found, state, head };
+            let place = EntryPlace { stripe, hash, key, found, state, head };
             match self.commit(&place, &NodeChange { value, flags, expires }, true, &guard) {
-                Committed::Done => return Ok(StoreOutcome::Yes(forced)),
-                Committed::Again(others) => forced |= others,
-                Committed::Full(others) => return Ok(StoreOutcome::NoMemory(forced | others)),
+                CommitOutcome::Done => return Ok(StoreOutcome::Yes(forced)),
+                CommitOutcome::Again(others) => forced |= others,
+                CommitOutcome::Full(others) => return Ok(StoreOutcome::NoMemory(forced | others)),
             }
         }
     }
@@ -282,29 +282,29 @@ impl SharedDict {
     /// Makes a change, unless something else has changed or there was no room: then it is to be looked again.
     fn commit(
         &self,
-        place: &Place<'_>,
+        place: &EntryPlace<'_>,
         change: &NodeChange<'_>,
         evict: bool,
         guard: &epoch::Guard,
-    ) -> Committed {
-        let Place { key, found, .. } = *place;
+    ) -> CommitOutcome {
+        let EntryPlace { key, found, .. } = *place;
         let size = counted(key, change.value.size());
         let before = found.map_or(0, |found| counted(key, found.value.peek().2));
         if !self.fits(size, before) {
             let (made, others) = self.make_room(size.saturating_sub(before), evict, guard);
             if made {
-                return Committed::Again(others);
+                return CommitOutcome::Again(others);
             }
             // What was there is no more, as in OpenResty.
             self.delete(key);
-            return Committed::Full(others);
+            return CommitOutcome::Full(others);
         }
-        if self.put(place, change, guard) { Committed::Done } else { Committed::Again(false) }
+        if self.put(place, change, guard) { CommitOutcome::Done } else { CommitOutcome::Again(false) }
     }
 
     /// Makes a change for which there is room; `false`: something else has changed.
-    fn put(&self, place: &Place<'_>, change: &NodeChange<'_>, guard: &epoch::Guard) -> bool {
-        let Place { stripe, hash, key, found, state, .. } = *place;
+    fn put(&self, place: &EntryPlace<'_>, change: &NodeChange<'_>, guard: &epoch::Guard) -> bool {
+        let EntryPlace { stripe, hash, key, found, state, .. } = *place;
         let size = counted(key, change.value.size());
         match found {
             None => {
@@ -396,7 +396,7 @@ impl SharedDict {
     /// Takes out the least used entry of all, as far as other workers do not look for it at the same moment; `false` when
     /// there is none.
     fn evict(&self, guard: &epoch::Guard) -> bool {
-        let mut oldest: Option<(u64, &DictStripe, Found<'_>)> = None;
+        let mut oldest: Option<(u64, &DictStripe, FoundNode<'_>)> = None;
         for stripe in &self.stripes {
             let least = match stripe.try_order(guard) {
                 Some(mut order) => stripe.oldest(&mut order, guard),
@@ -490,7 +490,7 @@ impl SharedDict {
         let (guard, now) = (epoch::pin(), now());
         let mut keys = Vec::new();
         for stripe in &self.stripes {
-            stripe.for_each(&guard, |Found { node, value, .. }| {
+            stripe.for_each(&guard, |FoundNode { node, value, .. }| {
                 if keys.len() < most && !is_over(value.peek().1, now) {
                     keys.push(node.key.clone());
                 }
@@ -507,18 +507,18 @@ fn counted(key: &[u8], value: usize) -> u64 {
 }
 
 /// Where a value goes, as it was looked at.
-struct Place<'a> {
+struct EntryPlace<'a> {
     stripe: &'a DictStripe,
     hash: u64,
     key: &'a [u8],
     /// What is there, and the state of its value.
-    found: Option<Found<'a>>,
+    found: Option<FoundNode<'a>>,
     state: u64,
-    head: Head<'a>,
+    head: ChainHead<'a>,
 }
 
 /// What came of a change; whether others that had not expired have gone for it.
-enum Committed {
+enum CommitOutcome {
     Done,
     Again(bool),
     Full(bool),
@@ -545,8 +545,8 @@ impl<'v> NewValue<'v> {
     }
 }
 
-impl Item {
+impl DictItem {
     fn size(&self) -> usize {
-        32 + if let Item::Text(text) = self { text.len() } else { 8 }
+        32 + if let DictItem::Text(text) = self { text.len() } else { 8 }
     }
 }

@@ -6,7 +6,7 @@ use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
 use crate::dict::NewValue;
 use crate::dict::mark::MarkState;
-use crate::dict::value::Value;
+use crate::dict::value::EntryValue;
 use crate::luajit::shared_page::renewed;
 
 /// An entry. Key and number stay as they were made.
@@ -14,7 +14,7 @@ pub(super) struct DictNode {
     pub(super) hash: u64,
     pub(super) key: Box<[u8]>,
     /// Null once the entry is gone; it never comes back.
-    value: Atomic<Value>,
+    value: Atomic<EntryValue>,
     /// How compiled code sees whether the value is still the same.
     pub(super) marked: MarkState,
     /// The stamp of its last use, but for those by compiled code.
@@ -27,10 +27,10 @@ pub(super) struct DictNode {
 
 /// An entry that is there, with the value that it had when it was found.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'g> {
+pub(super) struct FoundNode<'g> {
     pub(super) node: &'g DictNode,
-    pub(super) value: &'g Value,
-    pointer: Shared<'g, Value>,
+    pub(super) value: &'g EntryValue,
+    pointer: Shared<'g, EntryValue>,
 }
 
 /// What an entry gets.
@@ -44,17 +44,17 @@ pub(super) struct NodeChange<'v> {
 impl DictNode {
     /// A node with no stamp and no place in a chain yet.
     pub(super) fn new(hash: u64, key: &[u8], change: &NodeChange<'_>, number: u64) -> DictNode {
-        let value = Atomic::new(Value::new(&change.value, change.flags, change.expires));
+        let value = Atomic::new(EntryValue::new(&change.value, change.flags, change.expires));
         let (used, marked, next) = (AtomicU64::new(0), MarkState::default(), Atomic::null());
         DictNode { hash, key: key.into(), value, marked, used, number, next }
     }
 
     /// What it holds; `None`: it is gone.
-    pub(super) fn found<'g>(&'g self, guard: &'g Guard) -> Option<Found<'g>> {
+    pub(super) fn found<'g>(&'g self, guard: &'g Guard) -> Option<FoundNode<'g>> {
         let pointer = self.value.load(Ordering::Acquire, guard);
         // SAFETY: values are freed only after all guards that may have seen them are gone.
         let value = unsafe { pointer.as_ref() }?;
-        Some(Found { node: self, value, pointer })
+        Some(FoundNode { node: self, value, pointer })
     }
 
     /// Notes its last use.
@@ -86,12 +86,12 @@ impl Drop for DictNode {
     }
 }
 
-impl Found<'_> {
+impl FoundNode<'_> {
     /// Changes the value that it had in `state`; the bytes that the one before counted for. `None`: it is another one, or in
     /// another state, by now.
     pub(super) fn change(&self, state: u64, change: &NodeChange<'_>, guard: &Guard) -> Option<usize> {
         let NodeChange { value, flags, expires } = change;
-        if let Value::Small(small) = self.value {
+        if let EntryValue::Small(small) = self.value {
             if small.holds(state, value, *flags, *expires) {
                 return Some(value.size());
             }
@@ -106,33 +106,33 @@ impl Found<'_> {
             return None;
         }
         self.node.marked.change();
-        let next = Owned::new(Value::new(value, *flags, *expires));
+        let next = Owned::new(EntryValue::new(value, *flags, *expires));
         self.exchange(next.into_shared(guard), guard)
     }
 
-    /// Makes it expire at another time; `false`: as [`Found::change`].
+    /// Makes it expire at another time; `false`: as [`FoundNode::change`].
     pub(super) fn expire(&self, expires: u64, guard: &Guard) -> bool {
         match self.value {
-            Value::Small(_) => {
+            EntryValue::Small(_) => {
                 let mut scratch = [0; crate::dict::SMALL];
                 let glimpse = self.value.read(&mut scratch);
                 let Some(value) = NewValue::of(glimpse.seen) else { return false };
                 self.change(glimpse.state, &NodeChange { value, flags: glimpse.flags, expires }, guard)
                     .is_some()
             }
-            Value::Text { expires: at, .. } => {
+            EntryValue::Text { expires: at, .. } => {
                 at.store(expires, Ordering::Relaxed);
                 true
             }
             // Exchanged, too: another may be putting a longer list in its place.
-            Value::List { items, flags, .. } => {
+            EntryValue::List { items, flags, .. } => {
                 let change = NodeChange { value: NewValue::List(items.clone()), flags: *flags, expires };
                 self.change(self.value.peek().0, &change, guard).is_some()
             }
         }
     }
 
-    /// Takes the entry away, whose value is in `state`; as [`Found::change`].
+    /// Takes the entry away, whose value is in `state`; as [`FoundNode::change`].
     pub(super) fn remove(&self, state: u64, guard: &Guard) -> Option<usize> {
         if !self.value.seal(state) {
             return None;
@@ -141,7 +141,7 @@ impl Found<'_> {
         self.exchange(Shared::null(), guard)
     }
 
-    fn exchange(&self, next: Shared<'_, Value>, guard: &Guard) -> Option<usize> {
+    fn exchange(&self, next: Shared<'_, EntryValue>, guard: &Guard) -> Option<usize> {
         let node = &self.node.value;
         let done = node.compare_exchange(self.pointer, next, Ordering::AcqRel, Ordering::Relaxed, guard);
         if done.is_err() {

@@ -2,7 +2,7 @@
 //!
 //! A new node goes before the first of its chain, by a compare-and-exchange that fails when another has gone there since
 //! the chain was looked through: so no key is there twice. A node that is gone stays in its chain, without a value, until
-//! who holds [`StripeOrder`] takes it out; nobody waits for that: whoever finds it held leaves a [chore](Chore) for its holder.
+//! who holds [`StripeOrder`] takes it out; nobody waits for that: whoever finds it held leaves a [chore](DictChore) for its holder.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
-use crate::dict::chores::{Chore, ChoreStack};
-use crate::dict::node::{DictNode, Found};
+use crate::dict::chores::{ChoreStack, DictChore};
+use crate::dict::node::{DictNode, FoundNode};
 use crate::dict::value::is_over;
 
 /// In cache lines of its own (two, which x86 fetches together): writers of other stripes do not touch them.
@@ -48,7 +48,7 @@ pub(super) struct StripeOrder {
 }
 
 /// The first node of a chain when that was looked through.
-pub(super) struct Head<'g>(Shared<'g, DictNode>);
+pub(super) struct ChainHead<'g>(Shared<'g, DictNode>);
 
 impl DictStripe {
     /// One with so many chains, a power of two.
@@ -74,7 +74,7 @@ impl DictStripe {
     }
 
     /// Does what is to be done, or leaves it to who holds the order.
-    fn leave(&self, chore: Chore, guard: &Guard) {
+    fn leave(&self, chore: DictChore, guard: &Guard) {
         match self.try_order(guard) {
             Some(mut order) => self.perform(&mut order, chore, guard),
             None => self.chores.push(chore),
@@ -92,13 +92,13 @@ impl DictStripe {
         }
     }
 
-    fn perform(&self, order: &mut StripeOrder, chore: Chore, guard: &Guard) {
+    fn perform(&self, order: &mut StripeOrder, chore: DictChore, guard: &Guard) {
         match chore {
-            Chore::Note(stamp, hash, number) => {
+            DictChore::Note(stamp, hash, number) => {
                 order.heap.push(Reverse((stamp, hash, number)));
                 self.tidy(order, guard);
             }
-            Chore::Unlink(hash, number) => self.unlink(hash, number, guard),
+            DictChore::Unlink(hash, number) => self.unlink(hash, number, guard),
         }
     }
 
@@ -112,7 +112,12 @@ impl DictStripe {
     }
 
     /// The entry of `key`, expired or not, and where one would go if there is none.
-    pub(super) fn find<'g>(&self, hash: u64, key: &[u8], guard: &'g Guard) -> (Option<Found<'g>>, Head<'g>) {
+    pub(super) fn find<'g>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        guard: &'g Guard,
+    ) -> (Option<FoundNode<'g>>, ChainHead<'g>) {
         let head = self.bucket(hash).load(Ordering::Acquire, guard);
         let mut next = head;
         // SAFETY: nodes are freed only after all guards that may have seen them are gone.
@@ -121,15 +126,15 @@ impl DictStripe {
                 && *node.key == *key
                 && let Some(found) = node.found(guard)
             {
-                return (Some(found), Head(head));
+                return (Some(found), ChainHead(head));
             }
             next = node.next.load(Ordering::Acquire, guard);
         }
-        (None, Head(head))
+        (None, ChainHead(head))
     }
 
     /// Puts a node in, if its chain is as it was when nothing was [found](DictStripe::find) in it.
-    pub(super) fn insert(&self, head: &Head<'_>, node: DictNode, guard: &Guard) -> bool {
+    pub(super) fn insert(&self, head: &ChainHead<'_>, node: DictNode, guard: &Guard) -> bool {
         let (hash, number, stamp) = (node.hash, node.number, node.used());
         node.next.store(head.0, Ordering::Relaxed);
         // Released: who finds the node sees all of it.
@@ -144,15 +149,15 @@ impl DictStripe {
             return false;
         }
         self.entries.fetch_add(1, Ordering::Relaxed);
-        self.leave(Chore::Note(stamp, hash, number), guard);
+        self.leave(DictChore::Note(stamp, hash, number), guard);
         true
     }
 
     /// Takes an entry away that is as it was in `state`; the bytes that its value counted for. `None`: it is not.
-    pub(super) fn remove(&self, found: &Found<'_>, state: u64, guard: &Guard) -> Option<usize> {
+    pub(super) fn remove(&self, found: &FoundNode<'_>, state: u64, guard: &Guard) -> Option<usize> {
         let size = found.remove(state, guard)?;
         self.entries.fetch_sub(1, Ordering::Relaxed);
-        self.leave(Chore::Unlink(found.node.hash, found.node.number), guard);
+        self.leave(DictChore::Unlink(found.node.hash, found.node.number), guard);
         Some(size)
     }
 
@@ -218,7 +223,7 @@ impl DictStripe {
         &self,
         from: usize,
         guard: &'g Guard,
-        mut show: impl FnMut(Found<'g>),
+        mut show: impl FnMut(FoundNode<'g>),
     ) -> Option<usize> {
         let mut work = 0;
         for (at, bucket) in self.buckets.iter().enumerate().skip(from) {
@@ -240,7 +245,7 @@ impl DictStripe {
     }
 
     /// The node of that number, if it is not gone.
-    fn numbered<'g>(&self, hash: u64, number: u64, guard: &'g Guard) -> Option<Found<'g>> {
+    fn numbered<'g>(&self, hash: u64, number: u64, guard: &'g Guard) -> Option<FoundNode<'g>> {
         let mut next = self.bucket(hash).load(Ordering::Acquire, guard);
         // SAFETY: as in `find`.
         while let Some(node) = unsafe { next.as_ref() } {
@@ -253,7 +258,11 @@ impl DictStripe {
     }
 
     /// The least used entry, and its stamp.
-    pub(super) fn oldest<'g>(&self, order: &mut StripeOrder, guard: &'g Guard) -> Option<(u64, Found<'g>)> {
+    pub(super) fn oldest<'g>(
+        &self,
+        order: &mut StripeOrder,
+        guard: &'g Guard,
+    ) -> Option<(u64, FoundNode<'g>)> {
         loop {
             let Reverse((noted, hash, number)) = *order.heap.peek()?;
             let Some(found) = self.numbered(hash, number, guard) else {
@@ -271,10 +280,10 @@ impl DictStripe {
     }
 
     /// An entry that was used longer ago than most, while another has the order: the oldest of the next few.
-    pub(super) fn sample<'g>(&self, guard: &'g Guard) -> Option<(u64, Found<'g>)> {
+    pub(super) fn sample<'g>(&self, guard: &'g Guard) -> Option<(u64, FoundNode<'g>)> {
         let from = self.swept_to.load(Ordering::Relaxed);
-        let mut oldest: Option<(u64, Found<'g>)> = None;
-        let mut consider = |found: Found<'g>| {
+        let mut oldest: Option<(u64, FoundNode<'g>)> = None;
+        let mut consider = |found: FoundNode<'g>| {
             let used = found.node.used();
             if oldest.is_none_or(|(stamp, _)| used < stamp) {
                 oldest = Some((used, found));
@@ -287,14 +296,14 @@ impl DictStripe {
         }
         // Few entries, all of them elsewhere.
         while let Some(from) = next {
-            let mut consider = |found: Found<'g>| oldest = oldest.or(Some((found.node.used(), found)));
+            let mut consider = |found: FoundNode<'g>| oldest = oldest.or(Some((found.node.used(), found)));
             next = self.portion(from, guard, &mut consider).filter(|_| oldest.is_none());
         }
         oldest
     }
 
     /// Shows every entry, expired or not, until `show` says enough.
-    pub(super) fn for_each<'g>(&self, guard: &'g Guard, mut show: impl FnMut(Found<'g>) -> bool) {
+    pub(super) fn for_each<'g>(&self, guard: &'g Guard, mut show: impl FnMut(FoundNode<'g>) -> bool) {
         for bucket in &self.buckets {
             let mut next: Shared<'_, DictNode> = bucket.load(Ordering::Acquire, guard);
             // SAFETY: as in `find`.
@@ -314,7 +323,7 @@ impl DictStripe {
         if order.heap.len() > self.entries() * 2 + 64 {
             order.heap.clear();
             let heap = &mut order.heap;
-            self.for_each(guard, |Found { node, .. }| {
+            self.for_each(guard, |FoundNode { node, .. }| {
                 heap.push(Reverse((node.used(), node.hash, node.number)));
                 true
             });

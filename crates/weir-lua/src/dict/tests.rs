@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::dict::value::Value;
+use crate::dict::value::EntryValue;
 use crate::dict::*;
 
 fn text(value: &str) -> NewValue<'_> {
@@ -22,7 +22,7 @@ fn read(dict: &SharedDict, key: &str) -> Option<String> {
 /// Adds to the right of a list: how many there are.
 fn push(dict: &SharedDict, key: &str, number: f64) -> Result<usize, ListError> {
     dict.change_list(key.as_bytes(), |list| {
-        let list = list.with(Item::Number(number), false);
+        let list = list.with(DictItem::Number(number), false);
         let count = list.len();
         (Some(list), count)
     })
@@ -172,7 +172,7 @@ fn numbers_and_lists_are_changed() {
     };
     assert_eq!((add(1.0), add(2.0)), (Ok(StoreOutcome::Yes(false)), Ok(StoreOutcome::Yes(false))));
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
-    put(&dict, "l", NewValue::List(ItemList::default().with(Item::Number(1.0), false)));
+    put(&dict, "l", NewValue::List(ItemList::default().with(DictItem::Number(1.0), false)));
     assert_eq!(push(&dict, "l", 2.0), Ok(2));
     assert_eq!(dict.change_list(b"l", |list| (Some(ItemList::default()), list.len())), Ok(2));
     assert_eq!(read(&dict, "l"), None, "an empty list is none");
@@ -228,7 +228,7 @@ fn what_is_remembered_is_never_older() {
             put(&dict, "key", text("last"));
         })
     };
-    let (mut last, mut kept, mut over) = (String::new(), None::<(Version, String)>, false);
+    let (mut last, mut kept, mut over) = (String::new(), None::<(MarkVersion, String)>, false);
     loop {
         let now = match &kept {
             Some((version, value)) if version.holds() => Some(value.clone()),
@@ -360,7 +360,7 @@ fn a_change_that_is_half_done_is_passed_by() {
     let guard = epoch::pin();
     let hash = hash(b"n");
     let found = dict.stripe(hash).find(hash, b"n", &guard).0.expect("it is there");
-    let Value::Small(small) = found.value else { panic!("a number is small") };
+    let EntryValue::Small(small) = found.value else { panic!("a number is small") };
     let (state, ..) = found.value.peek();
     assert!(small.claim(state));
     let added = in_time({
@@ -444,7 +444,7 @@ fn a_list_without_room_stays() {
 /// Callers of one list, which comes and goes: all that is pushed is popped once.
 #[test]
 fn lists_lose_nothing() {
-    use call::{Call, Outcome};
+    use call::{DictCall, DictOutcome};
     let dict = Arc::new(SharedDict::new(1 << 20));
     let threads: Vec<_> = (0..4)
         .map(|thread| {
@@ -452,10 +452,10 @@ fn lists_lose_nothing() {
             std::thread::spawn(move || {
                 let mut sum = 0.0;
                 for number in 0..2_000 {
-                    let item = Item::Number(f64::from(number));
-                    let reply = Call::Push { key: b"list", item, left: thread % 2 == 0 }.perform(&dict);
-                    assert_eq!(reply.outcome, Outcome::Number);
-                    sum += Call::Pop { key: b"list", left: false }.perform(&dict).number;
+                    let item = DictItem::Number(f64::from(number));
+                    let reply = DictCall::Push { key: b"list", item, left: thread % 2 == 0 }.perform(&dict);
+                    assert_eq!(reply.outcome, DictOutcome::Number);
+                    sum += DictCall::Pop { key: b"list", left: false }.perform(&dict).number;
                 }
                 sum
             })

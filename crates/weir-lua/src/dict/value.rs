@@ -9,8 +9,8 @@ use crate::dict::list::ItemList;
 use crate::dict::{NEVER, NewValue, SeenValue};
 
 /// The value of an entry with its flags and the end of its life.
-pub(super) enum Value {
-    Small(Small),
+pub(super) enum EntryValue {
+    Small(SmallValue),
     Text { text: Box<[u8]>, flags: u32, expires: AtomicU64 },
     List { items: ItemList, flags: u32, expires: AtomicU64 },
 }
@@ -39,44 +39,46 @@ pub(crate) type ValueScratch = [u8; SMALL];
 /// Bytes of the longest text that is exchanged in place.
 pub(crate) const SMALL: usize = 256;
 
-impl Value {
+impl EntryValue {
     /// `expires`: milliseconds, or [`NEVER`].
-    pub(super) fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> Value {
+    pub(super) fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> EntryValue {
         match value {
             NewValue::Text(text) if text.len() > SMALL => {
-                Value::Text { text: (*text).into(), flags, expires: AtomicU64::new(expires) }
+                EntryValue::Text { text: (*text).into(), flags, expires: AtomicU64::new(expires) }
             }
             NewValue::List(items) => {
-                Value::List { items: items.clone(), flags, expires: AtomicU64::new(expires) }
+                EntryValue::List { items: items.clone(), flags, expires: AtomicU64::new(expires) }
             }
-            value => Value::Small(Small::new(value, flags, expires)),
+            value => EntryValue::Small(SmallValue::new(value, flags, expires)),
         }
     }
 
     /// All of it, which belongs together whatever writers do meanwhile.
     pub(super) fn read<'s>(&'s self, scratch: &'s mut ValueScratch) -> ValueGlimpse<'s> {
         let (seen, flags, expires) = match self {
-            Value::Small(small) => return small.read(scratch),
-            Value::Text { text, flags, expires } => (SeenValue::Text(text), *flags, expires),
-            Value::List { flags, expires, .. } => (SeenValue::List, *flags, expires),
+            EntryValue::Small(small) => return small.read(scratch),
+            EntryValue::Text { text, flags, expires } => (SeenValue::Text(text), *flags, expires),
+            EntryValue::List { flags, expires, .. } => (SeenValue::List, *flags, expires),
         };
         ValueGlimpse { seen, flags, expires: expires.load(Ordering::Relaxed), state: SEALED }
     }
 
-    /// As [`Value::read`] without the value: its state, when it expires, and the bytes it counts for.
+    /// As [`EntryValue::read`] without the value: its state, when it expires, and the bytes it counts for.
     pub(super) fn peek(&self) -> (u64, u64, usize) {
         match self {
-            Value::Small(small) => small.peek(),
-            Value::Text { text, expires, .. } => (SEALED, expires.load(Ordering::Relaxed), text.len()),
-            Value::List { items, expires, .. } => (SEALED, expires.load(Ordering::Relaxed), items.bytes()),
+            EntryValue::Small(small) => small.peek(),
+            EntryValue::Text { text, expires, .. } => (SEALED, expires.load(Ordering::Relaxed), text.len()),
+            EntryValue::List { items, expires, .. } => {
+                (SEALED, expires.load(Ordering::Relaxed), items.bytes())
+            }
         }
     }
 
     /// Takes care that nothing changes it from `state` on: `false`, it has changed already.
     pub(super) fn seal(&self, state: u64) -> bool {
         match self {
-            Value::Small(small) => small.seal(state),
-            Value::Text { .. } | Value::List { .. } => true,
+            EntryValue::Small(small) => small.seal(state),
+            EntryValue::Text { .. } | EntryValue::List { .. } => true,
         }
     }
 }
@@ -85,19 +87,19 @@ impl Value {
 /// current, and makes that the current one. A reader copies what is current and looks whether it still is; so it waits for
 /// nobody, and begins again only when a whole value was written meanwhile. A writer that finds another one at work
 /// [seals](SEALED) it: that one's change fails, and what is current stays.
-pub(super) struct Small {
+pub(super) struct SmallValue {
     /// The lowest bit is the slot, then [`BUSY`] and [`SEALED`]; the rest counts.
     state: AtomicU64,
     /// Two slots. Each: flags, kind and length; when it expires; the bytes.
     words: Box<[AtomicU64]>,
 }
 
-impl Small {
-    fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> Small {
+impl SmallValue {
+    fn new(value: &NewValue<'_>, flags: u32, expires: u64) -> SmallValue {
         let len = if let NewValue::Text(text) = value { text.len() } else { 0 };
         let words = 2 * (HEAD + len.div_ceil(16).max(1) * 2);
         let words = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let small = Small { state: AtomicU64::new(0), words };
+        let small = SmallValue { state: AtomicU64::new(0), words };
         small.fill(small.slot(0), value, flags, expires);
         small
     }
@@ -144,7 +146,7 @@ impl Small {
             && self.state.compare_exchange(state, state | BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends the change that was [begun](Small::claim) from `state`, with a value that it [takes](Small::takes); `false`:
+    /// Ends the change that was [begun](SmallValue::claim) from `state`, with a value that it [takes](SmallValue::takes); `false`:
     /// another writer has sealed it, nothing has changed.
     pub(super) fn finish(&self, state: u64, value: &NewValue<'_>, flags: u32, expires: u64) -> bool {
         let next = ((state & !(SLOT | BUSY | SEALED)) + COUNTED) | (!state & SLOT);
@@ -199,7 +201,7 @@ impl Small {
         }
     }
 
-    /// As [`Value::peek`].
+    /// As [`EntryValue::peek`].
     pub(super) fn peek(&self) -> (u64, u64, usize) {
         let (state, (head, expires)) =
             self.current(|slot| (slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed)));
@@ -270,20 +272,20 @@ const BOOLEAN: u64 = 2;
 mod tests {
     use super::*;
 
-    fn write(small: &Small, value: &NewValue<'_>, flags: u32, expires: u64) -> bool {
+    fn write(small: &SmallValue, value: &NewValue<'_>, flags: u32, expires: u64) -> bool {
         let (state, ..) = small.peek();
         small.takes(value) && small.claim(state) && small.finish(state, value, flags, expires)
     }
 
-    fn small(text: &[u8]) -> Small {
-        Small::new(&NewValue::Text(text), 7, NEVER)
+    fn small(text: &[u8]) -> SmallValue {
+        SmallValue::new(&NewValue::Text(text), 7, NEVER)
     }
 
     /// Two values that have nothing in common but their length: whoever reads sees one of them whole, with its flags.
     #[test]
     fn a_reader_sees_one_value_or_the_other() {
         let values = [[b'a'; 40], [b'b'; 40]];
-        let small = Small::new(&NewValue::Text(&values[0]), 0, 0);
+        let small = SmallValue::new(&NewValue::Text(&values[0]), 0, 0);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for round in 0..50_000 {

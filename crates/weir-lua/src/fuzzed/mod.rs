@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use crate::api::json::{self, DEPTH, JsonEncoder, SparseArrays};
 use crate::hooks::wiring::WIRING;
-use crate::vm::lua_vm::Vm;
+use crate::vm::lua_vm::LuaVm;
 use crate::vm::settings::VmSettings;
 
 thread_local! {
     /// One for all inputs: starting it costs more than reading them.
-    static STATE: OnceCell<Rc<Vm>> = const { OnceCell::new() };
+    static STATE: OnceCell<Rc<LuaVm>> = const { OnceCell::new() };
 }
 
 /// Has the `number`th allocation of a VM with `lua_memory_limit` fail, as if the limit was reached; 0 none.
@@ -30,7 +30,7 @@ pub fn cjson(data: &[u8]) {
     STATE.with(|vm| {
         let l = vm
             .get_or_init(|| {
-                Vm::start(VmSettings::default(), Default::default(), WIRING).expect("memory for a VM")
+                LuaVm::start(VmSettings::default(), Default::default(), WIRING).expect("memory for a VM")
             })
             .main();
         let top = l.top();

@@ -12,11 +12,11 @@ use weir_engine::log::Level;
 use weir_engine::{Exchange, Verdict};
 use weir_upstream::block::balancer_hook::{BalancerChoice, BalancerHook, UpstreamDraft, WorkerBalancerHook};
 
-use crate::api::balancer::{Asked, EXIT};
+use crate::api::balancer::{ChoiceLoan, EXIT};
 use crate::hooks::phases::ScriptHome;
 use crate::run::lend::DOING_BALANCER;
-use crate::vm::chunk::{ScriptChunk, Source};
-use crate::vm::phase::Phase;
+use crate::vm::chunk::{ScriptChunk, ScriptSource};
+use crate::vm::phase::ScriptPhase;
 
 /// Whether the configuration has such scripts: then all of its locations need the VM.
 #[derive(Default)]
@@ -26,12 +26,12 @@ pub(crate) struct HasBalancers(pub(crate) bool);
 ///
 /// # Errors
 /// There is one already.
-pub(crate) fn read(line: &mut LineCx<'_>, source: Source) -> Result {
+pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource) -> Result {
     let draft = line.ext::<Registry>().shared::<UpstreamDraft>();
     if draft.guide.is_some() {
         return Err(line.refuse("is duplicate"));
     }
-    draft.guide = Some(Arc::new(Configured(source)));
+    draft.guide = Some(Arc::new(ConfiguredScript(source)));
     if draft.chosen {
         line.warn("load balancing method redefined");
     }
@@ -56,28 +56,28 @@ pub(crate) fn keepalive(line: &mut LineCx<'_>) -> Result {
 }
 
 /// A script as configured.
-struct Configured(Source);
+struct ConfiguredScript(ScriptSource);
 
-impl std::fmt::Debug for Configured {
+impl std::fmt::Debug for ConfiguredScript {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0.name)
     }
 }
 
-impl BalancerHook for Configured {
+impl BalancerHook for ConfiguredScript {
     fn on_worker(&self) -> Box<dyn WorkerBalancerHook> {
-        Box::new(Script(ScriptChunk::new(self.0.clone())))
+        Box::new(BalancerScript(ScriptChunk::new(self.0.clone())))
     }
 }
 
 /// A script on one worker.
-struct Script(ScriptChunk);
+struct BalancerScript(ScriptChunk);
 
-impl WorkerBalancerHook for Script {
+impl WorkerBalancerHook for BalancerScript {
     fn choose(&self, x: &mut Exchange, choice: &mut BalancerChoice<'_>) -> std::result::Result<(), Verdict> {
         let home = x.plan.kept::<ScriptHome>().cloned().ok_or(Verdict::Status(500))?;
-        let asked = Asked::begin(choice);
-        if let Err(message) = home.vm(x).and_then(|vm| vm.run_for(&self.0, Phase::Balancer, x)) {
+        let asked = ChoiceLoan::begin(choice);
+        if let Err(message) = home.vm(x).and_then(|vm| vm.run_for(&self.0, ScriptPhase::Balancer, x)) {
             x.log(Level::Error, &format_args!("{message}{DOING_BALANCER}"));
             return Err(Verdict::Status(500));
         }

@@ -12,9 +12,9 @@ use crate::dict::DICTIONARY;
 use crate::hooks::balancer;
 use crate::hooks::set_by;
 use crate::hooks::tls::clients::HandshakeSources;
-use crate::run::settings::Settings;
-use crate::vm::chunk::{self, ScriptCode, Source};
-use crate::vm::phase::Phase;
+use crate::run::settings::ScriptSettings;
+use crate::vm::chunk::{self, ScriptCode, ScriptSource};
+use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
 
 /// The settings of one block.
@@ -23,14 +23,14 @@ pub struct LuaConf {
     pub(crate) main: VmSettings,
     /// The block has `set_by_lua`.
     pub(crate) sets: bool,
-    pub(crate) server_rewrite: Option<Source>,
-    pub(crate) rewrite: Option<Source>,
-    pub(crate) access: Option<Source>,
-    pub(crate) precontent: Option<Source>,
-    pub(crate) content: Option<Source>,
-    pub(crate) header_filter: Option<Source>,
-    pub(crate) body_filter: Option<Source>,
-    pub(crate) log: Option<Source>,
+    pub(crate) server_rewrite: Option<ScriptSource>,
+    pub(crate) rewrite: Option<ScriptSource>,
+    pub(crate) access: Option<ScriptSource>,
+    pub(crate) precontent: Option<ScriptSource>,
+    pub(crate) content: Option<ScriptSource>,
+    pub(crate) header_filter: Option<ScriptSource>,
+    pub(crate) body_filter: Option<ScriptSource>,
+    pub(crate) log: Option<ScriptSource>,
     /// Scripts of handshakes.
     pub(crate) secure: HandshakeSources,
     pub(crate) need_body: Option<bool>,
@@ -49,28 +49,28 @@ pub struct LuaConf {
 
 /// Whether the alert about `lua_code_cache off` was given.
 #[derive(Default)]
-struct Uncached(bool);
+struct UncachedAlert(bool);
 
 impl LuaConf {
     /// The place of a phase's script.
-    pub(crate) fn slot(&mut self, phase: Phase) -> &mut Option<Source> {
+    pub(crate) fn slot(&mut self, phase: ScriptPhase) -> &mut Option<ScriptSource> {
         match phase {
-            Phase::Init => &mut self.main.init,
-            Phase::InitWorker => &mut self.main.init_worker,
-            Phase::ExitWorker => &mut self.main.exit_worker,
-            Phase::ServerRewrite => &mut self.server_rewrite,
-            Phase::Rewrite => &mut self.rewrite,
-            Phase::Access => &mut self.access,
-            Phase::Precontent => &mut self.precontent,
-            Phase::HeaderFilter => &mut self.header_filter,
-            Phase::BodyFilter => &mut self.body_filter,
-            Phase::Log => &mut self.log,
-            Phase::SslClientHello => &mut self.secure.client_hello,
-            Phase::SslCertificate => &mut self.secure.certificate,
-            Phase::SslSessionFetch => &mut self.secure.session_fetch,
-            Phase::SslSessionStore => &mut self.secure.session_store,
-            Phase::ProxySslCertificate => &mut self.secure.shown,
-            Phase::ProxySslVerify => &mut self.secure.verify,
+            ScriptPhase::Init => &mut self.main.init,
+            ScriptPhase::InitWorker => &mut self.main.init_worker,
+            ScriptPhase::ExitWorker => &mut self.main.exit_worker,
+            ScriptPhase::ServerRewrite => &mut self.server_rewrite,
+            ScriptPhase::Rewrite => &mut self.rewrite,
+            ScriptPhase::Access => &mut self.access,
+            ScriptPhase::Precontent => &mut self.precontent,
+            ScriptPhase::HeaderFilter => &mut self.header_filter,
+            ScriptPhase::BodyFilter => &mut self.body_filter,
+            ScriptPhase::Log => &mut self.log,
+            ScriptPhase::SslClientHello => &mut self.secure.client_hello,
+            ScriptPhase::SslCertificate => &mut self.secure.certificate,
+            ScriptPhase::SslSessionFetch => &mut self.secure.session_fetch,
+            ScriptPhase::SslSessionStore => &mut self.secure.session_store,
+            ScriptPhase::ProxySslCertificate => &mut self.secure.shown,
+            ScriptPhase::ProxySslVerify => &mut self.secure.verify,
             _ => &mut self.content,
         }
     }
@@ -104,7 +104,7 @@ impl LuaConf {
 
     /// Said once, however many blocks turn the cache off.
     fn uncached(&self, line: &mut LineCx<'_>) {
-        if !std::mem::replace(&mut line.ext::<Registry>().shared::<Uncached>().0, true) {
+        if !std::mem::replace(&mut line.ext::<Registry>().shared::<UncachedAlert>().0, true) {
             line.alert("lua_code_cache is off; this will hurt performance");
         }
     }
@@ -137,9 +137,9 @@ impl LuaConf {
     }
 
     /// What the block says about its scripts.
-    pub(crate) fn settings(&self) -> Settings {
-        let unsaid = Settings::default();
-        Settings {
+    pub(crate) fn settings(&self) -> ScriptSettings {
+        let unsaid = ScriptSettings::default();
+        ScriptSettings {
             need_body: self.need_body.unwrap_or(unsaid.need_body),
             use_default_type: self.use_default_type.unwrap_or(unsaid.use_default_type),
             code_cache: self.code_cache.unwrap_or(unsaid.code_cache),
@@ -151,45 +151,45 @@ impl LuaConf {
     }
 
     /// `x_by_lua_block { code }`
-    pub(crate) fn block(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
+    pub(crate) fn block(&mut self, line: &mut LineCx<'_>, phase: ScriptPhase) -> Result {
         let source = source(line, phase, block_of(line));
         self.set_script(line, phase, source)
     }
 
     /// `balancer_by_lua_block { code }`
     pub(crate) fn balancer_block(line: &mut LineCx<'_>) -> Result {
-        let source = source(line, Phase::Balancer, block_of(line));
+        let source = source(line, ScriptPhase::Balancer, block_of(line));
         balancer::read(line, source)
     }
 
     /// `balancer_by_lua 'code'`
     pub(crate) fn balancer_inline(line: &mut LineCx<'_>) -> Result {
-        let source = source(line, Phase::Balancer, ScriptCode::Inline(line.bytes(0).to_vec()));
+        let source = source(line, ScriptPhase::Balancer, ScriptCode::Inline(line.bytes(0).to_vec()));
         balancer::read(line, source)
     }
 
     /// `balancer_by_lua_file path`
     pub(crate) fn balancer_file(line: &mut LineCx<'_>) -> Result {
         let code = file_of(line, 0)?;
-        let source = source(line, Phase::Balancer, code);
+        let source = source(line, ScriptPhase::Balancer, code);
         balancer::read(line, source)
     }
 
     /// `x_by_lua 'code'`
-    pub(crate) fn inline(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
+    pub(crate) fn inline(&mut self, line: &mut LineCx<'_>, phase: ScriptPhase) -> Result {
         let source = source(line, phase, ScriptCode::Inline(line.bytes(0).to_vec()));
         self.set_script(line, phase, source)
     }
 
-    fn set_script(&mut self, line: &mut LineCx<'_>, phase: Phase, source: Source) -> Result {
-        if phase == Phase::Content {
-            line.ext::<Registry>().claim_content(Phase::Content.label());
+    fn set_script(&mut self, line: &mut LineCx<'_>, phase: ScriptPhase, source: ScriptSource) -> Result {
+        if phase == ScriptPhase::Content {
+            line.ext::<Registry>().claim_content(ScriptPhase::Content.label());
         }
         line.once(self.slot(phase), source)
     }
 
     /// `x_by_lua_file path`
-    pub(crate) fn file(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
+    pub(crate) fn file(&mut self, line: &mut LineCx<'_>, phase: ScriptPhase) -> Result {
         let code = file_of(line, 0)?;
         let source = source(line, phase, code);
         self.set_script(line, phase, source)
@@ -198,14 +198,14 @@ impl LuaConf {
     /// `set_by_lua_block $variable { code }`
     pub(crate) fn set_block(&mut self, line: &mut LineCx<'_>) -> Result {
         self.sets = true;
-        let source = source(line, Phase::Set, block_of(line));
+        let source = source(line, ScriptPhase::Set, block_of(line));
         set_by::read(line, source, 1)
     }
 
     /// `set_by_lua $variable 'code' argument…`
     pub(crate) fn set_inline(&mut self, line: &mut LineCx<'_>) -> Result {
         self.sets = true;
-        let source = source(line, Phase::Set, ScriptCode::Inline(line.bytes(1).to_vec()));
+        let source = source(line, ScriptPhase::Set, ScriptCode::Inline(line.bytes(1).to_vec()));
         set_by::read(line, source, 2)
     }
 
@@ -213,7 +213,7 @@ impl LuaConf {
     pub(crate) fn set_file(&mut self, line: &mut LineCx<'_>) -> Result {
         self.sets = true;
         let code = file_of(line, 1)?;
-        let source = source(line, Phase::Set, code);
+        let source = source(line, ScriptPhase::Set, code);
         set_by::read(line, source, 2)
     }
 
@@ -252,7 +252,7 @@ fn file_of(line: &mut LineCx<'_>, at: usize) -> Result<ScriptCode> {
 }
 
 /// A script that begins in this line.
-fn source(line: &LineCx<'_>, phase: Phase, code: ScriptCode) -> Source {
+fn source(line: &LineCx<'_>, phase: ScriptPhase, code: ScriptCode) -> ScriptSource {
     // As OpenResty counts: a block begins where it begins, code in quotes where its line ends.
     let span = match line.raw() {
         Some(_) => line.line().name.span,
@@ -271,5 +271,5 @@ fn source(line: &LineCx<'_>, phase: Phase, code: ScriptCode) -> Source {
         (ScriptCode::Inline(text), None) => text.iter().filter(|byte| **byte == b'\n').count(),
         _ => 0,
     };
-    Source { name: chunk::name(phase, &named, at), place: (file, at.saturating_sub(lines)), code }
+    ScriptSource { name: chunk::name(phase, &named, at), place: (file, at.saturating_sub(lines)), code }
 }

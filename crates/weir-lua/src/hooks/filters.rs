@@ -11,17 +11,17 @@ use weir_trace::Site;
 
 use crate::api::{FilterArg, FilterExit};
 use crate::hooks::phases::ScriptHome;
-use crate::run::settings::Shown;
-use crate::vm::chunk::{ScriptChunk, Source};
-use crate::vm::phase::Phase;
+use crate::run::settings::ShownUri;
+use crate::vm::chunk::{ScriptChunk, ScriptSource};
+use crate::vm::phase::ScriptPhase;
 
 /// Whether a header filter's script has failed for the request.
 #[derive(Default)]
-struct Failed(bool);
+struct HeaderScriptFailed(bool);
 
 /// The status by which a header filter's script has ended the answer before this one, which is made because of it.
 #[derive(Default)]
-struct Ended(u16);
+struct EndedStatus(u16);
 
 /// A header filter.
 pub(crate) struct HeaderScript {
@@ -30,24 +30,26 @@ pub(crate) struct HeaderScript {
 }
 
 impl HeaderScript {
-    pub(crate) fn new(home: &ScriptHome, source: &Source) -> HeaderScript {
+    pub(crate) fn new(home: &ScriptHome, source: &ScriptSource) -> HeaderScript {
         HeaderScript { home: home.clone(), chunk: ScriptChunk::new(source.clone()) }
     }
 }
 
 impl HeaderFilter for HeaderScript {
     fn filter(&self, x: &mut Exchange) -> Verdict {
-        x.log(Level::Debug, &format_args!("lua header filter for user lua code, uri \"{}\"", Shown(x)));
+        x.log(Level::Debug, &format_args!("lua header filter for user lua code, uri \"{}\"", ShownUri(x)));
         if x.state_if::<FilterExit>().is_some() {
             x.state::<FilterExit>().0 = None;
         }
-        if x.own_lasting_if::<Failed>().is_some_and(|failed| failed.0) {
+        if x.own_lasting_if::<HeaderScriptFailed>().is_some_and(|failed| failed.0) {
             // The page that says so is not the script's.
             return Verdict::Ok;
         }
-        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::HeaderFilter, x)) {
+        if let Err(message) =
+            self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, ScriptPhase::HeaderFilter, x))
+        {
             x.log(Level::Error, &message);
-            x.own_lasting::<Failed>().0 = true;
+            x.own_lasting::<HeaderScriptFailed>().0 = true;
             return Verdict::Status(500);
         }
         match x.state_if::<FilterExit>().and_then(|exit| exit.0) {
@@ -60,7 +62,7 @@ impl HeaderFilter for HeaderScript {
 
 /// The script wants another answer than this one; if it is told so of the answer that it wanted, that one goes out.
 fn ended(x: &mut Exchange, status: u16) -> Verdict {
-    let before = std::mem::replace(&mut x.own_lasting::<Ended>().0, status);
+    let before = std::mem::replace(&mut x.own_lasting::<EndedStatus>().0, status);
     if before == status { Verdict::Ok } else { Verdict::Status(status) }
 }
 
@@ -72,7 +74,7 @@ pub(crate) struct BodyScript {
 }
 
 impl BodyScript {
-    pub(crate) fn new(home: &ScriptHome, source: &Source, site: Site) -> BodyScript {
+    pub(crate) fn new(home: &ScriptHome, source: &ScriptSource, site: Site) -> BodyScript {
         BodyScript { home: home.clone(), chunk: Rc::new(ScriptChunk::new(source.clone())), site }
     }
 }
@@ -83,7 +85,7 @@ impl HeaderFilter for BodyScript {
             if std::mem::take(&mut x.response.open_length) {
                 x.response.content_length = None;
             }
-            let filter = Pieces { home: self.home.clone(), chunk: self.chunk.clone(), ended: false };
+            let filter = BodyPieces { home: self.home.clone(), chunk: self.chunk.clone(), ended: false };
             x.body_filter(FilterSlot::Aux, self.site, filter);
         }
         Verdict::Ok
@@ -91,17 +93,19 @@ impl HeaderFilter for BodyScript {
 }
 
 /// The filter of one response.
-struct Pieces {
+struct BodyPieces {
     home: ScriptHome,
     chunk: Rc<ScriptChunk>,
     /// The script has set `ngx.arg[2]`: what comes after is dropped.
     ended: bool,
 }
 
-impl Pieces {
+impl BodyPieces {
     fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), Error> {
         *x.state::<FilterArg>() = FilterArg { bytes, last };
-        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::BodyFilter, x)) {
+        if let Err(message) =
+            self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, ScriptPhase::BodyFilter, x))
+        {
             x.log(Level::Error, &message);
             return Err(Error { kind: Kind::Internal, side: Side::Server, errno: None });
         }
@@ -110,7 +114,7 @@ impl Pieces {
     }
 }
 
-impl BodyFilter for Pieces {
+impl BodyFilter for BodyPieces {
     fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         let last = input.last;
         output.flush |= input.flush;

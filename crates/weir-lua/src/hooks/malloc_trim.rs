@@ -9,16 +9,16 @@ use weir_engine::{Exchange, Verdict};
 
 /// Requests of a worker since memory was last given back.
 #[derive(Default)]
-pub(crate) struct Count(Cell<u64>);
+pub(crate) struct TrimCount(Cell<u64>);
 
 /// A handler of the log phase.
 pub(crate) struct MallocTrim {
     every: u64,
-    count: Rc<Count>,
+    count: Rc<TrimCount>,
 }
 
 impl MallocTrim {
-    pub(crate) fn new(every: u64, count: Rc<Count>) -> MallocTrim {
+    pub(crate) fn new(every: u64, count: Rc<TrimCount>) -> MallocTrim {
         MallocTrim { every, count }
     }
 }

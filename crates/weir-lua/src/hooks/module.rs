@@ -19,15 +19,15 @@ use crate::hooks::balancer::{self, HasBalancers};
 use crate::hooks::conf::LuaConf;
 use crate::hooks::filters::{BodyScript, HeaderScript};
 use crate::hooks::malloc_trim;
-use crate::hooks::phases::{LogScript, Script, ScriptHome};
+use crate::hooks::phases::{LogScript, PhaseScript, ScriptHome};
 use crate::hooks::set_by::VmSlot;
 use crate::hooks::tls::clients::ClientScripts;
 use crate::hooks::tls::upstream::UpstreamScripts;
 use crate::hooks::wiring::WIRING;
 use crate::run::variables::VARIABLES;
 use crate::vm::chunk::ScriptChunk;
-use crate::vm::lua_vm::Vm;
-use crate::vm::phase::Phase;
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
 
 /// The module.
@@ -404,24 +404,24 @@ impl Module for Lua {
     const NAME: &'static str = "lua";
     type Conf = LuaConf;
     const DIRECTIVES: &'static [LuaRow] = scripts! {
-        "init_by_lua_block" "init_by_lua" "init_by_lua_file", HTTP, Phase::Init, "Runs Lua code once in each worker's VM, before the worker serves requests.";
-        "init_worker_by_lua_block" "init_worker_by_lua" "init_worker_by_lua_file", HTTP, Phase::InitWorker, "Runs Lua code in each worker's VM, after `init_by_lua`.";
-        "exit_worker_by_lua_block" "exit_worker_by_lua" "exit_worker_by_lua_file", HTTP, Phase::ExitWorker, "Runs Lua code in each worker's VM when the worker exits, after its last request.";
-        "server_rewrite_by_lua_block" "server_rewrite_by_lua" "server_rewrite_by_lua_file", HERE, Phase::ServerRewrite, "Runs Lua code in the server's rewrite phase, after the directives of the rewrite module.";
-        "rewrite_by_lua_block" "rewrite_by_lua" "rewrite_by_lua_file", ANY_OR_IF, Phase::Rewrite, "Runs Lua code in the rewrite phase, after the directives of the rewrite module.";
-        "access_by_lua_block" "access_by_lua" "access_by_lua_file", ANY_OR_IF, Phase::Access, "Runs Lua code in the access phase, after `allow`, `deny` and `auth_request`.";
-        "precontent_by_lua_block" "precontent_by_lua" "precontent_by_lua_file", ANY_OR_IF, Phase::Precontent, "Runs Lua code before the content handler, after `try_files`.";
-        "content_by_lua_block" "content_by_lua" "content_by_lua_file", CONTENT, Phase::Content, "Runs Lua code as the content handler, which makes the response.";
-        "header_filter_by_lua_block" "header_filter_by_lua" "header_filter_by_lua_file", ANY_OR_IF, Phase::HeaderFilter, "Runs Lua code on the response header, which it may change.";
-        "body_filter_by_lua_block" "body_filter_by_lua" "body_filter_by_lua_file", ANY_OR_IF, Phase::BodyFilter, "Runs Lua code on each piece of the response body, which it may change (`ngx.arg`).";
-        "log_by_lua_block" "log_by_lua" "log_by_lua_file", ANY_OR_IF, Phase::Log, "Runs Lua code in the log phase, after the response is sent.";
+        "init_by_lua_block" "init_by_lua" "init_by_lua_file", HTTP, ScriptPhase::Init, "Runs Lua code once in each worker's VM, before the worker serves requests.";
+        "init_worker_by_lua_block" "init_worker_by_lua" "init_worker_by_lua_file", HTTP, ScriptPhase::InitWorker, "Runs Lua code in each worker's VM, after `init_by_lua`.";
+        "exit_worker_by_lua_block" "exit_worker_by_lua" "exit_worker_by_lua_file", HTTP, ScriptPhase::ExitWorker, "Runs Lua code in each worker's VM when the worker exits, after its last request.";
+        "server_rewrite_by_lua_block" "server_rewrite_by_lua" "server_rewrite_by_lua_file", HERE, ScriptPhase::ServerRewrite, "Runs Lua code in the server's rewrite phase, after the directives of the rewrite module.";
+        "rewrite_by_lua_block" "rewrite_by_lua" "rewrite_by_lua_file", ANY_OR_IF, ScriptPhase::Rewrite, "Runs Lua code in the rewrite phase, after the directives of the rewrite module.";
+        "access_by_lua_block" "access_by_lua" "access_by_lua_file", ANY_OR_IF, ScriptPhase::Access, "Runs Lua code in the access phase, after `allow`, `deny` and `auth_request`.";
+        "precontent_by_lua_block" "precontent_by_lua" "precontent_by_lua_file", ANY_OR_IF, ScriptPhase::Precontent, "Runs Lua code before the content handler, after `try_files`.";
+        "content_by_lua_block" "content_by_lua" "content_by_lua_file", CONTENT, ScriptPhase::Content, "Runs Lua code as the content handler, which makes the response.";
+        "header_filter_by_lua_block" "header_filter_by_lua" "header_filter_by_lua_file", ANY_OR_IF, ScriptPhase::HeaderFilter, "Runs Lua code on the response header, which it may change.";
+        "body_filter_by_lua_block" "body_filter_by_lua" "body_filter_by_lua_file", ANY_OR_IF, ScriptPhase::BodyFilter, "Runs Lua code on each piece of the response body, which it may change (`ngx.arg`).";
+        "log_by_lua_block" "log_by_lua" "log_by_lua_file", ANY_OR_IF, ScriptPhase::Log, "Runs Lua code in the log phase, after the response is sent.";
         unquoted:
-        "ssl_client_hello_by_lua_block" "ssl_client_hello_by_lua_file", HERE, Phase::SslClientHello, "Runs Lua code on the ClientHello of a TLS handshake, before parameters are chosen; it may yield.";
-        "ssl_certificate_by_lua_block" "ssl_certificate_by_lua_file", HERE, Phase::SslCertificate, "Runs Lua code that chooses the certificate of a TLS handshake, by `ngx.ssl`; it may yield.";
-        "ssl_session_fetch_by_lua_block" "ssl_session_fetch_by_lua_file", HTTP, Phase::SslSessionFetch, "Runs Lua code that looks up a TLS 1.2 session by its ID; it may yield.";
-        "proxy_ssl_certificate_by_lua_block" "proxy_ssl_certificate_by_lua_file", CONTENT, Phase::ProxySslCertificate, "Runs Lua code that chooses the client certificate for an upstream TLS connection; it may yield.";
-        "proxy_ssl_verify_by_lua_block" "proxy_ssl_verify_by_lua_file", CONTENT, Phase::ProxySslVerify, "Runs Lua code that verifies the certificate of an upstream server before a request is sent; it may yield.";
-        "ssl_session_store_by_lua_block" "ssl_session_store_by_lua_file", HTTP, Phase::SslSessionStore, "Runs Lua code that stores a new TLS 1.2 session.";
+        "ssl_client_hello_by_lua_block" "ssl_client_hello_by_lua_file", HERE, ScriptPhase::SslClientHello, "Runs Lua code on the ClientHello of a TLS handshake, before parameters are chosen; it may yield.";
+        "ssl_certificate_by_lua_block" "ssl_certificate_by_lua_file", HERE, ScriptPhase::SslCertificate, "Runs Lua code that chooses the certificate of a TLS handshake, by `ngx.ssl`; it may yield.";
+        "ssl_session_fetch_by_lua_block" "ssl_session_fetch_by_lua_file", HTTP, ScriptPhase::SslSessionFetch, "Runs Lua code that looks up a TLS 1.2 session by its ID; it may yield.";
+        "proxy_ssl_certificate_by_lua_block" "proxy_ssl_certificate_by_lua_file", CONTENT, ScriptPhase::ProxySslCertificate, "Runs Lua code that chooses the client certificate for an upstream TLS connection; it may yield.";
+        "proxy_ssl_verify_by_lua_block" "proxy_ssl_verify_by_lua_file", CONTENT, ScriptPhase::ProxySslVerify, "Runs Lua code that verifies the certificate of an upstream server before a request is sent; it may yield.";
+        "ssl_session_store_by_lua_block" "ssl_session_store_by_lua_file", HTTP, ScriptPhase::SslSessionStore, "Runs Lua code that stores a new TLS 1.2 session.";
     };
 
     const VARIABLES: &'static [Variable] = VARIABLES;
@@ -493,14 +493,14 @@ impl Module for Lua {
     fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
         if plan.level == PlanLevel::Alone {
             plan.keep(conf.settings());
-            plan.keep(socket::Settings::new(&conf.sockets, plan.core));
+            plan.keep(socket::SocketSettings::new(&conf.sockets, plan.core));
             if conf.main.has_scripts() {
                 vm_of(conf, plan)?;
             }
             return Ok(());
         }
         if let Some(every) = conf.main.malloc_trim.filter(|every| *every > 0) {
-            let count = plan.link.local(|| Ok::<_, Error>(Rc::new(malloc_trim::Count::default())))?;
+            let count = plan.link.local(|| Ok::<_, Error>(Rc::new(malloc_trim::TrimCount::default())))?;
             plan.handler(EnginePhase::Log, "lua_malloc_trim", malloc_trim::MallocTrim::new(every, count));
         }
         let balances = plan.link.configuration.tables.shared::<HasBalancers>().is_some_and(|any| any.0);
@@ -515,24 +515,24 @@ impl Module for Lua {
         slot.0.get_or_init(|| home.clone());
         plan.keep(settings);
         plan.keep(home.clone());
-        plan.keep(socket::Settings::new(&conf.sockets, plan.core));
+        plan.keep(socket::SocketSettings::new(&conf.sockets, plan.core));
         let of_server = plan.level == PlanLevel::Server;
         let handlers = [
-            (&conf.server_rewrite, EnginePhase::ServerRewrite, Phase::ServerRewrite, of_server),
-            (&conf.rewrite, EnginePhase::Rewrite, Phase::Rewrite, true),
-            (&conf.access, EnginePhase::Access, Phase::Access, true),
-            (&conf.precontent, EnginePhase::Precontent, Phase::Precontent, true),
+            (&conf.server_rewrite, EnginePhase::ServerRewrite, ScriptPhase::ServerRewrite, of_server),
+            (&conf.rewrite, EnginePhase::Rewrite, ScriptPhase::Rewrite, true),
+            (&conf.access, EnginePhase::Access, ScriptPhase::Access, true),
+            (&conf.precontent, EnginePhase::Precontent, ScriptPhase::Precontent, true),
         ];
         let main = &conf.main;
         let first = |phase| match phase {
-            Phase::Rewrite => main.rewrite_first == Some(true),
-            Phase::Access => main.access_first == Some(true),
-            Phase::Precontent => main.precontent_first == Some(true),
+            ScriptPhase::Rewrite => main.rewrite_first == Some(true),
+            ScriptPhase::Access => main.access_first == Some(true),
+            ScriptPhase::Precontent => main.precontent_first == Some(true),
             _ => false,
         };
         for (source, at, phase, here) in handlers {
             let (Some(source), true) = (source, here) else { continue };
-            let script = Script::new(&vm, phase, ScriptChunk::new(source.clone()), settings);
+            let script = PhaseScript::new(&vm, phase, ScriptChunk::new(source.clone()), settings);
             match first(phase) {
                 true => plan.first_handler(at, phase.label(), script),
                 false => plan.handler(at, phase.label(), script),
@@ -548,24 +548,25 @@ impl Module for Lua {
             );
         }
         if let Some(source) = &conf.content {
-            let script = Script::new(&vm, Phase::Content, ScriptChunk::new(source.clone()), settings);
-            plan.content(Phase::Content.label(), script);
+            let script =
+                PhaseScript::new(&vm, ScriptPhase::Content, ScriptChunk::new(source.clone()), settings);
+            plan.content(ScriptPhase::Content.label(), script);
         }
         if let Some(source) = &conf.log {
-            plan.handler(EnginePhase::Log, Phase::Log.label(), LogScript::new(&home, source));
+            plan.handler(EnginePhase::Log, ScriptPhase::Log.label(), LogScript::new(&home, source));
         }
         if let Some(source) = &conf.header_filter {
             plan.header_filter(
                 FilterSlot::Aux,
-                Phase::HeaderFilter.label(),
+                ScriptPhase::HeaderFilter.label(),
                 HeaderScript::new(&home, source),
             );
         }
         if let Some(source) = &conf.body_filter {
-            let site = plan.site(SiteKind::BodyFilter, Phase::BodyFilter.label());
+            let site = plan.site(SiteKind::BodyFilter, ScriptPhase::BodyFilter.label());
             plan.header_filter(
                 FilterSlot::Aux,
-                Phase::BodyFilter.label(),
+                ScriptPhase::BodyFilter.label(),
                 BodyScript::new(&home, source, site),
             );
         }
@@ -574,7 +575,7 @@ impl Module for Lua {
 }
 
 /// The VM of the configuration on its worker.
-fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<Vm>> {
+fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<LuaVm>> {
     let (link, worker) = (plan.link, plan.worker.id);
     link.local(|| {
         let configuration = &link.configuration;
@@ -585,6 +586,6 @@ fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<Vm>> {
             worker: Some(worker),
             ..conf.main.clone()
         };
-        Vm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new)
+        LuaVm::start(main, Rc::downgrade(link), WIRING).map_err(Error::new)
     })
 }

@@ -10,26 +10,26 @@ use weir_engine::{Exchange, Handler, Text, Verdict};
 
 use crate::api::relative_location;
 use crate::run::drive::drive;
-use crate::run::op::End;
-use crate::run::script_run::{Run, RunStep};
-use crate::run::settings::{Exited, Settings, Shown, prepare};
-use crate::vm::chunk::{LoadError, ScriptChunk, Source};
-use crate::vm::lua_vm::Vm;
-use crate::vm::phase::Phase;
+use crate::run::op::ScriptEnd;
+use crate::run::script_run::{RunStep, ScriptRun};
+use crate::run::settings::{ExitedStatus, ScriptSettings, ShownUri, prepare};
+use crate::vm::chunk::{LoadError, ScriptChunk, ScriptSource};
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
 
 /// Where a script finds its VM.
 #[derive(Clone)]
 pub(crate) struct ScriptHome {
-    vm: Rc<Vm>,
+    vm: Rc<LuaVm>,
     cached: bool,
 }
 
 /// The VM of one request (`lua_code_cache off`).
 #[derive(Default)]
-struct OwnVm(Option<Rc<Vm>>);
+struct OwnVm(Option<Rc<LuaVm>>);
 
 impl ScriptHome {
-    pub(crate) fn new(vm: &Rc<Vm>, settings: &Settings) -> ScriptHome {
+    pub(crate) fn new(vm: &Rc<LuaVm>, settings: &ScriptSettings) -> ScriptHome {
         ScriptHome { vm: vm.clone(), cached: settings.code_cache }
     }
 
@@ -37,7 +37,7 @@ impl ScriptHome {
     ///
     /// # Errors
     /// What `init_by_lua` failed with.
-    pub(crate) fn vm(&self, x: &mut Exchange) -> Result<Rc<Vm>, String> {
+    pub(crate) fn vm(&self, x: &mut Exchange) -> Result<Rc<LuaVm>, String> {
         if self.cached {
             return Ok(self.vm.clone());
         }
@@ -51,28 +51,33 @@ impl ScriptHome {
 }
 
 /// A script of a phase that can wait.
-pub(crate) struct Script {
+pub(crate) struct PhaseScript {
     home: ScriptHome,
-    phase: Phase,
+    phase: ScriptPhase,
     chunk: ScriptChunk,
-    settings: Settings,
+    settings: ScriptSettings,
 }
 
 /// A run that waits, between [`Handler::handle`] and [`Handler::wait`].
 #[derive(Default)]
-struct Parked(Option<Box<Run>>);
+struct ParkedRun(Option<Box<ScriptRun>>);
 
-impl Script {
-    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, chunk: ScriptChunk, settings: Settings) -> Script {
-        Script { home: ScriptHome::new(vm, &settings), phase, chunk, settings }
+impl PhaseScript {
+    pub(crate) fn new(
+        vm: &Rc<LuaVm>,
+        phase: ScriptPhase,
+        chunk: ScriptChunk,
+        settings: ScriptSettings,
+    ) -> PhaseScript {
+        PhaseScript { home: ScriptHome::new(vm, &settings), phase, chunk, settings }
     }
 
     /// A run at its beginning; when the script can't be loaded, that is logged.
-    fn begin(&self, x: &mut Exchange) -> Result<Box<Run>, Verdict> {
+    fn begin(&self, x: &mut Exchange) -> Result<Box<ScriptRun>, Verdict> {
         let mut begin = || {
             let vm = self.home.vm(x)?;
             self.chunk.push(&vm, Some(x))?;
-            Ok(Run::new(&vm, self.phase, self.settings.use_default_type))
+            Ok(ScriptRun::new(&vm, self.phase, self.settings.use_default_type))
         };
         begin().map_err(|unloaded: LoadError| {
             x.log(Level::Error, &unloaded.message);
@@ -81,16 +86,16 @@ impl Script {
     }
 
     /// What an end that needs no waiting means; `None` when what was said has to be sent in pieces.
-    fn verdict(&self, x: &mut Exchange, run: &mut Run, end: Option<End>) -> Option<Verdict> {
-        let content = self.phase == Phase::Content;
+    fn verdict(&self, x: &mut Exchange, run: &mut ScriptRun, end: Option<ScriptEnd>) -> Option<Verdict> {
+        let content = self.phase == ScriptPhase::Content;
         let streaming = x.response.header_sent;
         Some(match end {
-            Some(End::Error) if run.began || streaming => {
+            Some(ScriptEnd::Error) if run.began || streaming => {
                 // The answer can't be taken back: it ends where it is.
                 Verdict::Close(if x.response.status == 0 { 200 } else { x.response.status })
             }
-            Some(End::Error) => Verdict::Status(500),
-            Some(End::Exec(target, args)) => {
+            Some(ScriptEnd::Error) => Verdict::Status(500),
+            Some(ScriptEnd::Exec(target, args)) => {
                 let uri = x.arena.push(&target);
                 if target.first() == Some(&b'@') {
                     Redirect::Named(uri).into()
@@ -99,23 +104,23 @@ impl Script {
                     Redirect::Uri { uri, args: x.arena.push(&args) }.into()
                 }
             }
-            Some(End::Redirect(target, status)) => {
+            Some(ScriptEnd::Redirect(target, status)) => {
                 match target.first() {
                     Some(b'/') => relative_location(x, &target),
                     _ => x.response.location = Some(Text::Span(x.arena.push(&target))),
                 }
                 Verdict::Status(status)
             }
-            Some(End::Exit(-1)) => x.abandon(500),
-            Some(End::Exit(code)) if code < 200 && !content && !run.began => match code {
+            Some(ScriptEnd::Exit(-1)) => x.abandon(500),
+            Some(ScriptEnd::Exit(code)) if code < 200 && !content && !run.began => match code {
                 0 => Verdict::Ok,
                 _ => Verdict::Declined,
             },
-            Some(End::Exit(-5)) if content && !run.began => x.abandon(500),
-            Some(End::Exit(code @ (444 | 499 | 408))) => Verdict::Close(code as u16),
-            Some(End::Exit(code)) if code >= 200 && !run.began => self.exit(x, code),
+            Some(ScriptEnd::Exit(-5)) if content && !run.began => x.abandon(500),
+            Some(ScriptEnd::Exit(code @ (444 | 499 | 408))) => Verdict::Close(code as u16),
+            Some(ScriptEnd::Exit(code)) if code >= 200 && !run.began => self.exit(x, code),
             // Under `satisfy any` a script that just ends lets the request pass.
-            None if self.phase == Phase::Access && !run.began => Verdict::Ok,
+            None if self.phase == ScriptPhase::Access && !run.began => Verdict::Ok,
             _ if !content && !run.began => Verdict::Declined,
             _ if streaming => return None,
             // What has begun to answer is the answer, in whatever phase.
@@ -127,7 +132,7 @@ impl Script {
     fn exit(&self, x: &mut Exchange, code: i64) -> Verdict {
         let status = u16::try_from(code).unwrap_or(500);
         if status >= 300 {
-            x.own_lasting::<Exited>().0 = status;
+            x.own_lasting::<ExitedStatus>().0 = status;
             return Verdict::Status(status);
         }
         if x.response.status == 0 || matches!(status, 201 | 204) {
@@ -139,7 +144,7 @@ impl Script {
     }
 
     /// The whole answer, said in one go.
-    fn answer(&self, x: &mut Exchange, run: &mut Run) -> Verdict {
+    fn answer(&self, x: &mut Exchange, run: &mut ScriptRun) -> Verdict {
         prepare(x, self.settings.use_default_type);
         x.response.open_length = x.response.content_length.is_none();
         let said = std::mem::take(&mut run.said);
@@ -147,7 +152,7 @@ impl Script {
     }
 
     async fn wait_for(&self, x: &mut Exchange) -> Verdict {
-        let parked = x.state::<Parked>().0.take();
+        let parked = x.state::<ParkedRun>().0.take();
         let mut run = match parked {
             Some(run) => run,
             None => {
@@ -180,13 +185,13 @@ impl Script {
     }
 }
 
-impl Handler for Script {
+impl Handler for PhaseScript {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         // `rewrite … last` leads elsewhere: nothing more of this location runs.
-        if x.uri_changed && matches!(self.phase, Phase::Rewrite | Phase::ServerRewrite) {
+        if x.uri_changed && matches!(self.phase, ScriptPhase::Rewrite | ScriptPhase::ServerRewrite) {
             return Verdict::Declined;
         }
-        x.log(Level::Debug, &format_args!("lua {} handler, uri:\"{}\" c:1", self.phase.name(), Shown(x)));
+        x.log(Level::Debug, &format_args!("lua {} handler, uri:\"{}\" c:1", self.phase.name(), ShownUri(x)));
         if self.settings.need_body && !x.body.is_read() && !x.is_subrequest() {
             return Verdict::Wait;
         }
@@ -198,14 +203,14 @@ impl Handler for Script {
             RunStep::Finished => None,
             RunStep::End(end) => Some(end),
             RunStep::Waits => {
-                x.state::<Parked>().0 = Some(run);
+                x.state::<ParkedRun>().0 = Some(run);
                 return Verdict::Wait;
             }
         };
         match self.verdict(x, &mut run, end) {
             Some(verdict) => verdict,
             None => {
-                x.state::<Parked>().0 = Some(run);
+                x.state::<ParkedRun>().0 = Some(run);
                 Verdict::Wait
             }
         }
@@ -223,15 +228,15 @@ pub(crate) struct LogScript {
 }
 
 impl LogScript {
-    pub(crate) fn new(home: &ScriptHome, source: &Source) -> LogScript {
+    pub(crate) fn new(home: &ScriptHome, source: &ScriptSource) -> LogScript {
         LogScript { home: home.clone(), chunk: ScriptChunk::new(source.clone()) }
     }
 }
 
 impl Handler for LogScript {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        x.log(Level::Debug, &format_args!("lua log handler, uri:\"{}\" c:1", Shown(x)));
-        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::Log, x)) {
+        x.log(Level::Debug, &format_args!("lua log handler, uri:\"{}\" c:1", ShownUri(x)));
+        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, ScriptPhase::Log, x)) {
             x.log(Level::Error, &message);
         }
         Verdict::Declined

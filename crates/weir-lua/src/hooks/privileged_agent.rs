@@ -17,7 +17,7 @@ use crate::agent::{COUNTS, DICT, JOIN, LEAVE, LINK, PUBLISH, receive, send};
 use crate::api::events::{self, EventListener, EventTarget, WorkerEvent};
 use crate::dict::DICTIONARY;
 use crate::dict::SharedDict;
-use crate::dict::call::{Call, DictReply};
+use crate::dict::call::{DictCall, DictReply};
 
 /// In the agent's process, before its first script: what the server has is asked for on `calls`, what is published comes
 /// on `heard`. When the server is gone `gone` is called.
@@ -48,16 +48,16 @@ pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Resul
     let zones = configuration.tables.shared::<Zones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
     let dicts = zones.map(|zone| (zone.name.to_string(), zone.store(SharedDict::new))).collect();
     let (sender, published) = channel();
-    let told = Arc::new(Told(Mutex::new(sender)));
+    let told = Arc::new(AgentEvents(Mutex::new(sender)));
     let tell = move || {
         // The other thread sees that the agent is gone.
         let _ = tell(&heard, &published);
     };
     std::thread::Builder::new().name("weir agent tell".to_owned()).spawn(tell)?;
-    let open = Open::new();
+    let open = OpenAgent::new();
     let answer = move || {
         let _open = open;
-        let host = Host { dicts, workers, told };
+        let host = AgentHost { dicts, workers, told };
         while let Ok(Some(question)) = receive(&calls) {
             let Some(reply) = host.answer(&question) else {
                 log::cycle(Level::Alert, &"the privileged agent asks nonsense");
@@ -81,11 +81,11 @@ pub fn wait_gone(limit: Duration) {
 }
 
 /// How many agents are connected.
-static AGENTS: Agents = Agents(Mutex::new(0), Condvar::new());
+static AGENTS: AgentCount = AgentCount(Mutex::new(0), Condvar::new());
 
-struct Agents(Mutex<i32>, Condvar);
+struct AgentCount(Mutex<i32>, Condvar);
 
-impl Agents {
+impl AgentCount {
     fn count(&self, change: i32) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += change;
         self.1.notify_all();
@@ -93,25 +93,25 @@ impl Agents {
 }
 
 /// An agent is connected while it lives.
-struct Open(());
+struct OpenAgent(());
 
-impl Open {
-    fn new() -> Open {
+impl OpenAgent {
+    fn new() -> OpenAgent {
         AGENTS.count(1);
-        Open(())
+        OpenAgent(())
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenAgent {
     fn drop(&mut self) {
         AGENTS.count(-1);
     }
 }
 
 /// What is published, on its way to the agent.
-struct Told(Mutex<Sender<Arc<WorkerEvent>>>);
+struct AgentEvents(Mutex<Sender<Arc<WorkerEvent>>>);
 
-impl EventListener for Told {
+impl EventListener for AgentEvents {
     fn put(&self, event: Arc<WorkerEvent>) {
         // Who does not take it any more is about to be removed.
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(event);
@@ -133,20 +133,20 @@ fn tell(heard: &UnixStream, published: &Receiver<Arc<WorkerEvent>>) -> io::Resul
 }
 
 /// What the agent asks for.
-struct Host {
+struct AgentHost {
     dicts: HashMap<String, Arc<SharedDict>>,
     workers: WorkerThreads,
-    told: Arc<Told>,
+    told: Arc<AgentEvents>,
 }
 
-impl Host {
+impl AgentHost {
     /// `None`: it can't be understood.
     fn answer(&self, question: &[u8]) -> Option<DictReply> {
         let mut from = Reader(question);
         match from.number()? {
             DICT => {
                 let name = std::str::from_utf8(from.bytes()?).ok()?;
-                let call = Call::decode(&mut from)?;
+                let call = DictCall::decode(&mut from)?;
                 Some(from.whole(call)?.perform(self.dicts.get(name)?))
             }
             JOIN => {
@@ -207,17 +207,17 @@ mod tests {
     #[test]
     fn what_is_no_question_has_no_answer() {
         let (sender, _published) = channel();
-        let host = Host {
+        let host = AgentHost {
             dicts: HashMap::new(),
             workers: WorkerThreads::default(),
-            told: Arc::new(Told(Mutex::new(sender))),
+            told: Arc::new(AgentEvents(Mutex::new(sender))),
         };
         assert!(host.answer(b"").is_none());
         assert!(host.answer(&9u64.to_le_bytes()).is_none());
         let mut out = Writer::default();
         out.number(DICT);
         out.bytes(b"unknown");
-        Call::Capacity.encode(&mut out);
+        DictCall::Capacity.encode(&mut out);
         assert!(host.answer(&out.0).is_none());
     }
 }

@@ -13,8 +13,8 @@ use weir_engine::{Exchange, Text, Verdict};
 
 use crate::api::arg::SetArgs;
 use crate::hooks::phases::ScriptHome;
-use crate::vm::chunk::{ScriptChunk, Source};
-use crate::vm::phase::Phase;
+use crate::vm::chunk::{ScriptChunk, ScriptSource};
+use crate::vm::phase::ScriptPhase;
 
 /// Where instructions, which are installed before the module, find its VM.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(crate) struct VmSlot(pub(crate) OnceCell<ScriptHome>);
 /// One line as configured.
 struct SetBy {
     variable: VarIndex,
-    source: Source,
+    source: ScriptSource,
     args: Vec<Script>,
 }
 
@@ -31,7 +31,7 @@ struct SetBy {
 ///
 /// # Errors
 /// nginx's words for a name that is none, or a variable of a module's own.
-pub(crate) fn read(line: &mut LineCx<'_>, source: Source, args: usize) -> Result {
+pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource, args: usize) -> Result {
     let name = match line.arg(0).strip_prefix('$') {
         Some(name) if !name.is_empty() => name,
         _ => return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0)))),
@@ -74,5 +74,5 @@ fn value(
         let bytes = x.text(&value).to_vec();
         x.state::<SetArgs>().0.push(bytes);
     }
-    vm.value_for(chunk, Phase::Set, x)
+    vm.value_for(chunk, ScriptPhase::Set, x)
 }

@@ -10,14 +10,14 @@ use crate::luajit::{symbols, sys};
 use crate::run::function;
 use crate::run::lend::lend;
 use crate::vm::chunk;
-use crate::vm::lua_vm::{Vm, VmWiring};
-use crate::vm::phase::Phase;
+use crate::vm::lua_vm::{LuaVm, VmWiring};
+use crate::vm::phase::ScriptPhase;
 use crate::vm::questions;
 
 /// Of all VMs.
 pub(crate) const WIRING: VmWiring = VmWiring { equip };
 
-fn equip(vm: &Rc<Vm>) -> Result<(), String> {
+fn equip(vm: &Rc<LuaVm>) -> Result<(), String> {
     #[cfg(lua_walk)]
     inspect::sampler::install();
     if !vm.is_single() && !vm.is_rehearsed() {
@@ -33,7 +33,7 @@ fn equip(vm: &Rc<Vm>) -> Result<(), String> {
 }
 
 /// Makes the tables `ngx` and `ndk` with the functions of [`api::TABLES`].
-fn register(vm: &Vm) {
+fn register(vm: &LuaVm) {
     let l = vm.main();
     l.new_table(0, 128);
     for function in api::TABLES.iter().copied().flatten().chain(inspect::report::TABLE) {
@@ -66,10 +66,10 @@ fn register(vm: &Vm) {
 }
 
 /// Runs the part of the API that is written in Lua.
-fn prelude(vm: &Vm) -> Result<(), String> {
+fn prelude(vm: &LuaVm) -> Result<(), String> {
     for (name, text) in PRELUDE {
         chunk::load(vm.main(), text.as_bytes(), name)?;
-        lend(vm, Phase::Init, None, None, || vm.call(0, 0))?;
+        lend(vm, ScriptPhase::Init, None, None, || vm.call(0, 0))?;
     }
     Ok(())
 }

@@ -4,8 +4,8 @@
 
 use std::ffi::c_char;
 
-use crate::luajit::state::State;
-use crate::luajit::sys::LuaState;
+use crate::luajit::state::LuaState;
+use crate::luajit::sys::RawState;
 
 /// Types, in the order of `census.c`.
 pub(crate) const TYPES: [&str; 10] = [
@@ -24,7 +24,7 @@ pub(crate) const TYPES: [&str; 10] = [
 /// How many objects there are of a type, and their bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Sum {
+pub(crate) struct TypeSum {
     pub(crate) count: u64,
     pub(crate) bytes: u64,
 }
@@ -53,16 +53,16 @@ impl BigTable {
 #[repr(C)]
 #[derive(Clone)]
 pub(crate) struct HeapCensus {
-    pub(crate) types: [Sum; TYPES.len()],
+    pub(crate) types: [TypeSum; TYPES.len()],
     pub(crate) tables: [BigTable; 10],
 }
 
 unsafe extern "C" {
-    fn weir_census(l: *mut LuaState, out: *mut HeapCensus);
+    fn weir_census(l: *mut RawState, out: *mut HeapCensus);
 }
 
 /// Counts what the VM of `main` consists of; on its thread, while no script runs.
-pub(crate) fn count(main: State) -> Box<HeapCensus> {
+pub(crate) fn count(main: LuaState) -> Box<HeapCensus> {
     let none = BigTable { bytes: 0, array: 0, hash: 0, held: [0; 160] };
     let mut census = Box::new(HeapCensus { types: Default::default(), tables: [none; 10] });
     // SAFETY: the VM is open as long as its state is in use, and on this thread.

@@ -8,17 +8,17 @@ use std::sync::Once;
 
 use weir_rt::sampler::{self, GuestStep, StackGuest, names};
 
-use crate::luajit::sys::LuaState;
+use crate::luajit::sys::RawState;
 use crate::run::lend;
 
 unsafe extern "C" {
     /// The interpreter's first instruction.
     static lj_vm_asm_begin: u8;
     fn weir_walk_install(number: extern "C" fn(*const c_char, usize) -> u32);
-    fn weir_walk_is_trace(main: *mut LuaState, address: u64) -> c_int;
-    fn weir_walk_state(main: *mut LuaState) -> c_int;
-    fn weir_walk_frames(main: *mut LuaState, step: *mut GuestStep) -> c_int;
-    fn weir_walk_lost(main: *mut LuaState, step: *mut GuestStep) -> c_int;
+    fn weir_walk_is_trace(main: *mut RawState, address: u64) -> c_int;
+    fn weir_walk_state(main: *mut RawState) -> c_int;
+    fn weir_walk_frames(main: *mut RawState, step: *mut GuestStep) -> c_int;
+    fn weir_walk_lost(main: *mut RawState, step: *mut GuestStep) -> c_int;
 }
 
 /// From here on samples have Lua's frames.

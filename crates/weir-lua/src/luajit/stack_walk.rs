@@ -2,16 +2,16 @@
 
 use weir_rt::sampler::{GuestStep, StackFrame};
 
-use crate::luajit::state::State;
-use crate::luajit::sys::LuaState;
+use crate::luajit::state::LuaState;
+use crate::luajit::sys::RawState;
 
 unsafe extern "C" {
-    fn weir_walk_coroutine(l: *mut LuaState, step: *mut GuestStep);
-    fn weir_walk_number(l: *mut LuaState) -> u64;
+    fn weir_walk_coroutine(l: *mut RawState, step: *mut GuestStep);
+    fn weir_walk_number(l: *mut RawState) -> u64;
 }
 
 /// The lines of a coroutine that has yielded, innermost first.
-pub(crate) fn stack_of(l: State) -> Vec<StackFrame> {
+pub(crate) fn stack_of(l: LuaState) -> Vec<StackFrame> {
     let mut step = GuestStep::default();
     // SAFETY: the coroutine is anchored and does not run.
     unsafe { weir_walk_coroutine(l.raw(), &raw mut step) };
@@ -22,7 +22,7 @@ pub(crate) fn stack_of(l: State) -> Vec<StackFrame> {
 }
 
 /// A number for the lines of such a coroutine: those of another one that is called so are the same.
-pub(crate) fn number_of(l: State) -> u64 {
+pub(crate) fn number_of(l: LuaState) -> u64 {
     // SAFETY: as above.
     unsafe { weir_walk_number(l.raw()) }
 }

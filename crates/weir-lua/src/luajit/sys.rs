@@ -9,15 +9,15 @@ use crate::luajit::times::VmTimes;
 
 /// A coroutine, or the main one of a VM.
 #[repr(C)]
-pub(crate) struct LuaState {
+pub(crate) struct RawState {
     _private: [u8; 0],
 }
 
 /// What Lua calls for hooks.
-pub(crate) type HookFunction = unsafe extern "C-unwind" fn(*mut LuaState, *mut Debug);
+pub(crate) type HookFunction = unsafe extern "C-unwind" fn(*mut RawState, *mut LuaDebug);
 
 /// What Lua calls.
-pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut LuaState) -> c_int;
+pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut RawState) -> c_int;
 
 /// `lua_Alloc`: `old` bytes at a block become `new`.
 pub(crate) type AllocFunction =
@@ -74,7 +74,7 @@ pub(crate) mod kind {
 
 /// `lua_Debug`: what is known of an active function.
 #[repr(C)]
-pub(crate) struct Debug {
+pub(crate) struct LuaDebug {
     event: c_int,
     pub(crate) name: *const c_char,
     pub(crate) name_what: *const c_char,
@@ -89,10 +89,10 @@ pub(crate) struct Debug {
     frame: c_int,
 }
 
-impl Debug {
+impl LuaDebug {
     /// One to be filled by `lua_getstack`.
-    pub(crate) const fn empty() -> Debug {
-        Debug {
+    pub(crate) const fn empty() -> LuaDebug {
+        LuaDebug {
             event: 0,
             name: std::ptr::null(),
             name_what: std::ptr::null(),
@@ -111,81 +111,81 @@ impl Debug {
 #[rustfmt::skip]
 unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_time(times: *const VmTimes);
-    pub(crate) fn luaL_newstate() -> *mut LuaState;
-    pub(crate) fn luaL_openlibs(l: *mut LuaState);
-    pub(crate) fn lua_close(l: *mut LuaState);
-    pub(crate) fn lua_newthread(l: *mut LuaState) -> *mut LuaState;
-    pub(crate) fn lua_pushthread(l: *mut LuaState) -> c_int;
-    pub(crate) fn lua_xmove(from: *mut LuaState, to: *mut LuaState, n: c_int);
-    pub(crate) fn lua_resume(l: *mut LuaState, args: c_int) -> c_int;
-    pub(crate) fn lua_yield(l: *mut LuaState, results: c_int) -> c_int;
-    pub(crate) fn lua_isyieldable(l: *mut LuaState) -> c_int;
-    pub(crate) fn lua_status(l: *mut LuaState) -> c_int;
-    pub(crate) fn lua_pcall(l: *mut LuaState, args: c_int, results: c_int, handler: c_int) -> c_int;
-    pub(crate) fn lua_error(l: *mut LuaState) -> c_int;
+    pub(crate) fn luaL_newstate() -> *mut RawState;
+    pub(crate) fn luaL_openlibs(l: *mut RawState);
+    pub(crate) fn lua_close(l: *mut RawState);
+    pub(crate) fn lua_newthread(l: *mut RawState) -> *mut RawState;
+    pub(crate) fn lua_pushthread(l: *mut RawState) -> c_int;
+    pub(crate) fn lua_xmove(from: *mut RawState, to: *mut RawState, n: c_int);
+    pub(crate) fn lua_resume(l: *mut RawState, args: c_int) -> c_int;
+    pub(crate) fn lua_yield(l: *mut RawState, results: c_int) -> c_int;
+    pub(crate) fn lua_isyieldable(l: *mut RawState) -> c_int;
+    pub(crate) fn lua_status(l: *mut RawState) -> c_int;
+    pub(crate) fn lua_pcall(l: *mut RawState, args: c_int, results: c_int, handler: c_int) -> c_int;
+    pub(crate) fn lua_error(l: *mut RawState) -> c_int;
 
-    pub(crate) fn lua_gettop(l: *mut LuaState) -> c_int;
-    pub(crate) fn lua_settop(l: *mut LuaState, at: c_int);
-    pub(crate) fn lua_checkstack(l: *mut LuaState, extra: c_int) -> c_int;
-    pub(crate) fn lua_pushvalue(l: *mut LuaState, at: c_int);
-    pub(crate) fn lua_remove(l: *mut LuaState, at: c_int);
-    pub(crate) fn lua_insert(l: *mut LuaState, at: c_int);
-    pub(crate) fn lua_type(l: *mut LuaState, at: c_int) -> c_int;
+    pub(crate) fn lua_gettop(l: *mut RawState) -> c_int;
+    pub(crate) fn lua_settop(l: *mut RawState, at: c_int);
+    pub(crate) fn lua_checkstack(l: *mut RawState, extra: c_int) -> c_int;
+    pub(crate) fn lua_pushvalue(l: *mut RawState, at: c_int);
+    pub(crate) fn lua_remove(l: *mut RawState, at: c_int);
+    pub(crate) fn lua_insert(l: *mut RawState, at: c_int);
+    pub(crate) fn lua_type(l: *mut RawState, at: c_int) -> c_int;
 
-    pub(crate) fn lua_toboolean(l: *mut LuaState, at: c_int) -> c_int;
-    pub(crate) fn lua_tonumber(l: *mut LuaState, at: c_int) -> f64;
-    pub(crate) fn lua_iscfunction(l: *mut LuaState, at: c_int) -> c_int;
-    pub(crate) fn lua_isnumber(l: *mut LuaState, at: c_int) -> c_int;
-    pub(crate) fn lua_tolstring(l: *mut LuaState, at: c_int, len: *mut usize) -> *const c_char;
-    pub(crate) fn lua_touserdata(l: *mut LuaState, at: c_int) -> *mut c_void;
-    pub(crate) fn lua_tothread(l: *mut LuaState, at: c_int) -> *mut LuaState;
+    pub(crate) fn lua_toboolean(l: *mut RawState, at: c_int) -> c_int;
+    pub(crate) fn lua_tonumber(l: *mut RawState, at: c_int) -> f64;
+    pub(crate) fn lua_iscfunction(l: *mut RawState, at: c_int) -> c_int;
+    pub(crate) fn lua_isnumber(l: *mut RawState, at: c_int) -> c_int;
+    pub(crate) fn lua_tolstring(l: *mut RawState, at: c_int, len: *mut usize) -> *const c_char;
+    pub(crate) fn lua_touserdata(l: *mut RawState, at: c_int) -> *mut c_void;
+    pub(crate) fn lua_tothread(l: *mut RawState, at: c_int) -> *mut RawState;
 
-    pub(crate) fn lua_pushnil(l: *mut LuaState);
-    pub(crate) fn lua_pushboolean(l: *mut LuaState, value: c_int);
-    pub(crate) fn lua_pushnumber(l: *mut LuaState, value: f64);
-    pub(crate) fn lua_pushlstring(l: *mut LuaState, text: *const c_char, len: usize);
-    pub(crate) fn lua_pushcclosure(l: *mut LuaState, function: CFunction, upvalues: c_int);
-    pub(crate) fn lua_pushlightuserdata(l: *mut LuaState, value: *mut c_void);
+    pub(crate) fn lua_pushnil(l: *mut RawState);
+    pub(crate) fn lua_pushboolean(l: *mut RawState, value: c_int);
+    pub(crate) fn lua_pushnumber(l: *mut RawState, value: f64);
+    pub(crate) fn lua_pushlstring(l: *mut RawState, text: *const c_char, len: usize);
+    pub(crate) fn lua_pushcclosure(l: *mut RawState, function: CFunction, upvalues: c_int);
+    pub(crate) fn lua_pushlightuserdata(l: *mut RawState, value: *mut c_void);
 
-    pub(crate) fn lua_objlen(l: *mut LuaState, at: c_int) -> usize;
-    pub(crate) fn lua_newuserdata(l: *mut LuaState, size: usize) -> *mut c_void;
-    pub(crate) fn lua_createtable(l: *mut LuaState, array: c_int, hash: c_int);
-    pub(crate) fn lua_rawget(l: *mut LuaState, at: c_int);
-    pub(crate) fn lua_rawset(l: *mut LuaState, at: c_int);
-    pub(crate) fn lua_rawgeti(l: *mut LuaState, at: c_int, n: c_int);
-    pub(crate) fn lua_rawseti(l: *mut LuaState, at: c_int, n: c_int);
-    pub(crate) fn lua_getfield(l: *mut LuaState, at: c_int, name: *const c_char);
-    pub(crate) fn lua_setfield(l: *mut LuaState, at: c_int, name: *const c_char);
-    pub(crate) fn lua_getmetatable(l: *mut LuaState, at: c_int) -> c_int;
-    pub(crate) fn lua_rawequal(l: *mut LuaState, one: c_int, other: c_int) -> c_int;
-    pub(crate) fn lua_setmetatable(l: *mut LuaState, at: c_int) -> c_int;
-    pub(crate) fn lua_next(l: *mut LuaState, at: c_int) -> c_int;
+    pub(crate) fn lua_objlen(l: *mut RawState, at: c_int) -> usize;
+    pub(crate) fn lua_newuserdata(l: *mut RawState, size: usize) -> *mut c_void;
+    pub(crate) fn lua_createtable(l: *mut RawState, array: c_int, hash: c_int);
+    pub(crate) fn lua_rawget(l: *mut RawState, at: c_int);
+    pub(crate) fn lua_rawset(l: *mut RawState, at: c_int);
+    pub(crate) fn lua_rawgeti(l: *mut RawState, at: c_int, n: c_int);
+    pub(crate) fn lua_rawseti(l: *mut RawState, at: c_int, n: c_int);
+    pub(crate) fn lua_getfield(l: *mut RawState, at: c_int, name: *const c_char);
+    pub(crate) fn lua_setfield(l: *mut RawState, at: c_int, name: *const c_char);
+    pub(crate) fn lua_getmetatable(l: *mut RawState, at: c_int) -> c_int;
+    pub(crate) fn lua_rawequal(l: *mut RawState, one: c_int, other: c_int) -> c_int;
+    pub(crate) fn lua_setmetatable(l: *mut RawState, at: c_int) -> c_int;
+    pub(crate) fn lua_next(l: *mut RawState, at: c_int) -> c_int;
 
-    pub(crate) fn lua_getstack(l: *mut LuaState, level: c_int, about: *mut Debug) -> c_int;
-    pub(crate) fn lua_getinfo(l: *mut LuaState, what: *const c_char, about: *mut Debug) -> c_int;
+    pub(crate) fn lua_getstack(l: *mut RawState, level: c_int, about: *mut LuaDebug) -> c_int;
+    pub(crate) fn lua_getinfo(l: *mut RawState, what: *const c_char, about: *mut LuaDebug) -> c_int;
 
-    pub(crate) fn lua_sethook(l: *mut LuaState, hook: Option<HookFunction>, mask: c_int, count: c_int) -> c_int;
-    pub(crate) fn lua_gc(l: *mut LuaState, what: c_int, data: c_int) -> c_int;
-    pub(crate) fn lua_getallocf(l: *mut LuaState, data: *mut *mut c_void) -> AllocFunction;
-    pub(crate) fn lua_setallocf(l: *mut LuaState, function: AllocFunction, data: *mut c_void);
+    pub(crate) fn lua_sethook(l: *mut RawState, hook: Option<HookFunction>, mask: c_int, count: c_int) -> c_int;
+    pub(crate) fn lua_gc(l: *mut RawState, what: c_int, data: c_int) -> c_int;
+    pub(crate) fn lua_getallocf(l: *mut RawState, data: *mut *mut c_void) -> AllocFunction;
+    pub(crate) fn lua_setallocf(l: *mut RawState, function: AllocFunction, data: *mut c_void);
 
     // Not LuaJIT's: build.rs puts them there.
     pub(crate) fn weir_lua_overdue(message: *const c_char);
     pub(crate) fn weir_lua_raise();
     pub(crate) fn weir_lua_stack(floor: *mut c_char);
-    pub(crate) fn weir_lua_unframe(l: *mut LuaState);
-    pub(crate) fn weir_lua_fix(l: *mut LuaState);
-    pub(crate) fn weir_lua_room(l: *mut LuaState) -> u32;
-    pub(crate) fn weir_lua_array(l: *mut LuaState, at: c_int) -> c_int;
-    pub(crate) fn weir_lua_element(l: *mut LuaState, at: c_int, n: u32, text: *mut *const c_char, len: *mut usize, number: *mut f64) -> c_int;
+    pub(crate) fn weir_lua_unframe(l: *mut RawState);
+    pub(crate) fn weir_lua_fix(l: *mut RawState);
+    pub(crate) fn weir_lua_room(l: *mut RawState) -> u32;
+    pub(crate) fn weir_lua_array(l: *mut RawState, at: c_int) -> c_int;
+    pub(crate) fn weir_lua_element(l: *mut RawState, at: c_int, n: u32, text: *mut *const c_char, len: *mut usize, number: *mut f64) -> c_int;
 
-    pub(crate) fn weir_lua_gather(l: *mut LuaState, at: c_int, out: *mut c_char, room: usize) -> isize;
-    pub(crate) fn weir_lua_numeral(l: *mut LuaState, at: c_int, n: u32) -> f64;
-    pub(crate) fn weir_lua_userdata(l: *mut LuaState, at: c_int, n: u32, size: usize) -> *mut c_void;
+    pub(crate) fn weir_lua_gather(l: *mut RawState, at: c_int, out: *mut c_char, room: usize) -> isize;
+    pub(crate) fn weir_lua_numeral(l: *mut RawState, at: c_int, n: u32) -> f64;
+    pub(crate) fn weir_lua_userdata(l: *mut RawState, at: c_int, n: u32, size: usize) -> *mut c_void;
 
-    pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
-    pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);
-    pub(crate) fn luaL_where(l: *mut LuaState, level: c_int);
-    pub(crate) fn luaL_traceback(l: *mut LuaState, of: *mut LuaState, message: *const c_char, level: c_int);
-    pub(crate) fn luaL_loadbuffer(l: *mut LuaState, text: *const c_char, len: usize, name: *const c_char) -> c_int;
+    pub(crate) fn luaL_ref(l: *mut RawState, table: c_int) -> c_int;
+    pub(crate) fn luaL_unref(l: *mut RawState, table: c_int, reference: c_int);
+    pub(crate) fn luaL_where(l: *mut RawState, level: c_int);
+    pub(crate) fn luaL_traceback(l: *mut RawState, of: *mut RawState, message: *const c_char, level: c_int);
+    pub(crate) fn luaL_loadbuffer(l: *mut RawState, text: *const c_char, len: usize, name: *const c_char) -> c_int;
 }

@@ -4,20 +4,20 @@ use std::rc::Rc;
 
 use weir_rt::Timer;
 
-use crate::run::op::{BodyPiece, Pieces};
-use crate::run::script_run::Run;
-use crate::run::thread::Waiting;
+use crate::run::op::{BodyPiece, PieceReceiver};
+use crate::run::script_run::ScriptRun;
+use crate::run::thread::ThreadWait;
 
-impl Waiting {
+impl ThreadWait {
     /// For pieces of the body, each at most `ms` milliseconds after the one before.
-    pub(crate) fn pieces(ms: u64, take: Pieces) -> Waiting {
+    pub(crate) fn pieces(ms: u64, take: PieceReceiver) -> ThreadWait {
         let timer = Timer::new();
         timer.arm(ms);
-        Waiting::Pieces(ms, Rc::new(timer), take)
+        ThreadWait::Pieces(ms, Rc::new(timer), take)
     }
 }
 
-impl Run {
+impl ScriptRun {
     /// How long a coroutine still waits for a piece of the body; `None`: none does.
     pub(crate) fn wants_piece(&mut self) -> Option<Rc<Timer>> {
         self.threads.pieces_of(self.receiver?).map(|(_, timer, _)| timer.clone())

@@ -2,11 +2,11 @@
 
 use weir_engine::subrequest::CapturedResponse;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 
 /// Pushes the answer as `capture` returns it.
-pub(crate) fn push_captured(l: State, answer: &CapturedResponse) {
+pub(crate) fn push_captured(l: LuaState, answer: &CapturedResponse) {
     l.new_table(0, 4);
     l.push_number(f64::from(answer.status));
     l.set_field(-2, c"status");
@@ -33,7 +33,7 @@ fn length(digits: &[u8]) -> f64 {
 }
 
 /// Adds what `push` pushes to the table on top: the second value of a name makes a list.
-pub(crate) fn add_pair(l: State, name: &[u8], push: &dyn Fn()) {
+pub(crate) fn add_pair(l: LuaState, name: &[u8], push: &dyn Fn()) {
     let table = l.top();
     l.push_bytes(name);
     l.raw_get(table);

@@ -14,15 +14,19 @@ use weir_rt::Timer;
 use weir_server::with_worker;
 use weir_trace::{SiteKind, SiteTable};
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::run::captured::push_captured;
-use crate::run::op::{BodyPiece, End, Results};
-use crate::run::script_run::{Run, RunStep};
-use crate::run::settings::{Settings, prepare};
-use crate::run::thread::{Status, Waiting};
+use crate::run::op::{BodyPiece, PushResults, ScriptEnd};
+use crate::run::script_run::{RunStep, ScriptRun};
+use crate::run::settings::{ScriptSettings, prepare};
+use crate::run::thread::{ThreadStatus, ThreadWait};
 
 /// Runs a script to its end, which is what it ended with, if not with its last line.
-pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) -> Option<End> {
+pub(crate) async fn drive(
+    run: &mut ScriptRun,
+    x: &mut Exchange,
+    settings: &ScriptSettings,
+) -> Option<ScriptEnd> {
     // Asked until the client has left, which is told once.
     let mut client = if settings.check_client_abort { x.client_gone().map(Box::pin) } else { None };
     loop {
@@ -48,7 +52,7 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             }
         } else if run.is_stuck() {
             x.log(Level::Error, &"lua threads wait for one another and none can go on");
-            return Some(End::Error);
+            return Some(ScriptEnd::Error);
         } else {
             let (lines, kind) = if x.trace().is_on() { run.standing(None) } else { Default::default() };
             x.trace().enter_all(&lines);
@@ -79,16 +83,20 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
 
 /// Runs a script that no request waits for to its end, which is what it ended with, if not with its last line: with the
 /// settings of `origin`, and `name` where it is listed among what is in flight. The worker does not end meanwhile.
-pub(crate) async fn drive_alone(mut run: Box<Run>, origin: &RunOrigin, name: &str) -> Option<End> {
+pub(crate) async fn drive_alone(
+    mut run: Box<ScriptRun>,
+    origin: &RunOrigin,
+    name: &str,
+) -> Option<ScriptEnd> {
     let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
     let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
     let site = SiteTable::fixed(SiteKind::LuaResume, "", run.phase.label());
     x.trace().enter(site);
-    let end = drive(&mut run, &mut x, &Settings::default()).await;
+    let end = drive(&mut run, &mut x, &ScriptSettings::default()).await;
     x.trace().leave(site);
     drop(run);
     x.log(Level::Debug, &"http lua close fake http connection");
-    x.end_alone(matches!(end, Some(End::Error)));
+    x.end_alone(matches!(end, Some(ScriptEnd::Error)));
     end
 }
 
@@ -106,70 +114,70 @@ async fn unless<T>(
 }
 
 /// The client has left, which ends the script unless it wants to know.
-fn left(x: &mut Exchange) -> End {
+fn left(x: &mut Exchange) -> ScriptEnd {
     x.log(Level::Info, &"client prematurely closed connection");
     x.keep_alive = false;
-    End::Exit(499)
+    ScriptEnd::Exit(499)
 }
 
 /// What only the request's own task can do, one thing after another.
 async fn of_request(
-    run: &mut Run,
+    run: &mut ScriptRun,
     x: &mut Exchange,
     at: usize,
-    waiting: Waiting,
+    waiting: ThreadWait,
     default_type: bool,
-) -> Option<End> {
+) -> Option<ScriptEnd> {
     match waiting {
         // Others go on beside it, and may end the request before the body is there.
-        Waiting::Body if run.has_others(at) => match x.read_body_beside(|cx| run.poll(cx)).await {
+        ThreadWait::Body if run.has_others(at) => match x.read_body_beside(|cx| run.poll(cx)).await {
             Some(Ok(())) => run.go_on(at, |_| 0),
-            Some(Err(error)) => return Some(End::Exit(i64::from(error.status()))),
+            Some(Err(error)) => return Some(ScriptEnd::Exit(i64::from(error.status()))),
             None => {
-                run.threads.set(at, Status::Waiting(Waiting::Body));
+                run.threads.set(at, ThreadStatus::Waiting(ThreadWait::Body));
                 run.asked.push_back(at);
             }
         },
-        Waiting::Body => match x.read_body().await {
+        ThreadWait::Body => match x.read_body().await {
             Ok(()) => run.go_on(at, |_| 0),
             // As in OpenResty the script does not go on, the request ends with the status.
-            Err(error) => return Some(End::Exit(i64::from(error.status()))),
+            Err(error) => return Some(ScriptEnd::Exit(i64::from(error.status()))),
         },
-        Waiting::Append(piece, limit) => match x.append_body(piece, limit).await {
+        ThreadWait::Append(piece, limit) => match x.append_body(piece, limit).await {
             Ok(()) => run.go_on(at, |_| 0),
-            Err(error) => return Some(End::Exit(i64::from(error.status()))),
+            Err(error) => return Some(ScriptEnd::Exit(i64::from(error.status()))),
         },
-        Waiting::Flush => {
+        ThreadWait::Flush => {
             let sent = flush(run, x, default_type).await;
             run.go_on(at, |l| pushed(l, sent));
         }
         // Beside it others go on, also one that is made when the client leaves.
-        Waiting::Capture(list) if run.has_others(at) || run.on_abort.is_some() => {
+        ThreadWait::Capture(list) if run.has_others(at) || run.on_abort.is_some() => {
             let answers = x.subrequests_beside(list);
             run.capture_beside(
                 at,
                 Box::pin(async {
                     let answers = answers.await;
-                    Box::new(move |l: State| push_answers(l, &answers)) as Results
+                    Box::new(move |l: LuaState| push_answers(l, &answers)) as PushResults
                 }),
             );
         }
-        Waiting::Capture(list) => {
+        ThreadWait::Capture(list) => {
             let answers = capture(x, list).await;
             run.go_on(at, |l| push_answers(l, &answers));
         }
         // Those are waited for beside one another, and never taken for this.
-        Waiting::Wait(_)
-        | Waiting::Sleep(..)
-        | Waiting::Threads(_)
-        | Waiting::Captured(_)
-        | Waiting::Pieces(..) => {}
+        ThreadWait::Wait(_)
+        | ThreadWait::Sleep(..)
+        | ThreadWait::Threads(_)
+        | ThreadWait::Captured(_)
+        | ThreadWait::Pieces(..) => {}
     }
     None
 }
 
 /// Waits for what coroutines wait for beside one another, a piece of the request's body among it, until `late`.
-async fn wait_with_body(run: &mut Run, x: &mut Exchange, late: &Timer) {
+async fn wait_with_body(run: &mut ScriptRun, x: &mut Exchange, late: &Timer) {
     let piece = {
         let mut next = pin!(x.body_piece_beside(|cx| run.poll(cx)));
         let timed = poll_fn(|cx| match next.as_mut().poll(cx) {
@@ -187,7 +195,7 @@ async fn wait_with_body(run: &mut Run, x: &mut Exchange, late: &Timer) {
 }
 
 /// What `capture` or `capture_multi` returns.
-fn push_answers(l: State, answers: &[CapturedResponse]) -> i32 {
+fn push_answers(l: LuaState, answers: &[CapturedResponse]) -> i32 {
     l.reserve(answers.len() as i32 + 4);
     answers.iter().for_each(|answer| push_captured(l, answer));
     answers.len() as i32
@@ -204,7 +212,7 @@ async fn capture(x: &mut Exchange, mut list: Vec<SubrequestCall>) -> Vec<Capture
 }
 
 /// Sends the head and what was said.
-async fn flush(run: &mut Run, x: &mut Exchange, default_type: bool) -> bool {
+async fn flush(run: &mut ScriptRun, x: &mut Exchange, default_type: bool) -> bool {
     prepare(x, default_type);
     let mut chain = Chain::flush();
     if !run.said.is_empty() {
@@ -218,7 +226,7 @@ async fn flush(run: &mut Run, x: &mut Exchange, default_type: bool) -> bool {
     sent
 }
 
-fn pushed(l: State, sent: bool) -> i32 {
+fn pushed(l: LuaState, sent: bool) -> i32 {
     if sent {
         l.push_number(1.0);
         return 1;

@@ -12,20 +12,20 @@ use weir_engine::Exchange;
 use weir_engine::log::Level;
 
 use crate::luajit::shared_page;
-use crate::luajit::sys::LuaState;
-use crate::run::function::Raise;
-use crate::run::script_run::Run;
+use crate::luajit::sys::RawState;
+use crate::run::function::LuaRaise;
+use crate::run::script_run::ScriptRun;
 use crate::run::variables::AllocatedBytes;
-use crate::vm::limit::{Memory, enforce};
-use crate::vm::lua_vm::Vm;
-use crate::vm::phase::Phase;
+use crate::vm::limit::{MemoryLimit, enforce};
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
 
 /// What is lent to a script.
 pub(crate) struct ScriptLoan {
-    vm: *const Vm,
+    vm: *const LuaVm,
     exchange: *mut Exchange,
-    run: *mut Run,
-    phase: Phase,
+    run: *mut ScriptRun,
+    phase: ScriptPhase,
     /// The anchor of the request's `ngx.ctx`, once the script has asked for it.
     ctx: Cell<Option<i32>>,
     before: *const ScriptLoan,
@@ -37,15 +37,15 @@ thread_local! {
 
 /// Runs `script`, which may call API functions that borrow what is lent here.
 pub(crate) fn lend<T>(
-    vm: &Vm,
-    phase: Phase,
+    vm: &LuaVm,
+    phase: ScriptPhase,
     exchange: Option<&mut Exchange>,
-    run: Option<&mut Run>,
+    run: Option<&mut ScriptRun>,
     script: impl FnOnce() -> T,
 ) -> T {
     /// Takes back also when the script panics.
-    struct Guard(*const ScriptLoan, *const Memory);
-    impl Drop for Guard {
+    struct LoanGuard(*const ScriptLoan, *const MemoryLimit);
+    impl Drop for LoanGuard {
         fn drop(&mut self) {
             CURRENT.set(self.0);
             // SAFETY: the loan around this one, if there is one, holds a reference to its VM.
@@ -65,7 +65,7 @@ pub(crate) fn lend<T>(
     };
     // SAFETY: this function holds a reference to the VM until the guard puts the one before it in force again.
     let around = unsafe { enforce(vm.limits.memory.as_deref().map_or(ptr::null(), ptr::from_ref)) };
-    let _guard = Guard(loan.before, around);
+    let _guard = LoanGuard(loan.before, around);
     // The sampler's handler follows the pointer at any instruction from here on.
     compiler_fence(Ordering::Release);
     CURRENT.set(&raw const loan);
@@ -86,7 +86,7 @@ pub(crate) fn lend<T>(
 }
 
 /// The main coroutine of the VM that runs on this thread; also for the sampler's handler.
-pub(crate) fn main() -> Option<*mut LuaState> {
+pub(crate) fn main() -> Option<*mut RawState> {
     // SAFETY: `lend` holds a reference to the VM as long as the loan is current.
     current().map(|loan| unsafe { &*loan.vm }.main().raw())
 }
@@ -106,8 +106,8 @@ pub(crate) fn wall() -> f64 {
 }
 
 /// The context of the running script.
-pub(crate) fn phase() -> Phase {
-    current().map_or(Phase::Init, |loan| loan.phase)
+pub(crate) fn phase() -> ScriptPhase {
+    current().map_or(ScriptPhase::Init, |loan| loan.phase)
 }
 
 /// The anchor of the request's `ngx.ctx`, if the script has asked before.
@@ -124,7 +124,7 @@ pub(crate) fn note_ctx(anchor: i32) {
 }
 
 /// The VM of the running script.
-pub(crate) fn vm<T>(use_it: impl FnOnce(&Vm) -> T) -> T {
+pub(crate) fn vm<T>(use_it: impl FnOnce(&LuaVm) -> T) -> T {
     let loan = current().expect("API functions are called by scripts, which run inside of `lend`");
     // SAFETY: `lend` holds a reference to the VM as long as the loan is current.
     use_it(unsafe { &*loan.vm })
@@ -134,9 +134,9 @@ pub(crate) fn vm<T>(use_it: impl FnOnce(&Vm) -> T) -> T {
 ///
 /// # Errors
 /// There is none.
-pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, Raise> {
+pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, LuaRaise> {
     if phase().is_alone() {
-        return Err(Raise::text("API disabled in the current context"));
+        return Err(LuaRaise::text("API disabled in the current context"));
     }
     any_exchange(use_it)
 }
@@ -145,22 +145,22 @@ pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, 
 ///
 /// # Errors
 /// There is none.
-pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, Raise> {
+pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, LuaRaise> {
     let exchange = current().map_or(ptr::null_mut(), |loan| loan.exchange);
     // SAFETY: `lend` holds the exclusive reference that this came from, and does not use it while the script runs; API
     // functions call this once at a time, since `use_it` never runs Lua.
     match unsafe { exchange.as_mut() } {
         Some(x) => Ok(use_it(x)),
-        None => Err(Raise::text("no request found")),
+        None => Err(LuaRaise::text("no request found")),
     }
 }
 
 /// What the server is doing while scripts of `phase` run, as log lines end.
-pub(crate) fn doing(phase: Phase) -> &'static str {
+pub(crate) fn doing(phase: ScriptPhase) -> &'static str {
     match phase {
-        Phase::Balancer => DOING_BALANCER,
-        Phase::Log => " while logging request",
-        Phase::ProxySslCertificate => " while loading proxy ssl certificate by lua",
+        ScriptPhase::Balancer => DOING_BALANCER,
+        ScriptPhase::Log => " while logging request",
+        ScriptPhase::ProxySslCertificate => " while loading proxy ssl certificate by lua",
         _ => "",
     }
 }
@@ -174,7 +174,7 @@ pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
     if told.is_err() {
         // As in OpenResty, where `init_by_lua` logs before there are contexts, and debug lines have none.
         match phase() {
-            other if level != Level::Debug && !matches!(other, Phase::Init) => {
+            other if level != Level::Debug && !matches!(other, ScriptPhase::Init) => {
                 weir_engine::log::cycle(level, &format_args!("{message}, context: {}", other.context()));
             }
             _ => weir_engine::log::cycle(level, message),
@@ -195,20 +195,20 @@ pub(crate) fn log_plain(level: Level, message: &dyn std::fmt::Display) {
 }
 
 /// The function that was called is not for the running script's context.
-pub(crate) fn disabled() -> Raise {
-    Raise::Text(format!("API disabled in the context of {}", phase().context()))
+pub(crate) fn disabled() -> LuaRaise {
+    LuaRaise::Text(format!("API disabled in the context of {}", phase().context()))
 }
 
 /// Uses the run of the script that runs.
 ///
 /// # Errors
 /// It is one that can't wait.
-pub(crate) fn run<T>(use_it: impl FnOnce(&mut Run) -> T) -> Result<T, Raise> {
+pub(crate) fn run<T>(use_it: impl FnOnce(&mut ScriptRun) -> T) -> Result<T, LuaRaise> {
     let run = current().map_or(ptr::null_mut(), |loan| loan.run);
     // SAFETY: as `exchange`.
     match unsafe { run.as_mut() } {
         Some(run) => Ok(use_it(run)),
-        None => Err(Raise::text("no co ctx found")),
+        None => Err(LuaRaise::text("no co ctx found")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weir_engine::Exchange;
 use weir_engine::log::Level;
 
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 /// Lines for the log of a request, left by its waits, which do not have it: told before a coroutine goes on.
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ impl LogNotes {
     }
 
     /// Logs them: for the request, or where there is none.
-    pub(crate) fn tell(&self, phase: Phase, x: Option<&Exchange>) {
+    pub(crate) fn tell(&self, phase: ScriptPhase, x: Option<&Exchange>) {
         for (level, message) in self.0.take() {
             match x {
                 Some(x) => x.log(level, &message),

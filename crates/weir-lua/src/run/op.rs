@@ -4,44 +4,44 @@ use std::pin::Pin;
 
 use weir_engine::subrequest::SubrequestCall;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 
 /// Pushes results on the coroutine that goes on, and says how many.
-pub(crate) type Results = Box<dyn FnOnce(State) -> i32>;
+pub(crate) type PushResults = Box<dyn FnOnce(LuaState) -> i32>;
 
 /// A wait that needs nothing of the request.
-pub(crate) type Wait = Pin<Box<dyn Future<Output = Results>>>;
+pub(crate) type OpWait = Pin<Box<dyn Future<Output = PushResults>>>;
 
 /// What a coroutine has asked its run for when it yielded.
 pub(crate) enum ThreadOp {
     /// To be asked again when the others were (`coroutine.yield`); the values it gave are on its stack.
     Yield,
     /// To run another coroutine until that one yields; its arguments are on the stack.
-    Resume(State),
+    Resume(LuaState),
     /// To run a new light thread first; its arguments are on the stack.
-    Spawn(State),
+    Spawn(LuaState),
     /// One of these light threads to end.
-    Threads(Vec<State>),
+    Threads(Vec<LuaState>),
     /// So many milliseconds to pass, and what is logged then.
     Sleep(u64, Option<Box<str>>),
     /// Anything that ends by itself.
-    Wait(Wait),
+    Wait(OpWait),
     /// The request's body.
     Body,
     /// A piece to be added to the body that is being made, of which so many bytes may stand in memory.
     Append(Vec<u8>, usize),
     /// Pieces of the request's body, each at most so many milliseconds after the one before.
-    Pieces(u64, Pieces),
+    Pieces(u64, PieceReceiver),
     /// What was said to be with the client, or with the connection.
     Flush,
     /// Answers of subrequests, one or several.
     Capture(Vec<SubrequestCall>),
     /// The end of the script.
-    End(End),
+    End(ScriptEnd),
 }
 
 /// Takes pieces of a body as they come, until it has what the coroutine goes on with.
-pub(crate) type Pieces = Box<dyn FnMut(BodyPiece) -> Option<Results>>;
+pub(crate) type PieceReceiver = Box<dyn FnMut(BodyPiece) -> Option<PushResults>>;
 
 /// What comes of a body.
 pub(crate) enum BodyPiece {
@@ -55,7 +55,7 @@ pub(crate) enum BodyPiece {
 
 /// How a script ends before its last line.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum ScriptEnd {
     /// `ngx.exit(status)`
     Exit(i64),
     /// `ngx.exec`: the path, unescaped, and its arguments; or `@name`.

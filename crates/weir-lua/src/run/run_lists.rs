@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use crate::run::thread::Threads;
+use crate::run::thread::RunThreads;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct RunLists {
-    pub(crate) threads: Threads,
+    pub(crate) threads: RunThreads,
     /// Who goes on, with how many values on its stack as results of what it called.
     pub(crate) ready: VecDeque<(usize, i32)>,
 }

@@ -1,6 +1,6 @@
 //! A script that runs for a request: its coroutines, who is next, and what the others wait for.
 //!
-//! [`Run::step`] resumes coroutines as long as one is ready and never waits: a script that needs nothing ends in it, and
+//! [`ScriptRun::step`] resumes coroutines as long as one is ready and never waits: a script that needs nothing ends in it, and
 //! no future is made. What waits after that is awaited by [`drive`](crate::run::drive), in the request's own task.
 
 use std::collections::VecDeque;
@@ -11,24 +11,24 @@ use weir_engine::Exchange;
 use weir_engine::log::Level;
 use weir_trace::{Site, WaitKind};
 
-use crate::luajit::state::{State, error_text};
+use crate::luajit::state::{LuaState, error_text};
 use crate::luajit::sys;
-use crate::run::function::Raise;
+use crate::run::function::LuaRaise;
 use crate::run::lend::lend;
 use crate::run::log_notes::LogNotes;
-use crate::run::op::{End, ThreadOp, Wait};
+use crate::run::op::{OpWait, ScriptEnd, ThreadOp};
 use crate::run::run_lists::RunLists;
 use crate::run::sleepers::SleepingThreads;
-use crate::run::thread::{Kind, LuaThread, Status, Threads, Waiting};
-use crate::vm::lua_vm::Vm;
-use crate::vm::phase::Phase;
+use crate::run::thread::{LuaThread, RunThreads, ThreadKind, ThreadStatus, ThreadWait};
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
 use crate::vm::traps;
 
 /// See the module.
-pub(crate) struct Run {
-    pub(crate) vm: Rc<Vm>,
-    pub(crate) phase: Phase,
-    pub(crate) threads: Threads,
+pub(crate) struct ScriptRun {
+    pub(crate) vm: Rc<LuaVm>,
+    pub(crate) phase: ScriptPhase,
+    pub(crate) threads: RunThreads,
     /// Who goes on, with how many values on its stack as results of what it called.
     ready: VecDeque<(usize, i32)>,
     /// Who waits for something the request itself must do, in the order in which it was asked for.
@@ -52,7 +52,7 @@ pub(crate) struct Run {
     /// Who waits, or did, for a piece of the request's body.
     pub(crate) receiver: Option<usize>,
     /// What `ngx.on_abort` was given, and its anchor.
-    pub(crate) on_abort: Option<(State, i32)>,
+    pub(crate) on_abort: Option<(LuaState, i32)>,
     /// `ngx.eof` was called.
     pub(crate) ended: bool,
     /// The client is gone; what is said goes nowhere.
@@ -70,26 +70,31 @@ pub(crate) enum RunStep {
     /// To its end.
     Finished,
     /// To what ends it early.
-    End(End),
+    End(ScriptEnd),
     /// To where all of it waits.
     Waits,
 }
 
-impl Run {
+impl ScriptRun {
     /// A run of the function on top of the VM's main stack, which it takes. In a box from the beginning: it is handed on
     /// several times before it waits.
-    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, default_type: bool) -> Box<Run> {
-        Run::with_arguments(vm, phase, default_type, 0)
+    pub(crate) fn new(vm: &Rc<LuaVm>, phase: ScriptPhase, default_type: bool) -> Box<ScriptRun> {
+        ScriptRun::with_arguments(vm, phase, default_type, 0)
     }
 
-    /// As [`Run::new`], of a function that has so many arguments above it.
-    pub(crate) fn with_arguments(vm: &Rc<Vm>, phase: Phase, default_type: bool, args: i32) -> Box<Run> {
+    /// As [`ScriptRun::new`], of a function that has so many arguments above it.
+    pub(crate) fn with_arguments(
+        vm: &Rc<LuaVm>,
+        phase: ScriptPhase,
+        default_type: bool,
+        args: i32,
+    ) -> Box<ScriptRun> {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);
         let RunLists { mut threads, mut ready } = RunLists::take();
-        threads.add(LuaThread::new(state, anchor, Kind::Entry, None));
+        threads.add(LuaThread::new(state, anchor, ThreadKind::Entry, None));
         ready.push_back((0, args));
-        Box::new(Run {
+        Box::new(ScriptRun {
             vm: vm.clone(),
             phase,
             threads,
@@ -131,7 +136,7 @@ impl Run {
                 continue;
             }
             self.current = at;
-            self.threads.set(at, Status::Running);
+            self.threads.set(at, ThreadStatus::Running);
             if let Some(notes) = &self.notes {
                 notes.tell(self.phase, x.as_deref());
             }
@@ -165,7 +170,7 @@ impl Run {
         self.threads.lasting() == 0
     }
 
-    fn yielded(&mut self, at: usize) -> Option<End> {
+    fn yielded(&mut self, at: usize) -> Option<ScriptEnd> {
         let state = self.threads[at].state;
         let waiting = match self.op.take() {
             Some(ThreadOp::End(end)) => return Some(end),
@@ -182,24 +187,24 @@ impl Run {
                 self.spawned(at, new);
                 return None;
             }
-            Some(ThreadOp::Threads(list)) => Waiting::Threads(list),
-            Some(ThreadOp::Wait(wait)) => Waiting::Wait(wait),
-            Some(ThreadOp::Sleep(ms, told)) => Waiting::Sleep(self.sleepers.add(at, ms), told),
-            Some(ThreadOp::Body) => Waiting::Body,
-            Some(ThreadOp::Append(piece, limit)) => Waiting::Append(piece, limit),
-            Some(ThreadOp::Pieces(ms, pieces)) => Waiting::pieces(ms, pieces),
-            Some(ThreadOp::Flush) => Waiting::Flush,
-            Some(ThreadOp::Capture(list)) => Waiting::Capture(list),
+            Some(ThreadOp::Threads(list)) => ThreadWait::Threads(list),
+            Some(ThreadOp::Wait(wait)) => ThreadWait::Wait(wait),
+            Some(ThreadOp::Sleep(ms, told)) => ThreadWait::Sleep(self.sleepers.add(at, ms), told),
+            Some(ThreadOp::Body) => ThreadWait::Body,
+            Some(ThreadOp::Append(piece, limit)) => ThreadWait::Append(piece, limit),
+            Some(ThreadOp::Pieces(ms, pieces)) => ThreadWait::pieces(ms, pieces),
+            Some(ThreadOp::Flush) => ThreadWait::Flush,
+            Some(ThreadOp::Capture(list)) => ThreadWait::Capture(list),
         };
         state.set_top(0);
         self.threads.get_mut(at).wait = std::mem::take(&mut self.wait);
         match waiting {
-            Waiting::Threads(_) | Waiting::Sleep(..) => {}
-            Waiting::Pieces(..) => self.receiver = Some(at),
-            Waiting::Wait(_) => self.polled.push(at),
+            ThreadWait::Threads(_) | ThreadWait::Sleep(..) => {}
+            ThreadWait::Pieces(..) => self.receiver = Some(at),
+            ThreadWait::Wait(_) => self.polled.push(at),
             _ => self.asked.push_back(at),
         }
-        self.threads.set(at, Status::Waiting(waiting));
+        self.threads.set(at, ThreadStatus::Waiting(waiting));
         None
     }
 
@@ -209,8 +214,8 @@ impl Run {
         let state = self.threads[at].state;
         let parent = self.threads[at].parent;
         match (self.threads[at].kind, parent) {
-            (Kind::Coroutine, Some(parent)) => {
-                self.threads.set(at, Status::Suspended);
+            (ThreadKind::Coroutine, Some(parent)) => {
+                self.threads.set(at, ThreadStatus::Suspended);
                 let count = state.top();
                 self.resume_parent(parent, state, count, true);
             }
@@ -222,19 +227,19 @@ impl Run {
     }
 
     /// `coroutine.resume(other, ...)`; the arguments are on the stack of `at`.
-    fn hand_over(&mut self, at: usize, other: State) {
+    fn hand_over(&mut self, at: usize, other: LuaState) {
         let state = self.threads[at].state;
         let Some(to) = self.find(other) else { return };
         let count = state.top();
         state.give(other, count);
-        self.threads.set(at, Status::Normal);
+        self.threads.set(at, ThreadStatus::Normal);
         self.threads.get_mut(to).parent = Some(at);
-        self.threads.set(to, Status::Running);
+        self.threads.set(to, ThreadStatus::Running);
         self.ready.push_front((to, count));
     }
 
     /// `ngx.thread.spawn`: the new thread runs at once, who made it behind the others.
-    fn spawned(&mut self, at: usize, new: State) {
+    fn spawned(&mut self, at: usize, new: LuaState) {
         let state = self.threads[at].state;
         let Some(to) = self.find(new) else { return };
         let count = state.top();
@@ -249,17 +254,17 @@ impl Run {
         self.threads.get_mut(at).clean = true;
         let (state, parent) = (self.threads[at].state, self.threads[at].parent);
         match self.threads[at].kind {
-            Kind::Entry => {
-                self.threads.set(at, Status::Dead);
+            ThreadKind::Entry => {
+                self.threads.set(at, ThreadStatus::Dead);
             }
-            Kind::Coroutine => {
-                self.threads.set(at, Status::Dead);
+            ThreadKind::Coroutine => {
+                self.threads.set(at, ThreadStatus::Dead);
                 if let Some(parent) = parent {
                     let count = state.top();
                     self.resume_parent(parent, state, count, true);
                 }
             }
-            Kind::Light => {
+            ThreadKind::Light => {
                 state.push_boolean(true);
                 state.insert(1);
                 self.light_ended(at);
@@ -267,9 +272,9 @@ impl Run {
         }
     }
 
-    fn failed(&mut self, at: usize, status: i32, x: Option<&mut Exchange>) -> Option<End> {
+    fn failed(&mut self, at: usize, status: i32, x: Option<&mut Exchange>) -> Option<ScriptEnd> {
         let (state, parent) = (self.threads[at].state, self.threads[at].parent);
-        if self.threads[at].kind == Kind::Coroutine
+        if self.threads[at].kind == ThreadKind::Coroutine
             && let Some(parent) = parent
         {
             if self.threads[at].wrap {
@@ -279,11 +284,11 @@ impl Run {
                 traces.push(self.trace_of(state, status));
                 self.raised = Some((reason, traces));
             }
-            self.threads.set(at, Status::Dead);
+            self.threads.set(at, ThreadStatus::Dead);
             self.resume_parent(parent, state, 1, false);
             return None;
         }
-        let light = self.threads[at].kind == Kind::Light;
+        let light = self.threads[at].kind == ThreadKind::Light;
         let what = if light { "lua user thread" } else { "lua entry thread" };
         let kind = if status == sys::status::ERRMEM { "memory allocation error" } else { "runtime error" };
         let reason = error_text(state);
@@ -296,7 +301,7 @@ impl Run {
             None => weir_engine::log::cycle(Level::Error, &message),
         }
         if !light {
-            return Some(End::Error);
+            return Some(ScriptEnd::Error);
         }
         // Below the error's value stands what the function that failed had there: of `error` its argument, which is what
         // OpenResty gives to who waits, without the place.
@@ -316,7 +321,7 @@ impl Run {
     }
 
     /// The stack of a coroutine that has ended like this. LuaJIT leaves none that can be read where memory was short.
-    fn trace_of(&self, state: State, status: i32) -> String {
+    fn trace_of(&self, state: LuaState, status: i32) -> String {
         match status {
             sys::status::ERRMEM => "\t(no memory)".to_owned(),
             _ => self.vm.main().traceback(state, 0),
@@ -340,13 +345,13 @@ impl Run {
             let lines = self.trace_of(thread.state, if number == first { status } else { sys::status::OK });
             text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
             number += 1;
-            next = if thread.kind == Kind::Entry { None } else { thread.parent };
+            next = if thread.kind == ThreadKind::Entry { None } else { thread.parent };
         }
         text
     }
 
     /// Gives `count` values of `from`, behind whether it went well, to the coroutine that has resumed it.
-    fn resume_parent(&mut self, parent: usize, from: State, count: i32, well: bool) {
+    fn resume_parent(&mut self, parent: usize, from: LuaState, count: i32, well: bool) {
         let to = self.threads[parent].state;
         to.set_top(0);
         to.push_boolean(well);
@@ -359,18 +364,18 @@ impl Run {
         let state = self.threads[at].state;
         match self.threads.waiter_of(state) {
             None => {
-                self.threads.set(at, Status::Zombie);
+                self.threads.set(at, ThreadStatus::Zombie);
             }
             Some(waiter) => {
                 let count = self.collect(at, self.threads[waiter].state);
-                self.threads.set(waiter, Status::Running);
+                self.threads.set(waiter, ThreadStatus::Running);
                 self.ready.push_back((waiter, count));
             }
         }
     }
 
     /// Moves what the ended light thread `at` gave to `to`, and buries it.
-    pub(crate) fn collect(&mut self, at: usize, to: State) -> i32 {
+    pub(crate) fn collect(&mut self, at: usize, to: LuaState) -> i32 {
         let state = self.threads[at].state;
         let count = state.top();
         state.give(to, count);
@@ -382,11 +387,11 @@ impl Run {
     ///
     /// # Errors
     /// There are `lua_max_coroutines` already.
-    pub(crate) fn add(&mut self, kind: Kind, from: State, wrap: bool) -> Result<State, Raise> {
+    pub(crate) fn add(&mut self, kind: ThreadKind, from: LuaState, wrap: bool) -> Result<LuaState, LuaRaise> {
         let most = self.vm.main_conf.most_coroutines();
         if self.threads.living() > most {
             traps::count("lua_max_coroutines", &from.place(1));
-            return Err(Raise::text(format!("lua_max_coroutines of {most} exceeded")));
+            return Err(LuaRaise::text(format!("lua_max_coroutines of {most} exceeded")));
         }
         let (state, anchor) = self.vm.coroutine();
         from.give(state, 1);
@@ -401,7 +406,7 @@ impl Run {
 
     /// A light thread that has ended is over; it goes with the last who holds it.
     fn bury(&mut self, at: usize) {
-        self.threads.set(at, Status::Dead);
+        self.threads.set(at, ThreadStatus::Dead);
         let LuaThread { state, anchor, .. } = self.threads.get_mut(at);
         if let Some(anchor) = anchor.take() {
             self.vm.give_back(*state, anchor, false);
@@ -416,21 +421,23 @@ impl Run {
     /// The client has left: what `ngx.on_abort` was given runs as a light thread. `false` where nothing was.
     pub(crate) fn aborted(&mut self) -> bool {
         let Some((state, anchor)) = self.on_abort.take() else { return false };
-        let (at, _) = self.threads.add(LuaThread::new(state, anchor, Kind::Light, Some(0)));
+        let (at, _) = self.threads.add(LuaThread::new(state, anchor, ThreadKind::Light, Some(0)));
         self.ready.push_back((at, 0));
         true
     }
 
-    pub(crate) fn find(&self, state: State) -> Option<usize> {
+    pub(crate) fn find(&self, state: LuaState) -> Option<usize> {
         self.threads.find(state)
     }
 
     /// The coroutine that was the first to wait for something the request itself must do.
-    pub(crate) fn take_request_op(&mut self) -> Option<(usize, Waiting)> {
-        let of_request = |status: &Status| {
+    pub(crate) fn take_request_op(&mut self) -> Option<(usize, ThreadWait)> {
+        let of_request = |status: &ThreadStatus| {
             matches!(
                 status,
-                Status::Waiting(Waiting::Body | Waiting::Append(..) | Waiting::Flush | Waiting::Capture(..))
+                ThreadStatus::Waiting(
+                    ThreadWait::Body | ThreadWait::Append(..) | ThreadWait::Flush | ThreadWait::Capture(..)
+                )
             )
         };
         let at = loop {
@@ -439,8 +446,8 @@ impl Run {
                 break at;
             }
         };
-        match self.threads.set(at, Status::Running) {
-            Status::Waiting(waiting) => Some((at, waiting)),
+        match self.threads.set(at, ThreadStatus::Running) {
+            ThreadStatus::Waiting(waiting) => Some((at, waiting)),
             _ => None,
         }
     }
@@ -450,8 +457,11 @@ impl Run {
         let waits = |thread: &LuaThread| {
             matches!(
                 thread.status(),
-                Status::Waiting(
-                    Waiting::Wait(_) | Waiting::Sleep(..) | Waiting::Captured(_) | Waiting::Pieces(..)
+                ThreadStatus::Waiting(
+                    ThreadWait::Wait(_)
+                        | ThreadWait::Sleep(..)
+                        | ThreadWait::Captured(_)
+                        | ThreadWait::Pieces(..)
                 )
             )
         };
@@ -463,30 +473,33 @@ impl Run {
 
     /// Whether others of the run can go on while `at` waits.
     pub(crate) fn has_others(&self, at: usize) -> bool {
-        let own = self.threads[at].kind != Kind::Coroutine && !self.threads[at].status().has_ended();
+        let own = self.threads[at].kind != ThreadKind::Coroutine && !self.threads[at].status().has_ended();
         self.threads.lasting() > usize::from(own)
     }
 
     /// Lets the coroutine `at` wait for subrequests that run by themselves.
-    pub(crate) fn capture_beside(&mut self, at: usize, answers: Wait) {
-        self.threads.set(at, Status::Waiting(Waiting::Captured(answers)));
+    pub(crate) fn capture_beside(&mut self, at: usize, answers: OpWait) {
+        self.threads.set(at, ThreadStatus::Waiting(ThreadWait::Captured(answers)));
         self.polled.push(at);
     }
 
     /// Whether subrequests of other coroutines are under way: the run must not end early.
     pub(crate) fn has_subrequests(&self) -> bool {
         let captures = |thread: &LuaThread| {
-            matches!(thread.status(), Status::Waiting(Waiting::Capture(..) | Waiting::Captured(_)))
+            matches!(
+                thread.status(),
+                ThreadStatus::Waiting(ThreadWait::Capture(..) | ThreadWait::Captured(_))
+            )
         };
         self.threads.iter().any(captures)
     }
 
     /// Lets the coroutine `at` go on with what `push` puts on its stack.
-    pub(crate) fn go_on(&mut self, at: usize, push: impl FnOnce(State) -> i32) {
+    pub(crate) fn go_on(&mut self, at: usize, push: impl FnOnce(LuaState) -> i32) {
         let state = self.threads[at].state;
         state.set_top(0);
         let count = push(state);
-        self.threads.set(at, Status::Running);
+        self.threads.set(at, ThreadStatus::Running);
         self.ready.push_back((at, count));
     }
 
@@ -510,7 +523,7 @@ impl Run {
 
     /// Lets the coroutine go on that sleeps until `due`, if it still does.
     fn wake(&mut self, at: usize, due: u64) {
-        if let Status::Waiting(Waiting::Sleep(until, told)) = self.threads[at].status()
+        if let ThreadStatus::Waiting(ThreadWait::Sleep(until, told)) = self.threads[at].status()
             && *until == due
         {
             if let Some(told) = told {
@@ -547,24 +560,24 @@ impl Run {
         // With the coroutines it has resumed, which would have nobody to give their values to.
         while let Some(at) = next {
             let of_it = |thread: &LuaThread| {
-                let rests = matches!(thread.status(), Status::Suspended) || thread.status().has_ended();
-                thread.kind == Kind::Coroutine && thread.parent == Some(at) && !rests
+                let rests = matches!(thread.status(), ThreadStatus::Suspended) || thread.status().has_ended();
+                thread.kind == ThreadKind::Coroutine && thread.parent == Some(at) && !rests
             };
-            let resumed = matches!(self.threads[at].status(), Status::Normal);
+            let resumed = matches!(self.threads[at].status(), ThreadStatus::Normal);
             next = if resumed { self.threads.iter().position(of_it) } else { None };
-            self.threads.set(at, Status::Dead);
+            self.threads.set(at, ThreadStatus::Dead);
             self.ready.retain(|(ready, _)| *ready != at);
         }
     }
 }
 
-impl Drop for Run {
+impl Drop for ScriptRun {
     fn drop(&mut self) {
         if let Some((state, anchor)) = self.on_abort.take() {
             self.vm.give_back(state, anchor, false);
         }
         for thread in self.threads.iter() {
-            let used_again = thread.clean && thread.kind == Kind::Entry;
+            let used_again = thread.clean && thread.kind == ThreadKind::Entry;
             if let Some(anchor) = thread.anchor {
                 self.vm.give_back(thread.state, anchor, used_again);
             }

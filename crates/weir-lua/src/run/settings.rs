@@ -4,7 +4,7 @@ use weir_engine::Exchange;
 
 /// What a block says about its scripts.
 #[derive(Clone, Copy)]
-pub(crate) struct Settings {
+pub(crate) struct ScriptSettings {
     pub(crate) need_body: bool,
     pub(crate) use_default_type: bool,
     /// Each request has a VM of its own when this is off.
@@ -17,10 +17,10 @@ pub(crate) struct Settings {
     pub(crate) ctx_keep: bool,
 }
 
-impl Default for Settings {
+impl Default for ScriptSettings {
     /// Where nothing is said.
-    fn default() -> Settings {
-        Settings {
+    fn default() -> ScriptSettings {
+        ScriptSettings {
             need_body: false,
             use_default_type: true,
             code_cache: true,
@@ -35,11 +35,11 @@ impl Default for Settings {
 /// The status that a script has ended with, for a script that answers in its place (`error_page 404 = /page`): as in
 /// OpenResty it has that one until it says another.
 #[derive(Default)]
-pub(crate) struct Exited(pub(crate) u16);
+pub(crate) struct ExitedStatus(pub(crate) u16);
 
-/// See [`Exited`].
+/// See [`ExitedStatus`].
 pub(crate) fn exited(x: &mut Exchange) -> Option<u16> {
-    let status = if x.internal { x.own_lasting::<Exited>().0 } else { 0 };
+    let status = if x.internal { x.own_lasting::<ExitedStatus>().0 } else { 0 };
     (status != 0).then_some(status)
 }
 
@@ -60,9 +60,9 @@ pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
 }
 
 /// The request's path, for the debug log.
-pub(crate) struct Shown<'x>(pub(crate) &'x Exchange);
+pub(crate) struct ShownUri<'x>(pub(crate) &'x Exchange);
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for ShownUri<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&String::from_utf8_lossy(self.0.uri()))
     }

@@ -13,36 +13,40 @@ use weir_engine::{Exchange, Text};
 use crate::agent;
 use crate::dict::SharedDict;
 use crate::luajit::shared_page;
-use crate::luajit::state::{State, error_text};
+use crate::luajit::state::{LuaState, error_text};
 use crate::luajit::sys;
 use crate::luajit::times::VmTimes;
 use crate::run::drive::drive_alone;
 use crate::run::lend::{doing, lend, log, phase};
-use crate::run::script_run::Run;
+use crate::run::script_run::ScriptRun;
 use crate::vm::chunk::{self};
 use crate::vm::figures::VmFigures;
 use crate::vm::heap::VmHeap;
 use crate::vm::limit::{VmLimits, unlimited};
-use crate::vm::lua_vm::{Vm, VmWiring};
+use crate::vm::lua_vm::{LuaVm, VmWiring};
 use crate::vm::patterns::PatternCache;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
 use crate::vm::wait_sites::WaitSites;
 
-impl Vm {
+impl LuaVm {
     /// A VM with everything a script expects, after `init_by_lua`.
     ///
     /// # Errors
     /// What `init_by_lua` failed with.
-    pub(crate) fn start(main_conf: VmSettings, home: Weak<Link>, wiring: VmWiring) -> Result<Rc<Vm>, String> {
-        // SAFETY: the VM stays on this thread, in the `Vm`, which closes it.
+    pub(crate) fn start(
+        main_conf: VmSettings,
+        home: Weak<Link>,
+        wiring: VmWiring,
+    ) -> Result<Rc<LuaVm>, String> {
+        // SAFETY: the VM stays on this thread, in the `LuaVm`, which closes it.
         let main = unsafe {
             let l = sys::luaL_newstate();
             if l.is_null() {
                 return Err("no memory for a Lua VM".to_owned());
             }
             sys::luaL_openlibs(l);
-            State::new(l)
+            LuaState::new(l)
         };
         // Those of the privileged agent are in the server.
         let make = |size| SharedDict::new(if agent::is_here() { 0 } else { size });
@@ -57,7 +61,7 @@ impl Vm {
         let times = worker.map(|_| VmTimes::of_thread());
         let worker = worker.filter(|_| !main_conf.single);
         let limits = VmLimits::new(main, &main_conf);
-        let vm = Vm {
+        let vm = LuaVm {
             times,
             figures: worker.map(|worker| VmFigures::new(worker, heap.counts().clone(), Vec::clone(&dicts))),
             heap,
@@ -96,11 +100,11 @@ impl Vm {
     /// Another one of the same settings, for a single request.
     ///
     /// # Errors
-    /// As [`Vm::start`].
-    pub(crate) fn again(&self) -> Result<Rc<Vm>, String> {
+    /// As [`LuaVm::start`].
+    pub(crate) fn again(&self) -> Result<Rc<LuaVm>, String> {
         let main =
             VmSettings { init_worker: None, exit_worker: None, single: true, ..self.main_conf.clone() };
-        Vm::start(main, self.home.clone(), self.wiring)
+        LuaVm::start(main, self.home.clone(), self.wiring)
     }
 
     /// Calls the function on top of the main stack, below which `args` values stand as its arguments, where nothing can
@@ -142,12 +146,12 @@ impl Vm {
         text
     }
 
-    /// [`Vm::call`] for a request, whose errors are told with all that is known.
-    fn call_for(&self, phase: Phase, x: &mut Exchange, results: i32) -> Result<(), String> {
+    /// [`LuaVm::call`] for a request, whose errors are told with all that is known.
+    fn call_for(&self, phase: ScriptPhase, x: &mut Exchange, results: i32) -> Result<(), String> {
         let called = lend(self, phase, Some(x), None, || self.call(0, results));
         called.map_err(|error| {
             let place = self.place_of(&error, Some(x));
-            let doing = if phase == Phase::Log { doing(phase) } else { "" };
+            let doing = if phase == ScriptPhase::Log { doing(phase) } else { "" };
             format!("failed to run {}: {error}{place}{doing}", phase.context())
         })
     }
@@ -170,7 +174,7 @@ impl Vm {
 
     fn init(&self) -> Result<(), String> {
         if let Some(source) = &self.main_conf.init {
-            self.run_plain(source, Phase::Init)?;
+            self.run_plain(source, ScriptPhase::Init)?;
         }
         // A worker serves without what this script was for, as in OpenResty; that is told.
         if let (Some(source), false) = (&self.main_conf.init_worker, self.is_rehearsed()) {
@@ -178,7 +182,7 @@ impl Vm {
                 self.init_later(source);
                 return Ok(());
             }
-            if let Err(message) = self.run_plain(source, Phase::InitWorker) {
+            if let Err(message) = self.run_plain(source, ScriptPhase::InitWorker) {
                 weir_engine::log::cycle(Level::Error, &message);
             }
         }
@@ -192,7 +196,7 @@ impl Vm {
     }
 
     /// Runs the script before the worker serves, as one that may wait.
-    fn init_later(&self, source: &chunk::Source) {
+    fn init_later(&self, source: &chunk::ScriptSource) {
         let (vm, source) = (Rc::downgrade(&self.shared()), source.clone());
         let Some(home) = self.home.upgrade() else { return };
         home.before_serving(async move {
@@ -200,7 +204,7 @@ impl Vm {
             let Some(origin) = vm.home.upgrade().and_then(|home| home.nobody()) else { return };
             let ran = match chunk::ScriptChunk::new(source).push(&vm, None) {
                 Ok(()) => {
-                    let run = Run::new(&vm, Phase::InitWorkerWaits, false);
+                    let run = ScriptRun::new(&vm, ScriptPhase::InitWorkerWaits, false);
                     // What it ended with, it has said itself.
                     drive_alone(run, &origin, "init_worker_by_lua").await;
                     Ok(())
@@ -220,7 +224,7 @@ impl Vm {
     pub(crate) fn run_for(
         &self,
         chunk: &chunk::ScriptChunk,
-        phase: Phase,
+        phase: ScriptPhase,
         x: &mut Exchange,
     ) -> Result<(), String> {
         chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
@@ -234,7 +238,7 @@ impl Vm {
     pub(crate) fn value_for(
         &self,
         chunk: &chunk::ScriptChunk,
-        phase: Phase,
+        phase: ScriptPhase,
         x: &mut Exchange,
     ) -> Result<Text, String> {
         chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
@@ -248,7 +252,7 @@ impl Vm {
     ///
     /// # Errors
     /// As OpenResty's messages have it: `init_by_lua error: `…
-    pub(crate) fn run_plain(&self, source: &chunk::Source, phase: Phase) -> Result<(), String> {
+    pub(crate) fn run_plain(&self, source: &chunk::ScriptSource, phase: ScriptPhase) -> Result<(), String> {
         let file = matches!(source.code, chunk::ScriptCode::File(..));
         let directive = format!("{}{}", phase.label(), if file { "_file" } else { "" });
         let loaded = chunk::ScriptChunk::new(source.clone()).push(self, None);
@@ -266,11 +270,11 @@ impl Vm {
     }
 }
 
-impl Drop for Vm {
+impl Drop for LuaVm {
     fn drop(&mut self) {
         if let (true, Some(source)) =
             (self.started.get() && !self.is_rehearsed(), self.main_conf.exit_worker.take())
-            && let Err(message) = self.run_plain(&source, Phase::ExitWorker)
+            && let Err(message) = self.run_plain(&source, ScriptPhase::ExitWorker)
         {
             weir_engine::log::cycle(Level::Error, &message);
         }
@@ -284,10 +288,10 @@ impl Drop for Vm {
     }
 }
 
-/// The handler of errors in [`Vm::call`].
-unsafe extern "C-unwind" fn traceback(raw: *mut sys::LuaState) -> i32 {
+/// The handler of errors in [`LuaVm::call`].
+unsafe extern "C-unwind" fn traceback(raw: *mut sys::RawState) -> i32 {
     // SAFETY: Lua calls with its running coroutine, the error's value on its stack.
-    let l = unsafe { State::new(raw) };
+    let l = unsafe { LuaState::new(raw) };
     unlimited(|| {
         // A value that is no text stays what it is, as in OpenResty: nothing is known of it, nor where it comes from.
         if l.bytes(-1).is_some() {

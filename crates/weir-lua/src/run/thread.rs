@@ -1,6 +1,6 @@
 //! The coroutines of a run: its entry, its light threads, and those that scripts make.
 //!
-//! Scripts make them by the thousand, so nothing of [`Threads`] that happens once per coroutine looks at all of them.
+//! Scripts make them by the thousand, so nothing of [`RunThreads`] that happens once per coroutine looks at all of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Index;
@@ -10,19 +10,19 @@ use weir_engine::subrequest::SubrequestCall;
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
-use crate::luajit::state::State;
-use crate::run::op::{Pieces, Wait};
+use crate::luajit::state::LuaState;
+use crate::run::op::{OpWait, PieceReceiver};
 use crate::vm::key_hash::FoldedState;
 
 /// One coroutine of a run.
 pub(crate) struct LuaThread {
-    pub(crate) state: State,
+    pub(crate) state: LuaState,
     /// What keeps Lua from collecting it; none once it is over, and then `state` tells it from others and nothing else.
     pub(crate) anchor: Option<i32>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ThreadKind,
     /// Who made it (light threads), or resumed it last (coroutines).
     pub(crate) parent: Option<usize>,
-    status: Status,
+    status: ThreadStatus,
     /// What it waits for, as traces tell it.
     pub(crate) wait: WaitKind,
     /// It can be used again: it ended without an error.
@@ -32,33 +32,34 @@ pub(crate) struct LuaThread {
 }
 
 impl LuaThread {
-    pub(crate) fn new(state: State, anchor: i32, kind: Kind, parent: Option<usize>) -> LuaThread {
-        let status = if kind == Kind::Coroutine { Status::Suspended } else { Status::Running };
+    pub(crate) fn new(state: LuaState, anchor: i32, kind: ThreadKind, parent: Option<usize>) -> LuaThread {
+        let status =
+            if kind == ThreadKind::Coroutine { ThreadStatus::Suspended } else { ThreadStatus::Running };
         let (anchor, wait) = (Some(anchor), WaitKind::Other);
         LuaThread { state, anchor, kind, parent, status, wait, clean: false, wrap: false }
     }
 
-    pub(crate) fn status(&self) -> &Status {
+    pub(crate) fn status(&self) -> &ThreadStatus {
         &self.status
     }
 
     /// The run is not over before it is.
     fn lasts(&self) -> bool {
-        self.kind != Kind::Coroutine && !self.status.has_ended()
+        self.kind != ThreadKind::Coroutine && !self.status.has_ended()
     }
 }
 
 /// All coroutines of a run, by place. One that is over leaves its place to another: at once, unless it is a light thread,
 /// which scripts may ask for later.
 #[derive(Default)]
-pub(crate) struct Threads {
+pub(crate) struct RunThreads {
     list: Vec<LuaThread>,
     /// Places of coroutines that are over.
     vacant: Vec<usize>,
     /// Places of light threads that are over, the oldest first.
     over: VecDeque<usize>,
     /// Where coroutines are, once there are many. Each run makes a map, so its hasher must be made of nothing.
-    places: HashMap<State, usize, FoldedState>,
+    places: HashMap<LuaState, usize, FoldedState>,
     /// Entry and light threads that have not ended.
     lasting: usize,
     /// Those that wait for light threads.
@@ -67,7 +68,7 @@ pub(crate) struct Threads {
     waiting: usize,
 }
 
-impl Index<usize> for Threads {
+impl Index<usize> for RunThreads {
     type Output = LuaThread;
 
     fn index(&self, at: usize) -> &LuaThread {
@@ -75,7 +76,7 @@ impl Index<usize> for Threads {
     }
 }
 
-impl Threads {
+impl RunThreads {
     pub(crate) fn get_mut(&mut self, at: usize) -> &mut LuaThread {
         &mut self.list[at]
     }
@@ -119,7 +120,7 @@ impl Threads {
     }
 
     /// Where a coroutine is. Of one that is over the memory may be another's by now, which comes first.
-    pub(crate) fn find(&self, state: State) -> Option<usize> {
+    pub(crate) fn find(&self, state: LuaState) -> Option<usize> {
         if !self.places.is_empty() {
             return self.places.get(&state).copied();
         }
@@ -130,7 +131,7 @@ impl Threads {
     }
 
     /// Changes what a coroutine does; what it did before.
-    pub(crate) fn set(&mut self, at: usize, status: Status) -> Status {
+    pub(crate) fn set(&mut self, at: usize, status: ThreadStatus) -> ThreadStatus {
         // From one script to another and back, which no count is of.
         if self.list[at].status.is_plain() && status.is_plain() {
             return std::mem::replace(&mut self.list[at].status, status);
@@ -141,11 +142,11 @@ impl Threads {
         self.lasting = self.lasting + usize::from(thread.lasts()) - usize::from(lasted);
         self.joining = self.joining + usize::from(now.joins()) - usize::from(before.joins());
         self.waiting = self.waiting + usize::from(now.waits()) - usize::from(before.waits());
-        if matches!(now, Status::Dead) && !matches!(before, Status::Dead) {
+        if matches!(now, ThreadStatus::Dead) && !matches!(before, ThreadStatus::Dead) {
             match thread.kind {
-                Kind::Entry => {}
-                Kind::Light => self.over.push_back(at),
-                Kind::Coroutine => self.vacant.push(at),
+                ThreadKind::Entry => {}
+                ThreadKind::Light => self.over.push_back(at),
+                ThreadKind::Coroutine => self.vacant.push(at),
             }
         }
         before
@@ -167,24 +168,24 @@ impl Threads {
     }
 
     /// Who waits for the light thread `state`.
-    pub(crate) fn waiter_of(&self, state: State) -> Option<usize> {
-        let waits = |thread: &LuaThread| matches!(&thread.status, Status::Waiting(Waiting::Threads(list)) if list.contains(&state));
+    pub(crate) fn waiter_of(&self, state: LuaState) -> Option<usize> {
+        let waits = |thread: &LuaThread| matches!(&thread.status, ThreadStatus::Waiting(ThreadWait::Threads(list)) if list.contains(&state));
         // The parent alone may, and is the entry as a rule.
         if self.joining > 0 { self.list.iter().position(waits) } else { None }
     }
 
     /// What the coroutine waits for that is polled.
-    pub(crate) fn wait_of(&mut self, at: usize) -> Option<&mut Wait> {
+    pub(crate) fn wait_of(&mut self, at: usize) -> Option<&mut OpWait> {
         match &mut self.list[at].status {
-            Status::Waiting(Waiting::Wait(wait) | Waiting::Captured(wait)) => Some(wait),
+            ThreadStatus::Waiting(ThreadWait::Wait(wait) | ThreadWait::Captured(wait)) => Some(wait),
             _ => None,
         }
     }
 
     /// What takes pieces of the body for the coroutine, if it waits for one: and so many milliseconds for each.
-    pub(crate) fn pieces_of(&mut self, at: usize) -> Option<(u64, &Rc<Timer>, &mut Pieces)> {
+    pub(crate) fn pieces_of(&mut self, at: usize) -> Option<(u64, &Rc<Timer>, &mut PieceReceiver)> {
         match &mut self.list[at].status {
-            Status::Waiting(Waiting::Pieces(ms, timer, take)) => Some((*ms, timer, take)),
+            ThreadStatus::Waiting(ThreadWait::Pieces(ms, timer, take)) => Some((*ms, timer, take)),
             _ => None,
         }
     }
@@ -195,7 +196,7 @@ impl Threads {
 
     /// Forgets all of them; what they waited for is dropped.
     pub(crate) fn clear(&mut self) {
-        let Threads { list, vacant, over, places, lasting, joining, waiting } = self;
+        let RunThreads { list, vacant, over, places, lasting, joining, waiting } = self;
         list.clear();
         vacant.clear();
         over.clear();
@@ -210,7 +211,7 @@ const FEW: usize = 32;
 const KEPT_OVER: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ThreadKind {
     /// The script itself.
     Entry,
     /// `ngx.thread.spawn`
@@ -219,7 +220,7 @@ pub(crate) enum Kind {
     Coroutine,
 }
 
-pub(crate) enum Status {
+pub(crate) enum ThreadStatus {
     /// It was not resumed yet, or stands at a `coroutine.yield` of its own.
     Suspended,
     /// It runs, or is in the queue to.
@@ -227,54 +228,54 @@ pub(crate) enum Status {
     /// It has resumed another coroutine.
     Normal,
     /// It waits.
-    Waiting(Waiting),
+    Waiting(ThreadWait),
     /// It has ended, and nobody has waited for it: what it returned is on its stack, behind whether it succeeded.
     Zombie,
     Dead,
 }
 
 /// What for.
-pub(crate) enum Waiting {
-    Wait(Wait),
-    Threads(Vec<State>),
+pub(crate) enum ThreadWait {
+    Wait(OpWait),
+    Threads(Vec<LuaState>),
     /// Its time ([`SleepingThreads::add`](crate::run::sleepers::SleepingThreads::add)), and what is logged then.
     Sleep(u64, Option<Box<str>>),
     Body,
     Append(Vec<u8>, usize),
     /// Pieces of the body, each at most so many milliseconds after the one before: for this one `Timer` runs.
-    Pieces(u64, Rc<Timer>, Pieces),
+    Pieces(u64, Rc<Timer>, PieceReceiver),
     Flush,
     Capture(Vec<SubrequestCall>),
     /// Answers of subrequests that run while others of the run go on.
-    Captured(Wait),
+    Captured(OpWait),
 }
 
-impl Status {
+impl ThreadStatus {
     /// As `coroutine.status` says.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Status::Suspended => "suspended",
-            Status::Running | Status::Waiting(_) => "running",
-            Status::Normal => "normal",
-            Status::Zombie => "zombie",
-            Status::Dead => "dead",
+            ThreadStatus::Suspended => "suspended",
+            ThreadStatus::Running | ThreadStatus::Waiting(_) => "running",
+            ThreadStatus::Normal => "normal",
+            ThreadStatus::Zombie => "zombie",
+            ThreadStatus::Dead => "dead",
         }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self, Status::Zombie | Status::Dead)
+        matches!(self, ThreadStatus::Zombie | ThreadStatus::Dead)
     }
 
     /// It goes on, now or once somebody resumes it.
     fn is_plain(&self) -> bool {
-        matches!(self, Status::Suspended | Status::Running | Status::Normal)
+        matches!(self, ThreadStatus::Suspended | ThreadStatus::Running | ThreadStatus::Normal)
     }
 
     fn joins(&self) -> bool {
-        matches!(self, Status::Waiting(Waiting::Threads(_)))
+        matches!(self, ThreadStatus::Waiting(ThreadWait::Threads(_)))
     }
 
     fn waits(&self) -> bool {
-        matches!(self, Status::Waiting(_)) && !self.joins()
+        matches!(self, ThreadStatus::Waiting(_)) && !self.joins()
     }
 }

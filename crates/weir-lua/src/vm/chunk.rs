@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use weir_engine::Exchange;
 use weir_engine::variable::Script;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys;
-use crate::vm::lua_vm::Vm;
-use crate::vm::phase::Phase;
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
 
 /// A script of the configuration.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct ScriptSource {
     /// `content_by_lua(nginx.conf:40)`
     pub(crate) name: String,
     /// The configuration's file, and the line there of the script's first.
@@ -48,13 +48,13 @@ impl From<String> for LoadError {
 
 /// A script on one worker, loaded when it is first needed.
 pub(crate) struct ScriptChunk {
-    source: Source,
+    source: ScriptSource,
     /// The function's anchor; of files by their name.
     loaded: RefCell<Option<i32>>,
 }
 
 impl ScriptChunk {
-    pub(crate) fn new(source: Source) -> ScriptChunk {
+    pub(crate) fn new(source: ScriptSource) -> ScriptChunk {
         ScriptChunk { source, loaded: RefCell::new(None) }
     }
 
@@ -62,7 +62,7 @@ impl ScriptChunk {
     ///
     /// # Errors
     /// What is wrong with the code.
-    pub(crate) fn push(&self, vm: &Vm, x: Option<&mut Exchange>) -> Result<(), LoadError> {
+    pub(crate) fn push(&self, vm: &LuaVm, x: Option<&mut Exchange>) -> Result<(), LoadError> {
         let kept = if vm.is_single() { None } else { *self.loaded.borrow() };
         if let Some(reference) = kept {
             vm.main().push_anchored(reference);
@@ -99,7 +99,7 @@ impl ScriptChunk {
 ///
 /// # Errors
 /// Lua's message.
-pub(crate) fn load(l: State, text: &[u8], name: &str) -> Result<(), String> {
+pub(crate) fn load(l: LuaState, text: &[u8], name: &str) -> Result<(), String> {
     let name = CString::new(name.replace('\0', "")).unwrap_or_default();
     // SAFETY: text and name live during the call, which raises nothing but returns a message.
     let status = unsafe { sys::luaL_loadbuffer(l.raw(), text.as_ptr().cast(), text.len(), name.as_ptr()) };
@@ -114,7 +114,7 @@ pub(crate) fn load(l: State, text: &[u8], name: &str) -> Result<(), String> {
 }
 
 /// How a script that begins in this line of the configuration is named: long file names keep their end only.
-pub(crate) fn name(phase: Phase, file: &str, line: usize) -> String {
+pub(crate) fn name(phase: ScriptPhase, file: &str, line: usize) -> String {
     // The whole, `=label(...file:line)`, has LUA_IDSIZE bytes, the NUL included.
     let most = 56usize.saturating_sub(phase.label().len() + line.to_string().len());
     let short = match file.len() > most {
@@ -135,7 +135,7 @@ mod tests {
         let l = unsafe {
             let l = sys::luaL_newstate();
             sys::luaL_openlibs(l);
-            State::new(l)
+            LuaState::new(l)
         };
         let asks = b"local chunk = ... return require('jit.util').funcinfo(chunk).isvararg, chunk()";
         for (text, dots, value) in [("local a = 1\nreturn a + 1", false, 2.0), ("return 3, ...", true, 3.0)] {

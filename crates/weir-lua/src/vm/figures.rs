@@ -8,7 +8,7 @@ use weir_rt::RuntimeHandle;
 
 use crate::dict::SharedDict;
 use crate::luajit::times::VmTimes;
-use crate::vm::heap::Counts;
+use crate::vm::heap::HeapCounts;
 
 /// What other threads may read of a VM.
 pub(crate) struct VmFigures {
@@ -18,7 +18,7 @@ pub(crate) struct VmFigures {
     pub(crate) remote: RuntimeHandle,
     /// Of its worker.
     pub(crate) times: &'static VmTimes,
-    pub(crate) heap: Arc<Counts>,
+    pub(crate) heap: Arc<HeapCounts>,
     pub(crate) dicts: Vec<(String, Arc<SharedDict>)>,
     /// Traces that were compiled.
     pub(crate) traces: AtomicU64,
@@ -32,7 +32,7 @@ impl VmFigures {
     /// Those of a VM that is made now.
     pub(crate) fn new(
         worker: u8,
-        heap: Arc<Counts>,
+        heap: Arc<HeapCounts>,
         dicts: Vec<(String, Arc<SharedDict>)>,
     ) -> Arc<VmFigures> {
         static MADE: AtomicU64 = AtomicU64::new(0);

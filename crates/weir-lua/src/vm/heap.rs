@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use weir_rt::sampler;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::{self, AllocFunction};
 
 /// LuaJIT's own allocator, with a count before it.
 pub(crate) struct VmHeap {
     function: AllocFunction,
     data: *mut c_void,
-    counts: Arc<Counts>,
+    counts: Arc<HeapCounts>,
 }
 
 /// What other threads may read: written by the VM's alone.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct HeapCounts {
     /// Bytes asked for since the VM was made, growth of blocks included.
     pub(crate) allocated: AtomicU64,
     /// Bytes given back.
     pub(crate) freed: AtomicU64,
 }
 
-impl Counts {
+impl HeapCounts {
     /// Bytes in use.
     pub(crate) fn live(&self) -> u64 {
         self.allocated.load(Relaxed).saturating_sub(self.freed.load(Relaxed))
@@ -34,7 +34,7 @@ impl Counts {
 
 impl VmHeap {
     /// Counts what the VM of `main` allocates from here on. It must be [detached](VmHeap::detach) before the VM is closed.
-    pub(crate) fn attach(main: State) -> Box<VmHeap> {
+    pub(crate) fn attach(main: LuaState) -> Box<VmHeap> {
         let mut data = std::ptr::null_mut();
         // SAFETY: the VM is open; what it has in use is told in two parts.
         let (function, used) = unsafe {
@@ -42,7 +42,7 @@ impl VmHeap {
             let rest = sys::lua_gc(main.raw(), sys::gc::COUNTB, 0) as u64;
             (sys::lua_getallocf(main.raw(), &raw mut data), kilobytes * 1024 + rest)
         };
-        let counts = Counts { allocated: AtomicU64::new(used), ..Counts::default() };
+        let counts = HeapCounts { allocated: AtomicU64::new(used), ..HeapCounts::default() };
         let heap = Box::new(VmHeap { function, data, counts: Arc::new(counts) });
         // SAFETY: the box keeps its place; `allocate` hands on to the allocator that was there.
         unsafe { sys::lua_setallocf(main.raw(), allocate, std::ptr::from_ref(&*heap).cast_mut().cast()) };
@@ -50,12 +50,12 @@ impl VmHeap {
     }
 
     /// The VM has its own allocator again, which frees all at once when it is closed.
-    pub(crate) fn detach(&self, main: State) {
+    pub(crate) fn detach(&self, main: LuaState) {
         // SAFETY: what `attach` has found there.
         unsafe { sys::lua_setallocf(main.raw(), self.function, self.data) };
     }
 
-    pub(crate) fn counts(&self) -> &Arc<Counts> {
+    pub(crate) fn counts(&self) -> &Arc<HeapCounts> {
         &self.counts
     }
 }

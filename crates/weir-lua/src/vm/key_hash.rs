@@ -9,17 +9,17 @@ use weir_engine::file::hash::hash;
 pub(crate) struct FoldedState;
 
 /// Each piece is hashed by itself, with those before it in the outcome.
-pub(crate) struct Pieces(u64);
+pub(crate) struct FoldedHasher(u64);
 
 impl BuildHasher for FoldedState {
-    type Hasher = Pieces;
+    type Hasher = FoldedHasher;
 
-    fn build_hasher(&self) -> Pieces {
-        Pieces(0)
+    fn build_hasher(&self) -> FoldedHasher {
+        FoldedHasher(0)
     }
 }
 
-impl Hasher for Pieces {
+impl Hasher for FoldedHasher {
     fn write(&mut self, piece: &[u8]) {
         self.0 = self.0.rotate_left(23) ^ hash(piece);
     }

@@ -13,7 +13,7 @@ use weir_engine::variable::Get;
 use weir_engine::worker::AGENT;
 
 use crate::dict::SharedDict;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys;
 use crate::luajit::times::VmTimes;
 use crate::vm::chunk::{self, LoadError};
@@ -25,15 +25,15 @@ use crate::vm::settings::VmSettings;
 use crate::vm::wait_sites::WaitSites;
 
 /// See the module.
-pub(crate) struct Vm {
-    pub(crate) main: State,
+pub(crate) struct LuaVm {
+    pub(crate) main: LuaState,
     pub(crate) heap: Box<VmHeap>,
     /// What its thread's collectors and compilers take; of workers.
     pub(crate) times: Option<&'static VmTimes>,
     /// What is told of it; of those that serve.
     pub(crate) figures: Option<Arc<VmFigures>>,
     /// Coroutines that have run to their end, with their anchors.
-    pub(crate) spare: RefCell<Vec<(State, i32)>>,
+    pub(crate) spare: RefCell<Vec<(LuaState, i32)>>,
     /// The anchor of the handler of errors.
     pub(crate) handler: i32,
     /// Functions of files, by name.
@@ -48,13 +48,13 @@ pub(crate) struct Vm {
     pub(crate) lines: WaitSites,
     /// Variables of modules that compiled code knows by number, and what follows their prefix.
     pub(crate) direct: RefCell<Vec<(Get, Rc<str>)>>,
-    /// See [`Vm::ctx_fields`].
+    /// See [`LuaVm::ctx_fields`].
     pub(crate) ctx_fields: Cell<usize>,
     /// Where in the configuration the scripts begin that were loaded, by their names.
     pub(crate) places: RefCell<HashMap<String, (String, usize)>>,
     /// What scripts may use.
     pub(crate) limits: VmLimits,
-    pub(crate) me: RefCell<Weak<Vm>>,
+    pub(crate) me: RefCell<Weak<LuaVm>>,
     /// `init_worker_by_lua` has run.
     pub(crate) started: Cell<bool>,
     /// Its configuration on its worker.
@@ -82,10 +82,10 @@ const PARTS: usize = 4;
 #[derive(Clone, Copy)]
 pub(crate) struct VmWiring {
     /// Gives the VM its API, before the first script runs.
-    pub(crate) equip: fn(&Rc<Vm>) -> Result<(), String>,
+    pub(crate) equip: fn(&Rc<LuaVm>) -> Result<(), String>,
 }
 
-impl Vm {
+impl LuaVm {
     /// The part of that type.
     pub(crate) fn part<T: VmPart>(&self) -> &T {
         let part = self.parts[T::PLACE].get_or_init(|| Box::new(T::default()));
@@ -103,7 +103,7 @@ impl Vm {
     }
 
     /// The VM, to hold it.
-    pub(crate) fn shared(&self) -> Rc<Vm> {
+    pub(crate) fn shared(&self) -> Rc<LuaVm> {
         self.me.borrow().upgrade().expect("who has requests is held")
     }
 
@@ -123,7 +123,7 @@ impl Vm {
     }
 
     /// The stack of the main coroutine; scripts never run on it but `init_by_lua` and what can't wait.
-    pub(crate) fn main(&self) -> State {
+    pub(crate) fn main(&self) -> LuaState {
         self.main
     }
 
@@ -151,17 +151,17 @@ impl Vm {
     }
 
     /// A coroutine with an empty stack, and its anchor.
-    pub(crate) fn coroutine(&self) -> (State, i32) {
+    pub(crate) fn coroutine(&self) -> (LuaState, i32) {
         if let Some(spare) = self.spare.borrow_mut().pop() {
             return spare;
         }
         // SAFETY: anchored at once.
-        let state = unsafe { State::new(sys::lua_newthread(self.main.raw())) };
+        let state = unsafe { LuaState::new(sys::lua_newthread(self.main.raw())) };
         (state, self.main.anchor())
     }
 
     /// Takes a coroutine back; one that has run to its end is used again.
-    pub(crate) fn give_back(&self, state: State, anchor: i32, again: bool) {
+    pub(crate) fn give_back(&self, state: LuaState, anchor: i32, again: bool) {
         let mut spare = self.spare.borrow_mut();
         if again && state.status() == sys::status::OK && spare.len() < self.main_conf.spare_coroutines() {
             state.set_top(0);

@@ -18,11 +18,11 @@ pub(crate) struct CompiledPattern {
 }
 
 /// A pattern's text, and its options.
-type Key = (Vec<u8>, Vec<u8>);
+type PatternKey = (Vec<u8>, Vec<u8>);
 
 /// The patterns of a VM, and what its matches write to.
 pub(crate) struct PatternCache {
-    known: RefCell<HashMap<Key, Rc<CompiledPattern>>>,
+    known: RefCell<HashMap<PatternKey, Rc<CompiledPattern>>>,
     /// Those that scripts know by number, from 1, and the places that are free.
     numbered: RefCell<Vec<Option<Rc<CompiledPattern>>>>,
     vacant: RefCell<Vec<usize>>,
@@ -36,7 +36,7 @@ pub(crate) struct PatternCache {
 }
 
 /// Why there is no pattern.
-pub(crate) enum Wrong {
+pub(crate) enum PatternError {
     /// An option that does not exist.
     Flag(String),
     /// PCRE2's words.
@@ -59,13 +59,13 @@ impl PatternCache {
     }
 
     /// The pattern with these options, compiled once if they have `o`.
-    pub(crate) fn get(&self, pattern: &[u8], options: &[u8]) -> Result<Rc<CompiledPattern>, Wrong> {
+    pub(crate) fn get(&self, pattern: &[u8], options: &[u8]) -> Result<Rc<CompiledPattern>, PatternError> {
         let key = (pattern.to_vec(), options.to_vec());
         if let Some(known) = self.known.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let Options { flags, once, machine, longest } = read(options)?;
-        let regex = Regex::new(pattern, flags).map_err(|error| Wrong::Pattern(error.message))?;
+        let PatternOptions { flags, once, machine, longest } = read(options)?;
+        let regex = Regex::new(pattern, flags).map_err(|error| PatternError::Pattern(error.message))?;
         if machine {
             let outcome = if regex.is_jit() { "compiled successfully" } else { "compiler failed" };
             (self.log)(Level::Debug, &format_args!("pcre2 JIT {outcome}"));
@@ -89,7 +89,7 @@ impl PatternCache {
 
     /// A number by which the pattern is known from now on, how many groups it has, and whether it is kept; one that is
     /// not is to be [forgotten](PatternCache::forget).
-    pub(crate) fn number(&self, pattern: &[u8], options: &[u8]) -> Result<(i32, usize, bool), Wrong> {
+    pub(crate) fn number(&self, pattern: &[u8], options: &[u8]) -> Result<(i32, usize, bool), PatternError> {
         let compiled = self.get(pattern, options)?;
         let keep = Rc::strong_count(&compiled) > 1;
         let groups = if compiled.longest { 1 } else { compiled.regex.captures_len() + 1 };
@@ -159,7 +159,7 @@ impl PatternCache {
 
 /// What the letters of the options ask for.
 #[derive(Default)]
-struct Options {
+struct PatternOptions {
     flags: RegexFlags,
     /// `o`
     once: bool,
@@ -169,8 +169,8 @@ struct Options {
     longest: bool,
 }
 
-fn read(letters: &[u8]) -> Result<Options, Wrong> {
-    let mut options = Options::default();
+fn read(letters: &[u8]) -> Result<PatternOptions, PatternError> {
+    let mut options = PatternOptions::default();
     let flags = &mut options.flags;
     for &letter in letters {
         match letter {
@@ -188,7 +188,7 @@ fn read(letters: &[u8]) -> Result<Options, Wrong> {
             b'd' => options.longest = true,
             _ => {
                 let (letter, all) = (char::from(letter), String::from_utf8_lossy(letters));
-                return Err(Wrong::Flag(format!("unknown flag \"{letter}\" (flags \"{all}\")")));
+                return Err(PatternError::Flag(format!("unknown flag \"{letter}\" (flags \"{all}\")")));
             }
         }
     }

@@ -3,7 +3,7 @@
 /// The context of a script (`ngx.get_phase`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Phase {
+pub(crate) enum ScriptPhase {
     /// `init_by_lua*`
     Init = 1,
     /// `init_worker_by_lua*`
@@ -48,82 +48,82 @@ pub(crate) enum Phase {
     InitWorkerWaits = 1 << 20,
 }
 
-impl Phase {
+impl ScriptPhase {
     /// What `ngx.get_phase` says.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Phase::Init => "init",
-            Phase::InitWorker | Phase::InitWorkerWaits => "init_worker",
-            Phase::ExitWorker => "exit_worker",
-            Phase::Set => "set",
-            Phase::ServerRewrite => "server_rewrite",
-            Phase::Rewrite => "rewrite",
-            Phase::Access => "access",
-            Phase::Precontent => "precontent",
-            Phase::Content => "content",
-            Phase::HeaderFilter => "header_filter",
-            Phase::BodyFilter => "body_filter",
-            Phase::Log => "log",
-            Phase::Timer => "timer",
-            Phase::Balancer => "balancer",
-            Phase::SslClientHello => "ssl_client_hello",
-            Phase::SslCertificate => "ssl_cert",
-            Phase::SslSessionFetch => "ssl_session_fetch",
-            Phase::SslSessionStore => "ssl_session_store",
-            Phase::ProxySslCertificate => "proxy_ssl_cert",
-            Phase::ProxySslVerify => "proxy_ssl_verify",
+            ScriptPhase::Init => "init",
+            ScriptPhase::InitWorker | ScriptPhase::InitWorkerWaits => "init_worker",
+            ScriptPhase::ExitWorker => "exit_worker",
+            ScriptPhase::Set => "set",
+            ScriptPhase::ServerRewrite => "server_rewrite",
+            ScriptPhase::Rewrite => "rewrite",
+            ScriptPhase::Access => "access",
+            ScriptPhase::Precontent => "precontent",
+            ScriptPhase::Content => "content",
+            ScriptPhase::HeaderFilter => "header_filter",
+            ScriptPhase::BodyFilter => "body_filter",
+            ScriptPhase::Log => "log",
+            ScriptPhase::Timer => "timer",
+            ScriptPhase::Balancer => "balancer",
+            ScriptPhase::SslClientHello => "ssl_client_hello",
+            ScriptPhase::SslCertificate => "ssl_cert",
+            ScriptPhase::SslSessionFetch => "ssl_session_fetch",
+            ScriptPhase::SslSessionStore => "ssl_session_store",
+            ScriptPhase::ProxySslCertificate => "proxy_ssl_cert",
+            ScriptPhase::ProxySslVerify => "proxy_ssl_verify",
         }
     }
 
     /// As messages have it.
     pub(crate) fn context(self) -> &'static str {
         match self {
-            Phase::Init => "init_by_lua*",
-            Phase::InitWorker | Phase::InitWorkerWaits => "init_worker_by_lua*",
-            Phase::ExitWorker => "exit_worker_by_lua*",
-            Phase::Set => "set_by_lua*",
-            Phase::ServerRewrite => "server_rewrite_by_lua*",
-            Phase::Rewrite => "rewrite_by_lua*",
-            Phase::Access => "access_by_lua*",
-            Phase::Precontent => "precontent_by_lua*",
-            Phase::Content => "content_by_lua*",
-            Phase::HeaderFilter => "header_filter_by_lua*",
-            Phase::BodyFilter => "body_filter_by_lua*",
-            Phase::Log => "log_by_lua*",
-            Phase::Timer => "ngx.timer",
-            Phase::Balancer => "balancer_by_lua*",
-            Phase::SslClientHello => "ssl_client_hello_by_lua*",
-            Phase::SslCertificate => "ssl_certificate_by_lua*",
-            Phase::SslSessionFetch => "ssl_session_fetch_by_lua*",
-            Phase::SslSessionStore => "ssl_session_store_by_lua*",
-            Phase::ProxySslCertificate => "proxy_ssl_certificate_by_lua*",
-            Phase::ProxySslVerify => "proxy_ssl_verify_by_lua*",
+            ScriptPhase::Init => "init_by_lua*",
+            ScriptPhase::InitWorker | ScriptPhase::InitWorkerWaits => "init_worker_by_lua*",
+            ScriptPhase::ExitWorker => "exit_worker_by_lua*",
+            ScriptPhase::Set => "set_by_lua*",
+            ScriptPhase::ServerRewrite => "server_rewrite_by_lua*",
+            ScriptPhase::Rewrite => "rewrite_by_lua*",
+            ScriptPhase::Access => "access_by_lua*",
+            ScriptPhase::Precontent => "precontent_by_lua*",
+            ScriptPhase::Content => "content_by_lua*",
+            ScriptPhase::HeaderFilter => "header_filter_by_lua*",
+            ScriptPhase::BodyFilter => "body_filter_by_lua*",
+            ScriptPhase::Log => "log_by_lua*",
+            ScriptPhase::Timer => "ngx.timer",
+            ScriptPhase::Balancer => "balancer_by_lua*",
+            ScriptPhase::SslClientHello => "ssl_client_hello_by_lua*",
+            ScriptPhase::SslCertificate => "ssl_certificate_by_lua*",
+            ScriptPhase::SslSessionFetch => "ssl_session_fetch_by_lua*",
+            ScriptPhase::SslSessionStore => "ssl_session_store_by_lua*",
+            ScriptPhase::ProxySslCertificate => "proxy_ssl_certificate_by_lua*",
+            ScriptPhase::ProxySslVerify => "proxy_ssl_verify_by_lua*",
         }
     }
 
     /// As chunks and trace sites are named.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Phase::Init => "init_by_lua",
-            Phase::InitWorker | Phase::InitWorkerWaits => "init_worker_by_lua",
-            Phase::ExitWorker => "exit_worker_by_lua",
-            Phase::Set => "set_by_lua",
-            Phase::ServerRewrite => "server_rewrite_by_lua",
-            Phase::Rewrite => "rewrite_by_lua",
-            Phase::Access => "access_by_lua",
-            Phase::Precontent => "precontent_by_lua",
-            Phase::Content => "content_by_lua",
-            Phase::HeaderFilter => "header_filter_by_lua",
-            Phase::BodyFilter => "body_filter_by_lua",
-            Phase::Log => "log_by_lua",
-            Phase::Timer => "ngx.timer",
-            Phase::Balancer => "balancer_by_lua",
-            Phase::SslClientHello => "ssl_client_hello_by_lua",
-            Phase::SslCertificate => "ssl_certificate_by_lua",
-            Phase::SslSessionFetch => "ssl_session_fetch_by_lua",
-            Phase::SslSessionStore => "ssl_session_store_by_lua",
-            Phase::ProxySslCertificate => "proxy_ssl_certificate_by_lua",
-            Phase::ProxySslVerify => "proxy_ssl_verify_by_lua",
+            ScriptPhase::Init => "init_by_lua",
+            ScriptPhase::InitWorker | ScriptPhase::InitWorkerWaits => "init_worker_by_lua",
+            ScriptPhase::ExitWorker => "exit_worker_by_lua",
+            ScriptPhase::Set => "set_by_lua",
+            ScriptPhase::ServerRewrite => "server_rewrite_by_lua",
+            ScriptPhase::Rewrite => "rewrite_by_lua",
+            ScriptPhase::Access => "access_by_lua",
+            ScriptPhase::Precontent => "precontent_by_lua",
+            ScriptPhase::Content => "content_by_lua",
+            ScriptPhase::HeaderFilter => "header_filter_by_lua",
+            ScriptPhase::BodyFilter => "body_filter_by_lua",
+            ScriptPhase::Log => "log_by_lua",
+            ScriptPhase::Timer => "ngx.timer",
+            ScriptPhase::Balancer => "balancer_by_lua",
+            ScriptPhase::SslClientHello => "ssl_client_hello_by_lua",
+            ScriptPhase::SslCertificate => "ssl_certificate_by_lua",
+            ScriptPhase::SslSessionFetch => "ssl_session_fetch_by_lua",
+            ScriptPhase::SslSessionStore => "ssl_session_store_by_lua",
+            ScriptPhase::ProxySslCertificate => "proxy_ssl_certificate_by_lua",
+            ScriptPhase::ProxySslVerify => "proxy_ssl_verify_by_lua",
         }
     }
 
@@ -139,32 +139,36 @@ impl Phase {
 }
 
 /// Where output and request bodies are at hand.
-pub(crate) const OUTPUT: u32 = Phase::ServerRewrite as u32
-    | Phase::Rewrite as u32
-    | Phase::Access as u32
-    | Phase::Precontent as u32
-    | Phase::Content as u32;
+pub(crate) const OUTPUT: u32 = ScriptPhase::ServerRewrite as u32
+    | ScriptPhase::Rewrite as u32
+    | ScriptPhase::Access as u32
+    | ScriptPhase::Precontent as u32
+    | ScriptPhase::Content as u32;
 /// What nobody waits for.
-const BY_ITSELF: u32 = Phase::Timer as u32 | Phase::InitWorkerWaits as u32;
+const BY_ITSELF: u32 = ScriptPhase::Timer as u32 | ScriptPhase::InitWorkerWaits as u32;
 /// What runs without a request.
-const ALONE: u32 = BY_ITSELF | HANDSHAKE | Phase::SslSessionStore as u32;
+const ALONE: u32 = BY_ITSELF | HANDSHAKE | ScriptPhase::SslSessionStore as u32;
 /// Scripts of clients' handshakes that may wait.
-const HANDSHAKE: u32 =
-    Phase::SslClientHello as u32 | Phase::SslCertificate as u32 | Phase::SslSessionFetch as u32;
+const HANDSHAKE: u32 = ScriptPhase::SslClientHello as u32
+    | ScriptPhase::SslCertificate as u32
+    | ScriptPhase::SslSessionFetch as u32;
 /// Scripts of handshakes with servers.
-const PROXY_HANDSHAKE: u32 = Phase::ProxySslCertificate as u32 | Phase::ProxySslVerify as u32;
+const PROXY_HANDSHAKE: u32 = ScriptPhase::ProxySslCertificate as u32 | ScriptPhase::ProxySslVerify as u32;
 /// Where coroutines may wait.
 pub(crate) const YIELDABLE: u32 = OUTPUT | BY_ITSELF | HANDSHAKE | PROXY_HANDSHAKE;
 /// Where subrequests may be made.
-pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
+pub(crate) const CAPTURE: u32 =
+    ScriptPhase::Rewrite as u32 | ScriptPhase::Access as u32 | ScriptPhase::Content as u32;
 /// Where there is a request.
 pub(crate) const REQUEST: u32 = OUTPUT
-    | Phase::Set as u32
-    | Phase::HeaderFilter as u32
-    | Phase::BodyFilter as u32
-    | Phase::Log as u32
-    | Phase::Balancer as u32
+    | ScriptPhase::Set as u32
+    | ScriptPhase::HeaderFilter as u32
+    | ScriptPhase::BodyFilter as u32
+    | ScriptPhase::Log as u32
+    | ScriptPhase::Balancer as u32
     | PROXY_HANDSHAKE;
 /// Where `ngx.exit` may be called.
-pub(crate) const EXIT: u32 =
-    YIELDABLE | Phase::HeaderFilter as u32 | Phase::Balancer as u32 | Phase::SslSessionStore as u32;
+pub(crate) const EXIT: u32 = YIELDABLE
+    | ScriptPhase::HeaderFilter as u32
+    | ScriptPhase::Balancer as u32
+    | ScriptPhase::SslSessionStore as u32;

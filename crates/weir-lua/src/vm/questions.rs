@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use weir_rt::RuntimeHandle;
 
-use crate::vm::lua_vm::Vm;
+use crate::vm::lua_vm::LuaVm;
 
 thread_local! {
-    static OPEN: RefCell<Vec<Weak<Vm>>> = const { RefCell::new(Vec::new()) };
+    static OPEN: RefCell<Vec<Weak<LuaVm>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The VM can be asked from here on, by the number of its figures.
-pub(crate) fn open(vm: &Rc<Vm>) {
+pub(crate) fn open(vm: &Rc<LuaVm>) {
     OPEN.with_borrow_mut(|open| {
         open.retain(|vm| vm.strong_count() > 0);
         open.push(Rc::downgrade(vm));
@@ -26,7 +26,7 @@ pub(crate) fn open(vm: &Rc<Vm>) {
 pub(crate) fn ask<T: Send + 'static>(
     remote: &RuntimeHandle,
     number: u64,
-    question: fn(&Vm) -> T,
+    question: fn(&LuaVm) -> T,
 ) -> Option<T> {
     let (answer, answered) = mpsc::sync_channel(1);
     remote.run(Box::new(move || {
@@ -38,8 +38,8 @@ pub(crate) fn ask<T: Send + 'static>(
     answered.recv_timeout(PATIENCE).ok()
 }
 
-fn find(number: u64) -> Option<Rc<Vm>> {
-    let is = |vm: &Rc<Vm>| vm.figures.as_ref().is_some_and(|figures| figures.number == number);
+fn find(number: u64) -> Option<Rc<LuaVm>> {
+    let is = |vm: &Rc<LuaVm>| vm.figures.as_ref().is_some_and(|figures| figures.number == number);
     OPEN.with_borrow(|open| open.iter().filter_map(Weak::upgrade).find(is))
 }
 

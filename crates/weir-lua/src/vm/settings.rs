@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use weir_engine::zone::SharedZone;
 
-use crate::vm::chunk::Source;
+use crate::vm::chunk::ScriptSource;
 
 /// Settings of the `http` block: those of a VM.
 #[derive(Clone, Default)]
 pub(crate) struct VmSettings {
     pub(crate) package_path: Option<String>,
     pub(crate) package_cpath: Option<String>,
-    pub(crate) init: Option<Source>,
-    pub(crate) init_worker: Option<Source>,
-    pub(crate) exit_worker: Option<Source>,
+    pub(crate) init: Option<ScriptSource>,
+    pub(crate) init_worker: Option<ScriptSource>,
+    pub(crate) exit_worker: Option<ScriptSource>,
     pub(crate) thread_cache: Option<usize>,
     pub(crate) regex_cache: Option<usize>,
     pub(crate) regex_limit: Option<u32>,

@@ -10,7 +10,7 @@ use weir_trace::{Site, SiteKind, SiteTable};
 
 #[cfg(lua_walk)]
 use crate::luajit::stack_walk::{number_of, stack_of};
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::vm::key_hash::FoldedState;
 
 /// The sites of the lines of one VM at which scripts have waited, found without a lock when they wait there again.
@@ -24,7 +24,7 @@ pub(crate) struct WaitSites {
 impl WaitSites {
     /// Where a coroutine that has yielded stands, outermost line first. The API's own part in Lua is left out, and a line
     /// that is there more than once (recursion) stands at its first place.
-    pub(crate) fn sites(&self, l: State) -> Rc<[Site]> {
+    pub(crate) fn sites(&self, l: LuaState) -> Rc<[Site]> {
         let number = number_of(l);
         if let Some(sites) = self.stacks.borrow().get(&number) {
             return sites.clone();
@@ -37,7 +37,7 @@ impl WaitSites {
         sites
     }
 
-    fn look_up(&self, l: State) -> Vec<Site> {
+    fn look_up(&self, l: LuaState) -> Vec<Site> {
         let mut sites = Vec::new();
         for frame in stack_of(l).into_iter().filter(|frame| matches!(frame, StackFrame::Lua { .. })) {
             if let Some(site) = self.site(frame).filter(|site| !sites.contains(site)) {
@@ -76,12 +76,12 @@ fn intern(name: &str) -> Site {
 }
 
 #[cfg(not(lua_walk))]
-fn stack_of(_: State) -> Vec<StackFrame> {
+fn stack_of(_: LuaState) -> Vec<StackFrame> {
     Vec::new()
 }
 
 #[cfg(not(lua_walk))]
-fn number_of(_: State) -> u64 {
+fn number_of(_: LuaState) -> u64 {
     0
 }
 

@@ -2,28 +2,28 @@
 
 use crate::api::FilterArg;
 use crate::api::arg::SetArgs;
-use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, guarded};
+use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, REFUSED, guarded};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 /// `ngx.arg[number]`: a text; for a filter's second one `flag` says whether the piece is the last.
-pub(crate) unsafe extern "C" fn arg(number: f64, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn arg(number: f64, answer: *mut FfiAnswer) -> i32 {
     // SAFETY: as `request`.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         let found = match lend::phase() {
-            Phase::Set => lend::exchange(|x| {
+            ScriptPhase::Set => lend::exchange(|x| {
                 let arg = (number >= 1.0).then(|| x.state::<SetArgs>().0.get(number as usize - 1)).flatten();
                 arg.map_or(NOTHING, |arg| {
                     answer.text(arg);
                     FOUND
                 })
             }),
-            Phase::BodyFilter if number == 1.0 => lend::exchange(|x| {
+            ScriptPhase::BodyFilter if number == 1.0 => lend::exchange(|x| {
                 answer.text(&x.state::<FilterArg>().bytes);
                 FOUND
             }),
-            Phase::BodyFilter if number == 2.0 => lend::exchange(|x| {
+            ScriptPhase::BodyFilter if number == 2.0 => lend::exchange(|x| {
                 answer.flag = u32::from(x.state::<FilterArg>().last);
                 LAST
             }),

@@ -2,14 +2,14 @@
 
 pub(crate) mod ffi;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, function};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 pub(super) const TABLE: &[ApiFunction] =
-    &[function("_arg_get", 0, get), function("_arg_set", Phase::BodyFilter as u32, set)];
+    &[function("_arg_get", 0, get), function("_arg_set", ScriptPhase::BodyFilter as u32, set)];
 
 /// The piece that a body filter looks at.
 #[derive(Default)]
@@ -20,8 +20,8 @@ pub(crate) struct FilterArg {
     pub(crate) last: bool,
 }
 
-fn get(l: State) -> Outcome {
-    if lend::phase() == Phase::Set {
+fn get(l: LuaState) -> CallOutcome {
+    if lend::phase() == ScriptPhase::Set {
         let number = l.number(1).unwrap_or_default();
         return lend::exchange(|x| {
             let args = &x.state::<SetArgs>().0;
@@ -29,11 +29,11 @@ fn get(l: State) -> Outcome {
                 Some(arg) => l.push_bytes(arg),
                 None => l.push_nil(),
             }
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         })?;
     }
-    if lend::phase() != Phase::BodyFilter {
-        return Err(Raise::Plain("API disabled in the current context".to_owned()));
+    if lend::phase() != ScriptPhase::BodyFilter {
+        return Err(LuaRaise::Plain("API disabled in the current context".to_owned()));
     }
     let number = l.number(1).unwrap_or_default();
     lend::exchange(|x| {
@@ -44,29 +44,29 @@ fn get(l: State) -> Outcome {
             _ => l.push_nil(),
         }
     })?;
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-fn set(l: State) -> Outcome {
+fn set(l: LuaState) -> CallOutcome {
     let number = l.number(1).unwrap_or_default();
     if number == 2.0 {
         let last = l.boolean(2);
         lend::exchange(|x| x.state::<FilterArg>().last = last)?;
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
     if number != 1.0 {
-        return Err(Raise::text("bad argument index"));
+        return Err(LuaRaise::text("bad argument index"));
     }
     let bytes = match l.kind(2) {
         kind::NIL => Vec::new(),
         _ => {
             let mut bytes = Vec::new();
-            crate::api::output_text(l, 2, &mut bytes, &|_| Raise::text("bad chunk data type"))?;
+            crate::api::output_text(l, 2, &mut bytes, &|_| LuaRaise::text("bad chunk data type"))?;
             bytes
         }
     };
     lend::exchange(|x| x.state::<FilterArg>().bytes = bytes)?;
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
 /// What the script asks for as `ngx.arg[n]`.

@@ -7,12 +7,14 @@ use weir_upstream::block::balancer_hook::BalancerChoice;
 use weir_upstream::connection::upstream_connection::OwnKeepalive;
 use weir_upstream::peer::ConnectionLane;
 
-use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, slice};
+use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, guarded, slice};
 use crate::luajit::shared_page;
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_balancer.set_more_tries", 0, set_more_tries),
@@ -77,11 +79,11 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 ];
 
 /// `true`, or `nil` and why not.
-fn decide(l: State, decide: impl FnOnce(&mut BalancerChoice<'_>) -> Result<(), String>) -> Outcome {
+fn decide(l: LuaState, decide: impl FnOnce(&mut BalancerChoice<'_>) -> Result<(), String>) -> CallOutcome {
     match here(decide)? {
         Ok(()) => {
             l.push_boolean(true);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(why) => fail(l, &why),
     }
@@ -93,14 +95,14 @@ fn decide(l: State, decide: impl FnOnce(&mut BalancerChoice<'_>) -> Result<(), S
 /// Raised: there is no request. Inside: why nothing can be decided here, or what `use_it` says.
 fn here<T>(
     use_it: impl FnOnce(&mut BalancerChoice<'_>) -> Result<T, String>,
-) -> Result<Result<T, String>, Raise> {
+) -> Result<Result<T, String>, LuaRaise> {
     let asked = lend::exchange(|x| weir_upstream::has_asked_servers(x))?;
-    let found = if lend::phase() == Phase::Balancer { current(use_it) } else { None };
+    let found = if lend::phase() == ScriptPhase::Balancer { current(use_it) } else { None };
     let why = if asked { "API disabled in the current context" } else { "no upstream found" };
     Ok(found.unwrap_or_else(|| Err(why.to_owned())))
 }
 
-fn set_more_tries(l: State) -> Outcome {
+fn set_more_tries(l: LuaState) -> CallOutcome {
     let wanted = expect_number(l, 1, "set_more_tries")? as i64;
     let set = here(|choice| {
         let total = i64::try_from(choice.asked + choice.left).unwrap_or(i64::MAX) - 1;
@@ -115,34 +117,34 @@ fn set_more_tries(l: State) -> Outcome {
             if reduced {
                 l.push_bytes(b"reduced tries due to limit");
             }
-            Ok(Done::Results(1 + i32::from(reduced)))
+            Ok(CallDone::Results(1 + i32::from(reduced)))
         }
         Err(why) => fail(l, &why),
     }
 }
 
-fn last_failure(l: State) -> Outcome {
+fn last_failure(l: LuaState) -> CallOutcome {
     match here(|choice| Ok(choice.failure))? {
         Ok(None) => {
             l.push_nil();
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Ok(Some(failure)) => {
             l.push_bytes(if failure.next { b"next" } else { b"failed" });
             l.push_number(f64::from(failure.status));
-            Ok(Done::Results(2))
+            Ok(CallDone::Results(2))
         }
         Err(why) => {
             l.push_nil();
             l.push_nil();
             l.push_bytes(why.as_bytes());
-            Ok(Done::Results(3))
+            Ok(CallDone::Results(3))
         }
     }
 }
 
 /// Why [`set_peer`] has nothing to set here.
-fn refused(l: State) -> Outcome {
+fn refused(l: LuaState) -> CallOutcome {
     match here(|_| Ok(()))? {
         Ok(()) => fail(l, "bad argument"),
         Err(why) => fail(l, &why),
@@ -158,13 +160,13 @@ pub(crate) unsafe extern "C" fn set_peer(
     port: i32,
     host: *const u8,
     host_len: usize,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: the prelude passes Lua strings, which its stack keeps during the call, and lends its own answer.
     let (addr, host, answer) = unsafe { (slice(addr, len), slice(host, host_len), &mut *answer) };
     shared_page::changed();
     guarded(|| {
-        if lend::phase() != Phase::Balancer {
+        if lend::phase() != ScriptPhase::Balancer {
             return crate::api::ffi::REFUSED;
         }
         let set = current(|choice| {
@@ -194,13 +196,13 @@ thread_local! {
 }
 
 /// The time in which a script may decide.
-pub(crate) struct Asked(*mut BalancerChoice<'static>);
+pub(crate) struct ChoiceLoan(*mut BalancerChoice<'static>);
 
-impl Asked {
-    pub(crate) fn begin(choice: &mut BalancerChoice<'_>) -> Asked {
+impl ChoiceLoan {
+    pub(crate) fn begin(choice: &mut BalancerChoice<'_>) -> ChoiceLoan {
         EXIT.set(None);
         // The lifetime is that of the servers' memory, which outlives this value as `choice` does.
-        Asked(CURRENT.replace(ptr::from_mut(choice).cast()))
+        ChoiceLoan(CURRENT.replace(ptr::from_mut(choice).cast()))
     }
 
     /// Whether a server was named.
@@ -209,7 +211,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for ChoiceLoan {
     fn drop(&mut self) {
         CURRENT.set(self.0);
     }
@@ -217,8 +219,8 @@ impl Drop for Asked {
 
 /// Uses what the running script decides; `None`: it is no such script.
 pub(crate) fn current<T>(use_it: impl FnOnce(&mut BalancerChoice<'_>) -> T) -> Option<T> {
-    // SAFETY: `Script::choose`, to which the choice is lent exclusively, does not touch it between `Asked::begin` and the
-    // end of `Asked`; here it is borrowed once at a time, since `use_it` never runs Lua.
+    // SAFETY: `BalancerScript::choose`, to which the choice is lent exclusively, does not touch it between `ChoiceLoan::begin` and the
+    // end of `ChoiceLoan`; here it is borrowed once at a time, since `use_it` never runs Lua.
     unsafe { CURRENT.get().as_mut() }.map(use_it)
 }
 

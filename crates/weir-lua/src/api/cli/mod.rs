@@ -8,15 +8,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_trace::WaitKind;
 
 use crate::api::output_text;
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_string, function};
 use crate::run::lend;
-use crate::run::op::{Results, ThreadOp};
+use crate::run::op::{PushResults, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
 /// What runs.
 #[derive(Debug, Default)]
-pub struct Program {
+pub struct CliProgram {
     /// A file of Lua; `-` is standard input.
     pub file: Option<String>,
     /// Pieces of code that run before it.
@@ -29,10 +29,10 @@ pub struct Program {
     pub interactive: bool,
 }
 
-static PROGRAM: OnceLock<Program> = OnceLock::new();
+static PROGRAM: OnceLock<CliProgram> = OnceLock::new();
 static STATUS: (Mutex<Option<i32>>, Condvar) = (Mutex::new(None), Condvar::new());
 
-impl Program {
+impl CliProgram {
     /// This program is what the server of this process is for. Said once, before that starts.
     pub fn announce(self) {
         PROGRAM.get_or_init(|| self);
@@ -66,13 +66,13 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("_cli.done", 0, |l| {
         *status() = Some(l.number(1).unwrap_or(0.0) as i32);
         STATUS.1.notify_all();
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
 ];
 
 /// What is to run: file, pieces of code, modules, arguments, whether lines are read.
-fn program(l: State) -> Outcome {
-    let Some(program) = PROGRAM.get() else { return Err(Raise::text("this is a server")) };
+fn program(l: LuaState) -> CallOutcome {
+    let Some(program) = PROGRAM.get() else { return Err(LuaRaise::text("this is a server")) };
     match &program.file {
         Some(file) => l.push_bytes(file.as_bytes()),
         None => l.push_nil(),
@@ -85,36 +85,36 @@ fn program(l: State) -> Outcome {
         }
     }
     l.push_boolean(program.interactive);
-    Ok(Done::Results(5))
+    Ok(CallDone::Results(5))
 }
 
 /// What `ngx.print` makes of its arguments.
-fn text(l: State) -> Outcome {
+fn text(l: LuaState) -> CallOutcome {
     let mut text = Vec::new();
     for at in 1..=l.top() {
-        output_text(l, at, &mut text, &|reason| Raise::argument(at, "print", reason))?;
+        output_text(l, at, &mut text, &|reason| LuaRaise::argument(at, "print", reason))?;
     }
     l.push_bytes(&text);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// A line of standard input without its end, behind a prompt; nil at the input's end. Timers go on meanwhile.
-fn line(l: State) -> Outcome {
+fn line(l: LuaState) -> CallOutcome {
     let prompt = expect_string(&l, 1, "line")?;
     lend::run(|run| {
         run.wait = WaitKind::Other;
         run.op = Some(ThreadOp::Wait(Box::pin(async move {
             let line = weir_rt::blocking(move || read_line(&prompt)).await;
-            Box::new(move |l: State| {
+            Box::new(move |l: LuaState| {
                 match &line {
                     Some(line) => l.push_bytes(line.as_bytes()),
                     None => l.push_nil(),
                 }
                 1
-            }) as Results
+            }) as PushResults
         })));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// An input or output that fails has ended.

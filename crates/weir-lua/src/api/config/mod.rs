@@ -1,17 +1,17 @@
 //! `ngx.config`
 
-use crate::run::function::{ApiFunction, Done, function};
+use crate::run::function::{ApiFunction, CallDone, function};
 use crate::run::lend;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("config._debug", 0, |l| {
         l.push_boolean(weir_engine::log::main_limit() == weir_engine::log::Level::Debug);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("config.prefix", 0, |l| {
         let prefix = lend::vm(|vm| vm.main_conf.prefix.display().to_string());
         let slash = if prefix.ends_with('/') { "" } else { "/" };
         l.push_bytes(format!("{prefix}{slash}").as_bytes());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];

@@ -13,13 +13,15 @@ use weir_trace::WaitKind;
 
 use crate::api::encode;
 use crate::api::req::args_argument;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, function,
+};
 use crate::run::lend;
-use crate::run::op::{End, ThreadOp};
-use crate::run::settings::{Shown, exited};
-use crate::vm::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
+use crate::run::op::{ScriptEnd, ThreadOp};
+use crate::run::settings::{ShownUri, exited};
+use crate::vm::phase::{EXIT, OUTPUT, REQUEST, ScriptPhase, YIELDABLE};
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("exit", EXIT, exit),
@@ -32,16 +34,16 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("resp._bypass_if_checks", REQUEST, |l| {
         lend::exchange(|x| x.response.disable_not_modified = true)?;
         l.set_top(0);
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
     function("_headers_sent", 0, headers_sent),
     function("_is_subrequest", 0, |l| {
         l.push_boolean(lend::exchange(|x| x.is_subrequest())?);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("get_phase", 0, |l| {
         l.push_bytes(lend::phase().name().as_bytes());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
@@ -51,27 +53,27 @@ pub(crate) fn is_sent() -> bool {
 }
 
 /// The status that the response has so far.
-fn current_status() -> Result<u16, Raise> {
+fn current_status() -> Result<u16, LuaRaise> {
     lend::exchange(|x| if x.response.status == 0 { 200 } else { x.response.status })
 }
 
-fn exit(l: State) -> Outcome {
+fn exit(l: LuaState) -> CallOutcome {
     let status = expect_number(l, 1, "exit")? as i64;
     if matches!(status, -2 | -4) {
-        return Err(Raise::text("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE"));
+        return Err(LuaRaise::text("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE"));
     }
-    if lend::phase() == Phase::SslSessionStore {
+    if lend::phase() == ScriptPhase::SslSessionStore {
         // The session is made whatever the script thinks of it.
         lend::log_plain(Level::Debug, &format_args!("lua exit with code {status}"));
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
-    if lend::phase() == Phase::HeaderFilter {
+    if lend::phase() == ScriptPhase::HeaderFilter {
         lend::exchange(|x| x.state::<FilterExit>().0 = Some(status))?;
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
-    if lend::phase() == Phase::Balancer {
+    if lend::phase() == ScriptPhase::Balancer {
         crate::api::balancer::exit(status);
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
     if !matches!(status, -1 | 408 | 444 | 499) {
         check_subrequests()?;
@@ -86,11 +88,11 @@ fn exit(l: State) -> Outcome {
             );
             lend::exchange(|x| x.log(Level::Error, &message))?;
         }
-        lend::run(|run| run.op = Some(ThreadOp::End(End::Exit(i64::from(now)))))?;
+        lend::run(|run| run.op = Some(ThreadOp::End(ScriptEnd::Exit(i64::from(now)))))?;
     } else {
-        lend::run(|run| run.op = Some(ThreadOp::End(End::Exit(status))))?;
+        lend::run(|run| run.op = Some(ThreadOp::End(ScriptEnd::Exit(status))))?;
     }
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// What `ngx.exit` said in a header filter.
@@ -98,29 +100,29 @@ fn exit(l: State) -> Outcome {
 pub(crate) struct FilterExit(pub(crate) Option<i64>);
 
 /// A script does not end while subrequests of its other threads are under way.
-pub(super) fn check_subrequests() -> Result<(), Raise> {
+pub(super) fn check_subrequests() -> Result<(), LuaRaise> {
     match lend::run(|run| run.has_subrequests())? {
-        true => Err(Raise::text("attempt to abort with pending subrequests")),
+        true => Err(LuaRaise::text("attempt to abort with pending subrequests")),
         false => Ok(()),
     }
 }
 
-fn exec(l: State) -> Outcome {
+fn exec(l: LuaState) -> CallOutcome {
     if !(1..=2).contains(&l.top()) {
-        return Err(Raise::Text(format!("expecting one or two arguments, but got {}", l.top())));
+        return Err(LuaRaise::Text(format!("expecting one or two arguments, but got {}", l.top())));
     }
     let target = expect_string(&l, 1, "exec")?;
     if target.is_empty() {
-        return Err(Raise::text("The uri argument is empty"));
+        return Err(LuaRaise::text("The uri argument is empty"));
     }
     let Ok(InternalTarget { path, args: own }) = uri::internal_target(&target) else {
         let shown = String::from_utf8_lossy(&target).into_owned();
         lend::log(Level::Error, &format_args!("unsafe URI \"{shown}\" was detected"));
-        return Err(Raise::text("unsafe uri"));
+        return Err(LuaRaise::text("unsafe uri"));
     };
     check_subrequests()?;
     if is_sent() {
-        return Err(Raise::text("attempt to call ngx.exec after sending out response headers"));
+        return Err(LuaRaise::text("attempt to call ngx.exec after sending out response headers"));
     }
     let args = match l.kind(2) {
         kind::NONE | kind::NIL => Vec::new(),
@@ -134,57 +136,57 @@ fn exec(l: State) -> Outcome {
         let message = format!("query strings {args} ignored when exec'ing named location {name}");
         lend::exchange(|x| x.log(Level::Warn, &message))?;
     }
-    lend::run(|run| run.op = Some(ThreadOp::End(End::Exec(path.into_owned(), args))))?;
-    Ok(Done::Yield(0))
+    lend::run(|run| run.op = Some(ThreadOp::End(ScriptEnd::Exec(path.into_owned(), args))))?;
+    Ok(CallDone::Yield(0))
 }
 
-fn redirect(l: State) -> Outcome {
+fn redirect(l: LuaState) -> CallOutcome {
     if !(1..=2).contains(&l.top()) {
-        return Err(Raise::text("expecting one or two arguments"));
+        return Err(LuaRaise::text("expecting one or two arguments"));
     }
     let target = expect_string(&l, 1, "redirect")?;
     let status = if l.top() == 1 { 302.0 } else { expect_number(l, 2, "redirect")? };
     if ![301.0, 302.0, 303.0, 307.0, 308.0].contains(&status) {
-        return Err(Raise::text(
+        return Err(LuaRaise::text(
             "only ngx.HTTP_MOVED_TEMPORARILY, ngx.HTTP_MOVED_PERMANENTLY, ngx.HTTP_PERMANENT_REDIRECT, \
              ngx.HTTP_SEE_OTHER, and ngx.HTTP_TEMPORARY_REDIRECT are allowed",
         ));
     }
     check_subrequests()?;
     if is_sent() {
-        return Err(Raise::text("attempt to call ngx.redirect after sending out the headers"));
+        return Err(LuaRaise::text("attempt to call ngx.redirect after sending out the headers"));
     }
     if let Some(bad) = encode::unsafe_byte(&target) {
         let shown = encode::escaped_bytes(&target);
-        return Err(Raise::text(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\"")));
+        return Err(LuaRaise::text(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\"")));
     }
-    lend::run(|run| run.op = Some(ThreadOp::End(End::Redirect(target, status as u16))))?;
-    Ok(Done::Yield(0))
+    lend::run(|run| run.op = Some(ThreadOp::End(ScriptEnd::Redirect(target, status as u16))))?;
+    Ok(CallDone::Yield(0))
 }
 
-fn sleep(l: State) -> Outcome {
+fn sleep(l: LuaState) -> CallOutcome {
     if l.top() != 1 {
-        return Err(Raise::text(format!("attempt to pass {} arguments, but accepted 1", l.top())));
+        return Err(LuaRaise::text(format!("attempt to pass {} arguments, but accepted 1", l.top())));
     }
     let seconds = expect_number(l, 1, "sleep")?;
     if seconds < 0.0 {
-        return Err(Raise::text(format!("invalid sleep duration \"{}\"", (seconds * 1000.0) as i64)));
+        return Err(LuaRaise::text(format!("invalid sleep duration \"{}\"", (seconds * 1000.0) as i64)));
     }
     let ms = Duration::from_secs_f64(seconds.min(1e9)).as_millis() as u64;
     let told = lend::any_exchange(|x| {
         x.log(Level::Debug, &format_args!("lua ready to sleep for {ms} ms"));
         let heard = x.plan.core.error_log.enabled(Level::Debug);
-        heard.then(|| format!("lua sleep timer expired: \"{}?\"", Shown(x)).into())
+        heard.then(|| format!("lua sleep timer expired: \"{}?\"", ShownUri(x)).into())
     });
     let told = told.ok().flatten();
     lend::run(|run| {
         run.wait = WaitKind::Timer;
         run.op = Some(ThreadOp::Sleep(ms, told));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
-fn status(l: State) -> Outcome {
+fn status(l: LuaState) -> CallOutcome {
     if !lend::phase().is_in(REQUEST) {
         return Err(refused());
     }
@@ -194,18 +196,18 @@ fn status(l: State) -> Outcome {
         (error, _) => error,
     })?;
     l.push_number(f64::from(status));
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// The status is not for the running script.
-fn refused() -> Raise {
+fn refused() -> LuaRaise {
     match lend::exchange(|_| ()) {
         Err(why) => why,
         Ok(()) => lend::disabled(),
     }
 }
 
-fn set_status(l: State) -> Outcome {
+fn set_status(l: LuaState) -> CallOutcome {
     if !lend::phase().is_in(REQUEST) {
         return Err(refused());
     }
@@ -213,25 +215,25 @@ fn set_status(l: State) -> Outcome {
         lend::exchange(|x| {
             x.log(Level::Error, &"attempt to set ngx.status after sending out response headers");
         })?;
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
     let status = expect_number(l, 1, "status")?;
     if !(100.0..1000.0).contains(&status) {
         lend::exchange(|x| {
             x.log(Level::Error, &format_args!("invalid HTTP status code {}", status.trunc()));
         })?;
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
     lend::exchange(|x| {
         x.response.status = status as u16;
         x.response.err_status = 0;
         x.response.reason = None;
     })?;
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
 /// `ngx.resp.set_status(status, reason)`
-fn set_reason(l: State) -> Outcome {
+fn set_reason(l: LuaState) -> CallOutcome {
     set_status(l)?;
     if let (false, Some(reason)) = (is_sent(), l.bytes(2)) {
         let status = current_status()?;
@@ -239,11 +241,11 @@ fn set_reason(l: State) -> Outcome {
         line.extend(reason.iter().copied().filter(|byte| !byte.is_ascii_control()));
         lend::exchange(|x| x.response.reason = Some(Text::Span(x.arena.push(&line))))?;
     }
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
-fn headers_sent(l: State) -> Outcome {
+fn headers_sent(l: LuaState) -> CallOutcome {
     lend::exchange(|_| ())?;
     l.push_boolean(is_sent());
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }

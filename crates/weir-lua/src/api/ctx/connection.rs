@@ -6,21 +6,21 @@ use std::rc::{Rc, Weak};
 use weir_engine::Exchange;
 
 use crate::api;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::run::lend;
-use crate::vm::lua_vm::Vm;
+use crate::vm::lua_vm::LuaVm;
 
 /// The table of a connection.
 #[derive(Default)]
-struct OfConnection(RefCell<Option<Kept>>);
+struct OfConnection(RefCell<Option<ConnectionTable>>);
 
 /// An anchored table. It goes with its VM: a connection does not hold the VM of a configuration that is no more.
-struct Kept {
-    vm: Weak<Vm>,
+struct ConnectionTable {
+    vm: Weak<LuaVm>,
     anchor: i32,
 }
 
-impl Drop for Kept {
+impl Drop for ConnectionTable {
     fn drop(&mut self) {
         if let Some(vm) = self.vm.upgrade() {
             vm.main().release(self.anchor);
@@ -28,14 +28,14 @@ impl Drop for Kept {
     }
 }
 
-impl Kept {
-    fn is_of(&self, vm: &Rc<Vm>) -> bool {
+impl ConnectionTable {
+    fn is_of(&self, vm: &Rc<LuaVm>) -> bool {
         std::ptr::eq(self.vm.as_ptr(), Rc::as_ptr(vm))
     }
 }
 
 /// Gives `x` the connection's table, if there is one.
-pub(crate) fn adopt(x: &mut Exchange, vm: &Rc<Vm>) {
+pub(crate) fn adopt(x: &mut Exchange, vm: &Rc<LuaVm>) {
     let Some(kept) = x.connection.state_if::<OfConnection>() else { return };
     let kept = kept.0.borrow();
     if let Some(kept) = kept.as_ref().filter(|kept| kept.is_of(vm)) {
@@ -45,10 +45,10 @@ pub(crate) fn adopt(x: &mut Exchange, vm: &Rc<Vm>) {
 }
 
 /// Keeps the table of `x`, if it has one, for the connection.
-pub(crate) fn keep(x: &mut Exchange, vm: &Rc<Vm>) {
+pub(crate) fn keep(x: &mut Exchange, vm: &Rc<LuaVm>) {
     let Some(anchor) = api::ctx_of(x) else { return };
     vm.main().push_anchored(anchor);
-    let kept = Kept { vm: Rc::downgrade(vm), anchor: vm.main().anchor() };
+    let kept = ConnectionTable { vm: Rc::downgrade(vm), anchor: vm.main().anchor() };
     *x.connection.state::<OfConnection>().0.borrow_mut() = Some(kept);
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn is_inherited() -> bool {
 }
 
 /// Lets the table on top inherit from that of the request's connection, if it has one.
-pub(crate) fn push_inherited(l: State) {
+pub(crate) fn push_inherited(l: LuaState) {
     let Ok(Some(kept)) = lend::any_exchange(|x| x.connection.state_if::<OfConnection>()) else { return };
     let anchor = lend::vm(|vm| {
         let kept = kept.0.borrow();

@@ -4,7 +4,7 @@ use crate::api::ffi::{FOUND, REFUSED, guarded};
 use crate::api::ssl;
 use crate::api::{ctx_anchor, keep_ctx};
 use crate::run::lend;
-use crate::vm::lua_vm::Vm;
+use crate::vm::lua_vm::LuaVm;
 
 /// The anchor of the request's `ngx.ctx`; -2 when it has none yet, and less by the number of fields to make room for.
 pub(crate) extern "C" fn ctx() -> i32 {
@@ -12,7 +12,7 @@ pub(crate) extern "C" fn ctx() -> i32 {
         Ok(Some(anchor)) => anchor,
         // What it inherits from is the other function's business.
         Ok(None) if ssl::is_inherited() => REFUSED,
-        Ok(None) => -2 - lend::vm(Vm::ctx_fields) as i32,
+        Ok(None) => -2 - lend::vm(LuaVm::ctx_fields) as i32,
         Err(_) => REFUSED,
     })
 }

@@ -3,7 +3,7 @@
 use weir_http::date;
 
 use crate::api::encode;
-use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, REFUSED, guarded, slice};
 
 /// What becomes of a text, by number; `option` is `ngx.escape_uri`'s type, or that there is no padding.
 pub(crate) unsafe extern "C" fn text(
@@ -11,7 +11,7 @@ pub(crate) unsafe extern "C" fn text(
     at: *const u8,
     len: usize,
     option: i32,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: the prelude passes a Lua string and its own answer, both kept during the call.
     let (text, answer) = unsafe { (slice(at, len), &mut *answer) };

@@ -7,11 +7,11 @@ use md5::{Digest, Md5};
 use weir_engine::log::Level;
 use weir_http::base64;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 use crate::run::captured::add_pair;
 use crate::run::function::{
-    ApiFunction, Done, Outcome, Raise, expect_count, expect_number, expect_string, fail, function,
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_count, expect_number, expect_string, fail, function,
 };
 use crate::run::lend;
 
@@ -20,17 +20,17 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("unescape_uri", 0, |l| {
         let text = text_argument(&l, 1, "unescape_uri")?;
         l.push_bytes(&unescape(&text, true));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("encode_args", 0, |l| {
         expect_count(l, 1..=1, "1 argument but seen")?;
         if l.kind(1) != kind::TABLE {
             let reason = format!("table expected, got {}", l.kind_name(1));
-            return Err(Raise::argument(1, "encode_args", &reason));
+            return Err(LuaRaise::argument(1, "encode_args", &reason));
         }
         let text = args_of(l, 1)?;
         l.push_bytes(&text);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("decode_args", 0, |l| {
         expect_count(l, 1..=2, "1 or 2 arguments but seen")?;
@@ -40,7 +40,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
         }
         let most = most(l, 2);
         push_args(l, &text, most);
-        Ok(Done::Results(if finish_args(l, &text, most) { 2 } else { 1 }))
+        Ok(CallDone::Results(if finish_args(l, &text, most) { 2 } else { 1 }))
     }),
     function("encode_base64", 0, encode_base64),
     function("decode_base64", 0, |l| {
@@ -49,7 +49,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(bytes) => l.push_bytes(&bytes),
             None => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("decode_base64mime", 0, |l| {
         let text = expect_base64(&l, "decode_base64mime")?;
@@ -57,36 +57,36 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(bytes) => l.push_bytes(&bytes),
             None => return fail(l, "invalid input"),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("crc32_short", 0, crc32),
     function("crc32_long", 0, crc32),
     function("md5", 0, |l| {
         l.push_bytes(&md5_hex(&text_argument(&l, 1, "md5")?));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("md5_bin", 0, |l| {
         l.push_bytes(&md5_bytes(&text_argument(&l, 1, "md5_bin")?));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("sha1_bin", 0, |l| {
         let sum = sha1(&text_argument(&l, 1, "sha1_bin")?);
         l.push_bytes(&sum);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("hmac_sha1", 0, |l| {
         expect_count(l, 2..=2, "2 arguments, but got")?;
         let (key, text) = (expect_string(&l, 1, "hmac_sha1")?, expect_string(&l, 2, "hmac_sha1")?);
         l.push_bytes(&hmac_sha1(&key, &text));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("quote_sql_str", 0, |l| {
         if l.top() != 1 {
-            return Err(Raise::text("expecting one argument"));
+            return Err(LuaRaise::text("expecting one argument"));
         }
         let text = expect_string(&l, 1, "quote_sql_str")?;
         l.push_bytes(&quote_sql(&text));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
@@ -113,30 +113,30 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// A string, a number, or anything else in Lua's words, nil as nothing.
-fn text_argument(l: &State, at: i32, function: &str) -> Result<Vec<u8>, Raise> {
+fn text_argument(l: &LuaState, at: i32, function: &str) -> Result<Vec<u8>, LuaRaise> {
     match l.kind(at) {
         kind::NIL => Ok(Vec::new()),
         kind::BOOLEAN => Ok(if l.boolean(at) { b"true".to_vec() } else { b"false".to_vec() }),
-        kind::NONE => Err(Raise::text("expecting one argument")),
+        kind::NONE => Err(LuaRaise::text("expecting one argument")),
         _ => expect_string(l, at, function),
     }
 }
 
-fn crc32(l: State) -> Outcome {
+fn crc32(l: LuaState) -> CallOutcome {
     let text = text_argument(&l, 1, "crc32_short")?;
     l.push_number(f64::from(crc32fast::hash(&text)));
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-fn escape_uri(l: State) -> Outcome {
+fn escape_uri(l: LuaState) -> CallOutcome {
     let text = text_argument(&l, 1, "escape_uri")?;
     let kind = if l.is_none_or_nil(2) { Some(2.0) } else { l.number(2).filter(|_| l.string(2).is_none()) };
-    let kind = kind.ok_or_else(|| Raise::Plain("\"type\" is not a number".to_owned()))?;
+    let kind = kind.ok_or_else(|| LuaRaise::Plain("\"type\" is not a number".to_owned()))?;
     if !(0.0..=6.0).contains(&kind) {
-        return Err(Raise::Plain(format!("\"type\" {kind} out of range")));
+        return Err(LuaRaise::Plain(format!("\"type\" {kind} out of range")));
     }
     l.push_bytes(&escape_uri_text(&text, kind as i32));
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// `text` escaped for what nginx numbers so: a whole URI (0), arguments (1), a part of a URI (2), HTML (3), a page that
@@ -217,12 +217,12 @@ pub(crate) fn unescape(text: &[u8], plus: bool) -> Vec<u8> {
 }
 
 /// The table at `at` as arguments of a URI.
-pub(super) fn args_of(l: State, at: i32) -> Result<Vec<u8>, Raise> {
+pub(super) fn args_of(l: LuaState, at: i32) -> Result<Vec<u8>, LuaRaise> {
     let mut out = Vec::new();
     l.push_nil();
     while l.next(at) {
         if l.kind(-2) != kind::STRING {
-            return Err(Raise::text("attempt to use a non-string key in the \"args\" option table"));
+            return Err(LuaRaise::text("attempt to use a non-string key in the \"args\" option table"));
         }
         let mut name = Vec::new();
         escape(l.bytes(-2).unwrap_or_default(), keeps_in_component, &mut name);
@@ -243,7 +243,7 @@ pub(super) fn args_of(l: State, at: i32) -> Result<Vec<u8>, Raise> {
 }
 
 /// One argument, whose value is on top.
-fn arg(l: State, name: &[u8], out: &mut Vec<u8>) -> Result<(), Raise> {
+fn arg(l: LuaState, name: &[u8], out: &mut Vec<u8>) -> Result<(), LuaRaise> {
     if l.kind(-1) == kind::BOOLEAN && !l.boolean(-1) {
         return Ok(());
     }
@@ -261,19 +261,19 @@ fn arg(l: State, name: &[u8], out: &mut Vec<u8>) -> Result<(), Raise> {
         }
         _ => {
             let name = l.kind_name(-1);
-            return Err(Raise::text(format!("attempt to use {name} as query arg value")));
+            return Err(LuaRaise::text(format!("attempt to use {name} as query arg value")));
         }
     }
     Ok(())
 }
 
 /// How many fields or arguments a table has at most, as the argument at `at` says; 100 without it, 0 for all.
-pub(super) fn most(l: State, at: i32) -> usize {
+pub(super) fn most(l: LuaState, at: i32) -> usize {
     l.number(at).filter(|most| *most >= 0.0).unwrap_or(100.0) as usize
 }
 
 /// Pushes a table of the arguments in `text`, `most` at most (0 for all).
-pub(super) fn push_args(l: State, text: &[u8], most: usize) {
+pub(super) fn push_args(l: LuaState, text: &[u8], most: usize) {
     l.new_table(0, 4);
     let most = if most == 0 { usize::MAX } else { most };
     for part in text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).take(most) {
@@ -297,7 +297,7 @@ pub(crate) fn argument(part: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
 }
 
 /// Pushes "truncated" when there were more than `most`.
-pub(super) fn finish_args(l: State, text: &[u8], most: usize) -> bool {
+pub(super) fn finish_args(l: LuaState, text: &[u8], most: usize) -> bool {
     let count = text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).count();
     let cut = most > 0 && count > most;
     if cut {
@@ -307,14 +307,14 @@ pub(super) fn finish_args(l: State, text: &[u8], most: usize) -> bool {
     cut
 }
 
-fn encode_base64(l: State) -> Outcome {
+fn encode_base64(l: LuaState) -> CallOutcome {
     let text = text_argument(&l, 1, "encode_base64")?;
     if !l.is_none_or_nil(2) && l.kind(2) != kind::BOOLEAN {
-        return Err(Raise::text(format!("bad no_padding: boolean expected, got {}", l.kind_name(2))));
+        return Err(LuaRaise::text(format!("bad no_padding: boolean expected, got {}", l.kind_name(2))));
     }
     let pad = !l.boolean(2);
     l.push_bytes(&base64_text(&text, pad));
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 pub(crate) fn base64_text(text: &[u8], pad: bool) -> Vec<u8> {
@@ -326,10 +326,10 @@ pub(crate) fn base64_text(text: &[u8], pad: bool) -> Vec<u8> {
     out
 }
 
-fn expect_base64(l: &State, name: &str) -> Result<Vec<u8>, Raise> {
+fn expect_base64(l: &LuaState, name: &str) -> Result<Vec<u8>, LuaRaise> {
     match l.kind(1) {
         kind::STRING => expect_string(l, 1, name),
-        _ => Err(Raise::text("string argument only")),
+        _ => Err(LuaRaise::text("string argument only")),
     }
 }
 

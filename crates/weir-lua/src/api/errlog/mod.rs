@@ -8,8 +8,10 @@ use std::collections::VecDeque;
 use weir_engine::log::{self, Level};
 
 use crate::api::log_level;
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, expect_number, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -46,7 +48,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         let limit =
             lend::any_exchange(|x| x.plan.core.error_log.limit()).unwrap_or_else(|_| log::main_limit());
         l.push_number(f64::from(limit as u8));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_errlog.raw", 0, |l| {
         let level = log_level(expect_number(l, 1, "raw_log")?);
@@ -55,13 +57,13 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             lend::log_plain(level, &String::from_utf8_lossy(&message));
         }
         l.push_boolean(level.is_some());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
 /// The lines that are kept, as if they stood in a ring of memory, each in one piece: so as many are as in OpenResty.
-struct Ring {
-    lines: VecDeque<Line>,
+struct LogRing {
+    lines: VecDeque<LoggedLine>,
     /// Where the next line would stand.
     next: usize,
     /// The ring's bytes.
@@ -70,7 +72,7 @@ struct Ring {
     limit: Level,
 }
 
-struct Line {
+struct LoggedLine {
     level: Level,
     /// Seconds since 1970.
     time: f64,
@@ -79,20 +81,20 @@ struct Line {
     text: Box<[u8]>,
 }
 
-impl Line {
+impl LoggedLine {
     /// What it counts in the ring: its bytes, its level and time.
     fn size(&self) -> usize {
         self.text.len() + 16
     }
 }
 
-impl Ring {
-    fn new(size: usize) -> Ring {
-        Ring { lines: VecDeque::new(), next: 0, size, limit: Level::Debug }
+impl LogRing {
+    fn new(size: usize) -> LogRing {
+        LogRing { lines: VecDeque::new(), next: 0, size, limit: Level::Debug }
     }
 
     /// Keeps a line; those that stand in its place go, the oldest ones. One that is larger than the ring is not kept.
-    fn push(&mut self, mut line: Line) {
+    fn push(&mut self, mut line: LoggedLine) {
         let size = line.size();
         if line.level > self.limit || size > self.size {
             return;
@@ -115,7 +117,7 @@ impl Ring {
 }
 
 thread_local! {
-    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
+    static RING: RefCell<Option<LogRing>> = const { RefCell::new(None) };
 }
 
 /// From here on this thread's lines are kept in so many bytes; `None`: not any more.
@@ -126,43 +128,43 @@ pub(crate) fn keep(size: Option<usize>) {
     };
     RING.with_borrow_mut(|ring| match ring {
         Some(ring) if ring.size == size => {}
-        _ => *ring = Some(Ring::new(size)),
+        _ => *ring = Some(LogRing::new(size)),
     });
     log::capture(Some(Box::new(|level, text| {
         let time = lend::wall();
         RING.with_borrow_mut(|ring| {
             if let Some(ring) = ring {
-                ring.push(Line { level, time, at: 0, text: text.into() });
+                ring.push(LoggedLine { level, time, at: 0, text: text.into() });
             }
         });
     })));
 }
 
 /// One result from the ring, or that there is none.
-fn with_ring(l: State, use_it: impl FnOnce(&mut Ring)) -> Outcome {
+fn with_ring(l: LuaState, use_it: impl FnOnce(&mut LogRing)) -> CallOutcome {
     let there = RING.with_borrow_mut(|ring| ring.as_mut().map(use_it).is_some());
     match there {
-        true => Ok(Done::Results(1)),
+        true => Ok(CallDone::Results(1)),
         false => fail(l, "directive \"lua_capture_error_log\" is not set"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Level, Line, Ring};
+    use super::{Level, LogRing, LoggedLine};
 
-    fn line(level: Level, text: &str) -> Line {
-        Line { level, time: 0.0, at: 0, text: text.as_bytes().into() }
+    fn line(level: Level, text: &str) -> LoggedLine {
+        LoggedLine { level, time: 0.0, at: 0, text: text.as_bytes().into() }
     }
 
     #[test]
     fn the_oldest_lines_go_and_those_that_never_fit_are_not_kept() {
-        let mut ring = Ring::new(60);
+        let mut ring = LogRing::new(60);
         for text in ["first", "second", "third"] {
             ring.push(line(Level::Error, text));
         }
         // The third begins at the front, where the first stood, and reaches into the place of none other.
-        let kept = |ring: &Ring| -> Vec<String> {
+        let kept = |ring: &LogRing| -> Vec<String> {
             ring.lines.iter().map(|line| String::from_utf8_lossy(&line.text).into_owned()).collect()
         };
         assert_eq!(kept(&ring), ["second", "third"]);

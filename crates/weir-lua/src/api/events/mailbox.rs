@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 
 use weir_engine::wire::{Reader, Writer};
 
-use crate::api::worker_thread::Value;
+use crate::api::worker_thread::LuaValue;
 
 /// Something that happened.
 #[derive(Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) struct WorkerEvent {
     pub(super) channel: Vec<u8>,
     pub(super) source: Vec<u8>,
     pub(super) name: Vec<u8>,
-    pub(super) data: Value,
+    pub(super) data: LuaValue,
     /// The worker that says it.
     pub(super) sender: Option<u8>,
 }
@@ -24,7 +24,7 @@ impl WorkerEvent {
     /// Writes it for another process.
     ///
     /// # Errors
-    /// As [`Value::encode`].
+    /// As [`LuaValue::encode`].
     pub(crate) fn encode(&self, out: &mut Writer) -> Result<(), String> {
         [&self.channel, &self.source, &self.name].iter().for_each(|text| out.bytes(text));
         out.list(self.sender.iter(), |out, sender| out.number((*sender).into()));
@@ -36,7 +36,7 @@ impl WorkerEvent {
         let mut text = || Some(from.bytes()?.to_vec());
         let (channel, source, name) = (text()?, text()?, text()?);
         let sender = from.list(|from| u8::try_from(from.number()?).ok())?.pop();
-        Some(WorkerEvent { channel, source, name, data: Value::decode(from)?, sender })
+        Some(WorkerEvent { channel, source, name, data: LuaValue::decode(from)?, sender })
     }
 }
 
@@ -48,10 +48,10 @@ pub(crate) trait EventListener: Send + Sync {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct EventMailbox(Mutex<Inside>);
+pub(super) struct EventMailbox(Mutex<MailboxQueue>);
 
 #[derive(Default)]
-struct Inside {
+struct MailboxQueue {
     events: VecDeque<Arc<WorkerEvent>>,
     taken: u64,
     waker: Option<Waker>,
@@ -113,7 +113,7 @@ impl EventMailbox {
     }
 
     /// Nothing is changed in two steps, so what a panicking thread left behind is whole.
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, MailboxQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! `weir.events`: what a script of one worker tells scripts of all of them, by messages from thread to thread.
 //!
-//! A VM that wants to hear joins the [`Bus`]: its [`EventMailbox`] takes events from any thread and wakes the task that runs
+//! A VM that wants to hear joins the [`EventBus`]: its [`EventMailbox`] takes events from any thread and wakes the task that runs
 //! the VM's function for them, in the context of a timer. One burst runs after another, so events of one sender are heard
 //! in their order. A configuration that leaves hears what is in its mailbox, and no more.
 
@@ -17,15 +17,17 @@ use weir_engine::wire::{Reader, Writer};
 use weir_engine::worker::AGENT;
 
 use crate::agent;
-use crate::api::worker_thread::Value;
-use crate::luajit::state::State;
+use crate::api::worker_thread::LuaValue;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 use crate::run::drive::drive_alone;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, function,
+};
 use crate::run::lend;
-use crate::run::script_run::Run;
-use crate::vm::lua_vm::{Vm, VmPart};
-use crate::vm::phase::Phase;
+use crate::run::script_run::ScriptRun;
+use crate::vm::lua_vm::{LuaVm, VmPart};
+use crate::vm::phase::ScriptPhase;
 use mailbox::EventMailbox;
 pub(crate) use mailbox::{EventListener, WorkerEvent};
 
@@ -37,20 +39,20 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 
 /// Who hears, in the whole process.
 #[derive(Default)]
-struct Bus {
-    members: Vec<Member>,
+struct EventBus {
+    members: Vec<EventMember>,
     /// Until when, in milliseconds of the clock of workers, a further event for one alone is the same one.
     once: HashMap<Vec<u8>, u64>,
     /// Who had the last event for one alone.
     turn: usize,
 }
 
-struct Member {
+struct EventMember {
     worker: u8,
     ear: Arc<dyn EventListener>,
 }
 
-static BUS: Mutex<Option<Bus>> = Mutex::new(None);
+static BUS: Mutex<Option<EventBus>> = Mutex::new(None);
 
 /// Whom an event is for.
 #[derive(Debug, PartialEq)]
@@ -87,16 +89,16 @@ impl EventTarget {
     }
 }
 
-impl Bus {
+impl EventBus {
     /// What a panicking thread left behind is whole: nothing here is changed in two steps.
-    fn with<T>(use_it: impl FnOnce(&mut Bus) -> T) -> T {
-        let mut bus: MutexGuard<'_, Option<Bus>> = BUS.lock().unwrap_or_else(PoisonError::into_inner);
+    fn with<T>(use_it: impl FnOnce(&mut EventBus) -> T) -> T {
+        let mut bus: MutexGuard<'_, Option<EventBus>> = BUS.lock().unwrap_or_else(PoisonError::into_inner);
         use_it(bus.get_or_insert_default())
     }
 
     /// How many hear of it.
     fn publish(&mut self, target: EventTarget, event: &Arc<WorkerEvent>) -> usize {
-        let to = |members: &[&Member]| {
+        let to = |members: &[&EventMember]| {
             members.iter().for_each(|member| member.ear.put(event.clone()));
             members.len()
         };
@@ -129,7 +131,7 @@ pub(crate) struct EventSubscription {
 impl EventSubscription {
     fn new(worker: u8, handler: i32) -> EventSubscription {
         let mailbox = Arc::new(EventMailbox::default());
-        Bus::with(|bus| bus.members.push(Member { worker, ear: mailbox.clone() }));
+        EventBus::with(|bus| bus.members.push(EventMember { worker, ear: mailbox.clone() }));
         if agent::is_here() {
             agent::join();
         }
@@ -154,12 +156,12 @@ fn leave(mailbox: &Arc<EventMailbox>) {
 
 /// The privileged agent hears, too, until it is [dismissed](dismiss).
 pub(crate) fn admit(agent: Arc<dyn EventListener>) {
-    Bus::with(|bus| bus.members.push(Member { worker: AGENT, ear: agent }));
+    EventBus::with(|bus| bus.members.push(EventMember { worker: AGENT, ear: agent }));
 }
 
 /// Takes away who hears no more; whether it was there.
 pub(crate) fn dismiss(ear: &Arc<dyn EventListener>) -> bool {
-    Bus::with(|bus| {
+    EventBus::with(|bus| {
         let before = bus.members.len();
         bus.members.retain(|member| !std::ptr::addr_eq(Arc::as_ptr(&member.ear), Arc::as_ptr(ear)));
         bus.members.len() < before
@@ -173,15 +175,15 @@ pub(crate) fn deliver(event: WorkerEvent) {
 
 /// Publishes to those that hear in this process, and to the privileged agent: how many there are.
 pub(crate) fn publish_here(target: EventTarget, event: &Arc<WorkerEvent>) -> usize {
-    Bus::with(|bus| bus.publish(target, event))
+    EventBus::with(|bus| bus.publish(target, event))
 }
 
 /// `join(handler)`: whether there is something to hear. A VM of no worker, or of one request, hears nothing.
-fn join(l: State) -> Outcome {
+fn join(l: LuaState) -> CallOutcome {
     if l.kind(1) != kind::FUNCTION {
-        return Err(Raise::argument(1, "join", "function expected"));
+        return Err(LuaRaise::argument(1, "join", "function expected"));
     }
-    let vm = lend::vm(Vm::shared);
+    let vm = lend::vm(LuaVm::shared);
     let worker = vm.worker().filter(|_| vm.lasts());
     let first = vm.part::<EventsPart>().0.borrow().is_none();
     if let (Some(worker), true) = (worker, first) {
@@ -198,14 +200,14 @@ fn join(l: State) -> Outcome {
         *vm.part::<EventsPart>().0.borrow_mut() = Some(joined);
     }
     l.push_boolean(worker.is_some());
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// `publish(target, channel, source, event, data, milliseconds)`: how many hear of it. `target` is "all", a worker's number (the agent's is below 0),
 /// or a name of which only the first event in that time is heard, by one worker.
-fn publish(l: State) -> Outcome {
+fn publish(l: LuaState) -> CallOutcome {
     let [channel, source, name] = [2, 3, 4].map(|at| expect_string(&l, at, "publish"));
-    let data = Value::read_at(l, 5).map_err(|why| Raise::text(format!("{why} in the data")))?;
+    let data = LuaValue::read_at(l, 5).map_err(|why| LuaRaise::text(format!("{why} in the data")))?;
     let target = match l.kind(1) {
         kind::NUMBER => EventTarget::Worker(match l.number(1).unwrap_or_default() {
             below if below < 0.0 => AGENT,
@@ -216,20 +218,22 @@ fn publish(l: State) -> Outcome {
             text => EventTarget::Once(text, expect_number(l, 6, "publish")? as u64),
         },
     };
-    let sender = lend::vm(Vm::worker);
+    let sender = lend::vm(LuaVm::worker);
     let event = WorkerEvent { channel: channel?, source: source?, name: name?, data, sender };
     let heard = match agent::is_here() {
-        true => publish_by_agent(&target, &event).map_err(|why| Raise::text(format!("{why} in the data")))?,
+        true => {
+            publish_by_agent(&target, &event).map_err(|why| LuaRaise::text(format!("{why} in the data")))?
+        }
         false => publish_here(target, &Arc::new(event)),
     };
     l.push_number(heard as f64);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// Channel, source, event, data, and the number of the worker that says it, of the next event; nothing where there is none.
-fn take(l: State) -> Outcome {
+fn take(l: LuaState) -> CallOutcome {
     let event = lend::vm(|vm| vm.part::<EventsPart>().0.borrow().as_ref()?.mailbox.take());
-    let Some(event) = event else { return Ok(Done::Results(0)) };
+    let Some(event) = event else { return Ok(CallDone::Results(0)) };
     l.reserve(16);
     [&event.channel, &event.source, &event.name].iter().for_each(|text| l.push_bytes(text));
     event.data.push(l);
@@ -238,11 +242,11 @@ fn take(l: State) -> Outcome {
         Some(worker) => l.push_number(f64::from(worker)),
         None => l.push_nil(),
     }
-    Ok(Done::Results(5))
+    Ok(CallDone::Results(5))
 }
 
 /// Runs the VM's function whenever something is in its mailbox.
-async fn serve(vm: Weak<Vm>, mailbox: Arc<EventMailbox>) {
+async fn serve(vm: Weak<LuaVm>, mailbox: Arc<EventMailbox>) {
     while let Some(taken) = poll_fn(|cx| mailbox.poll(cx.waker())).await {
         let Some(vm) = vm.upgrade() else { return };
         let Some(origin) = vm.home.upgrade().and_then(|link| link.nobody()) else { return };
@@ -250,7 +254,7 @@ async fn serve(vm: Weak<Vm>, mailbox: Arc<EventMailbox>) {
             return;
         };
         vm.main().push_anchored(handler);
-        let run = Run::new(&vm, Phase::Timer, false);
+        let run = ScriptRun::new(&vm, ScriptPhase::Timer, false);
         drop(vm);
         drive_alone(run, &origin, "weir.events").await;
         if mailbox.taken() == taken {

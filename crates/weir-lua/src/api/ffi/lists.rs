@@ -5,7 +5,7 @@ use std::ptr;
 
 use weir_engine::log::Level;
 
-use crate::api::ffi::{Answer, REFUSED, guarded, slice};
+use crate::api::ffi::{FfiAnswer, REFUSED, guarded, slice};
 use crate::api::{encode, response_fields};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
@@ -23,18 +23,18 @@ pub(crate) struct NameValue {
 /// The pairs of the last list, until the next one. Their bytes stand in `bytes`, one behind the other, but for those of
 /// the request's fields, which stay where they are: the prelude has taken them before a script can change them.
 #[derive(Default)]
-struct List {
+struct PairList {
     pairs: Vec<NameValue>,
     bytes: Vec<u8>,
     /// Lengths of each pair's name and value.
     lens: Vec<(usize, Option<usize>)>,
-    told: Told,
+    told: LastFields,
 }
 
 /// The request's fields as they were told last: a client's next request has most of them again, of which the prelude has
 /// the strings.
 #[derive(Default)]
-struct Told {
+struct LastFields {
     /// Names and values, one behind the other.
     bytes: Vec<u8>,
     /// Lengths of each pair's name and value.
@@ -46,10 +46,10 @@ struct Told {
 }
 
 thread_local! {
-    static LIST: RefCell<List> = RefCell::default();
+    static LIST: RefCell<PairList> = RefCell::default();
 }
 
-impl Told {
+impl LastFields {
     /// How many of the first `fields` are those that were told, of which alone is kept; if the prelude has those.
     fn keep_same<'f>(
         &mut self,
@@ -83,7 +83,7 @@ impl Told {
     }
 }
 
-impl List {
+impl PairList {
     fn clear(&mut self) {
         self.pairs.clear();
         self.bytes.clear();
@@ -161,7 +161,7 @@ pub(crate) unsafe extern "C" fn list(
     raw: i32,
     text: *const u8,
     len: usize,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: the prelude passes a Lua string (or nothing) and its own answer, both kept during the call.
     let (text, answer) = unsafe { (slice(text, len), &mut *answer) };
@@ -204,7 +204,7 @@ pub(crate) unsafe extern "C" fn list(
 }
 
 /// Adds the arguments in `text`; how many there are.
-fn arguments(list: &mut List, text: &[u8], most: usize) -> usize {
+fn arguments(list: &mut PairList, text: &[u8], most: usize) -> usize {
     let mut all = 0;
     for part in text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()) {
         all += 1;

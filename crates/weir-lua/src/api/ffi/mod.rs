@@ -1,7 +1,7 @@
 //! What compiled Lua calls without leaving its machine code: the functions behind the most used of `ngx.*`.
 //!
 //! LuaJIT compiles calls of C functions through its FFI, and no others. So the prelude gets the address of one table of
-//! functions ([`FfiTable`]), which take plain numbers and pointers, never touch the VM, and answer in an [`Answer`] that it
+//! functions ([`FfiTable`]), which take plain numbers and pointers, never touch the VM, and answer in an [`FfiAnswer`] that it
 //! lends. Whatever is out of the ordinary (no request, a wrong context, a value that is no text) they refuse with a
 //! negative number; the prelude then calls the function of [`crate::api`] of the same purpose, which knows the words for
 //! it. No panic leaves them: that would end the process.
@@ -15,17 +15,17 @@ use crate::agent;
 use crate::api::{arg, control, ctx, encode, header, output, re, req, shared, time, var};
 use crate::dict::{EntryMark, SharedDict, ValueScratch};
 use crate::luajit::shared_page::{self, SharedPage};
-use crate::run::function::{ApiFunction, Done, function};
+use crate::run::function::{ApiFunction, CallDone, function};
 
 pub(crate) const TABLE: &[ApiFunction] = &[function("_fast", 0, |l| {
     let api = if agent::is_here() { &raw const FAR } else { &raw const NEAR };
     l.push_pointer(api.cast_mut().cast());
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 })];
 
 /// Where functions put what they found; `struct weir_answer` of the prelude.
 #[repr(C)]
-pub(crate) struct Answer {
+pub(crate) struct FfiAnswer {
     /// A text, which stays until the next call.
     pub(crate) at: *const u8,
     pub(crate) len: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Answer {
     pub(crate) room: ValueScratch,
 }
 
-impl Answer {
+impl FfiAnswer {
     pub(crate) fn text(&mut self, text: &[u8]) {
         (self.at, self.len) = (text.as_ptr(), text.len());
     }
@@ -90,10 +90,10 @@ thread_local! {
 #[repr(C)]
 pub(crate) struct FfiTable {
     variable_index: unsafe extern "C" fn(*const u8, usize) -> i32,
-    variable: unsafe extern "C" fn(i32, *const u8, usize, *mut Answer) -> i32,
-    header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
+    variable: unsafe extern "C" fn(i32, *const u8, usize, *mut FfiAnswer) -> i32,
+    header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut FfiAnswer) -> i32,
     set_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, i32) -> i32,
-    request_header: unsafe extern "C" fn(*const u8, usize, *mut Answer) -> i32,
+    request_header: unsafe extern "C" fn(*const u8, usize, *mut FfiAnswer) -> i32,
     ctx: extern "C" fn() -> i32,
     status: extern "C" fn() -> i32,
     set_status: extern "C" fn(i32) -> i32,
@@ -102,29 +102,29 @@ pub(crate) struct FfiTable {
     phase: extern "C" fn() -> i32,
     now: extern "C" fn() -> f64,
     seconds: extern "C" fn() -> f64,
-    text: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut Answer) -> i32,
-    date: unsafe extern "C" fn(i32, f64, *mut Answer) -> i32,
+    text: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut FfiAnswer) -> i32,
+    date: unsafe extern "C" fn(i32, f64, *mut FfiAnswer) -> i32,
     dict: extern "C" fn(i32) -> *const SharedDict,
-    dict_get: unsafe extern "C" fn(*const SharedDict, *const u8, usize, i32, *mut Answer) -> i32,
-    dict_set: shared::ffi::Set,
+    dict_get: unsafe extern "C" fn(*const SharedDict, *const u8, usize, i32, *mut FfiAnswer) -> i32,
+    dict_set: shared::ffi::FfiSet,
     dict_incr: unsafe extern "C" fn(
         *const SharedDict,
         *const u8,
         usize,
-        *const shared::ffi::Given,
-        *mut Answer,
+        *const shared::ffi::FfiValue,
+        *mut FfiAnswer,
     ) -> i32,
-    dict_whole: unsafe extern "C" fn(*const SharedDict, i32, *mut Answer) -> i32,
-    re_compile: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
+    dict_whole: unsafe extern "C" fn(*const SharedDict, i32, *mut FfiAnswer) -> i32,
+    re_compile: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut FfiAnswer) -> i32,
     re_free: extern "C" fn(i32),
-    re_exec: unsafe extern "C" fn(i32, *const u8, usize, f64, *mut Answer) -> i32,
-    list: unsafe extern "C" fn(i32, f64, i32, *const u8, usize, *mut Answer) -> i32,
-    request: unsafe extern "C" fn(i32, *mut Answer) -> i32,
+    re_exec: unsafe extern "C" fn(i32, *const u8, usize, f64, *mut FfiAnswer) -> i32,
+    list: unsafe extern "C" fn(i32, f64, i32, *const u8, usize, *mut FfiAnswer) -> i32,
+    request: unsafe extern "C" fn(i32, *mut FfiAnswer) -> i32,
     set_method: extern "C" fn(i32) -> i32,
     set_request_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
-    arg: unsafe extern "C" fn(f64, *mut Answer) -> i32,
+    arg: unsafe extern "C" fn(f64, *mut FfiAnswer) -> i32,
     monotonic: extern "C" fn() -> f64,
-    set_peer: unsafe extern "C" fn(*const u8, usize, i32, *const u8, usize, *mut Answer) -> i32,
+    set_peer: unsafe extern "C" fn(*const u8, usize, i32, *const u8, usize, *mut FfiAnswer) -> i32,
     settable: unsafe extern "C" fn(*const u8, usize) -> i32,
     set_variable: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
     give_ctx: extern "C" fn(i32) -> i32,

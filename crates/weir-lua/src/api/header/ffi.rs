@@ -3,11 +3,11 @@
 use weir_engine::Text;
 use weir_http::{Known, classify};
 
-use crate::api::ffi::{Answer, FOUND, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
+use crate::api::ffi::{FOUND, FfiAnswer, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::api::is_sent;
 use crate::run::lend;
-use crate::run::settings::Settings;
-use crate::vm::phase::{Phase, REQUEST};
+use crate::run::settings::ScriptSettings;
+use crate::vm::phase::{REQUEST, ScriptPhase};
 
 /// The value of a field of the answer that it has once, and that the server does not compose itself; if it is `last`,
 /// it is not told again.
@@ -16,7 +16,7 @@ pub(crate) unsafe extern "C" fn header(
     len: usize,
     last: *const u8,
     last_len: usize,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: as `variable_index` and `variable`.
     let (name, last, answer) = unsafe { (slice(name, len), LastText::new(last, last_len), &mut *answer) };
@@ -83,13 +83,15 @@ pub(crate) unsafe extern "C" fn set_header(
             || name.is_empty()
             || value.is_empty()
             || value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f)
-            || (is_sent() && phase != Phase::HeaderFilter)
+            || (is_sent() && phase != ScriptPhase::HeaderFilter)
             || !(plain || is_taken())
         {
             return REFUSED;
         }
         let done = lend::exchange(|x| {
-            if !plain && name.contains(&b'_') && x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores)
+            if !plain
+                && name.contains(&b'_')
+                && x.plan.kept::<ScriptSettings>().is_none_or(|kept| kept.underscores)
             {
                 return REFUSED;
             }

@@ -8,12 +8,12 @@ use weir_engine::{Exchange, Text};
 use weir_http::{Known, classify};
 
 use crate::api::{control, encode};
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_string, function};
 use crate::run::lend;
-use crate::run::settings::{Settings, TypeRemoved};
-use crate::vm::phase::{Phase, REQUEST};
+use crate::run::settings::{ScriptSettings, TypeRemoved};
+use crate::vm::phase::{REQUEST, ScriptPhase};
 
 pub(super) const TABLE: &[ApiFunction] =
     &[function("_header_get", REQUEST, get), function("_header_set", REQUEST, set)];
@@ -55,10 +55,10 @@ pub(crate) fn response_fields(x: &mut Exchange) -> Vec<HeaderField> {
 }
 
 /// The field's name in the first argument, with hyphens for underscores where the location wants that.
-fn field_name(l: State, function: &str) -> Result<Vec<u8>, Raise> {
+fn field_name(l: LuaState, function: &str) -> Result<Vec<u8>, LuaRaise> {
     let mut name = expect_string(&l, 1, function)?;
     if name.contains(&b'_')
-        && lend::exchange(|x| x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores))?
+        && lend::exchange(|x| x.plan.kept::<ScriptSettings>().is_none_or(|kept| kept.underscores))?
     {
         name.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
     }
@@ -70,7 +70,7 @@ fn shown(x: &Exchange, value: Option<&Text>) -> Vec<Vec<u8>> {
     value.map(|value| x.text(value).to_vec()).filter(|value| !value.is_empty()).into_iter().collect()
 }
 
-fn get(l: State) -> Outcome {
+fn get(l: LuaState) -> CallOutcome {
     let name = field_name(l, "__index")?;
     let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
         Known::ContentType => content_type(x).into_iter().collect(),
@@ -102,19 +102,19 @@ fn get(l: State) -> Outcome {
             }
         }
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// As [`listed`] but for empty values, which are none.
-pub(crate) fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
+pub(crate) fn values(l: LuaState, at: i32) -> Result<Vec<Vec<u8>>, LuaRaise> {
     let mut list = listed(l, at)?;
     list.retain(|value| !value.is_empty());
     Ok(list)
 }
 
 /// A field's value or values; control characters are escaped.
-pub(crate) fn listed(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
-    let one = |at: i32| -> Result<Vec<u8>, Raise> {
+pub(crate) fn listed(l: LuaState, at: i32) -> Result<Vec<Vec<u8>>, LuaRaise> {
+    let one = |at: i32| -> Result<Vec<u8>, LuaRaise> {
         let text = match l.kind(at) {
             kind::STRING | kind::NUMBER => {
                 l.push_value(at);
@@ -124,7 +124,7 @@ pub(crate) fn listed(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
             }
             kind::BOOLEAN if l.boolean(at) => b"true".to_vec(),
             kind::BOOLEAN => b"false".to_vec(),
-            _ => return Err(Raise::text(format!("bad header value type: {}", l.kind_name(at)))),
+            _ => return Err(LuaRaise::text(format!("bad header value type: {}", l.kind_name(at)))),
         };
         Ok(safe_value(text))
     };
@@ -149,23 +149,23 @@ pub(crate) fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
     x.add_response_field(name, Text::Span(span));
 }
 
-fn set(l: State) -> Outcome {
+fn set(l: LuaState) -> CallOutcome {
     let name = field_name(l, "__newindex")?;
-    if control::is_sent() && lend::phase() != Phase::HeaderFilter {
+    if control::is_sent() && lend::phase() != ScriptPhase::HeaderFilter {
         lend::log(Level::Error, &"attempt to set ngx.header.HEADER after sending out response headers");
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
     let list = values(l, 2)?;
     let safe = safe_name(&name);
     let known = classify(&safe);
     // How the body is framed is the server's business.
     if safe.is_empty() || known == Known::TransferEncoding {
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
     if let (Known::ContentLength, [length, ..]) = (known, &list[..])
         && !length.iter().all(u8::is_ascii_digit)
     {
-        return Err(Raise::text("failed to set header \"Content-Length\": invalid value"));
+        return Err(LuaRaise::text("failed to set header \"Content-Length\": invalid value"));
     }
     lend::exchange(|x| match &list[..] {
         [] => {
@@ -182,7 +182,7 @@ fn set(l: State) -> Outcome {
             many.iter().for_each(|value| add_response(x, &safe, value));
         }
     })?;
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
 /// A location of this server, which goes out as it is: `absolute_redirect` has no say.

@@ -1,19 +1,19 @@
 //! JSON as Lua values.
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 
 /// Pushes what `text` says.
 ///
 /// # Errors
 /// What was expected where, in cjson's words; nothing is pushed then that the caller has to take away.
-pub(crate) fn decode(l: State, text: &[u8], depth: usize, array_mt: bool) -> Result<(), String> {
+pub(crate) fn decode(l: LuaState, text: &[u8], depth: usize, array_mt: bool) -> Result<(), String> {
     if matches!(text, [0, ..] | [_, 0, ..]) {
         return Err("JSON parser does not support UTF-16 or UTF-32".to_owned());
     }
-    let mut reader = Reader { l, text, at: 0, most: depth, array_mt };
+    let mut reader = JsonReader { l, text, at: 0, most: depth, array_mt };
     let top = l.top();
     let done = reader.next().and_then(|token| reader.value(token, 0)).and_then(|()| match reader.next()? {
-        (Token::End, _) => Ok(()),
+        (JsonToken::End, _) => Ok(()),
         token => Err(expected("the end", &token)),
     });
     if done.is_err() {
@@ -23,7 +23,7 @@ pub(crate) fn decode(l: State, text: &[u8], depth: usize, array_mt: bool) -> Res
 }
 
 #[derive(Debug, PartialEq)]
-enum Token {
+enum JsonToken {
     ObjectBegin,
     ObjectEnd,
     ArrayBegin,
@@ -38,50 +38,50 @@ enum Token {
     Wrong(&'static str),
 }
 
-impl Token {
+impl JsonToken {
     fn name(&self) -> &'static str {
         match self {
-            Token::ObjectBegin => "T_OBJ_BEGIN",
-            Token::ObjectEnd => "T_OBJ_END",
-            Token::ArrayBegin => "T_ARR_BEGIN",
-            Token::ArrayEnd => "T_ARR_END",
-            Token::Text(_) => "T_STRING",
-            Token::Number(_) => "T_NUMBER",
-            Token::Boolean(_) => "T_BOOLEAN",
-            Token::Null => "T_NULL",
-            Token::Colon => "T_COLON",
-            Token::Comma => "T_COMMA",
-            Token::End => "T_END",
-            Token::Wrong(words) => words,
+            JsonToken::ObjectBegin => "T_OBJ_BEGIN",
+            JsonToken::ObjectEnd => "T_OBJ_END",
+            JsonToken::ArrayBegin => "T_ARR_BEGIN",
+            JsonToken::ArrayEnd => "T_ARR_END",
+            JsonToken::Text(_) => "T_STRING",
+            JsonToken::Number(_) => "T_NUMBER",
+            JsonToken::Boolean(_) => "T_BOOLEAN",
+            JsonToken::Null => "T_NULL",
+            JsonToken::Colon => "T_COLON",
+            JsonToken::Comma => "T_COMMA",
+            JsonToken::End => "T_END",
+            JsonToken::Wrong(words) => words,
         }
     }
 }
 
 /// A token, and where it begins.
-type Placed = (Token, usize);
+type PlacedToken = (JsonToken, usize);
 
-fn expected(what: &str, (token, at): &Placed) -> String {
+fn expected(what: &str, (token, at): &PlacedToken) -> String {
     format!("Expected {what} but found {} at character {}", token.name(), at + 1)
 }
 
-struct Reader<'t> {
-    l: State,
+struct JsonReader<'t> {
+    l: LuaState,
     text: &'t [u8],
     at: usize,
     most: usize,
     array_mt: bool,
 }
 
-impl Reader<'_> {
-    fn value(&mut self, token: Placed, depth: usize) -> Result<(), String> {
+impl JsonReader<'_> {
+    fn value(&mut self, token: PlacedToken, depth: usize) -> Result<(), String> {
         let l = self.l;
         match token.0 {
-            Token::Text(text) => l.push_bytes(&text),
-            Token::Number(number) => l.push_number(number),
-            Token::Boolean(value) => l.push_boolean(value),
-            Token::Null => l.push_null(),
-            Token::ObjectBegin => self.object(depth + 1, token.1)?,
-            Token::ArrayBegin => self.array(depth + 1, token.1)?,
+            JsonToken::Text(text) => l.push_bytes(&text),
+            JsonToken::Number(number) => l.push_number(number),
+            JsonToken::Boolean(value) => l.push_boolean(value),
+            JsonToken::Null => l.push_null(),
+            JsonToken::ObjectBegin => self.object(depth + 1, token.1)?,
+            JsonToken::ArrayBegin => self.array(depth + 1, token.1)?,
             _ => return Err(expected("value", &token)),
         }
         Ok(())
@@ -98,16 +98,16 @@ impl Reader<'_> {
         self.deeper(depth, at)?;
         self.l.new_table(0, 4);
         let mut token = self.next()?;
-        if token.0 == Token::ObjectEnd {
+        if token.0 == JsonToken::ObjectEnd {
             return Ok(());
         }
         loop {
             match token.0 {
-                Token::Text(name) => self.l.push_bytes(&name),
+                JsonToken::Text(name) => self.l.push_bytes(&name),
                 _ => return Err(expected("object key string", &token)),
             }
             token = self.next()?;
-            if token.0 != Token::Colon {
+            if token.0 != JsonToken::Colon {
                 return Err(expected("colon", &token));
             }
             let value = self.next()?;
@@ -115,8 +115,8 @@ impl Reader<'_> {
             self.l.raw_set(-3);
             token = self.next()?;
             match token.0 {
-                Token::ObjectEnd => return Ok(()),
-                Token::Comma => token = self.next()?,
+                JsonToken::ObjectEnd => return Ok(()),
+                JsonToken::Comma => token = self.next()?,
                 _ => return Err(expected("comma or object end", &token)),
             }
         }
@@ -130,7 +130,7 @@ impl Reader<'_> {
             self.l.set_metatable(-2);
         }
         let mut token = self.next()?;
-        if token.0 == Token::ArrayEnd {
+        if token.0 == JsonToken::ArrayEnd {
             return Ok(());
         }
         for index in 1.. {
@@ -138,28 +138,28 @@ impl Reader<'_> {
             self.l.raw_set_index(-2, index);
             token = self.next()?;
             match token.0 {
-                Token::ArrayEnd => return Ok(()),
-                Token::Comma => token = self.next()?,
+                JsonToken::ArrayEnd => return Ok(()),
+                JsonToken::Comma => token = self.next()?,
                 _ => return Err(expected("comma or array end", &token)),
             }
         }
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Placed, String> {
+    fn next(&mut self) -> Result<PlacedToken, String> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
         let start = self.at;
-        let Some(&byte) = self.text.get(start) else { return Ok((Token::End, start)) };
+        let Some(&byte) = self.text.get(start) else { return Ok((JsonToken::End, start)) };
         self.at += 1;
         let token = match byte {
-            b'{' => Token::ObjectBegin,
-            b'}' => Token::ObjectEnd,
-            b'[' => Token::ArrayBegin,
-            b']' => Token::ArrayEnd,
-            b':' => Token::Colon,
-            b',' => Token::Comma,
+            b'{' => JsonToken::ObjectBegin,
+            b'}' => JsonToken::ObjectEnd,
+            b'[' => JsonToken::ArrayBegin,
+            b']' => JsonToken::ArrayEnd,
+            b':' => JsonToken::Colon,
+            b',' => JsonToken::Comma,
             b'"' => self.string()?,
             b'-' | b'0'..=b'9' => self.number(start),
             _ => self.word(start),
@@ -167,11 +167,13 @@ impl Reader<'_> {
         Ok((token, start))
     }
 
-    fn word(&mut self, start: usize) -> Token {
+    fn word(&mut self, start: usize) -> JsonToken {
         let rest = &self.text[start..];
-        for (word, token) in
-            [(&b"true"[..], Token::Boolean(true)), (b"false", Token::Boolean(false)), (b"null", Token::Null)]
-        {
+        for (word, token) in [
+            (&b"true"[..], JsonToken::Boolean(true)),
+            (b"false", JsonToken::Boolean(false)),
+            (b"null", JsonToken::Null),
+        ] {
             if rest.starts_with(word) {
                 self.at = start + word.len();
                 return token;
@@ -182,17 +184,17 @@ impl Reader<'_> {
         {
             if rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word) {
                 self.at = start + word.len();
-                return Token::Number(number);
+                return JsonToken::Number(number);
             }
         }
-        Token::Wrong("invalid token")
+        JsonToken::Wrong("invalid token")
     }
 
-    fn number(&mut self, start: usize) -> Token {
+    fn number(&mut self, start: usize) -> JsonToken {
         let rest = &self.text[start..];
         let digits = rest.strip_prefix(b"-").unwrap_or(rest);
         if digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit() {
-            return Token::Wrong("invalid number");
+            return JsonToken::Wrong("invalid number");
         }
         let part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
         let most = rest.iter().take_while(|byte| part(byte)).count();
@@ -203,14 +205,14 @@ impl Reader<'_> {
                 (text.parse::<f64>(), text.ends_with(|c: char| c.is_ascii_digit() || c == '.'))
             {
                 self.at = start + length;
-                return Token::Number(number);
+                return JsonToken::Number(number);
             }
         }
-        Token::Wrong("invalid number")
+        JsonToken::Wrong("invalid number")
     }
 
     /// A text whose first quote was read.
-    fn string(&mut self) -> Result<Token, String> {
+    fn string(&mut self) -> Result<JsonToken, String> {
         let mut text = Vec::new();
         loop {
             let rest = &self.text[self.at..];
@@ -220,14 +222,14 @@ impl Reader<'_> {
             match rest.get(plain..) {
                 Some([b'"', ..]) => {
                     self.at += 1;
-                    return Ok(Token::Text(text));
+                    return Ok(JsonToken::Text(text));
                 }
                 Some([b'\\', ..]) => {
                     if !self.escape(&mut text) {
-                        return Ok(Token::Wrong("invalid escape code"));
+                        return Ok(JsonToken::Wrong("invalid escape code"));
                     }
                 }
-                _ => return Ok(Token::Wrong("unexpected end of string")),
+                _ => return Ok(JsonToken::Wrong("unexpected end of string")),
             }
         }
     }

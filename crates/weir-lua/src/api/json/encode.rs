@@ -1,6 +1,6 @@
 //! Lua values as JSON.
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 
 /// How tables with holes are written.
@@ -27,14 +27,14 @@ pub(crate) struct JsonEncoder {
 }
 
 /// What a table is.
-enum Shape {
+enum TableShape {
     Array(usize),
     Object,
 }
 
 impl JsonEncoder {
     /// Appends the value at `at`.
-    pub(crate) fn value(&self, l: State, at: i32, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
+    pub(crate) fn value(&self, l: LuaState, at: i32, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
         match l.kind(at) {
             kind::STRING => self.text(l.bytes(at).unwrap_or_default(), out),
             kind::NUMBER => self.number(l.number(at).unwrap_or_default(), out)?,
@@ -50,8 +50,8 @@ impl JsonEncoder {
                 }
                 let at = if at < 0 { l.top() + at + 1 } else { at };
                 match self.shape(l, at)? {
-                    Shape::Array(count) => self.array(l, at, count, depth, out)?,
-                    Shape::Object => self.object(l, at, depth, out)?,
+                    TableShape::Array(count) => self.array(l, at, count, depth, out)?,
+                    TableShape::Object => self.object(l, at, depth, out)?,
                 }
             }
             _ => return Err(format!("Cannot serialise {}: type not supported", l.kind_name(at))),
@@ -59,9 +59,9 @@ impl JsonEncoder {
         Ok(())
     }
 
-    fn shape(&self, l: State, at: i32) -> Result<Shape, String> {
+    fn shape(&self, l: LuaState, at: i32) -> Result<TableShape, String> {
         if l.has_metatable(at, c"weir.json_array_mt") {
-            return Ok(Shape::Array(l.sequence(at).unwrap_or(0)));
+            return Ok(TableShape::Array(l.sequence(at).unwrap_or(0)));
         }
         let (mut most, mut count) = (0.0, 0.0);
         l.push_nil();
@@ -72,25 +72,32 @@ impl JsonEncoder {
                 Some(number) if number >= 1.0 && number.fract() == 0.0 => most = f64::max(most, number),
                 _ => {
                     l.pop(1);
-                    return Ok(Shape::Object);
+                    return Ok(TableShape::Object);
                 }
             }
             count += 1.0;
         }
         if count == 0.0 {
             let array = !self.empty_as_object || l.has_metatable(at, c"weir.json_empty_mt");
-            return Ok(if array { Shape::Array(0) } else { Shape::Object });
+            return Ok(if array { TableShape::Array(0) } else { TableShape::Object });
         }
         if self.sparse.ratio > 0.0 && most > count * self.sparse.ratio && most > self.sparse.safe {
             if !self.sparse.convert {
                 return Err("Cannot serialise table: excessively sparse array".to_owned());
             }
-            return Ok(Shape::Object);
+            return Ok(TableShape::Object);
         }
-        Ok(Shape::Array(most as usize))
+        Ok(TableShape::Array(most as usize))
     }
 
-    fn array(&self, l: State, at: i32, count: usize, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
+    fn array(
+        &self,
+        l: LuaState,
+        at: i32,
+        count: usize,
+        depth: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         out.push(b'[');
         for index in 1..=count {
             if index > 1 {
@@ -105,7 +112,7 @@ impl JsonEncoder {
         Ok(())
     }
 
-    fn object(&self, l: State, at: i32, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
+    fn object(&self, l: LuaState, at: i32, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
         out.push(b'{');
         let mut first = true;
         l.push_nil();

@@ -3,9 +3,9 @@
 mod decode;
 mod encode;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, function};
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{JsonEncoder, SparseArrays};
@@ -27,22 +27,22 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             invalid_as_null: l.boolean(9),
         };
         let mut out = Vec::new();
-        encoder.value(l, 1, 0, &mut out).map_err(Raise::Plain)?;
+        encoder.value(l, 1, 0, &mut out).map_err(LuaRaise::Plain)?;
         l.push_bytes(&out);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_json.decode", 0, decode_text),
 ];
 
-fn decode_text(l: State) -> Outcome {
+fn decode_text(l: LuaState) -> CallOutcome {
     if !matches!(l.kind(1), kind::STRING | kind::NUMBER) {
         let found = l.kind_name(1);
-        return Err(Raise::text(format!("bad argument #1 to 'decode' (string expected, got {found})")));
+        return Err(LuaRaise::text(format!("bad argument #1 to 'decode' (string expected, got {found})")));
     }
     let text = l.bytes(1).unwrap_or_default().to_vec();
     let depth = l.number(2).unwrap_or(DEPTH as f64) as usize;
-    decode(l, &text, depth, l.boolean(3)).map_err(Raise::Plain)?;
-    Ok(Done::Results(1))
+    decode(l, &text, depth, l.boolean(3)).map_err(LuaRaise::Plain)?;
+    Ok(CallDone::Results(1))
 }
 
 #[cfg(test)]
@@ -50,10 +50,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::vm::lua_vm::Vm;
+    use crate::vm::lua_vm::LuaVm;
     use crate::vm::settings::VmSettings;
 
-    fn written(l: State) -> Result<Vec<u8>, String> {
+    fn written(l: LuaState) -> Result<Vec<u8>, String> {
         let sparse = SparseArrays { convert: false, ratio: 2.0, safe: 10.0 };
         let (depth, precision) = (DEPTH, 17);
         let encoder = JsonEncoder {
@@ -104,7 +104,7 @@ mod tests {
         /// Whatever comes, there is a value or a message, and the stack is as it should be.
         #[test]
         fn any_text_is_read_or_refused(list in prop::collection::vec(texts(), 1..50)) {
-            let vm = Vm::start(VmSettings::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
+            let vm = LuaVm::start(VmSettings::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
             let l = vm.main();
             for text in list {
                 let top = l.top();
@@ -119,7 +119,7 @@ mod tests {
         fn texts_and_numbers_come_back(
             pairs in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), -1e15..1e15), 1..20),
         ) {
-            let vm = Vm::start(VmSettings::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
+            let vm = LuaVm::start(VmSettings::default(), Default::default(), crate::hooks::wiring::WIRING).expect("a VM");
             let l = vm.main();
             for (text, number) in pairs {
                 l.new_table(2, 0);

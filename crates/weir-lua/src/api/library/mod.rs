@@ -1,7 +1,7 @@
 //! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
 //! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
 
-use crate::run::function::{ApiFunction, Done, expect_string, function};
+use crate::run::function::{ApiFunction, CallDone, expect_string, function};
 use crate::run::lend;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -11,7 +11,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             Some((_, source)) => l.push_bytes(source.as_bytes()),
             None => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_library.names", 0, |l| {
         l.new_table(MODULES.len() + JIT.len(), 0);
@@ -19,7 +19,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             l.push_bytes(name.as_bytes());
             l.raw_set_index(-2, at + 1);
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_request", 0, |l| {
         // Nothing that a script could follow: who asks wants to know whether there is one, and which.
@@ -27,7 +27,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             Ok(request) => l.push_pointer(request),
             Err(_) => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 

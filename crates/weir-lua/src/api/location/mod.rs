@@ -10,44 +10,44 @@ use weir_http::Method;
 use weir_http::uri::{self, InternalTarget};
 
 use crate::api::{ctx, encode, req, safe_name, safe_value};
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Raise, expect_string, function};
+use crate::run::function::{ApiFunction, CallDone, LuaRaise, expect_string, function};
 use crate::run::lend;
 use crate::run::op::ThreadOp;
-use crate::vm::lua_vm::Vm;
+use crate::vm::lua_vm::LuaVm;
 use crate::vm::phase::CAPTURE;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("location.capture", CAPTURE, |l| {
         if l.top() == 0 || l.top() > 2 {
-            return Err(Raise::text("expecting one or two arguments"));
+            return Err(LuaRaise::text("expecting one or two arguments"));
         }
         l.set_top(2);
         let one = read(l, 1, 2, 0)?;
         check_depth()?;
         lend::run(|run| run.op = Some(ThreadOp::Capture(vec![one])))?;
-        Ok(Done::Yield(0))
+        Ok(CallDone::Yield(0))
     }),
     function("location.capture_multi", CAPTURE, |l| {
         if l.top() != 1 {
-            return Err(Raise::text(format!("only one argument is expected, but got {}", l.top())));
+            return Err(LuaRaise::text(format!("only one argument is expected, but got {}", l.top())));
         }
         if l.kind(1) != kind::TABLE {
-            return Err(Raise::text(format!(
+            return Err(LuaRaise::text(format!(
                 "bad argument #1 to 'capture_multi' (table expected, got {})",
                 l.kind_name(1)
             )));
         }
         let count = l.sequence(1).unwrap_or(0);
         if count == 0 {
-            return Err(Raise::text("at least one subrequest should be specified"));
+            return Err(LuaRaise::text("at least one subrequest should be specified"));
         }
         let mut list = Vec::with_capacity(count);
         for index in 1..=count {
             l.raw_get_index(1, index);
             if l.kind(-1) != kind::TABLE {
-                return Err(Raise::text(format!(
+                return Err(LuaRaise::text(format!(
                     "the query argument {} is not a table, but a {}",
                     index - 1,
                     l.kind_name(-1)
@@ -56,7 +56,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             let query = l.top();
             if !l.sequence(query).is_some_and(|count| (1..=2).contains(&count)) {
                 let message = format!("query argument {} expecting one or two arguments", index - 1);
-                return Err(Raise::text(message));
+                return Err(LuaRaise::text(message));
             }
             l.raw_get_index(query, 1);
             l.raw_get_index(query, 2);
@@ -65,12 +65,12 @@ pub(super) const TABLE: &[ApiFunction] = &[
         }
         check_depth()?;
         lend::run(|run| run.op = Some(ThreadOp::Capture(list)))?;
-        Ok(Done::Yield(0))
+        Ok(CallDone::Yield(0))
     }),
 ];
 
 /// Fails where subrequests make subrequests without end.
-fn check_depth() -> Result<(), Raise> {
+fn check_depth() -> Result<(), LuaRaise> {
     let deep = lend::exchange(|x| {
         let deep = x.has_deep_subrequests();
         if deep {
@@ -79,11 +79,11 @@ fn check_depth() -> Result<(), Raise> {
         }
         deep
     })?;
-    if deep { Err(Raise::text("failed to issue subrequest: -1")) } else { Ok(()) }
+    if deep { Err(LuaRaise::text("failed to issue subrequest: -1")) } else { Ok(()) }
 }
 
 /// The subrequest for the URI at `at` with the options at `options`, the `number`th (from 0) of the call.
-fn read(l: State, at: i32, options: i32, number: usize) -> Result<SubrequestCall, Raise> {
+fn read(l: LuaState, at: i32, options: i32, number: usize) -> Result<SubrequestCall, LuaRaise> {
     let target = expect_string(&l, at, "capture")?;
     let named = matches!(target.first(), None | Some(b'@'));
     let checked = uri::internal_target(&target).ok().filter(|_| !named);
@@ -91,7 +91,7 @@ fn read(l: State, at: i32, options: i32, number: usize) -> Result<SubrequestCall
         // As text of C, which ends with a NUL.
         let text = target.split(|byte| *byte == 0).next().unwrap_or_default();
         let shown = String::from_utf8_lossy(text);
-        return Err(Raise::text(format!("unsafe uri in argument #{}: {shown}", number + 1)));
+        return Err(LuaRaise::text(format!("unsafe uri in argument #{}: {shown}", number + 1)));
     };
     let (path, args) = (path.into_owned(), args.unwrap_or_default().to_vec());
     let shown = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
@@ -105,7 +105,7 @@ fn read(l: State, at: i32, options: i32, number: usize) -> Result<SubrequestCall
         _ => {
             let kind = l.kind_name(options);
             let message = "expecting table as the 2nd argument for subrequest";
-            return Err(Raise::text(format!("{message} {number}, but got {kind}")));
+            return Err(LuaRaise::text(format!("{message} {number}, but got {kind}")));
         }
     }
     if matches!(wanted.options.method, Method::Post | Method::Put)
@@ -116,7 +116,7 @@ fn read(l: State, at: i32, options: i32, number: usize) -> Result<SubrequestCall
     Ok(wanted)
 }
 
-fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Raise> {
+fn take_options(l: LuaState, at: i32, wanted: &mut SubrequestCall) -> Result<(), LuaRaise> {
     let option = |name: &str| {
         l.push_bytes(name.as_bytes());
         l.raw_get(at);
@@ -127,7 +127,7 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
         kind::NIL => Vec::new(),
         kind::TABLE => encode::args_of(l, args)?,
         kind::STRING | kind::NUMBER => l.bytes(args).unwrap_or_default().to_vec(),
-        _ => return Err(Raise::text("Bad args option value")),
+        _ => return Err(LuaRaise::text("Bad args option value")),
     };
     if !args.is_empty() {
         if !wanted.args.is_empty() {
@@ -137,12 +137,12 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
     }
     let method = option("method");
     if !l.is_none_or_nil(method) {
-        let number = l.number(method).ok_or_else(|| Raise::text("Bad http request method"))?;
+        let number = l.number(method).ok_or_else(|| LuaRaise::text("Bad http request method"))?;
         let number = number as i64;
         let Some(name) = u32::try_from(number).ok().and_then(req::method_name) else {
             // Unsigned in the log, as in OpenResty.
             lend::log_plain(Level::Error, &format_args!("unsupported HTTP method: {}", number as u64));
-            return Err(Raise::text("failed to adjust the subrequest: -1"));
+            return Err(LuaRaise::text("failed to adjust the subrequest: -1"));
         };
         wanted.options.method = Method::parse(name.as_bytes());
         wanted.options.head_only = wanted.options.method == Method::Head;
@@ -152,7 +152,7 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
         match l.kind(wants) {
             kind::BOOLEAN if l.boolean(wants) => wanted.options.share = share,
             kind::BOOLEAN | kind::NIL => {}
-            _ => return Err(Raise::text(format!("Bad {name} option value"))),
+            _ => return Err(LuaRaise::text(format!("Bad {name} option value"))),
         }
     }
     let forwarded = option("always_forward_body");
@@ -165,19 +165,19 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
         kind::STRING | kind::NUMBER => {
             wanted.options.body = SubrequestBody::Bytes(l.bytes(body).unwrap_or_default().to_vec());
         }
-        _ => return Err(Raise::text("Bad http request body")),
+        _ => return Err(LuaRaise::text("Bad http request body")),
     }
     let variables = option("vars");
     let variables = match l.kind(variables) {
         kind::NIL => Vec::new(),
         kind::TABLE => read_variables(l, variables)?,
-        _ => return Err(Raise::text("Bad vars option value")),
+        _ => return Err(LuaRaise::text("Bad vars option value")),
     };
     let headers = option("headers");
     let mut headers = match l.kind(headers) {
         kind::NIL => Vec::new(),
         kind::TABLE => read_pairs(l, headers)?,
-        _ => return Err(Raise::text("Bad headers option value")),
+        _ => return Err(LuaRaise::text("Bad headers option value")),
     };
     if let SubrequestBody::Bytes(bytes) = &wanted.options.body {
         headers.insert(0, (b"Content-Length".to_vec(), bytes.len().to_string().into_bytes()));
@@ -187,11 +187,11 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
         kind::NIL => None,
         kind::TABLE => {
             l.push_value(ctx);
-            Some((lend::vm(Vm::shared), l.anchor()))
+            Some((lend::vm(LuaVm::shared), l.anchor()))
         }
         _ => {
             let kind = l.kind_name(ctx);
-            return Err(Raise::text(format!("Bad ctx option value type {kind}, expected a Lua table")));
+            return Err(LuaRaise::text(format!("Bad ctx option value type {kind}, expected a Lua table")));
         }
     };
     if ctx.is_some() || !variables.is_empty() || !headers.is_empty() {
@@ -212,7 +212,7 @@ fn take_options(l: State, at: i32, wanted: &mut SubrequestCall) -> Result<(), Ra
 }
 
 /// The option `vars`: variables of the configuration and their values.
-fn read_variables(l: State, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, Raise> {
+fn read_variables(l: LuaState, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, LuaRaise> {
     let mut list = Vec::new();
     for (name, value) in read_pairs(l, at)? {
         let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
@@ -225,12 +225,12 @@ fn read_variables(l: State, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, Raise> 
             Some(Some(variable)) => list.push((variable, value)),
             Some(None) => {
                 lend::log_plain(Level::Error, &format_args!("variable \"{name}\" not changeable"));
-                return Err(Raise::text("failed to adjust the subrequest: 500"));
+                return Err(LuaRaise::text("failed to adjust the subrequest: 500"));
             }
             None => {
                 let why = "cannot be assigned a value (maybe you forgot to define it first?) ";
                 lend::log_plain(Level::Error, &format_args!("variable \"{name}\" {why}"));
-                return Err(Raise::text("failed to adjust the subrequest: -1"));
+                return Err(LuaRaise::text("failed to adjust the subrequest: -1"));
             }
         }
     }
@@ -238,22 +238,22 @@ fn read_variables(l: State, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, Raise> 
 }
 
 /// Names and values.
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+type NamedValues = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The names and values, strings or numbers, of the table `at`: the option `vars`, or one that OpenResty calls so.
-fn read_pairs(l: State, at: i32) -> Result<Pairs, Raise> {
+fn read_pairs(l: LuaState, at: i32) -> Result<NamedValues, LuaRaise> {
     let mut list = Vec::new();
     l.push_nil();
     while l.next(at) {
         if l.kind(-2) != kind::STRING {
-            return Err(Raise::text("attempt to use a non-string key in the \"vars\" option table"));
+            return Err(LuaRaise::text("attempt to use a non-string key in the \"vars\" option table"));
         }
         let name = l.string(-2).unwrap_or_default().to_vec();
         l.push_value(-1);
         let value = l.bytes(-1).map(<[u8]>::to_vec);
         let Some(value) = value else {
             let kind = l.kind_name(-1);
-            return Err(Raise::text(format!("attempt to use bad variable value type {kind}")));
+            return Err(LuaRaise::text(format!("attempt to use bad variable value type {kind}")));
         };
         l.pop(2);
         list.push((name, value));

@@ -3,18 +3,18 @@
 use weir_engine::log::Level;
 
 use crate::api::output_text;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, function};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 use crate::vm::traps;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("log", 0, |l| {
         let level = expect_number(l, 1, "log")?;
         let Some(known) = self::level(level) else {
-            return Err(Raise::argument(1, "log", &format!("bad log level: {level}")));
+            return Err(LuaRaise::argument(1, "log", &format!("bad log level: {level}")));
         };
         write(l, known, 2)
     }),
@@ -30,7 +30,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
                 )
             });
         }
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
     function("_warn_blocking", 0, |l| {
         if serves() {
@@ -39,7 +39,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
                 format!("[lua] {place}{name} blocks the worker, and with it all of its requests")
             });
         }
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
 ];
 
@@ -50,7 +50,7 @@ pub(crate) fn level(number: f64) -> Option<Level> {
 
 /// Whether the script's worker serves requests meanwhile.
 fn serves() -> bool {
-    !matches!(lend::phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker)
+    !matches!(lend::phase(), ScriptPhase::Init | ScriptPhase::InitWorker | ScriptPhase::ExitWorker)
         && !crate::api::cli::is_program()
 }
 
@@ -67,13 +67,13 @@ const LEVELS: [Level; 9] = [
     Level::Debug,
 ];
 
-fn write(l: State, level: Level, from: i32) -> Outcome {
+fn write(l: LuaState, level: Level, from: i32) -> CallOutcome {
     let mut text = b"[lua] ".to_vec();
     text.extend_from_slice(l.caller(1).as_bytes());
     for at in from..=l.top() {
         if l.kind(at) == kind::TABLE {
             // `__tostring`, or the type and address, as the prelude has made of it.
-            return Err(Raise::argument(
+            return Err(LuaRaise::argument(
                 at + 1 - from,
                 "log",
                 "expected table to have __tostring metamethod",
@@ -82,15 +82,15 @@ fn write(l: State, level: Level, from: i32) -> Outcome {
         let other = |reason: &str| match l.kind(at) {
             kind::FUNCTION | kind::THREAD | kind::USERDATA | kind::CDATA => {
                 let reason = format!("string, number, boolean, or nil expected, got {}", l.kind_name(at));
-                Raise::argument(at + 1 - from, "log", &reason)
+                LuaRaise::argument(at + 1 - from, "log", &reason)
             }
-            _ => Raise::argument(at + 1 - from, "log", reason),
+            _ => LuaRaise::argument(at + 1 - from, "log", reason),
         };
         output_text(l, at, &mut text, &other)?;
     }
     let message = String::from_utf8_lossy(&text);
     lend::log(level, &message);
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
 /// Times after which a place is told again.

@@ -5,12 +5,12 @@ pub(crate) mod ffi;
 use weir_http::Method;
 
 use crate::api::is_sent;
-use crate::luajit::state::{State, append_whole};
+use crate::luajit::state::{LuaState, append_whole};
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::run::op::ThreadOp;
-use crate::run::settings::{Settings, prepare};
+use crate::run::settings::{ScriptSettings, prepare};
 use crate::vm::phase::OUTPUT;
 
 pub(super) const TABLE: &[ApiFunction] = &[
@@ -29,7 +29,7 @@ pub(crate) const FIRST_SAID: usize = 512;
 /// The script has taken the client's connection over.
 const RAW: &str = "raw request socket acquired";
 
-fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
+fn echo(l: LuaState, name: &str, end: &[u8]) -> CallOutcome {
     if lend::run(|run| run.raw)? {
         return fail(l, RAW);
     }
@@ -47,7 +47,7 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     }
     let mut outcome = Ok(());
     for at in 1..=l.top() {
-        outcome = text_of(l, at, &mut text, &|reason| Raise::argument(at, name, reason));
+        outcome = text_of(l, at, &mut text, &|reason| LuaRaise::argument(at, name, reason));
         if outcome.is_err() {
             text.truncate(before);
             break;
@@ -69,19 +69,19 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     l.set_top(0);
     if much {
         lend::run(|run| run.op = Some(ThreadOp::Flush))?;
-        return Ok(Done::Yield(0));
+        return Ok(CallDone::Yield(0));
     }
     l.push_number(1.0);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// Whether the head has left that nothing follows: the request's method is HEAD.
-fn is_header_only() -> Result<bool, Raise> {
+fn is_header_only() -> Result<bool, LuaRaise> {
     Ok(lend::run(|run| run.began)? && lend::exchange(|x| x.request.head.method == Method::Head)?)
 }
 
 /// The head is done, as far as the script can tell.
-fn begin() -> Result<(), Raise> {
+fn begin() -> Result<(), LuaRaise> {
     if !lend::run(|run| std::mem::replace(&mut run.began, true))? {
         let default_type = lend::run(|run| run.default_type)?;
         lend::exchange(|x| prepare(x, default_type))?;
@@ -91,11 +91,11 @@ fn begin() -> Result<(), Raise> {
 
 /// Appends a value as `say` shows it; `bad` makes the error of one that it does not.
 pub(crate) fn text_of(
-    l: State,
+    l: LuaState,
     at: i32,
     out: &mut Vec<u8>,
-    bad: &dyn Fn(&str) -> Raise,
-) -> Result<(), Raise> {
+    bad: &dyn Fn(&str) -> LuaRaise,
+) -> Result<(), LuaRaise> {
     if let Some(text) = l.string(at) {
         out.extend_from_slice(text);
         return Ok(());
@@ -145,12 +145,12 @@ pub(crate) fn text_of(
     Ok(())
 }
 
-fn flush(l: State) -> Outcome {
+fn flush(l: LuaState) -> CallOutcome {
     if l.top() > 1 {
-        return Err(Raise::text(format!("attempt to pass {} arguments, but accepted 0 or 1", l.top())));
+        return Err(LuaRaise::text(format!("attempt to pass {} arguments, but accepted 0 or 1", l.top())));
     }
     if l.top() == 1 && l.kind(1) != kind::BOOLEAN {
-        return Err(Raise::argument(1, "flush", &format!("boolean expected, got {}", l.kind_name(1))));
+        return Err(LuaRaise::argument(1, "flush", &format!("boolean expected, got {}", l.kind_name(1))));
     }
     if lend::run(|run| run.raw)? {
         return fail(l, RAW);
@@ -166,7 +166,7 @@ fn flush(l: State) -> Outcome {
         return fail(l, "nothing to flush");
     }
     let buffers = lend::exchange(|x| {
-        let buffering = x.plan.kept::<Settings>().is_none_or(|kept| kept.http10_buffering);
+        let buffering = x.plan.kept::<ScriptSettings>().is_none_or(|kept| kept.http10_buffering);
         // An answer whose length is known needs no buffering to tell it.
         let unknown = x.response.content_length.is_none();
         buffering && unknown && x.request.head.version < weir_http::Version::V11
@@ -179,12 +179,12 @@ fn flush(l: State) -> Outcome {
     }
     lend::run(|run| run.op = Some(ThreadOp::Flush))?;
     l.set_top(0);
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
-fn eof(l: State) -> Outcome {
+fn eof(l: LuaState) -> CallOutcome {
     if l.top() != 0 {
-        return Err(Raise::text("no argument is expected"));
+        return Err(LuaRaise::text("no argument is expected"));
     }
     if lend::run(|run| run.raw)? {
         return fail(l, RAW);
@@ -198,22 +198,22 @@ fn eof(l: State) -> Outcome {
         run.op = Some(ThreadOp::Flush);
     })?;
     l.set_top(0);
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
-fn send_headers(l: State) -> Outcome {
+fn send_headers(l: LuaState) -> CallOutcome {
     if lend::run(|run| run.raw)? {
         return fail(l, RAW);
     }
     let sent = lend::exchange(|x| x.response.header_sent)?;
     if sent || lend::run(|run| run.began)? {
         l.push_number(1.0);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     lend::run(|run| {
         run.began = true;
         run.op = Some(ThreadOp::Flush);
     })?;
     l.set_top(0);
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }

@@ -1,6 +1,6 @@
 //! `ngx.pipe`: other programs, whose pipes and ends coroutines wait for.
 //!
-//! Checks of arguments stand in the library (`library.lua`); here are the processes ([`Process`]) and the
+//! Checks of arguments stand in the library (`library.lua`); here are the processes ([`PipedProcess`]) and the
 //! pipes to them ([`ProcessPipe`]). What is there at once is answered at once; else the coroutine waits for it.
 
 mod stream;
@@ -15,19 +15,21 @@ use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use weir_rt::process::{ChildProcess, ProcessEnd, ProgramCall, spawn};
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
-use crate::run::op::{Results, ThreadOp};
+use crate::run::op::{PushResults, ThreadOp};
 use crate::vm::phase::YIELDABLE;
-use stream::{Busy, Kind, ProcessPipe};
+use stream::{PipeBusy, ProcessPipe, ReadKind};
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_pipe.spawn", 0, start),
     function("_pipe.pid", 0, |l| {
         l.push_number(f64::from(of(l)?.pid));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_pipe.read", YIELDABLE, read),
     function("_pipe.write", YIELDABLE, write),
@@ -37,7 +39,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 ];
 
 /// A process that a script has started. One that is forgotten before it has ended is killed.
-struct Process {
+struct PipedProcess {
     pid: u32,
     child: RefCell<Option<ChildProcess>>,
     stdin: Rc<ProcessPipe>,
@@ -51,7 +53,7 @@ struct Process {
     waited: Rc<Cell<bool>>,
 }
 
-impl Drop for Process {
+impl Drop for PipedProcess {
     fn drop(&mut self) {
         if let Some(child) = self.child.take()
             && let Err(error) = child.forsake()
@@ -66,12 +68,12 @@ impl Drop for Process {
 }
 
 /// The process in the first argument.
-fn of(l: State) -> Result<Rc<Process>, Raise> {
-    l.owned(1).ok_or_else(|| Raise::text("not a process instance"))
+fn of(l: LuaState) -> Result<Rc<PipedProcess>, LuaRaise> {
+    l.owned(1).ok_or_else(|| LuaRaise::text("not a process instance"))
 }
 
 /// The texts of a list.
-fn list(l: State, at: i32) -> Option<Vec<Vec<u8>>> {
+fn list(l: LuaState, at: i32) -> Option<Vec<Vec<u8>>> {
     if l.kind(at) != kind::TABLE {
         return None;
     }
@@ -88,7 +90,7 @@ fn list(l: State, at: i32) -> Option<Vec<Vec<u8>>> {
 }
 
 /// `spawn(args, merge_stderr, buffer_size, environ)`
-fn start(l: State) -> Outcome {
+fn start(l: LuaState) -> CallOutcome {
     let args = list(l, 1).unwrap_or_default();
     let environ = list(l, 4).filter(|environ| !environ.is_empty());
     let program = ProgramCall { args: &args, environ: environ.as_deref(), merge_stderr: l.boolean(2) };
@@ -108,7 +110,7 @@ fn start(l: State) -> Outcome {
     });
     let process = spawned.and_then(|spawned| {
         let pipe = |fd| Ok::<_, std::io::Error>(Rc::new(ProcessPipe::new(WatchedDescriptor::new(fd)?, size)));
-        Ok(Process {
+        Ok(PipedProcess {
             pid: spawned.child.pid(),
             child: RefCell::new(Some(spawned.child)),
             stdin: pipe(spawned.stdin)?,
@@ -128,7 +130,7 @@ fn start(l: State) -> Outcome {
                 "lua pipe spawn process:{at:X} pid:{pid} merge_stderr:{merged} buffer_size:{size}"
             ));
             l.push_owned(process, c"weir.pipe");
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(error) => {
             fail(l, &format!("fork failed: {}", errno_text(error.raw_os_error().unwrap_or_default())))
@@ -147,13 +149,13 @@ fn debug(message: &dyn std::fmt::Display) {
 }
 
 /// A limit of milliseconds; none for 0.
-fn limit(l: State, at: i32) -> Result<Option<Duration>, Raise> {
+fn limit(l: LuaState, at: i32) -> Result<Option<Duration>, LuaRaise> {
     let ms = expect_number(l, at, "set_timeouts")?;
     Ok((ms > 0.0).then(|| Duration::from_secs_f64(ms / 1000.0)))
 }
 
 /// Says so as OpenResty does, for who looks into the debug log.
-fn tell(process: &Process, doing: &str, limit: Option<Duration>) {
+fn tell(process: &PipedProcess, doing: &str, limit: Option<Duration>) {
     let (at, pid) = (std::ptr::from_ref(process), process.pid);
     if let Some(limit) = limit {
         let ms = limit.as_millis();
@@ -164,13 +166,13 @@ fn tell(process: &Process, doing: &str, limit: Option<Duration>) {
 }
 
 /// Lets the coroutine wait.
-fn yields(wait: impl Future<Output = Results> + 'static) -> Outcome {
+fn yields(wait: impl Future<Output = PushResults> + 'static) -> CallOutcome {
     lend::run(|run| run.op = Some(ThreadOp::Wait(Box::pin(wait))))?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// `nil, message`, later.
-fn refusal(message: &'static str) -> Results {
+fn refusal(message: &'static str) -> PushResults {
     Box::new(move |l| {
         l.push_nil();
         l.push_bytes(message.as_bytes());
@@ -179,14 +181,14 @@ fn refusal(message: &'static str) -> Results {
 }
 
 /// `read(process, from_stderr, kind, length, timeout)`
-fn read(l: State) -> Outcome {
+fn read(l: LuaState) -> CallOutcome {
     let process = of(l)?;
     let length = expect_number(l, 4, "read")? as usize;
     let kind = match expect_number(l, 3, "read")? as u32 {
-        0 => Kind::All,
-        1 => Kind::Bytes(length),
-        2 => Kind::Line,
-        _ => Kind::Any(length),
+        0 => ReadKind::All,
+        1 => ReadKind::Bytes(length),
+        2 => ReadKind::Line,
+        _ => ReadKind::Any(length),
     };
     let limit = limit(l, 5)?;
     debug(&format_args!("lua pipe read process:{:p} pid:{}", Rc::as_ptr(&process), process.pid));
@@ -199,9 +201,9 @@ fn read(l: State) -> Outcome {
     if pipe.is_closed() {
         return fail(l, "closed");
     }
-    let Some(busy) = Busy::begin(&pipe.busy) else { return fail(l, "pipe busy reading") };
+    let Some(busy) = PipeBusy::begin(&pipe.busy) else { return fail(l, "pipe busy reading") };
     if let Some(wanted) = pipe.read(kind) {
-        return Ok(Done::Results(wanted.push(l)));
+        return Ok(CallDone::Results(wanted.push(l)));
     }
     tell(&process, "reading", limit);
     let busy = busy.or_say(match from_stderr {
@@ -213,12 +215,12 @@ fn read(l: State) -> Outcome {
         let wanted = read.unwrap_or_else(|| pipe.rest("timeout", kind));
         busy.done();
         drop(process);
-        Box::new(move |l| wanted.push(l)) as Results
+        Box::new(move |l| wanted.push(l)) as PushResults
     })
 }
 
 /// `write(process, data, timeout)`
-fn write(l: State) -> Outcome {
+fn write(l: LuaState) -> CallOutcome {
     let process = of(l)?;
     let data = expect_string(&l, 2, "write")?;
     let limit = limit(l, 3)?;
@@ -226,10 +228,10 @@ fn write(l: State) -> Outcome {
     if process.told.get() || pipe.is_closed() {
         return fail(l, "closed");
     }
-    let Some(busy) = Busy::begin(&pipe.busy) else { return fail(l, "pipe busy writing") };
+    let Some(busy) = PipeBusy::begin(&pipe.busy) else { return fail(l, "pipe busy writing") };
     let (length, mut sent) = (data.len(), 0);
     if let Some(written) = pipe.write(&data, &mut sent) {
-        return Ok(Done::Results(push_written(l, written, length)));
+        return Ok(CallDone::Results(push_written(l, written, length)));
     }
     tell(&process, "writing", limit);
     let busy = busy.or_say("lua pipe proc write cleanup");
@@ -238,13 +240,13 @@ fn write(l: State) -> Outcome {
         busy.done();
         drop(process);
         match written {
-            Some(written) => Box::new(move |l| push_written(l, written, length)) as Results,
+            Some(written) => Box::new(move |l| push_written(l, written, length)) as PushResults,
             None => refusal("timeout"),
         }
     })
 }
 
-fn push_written(l: State, written: Result<(), String>, length: usize) -> i32 {
+fn push_written(l: LuaState, written: Result<(), String>, length: usize) -> i32 {
     match written {
         Ok(()) => {
             l.push_number(length as f64);
@@ -270,15 +272,15 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
 }
 
 /// `wait(process, timeout)`
-fn wait(l: State) -> Outcome {
+fn wait(l: LuaState) -> CallOutcome {
     let process = of(l)?;
     let limit = limit(l, 2)?;
     if process.told.get() {
         return fail(l, "exited");
     }
-    let Some(busy) = Busy::begin(&process.waited) else { return fail(l, "pipe busy waiting") };
+    let Some(busy) = PipeBusy::begin(&process.waited) else { return fail(l, "pipe busy waiting") };
     if let Some(end) = process.ended().filter(|_| !process.is_read()) {
-        return Ok(Done::Results(process.tell_end(l, end)));
+        return Ok(CallDone::Results(process.tell_end(l, end)));
     }
     let handle = process.child.borrow().as_ref().map(ChildProcess::handle);
     // One that has ended has none, and needs none.
@@ -313,14 +315,14 @@ fn wait(l: State) -> Outcome {
         let end = within(limit, over).await;
         busy.done();
         match end {
-            Some(Some(end)) => Box::new(move |l| process.tell_end(l, end)) as Results,
+            Some(Some(end)) => Box::new(move |l| process.tell_end(l, end)) as PushResults,
             Some(None) => refusal("no thread to wait with"),
             None => refusal("timeout"),
         }
     })
 }
 
-impl Process {
+impl PipedProcess {
     /// How it has ended, if it has.
     fn ended(&self) -> Option<ProcessEnd> {
         if self.end.get().is_none() {
@@ -339,7 +341,7 @@ impl Process {
     }
 
     /// What `wait` returns; from now on there is nothing left of it.
-    fn tell_end(&self, l: State, end: ProcessEnd) -> i32 {
+    fn tell_end(&self, l: LuaState, end: ProcessEnd) -> i32 {
         self.told.set(true);
         self.stdin.close("closed");
         self.stdout.close("closed");
@@ -356,7 +358,7 @@ impl Process {
 }
 
 /// `kill(process, signal)`
-fn kill(l: State) -> Outcome {
+fn kill(l: LuaState) -> CallOutcome {
     let process = of(l)?;
     let signal = expect_number(l, 2, "kill")?;
     // Whoever has ended and was not waited for is no less gone.
@@ -370,7 +372,7 @@ fn kill(l: State) -> Outcome {
     match sent.map_err(|error| error.raw_os_error().unwrap_or_default()) {
         Ok(()) => {
             l.push_boolean(true);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(ESRCH) => fail(l, "exited"),
         Err(EINVAL) => fail(l, "invalid signal"),
@@ -382,7 +384,7 @@ const ESRCH: i32 = 3;
 const EINVAL: i32 = 22;
 
 /// `shutdown(process, direction)`
-fn shutdown(l: State) -> Outcome {
+fn shutdown(l: LuaState) -> CallOutcome {
     let process = of(l)?;
     let pipe = match l.bytes(2) {
         Some(b"stdin") => Some(&process.stdin),
@@ -398,5 +400,5 @@ fn shutdown(l: State) -> Outcome {
     }
     pipe.close("aborted");
     l.push_boolean(true);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }

@@ -9,7 +9,7 @@ use weir_engine::log::Level;
 use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 
 /// Our end of a pipe.
 pub(super) struct ProcessPipe {
@@ -29,7 +29,7 @@ pub(super) struct ProcessPipe {
 
 /// How much is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ReadKind {
     /// All up to the end.
     All,
     /// So many bytes.
@@ -42,10 +42,10 @@ pub(super) enum Kind {
 
 /// What was read, or why it is not what was wanted, and what there is of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted(Result<Vec<u8>, (String, Vec<u8>)>);
+pub(super) struct PipeRead(Result<Vec<u8>, (String, Vec<u8>)>);
 
-impl Wanted {
-    pub(super) fn push(&self, l: State) -> i32 {
+impl PipeRead {
+    pub(super) fn push(&self, l: LuaState) -> i32 {
         match &self.0 {
             Ok(bytes) => {
                 l.push_bytes(bytes);
@@ -89,16 +89,16 @@ impl ProcessPipe {
     }
 
     /// What there is without waiting; `None`: not enough.
-    pub(super) fn read(&self, kind: Kind) -> Option<Wanted> {
+    pub(super) fn read(&self, kind: ReadKind) -> Option<PipeRead> {
         let fd = self.fd.borrow();
         let Some(fd) = &*fd else { return Some(self.rest(self.closed.get(), kind)) };
         loop {
             if let Some(bytes) = take(&mut self.buffer.borrow_mut(), kind) {
-                return Some(Wanted(Ok(bytes)));
+                return Some(PipeRead(Ok(bytes)));
             }
             if self.eof.get() {
                 return Some(match kind {
-                    Kind::All => Wanted(Ok(self.buffer.take())),
+                    ReadKind::All => PipeRead(Ok(self.buffer.take())),
                     _ => self.rest("closed", kind),
                 });
             }
@@ -128,15 +128,15 @@ impl ProcessPipe {
     }
 
     /// What there is, which is not what was wanted, because of `why`.
-    pub(super) fn rest(&self, why: &str, kind: Kind) -> Wanted {
+    pub(super) fn rest(&self, why: &str, kind: ReadKind) -> PipeRead {
         let mut partial = self.buffer.take();
-        if kind == Kind::Line {
+        if kind == ReadKind::Line {
             partial.retain(|byte| *byte != b'\r');
         }
-        Wanted(Err((why.to_owned(), partial)))
+        PipeRead(Err((why.to_owned(), partial)))
     }
 
-    pub(super) fn poll_read(&self, cx: &mut Context<'_>, kind: Kind) -> Poll<Wanted> {
+    pub(super) fn poll_read(&self, cx: &mut Context<'_>, kind: ReadKind) -> Poll<PipeRead> {
         loop {
             if let Some(wanted) = self.read(kind) {
                 return Poll::Ready(wanted);
@@ -198,16 +198,16 @@ impl ProcessPipe {
 const LARGEST: usize = 1 << 20;
 
 /// Takes from the front of `buffer` what is wanted, if it is there.
-fn take(buffer: &mut Vec<u8>, kind: Kind) -> Option<Vec<u8>> {
+fn take(buffer: &mut Vec<u8>, kind: ReadKind) -> Option<Vec<u8>> {
     let count = match kind {
-        Kind::All => return None,
-        Kind::Bytes(count) => Some(count).filter(|count| buffer.len() >= *count)?,
-        Kind::Any(most) => Some(most.min(buffer.len())).filter(|count| *count > 0)?,
-        Kind::Line => buffer.iter().position(|byte| *byte == b'\n')? + 1,
+        ReadKind::All => return None,
+        ReadKind::Bytes(count) => Some(count).filter(|count| buffer.len() >= *count)?,
+        ReadKind::Any(most) => Some(most.min(buffer.len())).filter(|count| *count > 0)?,
+        ReadKind::Line => buffer.iter().position(|byte| *byte == b'\n')? + 1,
     };
     let rest = buffer.split_off(count);
     let mut taken = std::mem::replace(buffer, rest);
-    if kind == Kind::Line {
+    if kind == ReadKind::Line {
         taken.pop();
         // Wherever they stand, as in OpenResty.
         taken.retain(|byte| *byte != b'\r');
@@ -216,19 +216,19 @@ fn take(buffer: &mut Vec<u8>, kind: Kind) -> Option<Vec<u8>> {
 }
 
 /// Somebody is at it.
-pub(super) struct Busy {
+pub(super) struct PipeBusy {
     flag: Rc<Cell<bool>>,
     /// What is logged when who waits is called off.
     say: Option<&'static str>,
 }
 
-impl Busy {
+impl PipeBusy {
     /// `None`: somebody else is.
-    pub(super) fn begin(flag: &Rc<Cell<bool>>) -> Option<Busy> {
-        (!flag.replace(true)).then(|| Busy { flag: flag.clone(), say: None })
+    pub(super) fn begin(flag: &Rc<Cell<bool>>) -> Option<PipeBusy> {
+        (!flag.replace(true)).then(|| PipeBusy { flag: flag.clone(), say: None })
     }
 
-    pub(super) fn or_say(mut self, say: &'static str) -> Busy {
+    pub(super) fn or_say(mut self, say: &'static str) -> PipeBusy {
         self.say = Some(say);
         self
     }
@@ -239,7 +239,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for PipeBusy {
     fn drop(&mut self) {
         self.flag.set(false);
         if let Some(say) = self.say {
@@ -255,14 +255,14 @@ mod tests {
     #[test]
     fn what_is_wanted_is_taken() {
         let mut buffer = b"one\r\ntwo\nthree".to_vec();
-        assert_eq!(take(&mut buffer, Kind::Line), Some(b"one".to_vec()));
-        assert_eq!(take(&mut buffer, Kind::Bytes(20)), None);
-        assert_eq!(take(&mut buffer, Kind::Bytes(2)), Some(b"tw".to_vec()));
-        assert_eq!(take(&mut buffer, Kind::Line), Some(b"o".to_vec()));
-        assert_eq!(take(&mut buffer, Kind::Line), None);
-        assert_eq!(take(&mut buffer, Kind::All), None);
-        assert_eq!(take(&mut buffer, Kind::Any(3)), Some(b"thr".to_vec()));
-        assert_eq!(take(&mut buffer, Kind::Any(9)), Some(b"ee".to_vec()));
-        assert_eq!(take(&mut buffer, Kind::Any(9)), None);
+        assert_eq!(take(&mut buffer, ReadKind::Line), Some(b"one".to_vec()));
+        assert_eq!(take(&mut buffer, ReadKind::Bytes(20)), None);
+        assert_eq!(take(&mut buffer, ReadKind::Bytes(2)), Some(b"tw".to_vec()));
+        assert_eq!(take(&mut buffer, ReadKind::Line), Some(b"o".to_vec()));
+        assert_eq!(take(&mut buffer, ReadKind::Line), None);
+        assert_eq!(take(&mut buffer, ReadKind::All), None);
+        assert_eq!(take(&mut buffer, ReadKind::Any(3)), Some(b"thr".to_vec()));
+        assert_eq!(take(&mut buffer, ReadKind::Any(9)), Some(b"ee".to_vec()));
+        assert_eq!(take(&mut buffer, ReadKind::Any(9)), None);
     }
 }

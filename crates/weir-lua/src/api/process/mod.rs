@@ -6,23 +6,23 @@ use weir_rt::signal;
 use weir_server::with_worker;
 
 use crate::agent;
-use crate::run::function::{ApiFunction, Done, function};
+use crate::run::function::{ApiFunction, CallDone, function};
 use crate::run::lend;
-use crate::vm::lua_vm::Vm;
+use crate::vm::lua_vm::LuaVm;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_process.single", 0, |l| {
         l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_process.agent", 0, |l| {
-        l.push_boolean(lend::vm(Vm::is_agent));
-        Ok(Done::Results(1))
+        l.push_boolean(lend::vm(LuaVm::is_agent));
+        Ok(CallDone::Results(1))
     }),
     function("_process.master", 0, |l| {
         let single = lend::vm(|vm| vm.main_conf.one_process);
         l.push_number(f64::from(if single { std::process::id() } else { parent() }));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     // What all workers have counted: accepted, requests, active, reading, writing, waiting.
     function("_process.counts", 0, |l| {
@@ -33,16 +33,16 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         let Counts { accepted, requests, active, writing, waiting } = counts;
         let all = [accepted, requests, active, counts.reading(), writing, waiting];
         all.iter().for_each(|count| l.push_number(*count as f64));
-        Ok(Done::Results(all.len() as i32))
+        Ok(CallDone::Results(all.len() as i32))
     }),
     function("_process.quit", 0, |l| {
         let asked = signal::kill(std::process::id() as i32, signal::SIGQUIT);
         l.push_boolean(asked.is_ok());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_process.enable", 0, |l| {
         let enabled = lend::vm(|vm| vm.home.upgrade().map(|home| home.configuration.want_agent()));
         l.push_boolean(enabled.is_some());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];

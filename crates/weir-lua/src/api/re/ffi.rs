@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, REFUSED, guarded, slice};
 use crate::run::lend;
-use crate::vm::patterns::Wrong;
+use crate::vm::patterns::PatternError;
 
 thread_local! {
     /// Offsets of the last match, two for each group.
@@ -18,7 +18,7 @@ pub(crate) unsafe extern "C" fn compile(
     pattern_len: usize,
     options: *const u8,
     options_len: usize,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: the prelude passes Lua strings and its own answer, all kept during the call.
     let (pattern, options, answer) =
@@ -31,11 +31,11 @@ pub(crate) unsafe extern "C" fn compile(
                 answer.flag = u32::from(keep);
                 number
             }
-            Err(Wrong::Pattern(message)) => {
+            Err(PatternError::Pattern(message)) => {
                 answer.keep(message.as_bytes());
                 -2
             }
-            Err(Wrong::Flag(_)) => REFUSED,
+            Err(PatternError::Flag(_)) => REFUSED,
         })
     })
 }
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn exec(
     subject: *const u8,
     len: usize,
     start: f64,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: as `compile`.
     let (subject, answer) = unsafe { (slice(subject, len), &mut *answer) };

@@ -4,10 +4,12 @@ pub(crate) mod ffi;
 
 use weir_engine::log::Level;
 
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, function,
+};
 use crate::run::lend;
-use crate::vm::patterns::Wrong;
+use crate::vm::patterns::PatternError;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_re.names", 0, names),
@@ -16,36 +18,36 @@ pub(super) const TABLE: &[ApiFunction] = &[
             l.new_table(parts.len(), 0);
             for (at, part) in parts.iter().enumerate() {
                 match part {
-                    Part::Text(text) => l.push_bytes(text),
-                    Part::Group(number) => l.push_number(*number as f64),
+                    ReplacementPart::Text(text) => l.push_bytes(text),
+                    ReplacementPart::Group(number) => l.push_number(*number as f64),
                 }
                 l.raw_set_index(-2, at + 1);
             }
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(message) => crate::run::function::fail(l, &message),
     }),
     function("_re.complain", 0, |l| {
         let (pattern, options) = (expect_string(&l, 1, "match")?, expect_string(&l, 2, "match")?);
         match lend::vm(|vm| vm.patterns.get(&pattern, &options)) {
-            Err(Wrong::Flag(message)) => Err(Raise::text(message)),
-            Err(Wrong::Pattern(message)) => {
+            Err(PatternError::Flag(message)) => Err(LuaRaise::text(message)),
+            Err(PatternError::Pattern(message)) => {
                 l.push_bytes(message.as_bytes());
-                Ok(Done::Results(1))
+                Ok(CallDone::Results(1))
             }
-            Ok(_) => Err(Raise::text("no memory for a pattern")),
+            Ok(_) => Err(LuaRaise::text("no memory for a pattern")),
         }
     }),
 ];
 
 /// The names of a pattern's groups, each with the numbers it stands for; nil without names.
-fn names(l: State) -> Outcome {
+fn names(l: LuaState) -> CallOutcome {
     let number = expect_number(l, 1, "names")? as i32;
     let compiled =
-        lend::vm(|vm| vm.patterns.numbered(number)).ok_or_else(|| Raise::text("no such pattern"))?;
+        lend::vm(|vm| vm.patterns.numbered(number)).ok_or_else(|| LuaRaise::text("no such pattern"))?;
     if compiled.names.is_empty() {
         l.push_nil();
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     l.new_table(0, compiled.names.len());
     for (name, _) in &compiled.names {
@@ -58,17 +60,17 @@ fn names(l: State) -> Outcome {
         }
         l.raw_set(-3);
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// A part of a replacement.
-enum Part {
+enum ReplacementPart {
     Text(Vec<u8>),
     Group(usize),
 }
 
 /// `$1`, `${1}`, `$0` and `$$` of a replacement. What is wrong with one is logged, in OpenResty's words.
-fn template(text: &[u8]) -> Result<Vec<Part>, String> {
+fn template(text: &[u8]) -> Result<Vec<ReplacementPart>, String> {
     let fail = |reason: String| {
         lend::log(Level::Error, &reason);
         "failed to compile the replacement template".to_owned()
@@ -79,10 +81,10 @@ fn template(text: &[u8]) -> Result<Vec<Part>, String> {
     };
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some(at) = rest.iter().position(|byte| *byte == b'$') {
-        parts.push(Part::Text(rest[..at].to_vec()));
+        parts.push(ReplacementPart::Text(rest[..at].to_vec()));
         rest = &rest[at + 1..];
         if let [b'$', after @ ..] = rest {
-            parts.push(Part::Text(b"$".to_vec()));
+            parts.push(ReplacementPart::Text(b"$".to_vec()));
             rest = after;
             continue;
         }
@@ -105,9 +107,9 @@ fn template(text: &[u8]) -> Result<Vec<Part>, String> {
                 "attempt to use named capturing variable \"{shown}\" (named captures not supported yet)"
             )));
         };
-        parts.push(Part::Group(number));
+        parts.push(ReplacementPart::Group(number));
         rest = if braced { &after[1..] } else { after };
     }
-    parts.push(Part::Text(rest.to_vec()));
+    parts.push(ReplacementPart::Text(rest.to_vec()));
     Ok(parts)
 }

@@ -3,14 +3,14 @@
 use weir_engine::exchange::FieldPattern;
 use weir_http::{Known, Method, Version, classify};
 
-use crate::api::ffi::{Answer, FOUND, NOTHING, REFUSED, changing, guarded, slice};
+use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, REFUSED, changing, guarded, slice};
 use crate::api::{safe_name, started};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
 /// What of the request is a number or a text, by number: 0 its method; 1 when it began, 2 its version, 3 whether it is
 /// internal.
-pub(crate) unsafe extern "C" fn request(what: i32, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn request(what: i32, answer: *mut FfiAnswer) -> i32 {
     // SAFETY: the prelude lends its own answer, exclusively during the call.
     let answer = unsafe { &mut *answer };
     guarded(|| {
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn set_request_header(
 }
 
 /// The value of a field of the request that it has once.
-pub(crate) unsafe extern "C" fn request_header(name: *const u8, len: usize, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn request_header(name: *const u8, len: usize, answer: *mut FfiAnswer) -> i32 {
     // SAFETY: as `variable_index` and `variable`.
     let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
     guarded(|| {

@@ -4,8 +4,8 @@ use weir_engine::exchange::FieldPattern;
 use weir_http::{Known, classify};
 
 use crate::api::header::{listed, safe_name, values};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_string, function};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
@@ -14,28 +14,28 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("req.clear_header", REQUEST, |l| {
         let name = safe_name(&expect_string(&l, 1, "clear_header")?);
         lend::exchange(|x| x.remove_request_fields(FieldPattern::Exactly(&name)))?;
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
     function("req._add_header", REQUEST, add_request),
 ];
 
 /// `add_header` of `ngx.req`: its values stand beside those that are there, unless a request has but one of the name.
-fn add_request(l: State) -> Outcome {
+fn add_request(l: LuaState) -> CallOutcome {
     let name = safe_name(&expect_string(&l, 1, "add_header")?);
     let mut list = listed(l, 2)?;
     let known = classify(&name);
     if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
-        return Err(Raise::text("failed to set header"));
+        return Err(LuaRaise::text("failed to set header"));
     }
     let only = matches!(known, Known::Host | Known::ContentLength).then(|| list.pop()).flatten();
     lend::exchange(|x| match only {
         Some(value) => x.set_request_field(&name, &value),
         None => list.iter().for_each(|value| x.add_request_field(&name, value)),
     })?;
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
-fn set_request(l: State) -> Outcome {
+fn set_request(l: LuaState) -> CallOutcome {
     let name = safe_name(&expect_string(&l, 1, "set_header")?);
     let mut list = values(l, 2)?;
     let known = classify(&name);
@@ -44,7 +44,7 @@ fn set_request(l: State) -> Outcome {
         list.drain(..list.len() - 1);
     }
     if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
-        return Err(Raise::text("failed to set header"));
+        return Err(LuaRaise::text("failed to set header"));
     }
     lend::exchange(|x| match &list[..] {
         [] => x.remove_request_fields(FieldPattern::Exactly(&name)),
@@ -53,5 +53,5 @@ fn set_request(l: State) -> Outcome {
             more.iter().for_each(|value| x.add_request_field(&name, value));
         }
     })?;
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }

@@ -9,32 +9,34 @@ use weir_http::Method;
 
 use crate::api::control::check_subrequests;
 use crate::api::encode;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_count, expect_string, function};
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_count, expect_string, function,
+};
 use crate::run::lend;
-use crate::run::op::{End, ThreadOp};
-use crate::vm::phase::{Phase, REQUEST};
+use crate::run::op::{ScriptEnd, ThreadOp};
+use crate::vm::phase::{REQUEST, ScriptPhase};
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("req.get_method", REQUEST, |l| {
         lend::exchange(|x| l.push_bytes(x.arena.get(x.request.head.method_span)))?;
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("req._set_method", REQUEST, set_method),
     function("req.http_version", REQUEST, |l| {
         l.push_number(lend::exchange(|x| ffi::version(x.request.head.version))?);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("req.is_internal", REQUEST, |l| {
         l.push_boolean(lend::exchange(|x| x.internal)?);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("req.raw_header", REQUEST, raw_header),
     // Raises why the compiled functions have refused: there is no request, or not here.
     function("req._refused", REQUEST, |_| {
         lend::exchange(|_| ())?;
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
     function("req.set_uri_args", REQUEST, |l| {
         expect_count(l, 1..=1, "1 argument but seen")?;
@@ -43,13 +45,13 @@ pub(super) const TABLE: &[ApiFunction] = &[
             let args = x.arena.push(&args);
             x.request.set_args(args);
         })?;
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
     function("req.set_uri", REQUEST, set_uri),
 ];
 
 /// Arguments of a URI: a table, or a text, of which what can't stand in a request line is escaped.
-pub(super) fn args_argument(l: State, at: i32, function: &str) -> Result<Vec<u8>, Raise> {
+pub(super) fn args_argument(l: LuaState, at: i32, function: &str) -> Result<Vec<u8>, LuaRaise> {
     match l.kind(at) {
         kind::TABLE => encode::args_of(l, at),
         kind::STRING | kind::NUMBER => {
@@ -60,7 +62,7 @@ pub(super) fn args_argument(l: State, at: i32, function: &str) -> Result<Vec<u8>
         }
         _ => {
             let reason = format!("string, number, or table expected, but got {}", l.kind_name(at));
-            Err(Raise::argument(at, function, &reason))
+            Err(LuaRaise::argument(at, function, &reason))
         }
     }
 }
@@ -89,19 +91,19 @@ pub(crate) fn method_name(number: u32) -> Option<&'static str> {
     METHODS.iter().find(|(one, _)| *one == number).map(|(_, name)| *name)
 }
 
-fn set_method(l: State) -> Outcome {
-    let number = l.number(1).ok_or_else(|| Raise::text("bad method number"))?;
+fn set_method(l: LuaState) -> CallOutcome {
+    let number = l.number(1).ok_or_else(|| LuaRaise::text("bad method number"))?;
     let Some(name) = method_name(number as u32) else {
-        return Err(Raise::text(format!("unsupported HTTP method: {number}")));
+        return Err(LuaRaise::text(format!("unsupported HTTP method: {number}")));
     };
     lend::exchange(|x| {
         x.request.head.method = Method::parse(name.as_bytes());
         x.request.head.method_span = x.arena.push(name.as_bytes());
     })?;
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
-fn raw_header(l: State) -> Outcome {
+fn raw_header(l: LuaState) -> CallOutcome {
     let bare = l.boolean(1);
     let text = lend::exchange(|x| {
         let head = x.request.head.len;
@@ -112,37 +114,37 @@ fn raw_header(l: State) -> Outcome {
         if bare { text[line_end..].to_vec() } else { text.to_vec() }
     })?;
     l.push_bytes(&text);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// An argument that is a boolean where it stands; false without it.
-fn flag(l: State, at: i32, function: &str) -> Result<bool, Raise> {
+fn flag(l: LuaState, at: i32, function: &str) -> Result<bool, LuaRaise> {
     match l.kind(at) {
         kind::NONE => Ok(false),
         kind::BOOLEAN => Ok(l.boolean(at)),
-        _ => Err(Raise::argument(at, function, &format!("boolean expected, got {}", l.kind_name(at)))),
+        _ => Err(LuaRaise::argument(at, function, &format!("boolean expected, got {}", l.kind_name(at)))),
     }
 }
 
-fn set_uri(l: State) -> Outcome {
+fn set_uri(l: LuaState) -> CallOutcome {
     expect_count(l, 1..=3, "1, 2 or 3 arguments but seen")?;
     let uri = expect_string(&l, 1, "set_uri")?;
     if uri.is_empty() {
-        return Err(Raise::text("attempt to use zero-length uri"));
+        return Err(LuaRaise::text("attempt to use zero-length uri"));
     }
     // Nothing looks at it any more before it is mapped to a file.
     if weir_http::uri::is_unsafe(&uri) && uri.split(|byte| *byte == b'/').any(|segment| segment == b"..") {
         let shown = encode::escaped_bytes(&uri);
-        return Err(Raise::text(format!("unsafe uri \"{shown}\": it leads upwards")));
+        return Err(LuaRaise::text(format!("unsafe uri \"{shown}\": it leads upwards")));
     }
     let (jump, binary) = (flag(l, 2, "set_uri")?, flag(l, 3, "set_uri")?);
     if !binary && let Some(bad) = encode::unsafe_byte(&uri) {
         let shown = encode::escaped_bytes(&uri);
-        return Err(Raise::text(format!(
+        return Err(LuaRaise::text(format!(
             "unsafe byte \"0x{bad:02x}\" in uri \"{shown}\" (maybe you want to set the 'binary' argument?)"
         )));
     }
-    if jump && !matches!(lend::phase(), Phase::Rewrite | Phase::ServerRewrite) {
+    if jump && !matches!(lend::phase(), ScriptPhase::Rewrite | ScriptPhase::ServerRewrite) {
         return Err(lend::disabled());
     }
     if jump {
@@ -160,8 +162,8 @@ fn set_uri(l: State) -> Outcome {
         x.valid_location &= jump;
     })?;
     if !jump {
-        return Ok(Done::Results(0));
+        return Ok(CallDone::Results(0));
     }
-    lend::run(|run| run.op = Some(ThreadOp::End(End::Exit(-5))))?;
-    Ok(Done::Yield(0))
+    lend::run(|run| run.op = Some(ThreadOp::End(ScriptEnd::Exit(-5))))?;
+    Ok(CallDone::Yield(0))
 }

@@ -11,10 +11,10 @@ use weir_rt::clock;
 use weir_trace::WaitKind;
 
 use crate::api::socket;
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, expect_string, fail, function};
 use crate::run::lend;
-use crate::run::op::{Results, ThreadOp};
+use crate::run::op::{PushResults, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] =
@@ -33,10 +33,10 @@ fn question(kind: &[u8], name: &str) -> Option<DnsQuestion> {
 }
 
 /// A question, and who is asked for how many milliseconds.
-type Asked = (DnsQuestion, Arc<Resolver>, u64);
+type NameLookup = (DnsQuestion, Arc<Resolver>, u64);
 
 /// What the arguments ask; or why that can't be asked.
-fn asked(l: State) -> Result<Result<Asked, &'static str>, crate::run::function::Raise> {
+fn asked(l: LuaState) -> Result<Result<NameLookup, &'static str>, crate::run::function::LuaRaise> {
     let kind = expect_string(&l, 1, "resolve")?;
     let name = expect_string(&l, 2, "resolve")?;
     let Some(question) = question(&kind, &String::from_utf8_lossy(&name)) else {
@@ -47,7 +47,7 @@ fn asked(l: State) -> Result<Result<Asked, &'static str>, crate::run::function::
 }
 
 /// `cached(kind, name)`: what is known without asking anybody, or `nil`.
-fn cached(l: State) -> Outcome {
+fn cached(l: LuaState) -> CallOutcome {
     match asked(l)? {
         Err(why) => return fail(l, why),
         Ok((question, resolver, _)) => match resolver.cached(&question) {
@@ -55,25 +55,25 @@ fn cached(l: State) -> Outcome {
             None => l.push_nil(),
         },
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// `resolve(kind, name [, milliseconds])`
-fn resolve(l: State) -> Outcome {
+fn resolve(l: LuaState) -> CallOutcome {
     let (question, resolver, timeout) = match asked(l)? {
         Ok(asked) => asked,
         Err(why) => return fail(l, why),
     };
     if let Some(answer) = resolver.cached(&question) {
         push(l, &answer);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     let timeout = l.number(3).filter(|ms| *ms > 0.0).map_or(timeout, |ms| ms as u64);
     lend::run(|run| {
         run.wait = WaitKind::Resolver;
         run.op = Some(ThreadOp::Wait(Box::pin(async move {
             let found = resolver.resolve(&question, timeout).await;
-            Box::new(move |l: State| match found {
+            Box::new(move |l: LuaState| match found {
                 Ok(answer) => {
                     push(l, &answer);
                     1
@@ -84,14 +84,14 @@ fn resolve(l: State) -> Outcome {
                     l.push_number(f64::from(failure.number()));
                     3
                 }
-            }) as Results
+            }) as PushResults
         })));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// Pushes `{ addresses = …, services = …, names = …, ttl = seconds, stale = true }`, of the lists what was asked for.
-fn push(l: State, answer: &DnsAnswer) {
+fn push(l: LuaState, answer: &DnsAnswer) {
     l.reserve(8);
     l.new_table(0, 4);
     if !answer.services.is_empty() {
@@ -128,7 +128,7 @@ fn push(l: State, answer: &DnsAnswer) {
     }
 }
 
-fn push_addresses(l: State, addresses: &[IpAddr]) {
+fn push_addresses(l: LuaState, addresses: &[IpAddr]) {
     l.new_table(addresses.len(), 0);
     for (at, ip) in addresses.iter().enumerate() {
         l.push_bytes(ip.to_string().as_bytes());

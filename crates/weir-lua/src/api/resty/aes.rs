@@ -6,14 +6,16 @@ use std::ptr;
 
 use aws_lc_sys as evp;
 
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, fail, function,
+};
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_cipher.known", 0, |l| {
         let (bits, mode) = (expect_number(l, 1, "cipher")?, expect_string(&l, 2, "cipher")?);
-        l.push_boolean(Cipher::named(bits as u32, &mode).is_some());
-        Ok(Done::Results(1))
+        l.push_boolean(AesCipher::named(bits as u32, &mode).is_some());
+        Ok(CallDone::Results(1))
     }),
     function("_cipher.derive", 0, derive),
     function("_cipher.crypt", 0, crypt),
@@ -26,7 +28,7 @@ const TAG: usize = 16;
 
 /// A cipher and mode of aws-lc.
 #[derive(Clone, Copy)]
-struct Cipher {
+struct AesCipher {
     evp: *const evp::EVP_CIPHER,
     /// Its key's length, bytes.
     key: usize,
@@ -34,8 +36,8 @@ struct Cipher {
     gcm: bool,
 }
 
-impl Cipher {
-    fn named(bits: u32, mode: &[u8]) -> Option<Cipher> {
+impl AesCipher {
+    fn named(bits: u32, mode: &[u8]) -> Option<AesCipher> {
         // SAFETY: these functions give pointers to what is constant.
         let evp = unsafe {
             match (bits, mode) {
@@ -66,19 +68,19 @@ impl Cipher {
                 _ => return None,
             }
         };
-        Some(Cipher { evp, key: bits as usize / 8, gcm: mode == b"gcm" })
+        Some(AesCipher { evp, key: bits as usize / 8, gcm: mode == b"gcm" })
     }
 
     /// The cipher in the first two arguments.
-    fn of(l: State) -> Result<Cipher, Raise> {
+    fn of(l: LuaState) -> Result<AesCipher, LuaRaise> {
         let (bits, mode) = (expect_number(l, 1, "cipher")?, expect_string(&l, 2, "cipher")?);
-        Cipher::named(bits as u32, &mode).ok_or_else(|| Raise::text("unknown cipher"))
+        AesCipher::named(bits as u32, &mode).ok_or_else(|| LuaRaise::text("unknown cipher"))
     }
 }
 
 /// `bits, mode, digest, salt, password, rounds`: a key and an IV as OpenSSL makes them of a password.
-fn derive(l: State) -> Outcome {
-    let cipher = Cipher::of(l)?;
+fn derive(l: LuaState) -> CallOutcome {
+    let cipher = AesCipher::of(l)?;
     // SAFETY: these functions give pointers to what is constant.
     let digest = unsafe {
         match &*expect_string(&l, 3, "new")? {
@@ -88,7 +90,7 @@ fn derive(l: State) -> Outcome {
             b"sha256" => evp::EVP_sha256(),
             b"sha384" => evp::EVP_sha384(),
             b"sha512" => evp::EVP_sha512(),
-            _ => return Err(Raise::argument(3, "new", "unknown digest")),
+            _ => return Err(LuaRaise::argument(3, "new", "unknown digest")),
         }
     };
     let salt = if l.is_none_or_nil(4) { None } else { Some(expect_string(&l, 4, "new")?) };
@@ -115,16 +117,16 @@ fn derive(l: State) -> Outcome {
     }
     l.push_bytes(&key[..cipher.key]);
     l.push_bytes(&iv[..cipher.key]);
-    Ok(Done::Results(2))
+    Ok(CallDone::Results(2))
 }
 
 /// `bits, mode, encrypt, key, iv, padded, text, tag, more`: what becomes of the text, and for GCM its tag.
-fn crypt(l: State) -> Outcome {
-    let cipher = Cipher::of(l)?;
+fn crypt(l: LuaState) -> CallOutcome {
+    let cipher = AesCipher::of(l)?;
     let (encrypt, padded) = (l.boolean(3), l.boolean(6));
     let text = expect_string(&l, 7, if encrypt { "encrypt" } else { "decrypt" })?;
     let (tag, more) = (l.bytes(8).unwrap_or_default().to_vec(), l.bytes(9).map(<[u8]>::to_vec));
-    let job = Job {
+    let job = CipherJob {
         cipher,
         encrypt,
         padded,
@@ -137,15 +139,15 @@ fn crypt(l: State) -> Outcome {
         Ok((made, tag)) => {
             l.push_bytes(&made);
             l.push_bytes(&tag);
-            Ok(Done::Results(2))
+            Ok(CallDone::Results(2))
         }
         Err(step) => fail(l, &format!("EVP_{}{step} failed", if encrypt { "Encrypt" } else { "Decrypt" })),
     }
 }
 
 /// One text to be made another.
-struct Job<'j> {
-    cipher: Cipher,
+struct CipherJob<'j> {
+    cipher: AesCipher,
     encrypt: bool,
     padded: bool,
     key: &'j [u8],
@@ -157,23 +159,23 @@ struct Job<'j> {
 }
 
 /// Frees its context.
-struct Context(*mut evp::EVP_CIPHER_CTX);
+struct CipherContext(*mut evp::EVP_CIPHER_CTX);
 
-impl Drop for Context {
+impl Drop for CipherContext {
     fn drop(&mut self) {
         // SAFETY: it came from EVP_CIPHER_CTX_new, and nobody else has it.
         unsafe { evp::EVP_CIPHER_CTX_free(self.0) }
     }
 }
 
-impl Job<'_> {
+impl CipherJob<'_> {
     /// The other text and its tag.
     ///
     /// # Errors
     /// The name of the step that failed.
     fn run(&self, text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), &'static str> {
         // SAFETY: allocates or gives a null pointer.
-        let context = Context(unsafe { evp::EVP_CIPHER_CTX_new() });
+        let context = CipherContext(unsafe { evp::EVP_CIPHER_CTX_new() });
         if context.0.is_null() || self.key.len() != self.cipher.key || !self.begin(&context) {
             return Err("Init_ex");
         }
@@ -215,7 +217,7 @@ impl Job<'_> {
     }
 
     /// Takes key, IV and padding.
-    fn begin(&self, context: &Context) -> bool {
+    fn begin(&self, context: &CipherContext) -> bool {
         let evp = self.cipher.evp;
         let length = c_int::try_from(self.iv.len()).unwrap_or(c_int::MAX);
         // An IV may be shorter than the cipher's, and is then filled with zeros, as a buffer of C would be.
@@ -238,7 +240,7 @@ impl Job<'_> {
     }
 
     /// Passes `text`; how many bytes were written to `out`.
-    fn update(&self, context: &Context, text: &[u8], out: *mut u8) -> Option<usize> {
+    fn update(&self, context: &CipherContext, text: &[u8], out: *mut u8) -> Option<usize> {
         let (mut made, len) = (0, c_int::try_from(text.len()).ok()?);
         // SAFETY: `out` is null, for what is authenticated only, or has room for the text and a block more.
         let done = unsafe {
@@ -253,16 +255,16 @@ impl Job<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cipher, Job};
+    use super::{AesCipher, CipherJob};
 
     #[test]
     fn every_mode_undoes_itself() {
         let text = b"a text of more than one block, and not of whole blocks";
         for bits in [128, 192, 256] {
             for mode in ["cbc", "ecb", "ctr", "ofb", "cfb1", "cfb8", "cfb128", "gcm"] {
-                let cipher = Cipher::named(bits, mode.as_bytes()).expect("a known cipher");
+                let cipher = AesCipher::named(bits, mode.as_bytes()).expect("a known cipher");
                 let (key, iv) = (vec![7; cipher.key], [9; 16]);
-                let mut job = Job {
+                let mut job = CipherJob {
                     cipher,
                     encrypt: true,
                     padded: true,
@@ -281,7 +283,7 @@ mod tests {
                 }
             }
         }
-        assert!(Cipher::named(128, b"xts").is_none());
+        assert!(AesCipher::named(128, b"xts").is_none());
     }
 
     /// NIST SP 800-38A, F.2.1, first block.
@@ -292,8 +294,8 @@ mod tests {
                 .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("it is written in hex"))
                 .collect()
         };
-        let job = Job {
-            cipher: Cipher::named(128, b"cbc").expect("a known cipher"),
+        let job = CipherJob {
+            cipher: AesCipher::named(128, b"cbc").expect("a known cipher"),
             encrypt: true,
             padded: false,
             key: &bytes("2b7e151628aed2a6abf7158809cf4f3c"),

@@ -11,10 +11,10 @@ use std::time::Duration;
 use weir_engine::log::Level;
 use weir_trace::WaitKind;
 
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, fail, function};
 use crate::run::lend;
-use crate::run::op::{Results, ThreadOp};
+use crate::run::op::{PushResults, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -24,12 +24,12 @@ pub(crate) const TABLE: &[ApiFunction] = &[
         lend::log_plain(Level::Debug, &"http lua semaphore post");
         semaphore.post(expect_number(l, 2, "post")? as u64);
         l.push_boolean(true);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_semaphore.wait", 0, wait),
     function("_semaphore.count", 0, |l| {
         l.push_number(of(l)?.count() as f64);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
@@ -37,12 +37,12 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 #[derive(Default)]
 pub(crate) struct Semaphore {
     free: Cell<u64>,
-    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+    waiting: RefCell<VecDeque<Rc<SemaphoreWaiter>>>,
 }
 
 /// Who waits.
 #[derive(Default)]
-struct Waiter {
+struct SemaphoreWaiter {
     /// A unit was given to it.
     given: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -76,9 +76,9 @@ impl Semaphore {
 }
 
 /// A place in the queue; one that is left with a unit gives it back.
-struct Place(Rc<Semaphore>, Rc<Waiter>);
+struct SemaphorePlace(Rc<Semaphore>, Rc<SemaphoreWaiter>);
 
-impl Drop for Place {
+impl Drop for SemaphorePlace {
     fn drop(&mut self) {
         self.0.waiting.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.1));
         if self.1.given.take() {
@@ -87,21 +87,21 @@ impl Drop for Place {
     }
 }
 
-fn new(l: State) -> Outcome {
+fn new(l: LuaState) -> CallOutcome {
     let units = expect_number(l, 1, "new")?;
     lend::log_plain(Level::Debug, &"http lua semaphore new");
     let semaphore = Rc::<Semaphore>::default();
     semaphore.post(units as u64);
     l.push_owned(semaphore, c"weir.semaphore");
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// The semaphore in the first argument.
-fn of(l: State) -> Result<Rc<Semaphore>, Raise> {
-    l.owned(1).ok_or_else(|| Raise::text("not a semaphore"))
+fn of(l: LuaState) -> Result<Rc<Semaphore>, LuaRaise> {
+    l.owned(1).ok_or_else(|| LuaRaise::text("not a semaphore"))
 }
 
-fn wait(l: State) -> Outcome {
+fn wait(l: LuaState) -> CallOutcome {
     let semaphore = of(l)?;
     let seconds = expect_number(l, 2, "wait")?;
     if !lend::phase().is_in(YIELDABLE) {
@@ -110,25 +110,25 @@ fn wait(l: State) -> Outcome {
     lend::log_plain(Level::Debug, &"http lua semaphore wait");
     if semaphore.waiting.borrow().is_empty() && semaphore.take() {
         l.push_boolean(true);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     if seconds == 0.0 {
         return fail(l, "timeout");
     }
     lend::log_plain(Level::Debug, &"http lua semaphore wait yielding");
-    let waiter = Rc::<Waiter>::default();
+    let waiter = Rc::<SemaphoreWaiter>::default();
     semaphore.waiting.borrow_mut().push_back(waiter.clone());
-    let place = Place(semaphore, waiter);
+    let place = SemaphorePlace(semaphore, waiter);
     let limit = Duration::from_secs_f64(seconds.min(1e9));
     lend::run(|run| {
         run.wait = WaitKind::Lock;
         run.op = Some(ThreadOp::Wait(Box::pin(waited(place, limit))));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// Awaits a unit, for so long at most.
-async fn waited(place: Place, limit: Duration) -> Results {
+async fn waited(place: SemaphorePlace, limit: Duration) -> PushResults {
     let mut late = pin!(weir_rt::sleep(limit));
     let given = poll_fn(|cx| {
         if place.1.given.take() {
@@ -138,12 +138,12 @@ async fn waited(place: Place, limit: Duration) -> Results {
         late.as_mut().poll(cx).map(|()| false)
     });
     match given.await {
-        true => Box::new(|l: State| {
+        true => Box::new(|l: LuaState| {
             l.push_boolean(true);
             1
         }),
         // As in OpenResty, where a script that did not wait (for 0 seconds) is told nil.
-        false => Box::new(|l: State| {
+        false => Box::new(|l: LuaState| {
             l.push_boolean(false);
             l.push_bytes(b"timeout");
             2

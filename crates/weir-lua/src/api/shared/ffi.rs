@@ -1,14 +1,14 @@
 //! Shared dictionaries.
 
-use crate::api::ffi::{Answer, FOUND, NOTHING, guarded, kept, slice};
+use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, guarded, kept, slice};
 use crate::api::writes_are_ignored;
-use crate::dict::call::{self, Incr, Outcome};
-use crate::dict::{SMALL, SeenValue, SharedDict, StoreCondition, Version};
+use crate::dict::call::{self, DictOutcome, IncrCall};
+use crate::dict::{MarkVersion, SMALL, SeenValue, SharedDict, StoreCondition};
 use crate::run::lend;
 
 /// A value and how it is stored; `struct weir_value` of the prelude.
 #[repr(C)]
-pub(crate) struct Given {
+pub(crate) struct FfiValue {
     /// The number; of `incr` what is added.
     number: f64,
     /// Where `incr` begins.
@@ -24,7 +24,7 @@ pub(crate) struct Given {
     evict: i32,
 }
 
-impl Given {
+impl FfiValue {
     /// Milliseconds.
     pub(crate) fn ttl(&self) -> u64 {
         (self.ttl * 1000.0) as u64
@@ -43,29 +43,29 @@ impl Given {
     }
 
     /// The value, whose text is passed beside; `None`: there is to be none.
-    pub(crate) fn value<'t>(&self, text: &'t [u8]) -> Option<call::Given<'t>> {
+    pub(crate) fn value<'t>(&self, text: &'t [u8]) -> Option<call::GivenValue<'t>> {
         match self.kind {
-            0 => Some(call::Given::Text(text)),
-            1 => Some(call::Given::Number(self.number)),
-            2 => Some(call::Given::Boolean(self.number != 0.0)),
+            0 => Some(call::GivenValue::Text(text)),
+            1 => Some(call::GivenValue::Number(self.number)),
+            2 => Some(call::GivenValue::Boolean(self.number != 0.0)),
             _ => None,
         }
     }
 
-    pub(crate) fn incr(&self) -> Incr {
+    pub(crate) fn incr(&self) -> IncrCall {
         let init = (self.when == 1).then_some(self.init);
-        Incr { by: self.number, init, ttl: self.ttl(), ignored: writes_are_ignored() }
+        IncrCall { by: self.number, init, ttl: self.ttl(), ignored: writes_are_ignored() }
     }
 }
 
-pub(crate) type Set = unsafe extern "C" fn(
+pub(crate) type FfiSet = unsafe extern "C" fn(
     *const SharedDict,
     *const u8,
     usize,
     *const u8,
     usize,
-    *const Given,
-    *mut Answer,
+    *const FfiValue,
+    *mut FfiAnswer,
 ) -> i32;
 
 /// Where dictionary `number`, counted from 1, is as long as the VM: what the prelude names it by.
@@ -76,26 +76,26 @@ pub(crate) extern "C" fn place(number: i32) -> *const SharedDict {
     })
 }
 
-/// The value of `key`, its kind as an [`Outcome`], a boolean in `number`; `flag` says that it has expired, `mark`
+/// The value of `key`, its kind as an [`DictOutcome`], a boolean in `number`; `flag` says that it has expired, `mark`
 /// how to see without another call that it is still the same.
 pub(crate) unsafe extern "C" fn get(
     dict: *const SharedDict,
     key: *const u8,
     len: usize,
     stale: i32,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: the prelude passes what `place` gave, a Lua string and its own answer, all kept during the call.
     let (dict, key, answer) = unsafe { (&*dict, slice(key, len), &mut *answer) };
     guarded(|| {
-        let Answer { at, len, number, flags, flag, mark, version, expires, room, .. } = answer;
+        let FfiAnswer { at, len, number, flags, flag, mark, version, expires, room, .. } = answer;
         *mark = std::ptr::null();
         let found = dict.get(key, room, |value, about| {
             if about.expired && stale == 0 {
                 return NOTHING;
             }
             (*flags, *flag) = (about.flags, u32::from(about.expired));
-            if let Some(Version { mark: its, version: now }) = about.version {
+            if let Some(MarkVersion { mark: its, version: now }) = about.version {
                 (*mark, *version) = (its, now);
                 *expires = if about.expires == 0 { f64::INFINITY } else { about.expires as f64 };
             }
@@ -121,15 +121,15 @@ pub(crate) unsafe extern "C" fn get(
     })
 }
 
-/// Stores a value: an [`Outcome`]; `flag`: others have gone.
+/// Stores a value: an [`DictOutcome`]; `flag`: others have gone.
 pub(crate) unsafe extern "C" fn set(
     dict: *const SharedDict,
     key: *const u8,
     len: usize,
     text: *const u8,
     text_len: usize,
-    given: *const Given,
-    answer: *mut Answer,
+    given: *const FfiValue,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: as `get`; the prelude's value is its own.
     let (dict, key, text, given, answer) =
@@ -144,19 +144,19 @@ pub(crate) unsafe extern "C" fn set(
             return FOUND;
         };
         let stored = dict.set(key, value.into(), given.ttl(), given.flags, given.when(), given.evicts());
-        let (outcome, forced) = Outcome::stored(stored);
+        let (outcome, forced) = DictOutcome::stored(stored);
         answer.flag = u32::from(forced);
         outcome as i32
     })
 }
 
-/// Adds to a number: an [`Outcome`], and the sum.
+/// Adds to a number: an [`DictOutcome`], and the sum.
 pub(crate) unsafe extern "C" fn incr(
     dict: *const SharedDict,
     key: *const u8,
     len: usize,
-    given: *const Given,
-    answer: *mut Answer,
+    given: *const FfiValue,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: as `set`.
     let (dict, key, given, answer) = unsafe { (&*dict, slice(key, len), &*given, &mut *answer) };
@@ -168,7 +168,7 @@ pub(crate) unsafe extern "C" fn incr(
 }
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
-pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut FfiAnswer) -> i32 {
     // SAFETY: as `get`.
     let (dict, answer) = unsafe { (&*dict, &mut *answer) };
     guarded(|| {

@@ -1,11 +1,11 @@
 //! Shared dictionaries for the scripts of the privileged agent: the functions of [`crate::api::shared::ffi`], with the server asked.
 
 use crate::agent;
-use crate::api::ffi::{Answer, FOUND, guarded, slice};
-use crate::api::shared::ffi::Given;
+use crate::api::ffi::{FOUND, FfiAnswer, guarded, slice};
+use crate::api::shared::ffi::FfiValue;
 use crate::api::writes_are_ignored;
 use crate::dict::SharedDict;
-use crate::dict::call::{Call, DictReply};
+use crate::dict::call::{DictCall, DictReply};
 use crate::run::lend;
 
 /// The number stands for the dictionary, which is nowhere in this process.
@@ -13,13 +13,13 @@ pub(crate) extern "C" fn place(number: i32) -> *const SharedDict {
     std::ptr::without_provenance(number as usize)
 }
 
-fn ask(dict: *const SharedDict, call: &Call<'_>) -> DictReply {
+fn ask(dict: *const SharedDict, call: &DictCall<'_>) -> DictReply {
     lend::vm(|vm| vm.dicts.get(dict.addr().wrapping_sub(1)).map(|(name, _)| agent::ask(name, call)))
         .unwrap_or_default()
 }
 
 /// Of a text a copy, which is kept until the next call.
-fn tell(reply: DictReply, answer: &mut Answer) -> i32 {
+fn tell(reply: DictReply, answer: &mut FfiAnswer) -> i32 {
     answer.mark = std::ptr::null();
     (answer.number, answer.flags, answer.flag) = (reply.number, reply.flags, u32::from(reply.flag));
     answer.own(reply.text);
@@ -31,12 +31,12 @@ pub(crate) unsafe extern "C" fn get(
     key: *const u8,
     len: usize,
     stale: i32,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: the prelude passes a Lua string and its own answer, both kept during the call.
     let (key, answer) = unsafe { (slice(key, len), &mut *answer) };
     guarded(|| {
-        let reply = ask(dict, &Call::Get(key));
+        let reply = ask(dict, &DictCall::Get(key));
         tell(if reply.flag && stale == 0 { DictReply::default() } else { reply }, answer)
     })
 }
@@ -47,8 +47,8 @@ pub(crate) unsafe extern "C" fn set(
     len: usize,
     text: *const u8,
     text_len: usize,
-    given: *const Given,
-    answer: *mut Answer,
+    given: *const FfiValue,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: as `get`; the prelude's value is its own.
     let (key, text, given, answer) =
@@ -60,8 +60,8 @@ pub(crate) unsafe extern "C" fn set(
         }
         let (ttl, flags, when, evict) = (given.ttl(), given.flags(), given.when(), given.evicts());
         let call = match given.value(text) {
-            Some(value) => Call::Set { key, value, ttl, flags, when, evict },
-            None => Call::Delete(key),
+            Some(value) => DictCall::Set { key, value, ttl, flags, when, evict },
+            None => DictCall::Delete(key),
         };
         tell(ask(dict, &call), answer)
     })
@@ -71,24 +71,24 @@ pub(crate) unsafe extern "C" fn incr(
     dict: *const SharedDict,
     key: *const u8,
     len: usize,
-    given: *const Given,
-    answer: *mut Answer,
+    given: *const FfiValue,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: as `set`.
     let (key, given, answer) = unsafe { (slice(key, len), &*given, &mut *answer) };
-    guarded(|| tell(ask(dict, &Call::Incr(key, given.incr())), answer))
+    guarded(|| tell(ask(dict, &DictCall::Incr(key, given.incr())), answer))
 }
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
-pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut FfiAnswer) -> i32 {
     // SAFETY: as `get`.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         let call = match what {
             0 if writes_are_ignored() => return FOUND,
-            0 => Call::FlushAll,
-            1 => Call::Capacity,
-            _ => Call::FreeSpace,
+            0 => DictCall::FlushAll,
+            1 => DictCall::Capacity,
+            _ => DictCall::FreeSpace,
         };
         tell(ask(dict, &call), answer);
         FOUND

@@ -6,13 +6,13 @@ pub(crate) mod ffi_agent;
 use std::sync::Arc;
 
 use crate::agent;
-use crate::dict::call::{Call, DictReply, Outcome};
-use crate::dict::{Item, SharedDict};
-use crate::luajit::state::State;
+use crate::dict::call::{DictCall, DictOutcome, DictReply};
+use crate::dict::{DictItem, SharedDict};
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Raise, expect_count, expect_number, fail, function};
+use crate::run::function::{ApiFunction, CallDone, LuaRaise, expect_count, expect_number, fail, function};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_dict.names", 0, |l| {
@@ -22,7 +22,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             l.push_bytes(name.as_bytes());
             l.raw_set_index(-2, at + 1);
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_dict.lpush", 0, |l| push(l, true)),
     function("_dict.rpush", 0, |l| push(l, false)),
@@ -30,15 +30,15 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("_dict.rpop", 0, |l| pop(l, false)),
     function("_dict.llen", 0, |l| {
         expect_count(l, 2..=2, "2 arguments, but only seen")?;
-        with_key(l, |l, dict, key| answer(l, dict.ask(Call::Length(&key))))
+        with_key(l, |l, dict, key| answer(l, dict.ask(DictCall::Length(&key))))
     }),
-    function("_dict.ttl", 0, |l| with_key(l, |l, dict, key| answer(l, dict.ask(Call::Ttl(&key))))),
+    function("_dict.ttl", 0, |l| with_key(l, |l, dict, key| answer(l, dict.ask(DictCall::Ttl(&key))))),
     function("_dict.expire", 0, |l| {
         let ttl = milliseconds(l, 3, "exptime")?;
         with_key(l, |l, dict, key| match is_ignored() {
-            true => answer(l, Outcome::Boolean.into()),
-            false => match dict.ask(Call::Expire(&key, ttl)) {
-                reply if reply.outcome == Outcome::Done => answer(l, Outcome::Boolean.into()),
+            true => answer(l, DictOutcome::Boolean.into()),
+            false => match dict.ask(DictCall::Expire(&key, ttl)) {
+                reply if reply.outcome == DictOutcome::Done => answer(l, DictOutcome::Boolean.into()),
                 reply => answer(l, reply),
             },
         })
@@ -47,33 +47,33 @@ pub(super) const TABLE: &[ApiFunction] = &[
         expect_count(l, 1..=2, "1 or 2 argument(s), but saw")?;
         let dict = dict(l)?;
         let most = if l.top() == 1 { 0.0 } else { expect_number(l, 2, "flush_expired")? };
-        answer(l, dict.ask(Call::FlushExpired(most_of(most))))
+        answer(l, dict.ask(DictCall::FlushExpired(most_of(most))))
     }),
     function("_dict.get_keys", 0, |l| {
         expect_count(l, 1..=2, "1 or 2 argument(s), but saw")?;
         let dict = dict(l)?;
         let most = if l.top() == 1 { 1024.0 } else { expect_number(l, 2, "get_keys")? };
-        let DictReply { keys, .. } = dict.ask(Call::Keys(most_of(most)));
+        let DictReply { keys, .. } = dict.ask(DictCall::Keys(most_of(most)));
         l.new_table(keys.len(), 0);
         for (at, key) in keys.iter().enumerate() {
             l.push_bytes(key);
             l.raw_set_index(-2, at + 1);
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
 /// A dictionary, or its name where it is the server's and scripts are the privileged agent's.
-enum Place {
+enum DictPlace {
     Here(Arc<SharedDict>),
     There(String),
 }
 
-impl Place {
-    fn ask(&self, call: Call<'_>) -> DictReply {
+impl DictPlace {
+    fn ask(&self, call: DictCall<'_>) -> DictReply {
         match self {
-            Place::Here(dict) => call.perform(dict),
-            Place::There(name) => agent::ask(name, &call),
+            DictPlace::Here(dict) => call.perform(dict),
+            DictPlace::There(name) => agent::ask(name, &call),
         }
     }
 }
@@ -84,22 +84,22 @@ fn most_of(most: f64) -> u64 {
 }
 
 /// What a method returns.
-fn answer(l: State, reply: DictReply) -> crate::run::function::Outcome {
+fn answer(l: LuaState, reply: DictReply) -> crate::run::function::CallOutcome {
     match reply.outcome {
-        Outcome::Done => l.push_bytes(&reply.text),
-        Outcome::Number => l.push_number(reply.number),
-        Outcome::Boolean => l.push_boolean(true),
-        Outcome::Nothing => l.push_nil(),
-        Outcome::NotFound => return fail(l, "not found"),
-        Outcome::Other | Outcome::List | Outcome::Exists => return fail(l, "value not a list"),
-        Outcome::NoMemory => return fail(l, "no memory"),
+        DictOutcome::Done => l.push_bytes(&reply.text),
+        DictOutcome::Number => l.push_number(reply.number),
+        DictOutcome::Boolean => l.push_boolean(true),
+        DictOutcome::Nothing => l.push_nil(),
+        DictOutcome::NotFound => return fail(l, "not found"),
+        DictOutcome::Other | DictOutcome::List | DictOutcome::Exists => return fail(l, "value not a list"),
+        DictOutcome::NoMemory => return fail(l, "no memory"),
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// The dictionary that the method is called on.
-fn dict(l: State) -> Result<Place, Raise> {
-    let bad = || Raise::text("bad \"zone\" argument");
+fn dict(l: LuaState) -> Result<DictPlace, LuaRaise> {
+    let bad = || LuaRaise::text("bad \"zone\" argument");
     if l.kind(1) != kind::TABLE {
         return Err(bad());
     }
@@ -108,22 +108,22 @@ fn dict(l: State) -> Result<Place, Raise> {
     l.pop(1);
     let number = number.ok_or_else(bad)? as usize;
     let place = |(name, dict): &(String, Arc<SharedDict>)| match agent::is_here() {
-        true => Place::There(name.clone()),
-        false => Place::Here(dict.clone()),
+        true => DictPlace::There(name.clone()),
+        false => DictPlace::Here(dict.clone()),
     };
     lend::vm(|vm| vm.dicts.get(number.wrapping_sub(1)).map(place)).ok_or_else(bad)
 }
 
 /// Writes of `init_by_lua` count in the first worker's VM; the others run the same.
 pub(crate) fn is_ignored() -> bool {
-    lend::phase() == Phase::Init && lend::vm(|vm| vm.worker().is_some_and(|worker| worker > 0))
+    lend::phase() == ScriptPhase::Init && lend::vm(|vm| vm.worker().is_some_and(|worker| worker > 0))
 }
 
 /// Calls `act` with the dictionary and the key that is the second argument; `nil, reason` without a proper one.
 fn with_key(
-    l: State,
-    act: impl FnOnce(State, &Place, Vec<u8>) -> crate::run::function::Outcome,
-) -> crate::run::function::Outcome {
+    l: LuaState,
+    act: impl FnOnce(LuaState, &DictPlace, Vec<u8>) -> crate::run::function::CallOutcome,
+) -> crate::run::function::CallOutcome {
     let dict = dict(l)?;
     let key = match l.kind(2) {
         kind::NIL | kind::NONE => return fail(l, "nil key"),
@@ -150,33 +150,33 @@ fn with_key(
 }
 
 /// Seconds as milliseconds; nothing is 0.
-fn milliseconds(l: State, at: i32, name: &str) -> Result<u64, Raise> {
+fn milliseconds(l: LuaState, at: i32, name: &str) -> Result<u64, LuaRaise> {
     if l.is_none_or_nil(at) {
         return Ok(0);
     }
     match l.number(at) {
         Some(seconds) if seconds >= 0.0 => Ok((seconds * 1000.0) as u64),
-        _ => Err(Raise::text(format!("bad \"{name}\" argument"))),
+        _ => Err(LuaRaise::text(format!("bad \"{name}\" argument"))),
     }
 }
 
-fn push(l: State, left: bool) -> crate::run::function::Outcome {
+fn push(l: LuaState, left: bool) -> crate::run::function::CallOutcome {
     expect_count(l, 3..=3, "3 arguments, but only seen")?;
     let item = match l.kind(3) {
-        kind::STRING => Item::Text(l.bytes(3).unwrap_or_default().into()),
-        kind::NUMBER => Item::Number(l.number(3).unwrap_or_default()),
+        kind::STRING => DictItem::Text(l.bytes(3).unwrap_or_default().into()),
+        kind::NUMBER => DictItem::Number(l.number(3).unwrap_or_default()),
         _ => return fail(l, "bad value type"),
     };
     with_key(l, |l, dict, key| match is_ignored() {
         true => answer(l, DictReply::number(1.0)),
-        false => answer(l, dict.ask(Call::Push { key: &key, item, left })),
+        false => answer(l, dict.ask(DictCall::Push { key: &key, item, left })),
     })
 }
 
-fn pop(l: State, left: bool) -> crate::run::function::Outcome {
+fn pop(l: LuaState, left: bool) -> crate::run::function::CallOutcome {
     expect_count(l, 2..=2, "2 arguments, but only seen")?;
     with_key(l, |l, dict, key| match is_ignored() {
-        true => answer(l, Outcome::Nothing.into()),
-        false => answer(l, dict.ask(Call::Pop { key: &key, left })),
+        true => answer(l, DictOutcome::Nothing.into()),
+        false => answer(l, dict.ask(DictCall::Pop { key: &key, left })),
     })
 }

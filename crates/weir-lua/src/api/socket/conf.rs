@@ -10,7 +10,7 @@ use weir_engine::inherit;
 use weir_engine::resolver::Resolver;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
 
-use crate::api::socket::tcp::Timeouts;
+use crate::api::socket::tcp::SocketTimeouts;
 
 /// The settings of one block, as written.
 #[derive(Clone, Default)]
@@ -63,8 +63,8 @@ impl SocketConf {
 }
 
 /// The settings of one block, for its requests.
-pub(crate) struct Settings {
-    pub(super) timeouts: Timeouts,
+pub(crate) struct SocketSettings {
+    pub(super) timeouts: SocketTimeouts,
     /// Milliseconds.
     pub(super) keepalive_timeout: u64,
     pub(super) buffer_size: usize,
@@ -78,11 +78,11 @@ pub(crate) struct Settings {
     pub(super) resolver: Option<(Arc<Resolver>, u64)>,
 }
 
-impl Settings {
-    pub(crate) fn new(conf: &SocketConf, core: &Core) -> Rc<Settings> {
+impl SocketSettings {
+    pub(crate) fn new(conf: &SocketConf, core: &Core) -> Rc<SocketSettings> {
         let minute = |time: Option<u64>| time.unwrap_or(60_000);
-        Rc::new(Settings {
-            timeouts: Timeouts {
+        Rc::new(SocketSettings {
+            timeouts: SocketTimeouts {
                 connect: minute(conf.connect_timeout),
                 send: minute(conf.send_timeout),
                 read: minute(conf.read_timeout),

@@ -9,14 +9,14 @@ use weir_engine::log::Level;
 use weir_engine::transport::ClientSide;
 use weir_rt::{Stream, Timer};
 
-use crate::api::socket::pool::{Pool, PoolSeat};
+use crate::api::socket::pool::{PoolSeat, SocketPool};
 use crate::api::socket::tls::SocketTlsSession;
 use crate::run::lend;
 
 /// See the module.
-pub(super) struct Conn {
-    line: Line,
-    pub(super) peer: Rc<Peer>,
+pub(super) struct SocketConnection {
+    line: SocketStream,
+    pub(super) peer: Rc<SocketPeer>,
     /// What was received and not taken.
     pub(super) input: RefCell<SocketInput>,
     pub(super) read_timer: Timer,
@@ -28,7 +28,7 @@ pub(super) struct Conn {
     /// Its place in a pool, kept or not.
     pub(super) seat: RefCell<Option<PoolSeat>>,
     /// The pool that has it while it is kept.
-    pub(super) kept_by: RefCell<Weak<Pool>>,
+    pub(super) kept_by: RefCell<Weak<SocketPool>>,
     /// Until when it is kept.
     pub(super) idle: Timer,
     /// What TLS can be resumed with.
@@ -39,7 +39,7 @@ pub(super) struct Conn {
 
 /// Whom a connection is to, as log lines tell it.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub(super) struct SocketPeer {
     /// As the script has it; empty for the client.
     pub(super) host: String,
     /// 0 for a unix socket.
@@ -48,7 +48,7 @@ pub(super) struct Peer {
     pub(super) address: String,
 }
 
-impl std::fmt::Display for Peer {
+impl std::fmt::Display for SocketPeer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.host.is_empty() {
             return Ok(());
@@ -62,15 +62,15 @@ impl std::fmt::Display for Peer {
 }
 
 /// Whose socket it is.
-pub(super) enum Line {
+pub(super) enum SocketStream {
     Own(Stream),
     /// The client's of the request (`ngx.req.socket(true)`).
     Client(ClientSide),
 }
 
-impl Conn {
-    pub(super) fn new(line: Line, peer: Rc<Peer>, nodelay: bool) -> Conn {
-        Conn {
+impl SocketConnection {
+    pub(super) fn new(line: SocketStream, peer: Rc<SocketPeer>, nodelay: bool) -> SocketConnection {
+        SocketConnection {
             line,
             peer,
             input: RefCell::default(),
@@ -89,14 +89,14 @@ impl Conn {
 
     pub(super) fn stream(&self) -> &Stream {
         match &self.line {
-            Line::Own(stream) => stream,
-            Line::Client(client) => client.stream().expect("only clients of HTTP/1 are taken over"),
+            SocketStream::Own(stream) => stream,
+            SocketStream::Client(client) => client.stream().expect("only clients of HTTP/1 are taken over"),
         }
     }
 
     /// Whether it is the client's of the request.
     pub(super) fn is_client(&self) -> bool {
-        matches!(self.line, Line::Client(_))
+        matches!(self.line, SocketStream::Client(_))
     }
 
     /// Sets TCP_NODELAY before the first bytes, if that is wanted.
@@ -145,7 +145,7 @@ impl Conn {
     }
 }
 
-impl Drop for Conn {
+impl Drop for SocketConnection {
     fn drop(&mut self) {
         // Who watches it ends.
         if let Some(watcher) = self.watcher.take() {

@@ -10,28 +10,28 @@ use weir_engine::resolver;
 use weir_rt::net::{self, SockAddr};
 use weir_rt::{Stream, Timer};
 
-use crate::api::socket::conf::Settings;
-use crate::api::socket::conn::{Conn, Line, Peer};
-use crate::api::socket::host::{self, Host, is_unix};
+use crate::api::socket::conf::SocketSettings;
+use crate::api::socket::conn::{SocketConnection, SocketPeer, SocketStream};
+use crate::api::socket::host::{self, PeerHost, is_unix};
 use crate::api::socket::pool::SocketPools;
 use crate::api::socket::pool::{PoolSeat, QueuedConnect};
 use crate::api::socket::tcp::{
-    Busy, NAME, Socket, SocketDirection, bad_argument, connect_level, errno_words, not_busy, place, settings,
-    socket, timeouts, wait,
+    NAME, SocketBusy, SocketDirection, TcpSocket, bad_argument, connect_level, errno_words, not_busy, place,
+    settings, socket, timeouts, wait,
 };
-use crate::luajit::state::{State, append_whole};
+use crate::luajit::state::{LuaState, append_whole};
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::LogNotes;
-use crate::run::op::Results;
+use crate::run::op::PushResults;
 use crate::vm::phase::YIELDABLE;
 
 pub(super) const TABLE: &[ApiFunction] =
     &[function("_socket.connect", YIELDABLE, connect), function("_socket.bind", YIELDABLE, bind)];
 
 /// What the arguments of `connect` say.
-struct Wanted {
+struct ConnectWish {
     /// 0 for a unix socket.
     port: u16,
     /// Of the pool: its name, and how large to make it if that was said.
@@ -41,24 +41,24 @@ struct Wanted {
 }
 
 /// A connection that is to be made.
-struct Dial {
+struct DialTarget {
     host: String,
     port: u16,
     bind: Option<SockAddr>,
     transparent: bool,
-    settings: Rc<Settings>,
+    settings: Rc<SocketSettings>,
     seat: Option<PoolSeat>,
     queued: Option<QueuedConnect>,
     notes: LogNotes,
 }
 
 /// Why there is no connection: what the script is told.
-type Refused = String;
+type ConnectRefusal = String;
 
-fn bind(l: State) -> Outcome {
+fn bind(l: LuaState) -> CallOutcome {
     let top = l.top();
     if !(2..=3).contains(&top) {
-        return Err(Raise::text(format!("expecting 2 or 3 arguments, but got {top}")));
+        return Err(LuaRaise::text(format!("expecting 2 or 3 arguments, but got {top}")));
     }
     socket(l)?;
     let mut port = 0.0;
@@ -79,18 +79,18 @@ fn bind(l: State) -> Outcome {
     l.raw_set_index(1, place::BIND);
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket bind ip: {text}"));
     l.push_boolean(true);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 fn port_of(number: f64) -> Option<u16> {
     (0.0..=65535.0).contains(&number).then_some(number as u16)
 }
 
-fn connect(l: State) -> Outcome {
+fn connect(l: LuaState) -> CallOutcome {
     let top = l.top();
     if !(2..=4).contains(&top) {
         let message = "ngx.socket connect: expecting 2, 3, or 4 arguments (including the object), but seen";
-        return Err(Raise::text(format!("{message} {top}")));
+        return Err(LuaRaise::text(format!("{message} {top}")));
     }
     lend::any_exchange(|_| ())?;
     let before = socket(l)?;
@@ -113,7 +113,7 @@ fn connect(l: State) -> Outcome {
             socket
         }
         None => {
-            let socket = Rc::<Socket>::default();
+            let socket = Rc::<TcpSocket>::default();
             l.push_owned(socket.clone(), NAME);
             l.raw_set_index(1, place::SOCKET);
             socket
@@ -124,7 +124,12 @@ fn connect(l: State) -> Outcome {
 }
 
 /// Takes a kept connection, or has the coroutine wait for a new one.
-fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -> Outcome {
+fn begin(
+    l: LuaState,
+    socket: Rc<TcpSocket>,
+    wanted: ConnectWish,
+    settings: Rc<SocketSettings>,
+) -> CallOutcome {
     let pools = lend::vm(|vm| vm.part::<Rc<SocketPools>>().clone());
     let pool = match (pools.get(&wanted.pool), usize::try_from(wanted.size)) {
         (Some(pool), _) => Some(pool),
@@ -136,7 +141,7 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
         if let Some(conn) = pool.take() {
             *socket.conn.borrow_mut() = Some(conn);
             l.push_number(1.0);
-            return Ok(Done::Results(1));
+            return Ok(CallDone::Results(1));
         }
         let Some(own) = pool.seat() else { return fail(l, "too many waiting connect operations") };
         if own.must_wait() {
@@ -156,30 +161,33 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket connect timeout: {timeout}"));
     let bind = text_at(l, place::BIND).and_then(|text| text.parse().ok());
     let transparent = flag_at(l, place::TRANSPARENT);
-    let busy = Busy::new(&socket, SocketDirection::Connect);
+    let busy = SocketBusy::new(&socket, SocketDirection::Connect);
     let (host, port) = (l.lossy(2), wanted.port);
     // Without a name to look up the connection is on its way as soon as the script waits.
-    socket.dialing.set(queued.is_none() && !matches!(host::parse(&host), Ok(Host::Name(..)) | Err(_)));
+    socket.dialing.set(queued.is_none() && !matches!(host::parse(&host), Ok(PeerHost::Name(..)) | Err(_)));
     wait(|notes| {
-        Box::pin(connecting(busy, Dial { host, port, bind, transparent, settings, seat, queued, notes }))
+        Box::pin(connecting(
+            busy,
+            DialTarget { host, port, bind, transparent, settings, seat, queued, notes },
+        ))
     })
 }
 
-fn text_at(l: State, place: usize) -> Option<String> {
+fn text_at(l: LuaState, place: usize) -> Option<String> {
     l.raw_get_index(1, place);
     let text = l.bytes(-1).map(|text| String::from_utf8_lossy(text).into_owned());
     l.pop(1);
     text
 }
 
-fn flag_at(l: State, place: usize) -> bool {
+fn flag_at(l: LuaState, place: usize) -> bool {
     l.raw_get_index(1, place);
     let flag = l.boolean(-1);
     l.pop(1);
     flag
 }
 
-async fn connecting(busy: Busy, dial: Dial) -> Results {
+async fn connecting(busy: SocketBusy, dial: DialTarget) -> PushResults {
     let socket = busy.socket.clone();
     let timeout = socket.timeouts.get().connect;
     let connected = dial.run(&socket, timeout).await;
@@ -204,8 +212,8 @@ async fn connecting(busy: Busy, dial: Dial) -> Results {
     }
 }
 
-impl Dial {
-    async fn run(mut self, socket: &Socket, timeout: u64) -> Result<Rc<Conn>, Refused> {
+impl DialTarget {
+    async fn run(mut self, socket: &TcpSocket, timeout: u64) -> Result<Rc<SocketConnection>, ConnectRefusal> {
         if let Some(queued) = self.queued.take() {
             let Some(seat) = queued.wait(timeout).await else {
                 let message = format_args!(
@@ -234,15 +242,15 @@ impl Dial {
     }
 
     /// The addresses of the host, one at least.
-    async fn addresses(&self) -> Result<Vec<SockAddr>, Refused> {
+    async fn addresses(&self) -> Result<Vec<SockAddr>, ConnectRefusal> {
         let unread = |reason: &str| format!("failed to parse host name \"{}\": {reason}", self.host);
         let (name, port) = match host::parse(&self.host).map_err(unread)? {
-            Host::Unix(path) => {
+            PeerHost::Unix(path) => {
                 let address = format!("unix:{path}").parse();
                 return Ok(vec![address.map_err(|_| unread("invalid unix socket"))?]);
             }
-            Host::Address(ip, port) => return Ok(vec![(ip, port.unwrap_or(self.port)).into()]),
-            Host::Name(name, port) => (name, port.unwrap_or(self.port)),
+            PeerHost::Address(ip, port) => return Ok(vec![(ip, port.unwrap_or(self.port)).into()]),
+            PeerHost::Name(name, port) => (name, port.unwrap_or(self.port)),
         };
         let Some((resolver, timeout)) = &self.settings.resolver else {
             return Err(format!("no resolver defined to resolve \"{name}\""));
@@ -263,12 +271,16 @@ impl Dial {
         Ok(addresses)
     }
 
-    async fn open(&mut self, address: &SockAddr, timeout: u64) -> Result<Rc<Conn>, Refused> {
+    async fn open(
+        &mut self,
+        address: &SockAddr,
+        timeout: u64,
+    ) -> Result<Rc<SocketConnection>, ConnectRefusal> {
         let text = match address {
             SockAddr::Unix(_) => address.to_string(),
             _ => address.host().to_string(),
         };
-        let peer = Rc::new(Peer { host: self.host.clone(), port: self.port, address: text });
+        let peer = Rc::new(SocketPeer { host: self.host.clone(), port: self.port, address: text });
         let failed = |error: std::io::Error| error.raw_os_error().unwrap_or(0);
         let timer = Timer::new();
         timer.arm(timeout);
@@ -286,7 +298,8 @@ impl Dial {
         }
         match either(Stream::connect_with(socket, address), timer.wait()).await {
             Some(Ok(stream)) => {
-                let conn = Rc::new(Conn::new(Line::Own(stream), peer, self.settings.nodelay));
+                let conn =
+                    Rc::new(SocketConnection::new(SocketStream::Own(stream), peer, self.settings.nodelay));
                 *conn.seat.borrow_mut() = self.seat.take();
                 Ok(conn)
             }
@@ -307,7 +320,7 @@ impl Dial {
         }
     }
 
-    fn timed_out(&self, peer: &Peer) -> Refused {
+    fn timed_out(&self, peer: &SocketPeer) -> ConnectRefusal {
         self.error(&format_args!("lua tcp socket connect timed out{peer}"));
         "timeout".to_owned()
     }
@@ -346,7 +359,7 @@ async fn either<T>(future: impl Future<Output = T>, other: impl Future<Output = 
 }
 
 /// Reads the arguments of `connect`; the inner error is what the script is told.
-fn wanted(l: State, block: &Settings) -> Result<Result<Wanted, Refused>, Raise> {
+fn wanted(l: LuaState, block: &SocketSettings) -> Result<Result<ConnectWish, ConnectRefusal>, LuaRaise> {
     let mut top = l.top();
     let Some(host) = l.bytes(2) else {
         return Err(bad_argument(l, 2, &format!("string expected, got {}", l.kind_name(2))));
@@ -379,13 +392,13 @@ fn wanted(l: State, block: &Settings) -> Result<Result<Wanted, Refused>, Raise> 
     };
     let pool = pool.unwrap_or_else(name);
     let port = if is_unix { 0 } else { port.unwrap_or(0) };
-    Ok(Ok(Wanted { port, pool, size, backlog }))
+    Ok(Ok(ConnectWish { port, pool, size, backlog }))
 }
 
-type Options = (Option<Vec<u8>>, i64, Option<usize>);
+type ConnectOptions = (Option<Vec<u8>>, i64, Option<usize>);
 
 /// Reads the table of options `at`: `pool`, `pool_size`, `backlog`.
-fn options(l: State, at: i32, block: &Settings) -> Result<Options, Raise> {
+fn options(l: LuaState, at: i32, block: &SocketSettings) -> Result<ConnectOptions, LuaRaise> {
     let bad = |what: &str| Err(bad_argument(l, at, what));
     let (mut size, mut backlog) = (0, None);
     l.push_bytes(b"pool_size");

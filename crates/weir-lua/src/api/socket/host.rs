@@ -6,7 +6,7 @@ use weir_engine::resolver;
 
 /// Where a socket goes. A port that stands in the name goes before the one that is given beside it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Host<'a> {
+pub(super) enum PeerHost<'a> {
     Address(IpAddr, Option<u16>),
     /// To be looked up.
     Name(&'a str, Option<u16>),
@@ -17,16 +17,16 @@ pub(super) enum Host<'a> {
 ///
 /// # Errors
 /// What is wrong with it, in nginx's words.
-pub(super) fn parse(host: &str) -> Result<Host<'_>, &'static str> {
+pub(super) fn parse(host: &str) -> Result<PeerHost<'_>, &'static str> {
     if is_unix(host.as_bytes()) {
         return match host.len() - UNIX.len() {
             0 => Err("no path in the unix domain socket"),
             LONGEST_PATH.. => Err("too long path in the unix domain socket"),
-            _ => Ok(Host::Unix(&host[UNIX.len()..])),
+            _ => Ok(PeerHost::Unix(&host[UNIX.len()..])),
         };
     }
     if let Ok(address) = host.parse() {
-        return Ok(Host::Address(address, None));
+        return Ok(PeerHost::Address(address, None));
     }
     if let Some(rest) = host.strip_prefix('[') {
         return bracketed(rest);
@@ -42,13 +42,13 @@ pub(super) fn parse(host: &str) -> Result<Host<'_>, &'static str> {
         return Err("no host");
     }
     Ok(match resolver::literal(name) {
-        Some(address) => Host::Address(address, port),
-        None => Host::Name(name, port),
+        Some(address) => PeerHost::Address(address, port),
+        None => PeerHost::Name(name, port),
     })
 }
 
 /// `address]`, `address]:port`
-fn bracketed(rest: &str) -> Result<Host<'_>, &'static str> {
+fn bracketed(rest: &str) -> Result<PeerHost<'_>, &'static str> {
     let (address, behind) = rest.split_once(']').ok_or("invalid host")?;
     let port = match behind.strip_prefix(':') {
         Some(port) => Some(port_of(port)?),
@@ -56,7 +56,7 @@ fn bracketed(rest: &str) -> Result<Host<'_>, &'static str> {
         None => return Err("invalid host"),
     };
     let address: Ipv6Addr = address.parse().map_err(|_| "invalid IPv6 address")?;
-    Ok(Host::Address(address.into(), port))
+    Ok(PeerHost::Address(address.into(), port))
 }
 
 fn port_of(text: &str) -> Result<u16, &'static str> {
@@ -84,16 +84,16 @@ mod tests {
         let local = IpAddr::from([127, 0, 0, 1]);
         let local6 = IpAddr::from(Ipv6Addr::LOCALHOST);
         for (text, wanted) in [
-            ("127.0.0.1", Host::Address(local, None)),
-            ("127.0.0.1:80", Host::Address(local, Some(80))),
-            ("::1", Host::Address(local6, None)),
-            ("[::1]", Host::Address(local6, None)),
-            ("[::1]:65535", Host::Address(local6, Some(65535))),
-            ("localhost", Host::Name("localhost", None)),
-            ("localhost:8080", Host::Name("localhost", Some(8080))),
-            ("1:2", Host::Name("1", Some(2))),
-            ("unix:a", Host::Unix("a")),
-            ("Unix:/tmp/x:80", Host::Unix("/tmp/x:80")),
+            ("127.0.0.1", PeerHost::Address(local, None)),
+            ("127.0.0.1:80", PeerHost::Address(local, Some(80))),
+            ("::1", PeerHost::Address(local6, None)),
+            ("[::1]", PeerHost::Address(local6, None)),
+            ("[::1]:65535", PeerHost::Address(local6, Some(65535))),
+            ("localhost", PeerHost::Name("localhost", None)),
+            ("localhost:8080", PeerHost::Name("localhost", Some(8080))),
+            ("1:2", PeerHost::Name("1", Some(2))),
+            ("unix:a", PeerHost::Unix("a")),
+            ("Unix:/tmp/x:80", PeerHost::Unix("/tmp/x:80")),
         ] {
             assert_eq!(parse(text), Ok(wanted), "{text}");
         }

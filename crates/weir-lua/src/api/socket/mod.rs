@@ -1,9 +1,9 @@
 //! Cosockets: `ngx.socket.tcp` and what it gives.
 //!
-//! A socket object is a Lua table; in its first place stands a [`Socket`], which is there from the first `connect` on. The
-//! connection itself is a [`Conn`], which pools ([`pool`]) keep between requests. What can be had without waiting (bytes that
+//! A socket object is a Lua table; in its first place stands a [`TcpSocket`], which is there from the first `connect` on. The
+//! connection itself is a [`SocketConnection`], which pools ([`pool`]) keep between requests. What can be had without waiting (bytes that
 //! are in the buffer or the kernel, a kept connection, a send that the kernel takes) is had within the call: no future is
-//! made, the coroutine goes on. What waits is a future that holds socket and connection, and a [`Busy`] that frees the
+//! made, the coroutine goes on. What waits is a future that holds socket and connection, and a [`SocketBusy`] that frees the
 //! direction again when the future ends, and closes the socket when it is dropped before that (`ngx.thread.kill`).
 //!
 //! Sockets belong to a request, which closes them when it ends.
@@ -24,7 +24,7 @@ mod until;
 
 use crate::run::function::ApiFunction;
 
-pub(crate) use conf::{Settings, SocketConf};
+pub(crate) use conf::{SocketConf, SocketSettings};
 pub(crate) use request::receives_body;
 pub(crate) use udp::TABLE as DATAGRAMS;
 

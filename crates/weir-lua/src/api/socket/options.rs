@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use weir_rt::net::{self, SocketOption};
 
-use crate::api::socket::conn::Conn;
+use crate::api::socket::conn::SocketConnection;
 use crate::api::socket::tcp::{bad_argument, place, socket};
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 
 pub(super) const TABLE: &[ApiFunction] = &[
@@ -21,12 +21,12 @@ pub(super) const TABLE: &[ApiFunction] = &[
         };
         let Some(fd) = fd else { return fail(l, "closed") };
         l.push_number(f64::from(fd));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
 /// The descriptor of the client's connection, for a socket that receives the request's body.
-fn body_fd(l: State) -> Result<Option<i32>, Raise> {
+fn body_fd(l: LuaState) -> Result<Option<i32>, LuaRaise> {
     if !socket(l)?.is_some_and(|socket| socket.body.borrow().is_some()) {
         return Ok(None);
     }
@@ -34,10 +34,10 @@ fn body_fd(l: State) -> Result<Option<i32>, Raise> {
 }
 
 /// The connection; `None`: it is closed.
-fn conn(l: State) -> Result<Option<Rc<Conn>>, Raise> {
+fn conn(l: LuaState) -> Result<Option<Rc<SocketConnection>>, LuaRaise> {
     match socket(l)? {
         Some(socket) => Ok(socket.conn.borrow().clone()),
-        None => Err(Raise::text("socket is never created nor connected")),
+        None => Err(LuaRaise::text("socket is never created nor connected")),
     }
 }
 
@@ -54,7 +54,7 @@ fn option_of(name: &[u8]) -> Option<SocketOption> {
     })
 }
 
-fn get(l: State) -> Outcome {
+fn get(l: LuaState) -> CallOutcome {
     let conn = conn(l)?;
     if l.is_none_or_nil(2) {
         return fail(l, "missing the \"option\" argument");
@@ -67,13 +67,13 @@ fn get(l: State) -> Outcome {
     match net::option(conn.stream().fd(), option) {
         Ok(value) => {
             l.push_number(f64::from(value));
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(error) => failed(l, &error),
     }
 }
 
-fn set(l: State) -> Outcome {
+fn set(l: LuaState) -> CallOutcome {
     if l.is_none_or_nil(2) {
         return fail(l, "missing the \"option\" argument");
     }
@@ -86,7 +86,7 @@ fn set(l: State) -> Outcome {
         l.push_value(3);
         l.raw_set_index(1, place::TRANSPARENT);
         l.push_boolean(true);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     let conn = conn(l)?;
     let Some(option) = option_of(name.as_bytes()) else {
@@ -107,12 +107,12 @@ fn set(l: State) -> Outcome {
                 conn.nodelay.set(true);
             }
             l.push_boolean(true);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(error) => failed(l, &error),
     }
 }
 
-fn failed(l: State, error: &std::io::Error) -> Outcome {
+fn failed(l: LuaState, error: &std::io::Error) -> CallOutcome {
     fail(l, weir_rt::file::errno_text(error.raw_os_error().unwrap_or(0)))
 }

@@ -13,10 +13,10 @@ use std::task::{Poll, Waker};
 use weir_engine::log::Level;
 use weir_rt::{Recv, Timer};
 
-use crate::api::socket::conn::Conn;
+use crate::api::socket::conn::SocketConnection;
 use crate::api::socket::tcp::{OPEN, bad_argument, not_busy, place, settings, socket};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::vm::key_hash::FoldedState;
 use crate::vm::lua_vm::VmPart;
@@ -29,11 +29,11 @@ pub(super) const TABLE: &[ApiFunction] = &[
 /// The pools of a VM, by name.
 #[derive(Default)]
 pub(crate) struct SocketPools {
-    known: RefCell<HashMap<Box<[u8]>, Rc<Pool>, FoldedState>>,
+    known: RefCell<HashMap<Box<[u8]>, Rc<SocketPool>, FoldedState>>,
 }
 
 /// Connections under one name.
-pub(super) struct Pool {
+pub(super) struct SocketPool {
     name: Box<[u8]>,
     size: usize,
     /// How many connects may wait for a place; `None`: they don't, there may be more connections than `size`.
@@ -41,21 +41,21 @@ pub(super) struct Pool {
     /// Seats that are taken.
     connections: Cell<usize>,
     /// Kept connections, the one that was used last in front.
-    idle: RefCell<VecDeque<Rc<Conn>>>,
-    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+    idle: RefCell<VecDeque<Rc<SocketConnection>>>,
+    waiting: RefCell<VecDeque<Rc<PoolWaiter>>>,
     home: Weak<SocketPools>,
 }
 
 /// A connection's place in its pool, or that of one that is to be.
 pub(super) struct PoolSeat {
-    pool: Rc<Pool>,
+    pool: Rc<SocketPool>,
     /// When it is given up, the next may have it.
     passed_on: bool,
 }
 
 /// A connect that waits for a place.
 #[derive(Default)]
-struct Waiter {
+struct PoolWaiter {
     granted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -65,17 +65,17 @@ impl VmPart for Rc<SocketPools> {
 }
 
 impl SocketPools {
-    pub(super) fn get(&self, name: &[u8]) -> Option<Rc<Pool>> {
+    pub(super) fn get(&self, name: &[u8]) -> Option<Rc<SocketPool>> {
         self.known.borrow().get(name).cloned()
     }
 
-    pub(super) fn make(self: &Rc<Self>, name: &[u8], size: usize, backlog: Option<usize>) -> Rc<Pool> {
+    pub(super) fn make(self: &Rc<Self>, name: &[u8], size: usize, backlog: Option<usize>) -> Rc<SocketPool> {
         let (shown, queue) = (String::from_utf8_lossy(name), backlog.map_or(-1, |backlog| backlog as i64));
         let message = format_args!("lua tcp socket connection pool size: {size}, backlog: {queue}");
         lend::log_plain(Level::Debug, &message);
         let message = format_args!("lua tcp socket keepalive create connection pool for key \"{shown}\"");
         lend::log_plain(Level::Debug, &message);
-        let pool = Rc::new(Pool {
+        let pool = Rc::new(SocketPool {
             name: name.into(),
             size,
             backlog,
@@ -99,14 +99,14 @@ impl Drop for SocketPools {
     }
 }
 
-impl Pool {
+impl SocketPool {
     /// How many there are, used and kept, and connects that wait.
     pub(super) fn connections(&self) -> usize {
         self.connections.get()
     }
 
     /// The kept connection that was used last, if it is still good.
-    pub(super) fn take(&self) -> Option<Rc<Conn>> {
+    pub(super) fn take(&self) -> Option<Rc<SocketConnection>> {
         lend::log_plain(Level::Debug, &"lua tcp socket pool get keepalive peer");
         loop {
             let Some(conn) = self.idle.borrow_mut().pop_front() else {
@@ -143,7 +143,7 @@ impl Pool {
     }
 
     /// Keeps a connection, in place of the one that was used least recently when there are as many as may be.
-    fn keep(self: &Rc<Self>, conn: &Rc<Conn>, timeout: u64) {
+    fn keep(self: &Rc<Self>, conn: &Rc<SocketConnection>, timeout: u64) {
         *conn.kept_by.borrow_mut() = Rc::downgrade(self);
         if timeout > 0 {
             conn.idle.touch(timeout);
@@ -162,7 +162,7 @@ impl Pool {
     }
 
     /// A kept connection is of no use any more; `late`: its time is over.
-    pub(super) fn lose(&self, conn: &Rc<Conn>, late: bool) {
+    pub(super) fn lose(&self, conn: &Rc<SocketConnection>, late: bool) {
         let what = match late {
             true => "lua tcp socket keepalive max idle timeout",
             false => "lua tcp socket keepalive close handler check stale events",
@@ -176,7 +176,7 @@ impl Pool {
         drop(seat);
     }
 
-    fn forget(&self, waiter: &Rc<Waiter>) {
+    fn forget(&self, waiter: &Rc<PoolWaiter>) {
         self.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, waiter));
     }
 
@@ -198,13 +198,13 @@ impl PoolSeat {
         self.pool.backlog.is_some() && self.pool.connections.get() > self.pool.size
     }
 
-    pub(super) fn pool(&self) -> &Rc<Pool> {
+    pub(super) fn pool(&self) -> &Rc<SocketPool> {
         &self.pool
     }
 
     /// Joins the queue.
     pub(super) fn queue(self) -> QueuedConnect {
-        let waiter = Rc::<Waiter>::default();
+        let waiter = Rc::<PoolWaiter>::default();
         self.pool.waiting.borrow_mut().push_back(waiter.clone());
         QueuedConnect { seat: Some(self), waiter }
     }
@@ -235,7 +235,7 @@ impl Drop for PoolSeat {
 /// A place in the queue, by one who sits there.
 pub(super) struct QueuedConnect {
     seat: Option<PoolSeat>,
-    waiter: Rc<Waiter>,
+    waiter: Rc<PoolWaiter>,
 }
 
 impl QueuedConnect {
@@ -273,14 +273,16 @@ impl Drop for QueuedConnect {
 }
 
 /// The peer has not closed it, and has sent nothing that nobody asked for.
-fn is_good(conn: &Conn) -> bool {
+fn is_good(conn: &SocketConnection) -> bool {
     conn.stream().error().is_none() && !conn.stream().is_eof() && conn.stream().try_recv().is_none()
 }
 
-fn set_keepalive(l: State) -> Outcome {
+fn set_keepalive(l: LuaState) -> CallOutcome {
     let top = l.top();
     if !(1..=3).contains(&top) {
-        return Err(Raise::text(format!("expecting 1 to 3 arguments (including the object), but got {top}")));
+        return Err(LuaRaise::text(format!(
+            "expecting 1 to 3 arguments (including the object), but got {top}"
+        )));
     }
     let socket = socket(l)?;
     let block = settings()?;
@@ -307,7 +309,7 @@ fn set_keepalive(l: State) -> Outcome {
         lend::log_plain(Level::Debug, &message);
         socket.finalize();
         l.push_number(1.0);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket set keepalive: saving connection {at:p}"));
     let seated = conn.seat.borrow().as_ref().map(|seat| seat.pool().clone());
@@ -340,11 +342,11 @@ fn set_keepalive(l: State) -> Outcome {
     socket.finalize();
     pool.keep(&conn, timeout);
     l.push_number(1.0);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// The pool of the object that is the first argument, made when there is none: with `size`, the last of `top` arguments.
-fn pool_of(l: State, top: i32, size: i64) -> Result<Option<Rc<Pool>>, Raise> {
+fn pool_of(l: LuaState, top: i32, size: i64) -> Result<Option<Rc<SocketPool>>, LuaRaise> {
     l.raw_get_index(1, place::KEY);
     let Some(name) = l.bytes(-1).map(<[u8]>::to_vec) else { return Ok(None) };
     l.pop(1);
@@ -359,7 +361,7 @@ fn pool_of(l: State, top: i32, size: i64) -> Result<Option<Rc<Pool>>, Raise> {
 }
 
 /// The integer `at`, if there is one.
-fn integer(l: State, at: i32) -> Result<Option<i64>, Raise> {
+fn integer(l: LuaState, at: i32) -> Result<Option<i64>, LuaRaise> {
     if l.is_none_or_nil(at) {
         return Ok(None);
     }
@@ -369,10 +371,10 @@ fn integer(l: State, at: i32) -> Result<Option<i64>, Raise> {
     }
 }
 
-fn reused_times(l: State) -> Outcome {
+fn reused_times(l: LuaState) -> CallOutcome {
     if l.top() != 1 {
         let top = l.top();
-        return Err(Raise::text(format!("expecting 1 argument (including the object), but got {top}")));
+        return Err(LuaRaise::text(format!("expecting 1 argument (including the object), but got {top}")));
     }
     let Some(socket) = socket(l)? else { return fail(l, "closed") };
     if socket.read_closed.get() && socket.write_closed.get() {
@@ -380,10 +382,10 @@ fn reused_times(l: State) -> Outcome {
     }
     if socket.dialing.get() {
         l.push_number(0.0);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     let reused = socket.conn.borrow().as_ref().map(|conn| conn.reused.get());
     let Some(reused) = reused else { return fail(l, "closed") };
     l.push_number(f64::from(reused));
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }

@@ -9,18 +9,18 @@ use weir_engine::log::Level;
 use weir_rt::Recv;
 use weir_trace::WaitKind;
 
-use crate::api::socket::conn::{Conn, SocketInput};
+use crate::api::socket::conn::{SocketConnection, SocketInput};
 use crate::api::socket::tcp::{
-    Busy, Socket, SocketDirection, bad_argument, closed, errno_words, not_busy, place, socket, wait,
+    SocketBusy, SocketDirection, TcpSocket, bad_argument, closed, errno_words, not_busy, place, socket, wait,
 };
-use crate::api::socket::until::{Pattern, UntilProgress, UntilSearch};
-use crate::luajit::state::State;
+use crate::api::socket::until::{UntilPattern, UntilProgress, UntilSearch};
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::{self, kind};
 use crate::run::function::push_with;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::LogNotes;
-use crate::run::op::{BodyPiece, Results, ThreadOp};
+use crate::run::op::{BodyPiece, PushResults, ThreadOp};
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_socket.receive", 0, receive),
@@ -29,7 +29,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
 ];
 
 /// What is wanted of the bytes that come.
-enum Want {
+enum ReceiveGoal {
     /// Up to the next line feed.
     Line,
     /// All up to the end.
@@ -38,12 +38,12 @@ enum Want {
     /// What there is, so many bytes at most.
     Any(usize),
     /// Up to a pattern; so many bytes at a time, if that is said.
-    Until(Rc<Until>, Option<usize>),
+    Until(Rc<UntilReader>, Option<usize>),
 }
 
 /// A pattern that an iterator looks for, and how far it has come.
-struct Until {
-    pattern: Pattern,
+struct UntilReader {
+    pattern: UntilPattern,
     progress: Cell<UntilProgress>,
     /// What [`SocketInput::turn`] was when it came so far.
     turn: Cell<u64>,
@@ -52,15 +52,15 @@ struct Until {
 }
 
 /// A receive that is under way.
-struct Reading {
-    want: Want,
+struct SocketReading {
+    want: ReceiveGoal,
     /// Bytes that were looked at, of a line.
     seen: usize,
 }
 
 /// How a receive ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum ReadEnd {
     /// So many bytes are given, and so many are taken.
     Whole(usize, usize),
     Closed,
@@ -71,61 +71,63 @@ enum Ended {
 }
 
 /// Where bytes come from.
-enum Source {
-    Conn(Rc<Conn>),
+enum ReadSource {
+    Conn(Rc<SocketConnection>),
     /// The request's body.
     Body(Rc<RefCell<SocketInput>>),
 }
 
-impl Reading {
-    fn new(want: Want) -> Reading {
-        Reading { want, seen: 0 }
+impl SocketReading {
+    fn new(want: ReceiveGoal) -> SocketReading {
+        SocketReading { want, seen: 0 }
     }
 
     /// Whether what came so far is enough.
-    fn step(&mut self, input: &mut SocketInput) -> Option<Ended> {
+    fn step(&mut self, input: &mut SocketInput) -> Option<ReadEnd> {
         let rest = input.rest();
         match &self.want {
-            Want::Line => match rest[self.seen..].iter().position(|byte| *byte == b'\n') {
-                Some(at) => Some(Ended::Whole(self.seen + at, self.seen + at + 1)),
+            ReceiveGoal::Line => match rest[self.seen..].iter().position(|byte| *byte == b'\n') {
+                Some(at) => Some(ReadEnd::Whole(self.seen + at, self.seen + at + 1)),
                 None => {
                     self.seen = rest.len();
                     None
                 }
             },
-            Want::All => None,
-            Want::Count(count) => (rest.len() >= *count).then_some(Ended::Whole(*count, *count)),
-            Want::Any(_) if rest.is_empty() => None,
-            Want::Any(most) => {
+            ReceiveGoal::All => None,
+            ReceiveGoal::Count(count) => (rest.len() >= *count).then_some(ReadEnd::Whole(*count, *count)),
+            ReceiveGoal::Any(_) if rest.is_empty() => None,
+            ReceiveGoal::Any(most) => {
                 let count = rest.len().min(*most);
-                Some(Ended::Whole(count, count))
+                Some(ReadEnd::Whole(count, count))
             }
-            Want::Until(search, most) => search.step(input, *most),
+            ReceiveGoal::Until(search, most) => search.step(input, *most),
         }
     }
 
     /// Pushes what a receive returns that has ended.
-    fn finish(&self, l: State, socket: &Socket, input: &mut SocketInput, ended: Ended) -> i32 {
+    fn finish(&self, l: LuaState, socket: &TcpSocket, input: &mut SocketInput, ended: ReadEnd) -> i32 {
         let (given, taken) = match ended {
-            Ended::Whole(given, taken) => (given, taken),
+            ReadEnd::Whole(given, taken) => (given, taken),
             // With the end of all, all is what was wanted.
-            Ended::Closed if matches!(self.want, Want::All) => (input.rest().len(), input.rest().len()),
+            ReadEnd::Closed if matches!(self.want, ReceiveGoal::All) => {
+                (input.rest().len(), input.rest().len())
+            }
             _ => self.partial(input),
         };
         let failed = match ended {
-            Ended::Whole(..) => None,
+            ReadEnd::Whole(..) => None,
             // The next receive will find the end again.
-            Ended::Closed if matches!(self.want, Want::All) => None,
-            Ended::Closed => {
+            ReadEnd::Closed if matches!(self.want, ReceiveGoal::All) => None,
+            ReadEnd::Closed => {
                 socket.read_closed.set(true);
                 Some("closed".to_owned())
             }
-            Ended::TimedOut => Some("timeout".to_owned()),
-            Ended::Failed(errno) => {
+            ReadEnd::TimedOut => Some("timeout".to_owned()),
+            ReadEnd::Failed(errno) => {
                 socket.read_closed.set(true);
                 Some(errno_words(errno))
             }
-            Ended::Aborted => {
+            ReadEnd::Aborted => {
                 socket.read_closed.set(true);
                 Some("client aborted".to_owned())
             }
@@ -137,11 +139,11 @@ impl Reading {
             count = 3;
         }
         match self.want {
-            Want::Line => push_line(l, &input.rest()[..given]),
+            ReceiveGoal::Line => push_line(l, &input.rest()[..given]),
             _ => l.push_bytes(&input.rest()[..given]),
         }
         input.take(taken);
-        if !matches!(self.want, Want::Until(..)) {
+        if !matches!(self.want, ReceiveGoal::Until(..)) {
             input.turn += 1;
         }
         count
@@ -150,7 +152,7 @@ impl Reading {
     /// What is given of a receive that failed: all but what may be a pattern's beginning.
     fn partial(&self, input: &SocketInput) -> (usize, usize) {
         match &self.want {
-            Want::Until(search, _) => {
+            ReceiveGoal::Until(search, _) => {
                 let UntilProgress { given, matched } = search.progress.get();
                 search.progress.set(UntilProgress { given: 0, matched });
                 (given, given)
@@ -160,8 +162,8 @@ impl Reading {
     }
 }
 
-impl Until {
-    fn step(&self, input: &mut SocketInput, most: Option<usize>) -> Option<Ended> {
+impl UntilReader {
+    fn step(&self, input: &mut SocketInput, most: Option<usize>) -> Option<ReadEnd> {
         if self.turn.get() != input.turn {
             // Others have taken bytes meanwhile; and from now on they begin anew.
             input.turn += 1;
@@ -178,20 +180,20 @@ impl Until {
             }
             UntilSearch::Enough => {
                 self.progress.set(UntilProgress { given: 0, matched });
-                Some(Ended::Whole(given, given))
+                Some(ReadEnd::Whole(given, given))
             }
             UntilSearch::Found => {
                 self.progress.set(UntilProgress::default());
                 self.ended.set(most.is_some());
                 let whole = given + self.pattern.len();
-                Some(Ended::Whole(if self.pattern.inclusive { whole } else { given }, whole))
+                Some(ReadEnd::Whole(if self.pattern.inclusive { whole } else { given }, whole))
             }
         }
     }
 }
 
 /// Pushes a line without its carriage returns, wherever they stand.
-fn push_line(l: State, line: &[u8]) {
+fn push_line(l: LuaState, line: &[u8]) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if !line.contains(&b'\r') {
         return l.push_bytes(line);
@@ -201,23 +203,28 @@ fn push_line(l: State, line: &[u8]) {
 }
 
 /// Receives: at once, or by a wait.
-fn read(l: State, socket: Rc<Socket>, source: Source, reading: Reading) -> Outcome {
+fn read(l: LuaState, socket: Rc<TcpSocket>, source: ReadSource, reading: SocketReading) -> CallOutcome {
     let timeout = socket.timeouts.get().read;
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket read timeout: {timeout}"));
     match source {
-        Source::Conn(conn) => read_conn(l, socket, conn, reading),
-        Source::Body(input) => read_body(l, socket, input, reading),
+        ReadSource::Conn(conn) => read_conn(l, socket, conn, reading),
+        ReadSource::Body(input) => read_body(l, socket, input, reading),
     }
 }
 
 /// Receives from the request's body: what has come of it, or what its task reads.
-fn read_body(l: State, socket: Rc<Socket>, input: Rc<RefCell<SocketInput>>, mut reading: Reading) -> Outcome {
+fn read_body(
+    l: LuaState,
+    socket: Rc<TcpSocket>,
+    input: Rc<RefCell<SocketInput>>,
+    mut reading: SocketReading,
+) -> CallOutcome {
     let ended = reading.step(&mut input.borrow_mut());
     if let Some(ended) = ended {
-        return Ok(Done::Results(reading.finish(l, &socket, &mut input.borrow_mut(), ended)));
+        return Ok(CallDone::Results(reading.finish(l, &socket, &mut input.borrow_mut(), ended)));
     }
     let (timeout, logs) = (socket.timeouts.get().read, socket.logs_errors());
-    let mut waiting = Some((Busy::new(&socket, SocketDirection::Read), reading));
+    let mut waiting = Some((SocketBusy::new(&socket, SocketDirection::Read), reading));
     lend::run(|run| {
         let notes = run.notes();
         let take = move |piece| {
@@ -228,55 +235,60 @@ fn read_body(l: State, socket: Rc<Socket>, input: Rc<RefCell<SocketInput>>, mut 
                     input.add(&bytes);
                     reading.step(&mut input)?
                 }
-                BodyPiece::End => Ended::Closed,
-                BodyPiece::Failed => Ended::Aborted,
+                BodyPiece::End => ReadEnd::Closed,
+                BodyPiece::Failed => ReadEnd::Aborted,
                 BodyPiece::TimedOut => {
                     if logs {
                         notes.push(Level::Error, "lua tcp socket read timed out".to_owned());
                     }
-                    Ended::TimedOut
+                    ReadEnd::TimedOut
                 }
             };
             let (busy, reading) = waiting.take()?;
             let socket = busy.socket.clone();
             busy.over();
             let input = input.clone();
-            let finish = move |l: State| reading.finish(l, &socket, &mut input.borrow_mut(), ended);
-            Some(Box::new(finish) as Results)
+            let finish = move |l: LuaState| reading.finish(l, &socket, &mut input.borrow_mut(), ended);
+            Some(Box::new(finish) as PushResults)
         };
         run.wait = WaitKind::ClientRead;
         run.op = Some(ThreadOp::Pieces(timeout, Box::new(take)));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
-fn read_conn(l: State, socket: Rc<Socket>, conn: Rc<Conn>, mut reading: Reading) -> Outcome {
+fn read_conn(
+    l: LuaState,
+    socket: Rc<TcpSocket>,
+    conn: Rc<SocketConnection>,
+    mut reading: SocketReading,
+) -> CallOutcome {
     let ended = {
         let mut input = conn.input.borrow_mut();
         at_once(&conn, &mut input, &mut reading)
             .map(|ended| (reading.finish(l, &socket, &mut input, ended), ended))
     };
     if let Some((count, ended)) = ended {
-        if let Ended::Failed(errno) = ended {
+        if let ReadEnd::Failed(errno) = ended {
             lend::log_plain(Level::Error, &failed(errno));
         }
-        return Ok(Done::Results(count));
+        return Ok(CallDone::Results(count));
     }
-    let busy = Busy::new(&socket, SocketDirection::Read);
+    let busy = SocketBusy::new(&socket, SocketDirection::Read);
     wait(|notes| Box::pin(receiving(busy, conn, reading, notes)))
 }
 
 /// What can be had without waiting.
-fn at_once(conn: &Conn, input: &mut SocketInput, reading: &mut Reading) -> Option<Ended> {
+fn at_once(conn: &SocketConnection, input: &mut SocketInput, reading: &mut SocketReading) -> Option<ReadEnd> {
     loop {
         if let Some(ended) = reading.step(input) {
             return Some(ended);
         }
         match conn.stream().try_recv()? {
             Recv::Data(bytes) => input.add(&bytes),
-            Recv::Eof => return Some(Ended::Closed),
-            Recv::TimedOut => return Some(Ended::TimedOut),
-            Recv::Err(errno) => return Some(Ended::Failed(errno)),
+            Recv::Eof => return Some(ReadEnd::Closed),
+            Recv::TimedOut => return Some(ReadEnd::TimedOut),
+            Recv::Err(errno) => return Some(ReadEnd::Failed(errno)),
         }
     }
 }
@@ -285,27 +297,37 @@ fn failed(errno: i32) -> String {
     format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno))
 }
 
-async fn receiving(busy: Busy, conn: Rc<Conn>, mut reading: Reading, notes: LogNotes) -> Results {
+async fn receiving(
+    busy: SocketBusy,
+    conn: Rc<SocketConnection>,
+    mut reading: SocketReading,
+    notes: LogNotes,
+) -> PushResults {
     let socket = busy.socket.clone();
     conn.read_timer.touch(socket.timeouts.get().read);
     let ended = poll_fn(|cx| poll(cx, &socket, &conn, &mut reading)).await;
     conn.read_timer.disarm();
     busy.over();
     match ended {
-        Ended::TimedOut if socket.logs_errors() => {
+        ReadEnd::TimedOut if socket.logs_errors() => {
             notes.push(Level::Error, format!("lua tcp socket read timed out{}", conn.peer));
         }
-        Ended::Failed(errno) => notes.push(Level::Error, failed(errno)),
+        ReadEnd::Failed(errno) => notes.push(Level::Error, failed(errno)),
         _ => {}
     }
     Box::new(move |l| reading.finish(l, &socket, &mut conn.input.borrow_mut(), ended))
 }
 
-fn poll(cx: &mut Context<'_>, socket: &Socket, conn: &Conn, reading: &mut Reading) -> Poll<Ended> {
+fn poll(
+    cx: &mut Context<'_>,
+    socket: &TcpSocket,
+    conn: &SocketConnection,
+    reading: &mut SocketReading,
+) -> Poll<ReadEnd> {
     loop {
         // Of what is long, more at a time than a buffer of the event loop's has.
         let received = match reading.want {
-            Want::All | Want::Count(LONG..) => {
+            ReceiveGoal::All | ReceiveGoal::Count(LONG..) => {
                 conn.stream().poll_recv_long(cx, Some(&conn.read_timer), LONG * 4)
             }
             _ => conn.stream().poll_recv(cx, Some(&conn.read_timer)),
@@ -320,9 +342,9 @@ fn poll(cx: &mut Context<'_>, socket: &Socket, conn: &Conn, reading: &mut Readin
                     return Poll::Ready(ended);
                 }
             }
-            Recv::Eof => return Poll::Ready(Ended::Closed),
-            Recv::TimedOut => return Poll::Ready(Ended::TimedOut),
-            Recv::Err(errno) => return Poll::Ready(Ended::Failed(errno)),
+            Recv::Eof => return Poll::Ready(ReadEnd::Closed),
+            Recv::TimedOut => return Poll::Ready(ReadEnd::TimedOut),
+            Recv::Err(errno) => return Poll::Ready(ReadEnd::Failed(errno)),
         }
     }
 }
@@ -331,15 +353,15 @@ fn poll(cx: &mut Context<'_>, socket: &Socket, conn: &Conn, reading: &mut Readin
 const LONG: usize = 16 * 1024;
 
 /// Where the socket receives from, unless nothing more can come.
-fn source(socket: &Socket) -> Option<Source> {
+fn source(socket: &TcpSocket) -> Option<ReadSource> {
     if let (Some(input), false) = (&*socket.body.borrow(), socket.read_closed.get()) {
-        return Some(Source::Body(input.clone()));
+        return Some(ReadSource::Body(input.clone()));
     }
-    socket.open(&socket.read_closed).map(Source::Conn)
+    socket.open(&socket.read_closed).map(ReadSource::Conn)
 }
 
 /// Where to receive from, for who may.
-fn receiver(l: State, socket: Option<Rc<Socket>>) -> Result<(Rc<Socket>, Source), Outcome> {
+fn receiver(l: LuaState, socket: Option<Rc<TcpSocket>>) -> Result<(Rc<TcpSocket>, ReadSource), CallOutcome> {
     if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[SocketDirection::Dial])) {
         return Err(fail(l, busy));
     }
@@ -354,29 +376,31 @@ fn receiver(l: State, socket: Option<Rc<Socket>>) -> Result<(Rc<Socket>, Source)
     }
 }
 
-fn receive(l: State) -> Outcome {
+fn receive(l: LuaState) -> CallOutcome {
     let top = l.top();
     if !(1..=2).contains(&top) {
-        return Err(Raise::text(format!("expecting 1 or 2 arguments (including the object), but got {top}")));
+        return Err(LuaRaise::text(format!(
+            "expecting 1 or 2 arguments (including the object), but got {top}"
+        )));
     }
     lend::log_plain(Level::Debug, &"lua tcp socket calling receive() method");
     let (socket, conn) = match receiver(l, socket(l)?) {
         Ok(both) => both,
         Err(outcome) => return outcome,
     };
-    let want = if top == 1 { Want::Line } else { wanted(l)? };
-    if matches!(want, Want::Count(0)) {
+    let want = if top == 1 { ReceiveGoal::Line } else { wanted(l)? };
+    if matches!(want, ReceiveGoal::Count(0)) {
         l.push_bytes(b"");
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
-    read(l, socket, conn, Reading::new(want))
+    read(l, socket, conn, SocketReading::new(want))
 }
 
 /// What the second argument of `receive` says.
-fn wanted(l: State) -> Result<Want, Raise> {
+fn wanted(l: LuaState) -> Result<ReceiveGoal, LuaRaise> {
     if let Some(number) = l.number(2) {
         return match number {
-            0.0.. => Ok(Want::Count(number as usize)),
+            0.0.. => Ok(ReceiveGoal::Count(number as usize)),
             _ => Err(bad_argument(l, 2, "bad number argument")),
         };
     }
@@ -384,17 +408,17 @@ fn wanted(l: State) -> Result<Want, Raise> {
         return Err(bad_argument(l, 2, "bad argument"));
     }
     match l.bytes(2) {
-        Some(b"*l") => Ok(Want::Line),
-        Some(b"*a") => Ok(Want::All),
+        Some(b"*l") => Ok(ReceiveGoal::Line),
+        Some(b"*a") => Ok(ReceiveGoal::All),
         Some([b'*', _]) => Err(bad_argument(l, 2, "bad pattern argument")),
         _ => Err(bad_argument(l, 2, &format!("bad pattern argument: {}", l.lossy(2)))),
     }
 }
 
-fn receive_any(l: State) -> Outcome {
+fn receive_any(l: LuaState) -> CallOutcome {
     if l.top() != 2 {
         let top = l.top();
-        return Err(Raise::text(format!("expecting 2 arguments (including the object), but got {top}")));
+        return Err(LuaRaise::text(format!("expecting 2 arguments (including the object), but got {top}")));
     }
     let (socket, conn) = match receiver(l, socket(l)?) {
         Ok(both) => both,
@@ -408,13 +432,15 @@ fn receive_any(l: State) -> Outcome {
     lend::log_plain(Level::Debug, &message);
     lend::log_plain(Level::Debug, &"lua tcp socket read any");
     let buffer = socket.settings.borrow().as_ref().map_or(usize::MAX, |settings| settings.buffer_size);
-    read(l, socket, conn, Reading::new(Want::Any(most.min(buffer))))
+    read(l, socket, conn, SocketReading::new(ReceiveGoal::Any(most.min(buffer))))
 }
 
-fn receive_until(l: State) -> Outcome {
+fn receive_until(l: LuaState) -> CallOutcome {
     let top = l.top();
     if !(2..=3).contains(&top) {
-        return Err(Raise::text(format!("expecting 2 or 3 arguments (including the object), but got {top}")));
+        return Err(LuaRaise::text(format!(
+            "expecting 2 or 3 arguments (including the object), but got {top}"
+        )));
     }
     let mut inclusive = false;
     if top == 3 {
@@ -428,7 +454,7 @@ fn receive_until(l: State) -> Outcome {
             kind::BOOLEAN => l.boolean(-1),
             _ => {
                 let kind = l.kind_name(-1);
-                return Err(Raise::text(format!("bad \"inclusive\" option value type: {kind}")));
+                return Err(LuaRaise::text(format!("bad \"inclusive\" option value type: {kind}")));
             }
         };
         l.pop(1);
@@ -441,8 +467,8 @@ fn receive_until(l: State) -> Outcome {
     if pattern.is_empty() {
         return fail(l, "pattern is empty");
     }
-    let search = Until {
-        pattern: Pattern::new(pattern, inclusive),
+    let search = UntilReader {
+        pattern: UntilPattern::new(pattern, inclusive),
         progress: Cell::default(),
         turn: Cell::new(u64::MAX),
         ended: Cell::new(false),
@@ -450,16 +476,16 @@ fn receive_until(l: State) -> Outcome {
     l.push_value(1);
     l.push_owned(Rc::new(search), PATTERN);
     push_with(l, &ITERATOR, 2);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 static ITERATOR: ApiFunction = function("socket.receiveuntil", 0, iterate);
 
 /// What `receiveuntil` returns; the object and the search are its upvalues.
-fn iterate(l: State) -> Outcome {
+fn iterate(l: LuaState) -> CallOutcome {
     let top = l.top();
     if top > 1 {
-        return Err(Raise::text(format!("expecting 0 or 1 argument, but seen {top}")));
+        return Err(LuaRaise::text(format!("expecting 0 or 1 argument, but seen {top}")));
     }
     let most = match l.number(1) {
         Some(number) => (number >= 1.0).then_some(number as usize),
@@ -467,9 +493,9 @@ fn iterate(l: State) -> Outcome {
         None => return Err(bad_argument(l, 1, &format!("number expected, got {}", l.kind_name(1)))),
     };
     l.raw_get_index(sys::upvalue(2), place::SOCKET);
-    let socket: Option<Rc<Socket>> = l.owned(-1);
+    let socket: Option<Rc<TcpSocket>> = l.owned(-1);
     l.pop(1);
-    let search: Option<Rc<Until>> = l.owned(sys::upvalue(3));
+    let search: Option<Rc<UntilReader>> = l.owned(sys::upvalue(3));
     let conn = socket.as_ref().and_then(|socket| source(socket));
     let (Some(socket), Some(conn), Some(search)) = (socket, conn, search) else { return fail(l, "closed") };
     socket.check_owner()?;
@@ -477,10 +503,10 @@ fn iterate(l: State) -> Outcome {
     lend::log_plain(Level::Debug, &"lua tcp socket receiveuntil iterator");
     if search.ended.replace(false) {
         (0..3).for_each(|_| l.push_nil());
-        return Ok(Done::Results(3));
+        return Ok(CallDone::Results(3));
     }
-    read(l, socket, conn, Reading::new(Want::Until(search, most)))
+    read(l, socket, conn, SocketReading::new(ReceiveGoal::Until(search, most)))
 }
 
-/// The registry's name for the metatable of [`Until`].
+/// The registry's name for the metatable of [`UntilReader`].
 const PATTERN: &std::ffi::CStr = c"weir.socket_pattern";

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use weir_engine::Exchange;
 
-use crate::api::socket::conn::{Conn, Line, Peer, SocketInput};
-use crate::api::socket::tcp::{NAME, Socket, place, settings};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::api::socket::conn::{SocketConnection, SocketInput, SocketPeer, SocketStream};
+use crate::api::socket::tcp::{NAME, TcpSocket, place, settings};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::vm::phase::OUTPUT;
 
@@ -16,30 +16,30 @@ pub(super) const TABLE: &[ApiFunction] = &[function("req.socket", OUTPUT, reques
 
 /// The body of a request is, or was, received by a script.
 #[derive(Default)]
-struct Taken {
+struct TakenBody {
     body: bool,
     raw: bool,
 }
 
 /// Whether a script has the request's body as a socket.
 pub(crate) fn receives_body(x: &mut Exchange) -> bool {
-    x.state::<Taken>().body
+    x.state::<TakenBody>().body
 }
 
-fn request_socket(l: State) -> Outcome {
+fn request_socket(l: LuaState) -> CallOutcome {
     if l.top() > 1 {
-        return Err(Raise::text(format!("expecting 0 or 1 argument, but got {}", l.top())));
+        return Err(LuaRaise::text(format!("expecting 0 or 1 argument, but got {}", l.top())));
     }
     let raw = l.boolean(1);
     if lend::exchange(|x| x.is_subrequest())? {
-        return Err(Raise::text("attempt to read the request body in a subrequest"));
+        return Err(LuaRaise::text("attempt to read the request body in a subrequest"));
     }
     if raw { raw_socket(l) } else { body_socket(l) }
 }
 
-fn body_socket(l: State) -> Outcome {
+fn body_socket(l: LuaState) -> CallOutcome {
     let refused = lend::exchange(|x| {
-        if x.body.is_read() || x.state::<Taken>().body || x.state::<Taken>().raw {
+        if x.body.is_read() || x.state::<TakenBody>().body || x.state::<TakenBody>().raw {
             return Some("request body already exists");
         }
         let http1 = x.transport.h1().is_some();
@@ -50,22 +50,22 @@ fn body_socket(l: State) -> Outcome {
         if !x.body.is_pending() || (http1 && x.request.head.content_length.is_none_or(|length| length == 0)) {
             return Some("no body");
         }
-        x.state::<Taken>().body = true;
+        x.state::<TakenBody>().body = true;
         None
     })?;
     if let Some(refused) = refused {
         return fail(l, refused);
     }
-    let socket = Rc::<Socket>::default();
+    let socket = Rc::<TcpSocket>::default();
     *socket.body.borrow_mut() = Some(Rc::new(RefCell::new(SocketInput::default())));
     push(l, &socket, c"__tcp_req_cosocket_mt")
 }
 
-fn raw_socket(l: State) -> Outcome {
+fn raw_socket(l: LuaState) -> CallOutcome {
     let client = lend::exchange(|x| x.transport.client().filter(|client| client.stream().is_some()))?;
-    let Some(client) = client else { return Err(Raise::text("http v2 not supported yet")) };
+    let Some(client) = client else { return Err(LuaRaise::text("http v2 not supported yet")) };
     let (duplicate, pending) =
-        lend::exchange(|x| (x.state::<Taken>().raw, x.state::<Taken>().body && x.body.is_pending()))?;
+        lend::exchange(|x| (x.state::<TakenBody>().raw, x.state::<TakenBody>().body && x.body.is_pending()))?;
     if pending {
         return fail(l, "pending request body reading in some other thread");
     }
@@ -76,7 +76,7 @@ fn raw_socket(l: State) -> Outcome {
         return fail(l, "duplicate call");
     }
     lend::exchange(|x| {
-        x.state::<Taken>().raw = true;
+        x.state::<TakenBody>().raw = true;
         x.response.header_sent = true;
         x.keep_alive = false;
         x.discard_body();
@@ -85,16 +85,16 @@ fn raw_socket(l: State) -> Outcome {
     client.flush();
     let mut input = SocketInput::default();
     input.add(&client.early());
-    let peer = Peer { host: String::new(), port: 0, address: String::new() };
-    let conn = Conn::new(Line::Client(client), Rc::new(peer), false);
+    let peer = SocketPeer { host: String::new(), port: 0, address: String::new() };
+    let conn = SocketConnection::new(SocketStream::Client(client), Rc::new(peer), false);
     *conn.input.borrow_mut() = input;
-    let socket = Rc::<Socket>::default();
+    let socket = Rc::<TcpSocket>::default();
     *socket.conn.borrow_mut() = Some(Rc::new(conn));
     push(l, &socket, c"__tcp_raw_req_cosocket_mt")
 }
 
 /// Pushes the object of a socket with the methods that the registry has under `methods`.
-fn push(l: State, socket: &Rc<Socket>, methods: &std::ffi::CStr) -> Outcome {
+fn push(l: LuaState, socket: &Rc<TcpSocket>, methods: &std::ffi::CStr) -> CallOutcome {
     let block = settings()?;
     socket.begin(&block, block.timeouts)?;
     l.new_table(place::COUNT, 0);
@@ -102,5 +102,5 @@ fn push(l: State, socket: &Rc<Socket>, methods: &std::ffi::CStr) -> Outcome {
     l.raw_set_index(-2, place::SOCKET);
     l.push_registered(methods);
     l.set_metatable(-2);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }

@@ -5,30 +5,30 @@ use std::rc::Rc;
 use weir_engine::log::Level;
 use weir_rt::SendError;
 
-use crate::api::socket::conn::Conn;
+use crate::api::socket::conn::SocketConnection;
 use crate::api::socket::tcp::{
-    Busy, Socket, SocketDirection, bad_argument, closed, errno_words, not_busy, socket, wait,
+    SocketBusy, SocketDirection, TcpSocket, bad_argument, closed, errno_words, not_busy, socket, wait,
 };
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::LogNotes;
-use crate::run::op::Results;
+use crate::run::op::PushResults;
 
 pub(super) const TABLE: &[ApiFunction] = &[function("_socket.send", 0, send)];
 
-fn send(l: State) -> Outcome {
+fn send(l: LuaState) -> CallOutcome {
     if l.top() != 2 {
         let top = l.top();
-        return Err(Raise::text(format!("expecting 2 arguments (including the object), but got {top}")));
+        return Err(LuaRaise::text(format!("expecting 2 arguments (including the object), but got {top}")));
     }
     let socket = socket(l)?;
     if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[SocketDirection::Dial])) {
         return fail(l, busy);
     }
     if socket.as_ref().is_some_and(|socket| socket.body.borrow().is_some()) {
-        return Err(Raise::text("attempt to write to request sockets"));
+        return Err(LuaRaise::text("attempt to write to request sockets"));
     }
     let conn = socket.as_ref().and_then(|socket| socket.open(&socket.write_closed));
     let (Some(socket), Some(conn)) = (socket.clone(), conn) else {
@@ -43,29 +43,29 @@ fn send(l: State) -> Outcome {
     let count = bytes.len();
     if count == 0 {
         l.push_number(0.0);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     conn.set_nodelay();
     conn.stream().send(bytes);
     match conn.stream().handed_over() {
         Some(Ok(())) => {
             l.push_number(count as f64);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Some(Err(error)) => {
             if let Some(message) = line(&socket, &conn, error) {
                 lend::log_plain(Level::Error, &message);
             }
-            Ok(Done::Results(push_failed(l, &socket, error)))
+            Ok(CallDone::Results(push_failed(l, &socket, error)))
         }
         None => {
-            let busy = Busy::new(&socket, SocketDirection::Write);
+            let busy = SocketBusy::new(&socket, SocketDirection::Write);
             wait(|notes| Box::pin(sending(busy, conn, count, notes)))
         }
     }
 }
 
-async fn sending(busy: Busy, conn: Rc<Conn>, count: usize, notes: LogNotes) -> Results {
+async fn sending(busy: SocketBusy, conn: Rc<SocketConnection>, count: usize, notes: LogNotes) -> PushResults {
     let socket = busy.socket.clone();
     conn.write_timer.touch(socket.timeouts.get().send);
     let sent = conn.stream().drained(0, Some(&conn.write_timer)).await;
@@ -86,7 +86,7 @@ async fn sending(busy: Busy, conn: Rc<Conn>, count: usize, notes: LogNotes) -> R
 }
 
 /// What the log is told of a send that failed.
-fn line(socket: &Socket, conn: &Conn, error: SendError) -> Option<String> {
+fn line(socket: &TcpSocket, conn: &SocketConnection, error: SendError) -> Option<String> {
     match error {
         SendError::TimedOut => {
             socket.logs_errors().then(|| format!("lua tcp socket write timed out{}", conn.peer))
@@ -98,7 +98,7 @@ fn line(socket: &Socket, conn: &Conn, error: SendError) -> Option<String> {
     }
 }
 
-fn push_failed(l: State, socket: &Socket, error: SendError) -> i32 {
+fn push_failed(l: LuaState, socket: &TcpSocket, error: SendError) -> i32 {
     socket.write_closed.set(true);
     l.push_nil();
     match error {
@@ -110,7 +110,7 @@ fn push_failed(l: State, socket: &Socket, error: SendError) -> i32 {
 }
 
 /// Appends the second argument as it is sent; `bad` makes the error of one that can't be.
-pub(super) fn text(l: State, out: &mut Vec<u8>, bad: &dyn Fn(&str) -> Raise) -> Result<(), Raise> {
+pub(super) fn text(l: LuaState, out: &mut Vec<u8>, bad: &dyn Fn(&str) -> LuaRaise) -> Result<(), LuaRaise> {
     match l.kind(2) {
         kind::STRING | kind::NUMBER => out.extend_from_slice(l.bytes(2).unwrap_or_default()),
         kind::NIL => out.extend_from_slice(b"nil"),
@@ -126,7 +126,7 @@ pub(super) fn text(l: State, out: &mut Vec<u8>, bad: &dyn Fn(&str) -> Raise) -> 
 }
 
 /// Appends the strings and numbers of the table `at`, and of those in it.
-fn table(l: State, at: i32, out: &mut Vec<u8>, bad: &dyn Fn(&str) -> Raise) -> Result<(), Raise> {
+fn table(l: LuaState, at: i32, out: &mut Vec<u8>, bad: &dyn Fn(&str) -> LuaRaise) -> Result<(), LuaRaise> {
     let Some(count) = l.sequence(at) else { return Err(bad("non-array table found")) };
     if !l.reserve(4) {
         return Err(bad("the table is nested too deep"));

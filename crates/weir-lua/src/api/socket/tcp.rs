@@ -8,17 +8,17 @@ use weir_engine::log::Level;
 use weir_engine::resolver::Resolver;
 use weir_trace::WaitKind;
 
-use crate::api::socket::Settings;
+use crate::api::socket::SocketSettings;
 use crate::api::socket::conn;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::LogNotes;
-use crate::run::op::{ThreadOp, Wait};
+use crate::run::op::{OpWait, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
-use conn::Conn;
+use conn::SocketConnection;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("socket.tcp", YIELDABLE, tcp),
@@ -29,14 +29,14 @@ pub(super) const TABLE: &[ApiFunction] = &[
 
 /// What a socket object has in its first place.
 #[derive(Default)]
-pub(super) struct Socket {
+pub(super) struct TcpSocket {
     /// Whose it is.
     owner: RefCell<Weak<SocketOwner>>,
-    pub(super) conn: RefCell<Option<Rc<Conn>>>,
+    pub(super) conn: RefCell<Option<Rc<SocketConnection>>>,
     /// It receives the request's body, of which this has come and was not taken.
     pub(super) body: RefCell<Option<Rc<RefCell<conn::SocketInput>>>>,
-    pub(super) settings: RefCell<Option<Rc<Settings>>>,
-    pub(super) timeouts: Cell<Timeouts>,
+    pub(super) settings: RefCell<Option<Rc<SocketSettings>>>,
+    pub(super) timeouts: Cell<SocketTimeouts>,
     connecting: Cell<bool>,
     /// The address is known by now, the connection is on its way.
     pub(super) dialing: Cell<bool>,
@@ -50,7 +50,7 @@ pub(super) struct Socket {
 
 /// Milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Timeouts {
+pub(super) struct SocketTimeouts {
     pub(super) connect: u64,
     pub(super) send: u64,
     pub(super) read: u64,
@@ -59,7 +59,7 @@ pub(super) struct Timeouts {
 /// The sockets of a request, which are closed when it ends.
 #[derive(Default)]
 pub(super) struct SocketOwner {
-    sockets: RefCell<Vec<Weak<Socket>>>,
+    sockets: RefCell<Vec<Weak<TcpSocket>>>,
 }
 
 impl Drop for SocketOwner {
@@ -72,9 +72,13 @@ impl Drop for SocketOwner {
     }
 }
 
-impl Socket {
+impl TcpSocket {
     /// Begins anew, as the request's.
-    pub(super) fn begin(self: &Rc<Self>, settings: &Rc<Settings>, timeouts: Timeouts) -> Result<(), Raise> {
+    pub(super) fn begin(
+        self: &Rc<Self>,
+        settings: &Rc<SocketSettings>,
+        timeouts: SocketTimeouts,
+    ) -> Result<(), LuaRaise> {
         let owner = owner()?;
         if !self.is_of(&owner) {
             *self.owner.borrow_mut() = Rc::downgrade(&owner);
@@ -97,7 +101,7 @@ impl Socket {
     }
 
     /// The connection, unless there is none any more in the direction `closed`.
-    pub(super) fn open(&self, closed: &Cell<bool>) -> Option<Rc<Conn>> {
+    pub(super) fn open(&self, closed: &Cell<bool>) -> Option<Rc<SocketConnection>> {
         if closed.get() { None } else { self.conn.borrow().clone() }
     }
 
@@ -113,10 +117,10 @@ impl Socket {
     }
 
     /// Fails when it belongs to another request.
-    pub(super) fn check_owner(&self) -> Result<(), Raise> {
+    pub(super) fn check_owner(&self) -> Result<(), LuaRaise> {
         match std::ptr::eq(self.owner.borrow().as_ptr().cast(), owner_place()?) {
             true => Ok(()),
-            false => Err(Raise::text("bad request")),
+            false => Err(LuaRaise::text("bad request")),
         }
     }
 
@@ -143,7 +147,7 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for TcpSocket {
     fn drop(&mut self) {
         if self.conn.get_mut().is_some() || self.body.get_mut().is_some() {
             self.finalize();
@@ -166,17 +170,17 @@ pub(super) enum SocketDirection {
 pub(super) const OPEN: &[SocketDirection] =
     &[SocketDirection::Dial, SocketDirection::Read, SocketDirection::Write];
 
-/// Somebody waits in one direction. Dropped before [`Busy::over`] the wait was called off, and the socket is closed.
-pub(super) struct Busy {
-    pub(super) socket: Rc<Socket>,
+/// Somebody waits in one direction. Dropped before [`SocketBusy::over`] the wait was called off, and the socket is closed.
+pub(super) struct SocketBusy {
+    pub(super) socket: Rc<TcpSocket>,
     direction: SocketDirection,
     over: bool,
 }
 
-impl Busy {
-    pub(super) fn new(socket: &Rc<Socket>, direction: SocketDirection) -> Busy {
+impl SocketBusy {
+    pub(super) fn new(socket: &Rc<TcpSocket>, direction: SocketDirection) -> SocketBusy {
         socket.flag(direction).set(true);
-        Busy { socket: socket.clone(), direction, over: false }
+        SocketBusy { socket: socket.clone(), direction, over: false }
     }
 
     pub(super) fn over(mut self) {
@@ -184,7 +188,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for SocketBusy {
     fn drop(&mut self) {
         self.socket.flag(self.direction).set(false);
         self.socket.dialing.set(false);
@@ -195,7 +199,7 @@ impl Drop for Busy {
 }
 
 /// The sockets of the running script's request.
-pub(super) fn owner() -> Result<Rc<SocketOwner>, Raise> {
+pub(super) fn owner() -> Result<Rc<SocketOwner>, LuaRaise> {
     lend::any_exchange(|x| {
         let own = x.own_lasting::<Option<Rc<SocketOwner>>>();
         if let Some(owner) = own {
@@ -209,7 +213,7 @@ pub(super) fn owner() -> Result<Rc<SocketOwner>, Raise> {
 }
 
 /// Where [`owner`] stands: as long as its request does, so a run remembers the place.
-pub(super) fn owner_place() -> Result<*const (), Raise> {
+pub(super) fn owner_place() -> Result<*const (), LuaRaise> {
     let known = lend::run(|run| run.owner).unwrap_or(std::ptr::null());
     if !known.is_null() {
         return Ok(known);
@@ -225,27 +229,27 @@ pub(super) fn owner_place() -> Result<*const (), Raise> {
 pub(super) struct SocketOwners(RefCell<Vec<Rc<SocketOwner>>>);
 
 /// What the running script's block says of sockets.
-pub(super) fn settings() -> Result<Rc<Settings>, Raise> {
-    let settings = lend::any_exchange(|x| x.plan.kept::<Rc<Settings>>().cloned())?;
-    settings.ok_or_else(|| Raise::text("no ctx found"))
+pub(super) fn settings() -> Result<Rc<SocketSettings>, LuaRaise> {
+    let settings = lend::any_exchange(|x| x.plan.kept::<Rc<SocketSettings>>().cloned())?;
+    settings.ok_or_else(|| LuaRaise::text("no ctx found"))
 }
 
 /// Whom names are asked of in the running script's block, and for how many milliseconds.
-pub(crate) fn resolver() -> Result<Option<(Arc<Resolver>, u64)>, Raise> {
+pub(crate) fn resolver() -> Result<Option<(Arc<Resolver>, u64)>, LuaRaise> {
     Ok(settings()?.resolver.clone())
 }
 
 /// `bad argument`, as Lua's own functions have it: of a method the object is not counted.
-pub(super) fn bad_argument(l: State, at: i32, reason: &str) -> Raise {
+pub(super) fn bad_argument(l: LuaState, at: i32, reason: &str) -> LuaRaise {
     let (name, method) = l.called();
     match at - i32::from(method) {
-        0 => Raise::text(format!("calling '{name}' on bad self ({reason})")),
-        at => Raise::argument(at, &name, reason),
+        0 => LuaRaise::text(format!("calling '{name}' on bad self ({reason})")),
+        at => LuaRaise::argument(at, &name, reason),
     }
 }
 
 /// The socket of the object that is the first argument, if it was ever connected.
-pub(super) fn socket(l: State) -> Result<Option<Rc<Socket>>, Raise> {
+pub(super) fn socket(l: LuaState) -> Result<Option<Rc<TcpSocket>>, LuaRaise> {
     if l.kind(1) != kind::TABLE {
         return Err(bad_argument(l, 1, &format!("table expected, got {}", l.kind_name(1))));
     }
@@ -253,7 +257,7 @@ pub(super) fn socket(l: State) -> Result<Option<Rc<Socket>>, Raise> {
 }
 
 /// Logs that a socket is used in a direction that is closed, and fails.
-pub(super) fn closed(l: State, what: &str, socket: Option<&Rc<Socket>>) -> Outcome {
+pub(super) fn closed(l: LuaState, what: &str, socket: Option<&Rc<TcpSocket>>) -> CallOutcome {
     let logs = match socket {
         Some(socket) => socket.logs_errors(),
         None => settings()?.log_errors,
@@ -285,21 +289,21 @@ macro_rules! not_busy {
 }
 pub(super) use not_busy;
 
-pub(super) fn tcp(l: State) -> Outcome {
+pub(super) fn tcp(l: LuaState) -> CallOutcome {
     if l.top() != 0 {
-        return Err(Raise::text(format!("expecting zero arguments, but got {}", l.top())));
+        return Err(LuaRaise::text(format!("expecting zero arguments, but got {}", l.top())));
     }
     lend::any_exchange(|_| ())?;
     l.new_table(place::COUNT, 0);
     l.push_registered(METHODS);
     l.set_metatable(-2);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-pub(super) fn close(l: State) -> Outcome {
+pub(super) fn close(l: LuaState) -> CallOutcome {
     if l.top() != 1 {
         let message = format!("expecting 1 argument (including the object) but seen {}", l.top());
-        return Err(Raise::text(message));
+        return Err(LuaRaise::text(message));
     }
     let Some(socket) = socket(l)? else { return fail(l, "closed") };
     not_busy!(l, socket, &[SocketDirection::Dial]);
@@ -313,13 +317,13 @@ pub(super) fn close(l: State) -> Outcome {
     }
     socket.finalize();
     l.push_number(1.0);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-pub(super) fn set_timeout(l: State) -> Outcome {
+pub(super) fn set_timeout(l: LuaState) -> CallOutcome {
     if l.top() != 2 {
         let top = l.top();
-        return Err(Raise::text(format!(
+        return Err(LuaRaise::text(format!(
             "ngx.socket settimeout: expecting 2 arguments (including the object) but seen {top}"
         )));
     }
@@ -328,10 +332,10 @@ pub(super) fn set_timeout(l: State) -> Outcome {
     put_timeouts(l)
 }
 
-pub(super) fn set_timeouts(l: State) -> Outcome {
+pub(super) fn set_timeouts(l: LuaState) -> CallOutcome {
     if l.top() != 4 {
         let top = l.top();
-        return Err(Raise::text(format!(
+        return Err(LuaRaise::text(format!(
             "ngx.socket settimeouts: expecting 4 arguments (including the object) but seen {top}"
         )));
     }
@@ -339,11 +343,11 @@ pub(super) fn set_timeouts(l: State) -> Outcome {
 }
 
 /// Sets the timeouts for connecting, sending and reading: the second, third and fourth argument.
-pub(super) fn put_timeouts(l: State) -> Outcome {
+pub(super) fn put_timeouts(l: LuaState) -> CallOutcome {
     for at in 2..=4 {
         let number = l.number(at).unwrap_or_default();
         if number.is_nan() || number <= -1.0 || number >= f64::from(1u32 << 31) {
-            return Err(Raise::text("bad timeout value"));
+            return Err(LuaRaise::text("bad timeout value"));
         }
     }
     let socket = socket(l)?;
@@ -356,11 +360,11 @@ pub(super) fn put_timeouts(l: State) -> Outcome {
     {
         socket.timeouts.set(timeouts(l, settings.timeouts));
     }
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 }
 
 /// The timeouts that were set on the object that is the first argument; what was not is the block's.
-pub(super) fn timeouts(l: State, block: Timeouts) -> Timeouts {
+pub(super) fn timeouts(l: LuaState, block: SocketTimeouts) -> SocketTimeouts {
     let time = |place, otherwise| {
         let number = l.numeral(1, place).unwrap_or_else(|| {
             l.raw_get_index(1, place);
@@ -370,7 +374,7 @@ pub(super) fn timeouts(l: State, block: Timeouts) -> Timeouts {
         });
         if number >= 1.0 { number as u64 } else { otherwise }
     };
-    Timeouts {
+    SocketTimeouts {
         connect: time(place::CONNECT_TIMEOUT, block.connect),
         send: time(place::SEND_TIMEOUT, block.send),
         read: time(place::READ_TIMEOUT, block.read),
@@ -378,12 +382,12 @@ pub(super) fn timeouts(l: State, block: Timeouts) -> Timeouts {
 }
 
 /// Has the coroutine wait for what `future` makes, which leaves its log lines with the run.
-pub(super) fn wait(future: impl FnOnce(LogNotes) -> Wait) -> Outcome {
+pub(super) fn wait(future: impl FnOnce(LogNotes) -> OpWait) -> CallOutcome {
     lend::run(|run| {
         run.wait = WaitKind::Cosocket;
         run.op = Some(ThreadOp::Wait(future(run.notes())));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// The text of an errno as LuaSocket has it.
@@ -422,5 +426,5 @@ pub(super) mod place {
 /// The registry's name for the methods of sockets; others know it from OpenResty.
 pub(super) const METHODS: &std::ffi::CStr = c"__tcp_cosocket_mt";
 
-/// The registry's name for the metatable of [`Socket`].
+/// The registry's name for the metatable of [`TcpSocket`].
 pub(super) const NAME: &std::ffi::CStr = c"weir.socket";

@@ -9,15 +9,15 @@ use weir_tls::{KeptSession, SessionFacts, TrustStore};
 use weir_upstream::tls_client::client::ClientTls;
 use weir_upstream::tls_client::connect::{NoTls, connect};
 
-use crate::api::socket::conn::Conn;
-use crate::api::socket::tcp::{Busy, Socket, SocketDirection, not_busy, place, socket, wait};
+use crate::api::socket::conn::SocketConnection;
+use crate::api::socket::tcp::{SocketBusy, SocketDirection, TcpSocket, not_busy, place, socket, wait};
 use crate::api::ssl;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::run::log_notes::LogNotes;
-use crate::run::op::Results;
+use crate::run::op::PushResults;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_socket.sslhandshake", 0, handshake),
@@ -28,7 +28,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(session) => {
                 lend::log_plain(Level::Debug, &saved(session));
                 l.push_owned(session.clone(), SESSION);
-                Ok(Done::Results(1))
+                Ok(CallDone::Results(1))
             }
             None => fail(l, "no session"),
         }
@@ -38,13 +38,13 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(session) => l.push_number(session.0.number() as f64),
             None => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_socket.session_freed", 0, |l| {
         if let Some(session) = l.owned::<SocketTlsSession>(1) {
             lend::log_plain(Level::Debug, &format_args!("lua ssl free session: {:X}", session.0.number()));
         }
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
     function("_socket.settrustedstore", 0, set_trusted_store),
     function("_socket.getsslpointer", 0, |l| fail(l, NO_OPENSSL)),
@@ -55,26 +55,26 @@ const NO_OPENSSL: &str = "not there: TLS is not OpenSSL's here";
 
 /// `settrustedstore(store)`: nothing, which is what there is without one, or an `X509_STORE` of OpenSSL's, which TLS here
 /// can't make use of.
-fn set_trusted_store(l: State) -> Outcome {
+fn set_trusted_store(l: LuaState) -> CallOutcome {
     match l.kind(2) {
         kind::NIL | kind::NONE | kind::CDATA => {}
         _ => return fail(l, &format!("bad store arg: cdata expected, got {}", l.kind_name(2))),
     }
     if socket(l)?.is_none() {
-        return Err(Raise::text("socket is never created nor connected"));
+        return Err(LuaRaise::text("socket is never created nor connected"));
     }
     if l.kind(2) == kind::CDATA {
         return fail(l, NO_OPENSSL);
     }
     l.push_boolean(true);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// What scripts have of a session.
 pub(super) struct SocketTlsSession(KeptSession);
 
 /// What the arguments of `sslhandshake` say.
-struct Wanted {
+struct HandshakeWish {
     tls: Arc<ClientTls>,
     name: Option<String>,
     verify: bool,
@@ -84,24 +84,24 @@ struct Wanted {
     certificate: Option<ssl::ClientPair>,
 }
 
-fn open(l: State) -> Result<Option<Rc<Conn>>, Raise> {
+fn open(l: LuaState) -> Result<Option<Rc<SocketConnection>>, LuaRaise> {
     match socket(l)? {
         Some(socket) => Ok(socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get())),
-        None => Err(Raise::text("socket is never created nor connected")),
+        None => Err(LuaRaise::text("socket is never created nor connected")),
     }
 }
 
-fn handshake(l: State) -> Outcome {
+fn handshake(l: LuaState) -> CallOutcome {
     let top = l.top();
     if top == 0 || top > 5 {
         let message = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen";
-        return Err(Raise::text(format!("{message} {top}")));
+        return Err(LuaRaise::text(format!("{message} {top}")));
     }
     if !matches!(l.kind(3), kind::NONE | kind::NIL | kind::STRING)
         && (l.kind(3) != kind::BOOLEAN || l.boolean(3))
     {
         let given = l.kind_name(3);
-        return Err(Raise::text(format!("cannot convert '{given}' to 'const unsigned char *'")));
+        return Err(LuaRaise::text(format!("cannot convert '{given}' to 'const unsigned char *'")));
     }
     let conn = open(l)?;
     lend::log_plain(Level::Debug, &"lua tcp socket ssl handshake");
@@ -133,8 +133,8 @@ fn handshake(l: State) -> Outcome {
     l.raw_get_index(1, place::KEY_OF_CERTIFICATE);
     let certificate = ssl::client_pair(l, -2, -1);
     l.pop(2);
-    let wanted = Wanted { tls, name, verify: l.boolean(4), session: !refused, given, certificate };
-    let busy = Busy::new(&socket, SocketDirection::Connect);
+    let wanted = HandshakeWish { tls, name, verify: l.boolean(4), session: !refused, given, certificate };
+    let busy = SocketBusy::new(&socket, SocketDirection::Connect);
     socket.dialing.set(true);
     wait(|notes| Box::pin(shaking(busy, conn, wanted, notes)))
 }
@@ -145,7 +145,12 @@ fn saved(session: &SocketTlsSession) -> String {
 }
 
 /// What a second handshake gives.
-fn again(l: State, conn: &Conn, given: Option<Rc<SocketTlsSession>>, refused: bool) -> Outcome {
+fn again(
+    l: LuaState,
+    conn: &SocketConnection,
+    given: Option<Rc<SocketTlsSession>>,
+    refused: bool,
+) -> CallOutcome {
     match given.or_else(|| conn.session.borrow().clone()) {
         _ if refused => l.push_boolean(true),
         Some(session) => {
@@ -154,10 +159,15 @@ fn again(l: State, conn: &Conn, given: Option<Rc<SocketTlsSession>>, refused: bo
         }
         None => l.push_nil(),
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-async fn shaking(busy: Busy, conn: Rc<Conn>, wanted: Wanted, notes: LogNotes) -> Results {
+async fn shaking(
+    busy: SocketBusy,
+    conn: Rc<SocketConnection>,
+    wanted: HandshakeWish,
+    notes: LogNotes,
+) -> PushResults {
     let socket = busy.socket.clone();
     let made = run(&socket, &conn, &wanted, &notes).await;
     busy.over();
@@ -186,9 +196,9 @@ async fn shaking(busy: Busy, conn: Rc<Conn>, wanted: Wanted, notes: LogNotes) ->
 
 /// Shakes hands, and finds out whether the server is the one that is meant.
 async fn run(
-    socket: &Socket,
-    conn: &Conn,
-    wanted: &Wanted,
+    socket: &TcpSocket,
+    conn: &SocketConnection,
+    wanted: &HandshakeWish,
     notes: &LogNotes,
 ) -> Result<Rc<SocketTlsSession>, String> {
     let tls = &wanted.tls;
@@ -226,9 +236,9 @@ async fn run(
 }
 
 fn check(
-    socket: &Socket,
-    conn: &Conn,
-    wanted: &Wanted,
+    socket: &TcpSocket,
+    conn: &SocketConnection,
+    wanted: &HandshakeWish,
     facts: &SessionFacts,
     notes: &LogNotes,
 ) -> Result<(), String> {
@@ -255,7 +265,7 @@ fn check(
     Err("certificate host mismatch".to_owned())
 }
 
-fn set_client_certificate(l: State) -> Outcome {
+fn set_client_certificate(l: LuaState) -> CallOutcome {
     socket(l)?;
     let none = |at| l.is_none_or_nil(at) || (l.kind(at) == kind::BOOLEAN && !l.boolean(at));
     match (none(2), none(3)) {
@@ -276,7 +286,7 @@ fn set_client_certificate(l: State) -> Outcome {
     l.raw_set_index(1, place::KEY_OF_CERTIFICATE);
     l.raw_set_index(1, place::CERTIFICATE);
     l.push_boolean(true);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// The registry's name for the metatable of [`SocketTlsSession`].

@@ -5,7 +5,7 @@
 
 /// A pattern, ready to be searched for.
 #[derive(Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct UntilPattern {
     bytes: Vec<u8>,
     /// For each length of a beginning of the pattern the longest shorter one that it ends with.
     borders: Vec<usize>,
@@ -33,9 +33,9 @@ pub(crate) enum UntilSearch {
     Found,
 }
 
-impl Pattern {
+impl UntilPattern {
     /// The pattern `bytes`, at least one.
-    pub(crate) fn new(bytes: &[u8], inclusive: bool) -> Pattern {
+    pub(crate) fn new(bytes: &[u8], inclusive: bool) -> UntilPattern {
         let mut borders = vec![0; bytes.len() + 1];
         let mut border = 0;
         for at in 1..bytes.len() {
@@ -45,7 +45,7 @@ impl Pattern {
             border += usize::from(bytes[at] == bytes[border]);
             borders[at + 1] = border;
         }
-        Pattern { bytes: bytes.to_vec(), borders, inclusive }
+        UntilPattern { bytes: bytes.to_vec(), borders, inclusive }
     }
 
     /// Bytes of the pattern.
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     /// Feeds `bytes` in pieces; what was given before the pattern, and whether it was found.
-    fn fed(pattern: &Pattern, pieces: &[&[u8]], most: Option<usize>) -> (Vec<Vec<u8>>, bool) {
+    fn fed(pattern: &UntilPattern, pieces: &[&[u8]], most: Option<usize>) -> (Vec<Vec<u8>>, bool) {
         let (mut progress, mut buffer, mut given) = (UntilProgress::default(), Vec::new(), Vec::new());
         for piece in pieces {
             buffer.extend_from_slice(piece);
@@ -138,7 +138,7 @@ mod tests {
             ("aaaaad", "baaaaaaaaeaaaaaaadf", "baaaaaaaaeaa"),
             ("x", "abx", "ab"),
         ] {
-            let pattern = Pattern::new(pattern.as_bytes(), false);
+            let pattern = UntilPattern::new(pattern.as_bytes(), false);
             for cut in 0..=bytes.len() {
                 let (left, right) = bytes.as_bytes().split_at(cut);
                 let (given, found) = fed(&pattern, &[left, right], None);
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn what_may_be_the_pattern_is_kept_back() {
-        let pattern = Pattern::new(b"abc", false);
+        let pattern = UntilPattern::new(b"abc", false);
         assert_eq!(fed(&pattern, &[b"xxab"], None), (vec![b"xx".to_vec()], false));
     }
 
     #[test]
     fn pieces_have_the_wanted_length_unless_they_end_in_what_looked_like_the_pattern() {
-        let pattern = Pattern::new(b"--abc", false);
+        let pattern = UntilPattern::new(b"--abc", false);
         let (given, found) = fed(&pattern, &[b"wxyz--ab!--abc"], Some(3));
         assert!(found);
         assert_eq!(given, [b"wxy".to_vec(), b"z--ab".to_vec(), b"!".to_vec()]);
@@ -171,7 +171,7 @@ mod tests {
         ) {
             let whole = pieces.concat();
             let cut: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
-            let (given, found) = fed(&Pattern::new(pattern.as_bytes(), false), &cut, most);
+            let (given, found) = fed(&UntilPattern::new(pattern.as_bytes(), false), &cut, most);
             let expected = find(whole.as_bytes(), pattern.as_bytes());
             prop_assert_eq!(found, expected.is_some());
             let given = given.concat();

@@ -5,58 +5,58 @@ use std::sync::Arc;
 
 use weir_engine::log::SocketLog;
 
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_string, fail, function};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 pub(crate) const TABLE: &[ApiFunction] =
     &[function("_log.open", 0, open), function("_log.write", 0, write), function("_log.state", 0, state)];
 
 /// `open(server)`
-fn open(l: State) -> Outcome {
+fn open(l: LuaState) -> CallOutcome {
     let name = expect_string(&l, 1, "open")?;
     // Asking the system for a name holds the worker; before it serves nobody waits.
-    let names = matches!(lend::phase(), Phase::Init | Phase::InitWorker);
+    let names = matches!(lend::phase(), ScriptPhase::Init | ScriptPhase::InitWorker);
     match SocketLog::open(&String::from_utf8_lossy(&name), names) {
         Ok(log) => {
-            l.push_owned(Rc::new(Held(log)), NAME);
-            Ok(Done::Results(1))
+            l.push_owned(Rc::new(SocketLogHandle(log)), NAME);
+            Ok(CallDone::Results(1))
         }
         Err(why) => fail(l, &why),
     }
 }
 
 /// A log that a script has.
-struct Held(Arc<SocketLog>);
+struct SocketLogHandle(Arc<SocketLog>);
 
-fn of(l: State) -> Result<Arc<SocketLog>, Raise> {
-    let held: Option<Rc<Held>> = l.owned(1);
-    held.map(|held| held.0.clone()).ok_or_else(|| Raise::text("not a log"))
+fn of(l: LuaState) -> Result<Arc<SocketLog>, LuaRaise> {
+    let held: Option<Rc<SocketLogHandle>> = l.owned(1);
+    held.map(|held| held.0.clone()).ok_or_else(|| LuaRaise::text("not a log"))
 }
 
 /// `write(log, text)`: a line, or several, the last with or without its newline.
-fn write(l: State) -> Outcome {
+fn write(l: LuaState) -> CallOutcome {
     let log = of(l)?;
     let Some(text) = l.bytes(2) else {
-        return Err(Raise::argument(2, "write", &format!("string expected, got {}", l.kind_name(2))));
+        return Err(LuaRaise::argument(2, "write", &format!("string expected, got {}", l.kind_name(2))));
     };
     let taken = if text.ends_with(b"\n") { log.write(text) } else { log.write(&[text, b"\n"].concat()) };
     if !taken {
         return fail(l, "buffer full");
     }
     l.push_boolean(true);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// `state(log)`: written, dropped, waiting bytes, whether the server can be reached.
-fn state(l: State) -> Outcome {
+fn state(l: LuaState) -> CallOutcome {
     let state = of(l)?.state();
     for figure in [state.written, state.dropped, state.waiting] {
         l.push_number(figure as f64);
     }
     l.push_boolean(state.up);
-    Ok(Done::Results(4))
+    Ok(CallDone::Results(4))
 }
 
 const NAME: &std::ffi::CStr = c"weir.log";

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use weir_tls::Certificate;
 
-use crate::api::ssl::parsed::{Chain, Key};
-use crate::luajit::state::State;
+use crate::api::ssl::parsed::{CertificateChain, PrivateKey};
+use crate::luajit::state::LuaState;
 
 /// See the module.
 pub(crate) struct ClientPair {
-    chain: Rc<Chain>,
-    key: Rc<Key>,
+    chain: Rc<CertificateChain>,
+    key: Rc<PrivateKey>,
 }
 
 impl ClientPair {
@@ -24,6 +24,6 @@ impl ClientPair {
 }
 
 /// The pair at these places of the stack, if it is one.
-pub(crate) fn client_pair(l: State, certificate: i32, key: i32) -> Option<ClientPair> {
+pub(crate) fn client_pair(l: LuaState, certificate: i32, key: i32) -> Option<ClientPair> {
     Some(ClientPair { chain: l.owned(certificate)?, key: l.owned(key)? })
 }

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use weir_tls::suites::ProtocolVersions;
 
 use crate::api::ssl::{ClientHandshake, current};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, fail, function};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.hello_server_name", 0, |l| {
@@ -16,7 +16,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(name) => l.push_bytes(name),
             None => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.hello_ext", 0, |l| {
         let hello = hello()?;
@@ -25,7 +25,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(content) => l.push_bytes(content),
             None => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.hello_ext_present", 0, |l| {
         let hello = hello()?;
@@ -40,7 +40,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
         let hello = hello()?;
         let Some(versions) = hello.greeting.hello.supported_versions() else {
             l.push_nil();
-            return Ok(Done::Results(1));
+            return Ok(CallDone::Results(1));
         };
         l.new_table(versions.len(), 0);
         // OpenResty reads the list from its end.
@@ -48,26 +48,26 @@ pub(super) const TABLE: &[ApiFunction] = &[
             l.push_bytes(name.as_bytes());
             l.raw_set_index(-2, at + 1);
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.set_protocols", 0, set_protocols),
 ];
 
 /// The handshake of `ssl_client_hello_by_lua`, the only place where these functions may be called.
-fn hello() -> Result<Rc<ClientHandshake>, Raise> {
-    let handshake = current()?.filter(|_| lend::phase() == Phase::SslClientHello);
-    handshake.ok_or_else(|| Raise::text("API disabled in the current context"))
+fn hello() -> Result<Rc<ClientHandshake>, LuaRaise> {
+    let handshake = current()?.filter(|_| lend::phase() == ScriptPhase::SslClientHello);
+    handshake.ok_or_else(|| LuaRaise::text("API disabled in the current context"))
 }
 
 /// Pushes a list of numbers.
-pub(super) fn push_numbers(l: State, numbers: &[u16], leave_grease_out: bool) -> Done {
+pub(super) fn push_numbers(l: LuaState, numbers: &[u16], leave_grease_out: bool) -> CallDone {
     let wanted = numbers.iter().filter(|number| !(leave_grease_out && is_grease(**number)));
     l.new_table(numbers.len(), 0);
     for (at, number) in wanted.enumerate() {
         l.push_number(f64::from(*number));
         l.raw_set_index(-2, at + 1);
     }
-    Done::Results(1)
+    CallDone::Results(1)
 }
 
 /// RFC 8701, section 2: `0x0a0a`, `0x1a1a` …
@@ -90,7 +90,7 @@ fn name_of(version: u16) -> Option<&'static str> {
 }
 
 /// `set_protocols { "TLSv1.2", … }`; of those that are no more none is offered.
-fn set_protocols(l: State) -> Outcome {
+fn set_protocols(l: LuaState) -> CallOutcome {
     let hello = hello()?;
     let mut protocols = ProtocolVersions { tls12: false, tls13: false };
     for at in 1.. {
@@ -110,7 +110,7 @@ fn set_protocols(l: State) -> Outcome {
     }
     hello.wishes.borrow_mut().protocols = Some(protocols);
     l.push_boolean(true);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 #[cfg(test)]

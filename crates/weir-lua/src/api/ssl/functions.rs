@@ -11,12 +11,14 @@ use weir_server::tls::{client_policy, server_tls};
 use weir_tls::{HandshakeSecrets, TrustStore, facts};
 
 use crate::api::ssl::clienthello::push_numbers;
-use crate::api::ssl::parsed::{self, Chain, Key};
+use crate::api::ssl::parsed::{self, CertificateChain, PrivateKey};
 use crate::api::ssl::{HandshakeWishes, OVER, current};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.clear_certs", 0, |l| {
@@ -71,7 +73,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.device_key", 0, |l| {
         let uri = String::from_utf8_lossy(&expect_string(&l, 1, "key")?).into_owned();
         match weir_tls::pkcs11::KeyUri::parse(&uri) {
-            Ok(_) => push_owned(l, Some(Rc::new(Key::Device(uri))), KEY, ""),
+            Ok(_) => push_owned(l, Some(Rc::new(PrivateKey::Device(uri))), KEY, ""),
             Err(error) => fail(l, &error.to_string()),
         }
     }),
@@ -102,7 +104,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(addr) => l.push_number(f64::from(addr.port())),
             None => return fail(l, "unix domain has no port"),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.server_name", 0, |l| {
         let name = lend::any_exchange(|x| x.connection.hello.get().map(|hello| hello.server_name.clone()))?;
@@ -111,7 +113,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(None) => l.push_nil(),
             None => return fail(l, NO_TLS),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.version", 0, |l| {
         let handshake = current()?;
@@ -123,7 +125,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
             Some(version) => l.push_number(f64::from(version)),
             None => return fail(l, NO_TLS),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.client_random", 0, |l| {
         let random = lend::any_exchange(|x| x.connection.hello.get().map(|hello| hello.random))?;
@@ -133,7 +135,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
         let agreed = secret(|secrets| Some(*secrets.server_random()))?;
         let random = match (agreed, current()?) {
             (Some(random), _) => Some(random),
-            (None, Some(_)) if lend::phase() == Phase::SslClientHello => {
+            (None, Some(_)) if lend::phase() == ScriptPhase::SslClientHello => {
                 return fail(l, "no ServerHello has been made yet");
             }
             (None, handshake) => handshake.and_then(|handshake| handshake.random()),
@@ -175,11 +177,11 @@ pub(super) const TABLE: &[ApiFunction] = &[
             None if current()?.is_some() => l.push_boolean(false),
             None => return fail(l, NO_TLS),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.check_request", 0, |_| {
         lend::any_exchange(|_| ())?;
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
 ];
 
@@ -196,43 +198,43 @@ pub(crate) const INVALID_CHAIN: &str = "invalid certificate chain";
 pub(crate) const INVALID_KEY: &str = "invalid private key";
 
 /// The chain in the first argument of `set_der_cert`; `None`: it is none.
-pub(crate) fn der_cert(l: State) -> Result<Option<Rc<Chain>>, Raise> {
+pub(crate) fn der_cert(l: LuaState) -> Result<Option<Rc<CertificateChain>>, LuaRaise> {
     Ok(parsed::chain_of_der(&expect_string(&l, 1, "set_der_cert")?))
 }
 
 /// The key in the first argument of `set_der_priv_key`; `None`: it is none.
-pub(crate) fn der_key(l: State) -> Result<Option<Rc<Key>>, Raise> {
+pub(crate) fn der_key(l: LuaState) -> Result<Option<Rc<PrivateKey>>, LuaRaise> {
     Ok(parsed::key_of_der(&expect_string(&l, 1, "set_der_priv_key")?))
 }
 
 /// The first argument of `set_cert`; `None`: there is none.
-pub(crate) fn cert(l: State) -> Result<Option<Rc<Chain>>, Raise> {
+pub(crate) fn cert(l: LuaState) -> Result<Option<Rc<CertificateChain>>, LuaRaise> {
     chain_at(l, 1, "set_cert")
 }
 
 /// The first argument of `set_priv_key`; `None`: there is none.
-pub(crate) fn key(l: State) -> Result<Option<Rc<Key>>, Raise> {
-    match l.owned::<Key>(1) {
-        None if !l.is_none_or_nil(1) => Err(Raise::argument(1, "set_priv_key", "no private key")),
+pub(crate) fn key(l: LuaState) -> Result<Option<Rc<PrivateKey>>, LuaRaise> {
+    match l.owned::<PrivateKey>(1) {
+        None if !l.is_none_or_nil(1) => Err(LuaRaise::argument(1, "set_priv_key", "no private key")),
         key => Ok(key),
     }
 }
 
 /// A chain of certificates, or nil.
-fn chain_at(l: State, at: c_int, function: &str) -> Result<Option<Rc<Chain>>, Raise> {
-    match l.owned::<Chain>(at) {
-        None if !l.is_none_or_nil(at) => Err(Raise::argument(at, function, "no certificate")),
+fn chain_at(l: LuaState, at: c_int, function: &str) -> Result<Option<Rc<CertificateChain>>, LuaRaise> {
+    match l.owned::<CertificateChain>(at) {
+        None if !l.is_none_or_nil(at) => Err(LuaRaise::argument(at, function, "no certificate")),
         chain => Ok(chain),
     }
 }
 
 /// Pushes a chain as scripts have them.
-pub(crate) fn push_chain(l: State, chain: Rc<Chain>) -> Outcome {
+pub(crate) fn push_chain(l: LuaState, chain: Rc<CertificateChain>) -> CallOutcome {
     push_owned(l, Some(chain), CHAIN, "")
 }
 
 /// Notes something for the running handshake: `true`, or nil and why not.
-fn wish(l: State, note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>) -> Outcome {
+fn wish(l: LuaState, note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>) -> CallOutcome {
     let handshake = current()?;
     if handshake.is_none() && lend::any_exchange(|x| x.connection.hello.get().is_none())? {
         return fail(l, NO_TLS);
@@ -242,42 +244,47 @@ fn wish(l: State, note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static
 
 /// As [`wish`], for wishes of whichever side.
 pub(crate) fn noted(
-    l: State,
+    l: LuaState,
     wishes: Option<&RefCell<HandshakeWishes>>,
     note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>,
-) -> Outcome {
+) -> CallOutcome {
     let Some(wishes) = wishes else { return fail(l, OVER) };
     match note(&mut wishes.borrow_mut()) {
         Ok(()) => {
             l.push_boolean(true);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(why) => fail(l, why),
     }
 }
 
-fn push_owned<T: 'static>(l: State, value: Option<Rc<T>>, kind: &std::ffi::CStr, failed: &str) -> Outcome {
+fn push_owned<T: 'static>(
+    l: LuaState,
+    value: Option<Rc<T>>,
+    kind: &std::ffi::CStr,
+    failed: &str,
+) -> CallOutcome {
     match value {
         Some(value) => {
             l.push_owned(value, kind);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         None => fail(l, failed),
     }
 }
 
-fn push_bytes(l: State, bytes: Option<&[u8]>, failed: &str) -> Outcome {
+fn push_bytes(l: LuaState, bytes: Option<&[u8]>, failed: &str) -> CallOutcome {
     match bytes {
         Some(bytes) => {
             l.push_bytes(bytes);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         None => fail(l, failed),
     }
 }
 
 /// An address in its own bytes, and which kind it is of.
-fn push_addr(l: State, addr: &SockAddr) -> Outcome {
+fn push_addr(l: LuaState, addr: &SockAddr) -> CallOutcome {
     match addr.to_socket_addr().map(|addr| addr.ip()) {
         Some(std::net::IpAddr::V4(ip)) => {
             l.push_bytes(&ip.octets());
@@ -293,16 +300,16 @@ fn push_addr(l: State, addr: &SockAddr) -> Outcome {
             l.push_bytes(b"unix");
         }
     }
-    Ok(Done::Results(2))
+    Ok(CallDone::Results(2))
 }
 
 /// Whether the connection's handshake is over.
-fn is_complete() -> Result<bool, Raise> {
+fn is_complete() -> Result<bool, LuaRaise> {
     lend::any_exchange(|x| x.connection.tls.get().is_some())
 }
 
 /// What the connection's handshake has agreed upon in secret, if it is complete and has that.
-fn secret<R>(of: impl FnOnce(&HandshakeSecrets) -> Option<R>) -> Result<Option<R>, Raise> {
+fn secret<R>(of: impl FnOnce(&HandshakeSecrets) -> Option<R>) -> Result<Option<R>, LuaRaise> {
     lend::any_exchange(|x| x.connection.tls.get()?.secrets.as_deref().and_then(of))
 }
 
@@ -322,14 +329,14 @@ fn shared_ciphers(x: &mut Exchange) -> Option<Vec<u16>> {
 }
 
 /// `verify_client(client_certs?, depth?, trusted_certs?)`
-fn verify_client(l: State) -> Outcome {
+fn verify_client(l: LuaState) -> CallOutcome {
     let (told, known) = (chain_at(l, 1, "verify_client")?, chain_at(l, 3, "verify_client")?);
     if current()?.is_none() {
         return fail(l, "API disabled in the current context");
     }
     let depth = l.number(2).filter(|depth| *depth >= 0.0).map(|depth| depth as usize);
     let configured = lend::any_exchange(|x| client_policy(&x.connection.server()).depth)?;
-    let all = |chain: &Option<Rc<Chain>>| {
+    let all = |chain: &Option<Rc<CertificateChain>>| {
         chain.as_ref().map(|chain| chain.certificates.clone()).unwrap_or_default()
     };
     let subjects = all(&told).iter().filter_map(|der| facts::raw_subject(der)).collect();

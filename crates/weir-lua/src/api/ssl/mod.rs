@@ -22,14 +22,14 @@ use std::rc::Rc;
 use weir_server::tls::{ClientGreeting, TrustedClients};
 use weir_tls::suites::ProtocolVersions;
 
-use crate::run::function::Raise;
+use crate::run::function::LuaRaise;
 use crate::run::lend;
 
 pub(crate) use crate::api::ctx::connection as ctx;
 pub(crate) use client_pair::{ClientPair, client_pair};
 pub(crate) use ctx::{is_inherited, push_inherited};
 
-use parsed::{Chain, Key};
+use parsed::{CertificateChain, PrivateKey};
 
 pub(crate) const TABLES: [&[crate::run::function::ApiFunction]; 5] =
     [clienthello::TABLE, ocsp::TABLE, session::TABLE, functions::TABLE, upstream::TABLE];
@@ -44,8 +44,8 @@ pub(crate) struct ClientHandshake {
 #[derive(Default)]
 pub(crate) struct HandshakeWishes {
     pub(crate) cleared: bool,
-    pub(crate) chains: Vec<Rc<Chain>>,
-    pub(crate) keys: Vec<Rc<Key>>,
+    pub(crate) chains: Vec<Rc<CertificateChain>>,
+    pub(crate) keys: Vec<Rc<PrivateKey>>,
     /// OCSP, as encoded.
     pub(crate) status: Option<Vec<u8>>,
     pub(crate) protocols: Option<ProtocolVersions>,
@@ -60,20 +60,20 @@ pub(crate) struct HandshakeWishes {
 
 /// The handshake that a script's exchange is of.
 #[derive(Default)]
-pub(crate) struct Current(pub(crate) Option<Rc<ClientHandshake>>);
+pub(crate) struct CurrentHandshake(pub(crate) Option<Rc<ClientHandshake>>);
 
 impl HandshakeWishes {
     pub(crate) fn clear(&mut self) {
         (self.cleared, self.chains, self.keys) = (true, Vec::new(), Vec::new());
     }
 
-    pub(crate) fn add_chain(&mut self, chain: Rc<Chain>) {
+    pub(crate) fn add_chain(&mut self, chain: Rc<CertificateChain>) {
         // As OpenSSL has it: a key that does not fit the new certificate goes.
         self.keys.retain(|key| !chain.mismatches(key));
         self.chains.push(chain);
     }
 
-    pub(crate) fn add_key(&mut self, key: Rc<Key>) -> Result<(), &'static str> {
+    pub(crate) fn add_key(&mut self, key: Rc<PrivateKey>) -> Result<(), &'static str> {
         if self.chains.last().is_some_and(|chain| chain.mismatches(&key)) {
             return Err("SSL_use_PrivateKey() failed");
         }
@@ -86,8 +86,8 @@ impl HandshakeWishes {
 ///
 /// # Errors
 /// The script has neither handshake nor request.
-fn current() -> Result<Option<Rc<ClientHandshake>>, Raise> {
-    lend::any_exchange(|x| x.state_if::<Current>().and_then(|current| current.0.clone()))
+fn current() -> Result<Option<Rc<ClientHandshake>>, LuaRaise> {
+    lend::any_exchange(|x| x.state_if::<CurrentHandshake>().and_then(|current| current.0.clone()))
 }
 
 /// Why something that is of a handshake can't be had.

@@ -5,10 +5,12 @@ use std::rc::Rc;
 use weir_tls::ocsp::{self, CertificateStatus, OcspSigner};
 
 use crate::api::ssl::functions::NO_CERTIFICATE;
-use crate::api::ssl::parsed::{Chain, chain_of_der};
+use crate::api::ssl::parsed::{CertificateChain, chain_of_der};
 use crate::api::ssl::{OVER, current};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, fail, function,
+};
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.ocsp_responder", 0, responder),
@@ -20,49 +22,49 @@ pub(super) const TABLE: &[ApiFunction] = &[
         l.push_boolean(true);
         if !handshake.greeting.hello.wants_status() {
             l.push_bytes(b"no status req");
-            return Ok(Done::Results(2));
+            return Ok(CallDone::Results(2));
         }
         if response.is_empty() {
             // What OpenSSL says to a response of no bytes.
             return fail(l, "OPENSSL_malloc() failed");
         }
         handshake.wishes.borrow_mut().status = Some(response);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
 /// The chain of an argument; `None`: it is none.
-fn chain(l: State, at: i32, name: &str) -> Result<Option<Rc<Chain>>, Raise> {
+fn chain(l: LuaState, at: i32, name: &str) -> Result<Option<Rc<CertificateChain>>, LuaRaise> {
     Ok(chain_of_der(&expect_string(&l, at, name)?))
 }
 
 /// How long a result may be, if that is limited.
-fn most(l: State, at: i32, name: &str) -> Result<usize, Raise> {
+fn most(l: LuaState, at: i32, name: &str) -> Result<usize, LuaRaise> {
     if l.is_none_or_nil(at) { Ok(BUFFER) } else { Ok(expect_number(l, at, name)? as usize) }
 }
 
 /// OpenResty's buffer for results, unless scripts have another length for it.
 const BUFFER: usize = 4096;
 
-fn responder(l: State) -> Outcome {
+fn responder(l: LuaState) -> CallOutcome {
     const NAME: &str = "get_ocsp_responder_from_der_chain";
     let Some(chain) = chain(l, 1, NAME)? else { return fail(l, NO_CERTIFICATE) };
     let most = most(l, 2, NAME)?;
     let Some(url) = ocsp::responder(&chain.certificates[0]) else {
         l.push_nil();
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     };
     let shown = &url.as_bytes()[..url.len().min(most)];
     l.push_bytes(shown);
     if shown.len() == url.len() {
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     l.push_bytes(b"truncated");
-    Ok(Done::Results(2))
+    Ok(CallDone::Results(2))
 }
 
 /// The certificate's identifier for its issuer.
-fn id(chain: &Chain) -> Result<Vec<u8>, &'static str> {
+fn id(chain: &CertificateChain) -> Result<Vec<u8>, &'static str> {
     let [certificate, issuer, ..] = &chain.certificates[..] else {
         return Err("no issuer certificate in chain");
     };
@@ -72,7 +74,7 @@ fn id(chain: &Chain) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-fn request(l: State) -> Outcome {
+fn request(l: LuaState) -> CallOutcome {
     const NAME: &str = "create_ocsp_request";
     let Some(chain) = chain(l, 1, NAME)? else { return fail(l, NO_CERTIFICATE) };
     let most = most(l, 2, NAME)?;
@@ -83,12 +85,12 @@ fn request(l: State) -> Outcome {
         }
         Ok(request) => {
             l.push_bytes(&request);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
     }
 }
 
-fn validate(l: State) -> Outcome {
+fn validate(l: LuaState) -> CallOutcome {
     const NAME: &str = "validate_ocsp_response";
     let response = expect_string(&l, 1, NAME)?;
     let chain = chain(l, 2, NAME)?;
@@ -100,14 +102,14 @@ fn validate(l: State) -> Outcome {
                 Some(until) => l.push_number(until as f64),
                 None => l.push_nil(),
             }
-            Ok(Done::Results(2))
+            Ok(CallDone::Results(2))
         }
         Err(why) => fail(l, &why.chars().take(most).collect::<String>()),
     }
 }
 
 /// Until when the certificate is known to be good, in seconds since 1970; `None`: newer answers may be had at any time.
-fn validated(response: &[u8], chain: Option<&Chain>) -> Result<Option<u64>, String> {
+fn validated(response: &[u8], chain: Option<&CertificateChain>) -> Result<Option<u64>, String> {
     let chain = chain.ok_or(NO_CERTIFICATE)?;
     id(chain)?;
     let (certificate, issuer) = (&chain.certificates[0], &chain.certificates[1]);

@@ -11,42 +11,44 @@ use weir_tls::{Certificate, facts};
 use weir_upstream::tls_client::device_certificate;
 
 /// Certificates, the server's own first.
-pub(crate) struct Chain {
+pub(crate) struct CertificateChain {
     pub(super) certificates: Vec<CertificateDer<'static>>,
     /// The public key of the first, as encoded.
     public: Vec<u8>,
     /// With the key that it was last used with.
-    made: RefCell<Option<(Rc<Key>, Certificate)>>,
+    made: RefCell<Option<(Rc<PrivateKey>, Certificate)>>,
 }
 
 /// A private key.
-pub(crate) enum Key {
+pub(crate) enum PrivateKey {
     Software(Arc<dyn SigningKey>),
     /// In a device, by its URI (RFC 7512). Nothing is known of it until it is used.
     Device(String),
 }
 
-impl Chain {
+impl CertificateChain {
     /// `None`: there is none, or the first is malformed.
-    pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Option<Chain> {
+    pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Option<CertificateChain> {
         let public = facts::public_key(certificates.first()?)?;
-        Some(Chain { certificates, public, made: RefCell::default() })
+        Some(CertificateChain { certificates, public, made: RefCell::default() })
     }
 
     /// Whether the key is of the same kind, but another certificate's.
-    pub(super) fn mismatches(&self, key: &Key) -> bool {
+    pub(super) fn mismatches(&self, key: &PrivateKey) -> bool {
         match key {
-            Key::Software(key) => key.public_key().is_some_and(|public| {
+            PrivateKey::Software(key) => key.public_key().is_some_and(|public| {
                 public.as_ref() != self.public && key::same_kind(&public, &self.public)
             }),
-            Key::Device(_) => false,
+            PrivateKey::Device(_) => false,
         }
     }
 
-    fn is_of(&self, key: &Key) -> bool {
+    fn is_of(&self, key: &PrivateKey) -> bool {
         match key {
-            Key::Software(key) => key.public_key().is_some_and(|public| public.as_ref() == self.public),
-            Key::Device(_) => true,
+            PrivateKey::Software(key) => {
+                key.public_key().is_some_and(|public| public.as_ref() == self.public)
+            }
+            PrivateKey::Device(_) => true,
         }
     }
 
@@ -54,16 +56,16 @@ impl Chain {
     ///
     /// # Errors
     /// A device does not have the key.
-    pub(super) async fn with(&self, key: &Rc<Key>) -> Result<Certificate, String> {
+    pub(super) async fn with(&self, key: &Rc<PrivateKey>) -> Result<Certificate, String> {
         if let Some((_, made)) = self.made.borrow().as_ref().filter(|(own, _)| Rc::ptr_eq(own, key)) {
             return Ok(made.clone());
         }
         let chain = self.certificates.clone();
         let made = match &**key {
-            Key::Software(key) => {
+            PrivateKey::Software(key) => {
                 Certificate::new(chain, key.clone(), None).map_err(|error| error.to_string())?
             }
-            Key::Device(uri) => {
+            PrivateKey::Device(uri) => {
                 let uri = uri.clone();
                 weir_rt::blocking(move || device_certificate(chain, &uri)).await?
             }
@@ -79,13 +81,13 @@ impl Chain {
 /// # Errors
 /// A device does not have a key.
 pub(crate) async fn certificates(
-    chains: &[Rc<Chain>],
-    keys: &[Rc<Key>],
+    chains: &[Rc<CertificateChain>],
+    keys: &[Rc<PrivateKey>],
 ) -> Result<Option<Vec<Certificate>>, String> {
     let mut made: Vec<Certificate> = Vec::new();
     for chain in chains.iter().rev() {
         // A device's key may be anybody's, so those that are known to be the certificate's go first.
-        let own = keys.iter().rev().find(|key| matches!(***key, Key::Software(_)) && chain.is_of(key));
+        let own = keys.iter().rev().find(|key| matches!(***key, PrivateKey::Software(_)) && chain.is_of(key));
         let Some(key) = own.or_else(|| keys.iter().rev().find(|key| chain.is_of(key))) else { continue };
         let certificate = chain.with(key).await?;
         if made.iter().all(|it| it.key().algorithm() != certificate.key().algorithm()) {
@@ -97,7 +99,7 @@ pub(crate) async fn certificates(
 
 /// What bytes were parsed as.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum As {
+enum ParsedAs {
     ChainOfPem,
     ChainOfDer,
     KeyOfPem,
@@ -108,30 +110,30 @@ enum As {
 
 /// What came of it.
 #[derive(Clone)]
-enum Parsed {
-    Chain(Rc<Chain>),
-    Key(Rc<Key>),
+enum ParsedItem {
+    Chain(Rc<CertificateChain>),
+    Key(Rc<PrivateKey>),
     Bytes(Rc<[u8]>),
 }
 
-type Known = HashMap<(As, Box<[u8]>), Parsed>;
+type ParsedMap = HashMap<(ParsedAs, Box<[u8]>), ParsedItem>;
 
 /// Two generations: what was not asked for while half of [`MOST`] others were is forgotten.
 #[derive(Default)]
-struct Memory {
-    young: Known,
-    old: Known,
+struct ParsedMemory {
+    young: ParsedMap,
+    old: ParsedMap,
 }
 
 thread_local! {
-    static MEMORY: RefCell<Memory> = RefCell::default();
+    static MEMORY: RefCell<ParsedMemory> = RefCell::default();
 }
 
 /// Certificates and keys that a worker knows: some 5 MB.
 const MOST: usize = 2048;
 
 /// What `bytes` were parsed as, by `parse` where that is not known.
-fn known(kind: As, bytes: &[u8], parse: impl FnOnce() -> Option<Parsed>) -> Option<Parsed> {
+fn known(kind: ParsedAs, bytes: &[u8], parse: impl FnOnce() -> Option<ParsedItem>) -> Option<ParsedItem> {
     let key = (kind, Box::from(bytes));
     let found = MEMORY.with_borrow_mut(|memory| {
         if let Some(found) = memory.young.get(&key) {
@@ -155,25 +157,26 @@ fn known(kind: As, bytes: &[u8], parse: impl FnOnce() -> Option<Parsed>) -> Opti
 }
 
 fn chain(
-    kind: As,
+    kind: ParsedAs,
     bytes: &[u8],
     read: fn(&[u8]) -> Result<Vec<CertificateDer<'static>>, weir_tls::Error>,
-) -> Option<Rc<Chain>> {
-    let parsed = known(kind, bytes, || Some(Parsed::Chain(Rc::new(Chain::new(read(bytes).ok()?)?))));
+) -> Option<Rc<CertificateChain>> {
+    let parsed =
+        known(kind, bytes, || Some(ParsedItem::Chain(Rc::new(CertificateChain::new(read(bytes).ok()?)?))));
     match parsed? {
-        Parsed::Chain(chain) => Some(chain),
+        ParsedItem::Chain(chain) => Some(chain),
         _ => None,
     }
 }
 
 /// `None`: it is no chain of certificates.
-pub(super) fn chain_of_pem(pem: &[u8]) -> Option<Rc<Chain>> {
-    chain(As::ChainOfPem, pem, certificate::chain)
+pub(super) fn chain_of_pem(pem: &[u8]) -> Option<Rc<CertificateChain>> {
+    chain(ParsedAs::ChainOfPem, pem, certificate::chain)
 }
 
 /// `None`: it is no chain of certificates.
-pub(super) fn chain_of_der(der: &[u8]) -> Option<Rc<Chain>> {
-    chain(As::ChainOfDer, der, certificate::chain_of_der)
+pub(super) fn chain_of_der(der: &[u8]) -> Option<Rc<CertificateChain>> {
+    chain(ParsedAs::ChainOfDer, der, certificate::chain_of_der)
 }
 
 /// OpenSSL's function that fails for a text that is no chain: another one reads what stands behind the first block.
@@ -189,36 +192,36 @@ pub(super) fn failing_reader(pem: &[u8]) -> &'static str {
 const END: &[u8] = b"-----END CERTIFICATE-----";
 
 fn private(
-    kind: As,
+    kind: ParsedAs,
     bytes: &[u8],
     read: impl FnOnce() -> Result<Arc<dyn SigningKey>, weir_tls::Error>,
-) -> Option<Rc<Key>> {
-    match known(kind, bytes, || Some(Parsed::Key(Rc::new(Key::Software(read().ok()?)))))? {
-        Parsed::Key(key) => Some(key),
+) -> Option<Rc<PrivateKey>> {
+    match known(kind, bytes, || Some(ParsedItem::Key(Rc::new(PrivateKey::Software(read().ok()?)))))? {
+        ParsedItem::Key(key) => Some(key),
         _ => None,
     }
 }
 
 /// `None`: it is no key.
-pub(super) fn key_of_pem(pem: &[u8]) -> Option<Rc<Key>> {
-    private(As::KeyOfPem, pem, || key::read(pem, &[]))
+pub(super) fn key_of_pem(pem: &[u8]) -> Option<Rc<PrivateKey>> {
+    private(ParsedAs::KeyOfPem, pem, || key::read(pem, &[]))
 }
 
 /// `None`: it is no key.
-pub(super) fn key_of_der(der: &[u8]) -> Option<Rc<Key>> {
-    private(As::KeyOfDer, der, || key::from_der(der))
+pub(super) fn key_of_der(der: &[u8]) -> Option<Rc<PrivateKey>> {
+    private(ParsedAs::KeyOfDer, der, || key::from_der(der))
 }
 
-fn bytes(kind: As, from: &[u8], convert: impl FnOnce() -> Option<Vec<u8>>) -> Option<Rc<[u8]>> {
-    match known(kind, from, || Some(Parsed::Bytes(convert()?.into())))? {
-        Parsed::Bytes(bytes) => Some(bytes),
+fn bytes(kind: ParsedAs, from: &[u8], convert: impl FnOnce() -> Option<Vec<u8>>) -> Option<Rc<[u8]>> {
+    match known(kind, from, || Some(ParsedItem::Bytes(convert()?.into())))? {
+        ParsedItem::Bytes(bytes) => Some(bytes),
         _ => None,
     }
 }
 
 /// The chain as [`chain_of_der`] takes it.
 pub(super) fn certificate_to_der(pem: &[u8]) -> Option<Rc<[u8]>> {
-    bytes(As::PemToDer, pem, || {
+    bytes(ParsedAs::PemToDer, pem, || {
         Some(certificate::chain(pem).ok()?.iter().flat_map(|der| der.to_vec()).collect())
     })
 }
@@ -227,23 +230,25 @@ pub(super) fn certificate_to_der(pem: &[u8]) -> Option<Rc<[u8]>> {
 pub(super) fn key_to_der(pem: &[u8], password: Option<&[u8]>) -> Option<Rc<[u8]>> {
     let passwords: Vec<Vec<u8>> = password.map(<[u8]>::to_vec).into_iter().collect();
     let known_by = [pem, b"\0", password.unwrap_or_default()].concat();
-    bytes(As::KeyPemToDer, &known_by, || key::to_der(pem, &passwords).ok())
+    bytes(ParsedAs::KeyPemToDer, &known_by, || key::to_der(pem, &passwords).ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pair(kind: &'static rcgen::SignatureAlgorithm) -> (Rc<Chain>, Rc<Key>, String, String) {
+    fn pair(
+        kind: &'static rcgen::SignatureAlgorithm,
+    ) -> (Rc<CertificateChain>, Rc<PrivateKey>, String, String) {
         let key = rcgen::KeyPair::generate_for(kind).expect("a key");
         let text = rcgen::CertificateParams::default().self_signed(&key).expect("signed").pem();
         let (chain, own) = (chain_of_pem(text.as_bytes()), key_of_pem(key.serialize_pem().as_bytes()));
         (chain.expect("a chain"), own.expect("a key"), text, key.serialize_pem())
     }
 
-    fn made(chains: &[&Rc<Chain>], keys: &[&Rc<Key>]) -> Option<usize> {
-        let chains: Vec<Rc<Chain>> = chains.iter().map(|it| Rc::clone(it)).collect();
-        let keys: Vec<Rc<Key>> = keys.iter().map(|it| Rc::clone(it)).collect();
+    fn made(chains: &[&Rc<CertificateChain>], keys: &[&Rc<PrivateKey>]) -> Option<usize> {
+        let chains: Vec<Rc<CertificateChain>> = chains.iter().map(|it| Rc::clone(it)).collect();
+        let keys: Vec<Rc<PrivateKey>> = keys.iter().map(|it| Rc::clone(it)).collect();
         let mut future = std::pin::pin!(certificates(&chains, &keys));
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         match future.as_mut().poll(&mut cx) {
@@ -280,7 +285,7 @@ mod tests {
     fn what_is_not_asked_for_is_forgotten() {
         let (chain, _, text, _) = pair(&rcgen::PKCS_ECDSA_P256_SHA256);
         let ask = |n: usize| {
-            known(As::PemToDer, &n.to_be_bytes(), || Some(Parsed::Bytes(Rc::from(&[][..]))));
+            known(ParsedAs::PemToDer, &n.to_be_bytes(), || Some(ParsedItem::Bytes(Rc::from(&[][..]))));
         };
         // Asked for now and then it stays.
         for n in 0..3 * MOST {

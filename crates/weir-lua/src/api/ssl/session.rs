@@ -3,9 +3,9 @@
 use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::api::ssl::{OVER, current};
-use crate::run::function::{ApiFunction, Done, expect_string, fail, function};
+use crate::run::function::{ApiFunction, CallDone, expect_string, fail, function};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.session_id", 0, |l| {
@@ -16,26 +16,28 @@ pub(super) const TABLE: &[ApiFunction] = &[
         let id = wishes.made.as_ref().map_or(&handshake.greeting.hello.session_id, |(id, _)| id);
         let text: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         l.push_bytes(text.as_bytes());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.serialized_session", 0, |l| {
         let handshake = current()?;
         match handshake.as_ref().and_then(|handshake| handshake.wishes.borrow().made.clone()) {
             Some((_, session)) => l.push_bytes(&seal(&session)),
-            None if lend::phase() == Phase::SslSessionFetch => return fail(l, "bad session in lua context"),
+            None if lend::phase() == ScriptPhase::SslSessionFetch => {
+                return fail(l, "bad session in lua context");
+            }
             None => return fail(l, "uninitialized session len in lua context"),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.set_serialized_session", 0, |l| {
         let sealed = expect_string(&l, 1, "set_serialized_session")?;
-        let Some(handshake) = current()?.filter(|_| lend::phase() == Phase::SslSessionFetch) else {
+        let Some(handshake) = current()?.filter(|_| lend::phase() == ScriptPhase::SslSessionFetch) else {
             return fail(l, OVER);
         };
         let Some(session) = open(&sealed) else { return fail(l, "failed to de-serialize session") };
         handshake.wishes.borrow_mut().found = Some(session.to_vec());
         l.push_boolean(true);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use weir_upstream::tls_client::MetServer;
 
 use crate::api::ssl::functions::{self, noted};
-use crate::api::ssl::parsed::Chain;
+use crate::api::ssl::parsed::CertificateChain;
 use crate::api::ssl::{HandshakeWishes, OVER};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, fail, function};
 use crate::run::lend;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 
 /// A handshake with a server, for the script that runs.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(crate) struct UpstreamHandshake {
 
 /// The handshake that a request's script runs for.
 #[derive(Default)]
-pub(crate) struct Current(pub(crate) Option<Rc<UpstreamHandshake>>);
+pub(crate) struct CurrentUpstreamHandshake(pub(crate) Option<Rc<UpstreamHandshake>>);
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_ssl.proxy_clear_certs", 0, |l| {
@@ -65,21 +65,21 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             Some(None) => return fail(l, "the version is not agreed upon yet"),
             None => return fail(l, OVER),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.proxy_set_verify_result", 0, |l| {
         let toward = verifying()?;
         toward.result.set(expect_number(l, 1, "set_verify_result")? as u16);
         l.push_boolean(true);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.proxy_verify_result", 0, |l| {
         l.push_number(f64::from(verifying()?.result.get()));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_ssl.proxy_verify_cert", 0, |l| {
         let peer = verifying()?.met.as_ref().map(|met| met.peer.clone());
-        match peer.and_then(Chain::new) {
+        match peer.and_then(CertificateChain::new) {
             Some(chain) => functions::push_chain(l, Rc::new(chain)),
             None => fail(l, "no certificate of the server"),
         }
@@ -87,17 +87,17 @@ pub(crate) const TABLE: &[ApiFunction] = &[
 ];
 
 /// The handshake that the running script is for, if it is for one.
-fn current() -> Result<Option<Rc<UpstreamHandshake>>, Raise> {
-    lend::exchange(|x| x.state_if::<Current>().and_then(|current| current.0.clone()))
+fn current() -> Result<Option<Rc<UpstreamHandshake>>, LuaRaise> {
+    lend::exchange(|x| x.state_if::<CurrentUpstreamHandshake>().and_then(|current| current.0.clone()))
 }
 
-fn wish(l: State, note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>) -> Outcome {
-    let toward = current()?.filter(|_| lend::phase() == Phase::ProxySslCertificate);
+fn wish(l: LuaState, note: impl FnOnce(&mut HandshakeWishes) -> Result<(), &'static str>) -> CallOutcome {
+    let toward = current()?.filter(|_| lend::phase() == ScriptPhase::ProxySslCertificate);
     noted(l, toward.as_ref().map(|toward| &toward.wishes), note)
 }
 
 /// The handshake of `proxy_ssl_verify_by_lua`, the only place where its functions may be called.
-fn verifying() -> Result<Rc<UpstreamHandshake>, Raise> {
-    let toward = current()?.filter(|_| lend::phase() == Phase::ProxySslVerify);
-    toward.ok_or_else(|| Raise::text("API disabled in the current context"))
+fn verifying() -> Result<Rc<UpstreamHandshake>, LuaRaise> {
+    let toward = current()?.filter(|_| lend::phase() == ScriptPhase::ProxySslVerify);
+    toward.ok_or_else(|| LuaRaise::text("API disabled in the current context"))
 }

@@ -1,11 +1,11 @@
 //! `ngx.thread`
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, fail, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
 use crate::run::lend;
 use crate::run::op::ThreadOp;
-use crate::run::thread::{Kind, Status, Waiting};
+use crate::run::thread::{ThreadKind, ThreadStatus, ThreadWait};
 use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -14,32 +14,32 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("thread.kill", YIELDABLE, kill),
 ];
 
-fn spawn(l: State) -> Outcome {
+fn spawn(l: LuaState) -> CallOutcome {
     if l.kind(1) != kind::FUNCTION {
-        return Err(Raise::argument(1, "spawn", "Lua function expected"));
+        return Err(LuaRaise::argument(1, "spawn", "Lua function expected"));
     }
     l.push_value(1);
-    let state = lend::run(|run| run.add(Kind::Light, l, false))??;
+    let state = lend::run(|run| run.add(ThreadKind::Light, l, false))??;
     l.remove(1);
     lend::run(|run| run.op = Some(ThreadOp::Spawn(state)))?;
-    Ok(Done::Yield(l.top()))
+    Ok(CallDone::Yield(l.top()))
 }
 
-fn wait(l: State) -> Outcome {
+fn wait(l: LuaState) -> CallOutcome {
     let mut list = Vec::new();
     for at in 1..=l.top() {
         let Some(thread) = l.thread(at) else {
-            return Err(Raise::argument(at, "wait", "lua thread expected"));
+            return Err(LuaRaise::argument(at, "wait", "lua thread expected"));
         };
         list.push(thread);
     }
     if list.is_empty() {
-        return Err(Raise::text("at least one coroutine should be specified"));
+        return Err(LuaRaise::text("at least one coroutine should be specified"));
     }
     for thread in &list {
         let problem = lend::run(|run| match run.find(*thread) {
             None => Some("no co ctx found"),
-            Some(at) if run.threads[at].kind != Kind::Light => {
+            Some(at) if run.threads[at].kind != ThreadKind::Light => {
                 Some("attempt to wait on a coroutine that is not a user thread")
             }
             Some(at) if run.threads[at].parent != Some(run.current) => {
@@ -48,45 +48,45 @@ fn wait(l: State) -> Outcome {
             Some(_) => None,
         })?;
         if let Some(problem) = problem {
-            return Err(Raise::text(problem));
+            return Err(LuaRaise::text(problem));
         }
     }
     for thread in &list {
         let ended = lend::run(|run| {
             let at = run.find(*thread)?;
             match run.threads[at].status() {
-                Status::Zombie => Some(Ok(run.collect(at, l))),
-                Status::Dead => Some(Err("already waited or killed")),
+                ThreadStatus::Zombie => Some(Ok(run.collect(at, l))),
+                ThreadStatus::Dead => Some(Err("already waited or killed")),
                 _ => None,
             }
         })?;
         match ended {
-            Some(Ok(count)) => return Ok(Done::Results(count)),
+            Some(Ok(count)) => return Ok(CallDone::Results(count)),
             Some(Err(message)) => return fail(l, message),
             None => {}
         }
     }
     lend::run(|run| run.op = Some(ThreadOp::Threads(list)))?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
-fn kill(l: State) -> Outcome {
-    let Some(thread) = l.thread(1) else { return Err(Raise::argument(1, "kill", "lua thread expected")) };
+fn kill(l: LuaState) -> CallOutcome {
+    let Some(thread) = l.thread(1) else { return Err(LuaRaise::argument(1, "kill", "lua thread expected")) };
     let refused = lend::run(|run| {
         let Some(at) = run.find(thread) else { return Some("no co ctx found") };
-        if run.threads[at].kind != Kind::Light {
+        if run.threads[at].kind != ThreadKind::Light {
             return Some("not user thread");
         }
         if run.threads[at].parent != Some(run.current) {
             return Some("killer not parent");
         }
         match run.threads[at].status() {
-            Status::Dead => return Some("already waited or killed"),
-            Status::Zombie => {
+            ThreadStatus::Dead => return Some("already waited or killed"),
+            ThreadStatus::Zombie => {
                 run.dismiss(at);
                 return Some("already terminated");
             }
-            Status::Waiting(Waiting::Capture(_) | Waiting::Captured(_)) => {
+            ThreadStatus::Waiting(ThreadWait::Capture(_) | ThreadWait::Captured(_)) => {
                 return Some("pending subrequests");
             }
             _ => {}
@@ -98,7 +98,7 @@ fn kill(l: State) -> Outcome {
         Some(message) => fail(l, message),
         None => {
             l.push_number(1.0);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
     }
 }

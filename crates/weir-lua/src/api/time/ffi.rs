@@ -3,11 +3,11 @@
 use weir_http::date;
 use weir_rt::clock;
 
-use crate::api::ffi::{Answer, FOUND, REFUSED, guarded};
+use crate::api::ffi::{FOUND, FfiAnswer, REFUSED, guarded};
 use crate::luajit::shared_page;
 
 /// A time as a text, by number: as HTTP, as cookies have it; now: today, local, UTC.
-pub(crate) unsafe extern "C" fn date(what: i32, time: f64, answer: *mut Answer) -> i32 {
+pub(crate) unsafe extern "C" fn date(what: i32, time: f64, answer: *mut FfiAnswer) -> i32 {
     // SAFETY: as `text`.
     let answer = unsafe { &mut *answer };
     guarded(|| {

@@ -7,49 +7,49 @@ use weir_http::date;
 use weir_rt::clock;
 
 use crate::luajit::shared_page;
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, function};
 use crate::run::lend;
 
 pub(super) const TABLE: &[ApiFunction] = &[
     function("time", 0, |l| {
         l.push_number(shared_page::wall().floor());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("now", 0, |l| {
         l.push_number(shared_page::wall());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("today", 0, |l| local(l, 0, 10)),
     function("localtime", 0, |l| local(l, 0, 19)),
     function("utctime", 0, |l| Ok(push(l, now(), 0, 0, 19))),
     function("http_time", 0, |l| {
-        let time = l.number(1).ok_or_else(|| Raise::text("number argument only"))?;
+        let time = l.number(1).ok_or_else(|| LuaRaise::text("number argument only"))?;
         l.push_bytes(date::http(time as i64).as_ref());
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("cookie_time", 0, |l| {
-        let time = l.number(1).ok_or_else(|| Raise::text("number argument only"))? as i64;
+        let time = l.number(1).ok_or_else(|| LuaRaise::text("number argument only"))? as i64;
         let mut text = Vec::new();
         date::cookie(&mut text, time);
         l.push_bytes(&text);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("parse_http_time", 0, |l| {
         if l.kind(1) != kind::STRING {
-            return Err(Raise::text("string argument only"));
+            return Err(LuaRaise::text("string argument only"));
         }
         let text = l.bytes(1).unwrap_or_default().to_vec();
         match date::parse(&text) {
             Some(time) => l.push_number(time as f64),
             None => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("req.start_time", crate::vm::phase::REQUEST, |l| {
         l.push_number(lend::exchange(started)?);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
@@ -65,13 +65,13 @@ fn now() -> u64 {
 }
 
 /// `2026-11-21 15:04:05`, from one byte to another.
-fn local(l: State, from: usize, to: usize) -> Outcome {
+fn local(l: LuaState, from: usize, to: usize) -> CallOutcome {
     let now = now();
     Ok(push(l, now, clock::local_offset(now) / 60, from, to))
 }
 
-fn push(l: State, now: u64, offset: i32, from: usize, to: usize) -> Done {
+fn push(l: LuaState, now: u64, offset: i32, from: usize, to: usize) -> CallDone {
     let text = date::error_log(now as i64, offset).map(|byte| if byte == b'/' { b'-' } else { byte });
     l.push_bytes(&text[from..to]);
-    Done::Results(1)
+    CallDone::Results(1)
 }

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use weir_engine::Exchange;
 use weir_engine::exchange::RunOrigin;
 
-use crate::api::timer::Pending;
+use crate::api::timer::PendingTimer;
 use crate::api::timer::VmTimers;
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, fail, function};
 use crate::run::lend;
-use crate::vm::lua_vm::Vm;
-use crate::vm::phase::Phase;
+use crate::vm::lua_vm::LuaVm;
+use crate::vm::phase::ScriptPhase;
 use crate::vm::traps;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -19,33 +19,33 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("timer.every", 0, |l| begin(l, true)),
     function("timer.pending_count", 0, |l| {
         l.push_number(lend::vm(|vm| vm.part::<VmTimers>().pending()) as f64);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("timer.running_count", 0, |l| {
         l.push_number(lend::vm(|vm| vm.part::<VmTimers>().running()) as f64);
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
 ];
 
 /// `ngx.timer.at(delay, function, argument…)`, `ngx.timer.every`
-fn begin(l: State, every: bool) -> Outcome {
+fn begin(l: LuaState, every: bool) -> CallOutcome {
     let name = if every { "every" } else { "at" };
     if l.top() < 2 {
-        return Err(Raise::text(format!("expecting at least 2 arguments but got {}", l.top())));
+        return Err(LuaRaise::text(format!("expecting at least 2 arguments but got {}", l.top())));
     }
     let delay = (expect_number(l, 1, name)? * 1000.0) as i64;
     if every && delay == 0 {
-        return Err(Raise::text("delay cannot be zero"));
+        return Err(LuaRaise::text("delay cannot be zero"));
     }
     if !l.is_lua_function(2) {
-        return Err(Raise::argument(2, name, "Lua function expected"));
+        return Err(LuaRaise::argument(2, name, "Lua function expected"));
     }
     match lend::phase() {
-        Phase::Init => return Err(Raise::text("no request found")),
-        Phase::ExitWorker => return Err(lend::disabled()),
+        ScriptPhase::Init => return Err(LuaRaise::text("no request found")),
+        ScriptPhase::ExitWorker => return Err(lend::disabled()),
         _ => {}
     }
-    let vm = lend::vm(Vm::shared);
+    let vm = lend::vm(LuaVm::shared);
     // What was set to a negative time runs at once as in OpenResty, and never again.
     let (delay, next) = u64::try_from(delay).map_or((0, NEVER), |delay| (delay, delay));
     if delay > 0 && vm.is_leaving() {
@@ -57,16 +57,16 @@ fn begin(l: State, every: bool) -> Outcome {
     }
     let (anchor, args) = keep(l);
     let origin = lend::any_exchange(origin).ok();
-    vm.begin_timer(delay, Pending { anchor, args, every: every.then_some(next), origin });
+    vm.begin_timer(delay, PendingTimer { anchor, args, every: every.then_some(next), origin });
     l.push_number(1.0);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// Milliseconds that no server runs for.
 const NEVER: u64 = u64::MAX >> 1;
 
 /// Anchors the function, with its arguments in a table where it has some.
-fn keep(l: State) -> (i32, i32) {
+fn keep(l: LuaState) -> (i32, i32) {
     let count = l.top() - 1;
     if count == 1 {
         l.push_value(2);
@@ -82,13 +82,13 @@ fn keep(l: State) -> (i32, i32) {
 
 /// What the timers of a request share.
 #[derive(Default)]
-struct Shared(Option<Rc<RunOrigin>>);
+struct SharedOrigin(Option<Rc<RunOrigin>>);
 
 fn origin(x: &mut Exchange) -> Rc<RunOrigin> {
-    let known = x.state::<Shared>().0.clone();
+    let known = x.state::<SharedOrigin>().0.clone();
     known.unwrap_or_else(|| {
         let origin = Rc::new(x.leave_origin());
-        x.state::<Shared>().0 = Some(origin.clone());
+        x.state::<SharedOrigin>().0 = Some(origin.clone());
         origin
     })
 }

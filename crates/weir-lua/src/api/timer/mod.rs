@@ -18,9 +18,9 @@ use weir_engine::log::{self, Level};
 use weir_rt::notify::{Notify, either};
 
 use crate::run::drive::drive_alone;
-use crate::run::script_run::Run;
-use crate::vm::lua_vm::{Vm, VmPart};
-use crate::vm::phase::Phase;
+use crate::run::script_run::ScriptRun;
+use crate::vm::lua_vm::{LuaVm, VmPart};
+use crate::vm::phase::ScriptPhase;
 use crate::vm::traps;
 
 use report::ActiveTimer;
@@ -31,7 +31,7 @@ pub(crate) use functions::TABLE;
 #[derive(Default)]
 pub(crate) struct VmTimers {
     /// By when they are due, in milliseconds of the worker's clock, and in the order of their making.
-    pending: RefCell<BTreeMap<(u64, u64), Pending>>,
+    pending: RefCell<BTreeMap<(u64, u64), PendingTimer>>,
     made: Cell<u64>,
     /// Those that run, in the order in which they began.
     running: RefCell<BTreeMap<u64, ActiveTimer>>,
@@ -49,7 +49,7 @@ impl VmPart for VmTimers {
 }
 
 /// A timer that waits for its time.
-struct Pending {
+struct PendingTimer {
     /// The function, or a table of it and its arguments.
     anchor: i32,
     args: i32,
@@ -70,7 +70,7 @@ impl VmTimers {
         self.running.borrow().len()
     }
 
-    fn add(&self, delay: u64, timer: Pending) {
+    fn add(&self, delay: u64, timer: PendingTimer) {
         // The loop's clock may stand behind; by it what is due at once is due in this turn, the worker's last one perhaps.
         let now = if delay == 0 { weir_rt::now_ms() } else { weir_rt::clock::monotonic_ms() };
         let (due, made) = (now + delay, self.made.get());
@@ -84,7 +84,7 @@ impl VmTimers {
     }
 
     /// The first timer that is due at `now`; else when that will be.
-    fn take_due(&self, now: u64) -> Result<Pending, Option<u64>> {
+    fn take_due(&self, now: u64) -> Result<PendingTimer, Option<u64>> {
         let mut pending = self.pending.borrow_mut();
         let Some(first) = pending.first_entry() else { return Err(None) };
         match first.key().0 {
@@ -94,13 +94,13 @@ impl VmTimers {
     }
 }
 
-impl Vm {
+impl LuaVm {
     /// Adds a timer; the function, or the table, is anchored.
-    fn begin_timer(&self, delay: u64, timer: Pending) {
+    fn begin_timer(&self, delay: u64, timer: PendingTimer) {
         let vm = self.shared();
         self.part::<VmTimers>().add(delay, timer);
         if let (false, Some(link)) = (self.part::<VmTimers>().told.replace(true), self.home.upgrade()) {
-            let leaving = Leaving(Rc::downgrade(&vm));
+            let leaving = LeavingVm(Rc::downgrade(&vm));
             link.on_leave(move || leaving.fire());
         }
         if !self.part::<VmTimers>().awaited.replace(true) {
@@ -109,12 +109,12 @@ impl Vm {
     }
 
     /// Runs a timer that is due.
-    fn fire(self: &Rc<Self>, timer: Pending, premature: bool) {
+    fn fire(self: &Rc<Self>, timer: PendingTimer, premature: bool) {
         log::cycle(Level::Debug, &"lua ngx.timer expired");
         let l = self.main();
         if let (Some(delay), false) = (timer.every, premature) {
             l.push_anchored(timer.anchor);
-            let next = Pending { anchor: l.anchor(), origin: timer.origin.clone(), ..timer };
+            let next = PendingTimer { anchor: l.anchor(), origin: timer.origin.clone(), ..timer };
             self.begin_timer(delay, next);
         }
         let origin = timer.origin.clone().or_else(|| self.home.upgrade()?.nobody());
@@ -130,8 +130,8 @@ impl Vm {
             return log::cycle(Level::Alert, &message);
         };
         let place = place.trim_start_matches(['=', '@']).to_owned();
-        let run = Run::with_arguments(self, Phase::Timer, false, timer.args + 1);
-        let running = Running::new(self, place.clone(), timer.every.is_some());
+        let run = ScriptRun::with_arguments(self, ScriptPhase::Timer, false, timer.args + 1);
+        let running = RunningTimer::new(self, place.clone(), timer.every.is_some());
         weir_rt::spawn(async move {
             drive_alone(run, &origin, &place).await;
             drop(running);
@@ -139,7 +139,7 @@ impl Vm {
     }
 
     /// Pushes function, `premature` and arguments on the main stack; the anchor is no more.
-    fn push_timer(&self, timer: &Pending, premature: bool) {
+    fn push_timer(&self, timer: &PendingTimer, premature: bool) {
         let l = self.main();
         l.reserve(timer.args + 4);
         l.push_anchored(timer.anchor);
@@ -156,7 +156,7 @@ impl Vm {
 }
 
 /// Waits for the first timer again and again, until none is left.
-async fn await_timers(vm: Rc<Vm>) {
+async fn await_timers(vm: Rc<LuaVm>) {
     let timers = &vm.part::<VmTimers>();
     loop {
         match timers.take_due(weir_rt::now_ms()) {
@@ -172,9 +172,9 @@ async fn await_timers(vm: Rc<Vm>) {
 }
 
 /// Fires what is pending when the configuration leaves; when it goes without that, what is pending does, too.
-struct Leaving(std::rc::Weak<Vm>);
+struct LeavingVm(std::rc::Weak<LuaVm>);
 
-impl Leaving {
+impl LeavingVm {
     fn fire(self) {
         let Some(vm) = self.0.upgrade() else { return };
         for (_, timer) in vm.part::<VmTimers>().pending.take() {
@@ -183,7 +183,7 @@ impl Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for LeavingVm {
     fn drop(&mut self) {
         if let Some(vm) = self.0.upgrade() {
             for (_, timer) in vm.part::<VmTimers>().pending.take() {
@@ -195,19 +195,19 @@ impl Drop for Leaving {
 }
 
 /// One that runs is listed.
-struct Running {
-    vm: Rc<Vm>,
+struct RunningTimer {
+    vm: Rc<LuaVm>,
     number: u64,
 }
 
-impl Running {
-    fn new(vm: &Rc<Vm>, place: String, every: bool) -> Running {
+impl RunningTimer {
+    fn new(vm: &Rc<LuaVm>, place: String, every: bool) -> RunningTimer {
         let number = vm.part::<VmTimers>().begin(ActiveTimer { place, every, since_ms: weir_rt::now_ms() });
-        Running { vm: vm.clone(), number }
+        RunningTimer { vm: vm.clone(), number }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTimer {
     fn drop(&mut self) {
         self.vm.part::<VmTimers>().running.borrow_mut().remove(&self.number);
     }

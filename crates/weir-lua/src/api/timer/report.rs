@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::timer::{Pending, VmTimers};
-use crate::vm::lua_vm::Vm;
+use crate::api::timer::{PendingTimer, VmTimers};
+use crate::vm::lua_vm::LuaVm;
 
 /// Timers of one function and kind that all wait, or all run.
-pub(crate) struct Told {
+pub(crate) struct TimerFigures {
     /// Where the function is defined.
     pub(crate) place: String,
     /// `ngx.timer.every`
@@ -20,7 +20,7 @@ pub(crate) struct Told {
     leaving: bool,
 }
 
-impl Told {
+impl TimerFigures {
     /// In words.
     pub(crate) fn state(&self) -> &'static str {
         match (self.runs_ns, self.leaving) {
@@ -40,11 +40,12 @@ pub(super) struct ActiveTimer {
     pub(super) since_ms: u64,
 }
 
-impl Vm {
+impl LuaVm {
     /// Those that wait, then those that run, most of a kind first; with no script running.
-    pub(crate) fn timers_told(&self) -> Vec<Told> {
+    pub(crate) fn timers_told(&self) -> Vec<TimerFigures> {
         let (now, leaving) = (weir_rt::now_ms(), self.is_leaving());
-        let told = |(place, every)| Told { place, every, count: 0, due_ns: None, runs_ns: None, leaving };
+        let told =
+            |(place, every)| TimerFigures { place, every, count: 0, due_ns: None, runs_ns: None, leaving };
         let (mut waiting, mut active) = (BTreeMap::new(), BTreeMap::new());
         for ((due, _), timer) in &*self.part::<VmTimers>().pending.borrow() {
             let of = (self.place_of_timer(timer), timer.every.is_some());
@@ -59,12 +60,12 @@ impl Vm {
             one.count += 1;
             one.runs_ns.get_or_insert(now.saturating_sub(timer.since_ms) * 1_000_000);
         }
-        let mut list: Vec<Told> = waiting.into_values().chain(active.into_values()).collect();
+        let mut list: Vec<TimerFigures> = waiting.into_values().chain(active.into_values()).collect();
         list.sort_by_key(|told| (told.runs_ns.is_some(), std::cmp::Reverse(told.count)));
         list
     }
 
-    fn place_of_timer(&self, timer: &Pending) -> String {
+    fn place_of_timer(&self, timer: &PendingTimer) -> String {
         let l = self.main();
         l.push_anchored(timer.anchor);
         if timer.args > 0 {

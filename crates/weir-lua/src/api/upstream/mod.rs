@@ -14,10 +14,12 @@ use weir_trace::WaitKind;
 use weir_upstream::block::list_changes::{ListRefusal, ListedServer};
 use weir_upstream::{Peer, Upstream, Upstreams};
 
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
-use crate::run::op::{Results, ThreadOp};
+use crate::run::op::{PushResults, ThreadOp};
 use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
@@ -30,21 +32,21 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             Some(name) => l.push_bytes(name.as_bytes()),
             None => l.push_nil(),
         }
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_upstream.describe", 0, |l| {
         with_group(l, "get", |l, group| {
             let mut json = Json::default();
             group.describe(&mut json);
             l.push_bytes(String::from(json).as_bytes());
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         })
     }),
     function("_upstream.change", 0, |l| with_group(l, "change", change)),
     function("_upstream.changes", 0, |l| {
         with_group(l, "changes", |l, group| {
             l.push_number(group.changes() as f64);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         })
     }),
     function("_upstream.wait", YIELDABLE, |l| with_group(l, "wait", wait)),
@@ -56,7 +58,7 @@ fn groups<T>(use_them: impl FnOnce(&Upstreams) -> T) -> Option<T> {
     link.configuration.tables.shared::<Upstreams>().map(use_them)
 }
 
-fn names(l: State) -> Outcome {
+fn names(l: LuaState) -> CallOutcome {
     let names = groups(|all| all.iter().map(|group| group.name.clone()).collect::<Vec<_>>());
     let names = names.unwrap_or_default();
     l.new_table(names.len(), 0);
@@ -64,11 +66,15 @@ fn names(l: State) -> Outcome {
         l.push_bytes(name.as_bytes());
         l.raw_set_index(-2, at + 1);
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// Does something with the group that the first argument names.
-fn with_group(l: State, function: &str, then: impl FnOnce(State, &Arc<Upstream>) -> Outcome) -> Outcome {
+fn with_group(
+    l: LuaState,
+    function: &str,
+    then: impl FnOnce(LuaState, &Arc<Upstream>) -> CallOutcome,
+) -> CallOutcome {
     let name = expect_string(&l, 1, function)?;
     let group = groups(|all| {
         let named = |group: &&Arc<Upstream>| group.name.as_bytes() == name;
@@ -82,28 +88,28 @@ fn with_group(l: State, function: &str, then: impl FnOnce(State, &Arc<Upstream>)
     }
 }
 
-fn number(l: State, key: &std::ffi::CStr, value: u64) {
+fn number(l: LuaState, key: &std::ffi::CStr, value: u64) {
     l.push_number(value as f64);
     l.set_field(-2, key);
 }
 
-fn text(l: State, key: &std::ffi::CStr, value: &str) {
+fn text(l: LuaState, key: &std::ffi::CStr, value: &str) {
     l.push_bytes(value.as_bytes());
     l.set_field(-2, key);
 }
 
 /// `get_servers`: what `server` lines say.
-fn servers(l: State, group: &Arc<Upstream>) -> Outcome {
+fn servers(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
     let listed = group.listed();
     l.new_table(listed.len(), 0);
     for (at, server) in listed.iter().enumerate() {
         push_server(l, server);
         l.raw_set_index(-2, at + 1);
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-fn push_server(l: State, server: &ListedServer) {
+fn push_server(l: LuaState, server: &ListedServer) {
     l.new_table(0, 7);
     text(l, c"name", &server.server);
     match &*server.peers {
@@ -130,7 +136,7 @@ fn push_server(l: State, server: &ListedServer) {
 }
 
 /// `get_primary_peers`, `get_backup_peers`: the second argument says which.
-fn peers(l: State, group: &Arc<Upstream>) -> Outcome {
+fn peers(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
     let members = group.members();
     let peers = if l.boolean(2) { &members.backup } else { &members.primary };
     l.new_table(peers.len(), 0);
@@ -138,10 +144,10 @@ fn peers(l: State, group: &Arc<Upstream>) -> Outcome {
         push_peer(l, peer, at);
         l.raw_set_index(-2, at + 1);
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-fn push_peer(l: State, peer: &Peer, id: usize) {
+fn push_peer(l: LuaState, peer: &Peer, id: usize) {
     let state = &peer.state;
     l.new_table(0, 12);
     number(l, c"id", id as u64);
@@ -167,7 +173,7 @@ fn push_peer(l: State, peer: &Peer, id: usize) {
 }
 
 /// `set_peer_down(name, is_backup, id, down)`
-fn turn(l: State, group: &Arc<Upstream>) -> Outcome {
+fn turn(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
     let (backup, down) = (l.boolean(2), l.boolean(4));
     let id = expect_number(l, 3, "set_peer_down")?;
     if backup && group.members().backup.is_empty() {
@@ -177,11 +183,11 @@ fn turn(l: State, group: &Arc<Upstream>) -> Outcome {
         return fail(l, "bad peer id");
     }
     l.push_boolean(true);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// `change(name, what, json [, server])`
-fn change(l: State, group: &Arc<Upstream>) -> Outcome {
+fn change(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
     let what = expect_string(&l, 2, "change")?;
     let json = expect_string(&l, 3, "change")?;
     let server = l.lossy(4);
@@ -197,40 +203,40 @@ fn change(l: State, group: &Arc<Upstream>) -> Outcome {
     match changed {
         Ok(()) => {
             l.push_boolean(true);
-            Ok(Done::Results(1))
+            Ok(CallDone::Results(1))
         }
         Err(refusal) => fail(l, &refusal.to_string()),
     }
 }
 
 /// `wait(name, seen, seconds)`: what `changes` is, once that is another than `seen`.
-fn wait(l: State, group: &Arc<Upstream>) -> Outcome {
+fn wait(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
     let seen = expect_number(l, 2, "wait")? as u64;
     let seconds = expect_number(l, 3, "wait")?;
     if !(0.0..=f64::MAX).contains(&seconds) {
-        return Err(Raise::argument(3, "wait", "a time is not negative"));
+        return Err(LuaRaise::argument(3, "wait", "a time is not negative"));
     }
     if group.changes() != seen {
         l.push_number(group.changes() as f64);
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     let limit = Duration::from_secs_f64(seconds.min(1e9));
-    lend::vm(crate::vm::lua_vm::Vm::wake_when_leaving);
+    lend::vm(crate::vm::lua_vm::LuaVm::wake_when_leaving);
     lend::run(|run| {
         run.wait = WaitKind::Lock;
         run.op = Some(ThreadOp::Wait(Box::pin(waited(group.clone(), seen, limit))));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
-async fn waited(group: Arc<Upstream>, seen: u64, limit: Duration) -> Results {
+async fn waited(group: Arc<Upstream>, seen: u64, limit: Duration) -> PushResults {
     let (changed, late) = (pin!(group.changed(seen)), pin!(weir_rt::sleep(limit)));
     match either(changed, late).await {
-        Some(now) => Box::new(move |l: State| {
+        Some(now) => Box::new(move |l: LuaState| {
             l.push_number(now as f64);
             1
         }),
-        None => Box::new(|l: State| {
+        None => Box::new(|l: LuaState| {
             l.push_nil();
             l.push_bytes(b"timeout");
             2
@@ -238,7 +244,7 @@ async fn waited(group: Arc<Upstream>, seen: u64, limit: Duration) -> Results {
     }
 }
 
-impl crate::vm::lua_vm::Vm {
+impl crate::vm::lua_vm::LuaVm {
     /// Has scripts that wait for changes of groups look when the configuration is no longer in force.
     fn wake_when_leaving(&self) {
         if self.watches.replace(true) {

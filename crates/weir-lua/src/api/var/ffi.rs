@@ -4,7 +4,7 @@ use weir_engine::Text;
 use weir_engine::conf::server::Link;
 use weir_engine::variable::{Get, VarIndex};
 
-use crate::api::ffi::{Answer, FOUND, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
+use crate::api::ffi::{FOUND, FfiAnswer, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
@@ -51,7 +51,7 @@ pub(crate) unsafe extern "C" fn variable(
     index: i32,
     last: *const u8,
     len: usize,
-    answer: *mut Answer,
+    answer: *mut FfiAnswer,
 ) -> i32 {
     // SAFETY: the prelude lends its own answer, exclusively during the call, and passes a Lua string, or null.
     let (last, answer) = unsafe { (LastText::new(last, len), &mut *answer) };

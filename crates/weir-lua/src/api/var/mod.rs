@@ -5,16 +5,16 @@ pub(crate) mod ffi;
 use weir_engine::Text;
 use weir_engine::variable::Get;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, function};
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
 pub(super) const TABLE: &[ApiFunction] =
     &[function("_var_get", REQUEST, get), function("_var_set", REQUEST, set)];
 
-fn get(l: State) -> Outcome {
+fn get(l: LuaState) -> CallOutcome {
     if l.kind(1) == kind::NUMBER {
         let number = l.number(1).unwrap_or_default() as usize;
         // Of all that a script may do with the bytes, copying them is the first. The whole match is none of the captures.
@@ -26,15 +26,15 @@ fn get(l: State) -> Outcome {
             Some(value) => l.push_bytes(&value),
             None => l.push_nil(),
         }
-        return Ok(Done::Results(1));
+        return Ok(CallDone::Results(1));
     }
     let found = {
         let Some(name) = l.bytes(1) else {
-            return Err(Raise::text("bad variable name"));
+            return Err(LuaRaise::text("bad variable name"));
         };
         let Ok(name) = std::str::from_utf8(name) else {
             l.push_nil();
-            return Ok(Done::Results(1));
+            return Ok(CallDone::Results(1));
         };
         lend::exchange(|x| match x.variable_by_name(name) {
             Some(value) => {
@@ -47,17 +47,17 @@ fn get(l: State) -> Outcome {
     if !found {
         l.push_nil();
     }
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
-fn set(l: State) -> Outcome {
-    let Some(name) = l.string(1) else { return Err(Raise::text("bad variable name")) };
+fn set(l: LuaState) -> CallOutcome {
+    let Some(name) = l.string(1) else { return Err(LuaRaise::text("bad variable name")) };
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let value = match l.kind(2) {
         kind::NIL | kind::NONE => None,
         kind::STRING | kind::NUMBER => l.bytes(2).map(<[u8]>::to_vec),
         _ => {
-            return Err(Raise::text(format!(
+            return Err(LuaRaise::text(format!(
                 "bad argument #1 to '__newindex' (string expected, got {})",
                 l.kind_name(2)
             )));
@@ -93,9 +93,9 @@ fn set(l: State) -> Outcome {
         }
     })?;
     match outcome {
-        Ok(()) => Ok(Done::Results(0)),
-        Err("not changeable") => Err(Raise::text(format!("variable \"{name}\" not changeable"))),
-        Err(words) => Err(Raise::text(format!(
+        Ok(()) => Ok(CallDone::Results(0)),
+        Err("not changeable") => Err(LuaRaise::text(format!("variable \"{name}\" not changeable"))),
+        Err(words) => Err(LuaRaise::text(format!(
             "variable \"{name}\" {words}{name} '';\" in the config file to define it first"
         ))),
     }

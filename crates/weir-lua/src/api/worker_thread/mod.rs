@@ -10,19 +10,19 @@ use std::future::poll_fn;
 
 use weir_trace::WaitKind;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
-use crate::run::function::{ApiFunction, Done, Outcome, function};
+use crate::run::function::{ApiFunction, CallDone, CallOutcome, function};
 use crate::run::lend;
-use crate::run::op::{Results, ThreadOp};
-use crate::vm::lua_vm::{Vm, VmPart};
+use crate::run::op::{PushResults, ThreadOp};
+use crate::vm::lua_vm::{LuaVm, VmPart};
 use crate::vm::phase::YIELDABLE;
-use pool::{Call, Pool};
-pub(crate) use value::Value;
+use pool::{LuaThreadPool, ThreadCall};
+pub(crate) use value::LuaValue;
 
 /// The pools of a worker that were used, by name.
 #[derive(Default)]
-pub(crate) struct ThreadPools(RefCell<HashMap<Vec<u8>, Pool>>);
+pub(crate) struct ThreadPools(RefCell<HashMap<Vec<u8>, LuaThreadPool>>);
 
 impl VmPart for ThreadPools {
     const PLACE: usize = 1;
@@ -31,7 +31,7 @@ impl VmPart for ThreadPools {
 pub(crate) const TABLE: &[ApiFunction] = &[function("run_worker_thread", YIELDABLE, run)];
 
 /// `ngx.run_worker_thread(pool, module, function, argument…)`
-fn run(l: State) -> Outcome {
+fn run(l: LuaState) -> CallOutcome {
     if l.top() < 3 {
         return refuse(l, b"expecting at least 3 arguments");
     }
@@ -41,11 +41,11 @@ fn run(l: State) -> Outcome {
         return refuse(l, format!("{what} should be a string").as_bytes());
     }
     let [name, module, function] = [1, 2, 3].map(|at| l.bytes(at).unwrap_or_default().to_vec());
-    let args = match Value::all(l, 4) {
+    let args = match LuaValue::all(l, 4) {
         Ok(args) => args,
         Err(why) => return refuse(l, format!("{why} in the argument").as_bytes()),
     };
-    let slot = match lend::vm(|vm| call(vm, &name, Call { module, function, args })) {
+    let slot = match lend::vm(|vm| call(vm, &name, ThreadCall { module, function, args })) {
         Ok(slot) => slot,
         Err(why) => return refuse(l, why.as_bytes()),
     };
@@ -53,7 +53,7 @@ fn run(l: State) -> Outcome {
         run.wait = WaitKind::Other;
         run.op = Some(ThreadOp::Wait(Box::pin(async move {
             let answer = poll_fn(|cx| slot.poll(cx.waker())).await;
-            Box::new(move |l: State| match answer {
+            Box::new(move |l: LuaState| match answer {
                 Ok(values) => {
                     l.reserve(values.len() as i32 + 8);
                     l.push_boolean(true);
@@ -65,20 +65,20 @@ fn run(l: State) -> Outcome {
                     l.push_bytes(&why);
                     2
                 }
-            }) as Results
+            }) as PushResults
         })));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// `false, message`
-fn refuse(l: State, why: &[u8]) -> Outcome {
+fn refuse(l: LuaState, why: &[u8]) -> CallOutcome {
     l.push_boolean(false);
     l.push_bytes(why);
-    Ok(Done::Results(2))
+    Ok(CallDone::Results(2))
 }
 
-fn call(vm: &Vm, name: &[u8], call: Call) -> Result<std::sync::Arc<pool::ResultSlot>, String> {
+fn call(vm: &LuaVm, name: &[u8], call: ThreadCall) -> Result<std::sync::Arc<pool::ResultSlot>, String> {
     if let Some(pool) = vm.part::<ThreadPools>().0.borrow().get(name) {
         return pool.call(call);
     }
@@ -91,7 +91,7 @@ fn call(vm: &Vm, name: &[u8], call: Call) -> Result<std::sync::Arc<pool::ResultS
     };
     let bounded = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let threads = bounded(known.threads).min(vm.main_conf.thread_vms());
-    let pool = Pool::new(vm, threads, bounded(known.max_queue));
+    let pool = LuaThreadPool::new(vm, threads, bounded(known.max_queue));
     let slot = pool.call(call);
     vm.part::<ThreadPools>().0.borrow_mut().insert(name.to_vec(), pool);
     slot

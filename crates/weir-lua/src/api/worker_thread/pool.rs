@@ -7,31 +7,31 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use crate::api::worker_thread::value::Value;
-use crate::luajit::state::{State, error_text};
+use crate::api::worker_thread::value::LuaValue;
+use crate::luajit::state::{LuaState, error_text};
 use crate::luajit::sys;
 use crate::run::lend::lend;
-use crate::vm::lua_vm::{Vm, VmWiring};
-use crate::vm::phase::Phase;
+use crate::vm::lua_vm::{LuaVm, VmWiring};
+use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
 
 /// A function of a module, with its arguments.
-pub(super) struct Call {
+pub(super) struct ThreadCall {
     pub(super) module: Vec<u8>,
     pub(super) function: Vec<u8>,
-    pub(super) args: Vec<Value>,
+    pub(super) args: Vec<LuaValue>,
 }
 
 /// What it has returned, or why it failed.
-pub(super) type Answer = Result<Vec<Value>, Vec<u8>>;
+pub(super) type ThreadResult = Result<Vec<LuaValue>, Vec<u8>>;
 
 /// Where a call's answer comes.
 #[derive(Default)]
-pub(super) struct ResultSlot(Mutex<(Option<Answer>, Option<Waker>)>);
+pub(super) struct ResultSlot(Mutex<(Option<ThreadResult>, Option<Waker>)>);
 
 impl ResultSlot {
     /// Ready with the answer, once.
-    pub(super) fn poll(&self, waker: &Waker) -> Poll<Answer> {
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<ThreadResult> {
         let mut slot = lock(&self.0);
         match slot.0.take() {
             Some(answer) => Poll::Ready(answer),
@@ -42,7 +42,7 @@ impl ResultSlot {
         }
     }
 
-    fn put(&self, answer: Answer) {
+    fn put(&self, answer: ThreadResult) {
         let waker = {
             let mut slot = lock(&self.0);
             slot.0 = Some(answer);
@@ -55,9 +55,9 @@ impl ResultSlot {
 }
 
 /// See the module.
-pub(crate) struct Pool(Arc<Shared>);
+pub(crate) struct LuaThreadPool(Arc<PoolShared>);
 
-struct Shared {
+struct PoolShared {
     state: Mutex<ThreadCalls>,
     called: Condvar,
     most_threads: usize,
@@ -68,15 +68,15 @@ struct Shared {
 
 #[derive(Default)]
 struct ThreadCalls {
-    calls: VecDeque<(Call, Weak<ResultSlot>)>,
+    calls: VecDeque<(ThreadCall, Weak<ResultSlot>)>,
     threads: usize,
     idle: usize,
     closed: bool,
 }
 
-impl Pool {
+impl LuaThreadPool {
     /// A pool whose VMs have the settings and the API of `vm`, without its scripts.
-    pub(super) fn new(vm: &Vm, most_threads: usize, most_queued: usize) -> Pool {
+    pub(super) fn new(vm: &LuaVm, most_threads: usize, most_queued: usize) -> LuaThreadPool {
         let main = VmSettings {
             init: None,
             init_worker: None,
@@ -85,14 +85,21 @@ impl Pool {
             ..vm.main_conf.clone()
         };
         let (state, called) = Default::default();
-        Pool(Arc::new(Shared { state, called, most_threads, most_queued, main, wiring: vm.wiring }))
+        LuaThreadPool(Arc::new(PoolShared {
+            state,
+            called,
+            most_threads,
+            most_queued,
+            main,
+            wiring: vm.wiring,
+        }))
     }
 
     /// Has a thread make the call. One that nobody waits for any more when its turn comes is not made.
     ///
     /// # Errors
     /// Too many wait, or no thread can be started.
-    pub(super) fn call(&self, call: Call) -> Result<Arc<ResultSlot>, String> {
+    pub(super) fn call(&self, call: ThreadCall) -> Result<Arc<ResultSlot>, String> {
         let slot = Arc::new(ResultSlot::default());
         let mut state = lock(&self.0.state);
         if state.calls.len() >= self.0.most_queued {
@@ -114,18 +121,18 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for LuaThreadPool {
     fn drop(&mut self) {
         lock(&self.0.state).closed = true;
         self.0.called.notify_all();
     }
 }
 
-impl Shared {
+impl PoolShared {
     /// A thread's life.
     fn run(&self) {
         weir_rt::process::unbind();
-        let vm = Vm::start(self.main.clone(), std::rc::Weak::new(), self.wiring);
+        let vm = LuaVm::start(self.main.clone(), std::rc::Weak::new(), self.wiring);
         while let Some((call, slot)) = self.next() {
             if let Some(slot) = slot.upgrade() {
                 slot.put(match &vm {
@@ -137,7 +144,7 @@ impl Shared {
     }
 
     /// The next call; `None` when there will be no more.
-    fn next(&self) -> Option<(Call, Weak<ResultSlot>)> {
+    fn next(&self) -> Option<(ThreadCall, Weak<ResultSlot>)> {
         let mut state = lock(&self.state);
         loop {
             if state.closed {
@@ -154,10 +161,10 @@ impl Shared {
 }
 
 /// Calls the function in the VM of this thread.
-fn make(vm: &Rc<Vm>, call: &Call) -> Answer {
+fn make(vm: &Rc<LuaVm>, call: &ThreadCall) -> ThreadResult {
     let l = vm.main();
     l.set_top(0);
-    let answer = lend(vm, Phase::Init, None, None, || {
+    let answer = lend(vm, ScriptPhase::Init, None, None, || {
         l.field(sys::GLOBALS, c"require");
         l.push_bytes(&call.module);
         protected(vm, 1, 1)?;
@@ -172,15 +179,15 @@ fn make(vm: &Rc<Vm>, call: &Call) -> Answer {
         l.reserve(call.args.len() as i32 + 8);
         call.args.iter().for_each(|value| value.push(l));
         protected(vm, call.args.len() as i32, sys::MULTRET)?;
-        Value::all(l, 2).map_err(|why| format!("{why} in the return value").into_bytes())
+        LuaValue::all(l, 2).map_err(|why| format!("{why} in the return value").into_bytes())
     });
     l.set_top(0);
     answer
 }
 
 /// Calls the function on the main stack below its arguments.
-fn protected(vm: &Vm, args: i32, results: i32) -> Result<(), Vec<u8>> {
-    let l: State = vm.main();
+fn protected(vm: &LuaVm, args: i32, results: i32) -> Result<(), Vec<u8>> {
+    let l: LuaState = vm.main();
     // SAFETY: function and arguments stand on the stack.
     match vm.limits.within(|| unsafe { sys::lua_pcall(l.raw(), args, results, 0) }) {
         sys::status::OK => Ok(()),

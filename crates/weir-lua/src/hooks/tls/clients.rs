@@ -10,26 +10,26 @@ use weir_engine::phase::LocalFuture;
 use weir_server::tls::{ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict};
 use weir_tls::suites::ProtocolVersions;
 
-use crate::api::ssl::{ClientHandshake, Current, HandshakeWishes, ctx, parsed};
+use crate::api::ssl::{ClientHandshake, CurrentHandshake, HandshakeWishes, ctx, parsed};
 use crate::hooks::phases::ScriptHome;
 use crate::run::drive::drive;
-use crate::run::op::End;
-use crate::run::script_run::Run;
-use crate::run::settings::Settings;
-use crate::vm::chunk::{ScriptChunk, Source};
-use crate::vm::phase::Phase;
+use crate::run::op::ScriptEnd;
+use crate::run::script_run::ScriptRun;
+use crate::run::settings::ScriptSettings;
+use crate::vm::chunk::{ScriptChunk, ScriptSource};
+use crate::vm::phase::ScriptPhase;
 
 /// The scripts of a server's handshakes, as written.
 #[derive(Clone, Default)]
 pub(crate) struct HandshakeSources {
-    pub(crate) client_hello: Option<Source>,
-    pub(crate) certificate: Option<Source>,
-    pub(crate) session_fetch: Option<Source>,
-    pub(crate) session_store: Option<Source>,
+    pub(crate) client_hello: Option<ScriptSource>,
+    pub(crate) certificate: Option<ScriptSource>,
+    pub(crate) session_fetch: Option<ScriptSource>,
+    pub(crate) session_store: Option<ScriptSource>,
     /// `proxy_ssl_certificate_by_lua`
-    pub(crate) shown: Option<Source>,
+    pub(crate) shown: Option<ScriptSource>,
     /// `proxy_ssl_verify_by_lua`
-    pub(crate) verify: Option<Source>,
+    pub(crate) verify: Option<ScriptSource>,
     /// `lua_upstream_skip_openssl_default_verify`
     pub(crate) judges_alone: Option<bool>,
 }
@@ -50,7 +50,7 @@ impl HandshakeSources {
 /// The scripts of a server's handshakes.
 pub(crate) struct ClientScripts {
     home: ScriptHome,
-    settings: Settings,
+    settings: ScriptSettings,
     client_hello: Option<ScriptChunk>,
     certificate: Option<ScriptChunk>,
     session_fetch: Option<ScriptChunk>,
@@ -58,8 +58,12 @@ pub(crate) struct ClientScripts {
 }
 
 impl ClientScripts {
-    pub(crate) fn new(home: &ScriptHome, settings: Settings, sources: &HandshakeSources) -> ClientScripts {
-        let chunk = |source: &Option<Source>| source.clone().map(ScriptChunk::new);
+    pub(crate) fn new(
+        home: &ScriptHome,
+        settings: ScriptSettings,
+        sources: &HandshakeSources,
+    ) -> ClientScripts {
+        let chunk = |source: &Option<ScriptSource>| source.clone().map(ScriptChunk::new);
         ClientScripts {
             home: home.clone(),
             settings,
@@ -74,7 +78,7 @@ impl ClientScripts {
         let handshake = Rc::new(ClientHandshake { greeting: greeting.clone(), wishes: RefCell::default() });
         debug(greeting, &"reusable connection: 0");
         if let Some(chunk) = &self.client_hello
-            && !self.run(Phase::SslClientHello, chunk, &handshake).await
+            && !self.run(ScriptPhase::SslClientHello, chunk, &handshake).await
         {
             return HelloVerdict::Reject(HandshakeRefusal::Hello);
         }
@@ -82,10 +86,10 @@ impl ClientScripts {
             && handshake.names_a_session()
         {
             // A script that fails has found none: the handshake is a whole one.
-            let _ = self.run(Phase::SslSessionFetch, chunk, &handshake).await;
+            let _ = self.run(ScriptPhase::SslSessionFetch, chunk, &handshake).await;
         }
         if let Some(chunk) = &self.certificate
-            && !self.run(Phase::SslCertificate, chunk, &handshake).await
+            && !self.run(ScriptPhase::SslCertificate, chunk, &handshake).await
         {
             return HelloVerdict::Reject(HandshakeRefusal::Certificate);
         }
@@ -106,8 +110,10 @@ impl ClientScripts {
     /// OpenResty's debug lines for scripts of sessions that TLS 1.3 has no use for.
     fn tell_skipped(&self, handshake: &ClientHandshake) {
         let version = handshake.version();
-        let scripts =
-            [(Phase::SslSessionFetch, &self.session_fetch), (Phase::SslSessionStore, &self.session_store)];
+        let scripts = [
+            (ScriptPhase::SslSessionFetch, &self.session_fetch),
+            (ScriptPhase::SslSessionStore, &self.session_store),
+        ];
         for (phase, _) in scripts.iter().filter(|(_, chunk)| version >= 0x0304 && chunk.is_some()) {
             let line = format_args!("{}*: skipped since TLS version >= 1.3 ({version})", phase.label());
             debug(&handshake.greeting, &line);
@@ -115,11 +121,11 @@ impl ClientScripts {
     }
 
     /// Runs a script to its end; whether the handshake goes on.
-    async fn run(&self, phase: Phase, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) -> bool {
+    async fn run(&self, phase: ScriptPhase, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) -> bool {
         let mut x = begin(phase, handshake);
         let step = match phase {
-            Phase::SslClientHello => "client hello",
-            Phase::SslSessionFetch => "session fetch",
+            ScriptPhase::SslClientHello => "client hello",
+            ScriptPhase::SslSessionFetch => "session fetch",
             _ => "cert",
         };
         x.log(Level::Debug, &format_args!("ssl {step}: connection reusable: 0"));
@@ -131,23 +137,28 @@ impl ClientScripts {
             }
             Err(message) => {
                 x.log(Level::Error, &message);
-                Some(End::Error)
+                Some(ScriptEnd::Error)
             }
         };
         let good = goes_on(&mut x, phase, end.as_ref());
-        x.end_alone(matches!(end, Some(End::Error)));
+        x.end_alone(matches!(end, Some(ScriptEnd::Error)));
         good
     }
 
-    fn begin_run(&self, phase: Phase, chunk: &ScriptChunk, x: &mut Exchange) -> Result<Box<Run>, String> {
+    fn begin_run(
+        &self,
+        phase: ScriptPhase,
+        chunk: &ScriptChunk,
+        x: &mut Exchange,
+    ) -> Result<Box<ScriptRun>, String> {
         let vm = self.home.vm(x)?;
         ctx::adopt(x, &vm);
         chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
-        Ok(Run::new(&vm, phase, false))
+        Ok(ScriptRun::new(&vm, phase, false))
     }
 
     fn store(&self, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) {
-        let phase = Phase::SslSessionStore;
+        let phase = ScriptPhase::SslSessionStore;
         let mut x = begin(phase, handshake);
         x.log(Level::Debug, &"ssl session store: connection reusable: 0");
         let stored = self.home.vm(&mut x).and_then(|vm| {
@@ -167,17 +178,17 @@ impl ClientScripts {
 }
 
 /// Whether the handshake goes on behind a script that ended like this; OpenResty's debug lines about it are logged.
-pub(crate) fn goes_on(x: &mut Exchange, phase: Phase, end: Option<&End>) -> bool {
+pub(crate) fn goes_on(x: &mut Exchange, phase: ScriptPhase, end: Option<&ScriptEnd>) -> bool {
     let (good, code) = match end {
         None => (true, 0),
-        Some(End::Exit(code)) => (*code <= 0 && *code != -1, *code),
+        Some(ScriptEnd::Exit(code)) => (*code <= 0 && *code != -1, *code),
         Some(_) => (false, 500),
     };
-    if let Some(End::Exit(code)) = end {
+    if let Some(ScriptEnd::Exit(code)) = end {
         x.log(Level::Debug, &format_args!("lua exit with code {code}"));
     }
     let label = phase.label();
-    let callback = if phase == Phase::SslClientHello { "client hello cb" } else { "cert cb" };
+    let callback = if phase == ScriptPhase::SslClientHello { "client hello cb" } else { "cert cb" };
     let exit = u8::from(good);
     x.log(Level::Debug, &format_args!("{label}: handler return value: {code}, {callback} exit code: {exit}"));
     x.log(Level::Debug, &format_args!("{label}: {callback} exit code: {exit}"));
@@ -190,11 +201,11 @@ fn debug(greeting: &ClientGreeting, message: &dyn std::fmt::Display) {
 }
 
 /// An exchange of no request for a script of the handshake.
-fn begin(phase: Phase, handshake: &Rc<ClientHandshake>) -> Box<Exchange> {
+fn begin(phase: ScriptPhase, handshake: &Rc<ClientHandshake>) -> Box<Exchange> {
     let ClientGreeting { worker, connection, hello, .. } = &handshake.greeting;
     let name = hello.server_name.as_deref().unwrap_or_default();
     let mut x = Exchange::alone(worker, &RunOrigin::of(connection), phase.context(), name);
-    x.state::<Current>().0 = Some(handshake.clone());
+    x.state::<CurrentHandshake>().0 = Some(handshake.clone());
     x
 }
 

@@ -11,28 +11,32 @@ use weir_upstream::tls_client::{MetServer, ShownCertificate, UpstreamHandler};
 
 use crate::api::ssl::HandshakeWishes;
 use crate::api::ssl::parsed::{self};
-use crate::api::ssl::upstream::{Current, UpstreamHandshake};
+use crate::api::ssl::upstream::{CurrentUpstreamHandshake, UpstreamHandshake};
 use crate::hooks::phases::ScriptHome;
 use crate::hooks::tls::clients::{HandshakeSources, goes_on};
 use crate::run::drive::drive;
-use crate::run::op::End;
-use crate::run::script_run::Run;
-use crate::run::settings::Settings;
-use crate::vm::chunk::{ScriptChunk, Source};
-use crate::vm::phase::Phase;
+use crate::run::op::ScriptEnd;
+use crate::run::script_run::ScriptRun;
+use crate::run::settings::ScriptSettings;
+use crate::vm::chunk::{ScriptChunk, ScriptSource};
+use crate::vm::phase::ScriptPhase;
 
 /// The scripts of a location.
 pub(crate) struct UpstreamScripts {
     home: ScriptHome,
-    settings: Settings,
+    settings: ScriptSettings,
     certificate: Option<ScriptChunk>,
     verify: Option<ScriptChunk>,
     judges_alone: bool,
 }
 
 impl UpstreamScripts {
-    pub(crate) fn new(home: &ScriptHome, settings: Settings, sources: &HandshakeSources) -> UpstreamScripts {
-        let chunk = |source: &Option<Source>| source.clone().map(ScriptChunk::new);
+    pub(crate) fn new(
+        home: &ScriptHome,
+        settings: ScriptSettings,
+        sources: &HandshakeSources,
+    ) -> UpstreamScripts {
+        let chunk = |source: &Option<ScriptSource>| source.clone().map(ScriptChunk::new);
         UpstreamScripts {
             home: home.clone(),
             settings,
@@ -46,30 +50,30 @@ impl UpstreamScripts {
     async fn run(
         &self,
         x: &mut Exchange,
-        phase: Phase,
+        phase: ScriptPhase,
         chunk: &ScriptChunk,
         toward: &Rc<UpstreamHandshake>,
     ) -> bool {
-        x.state::<Current>().0 = Some(toward.clone());
+        x.state::<CurrentUpstreamHandshake>().0 = Some(toward.clone());
         let begun = self.home.vm(x).and_then(|vm| {
             chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
-            Ok(Run::new(&vm, phase, false))
+            Ok(ScriptRun::new(&vm, phase, false))
         });
         let end = match begun {
             Ok(mut run) => drive(&mut run, x, &self.settings).await,
             Err(message) => {
                 x.log(Level::Error, &message);
-                Some(End::Error)
+                Some(ScriptEnd::Error)
             }
         };
-        x.state::<Current>().0 = None;
+        x.state::<CurrentUpstreamHandshake>().0 = None;
         goes_on(x, phase, end.as_ref())
     }
 
     async fn shown(&self, x: &mut Exchange, version: Option<&'static str>) -> Result<ShownCertificate, ()> {
         let Some(chunk) = &self.certificate else { return Ok(ShownCertificate::default()) };
         let toward = Rc::new(UpstreamHandshake { version, ..UpstreamHandshake::default() });
-        if !self.run(x, Phase::ProxySslCertificate, chunk, &toward).await {
+        if !self.run(x, ScriptPhase::ProxySslCertificate, chunk, &toward).await {
             return Err(());
         }
         let HandshakeWishes { chains, keys, cleared, .. } = toward.wishes.take();
@@ -96,7 +100,7 @@ impl UpstreamScripts {
             ..UpstreamHandshake::default()
         };
         let toward = Rc::new(toward);
-        match self.run(x, Phase::ProxySslVerify, chunk, &toward).await {
+        match self.run(x, ScriptPhase::ProxySslVerify, chunk, &toward).await {
             true => Ok(VerifyProblem::of(toward.result.get()).map_or(Ok(()), Err)),
             false => Err(()),
         }
@@ -113,8 +117,8 @@ impl UpstreamHandler for UpstreamScripts {
     }
 
     fn abandoned(&self, x: &mut Exchange) {
-        x.state::<Current>().0 = None;
-        let label = Phase::ProxySslCertificate.label();
+        x.state::<CurrentUpstreamHandshake>().0 = None;
+        let label = ScriptPhase::ProxySslCertificate.label();
         x.log(Level::Debug, &format_args!("{label}: cert cb aborted"));
     }
 

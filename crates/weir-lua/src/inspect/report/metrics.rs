@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use weir_engine::figures::{Metric, MetricKind};
 
-use crate::dict::Told;
+use crate::dict::DictFigures;
 use crate::inspect::report::{VmFigures, dicts, shown};
 use crate::vm::traps;
 
@@ -79,14 +79,15 @@ fn by_worker(
 }
 
 fn dictionaries() -> [Metric; 3] {
-    let told: Vec<(String, Told)> = dicts().into_iter().map(|(name, dict)| (name, dict.told())).collect();
+    let told: Vec<(String, DictFigures)> =
+        dicts().into_iter().map(|(name, dict)| (name, dict.told())).collect();
     DICTIONARIES.map(|(name, help, kind, of)| {
         let rows = told.iter().map(|(name, told)| (vec![("dict", name.clone())], of(told))).collect();
         Metric { name, help, kind, rows }
     })
 }
 
-type OfDictionary = (&'static str, &'static str, MetricKind, fn(&Told) -> u64);
+type OfDictionary = (&'static str, &'static str, MetricKind, fn(&DictFigures) -> u64);
 
 const DICTIONARIES: [OfDictionary; 3] = [
     ("weir_dict_capacity_bytes", "Size of a shared dictionary.", MetricKind::Gauge, |told| told.capacity),

@@ -14,10 +14,10 @@ use crate::dict::SharedDict;
 #[cfg(lua_walk)]
 use crate::inspect::census;
 use crate::inspect::jit_advice;
-use crate::run::function::{ApiFunction, Done, expect_string, function};
+use crate::run::function::{ApiFunction, CallDone, expect_string, function};
 use crate::run::lend;
 use crate::vm::figures::{VmFigures, lock};
-use crate::vm::lua_vm::Vm;
+use crate::vm::lua_vm::LuaVm;
 use crate::vm::questions;
 use crate::vm::traps;
 
@@ -34,7 +34,7 @@ pub(crate) fn show(figures: &Arc<VmFigures>) {
 }
 
 /// What the VM says when it is asked on its own thread.
-fn ask<T: Send + 'static>(figures: &VmFigures, question: fn(&Vm) -> T) -> Option<T> {
+fn ask<T: Send + 'static>(figures: &VmFigures, question: fn(&LuaVm) -> T) -> Option<T> {
     questions::ask(&figures.remote, figures.number, question)
 }
 
@@ -49,7 +49,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[function("_jit_told", 0, |l| {
             (None, _) => {}
         });
     }
-    Ok(Done::Results(0))
+    Ok(CallDone::Results(0))
 })];
 
 /// Those that are shown, by worker.
@@ -102,7 +102,7 @@ fn heap(vms: &[Arc<VmFigures>]) -> Table {
 /// How many objects of each type the VMs have together, the most bytes first.
 #[cfg(lua_walk)]
 fn objects(vms: &[Arc<VmFigures>]) -> Table {
-    let mut sums = [census::Sum::default(); census::TYPES.len()];
+    let mut sums = [census::TypeSum::default(); census::TYPES.len()];
     for census in vms.iter().filter_map(|vm| ask(vm, |vm| census::count(vm.main()))) {
         for (sum, part) in sums.iter_mut().zip(census.types) {
             sum.count += part.count;
@@ -111,7 +111,7 @@ fn objects(vms: &[Arc<VmFigures>]) -> Table {
     }
     let mut rows: Vec<_> = census::TYPES.iter().zip(sums).filter(|(_, sum)| sum.count > 0).collect();
     rows.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes));
-    let row = |(name, sum): (&&str, census::Sum)| {
+    let row = |(name, sum): (&&str, census::TypeSum)| {
         vec![Value::Text((*name).to_owned()), Value::Count(sum.count), Value::Bytes(sum.bytes)]
     };
     let columns = &[("objects", "type"), ("count", "count"), ("bytes", "bytes")];
@@ -155,7 +155,7 @@ fn traps() -> Table {
 fn timers(vms: &[Arc<VmFigures>]) -> Table {
     let mut rows = Vec::new();
     for vm in vms {
-        rows.extend(ask(vm, Vm::timers_told).into_iter().flatten().map(|timers| {
+        rows.extend(ask(vm, LuaVm::timers_told).into_iter().flatten().map(|timers| {
             vec![
                 Value::Count(vm.worker.into()),
                 Value::Count(timers.count),

@@ -8,24 +8,24 @@ mod tables;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use crate::luajit::sys::{self, CFunction, LuaState, kind};
+use crate::luajit::sys::{self, CFunction, RawState, kind};
 
 pub(crate) use tables::append_whole;
 
 /// One coroutine of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State(*mut LuaState);
+pub(crate) struct LuaState(*mut RawState);
 
-impl State {
+impl LuaState {
     /// The coroutine `l`.
     ///
     /// # Safety
     /// `l` is a coroutine of a VM that is open, belongs to this thread, and is anchored as long as this is used.
-    pub(crate) unsafe fn new(l: *mut LuaState) -> State {
-        State(l)
+    pub(crate) unsafe fn new(l: *mut RawState) -> LuaState {
+        LuaState(l)
     }
 
-    pub(crate) fn raw(self) -> *mut LuaState {
+    pub(crate) fn raw(self) -> *mut RawState {
         self.0
     }
 
@@ -111,10 +111,10 @@ impl State {
         unsafe { sys::lua_toboolean(self.0, at) != 0 }
     }
 
-    pub(crate) fn thread(self, at: c_int) -> Option<State> {
+    pub(crate) fn thread(self, at: c_int) -> Option<LuaState> {
         // SAFETY: see `kind`.
         let thread = unsafe { sys::lua_tothread(self.0, at) };
-        (!thread.is_null()).then_some(State(thread))
+        (!thread.is_null()).then_some(LuaState(thread))
     }
 
     /// The address that a userdata is, light or not; null for other values.
@@ -220,7 +220,7 @@ impl State {
     }
 
     /// Moves the topmost `count` values to `to`, a coroutine of the same VM.
-    pub(crate) fn give(self, to: State, count: c_int) {
+    pub(crate) fn give(self, to: LuaState, count: c_int) {
         if count > 0 && self != to {
             // SAFETY: both are coroutines of one VM; there are `count` values, and room for them is made.
             unsafe {
@@ -327,7 +327,7 @@ impl State {
     /// `file.lua:12: name(): ` of the function at `level`, its file without folders, as OpenResty's log lines begin;
     /// a name only where a Lua function has one.
     pub(crate) fn caller(self, level: c_int) -> String {
-        let mut about = sys::Debug::empty();
+        let mut about = sys::LuaDebug::empty();
         // SAFETY: `about` lives during both calls; its texts are C strings that the VM keeps while the function is
         // active, and `short_source` is one inside of it.
         unsafe {
@@ -356,7 +356,7 @@ impl State {
 
     /// Where the function is defined: its source as its chunk was named, and its first line.
     pub(crate) fn defined_at(self, at: c_int) -> String {
-        let mut about = sys::Debug::empty();
+        let mut about = sys::LuaDebug::empty();
         self.push_value(at);
         // SAFETY: `about` lives during the call, which takes the function; the source is a C string that the function, which
         // still stands on the stack, keeps.
@@ -373,7 +373,7 @@ impl State {
 
     /// The name by which the running function in C was called, and whether as a method.
     pub(crate) fn called(self) -> (String, bool) {
-        let mut about = sys::Debug::empty();
+        let mut about = sys::LuaDebug::empty();
         // SAFETY: as in `caller`.
         unsafe {
             if sys::lua_getstack(self.0, 0, &raw mut about) == 0
@@ -388,7 +388,7 @@ impl State {
     }
 
     /// The call stack of `of`, a line each, without a heading.
-    pub(crate) fn traceback(self, of: State, level: c_int) -> String {
+    pub(crate) fn traceback(self, of: LuaState, level: c_int) -> String {
         // SAFETY: pushes one string; `of` is a coroutine of the same VM.
         unsafe { sys::luaL_traceback(self.0, of.0, ptr::null(), level) };
         let text = self.lossy(-1);
@@ -403,7 +403,7 @@ impl State {
 }
 
 /// An error's value as a text.
-pub(crate) fn error_text(state: State) -> String {
+pub(crate) fn error_text(state: LuaState) -> String {
     match state.bytes(-1) {
         Some(text) if state.top() > 0 => String::from_utf8_lossy(text).into_owned(),
         _ => "unknown reason".to_owned(),

@@ -3,24 +3,24 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use crate::luajit::state::{State, kind};
+use crate::luajit::state::{LuaState, kind};
 use crate::luajit::sys;
 
 /// An element of an array.
-enum Element<'l> {
+enum TableElement<'l> {
     Text(&'l [u8]),
     Number(f64),
     /// Another value, none, or one that does not stand in the array.
     Other,
 }
 
-impl State {
+impl LuaState {
     /// Appends element `index` of the table `at`, if it is a text or a plain number in the array; any other is
     /// pushed, for the caller to look at, and `false`.
     pub(crate) fn append_element(self, at: c_int, index: usize, out: &mut Vec<u8>) -> bool {
         match self.element(at, index) {
-            Element::Text(text) => out.extend_from_slice(text),
-            Element::Number(number) if append_whole(out, number) => {}
+            TableElement::Text(text) => out.extend_from_slice(text),
+            TableElement::Number(number) if append_whole(out, number) => {}
             _ => {
                 self.raw_get_index(at, index);
                 return false;
@@ -58,16 +58,16 @@ impl State {
     }
 
     /// Element `n` of the table's array. Text stays while it is in the table.
-    fn element(&self, at: c_int, n: usize) -> Element<'_> {
+    fn element(&self, at: c_int, n: usize) -> TableElement<'_> {
         let (mut text, mut len, mut number) = (ptr::null(), 0, 0.0);
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         // SAFETY: callers have checked that a table stands there; a string gives a pointer to `len` bytes, which the
         // table keeps.
         unsafe {
             match sys::weir_lua_element(self.0, at, n, &raw mut text, &raw mut len, &raw mut number) {
-                1 => Element::Text(std::slice::from_raw_parts(text.cast(), len)),
-                2 => Element::Number(number),
-                _ => Element::Other,
+                1 => TableElement::Text(std::slice::from_raw_parts(text.cast(), len)),
+                2 => TableElement::Number(number),
+                _ => TableElement::Other,
             }
         }
     }
@@ -119,7 +119,7 @@ pub(crate) fn append_whole(out: &mut Vec<u8>, number: f64) -> bool {
     true
 }
 
-/// What [`State::gather`] makes room for, at first and once more: protocols' commands fit into the first.
+/// What [`LuaState::gather`] makes room for, at first and once more: protocols' commands fit into the first.
 const ROOM: usize = 256;
 const MORE_ROOM: usize = 16 * 1024;
 /// `weir_lua_gather` has found what it does not write.
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn whole_numbers_are_shown_as_lua_shows_them() {
         // SAFETY: the VM is this thread's, and closed last.
-        let l = unsafe { State::new(sys::luaL_newstate()) };
+        let l = unsafe { LuaState::new(sys::luaL_newstate()) };
         for number in [0.0, 7.0, -1.0, 10.0, -120.0, 65536.0, 99_999_999_999_999.0, -99_999_999_999_999.0] {
             let mut shown = Vec::new();
             assert!(append_whole(&mut shown, number), "{number}");
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn plain_tables_are_gathered_at_once() {
         // SAFETY: as above.
-        let l = unsafe { State::new(sys::luaL_newstate()) };
+        let l = unsafe { LuaState::new(sys::luaL_newstate()) };
         l.new_table(4, 0);
         l.push_bytes(b"*");
         l.raw_set_index(-2, 1);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn elements_of_arrays_are_seen_in_place() {
         // SAFETY: as above.
-        let l = unsafe { State::new(sys::luaL_newstate()) };
+        let l = unsafe { LuaState::new(sys::luaL_newstate()) };
         l.new_table(4, 0);
         l.push_bytes(b"one");
         l.raw_set_index(-2, 1);
@@ -192,10 +192,13 @@ mod tests {
         l.raw_set_index(-2, 3);
         assert_eq!((l.sequence(-1), l.sequence(1)), (Some(3), Some(3)), "a hole counts");
         assert!(
-            matches!(l.element(1, 1), Element::Text(b"one"))
-                && matches!(l.element(-1, 3), Element::Number(2.5))
+            matches!(l.element(1, 1), TableElement::Text(b"one"))
+                && matches!(l.element(-1, 3), TableElement::Number(2.5))
         );
-        assert!(matches!(l.element(1, 2), Element::Other) && matches!(l.element(1, 100), Element::Other));
+        assert!(
+            matches!(l.element(1, 2), TableElement::Other)
+                && matches!(l.element(1, 100), TableElement::Other)
+        );
         l.push_boolean(true);
         l.raw_set_index(-2, 0);
         assert_eq!(l.sequence(1), None, "0 is no element");

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use weir_rt::alarm::Alarm;
 
-use crate::luajit::state::State;
-use crate::luajit::sys::{self, LuaState};
+use crate::luajit::state::LuaState;
+use crate::luajit::sys::{self, RawState};
 use crate::vm::limit::unlimited;
 use crate::vm::traps;
 
@@ -31,9 +31,9 @@ pub(crate) struct CpuLimit {
 }
 
 /// What the handler sees of its thread. Only this thread writes; the handler interrupts it anywhere.
-struct Watch {
+struct CpuWatch {
     /// The VM whose scripts run; null when none do.
-    vm: AtomicPtr<LuaState>,
+    vm: AtomicPtr<RawState>,
     /// Another number for each run.
     run: AtomicU64,
     /// In nanoseconds of CPU time.
@@ -46,8 +46,8 @@ struct Watch {
 }
 
 thread_local! {
-    static WATCH: Watch = const {
-        Watch {
+    static WATCH: CpuWatch = const {
+        CpuWatch {
             vm: AtomicPtr::new(null_mut()),
             run: AtomicU64::new(0),
             most: AtomicU64::new(0),
@@ -74,25 +74,25 @@ impl CpuLimit {
     }
 
     /// Runs scripts, which are ended when they run for too long.
-    pub(crate) fn watch<T>(&self, main: State, scripts: impl FnOnce() -> T) -> T {
+    pub(crate) fn watch<T>(&self, main: LuaState, scripts: impl FnOnce() -> T) -> T {
         /// Also when a panic leaves.
-        struct Unwatch;
-        impl Drop for Unwatch {
+        struct WatchGuard;
+        impl Drop for WatchGuard {
             fn drop(&mut self) {
-                WATCH.with(Watch::end);
+                WATCH.with(CpuWatch::end);
             }
         }
         if WATCH.with(|watch| !watch.vm.load(Ordering::Relaxed).is_null()) {
             return scripts();
         }
         WATCH.with(|watch| watch.begin(self, main));
-        let _unwatch = Unwatch;
+        let _unwatch = WatchGuard;
         scripts()
     }
 }
 
-impl Watch {
-    fn begin(&self, limit: &CpuLimit, main: State) {
+impl CpuWatch {
+    fn begin(&self, limit: &CpuLimit, main: LuaState) {
         self.run.store(self.run.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.most.store(u64::try_from(limit.most.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.message.store(limit.message.as_ptr().cast_mut(), Ordering::Relaxed);
@@ -143,18 +143,18 @@ fn ring(now: u64) {
 }
 
 /// The hook: Lua calls it before each instruction.
-unsafe extern "C-unwind" fn stop(raw: *mut LuaState, _: *mut sys::Debug) {
+unsafe extern "C-unwind" fn stop(raw: *mut RawState, _: *mut sys::LuaDebug) {
     if WATCH.with(|watch| !watch.overdue.load(Ordering::Relaxed)) {
         return;
     }
     // SAFETY: Lua calls with its running coroutine.
-    unlimited(|| say(unsafe { State::new(raw) }));
+    unlimited(|| say(unsafe { LuaState::new(raw) }));
     // SAFETY: the message is on the stack; it is raised when this function has returned.
     unsafe { sys::weir_lua_raise() };
 }
 
 /// Pushes where the run was when it was late, and what is wrong.
-fn say(l: State) {
+fn say(l: LuaState) {
     SAID.with_borrow_mut(|said| {
         if said.is_empty() {
             let message = WATCH.with(|watch| watch.message.load(Ordering::Relaxed));
@@ -170,7 +170,7 @@ fn say(l: State) {
 
 /// Where the script was: level 0 is the function that the hook has interrupted, and the API's own part in Lua is not the
 /// script's.
-fn place(l: State) -> String {
+fn place(l: LuaState) -> String {
     let mut places = (0..8).map(|level| l.place(level));
     places.find(|place| !place.is_empty() && !place.starts_with("ngx/")).unwrap_or_default()
 }

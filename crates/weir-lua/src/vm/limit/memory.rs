@@ -13,16 +13,16 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::luajit::state::State;
-use crate::luajit::sys::{self, AllocFunction, LuaState};
+use crate::luajit::state::LuaState;
+use crate::luajit::sys::{self, AllocFunction, RawState};
 use crate::vm::traps;
 
 /// See the module.
-pub(crate) struct Memory {
+pub(crate) struct MemoryLimit {
     /// LuaJIT's own.
     inner: AllocFunction,
     inner_data: *mut c_void,
-    main: *mut LuaState,
+    main: *mut RawState,
     /// Bytes.
     used: Cell<usize>,
     most: usize,
@@ -38,9 +38,9 @@ pub(crate) struct Memory {
     floor: Cell<usize>,
 }
 
-impl Memory {
-    /// Puts itself before the allocator of the VM. It has to be [left](Memory::leave) before the VM is closed.
-    pub(crate) fn of(main: State, most: usize) -> Box<Memory> {
+impl MemoryLimit {
+    /// Puts itself before the allocator of the VM. It has to be [left](MemoryLimit::leave) before the VM is closed.
+    pub(crate) fn of(main: LuaState, most: usize) -> Box<MemoryLimit> {
         let mut inner_data = std::ptr::null_mut();
         // SAFETY: the VM is open; collected bytes are counted in two parts.
         let (inner, used) = unsafe {
@@ -48,7 +48,7 @@ impl Memory {
             let rest = sys::lua_gc(main.raw(), sys::gc::COUNTB, 0) as usize;
             (sys::lua_getallocf(main.raw(), &raw mut inner_data), kilobytes * 1024 + rest)
         };
-        let memory = Box::new(Memory {
+        let memory = Box::new(MemoryLimit {
             inner,
             inner_data,
             main: main.raw(),
@@ -91,7 +91,7 @@ impl Memory {
     /// Collects garbage if little is left, or an allocation has failed. Not while Lua runs.
     ///
     /// What went beyond the limit behind the last script's last function is not the next one's fault.
-    pub(crate) fn make_room(&self, main: State) {
+    pub(crate) fn make_room(&self, main: LuaState) {
         if self.holds.get() {
             return;
         }
@@ -143,8 +143,8 @@ impl Memory {
 
 /// What LuaJIT calls for memory.
 unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void {
-    // SAFETY: the data is the `Memory` that was set with this function, and stays until `leave`.
-    let memory = unsafe { &*data.cast::<Memory>() };
+    // SAFETY: the data is the `MemoryLimit` that was set with this function, and stays until `leave`.
+    let memory = unsafe { &*data.cast::<MemoryLimit>() };
     if new > old && memory.refuses(new - old) {
         return std::ptr::null_mut();
     }

@@ -10,23 +10,23 @@ use std::time::Duration;
 
 use weir_engine::log::Level;
 
-use crate::luajit::state::State;
+use crate::luajit::state::LuaState;
 use crate::luajit::sys;
-use crate::vm::phase::Phase;
+use crate::vm::phase::ScriptPhase;
 use crate::vm::settings::VmSettings;
 
 pub(crate) use cpu::CpuLimit;
-pub(crate) use memory::Memory;
+pub(crate) use memory::MemoryLimit;
 
 /// The limits of a VM.
 pub(crate) struct VmLimits {
     cpu: Option<CpuLimit>,
-    pub(crate) memory: Option<Box<Memory>>,
+    pub(crate) memory: Option<Box<MemoryLimit>>,
 }
 
 impl VmLimits {
     /// The limits of the VM whose main coroutine this is, from here on.
-    pub(crate) fn new(main: State, conf: &VmSettings) -> VmLimits {
+    pub(crate) fn new(main: LuaState, conf: &VmSettings) -> VmLimits {
         guard_stack();
         let cpu = conf.cpu_limit.filter(|most| *most > 0).and_then(|most| {
             let limit = CpuLimit::new(Duration::from_millis(most));
@@ -42,19 +42,21 @@ impl VmLimits {
         let memory = conf
             .memory_limit
             .filter(|most| *most > 0)
-            .map(|most| Memory::of(main, usize::try_from(most).unwrap_or(usize::MAX)));
+            .map(|most| MemoryLimit::of(main, usize::try_from(most).unwrap_or(usize::MAX)));
         VmLimits { cpu, memory }
     }
 
     /// Runs scripts until they come back to the event loop; what they may not exceed is counted from here on, unless
     /// they run within such a call already.
-    pub(crate) fn watch<T>(&self, main: State, phase: Phase, scripts: impl FnOnce() -> T) -> T {
+    pub(crate) fn watch<T>(&self, main: LuaState, phase: ScriptPhase, scripts: impl FnOnce() -> T) -> T {
         if let Some(memory) = &self.memory {
             memory.make_room(main);
         }
         match &self.cpu {
             // Before it serves, a worker may take its time.
-            Some(cpu) if !matches!(phase, Phase::Init | Phase::InitWorker) => cpu.watch(main, scripts),
+            Some(cpu) if !matches!(phase, ScriptPhase::Init | ScriptPhase::InitWorker) => {
+                cpu.watch(main, scripts)
+            }
             _ => scripts(),
         }
     }
@@ -79,7 +81,7 @@ pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {
 
 /// Whether the running script's limit of memory was exceeded by what ran [`unlimited`].
 pub(crate) fn is_exceeded() -> bool {
-    running().is_some_and(Memory::take_excess)
+    running().is_some_and(MemoryLimit::take_excess)
 }
 
 /// Whether so little is left of the stack that C must not call Lua again.
@@ -92,19 +94,19 @@ pub(crate) fn is_deep() -> bool {
 ///
 /// # Safety
 /// `memory` stays where it is until another one is in force.
-pub(crate) unsafe fn enforce(memory: *const Memory) -> *const Memory {
+pub(crate) unsafe fn enforce(memory: *const MemoryLimit) -> *const MemoryLimit {
     RUNNING.replace(memory)
 }
 
 /// What the running script's VM may allocate, if that is limited.
-fn running() -> Option<&'static Memory> {
+fn running() -> Option<&'static MemoryLimit> {
     // SAFETY: `enforce`'s contract; callers use it while the script runs that it holds for.
     unsafe { RUNNING.get().as_ref() }
 }
 
 thread_local! {
     /// See [`enforce`].
-    static RUNNING: Cell<*const Memory> = const { Cell::new(ptr::null()) };
+    static RUNNING: Cell<*const MemoryLimit> = const { Cell::new(ptr::null()) };
     /// The lowest address for calls from C to Lua.
     static FLOOR: Cell<usize> = const { Cell::new(0) };
 }

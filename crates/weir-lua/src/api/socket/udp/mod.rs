@@ -22,35 +22,37 @@ use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use weir_trace::WaitKind;
 
-use crate::api::socket::conn::Peer;
-use crate::api::socket::host::{self, Host};
+use crate::api::socket::conn::SocketPeer;
+use crate::api::socket::host::{self, PeerHost};
 use crate::api::socket::send::text;
 use crate::api::socket::tcp::{SocketOwner, connect_level, errno_words, owner, settings};
-use crate::luajit::state::State;
-use crate::run::function::{ApiFunction, Done, Outcome, Raise, expect_number, expect_string, fail, function};
+use crate::luajit::state::LuaState;
+use crate::run::function::{
+    ApiFunction, CallDone, CallOutcome, LuaRaise, expect_number, expect_string, fail, function,
+};
 use crate::run::lend;
-use crate::run::op::{Results, ThreadOp};
-use crate::run::script_run::Run;
+use crate::run::op::{PushResults, ThreadOp};
+use crate::run::script_run::ScriptRun;
 use crate::vm::phase::YIELDABLE;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("_udp.new", YIELDABLE, |l| {
         if l.top() > 0 {
-            return Err(Raise::text(format!("expecting zero arguments, but got {}", l.top())));
+            return Err(LuaRaise::text(format!("expecting zero arguments, but got {}", l.top())));
         }
         lend::any_exchange(|_| ())?;
-        l.push_owned(Rc::<Udp>::default(), c"weir.udp");
-        Ok(Done::Results(1))
+        l.push_owned(Rc::<ScriptUdpSocket>::default(), c"weir.udp");
+        Ok(CallDone::Results(1))
     }),
     function("_udp_here", 0, |l| {
         l.push_boolean(lend::phase().is_in(YIELDABLE));
-        Ok(Done::Results(1))
+        Ok(CallDone::Results(1))
     }),
     function("_udp.settimeout", 0, |l| {
         let udp = of(l, 1)?;
         let ms = l.number(2).unwrap_or_default();
         udp.limit.set((ms > 0.0).then_some(ms as u64));
-        Ok(Done::Results(0))
+        Ok(CallDone::Results(0))
     }),
     function("_udp.setpeername", YIELDABLE, set_peer_name),
     function("_udp.bind", 0, bind),
@@ -64,12 +66,12 @@ const LARGEST: usize = 65_536;
 
 /// A socket as scripts have it.
 #[derive(Default)]
-struct Udp {
+struct ScriptUdpSocket {
     /// Whose it is, once it has a peer.
     owner: RefCell<Weak<SocketOwner>>,
     /// Milliseconds that a datagram is waited for, where `lua_socket_read_timeout` does not say.
     limit: Cell<Option<u64>>,
-    link: RefCell<Option<Rc<Link>>>,
+    link: RefCell<Option<Rc<UdpLink>>>,
     /// The address it is bound to.
     local: Cell<Option<IpAddr>>,
     /// A coroutine waits for it.
@@ -77,74 +79,74 @@ struct Udp {
 }
 
 /// A socket with its peer.
-struct Link {
-    socket: Socket,
+struct UdpLink {
+    socket: DatagramSocket,
     watched: WatchedDescriptor,
-    peer: Peer,
+    peer: SocketPeer,
 }
 
-enum Socket {
+enum DatagramSocket {
     Ip(UdpSocket),
     Unix(UnixDatagram),
 }
 
-impl Link {
-    fn new(socket: Socket, peer: Peer) -> io::Result<Link> {
+impl UdpLink {
+    fn new(socket: DatagramSocket, peer: SocketPeer) -> io::Result<UdpLink> {
         let fd: OwnedFd = match &socket {
-            Socket::Ip(socket) => socket.try_clone()?.into(),
-            Socket::Unix(socket) => socket.try_clone()?.into(),
+            DatagramSocket::Ip(socket) => socket.try_clone()?.into(),
+            DatagramSocket::Unix(socket) => socket.try_clone()?.into(),
         };
         // The clone is the same socket: both do not block.
-        Ok(Link { watched: WatchedDescriptor::new(fd)?, socket, peer })
+        Ok(UdpLink { watched: WatchedDescriptor::new(fd)?, socket, peer })
     }
 
     /// To `address`, that of `peer`, from the address `local` or any.
-    fn ip(address: SocketAddr, local: Option<IpAddr>, peer: Peer) -> io::Result<Link> {
+    fn ip(address: SocketAddr, local: Option<IpAddr>, peer: SocketPeer) -> io::Result<UdpLink> {
         let any = match address {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let socket = UdpSocket::bind((local.unwrap_or(any), 0))?;
         socket.connect(address)?;
-        Link::new(Socket::Ip(socket), peer)
+        UdpLink::new(DatagramSocket::Ip(socket), peer)
     }
 
     /// To the unix socket `path`. It has a name of its own, so that it can be answered.
-    fn unix(path: &str, peer: Peer) -> io::Result<Link> {
+    fn unix(path: &str, peer: SocketPeer) -> io::Result<UdpLink> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("weir-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let socket = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name)?)?;
         socket.connect(path)?;
-        Link::new(Socket::Unix(socket), peer)
+        UdpLink::new(DatagramSocket::Unix(socket), peer)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.socket {
-            Socket::Ip(socket) => socket.send(bytes),
-            Socket::Unix(socket) => socket.send(bytes),
+            DatagramSocket::Ip(socket) => socket.send(bytes),
+            DatagramSocket::Unix(socket) => socket.send(bytes),
         }
     }
 
     /// The next datagram, or as much of it as there is room for.
     fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         match &self.socket {
-            Socket::Ip(socket) => socket.recv(into),
-            Socket::Unix(socket) => socket.recv(into),
+            DatagramSocket::Ip(socket) => socket.recv(into),
+            DatagramSocket::Unix(socket) => socket.recv(into),
         }
     }
 }
 
 /// The socket in the first argument.
-fn of(l: State, at: i32) -> Result<Rc<Udp>, Raise> {
-    l.owned(at).ok_or_else(|| Raise::text("bad udp socket object"))
+fn of(l: LuaState, at: i32) -> Result<Rc<ScriptUdpSocket>, LuaRaise> {
+    l.owned(at).ok_or_else(|| LuaRaise::text("bad udp socket object"))
 }
 
 /// The same, for use by its own request.
-fn own(l: State) -> Result<Rc<Udp>, Raise> {
+fn own(l: LuaState) -> Result<Rc<ScriptUdpSocket>, LuaRaise> {
     let udp = of(l, 1)?;
     let other = !std::ptr::eq(udp.owner.borrow().as_ptr(), Rc::as_ptr(&owner()?));
     match other && udp.link.borrow().is_some() {
-        true => Err(Raise::text("bad request")),
+        true => Err(LuaRaise::text("bad request")),
         false => Ok(udp),
     }
 }
@@ -154,13 +156,13 @@ fn reason(error: &io::Error) -> String {
     error.raw_os_error().map_or_else(|| "error".to_owned(), errno_words)
 }
 
-fn done(l: State) -> Outcome {
+fn done(l: LuaState) -> CallOutcome {
     l.push_number(1.0);
-    Ok(Done::Results(1))
+    Ok(CallDone::Results(1))
 }
 
 /// `setpeername(socket, host, port)`; without a port: `unix:path`.
-fn set_peer_name(l: State) -> Outcome {
+fn set_peer_name(l: LuaState) -> CallOutcome {
     let udp = own(l)?;
     let host = String::from_utf8_lossy(&expect_string(&l, 2, "setpeername")?).into_owned();
     let port = if l.is_none_or_nil(3) { 0.0 } else { expect_number(l, 3, "setpeername")? };
@@ -179,17 +181,18 @@ fn set_peer_name(l: State) -> Outcome {
     let port = port as u16;
     let (address, linked) = match host::parse(&host) {
         Err(why) => return fail(l, &format!("failed to parse host name \"{host}\": {why}")),
-        Ok(Host::Name(name, own)) => {
-            let (name, peer) = (name.to_owned(), Peer { host: host.clone(), port, address: String::new() });
+        Ok(PeerHost::Name(name, own)) => {
+            let (name, peer) =
+                (name.to_owned(), SocketPeer { host: host.clone(), port, address: String::new() });
             return look_up(l, udp, name, own.unwrap_or(port), peer);
         }
-        Ok(Host::Unix(path)) => {
+        Ok(PeerHost::Unix(path)) => {
             let address = format!("unix:{path}");
-            (address.clone(), Link::unix(path, Peer { host: host.clone(), port, address }))
+            (address.clone(), UdpLink::unix(path, SocketPeer { host: host.clone(), port, address }))
         }
-        Ok(Host::Address(ip, own)) => {
-            let peer = Peer { host: host.clone(), port, address: ip.to_string() };
-            (ip.to_string(), Link::ip((ip, own.unwrap_or(port)).into(), udp.local.get(), peer))
+        Ok(PeerHost::Address(ip, own)) => {
+            let peer = SocketPeer { host: host.clone(), port, address: ip.to_string() };
+            (ip.to_string(), UdpLink::ip((ip, own.unwrap_or(port)).into(), udp.local.get(), peer))
         }
     };
     match linked {
@@ -200,7 +203,7 @@ fn set_peer_name(l: State) -> Outcome {
         Err(error) => {
             if logs_errors() {
                 let errno = error.raw_os_error().unwrap_or_default();
-                let peer = Peer { host, port, address };
+                let peer = SocketPeer { host, port, address };
                 let message = format_args!("connect() failed ({errno}: {}){peer}", errno_text(errno));
                 lend::log_plain(connect_level(errno), &message);
             }
@@ -209,56 +212,56 @@ fn set_peer_name(l: State) -> Outcome {
     }
 }
 
-fn look_up(l: State, udp: Rc<Udp>, name: String, port: u16, peer: Peer) -> Outcome {
+fn look_up(l: LuaState, udp: Rc<ScriptUdpSocket>, name: String, port: u16, peer: SocketPeer) -> CallOutcome {
     let Some((resolver, timeout)) = settings()?.resolver.clone() else {
         return fail(l, &format!("no resolver defined to resolve \"{name}\""));
     };
     let Ok(question) = resolver::question(&name) else {
         return fail(l, &format!("{name} could not be resolved (3: Host not found)"));
     };
-    let busy = Busy::begin(&udp.busy);
+    let busy = UdpBusy::begin(&udp.busy);
     waits(WaitKind::Resolver, async move {
         let found = resolver.resolve(&question, timeout).await;
         drop(busy);
         let linked = match found {
             Ok(answer) => match answer.addresses.first() {
                 Some(ip) => {
-                    let peer = Peer { address: ip.to_string(), ..peer };
-                    Link::ip((*ip, port).into(), udp.local.get(), peer).map_err(|error| reason(&error))
+                    let peer = SocketPeer { address: ip.to_string(), ..peer };
+                    UdpLink::ip((*ip, port).into(), udp.local.get(), peer).map_err(|error| reason(&error))
                 }
                 None => Err(format!("{name} could not be resolved (3: Host not found)")),
             },
             Err(failure) => Err(format!("{name} could not be resolved ({}: {failure})", failure.number())),
         };
-        Box::new(move |l: State| match linked {
+        Box::new(move |l: LuaState| match linked {
             Ok(link) => {
                 *udp.link.borrow_mut() = Some(Rc::new(link));
                 l.push_number(1.0);
                 1
             }
             Err(why) => refuse(l, &why),
-        }) as Results
+        }) as PushResults
     })
 }
 
 /// `nil, message`
-fn refuse(l: State, why: &str) -> i32 {
+fn refuse(l: LuaState, why: &str) -> i32 {
     l.push_nil();
     l.push_bytes(why.as_bytes());
     2
 }
 
 /// Lets the coroutine wait.
-fn waits(kind: WaitKind, wait: impl Future<Output = Results> + 'static) -> Outcome {
+fn waits(kind: WaitKind, wait: impl Future<Output = PushResults> + 'static) -> CallOutcome {
     lend::run(|run| {
         run.wait = kind;
         run.op = Some(ThreadOp::Wait(Box::pin(wait)));
     })?;
-    Ok(Done::Yield(0))
+    Ok(CallDone::Yield(0))
 }
 
 /// `bind(socket, address)`: where its datagrams come from.
-fn bind(l: State) -> Outcome {
+fn bind(l: LuaState) -> CallOutcome {
     let udp = of(l, 1)?;
     match resolver::literal(&l.lossy(2)) {
         Some(ip) => {
@@ -270,12 +273,12 @@ fn bind(l: State) -> Outcome {
 }
 
 /// The peer, or `None` where it is said that there is none.
-fn linked(udp: &Udp, doing: &str) -> Option<Rc<Link>> {
+fn linked(udp: &ScriptUdpSocket, doing: &str) -> Option<Rc<UdpLink>> {
     let link = udp.link.borrow().clone();
     if link.is_none() && logs_errors() {
         let message = format!(
             "attempt to {doing} data on a closed socket: u:{udp:p}, c:{:p}",
-            std::ptr::null::<Link>()
+            std::ptr::null::<UdpLink>()
         );
         lend::log(Level::Error, &message);
     }
@@ -288,14 +291,14 @@ fn logs_errors() -> bool {
 }
 
 /// `send(socket, data)`
-fn send(l: State) -> Outcome {
+fn send(l: LuaState) -> CallOutcome {
     let udp = own(l)?;
     let Some(link) = linked(&udp, "send") else { return fail(l, "closed") };
     if udp.busy.get() {
         return fail(l, "socket busy");
     }
     let mut data = Vec::new();
-    text(l, &mut data, &|reason| Raise::argument(1, "send", reason))?;
+    text(l, &mut data, &|reason| LuaRaise::argument(1, "send", reason))?;
     match link.send(&data) {
         Ok(sent) if sent == data.len() => done(l),
         Ok(_) => fail(l, "partial write"),
@@ -320,7 +323,7 @@ fn io_level(errno: i32) -> Level {
 }
 
 /// `receive(socket, size)`
-fn receive(l: State) -> Outcome {
+fn receive(l: LuaState) -> CallOutcome {
     let udp = own(l)?;
     let Some(link) = linked(&udp, "receive") else { return fail(l, "closed") };
     let size = if l.is_none_or_nil(2) { LARGEST } else { expect_number(l, 2, "receive")? as usize };
@@ -333,18 +336,18 @@ fn receive(l: State) -> Outcome {
     match link.receive(&mut buffer) {
         Ok(count) => {
             l.push_bytes(&buffer[..count]);
-            return Ok(Done::Results(1));
+            return Ok(CallDone::Results(1));
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
         Err(error) => {
             if logs_errors() {
                 lend::log_plain(Level::Error, &failed(&error, &link.peer));
             }
-            return Ok(Done::Results(refuse(l, &reason(&error))));
+            return Ok(CallDone::Results(refuse(l, &reason(&error))));
         }
     }
-    let busy = Busy::begin(&udp.busy);
-    let notes = if logs_errors() { Some(lend::run(Run::notes)?) } else { None };
+    let busy = UdpBusy::begin(&udp.busy);
+    let notes = if logs_errors() { Some(lend::run(ScriptRun::notes)?) } else { None };
     let limit = Duration::from_millis(match udp.limit.get() {
         Some(ms) => ms,
         None => settings()?.timeouts.read,
@@ -376,25 +379,25 @@ fn receive(l: State) -> Outcome {
         if let (Some(said), Some(notes)) = (said, notes) {
             notes.push(Level::Error, said);
         }
-        Box::new(move |l: State| match received {
+        Box::new(move |l: LuaState| match received {
             Some(Ok(count)) => {
                 l.push_bytes(&buffer[..count]);
                 1
             }
             Some(Err(error)) => refuse(l, &reason(&error)),
             None => refuse(l, "timeout"),
-        }) as Results
+        }) as PushResults
     })
 }
 
 /// What is logged of an error.
-fn failed(error: &io::Error, peer: &Peer) -> String {
+fn failed(error: &io::Error, peer: &SocketPeer) -> String {
     let errno = error.raw_os_error().unwrap_or_default();
     format!("recv() failed ({errno}: {}){peer}", errno_text(errno))
 }
 
 /// `close(socket)`
-fn close(l: State) -> Outcome {
+fn close(l: LuaState) -> CallOutcome {
     let udp = own(l)?;
     if udp.link.borrow().is_none() {
         return fail(l, "closed");
@@ -408,16 +411,16 @@ fn close(l: State) -> Outcome {
 }
 
 /// A coroutine waits for the socket.
-struct Busy(Rc<Cell<bool>>);
+struct UdpBusy(Rc<Cell<bool>>);
 
-impl Busy {
-    fn begin(flag: &Rc<Cell<bool>>) -> Busy {
+impl UdpBusy {
+    fn begin(flag: &Rc<Cell<bool>>) -> UdpBusy {
         flag.set(true);
-        Busy(flag.clone())
+        UdpBusy(flag.clone())
     }
 }
 
-impl Drop for Busy {
+impl Drop for UdpBusy {
     fn drop(&mut self) {
         self.0.set(false);
     }
