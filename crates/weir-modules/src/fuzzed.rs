@@ -8,9 +8,9 @@ use weir_http::Span;
 use weir_http::deflate::Settings;
 use weir_http::h1::{Parse, ResponseHead};
 
-use crate::filters::compress::{Coder, Op};
-use crate::filters::gunzip::Inflater;
-use crate::filters::gzip::Deflater;
+use crate::filters::compress::{BodyCoder, Op};
+use crate::filters::gunzip::GunzipCoder;
+use crate::filters::gzip::GzipCoder;
 use crate::filters::sub::replace::TextReplacer;
 use crate::filters::sub::search::TextPatterns;
 use crate::filters::userid;
@@ -29,7 +29,7 @@ pub fn gunzip(data: &[u8]) {
 pub fn gzip(data: &[u8]) {
     let [level, window, cut, text @ ..] = data else { return };
     let settings = Settings { level: 1 + level % 9, window: 9 + window % 7, memory: 1 + level % 9 };
-    let mut coder = Deflater::new(settings, (cut % 2 == 0).then_some(text.len() as u64));
+    let mut coder = GzipCoder::new(settings, (cut % 2 == 0).then_some(text.len() as u64));
     let mut packed = Vec::new();
     for (at, piece) in text.chunks(usize::from(*cut).max(1)).enumerate() {
         let op = if at % 3 == 2 { Op::Flush } else { Op::Run };
@@ -41,7 +41,7 @@ pub fn gzip(data: &[u8]) {
 
 /// Content of packed data that comes in pieces of `size`; `None` if it is broken. Of a bomb no more than [`MOST`].
 fn unpack(data: &[u8], size: usize) -> Option<Vec<u8>> {
-    let mut coder = Inflater::default();
+    let mut coder = GunzipCoder::default();
     let mut content = Vec::new();
     for piece in data.chunks(size) {
         drive(&mut coder, piece, Op::Run, &mut content)?;
@@ -52,7 +52,7 @@ fn unpack(data: &[u8], size: usize) -> Option<Vec<u8>> {
 }
 
 /// Passes `input` through `coder`.
-fn drive(coder: &mut impl Coder, input: &[u8], op: Op, content: &mut Vec<u8>) -> Option<()> {
+fn drive(coder: &mut impl BodyCoder, input: &[u8], op: Op, content: &mut Vec<u8>) -> Option<()> {
     let mut output = [0; 500];
     let mut at = 0;
     while content.len() < MOST {

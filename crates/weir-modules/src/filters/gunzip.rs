@@ -11,7 +11,7 @@ use weir_http::Known;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::compress::{self, CompressingBody, OutputRoom};
-pub(crate) use inflate::Inflater;
+pub(crate) use inflate::GunzipCoder;
 
 /// The module.
 pub struct Gunzip;
@@ -91,7 +91,7 @@ impl GunzipFilter {
         compress::recoded(x);
         if !x.response.header_only {
             self.room.bound(x);
-            let packer = CompressingBody::new(Inflater::default(), None, 0, false, self.room);
+            let packer = CompressingBody::new(GunzipCoder::default(), None, 0, false, self.room);
             x.body_filter(FilterSlot::Gunzip, self.body, packer);
         }
     }

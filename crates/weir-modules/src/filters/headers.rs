@@ -15,7 +15,7 @@ use weir_http::{Known, classify, date};
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::expires::{ExpiresRule, set_expires};
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// The module.
 pub struct Headers;
@@ -170,7 +170,7 @@ impl HeaderAddition {
 /// An [`HeaderAddition`] on one worker.
 struct AddedField {
     name: HeaderName,
-    value: Value,
+    value: WorkerValue,
     always: bool,
     how: AddedHow,
 }
@@ -194,7 +194,7 @@ impl AddedField {
                 known if as_usual => HeaderName::Known(known),
                 known => HeaderName::Written(known, Text::shared(name)),
             },
-            value: Value::new(&addition.value),
+            value: WorkerValue::new(&addition.value),
             always: addition.always,
             how: match known {
                 Known::Etag | Known::LastModified => AddedHow::Replace(known),

@@ -11,7 +11,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// The module.
 pub struct HeadersMore;
@@ -168,7 +168,7 @@ fn option<'l>(line: &LineCx<'l>, at: usize, name: &str) -> Result<&'l [u8]> {
 }
 
 /// A field's name and its value on one worker.
-type MoreField = (Box<[u8]>, Option<Value>);
+type MoreField = (Box<[u8]>, Option<WorkerValue>);
 
 /// A [`MoreCommand`] on one worker.
 struct InstalledCommand {
@@ -179,8 +179,9 @@ struct InstalledCommand {
 }
 
 fn install(commands: &[MoreCommand]) -> Rc<[InstalledCommand]> {
-    let field =
-        |(name, value): &(Vec<u8>, Option<Script>)| (name.as_slice().into(), value.as_ref().map(Value::new));
+    let field = |(name, value): &(Vec<u8>, Option<Script>)| {
+        (name.as_slice().into(), value.as_ref().map(WorkerValue::new))
+    };
     let command = |command: &MoreCommand| InstalledCommand {
         action: command.action,
         statuses: command.statuses.as_slice().into(),
@@ -216,7 +217,7 @@ struct MoreOutput {
 impl MoreOutput {
     fn new(commands: &[MoreCommand]) -> MoreOutput {
         let commands = install(commands);
-        let constant = |(_, value): &MoreField| matches!(value, Some(Value::Constant(_)));
+        let constant = |(_, value): &MoreField| matches!(value, Some(WorkerValue::Constant(_)));
         let is_brief =
             matches!(&*commands, [one] if one.fields.len() == 1 && one.fields.iter().all(constant));
         MoreOutput { commands, is_brief }

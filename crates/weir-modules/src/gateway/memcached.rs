@@ -17,7 +17,7 @@ use weir_upstream::protocol::{
 };
 use weir_upstream::{FailureReason, UpstreamFamily, UpstreamSettings};
 
-use crate::gateway::cgi::target::{Pass, pass_requests};
+use crate::gateway::cgi::target::{CgiPass, pass_requests};
 use crate::gateway::family_rows::family_row;
 
 /// The module.
@@ -27,7 +27,7 @@ impl Module for Memcached {
     const NAME: &'static str = "memcached";
     type Conf = MemcachedConf;
     const DIRECTIVES: &'static [Directive<MemcachedConf>] = &[
-        Row::new("memcached_pass", LOCATION.or(LOCATION_IF), ONE, MemcachedConf::set_pass)
+        MemcachedRow::new("memcached_pass", LOCATION.or(LOCATION_IF), ONE, MemcachedConf::set_pass)
             .syntax("memcached_pass address").doc("Passes requests to a memcached server or an `upstream`: the response is the value of the key `$memcached_key`, or 404."),
         family_row!(bind, "memcached_bind"),
         family_row!(socket_keepalive, "memcached_socket_keepalive"),
@@ -35,11 +35,11 @@ impl Module for Memcached {
         family_row!(send_timeout, "memcached_send_timeout"),
         family_row!(buffer_size, "memcached_buffer_size").doc("Size of the buffer for the first line of a response."),
         family_row!(read_timeout, "memcached_read_timeout"),
-        Row::new("memcached_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &NEXT))
+        MemcachedRow::new("memcached_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &NEXT))
             .syntax("memcached_next_upstream error | timeout | invalid_response | not_found | off ...").default("error timeout").doc("Conditions under which a request is passed to the next upstream server."),
         family_row!(next_upstream_tries, "memcached_next_upstream_tries"),
         family_row!(next_upstream_timeout, "memcached_next_upstream_timeout"),
-        Row::new("memcached_gzip_flag", ANY, ONE, |c, l| l.number(&mut c.gzip_flag, ..))
+        MemcachedRow::new("memcached_gzip_flag", ANY, ONE, |c, l| l.number(&mut c.gzip_flag, ..))
             .syntax("memcached_gzip_flag flag").default("0").doc("Flags of values that are compressed: their responses have `Content-Encoding: gzip`; 0 stands for no flag."),
     ];
 
@@ -82,13 +82,13 @@ impl Module for Memcached {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<MemcachedConf>;
+type MemcachedRow = Directive<MemcachedConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct MemcachedConf {
     family: UpstreamFamily,
-    pass: Option<Pass>,
+    pass: Option<CgiPass>,
     /// `$memcached_key`
     key: Option<VarIndex>,
     gzip_flag: Option<u64>,
@@ -96,7 +96,7 @@ pub struct MemcachedConf {
 
 impl MemcachedConf {
     fn set_pass(&mut self, line: &mut LineCx<'_>) -> Result {
-        Pass::set_constant(&mut self.pass, line)?;
+        CgiPass::set_constant(&mut self.pass, line)?;
         line.ext::<Registry>().claim_content(Memcached::NAME);
         let span = line.args()[0].span;
         self.key = Some(line.ext::<Registry>().use_variable("memcached_key", span));
@@ -128,7 +128,7 @@ impl UpstreamProtocol for MemcachedProtocol {
         out.head = memcached::get(&key);
         out.keep_alive = true;
         x.set_content_type();
-        x.state::<Key>().0 = x.arena.push(&key);
+        x.state::<MemcachedKey>().0 = x.arena.push(&key);
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl UpstreamProtocol for MemcachedProtocol {
         bytes: &[u8],
         incoming: &mut IncomingHead,
     ) -> std::result::Result<HeadProgress, String> {
-        let span = x.state::<Key>().0;
+        let span = x.state::<MemcachedKey>().0;
         let key = x.arena.get(span);
         let wrong = |wrong: memcached::Wrong| wrong.message(memcached::line(bytes), key).to_string();
         Ok(match memcached::head(bytes, key).map_err(wrong)? {
@@ -164,7 +164,7 @@ impl UpstreamProtocol for MemcachedProtocol {
                 incoming.content_length = Some(length);
                 if x.request.head.method != Method::Head {
                     incoming.keep_alive = true;
-                    incoming.decoder = BodyDecoder::Other(Box::new(Body(Value::new(length), None)));
+                    incoming.decoder = BodyDecoder::Other(Box::new(MemcachedBody(Value::new(length), None)));
                 }
                 HeadProgress::Complete(len)
             }
@@ -174,7 +174,7 @@ impl UpstreamProtocol for MemcachedProtocol {
 
 /// The key that was asked for, in the arena.
 #[derive(Default)]
-struct Key(Span);
+struct MemcachedKey(Span);
 
 /// The field of a compressed value.
 fn gzip(x: &mut Exchange) -> Field {
@@ -189,9 +189,9 @@ fn gzip(x: &mut Exchange) -> Field {
 
 /// A value on its way, and what was wrong behind it.
 #[derive(Debug)]
-struct Body(Value, Option<BadTrailer>);
+struct MemcachedBody(Value, Option<BadTrailer>);
 
-impl BodyDecode for Body {
+impl BodyDecode for MemcachedBody {
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> std::result::Result<(usize, bool), String> {
         let value = match self.0.take(input) {
             Ok(value) => value,

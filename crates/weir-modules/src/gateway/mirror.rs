@@ -32,7 +32,11 @@ impl Module for Mirror {
     fn install(conf: &MirrorConf, plan: &mut PlanBuilder<'_>) -> Result {
         if let Some(uris) = conf.uris.as_ref().filter(|uris| !uris.is_empty()) {
             let uris = uris.iter().map(|uri| uri.as_slice().into()).collect();
-            plan.handler(Phase::Precontent, Self::NAME, Copies { uris, body: conf.body != Some(false) });
+            plan.handler(
+                Phase::Precontent,
+                Self::NAME,
+                MirrorCopies { uris, body: conf.body != Some(false) },
+            );
         }
         Ok(())
     }
@@ -58,12 +62,12 @@ impl MirrorConf {
     }
 }
 
-struct Copies {
+struct MirrorCopies {
     uris: Box<[Box<[u8]>]>,
     body: bool,
 }
 
-impl Handler for Copies {
+impl Handler for MirrorCopies {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if x.is_subrequest() {
             return Verdict::Declined;
@@ -84,7 +88,7 @@ impl Handler for Copies {
     }
 }
 
-impl Copies {
+impl MirrorCopies {
     fn start(&self, x: &mut Exchange) -> Verdict {
         let args = x.args().to_vec();
         for uri in &self.uris {

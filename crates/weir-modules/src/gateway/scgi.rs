@@ -13,8 +13,8 @@ use weir_upstream::protocol::{
 use weir_upstream::{UpstreamFamily, UpstreamSettings};
 
 use crate::gateway::cgi::answer;
-use crate::gateway::cgi::params::{Param, Params};
-use crate::gateway::cgi::target::{Pass, pass_requests};
+use crate::gateway::cgi::params::{ParamLine, RequestParams};
+use crate::gateway::cgi::target::{CgiPass, pass_requests};
 use crate::gateway::family_rows::family_row;
 
 /// The module.
@@ -24,12 +24,12 @@ impl Module for Scgi {
     const NAME: &'static str = "scgi";
     type Conf = ScgiConf;
     const DIRECTIVES: &'static [Directive<ScgiConf>] = &[
-        Row::new("scgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
+        ScgiRow::new("scgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
             l.ext::<Registry>().claim_content(Scgi::NAME);
-            Pass::set(&mut c.pass, l)
+            CgiPass::set(&mut c.pass, l)
         })
         .syntax("scgi_pass address").doc("Passes requests to an SCGI server or an `upstream`; the address may contain variables."),
-        Row::new("scgi_param", ANY, Args::range(2, 3), |c, l| Param::push(&mut c.params, l))
+        ScgiRow::new("scgi_param", ANY, Args::range(2, 3), |c, l| ParamLine::push(&mut c.params, l))
             .syntax("scgi_param parameter value [if_not_empty]").doc("Sets a parameter of requests to the SCGI server; with `if_not_empty` only where the value is not empty."),
         family_row!(bind, "scgi_bind"),
         family_row!(socket_keepalive, "scgi_socket_keepalive"),
@@ -97,7 +97,10 @@ impl Module for Scgi {
 
     fn install(conf: &ScgiConf, plan: &mut PlanBuilder<'_>) -> Result {
         pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, |settings| ScgiProtocol {
-            params: Params::new(conf.params.as_deref().unwrap_or_default(), settings.pass_request_headers),
+            params: RequestParams::new(
+                conf.params.as_deref().unwrap_or_default(),
+                settings.pass_request_headers,
+            ),
             settings: settings.clone(),
         });
         Ok(())
@@ -105,19 +108,19 @@ impl Module for Scgi {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<ScgiConf>;
+type ScgiRow = Directive<ScgiConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct ScgiConf {
     family: UpstreamFamily,
-    pass: Option<Pass>,
-    params: Option<Vec<Param>>,
+    pass: Option<CgiPass>,
+    params: Option<Vec<ParamLine>>,
 }
 
 /// A location's way of speaking SCGI.
 struct ScgiProtocol {
-    params: Params,
+    params: RequestParams,
     settings: Arc<UpstreamSettings>,
 }
 

@@ -15,7 +15,7 @@ use weir_upstream::protocol::{HeadProgress, IncomingHead, OutgoingRequest, Upstr
 use weir_upstream::worker_side::local_upstream::LocalUpstream;
 use weir_upstream::{FailureReason, UpstreamFamily, pass_to};
 
-use crate::gateway::cgi::target::{Pass, Target};
+use crate::gateway::cgi::target::{CgiPass, CgiTarget};
 use crate::gateway::family_rows::family_row;
 
 /// The module.
@@ -25,7 +25,7 @@ impl Module for Tunnel {
     const NAME: &'static str = "tunnel";
     type Conf = TunnelConf;
     const DIRECTIVES: &'static [Directive<TunnelConf>] = &[
-        Row::new("tunnel_pass", SERVER.or(LOCATION).or(LOCATION_IF), Args::range(0, 1), TunnelConf::set_pass)
+        TunnelRow::new("tunnel_pass", SERVER.or(LOCATION).or(LOCATION_IF), Args::range(0, 1), TunnelConf::set_pass)
             .syntax("tunnel_pass [address]").default("$host:$request_port").doc("Connects clients that use the method CONNECT to this server, by default to the one that they ask for."),
         family_row!(bind, "tunnel_bind"),
         family_row!(socket_keepalive, "tunnel_socket_keepalive"),
@@ -36,7 +36,7 @@ impl Module for Tunnel {
         family_row!(send_lowat, "tunnel_send_lowat"),
         family_row!(buffer_size, "tunnel_buffer_size").default("16k").doc("How much may wait to be sent to one side before no more is read from the other."),
         family_row!(read_timeout, "tunnel_read_timeout").doc("Timeout after which a tunnel is closed in which neither side sends anything."),
-        Row::new("tunnel_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &NEXT))
+        TunnelRow::new("tunnel_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &NEXT))
             .syntax("tunnel_next_upstream error | timeout | off ...").default("error timeout").doc("Conditions under which the next upstream server is connected to."),
         family_row!(next_upstream_tries, "tunnel_next_upstream_tries"),
         family_row!(next_upstream_timeout, "tunnel_next_upstream_timeout"),
@@ -75,21 +75,21 @@ impl Module for Tunnel {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<TunnelConf>;
+type TunnelRow = Directive<TunnelConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct TunnelConf {
     family: UpstreamFamily,
-    pass: Option<Pass>,
+    pass: Option<CgiPass>,
 }
 
 impl TunnelConf {
     fn set_pass(&mut self, line: &mut LineCx<'_>) -> Result {
         if line.args().is_empty() {
-            Pass::set_text(&mut self.pass, line, b"$host:$request_port")?;
+            CgiPass::set_text(&mut self.pass, line, b"$host:$request_port")?;
         } else {
-            Pass::set(&mut self.pass, line)?;
+            CgiPass::set(&mut self.pass, line)?;
         }
         line.ext::<Registry>().claim_content(Tunnel::NAME);
         line.ext::<Registry>().accept_connect();
@@ -98,7 +98,7 @@ impl TunnelConf {
 }
 
 /// A target for those who ask by the right method.
-struct ByConnect(Target);
+struct ByConnect(CgiTarget);
 
 impl weir_upstream::PassTarget for ByConnect {
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {

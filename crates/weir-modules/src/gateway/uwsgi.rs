@@ -16,8 +16,8 @@ use weir_upstream::tls_client::client::{ClientConf, ClientTls};
 use weir_upstream::{UpstreamFamily, UpstreamSettings};
 
 use crate::gateway::cgi::answer;
-use crate::gateway::cgi::params::{Param, Params};
-use crate::gateway::cgi::target::{Pass, Secured, pass_requests};
+use crate::gateway::cgi::params::{ParamLine, RequestParams};
+use crate::gateway::cgi::target::{CgiPass, SecureName, pass_requests};
 use crate::gateway::family_rows::family_row;
 
 /// The module.
@@ -27,21 +27,21 @@ impl Module for Uwsgi {
     const NAME: &'static str = "uwsgi";
     type Conf = UwsgiConf;
     const DIRECTIVES: &'static [Directive<UwsgiConf>] = &[
-        Row::new("uwsgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
+        UwsgiRow::new("uwsgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
             l.ext::<Registry>().claim_content(Uwsgi::NAME);
-            Pass::set_behind(&mut c.pass, l, SCHEME)
+            CgiPass::set_behind(&mut c.pass, l, SCHEME)
         })
         .syntax("uwsgi_pass address").doc("Passes requests to a uwsgi server or an `upstream`; `uwsgi://` (the default) or `suwsgi://`, which uses TLS, may precede the address, which may contain variables."),
-        Row::new("uwsgi_param", ANY, Args::range(2, 3), |c, l| Param::push(
+        UwsgiRow::new("uwsgi_param", ANY, Args::range(2, 3), |c, l| ParamLine::push(
             &mut c.params,
             l
         ))
         .syntax("uwsgi_param parameter value [if_not_empty]").doc("Sets a parameter of requests to the uwsgi server; with `if_not_empty` only where the value is not empty."),
-        Row::new("uwsgi_modifier1", ANY, ONE, |c, l| l.number(&mut c.modifier1, 0..=255))
+        UwsgiRow::new("uwsgi_modifier1", ANY, ONE, |c, l| l.number(&mut c.modifier1, 0..=255))
             .syntax("uwsgi_modifier1 number").default("0").doc("First byte of the uwsgi packet header: the kind of application; 0 is WSGI."),
-        Row::new("uwsgi_modifier2", ANY, ONE, |c, l| l.number(&mut c.modifier2, 0..=255))
+        UwsgiRow::new("uwsgi_modifier2", ANY, ONE, |c, l| l.number(&mut c.modifier2, 0..=255))
             .syntax("uwsgi_modifier2 number").default("0").doc("Fourth byte of the uwsgi packet header."),
-        Row::new("uwsgi_string", ANY, ONE, |c, l| {
+        UwsgiRow::new("uwsgi_string", ANY, ONE, |c, l| {
             let text = l.arg(0).as_bytes().to_vec();
             l.once(&mut c.string, text)
         })
@@ -132,7 +132,10 @@ impl Module for Uwsgi {
     fn install(conf: &UwsgiConf, plan: &mut PlanBuilder<'_>) -> Result {
         let modifier = |number: Option<u64>| number.and_then(|n| u8::try_from(n).ok()).unwrap_or(0);
         pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, |settings| UwsgiProtocol {
-            params: Params::new(conf.params.as_deref().unwrap_or_default(), settings.pass_request_headers),
+            params: RequestParams::new(
+                conf.params.as_deref().unwrap_or_default(),
+                settings.pass_request_headers,
+            ),
             modifiers: [modifier(conf.modifier1), modifier(conf.modifier2)],
             string: conf.string.clone().unwrap_or_default(),
             tls: conf.ssl.tls(),
@@ -143,15 +146,15 @@ impl Module for Uwsgi {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<UwsgiConf>;
+type UwsgiRow = Directive<UwsgiConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct UwsgiConf {
     family: UpstreamFamily,
     ssl: ClientConf,
-    pass: Option<Pass>,
-    params: Option<Vec<Param>>,
+    pass: Option<CgiPass>,
+    params: Option<Vec<ParamLine>>,
     modifier1: Option<u64>,
     modifier2: Option<u64>,
     string: Option<Vec<u8>>,
@@ -159,7 +162,7 @@ pub struct UwsgiConf {
 
 /// A location's way of speaking uwsgi.
 struct UwsgiProtocol {
-    params: Params,
+    params: RequestParams,
     modifiers: [u8; 2],
     string: Vec<u8>,
     /// `uwsgi_ssl_...`, where servers may speak TLS.
@@ -177,7 +180,7 @@ impl UpstreamProtocol for UwsgiProtocol {
     }
 
     fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
-        let host = x.state_if::<Secured>()?.0.clone()?;
+        let host = x.state_if::<SecureName>()?.0.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
         Some(self.tls.as_ref()?.secure(x, &host))
     }

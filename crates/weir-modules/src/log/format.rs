@@ -36,14 +36,14 @@ pub(super) enum LogEscape {
 
 enum FormatOp {
     Literal(Box<[u8]>),
-    Direct(Write),
+    Direct(AppendValue),
     Variable(VarIndex),
     /// A member of a JSON object: in quotes, `null` for a variable without value.
     Member(VarIndex),
 }
 
 /// Appends something of a request.
-type Write = fn(&Exchange, &mut Vec<u8>);
+type AppendValue = fn(&Exchange, &mut Vec<u8>);
 
 impl LogFormat {
     /// Appends the line of `x`, without newline.
@@ -201,7 +201,7 @@ fn parse(text: &[u8]) -> Result<Vec<FormatPart<'_>>, String> {
 }
 
 /// Variables that are written without being made first.
-const DIRECT: &[(&str, Write)] = &[
+const DIRECT: &[(&str, AppendValue)] = &[
     ("time_local", |x, out| x.worker.dates(|dates| out.extend_from_slice(dates.local()))),
     ("time_iso8601", |x, out| x.worker.dates(|dates| out.extend_from_slice(dates.iso8601()))),
     ("msec", |_, out| {

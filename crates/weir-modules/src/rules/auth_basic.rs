@@ -22,7 +22,7 @@ use weir_rt::file::errno_text;
 use weir_trace::WaitKind;
 
 use crate::support::password;
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// The module.
 pub struct AuthBasic;
@@ -60,8 +60,8 @@ impl Module for AuthBasic {
                 Phase::Access,
                 Self::NAME,
                 PasswordCheck {
-                    realm: Value::new(realm),
-                    file: Value::new(&file.path),
+                    realm: WorkerValue::new(realm),
+                    file: WorkerValue::new(&file.path),
                     prefix: file.prefix.as_slice().into(),
                 },
             );
@@ -104,8 +104,8 @@ impl AuthBasicConf {
 }
 
 struct PasswordCheck {
-    realm: Value,
-    file: Value,
+    realm: WorkerValue,
+    file: WorkerValue,
     prefix: Box<[u8]>,
 }
 

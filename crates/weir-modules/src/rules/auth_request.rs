@@ -11,7 +11,7 @@ use weir_engine::variable::{Script, VarIndex};
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
 
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// The module.
 pub struct AuthRequest;
@@ -53,7 +53,8 @@ impl Module for AuthRequest {
     fn install(conf: &AuthRequestConf, plan: &mut PlanBuilder<'_>) -> Result {
         if let Some(uri) = conf.uri.as_ref().filter(|uri| !uri.is_empty()) {
             let written = conf.variables.as_deref().unwrap_or_default();
-            let variables = written.iter().map(|(variable, value)| (*variable, Value::new(value))).collect();
+            let variables =
+                written.iter().map(|(variable, value)| (*variable, WorkerValue::new(value))).collect();
             plan.handler(Phase::Access, Self::NAME, AuthSubrequest { uri: uri.as_slice().into(), variables });
         }
         Ok(())
@@ -89,7 +90,7 @@ impl AuthRequestConf {
 
 struct AuthSubrequest {
     uri: Box<[u8]>,
-    variables: Box<[(VarIndex, Value)]>,
+    variables: Box<[(VarIndex, WorkerValue)]>,
 }
 
 impl Handler for AuthSubrequest {

@@ -13,7 +13,7 @@ use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Text};
 
 use crate::support::computed;
-use crate::support::hostnames::{Hostnames, Key};
+use crate::support::hostnames::{HostKey, HostTable};
 
 /// The module.
 pub struct Map;
@@ -82,7 +82,7 @@ struct MapTable {
     default: Option<Script>,
     /// Keys from here on are host names, and may have wildcards.
     hostnames: bool,
-    texts: Hostnames<Script>,
+    texts: HostTable<Script>,
     patterns: Vec<(Arc<Pattern>, Script)>,
 }
 
@@ -131,9 +131,9 @@ impl MapTable {
         let shown = |text| String::from_utf8_lossy(text).into_owned();
         let lower = text.to_ascii_lowercase();
         let key = match self.hostnames {
-            true => Key::parse(&lower)
+            true => HostKey::parse(&lower)
                 .ok_or_else(|| entry.fail(format!("invalid hostname or wildcard \"{}\"", shown(text))))?,
-            false => Key::Exact(&lower),
+            false => HostKey::Exact(&lower),
         };
         if !self.texts.insert(key, value) {
             return Err(entry.fail(format!("conflicting parameter \"{}\"", shown(&lower))));

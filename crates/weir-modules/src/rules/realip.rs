@@ -12,7 +12,7 @@ use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
 use weir_rt::net::SockAddr;
 
-use crate::support::forwarded::Trust;
+use crate::support::forwarded::ProxyTrust;
 use weir_engine::cidr::Cidr;
 
 /// The module.
@@ -60,7 +60,8 @@ impl Module for Realip {
         let Some(proxies) = &conf.proxies else { return Ok(()) };
         let source = conf.source.clone().unwrap_or(AddressSource::XRealIp);
         let recursive = conf.recursive == Some(true);
-        let replace = || AddressReplacer { trust: Trust::new(proxies, recursive), source: source.clone() };
+        let replace =
+            || AddressReplacer { trust: ProxyTrust::new(proxies, recursive), source: source.clone() };
         if plan.level == PlanLevel::Server {
             plan.handler(Phase::PostRead, Self::NAME, replace());
         }
@@ -121,7 +122,7 @@ fn resolve(line: &mut LineCx<'_>) -> Result<Vec<Cidr>> {
 }
 
 struct AddressReplacer {
-    trust: Trust,
+    trust: ProxyTrust,
     source: AddressSource,
 }
 

@@ -12,7 +12,7 @@ use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::Known;
 
-use crate::support::hostnames::{Hostnames, Key};
+use crate::support::hostnames::{HostKey, HostTable};
 
 /// The module.
 pub struct Referer;
@@ -118,7 +118,7 @@ struct ValidReferers {
     /// The server's own names.
     server_names: bool,
     /// By name; the path must begin so, where there is one.
-    names: Hostnames<Option<Arc<[u8]>>>,
+    names: HostTable<Option<Arc<[u8]>>>,
     /// Of what stands behind the scheme.
     patterns: Vec<Arc<Pattern>>,
 }
@@ -149,7 +149,7 @@ impl ValidReferers {
         let (name, path) = text.split_at(cut);
         let shown = || String::from_utf8_lossy(name).into_owned();
         let lower = name.to_ascii_lowercase();
-        let key = Key::parse(&lower)
+        let key = HostKey::parse(&lower)
             .ok_or_else(|| line.fail_arg(at, format!("invalid hostname or wildcard \"{}\"", shown())))?;
         let path = (!path.is_empty()).then(|| Arc::from(path));
         match self.names.insert(key, path) {

@@ -7,7 +7,7 @@ use weir_rt::net::SockAddr;
 use weir_engine::cidr::Cidr;
 
 /// Whom to believe.
-pub(crate) struct Trust {
+pub(crate) struct ProxyTrust {
     proxies: Box<[Cidr]>,
     recursive: bool,
 }
@@ -23,10 +23,10 @@ enum FieldEnd {
     Used(SockAddr),
 }
 
-impl Trust {
+impl ProxyTrust {
     /// Believes these proxies.
-    pub(crate) fn new(proxies: &[Cidr], recursive: bool) -> Trust {
-        Trust { proxies: proxies.into(), recursive }
+    pub(crate) fn new(proxies: &[Cidr], recursive: bool) -> ProxyTrust {
+        ProxyTrust { proxies: proxies.into(), recursive }
     }
 
     pub(crate) fn is_proxy(&self, addr: &SockAddr) -> bool {
@@ -111,9 +111,9 @@ mod tests {
 
     use super::*;
 
-    fn trust(proxies: &[&str], recursive: bool) -> Trust {
+    fn trust(proxies: &[&str], recursive: bool) -> ProxyTrust {
         let cidr = |text: &&str| Cidr::parse(text.as_bytes()).expect("a network").0;
-        Trust { proxies: proxies.iter().map(cidr).collect(), recursive }
+        ProxyTrust { proxies: proxies.iter().map(cidr).collect(), recursive }
     }
 
     fn peer() -> SockAddr {

@@ -3,7 +3,7 @@
 use weir_engine::conf::names::Names;
 
 /// A table of names; the longest wildcard counts, those at the start of a name before those at its end.
-pub(crate) struct Hostnames<V> {
+pub(crate) struct HostTable<V> {
     /// By name, in lower case.
     exact: Names<V>,
     /// By what follows the star, its dot included.
@@ -12,20 +12,20 @@ pub(crate) struct Hostnames<V> {
     tails: Names<V>,
 }
 
-impl<V> Default for Hostnames<V> {
+impl<V> Default for HostTable<V> {
     fn default() -> Self {
-        Hostnames { exact: Names::default(), heads: Names::default(), tails: Names::default() }
+        HostTable { exact: Names::default(), heads: Names::default(), tails: Names::default() }
     }
 }
 
-impl<V: Clone> Hostnames<V> {
+impl<V: Clone> HostTable<V> {
     /// Adds a name; `false`: it, or a part of what it stands for, has a value already, which is replaced.
-    pub(crate) fn insert(&mut self, key: Key<'_>, value: V) -> bool {
+    pub(crate) fn insert(&mut self, key: HostKey<'_>, value: V) -> bool {
         match key {
-            Key::Exact(text) => self.exact.insert(text.into(), value).is_none(),
-            Key::Head(rest) => self.heads.insert(rest.into(), value).is_none(),
-            Key::Tail(rest) => self.tails.insert(rest.into(), value).is_none(),
-            Key::Dot(rest) => {
+            HostKey::Exact(text) => self.exact.insert(text.into(), value).is_none(),
+            HostKey::Head(rest) => self.heads.insert(rest.into(), value).is_none(),
+            HostKey::Tail(rest) => self.tails.insert(rest.into(), value).is_none(),
+            HostKey::Dot(rest) => {
                 let own = self.exact.insert(rest[1..].into(), value.clone());
                 self.heads.insert(rest.into(), value).is_none() && own.is_none()
             }
@@ -69,7 +69,7 @@ impl<V: Clone> Hostnames<V> {
 }
 
 /// A host name as a key, in lower case.
-pub(crate) enum Key<'k> {
+pub(crate) enum HostKey<'k> {
     /// The name itself.
     Exact(&'k [u8]),
     /// `*.example.com`, from the dot on.
@@ -80,14 +80,14 @@ pub(crate) enum Key<'k> {
     Tail(&'k [u8]),
 }
 
-impl<'k> Key<'k> {
+impl<'k> HostKey<'k> {
     /// One star at most, at an end beside a dot; no empty label, no NUL.
-    pub(crate) fn parse(name: &'k [u8]) -> Option<Key<'k>> {
+    pub(crate) fn parse(name: &'k [u8]) -> Option<HostKey<'k>> {
         let (key, inner) = match name {
-            [b'*', rest @ ..] if rest.len() > 1 && rest[0] == b'.' => (Key::Head(rest), rest),
-            [rest @ .., b'*'] if rest.len() > 1 && rest.ends_with(b".") => (Key::Tail(rest), rest),
-            [b'.', rest @ ..] if !rest.is_empty() => (Key::Dot(name), rest),
-            name => (Key::Exact(name), name),
+            [b'*', rest @ ..] if rest.len() > 1 && rest[0] == b'.' => (HostKey::Head(rest), rest),
+            [rest @ .., b'*'] if rest.len() > 1 && rest.ends_with(b".") => (HostKey::Tail(rest), rest),
+            [b'.', rest @ ..] if !rest.is_empty() => (HostKey::Dot(name), rest),
+            name => (HostKey::Exact(name), name),
         };
         let wrong = inner.iter().any(|byte| matches!(byte, b'*' | 0)) || name.windows(2).any(|w| w == b"..");
         (!wrong).then_some(key)
@@ -105,11 +105,11 @@ mod tests {
 
     #[test]
     fn the_longest_name_counts_and_heads_before_tails() {
-        let mut names = Hostnames::default();
+        let mut names = HostTable::default();
         for (at, name) in
             ["a.b.c", "*.b.c", "*.c", "a.*", "a.b.*", ".dot.c", "*.dot.d"].into_iter().enumerate()
         {
-            assert!(names.insert(Key::parse(name.as_bytes()).expect(name), at), "{name}");
+            assert!(names.insert(HostKey::parse(name.as_bytes()).expect(name), at), "{name}");
         }
         for (name, value) in [
             ("A.b.C", Some(0)),
@@ -124,14 +124,14 @@ mod tests {
         ] {
             assert_eq!(names.find(name.as_bytes()).copied(), value, "{name}");
         }
-        assert!(!names.insert(Key::Exact(b"dot.c"), 9));
+        assert!(!names.insert(HostKey::Exact(b"dot.c"), 9));
     }
 
     proptest! {
         #[test]
         fn no_name_makes_it_panic(key in "[a-c.*\\x00]{0,9}", name in "[a-cA-C.]{0,200}") {
-            let mut names = Hostnames::default();
-            if let Some(key) = Key::parse(key.as_bytes()) {
+            let mut names = HostTable::default();
+            if let Some(key) = HostKey::parse(key.as_bytes()) {
                 names.insert(key, ());
             }
             names.find(name.as_bytes());

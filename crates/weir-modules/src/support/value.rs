@@ -4,36 +4,36 @@ use weir_engine::variable::Script;
 use weir_engine::{Exchange, Text};
 
 /// A compiled value on one worker.
-pub(crate) enum Value {
+pub(crate) enum WorkerValue {
     /// The same for all requests.
     Constant(Text),
     /// Computed for each.
     Script(Script),
 }
 
-impl Value {
+impl WorkerValue {
     /// `script` on this worker.
-    pub(crate) fn new(script: &Script) -> Value {
+    pub(crate) fn new(script: &Script) -> WorkerValue {
         match script.constant() {
-            Some(b"") => Value::Constant(Text::EMPTY),
-            Some(bytes) => Value::Constant(Text::shared(bytes)),
-            None => Value::Script(script.clone()),
+            Some(b"") => WorkerValue::Constant(Text::EMPTY),
+            Some(bytes) => WorkerValue::Constant(Text::shared(bytes)),
+            None => WorkerValue::Script(script.clone()),
         }
     }
 
     /// The value in `x` as a field may have it: [`Exchange::field_value`]. What the configuration writes itself is as it is.
     pub(crate) fn field(&self, x: &mut Exchange) -> Text {
         match self {
-            Value::Constant(text) => text.clone(),
-            Value::Script(script) => x.field_value(script),
+            WorkerValue::Constant(text) => text.clone(),
+            WorkerValue::Script(script) => x.field_value(script),
         }
     }
 
     /// The value in `x`.
     pub(crate) fn get(&self, x: &mut Exchange) -> Text {
         match self {
-            Value::Constant(text) => text.clone(),
-            Value::Script(script) => script.value(x),
+            WorkerValue::Constant(text) => text.clone(),
+            WorkerValue::Script(script) => script.value(x),
         }
     }
 }

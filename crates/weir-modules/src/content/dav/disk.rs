@@ -73,7 +73,7 @@ pub(super) struct DiskOutcome {
     pub(super) failed: Option<DiskFailure>,
 }
 
-type Result<T = ()> = std::result::Result<T, DiskFailure>;
+type DiskResult<T = ()> = std::result::Result<T, DiskFailure>;
 
 impl DiskFailure {
     fn of(call: &'static str, path: &Path, error: &io::Error) -> DiskFailure {
@@ -119,12 +119,12 @@ impl fmt::Display for DiskFailure {
 }
 
 /// What the path names, a symbolic link itself.
-pub(super) fn look(path: &Path) -> Result<FileMeta> {
+pub(super) fn look(path: &Path) -> DiskResult<FileMeta> {
     lstat(path).map_err(|error| DiskFailure::of("lstat()", path, &error))
 }
 
 /// What the path leads to.
-pub(super) fn look_through(path: &Path) -> Result<FileMeta> {
+pub(super) fn look_through(path: &Path) -> DiskResult<FileMeta> {
     stat(path).map_err(|error| DiskFailure::of("stat()", path, &error))
 }
 
@@ -134,7 +134,7 @@ pub(super) fn folder_access(access: u32) -> u32 {
 }
 
 /// Makes one folder.
-pub(super) fn make_folder(path: &Path, access: u32) -> Result {
+pub(super) fn make_folder(path: &Path, access: u32) -> DiskResult {
     let made = DirBuilder::new().mode(access).create(path);
     made.map_err(|error| DiskFailure::of("mkdir()", path, &error))
 }
@@ -194,7 +194,7 @@ pub(super) struct ArrivingFile {
 
 impl ArrivingFile {
     /// Renames the file; across file systems it is copied beside its place first, so that it always appears whole.
-    pub(super) fn settle(&self) -> Result {
+    pub(super) fn settle(&self) -> DiskResult {
         let ArrivingFile { from, to, .. } = self;
         if let Some(access) = self.access {
             let set = fs::set_permissions(from, Permissions::from_mode(access));
@@ -237,7 +237,7 @@ fn set_modified(path: &Path, seconds: i64) -> io::Result<()> {
 }
 
 /// Copies a file with its permissions and time of modification: into a file beside `to`, which is then renamed.
-pub(super) fn copy_file(from: &Path, to: &Path) -> Result {
+pub(super) fn copy_file(from: &Path, to: &Path) -> DiskResult {
     let (mut source, meta) = open_source(from).map_err(|error| DiskFailure::of("open()", from, &error))?;
     let (beside, mut file) = create_beside(to, meta.mode() & 0o777)?;
     let mut copy = || {
@@ -267,7 +267,7 @@ fn open_source(path: &Path) -> io::Result<(File, fs::Metadata)> {
 }
 
 /// A new file beside `path`: its name and ten digits.
-fn create_beside(path: &Path, access: u32) -> Result<(PathBuf, File)> {
+fn create_beside(path: &Path, access: u32) -> DiskResult<(PathBuf, File)> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     loop {
         let mut name = path.as_os_str().to_os_string();
@@ -286,7 +286,7 @@ fn create_beside(path: &Path, access: u32) -> Result<(PathBuf, File)> {
 ///
 /// # Errors
 /// The folder itself can't be made.
-pub(super) fn transfer_folder(from: &Path, to: &Path, moves: bool) -> Result<DiskOutcome> {
+pub(super) fn transfer_folder(from: &Path, to: &Path, moves: bool) -> DiskResult<DiskOutcome> {
     if moves && fs::rename(from, to).is_ok() {
         return Ok(DiskOutcome::default());
     }

@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::filters::compress::Coder;
+    use crate::filters::compress::BodyCoder;
     use crate::filters::compress::testing::pack;
 
     proptest! {

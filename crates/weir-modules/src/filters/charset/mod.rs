@@ -19,7 +19,7 @@ use weir_http::Known;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
-use recode::Recoder;
+use recode::CharsetRecoder;
 use table::{CharsetMap, CharsetTable};
 
 /// The module.
@@ -260,7 +260,7 @@ impl CharsetFilter {
         if table.is_utf8() && !x.is_subrequest() {
             media::clear_length(x);
         }
-        x.body_filter(FilterSlot::Charset, self.site, CharsetBody(Recoder::new(table)));
+        x.body_filter(FilterSlot::Charset, self.site, CharsetBody(CharsetRecoder::new(table)));
         true
     }
 
@@ -284,7 +284,7 @@ fn no_map(from: &[u8], to: &[u8]) -> String {
     format!("no \"charset_map\" between the charsets \"{from}\" and \"{to}\"")
 }
 
-struct CharsetBody(Recoder);
+struct CharsetBody(CharsetRecoder);
 
 impl BodyFilter for CharsetBody {
     fn step(

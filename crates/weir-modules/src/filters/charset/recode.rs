@@ -8,7 +8,7 @@ use weir_engine::filter::ROOM;
 use super::table::CharsetTable;
 
 /// The work on one body.
-pub(crate) struct Recoder {
+pub(crate) struct CharsetRecoder {
     table: Arc<CharsetTable>,
     /// The beginning of a character whose end did not come yet.
     held: Vec<u8>,
@@ -16,10 +16,10 @@ pub(crate) struct Recoder {
     current: Option<(Buf, usize)>,
 }
 
-impl Recoder {
+impl CharsetRecoder {
     /// For one body.
-    pub(crate) fn new(table: Arc<CharsetTable>) -> Recoder {
-        Recoder { table, held: Vec::new(), current: None }
+    pub(crate) fn new(table: Arc<CharsetTable>) -> CharsetRecoder {
+        CharsetRecoder { table, held: Vec::new(), current: None }
     }
 
     /// Takes `input`, all or until [`ROOM`] is used up, which is `false`. Of a character that never ends nothing is
@@ -156,7 +156,7 @@ mod tests {
     use crate::testing::pieces;
 
     fn run(table: &Arc<CharsetTable>, pieces: &[&[u8]]) -> Vec<u8> {
-        let mut recoder = Recoder::new(table.clone());
+        let mut recoder = CharsetRecoder::new(table.clone());
         let mut whole = Vec::new();
         for piece in pieces {
             let mut input = Chain::default();

@@ -14,7 +14,7 @@ pub(crate) use weir_http::deflate::{Op, Progress};
 pub(crate) struct CoderFailure(pub(crate) &'static str);
 
 /// A compressor of one response.
-pub(crate) trait Coder {
+pub(crate) trait BodyCoder {
     /// Takes what it can of `input`, writes what it has to `output`.
     fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure>;
 
@@ -22,7 +22,7 @@ pub(crate) trait Coder {
     fn scratch(&mut self) -> &mut Vec<u8>;
 }
 
-/// Passes a body through a [`Coder`].
+/// Passes a body through a [`BodyCoder`].
 pub(crate) struct CompressingBody<C> {
     coder: C,
     /// What it makes; nothing if it unpacks.
@@ -45,7 +45,7 @@ pub(crate) struct CompressingBody<C> {
     ended: bool,
 }
 
-impl<C: Coder> CompressingBody<C> {
+impl<C: BodyCoder> CompressingBody<C> {
     /// Input is kept until there are `postpone` bytes; output is handed on in pieces as `room` has it, or as it comes.
     pub(crate) fn new(
         coder: C,
@@ -136,7 +136,7 @@ impl<C: Coder> CompressingBody<C> {
     }
 }
 
-impl<C: Coder> BodyFilter for CompressingBody<C> {
+impl<C: BodyCoder> BodyFilter for CompressingBody<C> {
     fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
         self.kept.append(input);
         if self.ended || (self.kept.len() < self.postpone && !self.kept.flush && !self.kept.last) {

@@ -24,7 +24,7 @@ use weir_trace::{Site, SiteKind};
 use crate::filters::media::{self, MediaTypes};
 
 pub(crate) use accept::quality;
-pub(crate) use coder::{Coder, CoderFailure, CompressingBody, Op, Progress, SCRATCH};
+pub(crate) use coder::{BodyCoder, CoderFailure, CompressingBody, Op, Progress, SCRATCH};
 pub(crate) use places::{CoderPlace, CoderPlaces, CoderSession};
 pub(crate) use pool::{FreeShelf, LentState, ReusedState};
 pub(crate) use rules::{CompressionRules, RulesConf, gzip_ok};
@@ -117,7 +117,7 @@ pub(crate) trait CompressionScheme: 'static {
     /// Where it stands.
     const SLOT: FilterSlot;
     /// What compresses.
-    type Coder: Coder + 'static;
+    type Coder: BodyCoder + 'static;
 
     /// A compressor for a body of `length` bytes, if that is known.
     fn coder(&self, length: Option<u64>) -> Self::Coder;

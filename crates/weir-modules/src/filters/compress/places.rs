@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::thread::LocalKey;
 
-use super::{Coder, CoderFailure, Op, Progress, SCRATCH};
+use super::{BodyCoder, CoderFailure, Op, Progress, SCRATCH};
 
 /// A stretch of a compressed stream, by one compressor from beginning to end.
 pub(crate) trait CoderSession: Sized + 'static {
@@ -51,7 +51,7 @@ impl<S: CoderSession> CoderPlace<S> {
     }
 }
 
-impl<S: CoderSession> Coder for CoderPlace<S> {
+impl<S: CoderSession> BodyCoder for CoderPlace<S> {
     fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let given = self.seat.borrow_mut().give_rest(output)?;
         let (waiting, ended, idle) = self.seat.borrow().state();

@@ -1,9 +1,9 @@
 //! What the compressors' own tests share.
 
-use super::{Coder, Op};
+use super::{BodyCoder, Op};
 
 /// What `coder` makes of `pieces`, through an output of `room` bytes, flushed behind each.
-pub(crate) fn pack(coder: &mut impl Coder, pieces: &[Vec<u8>], room: usize) -> Vec<u8> {
+pub(crate) fn pack(coder: &mut impl BodyCoder, pieces: &[Vec<u8>], room: usize) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut output = vec![0; room];
     let mut feed = |piece: &[u8], op| {

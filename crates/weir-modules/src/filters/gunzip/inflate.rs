@@ -5,11 +5,11 @@ use zlib_rs::crc32::crc32;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::filters::compress::{
-    Coder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
+    BodyCoder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
 };
 
 /// Unpacks one response.
-pub(crate) struct Inflater {
+pub(crate) struct GunzipCoder {
     state: LentState<InflateState>,
     part: MemberPart,
     /// The flags of the member's header.
@@ -36,9 +36,9 @@ enum MemberPart {
     Trailer,
 }
 
-impl Default for Inflater {
-    fn default() -> Inflater {
-        Inflater {
+impl Default for GunzipCoder {
+    fn default() -> GunzipCoder {
+        GunzipCoder {
             state: LentState::take(()),
             part: MemberPart::Fixed,
             flags: 0,
@@ -51,7 +51,7 @@ impl Default for Inflater {
     }
 }
 
-impl Coder for Inflater {
+impl BodyCoder for GunzipCoder {
     fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let (mut taken, mut given) = (0, 0);
         loop {
@@ -81,7 +81,7 @@ impl Coder for Inflater {
     }
 }
 
-impl Inflater {
+impl GunzipCoder {
     /// Unpacks; `done` when the member's data end.
     fn data(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, CoderFailure> {
         let inflate = &mut self.state.inflate;
@@ -212,7 +212,7 @@ mod tests {
 
     /// What becomes of `packed` in pieces of `size` bytes, through an output of `room` bytes.
     fn unpack(packed: &[u8], size: usize, room: usize) -> Result<Vec<u8>, CoderFailure> {
-        let mut inflater = Inflater::default();
+        let mut inflater = GunzipCoder::default();
         let mut unpacked = Vec::new();
         let mut output = vec![0; room];
         let last: &[u8] = b"";

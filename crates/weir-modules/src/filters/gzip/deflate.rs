@@ -4,11 +4,11 @@ use weir_http::deflate::{Encoder, Settings};
 use zlib_rs::crc32::crc32;
 
 use crate::filters::compress::{
-    Coder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
+    BodyCoder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
 };
 
 /// Compresses one response.
-pub(crate) struct Deflater {
+pub(crate) struct GzipCoder {
     state: LentState<DeflateState>,
     part: WrittenPart,
     crc: u32,
@@ -22,16 +22,16 @@ enum WrittenPart {
     Trailer(usize),
 }
 
-impl Deflater {
+impl GzipCoder {
     /// A body known to be short needs less memory than `settings` allow.
-    pub(crate) fn new(settings: Settings, length: Option<u64>) -> Deflater {
+    pub(crate) fn new(settings: Settings, length: Option<u64>) -> GzipCoder {
         let Settings { mut window, mut memory, .. } = settings;
         while window > 9 && length.is_some_and(|length| length <= 1 << (window - 1)) {
             window -= 1;
             memory = memory.saturating_sub(1).max(1);
         }
         let state = LentState::take(Settings { window, memory, ..settings });
-        Deflater { state, part: WrittenPart::Header(0), crc: 0, size: 0 }
+        GzipCoder { state, part: WrittenPart::Header(0), crc: 0, size: 0 }
     }
 
     fn trailer(&self) -> [u8; 8] {
@@ -42,7 +42,7 @@ impl Deflater {
     }
 }
 
-impl Coder for Deflater {
+impl BodyCoder for GzipCoder {
     fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
         let (mut taken, mut given) = (0, 0);
         if let WrittenPart::Header(from) = self.part {
@@ -135,8 +135,8 @@ mod tests {
         unpacked.to_vec()
     }
 
-    fn deflater(level: u8, length: Option<u64>) -> Deflater {
-        Deflater::new(Settings { level, window: 14, memory: 7 }, length)
+    fn deflater(level: u8, length: Option<u64>) -> GzipCoder {
+        GzipCoder::new(Settings { level, window: 14, memory: 7 }, length)
     }
 
     proptest! {

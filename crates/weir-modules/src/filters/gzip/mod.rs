@@ -15,7 +15,7 @@ use crate::filters::compress::{
     self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom, RulesConf, power,
 };
 use crate::filters::media::MediaTypes;
-pub(crate) use deflate::Deflater;
+pub(crate) use deflate::GzipCoder;
 
 /// The module.
 pub struct Gzip;
@@ -166,10 +166,10 @@ struct GzipPacking {
 impl CompressionScheme for GzipPacking {
     const CODING: ContentCoding = ContentCoding::Gzip;
     const SLOT: FilterSlot = FilterSlot::Gzip;
-    type Coder = Deflater;
+    type Coder = GzipCoder;
 
-    fn coder(&self, length: Option<u64>) -> Deflater {
-        Deflater::new(self.settings, length)
+    fn coder(&self, length: Option<u64>) -> GzipCoder {
+        GzipCoder::new(self.settings, length)
     }
 
     fn room(&self) -> OutputRoom {

@@ -8,11 +8,11 @@ use weir_engine::variable::Script;
 /// A value as written, cut where groups stand.
 #[derive(Clone)]
 pub(crate) struct ValueTemplate {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone)]
-enum Part {
+enum TemplatePart {
     Text(Script),
     Group(usize),
 }
@@ -28,14 +28,14 @@ impl ValueTemplate {
         groups: Option<usize>,
     ) -> Result<ValueTemplate> {
         let Some(groups) = groups else {
-            return Ok(ValueTemplate { parts: vec![Part::Text(Script::compile(line, argument)?)] });
+            return Ok(ValueTemplate { parts: vec![TemplatePart::Text(Script::compile(line, argument)?)] });
         };
         let mut parts = Vec::new();
         let mut rest = line.bytes(argument);
         while !rest.is_empty() {
             let at = (0..rest.len()).find(|at| group(&rest[*at..]).is_some()).unwrap_or(rest.len());
             if at > 0 {
-                parts.push(Part::Text(Script::compile_text(line, argument, &rest[..at])?));
+                parts.push(TemplatePart::Text(Script::compile_text(line, argument, &rest[..at])?));
             }
             rest = &rest[at..];
             if let Some((number, len)) = group(rest) {
@@ -46,7 +46,7 @@ impl ValueTemplate {
                     );
                     return Err(line.fail_arg(argument, message));
                 }
-                parts.push(Part::Group(number));
+                parts.push(TemplatePart::Group(number));
                 rest = &rest[len..];
             }
         }
@@ -56,13 +56,13 @@ impl ValueTemplate {
     /// A value without variables.
     #[cfg(test)]
     pub(crate) fn literal(bytes: &[u8]) -> ValueTemplate {
-        ValueTemplate { parts: vec![Part::Text(Script::literal(bytes))] }
+        ValueTemplate { parts: vec![TemplatePart::Text(Script::literal(bytes))] }
     }
 
     /// The script of a part that is text.
     pub(crate) fn script(&self, part: usize) -> Option<&Script> {
         match self.parts.get(part) {
-            Some(Part::Text(script)) => Some(script),
+            Some(TemplatePart::Text(script)) => Some(script),
             _ => None,
         }
     }
@@ -106,8 +106,8 @@ impl ReplacementValue {
     ) {
         for (at, (part, text)) in self.template.parts.iter().zip(&mut self.texts).enumerate() {
             match part {
-                Part::Text(_) => out.extend_from_slice(text.get_or_insert_with(|| compute(at))),
-                Part::Group(number) => {
+                TemplatePart::Text(_) => out.extend_from_slice(text.get_or_insert_with(|| compute(at))),
+                TemplatePart::Group(number) => {
                     let (start, end) = groups.get(*number).copied().unwrap_or_default();
                     out.extend_from_slice(&line[start..end]);
                 }

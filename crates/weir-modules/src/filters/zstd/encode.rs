@@ -91,7 +91,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::filters::compress::Coder;
+    use crate::filters::compress::BodyCoder;
     use crate::filters::compress::testing::pack;
 
     fn unpack(packed: &[u8]) -> Vec<u8> {

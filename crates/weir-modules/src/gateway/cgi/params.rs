@@ -8,31 +8,31 @@ use weir_engine::Exchange;
 use weir_engine::variable::Script;
 use weir_http::{Field, Known};
 
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// A line of the directive.
 #[derive(Clone)]
-pub(crate) struct Param {
+pub(crate) struct ParamLine {
     name: Arc<str>,
     value: Script,
     if_not_empty: bool,
 }
 
-impl Param {
+impl ParamLine {
     /// `fastcgi_param name value [if_not_empty]`
-    pub(crate) fn push(slot: &mut Option<Vec<Param>>, line: &mut LineCx<'_>) -> Result {
+    pub(crate) fn push(slot: &mut Option<Vec<ParamLine>>, line: &mut LineCx<'_>) -> Result {
         let value = Script::compile(line, 1)?;
         let if_not_empty = match line.args().get(2) {
             None => false,
             Some(word) if word.is("if_not_empty") => true,
             Some(_) => return Err(line.invalid_parameter(2)),
         };
-        slot.get_or_insert_default().push(Param { name: line.arg(0).into(), value, if_not_empty });
+        slot.get_or_insert_default().push(ParamLine { name: line.arg(0).into(), value, if_not_empty });
         Ok(())
     }
 }
 
-impl Param {
+impl ParamLine {
     /// `HTTP_PROXY ""`, the usual guard against a field that programs take for a setting of theirs.
     fn is_withheld(&self) -> bool {
         self.name.len() > PREFIX.len()
@@ -42,19 +42,20 @@ impl Param {
 }
 
 /// The parameters of one location, on one worker.
-pub(crate) struct Params {
-    list: Vec<(Arc<str>, Value, bool)>,
+pub(crate) struct RequestParams {
+    list: Vec<(Arc<str>, WorkerValue, bool)>,
     /// Names `HTTP_…` of parameters that are written empty: nothing is sent by that name, not the client's field either.
     withheld: Vec<Arc<str>>,
     /// The client's fields follow.
     fields: bool,
 }
 
-impl Params {
-    pub(crate) fn new(written: &[Param], fields: bool) -> Params {
+impl RequestParams {
+    pub(crate) fn new(written: &[ParamLine], fields: bool) -> RequestParams {
         let (withheld, sent): (Vec<_>, Vec<_>) = written.iter().partition(|param| param.is_withheld());
-        let one = |param: &Param| (param.name.clone(), Value::new(&param.value), param.if_not_empty);
-        Params {
+        let one =
+            |param: &ParamLine| (param.name.clone(), WorkerValue::new(&param.value), param.if_not_empty);
+        RequestParams {
             list: sent.into_iter().map(one).collect(),
             withheld: withheld.into_iter().map(|param| param.name.clone()).collect(),
             fields,

@@ -18,7 +18,7 @@ use weir_upstream::{UpstreamFamily, UpstreamProtocol, UpstreamSettings, Upstream
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
-pub(crate) struct Pass {
+pub(crate) struct CgiPass {
     place: Place,
     script: Script,
     group: Option<Arc<Upstream>>,
@@ -28,34 +28,38 @@ pub(crate) struct Pass {
     secure: bool,
 }
 
-impl Pass {
-    pub(crate) fn set(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
-        Pass::set_with(slot, line, None)
+impl CgiPass {
+    pub(crate) fn set(slot: &mut Option<CgiPass>, line: &mut LineCx<'_>) -> Result {
+        CgiPass::set_with(slot, line, None)
     }
 
-    /// As [`Pass::set`]; `scheme` may stand before the address, with an `s` before it for TLS.
-    pub(crate) fn set_behind(slot: &mut Option<Pass>, line: &mut LineCx<'_>, scheme: &'static str) -> Result {
-        Pass::set_with(slot, line, Some(scheme))
+    /// As [`CgiPass::set`]; `scheme` may stand before the address, with an `s` before it for TLS.
+    pub(crate) fn set_behind(
+        slot: &mut Option<CgiPass>,
+        line: &mut LineCx<'_>,
+        scheme: &'static str,
+    ) -> Result {
+        CgiPass::set_with(slot, line, Some(scheme))
     }
 
-    fn set_with(slot: &mut Option<Pass>, line: &mut LineCx<'_>, scheme: Option<&'static str>) -> Result {
+    fn set_with(slot: &mut Option<CgiPass>, line: &mut LineCx<'_>, scheme: Option<&'static str>) -> Result {
         let script = Script::compile(line, 0)?;
-        Pass::fill(slot, line, script, scheme)
+        CgiPass::fill(slot, line, script, scheme)
     }
 
-    /// As [`Pass::set`] for an argument that is not there: `text` in its place.
-    pub(crate) fn set_text(slot: &mut Option<Pass>, line: &mut LineCx<'_>, text: &[u8]) -> Result {
+    /// As [`CgiPass::set`] for an argument that is not there: `text` in its place.
+    pub(crate) fn set_text(slot: &mut Option<CgiPass>, line: &mut LineCx<'_>, text: &[u8]) -> Result {
         let script = Script::compile_text(line, 0, text)?;
-        Pass::fill(slot, line, script, None)
+        CgiPass::fill(slot, line, script, None)
     }
 
-    /// As [`Pass::set`] where variables mean nothing.
-    pub(crate) fn set_constant(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
-        Pass::fill(slot, line, Script::literal(line.bytes(0)), None)
+    /// As [`CgiPass::set`] where variables mean nothing.
+    pub(crate) fn set_constant(slot: &mut Option<CgiPass>, line: &mut LineCx<'_>) -> Result {
+        CgiPass::fill(slot, line, Script::literal(line.bytes(0)), None)
     }
 
     fn fill(
-        slot: &mut Option<Pass>,
+        slot: &mut Option<CgiPass>,
         line: &LineCx<'_>,
         script: Script,
         scheme: Option<&'static str>,
@@ -72,7 +76,7 @@ impl Pass {
             script = Script::literal(address.as_bytes());
             secure = tls;
         }
-        *slot = Some(Pass {
+        *slot = Some(CgiPass {
             place: line.args().first().unwrap_or(&line.line().name).span,
             script,
             group: None,
@@ -96,15 +100,15 @@ impl Pass {
         Ok(())
     }
 
-    pub(crate) fn install(&self, worker: &Rc<Worker>) -> Target {
+    pub(crate) fn install(&self, worker: &Rc<Worker>) -> CgiTarget {
         let to = match &self.group {
-            Some(group) => To::Fixed {
+            Some(group) => CgiDestination::Fixed {
                 group: weir_upstream::of_worker(worker).upstreams.group(group),
                 secure: self.secure.then(|| Text::shared(self.script.constant().unwrap_or_default())),
             },
-            None => To::Computed(self.script.clone()),
+            None => CgiDestination::Computed(self.script.clone()),
         };
-        Target { to, scheme: self.scheme }
+        CgiTarget { to, scheme: self.scheme }
     }
 }
 
@@ -113,7 +117,7 @@ impl Pass {
 pub(crate) fn pass_requests<P: UpstreamProtocol + 'static>(
     plan: &mut PlanBuilder<'_>,
     module: &'static str,
-    pass: Option<&Pass>,
+    pass: Option<&CgiPass>,
     family: &UpstreamFamily,
     protocol: impl FnOnce(&Arc<UpstreamSettings>) -> P,
 ) {
@@ -152,12 +156,12 @@ fn check(address: &str) -> std::result::Result<(), String> {
 }
 
 /// Where a location's requests go, on one worker.
-pub(crate) struct Target {
-    to: To,
+pub(crate) struct CgiTarget {
+    to: CgiDestination,
     scheme: Option<&'static str>,
 }
 
-enum To {
+enum CgiDestination {
     /// Known when the configuration is read; the name of servers that speak TLS.
     Fixed { group: Rc<LocalUpstream>, secure: Option<Text> },
     /// Computed for each request.
@@ -166,25 +170,25 @@ enum To {
 
 /// Where a request goes, if to a server that speaks TLS: what the location's `_pass` calls it.
 #[derive(Default)]
-pub(crate) struct Secured(pub(crate) Option<Text>);
+pub(crate) struct SecureName(pub(crate) Option<Text>);
 
-impl weir_upstream::PassTarget for Target {
-    /// As there; where the module has schemes, [`Secured`] of `x` is set.
+impl weir_upstream::PassTarget for CgiTarget {
+    /// As there; where the module has schemes, [`SecureName`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match &self.to {
-            To::Fixed { group, secure } => {
+            CgiDestination::Fixed { group, secure } => {
                 if self.scheme.is_some() {
-                    x.state::<Secured>().0 = secure.clone();
+                    x.state::<SecureName>().0 = secure.clone();
                 }
                 Ok(group.clone())
             }
-            To::Computed(script) => {
+            CgiDestination::Computed(script) => {
                 let value = script.value(x);
                 let text = String::from_utf8_lossy(x.text(&value)).into_owned();
                 let (host, secure) = parts(&text, self.scheme);
                 if self.scheme.is_some() {
                     let name = secure.then(|| Text::Span(x.arena.push(host.as_bytes())));
-                    x.state::<Secured>().0 = name;
+                    x.state::<SecureName>().0 = name;
                 }
                 computed(x, host).await
             }

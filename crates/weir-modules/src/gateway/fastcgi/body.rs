@@ -6,7 +6,7 @@ use weir_upstream::protocol::BodyDecode;
 
 /// Reads records behind the head.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct FastcgiBody {
     reader: Reader,
     /// How much is to come, if the head said so.
     rest: Option<u64>,
@@ -21,9 +21,9 @@ pub(super) struct Body {
     told: u32,
 }
 
-impl Body {
-    pub(super) fn new(reader: Reader, length: Option<u64>, wanted: bool, keep: bool) -> Body {
-        Body { reader, rest: length, wanted, keep, stderr: Vec::new(), messages: Vec::new(), told: 0 }
+impl FastcgiBody {
+    pub(super) fn new(reader: Reader, length: Option<u64>, wanted: bool, keep: bool) -> FastcgiBody {
+        FastcgiBody { reader, rest: length, wanted, keep, stderr: Vec::new(), messages: Vec::new(), told: 0 }
     }
 
     /// Content of stdout, as much of it as the answer may have; how many bytes are more than that.
@@ -62,7 +62,7 @@ impl Body {
     }
 }
 
-impl BodyDecode for Body {
+impl BodyDecode for FastcgiBody {
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String> {
         let mut at = 0;
         loop {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn answer(length: Option<u64>, wanted: bool, keep: bool, wire: &[u8]) -> Result<(String, bool), String> {
-        let mut body = Body::new(Reader::new(Side::Application), length, wanted, keep);
+        let mut body = FastcgiBody::new(Reader::new(Side::Application), length, wanted, keep);
         let mut out = Vec::new();
         let (taken, done) = body.decode(wire, &mut out)?;
         let said: Vec<_> = body.messages().into_iter().map(|(_, text)| text).collect();

@@ -20,8 +20,8 @@ use weir_engine::variable::Variable;
 use weir_engine::{Module, Unnamed, inherit};
 use weir_upstream::UpstreamFamily;
 
-use crate::gateway::cgi::params::{Param, Params};
-use crate::gateway::cgi::target::{Pass, pass_requests};
+use crate::gateway::cgi::params::{ParamLine, RequestParams};
+use crate::gateway::cgi::target::{CgiPass, pass_requests};
 use crate::gateway::family_rows::family_row;
 use protocol::FastCgiProtocol;
 
@@ -32,20 +32,20 @@ impl Module for FastCgi {
     const NAME: &'static str = "fastcgi";
     type Conf = FastCgiConf;
     const DIRECTIVES: &'static [Directive<FastCgiConf>] = &[
-        Row::new("fastcgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
+        FastcgiRow::new("fastcgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
             l.ext::<Registry>().claim_content(FastCgi::NAME);
-            Pass::set(&mut c.pass, l)
+            CgiPass::set(&mut c.pass, l)
         })
         .syntax("fastcgi_pass address").doc("Passes requests to a FastCGI server or an `upstream`; the address may contain variables."),
         family_row!(send_lowat, "fastcgi_send_lowat"),
-        Row::new("fastcgi_param", ANY, Args::range(2, 3), |c, l| Param::push(&mut c.params, l))
+        FastcgiRow::new("fastcgi_param", ANY, Args::range(2, 3), |c, l| ParamLine::push(&mut c.params, l))
             .syntax("fastcgi_param parameter value [if_not_empty]").doc("Sets a parameter of requests to the FastCGI server; with `if_not_empty` only where the value is not empty."),
-        Row::new("fastcgi_index", ANY, ONE, |c, l| l.text(&mut c.index))
+        FastcgiRow::new("fastcgi_index", ANY, ONE, |c, l| l.text(&mut c.index))
             .syntax("fastcgi_index name").doc("File name that is appended to a URI that ends with a slash, in `$fastcgi_script_name`."),
-        Row::new("fastcgi_split_path_info", ANY, ONE, |c, l| script::set_split(&mut c.split, l)).syntax("fastcgi_split_path_info regex").doc("Regular expression with two captures: they become `$fastcgi_script_name` and `$fastcgi_path_info`."),
-        Row::new("fastcgi_keep_conn", ANY, FLAG, |c, l| l.flag(&mut c.keep_conn))
+        FastcgiRow::new("fastcgi_split_path_info", ANY, ONE, |c, l| script::set_split(&mut c.split, l)).syntax("fastcgi_split_path_info regex").doc("Regular expression with two captures: they become `$fastcgi_script_name` and `$fastcgi_path_info`."),
+        FastcgiRow::new("fastcgi_keep_conn", ANY, FLAG, |c, l| l.flag(&mut c.keep_conn))
             .syntax("fastcgi_keep_conn on | off").default("off").doc("Asks the FastCGI server to keep connections open after responses."),
-        Row::new("fastcgi_catch_stderr", ANY, ONE, |c, l| l.push(&mut c.catch_stderr))
+        FastcgiRow::new("fastcgi_catch_stderr", ANY, ONE, |c, l| l.push(&mut c.catch_stderr))
             .syntax("fastcgi_catch_stderr string").doc("String in the error stream of a FastCGI server that makes its response invalid."),
         family_row!(bind, "fastcgi_bind"),
         family_row!(socket_keepalive, "fastcgi_socket_keepalive"),
@@ -114,10 +114,13 @@ impl Module for FastCgi {
 
     fn install(conf: &FastCgiConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.index.is_some() || conf.split.is_some() {
-            plan.keep(script::Names::new(conf.index.as_deref(), conf.split.clone()));
+            plan.keep(script::ScriptNames::new(conf.index.as_deref(), conf.split.clone()));
         }
         pass_requests(plan, Self::NAME, conf.pass.as_ref(), &conf.family, |settings| FastCgiProtocol {
-            params: Params::new(conf.params.as_deref().unwrap_or_default(), settings.pass_request_headers),
+            params: RequestParams::new(
+                conf.params.as_deref().unwrap_or_default(),
+                settings.pass_request_headers,
+            ),
             keep: conf.keep_conn.unwrap_or(false),
             catch_stderr: conf.catch_stderr.iter().flatten().map(|text| text.as_bytes().into()).collect(),
             settings: settings.clone(),
@@ -127,14 +130,14 @@ impl Module for FastCgi {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<FastCgiConf>;
+type FastcgiRow = Directive<FastCgiConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct FastCgiConf {
     family: UpstreamFamily,
-    pass: Option<Pass>,
-    params: Option<Vec<Param>>,
+    pass: Option<CgiPass>,
+    params: Option<Vec<ParamLine>>,
     index: Option<Vec<u8>>,
     split: Option<Arc<Pattern>>,
     keep_conn: Option<bool>,

@@ -11,13 +11,13 @@ use weir_upstream::protocol::{
     BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, RECORD, RequestFraming, UpstreamProtocol,
 };
 
-use super::body::{Body, STDERR, stderr_text};
+use super::body::{FastcgiBody, STDERR, stderr_text};
 use crate::gateway::cgi::head;
-use crate::gateway::cgi::params::Params;
+use crate::gateway::cgi::params::RequestParams;
 
 /// A location's way of speaking FastCGI.
 pub(super) struct FastCgiProtocol {
-    pub(super) params: Params,
+    pub(super) params: RequestParams,
     pub(super) keep: bool,
     /// Text in messages that makes an answer invalid.
     pub(super) catch_stderr: Vec<Box<[u8]>>,
@@ -25,7 +25,7 @@ pub(super) struct FastCgiProtocol {
 }
 
 /// The head of an answer while it comes.
-struct Coming {
+struct ComingHead {
     reader: Reader,
     /// What came on stdout.
     head: Vec<u8>,
@@ -84,12 +84,13 @@ impl UpstreamProtocol for FastCgiProtocol {
         bytes: &[u8],
         incoming: &mut IncomingHead,
     ) -> Result<HeadProgress, String> {
-        let mut state = incoming.state.take().unwrap_or_else(|| Box::new(Coming::new()));
-        let coming: &mut Coming = state.downcast_mut().expect("nothing else is kept there");
+        let mut state = incoming.state.take().unwrap_or_else(|| Box::new(ComingHead::new()));
+        let coming: &mut ComingHead = state.downcast_mut().expect("nothing else is kept there");
         let found = self.step(x, coming, bytes, incoming)?;
         if let HeadProgress::Complete(_) = found {
             let length = if has_body(x, incoming.status) { incoming.content_length } else { None };
-            let body = Body::new(coming.reader.clone(), length, has_body(x, incoming.status), self.keep);
+            let body =
+                FastcgiBody::new(coming.reader.clone(), length, has_body(x, incoming.status), self.keep);
             incoming.decoder = BodyDecoder::Other(Box::new(body));
             incoming.keep_alive = true;
         } else {
@@ -104,7 +105,7 @@ impl FastCgiProtocol {
     fn step(
         &self,
         x: &mut Exchange,
-        coming: &mut Coming,
+        coming: &mut ComingHead,
         bytes: &[u8],
         incoming: &mut IncomingHead,
     ) -> Result<HeadProgress, String> {
@@ -147,7 +148,7 @@ impl FastCgiProtocol {
     }
 
     /// A message of the application, for the error log.
-    fn complain(&self, x: &Exchange, coming: &mut Coming) -> Result<(), String> {
+    fn complain(&self, x: &Exchange, coming: &mut ComingHead) -> Result<(), String> {
         let message = std::mem::take(&mut coming.stderr);
         if message.is_empty() {
             return Ok(());
@@ -163,9 +164,14 @@ impl FastCgiProtocol {
     }
 }
 
-impl Coming {
-    fn new() -> Coming {
-        Coming { reader: Reader::new(Side::Application), head: Vec::new(), stderr: Vec::new(), messages: 0 }
+impl ComingHead {
+    fn new() -> ComingHead {
+        ComingHead {
+            reader: Reader::new(Side::Application),
+            head: Vec::new(),
+            stderr: Vec::new(),
+            messages: 0,
+        }
     }
 }
 

@@ -18,14 +18,14 @@ pub(super) fn set_split(slot: &mut Option<Arc<Pattern>>, line: &mut LineCx<'_>) 
 }
 
 /// What a location says about names of scripts.
-pub(super) struct Names {
+pub(super) struct ScriptNames {
     index: Text,
     split: Option<Arc<Pattern>>,
 }
 
-impl Names {
-    pub(super) fn new(index: Option<&[u8]>, split: Option<Arc<Pattern>>) -> Names {
-        Names { index: index.map_or(Text::EMPTY, Text::shared), split }
+impl ScriptNames {
+    pub(super) fn new(index: Option<&[u8]>, split: Option<Arc<Pattern>>) -> ScriptNames {
+        ScriptNames { index: index.map_or(Text::EMPTY, Text::shared), split }
     }
 
     /// The name of the script and what follows it in `uri`; all of it is the name where the pattern does not match.
@@ -47,7 +47,7 @@ pub(super) const VARIABLES: &[Variable] = &[
 
 fn script_name(x: &mut Exchange) -> Option<Text> {
     let plan = x.plan.clone();
-    let Some(names) = plan.kept::<Names>() else { return Some(Text::Span(x.request.uri)) };
+    let Some(names) = plan.kept::<ScriptNames>() else { return Some(Text::Span(x.request.uri)) };
     let (name, _) = names.split(x, x.uri());
     let span = part(x, name);
     if x.arena.get(span).last() != Some(&b'/') {
@@ -61,7 +61,7 @@ fn script_name(x: &mut Exchange) -> Option<Text> {
 
 fn path_info(x: &mut Exchange) -> Option<Text> {
     let plan = x.plan.clone();
-    let Some(names) = plan.kept::<Names>() else { return Some(Text::EMPTY) };
+    let Some(names) = plan.kept::<ScriptNames>() else { return Some(Text::EMPTY) };
     let (_, info) = names.split(x, x.uri());
     Some(Text::Span(part(x, info)))
 }

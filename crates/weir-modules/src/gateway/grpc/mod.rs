@@ -21,9 +21,9 @@ use weir_upstream::tls_client::client::{ClientConf, ClientTls};
 use weir_upstream::{UpstreamFamily, pass_to};
 
 use crate::gateway::family_rows::family_row;
-use crate::gateway::proxy::pass::Goal;
-use crate::gateway::proxy::request::{self, Fields, SetHeaders};
-use pass::Pass;
+use crate::gateway::proxy::pass::PassGoal;
+use crate::gateway::proxy::request::{self, RequestFields, SetHeaders};
+use pass::GrpcPass;
 
 /// The module.
 pub struct Grpc;
@@ -32,12 +32,12 @@ impl Module for Grpc {
     const NAME: &'static str = "grpc";
     type Conf = GrpcConf;
     const DIRECTIVES: &'static [Directive<GrpcConf>] = &[
-        Row::new("grpc_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
+        GrpcRow::new("grpc_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
             l.ext::<Registry>().claim_content(Self::NAME);
-            Pass::set(&mut c.pass, l)
+            GrpcPass::set(&mut c.pass, l)
         })
             .syntax("grpc_pass address").doc("Passes requests to a gRPC server or an `upstream`; `grpc://` (the default) or `grpcs://` may precede the address, which may contain variables."),
-        Row::new("grpc_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
+        GrpcRow::new("grpc_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
             .syntax("grpc_set_header field value").doc("Sets a header field of requests to the upstream server; a field with an empty value is not sent."),
         family_row!(bind, "grpc_bind"),
         family_row!(socket_keepalive, "grpc_socket_keepalive"),
@@ -102,7 +102,7 @@ impl Module for Grpc {
     fn install(conf: &GrpcConf, plan: &mut PlanBuilder<'_>) -> Result {
         let Some(pass) = &conf.pass else { return Ok(()) };
         let Some(settings) = conf.family.settings() else { return Ok(()) };
-        let fields = Fields::new(conf.set_headers.as_deref().unwrap_or_default());
+        let fields = RequestFields::new(conf.set_headers.as_deref().unwrap_or_default());
         let protocol = GrpcProtocol { fields, tls: conf.ssl.tls() };
         let target = pass.install(plan.worker)?;
         pass_to(plan, Self::NAME, protocol, settings, target);
@@ -111,20 +111,20 @@ impl Module for Grpc {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<GrpcConf>;
+type GrpcRow = Directive<GrpcConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct GrpcConf {
     family: UpstreamFamily,
     ssl: ClientConf,
-    pass: Option<Pass>,
+    pass: Option<GrpcPass>,
     set_headers: Option<SetHeaders>,
 }
 
 /// A location's way of speaking gRPC.
 struct GrpcProtocol {
-    fields: Fields,
+    fields: RequestFields,
     /// `grpc_ssl_...`, where servers may speak TLS.
     tls: Option<Arc<ClientTls>>,
 }
@@ -139,7 +139,7 @@ impl UpstreamProtocol for GrpcProtocol {
     }
 
     fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
-        let host = x.state_if::<Goal>().filter(|goal| goal.https)?.host.clone()?;
+        let host = x.state_if::<PassGoal>().filter(|goal| goal.https)?.host.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
         Some(self.tls.as_ref()?.secure(x, &host))
     }

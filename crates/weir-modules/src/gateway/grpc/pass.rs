@@ -12,41 +12,41 @@ use weir_upstream::discovery::server_address::unresolved;
 use weir_upstream::worker_side::local_upstream::LocalUpstream;
 use weir_upstream::{Upstream, Upstreams};
 
-use crate::gateway::proxy::pass::Goal;
+use crate::gateway::proxy::pass::PassGoal;
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
-pub(super) struct Pass {
+pub(super) struct GrpcPass {
     place: Place,
-    to: To,
+    to: GrpcDestination,
 }
 
 #[derive(Clone)]
-enum To {
+enum GrpcDestination {
     /// Known when the configuration is read.
-    Fixed { address: Address, group: Option<Arc<Upstream>> },
+    Fixed { address: GrpcAddress, group: Option<Arc<Upstream>> },
     /// Computed for each request.
     Computed(Script),
 }
 
 /// `host`, `host:port` or `unix:/path`, and whether it speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Address {
+struct GrpcAddress {
     host: String,
     secure: bool,
 }
 
-impl Address {
+impl GrpcAddress {
     /// Takes the scheme off, if there is one.
-    fn parse(text: &str) -> Address {
+    fn parse(text: &str) -> GrpcAddress {
         let behind = |scheme: &str| {
             let (start, rest) = text.split_at_checked(scheme.len())?;
             start.eq_ignore_ascii_case(scheme).then_some(rest)
         };
         match (behind("grpc://"), behind("grpcs://")) {
-            (Some(host), _) => Address { host: host.to_owned(), secure: false },
-            (_, Some(host)) => Address { host: host.to_owned(), secure: true },
-            _ => Address { host: text.to_owned(), secure: false },
+            (Some(host), _) => GrpcAddress { host: host.to_owned(), secure: false },
+            (_, Some(host)) => GrpcAddress { host: host.to_owned(), secure: true },
+            _ => GrpcAddress { host: text.to_owned(), secure: false },
         }
     }
 
@@ -67,96 +67,96 @@ impl Address {
     }
 }
 
-impl Pass {
-    pub(super) fn set(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
+impl GrpcPass {
+    pub(super) fn set(slot: &mut Option<GrpcPass>, line: &mut LineCx<'_>) -> Result {
         if slot.is_some() {
             return Err(line.refuse("is duplicate"));
         }
         let script = Script::compile(line, 0)?;
         let to = match script.constant() {
-            None => To::Computed(script),
+            None => GrpcDestination::Computed(script),
             Some(text) => {
-                let address = Address::parse(&String::from_utf8_lossy(text));
+                let address = GrpcAddress::parse(&String::from_utf8_lossy(text));
                 address.check().map_err(|message| line.fail_arg(0, message))?;
-                To::Fixed { address, group: None }
+                GrpcDestination::Fixed { address, group: None }
             }
         };
-        *slot = Some(Pass { place: line.args()[0].span, to });
+        *slot = Some(GrpcPass { place: line.args()[0].span, to });
         Ok(())
     }
 
     /// Whether its servers may speak TLS.
     pub(super) fn may_be_secure(&self) -> bool {
         match &self.to {
-            To::Fixed { address, .. } => address.secure,
-            To::Computed(_) => true,
+            GrpcDestination::Fixed { address, .. } => address.secure,
+            GrpcDestination::Computed(_) => true,
         }
     }
 
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
-        if let To::Fixed { address, group } = &mut self.to {
+        if let GrpcDestination::Fixed { address, group } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&address.host, None);
             *group = Some(found.map_err(|message| unresolved(message).at(self.place))?);
         }
         Ok(())
     }
 
-    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<Target> {
+    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<GrpcTarget> {
         Ok(match &self.to {
-            To::Fixed { address, group } => {
+            GrpcDestination::Fixed { address, group } => {
                 let group = group.as_ref().ok_or_else(|| Error::new("grpc_pass without a server"))?;
-                Target::Fixed {
+                GrpcTarget::Fixed {
                     group: weir_upstream::of_worker(worker).upstreams.group(group),
                     host: Text::shared(address.host.as_bytes()),
                     secure: address.secure,
                 }
             }
-            To::Computed(script) => Target::Computed(script.clone()),
+            GrpcDestination::Computed(script) => GrpcTarget::Computed(script.clone()),
         })
     }
 }
 
 /// Where a location's requests go, on one worker.
-pub(super) enum Target {
+pub(super) enum GrpcTarget {
     Fixed { group: Rc<LocalUpstream>, host: Text, secure: bool },
     Computed(Script),
 }
 
-impl weir_upstream::PassTarget for Target {
-    /// As there; the [`Goal`] of `x` is set.
+impl weir_upstream::PassTarget for GrpcTarget {
+    /// As there; the [`PassGoal`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
-            Target::Fixed { group, host, secure } => {
-                *x.state::<Goal>() =
-                    Goal { host: Some(host.clone()), https: *secure, uri: None, whole: false };
+            GrpcTarget::Fixed { group, host, secure } => {
+                *x.state::<PassGoal>() =
+                    PassGoal { host: Some(host.clone()), https: *secure, uri: None, whole: false };
                 Ok(group.clone())
             }
-            Target::Computed(script) => computed(x, script).await,
+            GrpcTarget::Computed(script) => computed(x, script).await,
         }
     }
 }
 
 async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
     let value = script.value(x);
-    let address = Address::parse(&String::from_utf8_lossy(x.text(&value)));
+    let address = GrpcAddress::parse(&String::from_utf8_lossy(x.text(&value)));
     if let Err(message) = address.check() {
         x.log_error(&message);
         return Err(Verdict::Status(500));
     }
     let host = Text::Span(x.arena.push(address.host.as_bytes()));
-    *x.state::<Goal>() = Goal { host: Some(host), https: address.secure, uri: None, whole: false };
+    *x.state::<PassGoal>() = PassGoal { host: Some(host), https: address.secure, uri: None, whole: false };
     weir_upstream::computed(x, &address.host, address.port()).await
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Address;
+    use super::GrpcAddress;
 
     #[test]
     fn addresses_have_a_scheme_or_none_and_no_uri() {
         let parts = |text: &str| {
-            let address = Address::parse(text);
+            let address = GrpcAddress::parse(text);
             (address.check().is_ok(), address.host, address.secure)
         };
         assert_eq!(parts("a:1"), (true, "a:1".to_owned(), false));

@@ -11,35 +11,35 @@ use weir_upstream::protocol::{BodyDecoder, HeadProgress, IncomingHead, OutgoingR
 use weir_upstream::tls_client::SecureUpstream;
 use weir_upstream::tls_client::client::ClientTls;
 
-use super::pass::Goal;
-use super::request::{self, Fields};
-use super::rewrite::{self, Cookies, Rule};
-use super::upgrade::{self, Upgrades};
+use super::pass::PassGoal;
+use super::request::{self, RequestFields};
+use super::rewrite::{self, CookieRules, ValueRule};
+use super::upgrade::{self, UpgradeProtocols};
 use crate::gateway::answer_head;
 
 /// A location's way of speaking HTTP.
-pub(super) struct Http {
-    pub(super) fields: Fields,
+pub(super) struct HttpPass {
+    pub(super) fields: RequestFields,
     pub(super) version: u8,
     /// The protocols that a client may change to.
-    pub(super) upgrade: Upgrades,
+    pub(super) upgrade: UpgradeProtocols,
     pub(super) method: Option<Script>,
     pub(super) body: Option<Script>,
     pub(super) settings: Arc<UpstreamSettings>,
-    pub(super) redirects: Vec<Rule>,
-    pub(super) cookies: Cookies,
+    pub(super) redirects: Vec<ValueRule>,
+    pub(super) cookies: CookieRules,
     /// `proxy_ssl_...`, where servers may speak TLS.
     pub(super) tls: Option<Arc<ClientTls>>,
 }
 
-impl UpstreamProtocol for Http {
+impl UpstreamProtocol for HttpPass {
     fn scheme(&self) -> &'static str {
         "http://"
     }
 
     fn secure(&self, x: &mut Exchange) -> Option<SecureUpstream> {
         let tls = self.tls.as_ref()?;
-        let goal = Goal::of(x).filter(|goal| goal.https)?;
+        let goal = PassGoal::of(x).filter(|goal| goal.https)?;
         let host = goal.host.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
         Some(tls.secure(x, &host))
@@ -115,7 +115,7 @@ impl UpstreamProtocol for Http {
     }
 }
 
-impl Http {
+impl HttpPass {
     /// Moves the head into the arena.
     fn fill(
         &self,

@@ -21,11 +21,11 @@ use weir_upstream::tls_client::client::ClientConf;
 use weir_upstream::{ProxyHeader, UpstreamFamily, pass_to};
 
 use crate::gateway::family_rows::family_row;
-use http::Http;
-use pass::Pass;
-use request::{Fields, SetHeaders};
-use rewrite::{Cookies, Flags, Rule, Rules};
-use upgrade::Upgrades;
+use http::HttpPass;
+use pass::ProxyPass;
+use request::{RequestFields, SetHeaders};
+use rewrite::{CookieFlags, CookieRules, RuleList, ValueRule};
+use upgrade::UpgradeProtocols;
 
 /// The module.
 pub struct Proxy;
@@ -34,45 +34,45 @@ impl Module for Proxy {
     const NAME: &'static str = "proxy";
     type Conf = ProxyConf;
     const DIRECTIVES: &'static [Directive<ProxyConf>] = &[
-        Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
+        ProxyRow::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
             .syntax("proxy_pass URL").doc("Passes requests to an HTTP server or an `upstream`. A URI in the URL replaces the part of the request's URI that the location matches; the URL may contain variables."),
-        Row::new("proxy_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
+        ProxyRow::new("proxy_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
             .syntax("proxy_set_header field value").default("Host $proxy_host").doc("Sets a header field of requests to the upstream server; a field with an empty value is not sent."),
-        Row::new("proxy_set_body", ANY, ONE, |c, l| {
+        ProxyRow::new("proxy_set_body", ANY, ONE, |c, l| {
             let body = Script::compile(l, 0)?;
             l.once(&mut c.body, body)
         })
         .syntax("proxy_set_body value").doc("Body of requests to the upstream server, in place of the client's."),
         family_row!(send_lowat, "proxy_send_lowat"),
-        Row::new("proxy_headers_hash_max_size", ANY, ONE, |c, l| l.number(&mut c.hash_sizes[0], ..))
+        ProxyRow::new("proxy_headers_hash_max_size", ANY, ONE, |c, l| l.number(&mut c.hash_sizes[0], ..))
             .syntax("proxy_headers_hash_max_size size").default("512").doc("Accepted for compatibility: it has no effect, since no such table has to be sized."),
-        Row::new("proxy_headers_hash_bucket_size", ANY, ONE, |c, l| l.number(&mut c.hash_sizes[1], ..))
+        ProxyRow::new("proxy_headers_hash_bucket_size", ANY, ONE, |c, l| l.number(&mut c.hash_sizes[1], ..))
             .syntax("proxy_headers_hash_bucket_size size").default("64").doc("Accepted for compatibility: it has no effect, since no such table has to be sized."),
-        Row::new("proxy_method", ANY, ONE, |c, l| {
+        ProxyRow::new("proxy_method", ANY, ONE, |c, l| {
             let method = Script::compile(l, 0)?;
             l.once(&mut c.method, method)
         })
         .syntax("proxy_method method").doc("Method of requests to the upstream server, in place of the client's; it may contain variables."),
-        Row::new("proxy_http_version", ANY, ONE, |c, l| {
+        ProxyRow::new("proxy_http_version", ANY, ONE, |c, l| {
             l.one_of(&mut c.version, &[("1.0", 10), ("1.1", 11), ("2", 20)])
         })
         .syntax("proxy_http_version 1.0 | 1.1 | 2").default("1.1").doc("Version of HTTP for requests to the upstream server."),
-        Row::new("proxy_upgrade", ANY, MORE, |c, l| Upgrades::set(&mut c.upgrade, l)).syntax("proxy_upgrade on | off | protocol ...").default("off").doc("Passes the client's `Upgrade` field on: `on` for `websocket`, or for the protocols named; never for `h2c`."),
-        Row::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol).syntax("proxy_protocol on | off | v1 | v2").default("off").doc("Sends the client's addresses at the beginning of connections to the upstream server (PROXY protocol); `on` is version 1."),
-        Row::new("proxy_cache_convert_head", ANY, FLAG, |c, l| l.flag(&mut c.family.cache.convert_head))
+        ProxyRow::new("proxy_upgrade", ANY, MORE, |c, l| UpgradeProtocols::set(&mut c.upgrade, l)).syntax("proxy_upgrade on | off | protocol ...").default("off").doc("Passes the client's `Upgrade` field on: `on` for `websocket`, or for the protocols named; never for `h2c`."),
+        ProxyRow::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol).syntax("proxy_protocol on | off | v1 | v2").default("off").doc("Sends the client's addresses at the beginning of connections to the upstream server (PROXY protocol); `on` is version 1."),
+        ProxyRow::new("proxy_cache_convert_head", ANY, FLAG, |c, l| l.flag(&mut c.family.cache.convert_head))
             .syntax("proxy_cache_convert_head on | off").default("on").doc("Converts HEAD to GET for requests whose responses are cached."),
-        Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c, l| {
-            Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
+        ProxyRow::new("proxy_redirect", ANY, ONE_OR_TWO, |c, l| {
+            ValueRule::redirect(&mut c.redirects, c.pass.as_ref(), l)
         })
         .syntax("proxy_redirect default\nproxy_redirect off\nproxy_redirect redirect replacement").doc("Changes the fields `Location` and `Refresh` of responses."),
         family_row!(pass_trailers, "proxy_pass_trailers"),
-        Row::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c, l| {
-            Rule::cookie_domain(&mut c.cookie_domains, l)
+        ProxyRow::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c, l| {
+            ValueRule::cookie_domain(&mut c.cookie_domains, l)
         })
         .syntax("proxy_cookie_domain off\nproxy_cookie_domain domain replacement").default("off").doc("Changes the attribute `domain` of `Set-Cookie` fields of responses."),
-        Row::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c, l| Rule::cookie_path(&mut c.cookie_paths, l))
+        ProxyRow::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c, l| ValueRule::cookie_path(&mut c.cookie_paths, l))
             .syntax("proxy_cookie_path off\nproxy_cookie_path path replacement").default("off").doc("Changes the attribute `path` of `Set-Cookie` fields of responses."),
-        Row::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c, l| Flags::set(&mut c.cookie_flags, l))
+        ProxyRow::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c, l| CookieFlags::set(&mut c.cookie_flags, l))
             .syntax("proxy_cookie_flags off\nproxy_cookie_flags cookie [flag ...]").default("off").doc("Sets or removes flags of cookies in responses: `secure`, `httponly`, `samesite=strict|lax|none`, and `nosecure` and its like."),
         family_row!(bind, "proxy_bind"),
         family_row!(socket_keepalive, "proxy_socket_keepalive"),
@@ -162,18 +162,19 @@ impl Module for Proxy {
     fn install(conf: &ProxyConf, plan: &mut PlanBuilder<'_>) -> Result {
         let Some(pass) = &conf.pass else { return Ok(()) };
         let Some(settings) = conf.family.settings() else { return Ok(()) };
-        let fields = Fields::new(conf.set_headers.as_deref().unwrap_or_default());
+        let fields = RequestFields::new(conf.set_headers.as_deref().unwrap_or_default());
         let redirects = match &conf.redirects {
             Some(rules) => rules.list().to_vec(),
-            None => pass.default_redirect().iter().map(|(url, to)| Rule::constant(url, to)).collect(),
+            None => pass.default_redirect().iter().map(|(url, to)| ValueRule::constant(url, to)).collect(),
         };
-        let list = |rules: &Option<Rules<Rule>>| rules.as_ref().map_or_else(Vec::new, |r| r.list().to_vec());
-        let cookies = Cookies {
+        let list =
+            |rules: &Option<RuleList<ValueRule>>| rules.as_ref().map_or_else(Vec::new, |r| r.list().to_vec());
+        let cookies = CookieRules {
             domains: list(&conf.cookie_domains),
             paths: list(&conf.cookie_paths),
             flags: conf.cookie_flags.as_ref().map_or_else(Vec::new, |rules| rules.list().to_vec()),
         };
-        let protocol = Http {
+        let protocol = HttpPass {
             redirects,
             cookies,
             fields,
@@ -194,23 +195,23 @@ impl Module for Proxy {
 }
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<ProxyConf>;
+type ProxyRow = Directive<ProxyConf>;
 
 /// The settings of one block.
 #[derive(Default)]
 pub struct ProxyConf {
     family: UpstreamFamily,
     ssl: ClientConf,
-    pass: Option<Pass>,
+    pass: Option<ProxyPass>,
     set_headers: Option<SetHeaders>,
     body: Option<Script>,
     method: Option<Script>,
     version: Option<u8>,
-    upgrade: Option<Upgrades>,
-    redirects: Option<Rules<Rule>>,
-    cookie_domains: Option<Rules<Rule>>,
-    cookie_paths: Option<Rules<Rule>>,
-    cookie_flags: Option<Rules<Flags>>,
+    upgrade: Option<UpgradeProtocols>,
+    redirects: Option<RuleList<ValueRule>>,
+    cookie_domains: Option<RuleList<ValueRule>>,
+    cookie_paths: Option<RuleList<ValueRule>>,
+    cookie_flags: Option<RuleList<CookieFlags>>,
     /// `proxy_headers_hash_max_size` and `_bucket_size`: taken once each.
     hash_sizes: [Option<u64>; 2],
 }
@@ -222,7 +223,7 @@ impl ProxyConf {
         }
         line.ext::<Registry>().claim_content(Proxy::NAME);
         let location = line.ext::<Registry>().location();
-        self.pass = Some(Pass::parse(line, location)?);
+        self.pass = Some(ProxyPass::parse(line, location)?);
         Ok(())
     }
 

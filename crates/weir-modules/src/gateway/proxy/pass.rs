@@ -14,9 +14,9 @@ use weir_upstream::{Upstream, Upstreams};
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
-pub(super) struct Pass {
+pub(super) struct ProxyPass {
     place: Place,
-    to: To,
+    to: ProxyDestination,
     /// Scheme, host and URI as written.
     url: String,
     /// What the location's name replaces in it, or is replaced by it; `None` where the location has no name of its own.
@@ -24,16 +24,16 @@ pub(super) struct Pass {
 }
 
 #[derive(Clone)]
-enum To {
+enum ProxyDestination {
     /// Known when the configuration is read.
-    Fixed { url: Url, group: Option<Arc<Upstream>> },
+    Fixed { url: PassUrl, group: Option<Arc<Upstream>> },
     /// Computed for each request.
     Computed(Script),
 }
 
 /// `http://host[:port][/uri]`, in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Url {
+pub(super) struct PassUrl {
     /// `host`, `host:port` or `unix:/path`.
     pub(super) host: String,
     /// It is `https://`.
@@ -42,7 +42,7 @@ pub(super) struct Url {
     pub(super) uri: Option<Vec<u8>>,
 }
 
-impl Url {
+impl PassUrl {
     /// Where no port is written.
     fn port(&self) -> u16 {
         if self.https { 443 } else { 80 }
@@ -54,7 +54,7 @@ impl Url {
     }
 
     /// Reads what follows the scheme. A path may hold any bytes.
-    fn parse(text: &[u8]) -> std::result::Result<Url, &'static str> {
+    fn parse(text: &[u8]) -> std::result::Result<PassUrl, &'static str> {
         let begins = |text: &[u8], with: &str| {
             text.get(..with.len()).is_some_and(|it| it.eq_ignore_ascii_case(with.as_bytes()))
         };
@@ -69,7 +69,7 @@ impl Url {
                 Some(at) => (&rest[..5 + at], Some(rest[5 + at + 1..].to_owned())),
                 None => (rest, None),
             };
-            return Ok(Url { host: host(path), https, uri: uri.filter(|uri| !uri.is_empty()) });
+            return Ok(PassUrl { host: host(path), https, uri: uri.filter(|uri| !uri.is_empty()) });
         }
         let at = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         let uri = match &rest[at..] {
@@ -77,35 +77,35 @@ impl Url {
             uri @ [b'?', ..] => Some([b"/", uri].concat()),
             uri => Some(uri.to_owned()),
         };
-        Ok(Url { host: host(&rest[..at]), https, uri })
+        Ok(PassUrl { host: host(&rest[..at]), https, uri })
     }
 }
 
-impl Pass {
-    pub(super) fn parse(line: &mut LineCx<'_>, location: Option<String>) -> Result<Pass> {
+impl ProxyPass {
+    pub(super) fn parse(line: &mut LineCx<'_>, location: Option<String>) -> Result<ProxyPass> {
         let place = line.args()[0].span;
         let script = Script::compile(line, 0)?;
         let to = match script.constant() {
-            None => To::Computed(script),
+            None => ProxyDestination::Computed(script),
             Some(text) => {
-                let url = Url::parse(text).map_err(|message| line.fail_arg(0, message))?;
+                let url = PassUrl::parse(text).map_err(|message| line.fail_arg(0, message))?;
                 if url.host.is_empty() {
                     let shown = String::from_utf8_lossy(text);
-                    let message = format!("no host in upstream \"{}\"", Url::behind_scheme(&shown));
+                    let message = format!("no host in upstream \"{}\"", PassUrl::behind_scheme(&shown));
                     return Err(line.fail_arg(0, message));
                 }
                 if url.uri.is_some() && location.is_none() {
                     return Err(line.fail(NAMELESS));
                 }
-                To::Fixed { url, group: None }
+                ProxyDestination::Fixed { url, group: None }
             }
         };
-        Ok(Pass { place, to, url: line.arg(0).to_owned(), location })
+        Ok(ProxyPass { place, to, url: line.arg(0).to_owned(), location })
     }
 
     /// What `proxy_redirect default` replaces, and by what; `None` where the address is computed.
     pub(super) fn default_redirect(&self) -> Option<(String, String)> {
-        let To::Fixed { url, .. } = &self.to else { return None };
+        let ProxyDestination::Fixed { url, .. } = &self.to else { return None };
         Some(match url.uri {
             Some(_) => (self.url.clone(), self.location.clone().unwrap_or_default()),
             None => (format!("{}/", self.url), "/".to_owned()),
@@ -115,34 +115,34 @@ impl Pass {
     /// Whether its servers may speak TLS.
     pub(super) fn may_be_secure(&self) -> bool {
         match &self.to {
-            To::Fixed { url, .. } => url.https,
-            To::Computed(_) => true,
+            ProxyDestination::Fixed { url, .. } => url.https,
+            ProxyDestination::Computed(_) => true,
         }
     }
 
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
         let place = self.place;
-        if let To::Fixed { url, group } = &mut self.to {
+        if let ProxyDestination::Fixed { url, group } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&url.host, Some(url.port()));
             *group = Some(found.map_err(|message| unresolved(message).at(place))?);
         }
         Ok(())
     }
 
-    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<Target> {
+    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<ProxyTarget> {
         Ok(match &self.to {
-            To::Fixed { url, group } => {
+            ProxyDestination::Fixed { url, group } => {
                 let group = group.as_ref().ok_or_else(|| Error::new("proxy_pass without a server"))?;
-                let goal = Goal {
+                let goal = PassGoal {
                     host: Some(Text::shared(url.host.as_bytes())),
                     https: url.https,
                     uri: url.uri.as_ref().map(|uri| Text::shared(uri)),
                     whole: false,
                 };
-                Target::Fixed { group: weir_upstream::of_worker(worker).upstreams.group(group), goal }
+                ProxyTarget::Fixed { group: weir_upstream::of_worker(worker).upstreams.group(group), goal }
             }
-            To::Computed(script) => Target::Computed(script.clone()),
+            ProxyDestination::Computed(script) => ProxyTarget::Computed(script.clone()),
         })
     }
 }
@@ -152,15 +152,15 @@ const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by
                         location, or inside \"if\" statement, or inside \"limit_except\" block";
 
 /// Where a location's requests go, on one worker.
-pub(super) enum Target {
-    Fixed { group: Rc<LocalUpstream>, goal: Goal },
+pub(super) enum ProxyTarget {
+    Fixed { group: Rc<LocalUpstream>, goal: PassGoal },
     Computed(Script),
 }
 
 /// Where a request goes: the request's state, or, where all requests of a location go to the same place, kept with its
 /// plan.
 #[derive(Clone, Default)]
-pub(crate) struct Goal {
+pub(crate) struct PassGoal {
     /// `$proxy_host`: the name and port as `proxy_pass` has them.
     pub(crate) host: Option<Text>,
     /// The server speaks TLS.
@@ -171,62 +171,62 @@ pub(crate) struct Goal {
     pub(crate) whole: bool,
 }
 
-impl Goal {
+impl PassGoal {
     /// Where `x` goes.
-    pub(super) fn of(x: &Exchange) -> Option<&Goal> {
-        match x.state_if::<Goal>() {
+    pub(super) fn of(x: &Exchange) -> Option<&PassGoal> {
+        match x.state_if::<PassGoal>() {
             Some(goal) => Some(goal),
-            None => x.state_if::<Aimed>().and_then(|Aimed| x.plan.kept::<Goal>()),
+            None => x.state_if::<SharedAim>().and_then(|SharedAim| x.plan.kept::<PassGoal>()),
         }
     }
 }
 
 /// The request goes where all of its location do.
 #[derive(Default)]
-struct Aimed;
+struct SharedAim;
 
-impl Target {
+impl ProxyTarget {
     /// Where all requests go.
-    pub(super) fn goal(&self) -> Option<Goal> {
+    pub(super) fn goal(&self) -> Option<PassGoal> {
         match self {
-            Target::Fixed { goal, .. } => Some(goal.clone()),
-            Target::Computed(_) => None,
+            ProxyTarget::Fixed { goal, .. } => Some(goal.clone()),
+            ProxyTarget::Computed(_) => None,
         }
     }
 }
 
-impl weir_upstream::PassTarget for Target {
-    /// As there; the [`Goal`] of `x` is set.
+impl weir_upstream::PassTarget for ProxyTarget {
+    /// As there; the [`PassGoal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
             // It stands with the plan.
-            Target::Fixed { .. } => {
-                x.state::<Aimed>();
+            ProxyTarget::Fixed { .. } => {
+                x.state::<SharedAim>();
                 Ok(())
             }
-            Target::Computed(script) => aim(x, script),
+            ProxyTarget::Computed(script) => aim(x, script),
         }
     }
 
     fn chosen(&self, x: &mut Exchange) -> Option<&Rc<LocalUpstream>> {
         match self {
-            Target::Fixed { group, .. } => {
-                x.state::<Aimed>();
+            ProxyTarget::Fixed { group, .. } => {
+                x.state::<SharedAim>();
                 Some(group)
             }
-            Target::Computed(_) => None,
+            ProxyTarget::Computed(_) => None,
         }
     }
 
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
         match self {
-            Target::Fixed { group, .. } => {
-                x.state::<Aimed>();
+            ProxyTarget::Fixed { group, .. } => {
+                x.state::<SharedAim>();
                 Ok(group.clone())
             }
-            Target::Computed(script) => {
+            ProxyTarget::Computed(script) => {
                 aim(x, script)?;
-                let Goal { host, https, .. } = x.state::<Goal>().clone();
+                let PassGoal { host, https, .. } = x.state::<PassGoal>().clone();
                 let host = host.unwrap_or(Text::EMPTY);
                 let host = String::from_utf8_lossy(x.text(&host)).into_owned();
                 // Boxed: what few locations need shall not make the future of all larger.
@@ -244,17 +244,17 @@ fn aim(x: &mut Exchange, script: &Script) -> std::result::Result<(), Verdict> {
         x.log_error(&message);
         Err(Verdict::Status(500))
     };
-    let url = match Url::parse(text) {
+    let url = match PassUrl::parse(text) {
         Ok(url) => url,
         Err(message) => return refuse(format!("{message} in \"{}\"", String::from_utf8_lossy(text))),
     };
     if url.host.is_empty() {
         let shown = String::from_utf8_lossy(text);
-        return refuse(format!("no host in upstream \"{}\"", Url::behind_scheme(&shown)));
+        return refuse(format!("no host in upstream \"{}\"", PassUrl::behind_scheme(&shown)));
     }
     let host = Text::Span(x.arena.push(url.host.as_bytes()));
     let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri)));
-    *x.state::<Goal>() = Goal { host: Some(host), https: url.https, uri, whole: true };
+    *x.state::<PassGoal>() = PassGoal { host: Some(host), https: url.https, uri, whole: true };
     Ok(())
 }
 
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn urls_in_parts() {
-        let parts = |text: &str| Url::parse(text.as_bytes()).map(|url| (url.host, url.uri));
+        let parts = |text: &str| PassUrl::parse(text.as_bytes()).map(|url| (url.host, url.uri));
         assert_eq!(parts("http://a"), Ok(("a".into(), None)));
         assert_eq!(parts("HTTP://a:81/x?y"), Ok(("a:81".into(), Some("/x?y".into()))));
         assert_eq!(parts("http://a?y"), Ok(("a".into(), Some("/?y".into()))));

@@ -10,10 +10,10 @@ use weir_http::{Known, Method, base64, h1};
 use weir_upstream::FieldNames;
 use weir_upstream::protocol::{FieldSection, OutgoingRequest, RequestFraming};
 
-use super::http::Http;
-use super::pass::Goal;
+use super::http::HttpPass;
+use super::pass::PassGoal;
 use crate::support::password::sha1;
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// The fields that `proxy_set_header` and its like name, and their values, as written.
 pub(crate) type SetHeaders = Vec<(Arc<str>, Script)>;
@@ -26,22 +26,22 @@ pub(crate) fn set_header(slot: &mut Option<SetHeaders>, line: &mut LineCx<'_>) -
 }
 
 /// The fields of `proxy_set_header` and nginx's own, on one worker.
-pub(crate) struct Fields {
-    host: Option<Value>,
-    set: Vec<(Arc<str>, Value)>,
+pub(crate) struct RequestFields {
+    host: Option<WorkerValue>,
+    set: Vec<(Arc<str>, WorkerValue)>,
     /// The client's fields that are not sent as they came.
     replaced: FieldNames,
 }
 
-impl Fields {
-    pub(crate) fn new(written: &[(Arc<str>, Script)]) -> Fields {
+impl RequestFields {
+    pub(crate) fn new(written: &[(Arc<str>, Script)]) -> RequestFields {
         let host = written.iter().rfind(|(name, _)| name.eq_ignore_ascii_case("Host"));
         let set = written.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("Host"));
         let mut replaced = FieldNames::default();
         written.iter().map(|(name, _)| &**name).chain(OWN).for_each(|name| replaced.add(name));
-        Fields {
-            host: host.map(|(_, value)| Value::new(value)),
-            set: set.map(|(name, value)| (name.clone(), Value::new(value))).collect(),
+        RequestFields {
+            host: host.map(|(_, value)| WorkerValue::new(value)),
+            set: set.map(|(name, value)| (name.clone(), WorkerValue::new(value))).collect(),
             replaced,
         }
     }
@@ -56,7 +56,7 @@ impl Fields {
     }
 
     /// The value of the field that the configuration sets by this name, in any case.
-    pub(super) fn set_value(&self, name: &str) -> Option<&Value> {
+    pub(super) fn set_value(&self, name: &str) -> Option<&WorkerValue> {
         self.set.iter().find(|(set, _)| set.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
@@ -138,7 +138,7 @@ const OWN: [&str; 10] = [
 ];
 
 /// Composes the request for `x`.
-pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict> {
+pub(super) fn compose(http: &HttpPass, x: &mut Exchange, out: &mut OutgoingRequest) -> Result<(), Verdict> {
     let host = host(http, x);
     // A HEAD that fills a cache is a GET before it is what `proxy_method` says, as in nginx.
     let method =
@@ -199,7 +199,12 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut OutgoingRequest) 
 }
 
 /// Composes the head of a request in HTTP/2.
-fn section(http: &Http, x: &mut Exchange, out: &mut OutgoingRequest, (method, host): (Option<Text>, Text)) {
+fn section(
+    http: &HttpPass,
+    x: &mut Exchange,
+    out: &mut OutgoingRequest,
+    (method, host): (Option<Text>, Text),
+) {
     let length = length(x, out.body.as_deref(), out.framing);
     let section = &mut out.section;
     if let Some(accept) = websocket(http, x) {
@@ -227,7 +232,7 @@ fn section(http: &Http, x: &mut Exchange, out: &mut OutgoingRequest, (method, ho
 /// A request for a WebSocket, which a server of HTTP/2 is asked for by extended CONNECT (RFC 8441 section 5), where the
 /// configuration passes the client's wish on (`proxy_set_header Upgrade`, `proxy_upgrade`): what proves to a client of HTTP/1.1
 /// that it was granted (RFC 6455 section 4.2.2).
-fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
+fn websocket(http: &HttpPass, x: &mut Exchange) -> Option<Vec<u8>> {
     let key = x.request.head.fields.iter().find(|field| field.known == Known::SecWebsocketKey)?.value;
     let wish = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade)?.value;
     let is_websocket = |text: &[u8]| text.eq_ignore_ascii_case(b"websocket");
@@ -249,7 +254,7 @@ fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
 }
 
 /// The client's fields, but for those that are sent otherwise.
-fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
+fn client(http: &HttpPass, x: &Exchange, head: &mut Vec<u8>) {
     let whole = weir_upstream::is_for_cache(x);
     for field in &x.request.head.fields {
         let name = x.arena.get(field.name);
@@ -261,7 +266,7 @@ fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
 }
 
 /// What the client wishes to speak from here on, if anything (RFC 9110 section 7.8).
-fn upgrade(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
+fn upgrade(http: &HttpPass, x: &Exchange, head: &mut Vec<u8>) {
     let wish = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade);
     if let Some(wish) = wish.filter(|_| !http.fields.sets("Upgrade") && !http.fields.sets("Connection")) {
         let names = http.upgrade.of(x.arena.get(wish.value));
@@ -273,7 +278,7 @@ fn upgrade(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
 }
 
 /// How the client's body follows.
-fn frame(http: &Http, x: &Exchange, out: &mut OutgoingRequest) {
+fn frame(http: &HttpPass, x: &Exchange, out: &mut OutgoingRequest) {
     if out.body.is_some() || !http.settings.pass_request_body {
         return;
     }
@@ -289,7 +294,7 @@ fn frame(http: &Http, x: &Exchange, out: &mut OutgoingRequest) {
 
 /// `:scheme`
 pub(crate) fn scheme(x: &Exchange) -> &'static [u8] {
-    if Goal::of(x).is_some_and(|goal| goal.https) { b"https" } else { b"http" }
+    if PassGoal::of(x).is_some_and(|goal| goal.https) { b"https" } else { b"http" }
 }
 
 /// What `Content-Length` says, if anything.
@@ -307,7 +312,7 @@ pub(crate) fn length(x: &Exchange, body: Option<&[u8]>, framing: RequestFraming)
 }
 
 /// `Host`: as set, else as `proxy_pass` names the server; HTTP/1.1 must have one.
-fn host(http: &Http, x: &mut Exchange) -> Text {
+fn host(http: &HttpPass, x: &mut Exchange) -> Text {
     let set = http.fields.host.as_ref().map(|value| value.field(x));
     match set {
         Some(set) if http.version < 11 || !x.text(&set).is_empty() => set,
@@ -319,7 +324,7 @@ fn host(http: &Http, x: &mut Exchange) -> Text {
 pub(super) fn cache_key(x: &mut Exchange) -> Result<Span, Verdict> {
     let uri = uri(x)?;
     let start = x.arena.mark();
-    let goal = Goal::of(x);
+    let goal = PassGoal::of(x);
     let (https, host) = goal.map_or((false, None), |goal| (goal.https, goal.host.clone()));
     x.arena.push(if https { b"https://" } else { b"http://" });
     if let Some(host) = host {
@@ -331,7 +336,7 @@ pub(super) fn cache_key(x: &mut Exchange) -> Result<Span, Verdict> {
 
 /// The URI that is sent, in the arena.
 pub(crate) fn uri(x: &mut Exchange) -> Result<Span, Verdict> {
-    let (given, whole) = Goal::of(x).map_or((None, false), |goal| (goal.uri.clone(), goal.whole));
+    let (given, whole) = PassGoal::of(x).map_or((None, false), |goal| (goal.uri.clone(), goal.whole));
     let uri = match given {
         Some(given) if whole => x.arena.append(&given),
         None if x.request.uri_is_plain => x.request.unparsed_uri,
@@ -368,7 +373,7 @@ fn location_len(x: &Exchange) -> usize {
 
 /// `$proxy_host`
 pub(crate) fn proxy_host(x: &mut Exchange) -> Option<Text> {
-    let host = Goal::of(x)?.host.clone()?;
+    let host = PassGoal::of(x)?.host.clone()?;
     if x.text(&host).starts_with(b"unix:") {
         return Some(Text::Static(b"localhost"));
     }
@@ -379,8 +384,8 @@ pub(crate) fn proxy_host(x: &mut Exchange) -> Option<Text> {
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("proxy_host", proxy_host).volatile().changeable(),
     Variable::new("proxy_port", |x| {
-        let usual = if Goal::of(x)?.https { 443 } else { 80 };
-        let host = Goal::of(x)?.host.clone()?;
+        let usual = if PassGoal::of(x)?.https { 443 } else { 80 };
+        let host = PassGoal::of(x)?.host.clone()?;
         let text = String::from_utf8_lossy(x.text(&host)).into_owned();
         let port = weir_conf::split_port(&text).ok()?.1.unwrap_or(usual);
         Some(Text::Span(x.arena.push(port.to_string().as_bytes())))
@@ -409,7 +414,7 @@ pub(super) const VARIABLES: &[Variable] = &[
 ];
 
 /// Whether the answer to `x` has no body because of the method that was sent.
-pub(super) fn is_head(http: &Http, x: &mut Exchange) -> bool {
+pub(super) fn is_head(http: &HttpPass, x: &mut Exchange) -> bool {
     match &http.method {
         Some(method) if !weir_upstream::is_sent_as_get(x) => {
             let method = method.value(x);

@@ -8,17 +8,17 @@ use weir_engine::regex::Pattern;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Span};
 
-use super::pass::Pass;
+use super::pass::ProxyPass;
 
 /// A part of a value, and what comes in its place.
 #[derive(Clone)]
-pub(super) struct Rule {
-    pattern: What,
+pub(super) struct ValueRule {
+    pattern: RulePattern,
     replacement: Script,
 }
 
 #[derive(Clone)]
-enum What {
+enum RulePattern {
     /// How the value begins.
     Prefix(Script),
     /// The value as a whole, in any case, but for a dot in front.
@@ -29,32 +29,32 @@ enum What {
 
 /// The rules of one directive in one block; `Off` ends the inheritance.
 #[derive(Clone)]
-pub(super) enum Rules<T> {
+pub(super) enum RuleList<T> {
     Off,
     Of(Vec<T>),
 }
 
-impl<T> Rules<T> {
+impl<T> RuleList<T> {
     /// The rules, none for `off`.
     pub(super) fn list(&self) -> &[T] {
         match self {
-            Rules::Off => &[],
-            Rules::Of(list) => list,
+            RuleList::Off => &[],
+            RuleList::Of(list) => list,
         }
     }
 
     /// `off`, which must be the only line of its directive in a block.
-    fn off(slot: &mut Option<Rules<T>>, line: &LineCx<'_>) -> Result {
+    fn off(slot: &mut Option<RuleList<T>>, line: &LineCx<'_>) -> Result {
         if line.arg(0) != "off" {
             return Err(line.invalid_parameter(0));
         }
-        line.once(slot, Rules::Off)
+        line.once(slot, RuleList::Off)
     }
 
-    fn add(slot: &mut Option<Rules<T>>, line: &LineCx<'_>, rule: T) -> Result {
-        match slot.get_or_insert_with(|| Rules::Of(Vec::new())) {
-            Rules::Off => Err(line.refuse("is duplicate")),
-            Rules::Of(list) => {
+    fn add(slot: &mut Option<RuleList<T>>, line: &LineCx<'_>, rule: T) -> Result {
+        match slot.get_or_insert_with(|| RuleList::Of(Vec::new())) {
+            RuleList::Off => Err(line.refuse("is duplicate")),
+            RuleList::Of(list) => {
                 list.push(rule);
                 Ok(())
             }
@@ -62,25 +62,27 @@ impl<T> Rules<T> {
     }
 }
 
-impl Rule {
+impl ValueRule {
     /// `proxy_redirect off | default | redirect replacement`
     pub(super) fn redirect(
-        slot: &mut Option<Rules<Rule>>,
-        pass: Option<&Pass>,
+        slot: &mut Option<RuleList<ValueRule>>,
+        pass: Option<&ProxyPass>,
         line: &mut LineCx<'_>,
     ) -> Result {
-        if matches!(slot, Some(Rules::Off)) {
+        if matches!(slot, Some(RuleList::Off)) {
             return Err(line.refuse("is duplicate"));
         }
         if line.args().len() == 2 {
-            let rule = Rule::of_start(line)?;
-            return Rules::add(slot, line, rule);
+            let rule = ValueRule::of_start(line)?;
+            return RuleList::add(slot, line, rule);
         }
         if line.arg(0) != "default" {
-            return Rules::off(slot, line);
+            return RuleList::off(slot, line);
         }
-        match pass.map(Pass::default_redirect) {
-            Some(Some((url, replacement))) => Rules::add(slot, line, Rule::constant(&url, &replacement)),
+        match pass.map(ProxyPass::default_redirect) {
+            Some(Some((url, replacement))) => {
+                RuleList::add(slot, line, ValueRule::constant(&url, &replacement))
+            }
             Some(None) => Err(line.fail(
                 "\"proxy_redirect default\" cannot be used with \"proxy_pass\" directive with variables",
             )),
@@ -92,51 +94,51 @@ impl Rule {
     }
 
     /// What begins with `url` begins with `replacement` instead.
-    pub(super) fn constant(url: &str, replacement: &str) -> Rule {
-        Rule {
-            pattern: What::Prefix(Script::literal(url.as_bytes())),
+    pub(super) fn constant(url: &str, replacement: &str) -> ValueRule {
+        ValueRule {
+            pattern: RulePattern::Prefix(Script::literal(url.as_bytes())),
             replacement: Script::literal(replacement.as_bytes()),
         }
     }
 
     /// `proxy_cookie_domain off | domain replacement`
-    pub(super) fn cookie_domain(slot: &mut Option<Rules<Rule>>, line: &mut LineCx<'_>) -> Result {
+    pub(super) fn cookie_domain(slot: &mut Option<RuleList<ValueRule>>, line: &mut LineCx<'_>) -> Result {
         if line.args().len() == 1 {
-            return Rules::off(slot, line);
+            return RuleList::off(slot, line);
         }
         let rule = if line.bytes(0).first() == Some(&b'~') {
-            Rule {
-                pattern: What::Regex(Pattern::compile(line, 0, 1, true)?),
+            ValueRule {
+                pattern: RulePattern::Regex(Pattern::compile(line, 0, 1, true)?),
                 replacement: Script::compile(line, 1)?,
             }
         } else {
             let bare = |text: &[u8]| text.strip_prefix(b".").unwrap_or(text).to_vec();
             let (domain, replacement) = (bare(line.bytes(0)), bare(line.bytes(1)));
-            Rule {
-                pattern: What::Domain(Script::compile_text(line, 0, &domain)?),
+            ValueRule {
+                pattern: RulePattern::Domain(Script::compile_text(line, 0, &domain)?),
                 replacement: Script::compile_text(line, 1, &replacement)?,
             }
         };
-        Rules::add(slot, line, rule)
+        RuleList::add(slot, line, rule)
     }
 
     /// `proxy_cookie_path off | path replacement`
-    pub(super) fn cookie_path(slot: &mut Option<Rules<Rule>>, line: &mut LineCx<'_>) -> Result {
+    pub(super) fn cookie_path(slot: &mut Option<RuleList<ValueRule>>, line: &mut LineCx<'_>) -> Result {
         if line.args().len() == 1 {
-            return Rules::off(slot, line);
+            return RuleList::off(slot, line);
         }
-        let rule = Rule::of_start(line)?;
-        Rules::add(slot, line, rule)
+        let rule = ValueRule::of_start(line)?;
+        RuleList::add(slot, line, rule)
     }
 
     /// `start replacement`, `~pattern replacement` or `~*pattern replacement`
-    fn of_start(line: &mut LineCx<'_>) -> Result<Rule> {
+    fn of_start(line: &mut LineCx<'_>) -> Result<ValueRule> {
         let pattern = match line.bytes(0) {
-            [b'~', b'*', ..] => What::Regex(Pattern::compile(line, 0, 2, true)?),
-            [b'~', ..] => What::Regex(Pattern::compile(line, 0, 1, false)?),
-            _ => What::Prefix(Script::compile(line, 0)?),
+            [b'~', b'*', ..] => RulePattern::Regex(Pattern::compile(line, 0, 2, true)?),
+            [b'~', ..] => RulePattern::Regex(Pattern::compile(line, 0, 1, false)?),
+            _ => RulePattern::Prefix(Script::compile(line, 0)?),
         };
-        Ok(Rule { pattern, replacement: Script::compile(line, 1)? })
+        Ok(ValueRule { pattern, replacement: Script::compile(line, 1)? })
     }
 
     /// The part of `value` from `from` on, changed; `None` where the rule does not fit, or its pattern is given up, which
@@ -144,17 +146,17 @@ impl Rule {
     fn apply(&self, x: &mut Exchange, value: &[u8], from: usize) -> Option<Vec<u8>> {
         let part = value.get(from..)?;
         let (start, end) = match &self.pattern {
-            What::Prefix(prefix) => {
+            RulePattern::Prefix(prefix) => {
                 let prefix = prefix.value(x);
                 let prefix = x.text(&prefix);
                 part.starts_with(prefix).then_some((from, from + prefix.len()))?
             }
-            What::Domain(domain) => {
+            RulePattern::Domain(domain) => {
                 let dot = usize::from(part.first() == Some(&b'.'));
                 let domain = domain.value(x);
                 part[dot..].eq_ignore_ascii_case(x.text(&domain)).then_some((from + dot, value.len()))?
             }
-            What::Regex(pattern) => {
+            RulePattern::Regex(pattern) => {
                 let subject = x.arena.push(part);
                 pattern.captures(x, subject).unwrap_or(false).then_some((from, value.len()))?
             }
@@ -165,7 +167,7 @@ impl Rule {
 }
 
 /// The value after the first rule that fits.
-pub(super) fn first(rules: &[Rule], x: &mut Exchange, value: &[u8], from: usize) -> Option<Vec<u8>> {
+pub(super) fn first(rules: &[ValueRule], x: &mut Exchange, value: &[u8], from: usize) -> Option<Vec<u8>> {
     rules.iter().find_map(|rule| rule.apply(x, value, from))
 }
 
@@ -176,45 +178,45 @@ pub(super) fn refresh_url(value: &[u8]) -> Option<usize> {
 
 /// `proxy_cookie_flags cookie flag ...`
 #[derive(Clone)]
-pub(super) struct Flags {
-    cookie: Cookie,
+pub(super) struct CookieFlags {
+    cookie: CookieMatch,
     flags: Vec<Script>,
 }
 
 #[derive(Clone)]
-enum Cookie {
+enum CookieMatch {
     Name(Script),
     Regex(Arc<Pattern>),
 }
 
-impl Flags {
-    pub(super) fn set(slot: &mut Option<Rules<Flags>>, line: &mut LineCx<'_>) -> Result {
+impl CookieFlags {
+    pub(super) fn set(slot: &mut Option<RuleList<CookieFlags>>, line: &mut LineCx<'_>) -> Result {
         if line.args().len() == 1 {
-            return Rules::off(slot, line);
+            return RuleList::off(slot, line);
         }
         let cookie = match line.bytes(0).first() {
-            Some(b'~') => Cookie::Regex(Pattern::compile(line, 0, 1, true)?),
-            _ => Cookie::Name(Script::compile(line, 0)?),
+            Some(b'~') => CookieMatch::Regex(Pattern::compile(line, 0, 1, true)?),
+            _ => CookieMatch::Name(Script::compile(line, 0)?),
         };
         let flags = (1..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
-        Rules::add(slot, line, Flags { cookie, flags })
+        RuleList::add(slot, line, CookieFlags { cookie, flags })
     }
 
     fn fits(&self, x: &mut Exchange, name: &[u8]) -> bool {
         match &self.cookie {
-            Cookie::Name(wanted) => {
+            CookieMatch::Name(wanted) => {
                 let wanted = wanted.value(x);
                 x.text(&wanted).eq_ignore_ascii_case(name)
             }
-            Cookie::Regex(pattern) => {
+            CookieMatch::Regex(pattern) => {
                 let subject: Span = x.arena.push(name);
                 pattern.captures(x, subject).unwrap_or(false)
             }
         }
     }
 
-    fn wishes(&self, x: &mut Exchange) -> Wishes {
-        let mut wishes = Wishes::default();
+    fn wishes(&self, x: &mut Exchange) -> FlagWishes {
+        let mut wishes = FlagWishes::default();
         for flag in &self.flags {
             let flag = flag.value(x);
             match &*x.text(&flag).to_ascii_lowercase() {
@@ -235,30 +237,30 @@ impl Flags {
 
 /// What a cookie's flags shall be; `None`: as they are.
 #[derive(Default)]
-struct Wishes {
+struct FlagWishes {
     secure: Option<bool>,
     http_only: Option<bool>,
     same_site: Option<Option<&'static str>>,
 }
 
 /// The rules for cookies of one location.
-pub(super) struct Cookies {
-    pub(super) domains: Vec<Rule>,
-    pub(super) paths: Vec<Rule>,
-    pub(super) flags: Vec<Flags>,
+pub(super) struct CookieRules {
+    pub(super) domains: Vec<ValueRule>,
+    pub(super) paths: Vec<ValueRule>,
+    pub(super) flags: Vec<CookieFlags>,
 }
 
 /// An attribute of a cookie: name and value.
-type Attribute = (Vec<u8>, Option<Vec<u8>>);
+type CookieAttribute = (Vec<u8>, Option<Vec<u8>>);
 
-impl Cookies {
+impl CookieRules {
     pub(super) fn is_empty(&self) -> bool {
         self.domains.is_empty() && self.paths.is_empty() && self.flags.is_empty()
     }
 
     /// The value of a `Set-Cookie` field as the client gets it; `None`: as it is.
     pub(super) fn rewrite(&self, x: &mut Exchange, value: &[u8]) -> Option<Vec<u8>> {
-        let mut attributes: Vec<Attribute> = value.split(|byte| *byte == b';').map(attribute).collect();
+        let mut attributes: Vec<CookieAttribute> = value.split(|byte| *byte == b';').map(attribute).collect();
         let name = attributes.first().filter(|(_, value)| value.is_some())?.0.clone();
         let mut changed = false;
         for (key, value) in attributes.iter_mut().skip(1) {
@@ -283,7 +285,7 @@ impl Cookies {
     }
 }
 
-fn attribute(part: &[u8]) -> Attribute {
+fn attribute(part: &[u8]) -> CookieAttribute {
     match part.iter().position(|byte| *byte == b'=') {
         Some(at) => (blanks_off(&part[..at]), Some(blanks_off(&part[at + 1..]))),
         None => (blanks_off(part), None),
@@ -297,7 +299,7 @@ fn blanks_off(text: &[u8]) -> Vec<u8> {
 }
 
 /// Adds, changes and takes away flags; one that is there already stays where it is.
-fn apply(attributes: &mut Vec<Attribute>, wishes: &Wishes) {
+fn apply(attributes: &mut Vec<CookieAttribute>, wishes: &FlagWishes) {
     let mut set = |name: &str, wish: Option<Option<Option<&str>>>| {
         let Some(wish) = wish else { return };
         let is = |key: &[u8]| key.eq_ignore_ascii_case(name.as_bytes());
@@ -328,7 +330,7 @@ fn apply(attributes: &mut Vec<Attribute>, wishes: &Wishes) {
     set("SameSite", wishes.same_site.map(|value| value.map(Some)));
 }
 
-fn join(attributes: &[Attribute]) -> Vec<u8> {
+fn join(attributes: &[CookieAttribute]) -> Vec<u8> {
     let mut out = Vec::new();
     for (at, (key, value)) in attributes.iter().enumerate() {
         if at > 0 {
@@ -347,7 +349,7 @@ fn join(attributes: &[Attribute]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn flagged(cookie: &str, wishes: &Wishes) -> String {
+    fn flagged(cookie: &str, wishes: &FlagWishes) -> String {
         let mut attributes: Vec<_> = cookie.split(';').map(|part| attribute(part.as_bytes())).collect();
         apply(&mut attributes, wishes);
         String::from_utf8_lossy(&join(&attributes)).into_owned()
@@ -355,12 +357,12 @@ mod tests {
 
     #[test]
     fn flags_are_added_changed_and_taken_away() {
-        let on = Wishes { secure: Some(true), http_only: Some(true), same_site: Some(Some("Lax")) };
+        let on = FlagWishes { secure: Some(true), http_only: Some(true), same_site: Some(Some("Lax")) };
         assert_eq!(flagged("a=b", &on), "a=b; Secure; HttpOnly; SameSite=Lax");
         assert_eq!(flagged("a=b; samesite=none; SECURE", &on), "a=b; SameSite=Lax; SECURE; HttpOnly");
-        let off = Wishes { secure: Some(false), http_only: Some(false), same_site: Some(None) };
+        let off = FlagWishes { secure: Some(false), http_only: Some(false), same_site: Some(None) };
         assert_eq!(flagged("secure=b; Secure; httponly; SameSite=Lax; x", &off), "secure=b; x");
-        assert_eq!(flagged("a=b ;  Path = /x", &Wishes::default()), "a=b; Path=/x");
+        assert_eq!(flagged("a=b ;  Path = /x", &FlagWishes::default()), "a=b; Path=/x");
     }
 
     #[test]

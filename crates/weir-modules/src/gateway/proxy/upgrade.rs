@@ -6,18 +6,18 @@ use weir_conf::{LineCx, Result};
 use weir_engine::Exchange;
 use weir_http::Known;
 
-use super::http::Http;
+use super::http::HttpPass;
 
 /// The protocols whose names go on in `Upgrade`; none of them for `off`.
 ///
 /// What a server speaks after an upgrade is not looked at any more. HTTP/2 is therefore never passed: its requests would
 /// reach the server past all locations (h2c smuggling).
 #[derive(Clone, Default)]
-pub(super) struct Upgrades(Arc<[Box<str>]>);
+pub(super) struct UpgradeProtocols(Arc<[Box<str>]>);
 
-impl Upgrades {
+impl UpgradeProtocols {
     /// `proxy_upgrade on | off | protocol ...`
-    pub(super) fn set(slot: &mut Option<Upgrades>, line: &mut LineCx<'_>) -> Result {
+    pub(super) fn set(slot: &mut Option<UpgradeProtocols>, line: &mut LineCx<'_>) -> Result {
         let mut names: Vec<Box<str>> = Vec::new();
         for at in 0..line.args().len() {
             match line.arg(at) {
@@ -31,7 +31,7 @@ impl Upgrades {
                 name => names.push(name.into()),
             }
         }
-        line.once(slot, Upgrades(names.into()))
+        line.once(slot, UpgradeProtocols(names.into()))
     }
 
     /// No protocol is passed.
@@ -48,7 +48,7 @@ impl Upgrades {
 
 /// Whether the server of `x` was asked for another protocol, so that it may switch to one: by the client, and by what
 /// the configuration passes on.
-pub(super) fn was_asked(http: &Http, x: &mut Exchange) -> bool {
+pub(super) fn was_asked(http: &HttpPass, x: &mut Exchange) -> bool {
     let Some(wish) = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade) else {
         return false;
     };
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn only_named_protocols_go_on() {
-        let upgrades = Upgrades(Arc::from([Box::from("websocket"), Box::from("TLS/1.0")]));
+        let upgrades = UpgradeProtocols(Arc::from([Box::from("websocket"), Box::from("TLS/1.0")]));
         assert_eq!(upgrades.of(b"h2c"), Vec::<&[u8]>::new());
         assert_eq!(upgrades.of(b"WebSocket"), [b"WebSocket"]);
         assert_eq!(upgrades.of(b"h2c , websocket,HTTP/2.0, tls/1.0"), [&b"websocket"[..], b"tls/1.0"]);

@@ -7,7 +7,7 @@ use weir_conf::{Error, LineCx, Span, Word};
 use weir_engine::conf::registry::Registry;
 use weir_http::{escape, h1};
 
-use super::{DIRECT, FormatOp, FormatPart, LogEscape, LogFormat, Write, parse, status};
+use super::{AppendValue, DIRECT, FormatOp, FormatPart, LogEscape, LogFormat, parse, status};
 
 /// A name, a value and its place.
 pub(super) type ObjectMember<'l> = (&'l [u8], &'l [u8], Span);
@@ -100,4 +100,4 @@ fn is_number(name: &str) -> bool {
 }
 
 /// Numbers that text has otherwise: JSON has no zeros in front.
-const NUMBERS: &[(&str, Write)] = &[("status", |x, out| h1::number(out, u64::from(status(x))))];
+const NUMBERS: &[(&str, AppendValue)] = &[("status", |x, out| h1::number(out, u64::from(status(x))))];

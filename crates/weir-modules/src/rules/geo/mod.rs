@@ -19,7 +19,7 @@ use weir_http::Known;
 use weir_rt::net::SockAddr;
 
 use crate::support::computed;
-use crate::support::forwarded::Trust;
+use crate::support::forwarded::ProxyTrust;
 use flat::FlatGeo;
 use networks::GeoNetworks;
 use ranges::GeoRanges;
@@ -169,7 +169,7 @@ impl GeoBlock {
             }
             GeoBase::Ranges(ranges, default) => (ranges.flat(default.unwrap_or(0)), None),
         };
-        let proxies = (!self.proxies.is_empty()).then(|| Trust::new(&self.proxies, self.recursive));
+        let proxies = (!self.proxies.is_empty()).then(|| ProxyTrust::new(&self.proxies, self.recursive));
         GeoTable { address, proxies, values: self.values.texts.into(), v4, v6 }
     }
 }
@@ -194,7 +194,7 @@ struct GeoTable {
     /// The variable with the address; `None`: the client's.
     address: Option<VarIndex>,
     /// Whose X-Forwarded-For is believed.
-    proxies: Option<Trust>,
+    proxies: Option<ProxyTrust>,
     values: Box<[Box<[u8]>]>,
     v4: FlatGeo<u32>,
     /// `None` with ranges, which are IPv4's.

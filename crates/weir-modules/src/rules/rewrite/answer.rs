@@ -8,7 +8,7 @@ use weir_engine::body::{Body, Buf};
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Handler, Text, Verdict};
 
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// A `return` as written.
 #[derive(Clone, Debug)]
@@ -43,9 +43,9 @@ pub(super) enum ReturnHandler {
     /// Answered with the status' page, or an `error_page`.
     Status(u16),
     /// The same, with `Location`.
-    Redirect(u16, Value),
+    Redirect(u16, WorkerValue),
     /// Answered with this text.
-    Text(u16, Value),
+    Text(u16, WorkerValue),
 }
 
 impl ReturnHandler {
@@ -53,10 +53,10 @@ impl ReturnHandler {
         let empty = answer.text.constant() == Some(b"");
         match answer.status {
             status @ (301 | 302 | 303 | 307 | 308) => {
-                ReturnHandler::Redirect(status, Value::new(&answer.text))
+                ReturnHandler::Redirect(status, WorkerValue::new(&answer.text))
             }
             status if status >= 400 && empty => ReturnHandler::Status(status),
-            status => ReturnHandler::Text(status, Value::new(&answer.text)),
+            status => ReturnHandler::Text(status, WorkerValue::new(&answer.text)),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::answer::ReturnHandler;
 use super::condition::IfCondition;
 use super::replace::UriReplacement;
 use super::{RewriteConf, RewriteInstruction};
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 /// The instructions of one block.
 pub(super) struct RewriteProgram {
@@ -21,7 +21,7 @@ pub(super) struct RewriteProgram {
 
 enum ProgramStep {
     Rewrite(UriReplacement),
-    Set(VarIndex, Value),
+    Set(VarIndex, WorkerValue),
     Break,
     Return(ReturnHandler),
     If(IfCondition, usize),
@@ -53,7 +53,7 @@ impl RewriteProgram {
     pub(super) fn new(conf: &RewriteConf, plan: &PlanBuilder<'_>) -> Result<RewriteProgram> {
         let step = |instruction: &RewriteInstruction| match instruction {
             RewriteInstruction::Rewrite(replace) => ProgramStep::Rewrite(replace.clone()),
-            RewriteInstruction::Set(variable, value) => ProgramStep::Set(*variable, Value::new(value)),
+            RewriteInstruction::Set(variable, value) => ProgramStep::Set(*variable, WorkerValue::new(value)),
             RewriteInstruction::Break => ProgramStep::Break,
             RewriteInstruction::Return(answer) => ProgramStep::Return(ReturnHandler::new(answer)),
             RewriteInstruction::If(condition, index) => ProgramStep::If(condition.clone(), *index),
@@ -78,7 +78,7 @@ impl RewriteProgram {
                 ProgramStep::Rewrite(replace) => replace.run(x, run),
                 ProgramStep::Set(variable, value) => {
                     let value = match value {
-                        Value::Script(script) if run.quote && script.has_captures() && is_quoted(x) => {
+                        WorkerValue::Script(script) if run.quote && script.has_captures() && is_quoted(x) => {
                             script.value_escaped(x)
                         }
                         value => value.get(x),

@@ -5,7 +5,7 @@ use weir_engine::conf;
 use weir_engine::conf::{CORE_MODULES, with_core};
 
 use super::*;
-use crate::support::value::Value;
+use crate::support::value::WorkerValue;
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Rewrite>()]);
 
@@ -18,9 +18,9 @@ fn answer(line: &str) -> String {
     let configuration = conf::test::load(&text(line), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
     let conf: &RewriteConf = configuration.servers[0].confs.get();
     let constant = |value| match value {
-        Value::Constant(Text::Shared(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::Constant(_) => String::new(),
-        Value::Script(_) => "$".to_owned(),
+        WorkerValue::Constant(Text::Shared(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+        WorkerValue::Constant(_) => String::new(),
+        WorkerValue::Script(_) => "$".to_owned(),
     };
     let Some((_, RewriteInstruction::Return(answer))) = conf.code.first() else { panic!("no return first") };
     match ReturnHandler::new(answer) {
