@@ -91,7 +91,7 @@ impl fmt::Debug for Contexts {
 
 /// How many arguments a directive takes, and what ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Args {
+pub struct ArgCount {
     /// Bit n stands for n arguments, the highest one for 63 and more.
     counts: u64,
     /// What ends it.
@@ -111,7 +111,7 @@ pub enum DirectiveEnd {
     Raw,
 }
 
-impl Args {
+impl ArgCount {
     /// No argument.
     pub const NONE: Self = Self::range(0, 0);
     /// One argument.
@@ -144,7 +144,7 @@ impl Args {
         Self { counts: upto & !below, kind: DirectiveEnd::Plain }
     }
 
-    /// This number of arguments or that one: `Args::ONE.or(Args::THREE)`.
+    /// This number of arguments or that one: `ArgCount::ONE.or(ArgCount::THREE)`.
     pub const fn or(mut self, other: Self) -> Self {
         self.counts |= other.counts;
         self
@@ -177,7 +177,7 @@ impl Args {
 /// The constants by their bare names, for tables: `use weir_conf::names::*`.
 #[allow(missing_docs, reason = "each is the constant of the same name, documented there")]
 pub mod names {
-    use super::{Args, Contexts};
+    use super::{ArgCount, Contexts};
 
     pub const MAIN: Contexts = Contexts::MAIN;
     pub const EVENTS: Contexts = Contexts::EVENTS;
@@ -194,20 +194,20 @@ pub mod names {
     pub const ANY: Contexts = Contexts::ANY;
     pub const ANY_OR_IF: Contexts = Contexts::ANY_OR_IF;
 
-    pub const NONE: Args = Args::NONE;
-    pub const ONE: Args = Args::ONE;
-    pub const TWO: Args = Args::TWO;
-    pub const THREE: Args = Args::THREE;
-    pub const NONE_OR_ONE: Args = Args::NONE_OR_ONE;
-    pub const ONE_OR_TWO: Args = Args::ONE_OR_TWO;
-    pub const ONE_TO_THREE: Args = Args::ONE_TO_THREE;
-    pub const TWO_OR_THREE: Args = Args::TWO_OR_THREE;
-    pub const MORE: Args = Args::MORE;
-    pub const TWO_OR_MORE: Args = Args::TWO_OR_MORE;
-    pub const ANY_NUMBER: Args = Args::ANY_NUMBER;
-    pub const FLAG: Args = Args::FLAG;
-    pub const LUA_BLOCK: Args = Args::NONE.raw();
-    pub const NAMED_LUA_BLOCK: Args = Args::ONE.raw();
+    pub const NONE: ArgCount = ArgCount::NONE;
+    pub const ONE: ArgCount = ArgCount::ONE;
+    pub const TWO: ArgCount = ArgCount::TWO;
+    pub const THREE: ArgCount = ArgCount::THREE;
+    pub const NONE_OR_ONE: ArgCount = ArgCount::NONE_OR_ONE;
+    pub const ONE_OR_TWO: ArgCount = ArgCount::ONE_OR_TWO;
+    pub const ONE_TO_THREE: ArgCount = ArgCount::ONE_TO_THREE;
+    pub const TWO_OR_THREE: ArgCount = ArgCount::TWO_OR_THREE;
+    pub const MORE: ArgCount = ArgCount::MORE;
+    pub const TWO_OR_MORE: ArgCount = ArgCount::TWO_OR_MORE;
+    pub const ANY_NUMBER: ArgCount = ArgCount::ANY_NUMBER;
+    pub const FLAG: ArgCount = ArgCount::FLAG;
+    pub const LUA_BLOCK: ArgCount = ArgCount::NONE.raw();
+    pub const NAMED_LUA_BLOCK: ArgCount = ArgCount::ONE.raw();
 }
 
 #[cfg(test)]
@@ -216,14 +216,14 @@ mod tests {
 
     #[test]
     fn counts_of_arguments() {
-        let counts = |args: Args| (0..100).filter(|&n| args.allows(n)).collect::<Vec<_>>();
-        assert_eq!(counts(Args::NONE), [0]);
-        assert_eq!(counts(Args::TWO_OR_THREE), [2, 3]);
-        assert_eq!(counts(Args::ONE.or(Args::THREE)), [1, 3]);
-        assert_eq!(counts(Args::range(2, 7).even()), [2, 4, 6]);
-        assert_eq!(counts(Args::MORE).len(), 99);
-        assert_eq!(counts(Args::ANY_NUMBER).len(), 100);
-        assert_eq!(counts(Args::range(0, 62)).len(), 63);
+        let counts = |args: ArgCount| (0..100).filter(|&n| args.allows(n)).collect::<Vec<_>>();
+        assert_eq!(counts(ArgCount::NONE), [0]);
+        assert_eq!(counts(ArgCount::TWO_OR_THREE), [2, 3]);
+        assert_eq!(counts(ArgCount::ONE.or(ArgCount::THREE)), [1, 3]);
+        assert_eq!(counts(ArgCount::range(2, 7).even()), [2, 4, 6]);
+        assert_eq!(counts(ArgCount::MORE).len(), 99);
+        assert_eq!(counts(ArgCount::ANY_NUMBER).len(), 100);
+        assert_eq!(counts(ArgCount::range(0, 62)).len(), 63);
     }
 
     #[test]

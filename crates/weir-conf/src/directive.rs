@@ -1,6 +1,6 @@
 //! Directive tables: what a module declares, and the checks that nginx makes before a setter runs.
 
-use crate::{Args, Contexts, DirectiveEnd, Error, Line, LineCx, Result, nearest};
+use crate::{ArgCount, Contexts, DirectiveEnd, DirectiveLine, Error, LineCx, Result, nearest};
 
 /// One directive of a module whose configuration is a `C`.
 ///
@@ -12,7 +12,7 @@ pub struct Directive<C: 'static> {
     /// The blocks it may stand in.
     pub contexts: Contexts,
     /// How many arguments it takes, and what ends it.
-    pub args: Args,
+    pub args: ArgCount,
     /// Records a line of it.
     pub set: fn(&mut C, &mut LineCx<'_>) -> Result,
     /// See [`DirectiveSignature::syntax`].
@@ -30,7 +30,7 @@ impl<C: 'static> Directive<C> {
     pub const fn new(
         name: &'static str,
         contexts: Contexts,
-        args: Args,
+        args: ArgCount,
         set: fn(&mut C, &mut LineCx<'_>) -> Result,
     ) -> Self {
         Self { name, contexts, args, set, syntax: "", default: "", doc: "", example: "" }
@@ -78,7 +78,7 @@ impl<C: 'static> Directive<C> {
 /// arguments, in nginx's order and words.
 ///
 /// A name with rows in several tables is checked against the row whose contexts contain `here`.
-pub fn check<C>(directive: &Directive<C>, line: &Line, here: Contexts) -> Result {
+pub fn check<C>(directive: &Directive<C>, line: &DirectiveLine, here: Contexts) -> Result {
     directive.signature().check(line, here)
 }
 
@@ -90,7 +90,7 @@ pub struct DirectiveSignature {
     /// The blocks it may stand in.
     pub contexts: Contexts,
     /// How many arguments it takes, and what ends it.
-    pub args: Args,
+    pub args: ArgCount,
     /// Name and arguments without what ends them, as nginx's manual writes it: `a | b` are alternatives of one argument,
     /// `[a]` may be absent, `a ...` stands for one or more. Each line is a form of its own and begins with the name.
     pub syntax: &'static str,
@@ -104,12 +104,12 @@ pub struct DirectiveSignature {
 
 impl DirectiveSignature {
     /// A directive without a text for the manual.
-    pub const fn new(name: &'static str, contexts: Contexts, args: Args) -> Self {
+    pub const fn new(name: &'static str, contexts: Contexts, args: ArgCount) -> Self {
         Self { name, contexts, args, syntax: "", default: "", doc: "", example: "" }
     }
 
     /// See [`check`].
-    pub fn check(&self, line: &Line, here: Contexts) -> Result {
+    pub fn check(&self, line: &DirectiveLine, here: Contexts) -> Result {
         let name = self.name;
         if !self.contexts.allows(here) {
             return Err(Self::not_allowed(line, self.contexts));
@@ -133,14 +133,14 @@ impl DirectiveSignature {
     }
 
     /// The error of a name that is known, but not in this block; `contexts` are those of all its rows.
-    pub fn not_allowed(line: &Line, contexts: Contexts) -> Error {
+    pub fn not_allowed(line: &DirectiveLine, contexts: Contexts) -> Error {
         Error::new(format!("\"{}\" directive is not allowed here", line.name))
             .at(line.name.span)
             .hint(format!("it is allowed in {contexts}"))
     }
 
     /// The error of a name that no table has; `names` are all known ones, without `include`.
-    pub fn unknown<'a>(line: &Line, names: impl Iterator<Item = &'a str>) -> Error {
+    pub fn unknown<'a>(line: &DirectiveLine, names: impl Iterator<Item = &'a str>) -> Error {
         let error = Error::new(format!("unknown directive \"{}\"", line.name)).at(line.name.span);
         if line.name.str().starts_with('\u{feff}') {
             return error.hint("the file begins with a byte order mark; save it without");
@@ -152,7 +152,7 @@ impl DirectiveSignature {
     }
 
     /// Adds the usual reason of this error, if the words up to some line's end would do.
-    fn missing_semicolon(&self, line: &Line, error: Error) -> Error {
+    fn missing_semicolon(&self, line: &DirectiveLine, error: Error) -> Error {
         let mut cuts = line.args.iter().enumerate().filter(|(_, arg)| arg.after_newline);
         match cuts.find(|(count, _)| self.args.allows(*count)) {
             Some((count, _)) => {
@@ -168,5 +168,5 @@ impl DirectiveSignature {
 pub(crate) const INCLUDE: DirectiveSignature = DirectiveSignature {
     syntax: "include file | mask",
     doc: "Reads lines from another file, or from all files that match a mask, in the order of their names.",
-    ..DirectiveSignature::new("include", Contexts::MAIN, Args::ONE)
+    ..DirectiveSignature::new("include", Contexts::MAIN, ArgCount::ONE)
 };

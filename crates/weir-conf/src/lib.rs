@@ -1,6 +1,6 @@
 //! nginx's configuration language.
 //!
-//! Text becomes a [`ConfTree`] of [`Line`]s that know where they stand ([`load`]); a module declares what it
+//! Text becomes a [`ConfTree`] of [`DirectiveLine`]s that know where they stand ([`load`]); a module declares what it
 //! understands as a table of [`Directive`]s, whose setters read one line through a [`LineCx`] and record the
 //! values as written. What a directive *means* is its module's business: nothing here knows HTTP.
 //!
@@ -49,7 +49,7 @@ mod tree;
 mod value;
 mod yaml;
 
-pub use context::{Args, Contexts, DirectiveEnd, names};
+pub use context::{ArgCount, Contexts, DirectiveEnd, names};
 pub use directive::{Directive, DirectiveSignature, check};
 pub use error::{Error, Errors, LevelName, Result};
 pub use include::{ConfFiles, MemoryFiles, RealFiles};
@@ -57,7 +57,7 @@ pub use line::{LineCx, TextValue};
 pub use nearest::nearest;
 pub use parser::{load, outline};
 pub use source::{ConfSource, FileId, SourceFile, SourcePlace, Span, Word};
-pub use tree::{Block, ConfPaths, ConfTree, Line, LoadFailure, RawBlock};
+pub use tree::{Block, ConfPaths, ConfTree, DirectiveLine, LoadFailure, RawBlock};
 pub use value::{
     BufferSizes, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms,
     parse_time_s, split_port,

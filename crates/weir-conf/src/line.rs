@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::{
-    Block, BufferSizes, ConfPaths, ConfSource, Contexts, Error, Line, RawBlock, Result, Word, nearest,
-    parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
+    Block, BufferSizes, ConfPaths, ConfSource, Contexts, DirectiveLine, Error, RawBlock, Result, Word,
+    nearest, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
 };
 
 /// One line being set, with what surrounds it.
@@ -18,7 +18,7 @@ use crate::{
 /// they say otherwise. Each fails with nginx's words, at the directive or at the argument to blame; a slot filled
 /// before is `"x" directive is duplicate`.
 pub struct LineCx<'a> {
-    line: &'a Line,
+    line: &'a DirectiveLine,
     here: Contexts,
     source: &'a ConfSource,
     paths: &'a ConfPaths,
@@ -30,7 +30,7 @@ impl<'a> LineCx<'a> {
     /// A context for `line`, which stands in the block `here`. `ext` is what the caller lends to setters that need
     /// more than the line (registries of variables, expressions, zones), see [`LineCx::ext`].
     pub fn new(
-        line: &'a Line,
+        line: &'a DirectiveLine,
         here: Contexts,
         source: &'a ConfSource,
         paths: &'a ConfPaths,
@@ -42,12 +42,12 @@ impl<'a> LineCx<'a> {
 
     /// The same surroundings for another line: an entry of this line's block, for blocks such as `map` or `types`
     /// whose lines are no directives.
-    pub fn entry(&mut self, line: &'a Line) -> LineCx<'_> {
+    pub fn entry(&mut self, line: &'a DirectiveLine) -> LineCx<'_> {
         LineCx { line, ext: &mut *self.ext, warnings: &mut *self.warnings, ..*self }
     }
 
     /// The lines of this line's block, none of which may have a block itself: `unexpected "{"`.
-    pub fn entries(&self) -> Result<&'a [Line]> {
+    pub fn entries(&self) -> Result<&'a [DirectiveLine]> {
         let lines = self.line.block.as_ref().map_or(&[][..], |block| &block.lines);
         match lines.iter().find_map(|line| line.block.as_ref()) {
             Some(block) => Err(Error::new("unexpected \"{\"").at(block.open())),
@@ -56,7 +56,7 @@ impl<'a> LineCx<'a> {
     }
 
     /// The line.
-    pub fn line(&self) -> &'a Line {
+    pub fn line(&self) -> &'a DirectiveLine {
         self.line
     }
 

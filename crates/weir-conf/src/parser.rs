@@ -12,8 +12,8 @@ use crate::lexer::{Lexer, Statement, StatementEnd};
 use crate::raw::{UnclosedBlock, lua_block_end};
 use crate::yaml;
 use crate::{
-    Block, ConfFiles, ConfPaths, ConfTree, Contexts, Error, Errors, FileId, Line, LoadFailure, RawBlock,
-    Span, Word,
+    Block, ConfFiles, ConfPaths, ConfTree, Contexts, DirectiveLine, Error, Errors, FileId, LoadFailure,
+    RawBlock, Span, Word,
 };
 
 /// Reads the file `main` (relative to `prefix`) and all it includes. One called `.yaml` or `.yml` is in H2O's language.
@@ -99,7 +99,7 @@ struct TreeLoader<'a> {
 
 impl TreeLoader<'_> {
     /// Reads a file into `lines`; `include` is the argument that names it.
-    fn file(&mut self, path: &Path, include: Option<Span>, lines: &mut Vec<Line>) {
+    fn file(&mut self, path: &Path, include: Option<Span>, lines: &mut Vec<DirectiveLine>) {
         let at = |error: Error| match include {
             Some(span) => error.at(span),
             None => error,
@@ -111,7 +111,7 @@ impl TreeLoader<'_> {
     }
 
     /// Reads a file in H2O's language.
-    fn yaml(&mut self, path: &Path, lines: &mut Vec<Line>) {
+    fn yaml(&mut self, path: &Path, lines: &mut Vec<DirectiveLine>) {
         match self.open_file(path) {
             Ok(id) => {
                 let text = self.tree.source.file(id).map(|file| Arc::clone(&file.text)).unwrap_or_default();
@@ -150,7 +150,7 @@ impl TreeLoader<'_> {
     }
 
     /// Reads the whole of a text.
-    fn text(&mut self, file: FileId, lines: &mut Vec<Line>) {
+    fn text(&mut self, file: FileId, lines: &mut Vec<DirectiveLine>) {
         let Some((text, parameter)) = self.tree.source.file(file).map(|f| (Arc::clone(&f.text), f.parameter))
         else {
             return;
@@ -167,7 +167,7 @@ impl TreeLoader<'_> {
         lexer: &mut Lexer<'_>,
         open: Option<Span>,
         parameter: bool,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<DirectiveLine>,
     ) -> Span {
         loop {
             let statement = lexer.statement(&mut self.errors);
@@ -204,7 +204,7 @@ impl TreeLoader<'_> {
         }
     }
 
-    fn semicolon(&mut self, statement: Statement, lines: &mut Vec<Line>) {
+    fn semicolon(&mut self, statement: Statement, lines: &mut Vec<DirectiveLine>) {
         let Statement { words, end_span, bad: false, .. } = statement else { return };
         match &words[..] {
             [name, argument] if name.is(INCLUDE.name) => self.include(argument, lines),
@@ -213,7 +213,7 @@ impl TreeLoader<'_> {
     }
 
     /// A line that ends with `{`, with its block.
-    fn opened(&mut self, lexer: &mut Lexer<'_>, statement: Statement) -> Option<Line> {
+    fn opened(&mut self, lexer: &mut Lexer<'_>, statement: Statement) -> Option<DirectiveLine> {
         let Statement { words, end_span: open, bad, .. } = statement;
         if self.main_only {
             self.skip_block(lexer, words.first());
@@ -235,7 +235,7 @@ impl TreeLoader<'_> {
     }
 
     /// Takes out an `include` that is none.
-    fn checked(&mut self, line: Option<Line>) -> Option<Line> {
+    fn checked(&mut self, line: Option<DirectiveLine>) -> Option<DirectiveLine> {
         let line = line?;
         if !line.name.is(INCLUDE.name) {
             return Some(line);
@@ -316,7 +316,7 @@ impl TreeLoader<'_> {
     }
 
     /// Puts the lines of the files that `argument` names in the place of the include.
-    fn include(&mut self, argument: &Word, lines: &mut Vec<Line>) {
+    fn include(&mut self, argument: &Word, lines: &mut Vec<DirectiveLine>) {
         let path = self.tree.paths.conf_prefix.join(OsStr::from_bytes(argument.bytes()));
         if !is_pattern(path.as_os_str().as_bytes()) {
             return self.file(&path, Some(argument.span), lines);
@@ -336,7 +336,7 @@ impl TreeLoader<'_> {
 }
 
 /// A line of these words, if there are any.
-fn line(words: Vec<Word>, block: Option<Block>, raw: Option<RawBlock>, end: Span) -> Option<Line> {
+fn line(words: Vec<Word>, block: Option<Block>, raw: Option<RawBlock>, end: Span) -> Option<DirectiveLine> {
     let mut args = words;
     if args.is_empty() {
         return None;
@@ -344,7 +344,7 @@ fn line(words: Vec<Word>, block: Option<Block>, raw: Option<RawBlock>, end: Span
     let name = args.remove(0);
     args.shrink_to_fit();
     let span = name.span.to(end);
-    Some(Line { name, args, block, raw, span })
+    Some(DirectiveLine { name, args, block, raw, span })
 }
 
 /// The words of ngx_lua.

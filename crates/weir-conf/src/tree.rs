@@ -10,7 +10,7 @@ use crate::source::{ConfSource, Span, Word};
 #[derive(Clone, Debug, Default)]
 pub struct ConfTree {
     /// Lines of the main context; those of `-g` come first.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DirectiveLine>,
     /// The texts, for the places of errors and for `-T`.
     pub source: ConfSource,
     /// What relative paths are relative to.
@@ -28,7 +28,7 @@ pub struct ConfPaths {
 
 /// One directive as written.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct DirectiveLine {
     /// Its first word.
     pub name: Word,
     /// The other words.
@@ -41,7 +41,7 @@ pub struct Line {
     pub span: Span,
 }
 
-impl Line {
+impl DirectiveLine {
     /// Name and arguments: what blocks such as `map` call their parameters.
     pub fn words(&self) -> impl Iterator<Item = &Word> {
         std::iter::once(&self.name).chain(&self.args)
@@ -65,7 +65,7 @@ impl Line {
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DirectiveLine>,
     /// From the `{` to the `}`.
     pub span: Span,
 }

@@ -10,7 +10,7 @@ mod hooks;
 
 use std::any::Any;
 
-use weir_conf::{Contexts, Directive, DirectiveSignature, Error, Line, LineCx};
+use weir_conf::{Contexts, Directive, DirectiveLine, DirectiveSignature, Error, LineCx};
 
 use crate::conf::registry::Registry;
 use crate::plan::PlanBuilder;
@@ -85,7 +85,7 @@ pub struct ModuleDef {
     pub(crate) alone: bool,
     pub(crate) rows: fn() -> Vec<DirectiveSignature>,
     pub(crate) new: fn() -> Box<dyn Any + Send + Sync>,
-    pub(crate) check: fn(usize, &Line, Contexts) -> Result<(), Error>,
+    pub(crate) check: fn(usize, &DirectiveLine, Contexts) -> Result<(), Error>,
     pub(crate) set: fn(&mut dyn Any, usize, &mut LineCx<'_>) -> Result<(), Error>,
     pub(crate) inherit: fn(&mut dyn Any, &dyn Any),
     pub(crate) nest: fn(&mut dyn Any, &dyn Any, Unnamed),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_http::h1::{BadChunk, ChunkedDecoder, Strictness, TrailerLimits};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_rt::file::FileHandle;
 use weir_trace::{Site, WaitKind};
 
@@ -465,18 +465,18 @@ impl Exchange {
         let shared = self.shared.clone();
         let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
         match shared.waiting_for(WaitKind::ClientRead, received).await {
-            Recv::Data(buf) => {
+            RecvOutcome::Data(buf) => {
                 wire.input.borrow_mut().push(buf);
                 Ok(())
             }
-            Recv::TimedOut => {
+            RecvOutcome::TimedOut => {
                 self.log(
                     Level::Info,
                     &"client timed out (110: Connection timed out) while reading client request body",
                 );
                 Err(self.broken(Error::CLIENT_TIMED_OUT))
             }
-            Recv::Eof => {
+            RecvOutcome::Eof => {
                 self.body.gone = true;
                 self.log(
                     Level::Info,
@@ -484,7 +484,7 @@ impl Exchange {
                 );
                 Err(self.broken(Error { kind: ErrorKind::Protocol, ..Error::CLIENT_CLOSED }))
             }
-            Recv::Err(errno) => {
+            RecvOutcome::Err(errno) => {
                 self.body.gone = true;
                 Err(self.broken(Error {
                     kind: ErrorKind::Protocol,
@@ -567,7 +567,7 @@ pub async fn rest(x: &mut Exchange, wire: &Rc<Wire>) -> bool {
         }
         wire.timer.arm(x.plan.core.lingering_timeout);
         match wire.stream.recv(Some(&wire.timer)).await {
-            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
             _ => return false,
         }
     }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::Site;
-use weir_conf::{Args, Contexts, Directive, LineCx};
+use weir_conf::{ArgCount, Contexts, Directive, LineCx};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
@@ -31,7 +31,7 @@ impl Module for Refuse {
     const NAME: &'static str = "refuse";
     type Conf = Option<u16>;
     const DIRECTIVES: &'static [Directive<Option<u16>>] =
-        &[Directive::new("refuse", ANYWHERE, Args::ONE, set)];
+        &[Directive::new("refuse", ANYWHERE, ArgCount::ONE, set)];
 
     fn inherit(conf: &mut Option<u16>, parent: &Option<u16>) {
         *conf = conf.or(*parent);

@@ -73,7 +73,7 @@ fn ask(http: &str, server: &str, requests: &[(&str, &str)]) {
 
 /// [`ask`], of the nginx that `nginx` makes of a configuration.
 fn ask_of(
-    nginx: impl FnOnce(&str) -> Option<weir_test::Builder>,
+    nginx: impl FnOnce(&str) -> Option<weir_test::TestServerBuilder>,
     http: &str,
     server: &str,
     requests: &[(&str, &str)],
@@ -321,7 +321,7 @@ fn addition() {
 }
 
 /// An nginx with the module, where it is installed.
-fn nginx_with_subs(conf: &str) -> Option<weir_test::Builder> {
+fn nginx_with_subs(conf: &str) -> Option<weir_test::TestServerBuilder> {
     let module = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"]
         .map(|folder| std::path::Path::new(folder).join("ngx_http_subs_filter_module.so"))
         .into_iter()

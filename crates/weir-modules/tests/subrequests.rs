@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use common::Site;
-use weir_conf::{Args, Contexts, Directive, LineCx};
+use weir_conf::{ArgCount, Contexts, Directive, LineCx};
 use weir_engine::body::{Body, Buf};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::plan::PlanBuilder;
@@ -34,7 +34,7 @@ impl Module for Ask {
     const NAME: &'static str = "ask";
     type Conf = Option<Question>;
     const DIRECTIVES: &'static [Directive<Self::Conf>] =
-        &[Directive::new("ask", Contexts::LOCATION, Args::TWO_OR_THREE, set)];
+        &[Directive::new("ask", Contexts::LOCATION, ArgCount::TWO_OR_THREE, set)];
 
     fn install(conf: &Self::Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
         if let Some(question) = conf {

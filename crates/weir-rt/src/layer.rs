@@ -1,16 +1,16 @@
 //! What stands between the user of a stream and its socket: encryption.
 //!
-//! A socket with a [`Layer`] keeps two queues: what its user queued, as it is, and the socket's own with what the layer
+//! A socket with a [`StreamLayer`] keeps two queues: what its user queued, as it is, and the socket's own with what the layer
 //! made of it. The second is filled from the first only so far ahead as the kernel can be expected to take, so a
 //! large file is not turned into a large heap of records.
 
 use std::collections::VecDeque;
 
-use crate::output::{Chunk, SpareVectors};
+use crate::output::{OutputChunk, SpareVectors};
 
 /// Turns bytes of the user into bytes of the socket and back. It is called inside the loop's window: it must not use
 /// the runtime. It does no input or output of its own.
-pub trait Layer {
+pub trait StreamLayer {
     /// Takes bytes that the socket received. Appends what they say to the user to `plain`, and what the peer must be
     /// sent because of them to `out`.
     fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome;
@@ -18,7 +18,7 @@ pub trait Layer {
     /// Appends to `out` what the socket is to send for `plain`.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
-    /// The most bytes that [`Layer::seal`] is to be given at a time, at most 16 KB.
+    /// The most bytes that [`StreamLayer::seal`] is to be given at a time, at most 16 KB.
     fn piece(&self) -> usize {
         PIECE
     }
@@ -27,7 +27,7 @@ pub trait Layer {
     fn close(&mut self, out: &mut Vec<u8>);
 }
 
-/// What [`Layer::open`] came to.
+/// What [`StreamLayer::open`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenOutcome {
     /// More may follow.
@@ -57,8 +57,8 @@ pub(crate) enum SealOutcome {
 
 /// A layer with what a socket keeps for it.
 pub(crate) struct SocketLayer {
-    pub(crate) layer: Box<dyn Layer>,
-    plain: VecDeque<Chunk>,
+    pub(crate) layer: Box<dyn StreamLayer>,
+    plain: VecDeque<OutputChunk>,
     /// Bytes of the first chunk (if of memory) that are sealed already.
     offset: usize,
     /// Bytes in `plain`.
@@ -73,7 +73,7 @@ pub(crate) struct SocketLayer {
 }
 
 impl SocketLayer {
-    pub(crate) fn new(layer: Box<dyn Layer>, early: Vec<u8>) -> SocketLayer {
+    pub(crate) fn new(layer: Box<dyn StreamLayer>, early: Vec<u8>) -> SocketLayer {
         SocketLayer {
             layer,
             plain: VecDeque::new(),
@@ -86,7 +86,7 @@ impl SocketLayer {
         }
     }
 
-    pub(crate) fn push(&mut self, chunk: Chunk) {
+    pub(crate) fn push(&mut self, chunk: OutputChunk) {
         if !chunk.is_empty() {
             self.unsealed += chunk.len();
             self.plain.push_back(chunk);
@@ -106,7 +106,7 @@ impl SocketLayer {
         while ahead + (out.len() as u64) < AHEAD {
             let step = match self.plain.front() {
                 None => break,
-                Some(Chunk::File { .. }) => self.file(out, spares),
+                Some(OutputChunk::File { .. }) => self.file(out, spares),
                 Some(_) => {
                     self.memory(out, spares);
                     SealOutcome::Enough
@@ -127,7 +127,7 @@ impl SocketLayer {
     /// The file range that is waited for.
     pub(crate) fn front_file(&self) -> Option<(&std::rc::Rc<crate::FileHandle>, u64, u64)> {
         match self.plain.front() {
-            Some(Chunk::File { file, offset, len }) => Some((file, *offset, *len)),
+            Some(OutputChunk::File { file, offset, len }) => Some((file, *offset, *len)),
             _ => None,
         }
     }
@@ -200,7 +200,7 @@ impl SocketLayer {
         let sealed = self.offset;
         let Some(front) = self.plain.front_mut() else { return };
         let whole = match *front {
-            Chunk::File { ref mut offset, ref mut len, .. } => {
+            OutputChunk::File { ref mut offset, ref mut len, .. } => {
                 *offset += n as u64;
                 *len -= n as u64;
                 *len == 0
@@ -208,15 +208,15 @@ impl SocketLayer {
             ref memory => sealed + n == memory.bytes().len(),
         };
         if !whole {
-            if !matches!(front, Chunk::File { .. }) {
+            if !matches!(front, OutputChunk::File { .. }) {
                 self.offset += n;
             }
             return;
         }
         self.offset = 0;
         match self.plain.pop_front() {
-            Some(Chunk::Bytes(v)) => spares.give(v),
-            Some(Chunk::File { .. }) => self.resident_to = 0,
+            Some(OutputChunk::Bytes(v)) => spares.give(v),
+            Some(OutputChunk::File { .. }) => self.resident_to = 0,
             _ => (),
         }
     }

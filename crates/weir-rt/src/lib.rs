@@ -7,7 +7,7 @@
 //! * a waker is two words that name the task ([`spawn`] boxes a future once, per connection);
 //! * operations belong to the socket, so the futures of [`Stream`] may be dropped at any time and lose nothing;
 //! * received bytes lie in pooled buffers ([`RecvBuf`]) that idle connections do not hold;
-//! * output is a queue of [`Chunk`]s that leave by one system call per turn, file ranges by sendfile(2);
+//! * output is a queue of [`OutputChunk`]s that leave by one system call per turn, file ranges by sendfile(2);
 //! * a [`Timer`] is pushed out by one store.
 //!
 //! The free functions use the thread's running runtime and panic outside one.
@@ -51,17 +51,17 @@ mod timers;
 pub use driver::{DriverChoice, DriverKind, probe_io_uring};
 pub use file::FileHandle;
 pub use heap::Heap;
-pub use layer::{Layer, OpenOutcome};
+pub use layer::{OpenOutcome, StreamLayer};
 pub use listener::Listener;
 pub use net::SockAddr;
-pub use output::{Chunk, SendError};
+pub use output::{OutputChunk, SendError};
 pub use recv_buf::RecvBuf;
 pub use runtime::{
     Runtime, RuntimeHandle, RuntimeOptions, asking_device, at_round_end, blocking, buffers, computing, epoch,
     now_ms, receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub use stats::{LoopSnapshot, LoopStats};
-pub use stream::{PeerClosed, Recv, Stream};
+pub use stream::{PeerClosed, RecvOutcome, Stream};
 pub use task::{TaskId, set_panic_hook};
 pub use thread_watch::{ThreadState, ThreadWatch};
 pub use timeout::{Timer, sleep};

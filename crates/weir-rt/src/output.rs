@@ -11,7 +11,7 @@ use crate::file::FileHandle;
 use crate::sys;
 
 /// A piece of output.
-pub enum Chunk {
+pub enum OutputChunk {
     /// Owned bytes; the vector is recycled when sent (see [`crate::Stream::spare`]).
     Bytes(Vec<u8>),
     /// Bytes shared by several connections of this worker, such as a cached file.
@@ -31,11 +31,11 @@ pub enum Chunk {
     },
 }
 
-impl Chunk {
+impl OutputChunk {
     /// Bytes of the chunk.
     pub fn len(&self) -> u64 {
         match self {
-            Chunk::File { len, .. } => *len,
+            OutputChunk::File { len, .. } => *len,
             memory => memory.bytes().len() as u64,
         }
     }
@@ -48,11 +48,11 @@ impl Chunk {
     /// The bytes of a chunk of memory; nothing for a file.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Chunk::Bytes(v) => v,
-            Chunk::Shared(s) => s,
-            Chunk::Part(s, range) => s.get(range.clone()).unwrap_or_default(),
-            Chunk::Static(s) => s,
-            Chunk::File { .. } => &[],
+            OutputChunk::Bytes(v) => v,
+            OutputChunk::Shared(s) => s,
+            OutputChunk::Part(s, range) => s.get(range.clone()).unwrap_or_default(),
+            OutputChunk::Static(s) => s,
+            OutputChunk::File { .. } => &[],
         }
     }
 }
@@ -93,7 +93,7 @@ pub(crate) struct GatheredOutput {
 
 /// A connection's output queue. Boxed and recycled: an idle connection has none.
 pub(crate) struct OutputQueue {
-    queue: VecDeque<Chunk>,
+    queue: VecDeque<OutputChunk>,
     /// Bytes of the first chunk (if of memory) that are sent already.
     offset: usize,
     /// Chunks at the front that the kernel is reading.
@@ -126,23 +126,23 @@ impl OutputQueue {
     }
 
     /// Appends a chunk, joining small ones.
-    pub(crate) fn push(&mut self, chunk: Chunk, spares: &mut SpareVectors) {
+    pub(crate) fn push(&mut self, chunk: OutputChunk, spares: &mut SpareVectors) {
         if chunk.is_empty() {
-            if let Chunk::Bytes(v) = chunk {
+            if let OutputChunk::Bytes(v) = chunk {
                 spares.give(v);
             }
             return;
         }
         self.unsent += chunk.len();
         if self.queue.len() > self.flight
-            && let Some(Chunk::Bytes(last)) = self.queue.back_mut()
+            && let Some(OutputChunk::Bytes(last)) = self.queue.back_mut()
         {
             let bytes = chunk.bytes();
             let room = last.capacity() - last.len();
-            let owned = matches!(chunk, Chunk::Bytes(_)) && last.len() + bytes.len() <= JOIN_MAX;
+            let owned = matches!(chunk, OutputChunk::Bytes(_)) && last.len() + bytes.len() <= JOIN_MAX;
             if !bytes.is_empty() && (owned || bytes.len() <= COPY_MAX.min(room)) {
                 last.extend_from_slice(bytes);
-                if let Chunk::Bytes(v) = chunk {
+                if let OutputChunk::Bytes(v) = chunk {
                     spares.give(v);
                 }
                 return;
@@ -157,7 +157,7 @@ impl OutputQueue {
         let gathered = GatheredOutput { pieces: 1, bytes: bytes.len(), file_next: false };
         self.pieces[0] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         self.unsent = bytes.len() as u64;
-        self.queue.push_back(Chunk::Bytes(bytes));
+        self.queue.push_back(OutputChunk::Bytes(bytes));
         self.depart(gathered);
         gathered
     }
@@ -167,7 +167,7 @@ impl OutputQueue {
         debug_assert!(self.flight == 0 && self.offset == 0 && sent < bytes.len());
         self.unsent += (bytes.len() - sent) as u64;
         self.offset = sent;
-        self.queue.push_front(Chunk::Bytes(bytes));
+        self.queue.push_front(OutputChunk::Bytes(bytes));
     }
 
     /// Prepares the memory at the front for one system call; the result stays valid until the next change.
@@ -175,7 +175,7 @@ impl OutputQueue {
         let mut gathered = GatheredOutput { pieces: 0, bytes: 0, file_next: false };
         let mut skip = self.offset;
         for chunk in &self.queue {
-            if matches!(chunk, Chunk::File { .. }) {
+            if matches!(chunk, OutputChunk::File { .. }) {
                 gathered.file_next = true;
                 break;
             }
@@ -218,7 +218,7 @@ impl OutputQueue {
     /// The file range at the front: file, offset, length.
     pub(crate) fn front_file(&self) -> Option<(&Rc<FileHandle>, u64, u64)> {
         match self.queue.front() {
-            Some(Chunk::File { file, offset, len }) => Some((file, *offset, *len)),
+            Some(OutputChunk::File { file, offset, len }) => Some((file, *offset, *len)),
             _ => None,
         }
     }
@@ -234,7 +234,7 @@ impl OutputQueue {
             let rest = front.len() - sent;
             if left < rest {
                 match front {
-                    Chunk::File { offset, len, .. } => {
+                    OutputChunk::File { offset, len, .. } => {
                         *offset += left;
                         *len -= left;
                     }
@@ -245,8 +245,8 @@ impl OutputQueue {
             left -= rest;
             self.offset = 0;
             match self.queue.pop_front() {
-                Some(Chunk::Bytes(v)) => spares.give(v),
-                Some(Chunk::File { .. }) => self.resident_to = 0,
+                Some(OutputChunk::Bytes(v)) => spares.give(v),
+                Some(OutputChunk::File { .. }) => self.resident_to = 0,
                 _ => (),
             }
         }
@@ -260,11 +260,12 @@ impl OutputQueue {
         }
         let (mut at, mut ahead) = (0, 0);
         while at < self.queue.len() && ahead < READ_AHEAD {
-            if let Chunk::File { len, .. } = &self.queue[at] {
+            if let OutputChunk::File { len, .. } = &self.queue[at] {
                 if *len > SMALL_FILE {
                     return;
                 }
-                let joined = at > 0 && matches!(&self.queue[at - 1], Chunk::Bytes(v) if v.len() <= JOIN_MAX);
+                let joined =
+                    at > 0 && matches!(&self.queue[at - 1], OutputChunk::Bytes(v) if v.len() <= JOIN_MAX);
                 if !self.read_file(at, joined, spares) {
                     return;
                 }
@@ -279,10 +280,10 @@ impl OutputQueue {
 
     /// Replaces the file range at `at` by its bytes, behind those of the chunk before it if `joined`.
     fn read_file(&mut self, at: usize, joined: bool, spares: &mut SpareVectors) -> bool {
-        let Chunk::File { file, offset, len } = &self.queue[at] else { return false };
+        let OutputChunk::File { file, offset, len } = &self.queue[at] else { return false };
         let (file, offset, len) = (Rc::clone(file), *offset, *len as usize);
         if joined {
-            let Chunk::Bytes(before) = &mut self.queue[at - 1] else { return false };
+            let OutputChunk::Bytes(before) = &mut self.queue[at - 1] else { return false };
             if !sys::append_resident(&file, before, offset, len) {
                 return false;
             }
@@ -293,7 +294,7 @@ impl OutputQueue {
                 spares.give(bytes);
                 return false;
             }
-            self.queue[at] = Chunk::Bytes(bytes);
+            self.queue[at] = OutputChunk::Bytes(bytes);
         }
         true
     }
@@ -302,7 +303,7 @@ impl OutputQueue {
     pub(crate) fn clear(&mut self, spares: &mut SpareVectors) {
         debug_assert!(self.flight == 0);
         while let Some(chunk) = self.queue.pop_front() {
-            if let Chunk::Bytes(v) = chunk {
+            if let OutputChunk::Bytes(v) = chunk {
                 spares.give(v);
             }
         }
@@ -384,7 +385,7 @@ impl SpareVectors {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chunk, GatheredOutput, OutputQueue, SpareVectors};
+    use super::{GatheredOutput, OutputChunk, OutputQueue, SpareVectors};
     use proptest::prelude::*;
 
     fn sent(output: &mut OutputQueue, n: usize) -> Vec<u8> {
@@ -405,9 +406,9 @@ mod tests {
         let (mut output, mut spares) = (OutputQueue::new(), SpareVectors::default());
         let mut head = Vec::with_capacity(64);
         head.extend_from_slice(b"head ");
-        output.push(Chunk::Bytes(head), &mut spares);
-        output.push(Chunk::Static(b"static "), &mut spares);
-        output.push(Chunk::Bytes(b"owned".to_vec()), &mut spares);
+        output.push(OutputChunk::Bytes(head), &mut spares);
+        output.push(OutputChunk::Static(b"static "), &mut spares);
+        output.push(OutputChunk::Bytes(b"owned".to_vec()), &mut spares);
         let one = GatheredOutput { pieces: 1, bytes: 17, file_next: false };
         assert_eq!((output.gather(), output.unsent()), (one, 17));
         assert_eq!(spares.vectors.len(), 1, "the joined vector is recycled");
@@ -416,11 +417,11 @@ mod tests {
     #[test]
     fn nothing_is_appended_to_what_is_in_flight() {
         let (mut output, mut spares) = (OutputQueue::new(), SpareVectors::default());
-        output.push(Chunk::Bytes(b"first".to_vec()), &mut spares);
+        output.push(OutputChunk::Bytes(b"first".to_vec()), &mut spares);
         let gathered = output.gather();
         let (start, len) = output.single(gathered).expect("one piece");
         output.depart(gathered);
-        output.push(Chunk::Bytes(b"second".to_vec()), &mut spares);
+        output.push(OutputChunk::Bytes(b"second".to_vec()), &mut spares);
         assert_eq!(output.queue.len(), 2);
         output.landed();
         output.gather();
@@ -441,9 +442,9 @@ mod tests {
                 let bytes = vec![n as u8; len];
                 expected.extend_from_slice(&bytes);
                 output.push(match kind {
-                    0 => Chunk::Bytes(bytes),
-                    1 => Chunk::Shared(bytes.into()),
-                    _ => Chunk::Static(&[7u8; 5000][..len]),
+                    0 => OutputChunk::Bytes(bytes),
+                    1 => OutputChunk::Shared(bytes.into()),
+                    _ => OutputChunk::Static(&[7u8; 5000][..len]),
                 }, &mut spares);
                 if kind == 2 {
                     let from = expected.len() - len;

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use crate::driver::{ReceivedInput, WorkerIo};
-use crate::layer::Layer;
+use crate::layer::StreamLayer;
 use crate::net::{self, SockAddr};
-use crate::output::{Chunk, SendError};
+use crate::output::{OutputChunk, SendError};
 use crate::recv_buf::RecvBuf;
 use crate::runtime::{RuntimeCore, UNIT, current};
 use crate::socket::SocketSlot;
@@ -18,7 +18,7 @@ use crate::timeout::Timer;
 
 /// What a receive came to.
 #[derive(Debug)]
-pub enum Recv {
+pub enum RecvOutcome {
     /// Some bytes, at least one.
     Data(RecvBuf),
     /// The peer has ended its direction. Sending goes on.
@@ -103,14 +103,14 @@ impl Stream {
     }
 
     /// The next bytes, the end of the stream, an error, or the expiry of `timer` (if armed), in this order.
-    pub fn recv(&self, timer: Option<&Timer>) -> impl Future<Output = Recv> {
+    pub fn recv(&self, timer: Option<&Timer>) -> impl Future<Output = RecvOutcome> {
         poll_fn(move |cx| self.poll_recv(cx, timer))
     }
 
     /// [`Stream::recv`] for hand-written futures: registers the polling task when pending. A task whose peer sends faster than
     /// it reads has others run after some bytes.
     #[inline]
-    pub fn poll_recv(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Recv> {
+    pub fn poll_recv(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<RecvOutcome> {
         if !self.core.may_receive(UNIT) {
             return rest(cx);
         }
@@ -122,7 +122,12 @@ impl Stream {
 
     /// As [`Stream::poll_recv`], of up to `most` bytes at once (64 KB at most, 4 KB at least), for one who expects many
     /// and keeps or sends them on ([`RecvBuf::into_vec`]).
-    pub fn poll_recv_long(&self, cx: &mut Context<'_>, timer: Option<&Timer>, most: usize) -> Poll<Recv> {
+    pub fn poll_recv_long(
+        &self,
+        cx: &mut Context<'_>,
+        timer: Option<&Timer>,
+        most: usize,
+    ) -> Poll<RecvOutcome> {
         if !self.core.may_receive(most) {
             return rest(cx);
         }
@@ -134,10 +139,10 @@ impl Stream {
 
     /// Waits for bytes, when there are none.
     #[inline]
-    fn poll_more(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Recv> {
+    fn poll_more(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<RecvOutcome> {
         if let Some(timer) = timer {
             if timer.expired() {
-                return Poll::Ready(Recv::TimedOut);
+                return Poll::Ready(RecvOutcome::TimedOut);
             }
             timer.register(cx);
         }
@@ -146,17 +151,17 @@ impl Stream {
 
     /// What can be had without waiting.
     #[inline]
-    pub fn try_recv(&self) -> Option<Recv> {
+    pub fn try_recv(&self) -> Option<RecvOutcome> {
         self.receive(|io| io.recv(&self.core.state, self.index))
     }
 
     /// As [`Stream::try_recv`], also of a connection that nobody has received from yet, for which it asks the system.
-    pub fn try_recv_first(&self) -> Option<Recv> {
+    pub fn try_recv_first(&self) -> Option<RecvOutcome> {
         self.receive(|io| io.recv_first(&self.core.state, self.index))
     }
 
     #[inline]
-    fn receive(&self, ask: impl FnOnce(&mut WorkerIo) -> Option<ReceivedInput>) -> Option<Recv> {
+    fn receive(&self, ask: impl FnOnce(&mut WorkerIo) -> Option<ReceivedInput>) -> Option<RecvOutcome> {
         let (input, start) = self.core.io.with(|io| {
             let input = ask(io)?;
             let start = if let ReceivedInput::Data(received) = &input {
@@ -168,18 +173,20 @@ impl Stream {
         })?;
         Some(match (input, start) {
             (ReceivedInput::Data(received), Some(start)) => {
-                Recv::Data(RecvBuf::new(Rc::clone(&self.core), received, start))
+                RecvOutcome::Data(RecvBuf::new(Rc::clone(&self.core), received, start))
             }
-            (ReceivedInput::Opened(bytes), _) => Recv::Data(RecvBuf::opened(Rc::clone(&self.core), bytes)),
-            (ReceivedInput::Error(e), _) => Recv::Err(e),
-            (ReceivedInput::Eof | ReceivedInput::Data(_), _) => Recv::Eof,
+            (ReceivedInput::Opened(bytes), _) => {
+                RecvOutcome::Data(RecvBuf::opened(Rc::clone(&self.core), bytes))
+            }
+            (ReceivedInput::Error(e), _) => RecvOutcome::Err(e),
+            (ReceivedInput::Eof | ReceivedInput::Data(_), _) => RecvOutcome::Eof,
         })
     }
 
     /// Appends to the output. It is sent at the next [`Stream::flush`] or, at the latest, when this task's poll ends.
     /// After a send error the chunk is dropped.
     #[inline]
-    pub fn queue(&self, chunk: Chunk) {
+    pub fn queue(&self, chunk: OutputChunk) {
         self.core.io.with(|io| io.queue(self.index, chunk));
     }
 
@@ -336,7 +343,7 @@ impl Stream {
 
     /// From here on bytes go through `layer` both ways. `early`: what it has opened already, which is received first.
     /// What was queued before goes out as it is, so it must have been handed over ([`Stream::flush`]).
-    pub fn set_layer(&self, layer: Box<dyn Layer>, early: Vec<u8>) {
+    pub fn set_layer(&self, layer: Box<dyn StreamLayer>, early: Vec<u8>) {
         self.core.io.with(|io| io.set_layer(self.index, layer, early));
     }
 

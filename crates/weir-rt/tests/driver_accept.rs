@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use driver_common::*;
 use weir_rt::{
-    DriverChoice, Listener, Recv, Runtime, RuntimeOptions, Stream, blocking, process, process::ResourceLimit,
-    sleep, spawn,
+    DriverChoice, Listener, RecvOutcome, Runtime, RuntimeOptions, Stream, blocking, process,
+    process::ResourceLimit, sleep, spawn,
 };
 
 #[test]
@@ -162,7 +162,7 @@ fn out_of_descriptors(driver: DriverChoice) {
                 // A lack of descriptors is told once a pause.
                 let Ok(stream) = listener.accept().await else { continue };
                 spawn(async move {
-                    while let Recv::Data(buf) = stream.recv(None).await {
+                    while let RecvOutcome::Data(buf) = stream.recv(None).await {
                         send_all(&stream, &buf).await;
                     }
                 });

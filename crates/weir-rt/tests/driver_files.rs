@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use driver_common::*;
-use weir_rt::{Chunk, FileHandle, SendError, blocking};
+use weir_rt::{FileHandle, OutputChunk, SendError, blocking};
 
 /// A file of `len` bytes of pattern 0, without a name.
 fn patterned_file(len: usize) -> (Rc<FileHandle>, File) {
@@ -19,8 +19,8 @@ fn patterned_file(len: usize) -> (Rc<FileHandle>, File) {
     (Rc::new(FileHandle::from(OwnedFd::from(file.try_clone().expect("dup")))), file)
 }
 
-fn range(file: &Rc<FileHandle>, offset: u64, len: u64) -> Chunk {
-    Chunk::File { file: Rc::clone(file), offset, len }
+fn range(file: &Rc<FileHandle>, offset: u64, len: u64) -> OutputChunk {
+    OutputChunk::File { file: Rc::clone(file), offset, len }
 }
 
 both!(files_arrive_whole, || async {
@@ -55,9 +55,9 @@ both!(ranges_and_memory_keep_their_order, || async {
     });
     let sender = async {
         for (n, (offset, len)) in parts.into_iter().enumerate() {
-            stream.queue(Chunk::Bytes(format!("part {n}: ").into_bytes()));
+            stream.queue(OutputChunk::Bytes(format!("part {n}: ").into_bytes()));
             stream.queue(range(&file, offset, len));
-            stream.queue(Chunk::Static(b" end\r\n"));
+            stream.queue(OutputChunk::Static(b" end\r\n"));
         }
         stream.drained(0, None).await.expect("sent");
         drop(stream);

@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::rc::Rc;
 
 use driver_common::*;
-use weir_rt::{Chunk, FileHandle, Layer, OpenOutcome, Recv, Stream, blocking, file};
+use weir_rt::{FileHandle, OpenOutcome, OutputChunk, RecvOutcome, Stream, StreamLayer, blocking, file};
 
 /// Records of a length in two bytes and content with every bit turned; an empty one is the end, and the byte 0 in the
 /// place of content is answered with a record of its own.
@@ -16,7 +16,7 @@ struct Turned {
     rest: Vec<u8>,
 }
 
-impl Layer for Turned {
+impl StreamLayer for Turned {
     fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome {
         self.rest.extend_from_slice(received);
         while let Some((head, behind)) = self.rest.split_at_checked(2) {
@@ -85,16 +85,16 @@ both!(memory_and_files_leave_whole_and_in_order_and_the_end_is_told, || async {
     let (stream, client) = layered().await;
     let reader = blocking(move || read_records(client));
     let server = async {
-        stream.queue(Chunk::Static(b"head "));
-        stream.queue(Chunk::Bytes(b"more ".to_vec()));
-        stream.queue(Chunk::File { file: pattern_file(LEN), offset: 0, len: LEN as u64 });
-        stream.queue(Chunk::Shared(patterned(4, 0, 100_000).into()));
+        stream.queue(OutputChunk::Static(b"head "));
+        stream.queue(OutputChunk::Bytes(b"more ".to_vec()));
+        stream.queue(OutputChunk::File { file: pattern_file(LEN), offset: 0, len: LEN as u64 });
+        stream.queue(OutputChunk::Shared(patterned(4, 0, 100_000).into()));
         stream.drained(0, None).await.expect("sent");
         assert_eq!(stream.sent(), (10 + LEN + 100_000) as u64, "the user's bytes are counted");
         stream.send(b"tail".to_vec());
         stream.shutdown_write().expect("open");
         stream.drained(0, None).await.expect("sent");
-        assert!(matches!(stream.recv(None).await, Recv::Eof));
+        assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
     };
     let ((plain, ended, _), ()) = join(reader, server).await;
     let expected = [&b"head more "[..], &patterned(3, 0, LEN), &patterned(4, 0, 100_000), b"tail"].concat();
@@ -107,7 +107,7 @@ both!(small_pieces_share_a_record_and_a_dropped_stream_says_its_end, || async {
     stream.send(b"alone".to_vec());
     stream.drained(0, None).await.expect("sent");
     for _ in 0..5 {
-        stream.queue(Chunk::Static(b"piece "));
+        stream.queue(OutputChunk::Static(b"piece "));
     }
     drop(stream);
     let (plain, ended, records) = blocking(move || read_records(client)).await;
@@ -119,7 +119,7 @@ both!(small_pieces_share_a_record_and_a_dropped_stream_says_its_end, || async {
 both!(a_file_shorter_than_its_range_fails_the_connection, || async {
     let (stream, client) = layered().await;
     let reader = blocking(move || read_records(client).0.len());
-    stream.queue(Chunk::File { file: pattern_file(100_000), offset: 0, len: 200_000 });
+    stream.queue(OutputChunk::File { file: pattern_file(100_000), offset: 0, len: 200_000 });
     let error = stream.drained(0, None).await.expect_err("the file is short");
     assert_eq!(error, weir_rt::SendError::Truncated);
     drop(stream);
@@ -146,7 +146,7 @@ both!(received_bytes_are_opened_in_any_pieces, || async {
     let reader = async {
         assert_eq!(recv_exactly(&stream, 6).await, b"early ");
         check(9, 0, &recv_exactly(&stream, LEN).await);
-        assert!(matches!(stream.recv(None).await, Recv::Eof));
+        assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
         assert!(stream.is_eof());
         drop(stream);
     };
@@ -162,7 +162,7 @@ both!(bytes_that_cannot_be_opened_break_the_stream, || async {
     });
     let (client, good) = join(writer, recv_exactly(&stream, 4)).await;
     assert_eq!(good, b"good");
-    assert!(matches!(stream.recv(None).await, Recv::Err(71)), "EPROTO");
+    assert!(matches!(stream.recv(None).await, RecvOutcome::Err(71)), "EPROTO");
     assert!(stream.into_fd().await.is_err(), "bytes would leave without their layer");
     drop(client);
 });

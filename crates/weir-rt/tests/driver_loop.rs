@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use driver_common::*;
 use weir_rt::{
-    Chunk, DriverChoice, Recv, Runtime, RuntimeOptions, Stream, Timer, blocking, now_ms, probe_io_uring,
-    remote, set_panic_hook, sleep, spawn, unix_time, yield_now,
+    DriverChoice, OutputChunk, RecvOutcome, Runtime, RuntimeOptions, Stream, Timer, blocking, now_ms,
+    probe_io_uring, remote, set_panic_hook, sleep, spawn, unix_time, yield_now,
 };
 
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -27,7 +27,7 @@ both!(a_panic_ends_one_task_and_its_connection, || async {
         loop {
             let stream = listener.accept().await.expect("accept");
             spawn(async move {
-                if let Recv::Data(buf) = stream.recv(None).await {
+                if let RecvOutcome::Data(buf) = stream.recv(None).await {
                     assert!(&buf[..] != b"panic", "asked for");
                     send_all(&stream, &buf).await;
                 }
@@ -133,7 +133,7 @@ both!(an_idle_receive_times_out_and_goes_on, || async {
     let idle = Timer::new();
     idle.arm(30);
     let start = now_ms();
-    assert!(matches!(stream.recv(Some(&idle)).await, Recv::TimedOut));
+    assert!(matches!(stream.recv(Some(&idle)).await, RecvOutcome::TimedOut));
     assert!(now_ms() - start >= 30);
     client.write_all(b"late").expect("write");
     idle.arm(10_000);
@@ -235,7 +235,7 @@ both!(combinators_with_their_own_wakers_work, || async {
     });
     let ours = with_foreign_waker(async move {
         assert_eq!(recv_exactly(&stream, 4).await, b"ping");
-        stream.queue(Chunk::Bytes(vec![0; 4 << 20]));
+        stream.queue(OutputChunk::Bytes(vec![0; 4 << 20]));
         stream.drained(0, None).await.expect("sent");
         with_foreign_waker(sleep(Duration::from_millis(5))).await;
     });
@@ -309,16 +309,16 @@ fn handles_that_outlive_their_runtime_find_errors() {
         let (stream, buf, timer) = rt.block_on(async {
             let (stream, mut client) = pair().await;
             client.write_all(b"kept").expect("write");
-            let Recv::Data(buf) = stream.recv(None).await else { panic!("no data") };
+            let RecvOutcome::Data(buf) = stream.recv(None).await else { panic!("no data") };
             assert!(stream.try_recv().is_none());
-            stream.queue(Chunk::Bytes(vec![0; 32 << 20]));
+            stream.queue(OutputChunk::Bytes(vec![0; 32 << 20]));
             stream.flush();
             (stream, buf, Timer::new())
         });
         drop(rt);
         assert_eq!(&buf[..], b"kept");
-        assert!(matches!(stream.try_recv(), Some(Recv::Err(libc::EBADF))));
-        stream.queue(Chunk::Static(b"nowhere"));
+        assert!(matches!(stream.try_recv(), Some(RecvOutcome::Err(libc::EBADF))));
+        stream.queue(OutputChunk::Static(b"nowhere"));
         stream.flush();
         timer.arm(5);
         drop((stream, buf, timer));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use driver_common::*;
-use weir_rt::{Chunk, Recv, Runtime, RuntimeOptions, Stream, blocking, sleep, spawn, yield_now};
+use weir_rt::{OutputChunk, RecvOutcome, Runtime, RuntimeOptions, Stream, blocking, sleep, spawn, yield_now};
 
 /// `clients` connections each upload `len` bytes of their own pattern, from two threads.
 async fn upload_to(addr: std::net::SocketAddr, clients: u32, len: usize) {
@@ -43,7 +43,7 @@ async fn upload_to(addr: std::net::SocketAddr, clients: u32, len: usize) {
 /// Receives a seed and then its pattern to the end, keeping up to `keep` buffers in hand for a while.
 async fn check_upload(stream: Stream, keep: usize) -> usize {
     let seed = match stream.recv(None).await {
-        Recv::Data(buf) => buf,
+        RecvOutcome::Data(buf) => buf,
         other => panic!("{other:?}"),
     };
     let (number, rest) = seed.split_first_chunk().expect("four bytes come together");
@@ -53,7 +53,7 @@ async fn check_upload(stream: Stream, keep: usize) -> usize {
     drop(seed);
     loop {
         match stream.recv(None).await {
-            Recv::Data(buf) => {
+            RecvOutcome::Data(buf) => {
                 let from = at;
                 at += buf.len();
                 kept.push((from, buf));
@@ -64,7 +64,7 @@ async fn check_upload(stream: Stream, keep: usize) -> usize {
                     }
                 }
             }
-            Recv::Eof => break,
+            RecvOutcome::Eof => break,
             other => panic!("{other:?}"),
         }
     }
@@ -107,7 +107,7 @@ both!(a_tiny_pool_in_other_hands_stops_nobody, 16, || async {
         client.write_all(&[1; 4096]).expect("write");
         if hoard.len() < 16 {
             match stream.recv(None).await {
-                Recv::Data(buf) => hoard.push(buf),
+                RecvOutcome::Data(buf) => hoard.push(buf),
                 other => panic!("{other:?}"),
             }
         }
@@ -151,7 +151,7 @@ both!(uploads_that_nobody_reads_leave_the_others_alone, 256, || async {
     let reader = blocking(move || read_pattern(peer, 4));
     let sender = async {
         for at in (0..1 << 20).step_by(1 << 16) {
-            stream.queue(Chunk::Bytes(patterned(4, at, 1 << 16)));
+            stream.queue(OutputChunk::Bytes(patterned(4, at, 1 << 16)));
             stream.drained(0, None).await.expect("sent");
         }
         drop(stream);
@@ -183,7 +183,7 @@ fn starved_sockets_do_not_spin() {
                 client.write_all(&[1; 4096]).expect("write");
                 if n < 8 {
                     match stream.recv(None).await {
-                        Recv::Data(buf) => hoard.push(buf),
+                        RecvOutcome::Data(buf) => hoard.push(buf),
                         other => panic!("{other:?}"),
                     }
                 }

@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use driver_common::*;
-use weir_rt::{Chunk, FileHandle, Recv, Stream, Timer, sleep, spawn, yield_now};
+use weir_rt::{FileHandle, OutputChunk, RecvOutcome, Stream, Timer, sleep, spawn, yield_now};
 
 const FILE_LEN: usize = 1 << 20;
 
@@ -53,15 +53,15 @@ async fn send_side(stream: Rc<Stream>, seed: u32, len: usize, file: Rc<FileHandl
         let n = (1 + random.below(most) as usize).min(len - at);
         let bytes = patterned(seed, at, n);
         stream.queue(match random.below(4) {
-            0 => Chunk::Shared(bytes.into()),
+            0 => OutputChunk::Shared(bytes.into()),
             1 if at + n <= FILE_LEN => {
-                Chunk::File { file: Rc::clone(&file), offset: at as u64, len: n as u64 }
+                OutputChunk::File { file: Rc::clone(&file), offset: at as u64, len: n as u64 }
             }
-            2 => Chunk::Static(Box::leak(bytes.into_boxed_slice())),
+            2 => OutputChunk::Static(Box::leak(bytes.into_boxed_slice())),
             _ => {
                 let mut spare = stream.spare();
                 spare.extend_from_slice(&bytes);
-                Chunk::Bytes(spare)
+                OutputChunk::Bytes(spare)
             }
         });
         at += n;
@@ -98,7 +98,7 @@ async fn receive_side(stream: Rc<Stream>, seed: u32, mut random: Random) -> usiz
             _ => poll_fn(|cx| stream.poll_recv_long(cx, Some(&timer), most)).await,
         };
         match received {
-            Recv::Data(buf) => {
+            RecvOutcome::Data(buf) => {
                 let from = at;
                 at += buf.len();
                 if random.below(4) == 0 {
@@ -110,9 +110,9 @@ async fn receive_side(stream: Rc<Stream>, seed: u32, mut random: Random) -> usiz
                     held.drain(..).for_each(|(from, buf)| check(seed, from, &buf));
                 }
             }
-            Recv::Eof => break,
-            Recv::TimedOut => held.drain(..).for_each(|(from, buf)| check(seed, from, &buf)),
-            Recv::Err(e) => panic!("connection {seed}, byte {at}: errno {e}"),
+            RecvOutcome::Eof => break,
+            RecvOutcome::TimedOut => held.drain(..).for_each(|(from, buf)| check(seed, from, &buf)),
+            RecvOutcome::Err(e) => panic!("connection {seed}, byte {at}: errno {e}"),
         }
         dawdle(&mut random).await;
     }

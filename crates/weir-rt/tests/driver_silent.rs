@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use driver_common::*;
-use weir_rt::{Chunk, Recv, SendError, at_round_end, blocking, sleep, spawn, yield_now};
+use weir_rt::{OutputChunk, RecvOutcome, SendError, at_round_end, blocking, sleep, spawn, yield_now};
 
 both!(sends_into_a_full_socket_keep_their_order, || async {
     const PIECE: usize = 9_000;
@@ -24,7 +24,7 @@ both!(sends_into_a_full_socket_keep_their_order, || async {
         for n in 0..LEN / PIECE {
             let bytes = patterned(3, n * PIECE, PIECE);
             match n % 3 {
-                0 => stream.queue(Chunk::Bytes(bytes)),
+                0 => stream.queue(OutputChunk::Bytes(bytes)),
                 _ => stream.send(bytes),
             }
             if n % 7 == 0 {
@@ -50,7 +50,7 @@ both!(what_was_sent_last_arrives_before_the_end, || async {
                 0 => drop(stream),
                 1 => {
                     stream.shutdown_write().expect("shutdown");
-                    assert!(matches!(stream.recv(None).await, Recv::Eof));
+                    assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
                 }
                 _ => {
                     stream.drained(0, None).await.expect("sent");
@@ -84,7 +84,7 @@ both!(a_send_to_a_connection_that_was_reset_is_an_error, || async {
     stream.send(vec![b'a'; 10]);
     stream.drained(0, None).await.expect("sent");
     drop(client); // with a byte unread: a reset
-    while !matches!(stream.recv(None).await, Recv::Err(_)) {}
+    while !matches!(stream.recv(None).await, RecvOutcome::Err(_)) {}
     stream.send(vec![b'b'; 10]);
     assert!(matches!(stream.drained(0, None).await, Err(SendError::Closed(_))));
     assert_eq!(stream.sent(), 10);
@@ -97,7 +97,7 @@ both!(answers_of_many_connections_in_one_turn, || async {
         loop {
             let stream = listener.accept().await.expect("accept");
             spawn(async move {
-                while let Recv::Data(buf) = stream.recv(None).await {
+                while let RecvOutcome::Data(buf) = stream.recv(None).await {
                     stream.send(buf.to_vec());
                 }
             });

@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use driver_common::*;
-use weir_rt::{Chunk, PeerClosed, Recv, SendError, Stream, Timer, blocking, sleep, spawn, yield_now};
+use weir_rt::{
+    OutputChunk, PeerClosed, RecvOutcome, SendError, Stream, Timer, blocking, sleep, spawn, yield_now,
+};
 
 both!(echo_of_two_hundred_messages, || async {
     let (listener, addr) = listener();
@@ -53,7 +55,7 @@ both!(a_peer_that_spoke_and_left_before_the_connect_was_told_is_heard, || async 
     });
     let stream = stream.await.expect("connect");
     assert_eq!(recv_exactly(&stream, 3).await, b"bye");
-    assert!(matches!(stream.recv(None).await, Recv::Eof));
+    assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
 });
 
 both!(pipelined_answers_leave_in_order_and_together, || async {
@@ -66,8 +68,8 @@ both!(pipelined_answers_leave_in_order_and_together, || async {
     });
     let answered = async {
         for byte in 0..recv_exactly(&stream, 100).await.len() {
-            stream.queue(Chunk::Bytes(format!("{byte} ").into_bytes()));
-            stream.queue(Chunk::Static(b"ok\n"));
+            stream.queue(OutputChunk::Bytes(format!("{byte} ").into_bytes()));
+            stream.queue(OutputChunk::Static(b"ok\n"));
         }
         stream.drained(0, None).await.expect("sent");
         let sent = stream.sent();
@@ -89,9 +91,9 @@ both!(queued_answers_go_out_after_the_peers_half_close, || async {
     });
     let server = async {
         assert_eq!(recv_exactly(&stream, 7).await, b"request");
-        assert!(matches!(stream.recv(None).await, Recv::Eof));
+        assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
         assert!(stream.is_eof());
-        stream.queue(Chunk::Shared(patterned(7, 0, LEN).into()));
+        stream.queue(OutputChunk::Shared(patterned(7, 0, LEN).into()));
         stream.drained(0, None).await.expect("sent");
         drop(stream);
     };
@@ -116,11 +118,11 @@ both!(dropped_futures_lose_nothing, || async {
             let mut cx = Context::from_waker(Waker::noop());
             if let Poll::Ready(recv) = pin!(stream.recv(None)).poll(&mut cx) {
                 match recv {
-                    Recv::Data(buf) => {
+                    RecvOutcome::Data(buf) => {
                         check(3, at, &buf);
                         at += buf.len();
                     }
-                    Recv::Eof => return at,
+                    RecvOutcome::Eof => return at,
                     other => panic!("{other:?}"),
                 }
             }
@@ -152,7 +154,7 @@ both!(a_slow_reader_holds_the_sender_back, || async {
     let writer = async {
         let timer = Timer::new();
         for at in (0..LEN).step_by(32 * 1024) {
-            stream.queue(Chunk::Bytes(patterned(9, at, 32 * 1024)));
+            stream.queue(OutputChunk::Bytes(patterned(9, at, 32 * 1024)));
             timer.arm(20_000);
             stream.drained(HIGH, Some(&timer)).await.expect("progress");
             assert!(stream.unsent() <= HIGH);
@@ -167,7 +169,7 @@ both!(a_slow_reader_holds_the_sender_back, || async {
 both!(a_send_timeout_is_the_time_without_progress, || async {
     let (stream, client) = pair().await;
     let timer = Timer::new();
-    stream.queue(Chunk::Bytes(vec![0; 64 << 20]));
+    stream.queue(OutputChunk::Bytes(vec![0; 64 << 20]));
     timer.arm(150);
     let (start, mut last) = (weir_rt::now_ms(), 0);
     let stopped = stream.drained(0, Some(&timer)).await;
@@ -215,7 +217,7 @@ both!(an_upload_nobody_reads_stops_and_goes_on, || async {
     let writer = blocking(move || (&client).write_all(&bytes[at..]).expect("write"));
     let reader = async {
         let mut at = 0;
-        while let Recv::Data(buf) = stream.recv(None).await {
+        while let RecvOutcome::Data(buf) = stream.recv(None).await {
             check(5, at, &buf);
             at += buf.len();
         }
@@ -231,14 +233,14 @@ both!(a_reset_in_mid_send_is_an_error_and_not_a_signal, || async {
         weir_rt::net::linger_reset(std::os::fd::AsRawFd::as_raw_fd(&client)).expect("linger");
     });
     let sends = async {
-        stream.queue(Chunk::Bytes(vec![1; 32 << 20]));
+        stream.queue(OutputChunk::Bytes(vec![1; 32 << 20]));
         match stream.drained(0, None).await {
             Err(SendError::Closed(e)) => assert!(e == libc::ECONNRESET || e == libc::EPIPE, "errno {e}"),
             other => panic!("{other:?}"),
         }
         assert!(stream.error().is_some());
         // Of no more use, but harmless.
-        stream.queue(Chunk::Static(b"late"));
+        stream.queue(OutputChunk::Static(b"late"));
         assert!(stream.drained(0, None).await.is_err());
         assert_eq!(stream.unsent(), 0);
     };
@@ -257,9 +259,9 @@ both!(dropping_a_stream_that_waits_for_bytes_sends_fin, || async {
 
 both!(what_is_flushed_before_the_drop_arrives, || async {
     let (stream, mut client) = pair().await;
-    stream.queue(Chunk::Bytes(b"last ".to_vec()));
+    stream.queue(OutputChunk::Bytes(b"last ".to_vec()));
     stream.flush();
-    stream.queue(Chunk::Static(b"words"));
+    stream.queue(OutputChunk::Static(b"words"));
     yield_now().await;
     drop(stream);
     let text = blocking(move || {
@@ -272,7 +274,7 @@ both!(what_is_flushed_before_the_drop_arrives, || async {
 both!(shutdown_waits_for_what_is_queued, || async {
     const LEN: usize = 8 << 20;
     let (stream, client) = pair().await;
-    stream.queue(Chunk::Bytes(patterned(2, 0, LEN)));
+    stream.queue(OutputChunk::Bytes(patterned(2, 0, LEN)));
     stream.shutdown_write().expect("shutdown");
     let reader = blocking(move || {
         let n = read_pattern(&client, 2);
@@ -289,7 +291,7 @@ both!(a_departure_is_seen_while_nobody_reads, || async {
     client.shutdown(Shutdown::Write).expect("shutdown");
     assert_eq!(stream.closed().await, PeerClosed::Eof);
     check(1, 0, &recv_exactly(&stream, 30_000).await);
-    assert!(matches!(stream.recv(None).await, Recv::Eof));
+    assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
 });
 
 both!(a_departure_behind_a_paused_receive_is_seen, || async {
@@ -321,7 +323,7 @@ both!(a_reset_is_seen_while_nobody_reads, || async {
     };
     let (closed, ()) = join(stream.closed(), resets).await;
     assert_eq!(closed, PeerClosed::Reset(libc::ECONNRESET));
-    assert!(matches!(stream.recv(None).await, Recv::Err(libc::ECONNRESET)));
+    assert!(matches!(stream.recv(None).await, RecvOutcome::Err(libc::ECONNRESET)));
 });
 
 both!(connecting_succeeds_or_says_why, || async {
@@ -373,7 +375,7 @@ both!(an_idle_connection_moves_to_another_runtime, || async {
         driver += 1;
     }
     let stream = stream.take().expect("back again");
-    stream.queue(Chunk::Bytes(vec![0; 32 << 20]));
+    stream.queue(OutputChunk::Bytes(vec![0; 32 << 20]));
     stream.flush();
     let busy = stream.into_fd().await.expect_err("unsent bytes");
     assert_eq!(busy.raw_os_error(), Some(libc::EBUSY));
@@ -393,23 +395,23 @@ both!(long_receives_bring_what_there_is_and_then_the_end, || async {
         answer
     });
     let reader = async {
-        let Recv::Data(first) = first else { panic!("no bytes") };
+        let RecvOutcome::Data(first) = first else { panic!("no bytes") };
         check(5, 0, &first);
         let mut at = first.len();
         loop {
             match poll_fn(|cx| stream.poll_recv_long(cx, None, 1 << 20)).await {
-                Recv::Data(buf) => {
+                RecvOutcome::Data(buf) => {
                     let bytes = buf.into_vec();
                     assert!(bytes.len() <= 65_536);
                     check(5, at, &bytes);
                     at += bytes.len();
                 }
-                Recv::Eof => break,
+                RecvOutcome::Eof => break,
                 other => panic!("byte {at}: {other:?}"),
             }
         }
         assert_eq!(at, LEN);
-        stream.queue(Chunk::Static(b"done"));
+        stream.queue(OutputChunk::Static(b"done"));
         stream.drained(0, None).await.expect("sent");
         drop(stream);
     };
@@ -424,10 +426,10 @@ both!(a_stream_of_long_receives_takes_short_ones_too_and_sees_its_end, || async 
             0 => poll_fn(|cx| stream.poll_recv_long(cx, None, 65_536)).await,
             _ => stream.recv(None).await,
         };
-        assert!(matches!(received, Recv::Data(bytes) if *bytes == [round; 10]));
+        assert!(matches!(received, RecvOutcome::Data(bytes) if *bytes == [round; 10]));
         assert!(stream.try_recv().is_none() && !stream.is_eof());
     }
     drop(client);
     assert_eq!(stream.closed().await, PeerClosed::Eof);
-    assert!(matches!(stream.recv(None).await, Recv::Eof));
+    assert!(matches!(stream.recv(None).await, RecvOutcome::Eof));
 });

@@ -28,7 +28,7 @@ mod table;
 
 pub use http::{AdminListeners, BoundListeners};
 pub use source::{ServerSource, scale};
-pub use stacks::{FrameOrigin, StackFrame, Stacks, WeightUnit};
+pub use stacks::{FrameOrigin, StackFrame, StackSet, WeightUnit};
 
 /// Headline and tree of a kept request, as `weir trace` prints them.
 #[must_use]

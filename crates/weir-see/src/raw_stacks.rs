@@ -6,8 +6,8 @@
 //! hexadecimal digits for an address.
 
 use crate::control::protocol::{escape, unescape};
-use crate::stacks::{FrameOrigin, StackFrame, StackWeight, Stacks, WeightUnit};
-use crate::symbols::Symbols;
+use crate::stacks::{FrameOrigin, StackFrame, StackSet, StackWeight, WeightUnit};
+use crate::symbols::SymbolSource;
 
 /// Stacks with frames that have no names yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,9 +103,9 @@ impl RawStacks {
     }
 
     /// With the names that `symbols` knows.
-    pub(crate) fn resolve(&self, symbols: &mut dyn Symbols) -> Stacks {
+    pub(crate) fn resolve(&self, symbols: &mut dyn SymbolSource) -> StackSet {
         let unit = if self.kind == "alloc" { WeightUnit::Bytes } else { WeightUnit::Nanoseconds };
-        let mut stacks = Stacks::new(self.kind.clone(), unit);
+        let mut stacks = StackSet::new(self.kind.clone(), unit);
         (stacks.period_ns, stacks.duration_ns, stacks.unix_ms) =
             (self.period_ns, self.duration_ns, self.unix_ms);
         for (weight, raw) in &self.stacks {

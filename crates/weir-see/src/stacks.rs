@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 ///
 /// Frames are interned, outermost first in a stack: `route;phase;module;function`.
 #[derive(Clone, Debug)]
-pub struct Stacks {
+pub struct StackSet {
     /// What it shows, for titles: `cpu`, `wait`, `wall`, `block`.
     pub kind: String,
     /// What the weights are.
@@ -120,11 +120,11 @@ pub struct StackWeight {
     pub value: u64,
 }
 
-impl Stacks {
+impl StackSet {
     /// None yet.
     #[must_use]
-    pub fn new(kind: impl Into<String>, unit: WeightUnit) -> Stacks {
-        Stacks {
+    pub fn new(kind: impl Into<String>, unit: WeightUnit) -> StackSet {
+        StackSet {
             kind: kind.into(),
             unit,
             unix_ms: 0,
@@ -186,8 +186,8 @@ pub(crate) mod tests {
     use super::*;
 
     /// Two routes; one function under both.
-    pub(crate) fn example() -> Stacks {
-        let mut stacks = Stacks::new("cpu", WeightUnit::Nanoseconds);
+    pub(crate) fn example() -> StackSet {
+        let mut stacks = StackSet::new("cpu", WeightUnit::Nanoseconds);
         stacks.period_ns = 10;
         stacks.duration_ns = 1_000;
         stacks.unix_ms = 1_700_000_000_000;

@@ -8,7 +8,7 @@ use crate::stacks::StackFrame;
 pub use process::ProcessSymbols;
 
 /// Gives the frames of a sampled address their names, in the process of the command: the server ships addresses.
-pub trait Symbols {
+pub trait SymbolSource {
     /// Adds the frames that stand at `address`, outermost first: a function and what was inlined into it.
     fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>);
 }
@@ -17,7 +17,7 @@ pub trait Symbols {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BareAddresses;
 
-impl Symbols for BareAddresses {
+impl SymbolSource for BareAddresses {
     fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>) {
         out.push(StackFrame { name: format!("{address:#x}"), ..StackFrame::default() });
     }

@@ -3,11 +3,11 @@
 use std::process::Command;
 
 use weir_see::formats::StackFormat;
-use weir_see::stacks::{FrameOrigin, StackFrame, StackWeight, Stacks, WeightUnit};
+use weir_see::stacks::{FrameOrigin, StackFrame, StackSet, StackWeight, WeightUnit};
 use weir_test::TempDir;
 
-fn example() -> Stacks {
-    let mut stacks = Stacks::new("cpu", WeightUnit::Nanoseconds);
+fn example() -> StackSet {
+    let mut stacks = StackSet::new("cpu", WeightUnit::Nanoseconds);
     stacks.period_ns = 10_000_000;
     stacks.duration_ns = 1_000_000_000;
     stacks.unix_ms = 1_700_000_000_000;

@@ -49,7 +49,7 @@ pub struct ProbeHit {
 
 /// The probes of one process (of one thread of it: its first), and where their hits arrive.
 #[derive(Debug)]
-pub struct Uprobes {
+pub struct UprobeSet {
     /// The number of the uprobe PMU on this machine.
     kind: u32,
     pid: i32,
@@ -58,18 +58,18 @@ pub struct Uprobes {
     ring: Option<PerfRing>,
 }
 
-impl Uprobes {
+impl UprobeSet {
     /// For the process `pid`; 0 is the calling thread itself.
     ///
     /// # Errors
     /// The kernel has no uprobes, or `pid` is none.
-    pub fn new(pid: u32) -> io::Result<Uprobes> {
+    pub fn new(pid: u32) -> io::Result<UprobeSet> {
         let kind = fs::read_to_string(PMU)?.trim().parse().map_err(io::Error::other)?;
         let pid = i32::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        Ok(Uprobes { kind, pid, probes: HashMap::new(), files: Vec::new(), ring: None })
+        Ok(UprobeSet { kind, pid, probes: HashMap::new(), files: Vec::new(), ring: None })
     }
 
-    /// Sets a probe, which is silent until [`enable`](Uprobes::enable), at `offset` in `file` (a program or library
+    /// Sets a probe, which is silent until [`enable`](UprobeSet::enable), at `offset` in `file` (a program or library
     /// that the process has mapped): at the entry of the function there, or at its return.
     ///
     /// # Errors
@@ -302,7 +302,7 @@ pub struct ProbeCosts {
 /// Measures [`ProbeCosts`] on two functions of this program that do nothing, one calling the other. Takes milliseconds.
 ///
 /// # Errors
-/// As [`Uprobes::probe`].
+/// As [`UprobeSet::probe`].
 #[cfg(target_arch = "x86_64")]
 pub fn calibrate() -> io::Result<ProbeCosts> {
     let [entry_entry, entry_return, return_return, return_entry] = idle::intervals(idle::PUSHED)?;
@@ -326,7 +326,7 @@ mod idle {
     use std::path::Path;
     use std::{fs, io};
 
-    use super::{RecordKind, Uprobes};
+    use super::{RecordKind, UprobeSet};
 
     /// One that calls the other, and that one.
     pub(super) type ProbePair = [extern "C" fn(); 2];
@@ -355,7 +355,7 @@ mod idle {
 
     /// Nanoseconds, medians: entry to entry, entry to return, return to return, return to entry.
     pub(super) fn intervals(pair: ProbePair) -> io::Result<[u64; 4]> {
-        let mut probes = Uprobes::new(0)?;
+        let mut probes = UprobeSet::new(0)?;
         let program = Path::new("/proc/self/exe");
         for (number, function) in (0..).zip(pair) {
             let offset = offset(function as usize as u64)?;
@@ -466,8 +466,8 @@ mod tests {
         let count = links.filter(|link| link.to_string_lossy().contains("perf_event")).count();
         // Another test has some of its own at the same time.
         assert!(count < 16, "thirty-two descriptors would have stayed: {count}");
-        assert!(Uprobes::new(u32::MAX).is_err());
-        let mut nowhere = Uprobes::new(0).expect("allowed");
+        assert!(UprobeSet::new(u32::MAX).is_err());
+        let mut nowhere = UprobeSet::new(0).expect("allowed");
         assert!(nowhere.probe(Path::new("/no/such/file"), 0, false, 1).is_err());
         assert_eq!((nowhere.count(), nowhere.read(&mut Vec::new())), (0, 0));
     }

@@ -4,7 +4,7 @@ use std::io;
 
 /// The signals an nginx process understands, by nginx's meaning, and `Kill` for the harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum ServerSignal {
     /// SIGQUIT: finish the requests under way, then exit.
     Quit,
     /// SIGTERM: exit at once.
@@ -23,7 +23,7 @@ pub enum Signal {
     Kill,
 }
 
-impl Signal {
+impl ServerSignal {
     /// The number of the signal on this system.
     #[must_use]
     pub fn number(self) -> i32 {
@@ -45,7 +45,7 @@ impl Signal {
 /// # Errors
 /// `ESRCH` when there is no such process, `EPERM` when it is not ours, and `EINVAL` for a `pid` of 0 or above
 /// `i32::MAX`, which kill(2) would read as a group of processes.
-pub fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
+pub fn send_signal(pid: u32, signal: ServerSignal) -> io::Result<()> {
     let pid = positive_pid(pid)?;
     // SAFETY: kill(2) takes two integers and touches no memory of ours.
     let failed = unsafe { libc::kill(pid, signal.number()) };
@@ -114,15 +114,18 @@ mod tests {
         use std::os::unix::process::ExitStatusExt;
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep(1) is everywhere");
         // Not QUIT, which whatever runs the tests in the background ignores, and its children too.
-        send_signal(child.id(), Signal::Term).expect("our child");
+        send_signal(child.id(), ServerSignal::Term).expect("our child");
         let status = child.wait().expect("our child");
-        assert_eq!(status.signal(), Some(Signal::Term.number()));
+        assert_eq!(status.signal(), Some(ServerSignal::Term.number()));
     }
 
     #[test]
     fn pid_zero_would_be_a_group_and_is_refused() {
-        assert_eq!(send_signal(0, Signal::Hup).expect_err("group").raw_os_error(), Some(libc::EINVAL));
-        assert_eq!(send_signal(u32::MAX, Signal::Hup).expect_err("group").raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(send_signal(0, ServerSignal::Hup).expect_err("group").raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(
+            send_signal(u32::MAX, ServerSignal::Hup).expect_err("group").raw_os_error(),
+            Some(libc::EINVAL)
+        );
     }
 
     #[test]
@@ -132,7 +135,7 @@ mod tests {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).expect("it lives");
         let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("always listed");
         assert_eq!(line.split_whitespace().nth(3), Some("17"));
-        send_signal(child.id(), Signal::Kill).expect("our child");
+        send_signal(child.id(), ServerSignal::Kill).expect("our child");
         child.wait().expect("our child");
     }
 

@@ -46,9 +46,9 @@ pub use names::{AskedName, NameReply, NameServer};
 pub use port::{free_listener, free_port, free_ports};
 pub use program::{require_program, skip};
 pub use response::{MalformedResponse, ReceivedPart, Response};
-pub use server::{Builder, Exit, Server, nginx};
+pub use server::{ProcessExit, Server, TestServerBuilder, nginx};
 pub use wait::{DEADLINE, wait_for};
-pub use weir_sys::process::{Signal, limit_open_files, send_signal};
+pub use weir_sys::process::{ServerSignal, limit_open_files, send_signal};
 
 /// Defines tests that run once per driver, as `NAME::io_uring` and `NAME::epoll`.
 ///

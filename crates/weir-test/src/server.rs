@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_sys::process::{Signal, send_signal};
+use weir_sys::process::{ServerSignal, send_signal};
 
 use crate::port::free_ports;
 use crate::wait::poll_until;
@@ -17,7 +17,7 @@ use crate::{Client, ConnectionEnd, DEADLINE, Driver, Response, TempDir, conf, re
 /// A running server; stopped by QUIT when dropped.
 ///
 /// Dropping it fails the test when the server does not exit in time, or when its logs hold a line with `panicked`,
-/// `[alert]` or `Sanitizer` that [`Builder::allow`] does not allow.
+/// `[alert]` or `Sanitizer` that [`TestServerBuilder::allow`] does not allow.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -57,8 +57,8 @@ impl Server {
     /// A server with more than a configuration text.
     #[must_use]
     #[track_caller]
-    pub fn builder(conf: &str) -> Builder {
-        Builder {
+    pub fn builder(conf: &str) -> TestServerBuilder {
+        TestServerBuilder {
             conf: conf.to_owned(),
             binary: None,
             driver: Driver::current(),
@@ -140,7 +140,7 @@ impl Server {
     /// # Panics
     /// When it has exited.
     #[track_caller]
-    pub fn signal(&mut self, signal: Signal) {
+    pub fn signal(&mut self, signal: ServerSignal) {
         assert!(self.exited().is_none(), "{signal:?}: the server has exited\n{}", self.logs());
         send_signal(self.pid(), signal).unwrap_or_else(|error| panic!("{signal:?}: {error}"));
     }
@@ -154,7 +154,7 @@ impl Server {
     pub fn reload(&mut self, text: &str) {
         assert!(conf::ports_wanted(text) <= self.ports.len(), "ports are chosen at the start");
         self.dir.write(CONF, self.complete(text));
-        self.signal(Signal::Hup);
+        self.signal(ServerSignal::Hup);
     }
 
     /// Waits until the access log has `count` lines, and returns all it has.
@@ -243,14 +243,14 @@ impl Server {
     /// # Panics
     /// When it does not exit within the deadline (it is killed then).
     #[track_caller]
-    pub fn quit(&mut self) -> Exit {
+    pub fn quit(&mut self) -> ProcessExit {
         if self.exited().is_none() {
-            self.signal(Signal::Quit);
+            self.signal(ServerSignal::Quit);
         }
         let end = Instant::now() + DEADLINE;
         while self.insists && Instant::now() < end && poll_until(INSIST_AFTER, || self.exited()).is_none() {
             // Not waited for yet, so the number is still its own.
-            send_signal(self.pid(), Signal::Quit).unwrap_or_else(|error| panic!("QUIT: {error}"));
+            send_signal(self.pid(), ServerSignal::Quit).unwrap_or_else(|error| panic!("QUIT: {error}"));
         }
         self.wait_exit()
     }
@@ -260,12 +260,12 @@ impl Server {
     /// # Panics
     /// When it does not within the deadline (it is killed then).
     #[track_caller]
-    pub fn wait_exit(&mut self) -> Exit {
+    pub fn wait_exit(&mut self) -> ProcessExit {
         if poll_until(DEADLINE, || self.exited()).is_none() {
             self.kill();
             panic!("the server did not exit within {DEADLINE:?}\n{}", self.logs());
         }
-        Exit::of(&self.dir, self.status.expect("it was just seen"))
+        ProcessExit::of(&self.dir, self.status.expect("it was just seen"))
     }
 
     fn complete(&self, text: &str) -> String {
@@ -313,7 +313,7 @@ impl Drop for Server {
 
 /// A server to be started.
 #[derive(Debug)]
-pub struct Builder {
+pub struct TestServerBuilder {
     conf: String,
     binary: Option<PathBuf>,
     driver: Option<Driver>,
@@ -326,7 +326,7 @@ pub struct Builder {
     open_files: Option<u64>,
 }
 
-impl Builder {
+impl TestServerBuilder {
     /// The binary to start instead of the usual one.
     #[must_use]
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
@@ -400,12 +400,12 @@ impl Builder {
     /// Starts the server; for configurations that may be wrong.
     ///
     /// # Errors
-    /// [`Exit`] when it exits before it is ready.
+    /// [`ProcessExit`] when it exits before it is ready.
     ///
     /// # Panics
     /// When there is no binary, or it neither gets ready nor exits.
     #[track_caller]
-    pub fn try_start(self) -> Result<Server, Exit> {
+    pub fn try_start(self) -> Result<Server, ProcessExit> {
         let mut tries = 1;
         let (child, ports) = loop {
             let ports = free_ports(conf::ports_wanted(&self.conf));
@@ -429,7 +429,7 @@ impl Builder {
     /// When there is no binary, or it does not exit within the deadline.
     #[must_use]
     #[track_caller]
-    pub fn run(&self, arguments: &[&str]) -> Exit {
+    pub fn run(&self, arguments: &[&str]) -> ProcessExit {
         let ports = free_ports(conf::ports_wanted(&self.conf));
         let mut child = self.spawn(&ports, arguments);
         let status = poll_until(DEADLINE, || child.try_wait().expect("it is our child"));
@@ -438,11 +438,11 @@ impl Builder {
             let _ = child.kill();
             panic!("{arguments:?} did not exit within {DEADLINE:?}");
         };
-        Exit::of(&self.dir, status)
+        ProcessExit::of(&self.dir, status)
     }
 
     #[track_caller]
-    fn start_once(&self, ports: &[u16]) -> Result<Child, Exit> {
+    fn start_once(&self, ports: &[u16]) -> Result<Child, ProcessExit> {
         let mut child = self.spawn(ports, &[]);
         let status = wait_for("pid file", || {
             let ready = self.dir.read(PID).ends_with('\n');
@@ -450,7 +450,7 @@ impl Builder {
         });
         match status {
             None => Ok(child),
-            Some(status) => Err(Exit::of(&self.dir, status)),
+            Some(status) => Err(ProcessExit::of(&self.dir, status)),
         }
     }
 
@@ -491,17 +491,17 @@ impl Builder {
 /// When it is not installed and `WEIR_REQUIRE=all`.
 #[must_use]
 #[track_caller]
-pub fn nginx(conf: &str) -> Option<Builder> {
+pub fn nginx(conf: &str) -> Option<TestServerBuilder> {
     let nginx = require_program("nginx")?;
     let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let paths: Vec<_> = paths.iter().map(|name| format!("{name}_temp_path %%DIR%%/{name}_temp;")).collect();
     let builder = Server::builder(conf).binary(nginx).driver(Driver::Epoll).http(&paths.join(" "));
-    Some(Builder { insists: true, master: false, ..builder })
+    Some(TestServerBuilder { insists: true, master: false, ..builder })
 }
 
 /// How a process ended, and what it left.
 #[derive(Clone, Debug)]
-pub struct Exit {
+pub struct ProcessExit {
     /// Its status.
     pub status: ExitStatus,
     /// Its standard output.
@@ -512,7 +512,7 @@ pub struct Exit {
     pub error_log: String,
 }
 
-impl Exit {
+impl ProcessExit {
     fn of(dir: &TempDir, status: ExitStatus) -> Self {
         let (stdout, stderr) = (dir.read(STDOUT), dir.read(STDERR));
         Self { status, stdout, stderr, error_log: dir.read(ERROR_LOG) }
@@ -527,13 +527,13 @@ impl Exit {
     }
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n--- stderr\n{}--- error.log\n{}---", self.status, self.stderr, tail(&self.error_log))
     }
 }
 
-impl std::error::Error for Exit {}
+impl std::error::Error for ProcessExit {}
 
 /// `WEIR_BIN`, else `weir` beside the folder of the test executable: `target/debug/weir` for
 /// `target/debug/deps/some_test-0123`.

@@ -10,7 +10,7 @@
 //! request is recorded until its end, the first slow one is caught too.
 //!
 //! Nothing here reads a clock or does I/O. A tick is whatever the caller's clock counts; only the rendering
-//! functions turn ticks into nanoseconds, by a function they are given ([`Scale`]).
+//! functions turn ticks into nanoseconds, by a function they are given ([`TicksToNanos`]).
 //!
 //! ```
 //! use weir_trace::{Kind, Recorder, RequestRecord, Settings, Site, SiteTable, Step, Trace};
@@ -66,7 +66,7 @@ pub use now::{FlightTicket, InFlight, LoopRun, NowReader, RouteBlame, WorkerNow}
 pub use phases::PhaseMap;
 pub use record::{Cause, InlineText, RequestRecord};
 pub use recorder::{Recorder, RecorderSettings, TraceLevel};
-pub use render::Scale;
+pub use render::TicksToNanos;
 pub use site::{ConnectionStep, PHASES, Site, SiteInfo, SiteKind, SiteTable};
 pub use stalls::StallLog;
 pub use tape::EventTape;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
 use weir_conf::{
-    Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s,
+    ArgCount, Directive, DirectiveLine, Error, LineCx, Result, parse_number, parse_size, parse_time_ms,
+    parse_time_s,
 };
 
 use crate::block::balancer_hook::UpstreamDraft;
@@ -48,22 +49,22 @@ impl Module for UpstreamModule {
             .doc("Asks the server with the fewest connections for its weight."),
         Row::new("least_time", UPSTREAM, ONE, UpstreamConf::set_least_time)
             .doc("Asks the server that answers soonest for its weight and its connections."),
-        Row::new("peak_ewma", UPSTREAM, Args::range(0, 1), UpstreamConf::set_peak_ewma)
+        Row::new("peak_ewma", UPSTREAM, ArgCount::range(0, 1), UpstreamConf::set_peak_ewma)
             .doc("As least_time, where slow answers count at once and are forgotten slowly."),
         Row::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::IpHash))
             .doc("Chooses by the client's address."),
         Row::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
-        Row::new("random", UPSTREAM, Args::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
+        Row::new("random", UPSTREAM, ArgCount::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
         Row::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
             .doc("A name for what workers share; they share it with or without."),
         Row::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
-        Row::new("source", UPSTREAM, Args::range(2, 10), UpstreamConf::set_source)
+        Row::new("source", UPSTREAM, ArgCount::range(2, 10), UpstreamConf::set_source)
             .doc("Where the servers come from at run time: a file, a URL, etcd or Consul."),
         Row::new("state", UPSTREAM, ONE, UpstreamConf::set_state)
             .doc("A file in which servers that come and go at run time are kept."),
         Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
             .doc("Asks servers now and then whether they are well."),
-        Row::new("outlier", UPSTREAM, Args::range(1, 4), |c, l| {
+        Row::new("outlier", UPSTREAM, ArgCount::range(1, 4), |c, l| {
             let outlier = OutlierLimits::parse(l)?;
             l.once(&mut c.outlier, outlier)
         })
@@ -121,7 +122,7 @@ const UPLOAD_DECAY: u64 = 600_000;
 const DAY: u64 = 86_400_000;
 
 /// None and more.
-const ANY_NUMBER: Args = Args::range(0, 32);
+const ANY_NUMBER: ArgCount = ArgCount::range(0, 32);
 
 /// Tells the closures of the table what they are given.
 type Row = Directive<UpstreamConf>;
@@ -336,7 +337,7 @@ impl UpstreamConf {
     ///
     /// # Errors
     /// nginx's words: no servers, a second block of that name.
-    pub(crate) fn define(&mut self, registry: &mut Registry, line: &Line) -> Result {
+    pub(crate) fn define(&mut self, registry: &mut Registry, line: &DirectiveLine) -> Result {
         let name = line.args.first().map_or("", |word| word.str());
         let fail = |message: String| Error::new(message).at(line.name.span);
         if self.kept.is_some() && self.source.is_none() && !self.servers.is_empty() {

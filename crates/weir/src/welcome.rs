@@ -1,6 +1,6 @@
 //! The welcome page of the embedded configuration: what Weir is, and where the time of this very request went.
 
-use weir_conf::{Args, Contexts, Directive};
+use weir_conf::{ArgCount, Contexts, Directive};
 use weir_engine::body::{Body, Buf};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Text, Verdict};
@@ -22,7 +22,7 @@ impl Module for WelcomeModule {
     const NAME: &'static str = "welcome";
     type Conf = WelcomeConf;
     const DIRECTIVES: &'static [Directive<WelcomeConf>] =
-        &[Directive::<WelcomeConf>::new("welcome", Contexts::LOCATION, Args::NONE, |conf, _| {
+        &[Directive::<WelcomeConf>::new("welcome", Contexts::LOCATION, ArgCount::NONE, |conf, _| {
             conf.on = true;
             Ok(())
         })

@@ -3,10 +3,10 @@
 use super::level::{KeyLevel, LevelLines, ListenKey, block, copied, duplicate, line};
 use super::node::{YamlNode, YamlValue};
 use super::{access_log, paths};
-use crate::{Error, Errors, Line, Result, Span, nearest};
+use crate::{DirectiveLine, Error, Errors, Result, Span, nearest};
 
 /// The lines that the document `root` stands for.
-pub(super) fn translate(root: &YamlNode, errors: &mut Errors) -> Vec<Line> {
+pub(super) fn translate(root: &YamlNode, errors: &mut Errors) -> Vec<DirectiveLine> {
     let mut global = LevelLines::default();
     read(root, KeyLevel::Global, &mut global, errors);
     let start = root.span;
@@ -35,7 +35,7 @@ pub(super) fn translate(root: &YamlNode, errors: &mut Errors) -> Vec<Line> {
 }
 
 /// What H2O does where nothing is said, and nginx does otherwise.
-fn usual(global: &LevelLines<'_>, at: Span) -> Vec<Line> {
+fn usual(global: &LevelLines<'_>, at: Span) -> Vec<DirectiveLine> {
     let has = |name: &str| global.lines.iter().any(|line| line.name.is(name));
     let mut lines = vec![line("default_type", at, &[("application/octet-stream", at)])];
     let types = TYPES.iter().map(|(kind, names)| {
@@ -58,7 +58,7 @@ fn server(
     key: &YamlNode,
     value: &YamlNode,
     errors: &mut Errors,
-) -> (Line, Vec<Line>) {
+) -> (DirectiveLine, Vec<DirectiveLine>) {
     let mut host = LevelLines { logs: global.logs.clone(), ..LevelLines::default() };
     let inherited = host.logs.len();
     read(value, KeyLevel::Host, &mut host, errors);
@@ -98,7 +98,7 @@ fn server(
     (block("server", key.span, &[], lines), formats)
 }
 
-fn listened(listen: &ListenKey, default: bool, lines: &mut Vec<Line>) {
+fn listened(listen: &ListenKey, default: bool, lines: &mut Vec<DirectiveLine>) {
     let mut args = vec![(listen.address.as_str(), listen.span)];
     let flags = [(default, "default_server"), (listen.ssl, "ssl"), (listen.proxy_protocol, "proxy_protocol")];
     args.extend(flags.iter().filter(|(on, _)| *on).map(|(_, name)| (*name, listen.span)));
@@ -215,7 +215,7 @@ fn listen(key: &YamlNode, entries: &[(YamlNode, YamlNode)]) -> Result<ListenKey>
     Ok(listen)
 }
 
-fn ssl(key: &YamlNode, value: &YamlNode) -> Result<Line> {
+fn ssl(key: &YamlNode, value: &YamlNode) -> Result<DirectiveLine> {
     let name = key.text()?;
     let known = SSL.iter().find(|(known, _)| *known == name);
     let Some((_, directive)) = known else {

@@ -1,7 +1,7 @@
 //! What the keys of one level (the whole file, a host, a path) come to.
 
 use super::node::YamlNode;
-use crate::{Block, Error, Line, Result, Span, Word};
+use crate::{Block, DirectiveLine, Error, Result, Span, Word};
 
 /// Where a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +22,15 @@ impl KeyLevel {
 #[derive(Default)]
 pub(super) struct LevelLines<'n> {
     /// Lines of the main context.
-    pub(super) main: Vec<Line>,
+    pub(super) main: Vec<DirectiveLine>,
     /// Lines of `events`.
-    pub(super) events: Vec<Line>,
+    pub(super) events: Vec<DirectiveLine>,
     /// Lines of `http`, of the server or of the location.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<DirectiveLine>,
     /// `log_format` lines.
-    pub(super) formats: Vec<Line>,
+    pub(super) formats: Vec<DirectiveLine>,
     /// `access_log` lines, those of the levels around included.
-    pub(super) logs: Vec<Line>,
+    pub(super) logs: Vec<DirectiveLine>,
     pub(super) listens: Vec<ListenKey>,
     pub(super) hosts: Option<&'n YamlNode>,
     pub(super) paths: Option<&'n YamlNode>,
@@ -48,19 +48,24 @@ pub(super) struct ListenKey {
     pub(super) ssl: bool,
     pub(super) proxy_protocol: bool,
     /// `ssl_...` lines of the server.
-    pub(super) settings: Vec<Line>,
+    pub(super) settings: Vec<DirectiveLine>,
     pub(super) span: Span,
 }
 
 /// A line at `span`; its words are there too, or where their text came from.
-pub(super) fn line(name: &str, span: Span, args: &[(&str, Span)]) -> Line {
+pub(super) fn line(name: &str, span: Span, args: &[(&str, Span)]) -> DirectiveLine {
     let args = args.iter().map(|(text, span)| Word::new(text.as_bytes(), true, *span)).collect();
-    Line { name: Word::new(name.as_bytes(), false, span), args, block: None, raw: None, span }
+    DirectiveLine { name: Word::new(name.as_bytes(), false, span), args, block: None, raw: None, span }
 }
 
 /// As [`line`], with a block.
-pub(super) fn block(name: &str, span: Span, args: &[(&str, Span)], lines: Vec<Line>) -> Line {
-    Line { block: Some(Block { lines, span }), ..line(name, span, args) }
+pub(super) fn block(
+    name: &str,
+    span: Span,
+    args: &[(&str, Span)],
+    lines: Vec<DirectiveLine>,
+) -> DirectiveLine {
+    DirectiveLine { block: Some(Block { lines, span }), ..line(name, span, args) }
 }
 
 /// `"key" directive is duplicate`, at its key.
@@ -69,6 +74,6 @@ pub(super) fn duplicate(key: &YamlNode) -> Error {
 }
 
 /// `name` with the value's text as its only argument.
-pub(super) fn copied(name: &str, key: &YamlNode, value: &YamlNode) -> Result<Line> {
+pub(super) fn copied(name: &str, key: &YamlNode, value: &YamlNode) -> Result<DirectiveLine> {
     Ok(line(name, key.span, &[(value.text()?, value.span)]))
 }

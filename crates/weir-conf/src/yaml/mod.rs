@@ -14,7 +14,7 @@ mod tests;
 
 use std::path::Path;
 
-use crate::{Errors, FileId, Line};
+use crate::{DirectiveLine, Errors, FileId};
 
 /// Whether the name of `path` says that it is YAML.
 pub(crate) fn is_yaml(path: &Path) -> bool {
@@ -22,7 +22,7 @@ pub(crate) fn is_yaml(path: &Path) -> bool {
 }
 
 /// The lines of the main context that `text`, the file `file`, stands for; what is wrong goes to `errors`.
-pub(crate) fn lines(text: &[u8], file: FileId, errors: &mut Errors) -> Vec<Line> {
+pub(crate) fn lines(text: &[u8], file: FileId, errors: &mut Errors) -> Vec<DirectiveLine> {
     match node::parse(text, file) {
         Ok(root) => keys::translate(&root, errors),
         Err(error) => {

@@ -3,10 +3,10 @@
 use super::keys::unknown;
 use super::level::{LevelLines, block, line};
 use super::node::{YamlNode, YamlValue};
-use crate::{Error, Line, Result};
+use crate::{DirectiveLine, Error, Result};
 
 /// The locations of the path `key`, whose other settings are in `level`; `own`: it has logs of its own.
-pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Result<Vec<Line>> {
+pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Result<Vec<DirectiveLine>> {
     let written = key.plain()?;
     if !written.starts_with('/') {
         return Err(Error::new("a path begins with \"/\"").at(key.span));
@@ -18,7 +18,7 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
     settings.extend(level.logs.into_iter().filter(|_| own));
     let folder = if written.ends_with('/') { written.to_owned() } else { format!("{written}/") };
     let bare = (!written.ends_with('/')).then_some(written);
-    let location = |modifier: Option<&str>, path: &str, answer: Vec<Line>| {
+    let location = |modifier: Option<&str>, path: &str, answer: Vec<DirectiveLine>| {
         let mut args: Vec<_> = modifier.map(|modifier| (modifier, key.span)).into_iter().collect();
         args.push((path, key.span));
         block("location", key.span, &args, [settings.clone(), answer].concat())
@@ -63,7 +63,7 @@ pub(super) fn locations(key: &YamlNode, level: LevelLines<'_>, own: bool) -> Res
 }
 
 /// `redirect: URL`, `redirect: {url: URL, status: CODE}`: what follows the path is put behind the URL.
-fn redirect(key: &YamlNode, value: &YamlNode, folder: &str) -> Result<Vec<Line>> {
+fn redirect(key: &YamlNode, value: &YamlNode, folder: &str) -> Result<Vec<DirectiveLine>> {
     let (mut url, mut status) = (value, None);
     if let YamlValue::Map(entries) = &value.value {
         for (name, value) in entries {

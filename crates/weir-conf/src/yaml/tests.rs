@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::{ConfTree, Line, MemoryFiles, load};
+use crate::{ConfTree, DirectiveLine, MemoryFiles, load};
 
 fn tree(text: &str) -> Result<ConfTree, String> {
     let files = MemoryFiles::new().with("/h2o.yaml", text);
@@ -9,7 +9,7 @@ fn tree(text: &str) -> Result<ConfTree, String> {
 }
 
 /// Lines as nginx's language has them, without what is there in every file.
-fn shown(lines: &[Line]) -> String {
+fn shown(lines: &[DirectiveLine]) -> String {
     let mut out = String::new();
     for line in lines.iter().filter(|line| !["types", "default_type", "index"].contains(&line.name.str())) {
         out += &line.words().map(|word| word.str()).collect::<Vec<_>>().join(" ");

@@ -8,8 +8,8 @@ mod setters;
 mod wrong;
 
 use weir_conf::{
-    Args, BufferSizes, ConfFiles, ConfTree, Contexts, Directive, DirectiveSignature, Error, Line, LineCx,
-    LoadFailure, MemoryFiles, RealFiles, check, load, names::*,
+    ArgCount, BufferSizes, ConfFiles, ConfTree, Contexts, Directive, DirectiveLine, DirectiveSignature,
+    Error, LineCx, LoadFailure, MemoryFiles, RealFiles, check, load, names::*,
 };
 
 /// Reads `text` as `/etc/n.conf`.
@@ -27,8 +27,8 @@ fn read_all(files: &dyn ConfFiles, globals: Option<&str>) -> Result<ConfTree, Bo
 }
 
 /// A tree in one line of text: words in brackets, blocks in braces, raw text between bars.
-fn show(lines: &[Line]) -> String {
-    let one = |line: &Line| {
+fn show(lines: &[DirectiveLine]) -> String {
+    let one = |line: &DirectiveLine| {
         let words: String = line.words().map(|word| format!("[{word}]")).collect();
         let block = line.block.as_ref().map_or(String::new(), |block| format!("{{{}}}", show(&block.lines)));
         let raw = line
@@ -94,7 +94,7 @@ const TABLE: &[Row] = &[
         l.warn("the \"old\" directive is deprecated");
         Ok(())
     }),
-    Row::new("odd", ANY, Args::ONE.or(Args::THREE), |_, l| Err(l.invalid_parameter(0))),
+    Row::new("odd", ANY, ArgCount::ONE.or(ArgCount::THREE), |_, l| Err(l.invalid_parameter(0))),
 ];
 
 /// `types { text/html html htm; }`: a block whose lines are no directives.
@@ -116,7 +116,13 @@ fn apply(tree: &ConfTree) -> (Conf, Vec<Error>) {
     (conf, errors)
 }
 
-fn apply_lines(lines: &[Line], here: Contexts, tree: &ConfTree, conf: &mut Conf, errors: &mut Vec<Error>) {
+fn apply_lines(
+    lines: &[DirectiveLine],
+    here: Contexts,
+    tree: &ConfTree,
+    conf: &mut Conf,
+    errors: &mut Vec<Error>,
+) {
     for line in lines {
         let Some(row) = TABLE.iter().find(|row| line.name.is(row.name)) else {
             errors.push(DirectiveSignature::unknown(line, TABLE.iter().map(|row| row.name)));

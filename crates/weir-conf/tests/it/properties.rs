@@ -86,7 +86,7 @@ fn print(nodes: &[Node], out: &mut Vec<u8>) {
     }
 }
 
-fn same(nodes: &[Node], lines: &[Line]) -> bool {
+fn same(nodes: &[Node], lines: &[DirectiveLine]) -> bool {
     nodes.len() == lines.len()
         && nodes.iter().zip(lines).all(|(node, line)| {
             let words = line.words().map(weir_conf::Word::bytes).eq(node.words.iter().map(Vec::as_slice));

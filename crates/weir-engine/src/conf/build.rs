@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 
-use weir_conf::{Args, Block, ConfTree, Contexts, DirectiveSignature, Error, Errors, Line, LineCx};
+use weir_conf::{
+    ArgCount, Block, ConfTree, Contexts, DirectiveLine, DirectiveSignature, Error, Errors, LineCx,
+};
 use weir_http::Method;
 
 use super::main_core::MainConf;
@@ -104,7 +106,7 @@ impl<'t> ConfigurationBuilder<'t> {
     }
 
     /// The servers, and a block of which nothing is said inside `http`; `None` without `http`.
-    fn main(&mut self, lines: &'t [Line]) -> Option<(Vec<ServerConf>, ServerConf)> {
+    fn main(&mut self, lines: &'t [DirectiveLine]) -> Option<(Vec<ServerConf>, ServerConf)> {
         let mut main = Confs::like(&self.blank);
         let mut http = None;
         for line in lines {
@@ -168,7 +170,7 @@ impl<'t> ConfigurationBuilder<'t> {
     }
 
     /// `upstream name { }`: all its lines together make a group.
-    fn upstream(&mut self, line: &'t Line, block: &'t Block) {
+    fn upstream(&mut self, line: &'t DirectiveLine, block: &'t Block) {
         let mut confs = Confs::like(&self.blank);
         for line in &block.lines {
             self.directive(line, Contexts::UPSTREAM, &mut confs);
@@ -182,7 +184,7 @@ impl<'t> ConfigurationBuilder<'t> {
         }
     }
 
-    fn server(&mut self, line: &'t Line, block: &'t Block) -> ServerConf {
+    fn server(&mut self, line: &'t DirectiveLine, block: &'t Block) -> ServerConf {
         let mut confs = Confs::like(&self.blank);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
         for (at, module) in self.modules.iter().enumerate() {
@@ -209,7 +211,7 @@ impl<'t> ConfigurationBuilder<'t> {
 
     fn location(
         &mut self,
-        line: &'t Line,
+        line: &'t DirectiveLine,
         block: &'t Block,
         outer: Option<&Matcher>,
         into: &mut Vec<LocationConf>,
@@ -251,7 +253,7 @@ impl<'t> ConfigurationBuilder<'t> {
         into.push(LocationConf { matcher, confs, locations, limit_except, nested });
     }
 
-    fn limit_except(&mut self, line: &'t Line, block: &'t Block) -> Option<(u32, Confs)> {
+    fn limit_except(&mut self, line: &'t DirectiveLine, block: &'t Block) -> Option<(u32, Confs)> {
         let mut methods = 0;
         for word in &line.args {
             match Method::parse(word.bytes()) {
@@ -274,7 +276,13 @@ impl<'t> ConfigurationBuilder<'t> {
 
     /// Hands a line to its module, which may ask with [`Registry::nest`] that the lines of its block be read as
     /// settings of their own.
-    fn nesting(&mut self, line: &'t Line, here: Contexts, confs: &mut Confs, nested: &mut Vec<Confs>) {
+    fn nesting(
+        &mut self,
+        line: &'t DirectiveLine,
+        here: Contexts,
+        confs: &mut Confs,
+        nested: &mut Vec<Confs>,
+    ) {
         self.registry.begin_line(nested.len());
         self.directive(line, here, confs);
         let (Some(inside), Some(block)) = (self.registry.end_line(), &line.block) else { return };
@@ -291,7 +299,7 @@ impl<'t> ConfigurationBuilder<'t> {
     /// Checks the shape of a structural block and goes into it.
     fn inside(
         &mut self,
-        line: &'t Line,
+        line: &'t DirectiveLine,
         here: Contexts,
         block: DirectiveSignature,
         go: impl FnOnce(&mut Self, &'t Block),
@@ -304,7 +312,7 @@ impl<'t> ConfigurationBuilder<'t> {
     }
 
     /// Hands a line to the module that declares it for this context.
-    fn directive(&mut self, line: &'t Line, here: Contexts, confs: &mut Confs) {
+    fn directive(&mut self, line: &'t DirectiveLine, here: Contexts, confs: &mut Confs) {
         let name = line.name.str();
         let rows = self.index.get(name).map_or(&[][..], Vec::as_slice);
         let Some(&(at, row, _)) = rows.iter().find(|(_, _, contexts)| contexts.allows(here)) else {
@@ -331,12 +339,17 @@ impl<'t> ConfigurationBuilder<'t> {
         }
     }
 
-    fn cx<'a>(&'a mut self, line: &'a Line, here: Contexts, warnings: &'a mut Vec<Error>) -> LineCx<'a> {
+    fn cx<'a>(
+        &'a mut self,
+        line: &'a DirectiveLine,
+        here: Contexts,
+        warnings: &'a mut Vec<Error>,
+    ) -> LineCx<'a> {
         LineCx::new(line, here, &self.tree.source, &self.tree.paths, &mut self.registry, warnings)
     }
 
     /// A name that stands in no table, or in none for this block.
-    fn not_here(&self, line: &Line, name: &str) -> Error {
+    fn not_here(&self, line: &DirectiveLine, name: &str) -> Error {
         let structural = STRUCTURE.iter().find(|block| block.name == name).map(|block| block.contexts);
         let declared = self.index.get(name).into_iter().flatten().map(|(_, _, contexts)| *contexts);
         match declared.chain(structural).reduce(Contexts::or) {
@@ -458,24 +471,24 @@ fn bare_name(matcher: &Matcher) -> String {
 const EVENTS: DirectiveSignature = DirectiveSignature {
     syntax: "events",
     doc: "Contains the directives of connection processing. The main context must have one.",
-    ..DirectiveSignature::new("events", Contexts::MAIN, Args::NONE.block())
+    ..DirectiveSignature::new("events", Contexts::MAIN, ArgCount::NONE.block())
 };
 const HTTP: DirectiveSignature = DirectiveSignature {
     syntax: "http",
     doc: "Contains the directives of the HTTP server.",
-    ..DirectiveSignature::new("http", Contexts::MAIN, Args::NONE.block())
+    ..DirectiveSignature::new("http", Contexts::MAIN, ArgCount::NONE.block())
 };
 const SERVER: DirectiveSignature = DirectiveSignature {
     syntax: "server",
     doc: "Defines a virtual server: `listen` names its addresses, `server_name` its host names.",
     example: "server {\n    listen 80;\n    server_name example.com www.example.com;\n    root /srv/www;\n}",
-    ..DirectiveSignature::new("server", Contexts::HTTP, Args::NONE.block())
+    ..DirectiveSignature::new("server", Contexts::HTTP, ArgCount::NONE.block())
 };
 const UPSTREAM: DirectiveSignature = DirectiveSignature {
     syntax: "upstream name",
     doc: "Defines an upstream: servers that `proxy_pass` and its like name together, with the way to choose among them.",
     example: "upstream backend {\n    server 10.0.0.1:8080;\n    server 10.0.0.2:8080;\n    keepalive 32;\n}",
-    ..DirectiveSignature::new("upstream", Contexts::HTTP, Args::ONE.block())
+    ..DirectiveSignature::new("upstream", Contexts::HTTP, ArgCount::ONE.block())
 };
 const LOCATION: DirectiveSignature = DirectiveSignature {
     syntax: "location [ = | ~ | ~* | ^~ ] uri\nlocation @name",
@@ -484,13 +497,17 @@ const LOCATION: DirectiveSignature = DirectiveSignature {
           `@name` is for internal redirects only. An exact match comes first, then the longest prefix, which gives way to \
           the first regular expression that matches.",
     example: "location = / {\n    return 302 /start/;\n}\nlocation ~ \\.php$ {\n    fastcgi_pass unix:/run/php.sock;\n}",
-    ..DirectiveSignature::new("location", Contexts::SERVER.or(Contexts::LOCATION), Args::ONE_OR_TWO.block())
+    ..DirectiveSignature::new(
+        "location",
+        Contexts::SERVER.or(Contexts::LOCATION),
+        ArgCount::ONE_OR_TWO.block(),
+    )
 };
 const LIMIT_EXCEPT: DirectiveSignature = DirectiveSignature {
     syntax: "limit_except method ...",
     doc: "Contains access rules for all request methods except those named; `GET` includes `HEAD`.",
     example: "limit_except GET {\n    allow 192.168.1.0/24;\n    deny all;\n}",
-    ..DirectiveSignature::new("limit_except", Contexts::LOCATION, Args::MORE.block())
+    ..DirectiveSignature::new("limit_except", Contexts::LOCATION, ArgCount::MORE.block())
 };
 
 /// The blocks that the builder itself understands.

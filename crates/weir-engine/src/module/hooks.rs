@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use weir_conf::{ConfSource, Error, Line, Span};
+use weir_conf::{ConfSource, DirectiveLine, Error, Span};
 
 use super::{Confs, Module, conf_of};
 use crate::conf::ServerConf;
@@ -10,7 +10,7 @@ use crate::conf::listen::Address;
 use crate::conf::registry::Registry;
 
 /// Ends an `upstream` block, whose line comes along.
-pub type EndUpstream<C> = fn(&mut C, &mut Registry, &Line) -> Result<(), Error>;
+pub type EndUpstream<C> = fn(&mut C, &mut Registry, &DirectiveLine) -> Result<(), Error>;
 /// Checks the addresses of all servers, and says what is wrong with them.
 pub type CheckAddresses = fn(&[Address], &[ServerConf], &ConfSource) -> Vec<Error>;
 /// Makes what a module keeps with a server of its settings `C`.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::{Recv, Timer};
+use weir_rt::{RecvOutcome, Timer};
 use weir_trace::Site;
 
 use super::BodyFraming;
@@ -146,7 +146,7 @@ impl BodyRest {
                 return Poll::Ready(taken);
             }
             let Poll::Ready(received) = wire.stream.poll_recv(cx, None) else { return Poll::Pending };
-            let Recv::Data(buf) = received else { return Poll::Ready(Err(Error::CLIENT_CLOSED)) };
+            let RecvOutcome::Data(buf) = received else { return Poll::Ready(Err(Error::CLIENT_CLOSED)) };
             wire.input.borrow_mut().push(buf);
         }
     }

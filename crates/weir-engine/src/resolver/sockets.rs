@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weir_resolver::SocketToken;
-use weir_rt::{Recv, Stream, clock};
+use weir_rt::{RecvOutcome, Stream, clock};
 
 use super::Shared;
 use super::thread::Loop;
@@ -26,9 +26,9 @@ impl QueryError {
     }
 
     /// What a receive came to that has brought nothing; a server may close its connection at any time.
-    fn received(end: &Recv) -> Result<(), QueryError> {
+    fn received(end: &RecvOutcome) -> Result<(), QueryError> {
         match end {
-            Recv::Err(errno) => Err(QueryError::of("recv()")(io::Error::from_raw_os_error(*errno))),
+            RecvOutcome::Err(errno) => Err(QueryError::of("recv()")(io::Error::from_raw_os_error(*errno))),
             _ => Ok(()),
         }
     }
@@ -64,7 +64,9 @@ pub(super) async fn datagram(
     let stream = Stream::from_fd(OwnedFd::from(socket)).map_err(QueryError::of("recv()"))?;
     loop {
         match stream.recv(None).await {
-            Recv::Data(bytes) => shared.lock().engine.handle_datagram(clock::monotonic_ms(), token, &bytes),
+            RecvOutcome::Data(bytes) => {
+                shared.lock().engine.handle_datagram(clock::monotonic_ms(), token, &bytes)
+            }
             end => return QueryError::received(&end),
         }
         here.wake.notify();
@@ -88,7 +90,7 @@ pub(super) async fn stream(
     let mut received = Vec::new();
     loop {
         let bytes = match stream.recv(None).await {
-            Recv::Data(bytes) => bytes,
+            RecvOutcome::Data(bytes) => bytes,
             end => return QueryError::received(&end),
         };
         received.extend_from_slice(&bytes);

@@ -1,7 +1,7 @@
 //! The directives of tracing: what is recorded, what is kept, what is told.
 
 use weir_conf::names::*;
-use weir_conf::{Args, Contexts, Directive, LineCx, Result, parse_number, parse_time_ms};
+use weir_conf::{ArgCount, Contexts, Directive, LineCx, Result, parse_number, parse_time_ms};
 use weir_rt::clock;
 use weir_trace::{KeepRule, SiteTable, SlowLimit, TraceLevel, render};
 
@@ -289,7 +289,7 @@ impl HeaderFilter for ServerTiming {
 }
 
 const PROCESS: Contexts = Contexts::MAIN.or(Contexts::HTTP);
-const MORE: Args = Args::MORE;
+const MORE: ArgCount = ArgCount::MORE;
 const ARGS: u32 = 1;
 const REDACT: &[(&str, u32)] =
     &[("args", ARGS), ("cookie", 2), ("cookies", 2), ("authorization", 4), ("off", 8)];

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::{Recv, RecvBuf};
+use weir_rt::{RecvBuf, RecvOutcome};
 
 use super::h2::H2Stream;
 use super::wire::Wire;
@@ -21,12 +21,12 @@ pub enum TunnelBytes {
     Broken,
 }
 
-impl From<Recv> for TunnelBytes {
-    fn from(received: Recv) -> TunnelBytes {
+impl From<RecvOutcome> for TunnelBytes {
+    fn from(received: RecvOutcome) -> TunnelBytes {
         match received {
-            Recv::Data(buf) => TunnelBytes::Received(buf),
-            Recv::Eof | Recv::TimedOut => TunnelBytes::End,
-            Recv::Err(_) => TunnelBytes::Broken,
+            RecvOutcome::Data(buf) => TunnelBytes::Received(buf),
+            RecvOutcome::Eof | RecvOutcome::TimedOut => TunnelBytes::End,
+            RecvOutcome::Err(_) => TunnelBytes::Broken,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! when none comes.
 
 use weir_http::{Known, Method};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 
 use super::Connection;
 use crate::agent;
@@ -27,34 +27,34 @@ pub fn possible(x: &Exchange) -> bool {
 /// Logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is said
 /// where the server itself ends it.
 #[cold]
-pub fn gone(connection: &Connection, worker: &Worker, gone: &Recv) {
+pub fn gone(connection: &Connection, worker: &Worker, gone: &RecvOutcome) {
     if worker.is_stopping() || connection.retired.get() {
         return;
     }
     let first = connection.requests.get() == 0;
     let host = connection.peer.host();
     match *gone {
-        Recv::Eof if first => {
+        RecvOutcome::Eof if first => {
             log::connection(connection, Level::Info, &"client closed connection while waiting for request");
         }
-        Recv::Eof => {
+        RecvOutcome::Eof => {
             log::idle(connection, Level::Info, &format_args!("client {host} closed keepalive connection"));
         }
-        Recv::TimedOut if first => {
+        RecvOutcome::TimedOut if first => {
             let message = "client timed out (110: Connection timed out) while waiting for request";
             log::connection(connection, Level::Info, &message);
         }
-        Recv::Err(errno) if first => {
+        RecvOutcome::Err(errno) if first => {
             let reason = weir_rt::file::errno_text(errno);
             let message = format_args!("recv() failed ({errno}: {reason}) while waiting for request");
             log::connection(connection, Level::Info, &message);
         }
-        Recv::Err(errno) => {
+        RecvOutcome::Err(errno) => {
             let reason = weir_rt::file::errno_text(errno);
             let message = format_args!("client {host} closed keepalive connection ({errno}: {reason})");
             log::idle(connection, Level::Info, &message);
         }
-        Recv::TimedOut | Recv::Data(_) => {}
+        RecvOutcome::TimedOut | RecvOutcome::Data(_) => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use weir_rt::{Chunk, Stream, Timer};
+use weir_rt::{OutputChunk, Stream, Timer};
 
 use super::input::WireInput;
 use crate::body::Buf;
@@ -144,15 +144,17 @@ impl Wire {
         }
         let head = std::mem::take(&mut *self.out.borrow_mut());
         if !head.is_empty() {
-            self.stream.queue(Chunk::Bytes(head));
+            self.stream.queue(OutputChunk::Bytes(head));
         }
         self.written.set(self.written.get() + buf.len());
         self.stream.queue(match buf {
-            Buf::Bytes(bytes) => Chunk::Bytes(bytes),
-            Buf::Static(bytes) => Chunk::Static(bytes),
-            Buf::Shared { bytes, start, end } if start == 0 && end == bytes.len() => Chunk::Shared(bytes),
-            Buf::Shared { bytes, start, end } => Chunk::Part(bytes, start..end),
-            Buf::File { file, offset, len } => Chunk::File { file: file.handle(), offset, len },
+            Buf::Bytes(bytes) => OutputChunk::Bytes(bytes),
+            Buf::Static(bytes) => OutputChunk::Static(bytes),
+            Buf::Shared { bytes, start, end } if start == 0 && end == bytes.len() => {
+                OutputChunk::Shared(bytes)
+            }
+            Buf::Shared { bytes, start, end } => OutputChunk::Part(bytes, start..end),
+            Buf::File { file, offset, len } => OutputChunk::File { file: file.handle(), offset, len },
         });
     }
 }

@@ -7,7 +7,7 @@ mod render;
 
 use std::task::{Context, Poll};
 
-use weir_conf::{Args, Contexts, Directive, Error, LineCx};
+use weir_conf::{ArgCount, Contexts, Directive, Error, LineCx};
 use weir_engine::body::{Body, BodyPiece, BodySource, Buf};
 use weir_engine::file;
 use weir_engine::log::Level;
@@ -49,23 +49,23 @@ impl Module for Autoindex {
     const NAME: &'static str = "autoindex";
     type Conf = AutoindexConf;
     const DIRECTIVES: &'static [Directive<AutoindexConf>] = &[
-        Directive::new("autoindex", Contexts::ANY, Args::FLAG, on)
+        Directive::new("autoindex", Contexts::ANY, ArgCount::FLAG, on)
             .syntax("autoindex on | off")
             .default("off")
             .doc("Lists the contents of directories that have no index file.")
             .example("location /files/ {\n    autoindex on;\n    autoindex_exact_size off;\n}"),
-        Directive::new("autoindex_exact_size", Contexts::ANY, Args::FLAG, exact_size)
+        Directive::new("autoindex_exact_size", Contexts::ANY, ArgCount::FLAG, exact_size)
             .syntax("autoindex_exact_size on | off")
             .default("on")
             .doc(
                 "Shows file sizes of HTML listings in bytes; `off` rounds them to kilobytes, \
                  megabytes and gigabytes.",
             ),
-        Directive::new("autoindex_localtime", Contexts::ANY, Args::FLAG, localtime)
+        Directive::new("autoindex_localtime", Contexts::ANY, ArgCount::FLAG, localtime)
             .syntax("autoindex_localtime on | off")
             .default("off")
             .doc("Shows times of HTML listings in the local time zone instead of UTC."),
-        Directive::new("autoindex_format", Contexts::ANY, Args::ONE, format)
+        Directive::new("autoindex_format", Contexts::ANY, ArgCount::ONE, format)
             .syntax("autoindex_format html | xml | json | jsonp")
             .default("html")
             .doc(

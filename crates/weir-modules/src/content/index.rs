@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_conf::{Args, Contexts, Directive, Error, LineCx};
+use weir_conf::{ArgCount, Contexts, Directive, Error, LineCx};
 use weir_engine::file::{self, PathText};
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
@@ -27,7 +27,7 @@ impl Module for Index {
     const NAME: &'static str = "index";
     type Conf = IndexConf;
     const DIRECTIVES: &'static [Directive<IndexConf>] =
-        &[Directive::new("index", Contexts::ANY, Args::MORE, index)
+        &[Directive::new("index", Contexts::ANY, ArgCount::MORE, index)
             .syntax("index file ...")
             .default("index.html")
             .doc(

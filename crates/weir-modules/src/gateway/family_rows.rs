@@ -111,7 +111,7 @@ macro_rules! family_row {
             .doc("How much is written to the temporary file at a time.")
     };
     (temp_path, $name:literal) => {
-        weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::Args::range(1, 4), |c, l| weir_engine::conf::temp_path::TempPath::set(&mut c.family.temp_path, l))
+        weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::ArgCount::range(1, 4), |c, l| weir_engine::conf::temp_path::TempPath::set(&mut c.family.temp_path, l))
             .syntax(concat!($name, " path [level1 [level2 [level3]]]"))
             .doc("Directory of temporary files with responses, and the levels of its subdirectories.")
     };
@@ -353,7 +353,7 @@ macro_rules! family_row {
             .doc("File with the private key, in PEM, of the client certificate; the name may contain variables.")
     };
     (ssl_certificate_cache, $name:literal) => {
-        weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::Args::range(1, 3), |c, l| c.ssl.set_certificate_cache(l))
+        weir_conf::Directive::<Self::Conf>::new($name, weir_conf::names::ANY, weir_conf::ArgCount::range(1, 3), |c, l| c.ssl.set_certificate_cache(l))
             .syntax(concat!($name, " off", "\n", $name, " max=N [inactive=time] [valid=time]"))
             .default("off")
             .doc("Caches certificates and keys whose file names contain variables.")

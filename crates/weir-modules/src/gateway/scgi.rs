@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE};
-use weir_conf::{Args, Directive, Result};
+use weir_conf::{ArgCount, Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
@@ -29,7 +29,7 @@ impl Module for Scgi {
             CgiPass::set(&mut c.pass, l)
         })
         .syntax("scgi_pass address").doc("Passes requests to an SCGI server or an `upstream`; the address may contain variables."),
-        ScgiRow::new("scgi_param", ANY, Args::range(2, 3), |c, l| ParamLine::push(&mut c.params, l))
+        ScgiRow::new("scgi_param", ANY, ArgCount::range(2, 3), |c, l| ParamLine::push(&mut c.params, l))
             .syntax("scgi_param parameter value [if_not_empty]").doc("Sets a parameter of requests to the SCGI server; with `if_not_empty` only where the value is not empty."),
         family_row!(bind, "scgi_bind"),
         family_row!(socket_keepalive, "scgi_socket_keepalive"),

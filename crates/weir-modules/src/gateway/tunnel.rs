@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, MORE, SERVER};
-use weir_conf::{Args, Directive, LineCx, Result};
+use weir_conf::{ArgCount, Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
@@ -25,7 +25,7 @@ impl Module for Tunnel {
     const NAME: &'static str = "tunnel";
     type Conf = TunnelConf;
     const DIRECTIVES: &'static [Directive<TunnelConf>] = &[
-        TunnelRow::new("tunnel_pass", SERVER.or(LOCATION).or(LOCATION_IF), Args::range(0, 1), TunnelConf::set_pass)
+        TunnelRow::new("tunnel_pass", SERVER.or(LOCATION).or(LOCATION_IF), ArgCount::range(0, 1), TunnelConf::set_pass)
             .syntax("tunnel_pass [address]").default("$host:$request_port").doc("Connects clients that use the method CONNECT to this server, by default to the one that they ask for."),
         family_row!(bind, "tunnel_bind"),
         family_row!(socket_keepalive, "tunnel_socket_keepalive"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE};
-use weir_conf::{Args, Directive, Result};
+use weir_conf::{ArgCount, Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
@@ -32,7 +32,7 @@ impl Module for Uwsgi {
             CgiPass::set_behind(&mut c.pass, l, SCHEME)
         })
         .syntax("uwsgi_pass address").doc("Passes requests to a uwsgi server or an `upstream`; `uwsgi://` (the default) or `suwsgi://`, which uses TLS, may precede the address, which may contain variables."),
-        UwsgiRow::new("uwsgi_param", ANY, Args::range(2, 3), |c, l| ParamLine::push(
+        UwsgiRow::new("uwsgi_param", ANY, ArgCount::range(2, 3), |c, l| ParamLine::push(
             &mut c.params,
             l
         ))

@@ -179,6 +179,6 @@ const TABLE: &[LogRow] = &[
         ),
 ];
 
-const FOUR: weir_conf::Args = weir_conf::Args::range(4, 4);
+const FOUR: weir_conf::ArgCount = weir_conf::ArgCount::range(4, 4);
 /// How deep a server block lies.
 const SERVER_DEPTH: u8 = 2;

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use crate::FileHandle;
-use crate::layer::{Layer, OpenOutcome, SealOutcome, SocketLayer};
+use crate::layer::{OpenOutcome, SealOutcome, SocketLayer, StreamLayer};
 use crate::loop_state::LoopState;
-use crate::output::Chunk;
+use crate::output::OutputChunk;
 use crate::output::SendError;
 use crate::socket::{SendState, SocketSlot};
 
@@ -13,7 +13,7 @@ use super::send::PumpOutcome;
 use super::{ReceivedInput, WorkerIo};
 
 impl WorkerIo {
-    pub(crate) fn set_layer(&mut self, i: u32, layer: Box<dyn Layer>, early: Vec<u8>) {
+    pub(crate) fn set_layer(&mut self, i: u32, layer: Box<dyn StreamLayer>, early: Vec<u8>) {
         let slot = self.sockets.slot(i);
         slot.sent = 0;
         slot.layer = Some(Box::new(SocketLayer::new(layer, early)));
@@ -57,7 +57,7 @@ impl WorkerIo {
             spares.give(out);
             return plain;
         }
-        slot.output.get_or_insert_with(|| spares.take_output()).push(Chunk::Bytes(out), spares);
+        slot.output.get_or_insert_with(|| spares.take_output()).push(OutputChunk::Bytes(out), spares);
         self.mark_dirty(i);
         plain
     }
@@ -73,7 +73,7 @@ impl WorkerIo {
         if out.is_empty() {
             spares.give(out);
         } else {
-            slot.output.get_or_insert_with(|| spares.take_output()).push(Chunk::Bytes(out), spares);
+            slot.output.get_or_insert_with(|| spares.take_output()).push(OutputChunk::Bytes(out), spares);
         }
         match end {
             _ if slot.output.is_some() => None,
@@ -88,7 +88,7 @@ impl WorkerIo {
         let (slot, _, spares) = self.sockets.parts(i);
         let layered = slot.layer.as_mut()?;
         let free = layered.unsealed == 0;
-        layered.push(Chunk::Bytes(bytes));
+        layered.push(OutputChunk::Bytes(bytes));
         if !free {
             return None;
         }

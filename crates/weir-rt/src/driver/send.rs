@@ -10,7 +10,7 @@ use crate::blocking;
 use crate::file::FileHandle;
 use crate::inbox::FileRead;
 use crate::loop_state::LoopState;
-use crate::output::{Chunk, GatheredOutput, OutputQueue, SendError};
+use crate::output::{GatheredOutput, OutputChunk, OutputQueue, SendError};
 use crate::socket::{SendState, SocketOps};
 use crate::sys;
 
@@ -43,7 +43,7 @@ pub(super) enum PumpOutcome {
 
 impl WorkerIo {
     /// Appends to a socket's output; sent at the latest when the task's poll ends.
-    pub(crate) fn queue(&mut self, i: u32, chunk: Chunk) {
+    pub(crate) fn queue(&mut self, i: u32, chunk: OutputChunk) {
         let (slot, _, spares) = self.sockets.parts(i);
         if slot.send_error.is_some() || slot.fd < 0 {
             return; // whoever waits is told; nobody else would ever take the bytes
@@ -63,7 +63,7 @@ impl WorkerIo {
         let slot = self.sockets.slot(i);
         let fresh = slot.output.is_none() && slot.sending == SendState::Idle;
         if !fresh || slot.send_error.is_some() || slot.fd < 0 || bytes.is_empty() {
-            self.queue(i, Chunk::Bytes(bytes));
+            self.queue(i, OutputChunk::Bytes(bytes));
             return self.start_send(state, i);
         }
         let bytes = match &mut slot.layer {

@@ -222,15 +222,15 @@ unsafe fn forward(
     info: *mut libc::siginfo_t,
     context: *mut c_void,
 ) {
-    type Long = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    type Short = extern "C" fn(c_int);
+    type InfoHandler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+    type PlainHandler = extern "C" fn(c_int);
     if flags & libc::SA_SIGINFO != 0 {
         // SAFETY: as the caller promises: with this flag handlers have three parameters.
-        let handler = unsafe { std::mem::transmute::<usize, Long>(handler) };
+        let handler = unsafe { std::mem::transmute::<usize, InfoHandler>(handler) };
         handler(signal, info, context);
     } else {
         // SAFETY: as the caller promises: without it they have one.
-        let handler = unsafe { std::mem::transmute::<usize, Short>(handler) };
+        let handler = unsafe { std::mem::transmute::<usize, PlainHandler>(handler) };
         handler(signal);
     }
 }

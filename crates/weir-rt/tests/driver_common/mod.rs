@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use weir_rt::net::{self, ListenOptions, SockAddr};
 use weir_rt::{
-    Chunk, DriverChoice, Listener, Recv, Runtime, RuntimeOptions, Stream, Timer, blocking, probe_io_uring,
+    DriverChoice, Listener, OutputChunk, RecvOutcome, Runtime, RuntimeOptions, Stream, Timer, blocking,
+    probe_io_uring,
 };
 
 /// How long any test may take.
@@ -175,7 +176,7 @@ pub async fn recv_exactly(stream: &Stream, len: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < len {
         match stream.recv(None).await {
-            Recv::Data(buf) => bytes.extend_from_slice(&buf),
+            RecvOutcome::Data(buf) => bytes.extend_from_slice(&buf),
             other => panic!("{other:?} after {} bytes", bytes.len()),
         }
     }
@@ -185,16 +186,16 @@ pub async fn recv_exactly(stream: &Stream, len: usize) -> Vec<u8> {
 
 /// Sends all of `bytes`.
 pub async fn send_all(stream: &Stream, bytes: &[u8]) {
-    stream.queue(Chunk::Bytes(bytes.to_vec()));
+    stream.queue(OutputChunk::Bytes(bytes.to_vec()));
     stream.drained(0, None).await.expect("sent");
 }
 
 /// Gives back everything that is received, until the end of the stream.
 pub async fn echo(stream: Stream) {
-    while let Recv::Data(buf) = stream.recv(None).await {
+    while let RecvOutcome::Data(buf) = stream.recv(None).await {
         let mut out = stream.spare();
         out.extend_from_slice(&buf);
-        stream.queue(Chunk::Bytes(out));
+        stream.queue(OutputChunk::Bytes(out));
         if stream.drained(64 * 1024, None).await.is_err() {
             return;
         }

@@ -17,7 +17,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use weir_sys::perf::{self, ProbeCosts, ProbeHit, Uprobes};
+use weir_sys::perf::{self, ProbeCosts, ProbeHit, UprobeSet};
 use weir_trace::{Recorder, RecorderSettings, RequestRecord, Site, SiteTable};
 
 use fields::{FieldLayout, RequestTexts};
@@ -40,7 +40,7 @@ pub(crate) struct ProbeTarget {
 pub(crate) struct AttachedProbes {
     target: ProbeTarget,
     costs: ProbeCosts,
-    probes: Uprobes,
+    probes: UprobeSet,
 }
 
 /// What came of following it.
@@ -101,7 +101,7 @@ impl ProbeTarget {
     /// The right to is missing, or the kernel has none.
     pub(crate) fn attach(self) -> Result<AttachedProbes, String> {
         let mut probes =
-            Uprobes::new(self.pid).map_err(|error| format!("no uprobes in this kernel: {error}"))?;
+            UprobeSet::new(self.pid).map_err(|error| format!("no uprobes in this kernel: {error}"))?;
         for (number, spot) in (0..).zip(&self.found.spots) {
             let image = &self.images[spot.image];
             let offset = image.file_offset(spot.address);

@@ -7,7 +7,7 @@ use super::selector::LocateSocket;
 use crate::control::protocol::{ControlQuestion, FrameKind};
 use crate::raw_stacks::RawStacks;
 use crate::stacks::StackFrame;
-use crate::symbols::{BareAddresses, Symbols};
+use crate::symbols::{BareAddresses, SymbolSource};
 use weir_http::json::escape;
 
 pub(super) const CHOICES: &[CommandOption] = &[
@@ -59,7 +59,7 @@ pub(super) fn stacks_now(asked: &CommandLine, locate: LocateSocket<'_>) -> Resul
 }
 
 /// What knows the names of the server's addresses, or with `--raw` none.
-fn symbols(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Box<dyn Symbols>, String> {
+fn symbols(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Box<dyn SymbolSource>, String> {
     if asked.has("--raw") {
         return Ok(Box::new(BareAddresses));
     }
@@ -69,7 +69,7 @@ fn symbols(asked: &CommandLine, locate: LocateSocket<'_>) -> Result<Box<dyn Symb
 
 /// `text` with every `@ADDRESS@` replaced by the names of its frames, innermost first: a line each, or a string each where
 /// it stands in quotes.
-pub(crate) fn named(text: &str, symbols: &mut dyn Symbols) -> String {
+pub(crate) fn named(text: &str, symbols: &mut dyn SymbolSource) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('@') {
@@ -119,7 +119,7 @@ mod tests {
     /// Two frames for each address: one inlined into the other.
     struct Two;
 
-    impl Symbols for Two {
+    impl SymbolSource for Two {
         fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>) {
             BareAddresses.frames(address, out);
             out.push(StackFrame {

@@ -22,7 +22,7 @@ use options::{CommandLine, CommandOption};
 pub use selector::{LocateSocket, ServerSelector};
 
 /// A command: what it is called, what it takes, what it does.
-struct Command {
+struct SeeCommand {
     name: &'static str,
     /// What follows the name, for the usage line.
     words: &'static str,
@@ -71,8 +71,8 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-static COMMANDS: &[Command] = &[
-    Command {
+static COMMANDS: &[SeeCommand] = &[
+    SeeCommand {
         name: "trace",
         words: "[URL]",
         about: "Shows the next matching requests as trees of where their time went. Every phase, handler and filter \
@@ -80,14 +80,14 @@ static COMMANDS: &[Command] = &[
         choices: questions::TRACE,
         run: questions::trace,
     },
-    Command {
+    SeeCommand {
         name: "slow",
         words: "[URL]",
         about: "Lists the slowest requests whose trees were kept. The id is what `weir explain` takes.",
         choices: questions::SLOW,
         run: questions::slow,
     },
-    Command {
+    SeeCommand {
         name: "compare",
         words: "A B",
         about: "Compares two sides on the same traffic, in rounds: the mean tree of each, and the difference of each node \
@@ -96,7 +96,7 @@ static COMMANDS: &[Command] = &[
         choices: compare::CHOICES,
         run: compare::run,
     },
-    Command {
+    SeeCommand {
         name: "diff",
         words: "A.json B.json",
         about: "Compares two averages that `weir trace --avg N --save FILE` saved, node by node, each difference with its \
@@ -104,14 +104,14 @@ static COMMANDS: &[Command] = &[
         choices: diff::CHOICES,
         run: diff::run,
     },
-    Command {
+    SeeCommand {
         name: "explain",
         words: "ID",
         about: "Shows the tree of a kept request. ID is its `$request_id`, or the beginning of it.",
         choices: questions::EXPLAIN,
         run: questions::explain,
     },
-    Command {
+    SeeCommand {
         name: "top",
         words: "[routes|phases|modules|workers|upstreams]",
         about: "Shows what the server does right now, as a table that is drawn anew every second. Figures are of the \
@@ -119,7 +119,7 @@ static COMMANDS: &[Command] = &[
         choices: top::CHOICES,
         run: top::run,
     },
-    Command {
+    SeeCommand {
         name: "flame",
         words: "[cpu|wait|wall|alloc|gc|jit]",
         about: "Draws a flame graph of the next seconds. cpu is what runs, by samples; wait is what requests wait for and \
@@ -128,7 +128,7 @@ static COMMANDS: &[Command] = &[
         choices: flame::CHOICES,
         run: flame::run,
     },
-    Command {
+    SeeCommand {
         name: "record",
         words: "[URL]",
         about: "Writes what the workers did in the last seconds as a timeline for Perfetto: threads with what they ran, \
@@ -136,7 +136,7 @@ static COMMANDS: &[Command] = &[
         choices: record::CHOICES,
         run: record::run,
     },
-    Command {
+    SeeCommand {
         name: "attach",
         words: "PID [URL]",
         about: "Shows requests of a running nginx as trees, from outside: phases, handlers and filters by their modules, with \
@@ -144,7 +144,7 @@ static COMMANDS: &[Command] = &[
         choices: attach::CHOICES,
         run: attach::run,
     },
-    Command {
+    SeeCommand {
         name: "blocked",
         words: "",
         about: "Lists the times a worker's loop was blocked: how long, in which request, phase and module, what the \
@@ -152,7 +152,7 @@ static COMMANDS: &[Command] = &[
         choices: blocked::CHOICES,
         run: blocked::run,
     },
-    Command {
+    SeeCommand {
         name: "bt",
         words: "[WORKER]",
         about: "Shows the stack that a worker has at this moment, or all of them: Rust, C and Lua with lines. Works while \
@@ -160,7 +160,7 @@ static COMMANDS: &[Command] = &[
         choices: blocked::OF_STACKS,
         run: blocked::stacks_now,
     },
-    Command {
+    SeeCommand {
         name: "lua",
         words: "gc|heap|objects|tables|jit|timers|traps",
         about: "Shows the Lua VMs of the workers (\"weir lua FILE\" runs a program instead, see \"weir lua -h\"). gc is what their time goes to: interpreter, compiled code, collector, \
@@ -170,14 +170,14 @@ static COMMANDS: &[Command] = &[
         choices: &[],
         run: questions::lua,
     },
-    Command {
+    SeeCommand {
         name: "dict",
         words: "",
         about: "Shows the shared dictionaries: size, entries, and how long writers waited for one another.",
         choices: &[],
         run: questions::dict,
     },
-    Command {
+    SeeCommand {
         name: "reqs",
         words: "",
         about: "Lists the requests in flight, oldest first: where they are and what they wait for. Works while workers \
@@ -185,7 +185,7 @@ static COMMANDS: &[Command] = &[
         choices: questions::REQS,
         run: questions::reqs,
     },
-    Command {
+    SeeCommand {
         name: "queue",
         words: "",
         about: "Shows how long connections waited to be accepted and requests waited in their sockets, which nobody else \
@@ -193,21 +193,21 @@ static COMMANDS: &[Command] = &[
         choices: questions::QUEUE,
         run: questions::queue,
     },
-    Command {
+    SeeCommand {
         name: "use",
         words: "",
         about: "Shows utilisation, saturation and errors of each resource over the next second.",
         choices: questions::USE,
         run: questions::usage,
     },
-    Command {
+    SeeCommand {
         name: "doctor",
         words: "",
         about: "Says what of all this works on this machine and with this server, and why not the rest.",
         choices: doctor::CHOICES,
         run: doctor::run,
     },
-    Command {
+    SeeCommand {
         name: "profile",
         words: "level off|sampled|full | handshakes on|off",
         about: "Changes how much is recorded, or says how much is. 0, 1 and 2 stand for off, sampled and full; `--for` \

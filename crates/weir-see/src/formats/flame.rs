@@ -1,6 +1,6 @@
 //! Stacks merged from their outermost frames on: the tree that a flame graph draws.
 
-use crate::stacks::Stacks;
+use crate::stacks::StackSet;
 
 /// The tree; the root is everything.
 pub(super) struct FlameTree {
@@ -10,7 +10,7 @@ pub(super) struct FlameTree {
 /// A frame below a path of frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FlameNode {
-    /// Its place in [`Stacks::frames`]; the root has none.
+    /// Its place in [`StackSet::frames`]; the root has none.
     pub frame: Option<u32>,
     /// Values of all stacks that pass here.
     pub value: u64,
@@ -22,7 +22,7 @@ pub(super) struct FlameNode {
 
 impl FlameTree {
     /// Merges `stacks`.
-    pub(super) fn of(stacks: &Stacks) -> FlameTree {
+    pub(super) fn of(stacks: &StackSet) -> FlameTree {
         let mut flame = FlameTree { nodes: vec![FlameNode::default()] };
         for (stack, weight) in stacks.iter().filter(|(_, weight)| weight.value > 0) {
             let mut at = 0;
@@ -68,7 +68,7 @@ impl FlameTree {
 }
 
 /// A value for people: `12.4 ms`, `3 samples` would say less.
-pub(super) fn amount(stacks: &Stacks, value: u64) -> String {
+pub(super) fn amount(stacks: &StackSet, value: u64) -> String {
     let steps: &[(u64, &str)] = match stacks.unit {
         crate::stacks::WeightUnit::Nanoseconds => {
             &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")]
@@ -85,7 +85,7 @@ pub(super) fn share(value: u64, total: u64) -> f64 {
 }
 
 /// What stands above a graph: `cpu: 1.20 s in 10.0 s, a sample every 10.1 ms`.
-pub(super) fn title(stacks: &Stacks) -> String {
+pub(super) fn title(stacks: &StackSet) -> String {
     let mut title = format!("{}: {}", stacks.kind, amount(stacks, stacks.total().value));
     if stacks.duration_ns > 0 {
         title.push_str(&format!(" in {:.1} s", stacks.duration_ns as f64 / 1e9));

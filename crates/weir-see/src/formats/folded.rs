@@ -1,9 +1,9 @@
 //! Folded stacks: one line a stack, `frame;frame;frame value`, as flame graph tools read them.
 
-use crate::stacks::Stacks;
+use crate::stacks::StackSet;
 
 /// The stacks with their values.
-pub(super) fn write(stacks: &Stacks) -> String {
+pub(super) fn write(stacks: &StackSet) -> String {
     let names: Vec<String> = stacks.frames().iter().map(|frame| clean(&frame.name)).collect();
     let mut out = String::new();
     for (stack, weight) in stacks.iter().filter(|(_, weight)| weight.value > 0) {
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn names_do_not_break_lines() {
-        let mut stacks = Stacks::new("cpu", WeightUnit::Nanoseconds);
+        let mut stacks = StackSet::new("cpu", WeightUnit::Nanoseconds);
         let frame = StackFrame::new(FrameOrigin::Route, "~ ^/a;b\n");
         stacks.add([frame], StackWeight { count: 1, value: 1 });
         assert_eq!(write(&stacks), "~ ^/a:b_ 1\n");

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use super::flame::{amount, escape, share, title};
 use super::svg;
-use crate::stacks::Stacks;
+use crate::stacks::StackSet;
 
 /// The page.
-pub(super) fn write(stacks: &Stacks) -> String {
+pub(super) fn write(stacks: &StackSet) -> String {
     let title = escape(&title(stacks));
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>weir {title}</title>\n\
@@ -47,7 +47,7 @@ struct PageSums {
 }
 
 /// Frames by their own value, then by what they called; a frame inside itself counts once.
-fn hottest(stacks: &Stacks) -> Vec<(usize, PageSums)> {
+fn hottest(stacks: &StackSet) -> Vec<(usize, PageSums)> {
     let mut sums = vec![PageSums::default(); stacks.frames().len()];
     for (stack, weight) in stacks.iter() {
         let seen: HashSet<u32> = stack.iter().copied().collect();

@@ -2,9 +2,9 @@
 
 use weir_http::json::Json;
 
-use crate::stacks::{StackFrame, Stacks, WeightUnit};
+use crate::stacks::{StackFrame, StackSet, WeightUnit};
 
-pub(super) fn write(stacks: &Stacks) -> String {
+pub(super) fn write(stacks: &StackSet) -> String {
     let value = match stacks.unit {
         WeightUnit::Nanoseconds => "value_ns",
         WeightUnit::Bytes => "value_bytes",

@@ -13,7 +13,7 @@ mod svg;
 
 use weir_http::json::Json;
 
-use crate::stacks::{StackFrame, Stacks};
+use crate::stacks::{StackFrame, StackSet};
 
 /// A file format for stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ impl StackFormat {
 
     /// `stacks` in this format.
     #[must_use]
-    pub fn write(self, stacks: &Stacks) -> Vec<u8> {
+    pub fn write(self, stacks: &StackSet) -> Vec<u8> {
         match self {
             StackFormat::Svg => svg::write(stacks).into_bytes(),
             StackFormat::Html => html::write(stacks).into_bytes(),
@@ -114,7 +114,7 @@ mod tests {
         for format in StackFormat::ALL {
             assert_eq!(StackFormat::of(format.as_str()), Some(format));
             assert_eq!(
-                format.write(&Stacks::new("cpu", WeightUnit::Nanoseconds)).is_empty(),
+                format.write(&StackSet::new("cpu", WeightUnit::Nanoseconds)).is_empty(),
                 format == StackFormat::Folded
             );
         }

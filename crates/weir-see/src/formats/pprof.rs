@@ -6,16 +6,16 @@ use std::collections::HashMap;
 
 use super::protobuf::ProtobufMessage;
 use crate::gzip;
-use crate::stacks::{Stacks, WeightUnit};
+use crate::stacks::{StackSet, WeightUnit};
 
 /// The profile. Each frame is a location of its own, addresses are left out: names come with the file.
-pub(super) fn write(stacks: &Stacks) -> Vec<u8> {
+pub(super) fn write(stacks: &StackSet) -> Vec<u8> {
     let profile = profile(stacks);
     // The format allows an uncompressed file, too.
     gzip::file(&profile).unwrap_or(profile)
 }
 
-fn profile(stacks: &Stacks) -> Vec<u8> {
+fn profile(stacks: &StackSet) -> Vec<u8> {
     let mut strings = PprofStrings::default();
     strings.number("");
     let mut out = ProtobufMessage::default();
@@ -59,7 +59,7 @@ fn profile(stacks: &Stacks) -> Vec<u8> {
 }
 
 /// Go's names for the two values of a sample, by which its tools choose what to show.
-fn types(stacks: &Stacks) -> [(&str, &str); 2] {
+fn types(stacks: &StackSet) -> [(&str, &str); 2] {
     match (stacks.kind.as_str(), stacks.unit) {
         ("cpu", WeightUnit::Nanoseconds) => [("samples", "count"), ("cpu", "nanoseconds")],
         (_, WeightUnit::Bytes) => [("alloc_objects", "count"), ("alloc_space", "bytes")],

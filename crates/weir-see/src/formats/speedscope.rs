@@ -2,11 +2,11 @@
 //!
 //! <https://www.speedscope.app/file-format-schema.json>
 
-use crate::stacks::Stacks;
+use crate::stacks::StackSet;
 use weir_http::json::Json;
 
 /// The stacks, heaviest path not sorted: speedscope does that.
-pub(super) fn write(stacks: &Stacks) -> String {
+pub(super) fn write(stacks: &StackSet) -> String {
     let total = stacks.total();
     Json::object(|json| {
         json.key("$schema").text("https://www.speedscope.app/file-format-schema.json");
@@ -30,7 +30,7 @@ pub(super) fn write(stacks: &Stacks) -> String {
     })
 }
 
-fn frames(json: &mut Json, stacks: &Stacks) {
+fn frames(json: &mut Json, stacks: &StackSet) {
     for frame in stacks.frames() {
         json.nested(|json| super::place(json, frame));
     }

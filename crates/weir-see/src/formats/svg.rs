@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use super::flame::{FlameTree, amount, escape, share, title};
-use crate::stacks::{FrameOrigin, Stacks};
+use crate::stacks::{FrameOrigin, StackSet};
 
 /// The picture as a file.
-pub(super) fn write(stacks: &Stacks) -> String {
+pub(super) fn write(stacks: &StackSet) -> String {
     format!("<?xml version=\"1.0\" standalone=\"no\"?>\n{}", element(stacks))
 }
 
 /// The picture as an element, for a page.
-pub(super) fn element(stacks: &Stacks) -> String {
+pub(super) fn element(stacks: &StackSet) -> String {
     let flame = FlameTree::of(stacks);
     let height = TOP + (flame.depth() + 1) * ROW + BOTTOM;
     let mut drawing = SvgDrawing { stacks, flame: &flame, out: String::new(), bottom: height - BOTTOM };
@@ -24,7 +24,7 @@ pub(super) fn element(stacks: &Stacks) -> String {
 }
 
 struct SvgDrawing<'a> {
-    stacks: &'a Stacks,
+    stacks: &'a StackSet,
     flame: &'a FlameTree,
     out: String,
     bottom: usize,

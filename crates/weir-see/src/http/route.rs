@@ -21,7 +21,7 @@ use crate::responses::reply::{ReplyFailure, ReplySink};
 use crate::responses::upstreams::{self, UpstreamChange};
 use crate::responses::{self, flame};
 use crate::source::ServerSource;
-use crate::symbols::{BareAddresses, ProcessSymbols, Symbols};
+use crate::symbols::{BareAddresses, ProcessSymbols, SymbolSource};
 
 /// Answers `request`.
 pub(super) fn answer(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_conf::{ConfTree, Line, MemoryFiles};
+use weir_conf::{ConfTree, DirectiveLine, MemoryFiles};
 use weir_engine::Configuration;
 use weir_engine::module::ModuleDef;
 use weir_http::json::Json;
@@ -19,7 +19,7 @@ pub(crate) fn lines(source: &ServerSource, question: &ControlQuestion) -> Result
     let configuration = source.configuration();
     let tree = written(&configuration)?;
     let (location, name) = (question.value("location").unwrap_or(""), question.value("name").unwrap_or(""));
-    let mut best: Vec<&Line> = Vec::new();
+    let mut best: Vec<&DirectiveLine> = Vec::new();
     find(&tree.lines, location, &mut Vec::new(), &mut best);
     let directives = directives(&configuration.modules, name);
     let mut found = Vec::new();
@@ -110,7 +110,12 @@ fn written(configuration: &Configuration) -> Result<ConfTree, ReplyFailure> {
 }
 
 /// The blocks down to the one that is called `location` in traces: the innermost match, the first of several.
-fn find<'t>(lines: &'t [Line], location: &str, above: &mut Vec<&'t Line>, best: &mut Vec<&'t Line>) {
+fn find<'t>(
+    lines: &'t [DirectiveLine],
+    location: &str,
+    above: &mut Vec<&'t DirectiveLine>,
+    best: &mut Vec<&'t DirectiveLine>,
+) {
     for line in lines {
         let Some(block) = &line.block else { continue };
         above.push(line);
@@ -129,14 +134,14 @@ fn find<'t>(lines: &'t [Line], location: &str, above: &mut Vec<&'t Line>, best: 
 }
 
 /// Whether a `server` block has this name.
-fn serves(line: &Line, name: &str) -> bool {
+fn serves(line: &DirectiveLine, name: &str) -> bool {
     let lines = line.block.iter().flat_map(|block| &block.lines);
     lines.filter(|line| line.name.is("server_name")).any(|line| line.args.iter().any(|word| word.is(name)))
 }
 
 /// Whether a `location` block is the one that is called so: as it is written, behind the name of its server where
 /// several have one of that name.
-fn called(line: &Line, name: &str, above: &[&Line]) -> bool {
+fn called(line: &DirectiveLine, name: &str, above: &[&DirectiveLine]) -> bool {
     let written = shown_words(line.args.iter().map(|word| word.str()));
     match name.strip_suffix(&*written) {
         Some("") => true,
@@ -166,7 +171,7 @@ fn is_script(directive: &str, name: &str) -> bool {
     phase.ends_with("_by_lua") && directive.starts_with(phase)
 }
 
-fn shown(line: &Line) -> String {
+fn shown(line: &DirectiveLine) -> String {
     let text = shown_words(line.words().map(|word| word.str()));
     if line.block.is_some() || line.raw.is_some() { text + " {" } else { text + ";" }
 }

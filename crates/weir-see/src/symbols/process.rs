@@ -10,7 +10,7 @@ use addr2line::Loader;
 use object::{Object, ObjectSegment, ReadCache};
 
 use super::maps::{self, CodeMapping};
-use super::{StackFrame, Symbols};
+use super::{StackFrame, SymbolSource};
 use crate::stacks::FrameOrigin;
 
 /// The symbols of one process on this machine. Files are read when an address in them is first asked for: 17 ms and 17 MB
@@ -81,7 +81,7 @@ impl ProcessSymbols {
     }
 }
 
-impl Symbols for ProcessSymbols {
+impl SymbolSource for ProcessSymbols {
     fn frames(&mut self, address: u64, out: &mut Vec<StackFrame>) {
         if !self.known.contains_key(&address) {
             let frames = self.name(address);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 
 use super::{h1, h2};
 use weir_engine::transport::tls::AgreedProtocol;
@@ -47,7 +47,7 @@ async fn knows(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
         let received = wire.stream.recv(Some(&wire.timer)).await;
         worker.counters.waiting.sub(1);
         match received {
-            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
             gone if wire.input.borrow().is_empty() => {
                 keepalive::gone(connection, worker, &gone);
                 return None;

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 
 use super::head;
 use super::parked;
@@ -36,7 +36,7 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             let parks = !stays && parked::is_wanted(&worker, &connection, idle);
             let moves = parks && wire.moves.get() && Box::pin(is_sent(&wire, idle)).await;
             let received = if moves || connection.retired.get() {
-                Recv::TimedOut
+                RecvOutcome::TimedOut
             } else {
                 wire.timer.arm(if parks { parked::PARK_MS } else { idle });
                 worker.counters.waiting.add(1);
@@ -46,8 +46,8 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             };
             let parks = parks || wire.moves.get();
             match received {
-                Recv::Data(buf) => wire.input.borrow_mut().push(buf),
-                Recv::TimedOut if parks && !connection.retired.get() && !worker.is_stopping() => {
+                RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
+                RecvOutcome::TimedOut if parks && !connection.retired.get() && !worker.is_stopping() => {
                     wire.moves.set(false);
                     match Box::pin(parked::park(&worker, &connection, wire, until)).await {
                         Ok(()) => return,

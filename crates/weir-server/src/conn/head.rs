@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use weir_http::h1::{Parse, may_be_complete};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_trace::{ConnectionStep, Site, WaitKind};
 
 use crate::tls::accepted::TlsJudge;
@@ -36,7 +36,7 @@ pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Re
         let received = shared.waiting_for(WaitKind::ClientRead, received).await;
         x.trace().close(Site::step(ConnectionStep::HeadRead));
         match received {
-            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => return Err(lost(x, wire, &gone)),
         }
         if let Progress::Done(parsed) = try_parse(x, wire, &mut seen) {
@@ -66,24 +66,24 @@ fn checked(x: &mut Exchange, parsed: Result<(), HeadFailure>) -> Result<(), Head
 }
 
 /// The connection ended, or time ran out, in the middle of a head (or before it).
-fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> HeadFailure {
+fn lost(x: &mut Exchange, wire: &Wire, gone: &RecvOutcome) -> HeadFailure {
     if wire.input.borrow().is_empty() {
         return HeadFailure::Nothing;
     }
     let action = action(x, wire);
     request_head::keep_line::<TlsJudge>(x, wire);
     match *gone {
-        Recv::TimedOut => {
+        RecvOutcome::TimedOut => {
             let message = format_args!("client timed out (110: Connection timed out) while {action}");
             x.log(Level::Info, &message);
             HeadFailure::Silent(408)
         }
-        Recv::Err(errno) => {
+        RecvOutcome::Err(errno) => {
             let reason = weir_rt::file::errno_text(errno);
             x.log(Level::Info, &format_args!("recv() failed ({errno}: {reason}) while {action}"));
             HeadFailure::Silent(400)
         }
-        Recv::Eof | Recv::Data(_) => {
+        RecvOutcome::Eof | RecvOutcome::Data(_) => {
             x.log(Level::Info, &format_args!("client prematurely closed connection while {action}"));
             HeadFailure::Silent(400)
         }

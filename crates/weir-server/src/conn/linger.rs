@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_trace::{ConnectionStep, Site};
 
 use weir_engine::conf::core::Lingering;
@@ -31,7 +31,7 @@ pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
             unread
                 || x.body.is_pending()
                 || !wire.input.borrow().is_empty()
-                || matches!(wire.stream.try_recv(), Some(Recv::Data(_)))
+                || matches!(wire.stream.try_recv(), Some(RecvOutcome::Data(_)))
         }
         Lingering::Always => true,
     };
@@ -46,8 +46,8 @@ pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
         }
         wire.timer.arm(left.min(x.plan.core.lingering_timeout));
         match wire.stream.recv(Some(&wire.timer)).await {
-            Recv::Data(buf) => drop(buf),
-            Recv::Eof | Recv::TimedOut | Recv::Err(_) => break,
+            RecvOutcome::Data(buf) => drop(buf),
+            RecvOutcome::Eof | RecvOutcome::TimedOut | RecvOutcome::Err(_) => break,
         }
     }
     x.trace().mark(Site::step(ConnectionStep::Lingering));

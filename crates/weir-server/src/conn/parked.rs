@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use weir_rt::net::SockAddr;
-use weir_rt::{Recv, Stream};
+use weir_rt::{RecvOutcome, Stream};
 
 use super::dealer;
 use super::h1;
@@ -135,7 +135,7 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
         wire.input.borrow_mut().give(unread);
     }
     // What has come is seen before the time that may be over.
-    if let Some(Recv::Data(buf)) = wire.stream.try_recv_first() {
+    if let Some(RecvOutcome::Data(buf)) = wire.stream.try_recv_first() {
         wire.input.borrow_mut().push(buf);
     }
     let until = if worker.is_stopping() { record.kept_until } else { deadline };

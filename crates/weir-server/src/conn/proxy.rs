@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use weir_http::proxy_protocol::{self, Addresses, BadProxy, Header, Parse};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 
 use weir_engine::log::{self, Level};
 use weir_engine::transport::wire::Wire;
@@ -20,7 +20,7 @@ pub(crate) async fn read(connection: &Rc<Connection>, wire: &Rc<Wire>) -> bool {
         }
         wire.input.borrow_mut().hold();
         match wire.stream.recv(Some(&wire.timer)).await {
-            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            RecvOutcome::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => {
                 lost(connection, &gone);
                 return false;
@@ -65,11 +65,11 @@ fn refusal(bad: BadProxy, bytes: &[u8]) -> String {
     format!("broken header: \"{}\" while reading PROXY protocol", String::from_utf8_lossy(&shown))
 }
 
-fn lost(connection: &Connection, gone: &Recv) {
+fn lost(connection: &Connection, gone: &RecvOutcome) {
     let how = match gone {
-        Recv::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
-        Recv::Err(errno) => format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(*errno)),
-        Recv::Eof | Recv::Data(_) => "client closed connection".to_owned(),
+        RecvOutcome::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
+        RecvOutcome::Err(errno) => format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(*errno)),
+        RecvOutcome::Eof | RecvOutcome::Data(_) => "client closed connection".to_owned(),
     };
     log::connection(connection, Level::Info, &format_args!("{how} while reading PROXY protocol"));
 }
@@ -78,7 +78,7 @@ fn lost(connection: &Connection, gone: &Recv) {
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use weir_rt::{Chunk, Stream};
+    use weir_rt::{OutputChunk, Stream};
 
     use super::*;
     use crate::conn::h1;
@@ -99,13 +99,13 @@ mod tests {
                 }
             });
             for piece in pieces {
-                client.queue(Chunk::Static(piece));
+                client.queue(OutputChunk::Static(piece));
                 client.flush();
                 weir_rt::yield_now().await;
             }
             client.shutdown_write().expect("the client ends");
             let mut answer = Vec::new();
-            while let Recv::Data(buf) = client.recv(None).await {
+            while let RecvOutcome::Data(buf) = client.recv(None).await {
                 answer.extend_from_slice(&buf);
             }
             let text =

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_rt::{Recv, clock};
+use weir_rt::{RecvOutcome, clock};
 use weir_tls::{
     Certificate, Error, ExternalSessions, HandshakeProgress, HandshakeWishes, HelloAcceptor, HelloFields,
     ReceivedHello, ServerConfig, ServerHandshake, TlsSession,
@@ -215,7 +215,7 @@ fn tls_of(connection: &Connection, server: &Server) -> Option<Arc<ServerTls>> {
 
 async fn receive(connection: &Connection, wire: &Wire, action: &str) -> Option<Vec<u8>> {
     match wire.stream.recv(Some(&wire.timer)).await {
-        Recv::Data(bytes) => Some(bytes.to_vec()),
+        RecvOutcome::Data(bytes) => Some(bytes.to_vec()),
         gone => {
             lost(connection, &gone, action);
             None
@@ -388,16 +388,16 @@ fn absolute(prefix: &Path, name: String) -> String {
     prefix.join(name).to_string_lossy().into_owned()
 }
 
-fn lost(connection: &Connection, gone: &Recv, action: &str) {
+fn lost(connection: &Connection, gone: &RecvOutcome, action: &str) {
     let how = match gone {
-        Recv::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
-        Recv::Err(errno) => {
+        RecvOutcome::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
+        RecvOutcome::Err(errno) => {
             format!("SSL_do_handshake() failed ({errno}: {})", weir_rt::file::errno_text(*errno))
         }
-        Recv::Eof | Recv::Data(_) if action == HANDSHAKING => {
+        RecvOutcome::Eof | RecvOutcome::Data(_) if action == HANDSHAKING => {
             "peer closed connection in SSL handshake".to_owned()
         }
-        Recv::Eof | Recv::Data(_) => "client closed connection".to_owned(),
+        RecvOutcome::Eof | RecvOutcome::Data(_) => "client closed connection".to_owned(),
     };
     log::connection(connection, Level::Info, &format_args!("{how} while {action}"));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_conf::{Directive, Result};
-use weir_rt::{DriverChoice, Recv, Runtime, RuntimeOptions, Stream};
+use weir_rt::{DriverChoice, RecvOutcome, Runtime, RuntimeOptions, Stream};
 use weir_tls::suites::{self, ProtocolVersions};
 use weir_tls::{
     Certificate, ClientConfig, ClientHandshake, ClientSettings, HandshakeProgress, certificate, key,
@@ -130,7 +130,7 @@ async fn connect(stream: Stream, name: &str) -> Option<String> {
     while connect.handle(&received, &mut out).ok()? == HandshakeProgress::NeedsInput {
         stream.send(std::mem::take(&mut out));
         received = match stream.recv(None).await {
-            Recv::Data(bytes) => bytes.to_vec(),
+            RecvOutcome::Data(bytes) => bytes.to_vec(),
             _ => return None,
         };
     }

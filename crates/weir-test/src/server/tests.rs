@@ -106,6 +106,6 @@ fn an_alert_fails_the_test_unless_allowed() {
 fn a_killed_server_is_seen_as_exited() {
     let Some(builder) = nginx(HELLO) else { return };
     let mut server = builder.start();
-    server.signal(Signal::Kill);
+    server.signal(ServerSignal::Kill);
     assert!(!server.wait_exit().status.success());
 }

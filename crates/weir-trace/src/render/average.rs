@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Scale;
+use super::TicksToNanos;
 use super::json::{ObjectWriter, histogram_json, node_json};
 use super::rows::{RootLine, lines, name, name_of_missing};
 use super::text::micros;
@@ -20,7 +20,7 @@ use crate::tree::{TraceTree, TreeNode};
 ///   -> parse                  1.00       0.6       0.6       0.9    5.0%
 /// ```
 #[must_use]
-pub fn average(average: &AverageTree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn average(average: &AverageTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let (tree, spreads) = average.arranged(sites);
     let mut rows = AverageRows { tree: &tree, spreads: &spreads, sites, scale, rows: Vec::new() };
     rows.root();
@@ -42,7 +42,7 @@ pub fn average(average: &AverageTree, sites: &SiteTable, scale: Scale<'_>) -> St
 /// The same, nested: each node with its sums over all requests, the spread of run and wait per request, their standard
 /// deviations over all requests (`_sd_ns`; who did not come there counts as 0), and its `children`.
 #[must_use]
-pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let (tree, spreads) = average.arranged(sites);
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
@@ -63,7 +63,7 @@ pub fn average_json(average: &AverageTree, sites: &SiteTable, scale: Scale<'_>) 
 }
 
 /// What a node has besides its times: sums, and the spread over the requests.
-fn extras(object: &mut ObjectWriter<'_>, node: &TreeNode, spread: &TimeSpread, scale: Scale<'_>) {
+fn extras(object: &mut ObjectWriter<'_>, node: &TreeNode, spread: &TimeSpread, scale: TicksToNanos<'_>) {
     for (name, value) in [
         ("lock_ns", scale(node.lock)),
         ("gc_ns", scale(node.gc)),
@@ -82,7 +82,7 @@ struct AverageRows<'a> {
     tree: &'a TraceTree,
     spreads: &'a [TimeSpread],
     sites: &'a SiteTable,
-    scale: Scale<'a>,
+    scale: TicksToNanos<'a>,
     /// Name and figures.
     rows: Vec<(String, String)>,
 }

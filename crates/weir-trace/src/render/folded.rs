@@ -1,13 +1,19 @@
 //! Folded stacks: one line a path, `frame;frame;frame value`, as flame graph tools read them.
 
-use super::Scale;
+use super::TicksToNanos;
 use crate::site::SiteTable;
 use crate::tree::TraceTree;
 
 /// The own times of the nodes of a tree, [arranged](TraceTree::arranged), in nanoseconds, run or (with `wait`) wait; waits end in a frame of their kind.
 /// Nodes without own time have no line. `root` is the first frame: the route, mostly.
 #[must_use]
-pub fn folded(tree: &TraceTree, root: &str, wait: bool, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn folded(
+    tree: &TraceTree,
+    root: &str,
+    wait: bool,
+    sites: &SiteTable,
+    scale: TicksToNanos<'_>,
+) -> String {
     let tree = &tree.arranged(sites);
     let mut paths: Vec<String> = Vec::with_capacity(tree.nodes().len());
     let mut out = String::new();

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use weir_sys::json::escape;
 
-use super::Scale;
+use super::TicksToNanos;
 use crate::histogram::Histogram;
 use crate::kept_request::KeptRequest;
 use crate::live_counts::{SiteTotals, StatusCounts};
@@ -18,7 +18,7 @@ use crate::tree::TraceTree;
 
 /// A kept request: why, its record and its tree.
 #[must_use]
-pub fn kept_json(kept: &KeptRequest, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn kept_json(kept: &KeptRequest, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
     object.text("why", kept.why().as_str());
@@ -30,7 +30,7 @@ pub fn kept_json(kept: &KeptRequest, sites: &SiteTable, scale: Scale<'_>) -> Str
 
 /// A request record.
 #[must_use]
-pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
     object.text("id", &record.id.to_string());
@@ -67,7 +67,7 @@ pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) 
 
 /// A tree, [arranged](TraceTree::arranged) and nested: each node with its `children`; over several requests, sums with their number in `requests`.
 #[must_use]
-pub fn tree_json(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn tree_json(tree: &TraceTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
     object.number("requests", tree.requests());
@@ -83,7 +83,7 @@ pub fn tree_json(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> Strin
 /// The counts of sites, as from [`RecorderReader::merged`](crate::RecorderReader::merged): an array with one object
 /// a site.
 #[must_use]
-pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut out = String::from("[");
     for (n, (site, totals)) in totals.iter().enumerate() {
         if n > 0 {
@@ -113,7 +113,7 @@ pub(super) fn node_json(
     tree: &TraceTree,
     index: u32,
     sites: &SiteTable,
-    scale: Scale<'_>,
+    scale: TicksToNanos<'_>,
     more: &dyn Fn(&mut ObjectWriter<'_>, u32),
 ) {
     let node = &tree.nodes()[index as usize];
@@ -138,7 +138,7 @@ pub(super) fn node_json(
 }
 
 /// What one request's node may have besides: bytes, errors, a line, and what it waited for.
-fn extras(object: &mut ObjectWriter<'_>, tree: &TraceTree, index: u32, scale: Scale<'_>) {
+fn extras(object: &mut ObjectWriter<'_>, tree: &TraceTree, index: u32, scale: TicksToNanos<'_>) {
     let node = &tree.nodes()[index as usize];
     let optional = [
         ("bytes_in", node.bytes_in),
@@ -160,7 +160,7 @@ fn extras(object: &mut ObjectWriter<'_>, tree: &TraceTree, index: u32, scale: Sc
     object.raw("waits_ns", &waits);
 }
 
-fn waits_json(record: &RequestRecord, scale: Scale<'_>) -> String {
+fn waits_json(record: &RequestRecord, scale: TicksToNanos<'_>) -> String {
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
     for (kind, ticks) in WaitKind::ALL.iter().zip(record.waits).filter(|&(_, ticks)| ticks > 0) {
@@ -170,7 +170,7 @@ fn waits_json(record: &RequestRecord, scale: Scale<'_>) -> String {
     out
 }
 
-pub(super) fn histogram_json(histogram: &Histogram, scale: Scale<'_>) -> String {
+pub(super) fn histogram_json(histogram: &Histogram, scale: TicksToNanos<'_>) -> String {
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
     object.number("count", histogram.count());

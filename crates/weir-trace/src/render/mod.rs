@@ -16,4 +16,4 @@ pub use sites::sites;
 pub use text::{flow, headline, tree};
 
 /// Ticks to nanoseconds; must not decrease.
-pub type Scale<'a> = &'a dyn Fn(u64) -> u64;
+pub type TicksToNanos<'a> = &'a dyn Fn(u64) -> u64;

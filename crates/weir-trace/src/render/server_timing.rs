@@ -1,6 +1,6 @@
 //! The `Server-Timing` response header field (W3C Server Timing).
 
-use super::Scale;
+use super::TicksToNanos;
 use crate::site::{Site, SiteKind, SiteTable};
 use crate::tree::TraceTree;
 
@@ -11,7 +11,7 @@ use crate::tree::TraceTree;
 /// rewrite;dur=0.001, access;dur=0.850, upstream;dur=0.350, total;dur=1.412
 /// ```
 #[must_use]
-pub fn server_timing(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn server_timing(tree: &TraceTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let tree = &tree.arranged(sites);
     let mut metrics: Vec<(&'static str, u64)> = Vec::new();
     for node in tree.nodes() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Scale;
+use super::TicksToNanos;
 use crate::live_counts::SiteTotals;
 use crate::site::{Site, SiteInfo, SiteKind, SiteTable};
 use crate::tree_arranged::rank;
@@ -17,7 +17,7 @@ use crate::tree_arranged::rank;
 /// /         content static                20000     20000       2.1       2.0       4.4       0.0       0.0
 /// ```
 #[must_use]
-pub fn sites(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn sites(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut rows: Vec<CountedSite<'_>> = totals
         .iter()
         .map(|(site, totals)| CountedSite { info: sites.info(*site), site: *site, totals })
@@ -69,7 +69,7 @@ fn name(info: &SiteInfo) -> String {
     }
 }
 
-fn figures(out: &mut String, whole: bool, totals: &SiteTotals, scale: Scale<'_>) {
+fn figures(out: &mut String, whole: bool, totals: &SiteTotals, scale: TicksToNanos<'_>) {
     let time = if whole && totals.total.count() > 0 { &totals.total } else { &totals.run };
     let requests = totals.status.map_or(totals.run.count(), |status| status.total());
     let calls = if whole { requests } else { totals.counts.calls };

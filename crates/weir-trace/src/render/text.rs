@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::Scale;
+use super::TicksToNanos;
 use super::rows::{RootLine, lines, name, name_of_missing};
 use crate::event::{EventDecoder, EventKind, TraceEvent};
 use crate::model::{RequestId, WaitKind};
@@ -17,7 +17,7 @@ use crate::tree::{TraceTree, TreeNode};
 /// GET /img/a.txt  200  5300 B  worker 1  req 00…7f3a  total 1412.0 µs = run 231.0 + wait 1162.0 + in-loop queue 19.0
 /// ```
 #[must_use]
-pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let us = |ticks| micros(scale(ticks));
     // Of a head that could not be read there may be neither.
     let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
@@ -54,7 +54,7 @@ pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> 
 ///         -> subrequest       37.8 µs   wait 812.0
 /// ```
 #[must_use]
-pub fn tree(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn tree(tree: &TraceTree, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let tree = &tree.arranged(sites);
     let mut rows = TreeRows { tree, sites, scale, rows: Vec::new() };
     rows.root();
@@ -71,7 +71,7 @@ pub fn tree(tree: &TraceTree, sites: &SiteTable, scale: Scale<'_>) -> String {
 /// The boundaries one by one, as a function tracer prints them: `->` entered, `<-` left, `|` marked, `..` waited;
 /// each with its time since the request began and, where it closes one, the interval.
 #[must_use]
-pub fn flow(events: &[TraceEvent], sites: &SiteTable, scale: Scale<'_>) -> String {
+pub fn flow(events: &[TraceEvent], sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut text = String::new();
     let mut decoder = EventDecoder::default();
     let mut open: Vec<(Site, u64)> = Vec::new();
@@ -110,7 +110,7 @@ fn describe(
     site: Site,
     value: u64,
     sites: &SiteTable,
-    scale: Scale<'_>,
+    scale: TicksToNanos<'_>,
 ) -> Option<(&'static str, String, u64)> {
     let label = || sites.info(site).label();
     Some(match kind {
@@ -145,7 +145,7 @@ struct TreeRow {
 struct TreeRows<'a> {
     tree: &'a TraceTree,
     sites: &'a SiteTable,
-    scale: Scale<'a>,
+    scale: TicksToNanos<'a>,
     rows: Vec<TreeRow>,
 }
 

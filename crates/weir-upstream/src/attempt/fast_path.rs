@@ -9,7 +9,7 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::{Recv, RecvBuf};
+use weir_rt::{RecvBuf, RecvOutcome};
 use weir_trace::WaitKind;
 
 use crate::config::failure_reason::FailureReason;
@@ -114,7 +114,7 @@ pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdi
         return Poll::Ready(Verdict::Wait);
     }
     match connection.stream.poll_recv(cx, Some(&connection.timer)) {
-        Poll::Ready(Recv::Data(bytes)) => return Poll::Ready(arrived(x, bytes)),
+        Poll::Ready(RecvOutcome::Data(bytes)) => return Poll::Ready(arrived(x, bytes)),
         // It will be found once more.
         Poll::Ready(_) => return Poll::Ready(Verdict::Wait),
         Poll::Pending => {}

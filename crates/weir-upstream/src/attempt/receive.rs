@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use weir_rt::{Recv, SendError};
+use weir_rt::{RecvOutcome, SendError};
 use weir_trace::{Cause, WaitKind};
 
 use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
@@ -22,7 +22,7 @@ enum ReceiveEvent {
     /// It does not leave.
     Stuck,
     /// Of the answer, or in its place.
-    Received(Recv),
+    Received(RecvOutcome),
 }
 
 impl Attempt {
@@ -61,20 +61,20 @@ impl Attempt {
             });
             let kind = if sending { WaitKind::UpstreamSend } else { WaitKind::UpstreamFirstByte };
             match self.unless_gone(x, kind, event).await? {
-                ReceiveEvent::Received(Recv::Data(bytes)) if received.is_empty() => {
+                ReceiveEvent::Received(RecvOutcome::Data(bytes)) if received.is_empty() => {
                     *received = bytes.into_vec();
                 }
-                ReceiveEvent::Received(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
+                ReceiveEvent::Received(RecvOutcome::Data(bytes)) => received.extend_from_slice(&bytes),
                 ReceiveEvent::Sent => {
                     sending = false;
                     connection.timer.arm(settings.read_timeout);
                 }
                 ReceiveEvent::Stuck => return Err(error_log::send_timed_out(x)),
-                ReceiveEvent::Received(Recv::TimedOut) => {
+                ReceiveEvent::Received(RecvOutcome::TimedOut) => {
                     let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
                     return Err(AttemptFailure::Next(fault));
                 }
-                ReceiveEvent::Received(Recv::Eof) => {
+                ReceiveEvent::Received(RecvOutcome::Eof) => {
                     error_log::error(
                         x,
                         &"upstream prematurely closed connection while reading response header from upstream",
@@ -83,7 +83,7 @@ impl Attempt {
                         AttemptFault { reason: FailureReason::ERROR, cause: Cause::ClosedBeforeResponse };
                     return Err(AttemptFailure::Next(fault));
                 }
-                ReceiveEvent::Received(Recv::Err(errno)) => {
+                ReceiveEvent::Received(RecvOutcome::Err(errno)) => {
                     return Err(AttemptFailure::Next(error_log::receive(x, errno)));
                 }
             }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use weir_rt::{Chunk, Recv, SendError};
+use weir_rt::{OutputChunk, RecvOutcome, SendError};
 use weir_trace::WaitKind;
 
 use crate::config::failure_reason::AttemptFailure;
@@ -32,9 +32,9 @@ impl Attempt {
             connection.stream.send(head);
             return Ok(());
         }
-        connection.stream.queue(Chunk::Bytes(head));
+        connection.stream.queue(OutputChunk::Bytes(head));
         if let Some(body) = &self.out.body {
-            connection.stream.queue(Chunk::Bytes(body.clone()));
+            connection.stream.queue(OutputChunk::Bytes(body.clone()));
         } else if self.out.framing != RequestFraming::None {
             if !x.body.is_read() {
                 return Box::pin(self.stream_body(x, connection, received)).await;
@@ -58,7 +58,7 @@ impl Attempt {
         let pass = |gathered: &mut Vec<u8>| {
             if !gathered.is_empty() {
                 let bytes = protocol.body(std::mem::take(gathered), framing);
-                connection.stream.queue(Chunk::Bytes(bytes));
+                connection.stream.queue(OutputChunk::Bytes(bytes));
             }
         };
         loop {
@@ -94,12 +94,12 @@ impl Attempt {
                 Ok(Ok(None)) => {
                     x.body.passed();
                     pass(&mut gathered);
-                    connection.stream.queue(Chunk::Bytes(protocol.body_end(framing)));
+                    connection.stream.queue(OutputChunk::Bytes(protocol.body_end(framing)));
                     connection.stream.flush();
                     return Ok(());
                 }
                 Ok(Err(error)) => return Err(AttemptFailure::End(Verdict::Status(error.status()))),
-                Err(Recv::Data(bytes)) => {
+                Err(RecvOutcome::Data(bytes)) => {
                     received.extend_from_slice(&bytes);
                     return Ok(());
                 }

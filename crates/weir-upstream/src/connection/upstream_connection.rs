@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use weir_rt::net::{SockAddr, SocketOption, TcpKeepalive};
 use weir_rt::notify::either;
-use weir_rt::{Recv, Stream, Timer};
+use weir_rt::{RecvOutcome, Stream, Timer};
 
 use crate::connection::parked::ParkedSocket;
 use crate::peer::Peer;
@@ -150,7 +150,7 @@ impl UpstreamConnection {
 
     /// A byte that nobody asked for makes the connection useless, and taking it away shows that.
     fn is_silent(&self) -> bool {
-        !matches!(self.stream.try_recv(), Some(Recv::Data(_) | Recv::Eof | Recv::Err(_)))
+        !matches!(self.stream.try_recv(), Some(RecvOutcome::Data(_) | RecvOutcome::Eof | RecvOutcome::Err(_)))
     }
 
     /// It stays on its worker: it has state that can't leave.

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use weir_http::h2::{self, Code, Config, Event, Grant, Key};
 use weir_http::hpack;
 use weir_rt::net::SockAddr;
-use weir_rt::{Chunk, Recv};
+use weir_rt::{OutputChunk, RecvOutcome};
 
 use super::call::{CallFields, CallProgress, StreamCall};
 use crate::connection::keepalive_limits::KeepaliveLimits;
@@ -315,7 +315,7 @@ impl UpstreamSession {
             }
         }
         if !out.is_empty() {
-            self.connection.stream.queue(Chunk::Bytes(std::mem::take(&mut *out)));
+            self.connection.stream.queue(OutputChunk::Bytes(std::mem::take(&mut *out)));
             self.connection.stream.flush();
         }
     }
@@ -440,7 +440,7 @@ impl UpstreamSession {
             return Poll::Ready(SessionWake::Work);
         }
         match stream.poll_recv(cx, Some(&self.connection.timer)) {
-            Poll::Ready(Recv::TimedOut) => Poll::Ready(SessionWake::Expired),
+            Poll::Ready(RecvOutcome::TimedOut) => Poll::Ready(SessionWake::Expired),
             Poll::Ready(received) => Poll::Ready(SessionWake::Received(received)),
             Poll::Pending => Poll::Pending,
         }
@@ -452,7 +452,7 @@ enum SessionWake {
     /// A call has something to send, or there is room for it.
     Work,
     /// Bytes, or the end of them.
-    Received(Recv),
+    Received(RecvOutcome),
     /// It is time to look whether it was idle for long enough.
     Expired,
 }
@@ -478,7 +478,7 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
                     break SessionLoss::Closed;
                 }
             }
-            SessionWake::Received(Recv::Data(bytes)) => {
+            SessionWake::Received(RecvOutcome::Data(bytes)) => {
                 if let Err(lost) = session.received(&bytes) {
                     break lost;
                 }
@@ -486,8 +486,8 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
                     session.settled();
                 }
             }
-            SessionWake::Received(Recv::Err(errno)) => break SessionLoss::Failed(errno),
-            SessionWake::Received(Recv::Eof | Recv::TimedOut) => break SessionLoss::Closed,
+            SessionWake::Received(RecvOutcome::Err(errno)) => break SessionLoss::Failed(errno),
+            SessionWake::Received(RecvOutcome::Eof | RecvOutcome::TimedOut) => break SessionLoss::Closed,
         }
     };
     session.end(lost);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use weir_http::h2::{self, Code, Config, Event};
 use weir_http::hpack::{self, Encoder, Indexing, Section};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_trace::protobuf::{self, ProtobufMessage};
 
 use crate::connection::upstream_connection::UpstreamConnection;
@@ -80,10 +80,10 @@ pub(crate) async fn ask(
             return Ok(answer);
         }
         match connection.stream.recv(Some(&connection.timer)).await {
-            Recv::Data(bytes) => input.extend_from_slice(&bytes),
-            Recv::Eof => return Err(CLOSED.to_owned()),
-            Recv::TimedOut => return Err(timed_out()),
-            Recv::Err(errno) => return Err(receive_failed(errno)),
+            RecvOutcome::Data(bytes) => input.extend_from_slice(&bytes),
+            RecvOutcome::Eof => return Err(CLOSED.to_owned()),
+            RecvOutcome::TimedOut => return Err(timed_out()),
+            RecvOutcome::Err(errno) => return Err(receive_failed(errno)),
         }
         call.received(&mut input, weir_rt::now_ms(), &mut out)?;
     }

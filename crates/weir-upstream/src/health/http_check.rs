@@ -2,7 +2,7 @@
 
 use weir_http::Method;
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 
 use crate::connection::upstream_connection::UpstreamConnection;
 
@@ -111,10 +111,10 @@ fn unchunk(decoder: &mut ChunkedDecoder, raw: &[u8], body: &mut Vec<u8>) -> Resu
 /// What comes next; `None`: the server has ended the connection.
 async fn more(connection: &UpstreamConnection) -> Result<Option<Vec<u8>>, String> {
     match connection.stream.recv(Some(&connection.timer)).await {
-        Recv::Data(bytes) => Ok(Some(bytes.into_vec())),
-        Recv::Eof => Ok(None),
-        Recv::TimedOut => Err(timed_out()),
-        Recv::Err(errno) => Err(receive_failed(errno)),
+        RecvOutcome::Data(bytes) => Ok(Some(bytes.into_vec())),
+        RecvOutcome::Eof => Ok(None),
+        RecvOutcome::TimedOut => Err(timed_out()),
+        RecvOutcome::Err(errno) => Err(receive_failed(errno)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The request on its way to a server: its body, and what decides whether it may be sent twice.
 
 use weir_http::Method;
-use weir_rt::Chunk;
+use weir_rt::OutputChunk;
 use weir_rt::net::SockAddr;
 
 use crate::config::directives::{UpstreamSettings, local_address};
@@ -46,21 +46,25 @@ pub(crate) fn queue_body(
 ) {
     match x.body.file() {
         Some(file) if framing == RequestFraming::Plain => {
-            connection.stream.queue(Chunk::File { file: file.handle.clone(), offset: 0, len: file.len });
+            connection.stream.queue(OutputChunk::File {
+                file: file.handle.clone(),
+                offset: 0,
+                len: file.len,
+            });
         }
         Some(file) if framing == RequestFraming::Records => {
             for offset in (0..file.len).step_by(RECORD as usize) {
                 let len = RECORD.min(file.len - offset);
-                connection.stream.queue(Chunk::Bytes(protocol.body_head(len)));
-                connection.stream.queue(Chunk::File { file: file.handle.clone(), offset, len });
+                connection.stream.queue(OutputChunk::Bytes(protocol.body_head(len)));
+                connection.stream.queue(OutputChunk::File { file: file.handle.clone(), offset, len });
             }
         }
         _ if x.body.memory().is_empty() => {}
-        _ => connection.stream.queue(Chunk::Bytes(protocol.body(x.body.memory().to_vec(), framing))),
+        _ => connection.stream.queue(OutputChunk::Bytes(protocol.body(x.body.memory().to_vec(), framing))),
     }
     let end = protocol.body_end(framing);
     if !end.is_empty() {
-        connection.stream.queue(Chunk::Bytes(end));
+        connection.stream.queue(OutputChunk::Bytes(end));
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_trace::{Site, WaitKind};
 
 use super::cached_body::SavedBody;
@@ -330,20 +330,20 @@ impl UpstreamBody {
     }
 
     /// What came on a connection.
-    fn received(&mut self, received: Recv) {
+    fn received(&mut self, received: RecvOutcome) {
         match received {
-            Recv::Data(bytes) => {
+            RecvOutcome::Data(bytes) => {
                 self.long = bytes.len() >= SHORT;
                 self.bytes(bytes.into_vec());
             }
-            Recv::Eof if matches!(self.decoder, BodyDecoder::UntilClose) => self.over(),
-            Recv::Eof if matches!(&self.decoder, BodyDecoder::Other(other) if other.may_end()) => {
+            RecvOutcome::Eof if matches!(self.decoder, BodyDecoder::UntilClose) => self.over(),
+            RecvOutcome::Eof if matches!(&self.decoder, BodyDecoder::Other(other) if other.may_end()) => {
                 self.keep = false;
                 self.over();
             }
-            Recv::Eof => self.broken(Kind::Closed, None, CLOSED),
-            Recv::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
-            Recv::Err(errno) => self.reset(errno),
+            RecvOutcome::Eof => self.broken(Kind::Closed, None, CLOSED),
+            RecvOutcome::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            RecvOutcome::Err(errno) => self.reset(errno),
         }
     }
 

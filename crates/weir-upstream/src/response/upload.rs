@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::{Chunk, Stream};
+use weir_rt::{OutputChunk, Stream};
 
 use crate::location::upstream_location::UpstreamLocation;
 use crate::protocol::{RequestFraming, UpstreamProtocol};
@@ -46,10 +46,10 @@ impl ConnectionUpload {
             let Poll::Ready(polled) = self.rest.poll(cx) else { break false };
             let (piece, last) = polled?;
             if !piece.is_empty() {
-                server.queue(Chunk::Bytes(self.protocol.body(piece, self.framing)));
+                server.queue(OutputChunk::Bytes(self.protocol.body(piece, self.framing)));
             }
             if last {
-                server.queue(Chunk::Bytes(self.protocol.body_end(self.framing)));
+                server.queue(OutputChunk::Bytes(self.protocol.body_end(self.framing)));
                 break true;
             }
         };

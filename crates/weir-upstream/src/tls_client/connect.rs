@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_rt::file::errno_text;
-use weir_rt::{Recv, Stream, Timer};
+use weir_rt::{RecvOutcome, Stream, Timer};
 use weir_tls::{ClientConfig, ClientHandshake, HandshakeProgress, SessionFacts};
 
 use super::files::ssl;
@@ -63,10 +63,12 @@ pub(crate) async fn complete(
             return Ok(connect);
         }
         received = match stream.recv(Some(timer)).await {
-            Recv::Data(bytes) => bytes.to_vec(),
-            Recv::TimedOut => return Err(NoTls::TimedOut),
-            Recv::Eof => return Err(NoTls::Failed("peer closed connection in SSL handshake".to_owned())),
-            Recv::Err(errno) => {
+            RecvOutcome::Data(bytes) => bytes.to_vec(),
+            RecvOutcome::TimedOut => return Err(NoTls::TimedOut),
+            RecvOutcome::Eof => {
+                return Err(NoTls::Failed("peer closed connection in SSL handshake".to_owned()));
+            }
+            RecvOutcome::Err(errno) => {
                 let message = format!("SSL_do_handshake() failed ({errno}: {})", errno_text(errno));
                 return Err(NoTls::Failed(message));
             }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_rt::{Layer, OpenOutcome};
+use weir_rt::{OpenOutcome, StreamLayer};
 use weir_tls::{SessionStep, TlsSession};
 
 /// What seals and opens a connection's bytes.
@@ -29,7 +29,7 @@ impl TlsLayer {
     }
 }
 
-impl Layer for TlsLayer {
+impl StreamLayer for TlsLayer {
     fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> OpenOutcome {
         let opened = match self.session.open(received, plain, out) {
             Ok(SessionStep::More) => OpenOutcome::More,

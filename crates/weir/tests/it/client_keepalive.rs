@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use weir_test::{Client, Server, Signal, both_drivers};
+use weir_test::{Client, Server, ServerSignal, both_drivers};
 
 use support::get;
 
@@ -59,7 +59,7 @@ both_drivers! {
         );
         let mut client = server.client();
         assert!(client.request(get("/")).keeps_alive());
-        server.signal(Signal::Quit);
+        server.signal(ServerSignal::Quit);
         let _ = server.error_log_line("gracefully shutting down");
         let answer = client.request(get("/"));
         assert_eq!((&*answer.text(), answer.keeps_alive()), ("kept", false));

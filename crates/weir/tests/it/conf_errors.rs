@@ -3,15 +3,15 @@
 
 use std::path::Path;
 
-use weir_test::{Builder, Exit, Server};
+use weir_test::{ProcessExit, Server, TestServerBuilder};
 
 /// A text, and what is wrong with it: line, column, message.
 type Case = (&'static str, &'static [(u32, u32, &'static str)]);
 
 /// The errors of `-t`, with this server's folder as `%%DIR%%`.
 #[track_caller]
-fn errors(builder: &Builder) -> Vec<String> {
-    let Exit { status, stderr, .. } = builder.run(&["-t"]);
+fn errors(builder: &TestServerBuilder) -> Vec<String> {
+    let ProcessExit { status, stderr, .. } = builder.run(&["-t"]);
     assert!(!status.success(), "{stderr}");
     let folder = builder.dir().to_string_lossy().into_owned();
     let messages = stderr.lines().filter_map(|line| line.split_once(": [emerg] "));
@@ -281,7 +281,7 @@ fn traps_are_warnings_of_the_test_only() {
         location ~ ^/(a+)+$ { return 204; } }
         server { listen 127.0.0.1:%%PORT%%; server_name a; } }";
     let builder = Server::builder(text);
-    let Exit { status, stderr, .. } = builder.run(&["-t"]);
+    let ProcessExit { status, stderr, .. } = builder.run(&["-t"]);
     assert!(status.success(), "{stderr}");
     let folder = builder.dir().to_string_lossy().into_owned();
     let warned = stderr.replace(&folder, "DIR");
@@ -304,7 +304,7 @@ fn lines_of_accepting_that_are_ignored_are_said_by_t() {
     let run = |lines: &str| {
         let text =
             format!("events {{\n{lines} }}\nhttp {{ server {{ listen 127.0.0.1:%%PORT%%; return 204; }} }}");
-        let Exit { status, stderr, .. } = Server::builder(&text).run(&["-t"]);
+        let ProcessExit { status, stderr, .. } = Server::builder(&text).run(&["-t"]);
         assert!(status.success(), "{stderr}");
         stderr
     };

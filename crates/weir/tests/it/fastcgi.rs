@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_test::{
-    Backend, FcgiApp, FcgiOut, FcgiRequest, Response, Server, Signal, both_drivers, require_program,
+    Backend, FcgiApp, FcgiOut, FcgiRequest, Response, Server, ServerSignal, both_drivers, require_program,
     send_signal, wait_for,
 };
 
@@ -434,7 +434,7 @@ struct Process(Child);
 impl Drop for Process {
     fn drop(&mut self) {
         // Its children end with it only when it is asked to. It may have ended by itself.
-        let _ = send_signal(self.0.id(), Signal::Term);
+        let _ = send_signal(self.0.id(), ServerSignal::Term);
         let _ = self.0.wait();
     }
 }

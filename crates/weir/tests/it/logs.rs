@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
 
-use weir_test::{Client, DEADLINE, Server, Signal, both_drivers, wait_for};
+use weir_test::{Client, DEADLINE, Server, ServerSignal, both_drivers, wait_for};
 
 use support::{final_log, get};
 
@@ -75,7 +75,7 @@ both_drivers! {
 
     /// 4 connections, 2,000 requests, then the end: each is in the log exactly once.
     fn no_line_is_lost_at_the_end(driver) {
-        for (signal, buffer) in [(Signal::Quit, ""), (Signal::Term, ""), (Signal::Quit, "buffer=64k flush=1h"), (Signal::Term, "buffer=64k flush=1h")] {
+        for (signal, buffer) in [(ServerSignal::Quit, ""), (ServerSignal::Term, ""), (ServerSignal::Quit, "buffer=64k flush=1h"), (ServerSignal::Term, "buffer=64k flush=1h")] {
             let mut server = Server::start(&format!(
                 "http {{ log_format t '$request_uri'; access_log %%DIR%%/access.log t {buffer};
                 server {{ listen 127.0.0.1:%%PORT%%; return 200 hello; }} }}"
@@ -256,7 +256,7 @@ both_drivers! {
         let _ = server.access_log_lines(1);
         fs::remove_file(server.dir().path().join("access.log")).expect("it is there");
         server.get("/b");
-        server.signal(Signal::Usr1);
+        server.signal(ServerSignal::Usr1);
         wait_for("new log", || server.dir().path().join("access.log").exists().then_some(()));
         // The master makes the file a moment before the server has it; and the line of /b may still be on its way.
         wait_for("line in it", || {

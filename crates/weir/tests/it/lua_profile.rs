@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use weir_test::{Server, Signal, both_drivers, wait_for};
+use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 
 const CONF: &str = "worker_processes 1; events { } profile_cpu 50; profile_blocked 30ms;
     http { lua_package_path '$prefix/?.lua;;'; lua_shared_dict d 1m; log_format price '$uri $lua_cpu_time $lua_alloc';
@@ -362,7 +362,7 @@ both_drivers! {
             let flame = flame.stderr(std::process::Stdio::piped()).spawn().expect("the program runs");
             let flame = scope.spawn(move || flame.wait_with_output());
             while !flame.is_finished() {
-                server.signal(Signal::Hup);
+                server.signal(ServerSignal::Hup);
                 (0..3).for_each(|_| assert_eq!(server.get("/torture").status, 200));
             }
             done.store(true, Relaxed);

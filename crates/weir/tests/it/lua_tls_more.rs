@@ -16,7 +16,7 @@ fn serve(driver: Driver, http: &str, plain: &str, secure: &str) -> Server {
              ssl_certificate a.crt; ssl_certificate_key a.key;
              ssl_client_certificate ca.crt; ssl_verify_client optional; {secure} }} }}"
     );
-    let file = |builder: weir_test::Builder, name: &str, pair: &Pair| {
+    let file = |builder: weir_test::TestServerBuilder, name: &str, pair: &Pair| {
         builder.file(&format!("{name}.crt"), &pair.certificate).file(&format!("{name}.key"), &pair.key)
     };
     let builder = Server::builder(&conf).driver(driver);

@@ -59,7 +59,7 @@ fn ask(server: Server) -> Vec<String> {
 
 both_drivers! {
     fn what_comes_behind_the_answer_is_not_sent_and_is_logged(driver) {
-        let file = |builder: weir_test::Builder| {
+        let file = |builder: weir_test::TestServerBuilder| {
             builder.file("file", "of a file").file("sub", "[<!--#include virtual=\"/\" -->]")
         };
         let lines = ask(file(Server::builder(CONF)).driver(driver).start());

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use weir_test::{Client, Server, Signal, TempDir, both_drivers, skip, wait_for};
+use weir_test::{Client, Server, ServerSignal, TempDir, both_drivers, skip, wait_for};
 
 use support::{assert_serves, get, wait_refused};
 
@@ -181,7 +181,7 @@ both_drivers! {
         let mut slow = server.client();
         slow.send(get("/big"));
         slow.peek(1).expect("the answer has begun");
-        server.signal(Signal::Quit);
+        server.signal(ServerSignal::Quit);
         wait_refused(&server);
         idle.expect_close();
         assert!(slow.response().body == support::pattern(8 << 20), "the whole file");
@@ -194,7 +194,7 @@ both_drivers! {
 
     /// TERM and INT: at once, whatever is under way; the requests cut off are logged.
     fn term_and_int_end_at_once(driver) {
-        for signal in [Signal::Term, Signal::Int] {
+        for signal in [ServerSignal::Term, ServerSignal::Int] {
             let mut server = started();
             let mut slow = server.client();
             slow.send(get("/big"));
@@ -219,7 +219,7 @@ both_drivers! {
         fs::rename(path("error.log"), path("error.old")).expect("it is there");
         client.get("/return/2");
         wait_for("line in the moved log", || (server.dir().read("access.old").lines().count() == 2).then_some(()));
-        server.signal(Signal::Usr1);
+        server.signal(ServerSignal::Usr1);
         wait_for("new log", || server.dir().path().join("access.log").exists().then_some(()));
         wait_for("new error log", || server.dir().path().join("error.log").exists().then_some(()));
         // A master makes the files a moment before the server has them: lines until then are in the moved one.
@@ -288,7 +288,7 @@ fn without_arguments_it_serves_a_welcome_page_and_the_folder() {
     let welcome = client.get("/");
     let list = client.get("/files/");
     let note = client.get("/files/sub/note.txt");
-    weir_test::send_signal(child.id(), Signal::Quit).expect("our child");
+    weir_test::send_signal(child.id(), ServerSignal::Quit).expect("our child");
     drop(client);
     let status = child.wait().expect("our child");
     let told = fs::read_to_string(&said).expect("written above");

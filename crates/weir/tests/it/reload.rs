@@ -151,7 +151,7 @@ both_drivers! {
     fn a_reload_just_before_the_end(driver) {
         let mut server = Server::start(&answering("v0"));
         server.reload(&answering("v1"));
-        server.signal(weir_test::Signal::Quit);
+        server.signal(weir_test::ServerSignal::Quit);
         wait_refused(&server);
         assert!(server.wait_exit().status.success());
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weir_conf::{Args, Contexts, Directive};
+use weir_conf::{ArgCount, Contexts, Directive};
 use weir_engine::body::{Body, Buf};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::plan::PlanBuilder;
@@ -337,12 +337,12 @@ impl Module for Bodies {
     const NAME: &'static str = "bodies";
     type Conf = Conf;
     const DIRECTIVES: &'static [Directive<Conf>] = &[
-        Directive::<Conf>::new("echo", Contexts::LOCATION, Args::NONE, |conf, _| set(conf, Conf::Echo)),
-        Directive::<Conf>::new("echo_pieces", Contexts::LOCATION, Args::NONE, |conf, _| {
+        Directive::<Conf>::new("echo", Contexts::LOCATION, ArgCount::NONE, |conf, _| set(conf, Conf::Echo)),
+        Directive::<Conf>::new("echo_pieces", Contexts::LOCATION, ArgCount::NONE, |conf, _| {
             set(conf, Conf::Pieces)
         }),
-        Directive::<Conf>::new("where", Contexts::LOCATION, Args::NONE, |conf, _| set(conf, Conf::Where)),
-        Directive::<Conf>::new("hold", Contexts::LOCATION, Args::ONE, |conf, line| {
+        Directive::<Conf>::new("where", Contexts::LOCATION, ArgCount::NONE, |conf, _| set(conf, Conf::Where)),
+        Directive::<Conf>::new("hold", Contexts::LOCATION, ArgCount::ONE, |conf, line| {
             set(conf, Conf::Hold(if line.bytes(0) == b"0" { 0 } else { 1 }))
         }),
     ];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use weir_conf::{Args, Contexts, Directive, LineCx};
+use weir_conf::{ArgCount, Contexts, Directive, LineCx};
 use weir_engine::body::{Body, Buf};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::phase::{LocalFuture, Phase};
@@ -48,7 +48,7 @@ impl Module for Busy {
     const NAME: &'static str = "busy";
     type Conf = Conf;
     const DIRECTIVES: &'static [Directive<Conf>] =
-        &[Directive::new("busy", Contexts::LOCATION, Args::TWO, set)];
+        &[Directive::new("busy", Contexts::LOCATION, ArgCount::TWO, set)];
 
     fn inherit(_: &mut Conf, _: &Conf) {}
 

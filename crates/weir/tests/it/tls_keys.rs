@@ -118,7 +118,7 @@ both_drivers! {
 }
 
 /// A server with these lines and the files that they name; `fifo` is one that nobody writes to.
-fn with_files(lines: &str) -> weir_test::Builder {
+fn with_files(lines: &str) -> weir_test::TestServerBuilder {
     let pair = own("a.example.com");
     let builder = Server::builder(&format!(
         "http {{ server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com; {lines} return 200 a; }} }}"

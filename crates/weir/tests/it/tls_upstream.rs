@@ -3,7 +3,7 @@
 use crate::support::tls as support;
 
 use support::{Pair, authority, own};
-use weir_test::{Builder, Server, both_drivers};
+use weir_test::{Server, TestServerBuilder, both_drivers};
 
 /// A server whose locations ask another one, of two names, over TLS.
 fn conf(locations: &str) -> String {
@@ -34,7 +34,7 @@ fn keys() -> Keys {
     Keys { a, b: own("b.example.com"), client, ca }
 }
 
-fn server(keys: &Keys, locations: &str) -> Builder {
+fn server(keys: &Keys, locations: &str) -> TestServerBuilder {
     Server::builder(&conf(locations))
         .file("ca.crt", &keys.ca.certificate)
         .file("a.crt", &keys.a.certificate)

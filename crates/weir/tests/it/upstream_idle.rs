@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-use weir_conf::{Args, Contexts, Directive};
+use weir_conf::{ArgCount, Contexts, Directive};
 use weir_engine::body::{Body, Buf};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::phase::Phase;
@@ -32,11 +32,11 @@ impl Module for Stuck {
     const NAME: &'static str = "stuck";
     type Conf = Conf;
     const DIRECTIVES: &'static [Directive<Conf>] = &[
-        Directive::new("stuck", Contexts::LOCATION, Args::NONE, |conf: &mut Conf, _| {
+        Directive::new("stuck", Contexts::LOCATION, ArgCount::NONE, |conf: &mut Conf, _| {
             conf.stuck = true;
             Ok(())
         }),
-        Directive::new("who", Contexts::LOCATION, Args::NONE, |conf: &mut Conf, _| {
+        Directive::new("who", Contexts::LOCATION, ArgCount::NONE, |conf: &mut Conf, _| {
             conf.who = true;
             Ok(())
         }),

@@ -448,7 +448,7 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
 // The alias tells the closures of the table what `c` is.
 type HttpCoreRow = Directive<HttpCoreConf>;
 
-const FOUR: weir_conf::Args = weir_conf::Args::range(4, 4);
+const FOUR: weir_conf::ArgCount = weir_conf::ArgCount::range(4, 4);
 const IN_FILE: &[(&str, InFileOnly)] =
     &[("off", InFileOnly::Off), ("on", InFileOnly::On), ("clean", InFileOnly::Clean)];
 const BROWSERS: &[(&str, u32)] = &[("none", NO_BROWSER), ("msie6", MSIE6), ("safari", SAFARI)];

@@ -1,7 +1,7 @@
 //! Regular expressions that can take time exponential in what the client sends: `^(\w+\s?)+$` and the like. The match
 //! limit ends them, after thousands of steps for each request.
 
-use weir_conf::{Error, Line, Word};
+use weir_conf::{DirectiveLine, Error, Word};
 
 use super::{LintScope, location_of, pattern};
 
@@ -27,7 +27,7 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     }
 }
 
-fn location(line: &Line) -> Option<Error> {
+fn location(line: &DirectiveLine) -> Option<Error> {
     let (modifier, text) = location_of(line)?;
     let word = line.args.last()?;
     modifier.starts_with('~').then(|| checked(word, std::str::from_utf8(text).ok()?)).flatten()

@@ -1,12 +1,12 @@
 //! What the client says of itself where it decides to whom the server talks: `proxy_pass http://$http_host` asks any
 //! host, also those inside that only this server can reach; `Host: $http_host` hands on a name nobody checked.
 
-use weir_conf::{Error, Line, Word};
+use weir_conf::{DirectiveLine, Error, Word};
 
 use super::LintScope;
 
 pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
-    let shape = |line: &Line| match line.name.str() {
+    let shape = |line: &DirectiveLine| match line.name.str() {
         "proxy_pass" | "grpc_pass" => target(scope, line),
         "proxy_set_header" | "grpc_set_header" => host_header(line),
         "return" => redirect(line),
@@ -20,7 +20,7 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
 }
 
 /// `proxy_pass http://$host`: the authority is the client's choice.
-fn target(scope: &LintScope<'_>, line: &Line) -> Option<Error> {
+fn target(scope: &LintScope<'_>, line: &DirectiveLine) -> Option<Error> {
     let word = line.args.first()?;
     let name = variables(authority(word.str())?).find(|name| is_clients(scope, name))?;
     let message = format!("the client chooses whom this asks: \"${name}\" is what it sends");
@@ -29,14 +29,14 @@ fn target(scope: &LintScope<'_>, line: &Line) -> Option<Error> {
 }
 
 /// `proxy_set_header Host $http_host`: unchecked, and another than that of the request line.
-fn host_header(line: &Line) -> Option<Error> {
+fn host_header(line: &DirectiveLine) -> Option<Error> {
     let [name, value] = &line.args[..] else { return None };
     let raw = name.str().eq_ignore_ascii_case("host") && value.str().contains("$http_host");
     raw.then(|| raw_host(value, "\"$http_host\" hands on the client's Host field unchecked"))
 }
 
 /// `return 301 https://$http_host/`
-fn redirect(line: &Line) -> Option<Error> {
+fn redirect(line: &DirectiveLine) -> Option<Error> {
     let word = line.args.last()?;
     let raw = authority(word.str()).is_some_and(|text| variables(text).any(|name| name == "http_host"));
     raw.then(|| raw_host(word, "\"$http_host\" redirects to whatever the client's Host field says"))

@@ -1,7 +1,7 @@
 //! `add_header` in a block replaces all of the block around it: what was set for the whole server is silently lost in
 //! the one location that adds a header of its own. The same with `proxy_set_header` and its kin.
 
-use weir_conf::{Error, Line};
+use weir_conf::{DirectiveLine, Error};
 
 use super::LintScope;
 
@@ -35,7 +35,7 @@ fn lost(scope: &LintScope<'_>, name: &'static str, merge: Option<&'static str>) 
     Some(Error::warning(message).at(first.name.span).hint(hint))
 }
 
-fn field_of(line: &Line) -> &[u8] {
+fn field_of(line: &DirectiveLine) -> &[u8] {
     line.args.first().map_or(b"", |word| word.bytes())
 }
 

@@ -2,7 +2,7 @@
 //! in force in it, and of several that are true only the last one's settings are. Safe are those that only set
 //! variables or end the request by `return` or `rewrite`.
 
-use weir_conf::{Error, Line};
+use weir_conf::{DirectiveLine, Error};
 
 use super::LintScope;
 
@@ -10,7 +10,7 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     if scope.name() != "location" {
         return;
     }
-    let setting: Vec<&Line> = scope.all("if").filter(|line| settings(line).is_some()).collect();
+    let setting: Vec<&DirectiveLine> = scope.all("if").filter(|line| settings(line).is_some()).collect();
     for (at, line) in setting.iter().enumerate() {
         let what = settings(line).map_or("", |line| line.name.str());
         let message = if scope.has("try_files") {
@@ -33,17 +33,17 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
 }
 
 /// What answers in the location, when `line` has something else that answers.
-fn answering<'t>(scope: &LintScope<'t>, line: &Line) -> Option<&'t str> {
+fn answering<'t>(scope: &LintScope<'t>, line: &DirectiveLine) -> Option<&'t str> {
     let block = line.block.as_ref()?;
-    let answers = |line: &&Line| CONTENT.contains(&line.name.str());
+    let answers = |line: &&DirectiveLine| CONTENT.contains(&line.name.str());
     block.lines.iter().find(answers)?;
     scope.lines.iter().find(answers).map(|line| line.name.str())
 }
 
 /// The first line inside that is a setting, unless the block ends the request anyway.
-fn settings(line: &Line) -> Option<&Line> {
+fn settings(line: &DirectiveLine) -> Option<&DirectiveLine> {
     let lines = &line.block.as_ref()?.lines;
-    let ends = |line: &Line| {
+    let ends = |line: &DirectiveLine| {
         let to = line.args.last().map_or("", |word| word.str());
         line.name.is("return") || line.name.is("rewrite") && matches!(to, "last" | "redirect" | "permanent")
     };

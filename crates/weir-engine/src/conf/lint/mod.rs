@@ -13,7 +13,7 @@ mod looked_up;
 mod pattern;
 mod reach;
 
-use weir_conf::{ConfTree, Error, Line};
+use weir_conf::{ConfTree, DirectiveLine, Error};
 
 /// What looks suspicious in `tree`, in the order of its blocks, outer ones first.
 pub fn lint(tree: &ConfTree) -> Vec<Error> {
@@ -25,8 +25,8 @@ pub fn lint(tree: &ConfTree) -> Vec<Error> {
 /// A block and those around it.
 struct LintScope<'t> {
     /// The line that opens it; `None` for the main context.
-    line: Option<&'t Line>,
-    lines: &'t [Line],
+    line: Option<&'t DirectiveLine>,
+    lines: &'t [DirectiveLine],
     outer: Option<&'t LintScope<'t>>,
     tree: &'t ConfTree,
 }
@@ -38,7 +38,7 @@ impl<'t> LintScope<'t> {
     }
 
     /// Its lines called `name`.
-    fn all(&self, name: &'static str) -> impl Iterator<Item = &'t Line> + use<'t> {
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &'t DirectiveLine> + use<'t> {
         self.lines.iter().filter(move |line| line.name.is(name))
     }
 
@@ -68,7 +68,7 @@ impl<'t> LintScope<'t> {
 }
 
 /// Modifier and path of a `location` line.
-fn location_of(line: &Line) -> Option<(&str, &[u8])> {
+fn location_of(line: &DirectiveLine) -> Option<(&str, &[u8])> {
     if let [modifier, path] = &line.args[..] {
         return Some((modifier.str(), path.bytes()));
     }

@@ -1,7 +1,7 @@
 //! Locations that no request reaches: the server answers before, no URI begins like that, or an earlier regular
 //! expression takes all.
 
-use weir_conf::{Error, Line};
+use weir_conf::{DirectiveLine, Error};
 
 use super::{LintScope, location_of};
 
@@ -13,7 +13,7 @@ pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
         && let Some(end) = scope.all("return").next()
     {
         // Named ones are reached by `error_page`.
-        let named = |line: &&Line| location_of(line).is_some_and(|(_, path)| path.starts_with(b"@"));
+        let named = |line: &&DirectiveLine| location_of(line).is_some_and(|(_, path)| path.starts_with(b"@"));
         if let Some(first) = scope.all("location").find(|line| !named(line)) {
             let at = scope.line_of(end, first);
             let message =
@@ -42,12 +42,12 @@ fn no_path(path: &[u8]) -> Option<String> {
 /// Whether an earlier regular expression matches whatever this one does.
 fn taken(
     scope: &LintScope<'_>,
-    before: &[(&Line, (&str, &[u8]))],
-    line: &Line,
+    before: &[(&DirectiveLine, (&str, &[u8]))],
+    line: &DirectiveLine,
     modifier: &str,
     path: &[u8],
 ) -> Option<String> {
-    let takes = |(_, (other, text)): &&(&Line, (&str, &[u8]))| match *other {
+    let takes = |(_, (other, text)): &&(&DirectiveLine, (&str, &[u8]))| match *other {
         "~" => EVERYTHING.contains(text) || *text == path && modifier == "~",
         "~*" => EVERYTHING.contains(text) || text.eq_ignore_ascii_case(path) && *text == path,
         _ => false,
@@ -57,7 +57,7 @@ fn taken(
 }
 
 /// Whether all URIs that begin as the expression demands are kept from expressions by a `^~`.
-fn guarded(locations: &[(&Line, (&str, &[u8]))], path: &[u8]) -> Option<String> {
+fn guarded(locations: &[(&DirectiveLine, (&str, &[u8]))], path: &[u8]) -> Option<String> {
     let literal = path.strip_prefix(b"^")?;
     let end = literal.iter().position(|byte| !(byte.is_ascii_alphanumeric() || b"/_-".contains(byte)));
     // A repeat behind the last byte may take it away.
@@ -70,11 +70,11 @@ fn guarded(locations: &[(&Line, (&str, &[u8]))], path: &[u8]) -> Option<String> 
         return None;
     }
     let literal = &literal[..end];
-    let keeps = |(_, (modifier, prefix)): &&(&Line, (&str, &[u8]))| {
+    let keeps = |(_, (modifier, prefix)): &&(&DirectiveLine, (&str, &[u8]))| {
         *modifier == "^~" && !prefix.is_empty() && literal.starts_with(prefix)
     };
     let (_, (_, prefix)) = locations.iter().find(keeps)?;
-    let longer = |(_, (modifier, other)): &(&Line, (&str, &[u8]))| {
+    let longer = |(_, (modifier, other)): &(&DirectiveLine, (&str, &[u8]))| {
         modifier.is_empty() && other.len() > prefix.len() && other.starts_with(prefix)
     };
     let prefix = String::from_utf8_lossy(prefix);

@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
 use weir_engine::log::Level;
-use weir_rt::{Recv, Timer};
+use weir_rt::{RecvOutcome, Timer};
 
 use crate::api::socket::conn::SocketConnection;
 use crate::api::socket::tcp::{OPEN, bad_argument, not_busy, place, settings, socket};
@@ -327,7 +327,7 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
     }
     match conn.stream().try_recv_first() {
         None => {}
-        Some(Recv::Data(_)) => {
+        Some(RecvOutcome::Data(_)) => {
             socket.finalize();
             return fail(l, "connection in dubious state");
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_engine::log::Level;
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_trace::WaitKind;
 
 use crate::api::socket::conn::{SocketConnection, SocketInput};
@@ -285,10 +285,10 @@ fn at_once(conn: &SocketConnection, input: &mut SocketInput, reading: &mut Socke
             return Some(ended);
         }
         match conn.stream().try_recv()? {
-            Recv::Data(bytes) => input.add(&bytes),
-            Recv::Eof => return Some(ReadEnd::Closed),
-            Recv::TimedOut => return Some(ReadEnd::TimedOut),
-            Recv::Err(errno) => return Some(ReadEnd::Failed(errno)),
+            RecvOutcome::Data(bytes) => input.add(&bytes),
+            RecvOutcome::Eof => return Some(ReadEnd::Closed),
+            RecvOutcome::TimedOut => return Some(ReadEnd::TimedOut),
+            RecvOutcome::Err(errno) => return Some(ReadEnd::Failed(errno)),
         }
     }
 }
@@ -334,7 +334,7 @@ fn poll(
         };
         let Poll::Ready(received) = received else { return Poll::Pending };
         match received {
-            Recv::Data(bytes) => {
+            RecvOutcome::Data(bytes) => {
                 let mut input = conn.input.borrow_mut();
                 input.add(&bytes);
                 conn.read_timer.touch(socket.timeouts.get().read);
@@ -342,9 +342,9 @@ fn poll(
                     return Poll::Ready(ended);
                 }
             }
-            Recv::Eof => return Poll::Ready(ReadEnd::Closed),
-            Recv::TimedOut => return Poll::Ready(ReadEnd::TimedOut),
-            Recv::Err(errno) => return Poll::Ready(ReadEnd::Failed(errno)),
+            RecvOutcome::Eof => return Poll::Ready(ReadEnd::Closed),
+            RecvOutcome::TimedOut => return Poll::Ready(ReadEnd::TimedOut),
+            RecvOutcome::Err(errno) => return Poll::Ready(ReadEnd::Failed(errno)),
         }
     }
 }

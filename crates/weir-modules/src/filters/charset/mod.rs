@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, HTTP, MORE, ONE, TWO};
-use weir_conf::{Args, Directive, LineCx, Result};
+use weir_conf::{ArgCount, Directive, LineCx, Result};
 use weir_engine::body::Chain;
 use weir_engine::conf::registry::Registry;
 use weir_engine::error::Error;
@@ -298,7 +298,7 @@ impl BodyFilter for CharsetBody {
 }
 
 /// A block with two names before it.
-const MAP: Args = TWO.block();
+const MAP: ArgCount = TWO.block();
 /// nginx's defaults of `charset_types`.
 const TYPES: &[&str] = &[
     media::HTML,

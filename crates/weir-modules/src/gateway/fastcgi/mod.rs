@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 
 use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, ONE};
-use weir_conf::{Args, Directive, Result};
+use weir_conf::{ArgCount, Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::Pattern;
@@ -38,7 +38,7 @@ impl Module for FastCgi {
         })
         .syntax("fastcgi_pass address").doc("Passes requests to a FastCGI server or an `upstream`; the address may contain variables."),
         family_row!(send_lowat, "fastcgi_send_lowat"),
-        FastcgiRow::new("fastcgi_param", ANY, Args::range(2, 3), |c, l| ParamLine::push(&mut c.params, l))
+        FastcgiRow::new("fastcgi_param", ANY, ArgCount::range(2, 3), |c, l| ParamLine::push(&mut c.params, l))
             .syntax("fastcgi_param parameter value [if_not_empty]").doc("Sets a parameter of requests to the FastCGI server; with `if_not_empty` only where the value is not empty."),
         FastcgiRow::new("fastcgi_index", ANY, ONE, |c, l| l.text(&mut c.index))
             .syntax("fastcgi_index name").doc("File name that is appended to a URI that ends with a slash, in `$fastcgi_script_name`."),

@@ -12,7 +12,7 @@ mod tests;
 mod upgrade;
 
 use weir_conf::names::{ANY, FLAG, LIMIT_EXCEPT, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, TWO};
-use weir_conf::{Args, Directive, LineCx, Result};
+use weir_conf::{ArgCount, Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::{Script, Variable};
@@ -72,7 +72,7 @@ impl Module for Proxy {
         .syntax("proxy_cookie_domain off\nproxy_cookie_domain domain replacement").default("off").doc("Changes the attribute `domain` of `Set-Cookie` fields of responses."),
         ProxyRow::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c, l| ValueRule::cookie_path(&mut c.cookie_paths, l))
             .syntax("proxy_cookie_path off\nproxy_cookie_path path replacement").default("off").doc("Changes the attribute `path` of `Set-Cookie` fields of responses."),
-        ProxyRow::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c, l| CookieFlags::set(&mut c.cookie_flags, l))
+        ProxyRow::new("proxy_cookie_flags", ANY, ArgCount::range(1, 4), |c, l| CookieFlags::set(&mut c.cookie_flags, l))
             .syntax("proxy_cookie_flags off\nproxy_cookie_flags cookie [flag ...]").default("off").doc("Sets or removes flags of cookies in responses: `secure`, `httponly`, `samesite=strict|lax|none`, and `nosecure` and its like."),
         family_row!(bind, "proxy_bind"),
         family_row!(socket_keepalive, "proxy_socket_keepalive"),

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use weir_http::h2;
-use weir_rt::{Recv, SendError};
+use weir_rt::{RecvOutcome, SendError};
 
 use weir_engine::exchange::Exchange;
 use weir_engine::log::{self, Level};
@@ -88,7 +88,7 @@ enum TurnReason {
     /// The timer expired.
     Expired,
     /// The client left, or takes nothing.
-    Gone(Recv),
+    Gone(RecvOutcome),
 }
 
 /// Waits for bytes, for streams, or, where much is unsent, for the client to take some of it.
@@ -107,14 +107,14 @@ async fn wait(mux: &Rc<Mux>) -> TurnReason {
             // Nothing is read from a client that does not take its answers.
             return wire.stream.poll_drained(cx, HIGH / 2, Some(&wire.timer)).map(|drained| match drained {
                 Ok(()) => TurnReason::Work,
-                Err(SendError::TimedOut) => TurnReason::Gone(Recv::TimedOut),
-                Err(SendError::Closed(errno)) => TurnReason::Gone(Recv::Err(errno)),
-                Err(SendError::Truncated) => TurnReason::Gone(Recv::Eof),
+                Err(SendError::TimedOut) => TurnReason::Gone(RecvOutcome::TimedOut),
+                Err(SendError::Closed(errno)) => TurnReason::Gone(RecvOutcome::Err(errno)),
+                Err(SendError::Truncated) => TurnReason::Gone(RecvOutcome::Eof),
             });
         }
         wire.stream.poll_recv(cx, Some(&wire.timer)).map(|received| match received {
-            Recv::Data(buf) => TurnReason::Received(buf),
-            Recv::TimedOut => TurnReason::Expired,
+            RecvOutcome::Data(buf) => TurnReason::Received(buf),
+            RecvOutcome::TimedOut => TurnReason::Expired,
             gone => TurnReason::Gone(gone),
         })
     })
@@ -133,17 +133,17 @@ fn expired(mux: &Rc<Mux>) {
         return;
     }
     if !mux.is_begun() {
-        keepalive::gone(&mux.connection, &mux.worker, &Recv::TimedOut);
+        keepalive::gone(&mux.connection, &mux.worker, &RecvOutcome::TimedOut);
     }
     mux.go_away(h2::Code::No);
 }
 
 /// The client is gone, or takes nothing.
-fn left(mux: &Rc<Mux>, gone: &Recv) {
-    mux.wire.broken.set(!matches!(gone, Recv::Eof));
+fn left(mux: &Rc<Mux>, gone: &RecvOutcome) {
+    mux.wire.broken.set(!matches!(gone, RecvOutcome::Eof));
     if mux.streams() == 0 {
         keepalive::gone(&mux.connection, &mux.worker, gone);
-    } else if let Recv::TimedOut = gone {
+    } else if let RecvOutcome::TimedOut = gone {
         let message = "client timed out (110: Connection timed out) while sending to client";
         log::connection(&mux.connection, Level::Info, &message);
     }
@@ -173,7 +173,7 @@ async fn linger(wire: &Wire, ms: u64) {
     }
     wire.timer.arm(ms);
     let mut read = 0;
-    while let Recv::Data(buf) = wire.stream.recv(Some(&wire.timer)).await {
+    while let RecvOutcome::Data(buf) = wire.stream.recv(Some(&wire.timer)).await {
         read += buf.len();
         if read > LINGERING {
             return;

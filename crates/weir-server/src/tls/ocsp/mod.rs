@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_http::escape::{Set, escape};
 use weir_http::h1::{Limits, Parse, ResponseHead};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_rt::net::SockAddr;
 
 use weir_conf::split_port;
@@ -102,13 +102,13 @@ impl OcspResponder {
         let mut received = Vec::new();
         loop {
             let ended = match stream.recv(Some(&timer)).await {
-                Recv::Data(bytes) => {
+                RecvOutcome::Data(bytes) => {
                     received.extend_from_slice(&bytes);
                     false
                 }
-                Recv::Eof => true,
-                Recv::TimedOut => return Err("OCSP responder timed out".to_owned()),
-                Recv::Err(errno) => return Err(failed("recv()", errno)),
+                RecvOutcome::Eof => true,
+                RecvOutcome::TimedOut => return Err("OCSP responder timed out".to_owned()),
+                RecvOutcome::Err(errno) => return Err(failed("recv()", errno)),
             };
             if let Some(answer) = body(&received, ended)? {
                 return Ok(answer);

@@ -1,7 +1,7 @@
 //! The rows of the module's directives, and their setters.
 
 use weir_conf::names::*;
-use weir_conf::{Args, Contexts, Directive, LineCx, Result, parse_size};
+use weir_conf::{ArgCount, Contexts, Directive, LineCx, Result, parse_size};
 use weir_tls::suites;
 
 use super::{ClientVerify, KeyPolicy, OcspMode, SessionCacheSetting, SslConf};
@@ -161,7 +161,7 @@ pub(in crate::tls) const TABLE: &[SslRow] = &[
     SslRow::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().password_file))
         .syntax("ssl_password_file file")
         .doc("File of passphrases for private keys, one per line, which are tried in turn."),
-    SslRow::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| {
+    SslRow::new("ssl_certificate_cache", HERE, ArgCount::range(1, 3), |c, line| {
         certificate_cache(&mut c.set().certificate_cache, line)
     })
     .syntax(

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use weir_conf::split_port;
 use weir_http::Method;
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
-use weir_rt::Recv;
+use weir_rt::RecvOutcome;
 use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
 
@@ -328,13 +328,13 @@ impl SourceResponse {
     async fn receive(&mut self, timeout: u64) -> Result<bool, String> {
         self.connection.timer.arm(timeout);
         match self.connection.stream.recv(Some(&self.connection.timer)).await {
-            Recv::Data(bytes) => {
+            RecvOutcome::Data(bytes) => {
                 self.rest.extend_from_slice(&bytes);
                 Ok(true)
             }
-            Recv::Eof => Ok(false),
-            Recv::TimedOut => Err(TIMED_OUT.to_owned()),
-            Recv::Err(errno) => Err(format!("recv() failed ({errno}: {})", errno_text(errno))),
+            RecvOutcome::Eof => Ok(false),
+            RecvOutcome::TimedOut => Err(TIMED_OUT.to_owned()),
+            RecvOutcome::Err(errno) => Err(format!("recv() failed ({errno}: {})", errno_text(errno))),
         }
     }
 

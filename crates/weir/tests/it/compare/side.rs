@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use weir_test::{Builder, Server};
+use weir_test::{Server, TestServerBuilder};
 
 use crate::compare::answer::{self, Answer};
 use crate::compare::mask::{Place, mask};
@@ -57,7 +57,7 @@ impl Side {
         }
     }
 
-    fn start(builder: Builder, conf: &str, version: Version) -> Side {
+    fn start(builder: TestServerBuilder, conf: &str, version: Version) -> Side {
         let server = builder
             .file("types.conf", crate::compare::data("types.conf"))
             .file("more.d/more.conf", crate::compare::data("more.conf"))

@@ -1,6 +1,6 @@
 //! What is compressed already: files beside the plain ones, and bodies that are unpacked.
 
-use weir_test::{Builder, Server, both_drivers};
+use weir_test::{Server, TestServerBuilder, both_drivers};
 
 use crate::compress::sides::{Sides, files, set_times};
 
@@ -65,7 +65,7 @@ const REQUESTS: &[&str] = &[
 ];
 
 /// The plain files, some of them also packed; `several` has two members, `short.html.gz` is a folder.
-fn packed(builder: Builder) -> Builder {
+fn packed(builder: TestServerBuilder) -> TestServerBuilder {
     let builder = files(builder);
     let note = std::fs::read(builder.dir().join("html/note.txt")).expect("ours");
     let twice = [pack(&note, 6), pack(b"and more", 1)].concat();

@@ -188,7 +188,7 @@ fn wrong_lines_are_refused_in_nginx_words() {
         ("gzip_buffers 0 8k", "\"gzip_buffers\" directive invalid value"),
     ] {
         let conf = format!("events {{ }} http {{ {line}; server {{ listen 127.0.0.1:%%PORT_0%%; }} }}");
-        let said = |builder: weir_test::Builder| builder.run(&["-t"]).to_string();
+        let said = |builder: weir_test::TestServerBuilder| builder.run(&["-t"]).to_string();
         let ours = said(weir_test::Server::builder(&conf));
         assert!(ours.contains(message), "{line}: {ours}");
         if let Some(nginx) = weir_test::nginx(&conf) {

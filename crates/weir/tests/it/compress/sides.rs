@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use weir_test::{Builder, Driver, Response, Server};
+use weir_test::{Driver, Response, Server, TestServerBuilder};
 use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
 
 use crate::compare::version::Version;
@@ -21,7 +21,11 @@ pub(crate) struct Sides {
 
 impl Sides {
     /// Starts both, nginx where it is installed; `prepare` adds what else they need.
-    pub(crate) fn start(driver: Driver, conf: &str, prepare: impl Fn(Builder) -> Builder) -> Sides {
+    pub(crate) fn start(
+        driver: Driver,
+        conf: &str,
+        prepare: impl Fn(TestServerBuilder) -> TestServerBuilder,
+    ) -> Sides {
         let ours = Server::builder(conf).driver(driver).http("server_product nginx;");
         let nginx = weir_test::require_program("nginx");
         Sides {
@@ -95,7 +99,7 @@ pub(crate) fn unpack(packed: &[u8], most: usize) -> Vec<u8> {
 }
 
 /// The files that both serve, all of one second.
-pub(crate) fn files(builder: Builder) -> Builder {
+pub(crate) fn files(builder: TestServerBuilder) -> TestServerBuilder {
     let page: String = (0..64_000 / 40).map(|n| format!("<p>{:-<33}</p>", n * 7919)).collect();
     let page = &page.as_bytes()[..64_000];
     let files: [(&str, &[u8]); 7] = [

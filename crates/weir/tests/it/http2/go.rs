@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
-use weir_test::{Server, Signal, both_drivers, require_program, wait_for};
+use weir_test::{Server, ServerSignal, both_drivers, require_program, wait_for};
 
 use super::tls::own;
 
@@ -135,7 +135,7 @@ both_drivers! {
         }
         running.end();
         let running = Running::start(&go, &url(&server, 0));
-        server.signal(Signal::Quit);
+        server.signal(ServerSignal::Quit);
         running.end();
         assert!(server.wait_exit().status.success());
     }

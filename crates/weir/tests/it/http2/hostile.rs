@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weir_test::{Backend, BackendVisit, Builder, Server, both_drivers, wait_for};
+use weir_test::{Backend, BackendVisit, Server, TestServerBuilder, both_drivers, wait_for};
 
 use super::attacks::frame;
 use super::client::Client;
@@ -59,7 +59,7 @@ fn filling(stream: u32) -> Vec<u8> {
     frame(1, 4, stream, &block)
 }
 
-fn conf(backend: &Backend, more: &str) -> Builder {
+fn conf(backend: &Backend, more: &str) -> TestServerBuilder {
     Server::builder(&format!(
         "http {{ upstream u {{ server 127.0.0.1:{} max_fails=0; }}
             server {{ listen 127.0.0.1:%%PORT%%; http2 on; location / {{ grpc_pass u; }} {more} }} }}",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_http::h2::Code;
-use weir_test::{Backend, Driver, Server, Signal, both_drivers, wait_for};
+use weir_test::{Backend, Driver, Server, ServerSignal, both_drivers, wait_for};
 
 use super::attacks::frame;
 use super::client::Client;
@@ -79,7 +79,7 @@ both_drivers! {
                 client.until("an answer, or the end", |client| client.answers[&key].ended || client.goaway.is_some());
             }
         });
-        ignored(driver, 2, |port| conf(port, ""), |server, _, _| server.signal(Signal::Quit));
+        ignored(driver, 2, |port| conf(port, ""), |server, _, _| server.signal(ServerSignal::Quit));
         ignored(driver, 2, |port| conf(port, ""), |server, port, client| {
             server.reload(&conf(port, "add_header X-New 1;"));
             let asked = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";

@@ -176,7 +176,7 @@ both_drivers! {
         busy.reads = false;
         let key = busy.get("/big");
         busy.until("a window", |client| client.answers[&key].body.len() == 65_535);
-        server.signal(weir_test::Signal::Quit);
+        server.signal(weir_test::ServerSignal::Quit);
         idle.until_closed();
         assert_eq!(idle.goaway, Some((1, Code::No)));
         busy.until("word of the end", |client| client.goaway.is_some());

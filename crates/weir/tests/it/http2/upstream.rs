@@ -1,13 +1,13 @@
 //! `grpc_pass` and `proxy_http_version 2`: servers that are spoken to in HTTP/2.
 
 use weir_http::h2::Code;
-use weir_test::{Backend, Builder, Server, both_drivers, wait_for};
+use weir_test::{Backend, Server, TestServerBuilder, both_drivers, wait_for};
 
 use super::client::Client;
 use super::peer::{BIG, Peer};
 use super::tls::own;
 
-fn conf(peer: &Peer, locations: &str) -> Builder {
+fn conf(peer: &Peer, locations: &str) -> TestServerBuilder {
     Server::builder(&format!(
         "http {{ upstream u {{ server 127.0.0.1:{}; }}
             server {{ listen 127.0.0.1:%%PORT%%; http2 on; proxy_http_version 2; {locations} }} }}",
@@ -16,7 +16,7 @@ fn conf(peer: &Peer, locations: &str) -> Builder {
 }
 
 /// A group of one server with a check.
-fn checked(peer: &Peer, check: &str) -> Builder {
+fn checked(peer: &Peer, check: &str) -> TestServerBuilder {
     Server::builder(&format!(
         "http {{ upstream u {{ server 127.0.0.1:{}; {check} }}
             server {{ listen 127.0.0.1:%%PORT%%; http2 on; {GRPC} }} }}",
@@ -24,7 +24,7 @@ fn checked(peer: &Peer, check: &str) -> Builder {
     ))
 }
 
-fn websockets(peer: &Peer) -> Builder {
+fn websockets(peer: &Peer) -> TestServerBuilder {
     conf(
         peer,
         "location / { proxy_pass http://u; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }",

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use weir_test::{Server, Signal, both_drivers, wait_for};
+use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 
 use super::*;
 
@@ -22,7 +22,7 @@ both_drivers! {
             fs::rename(secret.join("access.log"), &old).expect("it is there");
             server.get(&format!("/{number}-late"));
             match signalled {
-                true => server.signal(Signal::Usr1),
+                true => server.signal(ServerSignal::Usr1),
                 false => assert!(weir(&server, &["-s", "reopen"]).status.success()),
             }
             wait_for("new log", || secret.join("access.log").exists().then_some(()));

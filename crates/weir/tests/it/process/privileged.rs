@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use weir_test::{Server, Signal, both_drivers, wait_for};
+use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 
 use super::*;
 
@@ -136,7 +136,7 @@ both_drivers! {
         wait_gone(third);
         server_of(server.pid(), Some(serving));
         let fourth = agent_of(&server, Some(third));
-        server.signal(Signal::Kill);
+        server.signal(ServerSignal::Kill);
         let _ = server.wait_exit();
         wait_gone(fourth);
     }

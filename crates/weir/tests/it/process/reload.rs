@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use weir_test::{Client, Server, Signal, both_drivers, wait_for};
+use weir_test::{Client, Server, ServerSignal, both_drivers, wait_for};
 
 use super::*;
 use crate::support::assert_serves;
@@ -83,7 +83,7 @@ fn a_reload_tells_how_it_went() {
     let (ok, text) = said(&server);
     assert!(!ok && text.contains("[emerg] unknown directive \"retrun\""), "{text}");
     // The same by a signal: the log says it.
-    server.signal(Signal::Hup);
+    server.signal(ServerSignal::Hup);
     let line = server.error_log_line("unknown directive \"retrun\"");
     assert!(line.contains("[emerg]"), "{line}");
     // Found by the server only: somebody else has the address.
@@ -124,7 +124,7 @@ fn included_files_may_be_roots_alone() {
     server.dir().write("conf.d/one.conf", one.replace("PORT", &port.to_string()).replace("words", "other"));
     let other = server.dir().write("other", "return 200 v1;");
     close(&other, 0o600);
-    server.signal(Signal::Hup);
+    server.signal(ServerSignal::Hup);
     wait_for("v1", || (text() == "v1").then_some(()));
 }
 
@@ -204,6 +204,6 @@ fn a_new_process_that_cannot_start_changes_nothing() {
     server.dir().write("nginx.conf", good.replace("v0", "v3"));
     support::together(4, |_| assert!(weir(&server, &["-s", "reload"]).status.success()));
     assert_eq!(server.get("/").text(), "v3");
-    server.signal(Signal::Hup);
+    server.signal(ServerSignal::Hup);
     assert!(server.quit().status.success());
 }

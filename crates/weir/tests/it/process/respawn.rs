@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Instant;
 
-use weir_test::{Server, Signal, both_drivers, wait_for};
+use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 
 use super::*;
 
@@ -98,7 +98,7 @@ both_drivers! {
         slow.send("GET /none HTTP/1.1\r\nHo");
         // A connection without a request may be closed at once; one with half a head is waited for.
         wait_for("head on its way", || ask_any(&server).then_some(()));
-        server.signal(Signal::Quit);
+        server.signal(ServerSignal::Quit);
         support::wait_refused(&server);
         slow.send("st: a\r\nConnection: close\r\n\r\n");
         assert_eq!(slow.response().status, 404);
@@ -109,9 +109,9 @@ both_drivers! {
         let mut slow = server.client();
         slow.send("GET /none HTTP/1.1\r\nHo");
         wait_for("head on its way", || ask_any(&server).then_some(()));
-        server.signal(Signal::Quit);
+        server.signal(ServerSignal::Quit);
         support::wait_refused(&server);
-        server.signal(Signal::Term);
+        server.signal(ServerSignal::Term);
         assert!(server.wait_exit().status.success());
         slow.expect_close();
     }
@@ -137,7 +137,7 @@ fn ask_any(server: &Server) -> bool {
 fn a_server_ends_with_its_master() {
     let mut server = Server::builder(&answering("v")).allow("the master process is gone").start();
     let child = server_of(server.pid(), None);
-    server.signal(Signal::Kill);
+    server.signal(ServerSignal::Kill);
     assert!(!server.wait_exit().status.success());
     wait_gone(child);
     assert!(TcpStream::connect(server.addr(0)).is_err());

@@ -4,12 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 
-use weir_test::{Builder, Client, Driver, Server, TempDir, both_drivers, require_program};
+use weir_test::{Client, Driver, Server, TempDir, TestServerBuilder, both_drivers, require_program};
 
 use super::*;
 
 /// A server whose script fails when it begins. Epoll: memory for rings may be short, which would be another reason.
-fn failing(master: &str) -> Builder {
+fn failing(master: &str) -> TestServerBuilder {
     Server::builder(&format!(
         "master_process {master}; http {{ init_by_lua_block {{ error('boom') }} server {{ listen 127.0.0.1:%%PORT%%; }} }}"
     ))

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use weir_test::{Server, Signal};
+use weir_test::{Server, ServerSignal};
 
 use super::*;
 
@@ -30,16 +30,16 @@ fn systemd_is_told_how_it_goes() {
         let mut server = builder.env("NOTIFY_SOCKET", &path.to_string_lossy()).start();
         let pid = server.pid();
         message(&socket, &format!("MAINPID={pid}")).lines().find(|line| *line == "READY=1").expect("ready");
-        server.signal(Signal::Hup);
+        server.signal(ServerSignal::Hup);
         let text = message(&socket, "RELOADING=1");
         let stamp = text.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
         assert!(stamp.and_then(|stamp| stamp.parse::<u64>().ok()).is_some(), "{text}");
         message(&socket, "READY=1");
         server.dir().write("nginx.conf", "nonsense;");
-        server.signal(Signal::Hup);
+        server.signal(ServerSignal::Hup);
         message(&socket, "RELOADING=1");
         assert!(message(&socket, "READY=1").contains("failed"));
-        server.signal(Signal::Quit);
+        server.signal(ServerSignal::Quit);
         message(&socket, "STOPPING=1");
         assert!(server.wait_exit().status.success());
     }
@@ -54,10 +54,10 @@ fn systemd_is_told_of_another_main_process() {
     socket.set_read_timeout(Some(DEADLINE)).expect("a socket");
     let mut server = builder.env("NOTIFY_SOCKET", &path.to_string_lossy()).start();
     message(&socket, &format!("MAINPID={}", server.pid()));
-    server.signal(Signal::Usr2);
+    server.signal(ServerSignal::Usr2);
     let new = pid_in(&server.dir().path().join("nginx.pid"), Some(server.pid()));
     message(&socket, &format!("MAINPID={new}"));
-    server.signal(Signal::Quit);
+    server.signal(ServerSignal::Quit);
     assert_eq!(
         message(&socket, &format!("MAINPID={new}")),
         format!("MAINPID={new}"),

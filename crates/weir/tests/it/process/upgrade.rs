@@ -1,6 +1,6 @@
 //! USR2, WINCH, HUP and QUIT: another binary, and back.
 
-use weir_test::{Server, Signal, both_drivers, wait_for};
+use weir_test::{Server, ServerSignal, both_drivers, wait_for};
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn a_failed_upgrade_is_taken_back() {
     let (pid, master) = (server.dir().path().join("nginx.pid"), server.pid());
     let good = server.dir().read("nginx.conf");
     server.dir().write("nginx.conf", good.replace("return", "retrun"));
-    server.signal(Signal::Usr2);
+    server.signal(ServerSignal::Usr2);
     let line = server.error_log_line("new binary process");
     assert!(line.contains("start new binary process"), "{line}");
     let _ = server.error_log_line("exited with code 1");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_conf::{Args, Contexts, Directive, LineCx};
+use weir_conf::{ArgCount, Contexts, Directive, LineCx};
 use weir_engine::body::{Body, Buf, Chain};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::phase::{LocalFuture, Phase};
@@ -50,7 +50,7 @@ impl Module for Act {
     const NAME: &'static str = "act";
     type Conf = Conf;
     const DIRECTIVES: &'static [Directive<Conf>] =
-        &[Directive::new("act", Contexts::SERVER.or(Contexts::LOCATION), Args::NONE_OR_ONE, set)];
+        &[Directive::new("act", Contexts::SERVER.or(Contexts::LOCATION), ArgCount::NONE_OR_ONE, set)];
     const VARIABLES: &'static [Variable] = &[Variable::new("act", variable).volatile()];
 
     fn inherit(conf: &mut Conf, parent: &Conf) {
