@@ -40,7 +40,7 @@ impl ChoreStack {
 
     /// Takes all there are, the last one first.
     pub(super) fn take(&self) -> impl Iterator<Item = DictChore> + use<> {
-        Taken(self.0.swap(ptr::null_mut(), Ordering::AcqRel))
+        TakenChores(self.0.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 }
 

@@ -53,7 +53,7 @@ impl<'t> LintScope<'t> {
     }
 
     /// `line 12`, for messages that speak of another line; with the file's name when that is another one.
-    fn line_of(&self, line: &Line, from: &Line) -> String {
+    fn line_of(&self, line: &DirectiveLine, from: &DirectiveLine) -> String {
         match self.tree.source.place(line.name.span) {
             Some(place) if line.name.span.file == from.name.span.file => format!("line {}", place.line),
             Some(place) => format!("{}:{}", place.path.display(), place.line),

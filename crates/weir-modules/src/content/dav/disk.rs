@@ -31,7 +31,7 @@ pub(super) struct DavPath {
 
 impl DavPath {
     /// That of the request's own URI.
-    pub(super) fn of(x: &mut Exchange) -> std::result::Result<DavPath, weir_engine::Verdict> {
+    pub(super) fn of(x: &mut Exchange) -> Result<DavPath, weir_engine::Verdict> {
         Ok(DavPath::new(&mapped(x)?))
     }
 
@@ -73,7 +73,7 @@ pub(super) struct DiskOutcome {
     pub(super) failed: Option<DiskFailure>,
 }
 
-type DiskResult<T = ()> = std::result::Result<T, DiskFailure>;
+type DiskResult<T = ()> = Result<T, DiskFailure>;
 
 impl DiskFailure {
     fn of(call: &'static str, path: &Path, error: &io::Error) -> DiskFailure {
