@@ -110,7 +110,14 @@ fn connect(host: &str) -> io::Result<TcpStream> {
 
 fn more(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
     let mut piece = [0; 64 * 1024];
-    match stream.read(&mut piece)? {
+    let read = loop {
+        match stream.read(&mut piece) {
+            // A read with a timeout is not restarted after a signal (signal(7)).
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read?,
+        }
+    };
+    match read {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         length => {
             input.extend_from_slice(&piece[..length]);

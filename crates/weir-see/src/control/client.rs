@@ -139,15 +139,21 @@ struct TimedStream<'a> {
 
 impl Read for TimedStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(late("its answer takes too long"));
+        loop {
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(late("its answer takes too long"));
+            }
+            self.stream.set_read_timeout(left)?;
+            match self.stream.read(into) {
+                // A read with a timeout is not restarted after a signal (signal(7)), and `weir doctor` is sampled itself.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(late("its answer takes too long"));
+                }
+                read => return read,
+            }
         }
-        self.stream.set_read_timeout(left)?;
-        self.stream.read(into).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => late("its answer takes too long"),
-            _ => error,
-        })
     }
 }
 
@@ -232,5 +238,22 @@ mod tests {
         assert!(error.contains("too long") || error.contains("something else"), "{error}");
         drop(client);
         dripping.join().expect("it ends with the client");
+    }
+
+    #[test]
+    fn signals_do_not_end_a_response() {
+        let own = weir_rt::sampler::attach(0).expect("a thread that can be sampled");
+        let (stream, mut server) = UnixStream::pair().expect("two sockets");
+        let probe = own.probe();
+        let slow = std::thread::spawn(move || {
+            for _ in 0..20 {
+                probe.ask().expect("a signal");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.write_all(b"out 2\nokdone 0\n").expect("a client that waits");
+        });
+        let client = ControlClient { stream, path: PathBuf::from("s") };
+        assert_eq!(client.text(&ControlQuestion::new("facts")), Ok("ok".to_owned()));
+        slow.join().expect("all is sent");
     }
 }

@@ -124,12 +124,18 @@ impl BufferedConnection {
 
     /// Reads, up to the end of the request's time: who sends a byte now and then keeps no place for longer than others.
     fn read(&mut self) -> io::Result<usize> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_patience(Some(left))?;
+            match self.receive() {
+                // A read with a timeout is not restarted after a signal (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
         }
-        self.stream.set_patience(Some(left))?;
-        self.receive()
     }
 
     fn receive(&mut self) -> io::Result<usize> {
