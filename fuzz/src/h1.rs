@@ -2,25 +2,26 @@
 //! on: spans inside the buffer, no byte consumed that is not there, the same outcome at every split.
 
 use weir_http::h1::{
-    BadChunk, ChunkedDecoder, Limits, Parse, RequestHead, ResponseHead, Strictness, TrailerLimits,
+    BadChunk, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, RequestHead, ResponseHead,
+    TrailerLimits,
 };
 use weir_http::{Field, Span};
 
 /// Small enough for a fuzzer to reach.
-const LIMITS: Limits = Limits { max_line: 256, max_head: 1024, max_fields: 16 };
+const LIMITS: HeadLimits = HeadLimits { max_line: 256, max_head: 1024, max_fields: 16 };
 
 /// A request head.
 pub fn h1_head(data: &[u8]) {
     let mut head = RequestHead::default();
     let whole = head.parse(data, &LIMITS);
     match whole {
-        Ok(Parse::Complete) => {
+        Ok(HeadParse::Complete) => {
             let spans = [head.method_span, head.target, head.protocol, head.line, head.path()];
             check(data, head.len, &spans, &head.fields);
             assert!(!head.method_span.is_empty() && !head.target.is_empty());
             assert!(!(head.chunked && head.content_length.is_some()), "two lengths");
         }
-        Ok(Parse::Incomplete { .. }) => assert!(data.len() < head.leading_crlf + LIMITS.max_head),
+        Ok(HeadParse::Incomplete { .. }) => assert!(data.len() < head.leading_crlf + LIMITS.max_head),
         Err(bad) => {
             assert!(matches!(bad.status(), 400 | 414 | 494 | 501 | 505));
             assert!(head.line.end as usize <= data.len() && head.offending.end as usize <= data.len());
@@ -30,9 +31,9 @@ pub fn h1_head(data: &[u8]) {
     let mut part = RequestHead::default();
     for length in prefixes(data) {
         match (part.parse(&data[..length], &LIMITS), whole) {
-            (Ok(Parse::Incomplete { .. }), Ok(Parse::Complete)) => assert!(length < head.len),
-            (Ok(Parse::Incomplete { .. }), _) => {}
-            (Ok(Parse::Complete), Ok(Parse::Complete)) => {
+            (Ok(HeadParse::Incomplete { .. }), Ok(HeadParse::Complete)) => assert!(length < head.len),
+            (Ok(HeadParse::Incomplete { .. }), _) => {}
+            (Ok(HeadParse::Complete), Ok(HeadParse::Complete)) => {
                 assert_eq!(format!("{part:?}"), format!("{head:?}"));
             }
             // A line too long may be known before the fault in it is seen.
@@ -46,7 +47,7 @@ pub fn h1_head(data: &[u8]) {
 pub fn response_head(data: &[u8]) {
     let mut head = ResponseHead::default();
     let whole = head.parse(data, &LIMITS);
-    if whole == Ok(Parse::Complete) {
+    if whole == Ok(HeadParse::Complete) {
         check(data, head.len, &[head.reason], &head.fields);
         assert!((100..=999).contains(&head.status));
         assert!(!(head.chunked && head.content_length.is_some()), "two lengths");
@@ -54,8 +55,8 @@ pub fn response_head(data: &[u8]) {
     let mut part = ResponseHead::default();
     for length in prefixes(data) {
         match (part.parse(&data[..length], &LIMITS), whole) {
-            (Ok(Parse::Incomplete { .. }), _) | (Err(_), Err(_)) => {}
-            (Ok(Parse::Complete), Ok(Parse::Complete)) => {
+            (Ok(HeadParse::Incomplete { .. }), _) | (Err(_), Err(_)) => {}
+            (Ok(HeadParse::Complete), Ok(HeadParse::Complete)) => {
                 assert_eq!(format!("{part:?}"), format!("{head:?}"));
             }
             (part, whole) => panic!("{length} bytes give {part:?}, all {whole:?}"),
@@ -65,7 +66,7 @@ pub fn response_head(data: &[u8]) {
 
 /// A chunked body, as a client's and as an upstream's.
 pub fn chunked(data: &[u8]) {
-    for strictness in [Strictness::Client, Strictness::Upstream] {
+    for strictness in [ChunkStrictness::Client, ChunkStrictness::Upstream] {
         let whole = decode(data, data.len().max(1), strictness);
         for piece in [1, 2, 3, 7, 16] {
             assert_eq!(decode(data, piece, strictness), whole, "in pieces of {piece}");
@@ -74,7 +75,11 @@ pub fn chunked(data: &[u8]) {
 }
 
 /// The data, the bytes consumed and the trailers of a body that arrives in pieces.
-fn decode(input: &[u8], piece: usize, strictness: Strictness) -> Result<(Vec<u8>, usize, String), BadChunk> {
+fn decode(
+    input: &[u8],
+    piece: usize,
+    strictness: ChunkStrictness,
+) -> Result<(Vec<u8>, usize, String), BadChunk> {
     let mut decoder = ChunkedDecoder::new(strictness, TrailerLimits { bytes: 128, fields: 4 });
     let (mut data, mut at) = (Vec::new(), 0);
     for end in (0..input.len()).map(|start| (start + piece).min(input.len())).step_by(piece) {

@@ -1,26 +1,26 @@
 //! HTTP/2: header blocks, and a server's side of a connection.
 
-use weir_http::h2::{Config, Connection, Event, PREFACE};
-use weir_http::hpack::{Decoder, Encoder, Indexing, Limits, Section};
+use weir_http::h2::{H2Config, H2Connection, H2Event, PREFACE};
+use weir_http::hpack::{DecodedSection, FieldIndexing, HpackDecoder, HpackEncoder, SectionLimits};
 
 /// Two header blocks on one table; what was read is written, and read again the same.
 pub fn hpack(data: &[u8]) {
-    let limits = Limits { text: 4096, fields: 64 };
-    let (mut decoder, mut section) = (Decoder::new(512), Section::default());
+    let limits = SectionLimits { text: 4096, fields: 64 };
+    let (mut decoder, mut section) = (HpackDecoder::new(512), DecodedSection::default());
     for block in data.chunks(data.len().div_ceil(2).max(1)) {
         if decoder.decode(block, limits, &mut section).is_err() {
             return;
         }
         assert!(section.text.len() <= limits.text && section.items.len() <= limits.fields);
         let mut out = Vec::new();
-        let mut encoder = Encoder::new();
+        let mut encoder = HpackEncoder::new();
         encoder.begin(&mut out);
         for item in &section.items {
             let (name, value) = (item.label.of(&section.text), item.value.of(&section.text));
-            encoder.field(name, value, Indexing::Allowed, &mut out);
+            encoder.field(name, value, FieldIndexing::Allowed, &mut out);
         }
-        let mut again = Section::default();
-        Decoder::new(4096).decode(&out, limits, &mut again).expect("what was written is good");
+        let mut again = DecodedSection::default();
+        HpackDecoder::new(4096).decode(&out, limits, &mut again).expect("what was written is good");
         assert_eq!(again.text, section.text);
         assert_eq!(again.items, section.items);
     }
@@ -35,8 +35,8 @@ pub fn h2_frames(data: &[u8]) {
 }
 
 fn served(data: &[u8], size: usize) -> (Vec<u8>, usize, Option<&'static str>) {
-    let headers = Limits { text: 4096, fields: 64 };
-    let config = Config {
+    let headers = SectionLimits { text: 4096, fields: 64 };
+    let config = H2Config {
         max_streams: 8,
         stream_window: 65_535,
         window: 1 << 20,
@@ -45,7 +45,7 @@ fn served(data: &[u8], size: usize) -> (Vec<u8>, usize, Option<&'static str>) {
         connect_protocol: true,
     };
     let (mut out, mut held, mut bytes) = (Vec::new(), Vec::new(), 0);
-    let mut server = Connection::server(&config, &mut out);
+    let mut server = H2Connection::server(&config, &mut out);
     for piece in [PREFACE, data].concat().chunks(size) {
         held.extend_from_slice(piece);
         loop {
@@ -55,18 +55,20 @@ fn served(data: &[u8], size: usize) -> (Vec<u8>, usize, Option<&'static str>) {
             };
             assert!(used <= held.len());
             match event {
-                Some(Event::Data { range, .. }) => {
+                Some(H2Event::Data { range, .. }) => {
                     assert!(range.end <= used);
                     bytes += range.len();
                 }
-                Some(Event::Head { key, .. }) => {
+                Some(H2Event::Head { key, .. }) => {
                     let _malformed = server.checked();
                     server.head(key, true, &mut out, |coder, out| coder.status(204, out));
                 }
-                Some(Event::Malformed { key, .. } | Event::Trailers { key } | Event::Reset { key, .. }) => {
+                Some(
+                    H2Event::Malformed { key, .. } | H2Event::Trailers { key } | H2Event::Reset { key, .. },
+                ) => {
                     server.release(key, &mut out);
                 }
-                Some(Event::Interim { .. } | Event::GoAway { .. }) => {}
+                Some(H2Event::Interim { .. } | H2Event::GoAway { .. }) => {}
                 None => {
                     held.drain(..used);
                     break;
@@ -95,8 +97,8 @@ struct Response {
 }
 
 fn asked(data: &[u8], size: usize) -> ([Response; 3], Option<&'static str>) {
-    let headers = Limits { text: 4096, fields: 64 };
-    let config = Config {
+    let headers = SectionLimits { text: 4096, fields: 64 };
+    let config = H2Config {
         max_streams: 0,
         stream_window: 65_535,
         window: 1 << 20,
@@ -105,11 +107,11 @@ fn asked(data: &[u8], size: usize) -> ([Response; 3], Option<&'static str>) {
         connect_protocol: false,
     };
     let (mut out, mut held) = (Vec::new(), Vec::new());
-    let mut client = Connection::client(&config, &mut out);
+    let mut client = H2Connection::client(&config, &mut out);
     let mut keys = Vec::new();
     for _ in 0..3 {
         let opened = client.open(true, &mut out, |coder, out| {
-            coder.field(b":method", b"GET", Indexing::Allowed, out);
+            coder.field(b":method", b"GET", FieldIndexing::Allowed, out);
         });
         keys.extend(opened);
     }
@@ -128,30 +130,30 @@ fn asked(data: &[u8], size: usize) -> ([Response; 3], Option<&'static str>) {
             };
             let of = |key| keys.iter().position(|open| *open == key).expect("a stream that was opened");
             match event {
-                Event::Interim { key } => assert!(!responses[of(key)].head && !responses[of(key)].over),
-                Event::Head { key, end } => {
+                H2Event::Interim { key } => assert!(!responses[of(key)].head && !responses[of(key)].over),
+                H2Event::Head { key, end } => {
                     let response = &mut responses[of(key)];
                     assert!(!response.head && !response.over);
                     (response.head, response.over) = (true, end);
                 }
-                Event::Data { key, range, end } => {
+                H2Event::Data { key, range, end } => {
                     let response = &mut responses[of(key)];
                     assert!(response.head && !response.over && range.end <= used);
                     client.consumed(key, range.len() as u64, &mut out);
                     response.content.extend_from_slice(&held[range]);
                     response.over = end;
                 }
-                Event::Trailers { key } => {
+                H2Event::Trailers { key } => {
                     let response = &mut responses[of(key)];
                     assert!(response.head && !response.over);
                     response.over = true;
                 }
-                Event::Malformed { key, .. } => {
-                    client.reset(key, weir_http::h2::Code::Protocol, &mut out);
+                H2Event::Malformed { key, .. } => {
+                    client.reset(key, weir_http::h2::ErrorCode::Protocol, &mut out);
                     responses[of(key)].over = true;
                 }
-                Event::Reset { key, .. } => responses[of(key)].over = true,
-                Event::GoAway { .. } => {}
+                H2Event::Reset { key, .. } => responses[of(key)].over = true,
+                H2Event::GoAway { .. } => {}
             }
             held.drain(..used);
         }

@@ -3,21 +3,21 @@
 //! Each takes any bytes, calls public functions only, and asserts what callers rely on.
 
 use weir_http::TraceParent;
-use weir_http::etag::{self, Conditions, IfModifiedSince};
-use weir_http::range::{self, ByteRange, Multipart, Ranges};
+use weir_http::etag::{self, IfModifiedSince, RequestConditions};
+use weir_http::range::{self, ByteRange, MultipartLayout, RangeOutcome};
 use weir_http::{
     accept, cookie, date, escape, fastcgi, host, memcached, mime, proxy_protocol, ssi, status, uri,
 };
 
 /// Any text is JSON or refused inside of it; what strings hold is read again as it was written.
 pub fn json(data: &[u8]) {
-    use weir_http::json::{Json, Value};
-    match Value::parse(data) {
+    use weir_http::json::{JsonValue, JsonWriter};
+    match JsonValue::parse(data) {
         Err(malformed) => assert!(malformed.at <= data.len()),
-        Ok(Value::Text(text)) => {
-            let written = Json::array(|json| json.text(&text));
-            let again = Value::parse(written.as_bytes());
-            assert_eq!(again.as_ref().map(|list| list.list()), Ok(Some(&[Value::Text(text)][..])));
+        Ok(JsonValue::Text(text)) => {
+            let written = JsonWriter::array(|json| json.text(&text));
+            let again = JsonValue::parse(written.as_bytes());
+            assert_eq!(again.as_ref().map(|list| list.list()), Ok(Some(&[JsonValue::Text(text)][..])));
         }
         Ok(_) => {}
     }
@@ -36,10 +36,10 @@ pub fn ssi(data: &[u8]) {
 }
 
 /// What a page is read as, texts joined, and how many bytes of it are text.
-fn ssi_items(page: &[u8], size: usize, longest: usize) -> (Vec<Result<Vec<u8>, ssi::Item>>, usize) {
-    let mut parser = ssi::Parser::new(longest);
+fn ssi_items(page: &[u8], size: usize, longest: usize) -> (Vec<Result<Vec<u8>, ssi::SsiItem>>, usize) {
+    let mut parser = ssi::SsiParser::new(longest);
     let (mut items, mut length) = (Vec::new(), 0);
-    let mut text = |items: &mut Vec<Result<Vec<u8>, ssi::Item>>, more: &[u8]| {
+    let mut text = |items: &mut Vec<Result<Vec<u8>, ssi::SsiItem>>, more: &[u8]| {
         length += more.len();
         match items.last_mut() {
             _ if more.is_empty() => {}
@@ -50,11 +50,11 @@ fn ssi_items(page: &[u8], size: usize, longest: usize) -> (Vec<Result<Vec<u8>, s
     for mut piece in page.chunks(size) {
         while !piece.is_empty() {
             let (used, item) = parser.step(piece);
-            assert!(used > 0 || matches!(item, Some(ssi::Item::Held(_))));
+            assert!(used > 0 || matches!(item, Some(ssi::SsiItem::Held(_))));
             match item {
                 None => {}
-                Some(ssi::Item::Text(length)) => text(&mut items, piece.get(..length).unwrap_or_default()),
-                Some(ssi::Item::Held(held)) => text(&mut items, held),
+                Some(ssi::SsiItem::Text(length)) => text(&mut items, piece.get(..length).unwrap_or_default()),
+                Some(ssi::SsiItem::Held(held)) => text(&mut items, held),
                 Some(other) => items.push(Err(other)),
             }
             piece = piece.get(used..).unwrap_or_default();
@@ -77,7 +77,7 @@ pub fn target(data: &[u8]) {
         assert!(found.args.is_none_or(|span| span.of(data).len() == span.len()));
         assert!(found.exten.is_none_or(|span| !span.of(&out).is_empty() && !span.of(&out).contains(&b'/')));
         escaped.clear();
-        escape::escape(&mut escaped, &out, escape::Set::Uri);
+        escape::escape(&mut escaped, &out, escape::EscapeSet::Uri);
         assert!(uri::normalize(&escaped, merge_slashes, &mut again).is_ok());
         assert_eq!(out, again);
     }
@@ -126,7 +126,7 @@ pub fn range_field(data: &[u8]) {
     let mut ranges = Vec::new();
     for limit in [None, Some(u32::from(first % 8))] {
         ranges.clear();
-        if range::parse(value, length, limit, &mut ranges) == Ranges::Partial {
+        if range::parse(value, length, limit, &mut ranges) == RangeOutcome::Partial {
             assert!(!ranges.is_empty());
             assert!(ranges.iter().all(|range| range.start < range.end && range.end <= length));
             let sum: u64 = ranges.iter().map(ByteRange::size).sum();
@@ -144,7 +144,7 @@ pub fn range_field(data: &[u8]) {
 }
 
 fn multipart(ranges: &[ByteRange], length: u64) {
-    let parts = Multipart::new(length, b"text/plain", None);
+    let parts = MultipartLayout::new(length, b"text/plain", None);
     let mut body = Vec::new();
     for &range in ranges {
         parts.part(&mut body, range, length);
@@ -160,7 +160,7 @@ pub fn conditions(data: &[u8]) {
         let strong = etag::list_matches(data, tag, false);
         assert!(!strong || etag::list_matches(data, tag, true) || tag.is_some_and(etag::is_weak));
     }
-    let fields = Conditions {
+    let fields = RequestConditions {
         if_match: Some(data),
         if_none_match: Some(data),
         if_modified_since: Some(data),
@@ -203,11 +203,11 @@ pub fn traceparent(data: &[u8]) {
 
 /// PROXY headers: a prefix of a header is never refused, and values are found inside it.
 pub fn proxy_header(data: &[u8]) {
-    if let Ok(proxy_protocol::Parse::Complete(header)) = proxy_protocol::parse(data) {
+    if let Ok(proxy_protocol::ProxyProtocolParse::Complete(header)) = proxy_protocol::parse(data) {
         assert!(header.len <= data.len() && header.len <= proxy_protocol::MAX_HEADER);
         for end in 0..header.len {
             let prefix = data.get(..end).unwrap_or_default();
-            assert_eq!(proxy_protocol::parse(prefix), Ok(proxy_protocol::Parse::Incomplete));
+            assert_eq!(proxy_protocol::parse(prefix), Ok(proxy_protocol::ProxyProtocolParse::Incomplete));
         }
         for name in ["alpn", "authority", "ssl_verify", "ssl_cn", "0x30"] {
             let _ = proxy_protocol::tlv(header.tlvs.of(data), name);
@@ -218,15 +218,22 @@ pub fn proxy_header(data: &[u8]) {
 
 /// Escaping: nothing raw that the set forbids, unescaping brings it back, log lines stay lines.
 pub fn escapes(data: &[u8]) {
-    use escape::{Set, Unescape};
-    for set in [Set::Uri, Set::Args, Set::UriComponent, Set::Html, Set::Memcached, Set::Refresh] {
+    use escape::{EscapeSet, UnescapeMode};
+    for set in [
+        EscapeSet::Uri,
+        EscapeSet::Args,
+        EscapeSet::UriComponent,
+        EscapeSet::Html,
+        EscapeSet::Memcached,
+        EscapeSet::Refresh,
+    ] {
         let (mut out, mut back) = (Vec::new(), Vec::new());
         escape::escape(&mut out, data, set);
         assert_eq!(out.len(), data.len() + 2 * escape::count(data, set));
-        escape::unescape(&mut back, &out, Unescape::All);
-        assert!(set == Set::Refresh || back == data);
+        escape::unescape(&mut back, &out, UnescapeMode::All);
+        assert!(set == EscapeSet::Refresh || back == data);
     }
-    for until in [Unescape::All, Unescape::Uri, Unescape::Redirect] {
+    for until in [UnescapeMode::All, UnescapeMode::Uri, UnescapeMode::Redirect] {
         let mut out = Vec::new();
         assert!(escape::unescape(&mut out, data, until) <= data.len() && out.len() <= data.len());
     }
@@ -239,7 +246,7 @@ pub fn escapes(data: &[u8]) {
 
 /// Types: a line of words is inserted and every word is found again.
 pub fn types(data: &[u8]) {
-    let mut types = mime::Types::new();
+    let mut types = mime::MediaTypeTable::new();
     for word in data.split(|&byte| byte == b' ') {
         types.insert(word, word);
         assert_eq!(types.find(&word.to_ascii_uppercase()), Some(word));
@@ -258,13 +265,15 @@ pub fn memcached_answer(data: &[u8]) {
     let key = memcached::key(name);
     assert!(!key.iter().any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0)));
     match memcached::head(answer, &key) {
-        Ok(memcached::Head::Value { flags, length, len }) => {
+        Ok(memcached::MemcachedHead::Value { flags, length, len }) => {
             assert!(len <= answer.len());
             let _number_or_not = memcached::flags(flags.of(answer));
             assert_eq!(value(&answer[len..], length, 1), value(&answer[len..], length, answer.len()));
         }
-        Ok(memcached::Head::NotFound { len }) => assert_eq!(answer.get(..len), Some(&b"END\r\n"[..])),
-        Ok(memcached::Head::Incomplete) => assert!(!answer.contains(&b'\n')),
+        Ok(memcached::MemcachedHead::NotFound { len }) => {
+            assert_eq!(answer.get(..len), Some(&b"END\r\n"[..]))
+        }
+        Ok(memcached::MemcachedHead::Incomplete) => assert!(!answer.contains(&b'\n')),
         Err(wrong) => {
             assert!(wrong.message(memcached::line(answer), &key).to_string().starts_with("memcached sent"));
         }
@@ -273,7 +282,7 @@ pub fn memcached_answer(data: &[u8]) {
 
 /// The bytes of a value, and whether they are over and right.
 fn value(bytes: &[u8], length: u64, piece: usize) -> (Vec<u8>, bool) {
-    let mut reader = memcached::Value::new(length);
+    let mut reader = memcached::MemcachedValue::new(length);
     let mut out = Vec::new();
     for piece in bytes.chunks(piece.max(1)) {
         match reader.take(piece) {
@@ -290,7 +299,7 @@ fn value(bytes: &[u8], length: u64, piece: usize) -> (Vec<u8>, bool) {
 /// FastCGI records: ranges lie inside, every byte is taken once, and what is read does not depend on the pieces.
 pub fn fastcgi_records(data: &[u8]) {
     let read = |piece: usize| {
-        let mut reader = fastcgi::Reader::new(fastcgi::Side::Application);
+        let mut reader = fastcgi::RecordReader::new(fastcgi::RecordWriter::Application);
         let mut stdout = Vec::new();
         for piece in data.chunks(piece) {
             let mut at = 0;
@@ -299,11 +308,11 @@ pub fn fastcgi_records(data: &[u8]) {
                 let Ok((taken, event)) = reader.read(rest) else { return (stdout, false) };
                 at += taken;
                 match event {
-                    fastcgi::Event::More => break,
-                    fastcgi::Event::Data(fastcgi::Kind::Stdout, range) => {
+                    fastcgi::RecordEvent::More => break,
+                    fastcgi::RecordEvent::Data(fastcgi::RecordKind::Stdout, range) => {
                         stdout.extend_from_slice(&rest[range]);
                     }
-                    fastcgi::Event::Data(..) | fastcgi::Event::End { .. } => {}
+                    fastcgi::RecordEvent::Data(..) | fastcgi::RecordEvent::End { .. } => {}
                 }
             }
             assert_eq!(at, piece.len());

@@ -427,8 +427,8 @@ impl PhaseWalk {
         let any = self.plan.core.satisfy_any;
         match verdict {
             Verdict::Ok if any => {
-                x.response.remove(weir_http::Known::WwwAuthenticate);
-                x.response.remove(weir_http::Known::ProxyAuthenticate);
+                x.response.remove(weir_http::KnownField::WwwAuthenticate);
+                x.response.remove(weir_http::KnownField::ProxyAuthenticate);
                 x.refused = None;
                 self.at = self.end;
             }

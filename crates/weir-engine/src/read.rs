@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_http::h1::{BadChunk, ChunkedDecoder, Strictness, TrailerLimits};
+use weir_http::h1::{BadChunk, ChunkStrictness, ChunkedDecoder, TrailerLimits};
 use weir_rt::RecvOutcome;
 use weir_rt::file::FileHandle;
 use weir_trace::{Site, WaitKind};
@@ -256,7 +256,7 @@ pub fn start(x: &mut Exchange) {
         if stream.is_ended() || x.tunnels { BodyFraming::Done } else { BodyFraming::Frames }
     } else if x.request.head.chunked {
         let limits = TrailerLimits::default();
-        BodyFraming::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))
+        BodyFraming::Chunked(Box::new(ChunkedDecoder::new(ChunkStrictness::Client, limits)))
     } else {
         match x.request.head.content_length {
             Some(length) if length > 0 => BodyFraming::Length(length),

@@ -1,7 +1,7 @@
 //! What a request's head says, checked: target, host, the virtual server, and what no request may have.
 
 use weir_http::h1::BadRequest;
-use weir_http::{Known, Method, Span, Version, host, uri};
+use weir_http::{KnownField, Method, Span, Version, host, uri};
 
 use crate::conf::server_core::{InvalidValues, has_control};
 use crate::exchange::Exchange;
@@ -38,7 +38,7 @@ fn salvage<J: ClientJudge>(x: &mut Exchange) {
     if target_end == 0 || target_end > x.arena.mark() as usize || target(x).is_err() {
         return;
     }
-    let host = x.request.span(Known::Host).filter(|host| host.end <= x.arena.mark());
+    let host = x.request.span(KnownField::Host).filter(|host| host.end <= x.arena.mark());
     let authority = target_authority(x).or(host);
     if authority.is_some_and(|authority| check_host(x, authority).is_ok()) {
         let _another = choose_server::<J>(x);
@@ -135,7 +135,7 @@ pub trait ClientJudge {
 /// server's to answer, and its `merge_slashes` counts.
 pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), HeadFailure> {
     target(x)?;
-    let (named, host) = (target_authority(x), x.request.span(Known::Host));
+    let (named, host) = (target_authority(x), x.request.span(KnownField::Host));
     if let Some(authority) = named.or(host) {
         check_host(x, authority)?;
     }
@@ -283,7 +283,7 @@ fn drop_invalid(x: &mut Exchange) {
     }
     let head = &mut x.request.head;
     head.fields.retain(|field| !field.is_invalid(underscores));
-    head.host = head.fields.iter().position(|field| field.known == Known::Host).map(|at| at as u16);
+    head.host = head.fields.iter().position(|field| field.known == KnownField::Host).map(|at| at as u16);
 }
 
 /// `invalid_header_values` for what the client has sent.
@@ -299,7 +299,7 @@ fn judge_values(x: &mut Exchange) -> Result<(), HeadFailure> {
     }
     request.head.fields.retain(|field| !bad(field));
     let head = &mut request.head;
-    head.host = head.fields.iter().position(|field| field.known == Known::Host).map(|at| at as u16);
+    head.host = head.fields.iter().position(|field| field.known == KnownField::Host).map(|at| at as u16);
     x.log(
         Level::Info,
         &"client sent control bytes in the value of a header field while reading client request headers",
@@ -380,7 +380,7 @@ fn target(x: &mut Exchange) -> Result<(), HeadFailure> {
 
 /// The path of `target` is normal as it was sent.
 #[inline]
-fn normal(x: &mut Exchange, target: Span, found: &uri::Normalized) {
+fn normal(x: &mut Exchange, target: Span, found: &uri::NormalizedUri) {
     x.request.unparsed_uri = target;
     x.request.uri = Span { start: target.start, end: target.start + found.path_len as u32 };
     x.request.uri_is_plain = true;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::{Known, Method, Version, escape, status};
+use weir_http::{KnownField, Method, Version, escape, status};
 
 use crate::agent;
 use crate::body::{Body, Buf};
@@ -115,12 +115,12 @@ fn html(x: &mut Exchange, page: Rc<[u8]>) -> Verdict {
 fn refreshes(x: &Exchange, code: u16) -> bool {
     matches!(code, 301 | 302)
         && x.plan.core.msie_refresh
-        && agent::msie(x.request.value(&x.arena, Known::UserAgent).unwrap_or_default())
+        && agent::msie(x.request.value(&x.arena, KnownField::UserAgent).unwrap_or_default())
 }
 
 fn refresh(location: &[u8]) -> Rc<[u8]> {
     let mut out = b"<html><head><meta http-equiv=\"Refresh\" content=\"0; URL=".to_vec();
-    escape::escape(&mut out, location, escape::Set::Refresh);
+    escape::escape(&mut out, location, escape::EscapeSet::Refresh);
     out.extend_from_slice(b"\"></head><body></body></html>\r\n");
     Rc::from(out)
 }
@@ -140,7 +140,7 @@ fn body(x: &Exchange, code: u16) -> Option<Rc<[u8]>> {
     Some(Rc::from(out))
 }
 
-fn write_page(out: &mut Vec<u8>, page: status::Page, product: &str) {
+fn write_page(out: &mut Vec<u8>, page: status::ErrorPageText, product: &str) {
     let detail = page.detail.map_or([""; 3], |detail| ["<center>", detail, "</center>\r\n"]);
     for part in [
         "<html>\r\n<head><title>",
@@ -159,7 +159,7 @@ fn write_page(out: &mut Vec<u8>, page: status::Page, product: &str) {
 
 /// Old Internet Explorers and Chrome replace short error pages by their own.
 fn pads(x: &Exchange, code: u16) -> bool {
-    let agent = || x.request.value(&x.arena, Known::UserAgent).unwrap_or_default();
+    let agent = || x.request.value(&x.arena, KnownField::UserAgent).unwrap_or_default();
     code >= 400
         && x.plan.core.msie_padding
         && x.request.head.version >= Version::V10

@@ -12,7 +12,7 @@ mod include;
 use std::future::ready;
 use std::rc::Rc;
 
-use weir_http::{Known, Method};
+use weir_http::{KnownField, Method};
 use weir_trace::Site;
 
 use crate::body::{Body, Buf, Chain};
@@ -350,8 +350,9 @@ fn body(x: &mut Exchange, parent: &mut RequestBody, from: SubrequestBody) -> boo
 /// Removes the fields that speak of the parent's body.
 fn unframe(x: &mut Exchange) {
     let head = &mut x.request.head;
-    head.fields.retain(|field| !matches!(field.known, Known::ContentLength | Known::TransferEncoding));
-    let host = head.fields.iter().position(|field| field.known == Known::Host);
+    head.fields
+        .retain(|field| !matches!(field.known, KnownField::ContentLength | KnownField::TransferEncoding));
+    let host = head.fields.iter().position(|field| field.known == KnownField::Host);
     head.host = host.map(|at| at as u16);
 }
 

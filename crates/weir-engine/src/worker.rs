@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_http::date::{Cached, Memo};
+use weir_http::date::{CachedTime, DateMemo};
 use weir_http::host::Host;
-use weir_http::uri::Normalized;
+use weir_http::uri::NormalizedUri;
 use weir_rt::clock;
 use weir_rt::notify::{Notify, either};
 use weir_trace::{Recorder, RecorderSettings, WorkerNow};
@@ -69,17 +69,17 @@ pub struct Worker {
         reason = "an exchange is taken and given back as the box it is in, not copied"
     )]
     free: RefCell<Vec<Box<Exchange>>>,
-    dates: RefCell<Cached>,
+    dates: RefCell<CachedTime>,
     /// Heads of responses, composed before.
     pub(crate) heads: RefCell<HeadCache>,
     /// Hosts that were checked.
     pub authorities: RefCell<Recent<Host>>,
     /// Targets that were found to be normal.
-    pub targets: RefCell<Recent<Normalized>>,
+    pub targets: RefCell<Recent<NormalizedUri>>,
     /// Media types that were looked up.
     pub(crate) kinds: RefCell<MediaTypeCache>,
     /// Texts of the times of files.
-    modified: RefCell<Memo>,
+    modified: RefCell<DateMemo>,
     /// Background requests that are running.
     background: Cell<usize>,
     /// The counters of all workers of the server, the own among them.
@@ -127,7 +127,7 @@ impl Worker {
             targets: RefCell::default(),
             kinds: RefCell::default(),
             modified: RefCell::default(),
-            dates: RefCell::new(Cached::new(time as i64, clock::local_offset(time) / 60)),
+            dates: RefCell::new(CachedTime::new(time as i64, clock::local_offset(time) / 60)),
             background: Cell::new(0),
             everyone: RefCell::new(Arc::new([])),
             stopping: Cell::new(false),
@@ -403,7 +403,7 @@ impl Worker {
     }
 
     /// The cached texts of the current second.
-    pub fn dates<R>(&self, f: impl FnOnce(&Cached) -> R) -> R {
+    pub fn dates<R>(&self, f: impl FnOnce(&CachedTime) -> R) -> R {
         let (now, _) = weir_rt::unix_time();
         let mut dates = self.dates.borrow_mut();
         if dates.seconds() != now as i64 {

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use weir_http::deflate::{Encoder, Op, Settings};
+use weir_http::deflate::{DeflateEncoder, DeflateOp, DeflateSettings};
 
 const TEXTS: u64 = 30;
 const ROUNDS: usize = 600;
@@ -56,12 +56,12 @@ fn json(seed: u64) -> Vec<u8> {
 }
 
 /// Compresses `text`, given in pieces as a file is read; how many bytes come.
-fn pack(encoder: &mut Encoder, text: &[u8], output: &mut [u8]) -> usize {
+fn pack(encoder: &mut DeflateEncoder, text: &[u8], output: &mut [u8]) -> usize {
     encoder.reset();
     let mut total = 0;
     let mut pieces = text.chunks(32 * 1024).peekable();
     while let Some(piece) = pieces.next() {
-        let op = if pieces.peek().is_none() { Op::Finish } else { Op::Run };
+        let op = if pieces.peek().is_none() { DeflateOp::Finish } else { DeflateOp::Run };
         let mut taken = 0;
         loop {
             let progress = encoder.run(black_box(&piece[taken..]), output, op);
@@ -79,7 +79,7 @@ fn main() {
     let mut output = vec![0; 8 * 1024];
     for level in [1, 6, 9] {
         let window = if level == 1 { 15 } else { 14 };
-        let mut encoder = Encoder::new(Settings { level, window, memory: 7 });
+        let mut encoder = DeflateEncoder::new(DeflateSettings { level, window, memory: 7 });
         let bytes: usize = texts.iter().map(|text| pack(&mut encoder, text, &mut output)).sum();
         let mut times: Vec<f64> = (0..ROUNDS)
             .map(|round| {

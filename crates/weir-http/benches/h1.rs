@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use weir_http::h1::{Limits, Parse, RequestHead, content_length, end, field, status_line};
+use weir_http::h1::{HeadLimits, HeadParse, RequestHead, content_length, end, field, status_line};
 
 const TOOL: &[u8] = b"GET /6b.txt HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
@@ -33,11 +33,11 @@ const ROUNDS: u32 = 30;
 fn main() {
     for (name, head) in [("tool", TOOL), ("browser", BROWSER)] {
         let mut ours = RequestHead::default();
-        let limits = Limits::default();
+        let limits = HeadLimits::default();
         let (mut best_ours, mut best_httparse) = (f64::MAX, f64::MAX);
         for _ in 0..ROUNDS {
             best_ours = best_ours.min(nanoseconds(|| {
-                assert_eq!(ours.parse(black_box(head), &limits), Ok(Parse::Complete));
+                assert_eq!(ours.parse(black_box(head), &limits), Ok(HeadParse::Complete));
                 black_box(&mut ours);
             }));
             best_httparse = best_httparse.min(nanoseconds(|| httparse_once(black_box(head))));

@@ -6,45 +6,45 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use weir_http::Known;
-use weir_http::h2::{Config, Connection, Event, MIN_FRAME};
-use weir_http::hpack::{Encoder, Limits};
+use weir_http::KnownField;
+use weir_http::h2::{H2Config, H2Connection, H2Event, MIN_FRAME};
+use weir_http::hpack::{HpackEncoder, SectionLimits};
 
 const STREAMS: usize = 32;
 const ROUNDS: usize = 2000;
 
-const CONFIG: Config = Config {
+const CONFIG: H2Config = H2Config {
     max_streams: 128,
     stream_window: 65_535,
     window: 0x7fff_ffff,
-    headers: Limits { text: 32_768, fields: 1000 },
+    headers: SectionLimits { text: 32_768, fields: 1000 },
     max_frame: MIN_FRAME,
     connect_protocol: true,
 };
 
-fn ask(client: &mut Connection, out: &mut Vec<u8>) {
+fn ask(client: &mut H2Connection, out: &mut Vec<u8>) {
     let key = client.open(true, out, |coder, out| {
         coder.pseudo(":method", b"GET", out);
         coder.pseudo(":scheme", b"http", out);
         coder.pseudo(":authority", b"127.0.0.1:8080", out);
         coder.pseudo(":path", b"/6b.txt", out);
-        coder.known(Known::UserAgent, b"h2load nghttp2/1.52.0", out);
+        coder.known(KnownField::UserAgent, b"h2load nghttp2/1.52.0", out);
     });
     client.release(key.expect("streams are free"), &mut Vec::new());
 }
 
-fn answer(server: &mut Connection, event: Event, out: &mut Vec<u8>) {
-    let Event::Head { key, .. } = event else { panic!("{event:?}") };
+fn answer(server: &mut H2Connection, event: H2Event, out: &mut Vec<u8>) {
+    let H2Event::Head { key, .. } = event else { panic!("{event:?}") };
     assert!(server.checked().is_ok());
-    server.head(key, false, out, |coder: &mut Encoder, out| {
+    server.head(key, false, out, |coder: &mut HpackEncoder, out| {
         coder.status(200, out);
-        coder.known(Known::Server, b"weir/0.1.0", out);
-        coder.known(Known::Date, b"Sat, 21 Nov 2026 14:00:00 GMT", out);
-        coder.known(Known::ContentType, b"text/plain", out);
-        coder.known(Known::ContentLength, b"6", out);
-        coder.known(Known::LastModified, b"Sat, 21 Nov 2026 13:00:00 GMT", out);
-        coder.known(Known::Etag, b"\"6b01b7b4-6\"", out);
-        coder.known(Known::AcceptRanges, b"bytes", out);
+        coder.known(KnownField::Server, b"weir/0.1.0", out);
+        coder.known(KnownField::Date, b"Sat, 21 Nov 2026 14:00:00 GMT", out);
+        coder.known(KnownField::ContentType, b"text/plain", out);
+        coder.known(KnownField::ContentLength, b"6", out);
+        coder.known(KnownField::LastModified, b"Sat, 21 Nov 2026 13:00:00 GMT", out);
+        coder.known(KnownField::Etag, b"\"6b01b7b4-6\"", out);
+        coder.known(KnownField::AcceptRanges, b"bytes", out);
     });
     assert!(server.data_at_once(key, 6, out));
     out.extend_from_slice(b"hello\n");
@@ -53,8 +53,8 @@ fn answer(server: &mut Connection, event: Event, out: &mut Vec<u8>) {
 
 fn main() {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let mut client = Connection::client(&CONFIG, &mut theirs);
-    let mut server = Connection::server(&CONFIG, &mut ours);
+    let mut client = H2Connection::client(&CONFIG, &mut theirs);
+    let mut server = H2Connection::server(&CONFIG, &mut ours);
     let mut best = f64::MAX;
     let mut answered = 0;
     for round in 0..ROUNDS {

@@ -6,8 +6,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use weir_http::hpack::{DEFAULT_TABLE, Decoder, Encoder, Indexing, Limits, Section};
-use weir_http::{Known, classify};
+use weir_http::hpack::{
+    DEFAULT_TABLE, DecodedSection, FieldIndexing, HpackDecoder, HpackEncoder, SectionLimits,
+};
+use weir_http::{KnownField, classify};
 
 const BROWSER: &[(&str, &str)] = &[
     (":method", "GET"),
@@ -26,22 +28,22 @@ const BROWSER: &[(&str, &str)] = &[
     ("accept-language", "en-GB,en;q=0.9,de;q=0.8"),
 ];
 
-const LIMITS: Limits = Limits { text: 32_768, fields: 100 };
+const LIMITS: SectionLimits = SectionLimits { text: 32_768, fields: 100 };
 const ROUNDS: u32 = 200;
 const CALLS: u32 = 500;
 
 /// The browser's block, fields indexed as browsers do, for a table as `encoder` knows it.
-fn block(encoder: &mut Encoder) -> Vec<u8> {
+fn block(encoder: &mut HpackEncoder) -> Vec<u8> {
     let mut out = Vec::new();
     encoder.begin(&mut out);
     for (name, value) in BROWSER {
         match *name {
             ":method" => encoder.pseudo(":method", value.as_bytes(), &mut out),
             ":scheme" => encoder.pseudo(":scheme", value.as_bytes(), &mut out),
-            _ if classify(name.as_bytes()) != Known::Other => {
+            _ if classify(name.as_bytes()) != KnownField::Other => {
                 encoder.known(classify(name.as_bytes()), value.as_bytes(), &mut out);
             }
-            _ => encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Allowed, &mut out),
+            _ => encoder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Allowed, &mut out),
         }
     }
     out
@@ -60,10 +62,10 @@ fn best(mut round: impl FnMut()) -> f64 {
 }
 
 fn main() {
-    let mut encoder = Encoder::new();
+    let mut encoder = HpackEncoder::new();
     let blocks = [block(&mut encoder), block(&mut encoder), block(&mut encoder)];
-    let fresh = Decoder::new(DEFAULT_TABLE);
-    let mut section = Section::default();
+    let fresh = HpackDecoder::new(DEFAULT_TABLE);
+    let mut section = DecodedSection::default();
     let mut warm = fresh.clone();
     for block in &blocks[..2] {
         warm.decode(block, LIMITS, &mut section).expect("a good block");
@@ -87,10 +89,10 @@ fn main() {
         out.clear();
         encoder.begin(&mut out);
         encoder.status(200, &mut out);
-        encoder.known(Known::Server, b"weir", &mut out);
-        encoder.known(Known::Date, b"Sat, 21 Nov 2026 14:00:00 GMT", &mut out);
-        encoder.known(Known::ContentType, b"text/plain", &mut out);
-        encoder.known(Known::ContentLength, b"1024", &mut out);
+        encoder.known(KnownField::Server, b"weir", &mut out);
+        encoder.known(KnownField::Date, b"Sat, 21 Nov 2026 14:00:00 GMT", &mut out);
+        encoder.known(KnownField::ContentType, b"text/plain", &mut out);
+        encoder.known(KnownField::ContentLength, b"1024", &mut out);
         black_box(out.len())
     };
     let bytes = (0..3).map(|_| respond()).last().unwrap_or_default();

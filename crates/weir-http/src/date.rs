@@ -6,7 +6,7 @@
 
 /// A moment as calendar fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Civil {
+pub struct CivilTime {
     /// Year, 1970 to 9999.
     pub year: u16,
     /// Month, 1 to 12.
@@ -30,14 +30,14 @@ const WEEKDAYS: [&[u8; 3]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri",
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-impl Civil {
+impl CivilTime {
     /// The calendar fields of `seconds` since the epoch, clamped to 1970-9999.
     pub fn from_unix(seconds: i64) -> Self {
         let seconds = seconds.clamp(0, LAST);
         let (days, time) = (seconds / DAY, seconds % DAY);
         let (year, month, day) = civil_from_days(days);
         let narrow = |value: i64| value as u8;
-        Civil {
+        CivilTime {
             year: year as u16,
             month: narrow(month),
             day: narrow(day),
@@ -109,7 +109,7 @@ fn usual_form(text: &[u8; 29]) -> Option<i64> {
         return None;
     };
     let [h, h1, b':', i, i1, b':', s, s1, ..] = time else { return None };
-    let mut digits = Digits::default();
+    let mut digits = DigitPairs::default();
     let (day, year) = (digits.two(d, d1), digits.two(y, y1) * 100 + digits.two(y2, y3));
     let (hour, minute, second) = (digits.two(h, h1), digits.two(i, i1), digits.two(s, s1));
     let good = !digits.others
@@ -125,11 +125,11 @@ fn usual_form(text: &[u8; 29]) -> Option<i64> {
 
 /// Reads digits, and notes whether there was anything else among them.
 #[derive(Default)]
-struct Digits {
+struct DigitPairs {
     others: bool,
 }
 
-impl Digits {
+impl DigitPairs {
     #[inline]
     fn two(&mut self, tens: u8, ones: u8) -> u32 {
         let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
@@ -164,7 +164,7 @@ fn month_in_any_case(name: [u8; 3]) -> Option<i64> {
 
 fn any_form(text: &[u8]) -> Option<i64> {
     let separator = text.iter().position(|&byte| byte == b',' || byte == b' ')?;
-    let mut rest = Reader(text.get(separator + 1..)?);
+    let mut rest = DateReader(text.get(separator + 1..)?);
     rest.spaces();
     let (year, month, day, time) = if text.get(separator) == Some(&b' ') {
         let month = rest.month()?;
@@ -193,9 +193,9 @@ fn century(year: i64) -> i64 {
 }
 
 /// What is left of a date.
-struct Reader<'a>(&'a [u8]);
+struct DateReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl DateReader<'_> {
     fn spaces(&mut self) {
         self.0 = self.0.trim_ascii_start();
     }
@@ -242,8 +242,8 @@ impl Reader<'_> {
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`: `Date`, `Last-Modified`, `Expires` (RFC 9110, section 5.6.7).
 pub fn http(seconds: i64) -> [u8; 29] {
-    let civil = Civil::from_unix(seconds);
-    let mut text = Text::new();
+    let civil = CivilTime::from_unix(seconds);
+    let mut text = DateText::new();
     text.put(civil.weekday_name()).put(b", ").two(civil.day).put(b" ").put(civil.month_name()).put(b" ");
     text.year(&civil).put(b" ").time(&civil).put(b" GMT");
     text.bytes
@@ -252,12 +252,12 @@ pub fn http(seconds: i64) -> [u8; 29] {
 /// `Sun, 06-Nov-94 08:49:37 GMT`: the `expires` of a cookie as nginx writes it, appended to `out`. From 2038 on the
 /// year has four digits.
 pub fn cookie(out: &mut Vec<u8>, seconds: i64) {
-    let civil = Civil::from_unix(seconds);
-    let mut date = Text::<12>::new();
+    let civil = CivilTime::from_unix(seconds);
+    let mut date = DateText::<12>::new();
     date.put(civil.weekday_name()).put(b", ").two(civil.day).put(b"-").put(civil.month_name()).put(b"-");
-    let mut year = Text::<4>::new();
+    let mut year = DateText::<4>::new();
     year.year(&civil);
-    let mut time = Text::<13>::new();
+    let mut time = DateText::<13>::new();
     time.put(b" ").time(&civil).put(b" GMT");
     let digits = if civil.year > 2037 { 0.. } else { 2.. };
     out.extend_from_slice(&date.bytes);
@@ -268,7 +268,7 @@ pub fn cookie(out: &mut Vec<u8>, seconds: i64) {
 /// `06/Nov/1994:08:49:37 +0000`: `$time_local`. `offset` is local time's distance from UTC, in minutes east.
 pub fn local(seconds: i64, offset: i32) -> [u8; 26] {
     let civil = local_civil(seconds, offset);
-    let mut text = Text::new();
+    let mut text = DateText::new();
     text.two(civil.day).put(b"/").put(civil.month_name()).put(b"/").year(&civil).put(b":").time(&civil);
     text.put(b" ").offset(offset, b"");
     text.bytes
@@ -277,7 +277,7 @@ pub fn local(seconds: i64, offset: i32) -> [u8; 26] {
 /// `1994-11-06T08:49:37+00:00`: `$time_iso8601`. `offset` in minutes east of UTC.
 pub fn iso8601(seconds: i64, offset: i32) -> [u8; 25] {
     let civil = local_civil(seconds, offset);
-    let mut text = Text::new();
+    let mut text = DateText::new();
     text.year(&civil).put(b"-").two(civil.month).put(b"-").two(civil.day).put(b"T").time(&civil);
     text.offset(offset, b":");
     text.bytes
@@ -286,7 +286,7 @@ pub fn iso8601(seconds: i64, offset: i32) -> [u8; 25] {
 /// `1994/11/06 08:49:37`: the beginning of an error log line. `offset` in minutes east of UTC.
 pub fn error_log(seconds: i64, offset: i32) -> [u8; 19] {
     let civil = local_civil(seconds, offset);
-    let mut text = Text::new();
+    let mut text = DateText::new();
     text.year(&civil).put(b"/").two(civil.month).put(b"/").two(civil.day).put(b" ").time(&civil);
     text.bytes
 }
@@ -294,7 +294,7 @@ pub fn error_log(seconds: i64, offset: i32) -> [u8; 19] {
 /// `Nov  6 08:49:37`: a syslog header (RFC 3164, section 4.1.2). `offset` in minutes east of UTC.
 pub fn syslog(seconds: i64, offset: i32) -> [u8; 15] {
     let civil = local_civil(seconds, offset);
-    let mut text = Text::new();
+    let mut text = DateText::new();
     text.put(civil.month_name()).put(b" ");
     match civil.day {
         day @ 0..10 => text.put(&[b' ', b'0' + day]),
@@ -305,24 +305,24 @@ pub fn syslog(seconds: i64, offset: i32) -> [u8; 15] {
 }
 
 fn line(seconds: i64) -> [u8; 37] {
-    let mut text = Text::new();
+    let mut text = DateText::new();
     text.put(b"Date: ").put(&http(seconds)).put(b"\r\n");
     text.bytes
 }
 
-fn local_civil(seconds: i64, offset: i32) -> Civil {
-    Civil::from_unix(seconds.saturating_add(i64::from(offset) * 60))
+fn local_civil(seconds: i64, offset: i32) -> CivilTime {
+    CivilTime::from_unix(seconds.saturating_add(i64::from(offset) * 60))
 }
 
 /// A text of fixed length under construction. Every form above fills its array exactly; the tests hold that.
-struct Text<const N: usize> {
+struct DateText<const N: usize> {
     bytes: [u8; N],
     at: usize,
 }
 
-impl<const N: usize> Text<N> {
+impl<const N: usize> DateText<N> {
     fn new() -> Self {
-        Text { bytes: [b' '; N], at: 0 }
+        DateText { bytes: [b' '; N], at: 0 }
     }
 
     fn put(&mut self, part: &[u8]) -> &mut Self {
@@ -336,11 +336,11 @@ impl<const N: usize> Text<N> {
         self.put(&[b'0' + value / 10 % 10, b'0' + value % 10])
     }
 
-    fn year(&mut self, civil: &Civil) -> &mut Self {
+    fn year(&mut self, civil: &CivilTime) -> &mut Self {
         self.two((civil.year / 100) as u8).two((civil.year % 100) as u8)
     }
 
-    fn time(&mut self, civil: &Civil) -> &mut Self {
+    fn time(&mut self, civil: &CivilTime) -> &mut Self {
         self.two(civil.hour).put(b":").two(civil.minute).put(b":").two(civil.second)
     }
 
@@ -353,12 +353,12 @@ impl<const N: usize> Text<N> {
 
 /// The latest times asked for as [`http`] writes them: those of files, asked for with every request.
 #[derive(Debug, Clone)]
-pub struct Memo {
+pub struct DateMemo {
     /// Each in the one place that its lowest bits lead to.
     places: [(i64, [u8; 29]); PLACES],
 }
 
-impl Memo {
+impl DateMemo {
     /// As [`http`].
     #[inline]
     pub fn http(&mut self, seconds: i64) -> &[u8; 29] {
@@ -370,10 +370,10 @@ impl Memo {
     }
 }
 
-impl Default for Memo {
-    fn default() -> Memo {
+impl Default for DateMemo {
+    fn default() -> DateMemo {
         // What any text stands for before it is asked for: a time that leads to another place, or the right one.
-        Memo { places: [(0, http(0)); PLACES] }
+        DateMemo { places: [(0, http(0)); PLACES] }
     }
 }
 
@@ -382,7 +382,7 @@ const PLACES: usize = 64;
 
 /// The current time in every form, written once a second however often it is asked for.
 #[derive(Debug, Clone)]
-pub struct Cached {
+pub struct CachedTime {
     seconds: i64,
     offset: i32,
     http: [u8; 29],
@@ -393,10 +393,10 @@ pub struct Cached {
     syslog: [u8; 15],
 }
 
-impl Cached {
+impl CachedTime {
     /// The forms of `seconds` since the epoch; `offset` is local time's distance from UTC in minutes east.
     pub fn new(seconds: i64, offset: i32) -> Self {
-        Cached {
+        CachedTime {
             seconds,
             offset,
             http: http(seconds),
@@ -412,7 +412,7 @@ impl Cached {
     pub fn update(&mut self, seconds: i64, offset: i32) -> bool {
         let changed = seconds != self.seconds || offset != self.offset;
         if changed {
-            *self = Cached::new(seconds, offset);
+            *self = CachedTime::new(seconds, offset);
         }
         changed
     }

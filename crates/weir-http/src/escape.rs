@@ -47,14 +47,14 @@ const fn with(words: [u64; 4], byte: u8) -> [u64; 4] {
 
 /// Where percent-escaped text is going; decides which bytes are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Set {
+pub enum EscapeSet {
     /// A path: everything RFC 3986 does not allow in one, and `#`, `%`, `?`.
     Uri,
-    /// A query argument: as [`Set::Uri`], and `&`, `+`, `;`.
+    /// A query argument: as [`EscapeSet::Uri`], and `&`, `+`, `;`.
     Args,
     /// One component: all but letters, digits, `-`, `.`, `_` and `~`.
     UriComponent,
-    /// A link inside an HTML attribute: as [`Set::Uri`] without `?`, and both quotes.
+    /// A link inside an HTML attribute: as [`EscapeSet::Uri`] without `?`, and both quotes.
     Html,
     /// The URL of a `Refresh` field or a `<meta>` refresh: an already escaped URI, made safe against quotes.
     Refresh,
@@ -62,15 +62,15 @@ pub enum Set {
     Memcached,
 }
 
-impl Set {
+impl EscapeSet {
     fn bytes(self) -> &'static ByteSet {
         match self {
-            Set::Uri => &URI,
-            Set::Args => &ARGS,
-            Set::UriComponent => &COMPONENT,
-            Set::Html => &HTML,
-            Set::Refresh => &REFRESH,
-            Set::Memcached => &MEMCACHED,
+            EscapeSet::Uri => &URI,
+            EscapeSet::Args => &ARGS,
+            EscapeSet::UriComponent => &COMPONENT,
+            EscapeSet::Html => &HTML,
+            EscapeSet::Refresh => &REFRESH,
+            EscapeSet::Memcached => &MEMCACHED,
         }
     }
 }
@@ -86,13 +86,13 @@ static LOG: ByteSet = ByteSet::unprintable_and(b"\"\\");
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// How many bytes of `source` [`escape`] would replace by three.
-pub fn count(source: &[u8], set: Set) -> usize {
+pub fn count(source: &[u8], set: EscapeSet) -> usize {
     let bytes = set.bytes();
     source.iter().filter(|&&byte| bytes.contains(byte)).count()
 }
 
 /// Appends `source` to `out`, each byte of `set` as `%XX` with upper-case digits.
-pub fn escape(out: &mut Vec<u8>, source: &[u8], set: Set) {
+pub fn escape(out: &mut Vec<u8>, source: &[u8], set: EscapeSet) {
     let bytes = set.bytes();
     runs(out, source, |byte| bytes.contains(byte), |out, byte| hex(out, b"%", byte));
 }
@@ -140,12 +140,12 @@ fn json_byte(out: &mut Vec<u8>, byte: u8) {
 
 /// How far [`unescape`] decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unescape {
+pub enum UnescapeMode {
     /// Everything, `?` is an ordinary byte.
     All,
     /// A path: stops behind the first `?`, raw or escaped.
     Uri,
-    /// A redirect: as [`Unescape::Uri`], and only printable bytes above `%` are decoded; the others stay escaped.
+    /// A redirect: as [`UnescapeMode::Uri`], and only printable bytes above `%` are decoded; the others stay escaped.
     Redirect,
 }
 
@@ -153,13 +153,13 @@ pub enum Unescape {
 ///
 /// Lenient, as nginx is with text from its own configuration and from upstreams: a `%` not followed by two digits is
 /// dropped together with the digits read so far. Request targets go through [`crate::uri::normalize`], which refuses.
-pub fn unescape(out: &mut Vec<u8>, source: &[u8], until: Unescape) -> usize {
+pub fn unescape(out: &mut Vec<u8>, source: &[u8], until: UnescapeMode) -> usize {
     let mut at = 0;
     while let Some(&byte) = source.get(at) {
         at += 1;
         if byte != b'%' {
             out.push(byte);
-            if byte == b'?' && until != Unescape::All {
+            if byte == b'?' && until != UnescapeMode::All {
                 return at;
             }
             continue;
@@ -174,11 +174,11 @@ pub fn unescape(out: &mut Vec<u8>, source: &[u8], until: Unescape) -> usize {
         at += 2;
         let Some(low) = digit_value(second) else { continue };
         let decoded = high << 4 | low;
-        if decoded == b'?' && until != Unescape::All {
+        if decoded == b'?' && until != UnescapeMode::All {
             out.push(decoded);
             return at;
         }
-        if until == Unescape::Redirect && !(b'&'..0x7f).contains(&decoded) {
+        if until == UnescapeMode::Redirect && !(b'&'..0x7f).contains(&decoded) {
             out.extend_from_slice(&[b'%', first, second]);
         } else {
             out.push(decoded);
@@ -225,29 +225,36 @@ mod tests {
 
     use super::*;
 
-    const SETS: [Set; 6] = [Set::Uri, Set::Args, Set::UriComponent, Set::Html, Set::Refresh, Set::Memcached];
+    const SETS: [EscapeSet; 6] = [
+        EscapeSet::Uri,
+        EscapeSet::Args,
+        EscapeSet::UriComponent,
+        EscapeSet::Html,
+        EscapeSet::Refresh,
+        EscapeSet::Memcached,
+    ];
 
-    fn escaped(source: &str, set: Set) -> String {
+    fn escaped(source: &str, set: EscapeSet) -> String {
         let mut out = Vec::new();
         escape(&mut out, source.as_bytes(), set);
         String::from_utf8(out).expect("ASCII in these tests")
     }
 
     /// Every printable ASCII byte a set escapes, as one string.
-    fn printable(set: Set) -> String {
+    fn printable(set: EscapeSet) -> String {
         (b' '..0x7f).filter(|&byte| set.bytes().contains(byte)).map(char::from).collect()
     }
 
     #[test]
     fn each_set_escapes_exactly_what_nginx_does() {
-        assert_eq!(printable(Set::Uri), " \"#%<>?\\^`{|}");
-        assert_eq!(printable(Set::Args), " \"#%&+;<>?\\^`{|}");
-        assert_eq!(printable(Set::UriComponent), " !\"#$%&'()*+,/:;<=>?@[\\]^`{|}");
-        assert_eq!(printable(Set::Html), " \"#%'<>\\^`{|}");
-        assert_eq!(printable(Set::Refresh), " \"'<>\\^`{|}");
-        assert_eq!(printable(Set::Memcached), " %");
+        assert_eq!(printable(EscapeSet::Uri), " \"#%<>?\\^`{|}");
+        assert_eq!(printable(EscapeSet::Args), " \"#%&+;<>?\\^`{|}");
+        assert_eq!(printable(EscapeSet::UriComponent), " !\"#$%&'()*+,/:;<=>?@[\\]^`{|}");
+        assert_eq!(printable(EscapeSet::Html), " \"#%'<>\\^`{|}");
+        assert_eq!(printable(EscapeSet::Refresh), " \"'<>\\^`{|}");
+        assert_eq!(printable(EscapeSet::Memcached), " %");
         for set in SETS {
-            let high = set != Set::Memcached;
+            let high = set != EscapeSet::Memcached;
             for byte in (0..0x20).chain(0x7f..=0xff) {
                 assert_eq!(set.bytes().contains(byte), byte < 0x20 || high, "{set:?} {byte:#x}");
             }
@@ -256,9 +263,9 @@ mod tests {
 
     #[test]
     fn escapes_are_upper_case() {
-        assert_eq!(escaped("/a b/\u{fc}?", Set::Uri), "/a%20b/%C3%BC%3F");
-        assert_eq!(escaped("a=1&b+c", Set::Args), "a=1%26b%2Bc");
-        assert_eq!(count("/a b/?".as_bytes(), Set::Uri), 2);
+        assert_eq!(escaped("/a b/\u{fc}?", EscapeSet::Uri), "/a%20b/%C3%BC%3F");
+        assert_eq!(escaped("a=1&b+c", EscapeSet::Args), "a=1%26b%2Bc");
+        assert_eq!(count("/a b/?".as_bytes(), EscapeSet::Uri), 2);
     }
 
     #[test]
@@ -279,17 +286,17 @@ mod tests {
     #[test]
     fn unescaping_is_as_lenient_as_nginx() {
         for (source, until, expected, read) in [
-            ("a%20b", Unescape::All, "a b", 5),
-            ("a?%3f", Unescape::All, "a??", 5),
-            ("a?b%20", Unescape::Uri, "a?", 2),
-            ("a%3Fb", Unescape::Uri, "a?", 4),
-            ("a%3fb", Unescape::Redirect, "a?", 4),
-            ("%41%20%25%7f%26", Unescape::Redirect, "A%20%25%7f&", 15),
-            ("%zz", Unescape::All, "zz", 3),
-            ("%4zx", Unescape::All, "x", 4),
-            ("a%", Unescape::All, "a", 2),
-            ("a%4", Unescape::All, "a", 3),
-            ("%?b", Unescape::Uri, "?b", 3),
+            ("a%20b", UnescapeMode::All, "a b", 5),
+            ("a?%3f", UnescapeMode::All, "a??", 5),
+            ("a?b%20", UnescapeMode::Uri, "a?", 2),
+            ("a%3Fb", UnescapeMode::Uri, "a?", 4),
+            ("a%3fb", UnescapeMode::Redirect, "a?", 4),
+            ("%41%20%25%7f%26", UnescapeMode::Redirect, "A%20%25%7f&", 15),
+            ("%zz", UnescapeMode::All, "zz", 3),
+            ("%4zx", UnescapeMode::All, "x", 4),
+            ("a%", UnescapeMode::All, "a", 2),
+            ("a%4", UnescapeMode::All, "a", 3),
+            ("%?b", UnescapeMode::Uri, "?b", 3),
         ] {
             let mut out = Vec::new();
             assert_eq!(unescape(&mut out, source.as_bytes(), until), read, "{source}");
@@ -300,11 +307,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_escaped_with_percent_comes_back(source in vec(any::<u8>(), 0..64)) {
-            for set in [Set::Uri, Set::Args, Set::UriComponent, Set::Html, Set::Memcached] {
+            for set in [EscapeSet::Uri, EscapeSet::Args, EscapeSet::UriComponent, EscapeSet::Html, EscapeSet::Memcached] {
                 let (mut out, mut back) = (Vec::new(), Vec::new());
                 escape(&mut out, &source, set);
                 prop_assert_eq!(out.len(), source.len() + 2 * count(&source, set));
-                prop_assert_eq!(unescape(&mut back, &out, Unescape::All), out.len());
+                prop_assert_eq!(unescape(&mut back, &out, UnescapeMode::All), out.len());
                 prop_assert_eq!(&back, &source);
             }
         }
@@ -320,7 +327,7 @@ mod tests {
 
         #[test]
         fn any_bytes_can_be_unescaped(source in vec(any::<u8>(), 0..64)) {
-            for until in [Unescape::All, Unescape::Uri, Unescape::Redirect] {
+            for until in [UnescapeMode::All, UnescapeMode::Uri, UnescapeMode::Redirect] {
                 let mut out = Vec::new();
                 prop_assert!(unescape(&mut out, &source, until) <= source.len());
                 prop_assert!(out.len() <= source.len());

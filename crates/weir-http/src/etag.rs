@@ -88,7 +88,7 @@ pub enum IfModifiedSince {
 
 /// The conditional fields of a request, each the raw value when present.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Conditions<'a> {
+pub struct RequestConditions<'a> {
     /// `If-Match`.
     pub if_match: Option<&'a [u8]>,
     /// `If-None-Match`.
@@ -101,7 +101,7 @@ pub struct Conditions<'a> {
 
 /// What the conditions say about a 200 response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionVerdict {
     /// Send it.
     Proceed,
     /// 304 without a body.
@@ -110,7 +110,7 @@ pub enum Verdict {
     PreconditionFailed,
 }
 
-impl Conditions<'_> {
+impl RequestConditions<'_> {
     /// Whether there is nothing to evaluate.
     pub fn is_empty(&self) -> bool {
         self.if_match.is_none()
@@ -122,22 +122,27 @@ impl Conditions<'_> {
     /// Evaluates as nginx: `If-Unmodified-Since`, `If-Match`, then both of `If-Modified-Since` and `If-None-Match`
     /// must call the response unchanged for a 304. `tag` and `last_modified` (seconds since the epoch) describe the
     /// response.
-    pub fn evaluate(&self, tag: Option<&[u8]>, last_modified: Option<i64>, how: IfModifiedSince) -> Verdict {
+    pub fn evaluate(
+        &self,
+        tag: Option<&[u8]>,
+        last_modified: Option<i64>,
+        how: IfModifiedSince,
+    ) -> ConditionVerdict {
         let too_new = |since| last_modified.is_none_or(|time| date::parse(since).unwrap_or(-1) < time);
         if self.if_unmodified_since.is_some_and(too_new)
             || self.if_match.is_some_and(|list| !list_matches(list, tag, false))
         {
-            return Verdict::PreconditionFailed;
+            return ConditionVerdict::PreconditionFailed;
         }
         if self.if_modified_since.is_none() && self.if_none_match.is_none() {
-            return Verdict::Proceed;
+            return ConditionVerdict::Proceed;
         }
         if self.if_modified_since.is_some_and(|since| is_modified(since, last_modified, how))
             || self.if_none_match.is_some_and(|list| !list_matches(list, tag, true))
         {
-            return Verdict::Proceed;
+            return ConditionVerdict::Proceed;
         }
-        Verdict::NotModified
+        ConditionVerdict::NotModified
     }
 }
 
@@ -221,20 +226,32 @@ mod tests {
     fn preconditions_come_before_freshness() {
         let tag: Option<&[u8]> = Some(b"\"a\"");
         let (same, other) = (Some(b"\"a\"".as_slice()), Some(b"\"b\"".as_slice()));
-        let none = Conditions::default();
+        let none = RequestConditions::default();
         assert!(none.is_empty());
         for (conditions, verdict) in [
-            (none, Verdict::Proceed),
-            (Conditions { if_match: same, ..none }, Verdict::Proceed),
-            (Conditions { if_match: other, if_none_match: same, ..none }, Verdict::PreconditionFailed),
-            (Conditions { if_none_match: same, ..none }, Verdict::NotModified),
-            (Conditions { if_none_match: other, ..none }, Verdict::Proceed),
-            (Conditions { if_modified_since: Some(DATE), ..none }, Verdict::NotModified),
-            (Conditions { if_modified_since: Some(b"junk"), ..none }, Verdict::Proceed),
-            (Conditions { if_modified_since: Some(DATE), if_none_match: other, ..none }, Verdict::Proceed),
-            (Conditions { if_modified_since: Some(b"junk"), if_none_match: same, ..none }, Verdict::Proceed),
-            (Conditions { if_unmodified_since: Some(DATE), ..none }, Verdict::Proceed),
-            (Conditions { if_unmodified_since: Some(b"junk"), ..none }, Verdict::PreconditionFailed),
+            (none, ConditionVerdict::Proceed),
+            (RequestConditions { if_match: same, ..none }, ConditionVerdict::Proceed),
+            (
+                RequestConditions { if_match: other, if_none_match: same, ..none },
+                ConditionVerdict::PreconditionFailed,
+            ),
+            (RequestConditions { if_none_match: same, ..none }, ConditionVerdict::NotModified),
+            (RequestConditions { if_none_match: other, ..none }, ConditionVerdict::Proceed),
+            (RequestConditions { if_modified_since: Some(DATE), ..none }, ConditionVerdict::NotModified),
+            (RequestConditions { if_modified_since: Some(b"junk"), ..none }, ConditionVerdict::Proceed),
+            (
+                RequestConditions { if_modified_since: Some(DATE), if_none_match: other, ..none },
+                ConditionVerdict::Proceed,
+            ),
+            (
+                RequestConditions { if_modified_since: Some(b"junk"), if_none_match: same, ..none },
+                ConditionVerdict::Proceed,
+            ),
+            (RequestConditions { if_unmodified_since: Some(DATE), ..none }, ConditionVerdict::Proceed),
+            (
+                RequestConditions { if_unmodified_since: Some(b"junk"), ..none },
+                ConditionVerdict::PreconditionFailed,
+            ),
         ] {
             assert_eq!(
                 conditions.evaluate(tag, Some(TIME), IfModifiedSince::Exact),
@@ -246,16 +263,31 @@ mod tests {
 
     #[test]
     fn if_modified_since_has_three_modes() {
-        let conditions = Conditions { if_modified_since: Some(DATE), ..Conditions::default() };
+        let conditions = RequestConditions { if_modified_since: Some(DATE), ..RequestConditions::default() };
         for (how, older, equal, newer) in [
-            (IfModifiedSince::Off, Verdict::Proceed, Verdict::Proceed, Verdict::Proceed),
-            (IfModifiedSince::Exact, Verdict::Proceed, Verdict::NotModified, Verdict::Proceed),
-            (IfModifiedSince::Before, Verdict::NotModified, Verdict::NotModified, Verdict::Proceed),
+            (
+                IfModifiedSince::Off,
+                ConditionVerdict::Proceed,
+                ConditionVerdict::Proceed,
+                ConditionVerdict::Proceed,
+            ),
+            (
+                IfModifiedSince::Exact,
+                ConditionVerdict::Proceed,
+                ConditionVerdict::NotModified,
+                ConditionVerdict::Proceed,
+            ),
+            (
+                IfModifiedSince::Before,
+                ConditionVerdict::NotModified,
+                ConditionVerdict::NotModified,
+                ConditionVerdict::Proceed,
+            ),
         ] {
             assert_eq!(conditions.evaluate(None, Some(TIME - 1), how), older, "{how:?}");
             assert_eq!(conditions.evaluate(None, Some(TIME), how), equal, "{how:?}");
             assert_eq!(conditions.evaluate(None, Some(TIME + 1), how), newer, "{how:?}");
-            assert_eq!(conditions.evaluate(None, None, how), Verdict::Proceed, "{how:?}");
+            assert_eq!(conditions.evaluate(None, None, how), ConditionVerdict::Proceed, "{how:?}");
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::Span;
-use crate::escape::{Set, escape};
+use crate::escape::{EscapeSet, escape};
 
 /// What stands behind a value.
 pub const TRAILER: &[u8] = b"\r\nEND\r\n";
@@ -14,7 +14,7 @@ pub const TRAILER: &[u8] = b"\r\nEND\r\n";
 /// The key that asks for `text`: what would end the command or the key is escaped.
 pub fn key(text: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(text.len());
-    escape(&mut key, text, Set::Memcached);
+    escape(&mut key, text, EscapeSet::Memcached);
     key
 }
 
@@ -25,7 +25,7 @@ pub fn get(key: &[u8]) -> Vec<u8> {
 
 /// What the first line of an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum MemcachedHead {
     /// A value of `length` bytes follows, and then [`TRAILER`].
     Value {
         /// The client's flags as they stand in the line.
@@ -46,7 +46,7 @@ pub enum Head {
 
 /// Why an answer is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum BadMemcached {
     /// It is for another key.
     Key,
     /// Its flags are no number.
@@ -57,19 +57,21 @@ pub enum Wrong {
     Response,
 }
 
-impl Wrong {
+impl BadMemcached {
     /// nginx's words for it. `line`: the first line of the answer, without its end.
     pub fn message<'t>(self, line: &'t [u8], key: &'t [u8]) -> impl fmt::Display + 't {
         let (line, key) = (String::from_utf8_lossy(line), String::from_utf8_lossy(key));
         fmt::from_fn(move |f| match self {
-            Wrong::Key => write!(f, "memcached sent invalid key in response \"{line}\" for key \"{key}\""),
-            Wrong::Flags => {
+            BadMemcached::Key => {
+                write!(f, "memcached sent invalid key in response \"{line}\" for key \"{key}\"")
+            }
+            BadMemcached::Flags => {
                 write!(f, "memcached sent invalid flags in response \"{line}\" for key \"{key}\"")
             }
-            Wrong::Length => {
+            BadMemcached::Length => {
                 write!(f, "memcached sent invalid length in response \"{line}\" for key \"{key}\"")
             }
-            Wrong::Response => write!(f, "memcached sent invalid response: \"{line}\""),
+            BadMemcached::Response => write!(f, "memcached sent invalid response: \"{line}\""),
         })
     }
 }
@@ -78,28 +80,28 @@ impl Wrong {
 ///
 /// # Errors
 /// What is wrong with the line.
-pub fn head(bytes: &[u8], key: &[u8]) -> Result<Head, Wrong> {
-    let Some(end) = memchr::memchr(b'\n', bytes) else { return Ok(Head::Incomplete) };
+pub fn head(bytes: &[u8], key: &[u8]) -> Result<MemcachedHead, BadMemcached> {
+    let Some(end) = memchr::memchr(b'\n', bytes) else { return Ok(MemcachedHead::Incomplete) };
     let len = end + 1;
-    let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r")).ok_or(Wrong::Response)?;
+    let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r")).ok_or(BadMemcached::Response)?;
     if line == b"END" {
-        return Ok(Head::NotFound { len });
+        return Ok(MemcachedHead::NotFound { len });
     }
-    let rest = line.strip_prefix(b"VALUE ").ok_or(Wrong::Response)?;
-    let rest = rest.strip_prefix(key).ok_or(Wrong::Key)?;
-    let rest = rest.strip_prefix(b" ").ok_or(Wrong::Response)?;
-    let space = memchr::memchr(b' ', rest).ok_or(Wrong::Response)?;
+    let rest = line.strip_prefix(b"VALUE ").ok_or(BadMemcached::Response)?;
+    let rest = rest.strip_prefix(key).ok_or(BadMemcached::Key)?;
+    let rest = rest.strip_prefix(b" ").ok_or(BadMemcached::Response)?;
+    let space = memchr::memchr(b' ', rest).ok_or(BadMemcached::Response)?;
     let start = line.len() - rest.len();
-    let length = rest.get(space + 1..).and_then(crate::header::decimal).ok_or(Wrong::Length)?;
-    Ok(Head::Value { flags: Span::new(start, start + space), length, len })
+    let length = rest.get(space + 1..).and_then(crate::header::decimal).ok_or(BadMemcached::Length)?;
+    Ok(MemcachedHead::Value { flags: Span::new(start, start + space), length, len })
 }
 
-/// The flags of a [`Head::Value`] as a number.
+/// The flags of a [`MemcachedHead::Value`] as a number.
 ///
 /// # Errors
 /// They are none.
-pub fn flags(text: &[u8]) -> Result<u64, Wrong> {
-    crate::header::decimal(text).ok_or(Wrong::Flags)
+pub fn flags(text: &[u8]) -> Result<u64, BadMemcached> {
+    crate::header::decimal(text).ok_or(BadMemcached::Flags)
 }
 
 /// The first line of `bytes`, as messages show it.
@@ -111,17 +113,17 @@ pub fn line(bytes: &[u8]) -> &[u8] {
 
 /// Finds the end of a value.
 #[derive(Clone, Copy, Debug)]
-pub struct Value {
+pub struct MemcachedValue {
     /// Bytes of the value that are to come.
     rest: u64,
     /// Bytes of [`TRAILER`] that have come.
     seen: usize,
 }
 
-impl Value {
+impl MemcachedValue {
     /// A value of so many bytes.
-    pub fn new(length: u64) -> Value {
-        Value { rest: length, seen: 0 }
+    pub fn new(length: u64) -> MemcachedValue {
+        MemcachedValue { rest: length, seen: 0 }
     }
 
     /// How many bytes of `input` are the value's. What follows them is the trailer, or `Err`.
@@ -168,22 +170,22 @@ mod tests {
     #[test]
     fn lines_say_what_follows() {
         let found = head(b"VALUE /k 12 5\r\nhello\r\nEND\r\n", b"/k");
-        assert_eq!(found, Ok(Head::Value { flags: Span::new(9, 11), length: 5, len: 15 }));
-        assert_eq!(head(b"END\r\nrest", b"/k"), Ok(Head::NotFound { len: 5 }));
-        assert_eq!(head(b"VALUE /k 12 5\r", b"/k"), Ok(Head::Incomplete));
+        assert_eq!(found, Ok(MemcachedHead::Value { flags: Span::new(9, 11), length: 5, len: 15 }));
+        assert_eq!(head(b"END\r\nrest", b"/k"), Ok(MemcachedHead::NotFound { len: 5 }));
+        assert_eq!(head(b"VALUE /k 12 5\r", b"/k"), Ok(MemcachedHead::Incomplete));
         for (line, wrong) in [
-            (&b"END\n"[..], Wrong::Response),
-            (b"ERROR\r\n", Wrong::Response),
-            (b"VALUE /other 0 5\r\n", Wrong::Key),
-            (b"VALUE /k\r\n", Wrong::Response),
-            (b"VALUE /kk 0 5\r\n", Wrong::Response),
-            (b"VALUE /k 0\r\n", Wrong::Response),
-            (b"VALUE /k 0 \r\n", Wrong::Length),
-            (b"VALUE /k 0 5 7\r\n", Wrong::Length),
+            (&b"END\n"[..], BadMemcached::Response),
+            (b"ERROR\r\n", BadMemcached::Response),
+            (b"VALUE /other 0 5\r\n", BadMemcached::Key),
+            (b"VALUE /k\r\n", BadMemcached::Response),
+            (b"VALUE /kk 0 5\r\n", BadMemcached::Response),
+            (b"VALUE /k 0\r\n", BadMemcached::Response),
+            (b"VALUE /k 0 \r\n", BadMemcached::Length),
+            (b"VALUE /k 0 5 7\r\n", BadMemcached::Length),
         ] {
             assert_eq!(head(line, b"/k"), Err(wrong), "{line:?}");
         }
-        assert_eq!(flags(b"x"), Err(Wrong::Flags));
+        assert_eq!(flags(b"x"), Err(BadMemcached::Flags));
     }
 
     proptest! {
@@ -196,11 +198,11 @@ mod tests {
             text.extend_from_slice(&value);
             text.extend_from_slice(TRAILER);
             for end in 0..line {
-                prop_assert_eq!(head(&text[..end], &name), Ok(Head::Incomplete));
+                prop_assert_eq!(head(&text[..end], &name), Ok(MemcachedHead::Incomplete));
             }
-            let Ok(Head::Value { flags: span, length, len }) = head(&text, &name) else { panic!("it is a value") };
+            let Ok(MemcachedHead::Value { flags: span, length, len }) = head(&text, &name) else { panic!("it is a value") };
             prop_assert_eq!((span.of(&text), len), (&b"3"[..], line));
-            let mut reader = Value::new(length);
+            let mut reader = MemcachedValue::new(length);
             let mut found = Vec::new();
             for piece in text[len..].chunks(cut) {
                 prop_assert!(!reader.is_over());
@@ -216,7 +218,7 @@ mod tests {
         fn other_bytes_behind_a_value_are_told(value: Vec<u8>, at in 0..TRAILER.len()) {
             let mut text = [&value[..], TRAILER].concat();
             text[value.len() + at] ^= 1;
-            prop_assert_eq!(Value::new(value.len() as u64).take(&text), Err(BadTrailer { value: value.len() }));
+            prop_assert_eq!(MemcachedValue::new(value.len() as u64).take(&text), Err(BadTrailer { value: value.len() }));
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::block::load;
 
 /// A table from extension to media type. Extensions compare without case.
 #[derive(Clone, Default)]
-pub struct Types {
+pub struct MediaTypeTable {
     /// Key (0 is a free slot) and index into `names`; the length is a power of two or zero.
     slots: Vec<(u128, u32)>,
     used: usize,
@@ -18,7 +18,7 @@ pub struct Types {
     long: Vec<(Box<[u8]>, u32)>,
 }
 
-impl Types {
+impl MediaTypeTable {
     /// An empty table.
     pub fn new() -> Self {
         Self::default()
@@ -113,7 +113,7 @@ impl Types {
     }
 }
 
-impl fmt::Debug for Types {
+impl fmt::Debug for MediaTypeTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Types").field("extensions", &self.len()).field("types", &self.names.len()).finish()
     }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_builtin_table_is_that_of_nginx() {
-        let types = Types::builtin();
+        let types = MediaTypeTable::builtin();
         assert_eq!(types.len(), 3);
         assert_eq!(types.find(b"html"), Some(b"text/html".as_slice()));
         assert_eq!(types.find(b"GIF"), Some(b"image/gif".as_slice()));
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_common_table_names_no_extension_twice() {
-        let mut types = Types::new();
+        let mut types = MediaTypeTable::new();
         for (name, extensions) in COMMON {
             for extension in extensions.split_ascii_whitespace() {
                 assert_eq!(types.find(extension.as_bytes()), None, "{extension}");
@@ -288,12 +288,12 @@ mod tests {
                 assert_eq!(types.find(extension.as_bytes()), Some(name.as_bytes()));
             }
         }
-        assert_eq!(Types::common().len(), types.len());
+        assert_eq!(MediaTypeTable::common().len(), types.len());
     }
 
     #[test]
     fn an_empty_table_finds_nothing_and_a_new_type_replaces_the_old() {
-        let mut types = Types::new();
+        let mut types = MediaTypeTable::new();
         assert!(types.is_empty());
         assert_eq!(types.find(b"html"), None);
         assert!(!types.insert(b"html", b"text/html"));
@@ -310,7 +310,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_answers_as_a_map_does(rows in vec((vec(0u8..5, 0..18), 0u8..4), 0..80), ask in vec(0u8..5, 0..18)) {
-            let (mut types, mut map) = (Types::new(), HashMap::new());
+            let (mut types, mut map) = (MediaTypeTable::new(), HashMap::new());
             for (extension, name) in rows {
                 types.insert(&extension, &[name]);
                 map.insert(extension, name);

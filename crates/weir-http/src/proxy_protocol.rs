@@ -20,28 +20,28 @@ const V2_HEAD: usize = 16;
 
 /// What the bytes so far amount to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parse {
-    /// A whole header; the connection's own bytes begin at [`Header::len`].
-    Complete(Header),
+pub enum ProxyProtocolParse {
+    /// A whole header; the connection's own bytes begin at [`ProxyProtocolHeader::len`].
+    Complete(ProxyProtocolHeader),
     /// The beginning of a header; call again with these bytes and more.
     Incomplete,
 }
 
 /// A whole header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct ProxyProtocolHeader {
     /// Its length in bytes.
     pub len: usize,
     /// Whose connection it is; `None` for `UNKNOWN`, `LOCAL`, and what is not TCP over IP: the connection then stands
     /// for itself.
-    pub addresses: Option<Addresses>,
+    pub addresses: Option<ProxiedEnds>,
     /// The type-length-values of version 2, a span into the bytes given; see [`tlvs`].
     pub tlvs: Span,
 }
 
 /// The two ends of the proxied connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Addresses {
+pub struct ProxiedEnds {
     /// The client: `$proxy_protocol_addr`, `$proxy_protocol_port`.
     pub source: SocketAddr,
     /// What it connected to: `$proxy_protocol_server_addr`, `$proxy_protocol_server_port`.
@@ -78,7 +78,7 @@ impl std::error::Error for BadProxy {}
 ///
 /// # Errors
 /// [`BadProxy`] as soon as the bytes cannot become a header.
-pub fn parse(bytes: &[u8]) -> Result<Parse, BadProxy> {
+pub fn parse(bytes: &[u8]) -> Result<ProxyProtocolParse, BadProxy> {
     if bytes.starts_with(V2_SIGNATURE) {
         return parse_v2(bytes);
     }
@@ -86,15 +86,15 @@ pub fn parse(bytes: &[u8]) -> Result<Parse, BadProxy> {
         return parse_v1(bytes);
     }
     if V2_SIGNATURE.starts_with(bytes) || V1_PREFIX.starts_with(bytes) {
-        return Ok(Parse::Incomplete);
+        return Ok(ProxyProtocolParse::Incomplete);
     }
     Err(BadProxy::Broken)
 }
 
-fn parse_v1(bytes: &[u8]) -> Result<Parse, BadProxy> {
+fn parse_v1(bytes: &[u8]) -> Result<ProxyProtocolParse, BadProxy> {
     let window = bytes.get(..V1_MAX).unwrap_or(bytes);
     let Some(end) = memchr::memchr(b'\n', window) else {
-        return if bytes.len() < V1_MAX { Ok(Parse::Incomplete) } else { Err(BadProxy::Broken) };
+        return if bytes.len() < V1_MAX { Ok(ProxyProtocolParse::Incomplete) } else { Err(BadProxy::Broken) };
     };
     let line = window.get(V1_PREFIX.len()..end).and_then(|line| line.strip_suffix(b"\r"));
     let line = line.ok_or(BadProxy::Broken)?;
@@ -102,11 +102,11 @@ fn parse_v1(bytes: &[u8]) -> Result<Parse, BadProxy> {
         Some(_) => None,
         None => Some(addresses_v1(line).ok_or(BadProxy::Broken)?),
     };
-    Ok(Parse::Complete(Header { len: end + 1, addresses, tlvs: Span::default() }))
+    Ok(ProxyProtocolParse::Complete(ProxyProtocolHeader { len: end + 1, addresses, tlvs: Span::default() }))
 }
 
 /// `TCP4 192.0.2.1 198.51.100.1 56324 443`, the parts apart by single spaces.
-fn addresses_v1(line: &[u8]) -> Option<Addresses> {
+fn addresses_v1(line: &[u8]) -> Option<ProxiedEnds> {
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     if !matches!(words.next()?, "TCP4" | "TCP6") {
         return None;
@@ -115,7 +115,7 @@ fn addresses_v1(line: &[u8]) -> Option<Addresses> {
     let destination: IpAddr = words.next()?.parse().ok()?;
     let source = SocketAddr::new(source, port(words.next()?)?);
     let destination = SocketAddr::new(destination, port(words.next()?)?);
-    words.next().is_none().then_some(Addresses { source, destination })
+    words.next().is_none().then_some(ProxiedEnds { source, destination })
 }
 
 fn port(word: &str) -> Option<u16> {
@@ -123,11 +123,11 @@ fn port(word: &str) -> Option<u16> {
     word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
 }
 
-fn parse_v2(bytes: &[u8]) -> Result<Parse, BadProxy> {
+fn parse_v2(bytes: &[u8]) -> Result<ProxyProtocolParse, BadProxy> {
     let Some(&[version_command, family_transport, length @ ..]) =
         bytes.get(V2_SIGNATURE.len()..).and_then(|rest| rest.first_chunk::<4>())
     else {
-        return Ok(Parse::Incomplete);
+        return Ok(ProxyProtocolParse::Incomplete);
     };
     if version_command >> 4 != 2 {
         return Err(BadProxy::Version(version_command >> 4));
@@ -136,53 +136,59 @@ fn parse_v2(bytes: &[u8]) -> Result<Parse, BadProxy> {
     if len > MAX_HEADER {
         return Err(BadProxy::Length);
     }
-    let Some(body) = bytes.get(V2_HEAD..len) else { return Ok(Parse::Incomplete) };
+    let Some(body) = bytes.get(V2_HEAD..len) else { return Ok(ProxyProtocolParse::Incomplete) };
     // Low nibbles 1: the PROXY command, and a stream. Everything else leaves the connection as it is, as in nginx.
     let proxied = version_command & 0x0f == 1 && family_transport & 0x0f == 1;
     let (addresses, used) = match family_transport >> 4 {
         1 if proxied => (addresses_v4(body), 12),
         2 if proxied => (addresses_v6(body), 36),
-        _ => return Ok(Parse::Complete(Header { len, addresses: None, tlvs: Span::default() })),
+        _ => {
+            return Ok(ProxyProtocolParse::Complete(ProxyProtocolHeader {
+                len,
+                addresses: None,
+                tlvs: Span::default(),
+            }));
+        }
     };
     let addresses = Some(addresses.ok_or(BadProxy::Length)?);
     // Both fit: len is at most MAX_HEADER.
     let tlvs = Span { start: (V2_HEAD + used) as u32, end: len as u32 };
-    Ok(Parse::Complete(Header { len, addresses, tlvs }))
+    Ok(ProxyProtocolParse::Complete(ProxyProtocolHeader { len, addresses, tlvs }))
 }
 
-fn addresses_v4(body: &[u8]) -> Option<Addresses> {
+fn addresses_v4(body: &[u8]) -> Option<ProxiedEnds> {
     let (source, rest) = body.split_first_chunk::<4>()?;
     let (destination, rest) = rest.split_first_chunk::<4>()?;
     ports(Ipv4Addr::from(*source).into(), Ipv4Addr::from(*destination).into(), rest)
 }
 
-fn addresses_v6(body: &[u8]) -> Option<Addresses> {
+fn addresses_v6(body: &[u8]) -> Option<ProxiedEnds> {
     let (source, rest) = body.split_first_chunk::<16>()?;
     let (destination, rest) = rest.split_first_chunk::<16>()?;
     ports(Ipv6Addr::from(*source).into(), Ipv6Addr::from(*destination).into(), rest)
 }
 
-fn ports(source: IpAddr, destination: IpAddr, rest: &[u8]) -> Option<Addresses> {
+fn ports(source: IpAddr, destination: IpAddr, rest: &[u8]) -> Option<ProxiedEnds> {
     let (source_port, rest) = rest.split_first_chunk::<2>()?;
     let (destination_port, _) = rest.split_first_chunk::<2>()?;
-    Some(Addresses {
+    Some(ProxiedEnds {
         source: SocketAddr::new(source, u16::from_be_bytes(*source_port)),
         destination: SocketAddr::new(destination, u16::from_be_bytes(*destination_port)),
     })
 }
 
 /// The type-length-values in `bytes`, as type and value. The iterator ends after an error.
-pub fn tlvs(bytes: &[u8]) -> Tlvs<'_> {
-    Tlvs { rest: bytes }
+pub fn tlvs(bytes: &[u8]) -> ProxyTlvs<'_> {
+    ProxyTlvs { rest: bytes }
 }
 
 /// Iterator of [`tlvs`].
 #[derive(Debug, Clone)]
-pub struct Tlvs<'a> {
+pub struct ProxyTlvs<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Iterator for Tlvs<'a> {
+impl<'a> Iterator for ProxyTlvs<'a> {
     type Item = Result<(u8, &'a [u8]), BadProxy>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -306,9 +312,9 @@ mod tests {
         header
     }
 
-    fn complete(bytes: &[u8]) -> Header {
+    fn complete(bytes: &[u8]) -> ProxyProtocolHeader {
         match parse(bytes) {
-            Ok(Parse::Complete(header)) => header,
+            Ok(ProxyProtocolParse::Complete(header)) => header,
             other => panic!("{other:?} for {bytes:?}"),
         }
     }
@@ -388,7 +394,7 @@ mod tests {
         for header in [b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n".to_vec(), v2(0x21, 0x11, &V4_BODY)]
         {
             for end in 0..header.len() {
-                assert_eq!(parse(&header[..end]), Ok(Parse::Incomplete), "{end}");
+                assert_eq!(parse(&header[..end]), Ok(ProxyProtocolParse::Incomplete), "{end}");
             }
             complete(&header);
         }
@@ -439,7 +445,7 @@ mod tests {
                 out.clear();
                 write(&mut out, source, destination);
                 let header = complete(&out);
-                prop_assert_eq!(header.addresses, Some(Addresses { source, destination }));
+                prop_assert_eq!(header.addresses, Some(ProxiedEnds { source, destination }));
                 prop_assert_eq!(header.len, out.len());
             }
         }
@@ -448,7 +454,7 @@ mod tests {
         fn no_bytes_make_it_panic(start in 0usize..4, bytes in vec(any::<u8>(), 0..80)) {
             let start = [b"".as_slice(), b"PROXY ", b"PROXY TCP4 ", V2_SIGNATURE][start];
             let bytes = [start, &bytes].concat();
-            if let Ok(Parse::Complete(header)) = parse(&bytes) {
+            if let Ok(ProxyProtocolParse::Complete(header)) = parse(&bytes) {
                 prop_assert!(header.len <= bytes.len());
                 for name in ["alpn", "ssl_verify", "0x30"] {
                     let _ = tlv(header.tlvs.of(&bytes), name);

@@ -23,7 +23,7 @@ impl ByteRange {
 
 /// How a request with a `Range` field is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ranges {
+pub enum RangeOutcome {
     /// 200 with everything: another unit, too many ranges, or ranges that together exceed the whole.
     Whole,
     /// 206 with the ranges found: one as it is, several as `multipart/byteranges`.
@@ -37,31 +37,31 @@ pub enum Ranges {
 /// `max_ranges` is the directive of that name, `None` when it is not set. Unset, nginx allows any number whose sizes
 /// sum up to no more than the whole, with 256 bytes counted for each part's head beyond an allowance of 4096.
 /// With `Some(0)` every request is answered as a whole.
-pub fn parse(value: &[u8], length: u64, max_ranges: Option<u32>, out: &mut Vec<ByteRange>) -> Ranges {
-    let Some((unit, set)) = value.split_at_checked(6) else { return Ranges::Whole };
+pub fn parse(value: &[u8], length: u64, max_ranges: Option<u32>, out: &mut Vec<ByteRange>) -> RangeOutcome {
+    let Some((unit, set)) = value.split_at_checked(6) else { return RangeOutcome::Whole };
     if max_ranges == Some(0) || set.is_empty() || !unit.eq_ignore_ascii_case(b"bytes=") {
-        return Ranges::Whole;
+        return RangeOutcome::Whole;
     }
     let mut sum: u64 = 0;
     for spec in set.split(|&byte| byte == b',') {
-        let Some((start, end)) = parse_spec(spec, length) else { return Ranges::NotSatisfiable };
+        let Some((start, end)) = parse_spec(spec, length) else { return RangeOutcome::NotSatisfiable };
         if start >= end {
             if start == 0 {
-                return Ranges::Whole;
+                return RangeOutcome::Whole;
             }
             continue;
         }
         out.push(ByteRange { start, end });
         sum = sum.saturating_add(end - start);
         if max_ranges.is_some_and(|max| out.len() > max as usize) {
-            return Ranges::Whole;
+            return RangeOutcome::Whole;
         }
     }
     match out.len() {
-        0 => Ranges::NotSatisfiable,
-        1 => Ranges::Partial,
-        count if exceeds(sum, count as u64, length, max_ranges) => Ranges::Whole,
-        _ => Ranges::Partial,
+        0 => RangeOutcome::NotSatisfiable,
+        1 => RangeOutcome::Partial,
+        count if exceeds(sum, count as u64, length, max_ranges) => RangeOutcome::Whole,
+        _ => RangeOutcome::Partial,
     }
 }
 
@@ -159,13 +159,13 @@ fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 /// The layout of a `multipart/byteranges` body (RFC 9110, section 14.6), byte for byte as nginx writes it.
 #[derive(Debug, Clone)]
-pub struct Multipart {
+pub struct MultipartLayout {
     boundary: [u8; 20],
     /// From the CRLF before the boundary to `Content-Range: bytes `, the same for each part.
     head: Vec<u8>,
 }
 
-impl Multipart {
+impl MultipartLayout {
     /// A body whose parts have `content_type`, empty for none, with `; charset=` when given. `boundary` should be
     /// unlikely to occur in the content; it is written as twenty digits.
     pub fn new(boundary: u64, content_type: &[u8], charset: Option<&[u8]>) -> Self {
@@ -187,7 +187,7 @@ impl Multipart {
             }
         }
         head.extend_from_slice(b"\r\nContent-Range: bytes ");
-        Multipart { boundary: digits, head }
+        MultipartLayout { boundary: digits, head }
     }
 
     /// Appends the response's `Content-Type`.
@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    fn ranges(value: &str, length: u64, max: Option<u32>) -> (Ranges, Vec<(u64, u64)>) {
+    fn ranges(value: &str, length: u64, max: Option<u32>) -> (RangeOutcome, Vec<(u64, u64)>) {
         let mut out = Vec::new();
         let answer = parse(value.as_bytes(), length, max, &mut out);
         (answer, out.iter().map(|range| (range.start, range.end)).collect())
@@ -248,7 +248,7 @@ mod tests {
             ("bytes=1-2,200-300", vec![(1, 3)]),
             ("bytes=1-2,-0", vec![(1, 3)]),
         ] {
-            assert_eq!(ranges(value, 100, None), (Ranges::Partial, expected), "{value}");
+            assert_eq!(ranges(value, 100, None), (RangeOutcome::Partial, expected), "{value}");
         }
     }
 
@@ -272,31 +272,31 @@ mod tests {
             "bytes=9223372036854775808-",
             "bytes=0-99999999999999999999",
         ] {
-            assert_eq!(ranges(value, 100, None).0, Ranges::NotSatisfiable, "{value}");
+            assert_eq!(ranges(value, 100, None).0, RangeOutcome::NotSatisfiable, "{value}");
         }
     }
 
     #[test]
     fn what_nginx_ignores_is_answered_as_a_whole() {
         for value in ["", "bytes", "bytes=", "items=0-1", "bytes:0-1", "bytes=0-99,0-0"] {
-            assert_eq!(ranges(value, 100, None).0, Ranges::Whole, "{value}");
+            assert_eq!(ranges(value, 100, None).0, RangeOutcome::Whole, "{value}");
         }
-        assert_eq!(ranges("bytes=0-", 0, None).0, Ranges::Whole, "an empty file");
-        assert_eq!(ranges("bytes=-5", 0, None).0, Ranges::Whole, "an empty file");
-        assert_eq!(ranges("bytes=1-", 0, None).0, Ranges::NotSatisfiable);
+        assert_eq!(ranges("bytes=0-", 0, None).0, RangeOutcome::Whole, "an empty file");
+        assert_eq!(ranges("bytes=-5", 0, None).0, RangeOutcome::Whole, "an empty file");
+        assert_eq!(ranges("bytes=1-", 0, None).0, RangeOutcome::NotSatisfiable);
     }
 
     #[test]
     fn the_number_of_ranges_is_bounded() {
-        assert_eq!(ranges("bytes=0-1", 100, Some(0)).0, Ranges::Whole);
-        assert_eq!(ranges("bytes=0-1", 100, Some(1)).0, Ranges::Partial);
-        assert_eq!(ranges("bytes=0-1,2-3", 100, Some(1)).0, Ranges::Whole);
-        assert_eq!(ranges("bytes=0-1,200-300", 100, Some(1)).0, Ranges::Partial);
+        assert_eq!(ranges("bytes=0-1", 100, Some(0)).0, RangeOutcome::Whole);
+        assert_eq!(ranges("bytes=0-1", 100, Some(1)).0, RangeOutcome::Partial);
+        assert_eq!(ranges("bytes=0-1,2-3", 100, Some(1)).0, RangeOutcome::Whole);
+        assert_eq!(ranges("bytes=0-1,200-300", 100, Some(1)).0, RangeOutcome::Partial);
         let many = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
         // 17 × (256 + 1) = 4369 exceeds 4096 + 100; 16 × 257 = 4112 does not.
-        assert_eq!(ranges(&many(16), 100, None).0, Ranges::Partial);
-        assert_eq!(ranges(&many(17), 100, None).0, Ranges::Whole);
-        assert_eq!(ranges(&many(17), 100, Some(20)).0, Ranges::Partial);
+        assert_eq!(ranges(&many(16), 100, None).0, RangeOutcome::Partial);
+        assert_eq!(ranges(&many(17), 100, None).0, RangeOutcome::Whole);
+        assert_eq!(ranges(&many(17), 100, Some(20)).0, RangeOutcome::Partial);
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         let range = ByteRange { start: 0, end: 5 };
         assert_eq!(text(&|out| content_range(out, range, 10)), "bytes 0-4/10");
         assert_eq!(text(&|out| unsatisfied(out, 10)), "bytes */10");
-        let multipart = Multipart::new(42, b"text/plain", Some(b"utf-8"));
+        let multipart = MultipartLayout::new(42, b"text/plain", Some(b"utf-8"));
         assert_eq!(
             text(&|out| multipart.content_type(out)),
             "multipart/byteranges; boundary=00000000000000000042"
@@ -331,7 +331,7 @@ mod tests {
              Content-Range: bytes 0-4/10\r\n\r\n"
         );
         assert_eq!(text(&|out| multipart.last(out)), "\r\n--00000000000000000042--\r\n");
-        let bare = Multipart::new(u64::MAX, b"", Some(b"utf-8"));
+        let bare = MultipartLayout::new(u64::MAX, b"", Some(b"utf-8"));
         assert_eq!(
             text(&|out| bare.part(out, range, 10)),
             "\r\n--18446744073709551615\r\nContent-Range: bytes 0-4/10\r\n\r\n"
@@ -396,7 +396,7 @@ mod tests {
                 _ => format!("{first}-{last}"),
             }).collect();
             let (answer, found) = ranges(&format!("bytes={}", specs.join(",")), length, None);
-            if answer == Ranges::Partial {
+            if answer == RangeOutcome::Partial {
                 prop_assert!(!found.is_empty());
                 prop_assert!(found.iter().all(|(start, end)| start < end && *end <= length));
                 let sum: u64 = found.iter().map(|(start, end)| end - start).sum();
@@ -409,7 +409,7 @@ mod tests {
             ends in proptest::collection::vec((0u64..1000, 1u64..1000), 0..6),
             boundary in any::<u64>(),
         ) {
-            let multipart = Multipart::new(boundary, b"text/html", None);
+            let multipart = MultipartLayout::new(boundary, b"text/html", None);
             let ranges: Vec<ByteRange> =
                 ends.iter().map(|&(start, size)| ByteRange { start, end: start + size }).collect();
             let mut body = Vec::new();

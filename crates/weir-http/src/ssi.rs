@@ -1,6 +1,6 @@
 //! Server side includes as nginx reads them: `<!--#command name="value" ... -->` within any other bytes.
 //!
-//! A page comes in pieces of any size, so the [`Parser`] keeps its state between them; the same page gives the same
+//! A page comes in pieces of any size, so the [`SsiParser`] keeps its state between them; the same page gives the same
 //! items however it is cut. What is wrong is told twice, as in nginx: when it is seen, with the reason, and when the
 //! command ends, for the place in the page where its error message stands.
 
@@ -8,31 +8,31 @@ use memchr::memchr;
 
 /// Finds commands in a page that comes piece by piece.
 #[derive(Debug)]
-pub struct Parser {
-    state: State,
-    command: Command,
+pub struct SsiParser {
+    state: SsiParserState,
+    command: SsiCommand,
     /// The longest value, `ssi_value_length`.
     longest: usize,
 }
 
 /// A command as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct SsiCommand {
     /// Its name.
     pub name: Vec<u8>,
     /// Its parameters, in order; backslashes stand in values as written.
     pub params: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What [`Parser::step`] found.
+/// What [`SsiParser::step`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum SsiItem {
     /// So many bytes of the input, from its first one, are text.
     Text(usize),
     /// Text of a piece before: it looked like the beginning of a command.
     Held(&'static [u8]),
     /// A command.
-    Command(Command),
+    Command(SsiCommand),
     /// Something is wrong with a command, in nginx's words.
     Wrong(Vec<u8>),
     /// A command with which something is wrong ends.
@@ -40,7 +40,7 @@ pub enum Item {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SsiParserState {
     /// Text; so many bytes of [`OPENING`] were the last ones of the piece before.
     Text(usize),
     BeforeCommand,
@@ -59,16 +59,16 @@ enum State {
     Wrong(usize),
 }
 
-impl Parser {
+impl SsiParser {
     /// A parser at the beginning of a page; values longer than `longest` are wrong.
-    pub fn new(longest: usize) -> Parser {
-        Parser { state: State::Text(0), command: Command::default(), longest }
+    pub fn new(longest: usize) -> SsiParser {
+        SsiParser { state: SsiParserState::Text(0), command: SsiCommand::default(), longest }
     }
 
     /// Reads from `input`, which is not empty: how many of its bytes were used, and what was found. Is
     /// called again with the rest, if there is one.
-    pub fn step(&mut self, input: &[u8]) -> (usize, Option<Item>) {
-        if let State::Text(held) = self.state {
+    pub fn step(&mut self, input: &[u8]) -> (usize, Option<SsiItem>) {
+        if let SsiParserState::Text(held) = self.state {
             return self.text(input, held);
         }
         for (at, byte) in input.iter().enumerate() {
@@ -81,13 +81,13 @@ impl Parser {
 
     /// The page is over: what was held back in case it became a command.
     pub fn finish(&mut self) -> &'static [u8] {
-        match std::mem::replace(&mut self.state, State::Text(0)) {
-            State::Text(held) => OPENING.get(..held).unwrap_or_default(),
+        match std::mem::replace(&mut self.state, SsiParserState::Text(0)) {
+            SsiParserState::Text(held) => OPENING.get(..held).unwrap_or_default(),
             _ => b"",
         }
     }
 
-    fn text(&mut self, input: &[u8], held: usize) -> (usize, Option<Item>) {
+    fn text(&mut self, input: &[u8], held: usize) -> (usize, Option<SsiItem>) {
         if held > 0 {
             return self.opening(input, held);
         }
@@ -103,74 +103,84 @@ impl Parser {
             }
             if start > 0 {
                 // The opening is read again when the text before it is taken.
-                return (start, Some(Item::Text(start)));
+                return (start, Some(SsiItem::Text(start)));
             }
-            self.state = if whole { State::BeforeCommand } else { State::Text(same) };
+            self.state = if whole { SsiParserState::BeforeCommand } else { SsiParserState::Text(same) };
             return (same, None);
         }
-        (input.len(), Some(Item::Text(input.len())))
+        (input.len(), Some(SsiItem::Text(input.len())))
     }
 
     /// The piece before ended within what may be an opening.
-    fn opening(&mut self, input: &[u8], held: usize) -> (usize, Option<Item>) {
+    fn opening(&mut self, input: &[u8], held: usize) -> (usize, Option<SsiItem>) {
         let wanted = OPENING.get(held..).unwrap_or_default();
         let same = input.iter().zip(wanted).take_while(|(one, other)| one == other).count();
         if same == wanted.len() {
-            self.state = State::BeforeCommand;
+            self.state = SsiParserState::BeforeCommand;
             return (same, None);
         }
         if same == input.len() {
-            self.state = State::Text(held + same);
+            self.state = SsiParserState::Text(held + same);
             return (same, None);
         }
-        self.state = State::Text(0);
-        (0, Some(Item::Held(OPENING.get(..held).unwrap_or_default())))
+        self.state = SsiParserState::Text(0);
+        (0, Some(SsiItem::Held(OPENING.get(..held).unwrap_or_default())))
     }
 
     /// One byte inside a command.
-    fn byte(&mut self, byte: u8) -> Option<Item> {
+    fn byte(&mut self, byte: u8) -> Option<SsiItem> {
         let space = matches!(byte, b' ' | b'\r' | b'\n' | b'\t');
         match self.state {
-            State::BeforeCommand | State::BeforeParam | State::BeforeEqual | State::BeforeValue if space => {}
-            State::Command if space => self.state = State::BeforeParam,
-            State::Param if space => self.state = State::BeforeEqual,
-            State::AfterValue if space => self.state = State::BeforeParam,
-            State::BeforeParam | State::Command | State::AfterValue if byte == b'-' => {
-                self.state = State::Closing;
+            SsiParserState::BeforeCommand
+            | SsiParserState::BeforeParam
+            | SsiParserState::BeforeEqual
+            | SsiParserState::BeforeValue
+                if space => {}
+            SsiParserState::Command if space => self.state = SsiParserState::BeforeParam,
+            SsiParserState::Param if space => self.state = SsiParserState::BeforeEqual,
+            SsiParserState::AfterValue if space => self.state = SsiParserState::BeforeParam,
+            SsiParserState::BeforeParam | SsiParserState::Command | SsiParserState::AfterValue
+                if byte == b'-' =>
+            {
+                self.state = SsiParserState::Closing;
             }
-            State::BeforeCommand => {
+            SsiParserState::BeforeCommand => {
                 self.command.name.push(byte);
-                self.state = State::Command;
+                self.state = SsiParserState::Command;
             }
-            State::Command => return self.name(byte),
-            State::BeforeParam => {
+            SsiParserState::Command => return self.name(byte),
+            SsiParserState::BeforeParam => {
                 self.command.params.push((vec![byte], Vec::new()));
-                self.state = State::Param;
+                self.state = SsiParserState::Param;
             }
-            State::Param | State::BeforeEqual if byte == b'=' => self.state = State::BeforeValue,
-            State::Param if byte != b'-' => return self.param(byte),
-            State::Param | State::BeforeEqual => {
+            SsiParserState::Param | SsiParserState::BeforeEqual if byte == b'=' => {
+                self.state = SsiParserState::BeforeValue
+            }
+            SsiParserState::Param if byte != b'-' => return self.param(byte),
+            SsiParserState::Param | SsiParserState::BeforeEqual => {
                 let reason =
                     [b"unexpected \"", &[byte][..], b"\" symbol after \"", self.key(), b"\""].concat();
                 return self.wrong_param(byte, reason);
             }
-            State::BeforeValue if matches!(byte, b'"' | b'\'') => self.state = State::Value(byte),
-            State::BeforeValue => {
+            SsiParserState::BeforeValue if matches!(byte, b'"' | b'\'') => {
+                self.state = SsiParserState::Value(byte)
+            }
+            SsiParserState::BeforeValue => {
                 let reason =
                     [b"unexpected \"", &[byte][..], b"\" symbol before value of \"", self.key(), b"\""]
                         .concat();
                 return self.wrong_param(byte, reason);
             }
-            State::Value(quote) if byte == quote => self.state = State::AfterValue,
-            State::Value(quote) => {
-                self.state = if byte == b'\\' { State::Quoted(quote) } else { self.state };
+            SsiParserState::Value(quote) if byte == quote => self.state = SsiParserState::AfterValue,
+            SsiParserState::Value(quote) => {
+                self.state = if byte == b'\\' { SsiParserState::Quoted(quote) } else { self.state };
                 return self.value(byte);
             }
-            State::Quoted(quote) => {
-                self.state = State::Value(quote);
+            SsiParserState::Quoted(quote) => {
+                self.state = SsiParserState::Value(quote);
                 return self.value(byte);
             }
-            State::AfterValue => {
+            SsiParserState::AfterValue => {
                 let (key, value) = self.last();
                 let reason = [
                     b"unexpected \"",
@@ -183,25 +193,25 @@ impl Parser {
                 ];
                 return self.wrong_param(b' ', reason.concat());
             }
-            State::Closing if byte == b'-' => self.state = State::Closing2,
-            State::Closing2 if byte == b'>' => {
-                self.state = State::Text(0);
-                return Some(Item::Command(std::mem::take(&mut self.command)));
+            SsiParserState::Closing if byte == b'-' => self.state = SsiParserState::Closing2,
+            SsiParserState::Closing2 if byte == b'>' => {
+                self.state = SsiParserState::Text(0);
+                return Some(SsiItem::Command(std::mem::take(&mut self.command)));
             }
-            State::Closing | State::Closing2 => {
+            SsiParserState::Closing | SsiParserState::Closing2 => {
                 let name = &self.command.name[..];
                 let reason =
                     [b"unexpected \"", &[byte][..], b"\" symbol in \"", name, b"\" SSI command"].concat();
                 return self.wrong(reason, b' ');
             }
-            State::Wrong(seen) => return self.skip(byte, seen),
+            SsiParserState::Wrong(seen) => return self.skip(byte, seen),
             // Text is not read byte by byte.
-            State::Text(_) => {}
+            SsiParserState::Text(_) => {}
         }
         None
     }
 
-    fn name(&mut self, byte: u8) -> Option<Item> {
+    fn name(&mut self, byte: u8) -> Option<SsiItem> {
         if self.command.name.len() == LONGEST_NAME {
             let reason =
                 [b"the \"", &self.command.name[..], &[byte], b"...\" SSI command is too long"].concat();
@@ -211,7 +221,7 @@ impl Parser {
         None
     }
 
-    fn param(&mut self, byte: u8) -> Option<Item> {
+    fn param(&mut self, byte: u8) -> Option<SsiItem> {
         if self.key().len() == LONGEST_NAME {
             let name = &self.command.name[..];
             let reason =
@@ -225,7 +235,7 @@ impl Parser {
         None
     }
 
-    fn value(&mut self, byte: u8) -> Option<Item> {
+    fn value(&mut self, byte: u8) -> Option<SsiItem> {
         let (key, value) = self.last();
         if value.len() == self.longest {
             let reason = [b"too long \"", value, &[byte], b"...\" value of \"", key, b"\""].concat();
@@ -245,7 +255,7 @@ impl Parser {
         self.command.params.last().map_or((b"", b""), |(key, value)| (key, value))
     }
 
-    fn wrong_param(&mut self, byte: u8, mut reason: Vec<u8>) -> Option<Item> {
+    fn wrong_param(&mut self, byte: u8, mut reason: Vec<u8>) -> Option<SsiItem> {
         reason.extend_from_slice(b" parameter in \"");
         reason.extend_from_slice(&self.command.name);
         reason.extend_from_slice(b"\" SSI command");
@@ -253,20 +263,20 @@ impl Parser {
     }
 
     /// From here on only the end is looked for; `byte` may be its first one.
-    fn wrong(&mut self, reason: Vec<u8>, byte: u8) -> Option<Item> {
-        self.state = State::Wrong(usize::from(byte == b'-'));
-        Some(Item::Wrong(reason))
+    fn wrong(&mut self, reason: Vec<u8>, byte: u8) -> Option<SsiItem> {
+        self.state = SsiParserState::Wrong(usize::from(byte == b'-'));
+        Some(SsiItem::Wrong(reason))
     }
 
-    fn skip(&mut self, byte: u8, seen: usize) -> Option<Item> {
+    fn skip(&mut self, byte: u8, seen: usize) -> Option<SsiItem> {
         self.state = match (seen, byte) {
-            (0 | 1, b'-') => State::Wrong(seen + 1),
+            (0 | 1, b'-') => SsiParserState::Wrong(seen + 1),
             (2, b'>') => {
-                self.command = Command::default();
-                self.state = State::Text(0);
-                return Some(Item::Error);
+                self.command = SsiCommand::default();
+                self.state = SsiParserState::Text(0);
+                return Some(SsiItem::Error);
             }
-            _ => State::Wrong(0),
+            _ => SsiParserState::Wrong(0),
         };
         None
     }
@@ -286,13 +296,13 @@ mod tests {
     #[derive(Debug, PartialEq, Eq)]
     enum Read {
         Text(Vec<u8>),
-        Command(Command),
+        Command(SsiCommand),
         Wrong(String),
         Error,
     }
 
     fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, longest: usize) -> Vec<Read> {
-        let mut parser = Parser::new(longest);
+        let mut parser = SsiParser::new(longest);
         let mut found = Vec::new();
         let text = |found: &mut Vec<Read>, more: &[u8]| match found.last_mut() {
             _ if more.is_empty() => {}
@@ -304,13 +314,13 @@ mod tests {
                 let (used, item) = parser.step(piece);
                 match item {
                     None => assert!(used > 0, "no step"),
-                    Some(Item::Text(length)) => text(&mut found, &piece[..length]),
-                    Some(Item::Held(held)) => text(&mut found, held),
-                    Some(Item::Command(command)) => found.push(Read::Command(command)),
-                    Some(Item::Wrong(reason)) => {
+                    Some(SsiItem::Text(length)) => text(&mut found, &piece[..length]),
+                    Some(SsiItem::Held(held)) => text(&mut found, held),
+                    Some(SsiItem::Command(command)) => found.push(Read::Command(command)),
+                    Some(SsiItem::Wrong(reason)) => {
                         found.push(Read::Wrong(String::from_utf8_lossy(&reason).into_owned()));
                     }
-                    Some(Item::Error) => found.push(Read::Error),
+                    Some(SsiItem::Error) => found.push(Read::Error),
                 }
                 piece = &piece[used..];
             }
@@ -325,7 +335,7 @@ mod tests {
 
     fn command(name: &str, params: &[(&str, &str)]) -> Read {
         let params = params.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()));
-        Read::Command(Command { name: name.as_bytes().to_vec(), params: params.collect() })
+        Read::Command(SsiCommand { name: name.as_bytes().to_vec(), params: params.collect() })
     }
 
     fn text(text: &str) -> Read {

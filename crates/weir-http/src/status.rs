@@ -79,7 +79,7 @@ pub fn on_wire(status: u16) -> u16 {
 
 /// The words of a built-in error page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
+pub struct ErrorPageText {
     /// The `<title>`.
     pub title: &'static str,
     /// The `<h1>`.
@@ -89,8 +89,8 @@ pub struct Page {
 }
 
 /// The built-in page of a status; `None` when nginx has none and sends an empty body.
-pub fn page(status: u16) -> Option<Page> {
-    let special = |title: &'static str| Page {
+pub fn page(status: u16) -> Option<ErrorPageText> {
+    let special = |title: &'static str| ErrorPageText {
         title,
         heading: "400 Bad Request",
         // The title is "400 " and the detail.
@@ -106,7 +106,7 @@ pub fn page(status: u16) -> Option<Page> {
         301..=599 if status != 304 => line(status)?,
         _ => return None,
     };
-    Some(Page { title, heading: title, detail: None })
+    Some(ErrorPageText { title, heading: title, detail: None })
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(title(418), None);
         assert_eq!(
             page(HEADER_TOO_LARGE),
-            Some(Page {
+            Some(ErrorPageText {
                 title: "400 Request Header Or Cookie Too Large",
                 heading: "400 Bad Request",
                 detail: Some("Request Header Or Cookie Too Large"),

@@ -14,11 +14,11 @@ use weir_sys::bytes;
 
 use crate::Span;
 use crate::block::{BLOCK, below, load};
-use crate::escape::{self, Unescape, digit_value};
+use crate::escape::{self, UnescapeMode, digit_value};
 
 /// What [`normalize`] found; the path itself is the whole of the `out` buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Normalized {
+pub struct NormalizedUri {
     /// Length of the normalised path, in bytes; equals `out.len()`.
     pub path_len: usize,
     /// The arguments behind `?`, without it and without a fragment, raw; a span into the target. `None` when there is
@@ -78,7 +78,7 @@ impl std::error::Error for BadUri {}
 ///
 /// # Errors
 /// [`BadUri`]; `out` then holds nothing of use.
-pub fn normalize(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<Normalized, BadUri> {
+pub fn normalize(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<NormalizedUri, BadUri> {
     if target.first() != Some(&b'/') {
         return Err(BadUri::NotAbsolutePath);
     }
@@ -91,7 +91,7 @@ pub fn normalize(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Resul
 }
 
 /// [`normalize`] into the empty `out`, for a target of any form.
-fn long(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<Normalized, BadUri> {
+fn long(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<NormalizedUri, BadUri> {
     let plain = plain_prefix(target);
     let (path_end, changed) = match target.get(plain) {
         None | Some(b'?') => {
@@ -103,7 +103,7 @@ fn long(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<Normali
             (end, target.get(..end) != Some(out.as_slice()))
         }
     };
-    Ok(Normalized {
+    Ok(NormalizedUri {
         path_len: out.len(),
         args: args(target, path_end)?,
         exten: extension(out, LEADING_DOTS_OF_REQUEST),
@@ -113,7 +113,7 @@ fn long(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<Normali
 
 /// A target of at most 16 bytes that is a plain path and nothing else: all at once.
 #[inline]
-fn short(target: &[u8]) -> Option<Normalized> {
+fn short(target: &[u8]) -> Option<NormalizedUri> {
     let length = target.len();
     if length > BLOCK {
         return None;
@@ -129,7 +129,7 @@ fn short(target: &[u8]) -> Option<Normalized> {
     let start = u32::BITS - (slashes | dots).leading_zeros();
     let is_extension = dots > slashes && start < end;
     let exten = is_extension.then_some(Span { start, end });
-    Some(Normalized { path_len: length, args: None, exten, changed: false })
+    Some(NormalizedUri { path_len: length, args: None, exten, changed: false })
 }
 
 /// As [`normalize`], for what follows the authority of an absolute-form target: an empty path means `/`
@@ -137,13 +137,17 @@ fn short(target: &[u8]) -> Option<Normalized> {
 ///
 /// # Errors
 /// [`BadUri`], as [`normalize`].
-pub fn normalize_absolute(rest: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<Normalized, BadUri> {
+pub fn normalize_absolute(
+    rest: &[u8],
+    merge_slashes: bool,
+    out: &mut Vec<u8>,
+) -> Result<NormalizedUri, BadUri> {
     if !matches!(rest.first(), None | Some(b'?' | b'#')) {
         return normalize(rest, merge_slashes, out);
     }
     out.clear();
     out.push(b'/');
-    Ok(Normalized { path_len: 1, args: args(rest, 0)?, exten: None, changed: true })
+    Ok(NormalizedUri { path_len: 1, args: args(rest, 0)?, exten: None, changed: true })
 }
 
 /// The extension (without dot) of an already normalised path that did not come from [`normalize`]: after a rewrite
@@ -178,7 +182,7 @@ pub fn internal_target(uri: &[u8]) -> Result<InternalTarget<'_>, BadUri> {
         return Ok(InternalTarget { path: Cow::Borrowed(path), args });
     }
     let mut decoded = Vec::with_capacity(path.len());
-    escape::unescape(&mut decoded, path, Unescape::All);
+    escape::unescape(&mut decoded, path, UnescapeMode::All);
     if is_unsafe(&decoded) {
         return Err(BadUri::Unsafe);
     }
@@ -232,7 +236,7 @@ fn is_control(byte: u8) -> bool {
 /// Decodes and resolves the path part of `target` into the empty `out`; returns where the path ended in `target`.
 fn decode_path(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<usize, BadUri> {
     out.reserve(target.len());
-    let mut path = Path { out, segment: 0, merge_slashes };
+    let mut path = PathBuilder { out, segment: 0, merge_slashes };
     let mut at = 0;
     while let Some(&byte) = target.get(at) {
         let (decoded, used) = match byte {
@@ -261,14 +265,14 @@ fn decode_escape(digits: Option<&[u8]>) -> Result<u8, BadUri> {
 }
 
 /// The path under construction. Every finished segment in `out` is followed by its `/`.
-struct Path<'a> {
+struct PathBuilder<'a> {
     out: &'a mut Vec<u8>,
     /// Where the unfinished last segment starts in `out`.
     segment: usize,
     merge_slashes: bool,
 }
 
-impl Path<'_> {
+impl PathBuilder<'_> {
     /// Resolves the last segment when it is `.` or `..`; then `out` ends with the `/` before what was removed.
     fn close(&mut self) -> Result<bool, BadUri> {
         let keep = match self.out.get(self.segment..) {
@@ -332,7 +336,7 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::escape::Set;
+    use crate::escape::EscapeSet;
 
     /// Path, args and extension as text.
     type Parts = (String, Option<String>, Option<String>);
@@ -557,7 +561,7 @@ mod tests {
         fn escaping_a_path_brings_it_back(target in target(), merge in any::<bool>()) {
             let (mut once, mut escaped, mut twice) = (Vec::new(), Vec::new(), Vec::new());
             if normalize(&target, merge, &mut once).is_ok() {
-                escape::escape(&mut escaped, &once, Set::Uri);
+                escape::escape(&mut escaped, &once, EscapeSet::Uri);
                 prop_assert_eq!(normalize(&escaped, merge, &mut twice).map(|found| found.args), Ok(None));
                 prop_assert_eq!(once, twice);
             }

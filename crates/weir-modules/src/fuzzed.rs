@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use weir_engine::body::{Buf, Chain};
 use weir_http::Span;
-use weir_http::deflate::Settings;
-use weir_http::h1::{Parse, ResponseHead};
+use weir_http::deflate::DeflateSettings;
+use weir_http::h1::{HeadParse, ResponseHead};
 
-use crate::filters::compress::{BodyCoder, Op};
+use crate::filters::compress::{BodyCoder, DeflateOp};
 use crate::filters::gunzip::GunzipCoder;
 use crate::filters::gzip::GzipCoder;
 use crate::filters::sub::replace::TextReplacer;
@@ -28,14 +28,14 @@ pub fn gunzip(data: &[u8]) {
 /// pieces.
 pub fn gzip(data: &[u8]) {
     let [level, window, cut, text @ ..] = data else { return };
-    let settings = Settings { level: 1 + level % 9, window: 9 + window % 7, memory: 1 + level % 9 };
+    let settings = DeflateSettings { level: 1 + level % 9, window: 9 + window % 7, memory: 1 + level % 9 };
     let mut coder = GzipCoder::new(settings, (cut % 2 == 0).then_some(text.len() as u64));
     let mut packed = Vec::new();
     for (at, piece) in text.chunks(usize::from(*cut).max(1)).enumerate() {
-        let op = if at % 3 == 2 { Op::Flush } else { Op::Run };
+        let op = if at % 3 == 2 { DeflateOp::Flush } else { DeflateOp::Run };
         drive(&mut coder, piece, op, &mut packed).expect("it takes any bytes");
     }
-    drive(&mut coder, b"", Op::Finish, &mut packed).expect("it takes any bytes");
+    drive(&mut coder, b"", DeflateOp::Finish, &mut packed).expect("it takes any bytes");
     assert_eq!(unpack(&packed, packed.len()), Some(text.to_vec()));
 }
 
@@ -44,22 +44,22 @@ fn unpack(data: &[u8], size: usize) -> Option<Vec<u8>> {
     let mut coder = GunzipCoder::default();
     let mut content = Vec::new();
     for piece in data.chunks(size) {
-        drive(&mut coder, piece, Op::Run, &mut content)?;
+        drive(&mut coder, piece, DeflateOp::Run, &mut content)?;
     }
-    drive(&mut coder, b"", Op::Finish, &mut content)?;
+    drive(&mut coder, b"", DeflateOp::Finish, &mut content)?;
     content.truncate(MOST);
     Some(content)
 }
 
 /// Passes `input` through `coder`.
-fn drive(coder: &mut impl BodyCoder, input: &[u8], op: Op, content: &mut Vec<u8>) -> Option<()> {
+fn drive(coder: &mut impl BodyCoder, input: &[u8], op: DeflateOp, content: &mut Vec<u8>) -> Option<()> {
     let mut output = [0; 500];
     let mut at = 0;
     while content.len() < MOST {
         let progress = coder.run(&input[at..], &mut output, op).ok()?;
         content.extend_from_slice(&output[..progress.given]);
         at += progress.taken;
-        if progress.done || (op == Op::Run && at == input.len() && progress.given == 0) {
+        if progress.done || (op == DeflateOp::Run && at == input.len() && progress.given == 0) {
             return Some(());
         }
         assert!(progress.taken + progress.given > 0, "it goes on");
@@ -136,7 +136,7 @@ pub fn user_id(data: &[u8]) {
 pub fn cgi_head(data: &[u8]) {
     let mut head = ResponseHead::default();
     let whole = cgi::answer::parse(data, MOST_HEAD, &mut head);
-    if whole == Ok(Parse::Complete) {
+    if whole == Ok(HeadParse::Complete) {
         assert!(head.len <= data.len().min(MOST_HEAD));
         let found = &data[..head.len];
         for field in &head.fields {
@@ -155,15 +155,15 @@ pub fn cgi_head(data: &[u8]) {
     for length in (0..data.len()).step_by(data.len() / 128 + 1) {
         let mut part = ResponseHead::default();
         match (cgi::answer::parse(&data[..length], MOST_HEAD, &mut part), &whole) {
-            (Ok(Parse::Complete), Ok(Parse::Complete)) => {
+            (Ok(HeadParse::Complete), Ok(HeadParse::Complete)) => {
                 assert_eq!(
                     (part.len, part.status, part.fields.len()),
                     (head.len, head.status, head.fields.len())
                 );
             }
-            (Ok(Parse::Complete), other) => panic!("{other:?} of more than a whole head"),
-            (Ok(Parse::Incomplete { .. }), Ok(Parse::Complete)) => assert!(length < head.len),
-            (Ok(Parse::Incomplete { .. }), _) | (Err(_), Err(_)) => {}
+            (Ok(HeadParse::Complete), other) => panic!("{other:?} of more than a whole head"),
+            (Ok(HeadParse::Incomplete { .. }), Ok(HeadParse::Complete)) => assert!(length < head.len),
+            (Ok(HeadParse::Incomplete { .. }), _) | (Err(_), Err(_)) => {}
             (Err(bad), _) => panic!("{bad:?} in the front of a right head"),
         }
     }

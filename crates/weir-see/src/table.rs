@@ -1,6 +1,6 @@
 //! Tables, for a terminal and as JSON.
 
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 /// Rows of cells under named columns: text for people, an array of objects for programs.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl TableCell {
         }
     }
 
-    fn json(&self, json: &mut Json) {
+    fn json(&self, json: &mut JsonWriter) {
         match self {
             TableCell::None => json.raw("null"),
             TableCell::Text(text) => json.text(text),
@@ -118,7 +118,7 @@ impl TableReport {
 
     /// One line: an array with an object a row.
     pub(crate) fn json(&self) -> String {
-        Json::array(|json| {
+        JsonWriter::array(|json| {
             for row in &self.rows {
                 json.nested(|json| {
                     for (column, cell) in self.columns.iter().zip(row) {

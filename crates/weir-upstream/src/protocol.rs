@@ -3,8 +3,8 @@
 use std::any::Any;
 
 use weir_http::h1::ChunkedDecoder;
-use weir_http::hpack::{Encoder, Indexing};
-use weir_http::{Field, Known, Span};
+use weir_http::hpack::{FieldIndexing, HpackEncoder};
+use weir_http::{Field, KnownField, Span};
 
 use crate::tls_client::SecureUpstream;
 use weir_engine::exchange::Exchange;
@@ -194,14 +194,14 @@ impl FieldSection {
     }
 
     /// Writes it as a header block.
-    pub(super) fn write(&self, coder: &mut Encoder, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
         for (name, value) in &self.pseudo {
             coder.pseudo(name, value.of(&self.text), out);
         }
         for (name, value) in &self.fields {
             let (name, value) = (name.of(&self.text), value.of(&self.text));
             match weir_http::classify(name) {
-                Known::Other => coder.field(name, value, Indexing::Allowed, out),
+                KnownField::Other => coder.field(name, value, FieldIndexing::Allowed, out),
                 known => coder.known(known, value, out),
             }
         }

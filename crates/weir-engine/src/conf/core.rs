@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_http::mime::Types;
+use weir_http::mime::MediaTypeTable;
 
 use super::location_settings::location_settings;
 use crate::log::ErrorLog;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{BufferSizes, Directive, Error};
-use weir_http::mime::Types;
+use weir_http::mime::MediaTypeTable;
 
 use super::Matcher;
 use super::core::{

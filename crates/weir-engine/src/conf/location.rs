@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_http::{Known, Span};
+use weir_http::{KnownField, Span};
 
 use super::Matcher;
 use super::names::Names;
@@ -250,7 +250,7 @@ fn redirect_to_slash(x: &mut Exchange) -> Verdict {
     let start = x.arena.mark();
     let escaped = {
         let mut out = Vec::new();
-        weir_http::escape::escape(&mut out, x.arena.get(uri), weir_http::escape::Set::Uri);
+        weir_http::escape::escape(&mut out, x.arena.get(uri), weir_http::escape::EscapeSet::Uri);
         out
     };
     x.arena.push(&escaped);
@@ -260,7 +260,7 @@ fn redirect_to_slash(x: &mut Exchange) -> Verdict {
         x.arena.copy(args);
     }
     let target: Span = x.arena.since(start);
-    x.response.remove(Known::Location);
+    x.response.remove(KnownField::Location);
     x.response.location = Some(Text::Span(target));
     Verdict::Status(301)
 }

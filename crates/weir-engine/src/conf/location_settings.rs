@@ -14,7 +14,7 @@ macro_rules! location_settings {
             // As written an `Option`, inherited, and what follows `=` where nothing was written.
             plain {
                 /// `types`.
-                types: Arc<Types> = Arc::new(Types::builtin()),
+                types: Arc<MediaTypeTable> = Arc::new(MediaTypeTable::builtin()),
                 /// `internal`.
                 internal: bool = false,
                 /// `satisfy any`.

@@ -2,7 +2,7 @@
 
 use weir_conf::names::*;
 use weir_conf::{BufferSizes, Directive, Error, LineCx, Result, Span};
-use weir_http::h1::Limits;
+use weir_http::h1::HeadLimits;
 
 use super::listen::{ListenLine, ServerName};
 use super::registry::Registry;
@@ -249,10 +249,10 @@ impl ServerCoreConf {
 impl ServerSettings {
     /// What the parser of request heads is bound by. A line is as long as the larger buffer; a head may fill the
     /// first buffer and all large ones.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> HeadLimits {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let (number, large) = self.large_client_header_buffers;
-        Limits {
+        HeadLimits {
             max_line: size(large.max(self.client_header_buffer_size)),
             max_head: size(number.saturating_mul(large).saturating_add(self.client_header_buffer_size)),
             max_fields: self.max_headers,

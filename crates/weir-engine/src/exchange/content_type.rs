@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_http::mime::Types;
+use weir_http::mime::MediaTypeTable;
 
 use super::Exchange;
 use crate::recent::Recent;
@@ -34,14 +34,14 @@ pub(crate) struct MediaTypeCache(Recent<MediaType>);
 
 struct MediaType {
     /// Held, so that no other table gets its address.
-    types: Arc<Types>,
+    types: Arc<MediaTypeTable>,
     kind: Option<Text>,
 }
 
 impl MediaTypeCache {
     /// As [`Types::find`].
     #[inline]
-    fn find(&mut self, types: &Arc<Types>, exten: &[u8]) -> Option<Text> {
+    fn find(&mut self, types: &Arc<MediaTypeTable>, exten: &[u8]) -> Option<Text> {
         match self.0.find(exten) {
             Some(known) if Arc::ptr_eq(&known.types, types) => known.kind.clone(),
             _ => self.look_up(types, exten),
@@ -49,7 +49,7 @@ impl MediaTypeCache {
     }
 
     #[cold]
-    fn look_up(&mut self, types: &Arc<Types>, exten: &[u8]) -> Option<Text> {
+    fn look_up(&mut self, types: &Arc<MediaTypeTable>, exten: &[u8]) -> Option<Text> {
         let kind = types.find(exten).map(Text::shared);
         self.0.keep(exten, MediaType { types: types.clone(), kind: kind.clone() });
         kind
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_what_the_table_says() {
-        let tables = [Arc::new(Types::builtin()), Arc::new(Types::common())];
+        let tables = [Arc::new(MediaTypeTable::builtin()), Arc::new(MediaTypeTable::common())];
         let mut kinds = MediaTypeCache::default();
         for _ in 0..2 {
             for (types, exten) in

@@ -1,6 +1,6 @@
 //! Fields of request and response by name, for who sets and removes any of them at run time (`more_set_headers`, scripts).
 
-use weir_http::{Field, Known, classify, date};
+use weir_http::{Field, KnownField, classify, date};
 
 use super::{Exchange, Header, HeaderName};
 use crate::conf::server_core::{InvalidValues, ends_field, has_control, is_folded};
@@ -61,7 +61,7 @@ impl Exchange {
         let known = classify(name);
         let response = &mut self.response;
         match known {
-            Known::ContentType => {
+            KnownField::ContentType => {
                 // What filters look at is the type without what follows it.
                 let text = value.bytes(&self.arena);
                 let charset = text.iter().position(|byte| *byte == b';').and_then(|at| {
@@ -78,15 +78,15 @@ impl Exchange {
                     None => (Some(value), None),
                 };
             }
-            Known::ContentLength => {
+            KnownField::ContentLength => {
                 let length =
                     std::str::from_utf8(value.bytes(&self.arena)).ok().and_then(|text| text.parse().ok());
                 response.content_length = length.or(response.content_length);
             }
-            Known::Server => response.server = Some(value),
-            Known::Date => response.date = Some(value),
-            Known::Location => response.location = Some(value),
-            Known::LastModified => {
+            KnownField::Server => response.server = Some(value),
+            KnownField::Date => response.date = Some(value),
+            KnownField::Location => response.location = Some(value),
+            KnownField::LastModified => {
                 response.last_modified = date::parse(value.bytes(&self.arena));
                 match response.last_modified {
                     Some(_) => {
@@ -104,12 +104,12 @@ impl Exchange {
     /// replaced.
     pub fn add_response_field(&mut self, name: &[u8], value: Text) {
         match classify(name) {
-            Known::ContentType
-            | Known::ContentLength
-            | Known::Server
-            | Known::Date
-            | Known::Location
-            | Known::LastModified => self.set_response_field(name, value),
+            KnownField::ContentType
+            | KnownField::ContentLength
+            | KnownField::Server
+            | KnownField::Date
+            | KnownField::Location
+            | KnownField::LastModified => self.set_response_field(name, value),
             known => {
                 let name = self.field_name(known, name);
                 self.response.headers.push(Header { name, value });
@@ -122,13 +122,13 @@ impl Exchange {
         let response = &mut self.response;
         if let FieldPattern::Exactly(name) = named {
             match classify(name) {
-                Known::ContentType => (response.content_type, response.charset) = (None, None),
-                Known::ContentLength => response.content_length = None,
-                Known::Server => response.server = Some(Text::EMPTY),
-                Known::Date => response.date = Some(Text::EMPTY),
-                Known::Location => response.location = None,
-                Known::LastModified => response.last_modified = None,
-                Known::AcceptRanges => response.allow_ranges = false,
+                KnownField::ContentType => (response.content_type, response.charset) = (None, None),
+                KnownField::ContentLength => response.content_length = None,
+                KnownField::Server => response.server = Some(Text::EMPTY),
+                KnownField::Date => response.date = Some(Text::EMPTY),
+                KnownField::Location => response.location = None,
+                KnownField::LastModified => response.last_modified = None,
+                KnownField::AcceptRanges => response.allow_ranges = false,
                 _ => {}
             }
         }
@@ -155,15 +155,15 @@ impl Exchange {
             None => self.add_request_field(name, value),
         }
         match known {
-            Known::Host => {
+            KnownField::Host => {
                 self.request.host = host(&mut self.arena, value);
                 self.forget_variable("host");
             }
-            Known::ContentLength => {
+            KnownField::ContentLength => {
                 self.request.head.content_length =
                     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             }
-            Known::Connection if value.eq_ignore_ascii_case(b"close") => self.keep_alive = false,
+            KnownField::Connection if value.eq_ignore_ascii_case(b"close") => self.keep_alive = false,
             _ => {}
         }
     }
@@ -199,7 +199,7 @@ impl Exchange {
         Some(self.arena.get(field.value))
     }
 
-    fn replace_response_field(&mut self, known: Known, name: &[u8], value: Text) {
+    fn replace_response_field(&mut self, known: KnownField, name: &[u8], value: Text) {
         let arena = &self.arena;
         let headers = &mut self.response.headers;
         let Some(first) = headers.iter().position(|header| header.name.is(arena, name)) else {
@@ -214,8 +214,8 @@ impl Exchange {
         });
     }
 
-    fn field_name(&mut self, known: Known, name: &[u8]) -> HeaderName {
-        if known != Known::Other && known.name().as_bytes() == name {
+    fn field_name(&mut self, known: KnownField, name: &[u8]) -> HeaderName {
+        if known != KnownField::Other && known.name().as_bytes() == name {
             return HeaderName::Known(known);
         }
         let text = Text::Span(self.arena.push(name));
@@ -257,7 +257,7 @@ mod tests {
             x.set_request_field(b"Host", b"B.example:80");
             assert_eq!(x.arena.get(x.request.host), b"b.example");
             x.set_request_field(b"User-Agent", b"me");
-            assert_eq!(x.request.value(&x.arena, Known::UserAgent), Some(&b"me"[..]));
+            assert_eq!(x.request.value(&x.arena, KnownField::UserAgent), Some(&b"me"[..]));
             x.remove_request_fields(FieldPattern::Prefix(b"x-"));
             assert_eq!(fields(x), ["Host=B.example:80", "User-Agent=me"]);
             x.remove_request_fields(FieldPattern::Exactly(b"host"));
@@ -273,10 +273,10 @@ mod tests {
             x.add_response_field(b"cache-CONTROL", "no-store".into());
             let text = |x: &Exchange, known| x.response.header(known).map(|value| x.text(value).to_vec());
             assert_eq!(x.response.etag().map(|tag| x.text(tag).to_vec()), Some(b"\"a\"".to_vec()));
-            assert_eq!(text(x, Known::CacheControl), Some(b"no-store".to_vec()));
+            assert_eq!(text(x, KnownField::CacheControl), Some(b"no-store".to_vec()));
             let names: Vec<_> = x.response.headers.iter().map(|h| h.name.bytes(&x.arena).to_vec()).collect();
             assert_eq!(names, [b"etag".to_vec(), b"cache-CONTROL".to_vec()], "written as they were set");
-            x.response.remove(Known::Etag);
+            x.response.remove(KnownField::Etag);
             assert_eq!(x.response.headers.len(), 1);
         });
     }

@@ -1,7 +1,7 @@
 //! The request, as received and as normalised.
 
 use weir_http::h1::RequestHead;
-use weir_http::{Known, Span};
+use weir_http::{KnownField, Span};
 
 use crate::text::Arena;
 
@@ -32,12 +32,12 @@ pub struct Request {
 
 impl Request {
     /// The first field of that name.
-    pub fn value<'a>(&self, arena: &'a Arena, known: Known) -> Option<&'a [u8]> {
+    pub fn value<'a>(&self, arena: &'a Arena, known: KnownField) -> Option<&'a [u8]> {
         self.head.field(known).map(|field| arena.get(field.value))
     }
 
     /// The first field of that name, its place instead of its bytes.
-    pub fn span(&self, known: Known) -> Option<Span> {
+    pub fn span(&self, known: KnownField) -> Option<Span> {
         self.head.field(known).map(|field| field.value)
     }
 

@@ -1,6 +1,6 @@
 //! The response's head, while it is being made.
 
-use weir_http::Known;
+use weir_http::KnownField;
 
 use crate::body::Body;
 use crate::text::{Arena, Span, Text};
@@ -18,9 +18,9 @@ pub struct Header {
 #[derive(Clone, Debug)]
 pub enum HeaderName {
     /// One that Weir knows; compared as an integer, written in its usual form.
-    Known(Known),
+    Known(KnownField),
     /// One that Weir knows, in another letter case than the usual one: compared as an integer, too, written as here.
-    Written(Known, Text),
+    Written(KnownField, Text),
     /// Any other, as it shall be written.
     Other(Text),
 }
@@ -36,7 +36,7 @@ impl HeaderName {
 
     /// Which of the names that Weir knows it is, however it is written.
     #[inline]
-    pub fn known(&self) -> Option<Known> {
+    pub fn known(&self) -> Option<KnownField> {
         match self {
             HeaderName::Known(known) | HeaderName::Written(known, _) => Some(*known),
             HeaderName::Other(_) => None,
@@ -44,9 +44,9 @@ impl HeaderName {
     }
 
     /// The name of a field that shall be written as `text`, which stands for `known`.
-    pub fn written(known: Known, text: Text, arena: &Arena) -> HeaderName {
+    pub fn written(known: KnownField, text: Text, arena: &Arena) -> HeaderName {
         match known {
-            Known::Other => HeaderName::Other(text),
+            KnownField::Other => HeaderName::Other(text),
             known if known.name().as_bytes() == text.bytes(arena) => HeaderName::Known(known),
             known => HeaderName::Written(known, text),
         }
@@ -136,7 +136,7 @@ pub struct Response {
 
 impl Response {
     /// Adds a field behind those of the same name.
-    pub fn add(&mut self, known: Known, value: impl Into<Text>) {
+    pub fn add(&mut self, known: KnownField, value: impl Into<Text>) {
         self.headers.push(Header { name: HeaderName::Known(known), value: value.into() });
     }
 
@@ -146,24 +146,24 @@ impl Response {
     }
 
     /// Replaces all fields of that name by one.
-    pub fn set(&mut self, known: Known, value: impl Into<Text>) {
+    pub fn set(&mut self, known: KnownField, value: impl Into<Text>) {
         self.remove(known);
         self.add(known, value);
     }
 
     /// The first field of that name among `headers`.
-    pub fn header(&self, known: Known) -> Option<&Text> {
+    pub fn header(&self, known: KnownField) -> Option<&Text> {
         self.headers.iter().find(|h| h.name.known() == Some(known)).map(|h| &h.value)
     }
 
     /// Removes all fields of that name from `headers`.
-    pub fn remove(&mut self, known: Known) {
+    pub fn remove(&mut self, known: KnownField) {
         self.headers.retain(|h| h.name.known() != Some(known));
     }
 
     /// `ETag`, wherever it came from.
     pub fn etag(&self) -> Option<&Text> {
-        self.header(Known::Etag)
+        self.header(KnownField::Etag)
     }
 
     /// What nginx clears when a handler's response is replaced by an error page or cut into several ranges.
@@ -173,9 +173,9 @@ impl Response {
         self.last_modified = None;
         self.not_modified = false;
         self.allow_ranges = false;
-        self.remove(Known::AcceptRanges);
-        self.remove(Known::Etag);
-        self.remove(Known::ContentEncoding);
+        self.remove(KnownField::AcceptRanges);
+        self.remove(KnownField::Etag);
+        self.remove(KnownField::ContentEncoding);
     }
 
     /// What nginx clears when a header filter replaces a response by a page: everything that the handler has given it

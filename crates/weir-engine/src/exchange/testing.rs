@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_http::h1::Parse;
+use weir_http::h1::HeadParse;
 use weir_rt::net::SockAddr;
 use weir_rt::{DriverChoice, Runtime};
 use weir_trace::{Recorder, RecorderSettings};
@@ -72,7 +72,7 @@ pub fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
 /// Makes `x` the request whose whole head is `bytes`.
 fn read(x: &mut Exchange, bytes: &[u8]) {
     let limits = x.server.settings.limits();
-    assert_eq!(x.request.head.parse(bytes, &limits), Ok(Parse::Complete), "the head is whole and good");
+    assert_eq!(x.request.head.parse(bytes, &limits), Ok(HeadParse::Complete), "the head is whole and good");
     let len = x.request.head.len;
     x.arena.push(&bytes[..len]);
     assert!(request_head::check::<NoTls>(x).is_ok(), "the request is good");

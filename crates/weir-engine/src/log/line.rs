@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_rt::clock;
 use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
@@ -71,8 +71,8 @@ pub(super) fn exchange(x: &Exchange, out: &mut Vec<u8>) {
         quoted(out, "subrequest", x.uri());
     }
     x.write_part_context(out);
-    quoted(out, "host", x.request.value(&x.arena, Known::Host).unwrap_or_default());
-    quoted(out, "referrer", x.request.value(&x.arena, Known::Referer).unwrap_or_default());
+    quoted(out, "host", x.request.value(&x.arena, KnownField::Host).unwrap_or_default());
+    quoted(out, "referrer", x.request.value(&x.arena, KnownField::Referer).unwrap_or_default());
 }
 
 /// `, client: ..., server: ADDRESS:PORT`

@@ -1,6 +1,6 @@
 //! A response's head: what the status implies, the header filters, framing, and on to the connection.
 
-use weir_http::{Known, Method, Version};
+use weir_http::{KnownField, Method, Version};
 use weir_trace::Site;
 
 use crate::body::Body;
@@ -172,7 +172,7 @@ fn settle(x: &mut Exchange) {
         x.response.chunked = x.transport.h1().is_some();
         if x.response.chunked {
             x.response.content_length = None;
-            x.response.remove(Known::ContentLength);
+            x.response.remove(KnownField::ContentLength);
         }
     } else if x.response.content_length.is_none() {
         // Without length and chunks only the end of the connection tells the end of the body.

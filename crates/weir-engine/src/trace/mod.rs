@@ -22,7 +22,7 @@ pub use settings::{Admin, TraceSettings};
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_http::{Known, TraceParent};
+use weir_http::{KnownField, TraceParent};
 use weir_rt::net;
 use weir_trace::{PhaseMap, RecorderSettings, RequestId, Site, SiteTable};
 
@@ -51,7 +51,7 @@ pub fn begin(x: &Exchange, ready: Option<u64>) {
 
 /// The head of `x` was read: from here on the request is in flight, and has a number.
 pub(crate) fn enter(x: &Exchange) {
-    let parent = match x.request.span(Known::Traceparent) {
+    let parent = match x.request.span(KnownField::Traceparent) {
         Some(parent) => TraceParent::parse(x.arena.get(parent)),
         None => None,
     };

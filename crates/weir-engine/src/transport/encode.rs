@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use weir_http::h1::{content_length, field, known_field, status_line};
-use weir_http::{Known, Version};
+use weir_http::{KnownField, Version};
 
 use crate::conf::core::ServerTokens;
 use crate::exchange::{Exchange, HeaderName};
@@ -44,7 +44,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
         content_length(out, length);
     }
     if let Some(seconds) = response.last_modified
-        && response.header(Known::LastModified).is_none()
+        && response.header(KnownField::LastModified).is_none()
     {
         out.extend_from_slice(b"Last-Modified: ");
         x.worker.http_date(seconds, |date| out.extend_from_slice(date));
@@ -149,7 +149,7 @@ fn connection(x: &Exchange, out: &mut Vec<u8>) {
     if x.response.status == 101 {
         return out.extend_from_slice(b"Connection: upgrade\r\n");
     }
-    if x.response.header(Known::Connection).is_some() {
+    if x.response.header(KnownField::Connection).is_some() {
         return;
     }
     if !x.keep_alive {

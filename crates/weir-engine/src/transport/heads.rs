@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use weir_http::{Known, Version};
+use weir_http::{KnownField, Version};
 
 use super::encode;
 use crate::exchange::{Exchange, HeaderName, Response};
@@ -42,7 +42,7 @@ struct Facts {
     keep_alive: bool,
     vary_encoding: bool,
     kind: Text,
-    fields: Box<[(Known, Text)]>,
+    fields: Box<[(KnownField, Text)]>,
 }
 
 impl HeadCache {
@@ -104,7 +104,8 @@ fn place<'p, T>(places: &'p mut Vec<Option<T>>, response: &Response, length: u64
 fn plain(x: &Exchange) -> Option<u64> {
     let Response { reason, charset, location, server, date, headers, .. } = &x.response;
     let rare = [reason, charset, location, server, date];
-    let known = |name: &HeaderName| matches!(name, HeaderName::Known(known) if *known != Known::Connection);
+    let known =
+        |name: &HeaderName| matches!(name, HeaderName::Known(known) if *known != KnownField::Connection);
     let plain = rare.iter().all(|text| text.is_none())
         && !x.response.chunked
         && !x.response.not_modified
@@ -125,7 +126,7 @@ impl Facts {
             let (text, kept) = (x.text(text), kept.bytes(&x.arena));
             std::ptr::eq(text, kept) || text == kept
         };
-        let is = |header: &crate::exchange::Header, (known, value): &(Known, Text)| {
+        let is = |header: &crate::exchange::Header, (known, value): &(KnownField, Text)| {
             matches!(header.name, HeaderName::Known(name) if name == *known) && same(&header.value, value)
         };
         Rc::ptr_eq(&self.plan, &x.plan)
@@ -201,16 +202,16 @@ mod tests {
             x.response.content_type = Some(Text::Static(b"text/plain"));
             x.response.content_length = Some(6);
             x.response.last_modified = Some(784_111_777);
-            x.response.add(Known::Etag, "\"2-6\"");
-            x.response.add(Known::AcceptRanges, "bytes");
+            x.response.add(KnownField::Etag, "\"2-6\"");
+            x.response.add(KnownField::AcceptRanges, "bytes");
             let first = composed(x);
             assert_eq!(composed(x), first);
             let changes: [fn(&mut Exchange); 10] = [
                 |x| x.response.content_type = Some(Text::Static(b"text/plaim")),
                 |x| x.response.content_length = Some(7),
                 |x| x.response.last_modified = None,
-                |x| x.response.set(Known::Etag, "\"2-7\""),
-                |x| x.response.add(Known::Vary, "Cookie"),
+                |x| x.response.set(KnownField::Etag, "\"2-7\""),
+                |x| x.response.add(KnownField::Vary, "Cookie"),
                 |x| x.keep_alive = !x.keep_alive,
                 |x| x.response.status = 206,
                 |x| x.response.location = Some(Text::Static(b"/x")),

@@ -1,7 +1,7 @@
 //! Whether a connection takes another request, as the settings of the request's location have it, and what is logged
 //! when none comes.
 
-use weir_http::{Known, Method};
+use weir_http::{KnownField, Method};
 use weir_rt::RecvOutcome;
 
 use super::Connection;
@@ -69,7 +69,7 @@ fn ends(x: &Exchange) -> bool {
 }
 
 fn browser(x: &Exchange) -> &[u8] {
-    x.request.value(&x.arena, Known::UserAgent).unwrap_or_default()
+    x.request.value(&x.arena, KnownField::UserAgent).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx};
-use weir_http::escape::Set;
+use weir_http::escape::EscapeSet;
 
 use super::VarIndex;
 use crate::conf::registry::Registry;
@@ -124,7 +124,7 @@ impl Script {
                     let span = x.captures.get(usize::from(*n)).unwrap_or_default();
                     if escape {
                         let raw = x.arena.get(span).to_vec();
-                        x.arena.write(|out| weir_http::escape::escape(out, &raw, Set::Args));
+                        x.arena.write(|out| weir_http::escape::escape(out, &raw, EscapeSet::Args));
                     } else {
                         x.arena.copy(span);
                     }

@@ -20,8 +20,8 @@ pub struct Counters {
     pub writing: Counter,
     /// Log lines that could not be written.
     pub log_lost: Counter,
-    /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::Abuse`].
-    pub http2_abuse: [Counter; weir_http::h2::Abuse::COUNT],
+    /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::H2Abuse`].
+    pub http2_abuse: [Counter; weir_http::h2::H2Abuse::COUNT],
     /// What whoever deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
 }

@@ -116,7 +116,7 @@ fn days_count_up_through_a_whole_era_of_the_calendar() {
 
 #[test]
 fn the_cache_formats_when_the_second_changes() {
-    let mut now = Cached::new(NOVEMBER_1994, 60);
+    let mut now = CachedTime::new(NOVEMBER_1994, 60);
     assert!(!now.update(NOVEMBER_1994, 60));
     assert_eq!(now.local(), b"06/Nov/1994:09:49:37 +0100");
     assert!(now.update(NOVEMBER_1994 + 1, 60));

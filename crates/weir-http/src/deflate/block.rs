@@ -1,11 +1,11 @@
 //! Writes blocks (RFC 1951, section 3.2.3): with codes of their own, the fixed ones, or as they are, whatever is shortest.
 
 use super::codes::{LENGTH, LIMIT, codes, lengths};
-use super::matches::{LENGTHS, Matcher, SHORTEST, Sequence};
+use super::matches::{LENGTHS, MatchFinder, MatchSequence, SHORTEST};
 
 /// Writes one block at a time, as there is room for it.
-pub(super) struct Writer {
-    part: Part,
+pub(super) struct BlockWriter {
+    part: BlockPart,
     last: bool,
     /// An empty block follows that ends with a whole byte.
     sync: bool,
@@ -26,10 +26,10 @@ pub(super) struct Writer {
 
 /// What is to be written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum BlockPart {
     Nothing,
     /// Literals and matches from here on.
-    Sequences(Place),
+    Sequences(BlockPlace),
     /// Bytes as they are: the first of them, and the end of those that were announced.
     Stored(usize, usize),
     /// What follows a block.
@@ -38,7 +38,7 @@ enum Part {
 
 /// How far a block is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct BlockPlace {
     /// The number of the next match.
     next: usize,
     /// The next byte.
@@ -47,20 +47,20 @@ struct Place {
     literals: usize,
 }
 
-impl Place {
+impl BlockPlace {
     /// Before the match `next`, with its literals.
     #[inline]
-    fn new(sequences: &[Sequence], bytes: &[u8], next: usize, at: usize) -> Place {
+    fn new(sequences: &[MatchSequence], bytes: &[u8], next: usize, at: usize) -> BlockPlace {
         let literals =
             sequences.get(next).map_or(bytes.len() - at, |sequence| usize::from(sequence.literals));
-        Place { next, at, literals }
+        BlockPlace { next, at, literals }
     }
 }
 
-impl Default for Writer {
-    fn default() -> Writer {
-        Writer {
-            part: Part::Nothing,
+impl Default for BlockWriter {
+    fn default() -> BlockWriter {
+        BlockWriter {
+            part: BlockPart::Nothing,
             last: false,
             sync: false,
             out: Box::new([0; OUT + SLACK]),
@@ -75,22 +75,22 @@ impl Default for Writer {
     }
 }
 
-impl Writer {
+impl BlockWriter {
     pub(super) fn reset(&mut self) {
-        (self.part, self.last, self.sync) = (Part::Nothing, false, false);
+        (self.part, self.last, self.sync) = (BlockPart::Nothing, false, false);
         (self.len, self.handed, self.bits, self.count) = (0, 0, 0, 0);
     }
 
     /// All was handed out.
     pub(super) fn is_idle(&self) -> bool {
-        self.part == Part::Nothing && self.len == self.handed
+        self.part == BlockPart::Nothing && self.len == self.handed
     }
 
     /// Begins a block of what `matcher` has; one without bytes only if it is the last.
-    pub(super) fn begin(&mut self, matcher: &mut Matcher, last: bool) {
+    pub(super) fn begin(&mut self, matcher: &mut MatchFinder, last: bool) {
         self.last = last;
         if matcher.bytes().is_empty() && !last {
-            self.part = Part::End;
+            self.part = BlockPart::End;
             return;
         }
         matcher.end();
@@ -99,13 +99,13 @@ impl Writer {
         let (mut literals, mut distances) = ([0; 288], [0; 32]);
         lengths(&matcher.literals[..286], LIMIT, &mut literals[..286]);
         lengths(&matcher.distances[..30], LIMIT, &mut distances[..30]);
-        let header = Header::new(&literals, &distances);
+        let header = BlockHeader::new(&literals, &distances);
         let own = header.bits() + cost(matcher, &literals, &distances) + extra;
         let fixed = cost(matcher, &FIXED, &[5; 32]) + extra;
         let bytes = matcher.bytes().len() as u64;
         let stored = (bytes + 5 * bytes.div_ceil(MOST as u64)) * 8;
         match () {
-            () if bytes > 0 && stored < own.min(fixed) => self.part = Part::Stored(0, 0),
+            () if bytes > 0 && stored < own.min(fixed) => self.part = BlockPart::Stored(0, 0),
             () if fixed <= own => {
                 self.put(u64::from(last) | 1 << 1, 3);
                 self.take_codes(&FIXED, &[5; 32], matcher);
@@ -123,7 +123,7 @@ impl Writer {
         self.sync = true;
     }
 
-    fn take_codes(&mut self, literals: &[u8; 288], distances: &[u8; 32], matcher: &Matcher) {
+    fn take_codes(&mut self, literals: &[u8; 288], distances: &[u8; 32], matcher: &MatchFinder) {
         codes(literals, &mut self.literals);
         codes(distances, &mut self.distances);
         for (symbol, code) in self.distances.iter_mut().enumerate() {
@@ -136,11 +136,11 @@ impl Writer {
             let length = base >> LENGTH;
             *code = (base & BITS) | rest << length | (length + u32::from(extra)) << LENGTH;
         }
-        self.part = Part::Sequences(Place::new(matcher.sequences(), matcher.bytes(), 0, 0));
+        self.part = BlockPart::Sequences(BlockPlace::new(matcher.sequences(), matcher.bytes(), 0, 0));
     }
 
     /// Moves what is written to `output`, and writes on while there is room; how many bytes.
-    pub(super) fn hand_out(&mut self, matcher: &mut Matcher, output: &mut [u8]) -> usize {
+    pub(super) fn hand_out(&mut self, matcher: &mut MatchFinder, output: &mut [u8]) -> usize {
         let mut given = 0;
         loop {
             let count = (self.len - self.handed).min(output.len() - given);
@@ -151,10 +151,10 @@ impl Writer {
             }
             (self.len, self.handed) = (0, 0);
             match self.part {
-                Part::Nothing => return given,
-                Part::Sequences(from) => self.sequences(matcher.sequences(), matcher.bytes(), from),
-                Part::Stored(at, announced) => self.stored(matcher.bytes(), at, announced),
-                Part::End => {
+                BlockPart::Nothing => return given,
+                BlockPart::Sequences(from) => self.sequences(matcher.sequences(), matcher.bytes(), from),
+                BlockPart::Stored(at, announced) => self.stored(matcher.bytes(), at, announced),
+                BlockPart::End => {
                     matcher.clear();
                     self.end();
                 }
@@ -162,8 +162,8 @@ impl Writer {
         }
     }
 
-    fn sequences(&mut self, sequences: &[Sequence], bytes: &[u8], from: Place) {
-        let mut bits = Bits { bits: self.bits, count: self.count, out: &mut self.out, len: self.len };
+    fn sequences(&mut self, sequences: &[MatchSequence], bytes: &[u8], from: BlockPlace) {
+        let mut bits = BitWriter { bits: self.bits, count: self.count, out: &mut self.out, len: self.len };
         let mut place = from;
         let whole = loop {
             // None takes two bytes.
@@ -185,14 +185,14 @@ impl Writer {
             bits.put(u64::from(sequence.distance - 1) & ((1 << extra) - 1), extra);
             bits.flush();
             let at = place.at + usize::from(sequence.length) + SHORTEST;
-            place = Place::new(sequences, bytes, place.next + 1, at);
+            place = BlockPlace::new(sequences, bytes, place.next + 1, at);
         };
         (self.bits, self.count, self.len) = (bits.bits, bits.count, bits.len);
-        self.part = Part::Sequences(place);
+        self.part = BlockPart::Sequences(place);
         if whole {
             let end = self.literals[END];
             self.put(u64::from(end & BITS), end >> LENGTH);
-            self.part = Part::End;
+            self.part = BlockPart::End;
         }
     }
 
@@ -201,15 +201,15 @@ impl Writer {
             let count = (announced - at).min(OUT);
             self.out[..count].copy_from_slice(&bytes[at..at + count]);
             self.len = count;
-            self.part = Part::Stored(at + count, announced);
+            self.part = BlockPart::Stored(at + count, announced);
         } else if at < bytes.len() {
             let count = (bytes.len() - at).min(MOST);
             let last = self.last && at + count == bytes.len();
             self.put(u64::from(last), 3);
             self.announce(count);
-            self.part = Part::Stored(at, at + count);
+            self.part = BlockPart::Stored(at, at + count);
         } else {
-            self.part = Part::End;
+            self.part = BlockPart::End;
         }
     }
 
@@ -227,7 +227,7 @@ impl Writer {
         if self.last {
             self.fill();
         }
-        self.part = Part::Nothing;
+        self.part = BlockPart::Nothing;
     }
 
     fn fill(&mut self) {
@@ -248,15 +248,15 @@ impl Writer {
 }
 
 /// Bits on their way out, first bit lowest.
-struct Bits<'o> {
+struct BitWriter<'o> {
     bits: u64,
     count: u32,
     out: &'o mut [u8; OUT + SLACK],
     len: usize,
 }
 
-impl Bits<'_> {
-    /// Adds bits; between two calls of [`flush`](Bits::flush) at most 57.
+impl BitWriter<'_> {
+    /// Adds bits; between two calls of [`flush`](BitWriter::flush) at most 57.
     #[inline(always)]
     fn put(&mut self, bits: u64, count: u32) {
         self.bits |= bits << self.count;
@@ -279,13 +279,13 @@ impl Bits<'_> {
 }
 
 /// Bits that lengths and distances have besides their codes.
-fn extra_bits(matcher: &Matcher) -> u64 {
+fn extra_bits(matcher: &MatchFinder) -> u64 {
     let lengths = (265..285).map(|symbol| (symbol as u64 - 261) / 4 * u64::from(matcher.literals[symbol]));
     let distances = (4..30).map(|symbol| (symbol as u64 / 2 - 1) * u64::from(matcher.distances[symbol]));
     lengths.chain(distances).sum()
 }
 
-fn cost(matcher: &Matcher, literals: &[u8; 288], distances: &[u8; 32]) -> u64 {
+fn cost(matcher: &MatchFinder, literals: &[u8; 288], distances: &[u8; 32]) -> u64 {
     let bits = |counts: &[u32], lengths: &[u8]| -> u64 {
         counts.iter().zip(lengths).map(|(&count, &length)| u64::from(count) * u64::from(length)).sum()
     };
@@ -293,7 +293,7 @@ fn cost(matcher: &Matcher, literals: &[u8; 288], distances: &[u8; 32]) -> u64 {
 }
 
 /// How the codes of a block are told (section 3.2.7).
-struct Header {
+struct BlockHeader {
     /// How many of the literals and lengths are told.
     literals: usize,
     distances: usize,
@@ -306,10 +306,10 @@ struct Header {
     told: usize,
 }
 
-impl Header {
-    fn new(literals: &[u8; 288], distances: &[u8; 32]) -> Header {
+impl BlockHeader {
+    fn new(literals: &[u8; 288], distances: &[u8; 32]) -> BlockHeader {
         let used = |lengths: &[u8]| lengths.iter().rposition(|length| *length > 0).map_or(0, |at| at + 1);
-        let mut header = Header {
+        let mut header = BlockHeader {
             literals: used(literals).max(257),
             distances: used(distances).max(1),
             symbols: [(0, 0); 286 + 30],
@@ -369,7 +369,7 @@ impl Header {
         14 + 3 * self.told as u64 + self.symbols[..self.len].iter().map(symbol).sum::<u64>()
     }
 
-    fn write(&self, writer: &mut Writer) {
+    fn write(&self, writer: &mut BlockWriter) {
         let sizes = (self.literals - 257) | (self.distances - 1) << 5 | (self.told - 4) << 10;
         writer.put(sizes as u64, 14);
         for symbol in &ORDER[..self.told] {

@@ -1,10 +1,10 @@
 //! Finds what was there before: bytes become literals and matches.
 
-use super::Settings;
+use super::DeflateSettings;
 
 /// Literals as they stand in the input, and a match behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sequence {
+pub(super) struct MatchSequence {
     /// So many literals; less than both windows have bytes.
     pub(super) literals: u16,
     /// The match's length, less [`SHORTEST`].
@@ -16,7 +16,7 @@ pub(super) struct Sequence {
 }
 
 /// The input that is not written yet, the window before it, and what is known of both.
-pub(super) struct Matcher {
+pub(super) struct MatchFinder {
     /// Two windows; the earlier one is given up when both are full.
     bytes: Box<[u8]>,
     /// Bytes of input in it.
@@ -27,7 +27,7 @@ pub(super) struct Matcher {
     start: usize,
     /// Behind the last match: what follows are literals.
     loose: usize,
-    sequences: Vec<Sequence>,
+    sequences: Vec<MatchSequence>,
     /// How often each literal and length stands in the block, by symbol of RFC 1951.
     pub(super) literals: [u32; 288],
     /// How often each distance does, by symbol.
@@ -40,14 +40,14 @@ pub(super) struct Matcher {
     shift: u32,
     /// Bytes of a window.
     window: usize,
-    effort: Effort,
+    effort: MatchEffort,
     /// Most matches of a block.
     most: usize,
 }
 
-/// Why [`Matcher::parse`] ended.
+/// Why [`MatchFinder::parse`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum ParseStop {
     /// A block is there.
     Full,
     /// More input is needed.
@@ -56,7 +56,7 @@ pub(super) enum Stop {
 
 /// How hard is looked for matches.
 #[derive(Clone, Copy)]
-struct Effort {
+struct MatchEffort {
     /// So many places are compared; none: the last place only, and of what a match covers no more than two are made known.
     chain: u32,
     /// A match of this length is good enough.
@@ -66,26 +66,26 @@ struct Effort {
 }
 
 /// By level.
-const EFFORTS: [Effort; 10] = [
-    Effort { chain: 0, nice: 0, lazy: 0 },
-    Effort { chain: 0, nice: 0, lazy: 0 },
-    Effort { chain: 3, nice: 16, lazy: 0 },
-    Effort { chain: 4, nice: 32, lazy: 4 },
-    Effort { chain: 6, nice: 32, lazy: 8 },
-    Effort { chain: 10, nice: 64, lazy: 16 },
-    Effort { chain: 20, nice: 128, lazy: 32 },
-    Effort { chain: 40, nice: 160, lazy: 64 },
-    Effort { chain: 160, nice: 258, lazy: 128 },
-    Effort { chain: 600, nice: 258, lazy: 258 },
+const EFFORTS: [MatchEffort; 10] = [
+    MatchEffort { chain: 0, nice: 0, lazy: 0 },
+    MatchEffort { chain: 0, nice: 0, lazy: 0 },
+    MatchEffort { chain: 3, nice: 16, lazy: 0 },
+    MatchEffort { chain: 4, nice: 32, lazy: 4 },
+    MatchEffort { chain: 6, nice: 32, lazy: 8 },
+    MatchEffort { chain: 10, nice: 64, lazy: 16 },
+    MatchEffort { chain: 20, nice: 128, lazy: 32 },
+    MatchEffort { chain: 40, nice: 160, lazy: 64 },
+    MatchEffort { chain: 160, nice: 258, lazy: 128 },
+    MatchEffort { chain: 600, nice: 258, lazy: 258 },
 ];
 
-impl Matcher {
-    pub(super) fn new(settings: Settings) -> Matcher {
+impl MatchFinder {
+    pub(super) fn new(settings: DeflateSettings) -> MatchFinder {
         let window = 1 << settings.window;
         let effort = EFFORTS[usize::from(settings.level)];
         let bits = settings.memory + 7;
         let most = 1 << (settings.memory + 5);
-        Matcher {
+        MatchFinder {
             bytes: vec![0; 2 * window].into(),
             end: 0,
             at: 0,
@@ -110,7 +110,7 @@ impl Matcher {
     }
 
     /// The matches that were found.
-    pub(super) fn sequences(&self) -> &[Sequence] {
+    pub(super) fn sequences(&self) -> &[MatchSequence] {
         &self.sequences
     }
 
@@ -157,7 +157,7 @@ impl Matcher {
     }
 
     /// Looks for matches in the input: all of it, or as long as a whole match may be there.
-    pub(super) fn parse(&mut self, all: bool) -> Stop {
+    pub(super) fn parse(&mut self, all: bool) -> ParseStop {
         let until = if all { self.end } else { self.end.saturating_sub(LONGEST) };
         let searched = until.min(self.end.saturating_sub(WORD));
         if self.effort.chain == 0 {
@@ -172,14 +172,18 @@ impl Matcher {
         }
         // The bytes of a block must stay there until it is written, and the earlier window be given up.
         let long = self.end == self.bytes.len() && self.start < self.window && self.at >= self.window;
-        if full || (long && self.at >= until && self.at > self.start) { Stop::Full } else { Stop::Starved }
+        if full || (long && self.at >= until && self.at > self.start) {
+            ParseStop::Full
+        } else {
+            ParseStop::Starved
+        }
     }
 
     fn parse_fast(&mut self, searched: usize) {
         let bytes = &self.bytes[..self.end];
         let (heads, shift, window) = (&mut self.heads[..], self.shift, self.window);
         let (mut at, mut loose, mut misses) = (self.at, self.loose, 0);
-        let mut found = Found {
+        let mut found = FoundMatch {
             sequences: &mut self.sequences,
             literals: &mut self.literals,
             distances: &mut self.distances,
@@ -228,8 +232,8 @@ impl Matcher {
                 found = next;
             }
             let (at, end) = (self.at, self.at + found.0);
-            let Matcher { bytes, sequences, literals, distances, .. } = self;
-            Found { sequences, literals, distances }.add(&bytes[self.loose..at], found.0, found.1);
+            let MatchFinder { bytes, sequences, literals, distances, .. } = self;
+            FoundMatch { sequences, literals, distances }.add(&bytes[self.loose..at], found.0, found.1);
             self.cover(known, end);
             self.loose = end;
         }
@@ -288,13 +292,13 @@ impl Matcher {
 }
 
 /// Where matches go.
-struct Found<'m> {
-    sequences: &'m mut Vec<Sequence>,
+struct FoundMatch<'m> {
+    sequences: &'m mut Vec<MatchSequence>,
     literals: &'m mut [u32; 288],
     distances: &'m mut [u32; 32],
 }
 
-impl Found<'_> {
+impl FoundMatch<'_> {
     /// A match behind these literals.
     #[inline]
     fn add(&mut self, behind: &[u8], len: usize, distance: usize) {
@@ -303,7 +307,12 @@ impl Found<'_> {
         self.literals[usize::from(LENGTHS[usize::from(length)].0)] += 1;
         self.distances[symbol & 31] += 1;
         let literals = behind.len() as u16;
-        self.sequences.push(Sequence { literals, length, symbol: symbol as u8, distance: distance as u16 });
+        self.sequences.push(MatchSequence {
+            literals,
+            length,
+            symbol: symbol as u8,
+            distance: distance as u16,
+        });
     }
 }
 

@@ -12,12 +12,12 @@ mod matches;
 #[cfg(test)]
 mod tests;
 
-use block::Writer;
-use matches::{Matcher, Stop};
+use block::BlockWriter;
+use matches::{MatchFinder, ParseStop};
 
 /// What shall be done with the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum DeflateOp {
     /// More follows.
     Run,
     /// The receiver must be able to unpack all of it.
@@ -26,20 +26,20 @@ pub enum Op {
     Finish,
 }
 
-/// What a call of [`Encoder::run`] did.
+/// What a call of [`DeflateEncoder::run`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct DeflateProgress {
     /// Bytes used of the input.
     pub taken: usize,
     /// Bytes written.
     pub given: usize,
-    /// All input was used, and all that [`Op`] asks for was written.
+    /// All input was used, and all that [`DeflateOp`] asks for was written.
     pub done: bool,
 }
 
 /// How much work and memory compressing may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct DeflateSettings {
     /// 1, the fastest, to 9, the smallest.
     pub level: u8,
     /// Logarithm of the bytes it looks back: 9 to 15.
@@ -50,35 +50,35 @@ pub struct Settings {
 }
 
 /// Compresses one stream.
-pub struct Encoder {
-    settings: Settings,
-    matcher: Matcher,
-    writer: Writer,
+pub struct DeflateEncoder {
+    settings: DeflateSettings,
+    matcher: MatchFinder,
+    writer: BlockWriter,
     /// All input was written, with what a flush adds.
     flushed: bool,
     /// The last block was begun.
     last: bool,
 }
 
-impl Encoder {
+impl DeflateEncoder {
     /// For one stream; settings beyond their bounds are moved to them.
-    pub fn new(settings: Settings) -> Encoder {
-        let settings = Settings {
+    pub fn new(settings: DeflateSettings) -> DeflateEncoder {
+        let settings = DeflateSettings {
             level: settings.level.clamp(1, 9),
             window: settings.window.clamp(9, 15),
             memory: settings.memory.clamp(1, 9),
         };
-        Encoder {
+        DeflateEncoder {
             settings,
-            matcher: Matcher::new(settings),
-            writer: Writer::default(),
+            matcher: MatchFinder::new(settings),
+            writer: BlockWriter::default(),
             flushed: true,
             last: false,
         }
     }
 
     /// What it was made with.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> DeflateSettings {
         self.settings
     }
 
@@ -89,34 +89,34 @@ impl Encoder {
         (self.flushed, self.last) = (true, false);
     }
 
-    /// Takes what it can of `input`, writes what it has to `output`. Behind [`Op::Finish`] nothing is taken any more.
-    pub fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Progress {
+    /// Takes what it can of `input`, writes what it has to `output`. Behind [`DeflateOp::Finish`] nothing is taken any more.
+    pub fn run(&mut self, input: &[u8], output: &mut [u8], op: DeflateOp) -> DeflateProgress {
         let (mut taken, mut given) = (0, 0);
         loop {
             given += self.writer.hand_out(&mut self.matcher, &mut output[given..]);
             if !self.writer.is_idle() {
-                return Progress { taken, given, done: false };
+                return DeflateProgress { taken, given, done: false };
             }
             if self.last {
-                return Progress { taken, given, done: taken == input.len() };
+                return DeflateProgress { taken, given, done: taken == input.len() };
             }
             let count = self.matcher.take(&input[taken..]);
             self.flushed &= count == 0;
             taken += count;
             let rest = taken < input.len();
-            match self.matcher.parse(op != Op::Run && !rest) {
-                Stop::Full => self.writer.begin(&mut self.matcher, false),
-                Stop::Starved if rest => {}
-                Stop::Starved if op == Op::Finish => {
+            match self.matcher.parse(op != DeflateOp::Run && !rest) {
+                ParseStop::Full => self.writer.begin(&mut self.matcher, false),
+                ParseStop::Starved if rest => {}
+                ParseStop::Starved if op == DeflateOp::Finish => {
                     self.last = true;
                     self.writer.begin(&mut self.matcher, true);
                 }
-                Stop::Starved if op == Op::Flush && !self.flushed => {
+                ParseStop::Starved if op == DeflateOp::Flush && !self.flushed => {
                     self.flushed = true;
                     self.writer.begin(&mut self.matcher, false);
                     self.writer.sync();
                 }
-                Stop::Starved => return Progress { taken, given, done: true },
+                ParseStop::Starved => return DeflateProgress { taken, given, done: true },
             }
         }
     }

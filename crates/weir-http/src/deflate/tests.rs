@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Undoes [`Encoder`] (RFC 1951, section 3.2.3); panics where the data are no whole stream.
+/// Undoes [`DeflateEncoder`] (RFC 1951, section 3.2.3); panics where the data are no whole stream.
 fn inflate(data: &[u8]) -> Vec<u8> {
     let mut bits = Bits { data, at: 0 };
     let mut out = Vec::new();
@@ -113,14 +113,14 @@ impl Bits<'_> {
 }
 
 /// What comes of `pieces`, flushed behind each if `flush`, through an output of `room` bytes.
-fn deflate(encoder: &mut Encoder, pieces: &[&[u8]], flush: bool, room: usize) -> Vec<u8> {
+fn deflate(encoder: &mut DeflateEncoder, pieces: &[&[u8]], flush: bool, room: usize) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut output = vec![0; room];
     for (at, piece) in pieces.iter().enumerate() {
         let op = match () {
-            () if at + 1 == pieces.len() => Op::Finish,
-            () if flush => Op::Flush,
-            () => Op::Run,
+            () if at + 1 == pieces.len() => DeflateOp::Finish,
+            () if flush => DeflateOp::Flush,
+            () => DeflateOp::Run,
         };
         let mut taken = 0;
         loop {
@@ -136,8 +136,8 @@ fn deflate(encoder: &mut Encoder, pieces: &[&[u8]], flush: bool, room: usize) ->
     packed
 }
 
-fn whole(settings: Settings, text: &[u8]) -> Vec<u8> {
-    deflate(&mut Encoder::new(settings), &[text], false, 1000)
+fn whole(settings: DeflateSettings, text: &[u8]) -> Vec<u8> {
+    deflate(&mut DeflateEncoder::new(settings), &[text], false, 1000)
 }
 
 /// Bytes of a few kinds, from all alike to noise.
@@ -171,7 +171,7 @@ proptest! {
             rest = behind;
         }
         pieces.push(rest);
-        let mut encoder = Encoder::new(Settings { level, window, memory });
+        let mut encoder = DeflateEncoder::new(DeflateSettings { level, window, memory });
         let packed = deflate(&mut encoder, &pieces, flush, room);
         prop_assert!(inflate(&packed) == text);
         encoder.reset();
@@ -181,13 +181,16 @@ proptest! {
 
 #[test]
 fn what_was_flushed_can_be_read() {
-    let mut encoder = Encoder::new(Settings { level: 6, window: 14, memory: 7 });
+    let mut encoder = DeflateEncoder::new(DeflateSettings { level: 6, window: 14, memory: 7 });
     let mut output = [0; 1000];
-    let first = encoder.run(b"some text", &mut output, Op::Flush);
+    let first = encoder.run(b"some text", &mut output, DeflateOp::Flush);
     assert!(first.done);
     assert!(output[..first.given].ends_with(&[0, 0, 0xff, 0xff]));
     // Nothing more is to be flushed.
-    assert_eq!(encoder.run(b"", &mut output, Op::Flush), Progress { taken: 0, given: 0, done: true });
+    assert_eq!(
+        encoder.run(b"", &mut output, DeflateOp::Flush),
+        DeflateProgress { taken: 0, given: 0, done: true }
+    );
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn noise_grows_by_little_and_what_repeats_shrinks_by_much() {
         })
         .collect();
     for level in 1..=9 {
-        let settings = Settings { level, window: 14, memory: 7 };
+        let settings = DeflateSettings { level, window: 14, memory: 7 };
         let packed = whole(settings, &noise);
         assert!(packed.len() < noise.len() + 200, "level {level}: {}", packed.len());
         assert!(inflate(&packed) == noise);

@@ -1,6 +1,6 @@
 //! FastCGI 1.0: records and name-value pairs, on byte slices only.
 //!
-//! One request a connection at a time, with the number 1, as nginx speaks it: nothing here multiplexes. [`Reader`]
+//! One request a connection at a time, with the number 1, as nginx speaks it: nothing here multiplexes. [`RecordReader`]
 //! takes the bytes of one direction as they come; the functions write what the other direction is made of.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -10,12 +10,12 @@ mod read;
 mod tests;
 mod write;
 
-pub use read::{BadRecord, Event, Reader, Side, pairs};
+pub use read::{BadRecord, RecordEvent, RecordReader, RecordWriter, pairs};
 pub use write::{begin, finish, pair, record, record_head};
 
 /// What a record holds (section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// `FCGI_BEGIN_REQUEST`: role and flags.
     Begin = 1,
     /// `FCGI_ABORT_REQUEST`
@@ -32,10 +32,17 @@ pub enum Kind {
     Stderr = 7,
 }
 
-impl Kind {
-    fn of(byte: u8) -> Option<Kind> {
-        const ALL: [Kind; 7] =
-            [Kind::Begin, Kind::Abort, Kind::End, Kind::Params, Kind::Stdin, Kind::Stdout, Kind::Stderr];
+impl RecordKind {
+    fn of(byte: u8) -> Option<RecordKind> {
+        const ALL: [RecordKind; 7] = [
+            RecordKind::Begin,
+            RecordKind::Abort,
+            RecordKind::End,
+            RecordKind::Params,
+            RecordKind::Stdin,
+            RecordKind::Stdout,
+            RecordKind::Stderr,
+        ];
         ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }

@@ -3,29 +3,29 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{HEAD, Kind};
+use super::{HEAD, RecordKind};
 
 /// Who writes what is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum RecordWriter {
     /// A web server.
     Server,
     /// An application.
     Application,
 }
 
-impl Side {
-    fn writes(self, kind: Kind) -> bool {
-        let answers = matches!(kind, Kind::End | Kind::Stdout | Kind::Stderr);
-        answers == (self == Side::Application)
+impl RecordWriter {
+    fn writes(self, kind: RecordKind) -> bool {
+        let answers = matches!(kind, RecordKind::End | RecordKind::Stdout | RecordKind::Stderr);
+        answers == (self == RecordWriter::Application)
     }
 }
 
 /// Reads one direction of a connection. Whatever the pieces are that the bytes come in, the content is the same.
 #[derive(Clone, Debug)]
-pub struct Reader {
-    side: Side,
-    kind: Kind,
+pub struct RecordReader {
+    side: RecordWriter,
+    kind: RecordKind,
     /// Bytes of the head that were read.
     have: usize,
     length: usize,
@@ -33,17 +33,17 @@ pub struct Reader {
     padding: usize,
 }
 
-/// What [`Reader::read`] found. Ranges are of its input.
+/// What [`RecordReader::read`] found. Ranges are of its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RecordEvent {
     /// All is read; more bytes are needed.
     More,
     /// Some of a record's content.
-    Data(Kind, Range<usize>),
+    Data(RecordKind, Range<usize>),
     /// A record is over, and its padding.
     End {
         /// Its kind.
-        kind: Kind,
+        kind: RecordKind,
         /// It had no content: the end of a stream.
         empty: bool,
     },
@@ -79,41 +79,41 @@ impl fmt::Display for BadRecord {
     }
 }
 
-impl Reader {
+impl RecordReader {
     /// A reader of what `side` writes.
-    pub fn new(side: Side) -> Reader {
-        Reader { side, kind: Kind::Begin, have: 0, length: 0, left: 0, padding: 0 }
+    pub fn new(side: RecordWriter) -> RecordReader {
+        RecordReader { side, kind: RecordKind::Begin, have: 0, length: 0, left: 0, padding: 0 }
     }
 
     /// Reads up to the next event; how many bytes of `input` it took. To be called again with what follows them,
-    /// until it says [`Event::More`].
+    /// until it says [`RecordEvent::More`].
     ///
     /// # Errors
     /// [`BadRecord`] as soon as its byte is seen; the reader is of no further use.
-    pub fn read(&mut self, input: &[u8]) -> Result<(usize, Event), BadRecord> {
+    pub fn read(&mut self, input: &[u8]) -> Result<(usize, RecordEvent), BadRecord> {
         let mut at = 0;
         while self.have < HEAD {
-            let Some(&byte) = input.get(at) else { return Ok((at, Event::More)) };
+            let Some(&byte) = input.get(at) else { return Ok((at, RecordEvent::More)) };
             self.head(byte)?;
             at += 1;
         }
         if self.left > 0 {
             let end = input.len().min(at + self.left);
             self.left -= end - at;
-            let event = if end > at { Event::Data(self.kind, at..end) } else { Event::More };
+            let event = if end > at { RecordEvent::Data(self.kind, at..end) } else { RecordEvent::More };
             return Ok((end, event));
         }
         let skipped = self.padding.min(input.len() - at);
         self.padding -= skipped;
         at += skipped;
         if self.padding > 0 {
-            return Ok((at, Event::More));
+            return Ok((at, RecordEvent::More));
         }
         self.have = 0;
-        Ok((at, Event::End { kind: self.kind, empty: self.length == 0 }))
+        Ok((at, RecordEvent::End { kind: self.kind, empty: self.length == 0 }))
     }
 
-    /// The last `count` bytes of the last [`Event::Data`] were not used: they will be read again.
+    /// The last `count` bytes of the last [`RecordEvent::Data`] were not used: they will be read again.
     pub fn unread(&mut self, count: usize) {
         self.left += count;
     }
@@ -124,7 +124,7 @@ impl Reader {
         match self.have {
             0 if byte != 1 => return Err(BadRecord::Version(byte)),
             1 => {
-                let kind = Kind::of(byte).filter(|kind| self.side.writes(*kind));
+                let kind = RecordKind::of(byte).filter(|kind| self.side.writes(*kind));
                 self.kind = kind.ok_or(BadRecord::Kind(byte))?;
             }
             2 if byte != 0 => return Err(BadRecord::RequestHigh(byte)),

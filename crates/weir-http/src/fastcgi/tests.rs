@@ -9,25 +9,29 @@ use super::*;
 struct Seen {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    empty: Vec<Kind>,
+    empty: Vec<RecordKind>,
     ended: usize,
 }
 
 fn read(input: &[u8], piece: usize) -> Result<Seen, BadRecord> {
-    let mut reader = Reader::new(Side::Application);
+    let mut reader = RecordReader::new(RecordWriter::Application);
     let mut seen = Seen::default();
     for piece in input.chunks(piece.max(1)) {
         let mut at = 0;
         loop {
             let (taken, event) = reader.read(&piece[at..])?;
             match event {
-                Event::More => break,
-                Event::Data(Kind::Stdout, range) => seen.stdout.extend_from_slice(&piece[at..][range]),
-                Event::Data(Kind::Stderr, range) => seen.stderr.extend_from_slice(&piece[at..][range]),
-                Event::Data(..) => {}
-                Event::End { kind: Kind::End, .. } => seen.ended += 1,
-                Event::End { kind, empty: true } => seen.empty.push(kind),
-                Event::End { .. } => {}
+                RecordEvent::More => break,
+                RecordEvent::Data(RecordKind::Stdout, range) => {
+                    seen.stdout.extend_from_slice(&piece[at..][range])
+                }
+                RecordEvent::Data(RecordKind::Stderr, range) => {
+                    seen.stderr.extend_from_slice(&piece[at..][range])
+                }
+                RecordEvent::Data(..) => {}
+                RecordEvent::End { kind: RecordKind::End, .. } => seen.ended += 1,
+                RecordEvent::End { kind, empty: true } => seen.empty.push(kind),
+                RecordEvent::End { .. } => {}
             }
             at += taken;
         }
@@ -39,11 +43,11 @@ proptest! {
     #[test]
     fn pieces_do_not_matter(stdout: Vec<u8>, stderr: Vec<u8>, piece in 1usize..40) {
         let mut wire = Vec::new();
-        record(&mut wire, Kind::Stderr, &stderr);
-        record(&mut wire, Kind::Stdout, &stdout);
-        record_head(&mut wire, Kind::Stdout, 0);
+        record(&mut wire, RecordKind::Stderr, &stderr);
+        record(&mut wire, RecordKind::Stdout, &stdout);
+        record_head(&mut wire, RecordKind::Stdout, 0);
         finish(&mut wire, 7);
-        let expected = Seen { stdout, stderr, empty: vec![Kind::Stdout], ended: 1 };
+        let expected = Seen { stdout, stderr, empty: vec![RecordKind::Stdout], ended: 1 };
         prop_assert_eq!(read(&wire, piece), Ok(expected));
     }
 
@@ -68,7 +72,7 @@ proptest! {
 #[test]
 fn long_content_is_several_records_and_lengths_have_two_forms() {
     let mut wire = Vec::new();
-    record(&mut wire, Kind::Stdout, &vec![7; 70_000]);
+    record(&mut wire, RecordKind::Stdout, &vec![7; 70_000]);
     assert_eq!(wire.len(), 70_000 + 2 * HEAD);
     assert_eq!(read(&wire, 1000).map(|seen| seen.stdout.len()), Ok(70_000));
     let mut content = Vec::new();

@@ -1,15 +1,15 @@
 //! Writing: the records of a request and of an answer.
 
-use super::Kind;
+use super::RecordKind;
 
 /// Appends the record that begins a request for a responder; `keep`: the application leaves the connection open.
 pub fn begin(out: &mut Vec<u8>, keep: bool) {
-    head(out, Kind::Begin, 8, 0);
+    head(out, RecordKind::Begin, 8, 0);
     out.extend_from_slice(&[0, 1, u8::from(keep), 0, 0, 0, 0, 0]);
 }
 
 /// Appends a record with `content`, padded to a multiple of eight bytes; of more than 65,535 bytes several.
-pub fn record(out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+pub fn record(out: &mut Vec<u8>, kind: RecordKind, content: &[u8]) {
     for piece in content.chunks(LONGEST) {
         let padding = piece.len().wrapping_neg() % 8;
         head(out, kind, piece.len() as u16, padding as u8);
@@ -19,13 +19,13 @@ pub fn record(out: &mut Vec<u8>, kind: Kind, content: &[u8]) {
 }
 
 /// Appends the head of a record whose content of `len` bytes follows by other ways, without padding; 0 ends a stream.
-pub fn record_head(out: &mut Vec<u8>, kind: Kind, len: u16) {
+pub fn record_head(out: &mut Vec<u8>, kind: RecordKind, len: u16) {
     head(out, kind, len, 0);
 }
 
 /// Appends the record that ends an answer (`FCGI_REQUEST_COMPLETE`), with the application's status.
 pub fn finish(out: &mut Vec<u8>, status: u32) {
-    head(out, Kind::End, 8, 0);
+    head(out, RecordKind::End, 8, 0);
     out.extend_from_slice(&status.to_be_bytes());
     out.extend_from_slice(&[0; 4]);
 }
@@ -45,7 +45,7 @@ fn length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-fn head(out: &mut Vec<u8>, kind: Kind, length: u16, padding: u8) {
+fn head(out: &mut Vec<u8>, kind: RecordKind, length: u16, padding: u8) {
     let [high, low] = length.to_be_bytes();
     out.extend_from_slice(&[1, kind as u8, 0, 1, high, low, padding, 0]);
 }

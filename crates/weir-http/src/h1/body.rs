@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::encode::{field, hexadecimal};
-use super::fields::{Cursor, section};
-use super::{BadRequest, Limits};
+use super::fields::{HeadCursor, section};
+use super::{BadRequest, HeadLimits};
 use crate::header::Field;
 
 /// Who sent the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strictness {
+pub enum ChunkStrictness {
     /// A client: exactly the grammar, CRLF at every line end, no whitespace around the size.
     #[default]
     Client,
@@ -60,7 +60,7 @@ impl BadChunk {
 
 /// What one call of [`ChunkedDecoder::decode`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodedChunk {
     /// Bytes of the input that are done with, framing and data.
     pub consumed: usize,
     /// Where in the input the data lie that were found; an empty range when none were.
@@ -71,12 +71,12 @@ pub struct Decoded {
 
 /// The fields of a trailer section, with the bytes they refer to.
 #[derive(Clone, Debug, Default)]
-pub struct Trailers {
+pub struct TrailerFields {
     bytes: Vec<u8>,
     fields: Vec<Field>,
 }
 
-impl Trailers {
+impl TrailerFields {
     /// The fields that may be merged into a head: those RFC 9110 section 6.5.1 forbids are left out.
     pub fn fields(&self) -> &[Field] {
         &self.fields
@@ -101,20 +101,20 @@ impl Trailers {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ChunkedDecoder {
-    state: State,
+    state: ChunkState,
     /// The size being read, then the bytes of the chunk still to come.
     size: u64,
     /// Digits of the size read so far.
     digits: u8,
     /// Bytes of extensions in this body.
     extensions: u32,
-    strictness: Strictness,
+    strictness: ChunkStrictness,
     limits: TrailerLimits,
-    trailers: Trailers,
+    trailers: TrailerFields,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     #[default]
     Size,
     Extension,
@@ -135,7 +135,7 @@ const EXTENSIONS: u32 = 16 * 1024;
 
 impl ChunkedDecoder {
     /// A decoder at the start of a body.
-    pub fn new(strictness: Strictness, limits: TrailerLimits) -> ChunkedDecoder {
+    pub fn new(strictness: ChunkStrictness, limits: TrailerLimits) -> ChunkedDecoder {
         ChunkedDecoder { strictness, limits, ..ChunkedDecoder::default() }
     }
 
@@ -144,27 +144,27 @@ impl ChunkedDecoder {
     ///
     /// # Errors
     /// [`BadChunk`] at the first byte that cannot belong to the framing; the decoder is of no use afterwards.
-    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BadChunk> {
+    pub fn decode(&mut self, input: &[u8]) -> Result<DecodedChunk, BadChunk> {
         let mut at = 0;
-        while self.state != State::Done {
+        while self.state != ChunkState::Done {
             let Some(&byte) = input.get(at) else { break };
-            if self.state == State::Data {
+            if self.state == ChunkState::Data {
                 let here = (input.len() - at).min(usize::try_from(self.size).unwrap_or(usize::MAX));
                 self.size -= here as u64;
                 if self.size == 0 {
-                    self.state = State::DataCr;
+                    self.state = ChunkState::DataCr;
                 }
-                return Ok(Decoded { consumed: at + here, data: at..at + here, done: false });
+                return Ok(DecodedChunk { consumed: at + here, data: at..at + here, done: false });
             }
             self.state = self.framing(byte)?;
             at += 1;
         }
-        Ok(Decoded { consumed: at, data: at..at, done: self.state == State::Done })
+        Ok(DecodedChunk { consumed: at, data: at..at, done: self.state == ChunkState::Done })
     }
 
     /// Whether the body is over.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// The fewest bytes the peer must still send: how far a read may go without waiting in vain.
@@ -172,35 +172,35 @@ impl ChunkedDecoder {
         /// `0 CRLF CRLF`, the shortest end of a body.
         const END: u64 = 5;
         match self.state {
-            State::Size if self.digits == 0 => END,
-            State::Size | State::Extension if self.size == 0 => 4,
-            State::Size | State::Extension => self.size.saturating_add(4 + END),
-            State::SizeLf if self.size == 0 => 3,
-            State::SizeLf => self.size.saturating_add(3 + END),
-            State::Data => self.size.saturating_add(2 + END),
-            State::DataCr => 2 + END,
-            State::DataLf => 1 + END,
-            State::TrailerStart => 2,
-            State::Trailer => 4,
-            State::TrailerLf => 3,
-            State::EndLf => 1,
-            State::Done => 0,
+            ChunkState::Size if self.digits == 0 => END,
+            ChunkState::Size | ChunkState::Extension if self.size == 0 => 4,
+            ChunkState::Size | ChunkState::Extension => self.size.saturating_add(4 + END),
+            ChunkState::SizeLf if self.size == 0 => 3,
+            ChunkState::SizeLf => self.size.saturating_add(3 + END),
+            ChunkState::Data => self.size.saturating_add(2 + END),
+            ChunkState::DataCr => 2 + END,
+            ChunkState::DataLf => 1 + END,
+            ChunkState::TrailerStart => 2,
+            ChunkState::Trailer => 4,
+            ChunkState::TrailerLf => 3,
+            ChunkState::EndLf => 1,
+            ChunkState::Done => 0,
         }
     }
 
     /// The trailer section; complete once the body is done.
-    pub fn trailers(&self) -> &Trailers {
+    pub fn trailers(&self) -> &TrailerFields {
         &self.trailers
     }
 
     /// Where `byte` of the framing leads. A CR is always followed by its LF; `Upstream` may leave the CR out.
-    fn framing(&mut self, byte: u8) -> Result<State, BadChunk> {
-        let bare_lf = self.strictness == Strictness::Upstream && byte == b'\n';
+    fn framing(&mut self, byte: u8) -> Result<ChunkState, BadChunk> {
+        let bare_lf = self.strictness == ChunkStrictness::Upstream && byte == b'\n';
         match (self.state, byte) {
-            (State::Size, b'\r') if self.digits > 0 => Ok(State::SizeLf),
-            (State::Size, b';') if self.digits > 0 => self.extension(byte),
-            (State::Size, b' ' | b'\t' | b'\n')
-                if self.strictness == Strictness::Upstream && self.digits > 0 =>
+            (ChunkState::Size, b'\r') if self.digits > 0 => Ok(ChunkState::SizeLf),
+            (ChunkState::Size, b';') if self.digits > 0 => self.extension(byte),
+            (ChunkState::Size, b' ' | b'\t' | b'\n')
+                if self.strictness == ChunkStrictness::Upstream && self.digits > 0 =>
             {
                 if bare_lf {
                     Ok(self.size_read())
@@ -208,77 +208,85 @@ impl ChunkedDecoder {
                     self.extension(byte)
                 }
             }
-            (State::Size, _) => self.digit(byte),
-            (State::Extension, b'\r') => Ok(State::SizeLf),
-            (State::Extension, _) if bare_lf => Ok(self.size_read()),
-            (State::Extension, _) => self.extension(byte),
-            (State::SizeLf, b'\n') => Ok(self.size_read()),
-            (State::DataCr, b'\r') => Ok(State::DataLf),
-            (State::DataCr, _) if bare_lf => Ok(State::Size),
-            (State::DataLf, b'\n') => Ok(State::Size),
-            (State::TrailerStart | State::Trailer | State::TrailerLf | State::EndLf, _) => self.trailer(byte),
+            (ChunkState::Size, _) => self.digit(byte),
+            (ChunkState::Extension, b'\r') => Ok(ChunkState::SizeLf),
+            (ChunkState::Extension, _) if bare_lf => Ok(self.size_read()),
+            (ChunkState::Extension, _) => self.extension(byte),
+            (ChunkState::SizeLf, b'\n') => Ok(self.size_read()),
+            (ChunkState::DataCr, b'\r') => Ok(ChunkState::DataLf),
+            (ChunkState::DataCr, _) if bare_lf => Ok(ChunkState::Size),
+            (ChunkState::DataLf, b'\n') => Ok(ChunkState::Size),
+            (
+                ChunkState::TrailerStart | ChunkState::Trailer | ChunkState::TrailerLf | ChunkState::EndLf,
+                _,
+            ) => self.trailer(byte),
             _ => Err(BadChunk::InvalidLineEnd),
         }
     }
 
     /// One hexadecimal digit of the size; at most 16 of them, so that the shift never loses bits.
-    fn digit(&mut self, byte: u8) -> Result<State, BadChunk> {
+    fn digit(&mut self, byte: u8) -> Result<ChunkState, BadChunk> {
         let digit = char::from(byte).to_digit(16).ok_or(BadChunk::InvalidSize)?;
         if self.digits == 16 {
             return Err(BadChunk::SizeTooLarge);
         }
         self.digits += 1;
         self.size = self.size << 4 | u64::from(digit);
-        if self.size > i64::MAX as u64 { Err(BadChunk::SizeTooLarge) } else { Ok(State::Size) }
+        if self.size > i64::MAX as u64 { Err(BadChunk::SizeTooLarge) } else { Ok(ChunkState::Size) }
     }
 
-    fn extension(&mut self, byte: u8) -> Result<State, BadChunk> {
+    fn extension(&mut self, byte: u8) -> Result<ChunkState, BadChunk> {
         if matches!(byte, 0..0x20 | 0x7f) && byte != b'\t' {
             return Err(BadChunk::InvalidExtension);
         }
         self.extensions += 1;
-        if self.extensions > EXTENSIONS { Err(BadChunk::ExtensionsTooLong) } else { Ok(State::Extension) }
+        if self.extensions > EXTENSIONS {
+            Err(BadChunk::ExtensionsTooLong)
+        } else {
+            Ok(ChunkState::Extension)
+        }
     }
 
     /// The line of a size is over.
-    fn size_read(&mut self) -> State {
+    fn size_read(&mut self) -> ChunkState {
         self.digits = 0;
-        if self.size == 0 { State::TrailerStart } else { State::Data }
+        if self.size == 0 { ChunkState::TrailerStart } else { ChunkState::Data }
     }
 
     /// Collects the trailer section, which may arrive in pieces, and reads it when its empty line ends.
-    fn trailer(&mut self, byte: u8) -> Result<State, BadChunk> {
+    fn trailer(&mut self, byte: u8) -> Result<ChunkState, BadChunk> {
         if self.trailers.bytes.len() >= self.limits.bytes {
             return Err(BadChunk::TrailersTooLarge);
         }
         self.trailers.bytes.push(byte);
-        let upstream = self.strictness == Strictness::Upstream;
+        let upstream = self.strictness == ChunkStrictness::Upstream;
         match (self.state, byte) {
-            (State::TrailerStart, b'\r') => Ok(State::EndLf),
-            (State::Trailer, b'\r') => Ok(State::TrailerLf),
-            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
-            (State::Trailer, b'\n') if upstream => Ok(State::TrailerStart),
-            (State::TrailerStart, b'\n') if upstream => self.trailers_read(),
-            (State::EndLf, b'\n') => self.trailers_read(),
-            (State::TrailerStart | State::Trailer, 1..=9 | 11..) => Ok(State::Trailer),
-            (State::TrailerStart | State::Trailer, 0) => {
+            (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::EndLf),
+            (ChunkState::Trailer, b'\r') => Ok(ChunkState::TrailerLf),
+            (ChunkState::TrailerLf, b'\n') => Ok(ChunkState::TrailerStart),
+            (ChunkState::Trailer, b'\n') if upstream => Ok(ChunkState::TrailerStart),
+            (ChunkState::TrailerStart, b'\n') if upstream => self.trailers_read(),
+            (ChunkState::EndLf, b'\n') => self.trailers_read(),
+            (ChunkState::TrailerStart | ChunkState::Trailer, 1..=9 | 11..) => Ok(ChunkState::Trailer),
+            (ChunkState::TrailerStart | ChunkState::Trailer, 0) => {
                 Err(BadChunk::InvalidTrailer(BadRequest::InvalidValue))
             }
             _ => Err(BadChunk::InvalidLineEnd),
         }
     }
 
-    fn trailers_read(&mut self) -> Result<State, BadChunk> {
-        let Trailers { bytes, fields } = &mut self.trailers;
-        let limits = Limits { max_line: bytes.len(), max_head: bytes.len(), max_fields: self.limits.fields };
-        let mut cursor = Cursor::new(bytes, 0);
+    fn trailers_read(&mut self) -> Result<ChunkState, BadChunk> {
+        let TrailerFields { bytes, fields } = &mut self.trailers;
+        let limits =
+            HeadLimits { max_line: bytes.len(), max_head: bytes.len(), max_fields: self.limits.fields };
+        let mut cursor = HeadCursor::new(bytes, 0);
         section(&mut cursor, &limits, fields, |_, _, _| Ok(())).map_err(|stop| match stop {
-            super::fields::Stop::Bad(BadRequest::TooManyFields) => BadChunk::TrailersTooLarge,
-            super::fields::Stop::Bad(bad) => BadChunk::InvalidTrailer(bad),
-            super::fields::Stop::More => BadChunk::InvalidLineEnd,
+            super::fields::HeadStop::Bad(BadRequest::TooManyFields) => BadChunk::TrailersTooLarge,
+            super::fields::HeadStop::Bad(bad) => BadChunk::InvalidTrailer(bad),
+            super::fields::HeadStop::More => BadChunk::InvalidLineEnd,
         })?;
         fields.retain(|field| !field.known.forbidden_in_trailer());
-        Ok(State::Done)
+        Ok(ChunkState::Done)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writing heads: whole slices appended, no formatting machinery.
 
-use crate::header::Known;
+use crate::header::KnownField;
 use crate::status;
 
 /// Appends `HTTP/1.1 200 OK` and a line end; always HTTP/1.1, as nginx, whatever the request's version.
@@ -29,7 +29,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// [`field`] for a name of the table.
-pub fn known_field(out: &mut Vec<u8>, name: Known, value: &[u8]) {
+pub fn known_field(out: &mut Vec<u8>, name: KnownField, value: &[u8]) {
     let label = name.label().as_bytes();
     out.reserve(label.len() + value.len() + 2);
     out.extend_from_slice(label);

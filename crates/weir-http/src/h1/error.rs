@@ -1,6 +1,6 @@
 //! Why a request head is refused, with nginx's status and words for it.
 
-use crate::header::Known;
+use crate::header::KnownField;
 
 /// The outcome of a request head that is not HTTP, or not HTTP this server speaks. The connection is closed after
 /// the answer: where the next request begins is not known.
@@ -19,13 +19,13 @@ pub enum BadRequest {
     InvalidVersion,
     /// A major version above 1.
     VersionNotSupported,
-    /// The request line is longer than [`Limits::max_line`](super::Limits::max_line).
+    /// The request line is longer than [`HeadLimits::max_line`](super::Limits::max_line).
     LineTooLong,
     /// A field line is longer than that.
     FieldTooLong,
-    /// The head is longer than [`Limits::max_head`](super::Limits::max_head).
+    /// The head is longer than [`HeadLimits::max_head`](super::Limits::max_head).
     HeadTooLarge,
-    /// More field lines than [`Limits::max_fields`](super::Limits::max_fields).
+    /// More field lines than [`HeadLimits::max_fields`](super::Limits::max_fields).
     TooManyFields,
     /// A line that begins with whitespace (RFC 9112 section 5.2).
     ObsFold,
@@ -48,7 +48,7 @@ pub enum BadRequest {
     /// Two `Content-Length` fields, equal or not.
     ContentLengthRepeated,
     /// Another field that may come once came twice.
-    RepeatedField(Known),
+    RepeatedField(KnownField),
     /// `Content-Length` and `Transfer-Encoding` together (RFC 9112 section 6.1).
     BothLengths,
     /// A `Transfer-Encoding` other than `chunked`.

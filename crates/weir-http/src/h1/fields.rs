@@ -1,7 +1,7 @@
 //! The field section of a head or trailer (RFC 9112 section 5), shared by requests, responses and chunked bodies.
 
-use super::{BadRequest, Limits, scan};
-use crate::header::{Field, Known, Span, classify, classify_clean, lookup, lookup_clean, tokens};
+use super::{BadRequest, HeadLimits, scan};
+use crate::header::{Field, KnownField, Span, classify, classify_clean, lookup, lookup_clean, tokens};
 
 /// What `Connection` fields name, of the tokens a server acts on (RFC 9110 section 7.6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,21 +38,21 @@ impl ConnectionTokens {
 
 /// Why reading stopped before the end of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum HeadStop {
     /// The buffer ended.
     More,
-    /// The bytes are wrong; [`Cursor::at`] is at the first wrong one.
+    /// The bytes are wrong; [`HeadCursor::at`] is at the first wrong one.
     Bad(BadRequest),
 }
 
-impl From<BadRequest> for Stop {
-    fn from(bad: BadRequest) -> Stop {
-        Stop::Bad(bad)
+impl From<BadRequest> for HeadStop {
+    fn from(bad: BadRequest) -> HeadStop {
+        HeadStop::Bad(bad)
     }
 }
 
 /// A place in a head.
-pub(super) struct Cursor<'b> {
+pub(super) struct HeadCursor<'b> {
     /// The head, cut to the longest one allowed.
     pub(super) buf: &'b [u8],
     /// The next byte to read.
@@ -61,9 +61,9 @@ pub(super) struct Cursor<'b> {
     pub(super) line: usize,
 }
 
-impl<'b> Cursor<'b> {
-    pub(super) fn new(buf: &'b [u8], at: usize) -> Cursor<'b> {
-        Cursor { buf, at, line: at }
+impl<'b> HeadCursor<'b> {
+    pub(super) fn new(buf: &'b [u8], at: usize) -> HeadCursor<'b> {
+        HeadCursor { buf, at, line: at }
     }
 
     /// The bytes from `at` on.
@@ -74,18 +74,18 @@ impl<'b> Cursor<'b> {
 
     /// Ends reading at the wrong byte `at`.
     #[cold]
-    pub(super) fn bad(&mut self, at: usize, bad: BadRequest) -> Stop {
+    pub(super) fn bad(&mut self, at: usize, bad: BadRequest) -> HeadStop {
         self.at = at;
-        Stop::Bad(bad)
+        HeadStop::Bad(bad)
     }
 
     /// Moves over the line end that must stand at `at`; `otherwise` is the error when another byte stands there.
     #[inline(always)]
-    pub(super) fn line_end(&mut self, at: usize, otherwise: BadRequest) -> Result<(), Stop> {
+    pub(super) fn line_end(&mut self, at: usize, otherwise: BadRequest) -> Result<(), HeadStop> {
         match self.rest(at) {
             [b'\r', b'\n', ..] => self.at = at + 2,
             [b'\n', ..] => self.at = at + 1,
-            [] | [b'\r'] => return Err(Stop::More),
+            [] | [b'\r'] => return Err(HeadStop::More),
             [b'\r', ..] => return Err(self.bad(at + 1, otherwise)),
             _ => return Err(self.bad(at, otherwise)),
         }
@@ -98,7 +98,7 @@ impl<'b> Cursor<'b> {
     }
 
     /// What a head that ended too early amounts to: `Ok` when more bytes can still make it good.
-    pub(super) fn unfinished(&self, limits: &Limits, end: HeadEnd) -> Result<(), BadRequest> {
+    pub(super) fn unfinished(&self, limits: &HeadLimits, end: HeadEnd) -> Result<(), BadRequest> {
         let HeadEnd { cut, in_line } = end;
         if self.buf.len().saturating_sub(self.line) >= limits.max_line || (cut && in_line) {
             return Err(if in_line { BadRequest::LineTooLong } else { BadRequest::FieldTooLong });
@@ -110,28 +110,28 @@ impl<'b> Cursor<'b> {
 /// Where the bytes of a head end that is not complete.
 #[derive(Clone, Copy)]
 pub(super) struct HeadEnd {
-    /// The buffer was cut to [`Limits::max_head`].
+    /// The buffer was cut to [`HeadLimits::max_head`].
     pub(super) cut: bool,
     /// In its first line.
     pub(super) in_line: bool,
 }
 
 /// Why a line could not be read: the reason, and how many bytes of the buffer are left from the wrong one on.
-struct Halt {
-    stop: Stop,
+struct LineHalt {
+    stop: HeadStop,
     left: usize,
 }
 
 /// A halt at the first byte of `rest`.
 #[cold]
-fn halt(rest: &[u8], bad: BadRequest) -> Halt {
-    Halt { stop: Stop::Bad(bad), left: rest.len() }
+fn halt(rest: &[u8], bad: BadRequest) -> LineHalt {
+    LineHalt { stop: HeadStop::Bad(bad), left: rest.len() }
 }
 
 /// A halt at the end of the buffer.
 #[cold]
-fn more() -> Halt {
-    Halt { stop: Stop::More, left: 0 }
+fn more() -> LineHalt {
+    LineHalt { stop: HeadStop::More, left: 0 }
 }
 
 /// Reads field lines up to and including the empty line, and shows each known one to `notice` after storing it.
@@ -139,14 +139,14 @@ fn more() -> Halt {
 /// Where a line ends is asked first ([`scan::Controls`]): then no line waits for the reading of the one before it.
 /// Lines that are in any way unusual, or not complete, go by [`line`], which alone knows about errors.
 pub(super) fn section(
-    cursor: &mut Cursor<'_>,
-    limits: &Limits,
+    cursor: &mut HeadCursor<'_>,
+    limits: &HeadLimits,
     fields: &mut Vec<Field>,
-    mut notice: impl FnMut(u16, Known, Span) -> Result<(), BadRequest>,
-) -> Result<(), Stop> {
+    mut notice: impl FnMut(u16, KnownField, Span) -> Result<(), BadRequest>,
+) -> Result<(), HeadStop> {
     let most = limits.max_fields.min(usize::from(u16::MAX));
     let buf = cursor.buf;
-    let mut controls = scan::Controls::new(buf, cursor.at);
+    let mut controls = scan::ControlBytes::new(buf, cursor.at);
     let mut start = cursor.at;
     let end = loop {
         let stop = controls.find(start);
@@ -169,7 +169,7 @@ pub(super) fn section(
         if next - start > limits.max_line {
             break Err(halt(cursor.rest(next), BadRequest::FieldTooLong));
         }
-        if known != Known::Other
+        if known != KnownField::Other
             && let Err(bad) = notice(index as u16, known, value)
         {
             break Err(halt(cursor.rest(next), bad));
@@ -198,7 +198,7 @@ fn empty_line(buf: &[u8], start: usize) -> Option<usize> {
 /// The field is built where it stays: returned by value it is copied in pieces that do not match how it was written,
 /// which cost 40% of the whole parse in stalled loads.
 #[inline(always)]
-fn plain_line(buf: &[u8], start: usize, stop: usize, fields: &mut Vec<Field>) -> Option<(Known, Span)> {
+fn plain_line(buf: &[u8], start: usize, stop: usize, fields: &mut Vec<Field>) -> Option<(KnownField, Span)> {
     let line = buf.get(start..stop + 2)?;
     let (length, known) = match buf.get(start..)?.first_chunk().and_then(scan::short_name) {
         Some((length, words)) => (length, lookup_clean(words, length)),
@@ -216,7 +216,7 @@ fn plain_line(buf: &[u8], start: usize, stop: usize, fields: &mut Vec<Field>) ->
     if place >= stop || first <= b' ' || last <= b' ' || [cr, lf] != *b"\r\n" {
         return None;
     }
-    if known == Known::Other && !is_usual(line.get(..length)?) {
+    if known == KnownField::Other && !is_usual(line.get(..length)?) {
         return None;
     }
     let value = Span::new(place, stop);
@@ -232,7 +232,7 @@ fn plain_line(buf: &[u8], start: usize, stop: usize, fields: &mut Vec<Field>) ->
 
 /// A field line that was stored.
 struct FieldLine {
-    known: Known,
+    known: KnownField,
     value: Span,
     /// Where the next line begins.
     next: usize,
@@ -241,7 +241,7 @@ struct FieldLine {
 /// Stores the field line that `text`, the rest of a buffer of `whole` bytes, begins with. A known name needs no look
 /// at its bytes, whatever the scan for the colon ran over: no name in the table has a byte that is not usual.
 #[inline(never)]
-fn line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<FieldLine, Halt> {
+fn line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<FieldLine, LineHalt> {
     let (length, known) = match text.first_chunk().and_then(scan::short_name) {
         Some((length, words)) => (length, lookup(words, length)),
         None => long_name(text),
@@ -249,7 +249,7 @@ fn line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<FieldLine,
     let Some((name, [b':', after @ ..])) = text.split_at_checked(length) else {
         return unusual_line(whole, text, fields);
     };
-    if known == Known::Other && !is_usual(name) {
+    if known == KnownField::Other && !is_usual(name) {
         return unusual_line(whole, text, fields);
     }
     let value = value(after)?;
@@ -265,7 +265,7 @@ fn span(whole: usize, text: &[u8], length: usize) -> Span {
 }
 
 /// A name of 16 bytes or more, or one that is shorter but at the end of the buffer, which may have any bytes.
-fn long_name(text: &[u8]) -> (usize, Known) {
+fn long_name(text: &[u8]) -> (usize, KnownField) {
     let length = scan::colon(text);
     (length, classify(text.get(..length).unwrap_or_default()))
 }
@@ -276,16 +276,16 @@ fn is_usual(name: &[u8]) -> bool {
 
 /// A field line whose name has other bytes than nginx's usual ones, or no colon after it yet.
 #[cold]
-fn unusual_line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<FieldLine, Halt> {
+fn unusual_line(whole: usize, text: &[u8], fields: &mut Vec<Field>) -> Result<FieldLine, LineHalt> {
     let (length, underscore) = unusual_name(text)?;
     let value = value(text.get(length + 1..).unwrap_or_default())?;
     let (name, span) = (span(whole, text, length), span(whole, value.text, value.length));
-    fields.push(Field { known: Known::Other, valid: false, underscore, name, value: span });
-    Ok(FieldLine { known: Known::Other, value: span, next: whole - value.next.len() })
+    fields.push(Field { known: KnownField::Other, valid: false, underscore, name, value: span });
+    Ok(FieldLine { known: KnownField::Other, value: span, next: whole - value.next.len() })
 }
 
 /// The length of the name that `text` begins with, and whether only underscores make it unusual.
-fn unusual_name(text: &[u8]) -> Result<(usize, bool), Halt> {
+fn unusual_name(text: &[u8]) -> Result<(usize, bool), LineHalt> {
     let mut only_underscores = true;
     let mut rest = text;
     while let [byte, after @ ..] = rest {
@@ -307,7 +307,7 @@ fn unusual_name(text: &[u8]) -> Result<(usize, bool), Halt> {
 }
 
 /// A value and what follows.
-struct Value<'b> {
+struct FieldValue<'b> {
     /// The buffer from the first byte of the value on.
     text: &'b [u8],
     length: usize,
@@ -316,7 +316,7 @@ struct Value<'b> {
 }
 
 /// The value that `text` begins with, trimmed. Control bytes other than NUL, CR and LF are data, as RFC 9110 section 5.5 permits and nginx does.
-fn value(mut text: &[u8]) -> Result<Value<'_>, Halt> {
+fn value(mut text: &[u8]) -> Result<FieldValue<'_>, LineHalt> {
     if let [b' ', rest @ ..] = text {
         text = rest;
     }
@@ -339,7 +339,7 @@ fn value(mut text: &[u8]) -> Result<Value<'_>, Halt> {
     while let Some(b' ' | b'\t') = length.checked_sub(1).and_then(|last| text.get(last)) {
         length -= 1;
     }
-    Ok(Value { text, length, next })
+    Ok(FieldValue { text, length, next })
 }
 
 /// The rare value that more than one space precedes, or a tab.

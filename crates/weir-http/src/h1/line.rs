@@ -1,8 +1,8 @@
 //! The request line (RFC 9112 section 3), with the liberties nginx takes: several spaces between its parts and
 //! after the version, and HTTP/0.9.
 
-use super::fields::{Cursor, Stop};
-use super::{Absolute, BadRequest, scan};
+use super::fields::{HeadCursor, HeadStop};
+use super::{AbsoluteTarget, BadRequest, scan};
 use crate::header::Span;
 use crate::method::is_method_byte;
 use crate::{Method, Version};
@@ -12,7 +12,7 @@ pub(super) struct RequestLine {
     pub(super) method: Method,
     pub(super) method_span: Span,
     pub(super) target: Span,
-    pub(super) absolute: Option<Absolute>,
+    pub(super) absolute: Option<AbsoluteTarget>,
     pub(super) version: Version,
     /// The text of the version; empty in HTTP/0.9.
     pub(super) protocol: Span,
@@ -21,7 +21,7 @@ pub(super) struct RequestLine {
 }
 
 /// Reads the line at the cursor, its end included.
-pub(super) fn request_line(cursor: &mut Cursor<'_>) -> Result<RequestLine, Stop> {
+pub(super) fn request_line(cursor: &mut HeadCursor<'_>) -> Result<RequestLine, HeadStop> {
     let start = cursor.at;
     let (method, method_span, at) = if cursor.rest(start).starts_with(b"GET /") {
         (Method::Get, Span::new(start, start + 3), start + 4)
@@ -29,7 +29,7 @@ pub(super) fn request_line(cursor: &mut Cursor<'_>) -> Result<RequestLine, Stop>
         method_name(cursor)?
     };
     let (target, absolute) = match (method, cursor.buf.get(at)) {
-        (_, None) => return Err(Stop::More),
+        (_, None) => return Err(HeadStop::More),
         (Method::Connect, _) => (authority_form(cursor, at)?, None),
         (_, Some(b'/')) => (path(cursor, at)?, None),
         (_, Some(byte)) if byte.is_ascii_alphabetic() => absolute_form(cursor, at)?,
@@ -38,16 +38,16 @@ pub(super) fn request_line(cursor: &mut Cursor<'_>) -> Result<RequestLine, Stop>
     };
     let (version, protocol) = version(cursor, target.end as usize)?;
     if version == Version::V09 && method != Method::Get {
-        return Err(Stop::Bad(BadRequest::InvalidMethod09));
+        return Err(HeadStop::Bad(BadRequest::InvalidMethod09));
     }
     let text = Span::new(start, without_line_end(cursor, start));
     Ok(RequestLine { method, method_span, target, absolute, version, protocol, text })
 }
 
 /// The method, its text, and where the target begins.
-fn method_name(cursor: &mut Cursor<'_>) -> Result<(Method, Span, usize), Stop> {
+fn method_name(cursor: &mut HeadCursor<'_>) -> Result<(Method, Span, usize), HeadStop> {
     let start = cursor.at;
-    let length = cursor.rest(start).iter().position(|&byte| !is_method_byte(byte)).ok_or(Stop::More)?;
+    let length = cursor.rest(start).iter().position(|&byte| !is_method_byte(byte)).ok_or(HeadStop::More)?;
     let end = start + length;
     if length == 0 || cursor.buf.get(end) != Some(&b' ') {
         return Err(cursor.bad(end, BadRequest::InvalidMethod));
@@ -57,17 +57,17 @@ fn method_name(cursor: &mut Cursor<'_>) -> Result<(Method, Span, usize), Stop> {
 }
 
 /// Origin-form, or the path of an absolute one: everything up to a space or the end of the line.
-fn path(cursor: &mut Cursor<'_>, start: usize) -> Result<Span, Stop> {
+fn path(cursor: &mut HeadCursor<'_>, start: usize) -> Result<Span, HeadStop> {
     let end = start + scan::target_end(cursor.rest(start));
     match cursor.buf.get(end) {
-        None => Err(Stop::More),
+        None => Err(HeadStop::More),
         Some(b' ' | b'\r' | b'\n') => Ok(Span::new(start, end)),
         Some(_) => Err(cursor.bad(end, BadRequest::InvalidTarget)),
     }
 }
 
 /// `host:port`, both needed (RFC 9112 section 3.2.3).
-fn authority_form(cursor: &mut Cursor<'_>, start: usize) -> Result<Span, Stop> {
+fn authority_form(cursor: &mut HeadCursor<'_>, start: usize) -> Result<Span, HeadStop> {
     let (end, port) = authority(cursor, start)?;
     match cursor.buf.get(end) {
         Some(b' ') if port.is_some_and(|port| port < end) => Ok(Span::new(start, end)),
@@ -76,7 +76,10 @@ fn authority_form(cursor: &mut Cursor<'_>, start: usize) -> Result<Span, Stop> {
 }
 
 /// `scheme://host[:port][path]` (RFC 9112 section 3.2.2); user information is refused, as nginx does.
-fn absolute_form(cursor: &mut Cursor<'_>, start: usize) -> Result<(Span, Option<Absolute>), Stop> {
+fn absolute_form(
+    cursor: &mut HeadCursor<'_>,
+    start: usize,
+) -> Result<(Span, Option<AbsoluteTarget>), HeadStop> {
     let scheme =
         run(cursor, start, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))?;
     expect(cursor, scheme, b"://", BadRequest::InvalidTarget)?;
@@ -87,13 +90,13 @@ fn absolute_form(cursor: &mut Cursor<'_>, start: usize) -> Result<(Span, Option<
         Some(b' ') => Span::new(end, end),
         _ => return Err(cursor.bad(end, BadRequest::InvalidTarget)),
     };
-    let absolute = Absolute { scheme: Span::new(start, scheme), authority: Span::new(host, end), path };
+    let absolute = AbsoluteTarget { scheme: Span::new(start, scheme), authority: Span::new(host, end), path };
     Ok((Span::new(start, path.end as usize), Some(absolute)))
 }
 
 /// Where the authority at `start` ends, and where its port begins when it has a colon. The byte at the end is in
 /// the buffer.
-fn authority(cursor: &mut Cursor<'_>, start: usize) -> Result<(usize, Option<usize>), Stop> {
+fn authority(cursor: &mut HeadCursor<'_>, start: usize) -> Result<(usize, Option<usize>), HeadStop> {
     let end = if cursor.buf.get(start) == Some(&b'[') {
         let end = run(cursor, start + 1, is_literal_byte)?;
         expect(cursor, end, b"]", BadRequest::InvalidTarget)?;
@@ -102,7 +105,7 @@ fn authority(cursor: &mut Cursor<'_>, start: usize) -> Result<(usize, Option<usi
         run(cursor, start, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))?
     };
     match cursor.buf.get(end) {
-        None => Err(Stop::More),
+        None => Err(HeadStop::More),
         Some(b':' | b'/' | b'?' | b' ') if end == start => Err(cursor.bad(end, BadRequest::InvalidHost)),
         Some(b':') => Ok((run(cursor, end + 1, |byte| byte.is_ascii_digit())?, Some(end + 1))),
         Some(_) => Ok((end, None)),
@@ -116,7 +119,7 @@ fn is_literal_byte(byte: u8) -> bool {
 
 /// Spaces, then the version and the end of the line; the end alone is HTTP/0.9.
 #[inline]
-fn version(cursor: &mut Cursor<'_>, at: usize) -> Result<(Version, Span), Stop> {
+fn version(cursor: &mut HeadCursor<'_>, at: usize) -> Result<(Version, Span), HeadStop> {
     if cursor.rest(at).starts_with(b" HTTP/1.1\r\n") {
         cursor.at = at + 11;
         return Ok((Version::V11, Span::new(at + 1, at + 9)));
@@ -134,9 +137,9 @@ fn version(cursor: &mut Cursor<'_>, at: usize) -> Result<(Version, Span), Stop> 
 }
 
 /// `1.` and at most three digits; a major version above 1 is known at its first wrong digit.
-fn version_number(cursor: &mut Cursor<'_>, at: usize) -> Result<(Version, usize), Stop> {
+fn version_number(cursor: &mut HeadCursor<'_>, at: usize) -> Result<(Version, usize), HeadStop> {
     match cursor.rest(at) {
-        [] | [b'1'] | [b'1', b'.'] => return Err(Stop::More),
+        [] | [b'1'] | [b'1', b'.'] => return Err(HeadStop::More),
         [b'1', b'.', b'0'..=b'9', ..] => {}
         [b'2'..=b'9', ..] | [b'1', b'0'..=b'9', ..] => {
             return Err(cursor.bad(at, BadRequest::VersionNotSupported));
@@ -153,24 +156,29 @@ fn version_number(cursor: &mut Cursor<'_>, at: usize) -> Result<(Version, usize)
 }
 
 /// Where the run of bytes that `belongs` holds for ends; it must end inside the buffer.
-fn run(cursor: &Cursor<'_>, at: usize, belongs: impl Fn(u8) -> bool) -> Result<usize, Stop> {
-    let length = cursor.rest(at).iter().position(|&byte| !belongs(byte)).ok_or(Stop::More)?;
+fn run(cursor: &HeadCursor<'_>, at: usize, belongs: impl Fn(u8) -> bool) -> Result<usize, HeadStop> {
+    let length = cursor.rest(at).iter().position(|&byte| !belongs(byte)).ok_or(HeadStop::More)?;
     Ok(at + length)
 }
 
 /// Requires `text` at `at`, as far as the buffer goes.
-fn expect(cursor: &mut Cursor<'_>, at: usize, text: &[u8], otherwise: BadRequest) -> Result<(), Stop> {
+fn expect(
+    cursor: &mut HeadCursor<'_>,
+    at: usize,
+    text: &[u8],
+    otherwise: BadRequest,
+) -> Result<(), HeadStop> {
     let rest = cursor.rest(at);
     let same = rest.iter().zip(text).take_while(|(is, should)| is == should).count();
     match (same == text.len(), same == rest.len()) {
         (true, _) => Ok(()),
-        (_, true) => Err(Stop::More),
+        (_, true) => Err(HeadStop::More),
         _ => Err(cursor.bad(at + same, otherwise)),
     }
 }
 
 #[inline(always)]
-fn skip_spaces(cursor: &Cursor<'_>, mut at: usize) -> usize {
+fn skip_spaces(cursor: &HeadCursor<'_>, mut at: usize) -> usize {
     while cursor.buf.get(at) == Some(&b' ') {
         at += 1;
     }
@@ -178,7 +186,7 @@ fn skip_spaces(cursor: &Cursor<'_>, mut at: usize) -> usize {
 }
 
 /// Where the text of the line just read ends.
-fn without_line_end(cursor: &Cursor<'_>, start: usize) -> usize {
+fn without_line_end(cursor: &HeadCursor<'_>, start: usize) -> usize {
     let line = cursor.buf.get(start..cursor.at).unwrap_or_default();
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     start + line.strip_suffix(b"\r").unwrap_or(line).len()

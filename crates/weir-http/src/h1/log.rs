@@ -1,7 +1,7 @@
 //! What the error log says about a refused head, in nginx's words and with the text nginx quotes.
 
 use super::{BadRequest, BadResponse, RequestHead, ResponseHead};
-use crate::header::{Field, Known, Span};
+use crate::header::{Field, KnownField, Span};
 
 /// nginx cuts a quoted header line at 2048 bytes less room for the rest of the log line.
 const LONGEST_QUOTE: usize = 1748;
@@ -23,11 +23,14 @@ impl RequestHead {
                 let line = buf.get(self.offending.start as usize..).unwrap_or_default();
                 append(&mut out, &[b": \"", line.get(..LONGEST_QUOTE).unwrap_or(line), b"...\""]);
             }
-            BadRequest::RepeatedHost => self.quote_repeated(&mut out, buf, Known::Host),
-            BadRequest::ContentLengthRepeated => self.quote_repeated(&mut out, buf, Known::ContentLength),
+            BadRequest::RepeatedHost => self.quote_repeated(&mut out, buf, KnownField::Host),
+            BadRequest::ContentLengthRepeated => {
+                self.quote_repeated(&mut out, buf, KnownField::ContentLength)
+            }
             BadRequest::RepeatedField(known) => self.quote_repeated(&mut out, buf, known),
             BadRequest::TransferEncodingUnknown => {
-                let value = self.field(Known::TransferEncoding).map_or(&b""[..], |field| field.value.of(buf));
+                let value =
+                    self.field(KnownField::TransferEncoding).map_or(&b""[..], |field| field.value.of(buf));
                 append(&mut out, &[b": \"", value, b"\""]);
             }
             _ => {}
@@ -35,7 +38,7 @@ impl RequestHead {
         out
     }
 
-    fn quote_repeated(&self, out: &mut Vec<u8>, buf: &[u8], known: Known) {
+    fn quote_repeated(&self, out: &mut Vec<u8>, buf: &[u8], known: KnownField) {
         quote_repeated(out, buf, &self.fields, known);
     }
 }
@@ -48,8 +51,8 @@ impl ResponseHead {
         let mut out = bad.message().as_bytes().to_vec();
         let repeated = |known| self.fields.iter().filter(|field| field.known == known).count() > 1;
         let known = match bad {
-            BadResponse::ContentLengthInvalid => Known::ContentLength,
-            BadResponse::TransferEncoding => Known::TransferEncoding,
+            BadResponse::ContentLengthInvalid => KnownField::ContentLength,
+            BadResponse::TransferEncoding => KnownField::TransferEncoding,
             BadResponse::Field(
                 BadRequest::HeadTooLarge
                 | BadRequest::FieldTooLong
@@ -67,7 +70,7 @@ impl ResponseHead {
                 out = b"upstream sent duplicate header line".to_vec();
                 quote_repeated(&mut out, buf, &self.fields, known);
             }
-            Some(field) if known == Known::ContentLength => {
+            Some(field) if known == KnownField::ContentLength => {
                 append(&mut out, &[b": \"", field.name.of(buf), b": ", field.value.of(buf), b"\""]);
             }
             Some(field) => append(&mut out, &[b": \"", field.value.of(buf), b"\""]),
@@ -86,7 +89,7 @@ fn quote_line(out: &mut Vec<u8>, buf: &[u8], offending: Span) {
     append(out, &[b": \"", offending.of(buf), b"\\x", &code, b"...\""]);
 }
 
-fn quote_repeated(out: &mut Vec<u8>, buf: &[u8], fields: &[Field], known: Known) {
+fn quote_repeated(out: &mut Vec<u8>, buf: &[u8], fields: &[Field], known: KnownField) {
     let mut found = fields.iter().filter(|field| field.known == known);
     let text = |field: Option<&Field>| {
         field.map_or_else(Vec::new, |field| [field.name.of(buf), field.value.of(buf)].join(&b": "[..]))
@@ -104,11 +107,11 @@ fn append(out: &mut Vec<u8>, parts: &[&[u8]]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::h1::Limits;
+    use crate::h1::HeadLimits;
 
     fn logged(buf: &[u8]) -> String {
         let mut head = RequestHead::default();
-        let limits = Limits { max_line: 64, ..Limits::default() };
+        let limits = HeadLimits { max_line: 64, ..HeadLimits::default() };
         let bad = head.parse(buf, &limits).expect_err("the head is bad");
         String::from_utf8(head.log_message(bad, buf)).expect("the test's heads are ASCII")
     }

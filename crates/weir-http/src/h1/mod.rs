@@ -23,19 +23,20 @@ mod scan;
 mod tests;
 
 pub use body::{
-    BadChunk, ChunkedDecoder, Decoded, Strictness, TrailerLimits, Trailers, chunk_head, last_chunk,
+    BadChunk, ChunkStrictness, ChunkedDecoder, DecodedChunk, TrailerFields, TrailerLimits, chunk_head,
+    last_chunk,
 };
 pub(crate) use encode::hexadecimal;
 pub use encode::{content_length, end, field, known_field, number, status_line};
 pub use error::BadRequest;
 pub use fields::ConnectionTokens;
-pub use request::{Absolute, RequestHead};
+pub use request::{AbsoluteTarget, RequestHead};
 pub use response::{BadResponse, BodyLength, ResponseHead};
 
 /// Bounds on a head, in bytes and lines; the defaults are nginx's (`large_client_header_buffers 4 8k`,
 /// `max_headers 1000`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HeadLimits {
     /// Longest line, its end included: 414 for the request line, 494 for a field.
     pub max_line: usize,
     /// Longest head from the request line to the empty line, both included: 494 above it.
@@ -44,15 +45,15 @@ pub struct Limits {
     pub max_fields: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { max_line: 8 * 1024, max_head: 32 * 1024, max_fields: 1000 }
+impl Default for HeadLimits {
+    fn default() -> HeadLimits {
+        HeadLimits { max_line: 8 * 1024, max_head: 32 * 1024, max_fields: 1000 }
     }
 }
 
 /// What a buffer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parse {
+pub enum HeadParse {
     /// A whole head.
     Complete,
     /// A head that is good so far; more bytes are needed.

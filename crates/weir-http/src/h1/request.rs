@@ -2,15 +2,15 @@
 
 use memchr::memchr2;
 
-use super::fields::{Cursor, HeadEnd, Stop, section};
+use super::fields::{HeadCursor, HeadEnd, HeadStop, section};
 use super::line::request_line;
-use super::{BadRequest, ConnectionTokens, Limits, Parse};
-use crate::header::{Field, Known, Span, decimal};
+use super::{BadRequest, ConnectionTokens, HeadLimits, HeadParse};
+use crate::header::{Field, KnownField, Span, decimal};
 use crate::{Method, Version};
 
 /// The parts of an absolute-form target (RFC 9112 section 3.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Absolute {
+pub struct AbsoluteTarget {
     /// `http`, in whatever case it was sent.
     pub scheme: Span,
     /// `host[:port]`; never with user information, which nginx refuses too.
@@ -30,7 +30,7 @@ pub struct RequestHead {
     /// The target as sent: a path with its query, an absolute URI, an authority (`CONNECT`) or `*` (`OPTIONS`).
     pub target: Span,
     /// The parts of the target when it is an absolute URI.
-    pub absolute: Option<Absolute>,
+    pub absolute: Option<AbsoluteTarget>,
     /// The version; HTTP/1.2 and above count as 1.1.
     pub version: Version,
     /// The version as sent, nginx's `$server_protocol`; empty in HTTP/0.9.
@@ -61,7 +61,7 @@ pub struct RequestHead {
     /// After an error: the line it is in, up to the wrong byte.
     pub offending: Span,
     /// One bit for each known name seen.
-    seen: Seen,
+    seen: KnownFieldSet,
     /// A `Transfer-Encoding` that is not `chunked`.
     coding_unknown: bool,
 }
@@ -76,15 +76,15 @@ impl RequestHead {
     /// # Errors
     /// [`BadRequest`] as soon as the bytes at hand cannot begin a good head. The connection is to be closed after
     /// the answer. The parts read before the error stay readable, for the access log.
-    pub fn parse(&mut self, buf: &[u8], limits: &Limits) -> Result<Parse, BadRequest> {
+    pub fn parse(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<HeadParse, BadRequest> {
         self.clear();
         self.leading_crlf = buf.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let most = self.leading_crlf.saturating_add(limits.max_head).min(i32::MAX as usize);
-        let mut cursor = Cursor::new(buf.get(..most).unwrap_or(buf), self.leading_crlf);
+        let mut cursor = HeadCursor::new(buf.get(..most).unwrap_or(buf), self.leading_crlf);
         match self.read(&mut cursor, limits) {
             Ok(()) => {
                 self.len = cursor.at;
-                Ok(Parse::Complete)
+                Ok(HeadParse::Complete)
             }
             Err(stop) => self.stopped(&cursor, limits, stop, buf.len() >= most),
         }
@@ -123,7 +123,7 @@ impl RequestHead {
         (*host, *host_count, *content_length) = (None, 0, None);
         *connection = ConnectionTokens::default();
         (*chunked, *coding_unknown, *expect_continue, *expect_other) = (false, false, false, false);
-        *seen = Seen::default();
+        *seen = KnownFieldSet::default();
     }
 
     /// Whether the client, by version and `Connection`, would send another request (RFC 9112 section 9.3).
@@ -143,7 +143,7 @@ impl RequestHead {
     }
 
     /// The first field called `known`.
-    pub fn field(&self, known: Known) -> Option<&Field> {
+    pub fn field(&self, known: KnownField) -> Option<&Field> {
         if !self.seen.has(known) {
             return None;
         }
@@ -153,7 +153,7 @@ impl RequestHead {
     /// Adds a field behind the others, for who changes a request that was read.
     pub fn push_field(&mut self, field: Field) {
         self.seen.add(field.known);
-        if field.known == Known::Host && self.host.is_none() {
+        if field.known == KnownField::Host && self.host.is_none() {
             self.host = u16::try_from(self.fields.len()).ok();
         }
         self.fields.push(field);
@@ -162,7 +162,7 @@ impl RequestHead {
     /// Keeps the fields that `keep` says, in order.
     pub fn retain_fields(&mut self, keep: impl FnMut(&Field) -> bool) {
         self.fields.retain(keep);
-        let host = self.fields.iter().position(|field| field.known == Known::Host);
+        let host = self.fields.iter().position(|field| field.known == KnownField::Host);
         self.host = host.and_then(|at| u16::try_from(at).ok());
     }
 
@@ -178,7 +178,7 @@ impl RequestHead {
         }
     }
 
-    fn read(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Stop> {
+    fn read(&mut self, cursor: &mut HeadCursor<'_>, limits: &HeadLimits) -> Result<(), HeadStop> {
         let line = request_line(cursor)?;
         self.method = line.method;
         self.method_span = line.method_span;
@@ -188,7 +188,7 @@ impl RequestHead {
         self.protocol = line.protocol;
         self.line = line.text;
         if cursor.at - cursor.line > limits.max_line {
-            return Err(Stop::Bad(BadRequest::LineTooLong));
+            return Err(HeadStop::Bad(BadRequest::LineTooLong));
         }
         if self.version == Version::V09 {
             return Ok(());
@@ -204,33 +204,33 @@ impl RequestHead {
 
     /// Takes note of a known field. One that may come once is refused the second time, as nginx does.
     #[inline(always)]
-    fn notice(&mut self, buf: &[u8], index: u16, known: Known, value: Span) -> Result<(), BadRequest> {
+    fn notice(&mut self, buf: &[u8], index: u16, known: KnownField, value: Span) -> Result<(), BadRequest> {
         let before = self.seen.add(known);
         if known.is_noticed() { self.act(index, known, value.of(buf), before) } else { Ok(()) }
     }
 
-    fn act(&mut self, index: u16, known: Known, value: &[u8], before: bool) -> Result<(), BadRequest> {
+    fn act(&mut self, index: u16, known: KnownField, value: &[u8], before: bool) -> Result<(), BadRequest> {
         if before && known.is_single() {
             return Err(match known {
-                Known::Host => BadRequest::RepeatedHost,
-                Known::ContentLength => BadRequest::ContentLengthRepeated,
+                KnownField::Host => BadRequest::RepeatedHost,
+                KnownField::ContentLength => BadRequest::ContentLengthRepeated,
                 _ => BadRequest::RepeatedField(known),
             });
         }
         match known {
-            Known::Host => {
+            KnownField::Host => {
                 self.host = Some(index);
                 self.host_count = 1;
             }
-            Known::Connection => self.connection.add(value),
-            Known::ContentLength => {
+            KnownField::Connection => self.connection.add(value),
+            KnownField::ContentLength => {
                 self.content_length = Some(decimal(value).ok_or(BadRequest::ContentLengthInvalid)?);
             }
-            Known::TransferEncoding => {
+            KnownField::TransferEncoding => {
                 self.chunked = value.eq_ignore_ascii_case(b"chunked");
                 self.coding_unknown = !self.chunked;
             }
-            Known::Expect if self.version >= Version::V11 => {
+            KnownField::Expect if self.version >= Version::V11 => {
                 self.expect_continue = value.eq_ignore_ascii_case(b"100-continue");
                 self.expect_other = !self.expect_continue;
             }
@@ -254,16 +254,16 @@ impl RequestHead {
     #[cold]
     fn stopped(
         &mut self,
-        at: &Cursor<'_>,
-        limits: &Limits,
-        stop: Stop,
+        at: &HeadCursor<'_>,
+        limits: &HeadLimits,
+        stop: HeadStop,
         cut: bool,
-    ) -> Result<Parse, BadRequest> {
+    ) -> Result<HeadParse, BadRequest> {
         let in_line = self.line.is_empty();
         let outcome = match stop {
-            Stop::Bad(bad) => Err(bad),
-            Stop::More => {
-                at.unfinished(limits, HeadEnd { cut, in_line }).map(|()| Parse::Incomplete { in_line })
+            HeadStop::Bad(bad) => Err(bad),
+            HeadStop::More => {
+                at.unfinished(limits, HeadEnd { cut, in_line }).map(|()| HeadParse::Incomplete { in_line })
             }
         };
         if outcome.is_err() {
@@ -279,19 +279,19 @@ impl RequestHead {
 
 /// A set of known names; the table has at most 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seen([u64; 2]);
+struct KnownFieldSet([u64; 2]);
 
-impl Seen {
-    fn has(self, known: Known) -> bool {
-        let Seen([low, high]) = self;
+impl KnownFieldSet {
+    fn has(self, known: KnownField) -> bool {
+        let KnownFieldSet([low, high]) = self;
         let word = if known as u8 >= 64 { high } else { low };
         word >> (known as u8 & 63) & 1 != 0
     }
 
     /// Puts `known` in; true when it was there.
     #[inline(always)]
-    fn add(&mut self, known: Known) -> bool {
-        let Seen([low, high]) = self;
+    fn add(&mut self, known: KnownField) -> bool {
+        let KnownFieldSet([low, high]) = self;
         let word = if known as u8 >= 64 { high } else { low };
         let bit = 1 << (known as u8 & 63);
         let before = *word & bit != 0;

@@ -1,8 +1,8 @@
 //! The head of a response, for upstreams and clients, and how long its body is.
 
-use super::fields::{Cursor, HeadEnd, Stop, section};
-use super::{BadRequest, ConnectionTokens, Limits, Parse};
-use crate::header::{Field, Known, Span, decimal};
+use super::fields::{HeadCursor, HeadEnd, HeadStop, section};
+use super::{BadRequest, ConnectionTokens, HeadLimits, HeadParse};
+use crate::header::{Field, KnownField, Span, decimal};
 use crate::{Method, Version};
 
 /// Why a response head is refused; an upstream that sends one is answered for with 502.
@@ -95,7 +95,7 @@ impl ResponseHead {
     ///
     /// # Errors
     /// [`BadResponse`] as soon as the bytes at hand cannot begin a good head.
-    pub fn parse(&mut self, buf: &[u8], limits: &Limits) -> Result<Parse, BadResponse> {
+    pub fn parse(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<HeadParse, BadResponse> {
         self.parse_as(buf, limits, true)
     }
 
@@ -104,31 +104,31 @@ impl ResponseHead {
     ///
     /// # Errors
     /// As [`parse`](ResponseHead::parse).
-    pub fn parse_fields(&mut self, buf: &[u8], limits: &Limits) -> Result<Parse, BadResponse> {
+    pub fn parse_fields(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<HeadParse, BadResponse> {
         self.parse_as(buf, limits, false)
     }
 
-    fn parse_as(&mut self, buf: &[u8], limits: &Limits, line: bool) -> Result<Parse, BadResponse> {
+    fn parse_as(&mut self, buf: &[u8], limits: &HeadLimits, line: bool) -> Result<HeadParse, BadResponse> {
         self.clear();
         let most = limits.max_head.min(i32::MAX as usize);
-        let mut cursor = Cursor::new(buf.get(..most).unwrap_or(buf), 0);
+        let mut cursor = HeadCursor::new(buf.get(..most).unwrap_or(buf), 0);
         match self.read(&mut cursor, limits, line) {
             Ok(()) => {
                 self.len = cursor.at;
                 if line {
                     self.check_framing()?;
                 }
-                Ok(Parse::Complete)
+                Ok(HeadParse::Complete)
             }
-            Err(Stop::Bad(bad)) => {
+            Err(HeadStop::Bad(bad)) => {
                 self.offending = cursor.offending();
                 Err(BadResponse::of(bad))
             }
-            Err(Stop::More) => {
+            Err(HeadStop::More) => {
                 let in_line = line && self.status == 0;
                 let end = HeadEnd { cut: buf.len() >= most, in_line };
                 cursor.unfinished(limits, end).map_err(BadResponse::Field)?;
-                Ok(Parse::Incomplete { in_line })
+                Ok(HeadParse::Incomplete { in_line })
             }
         }
     }
@@ -157,15 +157,15 @@ impl ResponseHead {
     }
 
     /// The first field called `known`.
-    pub fn field(&self, known: Known) -> Option<&Field> {
+    pub fn field(&self, known: KnownField) -> Option<&Field> {
         self.fields.iter().find(|field| field.known == known)
     }
 
-    fn read(&mut self, cursor: &mut Cursor<'_>, limits: &Limits, line: bool) -> Result<(), Stop> {
+    fn read(&mut self, cursor: &mut HeadCursor<'_>, limits: &HeadLimits, line: bool) -> Result<(), HeadStop> {
         if line {
             (self.version, self.status, self.reason) = status_line(cursor)?;
             if cursor.at > limits.max_line {
-                return Err(Stop::Bad(BadRequest::LineTooLong));
+                return Err(HeadStop::Bad(BadRequest::LineTooLong));
             }
         }
         let (buf, mut fields) = (cursor.buf, std::mem::take(&mut self.fields));
@@ -174,20 +174,20 @@ impl ResponseHead {
         read
     }
 
-    fn notice(&mut self, known: Known, value: &[u8]) -> Result<(), BadRequest> {
+    fn notice(&mut self, known: KnownField, value: &[u8]) -> Result<(), BadRequest> {
         match known {
-            Known::Connection => self.connection.add(value),
-            Known::ContentLength => {
+            KnownField::Connection => self.connection.add(value),
+            KnownField::ContentLength => {
                 let length = decimal(value).ok_or(BadRequest::ContentLengthInvalid)?;
                 if self.content_length.is_some_and(|before| before != length) {
                     return Err(BadRequest::ContentLengthInvalid);
                 }
                 self.content_length = Some(length);
             }
-            Known::TransferEncoding if self.chunked || !value.eq_ignore_ascii_case(b"chunked") => {
+            KnownField::TransferEncoding if self.chunked || !value.eq_ignore_ascii_case(b"chunked") => {
                 return Err(BadRequest::TransferEncodingUnknown);
             }
-            Known::TransferEncoding => self.chunked = true,
+            KnownField::TransferEncoding => self.chunked = true,
             _ => {}
         }
         Ok(())
@@ -203,10 +203,10 @@ impl ResponseHead {
 }
 
 /// `HTTP/1.1 200 reason` and the end of the line; the reason, and the space before it, may be missing.
-fn status_line(cursor: &mut Cursor<'_>) -> Result<(Version, u16, Span), Stop> {
+fn status_line(cursor: &mut HeadCursor<'_>) -> Result<(Version, u16, Span), HeadStop> {
     const SHAPE: &[u8] = b"HTTP/1.# ### ";
     for (at, &shape) in SHAPE.iter().enumerate() {
-        let Some(&byte) = cursor.buf.get(at) else { return Err(Stop::More) };
+        let Some(&byte) = cursor.buf.get(at) else { return Err(HeadStop::More) };
         match (shape, byte) {
             (b'#', b'0'..=b'9') => {}
             (b' ', b'\r' | b'\n') if at + 1 == SHAPE.len() => {}
@@ -215,13 +215,13 @@ fn status_line(cursor: &mut Cursor<'_>) -> Result<(Version, u16, Span), Stop> {
             _ => return Err(cursor.bad(at, BadRequest::InvalidVersion)),
         }
     }
-    let &[.., minor, _, a, b, c] = cursor.buf.first_chunk::<12>().ok_or(Stop::More)?;
+    let &[.., minor, _, a, b, c] = cursor.buf.first_chunk::<12>().ok_or(HeadStop::More)?;
     let status = [a, b, c].iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
     if status < 100 {
         return Err(cursor.bad(9, BadRequest::InvalidVersion));
     }
     let start = if cursor.buf.get(12) == Some(&b' ') { 13 } else { 12 };
-    let length = memchr::memchr3(b'\r', b'\n', 0, cursor.rest(start)).ok_or(Stop::More)?;
+    let length = memchr::memchr3(b'\r', b'\n', 0, cursor.rest(start)).ok_or(HeadStop::More)?;
     cursor.line_end(start + length, BadRequest::InvalidVersion)?;
     let version = if minor == b'0' { Version::V10 } else { Version::V11 };
     Ok((version, status, Span::new(start, start + length)))

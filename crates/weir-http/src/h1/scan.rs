@@ -47,7 +47,7 @@ static NAMES: [NameWords; BLOCK] = {
 
 /// Where the control bytes of a buffer are, asked for in order. Lines end at one: so where a line ends is known
 /// without waiting for what is in it, and the processor reads several lines at once.
-pub(super) struct Controls<'b> {
+pub(super) struct ControlBytes<'b> {
     /// The whole buffer.
     buf: &'b [u8],
     /// Where the block of `marks` begins.
@@ -56,11 +56,11 @@ pub(super) struct Controls<'b> {
     marks: u64,
 }
 
-impl<'b> Controls<'b> {
+impl<'b> ControlBytes<'b> {
     /// The first question is about `at` or a later place.
     #[inline(always)]
-    pub(super) fn new(buf: &'b [u8], at: usize) -> Controls<'b> {
-        Controls { buf, base: at, marks: marks(buf.get(at..).unwrap_or_default()) }
+    pub(super) fn new(buf: &'b [u8], at: usize) -> ControlBytes<'b> {
+        ControlBytes { buf, base: at, marks: marks(buf.get(at..).unwrap_or_default()) }
     }
 
     /// The first control byte at `at` or later, the length of the buffer if there is none. `at` must not be before
@@ -167,7 +167,7 @@ mod tests {
                     buf[place + 70] = 0x1f;
                 }
                 for begin in [0, 1, 17, place.saturating_sub(1), place, length / 2].map(|b| b.min(length)) {
-                    let mut controls = Controls::new(&buf, begin);
+                    let mut controls = ControlBytes::new(&buf, begin);
                     for at in begin..=length {
                         let plain =
                             at + buf[at..].iter().position(|&byte| byte < 0x20).unwrap_or(length - at);

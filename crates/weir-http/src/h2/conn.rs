@@ -4,20 +4,20 @@ use std::collections::VecDeque;
 
 use super::flow::{RecvWindow, SendWindow};
 use super::frame;
-use super::guard::Guard;
-use super::heads::{Block, ReadBlock};
-use super::message::{Malformed, Message};
-use super::priority::{Priority, Queue};
-use super::recv::Data;
-use super::settings::Settings;
-use super::state::State;
-use super::store::{Key, Store, Stream};
-use super::{Code, PREFACE};
-use crate::hpack::{self, Decoder, Encoder, Section};
+use super::guard::AbuseGuard;
+use super::heads::{HeaderBlock, ReadBlock};
+use super::message::{H2Message, MalformedMessage};
+use super::priority::{Priority, SendQueue};
+use super::recv::DataFrame;
+use super::settings::H2Settings;
+use super::state::StreamState;
+use super::store::{StreamKey, StreamRecord, StreamStore};
+use super::{ErrorCode, PREFACE};
+use crate::hpack::{self, DecodedSection, HpackDecoder, HpackEncoder};
 
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum H2Role {
     /// Streams are opened by the peer.
     Server,
     /// Streams are opened here.
@@ -26,7 +26,7 @@ pub enum Role {
 
 /// How a connection is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct H2Config {
     /// Streams at once (`http2_max_concurrent_streams`).
     pub max_streams: u32,
     /// Bytes that the peer may send on a stream before any of them is used (`http2_body_preread_size`).
@@ -34,7 +34,7 @@ pub struct Config {
     /// The same for the whole connection.
     pub window: u32,
     /// Bounds on header sections.
-    pub headers: hpack::Limits,
+    pub headers: hpack::SectionLimits,
     /// Bytes of a frame's payload that the peer may send (`SETTINGS_MAX_FRAME_SIZE`); [`MIN_FRAME`] at least. A header
     /// section in one frame is kept until that frame is whole, so that more of it is memory.
     pub max_frame: u32,
@@ -44,33 +44,33 @@ pub struct Config {
 
 /// One side of a connection.
 #[derive(Debug)]
-pub struct Connection {
-    pub(super) role: Role,
-    pub(super) config: Config,
+pub struct H2Connection {
+    pub(super) role: H2Role,
+    pub(super) config: H2Config,
     /// What the peer said of itself.
-    pub(super) remote: Settings,
-    pub(super) decoder: Decoder,
-    pub(super) encoder: Encoder,
+    pub(super) remote: H2Settings,
+    pub(super) decoder: HpackDecoder,
+    pub(super) encoder: HpackEncoder,
     /// The header section that was read last.
-    pub(super) section: Section,
+    pub(super) section: DecodedSection,
     /// What it says.
-    pub(super) message: Message,
-    pub(super) malformed: Option<Malformed>,
+    pub(super) message: H2Message,
+    pub(super) malformed: Option<MalformedMessage>,
     /// The block that they were read from.
     pub(super) read: ReadBlock,
-    pub(super) store: Store,
-    pub(super) queue: Queue,
+    pub(super) store: StreamStore,
+    pub(super) queue: SendQueue,
     pub(super) send: SendWindow,
     pub(super) recv: RecvWindow,
-    pub(super) guard: Guard,
+    pub(super) guard: AbuseGuard,
     /// The peer's settings have come.
     pub(super) settled: bool,
     /// Bytes of the preface that are still to come.
     pub(super) preface: usize,
     /// A header block that goes on in CONTINUATION frames.
-    pub(super) block: Option<Block>,
+    pub(super) block: Option<HeaderBlock>,
     /// A DATA frame of which more is to come.
-    pub(super) data: Option<Data>,
+    pub(super) data: Option<DataFrame>,
     /// The highest stream that the peer opened.
     pub(super) last: u32,
     /// What it was when all that had come was read: streams above came with what is being read.
@@ -83,7 +83,7 @@ pub struct Connection {
     pub(super) ended: VecDeque<u32>,
     /// Priorities of streams that are not there yet (RFC 9218 section 7.1).
     pub(super) early: VecDeque<(u32, Priority)>,
-    pub(super) ending: Ending,
+    pub(super) ending: ConnectionEnding,
     /// The peer takes no stream above this one.
     pub(super) peer_last: Option<u32>,
     /// Bytes of the frames of the header section that was read last.
@@ -92,7 +92,7 @@ pub struct Connection {
 
 /// How far a connection has come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ConnectionEnding {
     /// Streams may come.
     No,
     /// No stream is taken any more.
@@ -101,56 +101,56 @@ pub(super) enum Ending {
     Failed,
 }
 
-impl Connection {
+impl H2Connection {
     /// The server's side of a connection. Settings and the window of the connection are appended to `out`.
-    pub fn server(config: &Config, out: &mut Vec<u8>) -> Connection {
-        let settings = Settings {
+    pub fn server(config: &H2Config, out: &mut Vec<u8>) -> H2Connection {
+        let settings = H2Settings {
             max_streams: Some(config.max_streams),
             window: config.stream_window,
             max_frame: config.max_frame,
             connect_protocol: config.connect_protocol,
             no_tree: true,
-            ..Settings::default()
+            ..H2Settings::default()
         };
-        Connection::new(Role::Server, config, settings, out)
+        H2Connection::new(H2Role::Server, config, settings, out)
     }
 
     /// The client's side: the preface, settings and the connection's window are appended to `out`.
-    pub fn client(config: &Config, out: &mut Vec<u8>) -> Connection {
+    pub fn client(config: &H2Config, out: &mut Vec<u8>) -> H2Connection {
         out.extend_from_slice(PREFACE);
-        let settings = Settings {
+        let settings = H2Settings {
             push: false,
             window: config.stream_window,
             max_frame: config.max_frame,
-            ..Settings::default()
+            ..H2Settings::default()
         };
-        Connection::new(Role::Client, config, settings, out)
+        H2Connection::new(H2Role::Client, config, settings, out)
     }
 
-    fn new(role: Role, config: &Config, settings: Settings, out: &mut Vec<u8>) -> Connection {
+    fn new(role: H2Role, config: &H2Config, settings: H2Settings, out: &mut Vec<u8>) -> H2Connection {
         settings.write(out);
-        let (usual, decoder) = (Settings::default(), Decoder::new(hpack::DEFAULT_TABLE));
+        let (usual, decoder) = (H2Settings::default(), HpackDecoder::new(hpack::DEFAULT_TABLE));
         let mut recv = RecvWindow::new(usual.window);
         if let Some(more) = recv.widen(config.window.min(0x7fff_ffff)) {
             frame::window_update(out, 0, more);
         }
-        Connection {
+        H2Connection {
             role,
             config: *config,
             remote: usual,
-            decoder: if role == Role::Client { decoder.lenient() } else { decoder },
-            encoder: Encoder::new(),
-            section: Section::default(),
-            message: Message::default(),
+            decoder: if role == H2Role::Client { decoder.lenient() } else { decoder },
+            encoder: HpackEncoder::new(),
+            section: DecodedSection::default(),
+            message: H2Message::default(),
             malformed: None,
             read: ReadBlock::default(),
-            store: Store::default(),
-            queue: Queue::default(),
+            store: StreamStore::default(),
+            queue: SendQueue::default(),
             send: SendWindow::new(usual.window),
             recv,
-            guard: Guard::default(),
+            guard: AbuseGuard::default(),
             settled: false,
-            preface: if role == Role::Server { PREFACE.len() } else { 0 },
+            preface: if role == H2Role::Server { PREFACE.len() } else { 0 },
             block: None,
             data: None,
             last: 0,
@@ -159,7 +159,7 @@ impl Connection {
             reset: VecDeque::new(),
             ended: VecDeque::new(),
             early: VecDeque::new(),
-            ending: Ending::No,
+            ending: ConnectionEnding::No,
             peer_last: None,
             block_len: 0,
         }
@@ -170,7 +170,7 @@ impl Connection {
     ///
     /// # Errors
     /// Settings that are none.
-    pub fn upgrade(&mut self, settings: &[u8]) -> Result<Key, super::Failure> {
+    pub fn upgrade(&mut self, settings: &[u8]) -> Result<StreamKey, super::H2Failure> {
         self.remote.read(settings)?;
         self.encoder.set_limit(self.remote.header_table);
         self.last = 1;
@@ -180,20 +180,20 @@ impl Connection {
     }
 
     /// The header section that the last event was about.
-    pub fn section(&self) -> &Section {
+    pub fn section(&self) -> &DecodedSection {
         &self.section
     }
 
-    /// What it says as a message, or why it is none. What there is of a malformed one is in [`Connection::message`].
+    /// What it says as a message, or why it is none. What there is of a malformed one is in [`H2Connection::message`].
     ///
     /// # Errors
     /// Why the message is malformed.
-    pub fn checked(&self) -> Result<&Message, Malformed> {
+    pub fn checked(&self) -> Result<&H2Message, MalformedMessage> {
         self.malformed.map_or(Ok(&self.message), Err)
     }
 
     /// What there is of a message, malformed or not.
-    pub fn message(&self) -> &Message {
+    pub fn message(&self) -> &H2Message {
         &self.message
     }
 
@@ -208,18 +208,18 @@ impl Connection {
     }
 
     /// All streams that are not released.
-    pub fn keys(&self) -> Vec<Key> {
+    pub fn keys(&self) -> Vec<StreamKey> {
         self.store.keys().collect()
     }
 
     /// The number of a stream; 0 once it was released.
-    pub fn id(&self, key: Key) -> u32 {
+    pub fn id(&self, key: StreamKey) -> u32 {
         self.store.get(key).map_or(0, |stream| stream.id)
     }
 
     /// The state of a stream; closed once it was released.
-    pub fn state(&self, key: Key) -> State {
-        self.store.get(key).map_or(State::Closed, |stream| stream.state)
+    pub fn state(&self, key: StreamKey) -> StreamState {
+        self.store.get(key).map_or(StreamState::Closed, |stream| stream.state)
     }
 
     /// Whether the peer has said anything of itself.
@@ -228,7 +228,7 @@ impl Connection {
     }
 
     /// What the peer said of itself.
-    pub fn remote(&self) -> &Settings {
+    pub fn remote(&self) -> &H2Settings {
         &self.remote
     }
 
@@ -238,10 +238,10 @@ impl Connection {
     }
 
     /// A stream of the peer's number `id`, or one of ours.
-    pub(super) fn stream(&self, id: u32, ended: bool) -> Stream {
-        Stream {
+    pub(super) fn stream(&self, id: u32, ended: bool) -> StreamRecord {
+        StreamRecord {
             id,
-            state: if ended { State::HalfClosedRemote } else { State::Open },
+            state: if ended { StreamState::HalfClosedRemote } else { StreamState::Open },
             priority: Priority::default(),
             send: SendWindow::new(self.remote.window),
             recv: RecvWindow::new(self.config.stream_window),
@@ -258,30 +258,31 @@ impl Connection {
 
     /// Tells the peer that the connection ends: streams that are open go on, others are not taken, and are free to be
     /// asked for on another connection. As nginx does it, in one step.
-    pub fn go_away(&mut self, code: Code, out: &mut Vec<u8>) {
-        if self.ending == Ending::No {
-            self.ending = Ending::Final;
+    pub fn go_away(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
+        if self.ending == ConnectionEnding::No {
+            self.ending = ConnectionEnding::Final;
             frame::goaway(out, self.last, code);
         }
     }
 
     /// No stream is open, and none can come.
     pub fn is_over(&self) -> bool {
-        self.ending == Ending::Failed || (self.ending == Ending::Final && self.store.len() == 0)
+        self.ending == ConnectionEnding::Failed
+            || (self.ending == ConnectionEnding::Final && self.store.len() == 0)
     }
 
     /// The peer was told that the connection ends, or told us.
     pub fn is_ending(&self) -> bool {
-        self.ending != Ending::No || self.peer_last.is_some()
+        self.ending != ConnectionEnding::No || self.peer_last.is_some()
     }
 
     /// Ends a stream with `code`. Nothing is said twice.
-    pub fn reset(&mut self, key: Key, code: Code, out: &mut Vec<u8>) {
+    pub fn reset(&mut self, key: StreamKey, code: ErrorCode, out: &mut Vec<u8>) {
         let Some(stream) = self.store.get_mut(key) else { return };
-        if stream.state == State::Closed {
+        if stream.state == StreamState::Closed {
             return;
         }
-        stream.state = State::Closed;
+        stream.state = StreamState::Closed;
         let id = stream.id;
         self.unqueue(key);
         frame::reset(out, id, code);
@@ -290,24 +291,26 @@ impl Connection {
 
     /// Forgets a stream: nothing is to be sent or read on it any more. One that we have not ended is reset, and one that
     /// the peer has not, whose content nobody wants, is told so (RFC 9113 section 8.1).
-    pub fn release(&mut self, key: Key, out: &mut Vec<u8>) {
+    pub fn release(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         match self.state(key) {
-            State::HalfClosedLocal if self.role == Role::Server => self.reset(key, Code::No, out),
-            State::Closed => {}
-            _ => self.reset(key, Code::Internal, out),
+            StreamState::HalfClosedLocal if self.role == H2Role::Server => {
+                self.reset(key, ErrorCode::No, out)
+            }
+            StreamState::Closed => {}
+            _ => self.reset(key, ErrorCode::Internal, out),
         }
         self.unqueue(key);
         if let Some(stream) = self.store.remove(key) {
             remember(&mut self.ended, stream.id, ENDED);
         }
-        if let Some(content) = self.data.as_mut().filter(|data| data.key == Some(key)).map(Data::orphan)
+        if let Some(content) = self.data.as_mut().filter(|data| data.key == Some(key)).map(DataFrame::orphan)
             && let Some(more) = self.recv.release(content)
         {
             frame::window_update(out, 0, more);
         }
     }
 
-    pub(super) fn unqueue(&mut self, key: Key) {
+    pub(super) fn unqueue(&mut self, key: StreamKey) {
         if let Some(stream) = self.store.get_mut(key)
             && std::mem::take(&mut stream.queued)
         {

@@ -1,24 +1,24 @@
 //! Frames about the connection, and about streams as such.
 
-use super::conn::{Connection, Role};
+use super::conn::{H2Connection, H2Role};
 use super::frame::{self, ACK, FrameHead, kind};
-use super::guard::Abuse;
+use super::guard::H2Abuse;
 use super::heads::depends_on;
 use super::priority::Priority;
-use super::recv::{Event, Outcome, protocol, size};
-use super::state::State;
-use super::{Code, Failure};
+use super::recv::{FrameOutcome, H2Event, protocol, size};
+use super::state::StreamState;
+use super::{ErrorCode, H2Failure};
 
-impl Connection {
+impl H2Connection {
     /// The priority tree of RFC 7540, which RFC 9113 has no more: it is checked, and means nothing.
-    pub(super) fn tree(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn tree(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         if head.stream == 0 {
             return Err(protocol("sent PRIORITY frame with incorrect identifier"));
         }
         if self.is_late(head.stream) {
             return self.late();
         }
-        self.guard.spend(Abuse::Priorities)?;
+        self.guard.spend(H2Abuse::Priorities)?;
         let wrong = match payload.first_chunk::<5>() {
             Some(tree) if payload.len() == 5 && depends_on(tree) != head.stream => return Ok(None),
             Some(_) if payload.len() == 5 => protocol("sent PRIORITY frame with incorrect dependency"),
@@ -30,7 +30,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn peer_reset(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn peer_reset(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         let Ok(code) = <[u8; 4]>::try_from(payload) else {
             return Err(size("sent RST_STREAM frame with incorrect length"));
         };
@@ -42,8 +42,9 @@ impl Connection {
         }
         // A peer that waited for an answer may not want the rest; answers do not pay for requests that are cancelled in
         // the same breath.
-        let at_once = self.role == Role::Server && head.stream > self.seen;
-        let counted = if at_once { self.guard.count(Abuse::Resets) } else { self.guard.spend(Abuse::Resets) };
+        let at_once = self.role == H2Role::Server && head.stream > self.seen;
+        let counted =
+            if at_once { self.guard.count(H2Abuse::Resets) } else { self.guard.spend(H2Abuse::Resets) };
         counted?;
         let Some(key) = self.store.find(head.stream) else {
             // From here on the peer knows that it is closed.
@@ -52,25 +53,25 @@ impl Connection {
         };
         self.unqueue(key);
         let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
-        if stream.state == State::Closed {
+        if stream.state == StreamState::Closed {
             return Ok(None);
         }
-        stream.state = State::Closed;
-        Ok(Some(Event::Reset { key, code: Code::of(u32::from_be_bytes(code)), reason: None }))
+        stream.state = StreamState::Closed;
+        Ok(Some(H2Event::Reset { key, code: ErrorCode::of(u32::from_be_bytes(code)), reason: None }))
     }
 
-    pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         if head.stream != 0 {
             return Err(protocol("sent SETTINGS frame with incorrect identifier"));
         }
         if head.has(ACK) {
-            self.guard.count(Abuse::Settings)?;
+            self.guard.count(H2Abuse::Settings)?;
             return match payload {
                 [] => Ok(None),
                 _ => Err(size("sent SETTINGS frame with the ACK flag and nonzero length")),
             };
         }
-        self.guard.count(Abuse::Settings)?;
+        self.guard.count(H2Abuse::Settings)?;
         let before = self.remote.window;
         self.remote.read(payload)?;
         self.settled = true;
@@ -80,7 +81,7 @@ impl Connection {
             let grown = self.store.streams_mut().all(|(_, stream)| stream.send.grow(change));
             if !grown {
                 let reason = "sent SETTINGS frame that makes a window too large";
-                return Err(Failure::new(Code::FlowControl, reason));
+                return Err(H2Failure::new(ErrorCode::FlowControl, reason));
             }
             self.keys().into_iter().for_each(|key| self.enqueue(key));
         }
@@ -88,14 +89,14 @@ impl Connection {
         Ok(None)
     }
 
-    pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         if head.stream != 0 {
             return Err(protocol("sent PING frame with incorrect identifier"));
         }
         if payload.len() != 8 {
             return Err(size("sent PING frame with incorrect length"));
         }
-        self.guard.spend(Abuse::Pings)?;
+        self.guard.spend(H2Abuse::Pings)?;
         if head.has(ACK) {
             return Ok(None);
         }
@@ -103,20 +104,25 @@ impl Connection {
         Ok(None)
     }
 
-    pub(super) fn peer_goes(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn peer_goes(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream != 0 {
             return Err(protocol("sent GOAWAY frame with incorrect identifier"));
         }
         let Some((&[a, b, c, d, w, x, y, z], _)) = payload.split_first_chunk::<8>() else {
             return Err(size("sent GOAWAY frame with incorrect length"));
         };
-        self.guard.count(Abuse::GoAways)?;
+        self.guard.count(H2Abuse::GoAways)?;
         let last = u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff;
         self.peer_last = Some(last);
-        Ok(Some(Event::GoAway { last, code: Code::of(u32::from_be_bytes([w, x, y, z])) }))
+        Ok(Some(H2Event::GoAway { last, code: ErrorCode::of(u32::from_be_bytes([w, x, y, z])) }))
     }
 
-    pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn window_update(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> FrameOutcome {
         let Ok(increment) = <[u8; 4]>::try_from(payload) else {
             return Err(size("sent WINDOW_UPDATE frame with incorrect length"));
         };
@@ -124,48 +130,48 @@ impl Connection {
         if self.is_late(head.stream) {
             return self.late();
         }
-        self.guard.spend(Abuse::Windows)?;
+        self.guard.spend(H2Abuse::Windows)?;
         let nothing = "sent WINDOW_UPDATE frame with incorrect window increment 0";
         let excess = "violated flow control: window is too large";
         if head.stream == 0 {
             return match increment {
                 0 => Err(protocol(nothing)),
                 _ if self.send.grow(increment.into()) => Ok(None),
-                _ => Err(Failure::new(Code::FlowControl, excess)),
+                _ => Err(H2Failure::new(ErrorCode::FlowControl, excess)),
             };
         }
         let Some(key) = self.store.find(head.stream) else {
             self.gone(head.stream, "sent WINDOW_UPDATE frame for idle stream")?;
             if increment == 0 {
-                self.guard.count(Abuse::Resets)?;
-                frame::reset(out, head.stream, Code::Protocol);
+                self.guard.count(H2Abuse::Resets)?;
+                frame::reset(out, head.stream, ErrorCode::Protocol);
             }
             return Ok(None);
         };
         let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
-        if stream.state == State::Closed {
+        if stream.state == StreamState::Closed {
             return Ok(None);
         }
         if increment == 0 {
-            return self.fail(key, Code::Protocol, nothing, out);
+            return self.fail(key, ErrorCode::Protocol, nothing, out);
         }
         if !stream.send.grow(increment.into()) {
-            return self.fail(key, Code::FlowControl, excess, out);
+            return self.fail(key, ErrorCode::FlowControl, excess, out);
         }
         self.enqueue(key);
         Ok(None)
     }
 
     /// RFC 9218 section 7.1.
-    pub(super) fn priority_update(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn priority_update(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         let Some((id, value)) = payload.split_first_chunk::<4>() else {
             return Err(size("sent PRIORITY_UPDATE frame with incorrect length"));
         };
         let id = u32::from_be_bytes(*id) & 0x7fff_ffff;
-        if head.stream != 0 || self.role == Role::Client || id.is_multiple_of(2) {
+        if head.stream != 0 || self.role == H2Role::Client || id.is_multiple_of(2) {
             return Err(protocol("sent PRIORITY_UPDATE frame with incorrect identifier"));
         }
-        self.guard.spend(Abuse::Priorities)?;
+        self.guard.spend(H2Abuse::Priorities)?;
         let priority = Priority::parse(value);
         if let Some(key) = self.store.find(id) {
             self.prioritize(key, priority);

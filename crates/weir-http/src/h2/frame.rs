@@ -77,7 +77,7 @@ pub(super) fn write(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload
 }
 
 /// Appends a RST_STREAM frame.
-pub(super) fn reset(out: &mut Vec<u8>, stream: u32, code: super::Code) {
+pub(super) fn reset(out: &mut Vec<u8>, stream: u32, code: super::ErrorCode) {
     write(out, kind::RST_STREAM, 0, stream, &(code as u32).to_be_bytes());
 }
 
@@ -87,7 +87,7 @@ pub(super) fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
 }
 
 /// Appends a GOAWAY frame.
-pub(super) fn goaway(out: &mut Vec<u8>, last: u32, code: super::Code) {
+pub(super) fn goaway(out: &mut Vec<u8>, last: u32, code: super::ErrorCode) {
     let mut payload = [0; 8];
     let (first, second) = payload.split_at_mut(4);
     first.copy_from_slice(&last.to_be_bytes());

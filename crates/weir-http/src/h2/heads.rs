@@ -1,18 +1,18 @@
 //! Header blocks that are received: requests, responses, trailers.
 
-use super::conn::{Connection, Ending, RESET, Role, remember};
+use super::conn::{ConnectionEnding, H2Connection, H2Role, RESET, remember};
 use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, PRIORITY_FLAG, kind, unpadded};
-use super::guard::Abuse;
-use super::message::{Message, Part};
-use super::recv::{Event, Outcome, protocol, size};
-use super::state::State;
-use super::store::Key;
-use super::{Code, Failure};
+use super::guard::H2Abuse;
+use super::message::{H2Message, MessagePart};
+use super::recv::{FrameOutcome, H2Event, protocol, size};
+use super::state::StreamState;
+use super::store::StreamKey;
+use super::{ErrorCode, H2Failure};
 use crate::hpack;
 
 /// A header block whose frames are coming in.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct HeaderBlock {
     pub(super) stream: u32,
     end: bool,
     bytes: Vec<u8>,
@@ -25,13 +25,13 @@ pub(super) struct Block {
 pub(super) struct ReadBlock {
     /// Empty: it can't come again.
     bytes: Vec<u8>,
-    /// The decoder's state when it came ([`Decoder::changes`](crate::hpack::Decoder::changes)).
+    /// The decoder's state when it came ([`HpackDecoder::changes`](crate::hpack::HpackDecoder::changes)).
     changes: u32,
     /// The message was read as a request's.
     request: bool,
 }
 
-impl Connection {
+impl H2Connection {
     /// The head of the request that has begun to come takes too long: its stream is closed, and what is still to come of
     /// it is read and dropped. `input` is what was not taken. `false`: no such head has begun.
     pub fn expire_head(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
@@ -40,17 +40,17 @@ impl Connection {
             (None, Some(head)) if head.kind == kind::HEADERS && self.data.is_none() => head.stream,
             _ => return false,
         };
-        let taken = self.ending == Ending::No && self.role == Role::Server;
+        let taken = self.ending == ConnectionEnding::No && self.role == H2Role::Server;
         if id <= self.last || id.is_multiple_of(2) || !taken {
             return false;
         }
         self.last = id;
         remember(&mut self.reset, id, RESET);
-        frame::reset(out, id, Code::Protocol);
+        frame::reset(out, id, ErrorCode::Protocol);
         true
     }
 
-    pub(super) fn headers(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn headers(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         if head.stream == 0 {
             return Err(protocol("sent HEADERS frame with incorrect identifier"));
         }
@@ -70,18 +70,23 @@ impl Connection {
         if head.has(END_HEADERS) {
             return self.block(head.stream, end, block, out);
         }
-        self.block = Some(Block { stream: head.stream, end, bytes: block.to_vec(), frames: 0 });
+        self.block = Some(HeaderBlock { stream: head.stream, end, bytes: block.to_vec(), frames: 0 });
         Ok(None)
     }
 
-    pub(super) fn continuation(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn continuation(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> FrameOutcome {
         let Some(block) = &mut self.block else { return Ok(None) };
         block.frames += 1;
         if block.frames > CONTINUATIONS {
-            return Err(Abuse::Continuations.failure());
+            return Err(H2Abuse::Continuations.failure());
         }
         if block.bytes.len() + payload.len() > self.config.headers.text.saturating_mul(4) {
-            return Err(Abuse::Headers.failure());
+            return Err(H2Abuse::Headers.failure());
         }
         block.bytes.extend_from_slice(payload);
         if !head.has(END_HEADERS) {
@@ -94,18 +99,18 @@ impl Connection {
     }
 
     /// A header block that is whole.
-    fn block(&mut self, id: u32, end: bool, block: &[u8], out: &mut Vec<u8>) -> Outcome {
+    fn block(&mut self, id: u32, end: bool, block: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         self.decode(block)?;
         self.block_len = block.len();
         match (self.store.find(id), self.role) {
             (Some(key), _) => self.more_headers(key, id, end, out),
-            (None, Role::Server) => self.opened(id, end, out),
-            (None, Role::Client) => self.gone(id, "sent HEADERS frame for idle stream").map(|()| None),
+            (None, H2Role::Server) => self.opened(id, end, out),
+            (None, H2Role::Client) => self.gone(id, "sent HEADERS frame for idle stream").map(|()| None),
         }
     }
 
     /// Reads `block` into the section, unless it stands there.
-    fn decode(&mut self, block: &[u8]) -> Result<(), Failure> {
+    fn decode(&mut self, block: &[u8]) -> Result<(), H2Failure> {
         let before = self.decoder.changes();
         let read = &mut self.read;
         if !block.is_empty() && read.bytes == block && read.changes == before {
@@ -115,8 +120,8 @@ impl Connection {
         read.request = false;
         match self.decoder.decode(block, self.config.headers, &mut self.section) {
             Ok(()) => {}
-            Err(hpack::Error::TooLarge) => return Err(Abuse::Headers.failure()),
-            Err(_) => return Err(Failure::new(Code::Compression, "sent invalid header block")),
+            Err(hpack::HpackError::TooLarge) => return Err(H2Abuse::Headers.failure()),
+            Err(_) => return Err(H2Failure::new(ErrorCode::Compression, "sent invalid header block")),
         }
         if block.len() <= USUAL && self.decoder.changes() == before {
             read.bytes.extend_from_slice(block);
@@ -126,7 +131,7 @@ impl Connection {
     }
 
     /// A stream that the peer opens.
-    fn opened(&mut self, id: u32, end: bool, out: &mut Vec<u8>) -> Outcome {
+    fn opened(&mut self, id: u32, end: bool, out: &mut Vec<u8>) -> FrameOutcome {
         if id.is_multiple_of(2) {
             return Err(protocol("sent HEADERS frame with incorrect identifier"));
         }
@@ -134,7 +139,7 @@ impl Connection {
             return match (self.is_ours(id), self.ended.contains(&id)) {
                 (true, _) => Ok(None),
                 (false, true) => {
-                    Err(Failure::new(Code::StreamClosed, "sent HEADERS frame for closed stream"))
+                    Err(H2Failure::new(ErrorCode::StreamClosed, "sent HEADERS frame for closed stream"))
                 }
                 (false, false) => Err(protocol("sent HEADERS frame with incorrect identifier")),
             };
@@ -145,24 +150,24 @@ impl Connection {
         }
         self.last = id;
         if self.store.len() >= self.config.max_streams as usize {
-            self.guard.count(Abuse::Resets)?;
-            frame::reset(out, id, Code::Refused);
+            self.guard.count(H2Abuse::Resets)?;
+            frame::reset(out, id, ErrorCode::Refused);
             remember(&mut self.reset, id, RESET);
             return Ok(None);
         }
         let mut stream = self.stream(id, end);
         stream.head = true;
         if !self.read.request {
-            self.malformed = Message::read(&self.section, Part::Request, &mut self.message).err();
+            self.malformed = H2Message::read(&self.section, MessagePart::Request, &mut self.message).err();
             self.read.request = true;
         }
         if self.malformed.is_some() || self.section.too_large {
             // Each makes us say what is wrong, and reset the stream.
-            self.guard.count(Abuse::Resets)?;
+            self.guard.count(H2Abuse::Resets)?;
         }
         // Clients reprioritize what they have asked for, and grease what they ask.
-        self.guard.pay(Abuse::Priorities, 8);
-        self.guard.pay(Abuse::Unknown, 1);
+        self.guard.pay(H2Abuse::Priorities, 8);
+        self.guard.pay(H2Abuse::Unknown, 1);
         stream.expected = self.message.content_length;
         if let Some(priority) = self.message.priority {
             stream.priority = priority;
@@ -173,27 +178,27 @@ impl Connection {
             stream.priority = priority;
         }
         if end && self.message.content_length.is_some_and(|length| length > 0) && self.malformed.is_none() {
-            self.malformed = Some(super::Malformed::ContentLength);
+            self.malformed = Some(super::MalformedMessage::ContentLength);
             // Of a block that comes again, with content, this is not true.
             self.read.request = false;
         }
         let key = self.store.insert(stream);
-        Ok(Some(Event::Head { key, end }))
+        Ok(Some(H2Event::Head { key, end }))
     }
 
     /// Headers on a stream that is there: a response's, or trailers.
-    fn more_headers(&mut self, key: Key, id: u32, end: bool, out: &mut Vec<u8>) -> Outcome {
+    fn more_headers(&mut self, key: StreamKey, id: u32, end: bool, out: &mut Vec<u8>) -> FrameOutcome {
         let ours = self.is_ours(id);
         let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
         if !stream.state.receives() {
-            if stream.state == State::Closed && ours {
+            if stream.state == StreamState::Closed && ours {
                 return Ok(None);
             }
-            return Err(Failure::new(Code::StreamClosed, "sent HEADERS frame for closed stream"));
+            return Err(H2Failure::new(ErrorCode::StreamClosed, "sent HEADERS frame for closed stream"));
         }
         let first = !stream.head;
-        let part = if first { Part::Response } else { Part::Trailers };
-        let read = Message::read(&self.section, part, &mut self.message);
+        let part = if first { MessagePart::Response } else { MessagePart::Trailers };
+        let read = H2Message::read(&self.section, part, &mut self.message);
         self.read.request = false;
         self.malformed = read.err();
         let interim = first && self.message.status.is_some_and(|status| status < 200);
@@ -207,10 +212,10 @@ impl Connection {
             _ => None,
         };
         if let Some(reason) = wrong {
-            return self.fail(key, Code::Protocol, reason, out);
+            return self.fail(key, ErrorCode::Protocol, reason, out);
         }
         if interim {
-            return Ok(Some(Event::Interim { key }));
+            return Ok(Some(H2Event::Interim { key }));
         }
         if first {
             stream.head = true;
@@ -220,7 +225,7 @@ impl Connection {
         if end {
             stream.state = stream.state.end_in();
         }
-        Ok(Some(if first { Event::Head { key, end } } else { Event::Trailers { key } }))
+        Ok(Some(if first { H2Event::Head { key, end } } else { H2Event::Trailers { key } }))
     }
 }
 

@@ -4,12 +4,12 @@
 use std::fmt;
 
 use super::priority::Priority;
-use crate::header::{Known, Span, decimal};
-use crate::hpack::{Item, Kind, Section};
+use crate::header::{KnownField, Span, decimal};
+use crate::hpack::{DecodedSection, NameKind, SectionField};
 
 /// What the pseudo-header fields and the fields that the protocol itself needs say. Spans are of the section's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct H2Message {
     /// `:method`
     pub method: Option<Span>,
     /// `:scheme`
@@ -32,7 +32,7 @@ pub struct Message {
 
 /// Why a message is malformed. The stream is to end with PROTOCOL_ERROR; a server may answer with 400 before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedMessage {
     /// A name in capital letters, or with bytes that no name has.
     Name(Span),
     /// A value with NUL, CR or LF, or with space around it.
@@ -63,39 +63,39 @@ pub enum Malformed {
     NoStatus,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Malformed::Name(_) => "sent invalid header name",
-            Malformed::Value(_) => "sent header with invalid value",
-            Malformed::UnknownPseudo(_) => "sent unknown pseudo-header",
-            Malformed::LatePseudo(_) => "sent out of order pseudo-headers",
-            Malformed::RepeatedPseudo(_) => "sent duplicate pseudo-header",
-            Malformed::NoMethod => "sent no :method header",
-            Malformed::Method(_) => "sent invalid method",
-            Malformed::NoScheme => "sent no :scheme header",
-            Malformed::Scheme(_) => "sent invalid \":scheme\" header",
-            Malformed::NoPath => "sent no :path header",
-            Malformed::NoAuthority => "sent no :authority header",
-            Malformed::ConnectionField(_) => "sent connection-specific header",
-            Malformed::ContentLength => "sent invalid \"Content-Length\" header",
-            Malformed::NoStatus => "sent no :status header",
+            MalformedMessage::Name(_) => "sent invalid header name",
+            MalformedMessage::Value(_) => "sent header with invalid value",
+            MalformedMessage::UnknownPseudo(_) => "sent unknown pseudo-header",
+            MalformedMessage::LatePseudo(_) => "sent out of order pseudo-headers",
+            MalformedMessage::RepeatedPseudo(_) => "sent duplicate pseudo-header",
+            MalformedMessage::NoMethod => "sent no :method header",
+            MalformedMessage::Method(_) => "sent invalid method",
+            MalformedMessage::NoScheme => "sent no :scheme header",
+            MalformedMessage::Scheme(_) => "sent invalid \":scheme\" header",
+            MalformedMessage::NoPath => "sent no :path header",
+            MalformedMessage::NoAuthority => "sent no :authority header",
+            MalformedMessage::ConnectionField(_) => "sent connection-specific header",
+            MalformedMessage::ContentLength => "sent invalid \"Content-Length\" header",
+            MalformedMessage::NoStatus => "sent no :status header",
         })
     }
 }
 
-impl Malformed {
+impl MalformedMessage {
     /// The name of the offending field in the section's text, or the value of a pseudo-header field that can't have it.
     pub fn place(&self) -> Option<Span> {
         match self {
-            Malformed::Name(span)
-            | Malformed::Value(span)
-            | Malformed::UnknownPseudo(span)
-            | Malformed::LatePseudo(span)
-            | Malformed::RepeatedPseudo(span)
-            | Malformed::Method(span)
-            | Malformed::Scheme(span)
-            | Malformed::ConnectionField(span) => Some(*span),
+            MalformedMessage::Name(span)
+            | MalformedMessage::Value(span)
+            | MalformedMessage::UnknownPseudo(span)
+            | MalformedMessage::LatePseudo(span)
+            | MalformedMessage::RepeatedPseudo(span)
+            | MalformedMessage::Method(span)
+            | MalformedMessage::Scheme(span)
+            | MalformedMessage::ConnectionField(span) => Some(*span),
             _ => None,
         }
     }
@@ -103,16 +103,20 @@ impl Malformed {
 
 /// What kind of message a section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum MessagePart {
     Request,
     Response,
     Trailers,
 }
 
-impl Message {
+impl H2Message {
     /// Reads `section` as `part` of a message. What can be had of a malformed one is there, too, for logs and answers.
-    pub(super) fn read(section: &Section, part: Part, message: &mut Message) -> Result<(), Malformed> {
-        *message = Message::default();
+    pub(super) fn read(
+        section: &DecodedSection,
+        part: MessagePart,
+        message: &mut H2Message,
+    ) -> Result<(), MalformedMessage> {
+        *message = H2Message::default();
         let mut wrong = None;
         for (at, item) in section.items.iter().enumerate() {
             if let Err(malformed) = message.item(at, item, section, part) {
@@ -123,49 +127,55 @@ impl Message {
             return Err(malformed);
         }
         match part {
-            Part::Request if !section.too_large => message.check_request(section),
-            Part::Response if message.status.is_none() => Err(Malformed::NoStatus),
+            MessagePart::Request if !section.too_large => message.check_request(section),
+            MessagePart::Response if message.status.is_none() => Err(MalformedMessage::NoStatus),
             _ => Ok(()),
         }
     }
 
     #[inline]
-    fn item(&mut self, at: usize, item: &Item, section: &Section, part: Part) -> Result<(), Malformed> {
+    fn item(
+        &mut self,
+        at: usize,
+        item: &SectionField,
+        section: &DecodedSection,
+        part: MessagePart,
+    ) -> Result<(), MalformedMessage> {
         if !item.clean {
-            return Err(Malformed::Value(item.label));
+            return Err(MalformedMessage::Value(item.label));
         }
         if item.name.kind.is_pseudo() {
-            if part == Part::Trailers {
-                return Err(Malformed::UnknownPseudo(item.label));
+            if part == MessagePart::Trailers {
+                return Err(MalformedMessage::UnknownPseudo(item.label));
             }
             if self.pseudo != at {
-                return Err(Malformed::LatePseudo(item.label));
+                return Err(MalformedMessage::LatePseudo(item.label));
             }
             self.pseudo = at + 1;
             return self.set(item, section, part);
         }
-        if item.name.kind == Kind::Malformed {
-            return Err(Malformed::Name(item.label));
+        if item.name.kind == NameKind::Malformed {
+            return Err(MalformedMessage::Name(item.label));
         }
         match item.name.known {
-            Known::Connection
-            | Known::KeepAlive
-            | Known::ProxyConnection
-            | Known::TransferEncoding
-            | Known::Upgrade => Err(Malformed::ConnectionField(item.label)),
-            Known::Te if !item.value.of(&section.text).eq_ignore_ascii_case(b"trailers") => {
-                Err(Malformed::ConnectionField(item.label))
+            KnownField::Connection
+            | KnownField::KeepAlive
+            | KnownField::ProxyConnection
+            | KnownField::TransferEncoding
+            | KnownField::Upgrade => Err(MalformedMessage::ConnectionField(item.label)),
+            KnownField::Te if !item.value.of(&section.text).eq_ignore_ascii_case(b"trailers") => {
+                Err(MalformedMessage::ConnectionField(item.label))
             }
-            Known::ContentLength if part != Part::Trailers => {
-                let length = decimal(item.value.of(&section.text)).ok_or(Malformed::ContentLength)?;
+            KnownField::ContentLength if part != MessagePart::Trailers => {
+                let length = decimal(item.value.of(&section.text)).ok_or(MalformedMessage::ContentLength)?;
                 match self.content_length.replace(length) {
-                    Some(before) if part == Part::Request || before != length => {
-                        Err(Malformed::ContentLength)
+                    Some(before) if part == MessagePart::Request || before != length => {
+                        Err(MalformedMessage::ContentLength)
                     }
                     _ => Ok(()),
                 }
             }
-            Known::Priority if part == Part::Request => {
+            KnownField::Priority if part == MessagePart::Request => {
                 self.priority = Some(Priority::parse(item.value.of(&section.text)));
                 Ok(())
             }
@@ -173,48 +183,53 @@ impl Message {
         }
     }
 
-    fn set(&mut self, item: &Item, section: &Section, part: Part) -> Result<(), Malformed> {
-        let request = part == Part::Request;
+    fn set(
+        &mut self,
+        item: &SectionField,
+        section: &DecodedSection,
+        part: MessagePart,
+    ) -> Result<(), MalformedMessage> {
+        let request = part == MessagePart::Request;
         let slot = match item.name.kind {
-            Kind::Method if request => &mut self.method,
-            Kind::Scheme if request => &mut self.scheme,
-            Kind::Authority if request => &mut self.authority,
-            Kind::Path if request => &mut self.path,
-            Kind::Protocol if request => &mut self.protocol,
-            Kind::Status if part == Part::Response => {
-                let [a, b, c] = *item.value.of(&section.text) else { return Err(Malformed::NoStatus) };
+            NameKind::Method if request => &mut self.method,
+            NameKind::Scheme if request => &mut self.scheme,
+            NameKind::Authority if request => &mut self.authority,
+            NameKind::Path if request => &mut self.path,
+            NameKind::Protocol if request => &mut self.protocol,
+            NameKind::Status if part == MessagePart::Response => {
+                let [a, b, c] = *item.value.of(&section.text) else { return Err(MalformedMessage::NoStatus) };
                 let status = decimal(&[a, b, c]).and_then(|status| u16::try_from(status).ok());
-                let status = status.filter(|status| *status >= 100).ok_or(Malformed::NoStatus)?;
+                let status = status.filter(|status| *status >= 100).ok_or(MalformedMessage::NoStatus)?;
                 return match self.status.replace(status) {
-                    Some(_) => Err(Malformed::RepeatedPseudo(item.label)),
+                    Some(_) => Err(MalformedMessage::RepeatedPseudo(item.label)),
                     None => Ok(()),
                 };
             }
-            _ => return Err(Malformed::UnknownPseudo(item.label)),
+            _ => return Err(MalformedMessage::UnknownPseudo(item.label)),
         };
         match slot.replace(item.value) {
-            Some(_) => Err(Malformed::RepeatedPseudo(item.label)),
+            Some(_) => Err(MalformedMessage::RepeatedPseudo(item.label)),
             None => Ok(()),
         }
     }
 
-    fn check_request(&self, section: &Section) -> Result<(), Malformed> {
+    fn check_request(&self, section: &DecodedSection) -> Result<(), MalformedMessage> {
         let given = |span: Option<Span>| span.filter(|span| !span.is_empty());
-        let method = given(self.method).ok_or(Malformed::NoMethod)?;
+        let method = given(self.method).ok_or(MalformedMessage::NoMethod)?;
         // Servers behind this get it at the front of a request line.
         if !method.of(&section.text).iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'_' | b'-')) {
-            return Err(Malformed::Method(method));
+            return Err(MalformedMessage::Method(method));
         }
         if method.of(&section.text) == b"CONNECT" && self.protocol.is_none() {
             // Section 8.5: a tunnel has neither scheme nor path. One that has is no other request for it: nginx refuses
             // both by their method.
-            return given(self.authority).map(|_| ()).ok_or(Malformed::NoAuthority);
+            return given(self.authority).map(|_| ()).ok_or(MalformedMessage::NoAuthority);
         }
-        let scheme = given(self.scheme).ok_or(Malformed::NoScheme)?;
+        let scheme = given(self.scheme).ok_or(MalformedMessage::NoScheme)?;
         if !is_scheme(scheme.of(&section.text)) {
-            return Err(Malformed::Scheme(scheme));
+            return Err(MalformedMessage::Scheme(scheme));
         }
-        given(self.path).map(|_| ()).ok_or(Malformed::NoPath)
+        given(self.path).map(|_| ()).ok_or(MalformedMessage::NoPath)
     }
 }
 
@@ -227,17 +242,18 @@ fn is_scheme(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpack::{DEFAULT_TABLE, Decoder, Encoder, Indexing, Limits};
+    use crate::hpack::{DEFAULT_TABLE, FieldIndexing, HpackDecoder, HpackEncoder, SectionLimits};
 
-    fn read(fields: &[(&str, &str)], part: Part) -> Result<Message, Malformed> {
-        let (mut out, mut section, mut message) = (Vec::new(), Section::default(), Message::default());
-        let mut encoder = Encoder::new();
+    fn read(fields: &[(&str, &str)], part: MessagePart) -> Result<H2Message, MalformedMessage> {
+        let (mut out, mut section, mut message) =
+            (Vec::new(), DecodedSection::default(), H2Message::default());
+        let mut encoder = HpackEncoder::new();
         for (name, value) in fields {
-            encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Not, &mut out);
+            encoder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Not, &mut out);
         }
-        let limits = Limits { text: 4096, fields: 100 };
-        Decoder::new(DEFAULT_TABLE).decode(&out, limits, &mut section).expect("a good block");
-        Message::read(&section, part, &mut message).map(|()| message)
+        let limits = SectionLimits { text: 4096, fields: 100 };
+        HpackDecoder::new(DEFAULT_TABLE).decode(&out, limits, &mut section).expect("a good block");
+        H2Message::read(&section, part, &mut message).map(|()| message)
     }
 
     const GET: [(&str, &str); 4] =
@@ -245,36 +261,39 @@ mod tests {
 
     #[test]
     fn a_request_has_its_pseudo_header_fields_once_and_first() {
-        let with = |field| read(&[&GET[..], &[field]].concat(), Part::Request);
+        let with = |field| read(&[&GET[..], &[field]].concat(), MessagePart::Request);
         let message = with(("content-length", "5")).expect("a good request");
         assert_eq!((message.content_length, message.pseudo), (Some(5), 4));
-        assert!(matches!(with((":path", "/b")), Err(Malformed::RepeatedPseudo(_))));
-        assert!(matches!(with((":status", "200")), Err(Malformed::UnknownPseudo(_))));
-        assert!(matches!(with((":own", "1")), Err(Malformed::UnknownPseudo(_))));
-        assert!(matches!(with(("Name", "1")), Err(Malformed::Name(_))));
-        assert!(matches!(with(("name", "a\nb")), Err(Malformed::Value(_))));
-        assert!(matches!(with(("connection", "close")), Err(Malformed::ConnectionField(_))));
-        assert!(matches!(with(("te", "gzip")), Err(Malformed::ConnectionField(_))));
+        assert!(matches!(with((":path", "/b")), Err(MalformedMessage::RepeatedPseudo(_))));
+        assert!(matches!(with((":status", "200")), Err(MalformedMessage::UnknownPseudo(_))));
+        assert!(matches!(with((":own", "1")), Err(MalformedMessage::UnknownPseudo(_))));
+        assert!(matches!(with(("Name", "1")), Err(MalformedMessage::Name(_))));
+        assert!(matches!(with(("name", "a\nb")), Err(MalformedMessage::Value(_))));
+        assert!(matches!(with(("connection", "close")), Err(MalformedMessage::ConnectionField(_))));
+        assert!(matches!(with(("te", "gzip")), Err(MalformedMessage::ConnectionField(_))));
         assert!(with(("te", "trailers")).is_ok());
-        assert_eq!(with(("content-length", "5x")), Err(Malformed::ContentLength));
+        assert_eq!(with(("content-length", "5x")), Err(MalformedMessage::ContentLength));
         let late = [&[("a", "b")], &GET[..]].concat();
-        assert!(matches!(read(&late, Part::Request), Err(Malformed::LatePseudo(_))));
-        assert_eq!(read(&GET[1..], Part::Request), Err(Malformed::NoMethod));
-        assert_eq!(read(&[GET[0], GET[2]], Part::Request), Err(Malformed::NoScheme));
-        assert_eq!(read(&GET[..2], Part::Request), Err(Malformed::NoPath));
+        assert!(matches!(read(&late, MessagePart::Request), Err(MalformedMessage::LatePseudo(_))));
+        assert_eq!(read(&GET[1..], MessagePart::Request), Err(MalformedMessage::NoMethod));
+        assert_eq!(read(&[GET[0], GET[2]], MessagePart::Request), Err(MalformedMessage::NoScheme));
+        assert_eq!(read(&GET[..2], MessagePart::Request), Err(MalformedMessage::NoPath));
         for method in ["get", "GET /x", "G\tT", "GET\u{e4}", "G(T"] {
-            let odd = read(&[(":method", method), GET[1], GET[2]], Part::Request);
-            assert!(matches!(odd, Err(Malformed::Method(_))), "{method}");
+            let odd = read(&[(":method", method), GET[1], GET[2]], MessagePart::Request);
+            assert!(matches!(odd, Err(MalformedMessage::Method(_))), "{method}");
         }
         for scheme in ["ht tp", "1x", "http:", "-"] {
-            let odd = read(&[GET[0], (":scheme", scheme), GET[2]], Part::Request);
-            assert!(matches!(odd, Err(Malformed::Scheme(_))), "{scheme}");
+            let odd = read(&[GET[0], (":scheme", scheme), GET[2]], MessagePart::Request);
+            assert!(matches!(odd, Err(MalformedMessage::Scheme(_))), "{scheme}");
         }
         let odd = [("M-SEARCH", "ht+p.1-"), ("VERSION_CONTROL", "H")];
         assert!(odd.iter().all(|(method, scheme)| {
-            read(&[(":method", method), (":scheme", scheme), GET[2]], Part::Request).is_ok()
+            read(&[(":method", method), (":scheme", scheme), GET[2]], MessagePart::Request).is_ok()
         }));
-        assert_eq!(read(&[GET[0], GET[1], (":path", "")], Part::Request), Err(Malformed::NoPath));
+        assert_eq!(
+            read(&[GET[0], GET[1], (":path", "")], MessagePart::Request),
+            Err(MalformedMessage::NoPath)
+        );
         let priority = with(("priority", "u=1")).expect("a good request").priority;
         assert_eq!(priority, Some(Priority { urgency: 1, incremental: false }));
     }
@@ -282,14 +301,17 @@ mod tests {
     #[test]
     fn tunnels_responses_and_trailers_have_others() {
         let connect = [(":method", "CONNECT"), (":authority", "a:443")];
-        assert!(read(&connect, Part::Request).is_ok());
-        assert_eq!(read(&connect[..1], Part::Request), Err(Malformed::NoAuthority));
+        assert!(read(&connect, MessagePart::Request).is_ok());
+        assert_eq!(read(&connect[..1], MessagePart::Request), Err(MalformedMessage::NoAuthority));
         let extended = [&[("x", "x"); 0], &connect[..1], &GET[1..], &[(":protocol", "websocket")]].concat();
-        assert!(read(&extended, Part::Request).expect("a good request").protocol.is_some());
-        assert_eq!(read(&[(":status", "204")], Part::Response).map(|message| message.status), Ok(Some(204)));
-        assert_eq!(read(&[(":status", "99")], Part::Response), Err(Malformed::NoStatus));
-        assert_eq!(read(&[], Part::Response), Err(Malformed::NoStatus));
-        assert!(read(&[("grpc-status", "0")], Part::Trailers).is_ok());
-        assert!(matches!(read(&GET, Part::Trailers), Err(Malformed::UnknownPseudo(_))));
+        assert!(read(&extended, MessagePart::Request).expect("a good request").protocol.is_some());
+        assert_eq!(
+            read(&[(":status", "204")], MessagePart::Response).map(|message| message.status),
+            Ok(Some(204))
+        );
+        assert_eq!(read(&[(":status", "99")], MessagePart::Response), Err(MalformedMessage::NoStatus));
+        assert_eq!(read(&[], MessagePart::Response), Err(MalformedMessage::NoStatus));
+        assert!(read(&[("grpc-status", "0")], MessagePart::Trailers).is_ok());
+        assert!(matches!(read(&GET, MessagePart::Trailers), Err(MalformedMessage::UnknownPseudo(_))));
     }
 }

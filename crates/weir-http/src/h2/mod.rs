@@ -1,13 +1,13 @@
-//! HTTP/2 (RFC 9113) without input and output: one [`Connection`] for either side.
+//! HTTP/2 (RFC 9113) without input and output: one [`H2Connection`] for either side.
 //!
-//! Bytes that came go into [`Connection::receive`], which takes whole frames (and pieces of DATA), answers what the
-//! protocol itself answers, and returns an [`Event`] for what its caller has to know. What has to be sent is appended to
-//! a vector that the caller passes and sends: control frames at once, heads by [`Connection::head`], and data when the
-//! scheduler says whose turn it is ([`Connection::next_data`]), so that priorities count up to the moment at which
+//! Bytes that came go into [`H2Connection::receive`], which takes whole frames (and pieces of DATA), answers what the
+//! protocol itself answers, and returns an [`H2Event`] for what its caller has to know. What has to be sent is appended to
+//! a vector that the caller passes and sends: control frames at once, heads by [`H2Connection::head`], and data when the
+//! scheduler says whose turn it is ([`H2Connection::next_data`]), so that priorities count up to the moment at which
 //! bytes leave. Content is never kept here: of what comes the caller is told where it lies in its input, of what goes
 //! how many bytes it may append.
 //!
-//! Time comes in as milliseconds. No input makes it panic; each way to fail is a [`Failure`] or resets one stream.
+//! Time comes in as milliseconds. No input makes it panic; each way to fail is an [`H2Failure`] or resets one stream.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -29,16 +29,16 @@ mod tests;
 
 use std::fmt;
 
-pub use conn::{Config, Connection, MIN_FRAME, Role};
+pub use conn::{H2Config, H2Connection, H2Role, MIN_FRAME};
 pub use frame::{END_STREAM, FrameHead, HEAD, kind};
-pub use guard::Abuse;
-pub use message::{Malformed, Message};
+pub use guard::H2Abuse;
+pub use message::{H2Message, MalformedMessage};
 pub use priority::Priority;
-pub use recv::Event;
-pub use send::Grant;
-pub use settings::Settings;
-pub use state::State;
-pub use store::Key;
+pub use recv::H2Event;
+pub use send::DataGrant;
+pub use settings::H2Settings;
+pub use state::StreamState;
+pub use store::StreamKey;
 
 /// What a client's connection begins with (section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -46,7 +46,7 @@ pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Error codes (section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Code {
+pub enum ErrorCode {
     /// Nothing is wrong.
     No = 0,
     /// The peer broke the protocol.
@@ -77,50 +77,50 @@ pub enum Code {
     Http11Required = 13,
 }
 
-impl Code {
+impl ErrorCode {
     /// The code of that number; one that is not known is as good as INTERNAL_ERROR (section 7).
-    pub fn of(number: u32) -> Code {
-        const CODES: [Code; 14] = [
-            Code::No,
-            Code::Protocol,
-            Code::Internal,
-            Code::FlowControl,
-            Code::SettingsTimeout,
-            Code::StreamClosed,
-            Code::FrameSize,
-            Code::Refused,
-            Code::Cancel,
-            Code::Compression,
-            Code::Connect,
-            Code::EnhanceYourCalm,
-            Code::InadequateSecurity,
-            Code::Http11Required,
+    pub fn of(number: u32) -> ErrorCode {
+        const CODES: [ErrorCode; 14] = [
+            ErrorCode::No,
+            ErrorCode::Protocol,
+            ErrorCode::Internal,
+            ErrorCode::FlowControl,
+            ErrorCode::SettingsTimeout,
+            ErrorCode::StreamClosed,
+            ErrorCode::FrameSize,
+            ErrorCode::Refused,
+            ErrorCode::Cancel,
+            ErrorCode::Compression,
+            ErrorCode::Connect,
+            ErrorCode::EnhanceYourCalm,
+            ErrorCode::InadequateSecurity,
+            ErrorCode::Http11Required,
         ];
-        CODES.get(number as usize).copied().unwrap_or(Code::Internal)
+        CODES.get(number as usize).copied().unwrap_or(ErrorCode::Internal)
     }
 }
 
 /// Why a connection ends: the peer's fault, told to it by a GOAWAY frame that stands in the output already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct H2Failure {
     /// What the peer is told.
-    pub code: Code,
+    pub code: ErrorCode,
     /// What the log says behind "client" or "upstream".
     pub reason: &'static str,
     /// The limit that was overrun, if it was one.
-    pub abuse: Option<Abuse>,
+    pub abuse: Option<H2Abuse>,
 }
 
-impl Failure {
-    pub(crate) const fn new(code: Code, reason: &'static str) -> Failure {
-        Failure { code, reason, abuse: None }
+impl H2Failure {
+    pub(crate) const fn new(code: ErrorCode, reason: &'static str) -> H2Failure {
+        H2Failure { code, reason, abuse: None }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for H2Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.reason)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for H2Failure {}

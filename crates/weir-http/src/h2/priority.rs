@@ -43,21 +43,21 @@ impl Priority {
 
 /// Streams that have something to send and may.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
-    levels: [Level; 8],
+pub(super) struct SendQueue {
+    levels: [UrgencyLevel; 8],
     /// One bit for each level that is not empty.
     ready: u8,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Level {
+struct UrgencyLevel {
     /// Not incremental: identifier and place, by identifier.
     ordered: VecDeque<(u32, u32)>,
     /// Incremental: places, by turns.
     turns: VecDeque<u32>,
 }
 
-impl Queue {
+impl SendQueue {
     /// Puts in the stream `id` at `place`, which is not in.
     pub(super) fn push(&mut self, priority: Priority, id: u32, place: u32) {
         let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else { return };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_urgent_first_then_by_identifier_then_by_turns() {
-        let mut queue = Queue::default();
+        let mut queue = SendQueue::default();
         let of = |urgency, incremental| Priority { urgency, incremental };
         queue.push(of(3, true), 1, 10);
         queue.push(of(3, true), 3, 11);

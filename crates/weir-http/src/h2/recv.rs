@@ -3,48 +3,48 @@
 
 use std::ops::Range;
 
-use super::conn::{Connection, Ending, Role};
+use super::conn::{ConnectionEnding, H2Connection, H2Role};
 use super::frame::{self, END_STREAM, FrameHead, HEAD, PADDED, kind};
-use super::guard::Abuse;
-use super::state::State;
-use super::store::Key;
-use super::{Code, Failure, PREFACE};
+use super::guard::H2Abuse;
+use super::state::StreamState;
+use super::store::StreamKey;
+use super::{ErrorCode, H2Failure, PREFACE};
 
 /// What the caller has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A head: a request's, which opens the stream, or a response's. It stands in [`Connection::section`].
+pub enum H2Event {
+    /// A head: a request's, which opens the stream, or a response's. It stands in [`H2Connection::section`].
     Head {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// No content follows.
         end: bool,
     },
     /// A response's head that is not the final one (1xx).
     Interim {
         /// The stream.
-        key: Key,
+        key: StreamKey,
     },
-    /// A piece of content. What is used of it is to be told ([`Connection::consumed`]).
+    /// A piece of content. What is used of it is to be told ([`H2Connection::consumed`]).
     Data {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// Where it lies in the input. May be empty at the end.
         range: Range<usize>,
         /// It is the last.
         end: bool,
     },
-    /// Trailer fields, which stand in [`Connection::section`]; nothing follows.
+    /// Trailer fields, which stand in [`H2Connection::section`]; nothing follows.
     Trailers {
         /// The stream.
-        key: Key,
+        key: StreamKey,
     },
     /// The stream is closed before its end: by the peer, or because of what the peer did.
     Reset {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// Why.
-        code: Code,
+        code: ErrorCode,
         /// What the peer did, where we closed it.
         reason: Option<&'static str>,
     },
@@ -52,7 +52,7 @@ pub enum Event {
     /// or resets the stream with PROTOCOL_ERROR.
     Malformed {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// What is wrong.
         reason: &'static str,
     },
@@ -61,21 +61,21 @@ pub enum Event {
         /// The highest stream that it took.
         last: u32,
         /// Why.
-        code: Code,
+        code: ErrorCode,
     },
 }
 
 /// A DATA frame of which something is to come.
 #[derive(Debug)]
-pub(super) struct Data {
+pub(super) struct DataFrame {
     /// `None`: nobody wants it.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<StreamKey>,
     content: u32,
     padding: u32,
     end: bool,
 }
 
-impl Data {
+impl DataFrame {
     /// Nobody wants it any more: how many bytes of content are still to come.
     pub(super) fn orphan(&mut self) -> u32 {
         self.key = None;
@@ -84,17 +84,17 @@ impl Data {
 }
 
 /// What a frame came to.
-pub(super) type Outcome = Result<Option<Event>, Failure>;
+pub(super) type FrameOutcome = Result<Option<H2Event>, H2Failure>;
 
-pub(super) const fn protocol(reason: &'static str) -> Failure {
-    Failure::new(Code::Protocol, reason)
+pub(super) const fn protocol(reason: &'static str) -> H2Failure {
+    H2Failure::new(ErrorCode::Protocol, reason)
 }
 
-pub(super) const fn size(reason: &'static str) -> Failure {
-    Failure::new(Code::FrameSize, reason)
+pub(super) const fn size(reason: &'static str) -> H2Failure {
+    H2Failure::new(ErrorCode::FrameSize, reason)
 }
 
-impl Connection {
+impl H2Connection {
     /// Takes what came: `input` is all that was received and not taken. Returns how many bytes of it were taken, and the
     /// first thing that the caller has to know; without one, more bytes are needed. Call again with what is left, until
     /// there is no event. `now` is in milliseconds. What has to be answered is appended to `out`.
@@ -106,14 +106,14 @@ impl Connection {
         input: &[u8],
         now: u64,
         out: &mut Vec<u8>,
-    ) -> Result<(usize, Option<Event>), Failure> {
-        if self.ending == Ending::Failed {
+    ) -> Result<(usize, Option<H2Event>), H2Failure> {
+        if self.ending == ConnectionEnding::Failed {
             return Ok((input.len(), None));
         }
         self.guard.tick(now);
         let received = self.frames(input, out).inspect_err(|failure| {
             frame::goaway(out, self.last, failure.code);
-            self.ending = Ending::Failed;
+            self.ending = ConnectionEnding::Failed;
         });
         if let Ok((_, None)) = received {
             self.seen = self.last;
@@ -121,7 +121,7 @@ impl Connection {
         received
     }
 
-    fn frames(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, Option<Event>), Failure> {
+    fn frames(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, Option<H2Event>), H2Failure> {
         let mut at = self.preface(input)?;
         if self.preface > 0 {
             return Ok((at, None));
@@ -159,7 +159,7 @@ impl Connection {
     }
 
     /// Takes what there is of the preface.
-    fn preface(&mut self, input: &[u8]) -> Result<usize, Failure> {
+    fn preface(&mut self, input: &[u8]) -> Result<usize, H2Failure> {
         if self.preface == 0 {
             return Ok(0);
         }
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// What holds for all frames.
-    fn check(&self, head: FrameHead) -> Result<(), Failure> {
+    fn check(&self, head: FrameHead) -> Result<(), H2Failure> {
         if head.length > self.config.max_frame {
             return Err(size("sent frame larger than SETTINGS_MAX_FRAME_SIZE"));
         }
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    fn other(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+    fn other(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> FrameOutcome {
         match head.kind {
             kind::HEADERS => self.headers(head, payload, out),
             kind::CONTINUATION => self.continuation(head, payload, out),
@@ -198,12 +198,12 @@ impl Connection {
             kind::GOAWAY => self.peer_goes(head, payload),
             kind::WINDOW_UPDATE => self.window_update(head, payload, out),
             kind::PRIORITY_UPDATE => self.priority_update(head, payload),
-            _ => self.guard.spend(Abuse::Unknown).map(|()| None),
+            _ => self.guard.spend(H2Abuse::Unknown).map(|()| None),
         }
     }
 
     /// The head of a DATA frame.
-    fn data(&mut self, head: FrameHead, padding: Option<u8>, out: &mut Vec<u8>) -> Outcome {
+    fn data(&mut self, head: FrameHead, padding: Option<u8>, out: &mut Vec<u8>) -> FrameOutcome {
         if head.stream == 0 {
             return Err(protocol("sent DATA frame with incorrect identifier"));
         }
@@ -214,15 +214,15 @@ impl Connection {
         };
         if !self.recv.take(head.length) {
             let reason = "violated connection flow control";
-            return Err(Failure::new(Code::FlowControl, reason));
+            return Err(H2Failure::new(ErrorCode::FlowControl, reason));
         }
         let end = head.has(END_STREAM);
         match content {
             0 if end => {}
-            0 => self.guard.spend(Abuse::Empty)?,
-            _ => self.guard.pay(Abuse::Empty, 1),
+            0 => self.guard.spend(H2Abuse::Empty)?,
+            _ => self.guard.pay(H2Abuse::Empty, 1),
         }
-        let mut data = Data { key: None, content, padding: padding.unwrap_or(0), end };
+        let mut data = DataFrame { key: None, content, padding: padding.unwrap_or(0), end };
         let event = self.content_for(head, &mut data, out)?;
         if data.key.is_none() {
             // What nobody will use is used.
@@ -235,30 +235,30 @@ impl Connection {
     }
 
     /// Finds who the content of a DATA frame is for.
-    fn content_for(&mut self, head: FrameHead, data: &mut Data, out: &mut Vec<u8>) -> Outcome {
+    fn content_for(&mut self, head: FrameHead, data: &mut DataFrame, out: &mut Vec<u8>) -> FrameOutcome {
         let Some(key) = self.store.find(head.stream) else {
             if self.is_late(head.stream) {
                 return self.late();
             }
             self.gone(head.stream, "sent DATA frame for idle stream")?;
-            if self.is_ours(head.stream) || self.ending != Ending::No {
+            if self.is_ours(head.stream) || self.ending != ConnectionEnding::No {
                 return Ok(None);
             }
-            frame::reset(out, head.stream, Code::StreamClosed);
-            return self.guard.count(Abuse::Resets).map(|()| None);
+            frame::reset(out, head.stream, ErrorCode::StreamClosed);
+            return self.guard.count(H2Abuse::Resets).map(|()| None);
         };
         let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
         if !stream.state.receives() {
-            if stream.state == State::Closed && self.is_ours(head.stream) {
+            if stream.state == StreamState::Closed && self.is_ours(head.stream) {
                 return Ok(None);
             }
-            return self.fail(key, Code::StreamClosed, "sent DATA frame for half-closed stream", out);
+            return self.fail(key, ErrorCode::StreamClosed, "sent DATA frame for half-closed stream", out);
         }
         if !stream.head {
-            return self.fail(key, Code::Protocol, "sent DATA frame before HEADERS", out);
+            return self.fail(key, ErrorCode::Protocol, "sent DATA frame before HEADERS", out);
         }
         if !stream.recv.take(head.length) {
-            return self.fail(key, Code::FlowControl, "violated flow control for stream", out);
+            return self.fail(key, ErrorCode::FlowControl, "violated flow control for stream", out);
         }
         if stream.broken {
             return Ok(None);
@@ -269,17 +269,17 @@ impl Connection {
         if stream.expected.is_some_and(wrong) {
             stream.broken = true;
             let reason = "sent content of another length than \"Content-Length\"";
-            return Ok(Some(Event::Malformed { key, reason }));
+            return Ok(Some(H2Event::Malformed { key, reason }));
         }
         data.key = Some(key);
         Ok(None)
     }
 
     /// Hands out what there is of the DATA frame that is under way.
-    fn content(&mut self, input: &[u8], at: &mut usize, out: &mut Vec<u8>) -> Outcome {
+    fn content(&mut self, input: &[u8], at: &mut usize, out: &mut Vec<u8>) -> FrameOutcome {
         let Some(data) = &mut self.data else { return Ok(None) };
         if let Some(key) = data.key
-            && self.store.get(key).is_none_or(|stream| stream.state == State::Closed)
+            && self.store.get(key).is_none_or(|stream| stream.state == StreamState::Closed)
         {
             // It was reset in the middle of the frame.
             let content = data.orphan();
@@ -309,11 +309,11 @@ impl Connection {
             stream.state = stream.state.end_in();
         }
         let news = !range.is_empty() || ended;
-        Ok(news.then_some(Event::Data { key, range, end: ended }))
+        Ok(news.then_some(H2Event::Data { key, range, end: ended }))
     }
 
     /// So many bytes of the windows were used by nobody.
-    fn give_back(&mut self, key: Option<Key>, bytes: u32, out: &mut Vec<u8>) {
+    fn give_back(&mut self, key: Option<StreamKey>, bytes: u32, out: &mut Vec<u8>) {
         if bytes == 0 {
             return;
         }
@@ -330,20 +330,20 @@ impl Connection {
     /// Whether a stream is one of those that the peer opened before it knew of our GOAWAY frame. What comes on it is ignored
     /// (RFC 9113 section 6.8): other streams, which the peer was told go on, must not end with it.
     pub(super) fn is_late(&self, id: u32) -> bool {
-        let told = self.ending != Ending::No && self.role == Role::Server;
+        let told = self.ending != ConnectionEnding::No && self.role == H2Role::Server;
         told && id > self.last && !id.is_multiple_of(2)
     }
 
     /// A frame that is ignored; nobody sends many of them before the GOAWAY frame has come.
-    pub(super) fn late(&mut self) -> Outcome {
-        self.guard.count(Abuse::Late).map(|()| None)
+    pub(super) fn late(&mut self) -> FrameOutcome {
+        self.guard.count(H2Abuse::Late).map(|()| None)
     }
 
     /// A frame on a stream that is not there: one that ended, or, which is an error, never was.
-    pub(super) fn gone(&self, id: u32, idle: &'static str) -> Result<(), Failure> {
+    pub(super) fn gone(&self, id: u32, idle: &'static str) -> Result<(), H2Failure> {
         let known = match self.role {
-            Role::Server => !id.is_multiple_of(2) && id <= self.last,
-            Role::Client => !id.is_multiple_of(2) && id < self.next,
+            H2Role::Server => !id.is_multiple_of(2) && id <= self.last,
+            H2Role::Client => !id.is_multiple_of(2) && id < self.next,
         };
         if known { Ok(()) } else { Err(protocol(idle)) }
     }
@@ -354,14 +354,20 @@ impl Connection {
     }
 
     /// Closes a stream because of what the peer did.
-    pub(super) fn fail(&mut self, key: Key, code: Code, reason: &'static str, out: &mut Vec<u8>) -> Outcome {
-        self.guard.count(Abuse::Resets)?;
-        let ended = self.state(key) == State::Closed;
+    pub(super) fn fail(
+        &mut self,
+        key: StreamKey,
+        code: ErrorCode,
+        reason: &'static str,
+        out: &mut Vec<u8>,
+    ) -> FrameOutcome {
+        self.guard.count(H2Abuse::Resets)?;
+        let ended = self.state(key) == StreamState::Closed;
         if ended {
             frame::reset(out, self.id(key), code);
             return Ok(None);
         }
         self.reset(key, code, out);
-        Ok(Some(Event::Reset { key, code, reason: Some(reason) }))
+        Ok(Some(H2Event::Reset { key, code, reason: Some(reason) }))
     }
 }

@@ -1,39 +1,39 @@
 //! What is sent: heads at once, data by turns.
 
-use super::conn::{Connection, Ending, Role};
+use super::conn::{ConnectionEnding, H2Connection, H2Role};
 use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, HEAD, kind};
-use super::guard::Abuse;
+use super::guard::H2Abuse;
 use super::priority::Priority;
-use super::state::State;
-use super::store::{Key, Stream};
-use crate::hpack::Encoder;
+use super::state::StreamState;
+use super::store::{StreamKey, StreamRecord};
+use crate::hpack::HpackEncoder;
 
 /// A DATA frame whose head was written: so many bytes of that stream are to be appended now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct DataGrant {
     /// The stream.
-    pub key: Key,
+    pub key: StreamKey,
     /// Bytes; 0 only at the end.
     pub len: u64,
     /// The stream ends with them.
     pub end: bool,
 }
 
-impl Connection {
+impl H2Connection {
     /// Appends a header section: a head, an interim one, or trailers, which come when all data was sent. `write` writes
     /// the block. `end`: nothing follows. Does nothing on a stream that may not send any more.
     pub fn head(
         &mut self,
-        key: Key,
+        key: StreamKey,
         end: bool,
         out: &mut Vec<u8>,
-        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+        write: impl FnOnce(&mut HpackEncoder, &mut Vec<u8>),
     ) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else { return };
         let id = stream.id;
         if end {
             stream.state = stream.state.end_out();
-            self.guard.pay(Abuse::Resets, 1);
+            self.guard.pay(H2Abuse::Resets, 1);
         }
         let start = out.len();
         out.extend_from_slice(&[0; HEAD]);
@@ -47,11 +47,11 @@ impl Connection {
         &mut self,
         end: bool,
         out: &mut Vec<u8>,
-        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
-    ) -> Option<Key> {
+        write: impl FnOnce(&mut HpackEncoder, &mut Vec<u8>),
+    ) -> Option<StreamKey> {
         let most = self.remote.max_streams.unwrap_or(u32::MAX) as usize;
-        let ending = self.ending != Ending::No || self.peer_last.is_some();
-        if self.role != Role::Client || ending || self.store.len() >= most || self.next > 0x7fff_ffff {
+        let ending = self.ending != ConnectionEnding::No || self.peer_last.is_some();
+        if self.role != H2Role::Client || ending || self.store.len() >= most || self.next > 0x7fff_ffff {
             return None;
         }
         let stream = self.stream(self.next, false);
@@ -87,8 +87,8 @@ impl Connection {
     }
 
     /// Announces `bytes` more of a stream's content, and whether they are the last. They are asked for by
-    /// [`Connection::next_data`] when their turn comes.
-    pub fn offer(&mut self, key: Key, bytes: u64, last: bool) {
+    /// [`H2Connection::next_data`] when their turn comes.
+    pub fn offer(&mut self, key: StreamKey, bytes: u64, last: bool) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else { return };
         stream.pending += bytes;
         stream.last |= last;
@@ -96,13 +96,13 @@ impl Connection {
     }
 
     /// Bytes announced and not asked for yet.
-    pub fn pending(&self, key: Key) -> u64 {
+    pub fn pending(&self, key: StreamKey) -> u64 {
         self.store.get(key).map_or(0, |stream| stream.pending)
     }
 
     /// Bytes that could be sent of a stream beside all that was announced: until then its content need not be in memory.
     /// What other streams may not send for their own windows takes nothing of the connection's.
-    pub fn window(&self, key: Key) -> u64 {
+    pub fn window(&self, key: StreamKey) -> u64 {
         let Some(stream) = self.store.get(key) else { return 0 };
         let own = stream.send.room().saturating_sub(stream.pending);
         if own == 0 {
@@ -114,20 +114,20 @@ impl Connection {
     }
 
     /// Whether something of a stream is still to be sent that was announced, if only its end.
-    pub fn is_unsent(&self, key: Key) -> bool {
-        let unsent = |stream: &Stream| stream.state.sends() && (stream.pending > 0 || stream.last);
+    pub fn is_unsent(&self, key: StreamKey) -> bool {
+        let unsent = |stream: &StreamRecord| stream.state.sends() && (stream.pending > 0 || stream.last);
         self.store.get(key).is_some_and(unsent)
     }
 
     /// Whether something was announced that was not asked for, maybe because the stream was reset.
-    pub fn is_pending(&self, key: Key) -> bool {
+    pub fn is_pending(&self, key: StreamKey) -> bool {
         self.store.get(key).is_some_and(|stream| stream.pending > 0 || (stream.last && stream.state.sends()))
     }
 
     /// Writes the head of a DATA frame with all of a stream's content, `bytes`, where that is one frame, may be sent, and
     /// no stream that is as urgent waits. `false`: it has to be offered.
     #[inline]
-    pub fn data_at_once(&mut self, key: Key, bytes: u64, out: &mut Vec<u8>) -> bool {
+    pub fn data_at_once(&mut self, key: StreamKey, bytes: u64, out: &mut Vec<u8>) -> bool {
         let room = self.send.room();
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else {
             return false;
@@ -141,13 +141,13 @@ impl Connection {
         let head = FrameHead { length: bytes as u32, kind: kind::DATA, flags: END_STREAM, stream: stream.id };
         self.send.take(bytes);
         self.guard.sent(bytes, false);
-        self.guard.pay(Abuse::Resets, 1);
+        self.guard.pay(H2Abuse::Resets, 1);
         out.extend_from_slice(&head.bytes());
         true
     }
 
     /// Sets how many bytes of a stream's content may go in one frame (`http2_chunk_size`).
-    pub fn set_chunk(&mut self, key: Key, bytes: u32) {
+    pub fn set_chunk(&mut self, key: StreamKey, bytes: u32) {
         if let Some(stream) = self.store.get_mut(key) {
             stream.chunk = bytes.max(1);
         }
@@ -155,9 +155,9 @@ impl Connection {
 
     /// The next DATA frame: its head is appended to `out`, and its content is to be appended by the caller before
     /// anything else. `None` when nobody has anything, or nobody may.
-    pub fn next_data(&mut self, out: &mut Vec<u8>) -> Option<Grant> {
+    pub fn next_data(&mut self, out: &mut Vec<u8>) -> Option<DataGrant> {
         loop {
-            let key = Key(self.queue.first()?);
+            let key = StreamKey(self.queue.first()?);
             let whole = self.send.room();
             let Some(stream) = self.store.get_mut(key) else {
                 self.queue.pop();
@@ -180,7 +180,7 @@ impl Connection {
             stream.send.take(len);
             if end {
                 stream.state = stream.state.end_out();
-                self.guard.pay(Abuse::Resets, 1);
+                self.guard.pay(H2Abuse::Resets, 1);
             }
             let cut = stream.pending > 0 && (len == room || len == whole);
             let flags = if end { END_STREAM } else { 0 };
@@ -194,35 +194,35 @@ impl Connection {
             self.send.take(len);
             self.guard.sent(len, cut);
             out.extend_from_slice(&head.bytes());
-            return Some(Grant { key, len, end });
+            return Some(DataGrant { key, len, end });
         }
     }
 
-    /// Whether [`Connection::next_data`] would give something.
+    /// Whether [`H2Connection::next_data`] would give something.
     pub fn has_data(&self) -> bool {
-        let Some(stream) = self.queue.first().and_then(|place| self.store.get(Key(place))) else {
+        let Some(stream) = self.queue.first().and_then(|place| self.store.get(StreamKey(place))) else {
             return false;
         };
         self.send.room() > 0 || stream.pending == 0
     }
 
     /// Whether something of a stream was announced, and only other streams, or room on the way to the peer, are waited for.
-    pub fn is_ready(&self, key: Key) -> bool {
+    pub fn is_ready(&self, key: StreamKey) -> bool {
         self.store
             .get(key)
             .is_some_and(|stream| stream.queued && (self.send.room() > 0 || stream.pending == 0))
     }
 
     /// Whether a stream waits for nothing but the peer: its window, or the connection's, is used up.
-    pub fn is_stalled(&self, key: Key) -> bool {
-        let stalled = |stream: &Stream| {
+    pub fn is_stalled(&self, key: StreamKey) -> bool {
+        let stalled = |stream: &StreamRecord| {
             stream.pending > 0 && stream.state.sends() && (stream.send.room() == 0 || self.send.room() == 0)
         };
         self.store.get(key).is_some_and(stalled)
     }
 
     /// Gives a stream another priority (RFC 9218); also in the middle of its response.
-    pub fn prioritize(&mut self, key: Key, priority: Priority) {
+    pub fn prioritize(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.priority != priority) else {
             return;
         };
@@ -235,12 +235,12 @@ impl Connection {
     }
 
     /// The priority of a stream.
-    pub fn priority(&self, key: Key) -> Priority {
+    pub fn priority(&self, key: StreamKey) -> Priority {
         self.store.get(key).map_or_else(Priority::default, |stream| stream.priority)
     }
 
     /// Puts a stream in the queue, if it has something to send and may.
-    pub(super) fn enqueue(&mut self, key: Key) {
+    pub(super) fn enqueue(&mut self, key: StreamKey) {
         let Some(stream) = self.store.get_mut(key) else { return };
         let ready = if stream.pending > 0 { stream.send.room() > 0 } else { stream.last };
         if !ready || stream.queued || !stream.state.sends() {
@@ -252,7 +252,7 @@ impl Connection {
     }
 
     /// `bytes` of a stream's content were used: the peer may send as many again. Told to it where that is worth a frame.
-    pub fn consumed(&mut self, key: Key, bytes: u64, out: &mut Vec<u8>) {
+    pub fn consumed(&mut self, key: StreamKey, bytes: u64, out: &mut Vec<u8>) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         if let Some(more) = self.recv.release(bytes) {
             frame::window_update(out, 0, more);
@@ -266,7 +266,7 @@ impl Connection {
     }
 
     /// Somebody reads a stream's content: from here on the peer may send `window` bytes ahead.
-    pub fn widen(&mut self, key: Key, window: u32, out: &mut Vec<u8>) {
+    pub fn widen(&mut self, key: StreamKey, window: u32, out: &mut Vec<u8>) {
         if let Some(stream) = self.store.get_mut(key)
             && stream.state.receives()
             && let Some(more) = stream.recv.widen(window)
@@ -276,7 +276,7 @@ impl Connection {
     }
 
     /// Whether a stream was ended, or reset, in both directions.
-    pub fn is_closed(&self, key: Key) -> bool {
-        self.state(key) == State::Closed
+    pub fn is_closed(&self, key: StreamKey) -> bool {
+        self.state(key) == StreamState::Closed
     }
 }

@@ -2,11 +2,11 @@
 
 use super::conn::MIN_FRAME;
 use super::frame::{self, kind};
-use super::{Code, Failure};
+use super::{ErrorCode, H2Failure};
 
 /// The settings of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct H2Settings {
     /// `SETTINGS_HEADER_TABLE_SIZE`: bytes.
     pub header_table: u32,
     /// `SETTINGS_ENABLE_PUSH`
@@ -25,10 +25,10 @@ pub struct Settings {
     pub no_tree: bool,
 }
 
-impl Default for Settings {
+impl Default for H2Settings {
     /// What holds until a side says something else.
-    fn default() -> Settings {
-        Settings {
+    fn default() -> H2Settings {
+        H2Settings {
             header_table: 4096,
             push: true,
             max_streams: None,
@@ -50,15 +50,15 @@ const HEADER_LIST: u16 = 6;
 const CONNECT_PROTOCOL: u16 = 8;
 const NO_TREE: u16 = 9;
 
-impl Settings {
+impl H2Settings {
     /// Takes over what a SETTINGS frame says.
     ///
     /// # Errors
     /// A value out of bounds, or half a setting.
-    pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), Failure> {
+    pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), H2Failure> {
         let (entries, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
-            return Err(Failure::new(Code::FrameSize, "sent SETTINGS frame with incorrect length"));
+            return Err(H2Failure::new(ErrorCode::FrameSize, "sent SETTINGS frame with incorrect length"));
         }
         for &[a, b, w, x, y, z] in entries {
             self.set(u16::from_be_bytes([a, b]), u32::from_be_bytes([w, x, y, z]))?;
@@ -66,8 +66,8 @@ impl Settings {
         Ok(())
     }
 
-    fn set(&mut self, name: u16, value: u32) -> Result<(), Failure> {
-        let protocol = |reason| Err(Failure::new(Code::Protocol, reason));
+    fn set(&mut self, name: u16, value: u32) -> Result<(), H2Failure> {
+        let protocol = |reason| Err(H2Failure::new(ErrorCode::Protocol, reason));
         match name {
             HEADER_TABLE => self.header_table = value,
             PUSH if value > 1 => return protocol("sent SETTINGS frame with incorrect ENABLE_PUSH value"),
@@ -75,7 +75,7 @@ impl Settings {
             MAX_STREAMS => self.max_streams = Some(value),
             WINDOW if value > 0x7fff_ffff => {
                 let reason = "sent SETTINGS frame with incorrect INITIAL_WINDOW_SIZE value";
-                return Err(Failure::new(Code::FlowControl, reason));
+                return Err(H2Failure::new(ErrorCode::FlowControl, reason));
             }
             WINDOW => self.window = value,
             MAX_FRAME if !(16_384..1 << 24).contains(&value) => {
@@ -98,7 +98,7 @@ impl Settings {
 
     /// Appends the frame that tells what differs from the defaults.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let usual = Settings::default();
+        let usual = H2Settings::default();
         let mut payload = Vec::with_capacity(48);
         let mut tell = |name: u16, value: u32| {
             payload.extend_from_slice(&name.to_be_bytes());
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_they_were_written() {
-        let settings = Settings {
+        let settings = H2Settings {
             header_table: 1,
             push: false,
             max_streams: Some(128),
@@ -148,7 +148,7 @@ mod tests {
             connect_protocol: true,
             no_tree: true,
         };
-        let (mut out, mut read) = (Vec::new(), Settings::default());
+        let (mut out, mut read) = (Vec::new(), H2Settings::default());
         settings.write(&mut out);
         assert_eq!(read.read(&out[frame::HEAD..]), Ok(()));
         assert_eq!(read, settings);
@@ -157,17 +157,20 @@ mod tests {
     #[test]
     fn values_out_of_bounds_are_refused() {
         for (name, value, code) in [
-            (2, 2, Code::Protocol),
-            (4, 1 << 31, Code::FlowControl),
-            (5, 16_383, Code::Protocol),
-            (5, 1 << 24, Code::Protocol),
-            (8, 2, Code::Protocol),
-            (9, 2, Code::Protocol),
+            (2, 2, ErrorCode::Protocol),
+            (4, 1 << 31, ErrorCode::FlowControl),
+            (5, 16_383, ErrorCode::Protocol),
+            (5, 1 << 24, ErrorCode::Protocol),
+            (8, 2, ErrorCode::Protocol),
+            (9, 2, ErrorCode::Protocol),
         ] {
-            let failed = Settings::default().set(name, value);
+            let failed = H2Settings::default().set(name, value);
             assert_eq!(failed.map_err(|failure| failure.code), Err(code), "{name}");
         }
-        assert_eq!(Settings::default().read(&[0; 5]).map_err(|failure| failure.code), Err(Code::FrameSize));
-        assert_eq!(Settings::default().set(0x0a0a, 7), Ok(()), "what is not known is no error");
+        assert_eq!(
+            H2Settings::default().read(&[0; 5]).map_err(|failure| failure.code),
+            Err(ErrorCode::FrameSize)
+        );
+        assert_eq!(H2Settings::default().set(0x0a0a, 7), Ok(()), "what is not known is no error");
     }
 }

@@ -14,7 +14,7 @@
 
 /// Where a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum StreamState {
     /// Both sides may send.
     Open,
     /// The peer has sent all it will.
@@ -25,35 +25,35 @@ pub enum State {
     Closed,
 }
 
-impl State {
+impl StreamState {
     /// The peer ended its direction.
     #[must_use]
-    pub fn end_in(self) -> State {
+    pub fn end_in(self) -> StreamState {
         match self {
-            State::Open => State::HalfClosedRemote,
-            State::HalfClosedLocal => State::Closed,
+            StreamState::Open => StreamState::HalfClosedRemote,
+            StreamState::HalfClosedLocal => StreamState::Closed,
             ended => ended,
         }
     }
 
     /// We ended our direction.
     #[must_use]
-    pub fn end_out(self) -> State {
+    pub fn end_out(self) -> StreamState {
         match self {
-            State::Open => State::HalfClosedLocal,
-            State::HalfClosedRemote => State::Closed,
+            StreamState::Open => StreamState::HalfClosedLocal,
+            StreamState::HalfClosedRemote => StreamState::Closed,
             ended => ended,
         }
     }
 
     /// Whether the peer may still send.
     pub fn receives(self) -> bool {
-        matches!(self, State::Open | State::HalfClosedLocal)
+        matches!(self, StreamState::Open | StreamState::HalfClosedLocal)
     }
 
     /// Whether we may still send.
     pub fn sends(self) -> bool {
-        matches!(self, State::Open | State::HalfClosedRemote)
+        matches!(self, StreamState::Open | StreamState::HalfClosedRemote)
     }
 }
 
@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn a_stream_closes_when_both_sides_have_ended() {
-        assert_eq!(State::Open.end_in().end_out(), State::Closed);
-        assert_eq!(State::Open.end_out().end_in(), State::Closed);
-        assert_eq!(State::Open.end_in().end_in(), State::HalfClosedRemote);
-        assert_eq!(State::Open.end_out().end_out(), State::HalfClosedLocal);
-        assert!(State::Open.end_in().sends() && !State::Open.end_in().receives());
-        assert!(!State::Open.end_out().sends() && State::Open.end_out().receives());
+        assert_eq!(StreamState::Open.end_in().end_out(), StreamState::Closed);
+        assert_eq!(StreamState::Open.end_out().end_in(), StreamState::Closed);
+        assert_eq!(StreamState::Open.end_in().end_in(), StreamState::HalfClosedRemote);
+        assert_eq!(StreamState::Open.end_out().end_out(), StreamState::HalfClosedLocal);
+        assert!(StreamState::Open.end_in().sends() && !StreamState::Open.end_in().receives());
+        assert!(!StreamState::Open.end_out().sends() && StreamState::Open.end_out().receives());
     }
 }

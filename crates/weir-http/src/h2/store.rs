@@ -2,14 +2,14 @@
 
 use super::flow::{RecvWindow, SendWindow};
 use super::priority::Priority;
-use super::state::State;
+use super::state::StreamState;
 
 /// A stream's place among those of its connection. It stays the stream's until the stream is released
-/// ([`Connection::release`](super::Connection::release)), whatever happened to it on the wire.
+/// ([`H2Connection::release`](super::Connection::release)), whatever happened to it on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key(pub(super) u32);
+pub struct StreamKey(pub(super) u32);
 
-impl Key {
+impl StreamKey {
     /// The place as an index: small numbers, used again, for what a caller keeps of each stream.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -18,9 +18,9 @@ impl Key {
 
 /// What is known of a stream.
 #[derive(Clone, Debug)]
-pub(super) struct Stream {
+pub(super) struct StreamRecord {
     pub(super) id: u32,
-    pub(super) state: State,
+    pub(super) state: StreamState,
     pub(super) priority: Priority,
     pub(super) send: SendWindow,
     pub(super) recv: RecvWindow,
@@ -44,20 +44,20 @@ pub(super) struct Stream {
 
 /// The slab and the map.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Store {
-    places: Vec<Option<Stream>>,
+pub(super) struct StreamStore {
+    places: Vec<Option<StreamRecord>>,
     free: Vec<u32>,
     /// Identifiers and places, by identifier. Peers open streams in this order, so adding is at the end; there are
     /// hardly ever more than a hundred.
     ids: Vec<(u32, u32)>,
 }
 
-impl Store {
+impl StreamStore {
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    pub(super) fn insert(&mut self, stream: Stream) -> Key {
+    pub(super) fn insert(&mut self, stream: StreamRecord) -> StreamKey {
         let id = stream.id;
         let place = match self.free.pop() {
             Some(place) => place,
@@ -71,26 +71,26 @@ impl Store {
         }
         let at = self.ids.partition_point(|(other, _)| *other < id);
         self.ids.insert(at, (id, place));
-        Key(place)
+        StreamKey(place)
     }
 
     #[inline]
-    pub(super) fn find(&self, id: u32) -> Option<Key> {
+    pub(super) fn find(&self, id: u32) -> Option<StreamKey> {
         let at = self.ids.binary_search_by_key(&id, |(other, _)| *other).ok()?;
-        self.ids.get(at).map(|(_, place)| Key(*place))
+        self.ids.get(at).map(|(_, place)| StreamKey(*place))
     }
 
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<&Stream> {
+    pub(super) fn get(&self, key: StreamKey) -> Option<&StreamRecord> {
         self.places.get(key.index())?.as_ref()
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Stream> {
+    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut StreamRecord> {
         self.places.get_mut(key.index())?.as_mut()
     }
 
-    pub(super) fn remove(&mut self, key: Key) -> Option<Stream> {
+    pub(super) fn remove(&mut self, key: StreamKey) -> Option<StreamRecord> {
         let stream = self.places.get_mut(key.index())?.take()?;
         self.free.push(key.0);
         if let Ok(at) = self.ids.binary_search_by_key(&stream.id, |(other, _)| *other) {
@@ -99,16 +99,16 @@ impl Store {
         Some(stream)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
-        self.ids.iter().map(|(_, place)| Key(*place))
+    pub(super) fn keys(&self) -> impl Iterator<Item = StreamKey> {
+        self.ids.iter().map(|(_, place)| StreamKey(*place))
     }
 
-    pub(super) fn streams(&self) -> impl Iterator<Item = &Stream> {
+    pub(super) fn streams(&self) -> impl Iterator<Item = &StreamRecord> {
         self.places.iter().flatten()
     }
 
-    pub(super) fn streams_mut(&mut self) -> impl Iterator<Item = (Key, &mut Stream)> {
+    pub(super) fn streams_mut(&mut self) -> impl Iterator<Item = (StreamKey, &mut StreamRecord)> {
         let places = self.places.iter_mut().enumerate();
-        places.filter_map(|(place, stream)| Some((Key(place as u32), stream.as_mut()?)))
+        places.filter_map(|(place, stream)| Some((StreamKey(place as u32), stream.as_mut()?)))
     }
 }

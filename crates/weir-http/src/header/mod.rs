@@ -1,12 +1,12 @@
 //! Header fields: where a field lies in its buffer, which names a server knows, and how values are read.
 //!
 //! A field is never copied: it is two [`Span`]s into the head it was read from, with its name already classified
-//! ([`Known`]), so that everything after the parser compares integers, not text.
+//! ([`KnownField`]), so that everything after the parser compares integers, not text.
 
 mod name;
 mod value;
 
-pub use name::{Known, classify};
+pub use name::{KnownField, classify};
 pub(crate) use name::{NameWords, classify_clean, lookup, lookup_clean};
 pub use value::{decimal, tokens, trim};
 
@@ -46,7 +46,7 @@ impl Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The name, when it is one of those a server meets.
-    pub known: Known,
+    pub known: KnownField,
     /// The name consists of `A`-`Z`, `a`-`z`, `0`-`9` and `-` only: what nginx passes without further settings.
     pub valid: bool,
     /// The name would be `valid` but for underscores: nginx's `underscores_in_headers` decides.
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn underscores_are_the_only_thing_the_switch_forgives() {
         let field = |valid, underscore| Field {
-            known: Known::Other,
+            known: KnownField::Other,
             valid,
             underscore,
             name: Span::default(),

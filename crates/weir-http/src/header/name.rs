@@ -10,17 +10,17 @@ macro_rules! known {
         /// A field name with a row in the table.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum Known {
+        pub enum KnownField {
             /// Any name that is not in the table.
             #[default]
             Other = 0,
             $(#[doc = concat!("`", $name, "`")] $variant,)*
         }
 
-        static ROWS: [Row; 1 $(+ { let _ = Known::$variant; 1 })*] = [
-            Row { known: Known::Other, name: "", label: ": ", flags: 0, key: NameWords::ZERO },
-            $(Row {
-                known: Known::$variant,
+        static ROWS: [KnownFieldRow; 1 $(+ { let _ = KnownField::$variant; 1 })*] = [
+            KnownFieldRow { known: KnownField::Other, name: "", label: ": ", flags: 0, key: NameWords::ZERO },
+            $(KnownFieldRow {
+                known: KnownField::$variant,
                 name: $name,
                 label: concat!($name, ": "),
                 flags: 0 $(| $flag)*,
@@ -149,17 +149,17 @@ known! {
     GrpcMessage "Grpc-Message",
 }
 
-impl Known {
+impl KnownField {
     /// A field of requests that asks for less than the whole answer: conditions and ranges.
     pub const fn is_partial(self) -> bool {
         matches!(
             self,
-            Known::IfModifiedSince
-                | Known::IfUnmodifiedSince
-                | Known::IfNoneMatch
-                | Known::IfMatch
-                | Known::Range
-                | Known::IfRange
+            KnownField::IfModifiedSince
+                | KnownField::IfUnmodifiedSince
+                | KnownField::IfNoneMatch
+                | KnownField::IfMatch
+                | KnownField::Range
+                | KnownField::IfRange
         )
     }
 
@@ -167,7 +167,7 @@ impl Known {
     pub const COUNT: usize = ROWS.len();
 
     /// Every name with a row, `Other` left out.
-    pub fn all() -> impl Iterator<Item = Known> {
+    pub fn all() -> impl Iterator<Item = KnownField> {
         ROWS.iter().skip(1).map(|row| row.known)
     }
 
@@ -208,7 +208,7 @@ impl Known {
         self.row().flags & NO_TRAILER != 0
     }
 
-    const fn row(self) -> &'static Row {
+    const fn row(self) -> &'static KnownFieldRow {
         &ROWS[self as usize]
     }
 }
@@ -238,46 +238,46 @@ impl NameWords {
     }
 }
 
-/// The row of `name`, whatever its case; [`Known::Other`] when it has none.
-pub fn classify(name: &[u8]) -> Known {
+/// The row of `name`, whatever its case; [`KnownField::Other`] when it has none.
+pub fn classify(name: &[u8]) -> KnownField {
     let words = words(name);
     let row = candidate(words);
     // Above 16 bytes the words are the end of the name only.
     let start = name.len().saturating_sub(16);
     let starts = name.get(..start).zip(row.name.as_bytes().get(..start));
     let same = starts.is_some_and(|(start, row_start)| start.eq_ignore_ascii_case(row_start));
-    if same && row.has(words, name.len()) { row.known } else { Known::Other }
+    if same && row.has(words, name.len()) { row.known } else { KnownField::Other }
 }
 
 /// The row of a name of at most 16 bytes, given as the two words of [`words`] and its length.
 #[inline(always)]
-pub(crate) fn lookup(words: NameWords, length: usize) -> Known {
+pub(crate) fn lookup(words: NameWords, length: usize) -> KnownField {
     let row = candidate(words);
-    if row.has(words, length) { row.known } else { Known::Other }
+    if row.has(words, length) { row.known } else { KnownField::Other }
 }
 
 /// The same for a name without control bytes, at a third of the cost: then bit 5 set in every byte makes no byte into
 /// one that a row has, but for letters, and a name is its row's when both words and the length are.
 #[inline(always)]
-pub(crate) fn lookup_clean(words: NameWords, length: usize) -> Known {
+pub(crate) fn lookup_clean(words: NameWords, length: usize) -> KnownField {
     let words = words.small();
     let found = &CLEAN[SLOTS[slot(words, MULTIPLIER)] as usize];
     if differ_clean(words, found.words) | (length as u64 ^ found.length) == 0 {
         found.known
     } else {
-        Known::Other
+        KnownField::Other
     }
 }
 
 /// The row of a name of any length without control bytes.
-pub(crate) fn classify_clean(name: &[u8]) -> Known {
+pub(crate) fn classify_clean(name: &[u8]) -> KnownField {
     let Some((start, end)) = name.first_chunk::<16>().zip(name.last_chunk::<16>()) else {
         return lookup_clean(words(name), name.len());
     };
     let (start, end) = (words(start).small(), words(end).small());
     let found = &CLEAN[SLOTS[slot(end, MULTIPLIER)] as usize];
     let differ = differ_clean(end, found.words) | differ_clean(start, found.start);
-    if differ | (name.len() as u64 ^ found.length) == 0 { found.known } else { Known::Other }
+    if differ | (name.len() as u64 ^ found.length) == 0 { found.known } else { KnownField::Other }
 }
 
 #[inline(always)]
@@ -287,26 +287,27 @@ const fn differ_clean(words: NameWords, row: NameWords) -> u64 {
 
 /// A row as [`lookup_clean`] and [`classify_clean`] compare it.
 #[derive(Clone, Copy)]
-struct Clean {
+struct CleanName {
     /// As [`words`], bit 5 set everywhere.
     words: NameWords,
     /// The first 16 bytes in the same way; zeros where there are fewer.
     start: NameWords,
     length: u64,
-    known: Known,
+    known: KnownField,
 }
 
 /// As many as a slot can name, so that no index needs a check.
-static CLEAN: [Clean; 256] = {
-    let none = Clean { words: NameWords::ZERO, start: NameWords::ZERO, length: 0, known: Known::Other };
+static CLEAN: [CleanName; 256] = {
+    let none =
+        CleanName { words: NameWords::ZERO, start: NameWords::ZERO, length: 0, known: KnownField::Other };
     let (mut rows, mut row) = ([none; 256], 1);
     while row < ROWS.len() {
-        let Row { key, name, known, .. } = ROWS[row];
+        let KnownFieldRow { key, name, known, .. } = ROWS[row];
         let start = match name.as_bytes().first_chunk::<16>() {
             Some(start) => words(start),
             None => NameWords::ZERO,
         };
-        rows[row] = Clean { words: key.small(), start: start.small(), length: name.len() as u64, known };
+        rows[row] = CleanName { words: key.small(), start: start.small(), length: name.len() as u64, known };
         row += 1;
     }
     rows
@@ -317,21 +318,21 @@ const _: () = assert!(LONGEST <= 32);
 
 /// The only row that a name with these words can have.
 #[inline(always)]
-fn candidate(words: NameWords) -> &'static Row {
+fn candidate(words: NameWords) -> &'static KnownFieldRow {
     ROWS.get(SLOTS[slot(words, MULTIPLIER)] as usize).unwrap_or(&ROWS[0])
 }
 
 /// One row of the table.
 #[derive(Clone, Copy)]
-struct Row {
-    known: Known,
+struct KnownFieldRow {
+    known: KnownField,
     name: &'static str,
     label: &'static str,
     flags: u8,
     key: NameWords,
 }
 
-impl Row {
+impl KnownFieldRow {
     /// Whether the row's name has these words, in any case, and this length: padding alone would let NUL pass.
     #[inline(always)]
     const fn has(&self, words: NameWords, length: usize) -> bool {
@@ -343,11 +344,11 @@ impl Row {
 /// The parser keeps one bit for each row.
 const _: () = assert!(ROWS.len() <= 128);
 
-/// One bit for each row: see [`Known::is_noticed`].
+/// One bit for each row: see [`KnownField::is_noticed`].
 static NOTICED: [u64; 2] = {
     let (mut noticed, mut row) = ([0; 2], 1);
     while row < ROWS.len() {
-        if matches!(ROWS[row].known, Known::Connection) || ROWS[row].flags & SINGLE != 0 {
+        if matches!(ROWS[row].known, KnownField::Connection) || ROWS[row].flags & SINGLE != 0 {
             noticed[row / 64] |= 1 << (row % 64);
         }
         row += 1;
@@ -493,8 +494,8 @@ mod tests {
 
     #[test]
     fn every_row_is_found_in_any_case() {
-        assert_eq!(Known::all().count() + 1, Known::COUNT);
-        for known in Known::all() {
+        assert_eq!(KnownField::all().count() + 1, KnownField::COUNT);
+        for known in KnownField::all() {
             let name = known.name();
             assert_eq!(known.lower(), name.to_ascii_lowercase());
             assert_eq!(classify(name.as_bytes()), known);
@@ -504,8 +505,8 @@ mod tests {
             assert_eq!(classify_clean(name.as_bytes()), known);
             assert_eq!(classify_clean(name.to_ascii_uppercase().as_bytes()), known);
         }
-        assert_eq!(Known::Other.name(), "");
-        assert_eq!(Known::Other.lower(), "");
+        assert_eq!(KnownField::Other.name(), "");
+        assert_eq!(KnownField::Other.lower(), "");
     }
 
     /// Bytes that differ from those of names by a bit or two that folding case may lose.
@@ -513,17 +514,17 @@ mod tests {
         [0, b'\t', b'\r', 0x10, b' ', b'-', b'0', b'@', b'A', b'M', b'm', 0x7f, b'm' | 0x80, 0xff];
 
     /// The plain way to look a name up.
-    fn linear(name: &[u8]) -> Known {
-        Known::all().find(|known| known.name().as_bytes().eq_ignore_ascii_case(name)).unwrap_or_default()
+    fn linear(name: &[u8]) -> KnownField {
+        KnownField::all().find(|known| known.name().as_bytes().eq_ignore_ascii_case(name)).unwrap_or_default()
     }
 
     #[test]
     fn one_byte_more_or_another_is_another_name() {
         for name in [&b""[..], b"x", b"\0", b"hos", b"hosts", b"content\rlength", b"content-lengtj", b"t\x05"]
         {
-            assert_eq!(classify(name), Known::Other, "{}", name.escape_ascii());
+            assert_eq!(classify(name), KnownField::Other, "{}", name.escape_ascii());
         }
-        for known in Known::all() {
+        for known in KnownField::all() {
             for (place, byte) in
                 (0..known.name().len()).flat_map(|place| EDGES.map(move |byte| (place, byte)))
             {
@@ -537,15 +538,19 @@ mod tests {
                 assert!(byte < b' ' || classify_clean(&name) == linear(&name), "{}", name.escape_ascii());
             }
         }
-        assert_eq!(classify(&[b'a'; 300]), Known::Other);
+        assert_eq!(classify(&[b'a'; 300]), KnownField::Other);
     }
 
     #[test]
     fn columns_say_what_the_rfcs_and_nginx_say() {
-        assert!(Known::Connection.hop_by_hop() && !Known::Connection.is_single());
-        assert!(Known::Host.is_single() && !Known::Host.hop_by_hop());
-        assert!(Known::ContentLength.forbidden_in_trailer() && !Known::Etag.forbidden_in_trailer());
-        assert!(!Known::Cookie.is_single() && !Known::Range.is_single() && Known::IfRange.is_single());
+        assert!(KnownField::Connection.hop_by_hop() && !KnownField::Connection.is_single());
+        assert!(KnownField::Host.is_single() && !KnownField::Host.hop_by_hop());
+        assert!(KnownField::ContentLength.forbidden_in_trailer() && !KnownField::Etag.forbidden_in_trailer());
+        assert!(
+            !KnownField::Cookie.is_single()
+                && !KnownField::Range.is_single()
+                && KnownField::IfRange.is_single()
+        );
     }
 
     proptest! {

@@ -1,14 +1,14 @@
 //! Header blocks in.
 
-use super::name::{Name, is_clean};
-use super::table::{FIXED, Row, Table, fixed};
-use super::{Error, huffman};
+use super::name::{FieldName, is_clean};
+use super::table::{DynamicTable, FIXED, TableField, fixed};
+use super::{HpackError, huffman};
 use crate::header::Span;
 
 /// The reading side of a connection's header compression.
 #[derive(Clone, Debug)]
-pub struct Decoder {
-    table: Table,
+pub struct HpackDecoder {
+    table: DynamicTable,
     /// What we told the peer its table may be at most (`SETTINGS_HEADER_TABLE_SIZE`).
     limit: usize,
     /// Text of servers may be padded by a byte too many.
@@ -19,22 +19,22 @@ pub struct Decoder {
 
 /// A header block, read. Kept and reused, so that a block costs no allocation.
 #[derive(Clone, Debug, Default)]
-pub struct Section {
+pub struct DecodedSection {
     /// The text of all names and values.
     pub text: Vec<u8>,
     /// The fields in order, pseudo-header fields among them.
-    pub items: Vec<Item>,
+    pub items: Vec<SectionField>,
     /// The fields were more, or longer, than allowed. Those behind are missing here; the tables are right all the same.
     pub too_large: bool,
     /// Bytes and fields that are missing here.
-    missing: Limits,
+    missing: SectionLimits,
 }
 
-/// A field of a [`Section`].
+/// A field of a [`DecodedSection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct SectionField {
     /// What its name is.
-    pub name: Name,
+    pub name: FieldName,
     /// Its name in the section's text.
     pub label: Span,
     /// Its value in the section's text.
@@ -45,20 +45,20 @@ pub struct Item {
 
 /// Bounds on a header section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct SectionLimits {
     /// Bytes of all names and values.
     pub text: usize,
     /// Fields.
     pub fields: usize,
 }
 
-impl Section {
+impl DecodedSection {
     /// Forgets everything but the memory.
     pub fn clear(&mut self) {
         self.text.clear();
         self.items.clear();
         self.too_large = false;
-        self.missing = Limits::default();
+        self.missing = SectionLimits::default();
     }
 
     #[inline]
@@ -70,46 +70,46 @@ impl Section {
     #[inline]
     fn close(
         &mut self,
-        name: Name,
+        name: FieldName,
         start: usize,
         middle: usize,
         clean: bool,
-        limits: Limits,
-    ) -> Result<(), Error> {
+        limits: SectionLimits,
+    ) -> Result<(), HpackError> {
         if self.text.len() > limits.text || self.items.len() >= limits.fields {
             let length = self.text.len() - start;
             self.text.truncate(start);
             return self.miss(length, limits);
         }
         let (label, value) = (Span::new(start, middle), Span::new(middle, self.text.len()));
-        self.items.push(Item { name, label, value, clean });
+        self.items.push(SectionField { name, label, value, clean });
         Ok(())
     }
 
     /// A field of `length` bytes is not kept. What is twice as large as allowed, or has half as many fields again, is not read
     /// any further: a block of 16 KB may stand for 64 MB.
     #[cold]
-    fn miss(&mut self, length: usize, limits: Limits) -> Result<(), Error> {
+    fn miss(&mut self, length: usize, limits: SectionLimits) -> Result<(), HpackError> {
         self.too_large = true;
         self.missing.text += length;
         self.missing.fields += 1;
         let text = self.text.len() + self.missing.text;
         let far = text > 2 * limits.text || self.missing.fields > limits.fields / 2;
-        if far { Err(Error::TooLarge) } else { Ok(()) }
+        if far { Err(HpackError::TooLarge) } else { Ok(()) }
     }
 }
 
-impl Decoder {
+impl HpackDecoder {
     /// A decoder whose table may have `limit` bytes.
-    pub fn new(limit: usize) -> Decoder {
-        Decoder { table: Table::new(limit), limit, lenient: false, resizes: 0 }
+    pub fn new(limit: usize) -> HpackDecoder {
+        HpackDecoder { table: DynamicTable::new(limit), limit, lenient: false, resizes: 0 }
     }
 
     /// Takes coded text that ends with a whole byte of padding, an error by RFC 7541 section 5.2 that nginx does not mind
     /// in servers' answers.
     #[must_use]
-    pub fn lenient(self) -> Decoder {
-        Decoder { lenient: true, ..self }
+    pub fn lenient(self) -> HpackDecoder {
+        HpackDecoder { lenient: true, ..self }
     }
 
     /// A number that changes, wrapping around, whenever the table does. A block that was read without a change says the
@@ -123,7 +123,12 @@ impl Decoder {
     ///
     /// # Errors
     /// The peers' tables differ from here on: the connection must end with COMPRESSION_ERROR.
-    pub fn decode(&mut self, block: &[u8], limits: Limits, section: &mut Section) -> Result<(), Error> {
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        limits: SectionLimits,
+        section: &mut DecodedSection,
+    ) -> Result<(), HpackError> {
         section.clear();
         let mut rest = block;
         while let Some((&first, _)) = rest.split_first() {
@@ -137,7 +142,7 @@ impl Decoder {
                     let limit = integer(&mut rest, 5)?;
                     // A change of size comes before the fields (RFC 7541 section 4.2).
                     if limit > self.limit || !section.items.is_empty() {
-                        return Err(Error::TableSize);
+                        return Err(HpackError::TableSize);
                     }
                     self.table.set_limit(limit);
                     self.resizes = self.resizes.wrapping_add(1);
@@ -149,7 +154,12 @@ impl Decoder {
     }
 
     #[inline]
-    fn indexed(&self, index: usize, limits: Limits, section: &mut Section) -> Result<(), Error> {
+    fn indexed(
+        &self,
+        index: usize,
+        limits: SectionLimits,
+        section: &mut DecodedSection,
+    ) -> Result<(), HpackError> {
         let row = self.row(index)?;
         // A reference of one byte may stand for kilobytes: over the limit nothing is copied any more.
         if section.too_large {
@@ -165,9 +175,9 @@ impl Decoder {
         rest: &mut &[u8],
         prefix: u32,
         indexing: bool,
-        limits: Limits,
-        section: &mut Section,
-    ) -> Result<(), Error> {
+        limits: SectionLimits,
+        section: &mut DecodedSection,
+    ) -> Result<(), HpackError> {
         let start = section.mark();
         let index = integer(rest, prefix)?;
         let name = if index > 0 {
@@ -176,39 +186,39 @@ impl Decoder {
             row.name
         } else {
             string(rest, self.lenient, &mut section.text)?;
-            Name::of(section.text.get(start..).unwrap_or_default())
+            FieldName::of(section.text.get(start..).unwrap_or_default())
         };
         let middle = section.mark();
         string(rest, self.lenient, &mut section.text)?;
         let clean = is_clean(section.text.get(middle..).unwrap_or_default());
         if indexing {
             let text = section.text.get(start..).unwrap_or_default();
-            self.table.add(Row { name, text, label: middle - start, clean });
+            self.table.add(TableField { name, text, label: middle - start, clean });
         }
         section.close(name, start, middle, clean, limits)
     }
 
     #[inline]
-    fn row(&self, index: usize) -> Result<Row<'_>, Error> {
+    fn row(&self, index: usize) -> Result<TableField<'_>, HpackError> {
         let row = if index > FIXED { self.table.get(index - FIXED - 1) } else { fixed(index) };
-        row.ok_or(Error::Index)
+        row.ok_or(HpackError::Index)
     }
 }
 
 /// An integer whose first byte has `prefix` bits of it (RFC 7541 section 5.1). None that means anything has more than
 /// 28 bits behind the prefix.
 #[inline]
-fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Error> {
-    let (&first, mut behind) = rest.split_first().ok_or(Error::Truncated)?;
+fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, HpackError> {
+    let (&first, mut behind) = rest.split_first().ok_or(HpackError::Truncated)?;
     let full = (1_usize << prefix) - 1;
     let mut value = usize::from(first) & full;
     if value == full {
         let mut shift = 0;
         loop {
-            let (&byte, after) = behind.split_first().ok_or(Error::Truncated)?;
+            let (&byte, after) = behind.split_first().ok_or(HpackError::Truncated)?;
             behind = after;
             if shift > 21 {
-                return Err(Error::Integer);
+                return Err(HpackError::Integer);
             }
             value += usize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -223,10 +233,10 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Error> {
 
 /// Appends a string literal (RFC 7541 section 5.2).
 #[inline]
-fn string(rest: &mut &[u8], lenient: bool, out: &mut Vec<u8>) -> Result<(), Error> {
+fn string(rest: &mut &[u8], lenient: bool, out: &mut Vec<u8>) -> Result<(), HpackError> {
     let coded = rest.first().is_some_and(|first| first & 0x80 != 0);
     let length = integer(rest, 7)?;
-    let (text, behind) = rest.split_at_checked(length).ok_or(Error::Truncated)?;
+    let (text, behind) = rest.split_at_checked(length).ok_or(HpackError::Truncated)?;
     *rest = behind;
     if !coded {
         out.extend_from_slice(text);
@@ -236,8 +246,8 @@ fn string(rest: &mut &[u8], lenient: bool, out: &mut Vec<u8>) -> Result<(), Erro
     match (huffman::decode(text, out), text) {
         (Err(_), [text @ .., 0xff]) if lenient => {
             out.truncate(start);
-            huffman::decode(text, out).map_err(|_| Error::Huffman)
+            huffman::decode(text, out).map_err(|_| HpackError::Huffman)
         }
-        (decoded, _) => decoded.map_err(|_| Error::Huffman),
+        (decoded, _) => decoded.map_err(|_| HpackError::Huffman),
     }
 }

@@ -6,24 +6,24 @@
 //! response on.
 
 use super::huffman;
-use super::table::{FIXED, Table, fixed_name, row};
-use crate::header::Known;
+use super::table::{DynamicTable, FIXED, fixed_name, row};
+use crate::header::KnownField;
 
 /// The writing side of a connection's header compression.
 #[derive(Clone, Debug)]
-pub struct Encoder {
-    table: Table,
+pub struct HpackEncoder {
+    table: DynamicTable,
     /// Fields by their hash: what was sent before, and where it is in the table.
-    seen: Box<[[Seen; WAYS]; SEEN / WAYS]>,
+    seen: Box<[[SeenField; WAYS]; SEEN / WAYS]>,
     /// The smallest and the last limit since the last block, when the limit was changed.
     resized: Option<(usize, usize)>,
     scratch: Vec<u8>,
-    /// What the next block of the same fields may be written differently for: see [`Encoder::changes`].
+    /// What the next block of the same fields may be written differently for: see [`HpackEncoder::changes`].
     changes: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeenField {
     hash: u32,
     /// The number of the table's entry; 0: there is none.
     entry: u32,
@@ -31,7 +31,7 @@ struct Seen {
 
 /// What may be done with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Indexing {
+pub enum FieldIndexing {
     /// It may enter the table.
     Allowed,
     /// It stays out of the table: it will not come again.
@@ -40,12 +40,12 @@ pub enum Indexing {
     Never,
 }
 
-impl Encoder {
+impl HpackEncoder {
     /// An encoder for a peer that has not said otherwise: its table has 4,096 bytes.
-    pub fn new() -> Encoder {
-        Encoder {
-            table: Table::new(TABLE),
-            seen: Box::new([[Seen::default(); WAYS]; SEEN / WAYS]),
+    pub fn new() -> HpackEncoder {
+        HpackEncoder {
+            table: DynamicTable::new(TABLE),
+            seen: Box::new([[SeenField::default(); WAYS]; SEEN / WAYS]),
             resized: None,
             scratch: Vec::new(),
             changes: 0,
@@ -95,7 +95,7 @@ impl Encoder {
             _ => {
                 let digit = |number: u16| b'0' + (number % 10) as u8;
                 let text = [digit(status / 100), digit(status / 10), digit(status)];
-                return self.write(out, 8, b":status", &text, Indexing::Allowed);
+                return self.write(out, 8, b":status", &text, FieldIndexing::Allowed);
             }
         };
         out.push(0x80 | index);
@@ -103,19 +103,21 @@ impl Encoder {
 
     /// A field of a known name, written in lower case.
     #[inline]
-    pub fn known(&mut self, known: Known, value: &[u8], out: &mut Vec<u8>) {
+    pub fn known(&mut self, known: KnownField, value: &[u8], out: &mut Vec<u8>) {
         let indexing = match known {
-            Known::ContentLength | Known::ContentRange | Known::Location | Known::Age => Indexing::Not,
-            Known::Authorization | Known::ProxyAuthorization => Indexing::Never,
-            Known::SetCookie | Known::Cookie if value.len() < 20 => Indexing::Never,
-            Known::SetCookie => Indexing::Not,
-            _ => Indexing::Allowed,
+            KnownField::ContentLength | KnownField::ContentRange | KnownField::Location | KnownField::Age => {
+                FieldIndexing::Not
+            }
+            KnownField::Authorization | KnownField::ProxyAuthorization => FieldIndexing::Never,
+            KnownField::SetCookie | KnownField::Cookie if value.len() < 20 => FieldIndexing::Never,
+            KnownField::SetCookie => FieldIndexing::Not,
+            _ => FieldIndexing::Allowed,
         };
         self.write(out, fixed_name(known), known.lower().as_bytes(), value, indexing);
     }
 
     /// A field of any name, which is in lower case.
-    pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
+    pub fn field(&mut self, name: &[u8], value: &[u8], indexing: FieldIndexing, out: &mut Vec<u8>) {
         self.write(out, 0, name, value, indexing);
     }
 
@@ -139,20 +141,27 @@ impl Encoder {
             ":scheme" => 6,
             _ => 0,
         };
-        let indexing = if name == ":path" { Indexing::Not } else { Indexing::Allowed };
+        let indexing = if name == ":path" { FieldIndexing::Not } else { FieldIndexing::Allowed };
         self.write(out, index, name.as_bytes(), value, indexing);
     }
 
     /// Writes a field; `name_index` is that of its name in the static table, 0 for none.
-    fn write(&mut self, out: &mut Vec<u8>, name_index: u8, name: &[u8], value: &[u8], indexing: Indexing) {
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        name_index: u8,
+        name: &[u8],
+        value: &[u8],
+        indexing: FieldIndexing,
+    ) {
         let (mark, prefix) = match indexing {
-            Indexing::Allowed => match self.find(name, value) {
-                Found::At(index) => return integer(out, 0x80, 7, index),
-                Found::Again => (0x40, 6),
-                Found::New => (0, 4),
+            FieldIndexing::Allowed => match self.find(name, value) {
+                TableMatch::At(index) => return integer(out, 0x80, 7, index),
+                TableMatch::Again => (0x40, 6),
+                TableMatch::New => (0, 4),
             },
-            Indexing::Not => (0, 4),
-            Indexing::Never => (0x10, 4),
+            FieldIndexing::Not => (0, 4),
+            FieldIndexing::Never => (0x10, 4),
         };
         integer(out, mark, prefix, usize::from(name_index));
         if name_index == 0 {
@@ -162,26 +171,26 @@ impl Encoder {
     }
 
     /// Where the table has the field; it is put in when it came before.
-    fn find(&mut self, name: &[u8], value: &[u8]) -> Found {
+    fn find(&mut self, name: &[u8], value: &[u8]) -> TableMatch {
         let hash = hash(name, value);
-        let Some(ways) = self.seen.get_mut(hash as usize % (SEEN / WAYS)) else { return Found::New };
+        let Some(ways) = self.seen.get_mut(hash as usize % (SEEN / WAYS)) else { return TableMatch::New };
         let Some(seen) = ways.iter_mut().find(|seen| seen.hash == hash) else {
             // The oldest goes. With one place for each, two fields of every response could put each other out for ever.
             ways.rotate_right(1);
-            ways[0] = Seen { hash, entry: 0 };
+            ways[0] = SeenField { hash, entry: 0 };
             self.changes = self.changes.wrapping_add(1);
-            return Found::New;
+            return TableMatch::New;
         };
         if seen.entry != 0 {
             let age = self.table.added().wrapping_sub(seen.entry) as usize;
             if let Some(row) = self.table.get(age)
                 && row.text.split_at_checked(row.label) == Some((name, value))
             {
-                return Found::At(FIXED + 1 + age);
+                return TableMatch::At(FIXED + 1 + age);
             }
         }
         if !self.table.takes(name.len() + value.len()) {
-            return Found::New;
+            return TableMatch::New;
         }
         self.scratch.clear();
         self.scratch.extend_from_slice(name);
@@ -189,18 +198,18 @@ impl Encoder {
         self.table.add(row(&self.scratch, name.len()));
         seen.entry = self.table.added();
         self.changes = self.changes.wrapping_add(1);
-        Found::Again
+        TableMatch::Again
     }
 }
 
-impl Default for Encoder {
-    fn default() -> Encoder {
-        Encoder::new()
+impl Default for HpackEncoder {
+    fn default() -> HpackEncoder {
+        HpackEncoder::new()
     }
 }
 
 /// What the table has of a field.
-enum Found {
+enum TableMatch {
     /// It, at this index.
     At(usize),
     /// It did not have it, and has it now.

@@ -68,8 +68,8 @@ fn symbols(code: &[u8], room: &mut std::slice::IterMut<'_, u8>) -> Result<(), Ba
 }
 
 #[inline(always)]
-fn lookup(bits: u64) -> Short {
-    SHORT.get((bits >> 56) as usize).copied().unwrap_or(Short::NONE)
+fn lookup(bits: u64) -> ShortCode {
+    SHORT.get((bits >> 56) as usize).copied().unwrap_or(ShortCode::NONE)
 }
 
 /// There is room for as many symbols as the shortest code gives.
@@ -144,19 +144,19 @@ fn length(byte: u8) -> u8 {
 
 /// A symbol whose code is at most eight bits long.
 #[derive(Clone, Copy)]
-struct Short {
+struct ShortCode {
     symbol: u8,
     /// 0: these eight bits begin a longer code.
     length: u8,
 }
 
-impl Short {
-    const NONE: Short = Short { symbol: 0, length: 0 };
+impl ShortCode {
+    const NONE: ShortCode = ShortCode { symbol: 0, length: 0 };
 }
 
 /// Codes of one length: consecutive numbers, given to the symbols in order.
 #[derive(Clone, Copy)]
-struct Group {
+struct CodeGroup {
     first: u32,
     count: u32,
     /// Where their symbols stand in [`ORDER`].
@@ -168,14 +168,14 @@ const LONGEST: u32 = 30;
 /// Bytes and EOS.
 const SYMBOLS: usize = 257;
 
-static GROUPS: [Group; LONGEST as usize + 1] = groups();
+static GROUPS: [CodeGroup; LONGEST as usize + 1] = groups();
 static ORDER: [u16; SYMBOLS] = order();
 static CODES: [(u32, u8); 256] = codes();
-static SHORT: [Short; 256] = short();
+static SHORT: [ShortCode; 256] = short();
 
 #[allow(clippy::indexing_slicing, reason = "at compile time")]
-const fn groups() -> [Group; LONGEST as usize + 1] {
-    let mut groups = [Group { first: 0, count: 0, start: 0 }; LONGEST as usize + 1];
+const fn groups() -> [CodeGroup; LONGEST as usize + 1] {
+    let mut groups = [CodeGroup { first: 0, count: 0, start: 0 }; LONGEST as usize + 1];
     let mut symbol = 0;
     while symbol < SYMBOLS {
         groups[LENGTHS[symbol] as usize].count += 1;
@@ -226,15 +226,15 @@ const fn codes() -> [(u32, u8); 256] {
 }
 
 #[allow(clippy::indexing_slicing, reason = "at compile time")]
-const fn short() -> [Short; 256] {
-    let (codes, mut short, mut symbol) = (codes(), [Short::NONE; 256], 0);
+const fn short() -> [ShortCode; 256] {
+    let (codes, mut short, mut symbol) = (codes(), [ShortCode::NONE; 256], 0);
     while symbol < 256 {
         let (code, length) = codes[symbol];
         if length <= 8 {
             let first = (code as usize) << (8 - length);
             let mut at = first;
             while at < first + (1 << (8 - length)) {
-                short[at] = Short { symbol: symbol as u8, length };
+                short[at] = ShortCode { symbol: symbol as u8, length };
                 at += 1;
             }
         }

@@ -1,7 +1,7 @@
 //! Header compression for HTTP/2 (RFC 7541).
 //!
-//! A [`Decoder`] reads whole blocks into a [`Section`]: one text, spans of it, and of every field what its name is,
-//! found out when the name came first and kept in the table beside it. An [`Encoder`] writes field by field behind
+//! An [`HpackDecoder`] reads whole blocks into a [`DecodedSection`]: one text, spans of it, and of every field what its name is,
+//! found out when the name came first and kept in the table beside it. An [`HpackEncoder`] writes field by field behind
 //! whatever its caller's buffer has. Neither keeps a block: their state is the two dynamic tables.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -16,14 +16,14 @@ mod tests;
 
 use std::fmt;
 
-pub use decode::{Decoder, Item, Limits, Section};
-pub use encode::{Encoder, Indexing};
-pub use name::{Kind, Name};
+pub use decode::{DecodedSection, HpackDecoder, SectionField, SectionLimits};
+pub use encode::{FieldIndexing, HpackEncoder};
+pub use name::{FieldName, NameKind};
 
 /// Why a header block can't be read. Each ends the connection, with COMPRESSION_ERROR (RFC 9113 section 4.3) but for the
 /// last: from there on the tables of both sides would differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
+pub enum HpackError {
     /// The block ends within a field.
     Truncated,
     /// A number is larger than any that can be meant.
@@ -38,20 +38,20 @@ pub enum Error {
     TooLarge,
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for HpackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Error::Truncated => "truncated header block",
-            Error::Integer => "too large integer in header block",
-            Error::Index => "invalid table index in header block",
-            Error::Huffman => "invalid huffman code in header block",
-            Error::TableSize => "invalid table size update",
-            Error::TooLarge => "too large header block",
+            HpackError::Truncated => "truncated header block",
+            HpackError::Integer => "too large integer in header block",
+            HpackError::Index => "invalid table index in header block",
+            HpackError::Huffman => "invalid huffman code in header block",
+            HpackError::TableSize => "invalid table size update",
+            HpackError::TooLarge => "too large header block",
         })
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for HpackError {}
 
 /// Bytes of a dynamic table where nothing else was agreed (RFC 9113 section 6.5.2).
 pub const DEFAULT_TABLE: usize = 4096;

@@ -1,10 +1,10 @@
 //! What a field's name is, found out once: when it enters a table, or when it is read.
 
-use crate::header::{Known, classify};
+use crate::header::{KnownField, classify};
 
 /// What a field name of HTTP/2 or HTTP/3 is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NameKind {
     /// `a`-`z`, `0`-`9` and `-`.
     Usual,
     /// Only underscores keep it from being usual: nginx's `underscores_in_headers` decides.
@@ -30,27 +30,27 @@ pub enum Kind {
     UnknownPseudo,
 }
 
-impl Kind {
+impl NameKind {
     /// Whether the name begins with a colon.
     pub const fn is_pseudo(self) -> bool {
-        !matches!(self, Kind::Usual | Kind::Underscore | Kind::Unusual | Kind::Malformed)
+        !matches!(self, NameKind::Usual | NameKind::Underscore | NameKind::Unusual | NameKind::Malformed)
     }
 
-    fn of(name: &[u8]) -> Kind {
+    fn of(name: &[u8]) -> NameKind {
         match name {
-            b":method" => Kind::Method,
-            b":scheme" => Kind::Scheme,
-            b":authority" => Kind::Authority,
-            b":path" => Kind::Path,
-            b":status" => Kind::Status,
-            b":protocol" => Kind::Protocol,
-            [b':', ..] => Kind::UnknownPseudo,
-            [] => Kind::Malformed,
+            b":method" => NameKind::Method,
+            b":scheme" => NameKind::Scheme,
+            b":authority" => NameKind::Authority,
+            b":path" => NameKind::Path,
+            b":status" => NameKind::Status,
+            b":protocol" => NameKind::Protocol,
+            [b':', ..] => NameKind::UnknownPseudo,
+            [] => NameKind::Malformed,
             _ => match name.iter().fold(0, |seen, byte| seen | class(*byte)) {
-                0 => Kind::Usual,
-                UNDERSCORE => Kind::Underscore,
-                seen if seen & MALFORMED == 0 => Kind::Unusual,
-                _ => Kind::Malformed,
+                0 => NameKind::Usual,
+                UNDERSCORE => NameKind::Underscore,
+                seen if seen & MALFORMED == 0 => NameKind::Unusual,
+                _ => NameKind::Malformed,
             },
         }
     }
@@ -83,19 +83,19 @@ static CLASSES: [u8; 256] = {
 
 /// A field name, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct FieldName {
     /// Which one of those a server meets.
-    pub known: Known,
+    pub known: KnownField,
     /// What it is made of.
-    pub kind: Kind,
+    pub kind: NameKind,
 }
 
-impl Name {
+impl FieldName {
     /// Classifies `name`.
-    pub fn of(name: &[u8]) -> Name {
-        let kind = Kind::of(name);
-        let known = if kind == Kind::Usual { classify(name) } else { Known::Other };
-        Name { known, kind }
+    pub fn of(name: &[u8]) -> FieldName {
+        let kind = NameKind::of(name);
+        let known = if kind == NameKind::Usual { classify(name) } else { KnownField::Other };
+        FieldName { known, kind }
     }
 }
 
@@ -116,23 +116,23 @@ mod tests {
     #[test]
     fn names_are_what_their_bytes_say() {
         for (name, kind) in [
-            (&b"content-length"[..], Kind::Usual),
-            (b"x_y", Kind::Underscore),
-            (b"x_y!", Kind::Unusual),
-            (b"x!_y", Kind::Unusual),
-            (b"x\xffy", Kind::Unusual),
-            (b"Host", Kind::Malformed),
-            (b"x y", Kind::Malformed),
-            (b"x:y", Kind::Malformed),
-            (b"x!Y", Kind::Malformed),
-            (b"", Kind::Malformed),
-            (b":path", Kind::Path),
-            (b":", Kind::UnknownPseudo),
+            (&b"content-length"[..], NameKind::Usual),
+            (b"x_y", NameKind::Underscore),
+            (b"x_y!", NameKind::Unusual),
+            (b"x!_y", NameKind::Unusual),
+            (b"x\xffy", NameKind::Unusual),
+            (b"Host", NameKind::Malformed),
+            (b"x y", NameKind::Malformed),
+            (b"x:y", NameKind::Malformed),
+            (b"x!Y", NameKind::Malformed),
+            (b"", NameKind::Malformed),
+            (b":path", NameKind::Path),
+            (b":", NameKind::UnknownPseudo),
         ] {
-            assert_eq!(Name::of(name).kind, kind, "{}", name.escape_ascii());
+            assert_eq!(FieldName::of(name).kind, kind, "{}", name.escape_ascii());
         }
-        assert_eq!(Name::of(b"host").known, Known::Host);
-        assert_eq!(Name::of(b"Host").known, Known::Other);
+        assert_eq!(FieldName::of(b"host").known, KnownField::Host);
+        assert_eq!(FieldName::of(b"Host").known, KnownField::Other);
     }
 
     #[test]

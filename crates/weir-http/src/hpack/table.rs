@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use super::name::{Kind, Name, is_clean};
-use crate::header::Known;
+use super::name::{FieldName, NameKind, is_clean};
+use crate::header::KnownField;
 
 /// The dynamic table: a ring of entries, newest first, whose text lies in one vector. Its dead front is cut off when it
 /// is as long as the table may be, so that every text is one slice and eviction moves nothing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(super) struct DynamicTable {
     text: Vec<u8>,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     /// Sum of the entries' sizes as RFC 7541 section 4.1 counts them.
     size: usize,
     /// What `size` may be.
@@ -20,16 +20,16 @@ pub(super) struct Table {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TableEntry {
     /// Where its name begins in the text; the value follows.
     at: usize,
     name_len: u32,
     value_len: u32,
-    name: Name,
+    name: FieldName,
     clean: bool,
 }
 
-impl Entry {
+impl TableEntry {
     fn size(&self) -> usize {
         self.name_len as usize + self.value_len as usize + OVERHEAD
     }
@@ -37,8 +37,8 @@ impl Entry {
 
 /// A field as a table has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'t> {
-    pub(super) name: Name,
+pub(super) struct TableField<'t> {
+    pub(super) name: FieldName,
     /// The name, and behind it the value: copied in one go.
     pub(super) text: &'t [u8],
     /// Bytes of the name.
@@ -47,10 +47,10 @@ pub(super) struct Row<'t> {
     pub(super) clean: bool,
 }
 
-impl Table {
+impl DynamicTable {
     /// An empty table of at most `limit` bytes.
-    pub(super) fn new(limit: usize) -> Table {
-        Table { limit, ..Table::default() }
+    pub(super) fn new(limit: usize) -> DynamicTable {
+        DynamicTable { limit, ..DynamicTable::default() }
     }
 
     /// Entries ever added, modulo 2^32: the newest one's number.
@@ -70,16 +70,16 @@ impl Table {
 
     /// The entry at `index`, 0 for the newest.
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<Row<'_>> {
+    pub(super) fn get(&self, index: usize) -> Option<TableField<'_>> {
         let entry = self.entries.get(index)?;
         let label = entry.name_len as usize;
         let text = self.text.get(entry.at..entry.at + label + entry.value_len as usize)?;
-        Some(Row { name: entry.name, text, label, clean: entry.clean })
+        Some(TableField { name: entry.name, text, label, clean: entry.clean })
     }
 
     /// Puts an entry in front; what has no room beside it goes, and an entry that is larger than the table empties it
     /// (RFC 7541 section 4.4).
-    pub(super) fn add(&mut self, row: Row<'_>) {
+    pub(super) fn add(&mut self, row: TableField<'_>) {
         let size = row.text.len() + OVERHEAD;
         self.added = self.added.wrapping_add(1);
         if size > self.limit {
@@ -89,7 +89,7 @@ impl Table {
         }
         self.evict(self.limit - size);
         self.tidy();
-        self.entries.push_front(Entry {
+        self.entries.push_front(TableEntry {
             at: self.text.len(),
             name_len: row.label as u32,
             value_len: (row.text.len() - row.label) as u32,
@@ -125,21 +125,21 @@ impl Table {
 
 /// The entry at `index` of the static table, which counts from 1.
 #[inline]
-pub(super) fn fixed(index: usize) -> Option<Row<'static>> {
-    let Fixed { label, text, name } = STATIC.get(index.checked_sub(1)?)?;
-    Some(Row { name: *name, text: text.as_bytes(), label: *label, clean: true })
+pub(super) fn fixed(index: usize) -> Option<TableField<'static>> {
+    let StaticEntry { label, text, name } = STATIC.get(index.checked_sub(1)?)?;
+    Some(TableField { name: *name, text: text.as_bytes(), label: *label, clean: true })
 }
 
 /// The first entry of the static table called `known`; 0 if none is.
 #[inline]
-pub(super) fn fixed_name(known: Known) -> u8 {
+pub(super) fn fixed_name(known: KnownField) -> u8 {
     NAMES.get(known as usize).copied().unwrap_or_default()
 }
 
 /// A row for a field whose name is the first `label` bytes of `text`, classified.
-pub(super) fn row(text: &[u8], label: usize) -> Row<'_> {
+pub(super) fn row(text: &[u8], label: usize) -> TableField<'_> {
     let (name, value) = text.split_at_checked(label).unwrap_or((text, b""));
-    Row { name: Name::of(name), text, label: name.len(), clean: is_clean(value) }
+    TableField { name: FieldName::of(name), text, label: name.len(), clean: is_clean(value) }
 }
 
 /// What an entry counts beside its text (RFC 7541 section 4.1).
@@ -147,28 +147,28 @@ const OVERHEAD: usize = 32;
 /// Entries of the static table; the dynamic one's follow.
 pub(super) const FIXED: usize = 61;
 
-struct Fixed {
+struct StaticEntry {
     label: usize,
     text: &'static str,
-    name: Name,
+    name: FieldName,
 }
 
-const fn pseudo(label: usize, text: &'static str, kind: Kind) -> Fixed {
-    Fixed { label, text, name: Name { known: Known::Other, kind } }
+const fn pseudo(label: usize, text: &'static str, kind: NameKind) -> StaticEntry {
+    StaticEntry { label, text, name: FieldName { known: KnownField::Other, kind } }
 }
 
 /// A field whose value is empty.
-const fn usual(text: &'static str, known: Known) -> Fixed {
-    Fixed { label: text.len(), text, name: Name { known, kind: Kind::Usual } }
+const fn usual(text: &'static str, known: KnownField) -> StaticEntry {
+    StaticEntry { label: text.len(), text, name: FieldName { known, kind: NameKind::Usual } }
 }
 
 /// Index of the first row of each known name.
 #[allow(clippy::indexing_slicing, reason = "at compile time")]
-static NAMES: [u8; Known::COUNT] = {
-    let (mut names, mut row) = ([0; Known::COUNT], FIXED);
+static NAMES: [u8; KnownField::COUNT] = {
+    let (mut names, mut row) = ([0; KnownField::COUNT], FIXED);
     while row > 0 {
         let known = STATIC[row - 1].name.known;
-        if !matches!(known, Known::Other) {
+        if !matches!(known, KnownField::Other) {
             names[known as usize] = row as u8;
         }
         row -= 1;
@@ -177,72 +177,72 @@ static NAMES: [u8; Known::COUNT] = {
 };
 
 /// RFC 7541 appendix A.
-static STATIC: [Fixed; 61] = [
-    pseudo(10, ":authority", Kind::Authority),
-    pseudo(7, ":methodGET", Kind::Method),
-    pseudo(7, ":methodPOST", Kind::Method),
-    pseudo(5, ":path/", Kind::Path),
-    pseudo(5, ":path/index.html", Kind::Path),
-    pseudo(7, ":schemehttp", Kind::Scheme),
-    pseudo(7, ":schemehttps", Kind::Scheme),
-    pseudo(7, ":status200", Kind::Status),
-    pseudo(7, ":status204", Kind::Status),
-    pseudo(7, ":status206", Kind::Status),
-    pseudo(7, ":status304", Kind::Status),
-    pseudo(7, ":status400", Kind::Status),
-    pseudo(7, ":status404", Kind::Status),
-    pseudo(7, ":status500", Kind::Status),
-    usual("accept-charset", Known::AcceptCharset),
-    Fixed {
+static STATIC: [StaticEntry; 61] = [
+    pseudo(10, ":authority", NameKind::Authority),
+    pseudo(7, ":methodGET", NameKind::Method),
+    pseudo(7, ":methodPOST", NameKind::Method),
+    pseudo(5, ":path/", NameKind::Path),
+    pseudo(5, ":path/index.html", NameKind::Path),
+    pseudo(7, ":schemehttp", NameKind::Scheme),
+    pseudo(7, ":schemehttps", NameKind::Scheme),
+    pseudo(7, ":status200", NameKind::Status),
+    pseudo(7, ":status204", NameKind::Status),
+    pseudo(7, ":status206", NameKind::Status),
+    pseudo(7, ":status304", NameKind::Status),
+    pseudo(7, ":status400", NameKind::Status),
+    pseudo(7, ":status404", NameKind::Status),
+    pseudo(7, ":status500", NameKind::Status),
+    usual("accept-charset", KnownField::AcceptCharset),
+    StaticEntry {
         label: 15,
         text: "accept-encodinggzip, deflate",
-        name: Name { known: Known::AcceptEncoding, kind: Kind::Usual },
+        name: FieldName { known: KnownField::AcceptEncoding, kind: NameKind::Usual },
     },
-    usual("accept-language", Known::AcceptLanguage),
-    usual("accept-ranges", Known::AcceptRanges),
-    usual("accept", Known::Accept),
-    usual("access-control-allow-origin", Known::AccessControlAllowOrigin),
-    usual("age", Known::Age),
-    usual("allow", Known::Allow),
-    usual("authorization", Known::Authorization),
-    usual("cache-control", Known::CacheControl),
-    usual("content-disposition", Known::ContentDisposition),
-    usual("content-encoding", Known::ContentEncoding),
-    usual("content-language", Known::ContentLanguage),
-    usual("content-length", Known::ContentLength),
-    usual("content-location", Known::ContentLocation),
-    usual("content-range", Known::ContentRange),
-    usual("content-type", Known::ContentType),
-    usual("cookie", Known::Cookie),
-    usual("date", Known::Date),
-    usual("etag", Known::Etag),
-    usual("expect", Known::Expect),
-    usual("expires", Known::Expires),
-    usual("from", Known::From),
-    usual("host", Known::Host),
-    usual("if-match", Known::IfMatch),
-    usual("if-modified-since", Known::IfModifiedSince),
-    usual("if-none-match", Known::IfNoneMatch),
-    usual("if-range", Known::IfRange),
-    usual("if-unmodified-since", Known::IfUnmodifiedSince),
-    usual("last-modified", Known::LastModified),
-    usual("link", Known::Link),
-    usual("location", Known::Location),
-    usual("max-forwards", Known::MaxForwards),
-    usual("proxy-authenticate", Known::ProxyAuthenticate),
-    usual("proxy-authorization", Known::ProxyAuthorization),
-    usual("range", Known::Range),
-    usual("referer", Known::Referer),
-    usual("refresh", Known::Refresh),
-    usual("retry-after", Known::RetryAfter),
-    usual("server", Known::Server),
-    usual("set-cookie", Known::SetCookie),
-    usual("strict-transport-security", Known::StrictTransportSecurity),
-    usual("transfer-encoding", Known::TransferEncoding),
-    usual("user-agent", Known::UserAgent),
-    usual("vary", Known::Vary),
-    usual("via", Known::Via),
-    usual("www-authenticate", Known::WwwAuthenticate),
+    usual("accept-language", KnownField::AcceptLanguage),
+    usual("accept-ranges", KnownField::AcceptRanges),
+    usual("accept", KnownField::Accept),
+    usual("access-control-allow-origin", KnownField::AccessControlAllowOrigin),
+    usual("age", KnownField::Age),
+    usual("allow", KnownField::Allow),
+    usual("authorization", KnownField::Authorization),
+    usual("cache-control", KnownField::CacheControl),
+    usual("content-disposition", KnownField::ContentDisposition),
+    usual("content-encoding", KnownField::ContentEncoding),
+    usual("content-language", KnownField::ContentLanguage),
+    usual("content-length", KnownField::ContentLength),
+    usual("content-location", KnownField::ContentLocation),
+    usual("content-range", KnownField::ContentRange),
+    usual("content-type", KnownField::ContentType),
+    usual("cookie", KnownField::Cookie),
+    usual("date", KnownField::Date),
+    usual("etag", KnownField::Etag),
+    usual("expect", KnownField::Expect),
+    usual("expires", KnownField::Expires),
+    usual("from", KnownField::From),
+    usual("host", KnownField::Host),
+    usual("if-match", KnownField::IfMatch),
+    usual("if-modified-since", KnownField::IfModifiedSince),
+    usual("if-none-match", KnownField::IfNoneMatch),
+    usual("if-range", KnownField::IfRange),
+    usual("if-unmodified-since", KnownField::IfUnmodifiedSince),
+    usual("last-modified", KnownField::LastModified),
+    usual("link", KnownField::Link),
+    usual("location", KnownField::Location),
+    usual("max-forwards", KnownField::MaxForwards),
+    usual("proxy-authenticate", KnownField::ProxyAuthenticate),
+    usual("proxy-authorization", KnownField::ProxyAuthorization),
+    usual("range", KnownField::Range),
+    usual("referer", KnownField::Referer),
+    usual("refresh", KnownField::Refresh),
+    usual("retry-after", KnownField::RetryAfter),
+    usual("server", KnownField::Server),
+    usual("set-cookie", KnownField::SetCookie),
+    usual("strict-transport-security", KnownField::StrictTransportSecurity),
+    usual("transfer-encoding", KnownField::TransferEncoding),
+    usual("user-agent", KnownField::UserAgent),
+    usual("vary", KnownField::Vary),
+    usual("via", KnownField::Via),
+    usual("www-authenticate", KnownField::WwwAuthenticate),
 ];
 
 #[cfg(test)]
@@ -257,14 +257,14 @@ mod tests {
             assert!(found.clean);
         }
         assert!(fixed(0).is_none() && fixed(62).is_none());
-        assert_eq!(fixed_name(Known::ContentType), 31);
-        assert_eq!(fixed_name(Known::WwwAuthenticate), 61);
-        assert_eq!(fixed_name(Known::XForwardedFor), 0);
+        assert_eq!(fixed_name(KnownField::ContentType), 31);
+        assert_eq!(fixed_name(KnownField::WwwAuthenticate), 61);
+        assert_eq!(fixed_name(KnownField::XForwardedFor), 0);
     }
 
     #[test]
     fn old_entries_go_and_their_text_with_them() {
-        let mut table = Table::new(100);
+        let mut table = DynamicTable::new(100);
         for round in 0..1000_u32 {
             let text = format!("name{round}");
             table.add(row(text.as_bytes(), 4));

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::header::Known;
+use crate::header::KnownField;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
@@ -14,16 +14,16 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-const ALL: Limits = Limits { text: 1 << 20, fields: 1000 };
+const ALL: SectionLimits = SectionLimits { text: 1 << 20, fields: 1000 };
 
-fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(String, String)>, Error> {
-    let mut section = Section::default();
+fn read(decoder: &mut HpackDecoder, block: &[u8]) -> Result<Vec<(String, String)>, HpackError> {
+    let mut section = DecodedSection::default();
     decoder.decode(block, ALL, &mut section)?;
     let text = |span: crate::header::Span| String::from_utf8_lossy(span.of(&section.text)).into_owned();
     Ok(section.items.iter().map(|item| (text(item.label), text(item.value))).collect())
 }
 
-fn expect(decoder: &mut Decoder, hex: &str, fields: &[(&str, &str)]) {
+fn expect(decoder: &mut HpackDecoder, hex: &str, fields: &[(&str, &str)]) {
     let found = read(decoder, &bytes(hex)).expect("a good block");
     let found: Vec<(&str, &str)> =
         found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -49,11 +49,11 @@ const THIRD: &[(&str, &str)] = &[
 
 #[test]
 fn requests_of_appendix_c_3_and_c_4() {
-    let mut plain = Decoder::new(DEFAULT_TABLE);
+    let mut plain = HpackDecoder::new(DEFAULT_TABLE);
     expect(&mut plain, "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d", FIRST);
     expect(&mut plain, "8286 84be 5808 6e6f 2d63 6163 6865", SECOND);
     expect(&mut plain, "8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65", THIRD);
-    let mut coded = Decoder::new(DEFAULT_TABLE);
+    let mut coded = HpackDecoder::new(DEFAULT_TABLE);
     expect(&mut coded, "8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff", FIRST);
     expect(&mut coded, "8286 84be 5886 a8eb 1064 9cbf", SECOND);
     expect(&mut coded, "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf", THIRD);
@@ -75,7 +75,7 @@ fn responses_of_appendix_c_5_and_c_6_evict() {
         ("content-encoding", "gzip"),
         ("set-cookie", COOKIE),
     ];
-    let mut plain = Decoder::new(256);
+    let mut plain = HpackDecoder::new(256);
     let hex = "4803 3330 3258 0770 7269 7661 7465 611d 4d6f 6e2c 2032 3120 4f63 7420 3230 3133 2032 303a 3133 3a32 \
                3120 474d 546e 1768 7474 7073 3a2f 2f77 7777 2e65 7861 6d70 6c65 2e63 6f6d";
     expect(&mut plain, hex, &first);
@@ -84,7 +84,7 @@ fn responses_of_appendix_c_5_and_c_6_evict() {
                7738 666f 6f3d 4153 444a 4b48 514b 425a 584f 5157 454f 5049 5541 5851 5745 4f49 553b 206d 6178 2d61 \
                6765 3d33 3630 303b 2076 6572 7369 6f6e 3d31";
     expect(&mut plain, hex, &third);
-    let mut coded = Decoder::new(256);
+    let mut coded = HpackDecoder::new(256);
     let hex = "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d 29ad \
                1718 63c7 8f0b 97c8 e9ae 82ae 43d3";
     expect(&mut coded, hex, &first);
@@ -96,7 +96,7 @@ fn responses_of_appendix_c_5_and_c_6_evict() {
 
 #[test]
 fn literals_of_appendix_c_2() {
-    let mut decoder = Decoder::new(DEFAULT_TABLE);
+    let mut decoder = HpackDecoder::new(DEFAULT_TABLE);
     let hex = "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572";
     expect(&mut decoder, hex, &[("custom-key", "custom-header")]);
     expect(&mut decoder, "040c 2f73 616d 706c 652f 7061 7468", &[(":path", "/sample/path")]);
@@ -107,35 +107,35 @@ fn literals_of_appendix_c_2() {
 #[test]
 fn blocks_that_are_wrong_are_told_apart() {
     for (hex, error) in [
-        ("80", Error::Index),
-        ("be", Error::Index),
-        ("7f ff ff ff ff ff 01", Error::Integer),
-        ("ff", Error::Truncated),
-        ("82 41", Error::Truncated),
-        ("82 41 05 61", Error::Truncated),
-        ("41 81 ff ff", Error::Huffman),
-        ("41 84 ff ff ff ff", Error::Huffman),
-        ("3f e2 1f", Error::TableSize),
-        ("82 20", Error::TableSize),
+        ("80", HpackError::Index),
+        ("be", HpackError::Index),
+        ("7f ff ff ff ff ff 01", HpackError::Integer),
+        ("ff", HpackError::Truncated),
+        ("82 41", HpackError::Truncated),
+        ("82 41 05 61", HpackError::Truncated),
+        ("41 81 ff ff", HpackError::Huffman),
+        ("41 84 ff ff ff ff", HpackError::Huffman),
+        ("3f e2 1f", HpackError::TableSize),
+        ("82 20", HpackError::TableSize),
     ] {
-        assert_eq!(read(&mut Decoder::new(DEFAULT_TABLE), &bytes(hex)), Err(error), "{hex}");
+        assert_eq!(read(&mut HpackDecoder::new(DEFAULT_TABLE), &bytes(hex)), Err(error), "{hex}");
     }
 }
 
 #[test]
 fn a_bomb_of_references_is_not_unpacked() {
-    let mut decoder = Decoder::new(DEFAULT_TABLE);
+    let mut decoder = HpackDecoder::new(DEFAULT_TABLE);
     let mut block = bytes("40 01 61");
     block.extend([0x7f, 0xa1, 0x1e]);
     block.extend([b'x'; 4000]);
-    let mut section = Section::default();
-    let limits = Limits { text: 8192, fields: 100 };
+    let mut section = DecodedSection::default();
+    let limits = SectionLimits { text: 8192, fields: 100 };
     decoder.decode(&block, limits, &mut section).expect("it fits");
     decoder.decode(&[0xbe; 4], limits, &mut section).expect("a little too large");
     assert!(section.too_large);
     assert_eq!(section.items.len(), 2);
-    assert_eq!(decoder.decode(&[0xbe; 16_000], limits, &mut section), Err(Error::TooLarge));
-    assert_eq!(decoder.decode(&[0x82; 151], limits, &mut section), Err(Error::TooLarge));
+    assert_eq!(decoder.decode(&[0xbe; 16_000], limits, &mut section), Err(HpackError::TooLarge));
+    assert_eq!(decoder.decode(&[0x82; 151], limits, &mut section), Err(HpackError::TooLarge));
     assert!(section.text.capacity() < 20_000);
     decoder.decode(&[0x82; 101], limits, &mut section).expect("good references");
     assert!(section.too_large && section.items.len() == 100);
@@ -143,17 +143,17 @@ fn a_bomb_of_references_is_not_unpacked() {
 
 #[test]
 fn what_is_sent_often_becomes_one_byte() {
-    let mut encoder = Encoder::new();
+    let mut encoder = HpackEncoder::new();
     let mut sizes = Vec::new();
-    let mut decoder = Decoder::new(DEFAULT_TABLE);
+    let mut decoder = HpackDecoder::new(DEFAULT_TABLE);
     for length in 0..4_u32 {
         let (mut block, length) = (Vec::new(), length.to_string());
         encoder.begin(&mut block);
         encoder.status(200, &mut block);
-        encoder.known(Known::Server, b"weir", &mut block);
-        encoder.known(Known::ContentLength, length.as_bytes(), &mut block);
-        encoder.known(Known::ContentType, b"text/plain", &mut block);
-        encoder.field(b"x-own", b"value", Indexing::Allowed, &mut block);
+        encoder.known(KnownField::Server, b"weir", &mut block);
+        encoder.known(KnownField::ContentLength, length.as_bytes(), &mut block);
+        encoder.known(KnownField::ContentType, b"text/plain", &mut block);
+        encoder.field(b"x-own", b"value", FieldIndexing::Allowed, &mut block);
         let fields = read(&mut decoder, &block).expect("a good block");
         assert_eq!(fields[2], ("content-length".into(), length));
         assert_eq!(fields[4], ("x-own".into(), "value".into()));
@@ -164,7 +164,7 @@ fn what_is_sent_often_becomes_one_byte() {
 
 #[test]
 fn a_peer_s_limit_is_told_back_to_it() {
-    let mut encoder = Encoder::new();
+    let mut encoder = HpackEncoder::new();
     encoder.set_limit(0);
     encoder.set_limit(100);
     let mut block = Vec::new();
@@ -191,18 +191,18 @@ fn fields() -> impl Strategy<Value = Vec<(u8, String, Vec<u8>, u32)>> {
 proptest! {
     #[test]
     fn both_sides_agree_whatever_is_sent(fields in fields()) {
-        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(DEFAULT_TABLE));
-        let mut section = Section::default();
+        let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new(DEFAULT_TABLE));
+        let mut section = DecodedSection::default();
         for block in fields.chunks(5) {
             let mut out = Vec::new();
             encoder.begin(&mut out);
             for (how, name, value, limit) in block {
                 match how {
-                    0 => encoder.field(name.as_bytes(), value, Indexing::Allowed, &mut out),
-                    1 => encoder.field(name.as_bytes(), value, Indexing::Never, &mut out),
-                    2 => encoder.known(Known::Vary, value, &mut out),
+                    0 => encoder.field(name.as_bytes(), value, FieldIndexing::Allowed, &mut out),
+                    1 => encoder.field(name.as_bytes(), value, FieldIndexing::Never, &mut out),
+                    2 => encoder.known(KnownField::Vary, value, &mut out),
                     _ => {
-                        encoder.field(name.as_bytes(), value, Indexing::Not, &mut out);
+                        encoder.field(name.as_bytes(), value, FieldIndexing::Not, &mut out);
                         let _ = limit;
                     }
                 }
@@ -220,9 +220,9 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_decoder_fall(block in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let mut section = Section::default();
-        let mut decoder = Decoder::new(DEFAULT_TABLE);
-        let limits = Limits { text: 500, fields: 10 };
+        let mut section = DecodedSection::default();
+        let mut decoder = HpackDecoder::new(DEFAULT_TABLE);
+        let limits = SectionLimits { text: 500, fields: 10 };
         for _ in 0..2 {
             let _outcome = decoder.decode(&block, limits, &mut section);
             prop_assert!(section.items.len() <= 10);
@@ -238,11 +238,14 @@ proptest! {
 fn padding_of_a_whole_byte_is_an_error_but_for_the_lenient() {
     let code = [0x1d, 0x75, 0xd0, 0x62, 0x0d, 0x26, 0x3d, 0x4c, 0x4d, 0x65, 0x64, 0xff];
     let block = [&[0x5f, 0x8c][..], &code].concat();
-    let limits = Limits { text: 1000, fields: 10 };
-    let mut section = Section::default();
-    assert_eq!(Decoder::new(DEFAULT_TABLE).decode(&block, limits, &mut section), Err(Error::Huffman));
-    assert_eq!(Decoder::new(DEFAULT_TABLE).lenient().decode(&block, limits, &mut section), Ok(()));
+    let limits = SectionLimits { text: 1000, fields: 10 };
+    let mut section = DecodedSection::default();
+    assert_eq!(
+        HpackDecoder::new(DEFAULT_TABLE).decode(&block, limits, &mut section),
+        Err(HpackError::Huffman)
+    );
+    assert_eq!(HpackDecoder::new(DEFAULT_TABLE).lenient().decode(&block, limits, &mut section), Ok(()));
     assert_eq!(section.items[0].value.of(&section.text), b"application/grpc");
     let twice = [&[0x5f, 0x8d][..], &code, &[0xff]].concat();
-    assert!(Decoder::new(DEFAULT_TABLE).lenient().decode(&twice, limits, &mut section).is_err());
+    assert!(HpackDecoder::new(DEFAULT_TABLE).lenient().decode(&twice, limits, &mut section).is_err());
 }

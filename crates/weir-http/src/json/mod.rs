@@ -3,6 +3,6 @@
 mod read;
 mod write;
 
-pub use read::{Malformed, Value};
+pub use read::{JsonValue, MalformedJson};
 pub use weir_sys::json::escape;
-pub use write::Json;
+pub use write::JsonWriter;

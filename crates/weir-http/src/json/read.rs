@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum JsonValue {
     /// `null`
     Null,
     /// `true`, `false`
@@ -14,33 +14,33 @@ pub enum Value {
     /// A string. Halves of surrogate pairs that stand alone become U+FFFD.
     Text(String),
     /// An array.
-    List(Vec<Value>),
+    List(Vec<JsonValue>),
     /// An object in its order; of a key that stands there twice both are kept.
-    Object(Vec<(String, Value)>),
+    Object(Vec<(String, JsonValue)>),
 }
 
 /// Why a text is no JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedJson {
     /// The byte that can't stand there.
     pub at: usize,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no JSON at byte {}", self.at)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedJson {}
 
-impl Value {
+impl JsonValue {
     /// Reads a text that is one value; arrays and objects nest [`DEPTH`] deep at most.
     ///
     /// # Errors
     /// The first byte that can't stand where it does.
-    pub fn parse(text: &[u8]) -> Result<Value, Malformed> {
-        let mut reader = Reader { text, at: 0 };
+    pub fn parse(text: &[u8]) -> Result<JsonValue, MalformedJson> {
+        let mut reader = JsonReader { text, at: 0 };
         let value = reader.value(0)?;
         reader.blank();
         if reader.at == text.len() { Ok(value) } else { Err(reader.malformed()) }
@@ -48,9 +48,9 @@ impl Value {
 
     /// The value of a key; of several the last.
     #[must_use]
-    pub fn field(&self, key: &str) -> Option<&Value> {
+    pub fn field(&self, key: &str) -> Option<&JsonValue> {
         match self {
-            Value::Object(fields) => {
+            JsonValue::Object(fields) => {
                 fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
             }
             _ => None,
@@ -59,22 +59,22 @@ impl Value {
 
     /// The value at the end of a path of keys.
     #[must_use]
-    pub fn path(&self, keys: &[&str]) -> Option<&Value> {
+    pub fn path(&self, keys: &[&str]) -> Option<&JsonValue> {
         keys.iter().try_fold(self, |value, key| value.field(key))
     }
 
     /// A string's text.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
-        if let Value::Text(text) = self { Some(text) } else { None }
+        if let JsonValue::Text(text) = self { Some(text) } else { None }
     }
 
     /// A whole number; also one in a string, as protocol buffers write those of 64 bits.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match self {
-            Value::Number(text) => text.parse().ok(),
-            Value::Text(text) => text.parse().ok(),
+            JsonValue::Number(text) => text.parse().ok(),
+            JsonValue::Text(text) => text.parse().ok(),
             _ => None,
         }
     }
@@ -82,37 +82,37 @@ impl Value {
     /// `true` or `false`
     #[must_use]
     pub fn bool(&self) -> Option<bool> {
-        if let Value::Bool(value) = self { Some(*value) } else { None }
+        if let JsonValue::Bool(value) = self { Some(*value) } else { None }
     }
 
     /// The elements of an array.
     #[must_use]
-    pub fn list(&self) -> Option<&[Value]> {
-        if let Value::List(list) = self { Some(list) } else { None }
+    pub fn list(&self) -> Option<&[JsonValue]> {
+        if let JsonValue::List(list) = self { Some(list) } else { None }
     }
 }
 
-struct Reader<'t> {
+struct JsonReader<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-impl Reader<'_> {
-    fn value(&mut self, depth: usize) -> Result<Value, Malformed> {
+impl JsonReader<'_> {
+    fn value(&mut self, depth: usize) -> Result<JsonValue, MalformedJson> {
         self.blank();
         match self.peek() {
             Some(b'{') if depth < DEPTH => self.object(depth),
             Some(b'[') if depth < DEPTH => self.array(depth),
-            Some(b'"') => self.string().map(Value::Text),
+            Some(b'"') => self.string().map(JsonValue::Text),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word("true", Value::Bool(true)),
-            Some(b'f') => self.word("false", Value::Bool(false)),
-            Some(b'n') => self.word("null", Value::Null),
+            Some(b't') => self.word("true", JsonValue::Bool(true)),
+            Some(b'f') => self.word("false", JsonValue::Bool(false)),
+            Some(b'n') => self.word("null", JsonValue::Null),
             _ => Err(self.malformed()),
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, Malformed> {
+    fn object(&mut self, depth: usize) -> Result<JsonValue, MalformedJson> {
         let mut fields = Vec::new();
         self.sequence(b'}', |this| {
             this.blank();
@@ -122,24 +122,24 @@ impl Reader<'_> {
             fields.push((key, this.value(depth + 1)?));
             Ok(())
         })?;
-        Ok(Value::Object(fields))
+        Ok(JsonValue::Object(fields))
     }
 
-    fn array(&mut self, depth: usize) -> Result<Value, Malformed> {
+    fn array(&mut self, depth: usize) -> Result<JsonValue, MalformedJson> {
         let mut list = Vec::new();
         self.sequence(b']', |this| {
             list.push(this.value(depth + 1)?);
             Ok(())
         })?;
-        Ok(Value::List(list))
+        Ok(JsonValue::List(list))
     }
 
     /// From the opening bracket to the closing one, with commas between.
     fn sequence(
         &mut self,
         close: u8,
-        mut element: impl FnMut(&mut Self) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
+        mut element: impl FnMut(&mut Self) -> Result<(), MalformedJson>,
+    ) -> Result<(), MalformedJson> {
         self.at += 1;
         self.blank();
         if self.peek() == Some(close) {
@@ -157,7 +157,7 @@ impl Reader<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, Malformed> {
+    fn string(&mut self) -> Result<String, MalformedJson> {
         self.expect(b'"')?;
         let mut out = String::new();
         loop {
@@ -165,7 +165,7 @@ impl Reader<'_> {
             let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
             let plain = end.map_or(rest, |end| &rest[..end]);
             let plain = std::str::from_utf8(plain)
-                .map_err(|error| Malformed { at: self.at + error.valid_up_to() })?;
+                .map_err(|error| MalformedJson { at: self.at + error.valid_up_to() })?;
             out.push_str(plain);
             self.at += plain.len();
             match self.peek() {
@@ -179,7 +179,7 @@ impl Reader<'_> {
         }
     }
 
-    fn escaped(&mut self) -> Result<char, Malformed> {
+    fn escaped(&mut self) -> Result<char, MalformedJson> {
         self.at += 1;
         let c = match self.peek() {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
@@ -195,7 +195,7 @@ impl Reader<'_> {
         Ok(c)
     }
 
-    fn unicode(&mut self) -> Result<char, Malformed> {
+    fn unicode(&mut self) -> Result<char, MalformedJson> {
         let first = self.unit()?;
         if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with(b"\\u") {
             let before = self.at;
@@ -211,7 +211,7 @@ impl Reader<'_> {
     }
 
     /// The four digits behind `u`, at which the reader stands.
-    fn unit(&mut self) -> Result<u32, Malformed> {
+    fn unit(&mut self) -> Result<u32, MalformedJson> {
         self.at += 1;
         let mut unit = 0;
         for _ in 0..4 {
@@ -222,13 +222,13 @@ impl Reader<'_> {
         Ok(unit)
     }
 
-    fn number(&mut self) -> Result<Value, Malformed> {
+    fn number(&mut self) -> Result<JsonValue, MalformedJson> {
         let start = self.at;
         self.skip(b'-');
         let zero = self.peek() == Some(b'0');
         match self.digits() {
             0 => return Err(self.malformed()),
-            2.. if zero => return Err(Malformed { at: start }),
+            2.. if zero => return Err(MalformedJson { at: start }),
             _ => {}
         }
         if self.skip(b'.') && self.digits() == 0 {
@@ -240,7 +240,7 @@ impl Reader<'_> {
                 return Err(self.malformed());
             }
         }
-        Ok(Value::Number(String::from_utf8_lossy(&self.text[start..self.at]).into()))
+        Ok(JsonValue::Number(String::from_utf8_lossy(&self.text[start..self.at]).into()))
     }
 
     /// How many digits were skipped.
@@ -250,7 +250,7 @@ impl Reader<'_> {
         count
     }
 
-    fn word(&mut self, word: &str, value: Value) -> Result<Value, Malformed> {
+    fn word(&mut self, word: &str, value: JsonValue) -> Result<JsonValue, MalformedJson> {
         if !self.text[self.at..].starts_with(word.as_bytes()) {
             return Err(self.malformed());
         }
@@ -264,7 +264,7 @@ impl Reader<'_> {
         }
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
+    fn expect(&mut self, byte: u8) -> Result<(), MalformedJson> {
         if self.skip(byte) { Ok(()) } else { Err(self.malformed()) }
     }
 
@@ -278,8 +278,8 @@ impl Reader<'_> {
         self.text.get(self.at).copied()
     }
 
-    fn malformed(&self) -> Malformed {
-        Malformed { at: self.at }
+    fn malformed(&self) -> MalformedJson {
+        MalformedJson { at: self.at }
     }
 }
 
@@ -290,17 +290,18 @@ const DEPTH: usize = 64;
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Json;
+    use super::super::JsonWriter;
     use super::*;
 
     #[test]
     fn values_are_read() {
-        let value =
-            Value::parse(br#" {"a":[1,-2.5e3,true,null],"b":{"c":"x\n\u00e9\ud83d\ude00\ud800"},"a":"7"} "#);
+        let value = JsonValue::parse(
+            br#" {"a":[1,-2.5e3,true,null],"b":{"c":"x\n\u00e9\ud83d\ude00\ud800"},"a":"7"} "#,
+        );
         let value = value.expect("JSON");
-        assert_eq!(value.path(&["b", "c"]).and_then(Value::text), Some("x\n\u{e9}\u{1f600}\u{fffd}"));
-        assert_eq!(value.field("a").and_then(Value::number), Some(7), "the last one, in quotes");
-        let Value::Object(fields) = &value else { panic!("{value:?}") };
+        assert_eq!(value.path(&["b", "c"]).and_then(JsonValue::text), Some("x\n\u{e9}\u{1f600}\u{fffd}"));
+        assert_eq!(value.field("a").and_then(JsonValue::number), Some(7), "the last one, in quotes");
+        let JsonValue::Object(fields) = &value else { panic!("{value:?}") };
         let list = fields[0].1.list().expect("an array");
         assert_eq!((list[0].number(), list[1].number(), list[2].bool()), (Some(1), None, Some(true)));
     }
@@ -324,17 +325,17 @@ mod tests {
             ("-01", 0),
             ("\"", 1),
         ] {
-            assert_eq!(Value::parse(text.as_bytes()), Err(Malformed { at }), "{text}");
+            assert_eq!(JsonValue::parse(text.as_bytes()), Err(MalformedJson { at }), "{text}");
         }
-        assert!(Value::parse("[".repeat(100_000).as_bytes()).is_err());
-        assert!(Value::parse(&[b"[".repeat(DEPTH), b"]".repeat(DEPTH)].concat()).is_ok());
+        assert!(JsonValue::parse("[".repeat(100_000).as_bytes()).is_err());
+        assert!(JsonValue::parse(&[b"[".repeat(DEPTH), b"]".repeat(DEPTH)].concat()).is_ok());
     }
 
     proptest! {
         /// Whatever the bytes, they are read or refused inside of them.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            if let Err(Malformed { at }) = Value::parse(&bytes) {
+            if let Err(MalformedJson { at }) = JsonValue::parse(&bytes) {
                 prop_assert!(at <= bytes.len());
             }
         }
@@ -342,14 +343,14 @@ mod tests {
         /// What the writer writes is read as it was.
         #[test]
         fn texts_survive(key in ".*", text in ".*", number in any::<u64>()) {
-            let written = Json::object(|json| {
+            let written = JsonWriter::object(|json| {
                 json.key(&key).text(&text);
                 json.key("number").raw(number);
             });
-            let value = Value::parse(written.as_bytes()).expect("JSON");
-            prop_assert_eq!(value.field("number").and_then(Value::number), Some(number));
+            let value = JsonValue::parse(written.as_bytes()).expect("JSON");
+            prop_assert_eq!(value.field("number").and_then(JsonValue::number), Some(number));
             if key != "number" {
-                prop_assert_eq!(value.field(&key).and_then(Value::text), Some(&*text));
+                prop_assert_eq!(value.field(&key).and_then(JsonValue::text), Some(&*text));
             }
         }
     }

@@ -6,31 +6,31 @@ use weir_sys::json::escape;
 
 /// A value being written: objects and arrays nest, commas come by themselves.
 #[derive(Debug, Default)]
-pub struct Json {
+pub struct JsonWriter {
     out: String,
     /// A value or an opening bracket stands last, so that the next needs no comma or does.
     comma: bool,
 }
 
-impl Json {
+impl JsonWriter {
     /// Everything inside is one object.
     #[must_use]
-    pub fn object(f: impl FnOnce(&mut Json)) -> String {
-        let mut json = Json::default();
+    pub fn object(f: impl FnOnce(&mut JsonWriter)) -> String {
+        let mut json = JsonWriter::default();
         json.nest('{', '}', f);
         json.out
     }
 
     /// Everything inside is one array.
     #[must_use]
-    pub fn array(f: impl FnOnce(&mut Json)) -> String {
-        let mut json = Json::default();
+    pub fn array(f: impl FnOnce(&mut JsonWriter)) -> String {
+        let mut json = JsonWriter::default();
         json.nest('[', ']', f);
         json.out
     }
 
     /// `"key":`; a value must follow.
-    pub fn key(&mut self, key: &str) -> &mut Json {
+    pub fn key(&mut self, key: &str) -> &mut JsonWriter {
         self.separate();
         escape(&mut self.out, key);
         self.out.push(':');
@@ -39,12 +39,12 @@ impl Json {
     }
 
     /// An object inside.
-    pub fn nested(&mut self, f: impl FnOnce(&mut Json)) {
+    pub fn nested(&mut self, f: impl FnOnce(&mut JsonWriter)) {
         self.nest('{', '}', f);
     }
 
     /// An array inside.
-    pub fn list(&mut self, f: impl FnOnce(&mut Json)) {
+    pub fn list(&mut self, f: impl FnOnce(&mut JsonWriter)) {
         self.nest('[', ']', f);
     }
 
@@ -65,7 +65,7 @@ impl Json {
         self.list(|json| values.into_iter().for_each(|value| json.raw(value)));
     }
 
-    fn nest(&mut self, open: char, close: char, f: impl FnOnce(&mut Json)) {
+    fn nest(&mut self, open: char, close: char, f: impl FnOnce(&mut JsonWriter)) {
         self.separate();
         self.out.push(open);
         self.comma = false;
@@ -81,9 +81,9 @@ impl Json {
     }
 }
 
-impl From<Json> for String {
+impl From<JsonWriter> for String {
     /// What was written.
-    fn from(json: Json) -> String {
+    fn from(json: JsonWriter) -> String {
         json.out
     }
 }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn commas_stand_between_values_only() {
-        let text = Json::object(|json| {
+        let text = JsonWriter::object(|json| {
             json.key("a").raw(1);
             json.key("b").list(|json| {
                 json.raw(true);

@@ -1,6 +1,6 @@
 //! C functions of nginx's that libraries for OpenResty call through `ffi.C`; `symbols.c` has their names.
 
-use weir_http::escape::{self, Set};
+use weir_http::escape::{self, EscapeSet};
 
 unsafe extern "C" {
     fn weir_lua_symbols();
@@ -35,14 +35,14 @@ unsafe extern "C" fn weir_lua_escape_uri(to: *mut u8, from: *const u8, size: usi
 }
 
 /// nginx's numbers of what is escaped for.
-fn set(kind: usize) -> Set {
+fn set(kind: usize) -> EscapeSet {
     match kind {
-        1 => Set::Args,
-        2 => Set::UriComponent,
-        3 => Set::Html,
-        4 => Set::Refresh,
-        5 => Set::Memcached,
-        _ => Set::Uri,
+        1 => EscapeSet::Args,
+        2 => EscapeSet::UriComponent,
+        3 => EscapeSet::Html,
+        4 => EscapeSet::Refresh,
+        5 => EscapeSet::Memcached,
+        _ => EscapeSet::Uri,
     }
 }
 

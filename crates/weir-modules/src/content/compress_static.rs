@@ -10,7 +10,7 @@ use weir_engine::file::{self, Found, OpenFile, PathText};
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
-use weir_http::{Known, Method};
+use weir_http::{KnownField, Method};
 
 use crate::content::static_files;
 use crate::filters::compress::{self, CompressionRules, ContentCoding};
@@ -175,7 +175,7 @@ fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: ContentCoding) -> Verdi
     static_files::describe(x, &file);
     // Of the packed bytes, as in nginx since 1.23.4.
     x.response.allow_ranges = true;
-    x.response.add(Known::ContentEncoding, coding.token());
+    x.response.add(KnownField::ContentEncoding, coding.token());
     let read = x.request.head.method != Method::Head;
     static_files::send(x, file, read)
 }

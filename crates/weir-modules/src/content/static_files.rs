@@ -8,8 +8,8 @@ use weir_engine::file::{self, Found, OpenFile};
 use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
-use weir_http::escape::{self, Set};
-use weir_http::{Known, Method};
+use weir_http::escape::{self, EscapeSet};
+use weir_http::{KnownField, Method};
 
 use std::rc::Rc;
 
@@ -70,7 +70,7 @@ pub(crate) fn describe(x: &mut Exchange, file: &OpenFile) {
     x.response.content_length = Some(file.size());
     x.response.last_modified = Some(file.mtime());
     if x.plan.core.etag {
-        x.response.add(Known::Etag, Text::Shared(file.etag()));
+        x.response.add(KnownField::Etag, Text::Shared(file.etag()));
     }
     x.set_content_type();
 }
@@ -88,15 +88,15 @@ pub(crate) fn send(x: &mut Exchange, file: Rc<OpenFile>, read: bool) -> Verdict 
 fn sends_body(x: &Exchange) -> bool {
     let request = &x.request;
     request.head.method != Method::Head
-        && request.head.field(Known::IfNoneMatch).is_none()
-        && request.head.field(Known::IfModifiedSince).is_none()
+        && request.head.field(KnownField::IfNoneMatch).is_none()
+        && request.head.field(KnownField::IfModifiedSince).is_none()
 }
 
 /// A directory is answered by a redirect to its name with a slash, so that relative links in it work.
 fn add_slash(x: &mut Exchange) -> Verdict {
     x.response.clear_entity();
     let mut target = Vec::with_capacity(x.uri().len() + x.args().len() + 2);
-    escape::escape(&mut target, x.uri(), Set::Uri);
+    escape::escape(&mut target, x.uri(), EscapeSet::Uri);
     target.push(b'/');
     if !x.args().is_empty() {
         target.push(b'?');

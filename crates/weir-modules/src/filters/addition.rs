@@ -8,7 +8,7 @@ use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::IncludedRequest;
 use weir_engine::{Exchange, Module, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
@@ -90,7 +90,7 @@ impl HeaderFilter for AdditionFilter {
         }
         media::clear_length(x);
         x.response.allow_ranges = false;
-        x.response.remove(Known::AcceptRanges);
+        x.response.remove(KnownField::AcceptRanges);
         media::weaken_etag(x);
         x.includes();
         x.body_filter(

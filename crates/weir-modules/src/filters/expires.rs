@@ -3,7 +3,7 @@
 use weir_conf::{LineCx, Result, parse_time_s};
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Text};
-use weir_http::{Known, date, h1};
+use weir_http::{KnownField, date, h1};
 
 use crate::filters::headers::replace;
 
@@ -129,7 +129,7 @@ pub(crate) fn set_expires(x: &mut Exchange, period: ExpiresPeriod) {
     };
     let (at, age) = period.resolve(now, x.response.last_modified, i64::from(offset));
     let expires = x.arena.push(&date::http(at));
-    replace(x, Known::Expires, Text::Span(expires));
+    replace(x, KnownField::Expires, Text::Span(expires));
     let control = match age {
         None => Text::from("no-cache"),
         Some(age) => Text::Span(x.arena.write(|out| {
@@ -137,7 +137,7 @@ pub(crate) fn set_expires(x: &mut Exchange, period: ExpiresPeriod) {
             h1::number(out, age);
         })),
     };
-    replace(x, Known::CacheControl, control);
+    replace(x, KnownField::CacheControl, control);
 }
 
 /// Seconds of a day.

@@ -7,7 +7,7 @@ use weir_conf::{BufferSizes, Directive, Result};
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::compress::{self, CompressingBody, OutputRoom};
@@ -69,7 +69,7 @@ struct GunzipFilter {
 
 impl HeaderFilter for GunzipFilter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
-        let coding = x.response.header(Known::ContentEncoding);
+        let coding = x.response.header(KnownField::ContentEncoding);
         if !coding.is_some_and(|coding| x.text(coding).eq_ignore_ascii_case(b"gzip")) {
             return Verdict::Passed;
         }
@@ -87,7 +87,7 @@ impl HeaderFilter for GunzipFilter {
 
 impl GunzipFilter {
     fn unpack(&self, x: &mut Exchange) {
-        x.response.remove(Known::ContentEncoding);
+        x.response.remove(KnownField::ContentEncoding);
         compress::recoded(x);
         if !x.response.header_only {
             self.room.bound(x);

@@ -11,7 +11,7 @@ use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
-use weir_http::{Known, classify, date};
+use weir_http::{KnownField, classify, date};
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::expires::{ExpiresRule, set_expires};
@@ -180,7 +180,7 @@ enum AddedHow {
     /// They stay.
     Add,
     /// This one replaces them; without value they go.
-    Replace(Known),
+    Replace(KnownField),
 }
 
 impl AddedField {
@@ -190,14 +190,14 @@ impl AddedField {
         let as_usual = known.name().as_bytes() == name;
         AddedField {
             name: match known {
-                Known::Other => HeaderName::Other(Text::shared(name)),
+                KnownField::Other => HeaderName::Other(Text::shared(name)),
                 known if as_usual => HeaderName::Known(known),
                 known => HeaderName::Written(known, Text::shared(name)),
             },
             value: WorkerValue::new(&addition.value),
             always: addition.always,
             how: match known {
-                Known::Etag | Known::LastModified => AddedHow::Replace(known),
+                KnownField::Etag | KnownField::LastModified => AddedHow::Replace(known),
                 _ => AddedHow::Add,
             },
         }
@@ -209,7 +209,7 @@ impl AddedField {
         match self.how {
             AddedHow::Add if empty || self.stands_already(x, &value) => {}
             AddedHow::Add => x.response.headers.push(Header { name: self.name.clone(), value }),
-            AddedHow::Replace(Known::LastModified) => last_modified(x, value),
+            AddedHow::Replace(KnownField::LastModified) => last_modified(x, value),
             AddedHow::Replace(known) if empty => x.response.remove(known),
             AddedHow::Replace(known) => replace(x, known, value),
         }
@@ -229,14 +229,14 @@ impl AddedField {
 fn last_modified(x: &mut Exchange, value: Text) {
     x.response.last_modified = date::parse(x.text(&value));
     if x.text(&value).is_empty() {
-        x.response.remove(Known::LastModified);
+        x.response.remove(KnownField::LastModified);
     } else {
-        replace(x, Known::LastModified, value);
+        replace(x, KnownField::LastModified, value);
     }
 }
 
 /// Puts the value in the place of the first field of that name; others of the name go.
-pub(crate) fn replace(x: &mut Exchange, known: Known, value: Text) {
+pub(crate) fn replace(x: &mut Exchange, known: KnownField, value: Text) {
     let headers = &mut x.response.headers;
     let is = |header: &Header| header.name.known() == Some(known);
     let Some(first) = headers.iter().position(is) else { return x.response.add(known, value) };

@@ -3,7 +3,7 @@
 
 use weir_conf::{LineCx, Result};
 use weir_engine::{Exchange, Text};
-use weir_http::Known;
+use weir_http::KnownField;
 
 /// A set of media types, as a `..._types` directive gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,14 +58,14 @@ impl MediaTypes {
 /// The length told is not that of the body any more.
 pub(crate) fn clear_length(x: &mut Exchange) {
     x.response.content_length = None;
-    x.response.remove(Known::ContentLength);
+    x.response.remove(KnownField::ContentLength);
 }
 
 /// What tells one version of the body from another does not hold any more.
 pub(crate) fn clear_validators(x: &mut Exchange) {
     x.response.last_modified = None;
-    x.response.remove(Known::LastModified);
-    x.response.remove(Known::Etag);
+    x.response.remove(KnownField::LastModified);
+    x.response.remove(KnownField::Etag);
 }
 
 /// The body means the same but is not the same bytes (RFC 9110 section 8.8.1); a tag that is none goes.
@@ -76,11 +76,11 @@ pub(crate) fn weaken_etag(x: &mut Exchange) {
         return;
     }
     if !bytes.starts_with(b"\"") {
-        return x.response.remove(Known::Etag);
+        return x.response.remove(KnownField::Etag);
     }
     let weak = [b"W/", bytes].concat();
     let weak = Text::Span(x.arena.push(&weak));
-    crate::filters::headers::replace(x, Known::Etag, weak);
+    crate::filters::headers::replace(x, KnownField::Etag, weak);
 }
 
 /// The type of which all of nginx's filters are by default.

@@ -7,7 +7,7 @@ use weir_engine::conf::core::IfModifiedSince;
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Verdict};
-use weir_http::{Known, etag};
+use weir_http::{KnownField, etag};
 
 /// The module; it has no directives of its own.
 pub struct NotModified;
@@ -32,12 +32,12 @@ impl HeaderFilter for NotModifiedFilter {
         }
         match evaluate(x) {
             None => Verdict::Passed,
-            Some(etag::Verdict::Proceed) => Verdict::Ok,
-            Some(etag::Verdict::PreconditionFailed) => {
+            Some(etag::ConditionVerdict::Proceed) => Verdict::Ok,
+            Some(etag::ConditionVerdict::PreconditionFailed) => {
                 x.response.clear_head();
                 Verdict::Status(412)
             }
-            Some(etag::Verdict::NotModified) => {
+            Some(etag::ConditionVerdict::NotModified) => {
                 not_modified(x);
                 Verdict::Ok
             }
@@ -50,14 +50,14 @@ impl HeaderFilter for NotModifiedFilter {
 }
 
 /// `None`: the request has no conditions.
-fn evaluate(x: &Exchange) -> Option<etag::Verdict> {
+fn evaluate(x: &Exchange) -> Option<etag::ConditionVerdict> {
     // Each is one bit of the head for a request that has none of them.
     let field = |known| x.request.value(&x.arena, known);
-    let conditions = etag::Conditions {
-        if_match: field(Known::IfMatch),
-        if_none_match: field(Known::IfNoneMatch),
-        if_modified_since: field(Known::IfModifiedSince),
-        if_unmodified_since: field(Known::IfUnmodifiedSince),
+    let conditions = etag::RequestConditions {
+        if_match: field(KnownField::IfMatch),
+        if_none_match: field(KnownField::IfNoneMatch),
+        if_modified_since: field(KnownField::IfModifiedSince),
+        if_unmodified_since: field(KnownField::IfUnmodifiedSince),
     };
     if conditions.is_empty() {
         return None;
@@ -80,6 +80,6 @@ fn not_modified(x: &mut Exchange) {
     response.content_type = None;
     response.charset = None;
     response.content_length = None;
-    response.remove(Known::AcceptRanges);
-    response.remove(Known::ContentEncoding);
+    response.remove(KnownField::AcceptRanges);
+    response.remove(KnownField::ContentEncoding);
 }

@@ -12,8 +12,8 @@ use weir_engine::error::Error;
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Verdict};
-use weir_http::range::{self, ByteRange, Multipart, Ranges};
-use weir_http::{Known, Version};
+use weir_http::range::{self, ByteRange, MultipartLayout, RangeOutcome};
+use weir_http::{KnownField, Version};
 use weir_trace::{Site, SiteKind};
 
 /// The module; it has no directives of its own.
@@ -51,11 +51,11 @@ impl RangeFilter {
         let Some(length) = cuttable(x) else { return Verdict::Passed };
         let mut ranges = Vec::new();
         match asked(x, length, &mut ranges) {
-            Ranges::Whole => {
-                x.response.set(Known::AcceptRanges, "bytes");
+            RangeOutcome::Whole => {
+                x.response.set(KnownField::AcceptRanges, "bytes");
                 Verdict::Passed
             }
-            Ranges::Partial => {
+            RangeOutcome::Partial => {
                 x.response.status = 206;
                 x.response.reason = None;
                 match *ranges {
@@ -64,7 +64,7 @@ impl RangeFilter {
                 }
                 Verdict::Ok
             }
-            Ranges::NotSatisfiable => {
+            RangeOutcome::NotSatisfiable => {
                 content_range(x, |out| range::unsatisfied(out, length));
                 x.response.content_length = None;
                 Verdict::Status(416)
@@ -81,11 +81,11 @@ impl RangeFilter {
 
     fn several(&self, x: &mut Exchange, parts: Vec<ByteRange>, length: u64) {
         let (kind, charset) = x.response.typed(&x.arena).unwrap_or_default();
-        let layout = Multipart::new(boundary(), kind, charset);
+        let layout = MultipartLayout::new(boundary(), kind, charset);
         x.response.charset = None;
         x.response.content_type = Some(Text::Span(x.arena.write(|out| layout.content_type(out))));
         x.response.content_length = Some(layout.content_length(&parts, length));
-        x.response.remove(Known::ContentRange);
+        x.response.remove(KnownField::ContentRange);
         x.body_filter(
             FilterSlot::RangeBody,
             self.body,
@@ -105,14 +105,14 @@ fn cuttable(x: &Exchange) -> Option<u64> {
 }
 
 /// What `Range` asks for, unless `If-Range` takes it back.
-fn asked(x: &Exchange, length: u64, ranges: &mut Vec<ByteRange>) -> Ranges {
-    let Some(value) = x.request.value(&x.arena, Known::Range) else { return Ranges::Whole };
+fn asked(x: &Exchange, length: u64, ranges: &mut Vec<ByteRange>) -> RangeOutcome {
+    let Some(value) = x.request.value(&x.arena, KnownField::Range) else { return RangeOutcome::Whole };
     let response = &x.response;
     let tag = response.etag().map(|tag| x.text(tag));
-    if let Some(condition) = x.request.value(&x.arena, Known::IfRange)
+    if let Some(condition) = x.request.value(&x.arena, KnownField::IfRange)
         && !range::if_range(condition, tag, response.last_modified)
     {
-        return Ranges::Whole;
+        return RangeOutcome::Whole;
     }
     let max = match x.plan.core.max_ranges {
         _ if response.single_range => Some(1),
@@ -123,7 +123,7 @@ fn asked(x: &Exchange, length: u64, ranges: &mut Vec<ByteRange>) -> Ranges {
 
 fn content_range(x: &mut Exchange, write: impl FnOnce(&mut Vec<u8>)) {
     let value = x.arena.write(write);
-    x.response.set(Known::ContentRange, value);
+    x.response.set(KnownField::ContentRange, value);
 }
 
 /// A number that nobody can foresee, so that no content can be made to hold the boundary.
@@ -170,7 +170,7 @@ fn part(buf: Buf, at: u64, range: ByteRange) -> Buf {
 
 /// Puts several parts of the body behind each other, in the order they were asked for, each with a head.
 struct MultiRangeBody {
-    layout: Multipart,
+    layout: MultipartLayout,
     parts: Vec<ByteRange>,
     /// The body so far: parts may be asked for in any order, so that it must be complete first. Nearly always it is
     /// one piece, a file; whoever sends long bodies piece by piece sets `Response::single_range`.
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn several_parts_make_the_body_whose_length_was_told() {
-        let layout = Multipart::new(7, b"text/plain", Some(b"utf-8"));
+        let layout = MultipartLayout::new(7, b"text/plain", Some(b"utf-8"));
         let parts = vec![ByteRange { start: 6, end: 9 }, ByteRange { start: 0, end: 2 }];
         let length = layout.content_length(&parts, 10);
         for pieces in [&["0123456789"][..], &["0", "1234567", "89"]] {

@@ -16,7 +16,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::IncludedRequest;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_http::range::{self, ByteRange};
 use weir_trace::{Site, SiteKind};
 
@@ -111,9 +111,9 @@ fn slice_range(x: &mut Exchange) -> Option<Text> {
 
 fn begin(x: &mut Exchange) -> Option<Rc<SliceProgress>> {
     let size = x.plan.kept::<SliceSize>()?.0;
-    let asked = match x.request.value(&x.arena, Known::Range) {
+    let asked = match x.request.value(&x.arena, KnownField::Range) {
         // What it is compared with is known only with the first part's head.
-        Some(range) if x.request.head.field(Known::IfRange).is_none() => range::first_byte(range),
+        Some(range) if x.request.head.field(KnownField::IfRange).is_none() => range::first_byte(range),
         _ => 0,
     };
     let progress = Rc::new(SliceProgress {
@@ -176,7 +176,7 @@ impl SliceProgress {
             }
             *first = etag.to_vec();
         }
-        let value = x.response.header(Known::ContentRange).map(|value| x.text(value));
+        let value = x.response.header(KnownField::ContentRange).map(|value| x.text(value));
         let Some((part, whole)) = value.and_then(range::parse_content_range) else {
             return Err(self.fail(x, format_args!("invalid range in slice response")));
         };
@@ -209,8 +209,8 @@ fn become_whole(x: &mut Exchange, part: ByteRange, whole: u64) {
     response.reason = None;
     response.content_length = Some(whole);
     response.content_offset = part.start;
-    response.remove(Known::ContentRange);
-    response.remove(Known::AcceptRanges);
+    response.remove(KnownField::ContentRange);
+    response.remove(KnownField::AcceptRanges);
     response.allow_ranges = true;
     response.single_range = true;
 }

@@ -14,7 +14,7 @@ use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
-use weir_http::{Known, base64, cookie, date};
+use weir_http::{KnownField, base64, cookie, date};
 
 /// The module.
 pub struct UserId;
@@ -255,7 +255,7 @@ fn look(x: &mut Exchange, conf: &UserIdConf) {
     if std::mem::replace(&mut x.lasting::<ClientState>().looked, true) {
         return;
     }
-    let fields = x.request.head.fields.iter().filter(|field| field.known == Known::Cookie);
+    let fields = x.request.head.fields.iter().filter(|field| field.known == KnownField::Cookie);
     let found = fields.map(|field| x.arena.get(field.value)).find_map(|line| {
         let value = cookie::find([line], conf.name())?;
         Some((line.to_vec(), value.to_vec()))
@@ -393,7 +393,7 @@ fn send(x: &mut Exchange, conf: &UserIdConf) {
     }
     attributes(&mut value, conf);
     let value = x.arena.push(&value);
-    x.response.add(Known::SetCookie, value);
+    x.response.add(KnownField::SetCookie, value);
     if let Some(p3p) = conf.p3p.as_deref().filter(|p3p| !matches!(*p3p, b"" | b"none")) {
         let p3p = Text::Span(x.arena.push(p3p));
         x.response.add_named("P3P".into(), p3p);

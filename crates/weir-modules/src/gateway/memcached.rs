@@ -10,8 +10,8 @@ use weir_engine::log::Level;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::VarIndex;
 use weir_engine::{Exchange, Module, Span, Unnamed, Verdict, inherit};
-use weir_http::memcached::{self, BadTrailer, Value};
-use weir_http::{Field, Known, Method};
+use weir_http::memcached::{self, BadTrailer, MemcachedValue};
+use weir_http::{Field, KnownField, Method};
 use weir_upstream::protocol::{
     BodyDecode, BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol,
 };
@@ -140,10 +140,10 @@ impl UpstreamProtocol for MemcachedProtocol {
     ) -> std::result::Result<HeadProgress, String> {
         let span = x.state::<MemcachedKey>().0;
         let key = x.arena.get(span);
-        let wrong = |wrong: memcached::Wrong| wrong.message(memcached::line(bytes), key).to_string();
+        let wrong = |wrong: memcached::BadMemcached| wrong.message(memcached::line(bytes), key).to_string();
         Ok(match memcached::head(bytes, key).map_err(wrong)? {
-            memcached::Head::Incomplete => HeadProgress::Incomplete,
-            memcached::Head::NotFound { len } => {
+            memcached::MemcachedHead::Incomplete => HeadProgress::Incomplete,
+            memcached::MemcachedHead::NotFound { len } => {
                 let key = String::from_utf8_lossy(key);
                 x.log(
                     Level::Info,
@@ -154,7 +154,7 @@ impl UpstreamProtocol for MemcachedProtocol {
                 incoming.keep_alive = true;
                 HeadProgress::Complete(len)
             }
-            memcached::Head::Value { flags, length, len } => {
+            memcached::MemcachedHead::Value { flags, length, len } => {
                 if self.gzip_flag != 0
                     && memcached::flags(flags.of(bytes)).map_err(wrong)? & self.gzip_flag != 0
                 {
@@ -164,7 +164,8 @@ impl UpstreamProtocol for MemcachedProtocol {
                 incoming.content_length = Some(length);
                 if x.request.head.method != Method::Head {
                     incoming.keep_alive = true;
-                    incoming.decoder = BodyDecoder::Other(Box::new(MemcachedBody(Value::new(length), None)));
+                    incoming.decoder =
+                        BodyDecoder::Other(Box::new(MemcachedBody(MemcachedValue::new(length), None)));
                 }
                 HeadProgress::Complete(len)
             }
@@ -179,8 +180,8 @@ struct MemcachedKey(Span);
 /// The field of a compressed value.
 fn gzip(x: &mut Exchange) -> Field {
     Field {
-        known: Known::ContentEncoding,
-        name: x.arena.push(Known::ContentEncoding.name().as_bytes()),
+        known: KnownField::ContentEncoding,
+        name: x.arena.push(KnownField::ContentEncoding.name().as_bytes()),
         value: x.arena.push(b"gzip"),
         valid: true,
         underscore: false,
@@ -189,7 +190,7 @@ fn gzip(x: &mut Exchange) -> Field {
 
 /// A value on its way, and what was wrong behind it.
 #[derive(Debug)]
-struct MemcachedBody(Value, Option<BadTrailer>);
+struct MemcachedBody(MemcachedValue, Option<BadTrailer>);
 
 impl BodyDecode for MemcachedBody {
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> std::result::Result<(usize, bool), String> {

@@ -16,7 +16,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::variable::core::credentials::{self, Credentials};
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
-use weir_http::{Known, Method};
+use weir_http::{KnownField, Method};
 use weir_rt::file::errno::ENOENT;
 use weir_rt::file::errno_text;
 use weir_trace::WaitKind;
@@ -221,8 +221,8 @@ fn refuse(x: &mut Exchange, realm: &Text) -> Verdict {
     x.arena.push(b"\"");
     let challenge = x.arena.since(start);
     let (field, status) = match x.request.head.method {
-        Method::Connect => (Known::ProxyAuthenticate, 407),
-        _ => (Known::WwwAuthenticate, 401),
+        Method::Connect => (KnownField::ProxyAuthenticate, 407),
+        _ => (KnownField::WwwAuthenticate, 401),
     };
     x.response.set(field, challenge);
     Verdict::Status(status)

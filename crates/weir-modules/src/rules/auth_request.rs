@@ -9,7 +9,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::{CapturedResponse, SubrequestOptions};
 use weir_engine::variable::{Script, VarIndex};
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 
 use crate::support::value::WorkerValue;
 
@@ -124,10 +124,10 @@ fn decide(x: &mut Exchange, captured: &CapturedResponse) -> Verdict {
         200..=299 => Verdict::Ok,
         403 => Verdict::Status(403),
         401 => {
-            let name = Known::WwwAuthenticate.name().as_bytes();
+            let name = KnownField::WwwAuthenticate.name().as_bytes();
             for (_, value) in captured.headers.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name)) {
                 let challenge = x.arena.push(value);
-                x.response.add(Known::WwwAuthenticate, challenge);
+                x.response.add(KnownField::WwwAuthenticate, challenge);
             }
             Verdict::Status(401)
         }

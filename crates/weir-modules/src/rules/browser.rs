@@ -7,7 +7,7 @@ use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 
 /// The module.
 pub struct Browser;
@@ -219,7 +219,7 @@ fn value(x: &mut Exchange, modern: bool) -> Option<Text> {
     let plan = x.plan.clone();
     let nothing = BrowserConf::default();
     let conf = plan.kept::<BrowserConf>().unwrap_or(&nothing);
-    if conf.is_modern(x.request.value(&x.arena, Known::UserAgent)) != modern {
+    if conf.is_modern(x.request.value(&x.arena, KnownField::UserAgent)) != modern {
         return Some(Text::EMPTY);
     }
     let value = if modern { &conf.modern_value } else { &conf.ancient_value };
@@ -239,7 +239,7 @@ fn ancient(x: &mut Exchange) -> Option<Text> {
 
 /// `$msie`
 fn msie(x: &mut Exchange) -> Option<Text> {
-    let is = agent::msie(x.request.value(&x.arena, Known::UserAgent).unwrap_or_default());
+    let is = agent::msie(x.request.value(&x.arena, KnownField::UserAgent).unwrap_or_default());
     Some(if is { Text::Static(b"1") } else { Text::EMPTY })
 }
 

@@ -9,7 +9,7 @@ use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::privileged;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_rt::net::SockAddr;
 
 use crate::support::forwarded::ProxyTrust;
@@ -151,7 +151,7 @@ impl AddressReplacer {
                 self.trust.one(peer, x.arena.get(named.next()?.value))
             }
             AddressSource::XForwardedFor => {
-                let named = fields.rev().filter(|field| field.known == Known::XForwardedFor);
+                let named = fields.rev().filter(|field| field.known == KnownField::XForwardedFor);
                 self.trust.many(peer, named.map(|field| x.arena.get(field.value)))
             }
             AddressSource::ProxyProtocol => {

@@ -10,7 +10,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::Pattern;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 
 use crate::support::hostnames::{HostKey, HostTable};
 
@@ -163,7 +163,7 @@ impl ValidReferers {
         if self.names.is_empty() && self.patterns.is_empty() && !self.server_names {
             return true;
         }
-        let Some(value) = x.request.value(&x.arena, Known::Referer) else { return self.none };
+        let Some(value) = x.request.value(&x.arena, KnownField::Referer) else { return self.none };
         let Some(rest) = behind_scheme(value) else { return self.blocked };
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b':')).unwrap_or(rest.len());
         let name = &rest[..end];

@@ -7,7 +7,7 @@ use super::control_calls::{client, print};
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
 use crate::control::protocol::ControlQuestion;
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 pub(super) const CHOICES: &[CommandOption] = &[];
 
@@ -218,7 +218,7 @@ fn text(findings: &[DoctorFinding]) -> String {
 }
 
 fn json(findings: &[DoctorFinding]) -> String {
-    Json::array(|json| {
+    JsonWriter::array(|json| {
         for finding in findings {
             json.nested(|json| {
                 json.key("what").text(finding.what);

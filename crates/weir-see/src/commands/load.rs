@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use weir_http::Method;
-use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
+use weir_http::h1::{
+    BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
+};
 
 /// What is asked for: `http://HOST[:PORT]/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ impl LoadConnection {
         stream.write_all(request.as_bytes())?;
         let mut head = ResponseHead::default();
         while head.parse(&self.input, &LIMITS).map_err(|bad| io::Error::other(bad.message()))?
-            != Parse::Complete
+            != HeadParse::Complete
         {
             more(stream, &mut self.input)?;
         }
@@ -140,7 +142,7 @@ fn skip(stream: &mut TcpStream, input: &mut Vec<u8>, length: u64) -> io::Result<
 }
 
 fn skip_chunks(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
-    let mut decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
     loop {
         let decoded = decoder.decode(input).map_err(|bad| io::Error::other(format!("{bad:?}")))?;
         input.drain(..decoded.consumed);
@@ -153,7 +155,7 @@ fn skip_chunks(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-const LIMITS: Limits = Limits { max_line: 16 * 1024, max_head: 256 * 1024, max_fields: 1000 };
+const LIMITS: HeadLimits = HeadLimits { max_line: 16 * 1024, max_head: 256 * 1024, max_fields: 1000 };
 /// How long an answer may take to go on.
 const PATIENCE: Duration = Duration::from_secs(30);
 

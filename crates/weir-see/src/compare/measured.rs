@@ -1,6 +1,6 @@
 //! An average as a server tells it: `weir trace --avg N --json`.
 
-use weir_http::json::Value;
+use weir_http::json::JsonValue;
 
 use super::stats::SampleMoments;
 
@@ -21,8 +21,8 @@ impl MeasuredNode {
     /// # Errors
     /// It is something else, or a file of a version that saved no deviations.
     pub(crate) fn parse(text: &[u8]) -> Result<MeasuredNode, String> {
-        let value = Value::parse(text).map_err(|error| error.to_string())?;
-        let requests = value.field("requests").and_then(Value::number).ok_or("this is no average")?;
+        let value = JsonValue::parse(text).map_err(|error| error.to_string())?;
+        let requests = value.field("requests").and_then(JsonValue::number).ok_or("this is no average")?;
         let root = value.field("root").ok_or("this is no average")?;
         MeasuredNode::read(root, requests as f64)
     }
@@ -32,8 +32,8 @@ impl MeasuredNode {
         self.run.count as u64
     }
 
-    fn read(value: &Value, requests: f64) -> Result<MeasuredNode, String> {
-        let text = |key| value.field(key).and_then(Value::text).unwrap_or("").to_owned();
+    fn read(value: &JsonValue, requests: f64) -> Result<MeasuredNode, String> {
+        let text = |key| value.field(key).and_then(JsonValue::text).unwrap_or("").to_owned();
         let moments = |sum: &str, deviation: &str| -> Result<SampleMoments, String> {
             let sum = number(value, sum).ok_or_else(|| format!("a node has no {sum}"))?;
             let deviation = number(value, deviation)
@@ -47,7 +47,7 @@ impl MeasuredNode {
             wait: moments("wait_ns", "wait_sd_ns")?,
             children: Vec::new(),
         };
-        for child in value.field("children").and_then(Value::list).unwrap_or(&[]) {
+        for child in value.field("children").and_then(JsonValue::list).unwrap_or(&[]) {
             node.adopt(MeasuredNode::read(child, requests)?);
         }
         Ok(node)
@@ -70,9 +70,9 @@ impl MeasuredNode {
     }
 }
 
-fn number(value: &Value, key: &str) -> Option<f64> {
+fn number(value: &JsonValue, key: &str) -> Option<f64> {
     match value.field(key)? {
-        Value::Number(text) => text.parse().ok().filter(|number: &f64| number.is_finite()),
+        JsonValue::Number(text) => text.parse().ok().filter(|number: &f64| number.is_finite()),
         _ => None,
     }
 }

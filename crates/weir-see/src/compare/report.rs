@@ -1,6 +1,6 @@
 //! A comparison for a terminal and as JSON.
 
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 use super::joined::{ComparedSide, JoinedNode, NodeTime};
 use super::stats::DifferenceEstimate;
@@ -69,13 +69,13 @@ pub(crate) fn text(joined: &JoinedNode, names: &SideNames, shown: ShownParts) ->
 
 /// The same, nested; nanoseconds a request. An interval that is not known is `null`.
 pub(crate) fn json(joined: &JoinedNode, names: &SideNames, shown: ShownParts) -> String {
-    let side = |json: &mut Json, named: &SideName| {
+    let side = |json: &mut JsonWriter, named: &SideName| {
         json.nested(|json| {
             json.key("name").text(&named.name);
             json.key("requests").raw(named.requests);
         });
     };
-    let text = Json::object(|json| {
+    let text = JsonWriter::object(|json| {
         side(json.key("a"), &names.a);
         side(json.key("b"), &names.b);
         json.key("rounds").raw(names.rounds);
@@ -86,9 +86,9 @@ pub(crate) fn json(joined: &JoinedNode, names: &SideNames, shown: ShownParts) ->
     text + "\n"
 }
 
-fn node(json: &mut Json, here: &JoinedNode, whole: &JoinedNode, shown: ShownParts) {
+fn node(json: &mut JsonWriter, here: &JoinedNode, whole: &JoinedNode, shown: ShownParts) {
     let estimate = here.estimate(shown.time, whole);
-    let number = |json: &mut Json, value: Option<f64>| match value.filter(|value| value.is_finite()) {
+    let number = |json: &mut JsonWriter, value: Option<f64>| match value.filter(|value| value.is_finite()) {
         Some(value) => json.raw(format_args!("{value:.1}")),
         None => json.raw("null"),
     };

@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 
 use crate::stacks::{FrameOrigin, StackFrame, StackSet, WeightUnit};
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 /// The profile. Stacks are added up, not in order of time: each is a sample at its own millisecond with its weight.
 pub(super) fn write(stacks: &StackSet) -> String {
     let table = StackTable::of(stacks);
     let mut strings = FirefoxStrings::default();
     let functions: Vec<FunctionRow> = stacks.frames().iter().map(|frame| strings.function(frame)).collect();
-    Json::object(|json| {
+    JsonWriter::object(|json| {
         json.key("meta").nested(|json| meta(json, stacks));
         json.key("libs").list(|_| {});
         json.key("threads").list(|json| {
@@ -29,7 +29,7 @@ pub(super) fn write(stacks: &StackSet) -> String {
     })
 }
 
-fn meta(json: &mut Json, stacks: &StackSet) {
+fn meta(json: &mut JsonWriter, stacks: &StackSet) {
     json.key("version").raw(28);
     json.key("preprocessedProfileVersion").raw(47);
     json.key("product").text("weir");
@@ -51,7 +51,7 @@ fn meta(json: &mut Json, stacks: &StackSet) {
     });
 }
 
-fn thread(json: &mut Json, stacks: &StackSet) {
+fn thread(json: &mut JsonWriter, stacks: &StackSet) {
     json.key("name").text(&format!("weir {}", stacks.kind));
     json.key("processName").text("weir");
     json.key("processType").text("default");
@@ -75,7 +75,7 @@ fn thread(json: &mut Json, stacks: &StackSet) {
     }
 }
 
-fn samples(json: &mut Json, stacks: &StackSet, table: &StackTable) {
+fn samples(json: &mut JsonWriter, stacks: &StackSet, table: &StackTable) {
     json.key("samples").nested(|json| {
         json.key("length").raw(stacks.iter().len());
         json.key("stack")
@@ -94,7 +94,7 @@ fn samples(json: &mut Json, stacks: &StackSet, table: &StackTable) {
     });
 }
 
-fn frame_table(json: &mut Json, stacks: &StackSet) {
+fn frame_table(json: &mut JsonWriter, stacks: &StackSet) {
     let frames = stacks.frames();
     json.key("length").raw(frames.len());
     json.key("address").raws(frames.iter().map(|_| -1));
@@ -108,7 +108,7 @@ fn frame_table(json: &mut Json, stacks: &StackSet) {
     json.key("line").raws(frames.iter().map(line));
 }
 
-fn func_table(json: &mut Json, stacks: &StackSet, functions: &[FunctionRow]) {
+fn func_table(json: &mut JsonWriter, stacks: &StackSet, functions: &[FunctionRow]) {
     json.key("length").raw(functions.len());
     json.key("name").raws(functions.iter().map(|function| function.name));
     json.key("isJS").raws(functions.iter().map(|_| false));
@@ -175,7 +175,7 @@ impl StackTable {
         table
     }
 
-    fn write(&self, json: &mut Json, stacks: &StackSet) {
+    fn write(&self, json: &mut JsonWriter, stacks: &StackSet) {
         json.key("length").raw(self.rows.len());
         let prefix =
             |&(prefix, _): &(Option<usize>, u32)| prefix.map_or("null".to_owned(), |p| p.to_string());

@@ -1,6 +1,6 @@
 //! Stacks as one object of JSON, as the other commands have it: times in nanoseconds, frames outermost first.
 
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 use crate::stacks::{StackFrame, StackSet, WeightUnit};
 
@@ -9,7 +9,7 @@ pub(super) fn write(stacks: &StackSet) -> String {
         WeightUnit::Nanoseconds => "value_ns",
         WeightUnit::Bytes => "value_bytes",
     };
-    let text = Json::object(|json| {
+    let text = JsonWriter::object(|json| {
         json.key("kind").text(&stacks.kind);
         json.key("unix_ms").raw(stacks.unix_ms);
         json.key("duration_ns").raw(stacks.duration_ns);
@@ -29,7 +29,7 @@ pub(super) fn write(stacks: &StackSet) -> String {
     text + "\n"
 }
 
-fn frame(json: &mut Json, frame: &StackFrame) {
+fn frame(json: &mut JsonWriter, frame: &StackFrame) {
     json.nested(|json| {
         json.key("origin").text(frame.origin.as_str());
         super::place(json, frame);

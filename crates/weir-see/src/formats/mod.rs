@@ -11,7 +11,7 @@ pub(crate) mod protobuf;
 mod speedscope;
 mod svg;
 
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 use crate::stacks::{StackFrame, StackSet};
 
@@ -94,7 +94,7 @@ impl StackFormat {
 }
 
 /// A frame's name and, where they are known, its file and line.
-fn place(json: &mut Json, frame: &StackFrame) {
+fn place(json: &mut JsonWriter, frame: &StackFrame) {
     json.key("name").text(&frame.name);
     if !frame.file.is_empty() {
         json.key("file").text(&frame.file);

@@ -3,12 +3,12 @@
 //! <https://www.speedscope.app/file-format-schema.json>
 
 use crate::stacks::StackSet;
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 /// The stacks, heaviest path not sorted: speedscope does that.
 pub(super) fn write(stacks: &StackSet) -> String {
     let total = stacks.total();
-    Json::object(|json| {
+    JsonWriter::object(|json| {
         json.key("$schema").text("https://www.speedscope.app/file-format-schema.json");
         json.key("exporter").text(concat!("weir ", env!("CARGO_PKG_VERSION")));
         json.key("name").text(&format!("weir {}", stacks.kind));
@@ -30,7 +30,7 @@ pub(super) fn write(stacks: &StackSet) -> String {
     })
 }
 
-fn frames(json: &mut Json, stacks: &StackSet) {
+fn frames(json: &mut JsonWriter, stacks: &StackSet) {
     for frame in stacks.frames() {
         json.nested(|json| super::place(json, frame));
     }

@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-use weir_http::h1::{self, Limits, Parse, RequestHead};
-use weir_http::{Known, Method, Version};
+use weir_http::h1::{self, HeadLimits, HeadParse, RequestHead};
+use weir_http::{KnownField, Method, Version};
 
 use super::listener::{AdminPermit, AdminStream, ListenerState};
 use super::route;
@@ -94,8 +94,8 @@ impl BufferedConnection {
         self.until = Instant::now() + IDLE;
         loop {
             match head.parse(&self.input, &LIMITS) {
-                Ok(Parse::Complete) => break,
-                Ok(Parse::Incomplete { .. }) => {}
+                Ok(HeadParse::Complete) => break,
+                Ok(HeadParse::Incomplete { .. }) => {}
                 Err(_) => return Err(RequestRefusal::Bad(400)),
             }
             match self.read() {
@@ -170,10 +170,10 @@ fn read_head(head: &RequestHead, buf: &[u8]) -> AdminRequest {
         method: head.method,
         path: path.to_owned(),
         query: query.to_owned(),
-        accept: field(Known::Accept),
-        host: field(Known::Host),
-        authorization: field(Known::Authorization),
-        content_type: field(Known::ContentType),
+        accept: field(KnownField::Accept),
+        host: field(KnownField::Host),
+        authorization: field(KnownField::Authorization),
+        content_type: field(KnownField::ContentType),
         origin: named(b"origin"),
         body: Vec::new(),
         version: head.version,
@@ -185,11 +185,11 @@ fn read_head(head: &RequestHead, buf: &[u8]) -> AdminRequest {
 fn head(request: &AdminRequest, status: u16, media_type: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     h1::status_line(&mut out, status);
-    h1::known_field(&mut out, Known::ContentType, media_type.as_bytes());
+    h1::known_field(&mut out, KnownField::ContentType, media_type.as_bytes());
     h1::field(&mut out, b"Cache-Control", b"no-store");
     h1::field(&mut out, b"X-Content-Type-Options", b"nosniff");
     if !request.keep_alive {
-        h1::known_field(&mut out, Known::Connection, b"close");
+        h1::known_field(&mut out, KnownField::Connection, b"close");
     }
     out
 }
@@ -248,7 +248,7 @@ impl ResponseWriter<'_> {
     fn begin(&mut self, media_type: &str, chunked: bool) -> io::Result<()> {
         let mut out = head(self.request, 200, media_type);
         if chunked {
-            h1::known_field(&mut out, Known::TransferEncoding, b"chunked");
+            h1::known_field(&mut out, KnownField::TransferEncoding, b"chunked");
         }
         h1::end(&mut out);
         self.started = true;
@@ -324,7 +324,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-const LIMITS: Limits = Limits { max_line: 8 * 1024, max_head: 16 * 1024, max_fields: 100 };
+const LIMITS: HeadLimits = HeadLimits { max_line: 8 * 1024, max_head: 16 * 1024, max_fields: 100 };
 /// Bytes of a body at most: addresses to be named, lists of servers.
 const BODY: u64 = 256 * 1024;
 /// Bytes a client may send ahead while it is answered.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use weir_http::Method;
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 use weir_server::tls::replace;
 use weir_upstream::block::list_changes::ListRefusal;
 
@@ -133,7 +133,7 @@ fn upstreams(source: &ServerSource, request: &AdminRequest, rest: &[&str]) -> Ad
             _ => wrong(404, "there is nothing here"),
         };
     }
-    let body = || Value::parse(&request.body).map_err(|error| error.to_string());
+    let body = || JsonValue::parse(&request.body).map_err(|error| error.to_string());
     let change = match (request.method, below) {
         (Method::Post, ["servers"]) => body().map(UpstreamChange::Add),
         (Method::Put, ["servers"]) => body().map(UpstreamChange::Replace),
@@ -168,11 +168,11 @@ fn certificates(source: &ServerSource, request: &AdminRequest, name: &str) -> Ad
         Method::Put => {}
         _ => return wrong(405, "GET and PUT certificates"),
     }
-    let body = match Value::parse(&request.body) {
+    let body = match JsonValue::parse(&request.body) {
         Ok(body) => body,
         Err(error) => return wrong(400, &error.to_string()),
     };
-    let text = |key| body.field(key).and_then(Value::text);
+    let text = |key| body.field(key).and_then(JsonValue::text);
     let (Some(chain), Some(key)) = (text("certificate"), text("key")) else {
         return wrong(400, "\"certificate\" and \"key\" are needed, both PEM");
     };
@@ -189,7 +189,7 @@ fn json(status: u16, body: String) -> AdminResponse {
 }
 
 fn wrong(status: u16, why: &str) -> AdminResponse {
-    json(status, Json::object(|json| json.key("error").text(why)) + "\n")
+    json(status, JsonWriter::object(|json| json.key("error").text(why)) + "\n")
 }
 
 /// In a time that does not tell how much of it is right.

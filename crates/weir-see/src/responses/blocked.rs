@@ -14,7 +14,7 @@ use crate::control::protocol::ControlQuestion;
 use crate::filter::duration_ns;
 use crate::source::{ServerSource, scale};
 use crate::table::{TableCell, TableColumn, TableReport, time};
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 
 /// The last stalls of at least `over`, oldest first; with `follow` also those to come, each once it is over.
 pub(super) fn answer(question: &ControlQuestion, reply: &mut dyn ReplySink) -> Result<(), ReplyFailure> {
@@ -115,7 +115,7 @@ fn text(told: &WorkerStall, now: u64) -> String {
 
 fn json(told: &WorkerStall, now: u64) -> String {
     let (stall, sample) = (&told.stall, &told.stall.sample);
-    Json::object(|json| {
+    JsonWriter::object(|json| {
         json.key("worker").raw(told.worker);
         json.key("ongoing").raw(told.ongoing);
         json.key("duration_ns").raw(duration(told, now));

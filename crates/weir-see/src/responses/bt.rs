@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 use weir_rt::clock;
 use weir_rt::sampler::StackSample;
 use weir_server::housekeeping;
@@ -63,7 +63,7 @@ fn text(worker: u16, sample: Option<&StackSample>) -> String {
 }
 
 fn json(worker: u16, sample: Option<&StackSample>) -> String {
-    Json::object(|json| {
+    JsonWriter::object(|json| {
         json.key("worker").raw(worker);
         json.key("answers").raw(sample.is_some());
         let Some(sample) = sample else { return };

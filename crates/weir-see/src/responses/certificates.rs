@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 use weir_server::tls::replace::{self, ReplaceRefusal};
 
 use crate::source::ServerSource;
@@ -10,7 +10,7 @@ use crate::source::ServerSource;
 /// Those of the servers with `name`; `None`: there is no such server with certificates.
 pub(crate) fn of(source: &ServerSource, name: &str) -> Option<String> {
     let shown = replace::shown(&source.configuration(), name)?;
-    let describe = |json: &mut Json, it: &replace::ShownExpiry| {
+    let describe = |json: &mut JsonWriter, it: &replace::ShownExpiry| {
         json.nested(|json| {
             json.key("file").text(&it.file);
             for (key, value) in it.facts() {
@@ -19,7 +19,7 @@ pub(crate) fn of(source: &ServerSource, name: &str) -> Option<String> {
             json.key("replaced").raw(it.replaced);
         });
     };
-    Some(Json::array(|json| shown.iter().for_each(|it| describe(json, it))) + "\n")
+    Some(JsonWriter::array(|json| shown.iter().for_each(|it| describe(json, it))) + "\n")
 }
 
 /// Replaces one, under the configuration in force. A reload that came just before has it, too.

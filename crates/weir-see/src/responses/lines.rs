@@ -5,7 +5,7 @@ use std::path::Path;
 use weir_conf::{ConfTree, DirectiveLine, MemoryFiles};
 use weir_engine::Configuration;
 use weir_engine::module::ModuleDef;
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 use weir_rt::sampler::names;
 
 use super::reply::ReplyFailure;
@@ -30,7 +30,7 @@ pub(crate) fn lines(source: &ServerSource, question: &ControlQuestion) -> Result
     if found.is_empty() {
         found.extend(best.last());
     }
-    let text = Json::array(|json| {
+    let text = JsonWriter::array(|json| {
         for line in found.iter().take(MOST) {
             let Some(place) = tree.source.place(line.span) else { continue };
             json.nested(|json| {
@@ -63,7 +63,7 @@ pub(crate) fn text(source: &ServerSource, question: &ControlQuestion) -> Result<
     };
     let text = String::from_utf8_lossy(&bytes);
     let first = line.saturating_sub(AROUND).max(1);
-    let text = Json::object(|json| {
+    let text = JsonWriter::object(|json| {
         json.key("file").text(file);
         json.key("first").raw(first);
         json.key("lines").list(|json| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_engine::Configuration;
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 use weir_upstream::block::list_changes::ListRefusal;
 use weir_upstream::{Upstream, Upstreams};
 
@@ -13,12 +13,12 @@ use crate::source::ServerSource;
 pub(crate) fn all(source: &ServerSource) -> String {
     let configuration = source.configuration();
     let groups = groups(&configuration).filter(|group| !group.implicit);
-    Json::array(|json| groups.for_each(|group| group.describe(json))) + "\n"
+    JsonWriter::array(|json| groups.for_each(|group| group.describe(json))) + "\n"
 }
 
 /// One of them; `None`: there is none of this name.
 pub(crate) fn one(source: &ServerSource, name: &str) -> Option<String> {
-    let mut json = Json::default();
+    let mut json = JsonWriter::default();
     let group = find(source, name)?;
     group.describe(&mut json);
     Some(String::from(json) + "\n")
@@ -26,10 +26,10 @@ pub(crate) fn one(source: &ServerSource, name: &str) -> Option<String> {
 
 /// A change of one group.
 pub(crate) enum UpstreamChange {
-    Add(Value),
+    Add(JsonValue),
     Remove(String),
-    Edit(String, Value),
-    Replace(Value),
+    Edit(String, JsonValue),
+    Replace(JsonValue),
 }
 
 /// Makes a change, and tells what the group is then; `None`: there is no such group. Workers know of it when this

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::h1::{Parse, may_be_complete};
+use weir_http::h1::{HeadParse, may_be_complete};
 use weir_rt::RecvOutcome;
 use weir_trace::{ConnectionStep, Site, WaitKind};
 
@@ -115,8 +115,8 @@ fn try_parse(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Progress<Result
     }
     *seen = bytes.len();
     match x.request.head.parse(bytes, &limits) {
-        Ok(Parse::Incomplete { .. }) => Progress::Wait(()),
-        Ok(Parse::Complete) => {
+        Ok(HeadParse::Incomplete { .. }) => Progress::Wait(()),
+        Ok(HeadParse::Complete) => {
             let len = x.request.head.len;
             x.arena.push(bytes.get(..len).unwrap_or_default());
             input.consume(len);

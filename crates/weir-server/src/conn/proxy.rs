@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::proxy_protocol::{self, Addresses, BadProxy, Header, Parse};
+use weir_http::proxy_protocol::{self, BadProxy, ProxiedEnds, ProxyProtocolHeader, ProxyProtocolParse};
 use weir_rt::RecvOutcome;
 
 use weir_engine::log::{self, Level};
@@ -33,8 +33,8 @@ pub(crate) async fn read(connection: &Rc<Connection>, wire: &Rc<Wire>) -> bool {
 fn attempt(connection: &Connection, wire: &Wire) -> Option<bool> {
     let mut input = wire.input.borrow_mut();
     match proxy_protocol::parse(input.bytes()) {
-        Ok(Parse::Incomplete) => None,
-        Ok(Parse::Complete(header)) => {
+        Ok(ProxyProtocolParse::Incomplete) => None,
+        Ok(ProxyProtocolParse::Complete(header)) => {
             note(connection, &header, input.bytes());
             input.consume(header.len);
             Some(true)
@@ -48,8 +48,8 @@ fn attempt(connection: &Connection, wire: &Wire) -> Option<bool> {
 }
 
 /// Keeps the addresses; a header without any (`UNKNOWN`, `LOCAL`) leaves the connection to stand for itself.
-fn note(connection: &Connection, header: &Header, bytes: &[u8]) {
-    let Some(Addresses { source, destination }) = header.addresses else { return };
+fn note(connection: &Connection, header: &ProxyProtocolHeader, bytes: &[u8]) {
+    let Some(ProxiedEnds { source, destination }) = header.addresses else { return };
     let tlvs = header.tlvs.of(bytes).into();
     let proxied = ProxiedAddresses { source: source.into(), destination: destination.into(), tlvs };
     // Set once: a connection is read here once, before anything else.

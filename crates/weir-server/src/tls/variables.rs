@@ -135,6 +135,6 @@ fn one_line(pem: &str) -> String {
 
 fn escaped(pem: &str) -> String {
     let mut out = Vec::new();
-    escape::escape(&mut out, pem.as_bytes(), escape::Set::UriComponent);
+    escape::escape(&mut out, pem.as_bytes(), escape::EscapeSet::UriComponent);
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use weir_http::h2::Code;
-use weir_http::{Field, Known, Method};
+use weir_http::h2::ErrorCode;
+use weir_http::{Field, KnownField, Method};
 use weir_rt::Timer;
 use weir_trace::{Cause, WaitKind};
 
@@ -318,7 +318,7 @@ impl Attempt {
         }
         let mut incoming = IncomingHead { status: fields.status, ..IncomingHead::default() };
         incoming.fields = fields.keep(x);
-        let length = incoming.fields.iter().find(|field| field.known == Known::ContentLength);
+        let length = incoming.fields.iter().find(|field| field.known == KnownField::ContentLength);
         incoming.content_length =
             length.and_then(|field| weir_http::header::decimal(x.arena.get(field.value)));
         let bodiless = x.request.head.method == Method::Head || matches!(fields.status, 204 | 304);
@@ -350,8 +350,8 @@ pub(crate) fn open_tunnel(x: &mut Exchange, incoming: &mut IncomingHead, accept:
     incoming.content_length = None;
     incoming.decoder = BodyDecoder::None;
     let fields = [
-        (Known::Upgrade, &b"Upgrade"[..], &b"websocket"[..]),
-        (Known::SecWebsocketAccept, b"Sec-WebSocket-Accept", accept),
+        (KnownField::Upgrade, &b"Upgrade"[..], &b"websocket"[..]),
+        (KnownField::SecWebsocketAccept, b"Sec-WebSocket-Accept", accept),
     ];
     for (known, name, value) in fields {
         let (name, value) = (x.arena.push(name), x.arena.push(value));
@@ -360,12 +360,12 @@ pub(crate) fn open_tunnel(x: &mut Exchange, incoming: &mut IncomingHead, accept:
 }
 
 /// The server reset the stream, or made us do so.
-pub(crate) fn rejected(x: &Exchange, code: Code, reason: Option<&'static str>) -> NoHead {
+pub(crate) fn rejected(x: &Exchange, code: ErrorCode, reason: Option<&'static str>) -> NoHead {
     if let Some(reason) = reason {
         return invalid(x, format_args!("upstream {reason}"), Cause::InvalidHeader);
     }
     let message = format_args!("upstream rejected request with error {}", code as u32);
-    if code == Code::Refused {
+    if code == ErrorCode::Refused {
         error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
         return NoHead::Refused(AttemptFault {
             reason: FailureReason::ERROR,
@@ -385,7 +385,7 @@ pub(crate) fn gone(x: &Exchange, lost: SessionLoss) -> NoHead {
         SessionLoss::Failed(errno) => NoHead::Stale(error_log::receive(x, errno)),
         SessionLoss::Broken(reason) => invalid(x, format_args!("upstream {reason}"), Cause::InvalidHeader),
         // A server that goes without an error has left what it has not begun with to others.
-        SessionLoss::Away(Code::No) => {
+        SessionLoss::Away(ErrorCode::No) => {
             NoHead::Refused(AttemptFault { reason: FailureReason::ERROR, cause: Cause::ClosedBeforeResponse })
         }
         SessionLoss::Away(code) => {

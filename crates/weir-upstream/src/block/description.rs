@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_http::json::Json;
+use weir_http::json::JsonWriter;
 use weir_rt::clock;
 
 use crate::block::list_changes::ListedServer;
@@ -11,7 +11,7 @@ use crate::peer::Peer;
 
 impl Upstream {
     /// Writes what is known of the group and its servers.
-    pub fn describe(&self, json: &mut Json) {
+    pub fn describe(&self, json: &mut JsonWriter) {
         let listed = self.listed();
         json.nested(|json| {
             json.key("name").text(&self.name);
@@ -34,7 +34,7 @@ impl Upstream {
     }
 }
 
-fn describe_server(json: &mut Json, server: &ListedServer) {
+fn describe_server(json: &mut JsonWriter, server: &ListedServer) {
     json.nested(|json| {
         json.key("server").text(&server.server);
         json.key("settings").raw(&server.settings);
@@ -48,7 +48,7 @@ fn describe_server(json: &mut Json, server: &ListedServer) {
     });
 }
 
-fn describe_peer(json: &mut Json, peer: &Peer) {
+fn describe_peer(json: &mut JsonWriter, peer: &Peer) {
     let (state, (now, _)) = (&peer.state, clock::unix_time());
     let totals = state.totals();
     json.nested(|json| {
@@ -79,7 +79,7 @@ fn describe_peer(json: &mut Json, peer: &Peer) {
     });
 }
 
-fn optional(json: &mut Json, key: &str, value: Option<u64>) {
+fn optional(json: &mut JsonWriter, key: &str, value: Option<u64>) {
     match value {
         Some(value) => json.key(key).raw(value),
         None => json.key(key).raw("null"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::{fmt, io};
 
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 
 use crate::block::upstream::Upstream;
 use crate::discovery::server_list;
@@ -85,7 +85,7 @@ impl Upstream {
                 own
             });
             let own = own.map(|(peer, _)| peer).collect();
-            let mut json = Json::default();
+            let mut json = JsonWriter::default();
             origin.write(&mut json);
             let resolved = match &origin.place {
                 ServerPlace::Fixed(_) => None,
@@ -116,7 +116,7 @@ impl Upstream {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn add(self: &Arc<Self>, server: &Value) -> Result<(), ListRefusal> {
+    pub fn add(self: &Arc<Self>, server: &JsonValue) -> Result<(), ListRefusal> {
         let origin = ServerEntry::read(server).map_err(ListRefusal::Wrong)?;
         self.change(|list| {
             if list.iter().any(|known| known.model.server == origin.model.server) {
@@ -143,8 +143,8 @@ impl Upstream {
     ///
     /// # Errors
     /// There is none, or what is wrong with the object.
-    pub fn edit(self: &Arc<Self>, server: &str, settings: &Value) -> Result<(), ListRefusal> {
-        let Value::Object(fields) = settings else {
+    pub fn edit(self: &Arc<Self>, server: &str, settings: &JsonValue) -> Result<(), ListRefusal> {
+        let JsonValue::Object(fields) = settings else {
             return Err(ListRefusal::Wrong("settings are an object".to_owned()));
         };
         if fields.iter().any(|(key, _)| matches!(&**key, "server" | "service")) {
@@ -180,7 +180,7 @@ impl Upstream {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn replace(self: &Arc<Self>, list: &Value) -> Result<(), ListRefusal> {
+    pub fn replace(self: &Arc<Self>, list: &JsonValue) -> Result<(), ListRefusal> {
         let new = server_list::read(list).map_err(ListRefusal::Wrong)?;
         self.change(|list| {
             *list = new;
@@ -254,7 +254,7 @@ impl Upstream {
                 return None;
             }
         };
-        let list = Value::parse(&text)
+        let list = JsonValue::parse(&text)
             .map_err(|error| error.to_string())
             .and_then(|value| server_list::read(&value));
         list.map_err(|error| self.complain(path, &error)).ok()

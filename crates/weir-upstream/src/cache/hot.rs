@@ -12,7 +12,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_http::{Field, Known, Span};
+use weir_http::{Field, KnownField, Span};
 use weir_rt::file::FileMeta;
 
 use super::body;
@@ -236,20 +236,20 @@ impl CachedResponse {
     }
 
     /// The value of a field.
-    pub fn field(&self, known: Known) -> Option<&[u8]> {
+    pub fn field(&self, known: KnownField) -> Option<&[u8]> {
         let field = self.fields.iter().find(|field| field.known == known)?;
         self.text.get(field.value.start as usize..field.value.end as usize)
     }
 
     /// `Last-Modified`, in seconds since 1970, where the status is one that validators are for.
     pub fn last_modified(&self) -> Option<i64> {
-        let read = || weir_http::date::parse(self.field(Known::LastModified)?);
+        let read = || weir_http::date::parse(self.field(KnownField::LastModified)?);
         *self.modified.get_or_init(|| if self.has_validators() { read() } else { None })
     }
 
     /// `ETag`, likewise.
     pub fn etag(&self) -> Option<&[u8]> {
-        if self.has_validators() { self.field(Known::Etag) } else { None }
+        if self.has_validators() { self.field(KnownField::Etag) } else { None }
     }
 
     fn has_validators(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use weir_http::h1::{Limits, Parse, ResponseHead};
+use weir_http::h1::{HeadLimits, HeadParse, ResponseHead};
 use weir_http::{Field, Span};
 use weir_rt::file::{FileHandle, FileKind, FileMeta};
 
@@ -110,10 +110,10 @@ pub(super) fn parse(raw: &RawCacheFile) -> Result<ParsedCacheFile, BadCacheHead>
         return Err(BadCacheHead::Damaged);
     }
     let line = memchr::memmem::find(head.head, b"\r\n").ok_or(BadCacheHead::Damaged)?;
-    let limits = Limits { max_line: head::MOST, max_head: head::MOST, max_fields: FIELDS };
+    let limits = HeadLimits { max_line: head::MOST, max_head: head::MOST, max_fields: FIELDS };
     let mut fields = ResponseHead::default();
     let rest = &head.head[line + 2..];
-    if fields.parse_fields(rest, &limits) != Ok(Parse::Complete) || fields.len != rest.len() {
+    if fields.parse_fields(rest, &limits) != Ok(HeadParse::Complete) || fields.len != rest.len() {
         return Err(BadCacheHead::Damaged);
     }
     // A response to HEAD has a length and no body. Any other whose body is not of the length that it announces would leave

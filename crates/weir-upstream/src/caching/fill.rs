@@ -1,7 +1,7 @@
 //! Whether an answer that comes from a server is kept, and for how long; and what is used in its place when the server
 //! has none.
 
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_http::freshness::Freshness;
 use weir_trace::WaitKind;
 
@@ -47,15 +47,15 @@ impl CacheFetch {
         for field in &incoming.fields {
             let value = x.arena.get(field.value);
             match field.known {
-                Known::XAccelExpires if std::mem::take(&mut accel) => {
+                KnownField::XAccelExpires if std::mem::take(&mut accel) => {
                     judged.freshness.accel_expires(value, now);
                 }
-                Known::Expires if std::mem::take(&mut expires) => judged.freshness.expires(value, now),
-                Known::CacheControl if heeds(ignored::CACHE_CONTROL) => {
+                KnownField::Expires if std::mem::take(&mut expires) => judged.freshness.expires(value, now),
+                KnownField::CacheControl if heeds(ignored::CACHE_CONTROL) => {
                     judged.freshness.cache_control(value, now);
                 }
-                Known::SetCookie if heeds(ignored::SET_COOKIE) => judged.keeps = false,
-                Known::Vary if heeds(ignored::VARY) => {
+                KnownField::SetCookie if heeds(ignored::SET_COOKIE) => judged.keeps = false,
+                KnownField::Vary if heeds(ignored::VARY) => {
                     if !judged.vary.is_empty() {
                         judged.vary.extend_from_slice(b", ");
                     }

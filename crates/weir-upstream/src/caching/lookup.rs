@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use weir_http::{Known, Method};
+use weir_http::{KnownField, Method};
 use weir_trace::WaitKind;
 
 use crate::cache::hot::{CachedResponse, HotCache, HotLookup};
@@ -408,7 +408,7 @@ async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> boo
 /// Whether the client's range begins so far behind that it is the server's business.
 fn is_far(x: &Exchange, most: Option<u64>) -> bool {
     let Some(most) = most else { return false };
-    let Some(range) = x.request.value(&x.arena, Known::Range) else { return false };
+    let Some(range) = x.request.value(&x.arena, KnownField::Range) else { return false };
     let Some(range) = range.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes=")).map(|_| &range[6..])
     else {
         return false;

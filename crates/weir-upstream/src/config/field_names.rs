@@ -1,6 +1,6 @@
 //! Sets of names of fields, such as those of answers that clients do not see: asked by a look at a bit or two.
 
-use weir_http::{Known, classify};
+use weir_http::{KnownField, classify};
 
 /// Names of fields, of which those that Weir knows are bits.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ impl FieldNames {
     /// Adds a name, in any case.
     pub fn add(&mut self, name: &str) {
         match classify(name.as_bytes()) {
-            Known::Other => {
+            KnownField::Other => {
                 self.lengths |= bit(name.len());
                 self.others.push(name.to_ascii_lowercase().into_bytes().into());
             }
@@ -25,9 +25,9 @@ impl FieldNames {
 
     /// Whether a field with this name, which is known as `known`, is one of them.
     #[inline]
-    pub fn has(&self, known: Known, name: &[u8]) -> bool {
+    pub fn has(&self, known: KnownField, name: &[u8]) -> bool {
         match known {
-            Known::Other => self.lengths & bit(name.len()) != 0 && self.has_other(name),
+            KnownField::Other => self.lengths & bit(name.len()) != 0 && self.has_other(name),
             known => self.known & 1 << known as u8 != 0,
         }
     }
@@ -46,7 +46,7 @@ fn bit(length: usize) -> u64 {
     1 << length.min(63)
 }
 
-const _: () = assert!(Known::COUNT <= 128, "a bit for each name");
+const _: () = assert!(KnownField::COUNT <= 128, "a bit for each name");
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_conf::split_port;
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 use weir_rt::net::SockAddr;
 
 use crate::discovery::dns::FollowedName;
@@ -53,13 +53,13 @@ impl ServerEntry {
     ///
     /// # Errors
     /// What is wrong, for who wrote it.
-    pub(crate) fn read(value: &Value) -> Result<ServerEntry, String> {
-        let text = value.text().or_else(|| value.field("server").and_then(Value::text));
+    pub(crate) fn read(value: &JsonValue) -> Result<ServerEntry, String> {
+        let text = value.text().or_else(|| value.field("server").and_then(JsonValue::text));
         let text = text.ok_or("a server is a string, or an object with \"server\"")?;
         if text.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(format!("\"{}\" is no server", text.escape_default()));
         }
-        let service = value.field("service").and_then(Value::text);
+        let service = value.field("service").and_then(JsonValue::text);
         let literal = text.starts_with("unix:")
             || split_port(text).is_ok_and(|(host, _)| resolver::literal(host).is_some());
         let place = match literal {
@@ -69,7 +69,7 @@ impl ServerEntry {
         };
         let mut origin =
             ServerEntry { backup: false, model: Peer::plain(SockAddr::UNSPECIFIED, text), place };
-        if let Value::Object(fields) = value {
+        if let JsonValue::Object(fields) = value {
             origin.set(fields)?;
         }
         Ok(origin)
@@ -79,7 +79,7 @@ impl ServerEntry {
     ///
     /// # Errors
     /// What is wrong, for who wrote it; then some of it may have been taken over.
-    pub(crate) fn set(&mut self, fields: &[(String, Value)]) -> Result<(), String> {
+    pub(crate) fn set(&mut self, fields: &[(String, JsonValue)]) -> Result<(), String> {
         for (key, value) in fields {
             self.set_one(key, value)
                 .ok_or_else(|| format!("invalid value of \"{}\"", key.escape_default()))??;
@@ -88,7 +88,7 @@ impl ServerEntry {
     }
 
     /// `None`: the value is none of this key.
-    fn set_one(&mut self, key: &str, value: &Value) -> Option<Result<(), String>> {
+    fn set_one(&mut self, key: &str, value: &JsonValue) -> Option<Result<(), String>> {
         let model = &mut self.model;
         let small = || value.number().and_then(|number| u32::try_from(number).ok());
         match key {
@@ -109,7 +109,7 @@ impl ServerEntry {
     }
 
     /// Writes what [`read`](Origin::read) reads; numbers of nginx's defaults are left out.
-    pub(crate) fn write(&self, json: &mut Json) {
+    pub(crate) fn write(&self, json: &mut JsonWriter) {
         let ServerEntry { backup, model, place } = self;
         json.nested(|json| {
             json.key("server").text(&model.server);
@@ -202,8 +202,8 @@ impl ServerEntry {
 ///
 /// # Errors
 /// What is wrong, for who wrote it.
-pub(crate) fn read(value: &Value) -> Result<Vec<ServerEntry>, String> {
-    let list = value.list().or_else(|| value.field("servers").and_then(Value::list));
+pub(crate) fn read(value: &JsonValue) -> Result<Vec<ServerEntry>, String> {
+    let list = value.list().or_else(|| value.field("servers").and_then(JsonValue::list));
     let list = list.ok_or("a list of servers is an array, or an object with the array \"servers\"")?;
     let mut origins: Vec<ServerEntry> = Vec::with_capacity(list.len());
     for value in list {
@@ -218,7 +218,7 @@ pub(crate) fn read(value: &Value) -> Result<Vec<ServerEntry>, String> {
 
 /// Writes what [`read`] reads.
 pub(crate) fn write(list: &[ServerEntry]) -> String {
-    Json::array(|json| list.iter().for_each(|origin| origin.write(json)))
+    JsonWriter::array(|json| list.iter().for_each(|origin| origin.write(json)))
 }
 
 /// The peers of `list`. Of the peers of `before` one at the same address, and best of the same server, is the same, if
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> Result<Vec<ServerEntry>, String> {
-        read(&Value::parse(text.as_bytes()).expect("JSON"))
+        read(&JsonValue::parse(text.as_bytes()).expect("JSON"))
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
         /// Any JSON is a list or refused; what is a list is read again as it was written.
         #[test]
         fn any_value(servers in prop::collection::vec(("[0-9a-z.:]{0,12}", any::<u32>(), any::<bool>()), 0..4)) {
-            let text = Json::array(|json| servers.iter().for_each(|(server, number, flag)| json.nested(|json| {
+            let text = JsonWriter::array(|json| servers.iter().for_each(|(server, number, flag)| json.nested(|json| {
                 json.key("server").text(server);
                 json.key("weight").raw(number);
                 json.key("down").raw(flag);

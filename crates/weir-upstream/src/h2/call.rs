@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_http::h2::{Code, Key};
-use weir_http::{Field, Known, Span, hpack};
+use weir_http::h2::{ErrorCode, StreamKey};
+use weir_http::{Field, KnownField, Span, hpack};
 use weir_rt::Timer;
 
 use super::session::{HIGH, SessionLoss, SessionSlot, UpstreamSession};
@@ -24,7 +24,7 @@ pub(crate) enum CallProgress {
     /// The answer is whole.
     End,
     /// The stream was reset: by the server, or because of what the server did.
-    Reset(Code, Option<&'static str>),
+    Reset(ErrorCode, Option<&'static str>),
     /// The connection is gone, or the server does not take the request.
     Lost(SessionLoss),
     /// The timer expired.
@@ -42,7 +42,7 @@ impl CallProgress {
 #[derive(Debug)]
 pub(crate) struct CallFields {
     text: Vec<u8>,
-    list: Vec<(Span, Span, Known)>,
+    list: Vec<(Span, Span, KnownField)>,
     /// The status, of a head.
     pub(crate) status: u16,
     /// Bytes of its frames.
@@ -53,7 +53,7 @@ pub(crate) struct CallFields {
 
 impl CallFields {
     /// A copy of what the engine has read.
-    pub(super) fn of(section: &hpack::Section, status: Option<u16>, block: usize) -> CallFields {
+    pub(super) fn of(section: &hpack::DecodedSection, status: Option<u16>, block: usize) -> CallFields {
         let usual = section.items.iter().filter(|item| !item.name.kind.is_pseudo());
         CallFields {
             text: section.text.clone(),
@@ -89,7 +89,7 @@ impl CallFields {
     /// The fields, as spans that are `base` bytes further on than in the text.
     pub(crate) fn spans(&self, base: u32) -> Vec<Field> {
         let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
-        let field = |(name, value, known): &(Span, Span, Known)| Field {
+        let field = |(name, value, known): &(Span, Span, KnownField)| Field {
             name: moved(*name),
             value: moved(*value),
             known: *known,
@@ -109,11 +109,11 @@ impl CallFields {
 /// A stream. Dropping it before its end resets it.
 pub(crate) struct StreamCall {
     session: Rc<UpstreamSession>,
-    key: Key,
+    key: StreamKey,
 }
 
 impl StreamCall {
-    pub(super) fn new(session: Rc<UpstreamSession>, key: Key) -> StreamCall {
+    pub(super) fn new(session: Rc<UpstreamSession>, key: StreamKey) -> StreamCall {
         StreamCall { session, key }
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use weir_http::h2::{self, Code, Config, Event, Grant, Key};
+use weir_http::h2::{self, DataGrant, ErrorCode, H2Config, H2Event, StreamKey};
 use weir_http::hpack;
 use weir_rt::net::SockAddr;
 use weir_rt::{OutputChunk, RecvOutcome};
@@ -32,7 +32,7 @@ pub(crate) enum SessionLoss {
     /// The server broke the protocol: what it did.
     Broken(&'static str),
     /// The server went away, and has not begun with this call.
-    Away(Code),
+    Away(ErrorCode),
 }
 
 /// A connection and its streams.
@@ -40,7 +40,7 @@ pub(crate) struct UpstreamSession {
     connection: UpstreamConnection,
     peer: Arc<Peer>,
     keep: KeepaliveLimits,
-    pub(super) h2: RefCell<h2::Connection>,
+    pub(super) h2: RefCell<h2::H2Connection>,
     pub(super) slots: RefCell<Vec<SessionSlot>>,
     /// What was received and is no whole frame.
     input: RefCell<Vec<u8>>,
@@ -100,7 +100,7 @@ impl SessionSlot {
 
     /// Whether another interim response is taken; `None`: it was said before that none is. They are read before their call
     /// has a turn, and some bytes of a block may stand for a megabyte.
-    fn takes_interim(&mut self, section: &hpack::Section) -> Option<bool> {
+    fn takes_interim(&mut self, section: &hpack::DecodedSection) -> Option<bool> {
         let before = self.interim;
         // As the compression's tables count them (RFC 7541 section 4.1).
         self.interim += section.text.len() + 32 * section.items.len();
@@ -153,16 +153,16 @@ impl UpstreamSession {
         keep: KeepaliveLimits,
         worker: &Rc<Worker>,
     ) -> Rc<UpstreamSession> {
-        let config = Config {
+        let config = H2Config {
             max_streams: 0,
             stream_window: STREAM_WINDOW,
             window: 0x7fff_ffff,
-            headers: hpack::Limits { text: HEADERS, fields: FIELDS },
+            headers: hpack::SectionLimits { text: HEADERS, fields: FIELDS },
             max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };
         let mut out = Vec::new();
-        let h2 = h2::Connection::client(&config, &mut out);
+        let h2 = h2::H2Connection::client(&config, &mut out);
         let session = Rc::new(UpstreamSession {
             connection,
             peer: peer.clone(),
@@ -269,11 +269,11 @@ impl UpstreamSession {
     }
 
     /// A call was given up, or has ended.
-    pub(super) fn release(&self, key: Key) {
+    pub(super) fn release(&self, key: StreamKey) {
         let mut out = self.out.borrow_mut();
         let mut h2 = self.h2.borrow_mut();
         if !h2.is_closed(key) && self.lost.get().is_none() {
-            h2.reset(key, Code::Cancel, &mut out);
+            h2.reset(key, ErrorCode::Cancel, &mut out);
         }
         let unread = {
             let mut slots = self.slots.borrow_mut();
@@ -306,7 +306,7 @@ impl UpstreamSession {
         let mut h2 = self.h2.borrow_mut();
         let mut slots = self.slots.borrow_mut();
         while self.connection.stream.unsent() + (out.len() as u64) <= HIGH {
-            let Some(Grant { key, len, .. }) = h2.next_data(&mut out) else { break };
+            let Some(DataGrant { key, len, .. }) = h2.next_data(&mut out) else { break };
             let Some(slot) = slots.get_mut(key.index()) else { continue };
             slot.take(len as usize, &mut out);
             slot.sent += len + h2::HEAD as u64;
@@ -348,33 +348,33 @@ impl UpstreamSession {
         }
     }
 
-    fn event(&self, event: Event, bytes: &[u8]) {
+    fn event(&self, event: H2Event, bytes: &[u8]) {
         let mut slots = self.slots.borrow_mut();
         let h2 = self.h2.borrow();
         let fields = || Box::new(CallFields::of(h2.section(), h2.message().status, h2.block_len()));
-        let mut tell = |key: Key, got: CallProgress| {
+        let mut tell = |key: StreamKey, got: CallProgress| {
             if let Some(slot) = slots.get_mut(key.index()) {
                 slot.received += got.len() as u64 + h2::HEAD as u64;
                 slot.tell(got);
             }
         };
         match event {
-            Event::Head { key, end } => {
+            H2Event::Head { key, end } => {
                 tell(key, CallProgress::Head(fields(), end));
                 if end {
                     tell(key, CallProgress::End);
                 }
             }
-            Event::Interim { key } => {
+            H2Event::Interim { key } => {
                 let Some(slot) = slots.get_mut(key.index()) else { return };
                 slot.received += (h2.block_len() + h2::HEAD) as u64;
                 match slot.takes_interim(h2.section()) {
                     Some(true) => slot.tell(CallProgress::Interim(fields())),
-                    Some(false) => slot.tell(CallProgress::Reset(Code::EnhanceYourCalm, Some(TOO_MANY))),
+                    Some(false) => slot.tell(CallProgress::Reset(ErrorCode::EnhanceYourCalm, Some(TOO_MANY))),
                     None => {}
                 }
             }
-            Event::Data { key, range, end } => {
+            H2Event::Data { key, range, end } => {
                 let content = bytes.get(range).unwrap_or_default();
                 if let Some(slot) = slots.get_mut(key.index()) {
                     slot.received += content.len() as u64 + h2::HEAD as u64;
@@ -386,13 +386,15 @@ impl UpstreamSession {
                     }
                 }
             }
-            Event::Trailers { key } => {
+            H2Event::Trailers { key } => {
                 tell(key, CallProgress::Trailers(fields()));
                 tell(key, CallProgress::End);
             }
-            Event::Reset { key, code, reason } => tell(key, CallProgress::Reset(code, reason)),
-            Event::Malformed { key, reason } => tell(key, CallProgress::Reset(Code::Protocol, Some(reason))),
-            Event::GoAway { last, code } => {
+            H2Event::Reset { key, code, reason } => tell(key, CallProgress::Reset(code, reason)),
+            H2Event::Malformed { key, reason } => {
+                tell(key, CallProgress::Reset(ErrorCode::Protocol, Some(reason)))
+            }
+            H2Event::GoAway { last, code } => {
                 for key in h2.keys().into_iter().filter(|key| h2.id(*key) > last) {
                     tell(key, CallProgress::Lost(SessionLoss::Away(code)));
                 }
@@ -493,7 +495,7 @@ async fn run(session: Rc<UpstreamSession>, worker: Rc<Worker>) {
     session.end(lost);
     // What the server has done wrong is told to it; a goodbye that it does not take is no loss.
     if lost == SessionLoss::Closed && !session.connection.stream.is_eof() {
-        session.h2.borrow_mut().go_away(Code::No, &mut session.out.borrow_mut());
+        session.h2.borrow_mut().go_away(ErrorCode::No, &mut session.out.borrow_mut());
     }
     session.pump();
     session.connection.timer.arm(GOODBYE);

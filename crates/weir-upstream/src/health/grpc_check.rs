@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use weir_http::h2::{self, Code, Config, Event};
-use weir_http::hpack::{self, Encoder, Indexing, Section};
+use weir_http::h2::{self, ErrorCode, H2Config, H2Event};
+use weir_http::hpack::{self, DecodedSection, FieldIndexing, HpackEncoder};
 use weir_rt::RecvOutcome;
 use weir_trace::protobuf::{self, ProtobufMessage};
 
@@ -91,7 +91,7 @@ pub(crate) async fn ask(
 
 /// The one call of a connection, without I/O.
 struct GrpcHealthCall {
-    h2: h2::Connection,
+    h2: h2::H2Connection,
     /// `:status` of the head.
     http: Option<u16>,
     grpc: Option<u32>,
@@ -102,15 +102,15 @@ struct GrpcHealthCall {
 impl GrpcHealthCall {
     /// Composes the request; it fits every server's first windows.
     fn begin(host: &str, service: &str, out: &mut Vec<u8>) -> Option<GrpcHealthCall> {
-        let config = Config {
+        let config = H2Config {
             max_streams: 0,
             stream_window: 0xffff,
             window: 0xffff,
-            headers: hpack::Limits { text: 16 * 1024, fields: 100 },
+            headers: hpack::SectionLimits { text: 16 * 1024, fields: 100 },
             max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };
-        let mut h2 = h2::Connection::client(&config, out);
+        let mut h2 = h2::H2Connection::client(&config, out);
         let key = h2.open(false, out, |coder, out| head(host, coder, out))?;
         let message = request(service);
         if !h2.data_at_once(key, message.len() as u64, out) {
@@ -136,18 +136,18 @@ impl GrpcHealthCall {
         }
     }
 
-    fn event(&mut self, event: Event, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    fn event(&mut self, event: H2Event, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         match event {
-            Event::Head { end, .. } => {
+            H2Event::Head { end, .. } => {
                 self.http = self.h2.message().status;
                 self.ended = end;
                 self.fields();
             }
-            Event::Trailers { .. } => {
+            H2Event::Trailers { .. } => {
                 self.ended = true;
                 self.fields();
             }
-            Event::Data { key, range, end } => {
+            H2Event::Data { key, range, end } => {
                 let piece = input.get(range).unwrap_or_default();
                 self.message.extend_from_slice(piece);
                 self.h2.consumed(key, piece.len() as u64, out);
@@ -156,19 +156,21 @@ impl GrpcHealthCall {
                     return Err("upstream sent too long message".to_owned());
                 }
             }
-            Event::Reset { code, .. } => {
+            H2Event::Reset { code, .. } => {
                 return Err(format!("upstream rejected request with error {}", code as u32));
             }
-            Event::Malformed { reason, .. } => return Err(format!("upstream {reason}")),
-            Event::GoAway { last, code } if last == 0 || code != Code::No => return Err(REFUSED.to_owned()),
-            Event::Interim { .. } | Event::GoAway { .. } => {}
+            H2Event::Malformed { reason, .. } => return Err(format!("upstream {reason}")),
+            H2Event::GoAway { last, code } if last == 0 || code != ErrorCode::No => {
+                return Err(REFUSED.to_owned());
+            }
+            H2Event::Interim { .. } | H2Event::GoAway { .. } => {}
         }
         Ok(())
     }
 
     /// Looks for `grpc-status` in the section that came.
     fn fields(&mut self) {
-        let section: &Section = self.h2.section();
+        let section: &DecodedSection = self.h2.section();
         let found = section.items.iter().find(|item| item.label.of(&section.text) == b"grpc-status");
         let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse().ok();
         self.grpc = self.grpc.or(found.and_then(|item| number(item.value.of(&section.text))));
@@ -185,13 +187,13 @@ impl GrpcHealthCall {
     }
 }
 
-fn head(host: &str, coder: &mut Encoder, out: &mut Vec<u8>) {
+fn head(host: &str, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     coder.pseudo(":method", b"POST", out);
     coder.pseudo(":scheme", b"http", out);
     coder.pseudo(":path", b"/grpc.health.v1.Health/Check", out);
     coder.pseudo(":authority", host.as_bytes(), out);
     for (name, value) in [("content-type", "application/grpc"), ("te", "trailers"), ("user-agent", "weir")] {
-        coder.field(name.as_bytes(), value.as_bytes(), Indexing::Not, out);
+        coder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Not, out);
     }
 }
 
@@ -228,29 +230,29 @@ const REFUSED: &str = "upstream takes no request";
 
 #[cfg(test)]
 mod tests {
-    use weir_http::h2::Key;
+    use weir_http::h2::StreamKey;
 
     use super::*;
 
     /// A server's side, which sees a request and answers it in pieces of `cut` bytes.
     fn talk(
         cut: usize,
-        answer: impl Fn(&mut h2::Connection, Key, &mut Vec<u8>),
+        answer: impl Fn(&mut h2::H2Connection, StreamKey, &mut Vec<u8>),
     ) -> Result<Option<GrpcHealth>, String> {
-        let config = Config {
+        let config = H2Config {
             max_streams: 8,
             stream_window: 0xffff,
             window: 0xffff,
-            headers: hpack::Limits { text: 4096, fields: 64 },
+            headers: hpack::SectionLimits { text: 4096, fields: 64 },
             max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         let mut call = GrpcHealthCall::begin("a", "pkg.Service", &mut to_server).expect("room");
-        let mut server = h2::Connection::server(&config, &mut to_client);
+        let mut server = h2::H2Connection::server(&config, &mut to_client);
         let (mut at, mut asked) = (0, Vec::new());
         while let (used, Some(event)) = server.receive(&to_server[at..], 0, &mut to_client).expect("frames") {
-            if let Event::Data { key, range, end } = event {
+            if let H2Event::Data { key, range, end } = event {
                 asked.extend_from_slice(&to_server[at..][range]);
                 if end {
                     answer(&mut server, key, &mut to_client);
@@ -270,18 +272,18 @@ mod tests {
     fn answered(
         message: &'static [u8],
         status: &'static str,
-    ) -> impl Fn(&mut h2::Connection, Key, &mut Vec<u8>) {
+    ) -> impl Fn(&mut h2::H2Connection, StreamKey, &mut Vec<u8>) {
         move |server, key, out| {
             server.head(key, false, out, |coder, out| {
                 coder.status(200, out);
-                coder.field(b"content-type", b"application/grpc", Indexing::Allowed, out);
+                coder.field(b"content-type", b"application/grpc", FieldIndexing::Allowed, out);
             });
             server.offer(key, message.len() as u64, false);
             while server.next_data(out).is_some() {
                 out.extend_from_slice(message);
             }
             server.head(key, true, out, |coder, out| {
-                coder.field(b"grpc-status", status.as_bytes(), Indexing::Allowed, out);
+                coder.field(b"grpc-status", status.as_bytes(), FieldIndexing::Allowed, out);
             });
         }
     }
@@ -300,7 +302,7 @@ mod tests {
             let refused = talk(cut, |server, key, out| {
                 server.head(key, true, out, |coder, out| {
                     coder.status(200, out);
-                    coder.field(b"grpc-status", b"12", Indexing::Allowed, out);
+                    coder.field(b"grpc-status", b"12", FieldIndexing::Allowed, out);
                 });
             });
             assert_eq!(refused, is(12, GrpcCheckState::Unknown));
@@ -308,7 +310,7 @@ mod tests {
                 server.head(key, true, out, |coder, out| coder.status(502, out));
             });
             assert_eq!(page, Err("the status was 502".to_owned()));
-            let reset = talk(cut, |server, key, out| server.reset(key, Code::Internal, out));
+            let reset = talk(cut, |server, key, out| server.reset(key, ErrorCode::Internal, out));
             assert_eq!(reset, Err("upstream rejected request with error 2".to_owned()));
         }
     }

@@ -1,7 +1,9 @@
 //! One check of a server by HTTP: the request, and as much of the answer as is looked at.
 
 use weir_http::Method;
-use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
+use weir_http::h1::{
+    BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
+};
 use weir_rt::RecvOutcome;
 
 use crate::connection::upstream_connection::UpstreamConnection;
@@ -34,14 +36,14 @@ impl HttpCheckResult {
     /// The head at the start of what was received, if it is whole; interim ones are skipped.
     fn parse(&mut self) -> Result<bool, String> {
         loop {
-            let limits = Limits { max_line: HEAD, max_head: HEAD, ..Limits::default() };
+            let limits = HeadLimits { max_line: HEAD, max_head: HEAD, ..HeadLimits::default() };
             match self.head.parse(&self.bytes, &limits) {
-                Ok(Parse::Incomplete { .. }) if self.bytes.len() < HEAD => return Ok(false),
-                Ok(Parse::Incomplete { .. }) => return Err("upstream sent too big header".to_owned()),
-                Ok(Parse::Complete) if (100..200).contains(&self.head.status) => {
+                Ok(HeadParse::Incomplete { .. }) if self.bytes.len() < HEAD => return Ok(false),
+                Ok(HeadParse::Incomplete { .. }) => return Err("upstream sent too big header".to_owned()),
+                Ok(HeadParse::Complete) if (100..200).contains(&self.head.status) => {
                     self.bytes.drain(..self.head.len);
                 }
-                Ok(Parse::Complete) => return Ok(true),
+                Ok(HeadParse::Complete) => return Ok(true),
                 Err(error) => return Err(error.message().to_owned()),
             }
         }
@@ -65,7 +67,7 @@ impl HttpCheckResult {
     /// For people: why it is not whole.
     pub(crate) async fn read_body(&mut self, connection: &UpstreamConnection) -> Result<(), String> {
         let length = self.head.body_length(Method::Get);
-        let mut chunks = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+        let mut chunks = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
         let mut raw = self.bytes.split_off(self.head.len);
         loop {
             let whole = match length {

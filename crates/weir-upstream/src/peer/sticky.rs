@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use md5::{Digest as _, Md5};
 use weir_conf::{LineCx, Result, parse_size, parse_time_s};
-use weir_http::{Known, Span, date};
+use weir_http::{KnownField, Span, date};
 
 use crate::peer::Peer;
 use crate::peer::balance::{TriedPeers, now};
@@ -234,7 +234,7 @@ impl StickyCookie {
             });
         }
         let value = x.arena.push(&text);
-        x.response.add(Known::SetCookie, Text::Span(value));
+        x.response.add(KnownField::SetCookie, Text::Span(value));
     }
 
     /// `sticky cookie name [expires=time] [domain=domain] [httponly] [samesite=...] [secure] [path=path]`
@@ -350,7 +350,7 @@ fn first(x: &mut Exchange, scripts: &[Script]) -> Option<Box<[u8]>> {
 
 /// The value of a cookie that the client sent.
 fn find_cookie(x: &Exchange, name: &[u8]) -> Option<Span> {
-    let fields = x.request.head.fields.iter().filter(|field| field.known == Known::Cookie);
+    let fields = x.request.head.fields.iter().filter(|field| field.known == KnownField::Cookie);
     fields.into_iter().find_map(|field| {
         let text = x.arena.get(field.value);
         let values = text.split(|byte| matches!(byte, b';' | b',')).map(<[u8]>::trim_ascii);

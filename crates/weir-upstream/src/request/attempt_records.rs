@@ -369,7 +369,7 @@ fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
 /// The value that the last answer gives a cookie.
 fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
     let fields = answered(x);
-    let cookies = fields.iter().filter(|field| field.known == weir_http::Known::SetCookie);
+    let cookies = fields.iter().filter(|field| field.known == weir_http::KnownField::SetCookie);
     cookies.filter_map(|field| value_of(&x.arena, field.value, name)).next().map(Text::Span)
 }
 

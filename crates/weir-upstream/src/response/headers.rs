@@ -1,6 +1,6 @@
 //! The head of an answer on its way to the client: what is hidden, acted on, changed, or answered instead.
 
-use weir_http::{Field, Known, Span, Version, date};
+use weir_http::{Field, KnownField, Span, Version, date};
 
 use crate::config::directives::{UpstreamSettings, ignored};
 use crate::error_log::READING_HEAD;
@@ -76,7 +76,7 @@ pub(crate) fn instead(
     tries: &AttemptRecords,
 ) -> Option<Verdict> {
     if up.settings.ignore_headers & ignored::REDIRECT == 0
-        && let Some(field) = incoming.fields.iter().find(|field| field.known == Known::XAccelRedirect)
+        && let Some(field) = incoming.fields.iter().find(|field| field.known == KnownField::XAccelRedirect)
     {
         return Some(accel(x, up, incoming, (field.value, tries)));
     }
@@ -89,8 +89,8 @@ pub(crate) fn instead(
     }
     x.plan.core.error_pages.iter().find(|page| page.status == status)?;
     if status == 401 {
-        for field in incoming.fields.iter().filter(|field| field.known == Known::WwwAuthenticate) {
-            x.response.add(Known::WwwAuthenticate, field.value);
+        for field in incoming.fields.iter().filter(|field| field.known == KnownField::WwwAuthenticate) {
+            x.response.add(KnownField::WwwAuthenticate, field.value);
         }
     }
     Some(Verdict::Status(status))
@@ -111,11 +111,14 @@ fn accel(
         }
         act(x, up, field);
         match field.known {
-            Known::SetCookie | Known::Expires | Known::CacheControl | Known::ContentDisposition => {
+            KnownField::SetCookie
+            | KnownField::Expires
+            | KnownField::CacheControl
+            | KnownField::ContentDisposition => {
                 let value = up.protocol.field(x, field).unwrap_or(Text::Span(field.value));
                 x.response.add(field.known, value);
             }
-            Known::ContentType => content_type(x, field.value),
+            KnownField::ContentType => content_type(x, field.value),
             _ => {}
         }
     }
@@ -168,11 +171,11 @@ pub(crate) fn copy(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingH
 /// `Server` and `Date` that are not hidden are the upstream server's: where it sent none (they are not among `seen`), the
 /// client gets none.
 fn leave_out(x: &mut Exchange, up: &UpstreamLocation, seen: u128) {
-    let is_left_out = |known: Known| seen & bit(known) == 0 && !up.settings.hidden.has(known, b"");
-    if is_left_out(Known::Server) {
+    let is_left_out = |known: KnownField| seen & bit(known) == 0 && !up.settings.hidden.has(known, b"");
+    if is_left_out(KnownField::Server) {
         x.response.server = Some(Text::EMPTY);
     }
-    if is_left_out(Known::Date) {
+    if is_left_out(KnownField::Date) {
         x.response.date = Some(Text::EMPTY);
     }
 }
@@ -192,7 +195,7 @@ fn is_dropped(x: &Exchange, incoming: &IncomingHead, at: usize, seen: &mut u128)
 
 /// Why the head of an answer is none though each of its lines is good: a length that is told twice.
 pub(crate) fn refused(x: &Exchange, incoming: &IncomingHead) -> Option<String> {
-    let lengths = |field: &&Field| field.known == Known::ContentLength;
+    let lengths = |field: &&Field| field.known == KnownField::ContentLength;
     let mut lengths = incoming.fields.iter().filter(lengths);
     let (first, second) = (lengths.next()?, lengths.next()?);
     Some(duplicate(x, second, first))
@@ -206,7 +209,7 @@ fn is_again(field: &Field, seen: &mut u128) -> bool {
     again && SINGLE.contains(&field.known)
 }
 
-fn bit(known: Known) -> u128 {
+fn bit(known: KnownField) -> u128 {
     1 << known as u8
 }
 
@@ -223,39 +226,42 @@ fn duplicate(x: &Exchange, field: &Field, before: &Field) -> String {
 }
 
 /// Fields that nginx takes from an answer once; the same name again is logged and does not reach the client.
-const SINGLE: [Known; 16] = [
-    Known::ContentType,
-    Known::Date,
-    Known::LastModified,
-    Known::Etag,
-    Known::Server,
-    Known::Location,
-    Known::Expires,
-    Known::AcceptRanges,
-    Known::ContentEncoding,
-    Known::Refresh,
-    Known::Status,
-    Known::XAccelRedirect,
-    Known::XAccelExpires,
-    Known::XAccelLimitRate,
-    Known::XAccelBuffering,
-    Known::XAccelCharset,
+const SINGLE: [KnownField; 16] = [
+    KnownField::ContentType,
+    KnownField::Date,
+    KnownField::LastModified,
+    KnownField::Etag,
+    KnownField::Server,
+    KnownField::Location,
+    KnownField::Expires,
+    KnownField::AcceptRanges,
+    KnownField::ContentEncoding,
+    KnownField::Refresh,
+    KnownField::Status,
+    KnownField::XAccelRedirect,
+    KnownField::XAccelExpires,
+    KnownField::XAccelLimitRate,
+    KnownField::XAccelBuffering,
+    KnownField::XAccelCharset,
 ];
-const _: () = assert!(Known::COUNT <= 128, "a bit for each name");
+const _: () = assert!(KnownField::COUNT <= 128, "a bit for each name");
 
 fn one(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOrigin) {
     let value = field.value;
     match field.known {
         // The filter of ranges tells clients so itself, where it may cut.
-        Known::AcceptRanges if up.settings.force_ranges => return,
-        Known::AcceptRanges if origin != (HeaderOrigin::Server { keeps: false }) => {
+        KnownField::AcceptRanges if up.settings.force_ranges => return,
+        KnownField::AcceptRanges if origin != (HeaderOrigin::Server { keeps: false }) => {
             x.response.allow_ranges = true;
             x.response.single_range = origin != HeaderOrigin::Cache;
             return;
         }
-        Known::Connection | Known::KeepAlive | Known::TransferEncoding | Known::ContentLength => return,
-        Known::ContentType if up.settings.hidden.has(Known::ContentType, b"Content-Type") => return,
-        Known::ContentType => return content_type(x, value),
+        KnownField::Connection
+        | KnownField::KeepAlive
+        | KnownField::TransferEncoding
+        | KnownField::ContentLength => return,
+        KnownField::ContentType if up.settings.hidden.has(KnownField::ContentType, b"Content-Type") => return,
+        KnownField::ContentType => return content_type(x, value),
         _ => {}
     }
     act(x, up, field);
@@ -263,18 +269,18 @@ fn one(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOri
         return;
     }
     let changed = up.protocol.field(x, field);
-    if field.known == Known::Location && changed.is_some() {
+    if field.known == KnownField::Location && changed.is_some() {
         // A path alone is completed as one of this server's own.
         x.response.location = changed;
         return;
     }
     let value = changed.unwrap_or(Text::Span(value));
     match field.known {
-        Known::Server => x.response.server = Some(value),
-        Known::Date => x.response.date = Some(value),
-        Known::Other => x.response.add_named(Text::Span(field.name), value),
+        KnownField::Server => x.response.server = Some(value),
+        KnownField::Date => x.response.date = Some(value),
+        KnownField::Other => x.response.add_named(Text::Span(field.name), value),
         known => {
-            if known == Known::LastModified {
+            if known == KnownField::LastModified {
                 x.response.last_modified = date::parse(x.arena.get(field.value));
             }
             // Written as the server wrote it, but for those that filters look for.
@@ -288,18 +294,18 @@ fn one(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOri
 }
 
 /// Fields that filters look for by what they are.
-fn matters(known: Known) -> bool {
+fn matters(known: KnownField) -> bool {
     matches!(
         known,
-        Known::Etag
-            | Known::LastModified
-            | Known::ContentEncoding
-            | Known::AcceptRanges
-            | Known::ContentRange
-            | Known::Vary
-            | Known::CacheControl
-            | Known::Expires
-            | Known::WwwAuthenticate
+        KnownField::Etag
+            | KnownField::LastModified
+            | KnownField::ContentEncoding
+            | KnownField::AcceptRanges
+            | KnownField::ContentRange
+            | KnownField::Vary
+            | KnownField::CacheControl
+            | KnownField::Expires
+            | KnownField::WwwAuthenticate
     )
 }
 
@@ -345,7 +351,7 @@ pub(crate) fn buffering(x: &Exchange, settings: &UpstreamSettings, incoming: &In
     if settings.ignore_headers & ignored::BUFFERING != 0 {
         return settings.buffering;
     }
-    let field = incoming.fields.iter().find(|field| field.known == Known::XAccelBuffering);
+    let field = incoming.fields.iter().find(|field| field.known == KnownField::XAccelBuffering);
     match field.map(|field| x.arena.get(field.value)) {
         Some(value) if value.eq_ignore_ascii_case(b"no") => false,
         Some(value) if value.eq_ignore_ascii_case(b"yes") => true,
@@ -357,8 +363,8 @@ pub(crate) fn buffering(x: &Exchange, settings: &UpstreamSettings, incoming: &In
 fn act(x: &mut Exchange, up: &UpstreamLocation, field: &Field) {
     let ignore = up.settings.ignore_headers;
     match field.known {
-        Known::XAccelLimitRate if ignore & ignored::LIMIT_RATE == 0 => limit_rate(x, field.value),
-        Known::XAccelCharset if ignore & ignored::CHARSET == 0 => {
+        KnownField::XAccelLimitRate if ignore & ignored::LIMIT_RATE == 0 => limit_rate(x, field.value),
+        KnownField::XAccelCharset if ignore & ignored::CHARSET == 0 => {
             x.response.override_charset = Some(Text::Span(field.value));
         }
         _ => {}

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use weir_http::Known;
+use weir_http::KnownField;
 
 use crate::cache::write::FileAside;
 use crate::config::cache_directives::StoreTarget;
@@ -36,7 +36,7 @@ pub(crate) fn keep(
     if path.is_empty() {
         return None;
     }
-    let modified = incoming.fields.iter().find(|field| field.known == Known::LastModified);
+    let modified = incoming.fields.iter().find(|field| field.known == KnownField::LastModified);
     let modified = modified.and_then(|field| weir_http::date::parse(x.arena.get(field.value)));
     let path = PathBuf::from(OsStr::from_bytes(&path));
     let aside = FileAside::Folder((*settings.temp_path.path).clone(), settings.temp_path.levels);

@@ -6,7 +6,7 @@ use std::io;
 use weir_engine::body::{Body, Buf};
 use weir_engine::log::Level;
 use weir_engine::{Error, Exchange, Text, Verdict};
-use weir_http::{Known, classify};
+use weir_http::{KnownField, classify};
 use weir_rt::SockAddr;
 
 /// A request, as a handler sees it.
@@ -168,12 +168,12 @@ impl io::Write for Response {
 fn set(x: &mut Exchange, name: &str, value: &str) {
     let value = Text::from(x.arena.push(value.as_bytes()));
     match classify(name.as_bytes()) {
-        Known::ContentType => x.response.content_type = Some(value),
-        Known::Location => x.response.location = Some(value),
-        Known::Server => x.response.server = Some(value),
-        Known::Date => x.response.date = Some(value),
-        Known::ContentLength | Known::TransferEncoding | Known::Connection => {}
-        Known::Other => {
+        KnownField::ContentType => x.response.content_type = Some(value),
+        KnownField::Location => x.response.location = Some(value),
+        KnownField::Server => x.response.server = Some(value),
+        KnownField::Date => x.response.date = Some(value),
+        KnownField::ContentLength | KnownField::TransferEncoding | KnownField::Connection => {}
+        KnownField::Other => {
             let name = Text::from(x.arena.push(name.as_bytes()));
             x.response.add_named(name, value);
         }

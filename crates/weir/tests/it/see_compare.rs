@@ -4,7 +4,7 @@ use crate::support::says as said;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use weir_http::json::Value;
+use weir_http::json::JsonValue;
 use weir_test::{Server, both_drivers, wait_for};
 
 /// `/plain/` sends the file, `/both/` replaces texts in it with both modules.
@@ -20,19 +20,20 @@ fn started() -> Server {
     server
 }
 
-fn number(value: &Value, key: &str) -> f64 {
+fn number(value: &JsonValue, key: &str) -> f64 {
     match value.field(key) {
-        Some(Value::Number(text)) => text.parse().expect("a number"),
+        Some(JsonValue::Number(text)) => text.parse().expect("a number"),
         other => panic!("{key}: {other:?}"),
     }
 }
 
 /// The node at the end of a path of names, or of kinds where there is no name.
-fn node<'v>(root: &'v Value, path: &[&str]) -> &'v Value {
+fn node<'v>(root: &'v JsonValue, path: &[&str]) -> &'v JsonValue {
     path.iter().fold(root, |node, name| {
-        let children = node.field("children").and_then(Value::list).expect("children");
-        let text = |child: &Value, key| child.field(key).and_then(Value::text).unwrap_or("").to_owned();
-        let is_it = |child: &&Value| {
+        let children = node.field("children").and_then(JsonValue::list).expect("children");
+        let text =
+            |child: &JsonValue, key| child.field(key).and_then(JsonValue::text).unwrap_or("").to_owned();
+        let is_it = |child: &&JsonValue| {
             let own = text(child, "name");
             *name == if own.is_empty() { text(child, "kind") } else { own }
         };
@@ -47,11 +48,11 @@ both_drivers! {
         let place = said::of(&server);
         let words = ["compare", "/plain/a.html", "/both/a.html", "--load", &url, "--rounds", "10", "-n", "20", "--json"];
         let said = said::says(&words, &place);
-        let value = Value::parse(said.as_bytes()).expect("JSON");
+        let value = JsonValue::parse(said.as_bytes()).expect("JSON");
         assert_eq!((number(&value, "rounds"), number(value.field("a").expect("a side"), "requests")), (10.0, 200.0));
         let root = value.field("root").expect("a tree");
         let filter = node(root, &["body_filter", "subs"]);
-        assert_eq!(filter.field("a_ns"), Some(&Value::Null), "{said}");
+        assert_eq!(filter.field("a_ns"), Some(&JsonValue::Null), "{said}");
         let difference = number(filter, "difference_ns");
         assert!(difference > 0.0 && difference == number(filter, "b_ns"), "{said}");
         assert!(number(filter, "low_ns") <= difference && difference <= number(filter, "high_ns"), "{said}");
@@ -74,9 +75,9 @@ both_drivers! {
         let folders = [inside.display().to_string(), folders[1].clone()];
         let words = ["compare", &folders[0], &folders[1], "--load", &urls[0], "--load-b", &urls[1], "--rounds", "4", "-n", "10"];
         let text = said::says(&words, &["--json"]);
-        let value = Value::parse(text.as_bytes()).expect("JSON");
+        let value = JsonValue::parse(text.as_bytes()).expect("JSON");
         let filter = node(value.field("root").expect("a tree"), &["body_filter", "sub"]);
-        assert!(filter.field("a_ns") == Some(&Value::Null) && number(filter, "b_ns") > 0.0, "{text}");
+        assert!(filter.field("a_ns") == Some(&JsonValue::Null) && number(filter, "b_ns") > 0.0, "{text}");
 
         let files = ["a.json", "b.json"].map(|name| one.dir().path().join(name).display().to_string());
         for (path, file) in ["/plain/", "/both/"].into_iter().zip(&files) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use browser::Browser;
-use weir_http::json::Value;
+use weir_http::json::JsonValue;
 use weir_test::{Client, Server, wait_for};
 
 const CONF: &str = "worker_processes 1; profile_blocked 30ms; admin 127.0.0.1:%%PORT_1%%;
@@ -89,7 +89,7 @@ fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
 #[track_caller]
 fn fits(browser: &mut Browser) {
     let wide = browser.value("document.documentElement.scrollWidth <= innerWidth");
-    assert_eq!(wide, Value::Bool(true), "{:?}", browser.value("document.body.innerText"));
+    assert_eq!(wide, JsonValue::Bool(true), "{:?}", browser.value("document.body.innerText"));
 }
 
 /// Keeps a picture of the page where the documents are, when they are made anew.

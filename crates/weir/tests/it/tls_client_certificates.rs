@@ -5,8 +5,8 @@ use crate::support::tls as support;
 use std::fmt;
 
 use support::{Pair, TlsClient, authority, client_of, own};
-use weir_http::h2::{Config, Connection, Event};
-use weir_http::hpack::Limits;
+use weir_http::h2::{H2Config, H2Connection, H2Event};
+use weir_http::hpack::SectionLimits;
 use weir_test::{Driver, Server, both_drivers};
 
 /// What the default server `a` says of clients' certificates; its authority is `ca1`.
@@ -172,17 +172,17 @@ fn said(body: &str) -> String {
 
 /// The body of the answer to `GET /` for `host`.
 fn over_http2(it: &mut TlsClient, host: &str) -> String {
-    let config = Config {
+    let config = H2Config {
         max_streams: 0,
         stream_window: 1 << 20,
         window: 1 << 20,
-        headers: Limits { text: 1 << 16, fields: 1000 },
+        headers: SectionLimits { text: 1 << 16, fields: 1000 },
         max_frame: weir_http::h2::MIN_FRAME,
         connect_protocol: false,
     };
     let (mut out, mut input, mut body) = (Vec::new(), Vec::new(), Vec::new());
-    let mut conn = Connection::client(&config, &mut out);
-    let write = |coder: &mut weir_http::hpack::Encoder, out: &mut Vec<u8>| {
+    let mut conn = H2Connection::client(&config, &mut out);
+    let write = |coder: &mut weir_http::hpack::HpackEncoder, out: &mut Vec<u8>| {
         coder.pseudo(":method", b"GET", out);
         coder.pseudo(":scheme", b"https", out);
         coder.pseudo(":authority", host.as_bytes(), out);
@@ -195,7 +195,7 @@ fn over_http2(it: &mut TlsClient, host: &str) -> String {
         loop {
             let received = conn.receive(&input, 0, &mut out);
             let (used, event) = received.unwrap_or_else(|failure| panic!("server {failure}"));
-            if let Some(Event::Data { range, end, .. }) = &event {
+            if let Some(H2Event::Data { range, end, .. }) = &event {
                 body.extend_from_slice(&input[range.clone()]);
                 if *end {
                     return String::from_utf8_lossy(&body).into_owned();

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use weir_http::json::Value;
+use weir_http::json::JsonValue;
 use weir_test::{Backend, Client, Response, Server, both_drivers, wait_for};
 
 /// A proxy on two workers to a group `u` of `lines`, in which `%a`, `%b` are the addresses of servers that answer so.
@@ -55,13 +55,13 @@ both_drivers! {
         let lines = "server %a bind=127.0.0.2; server %a bind=127.0.0.3 weight=2; server %a backup; server %a;";
         let (server, _backends) = proxy(lines);
         let text = admin(&server, "GET", "/upstreams/u", "").text();
-        let value = Value::parse(text.as_bytes()).expect("JSON");
-        let servers = value.field("servers").and_then(Value::list).expect("a list");
+        let value = JsonValue::parse(text.as_bytes()).expect("JSON");
+        let servers = value.field("servers").and_then(JsonValue::list).expect("a list");
         let weights: Vec<Vec<u64>> = servers
             .iter()
             .map(|server| {
-                let peers = server.field("peers").and_then(Value::list).expect("a list");
-                peers.iter().filter_map(|peer| peer.field("weight").and_then(Value::number)).collect()
+                let peers = server.field("peers").and_then(JsonValue::list).expect("a list");
+                peers.iter().filter_map(|peer| peer.field("weight").and_then(JsonValue::number)).collect()
             })
             .collect();
         assert_eq!(weights, [vec![1], vec![2], vec![1], vec![1]], "{text}");

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tls::TlsClient;
-use weir_http::h2::Code;
+use weir_http::h2::ErrorCode;
 use weir_test::{Backend, Client, Server, both_drivers, wait_for};
 use weir_tls::ClientConfig;
 
@@ -76,7 +76,7 @@ impl Lasting<'_> {
                     }
                 }
                 // Nothing that the server has taken is lost.
-                assert!(matches!(client.goaway, Some((_, Code::No))));
+                assert!(matches!(client.goaway, Some((_, ErrorCode::No))));
                 client.until_closed();
                 (**client, *moved) = (client::Client::connect(*addr), *moved + 1);
             },

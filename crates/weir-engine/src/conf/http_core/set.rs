@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, parse_number, parse_size, parse_time_s};
-use weir_http::mime::Types;
+use weir_http::mime::MediaTypeTable;
 
 use super::{CacheSize, DocumentRoot, HttpCoreConf};
 use crate::conf::Matcher;
@@ -69,7 +69,7 @@ fn folder(line: &mut LineCx<'_>, strip: bool) -> Result<Script> {
 
 /// `types { type extension ...; }`
 pub(super) fn types(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
-    let types = Arc::make_mut(conf.types.get_or_insert_with(|| Arc::new(Types::new())));
+    let types = Arc::make_mut(conf.types.get_or_insert_with(|| Arc::new(MediaTypeTable::new())));
     for entry in line.entries()? {
         let mut line = line.entry(entry);
         let name = entry.name.bytes();

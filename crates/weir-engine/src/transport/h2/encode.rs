@@ -3,8 +3,8 @@
 //! A response like one before it on the same connection has the same block, as long as no field has entered the peer's table
 //! and the second has not passed: blocks are kept and copied ([`Blocks`]), a tenth of the instructions of writing one.
 
-use weir_http::Known;
-use weir_http::hpack::{Encoder, Indexing};
+use weir_http::KnownField;
+use weir_http::hpack::{FieldIndexing, HpackEncoder};
 
 use crate::conf::core::ServerTokens;
 use crate::exchange::{Exchange, HeaderName};
@@ -36,7 +36,7 @@ impl SentBlock {
 }
 
 /// Writes the head of `x.response`, as it is in `blocks` if it is there.
-pub(super) fn head(x: &Exchange, blocks: &mut SentBlocks, coder: &mut Encoder, out: &mut Vec<u8>) {
+pub(super) fn head(x: &Exchange, blocks: &mut SentBlocks, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     let number = heads::number(x);
     if number == 0 {
         return compose(x, coder, out);
@@ -57,7 +57,7 @@ pub(super) fn head(x: &Exchange, blocks: &mut SentBlocks, coder: &mut Encoder, o
     }
 }
 
-fn compose(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
+fn compose(x: &Exchange, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     let response = &x.response;
     // What opens a tunnel in HTTP/1 is a success here (RFC 8441 section 5).
     coder.status(if response.status == 101 { 200 } else { response.status }, out);
@@ -68,10 +68,10 @@ fn compose(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
         && !response.not_modified
     {
         match charset {
-            None => coder.known(Known::ContentType, kind, out),
+            None => coder.known(KnownField::ContentType, kind, out),
             Some(charset) => {
                 let parts = [kind, b"; charset=", charset];
-                coder.known(Known::ContentType, joined(&mut scratch, &parts), out);
+                coder.known(KnownField::ContentType, joined(&mut scratch, &parts), out);
             }
         }
     }
@@ -80,27 +80,27 @@ fn compose(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
     {
         scratch.clear();
         weir_http::h1::number(&mut scratch, length);
-        coder.known(Known::ContentLength, &scratch, out);
+        coder.known(KnownField::ContentLength, &scratch, out);
     }
     if let Some(seconds) = response.last_modified
-        && response.header(Known::LastModified).is_none()
+        && response.header(KnownField::LastModified).is_none()
     {
-        x.worker.http_date(seconds, |date| coder.known(Known::LastModified, date, out));
+        x.worker.http_date(seconds, |date| coder.known(KnownField::LastModified, date, out));
     }
     if let Some(location) = &response.location {
         scratch.clear();
         redirect_target(x, location, &mut scratch);
-        coder.known(Known::Location, &scratch, out);
+        coder.known(KnownField::Location, &scratch, out);
     }
     if response.vary_encoding {
-        coder.known(Known::Vary, b"Accept-Encoding", out);
+        coder.known(KnownField::Vary, b"Accept-Encoding", out);
     }
     for header in &response.headers {
         let value = x.text(&header.value);
         match &header.name {
             HeaderName::Known(known) | HeaderName::Written(known, _) if is_of_connection(*known) => {}
-            HeaderName::Known(Known::SecWebsocketAccept)
-            | HeaderName::Written(Known::SecWebsocketAccept, _)
+            HeaderName::Known(KnownField::SecWebsocketAccept)
+            | HeaderName::Written(KnownField::SecWebsocketAccept, _)
                 if response.status == 101 => {}
             HeaderName::Known(known) | HeaderName::Written(known, _) => coder.known(*known, value, out),
             HeaderName::Other(name) => named(coder, name.bytes(&x.arena), value, &mut scratch, out),
@@ -113,7 +113,7 @@ fn compose(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
 pub(super) fn interim<'f>(
     status: u16,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-    coder: &mut Encoder,
+    coder: &mut HpackEncoder,
     out: &mut Vec<u8>,
 ) {
     coder.status(status, out);
@@ -123,7 +123,7 @@ pub(super) fn interim<'f>(
 /// Writes fields, but for those that are about a connection of HTTP/1.
 pub(super) fn trailers<'f>(
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-    coder: &mut Encoder,
+    coder: &mut HpackEncoder,
     out: &mut Vec<u8>,
 ) {
     let mut scratch = Vec::new();
@@ -132,13 +132,13 @@ pub(super) fn trailers<'f>(
     }
 }
 
-fn named(coder: &mut Encoder, name: &[u8], value: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+fn named(coder: &mut HpackEncoder, name: &[u8], value: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     match weir_http::classify(name) {
-        Known::Other => {
+        KnownField::Other => {
             scratch.clear();
             scratch.extend_from_slice(name);
             scratch.make_ascii_lowercase();
-            coder.field(scratch, value, Indexing::Allowed, out);
+            coder.field(scratch, value, FieldIndexing::Allowed, out);
         }
         known if is_of_connection(known) => {}
         known => coder.known(known, value, out),
@@ -146,8 +146,8 @@ fn named(coder: &mut Encoder, name: &[u8], value: &[u8], scratch: &mut Vec<u8>, 
 }
 
 /// Whether a field is of no meaning in HTTP/2 (RFC 9113 section 8.2.2).
-fn is_of_connection(known: Known) -> bool {
-    use Known::{Connection, KeepAlive, ProxyConnection, TransferEncoding, Upgrade};
+fn is_of_connection(known: KnownField) -> bool {
+    use KnownField::{Connection, KeepAlive, ProxyConnection, TransferEncoding, Upgrade};
     matches!(known, Connection | KeepAlive | ProxyConnection | TransferEncoding | Upgrade)
 }
 
@@ -157,31 +157,31 @@ fn joined<'s>(scratch: &'s mut Vec<u8>, parts: &[&[u8]]) -> &'s [u8] {
     scratch
 }
 
-fn server(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
+fn server(x: &Exchange, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     if let Some(server) = &x.response.server {
-        return given(x, Known::Server, server, coder, out);
+        return given(x, KnownField::Server, server, coder, out);
     }
     let product = &x.server.settings.product;
     let name = match x.plan.core.server_tokens {
         ServerTokens::Off => &product.name,
         _ => &product.full,
     };
-    coder.known(Known::Server, name.as_bytes(), out);
+    coder.known(KnownField::Server, name.as_bytes(), out);
 }
 
 /// A value instead of the server's own; an empty one stands for no field at all.
-fn given(x: &Exchange, known: Known, value: &Text, coder: &mut Encoder, out: &mut Vec<u8>) {
+fn given(x: &Exchange, known: KnownField, value: &Text, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     let value = x.text(value);
     if !value.is_empty() {
         coder.known(known, value, out);
     }
 }
 
-fn date(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
+fn date(x: &Exchange, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     if let Some(date) = &x.response.date {
-        return given(x, Known::Date, date, coder, out);
+        return given(x, KnownField::Date, date, coder, out);
     }
-    x.worker.dates(|dates| coder.known(Known::Date, value_of(dates.line()), out));
+    x.worker.dates(|dates| coder.known(KnownField::Date, value_of(dates.line()), out));
 }
 
 /// The value of `Date: value`, line end included.

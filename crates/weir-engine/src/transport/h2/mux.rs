@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use weir_http::h2::{Abuse, Code, Config, Event, Failure, Key};
+use weir_http::h2::{ErrorCode, H2Abuse, H2Config, H2Event, H2Failure, StreamKey};
 use weir_http::{h2, hpack};
 
 use super::encode::SentBlocks;
@@ -26,7 +26,7 @@ pub struct Mux {
     /// The worker that serves it.
     pub worker: Rc<Worker>,
     /// The protocol's state.
-    pub h2: RefCell<h2::Connection>,
+    pub h2: RefCell<h2::H2Connection>,
     /// What each stream has to send and was sent, at its key's index.
     pub slots: RefCell<Vec<StreamSlot>>,
     pub(super) blocks: RefCell<SentBlocks>,
@@ -43,11 +43,11 @@ pub struct Mux {
     /// Streams whose exchange is over, and when they were looked at last.
     lingering: Cell<u32>,
     looked_ms: Cell<u64>,
-    due: RefCell<Vec<Key>>,
+    due: RefCell<Vec<StreamKey>>,
     /// Requests of this turn whose answers are whole and not composed.
-    pub held: RefCell<Vec<(Key, Box<Exchange>)>>,
+    pub held: RefCell<Vec<(StreamKey, Box<Exchange>)>>,
     /// Streams whose content stays in its file until their windows open.
-    pub(super) starved: RefCell<Vec<Key>>,
+    pub(super) starved: RefCell<Vec<StreamKey>>,
     /// `http2_recv_buffer_size`
     pub(super) read_window: u32,
 }
@@ -72,7 +72,7 @@ pub struct StreamSlot {
     /// Its exchange is over; what is left is sent.
     pub(super) detached: bool,
     /// Its request was malformed: the answer does not end the stream, a reset with this code does.
-    pub fault: Option<Code>,
+    pub fault: Option<ErrorCode>,
     /// Its content is not what its head announced.
     pub(super) broken: bool,
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
@@ -127,16 +127,16 @@ impl Mux {
     pub fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Rc<Mux> {
         let server = connection.hosts.borrow().default().clone();
         let (settings, limits) = (&server.http2, server.settings.limits());
-        let config = Config {
+        let config = H2Config {
             max_streams: settings.max_concurrent_streams,
             stream_window: settings.body_preread_size,
             window: 0x7fff_ffff,
-            headers: hpack::Limits { text: limits.max_head, fields: limits.max_fields + PSEUDO },
+            headers: hpack::SectionLimits { text: limits.max_head, fields: limits.max_fields + PSEUDO },
             max_frame: longest_frame(&limits),
             connect_protocol: true,
         };
         let mut h2 = None;
-        wire.compose(|out| h2 = Some(h2::Connection::server(&config, out)));
+        wire.compose(|out| h2 = Some(h2::H2Connection::server(&config, out)));
         let h2 = RefCell::new(h2.expect("made in the line above"));
         wire.multiplexed.set(true);
         Rc::new(Mux {
@@ -170,14 +170,14 @@ impl Mux {
 
     /// Takes what came up to the next head of a request: its stream, and whether it has no body. `None`: nothing more can
     /// be taken now.
-    pub fn next_head(&self) -> Option<(Key, bool)> {
+    pub fn next_head(&self) -> Option<(StreamKey, bool)> {
         loop {
             if self.wire.pending() > HIGH {
                 self.more.set(!self.wire.input.borrow().is_empty());
                 return None;
             }
             match self.receive() {
-                Ok(Some((_, Event::Head { key, end }))) => return Some((key, end)),
+                Ok(Some((_, H2Event::Head { key, end }))) => return Some((key, end)),
                 Ok(Some((content, event))) => self.event(event, content),
                 Ok(None) => return None,
                 Err(failure) => {
@@ -206,7 +206,7 @@ impl Mux {
     }
 
     /// The next event, with a copy of its content.
-    fn receive(&self) -> Result<Option<(Vec<u8>, Event)>, Failure> {
+    fn receive(&self) -> Result<Option<(Vec<u8>, H2Event)>, H2Failure> {
         let now = weir_rt::now_ms();
         let mut input = self.wire.input.borrow_mut();
         if input.is_empty() {
@@ -217,7 +217,9 @@ impl Mux {
         self.wire.compose(|out| received = h2.receive(input.bytes(), now, out));
         let (used, event) = received?;
         let content = match &event {
-            Some(Event::Data { range, .. }) => input.bytes().get(range.clone()).unwrap_or_default().to_vec(),
+            Some(H2Event::Data { range, .. }) => {
+                input.bytes().get(range.clone()).unwrap_or_default().to_vec()
+            }
             _ => Vec::new(),
         };
         input.consume(used);
@@ -231,23 +233,23 @@ impl Mux {
         }
     }
 
-    fn event(&self, event: Event, content: Vec<u8>) {
+    fn event(&self, event: H2Event, content: Vec<u8>) {
         match event {
-            Event::Data { key, end, .. } => self.content(key, content, end),
-            Event::Trailers { key } => self.content(key, Vec::new(), true),
-            Event::Reset { key, reason, .. } => {
+            H2Event::Data { key, end, .. } => self.content(key, content, end),
+            H2Event::Trailers { key } => self.content(key, Vec::new(), true),
+            H2Event::Reset { key, reason, .. } => {
                 if let Some(reason) = reason {
                     self.log(&format_args!("client {reason}"));
                 }
                 self.close_stream(key);
             }
-            Event::Malformed { key, reason } => self.malformed(key, reason),
-            Event::Head { .. } | Event::Interim { .. } | Event::GoAway { .. } => {}
+            H2Event::Malformed { key, reason } => self.malformed(key, reason),
+            H2Event::Head { .. } | H2Event::Interim { .. } | H2Event::GoAway { .. } => {}
         }
     }
 
     /// A piece of a request's body.
-    fn content(&self, key: Key, content: Vec<u8>, end: bool) {
+    fn content(&self, key: StreamKey, content: Vec<u8>, end: bool) {
         let bytes = content.len() as u64;
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
@@ -276,12 +278,12 @@ impl Mux {
     }
 
     /// A body is not of the length that was announced: the answer is an error, and the stream ends as one.
-    fn malformed(&self, key: Key, reason: &str) {
+    fn malformed(&self, key: StreamKey, reason: &str) {
         self.log(&format_args!("client {reason}"));
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
         slot.broken = true;
-        slot.fault = Some(Code::Protocol);
+        slot.fault = Some(ErrorCode::Protocol);
         if let Some(reader) = slot.reader.take() {
             reader.wake();
         }
@@ -292,7 +294,7 @@ impl Mux {
     }
 
     /// So many bytes of a stream's content were used.
-    pub(super) fn consumed(&self, key: Key, bytes: u64) {
+    pub(super) fn consumed(&self, key: StreamKey, bytes: u64) {
         if bytes > 0 {
             let mut h2 = self.h2.borrow_mut();
             self.wire.compose(|out| h2.consumed(key, bytes, out));
@@ -300,7 +302,7 @@ impl Mux {
     }
 
     /// A stream was reset: who waits on it is told.
-    fn close_stream(&self, key: Key) {
+    fn close_stream(&self, key: StreamKey) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
         slot.closed = true;
@@ -313,10 +315,10 @@ impl Mux {
     }
 
     /// The connection broke the protocol: the GOAWAY frame that says so is composed.
-    pub fn failed(&self, failure: &Failure) {
+    pub fn failed(&self, failure: &H2Failure) {
         self.log(&format_args!("client {failure}"));
         if let Some(abuse) = failure.abuse {
-            self.worker.counters.http2_abuse[abuse as usize % Abuse::COUNT].add(1);
+            self.worker.counters.http2_abuse[abuse as usize % H2Abuse::COUNT].add(1);
         }
         self.closed.set(true);
         self.wire.input.borrow_mut().release();
@@ -331,7 +333,7 @@ impl Mux {
     }
 
     /// Prepares the slot of a new stream.
-    pub fn begin(&self, key: Key, ended: bool) {
+    pub fn begin(&self, key: StreamKey, ended: bool) {
         let mut slots = self.slots.borrow_mut();
         if slots.len() <= key.index() {
             slots.resize_with(key.index() + 1, StreamSlot::default);
@@ -343,10 +345,10 @@ impl Mux {
 
     /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten. `complete`: the answer
     /// is whole as far as the exchange goes.
-    pub fn detach(&self, key: Key, complete: bool) {
+    pub fn detach(&self, key: StreamKey, complete: bool) {
         let state = {
             let h2 = self.h2.borrow();
-            (complete, h2.is_unsent(key), h2.state(key) == h2::State::HalfClosedLocal)
+            (complete, h2.is_unsent(key), h2.state(key) == h2::StreamState::HalfClosedLocal)
         };
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
@@ -405,7 +407,7 @@ impl Mux {
     }
 
     /// Forgets a stream.
-    fn release(&self, key: Key) {
+    fn release(&self, key: StreamKey) {
         let (unread, fault): (usize, _) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(key.index()) else { return };
@@ -435,12 +437,12 @@ impl Mux {
     /// Ends the connection where the worker stops, or its address is gone.
     pub(super) fn look(&self) {
         if self.worker.is_stopping() || self.connection.retired.get() {
-            self.go_away(Code::No);
+            self.go_away(ErrorCode::No);
         }
     }
 
     /// No stream is taken any more.
-    pub fn go_away(&self, code: Code) {
+    pub fn go_away(&self, code: ErrorCode) {
         let mut h2 = self.h2.borrow_mut();
         self.wire.compose(|out| h2.go_away(code, out));
     }
@@ -536,7 +538,7 @@ impl Mux {
 
 /// The frames that clients may send: where lines are allowed that are longer than the least that all must take, a whole
 /// head that is allowed may come in one frame, since clients exist that cut none.
-fn longest_frame(head: &weir_http::h1::Limits) -> u32 {
+fn longest_frame(head: &weir_http::h1::HeadLimits) -> u32 {
     if head.max_line <= h2::MIN_FRAME as usize {
         return h2::MIN_FRAME;
     }

@@ -1,7 +1,7 @@
 //! The streams' content on its way into the connection, as far as windows and the client's pace allow.
 
 use weir_http::h2;
-use weir_http::h2::{Grant, Key};
+use weir_http::h2::{DataGrant, StreamKey};
 
 use super::mux::{Mux, StreamSlot};
 use crate::body::{Buf, Chain};
@@ -18,7 +18,7 @@ impl Mux {
                 break;
             }
             self.wire.frame(|out| grant = h2.next_data(out));
-            let Some(Grant { key, len, end }) = grant else { break };
+            let Some(DataGrant { key, len, end }) = grant else { break };
             if let Some(slot) = slots.get_mut(key.index()) {
                 self.take(&mut slot.chain, len);
                 slot.written += len + h2::HEAD as u64;
@@ -66,7 +66,7 @@ impl Mux {
     }
 
     /// Has the stream's writer woken when there is a window for what it has not announced.
-    pub(super) fn starve(&self, key: Key) {
+    pub(super) fn starve(&self, key: StreamKey) {
         let mut slots = self.slots.borrow_mut();
         if let Some(slot) = slots.get_mut(key.index())
             && !std::mem::replace(&mut slot.starved, true)
@@ -76,14 +76,14 @@ impl Mux {
     }
 
     /// The stream's writer waits for no window, or no longer.
-    pub(super) fn relieve(&self, key: Key) {
+    pub(super) fn relieve(&self, key: StreamKey) {
         if let Some(slot) = self.slots.borrow_mut().get_mut(key.index()) {
             self.unstarve(slot, key);
         }
     }
 
     /// [`relieve`](Mux::relieve) where the stream's slot is at hand.
-    pub(super) fn unstarve(&self, slot: &mut StreamSlot, key: Key) {
+    pub(super) fn unstarve(&self, slot: &mut StreamSlot, key: StreamKey) {
         if std::mem::take(&mut slot.starved) {
             self.starved.borrow_mut().retain(|starved| *starved != key);
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use weir_http::h2::{Code, Key};
+use weir_http::h2::{ErrorCode, StreamKey};
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
@@ -24,7 +24,7 @@ pub struct H2Stream {
     /// Its connection.
     pub mux: Rc<Mux>,
     /// Its number among the connection's streams.
-    pub key: Key,
+    pub key: StreamKey,
 }
 
 impl H2Stream {
@@ -65,7 +65,7 @@ impl H2Stream {
 
     /// Whatever is answered, the stream ends as one that broke the protocol: the client was too slow.
     pub(crate) fn blame(&self) {
-        self.with_mut(|slot| slot.fault = Some(Code::Protocol));
+        self.with_mut(|slot| slot.fault = Some(ErrorCode::Protocol));
     }
 
     /// Composes the response's head; how many bytes it has.

@@ -1,7 +1,7 @@
 //! Basic authentication (RFC 7617): user and password in the Authorization field, for `$remote_user` and the modules
 //! that check them. Who asks for a tunnel shows them to this server as a proxy, in Proxy-Authorization.
 
-use weir_http::{Known, Method, base64};
+use weir_http::{KnownField, Method, base64};
 
 use crate::exchange::Exchange;
 use crate::text::{Span, Text};
@@ -19,8 +19,8 @@ pub struct Credentials {
 /// is no base64 of a text with a colon.
 pub fn basic(x: &mut Exchange) -> Option<Credentials> {
     let known = match x.request.head.method {
-        Method::Connect => Known::ProxyAuthorization,
-        _ => Known::Authorization,
+        Method::Connect => KnownField::ProxyAuthorization,
+        _ => KnownField::Authorization,
     };
     let field = x.request.span(known)?;
     let value = x.arena.get(field);

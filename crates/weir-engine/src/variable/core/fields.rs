@@ -2,40 +2,40 @@
 //!
 //! Several lines of one name are joined, by `, ` or for cookies `; `; one line is given as it stands in the head.
 
-use weir_http::{Known, Span, cookie};
+use weir_http::{KnownField, Span, cookie};
 
 use crate::exchange::{Exchange, Header};
 use crate::text::{Arena, Text};
 
 pub(super) fn content_type(x: &mut Exchange) -> Option<Text> {
-    known(x, Known::ContentType, b", ")
+    known(x, KnownField::ContentType, b", ")
 }
 
 pub(super) fn host(x: &mut Exchange) -> Option<Text> {
-    x.request.span(Known::Host).map(Text::Span)
+    x.request.span(KnownField::Host).map(Text::Span)
 }
 
 pub(super) fn user_agent(x: &mut Exchange) -> Option<Text> {
-    known(x, Known::UserAgent, b", ")
+    known(x, KnownField::UserAgent, b", ")
 }
 
 pub(super) fn referer(x: &mut Exchange) -> Option<Text> {
-    known(x, Known::Referer, b", ")
+    known(x, KnownField::Referer, b", ")
 }
 
 pub(super) fn via(x: &mut Exchange) -> Option<Text> {
-    known(x, Known::Via, b", ")
+    known(x, KnownField::Via, b", ")
 }
 
 pub(super) fn x_forwarded_for(x: &mut Exchange) -> Option<Text> {
-    known(x, Known::XForwardedFor, b", ")
+    known(x, KnownField::XForwardedFor, b", ")
 }
 
 pub(super) fn cookies(x: &mut Exchange) -> Option<Text> {
-    known(x, Known::Cookie, b"; ")
+    known(x, KnownField::Cookie, b"; ")
 }
 
-fn known(x: &mut Exchange, known: Known, separator: &[u8]) -> Option<Text> {
+fn known(x: &mut Exchange, known: KnownField, separator: &[u8]) -> Option<Text> {
     x.request.span(known)?;
     let Exchange { request, arena, .. } = x;
     let fields = request.head.fields.iter().filter(|field| field.known == known);
@@ -54,8 +54,8 @@ pub(super) fn request_field(x: &mut Exchange, name: &str) -> Option<Text> {
 
 /// `$cookie_name`: the cookie's value, over all Cookie fields.
 pub(super) fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
-    x.request.span(Known::Cookie)?;
-    let fields = x.request.head.fields.iter().filter(|field| field.known == Known::Cookie);
+    x.request.span(KnownField::Cookie)?;
+    let fields = x.request.head.fields.iter().filter(|field| field.known == KnownField::Cookie);
     let value = cookie::find(fields.map(|field| x.arena.get(field.value)), name.as_bytes())?;
     x.arena.locate(value).map(Text::Span)
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use weir_http::Known;
+use weir_http::KnownField;
 
 use super::{copied, number, present};
 use crate::exchange::Exchange;
@@ -89,7 +89,7 @@ pub(super) fn body_file(x: &mut Exchange) -> Option<Text> {
 
 /// `$content_length`: as sent; of a chunked body its size once it was read.
 pub(super) fn content_length(x: &mut Exchange) -> Option<Text> {
-    if let Some(span) = x.request.span(Known::ContentLength) {
+    if let Some(span) = x.request.span(KnownField::ContentLength) {
         return Some(Text::Span(span));
     }
     let size = x.body.received();

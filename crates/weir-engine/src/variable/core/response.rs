@@ -1,6 +1,6 @@
 //! The answer: its status, how much of it left, and those of its fields that are no list entries.
 
-use weir_http::Known;
+use weir_http::KnownField;
 
 use super::{copied, fields, number};
 use crate::exchange::Exchange;
@@ -97,7 +97,7 @@ pub(super) fn location(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn last_modified(x: &mut Exchange) -> Option<Text> {
-    match (x.response.header(Known::LastModified), x.response.last_modified) {
+    match (x.response.header(KnownField::LastModified), x.response.last_modified) {
         (Some(value), _) => Some(value.clone()),
         (None, Some(seconds)) => copied(x, &weir_http::date::http(seconds)),
         (None, None) => None,
@@ -105,7 +105,7 @@ pub(super) fn last_modified(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn connection(x: &mut Exchange) -> Option<Text> {
-    if let Some(own) = x.response.header(Known::Connection) {
+    if let Some(own) = x.response.header(KnownField::Connection) {
         return Some(own.clone());
     }
     Some(Text::Static(match (x.response.status, x.keep_alive) {

@@ -1,6 +1,6 @@
 //! What each variable is for a request that has everything, and for one that has nothing.
 
-use weir_http::Known;
+use weir_http::KnownField;
 
 use crate::exchange::testing::{run, value};
 use crate::exchange::{Exchange, Header, HeaderName};
@@ -158,8 +158,8 @@ fn of_an_answer_before_and_after_its_head_is_sent() {
         x.response.content_length = Some(162);
         x.response.last_modified = Some(0);
         x.response.location = Some(Text::from("/a/"));
-        x.response.add(Known::CacheControl, "no-store");
-        x.response.add(Known::CacheControl, "max-age=1");
+        x.response.add(KnownField::CacheControl, "no-store");
+        x.response.add(KnownField::CacheControl, "max-age=1");
         x.response.add_named(Text::from("X-Own"), Text::from("yes"));
         let trailer = Header { name: HeaderName::Other(Text::from("X-Sum")), value: Text::from("ab") };
         x.response.trailers.push(trailer);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use crate::header::Known;
+use crate::header::KnownField;
 
 /// What a decoder makes of `input` given in pieces that end at `cuts`: the data, the bytes consumed, whether done.
 type Outcome = Result<(Vec<u8>, usize, bool), BadChunk>;
@@ -26,7 +26,7 @@ fn decode(decoder: &mut ChunkedDecoder, input: &[u8], cuts: &[usize]) -> Outcome
     Ok((data, at, false))
 }
 
-fn whole(input: &[u8], strictness: Strictness) -> Outcome {
+fn whole(input: &[u8], strictness: ChunkStrictness) -> Outcome {
     decode(&mut ChunkedDecoder::new(strictness, TrailerLimits::default()), input, &[])
 }
 
@@ -42,7 +42,7 @@ fn bodies_that_are_taken() {
         ("1\r\nx\r\n0\r\nA: b\r\nC: d\r\n\r\n", "x"),
     ] {
         let text = [input, "next"].concat().into_bytes();
-        for strictness in [Strictness::Client, Strictness::Upstream] {
+        for strictness in [ChunkStrictness::Client, ChunkStrictness::Upstream] {
             assert_eq!(
                 whole(&text, strictness),
                 Ok((data.into(), input.len(), true)),
@@ -91,7 +91,7 @@ fn bodies_that_are_refused_from_a_client() {
         ("0\r\nA : b\r\n\r\n", InvalidTrailer(BadRequest::SpaceBeforeColon)),
         ("0\r\nA\r\n\r\n", InvalidTrailer(BadRequest::MissingColon)),
     ] {
-        assert_eq!(whole(input.as_bytes(), Strictness::Client), Err(bad), "{}", input.escape_debug());
+        assert_eq!(whole(input.as_bytes(), ChunkStrictness::Client), Err(bad), "{}", input.escape_debug());
         assert_eq!(bad.message(), "client sent invalid chunked body");
     }
 }
@@ -100,30 +100,31 @@ fn bodies_that_are_refused_from_a_client() {
 fn an_upstream_may_leave_out_crs_and_pad_sizes() {
     for input in ["1\nx\n0\n\n", "1  \r\nx\r\n0 ;y\n\r\n", "1\r\nx\n0\r\nA: b\n\n"] {
         assert_eq!(
-            whole(input.as_bytes(), Strictness::Upstream),
+            whole(input.as_bytes(), ChunkStrictness::Upstream),
             Ok((b"x".to_vec(), input.len(), true)),
             "{}",
             input.escape_debug()
         );
     }
     for input in ["\n", "1\rx", "1x\n", "-1\r\n", "1\r\nxy"] {
-        assert!(whole(input.as_bytes(), Strictness::Upstream).is_err(), "{}", input.escape_debug());
+        assert!(whole(input.as_bytes(), ChunkStrictness::Upstream).is_err(), "{}", input.escape_debug());
     }
 }
 
 #[test]
 fn trailers_are_bounded_and_forbidden_ones_dropped() {
-    let mut decoder = ChunkedDecoder::new(Strictness::Client, TrailerLimits { bytes: 60, fields: 3 });
+    let mut decoder = ChunkedDecoder::new(ChunkStrictness::Client, TrailerLimits { bytes: 60, fields: 3 });
     let input = b"0\r\nHost: a\r\nX-Sum: 9\r\nContent-Length: 7\r\n\r\n";
     assert_eq!(decode(&mut decoder, input, &[]), Ok((Vec::new(), input.len(), true)));
     let trailers = decoder.trailers();
     let [field] = trailers.fields() else { panic!("{trailers:?}") };
-    assert_eq!((field.known, field.name.of(trailers.bytes())), (Known::Other, &b"X-Sum"[..]));
+    assert_eq!((field.known, field.name.of(trailers.bytes())), (KnownField::Other, &b"X-Sum"[..]));
     assert_eq!(field.value.of(trailers.bytes()), b"9");
 
     let limits = TrailerLimits { bytes: 60, fields: 3 };
-    let refused =
-        |input: &str| decode(&mut ChunkedDecoder::new(Strictness::Client, limits), input.as_bytes(), &[]);
+    let refused = |input: &str| {
+        decode(&mut ChunkedDecoder::new(ChunkStrictness::Client, limits), input.as_bytes(), &[])
+    };
     assert_eq!(refused("0\r\nA:b\r\nA:b\r\nA:b\r\nA:b\r\n\r\n"), Err(BadChunk::TrailersTooLarge));
     assert_eq!(refused(&format!("0\r\nA: {}\r\n\r\n", "b".repeat(60))), Err(BadChunk::TrailersTooLarge));
 }
@@ -131,8 +132,11 @@ fn trailers_are_bounded_and_forbidden_ones_dropped() {
 #[test]
 fn extensions_are_bounded_over_the_whole_body() {
     let chunk = "1;0123456789abcde\r\nx\r\n";
-    assert!(whole(chunk.repeat(1024).as_bytes(), Strictness::Client).is_ok());
-    assert_eq!(whole(chunk.repeat(1025).as_bytes(), Strictness::Client), Err(BadChunk::ExtensionsTooLong));
+    assert!(whole(chunk.repeat(1024).as_bytes(), ChunkStrictness::Client).is_ok());
+    assert_eq!(
+        whole(chunk.repeat(1025).as_bytes(), ChunkStrictness::Client),
+        Err(BadChunk::ExtensionsTooLong)
+    );
 }
 
 #[test]
@@ -186,7 +190,7 @@ proptest! {
     ) {
         let place = place.index(wire.len());
         wire[place] = byte;
-        for strictness in [Strictness::Client, Strictness::Upstream] {
+        for strictness in [ChunkStrictness::Client, ChunkStrictness::Upstream] {
             let decoder = || ChunkedDecoder::new(strictness, TrailerLimits::default());
             let together = decode(&mut decoder(), &wire, &[]);
             for first in 0..wire.len() {

@@ -46,7 +46,7 @@ proptest! {
     #[test]
     fn good_heads_read_the_same(text in head()) {
         let buf = text.as_bytes();
-        let (Ok((Parse::Complete, head)), Some(other)) = (parse(buf), other(buf)) else {
+        let (Ok((HeadParse::Complete, head)), Some(other)) = (parse(buf), other(buf)) else {
             // Framing is not httparse's business, and `CONNECT /` is no request to us.
             let framing = ["content-length", "transfer-encoding", "host", "expect", "if-", "connect"];
             prop_assert!(framing.iter().any(|name| text.to_ascii_lowercase().contains(name)), "{text:?}");
@@ -69,7 +69,7 @@ proptest! {
         let mut buf = text.into_bytes();
         let place = place.index(buf.len());
         buf[place] = byte;
-        if let (Ok((Parse::Complete, head)), None) = (parse(&buf), other(&buf)) {
+        if let (Ok((HeadParse::Complete, head)), None) = (parse(&buf), other(&buf)) {
             let line = head.line.of(&buf);
             let liberties = [
                 buf.starts_with(b"\r\r"),

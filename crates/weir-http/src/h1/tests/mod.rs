@@ -5,18 +5,18 @@ mod differential;
 mod requests;
 mod responses;
 
-use super::{BadRequest, Limits, Parse, RequestHead};
+use super::{BadRequest, HeadLimits, HeadParse, RequestHead};
 
 /// A parsed head, or why it is not one.
-fn parse(buf: &[u8]) -> Result<(Parse, RequestHead), BadRequest> {
+fn parse(buf: &[u8]) -> Result<(HeadParse, RequestHead), BadRequest> {
     let mut head = RequestHead::default();
-    head.parse(buf, &Limits::default()).map(|parse| (parse, head))
+    head.parse(buf, &HeadLimits::default()).map(|parse| (parse, head))
 }
 
 /// A head that must be complete.
 fn complete(buf: &[u8]) -> RequestHead {
     match parse(buf) {
-        Ok((Parse::Complete, head)) => head,
+        Ok((HeadParse::Complete, head)) => head,
         other => panic!("{}: {other:?}", buf.escape_ascii()),
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::{complete, facts, parse};
-use crate::header::Known;
+use crate::header::KnownField;
 use crate::{Method, Version};
 
 /// `GET / HTTP/1.1`, `Host`, then `fields`, then the empty line.
@@ -126,7 +126,7 @@ fn request_lines_that_are_refused() {
 #[test]
 fn a_refused_line_is_kept_for_the_access_log() {
     let (mut head, buf) = (RequestHead::default(), b"\r\nGET /a\0b HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(head.parse(buf, &Limits::default()), Err(BadRequest::InvalidTarget));
+    assert_eq!(head.parse(buf, &HeadLimits::default()), Err(BadRequest::InvalidTarget));
     assert_eq!(head.line.of(buf), b"GET /a\0b HTTP/1.1");
     assert_eq!(head.offending.of(buf), b"GET /a");
 }
@@ -171,11 +171,11 @@ fn fields_that_are_refused() {
         ("Transfer-Encoding: \x0bchunked\r\n", TransferEncodingUnknown, 501),
         (
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-            RepeatedField(Known::TransferEncoding),
+            RepeatedField(KnownField::TransferEncoding),
             400,
         ),
-        ("If-Range: a\r\nif-range: a\r\n", RepeatedField(Known::IfRange), 400),
-        ("Expect: 100-continue\r\nExpect: 100-continue\r\n", RepeatedField(Known::Expect), 400),
+        ("If-Range: a\r\nif-range: a\r\n", RepeatedField(KnownField::IfRange), 400),
+        ("Expect: 100-continue\r\nExpect: 100-continue\r\n", RepeatedField(KnownField::Expect), 400),
     ] {
         assert_eq!(parse(&with_fields(fields)).map(|_| ()), Err(bad), "{}", fields.escape_debug());
         assert_eq!((bad.status(), bad.action()), (status, "reading client request headers"));
@@ -197,19 +197,19 @@ fn names_are_classified_and_values_trimmed() {
     assert_eq!(
         seen,
         [
-            (Known::Host, true, false, &b"Host"[..], &b"a"[..]),
-            (Known::Other, false, true, b"X_y", b"1"),
-            (Known::Other, false, false, b"X!", b"2"),
-            (Known::Other, false, false, "\u{fc}".as_bytes(), b"3"),
-            (Known::Accept, true, false, b"ACCEPT", b"a\tb"),
-            (Known::Other, true, false, b"Empty", b""),
-            (Known::Other, true, false, b"Blank", b""),
-            (Known::Other, true, false, b"X-Z", b"c"),
+            (KnownField::Host, true, false, &b"Host"[..], &b"a"[..]),
+            (KnownField::Other, false, true, b"X_y", b"1"),
+            (KnownField::Other, false, false, b"X!", b"2"),
+            (KnownField::Other, false, false, "\u{fc}".as_bytes(), b"3"),
+            (KnownField::Accept, true, false, b"ACCEPT", b"a\tb"),
+            (KnownField::Other, true, false, b"Empty", b""),
+            (KnownField::Other, true, false, b"Blank", b""),
+            (KnownField::Other, true, false, b"X-Z", b"c"),
         ]
     );
     assert_eq!((head.host, head.host_count), (Some(0), 1));
-    assert_eq!(head.field(Known::Accept).map(|field| field.value.of(&buf)), Some(&b"a\tb"[..]));
-    assert_eq!(head.field(Known::Cookie), None);
+    assert_eq!(head.field(KnownField::Accept).map(|field| field.value.of(&buf)), Some(&b"a\tb"[..]));
+    assert_eq!(head.field(KnownField::Cookie), None);
 }
 
 #[test]
@@ -248,29 +248,32 @@ fn only_http11_needs_a_host() {
 
 #[test]
 fn limits_do_not_depend_on_how_the_bytes_arrive() {
-    let limits = Limits { max_line: 20, max_head: 60, max_fields: 3 };
+    let limits = HeadLimits { max_line: 20, max_head: 60, max_fields: 3 };
     let mut head = RequestHead::default();
     let mut parse = |text: &str| head.parse(text.as_bytes(), &limits);
     let line = |length: usize| format!("GET /{} HTTP/1.1\r\n", "a".repeat(length - 16));
-    assert_eq!(parse(&line(20)), Ok(Parse::Incomplete { in_line: false }));
+    assert_eq!(parse(&line(20)), Ok(HeadParse::Incomplete { in_line: false }));
     assert_eq!(parse(&line(21)), Err(BadRequest::LineTooLong));
-    assert_eq!(parse(&line(21)[..19]), Ok(Parse::Incomplete { in_line: true }));
+    assert_eq!(parse(&line(21)[..19]), Ok(HeadParse::Incomplete { in_line: true }));
     assert_eq!(parse(&line(21)[..20]), Err(BadRequest::LineTooLong));
     let start = line(18);
     let head = |rest: &str| [&start, rest].concat();
-    assert_eq!(parse(&head(&format!("A: {}\r\n", "b".repeat(15)))), Ok(Parse::Incomplete { in_line: false }));
+    assert_eq!(
+        parse(&head(&format!("A: {}\r\n", "b".repeat(15)))),
+        Ok(HeadParse::Incomplete { in_line: false })
+    );
     assert_eq!(parse(&head(&format!("A: {}\r\n", "b".repeat(16)))), Err(BadRequest::FieldTooLong));
     assert_eq!(parse(&head(&format!("A: {}", "b".repeat(17)))), Err(BadRequest::FieldTooLong));
-    assert_eq!(parse(&head("A: b\nB: c\nC: d\n\n")), Ok(Parse::Complete));
-    assert_eq!(parse(&head("A: b\nB: c\nC: d\n\r")), Ok(Parse::Incomplete { in_line: false }));
+    assert_eq!(parse(&head("A: b\nB: c\nC: d\n\n")), Ok(HeadParse::Complete));
+    assert_eq!(parse(&head("A: b\nB: c\nC: d\n\r")), Ok(HeadParse::Incomplete { in_line: false }));
     assert_eq!(parse(&head("A: b\nB: c\nC: d\nD: e\n\n")), Err(BadRequest::TooManyFields));
     let whole = |length: usize| head(&format!("A: bbbbbbbbbbbb\r\nB: {}\r\n\r\n", "c".repeat(length - 42)));
     assert_eq!(whole(57).len(), 57);
-    let max_head = |max_head| Limits { max_head, ..limits };
+    let max_head = |max_head| HeadLimits { max_head, ..limits };
     let mut head = RequestHead::default();
-    assert_eq!(head.parse(whole(57).as_bytes(), &max_head(57)), Ok(Parse::Complete));
+    assert_eq!(head.parse(whole(57).as_bytes(), &max_head(57)), Ok(HeadParse::Complete));
     assert_eq!(head.parse(whole(57).as_bytes(), &max_head(56)), Err(BadRequest::HeadTooLarge));
-    assert_eq!(head.parse(["\r\n", &whole(57)].concat().as_bytes(), &max_head(57)), Ok(Parse::Complete));
+    assert_eq!(head.parse(["\r\n", &whole(57)].concat().as_bytes(), &max_head(57)), Ok(HeadParse::Complete));
     assert_eq!((BadRequest::LineTooLong.status(), BadRequest::HeadTooLarge.status()), (414, 494));
 }
 
@@ -280,7 +283,7 @@ fn pipelined_heads_end_where_the_next_begins() {
     let both = [&one[..], two].concat();
     let mut head = complete(&both);
     assert_eq!(head.len, one.len());
-    assert_eq!(head.parse(&both[head.len..], &Limits::default()), Ok(Parse::Complete));
+    assert_eq!(head.parse(&both[head.len..], &HeadLimits::default()), Ok(HeadParse::Complete));
     assert_eq!((head.method, head.leading_crlf, head.fields.len()), (Method::Head, 2, 0));
 }
 
@@ -347,8 +350,8 @@ proptest! {
         let whole = parse(&buf);
         for length in 0..buf.len() {
             match (parse(&buf[..length]), &whole) {
-                (Ok((Parse::Incomplete { .. }, _)), _) => {}
-                (Ok((Parse::Complete, part)), Ok((Parse::Complete, head))) => {
+                (Ok((HeadParse::Incomplete { .. }, _)), _) => {}
+                (Ok((HeadParse::Complete, part)), Ok((HeadParse::Complete, head))) => {
                     prop_assert!(length >= head.len);
                     prop_assert_eq!(facts(&part), facts(head));
                 }
@@ -360,7 +363,7 @@ proptest! {
 
     #[test]
     fn spans_lie_in_the_head_and_in_order(buf in head_bytes()) {
-        if let Ok((Parse::Complete, head)) = parse(&buf) {
+        if let Ok((HeadParse::Complete, head)) = parse(&buf) {
             prop_assert!(head.len <= buf.len());
             let mut last = head.line.end;
             for field in &head.fields {

@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use crate::header::Known;
+use crate::header::KnownField;
 use crate::{Method, Version};
 
-fn parse(text: &[u8]) -> Result<(Parse, ResponseHead), BadResponse> {
+fn parse(text: &[u8]) -> Result<(HeadParse, ResponseHead), BadResponse> {
     let mut head = ResponseHead::default();
-    head.parse(text, &Limits::default()).map(|parse| (parse, head))
+    head.parse(text, &HeadLimits::default()).map(|parse| (parse, head))
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn status_lines_that_are_taken() {
         ("HTTP/1.1 999 \u{e4}\tb\r\n", Version::V11, 999, "\u{e4}\tb"),
     ] {
         let buf = [line, "\r\nrest"].concat().into_bytes();
-        let Ok((Parse::Complete, head)) = parse(&buf) else { panic!("{line}") };
+        let Ok((HeadParse::Complete, head)) = parse(&buf) else { panic!("{line}") };
         assert_eq!((head.version, head.status, head.reason.of(&buf)), (version, status, reason.as_bytes()));
         assert_eq!(head.len, buf.len() - 4);
     }
@@ -71,7 +71,7 @@ fn the_body_ends_where_rfc_9112_says() {
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\n\r\n", Method::Get, Chunked),
         ("HTTP/1.1 200 OK\r\n\r\n", Method::Get, UntilClose),
     ] {
-        let Ok((Parse::Complete, head)) = parse(head.as_bytes()) else { panic!("{head}") };
+        let Ok((HeadParse::Complete, head)) = parse(head.as_bytes()) else { panic!("{head}") };
         assert_eq!(head.body_length(method), length, "{head:?}");
     }
 }
@@ -86,10 +86,10 @@ fn what_we_write_we_read() {
         content_length(&mut out, u64::from(status));
         field(&mut out, b"Connection", b"close");
         end(&mut out);
-        let Ok((Parse::Complete, head)) = parse(&out) else { panic!("{}", out.escape_ascii()) };
+        let Ok((HeadParse::Complete, head)) = parse(&out) else { panic!("{}", out.escape_ascii()) };
         assert_eq!(head.status, if (494..=497).contains(&status) { 400 } else { status });
         assert_eq!(head.content_length, Some(u64::from(status)));
-        assert_eq!(head.field(Known::Server).map(|field| field.value.of(&out)), Some(&b"weir"[..]));
+        assert_eq!(head.field(KnownField::Server).map(|field| field.value.of(&out)), Some(&b"weir"[..]));
         assert!(!head.keep_alive());
     }
 }
@@ -106,8 +106,8 @@ proptest! {
         let whole = parse(&buf);
         for length in 0..buf.len() {
             match (parse(&buf[..length]), &whole) {
-                (Ok((Parse::Incomplete { .. }, _)), _) => {}
-                (Ok((Parse::Complete, part)), Ok((Parse::Complete, head))) => {
+                (Ok((HeadParse::Incomplete { .. }, _)), _) => {}
+                (Ok((HeadParse::Complete, part)), Ok((HeadParse::Complete, head))) => {
                     prop_assert_eq!(format!("{part:?}"), format!("{head:?}"));
                 }
                 (Err(part), Err(bad)) => prop_assert_eq!(part, *bad),

@@ -40,7 +40,7 @@ fn a_window_that_opens_by_single_bytes_is_a_flood() {
         peer.out.clear();
         failed
     });
-    assert_eq!(ended, Some(Code::EnhanceYourCalm));
+    assert_eq!(ended, Some(ErrorCode::EnhanceYourCalm));
 }
 
 /// gRPC's clients measure the connection by a PING for each frame of data, at whatever speed those come; and where a method
@@ -76,7 +76,7 @@ fn answers_do_not_pay_for_requests_that_are_cancelled_at_once_or_malformed() {
                 match peer.server.receive(&bytes[at..], 1000, &mut peer.out) {
                     Ok((used, event)) => {
                         at += used;
-                        if let Some(Event::Head { key, .. }) = event {
+                        if let Some(H2Event::Head { key, .. }) = event {
                             peer.server.head(key, true, &mut peer.out, |coder, out| coder.status(200, out));
                             peer.server.release(key, &mut peer.out);
                         }
@@ -91,12 +91,12 @@ fn answers_do_not_pay_for_requests_that_are_cancelled_at_once_or_malformed() {
         let block = peer.block(&[]);
         [frame(1, 5, id, &block), frame(3, 0, id, &[0, 0, 0, 8])].concat()
     };
-    assert_eq!(flood(&cancelled), Some(Some(Abuse::Resets)));
+    assert_eq!(flood(&cancelled), Some(Some(H2Abuse::Resets)));
     let malformed = |peer: &mut Peer, id| {
         let block = peer.block(&[("Upper", "x")]);
         frame(1, 5, id, &block)
     };
-    assert_eq!(flood(&malformed), Some(Some(Abuse::Resets)));
+    assert_eq!(flood(&malformed), Some(Some(H2Abuse::Resets)));
 }
 
 /// RFC 9113 section 6.8: behind the GOAWAY frame whatever comes on a stream above its last one is ignored, but header
@@ -104,9 +104,9 @@ fn answers_do_not_pay_for_requests_that_are_cancelled_at_once_or_malformed() {
 #[test]
 fn late_frames_behind_a_goaway_are_ignored_and_counted() {
     let update = |increment: u32| frame(8, 0, 3, &increment.to_be_bytes());
-    let mut peer = Peer::with(&Config { window: 100_000, ..CONFIG });
+    let mut peer = Peer::with(&H2Config { window: 100_000, ..CONFIG });
     let key = peer.open(1, END_STREAM, &[]);
-    peer.server.go_away(Code::No, &mut peer.out);
+    peer.server.go_away(ErrorCode::No, &mut peer.out);
     peer.out.clear();
     // A field that enters the table, on a stream that nobody takes.
     let block = b"\x82\x86\x84\x01\x01a\x40\x01n\x01v";
@@ -142,9 +142,9 @@ fn late_frames_behind_a_goaway_are_ignored_and_counted() {
     // Without end they are a flood all the same.
     let mut peer = Peer::new();
     peer.open(1, END_STREAM, &[]);
-    peer.server.go_away(Code::No, &mut peer.out);
+    peer.server.go_away(ErrorCode::No, &mut peer.out);
     let ended = (0..50_000).find_map(|_| peer.send(&update(1)).err());
-    assert_eq!(ended, Some(Code::EnhanceYourCalm));
+    assert_eq!(ended, Some(ErrorCode::EnhanceYourCalm));
 }
 
 /// A block that is far too large ends the connection before it is read to its end; a little too large is an error of its request.
@@ -157,12 +157,12 @@ fn header_bombs_end_the_connection_at_the_first_block() {
     let empty = [&b"\x82\x86\x84\x01\x01a"[..], &b"\0\0\0".repeat(2000)].concat();
     for (name, block) in [("references", references), ("names by reference", named), ("empty names", empty)] {
         let mut peer = Peer::new();
-        assert!(matches!(peer.send(&frame(1, 5, 1, &entry)).as_deref(), Ok([Event::Head { .. }])));
-        assert_eq!(peer.send(&frame(1, 5, 3, &block)), Err(Code::EnhanceYourCalm), "{name}");
+        assert!(matches!(peer.send(&frame(1, 5, 1, &entry)).as_deref(), Ok([H2Event::Head { .. }])));
+        assert_eq!(peer.send(&frame(1, 5, 3, &block)), Err(ErrorCode::EnhanceYourCalm), "{name}");
     }
     let mut peer = Peer::new();
-    assert!(matches!(peer.send(&frame(1, 5, 1, &entry)).as_deref(), Ok([Event::Head { .. }])));
+    assert!(matches!(peer.send(&frame(1, 5, 1, &entry)).as_deref(), Ok([H2Event::Head { .. }])));
     let little = [&b"\x82\x86\x84\x01\x01a"[..], &[0xbe; 3]].concat();
-    assert!(matches!(peer.send(&frame(1, 5, 3, &little)).as_deref(), Ok([Event::Head { .. }])));
+    assert!(matches!(peer.send(&frame(1, 5, 3, &little)).as_deref(), Ok([H2Event::Head { .. }])));
     assert!(peer.server.section().too_large);
 }

@@ -1,22 +1,22 @@
 //! A server against single frames, right and wrong.
 
 use super::super::*;
-use crate::hpack::{Encoder, Indexing, Limits};
+use crate::hpack::{FieldIndexing, HpackEncoder, SectionLimits};
 
-pub(super) const CONFIG: Config = Config {
+pub(super) const CONFIG: H2Config = H2Config {
     max_streams: 4,
     stream_window: 65_535,
     window: 0x7fff_ffff,
-    headers: Limits { text: 8192, fields: 100 },
+    headers: SectionLimits { text: 8192, fields: 100 },
     max_frame: MIN_FRAME,
     connect_protocol: true,
 };
 
 /// A server that has read the preface and settings, and what it says.
 pub(super) struct Peer {
-    pub(super) server: Connection,
+    pub(super) server: H2Connection,
     pub(super) out: Vec<u8>,
-    encoder: Encoder,
+    encoder: HpackEncoder,
     pub(super) now: u64,
 }
 
@@ -30,10 +30,10 @@ impl Peer {
         Peer::with(&CONFIG)
     }
 
-    pub(super) fn with(config: &Config) -> Peer {
+    pub(super) fn with(config: &H2Config) -> Peer {
         let mut out = Vec::new();
-        let server = Connection::server(config, &mut out);
-        let mut peer = Peer { server, out, encoder: Encoder::new(), now: 1000 };
+        let server = H2Connection::server(config, &mut out);
+        let mut peer = Peer { server, out, encoder: HpackEncoder::new(), now: 1000 };
         let begin = [&PREFACE[..], &frame(kind::SETTINGS, 0, 0, &[])].concat();
         assert_eq!(peer.send(&begin), Ok(vec![]));
         peer.out.clear();
@@ -41,7 +41,7 @@ impl Peer {
     }
 
     /// What comes of `bytes`, all of which are taken.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Code> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<Vec<H2Event>, ErrorCode> {
         let (mut at, mut events) = (0, Vec::new());
         loop {
             let received = self.server.receive(&bytes[at..], self.now, &mut self.out);
@@ -63,16 +63,16 @@ impl Peer {
         self.encoder.begin(&mut out);
         let usual = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
         for (name, value) in usual.iter().chain(fields) {
-            self.encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Not, &mut out);
+            self.encoder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Not, &mut out);
         }
         out
     }
 
     /// Opens a stream.
-    pub(super) fn open(&mut self, id: u32, flags: u8, fields: &[(&str, &str)]) -> Key {
+    pub(super) fn open(&mut self, id: u32, flags: u8, fields: &[(&str, &str)]) -> StreamKey {
         let block = self.block(fields);
         match self.send(&frame(kind::HEADERS, flags | 4, id, &block)).as_deref() {
-            Ok([Event::Head { key, .. }]) => *key,
+            Ok([H2Event::Head { key, .. }]) => *key,
             other => panic!("{other:?}"),
         }
     }
@@ -99,7 +99,7 @@ fn a_block_that_comes_again_says_what_it_said() {
     let mut id = 1;
     let mut open = |peer: &mut Peer, flags: u8, block: &[u8]| {
         let events = peer.send(&frame(kind::HEADERS, flags | 4, id, block)).expect("a request");
-        let [Event::Head { key, .. }] = events[..] else { panic!("{events:?}") };
+        let [H2Event::Head { key, .. }] = events[..] else { panic!("{events:?}") };
         id += 2;
         let checked = peer.server.checked().map(|message| message.content_length).ok();
         peer.server.release(key, &mut peer.out);
@@ -129,31 +129,31 @@ fn a_block_that_comes_again_says_what_it_said() {
 #[test]
 fn frames_that_end_a_connection() {
     let settings = |name: u16, value: u32| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
-    let table: [(&str, Vec<u8>, Code); 24] = [
-        ("DATA on 0", frame(0, 0, 0, b"x"), Code::Protocol),
-        ("DATA on idle", frame(0, 0, 9, b"x"), Code::Protocol),
-        ("padding", frame(1, 4 | 8, 9, b"\x05abc"), Code::Protocol),
-        ("HEADERS on 0", frame(1, 4, 0, b""), Code::Protocol),
-        ("even", frame(1, 4, 2, b"\x82"), Code::Protocol),
-        ("own dependency", frame(1, 4 | 32, 9, b"\0\0\0\x09\0\x82"), Code::Protocol),
-        ("bad block", frame(1, 4, 9, b"\x80"), Code::Compression),
-        ("PRIORITY on 0", frame(2, 0, 0, &[0; 5]), Code::Protocol),
-        ("short PRIORITY", frame(2, 0, 9, &[0; 4]), Code::FrameSize),
-        ("RST_STREAM on 0", frame(3, 0, 0, &[0; 4]), Code::Protocol),
-        ("RST_STREAM on idle", frame(3, 0, 9, &[0; 4]), Code::Protocol),
-        ("short RST_STREAM", frame(3, 0, 1, &[0; 3]), Code::FrameSize),
-        ("SETTINGS on 1", frame(4, 0, 1, &[]), Code::Protocol),
-        ("SETTINGS, odd", frame(4, 0, 0, &[0; 5]), Code::FrameSize),
-        ("ACK with content", frame(4, 1, 0, &[0; 6]), Code::FrameSize),
-        ("window size", frame(4, 0, 0, &settings(4, 1 << 31)), Code::FlowControl),
-        ("PUSH_PROMISE", frame(5, 0, 1, &[]), Code::Protocol),
-        ("PING on 1", frame(6, 0, 1, &[0; 8]), Code::Protocol),
-        ("short PING", frame(6, 0, 0, &[0; 7]), Code::FrameSize),
-        ("GOAWAY on 1", frame(7, 0, 1, &[0; 8]), Code::Protocol),
-        ("WINDOW_UPDATE of 0", frame(8, 0, 0, &[0; 4]), Code::Protocol),
-        ("WINDOW_UPDATE of too much", frame(8, 0, 0, &[0x7f, 0xff, 0xff, 0xff]), Code::FlowControl),
-        ("CONTINUATION", frame(9, 4, 1, b""), Code::Protocol),
-        ("too long", frame(0xbb, 0, 0, &[0; 16_385]), Code::FrameSize),
+    let table: [(&str, Vec<u8>, ErrorCode); 24] = [
+        ("DATA on 0", frame(0, 0, 0, b"x"), ErrorCode::Protocol),
+        ("DATA on idle", frame(0, 0, 9, b"x"), ErrorCode::Protocol),
+        ("padding", frame(1, 4 | 8, 9, b"\x05abc"), ErrorCode::Protocol),
+        ("HEADERS on 0", frame(1, 4, 0, b""), ErrorCode::Protocol),
+        ("even", frame(1, 4, 2, b"\x82"), ErrorCode::Protocol),
+        ("own dependency", frame(1, 4 | 32, 9, b"\0\0\0\x09\0\x82"), ErrorCode::Protocol),
+        ("bad block", frame(1, 4, 9, b"\x80"), ErrorCode::Compression),
+        ("PRIORITY on 0", frame(2, 0, 0, &[0; 5]), ErrorCode::Protocol),
+        ("short PRIORITY", frame(2, 0, 9, &[0; 4]), ErrorCode::FrameSize),
+        ("RST_STREAM on 0", frame(3, 0, 0, &[0; 4]), ErrorCode::Protocol),
+        ("RST_STREAM on idle", frame(3, 0, 9, &[0; 4]), ErrorCode::Protocol),
+        ("short RST_STREAM", frame(3, 0, 1, &[0; 3]), ErrorCode::FrameSize),
+        ("SETTINGS on 1", frame(4, 0, 1, &[]), ErrorCode::Protocol),
+        ("SETTINGS, odd", frame(4, 0, 0, &[0; 5]), ErrorCode::FrameSize),
+        ("ACK with content", frame(4, 1, 0, &[0; 6]), ErrorCode::FrameSize),
+        ("window size", frame(4, 0, 0, &settings(4, 1 << 31)), ErrorCode::FlowControl),
+        ("PUSH_PROMISE", frame(5, 0, 1, &[]), ErrorCode::Protocol),
+        ("PING on 1", frame(6, 0, 1, &[0; 8]), ErrorCode::Protocol),
+        ("short PING", frame(6, 0, 0, &[0; 7]), ErrorCode::FrameSize),
+        ("GOAWAY on 1", frame(7, 0, 1, &[0; 8]), ErrorCode::Protocol),
+        ("WINDOW_UPDATE of 0", frame(8, 0, 0, &[0; 4]), ErrorCode::Protocol),
+        ("WINDOW_UPDATE of too much", frame(8, 0, 0, &[0x7f, 0xff, 0xff, 0xff]), ErrorCode::FlowControl),
+        ("CONTINUATION", frame(9, 4, 1, b""), ErrorCode::Protocol),
+        ("too long", frame(0xbb, 0, 0, &[0; 16_385]), ErrorCode::FrameSize),
     ];
     for (name, bytes, code) in table {
         let mut peer = Peer::new();
@@ -165,16 +165,21 @@ fn frames_that_end_a_connection() {
     }
     let mut peer = Peer::new();
     assert_eq!(peer.send(&frame(1, 1, 1, b"\x82")), Ok(vec![]));
-    assert_eq!(peer.send(&frame(6, 0, 0, &[0; 8])), Err(Code::Protocol), "between HEADERS and CONTINUATION");
-    let mut peer = Peer { server: Connection::server(&CONFIG, &mut Vec::new()), ..Peer::new() };
-    assert_eq!(peer.send(b"PRI * HTTP/1.1"), Err(Code::Protocol));
+    assert_eq!(
+        peer.send(&frame(6, 0, 0, &[0; 8])),
+        Err(ErrorCode::Protocol),
+        "between HEADERS and CONTINUATION"
+    );
+    let mut peer = Peer { server: H2Connection::server(&CONFIG, &mut Vec::new()), ..Peer::new() };
+    assert_eq!(peer.send(b"PRI * HTTP/1.1"), Err(ErrorCode::Protocol));
 }
 
 #[test]
 fn frames_are_as_long_as_the_settings_say() {
     let (mut out, longest) = (Vec::new(), 2 * MIN_FRAME);
-    let config = Config { max_frame: longest, headers: Limits { text: 65_536, fields: 100 }, ..CONFIG };
-    let server = Connection::server(&config, &mut out);
+    let config =
+        H2Config { max_frame: longest, headers: SectionLimits { text: 65_536, fields: 100 }, ..CONFIG };
+    let server = H2Connection::server(&config, &mut out);
     let mut peer = Peer { server, out, ..Peer::new() };
     let told = peer.said();
     let (name, value) = (5_u16.to_be_bytes(), longest.to_be_bytes());
@@ -186,25 +191,25 @@ fn frames_are_as_long_as_the_settings_say() {
     let long = "Z".repeat(30_000);
     peer.open(1, 1, &[("x", &long)]);
     assert_eq!(peer.send(&frame(0xbb, 0, 0, &vec![0; longest as usize])), Ok(vec![]));
-    assert_eq!(peer.send(&frame(0xbb, 0, 0, &vec![0; longest as usize + 1])), Err(Code::FrameSize));
+    assert_eq!(peer.send(&frame(0xbb, 0, 0, &vec![0; longest as usize + 1])), Err(ErrorCode::FrameSize));
 }
 
 #[test]
 fn frames_that_end_a_stream() {
     for (name, bytes, code) in [
-        ("DATA behind the end", frame(0, 0, 3, b"x"), Code::StreamClosed),
-        ("WINDOW_UPDATE of 0", frame(8, 0, 1, &[0; 4]), Code::Protocol),
-        ("WINDOW_UPDATE of too much", frame(8, 0, 1, &[0x7f, 0xff, 0xff, 0xff]), Code::FlowControl),
-        ("trailers that do not end", frame(1, 4, 1, b""), Code::Protocol),
-        ("pseudo-header in trailers", frame(1, 5, 1, b"\x82"), Code::Protocol),
-        ("short PRIORITY", frame(2, 0, 1, &[0; 4]), Code::FrameSize),
+        ("DATA behind the end", frame(0, 0, 3, b"x"), ErrorCode::StreamClosed),
+        ("WINDOW_UPDATE of 0", frame(8, 0, 1, &[0; 4]), ErrorCode::Protocol),
+        ("WINDOW_UPDATE of too much", frame(8, 0, 1, &[0x7f, 0xff, 0xff, 0xff]), ErrorCode::FlowControl),
+        ("trailers that do not end", frame(1, 4, 1, b""), ErrorCode::Protocol),
+        ("pseudo-header in trailers", frame(1, 5, 1, b"\x82"), ErrorCode::Protocol),
+        ("short PRIORITY", frame(2, 0, 1, &[0; 4]), ErrorCode::FrameSize),
     ] {
         let mut peer = Peer::new();
         peer.open(1, 0, &[]);
         peer.open(3, END_STREAM, &[]);
         let events = peer.send(&bytes).expect("the connection lives");
         assert!(
-            matches!(events[..], [Event::Reset { code: found, reason: Some(_), .. }] if found == code),
+            matches!(events[..], [H2Event::Reset { code: found, reason: Some(_), .. }] if found == code),
             "{name}"
         );
         let (kind, _, payload) = peer.said().pop().expect("a RST_STREAM frame");
@@ -213,7 +218,7 @@ fn frames_that_end_a_stream() {
     let mut peer = Peer::new();
     let key = peer.open(1, 0, &[("content-length", "3")]);
     let events = peer.send(&frame(0, END_STREAM, 1, b"ab")).expect("the connection lives");
-    assert!(matches!(events[..], [Event::Malformed { key: found, .. }] if found == key));
+    assert!(matches!(events[..], [H2Event::Malformed { key: found, .. }] if found == key));
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn a_stream_that_was_reset_may_still_get_what_was_under_way() {
     let mut peer = Peer::new();
     let key = peer.open(1, 0, &[]);
     let mut out = Vec::new();
-    peer.server.reset(key, Code::Cancel, &mut out);
+    peer.server.reset(key, ErrorCode::Cancel, &mut out);
     peer.server.release(key, &mut out);
     assert_eq!(peer.send(&frame(0, 0, 1, &[0; 100])), Ok(vec![]));
     let block = peer.block(&[]);
@@ -261,7 +266,7 @@ fn settings_pings_and_what_nobody_knows() {
     assert_eq!(peer.send(&frame(16, 0, 0, b"\0\0\0\x01u=2")), Ok(vec![]));
     assert_eq!(peer.server.priority(key), Priority { urgency: 2, incremental: false });
     let goes = peer.send(&frame(7, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 11, b'x']));
-    assert_eq!(goes, Ok(vec![Event::GoAway { last: 9, code: Code::EnhanceYourCalm }]));
+    assert_eq!(goes, Ok(vec![H2Event::GoAway { last: 9, code: ErrorCode::EnhanceYourCalm }]));
 }
 
 #[test]
@@ -273,7 +278,7 @@ fn attacks_have_names() {
             let bytes = bytes(round);
             while at < bytes.len() {
                 match peer.server.receive(&bytes[at..], 1000, &mut peer.out) {
-                    Ok((_, Some(Event::Head { key, .. }))) => peer.server.release(key, &mut peer.out),
+                    Ok((_, Some(H2Event::Head { key, .. }))) => peer.server.release(key, &mut peer.out),
                     Ok(_) => {}
                     Err(failure) => return Some(failure.abuse),
                 }
@@ -287,23 +292,23 @@ fn attacks_have_names() {
         0 => frame(1, 5, round + 1, get),
         _ => frame(3, 0, round, &[0, 0, 0, 8]),
     };
-    assert_eq!(flood(&reset), Some(Some(Abuse::Resets)));
-    assert_eq!(flood(&|_| frame(6, 0, 0, &[0; 8])), Some(Some(Abuse::Pings)));
-    assert_eq!(flood(&|_| frame(4, 0, 0, &[])), Some(Some(Abuse::Settings)));
-    assert_eq!(flood(&|_| frame(2, 0, 9, &[0; 5])), Some(Some(Abuse::Priorities)));
-    assert_eq!(flood(&|_| frame(8, 0, 0, &[0, 0, 0, 1])), Some(Some(Abuse::Windows)));
-    assert_eq!(flood(&|_| frame(99, 0, 0, &[])), Some(Some(Abuse::Unknown)));
+    assert_eq!(flood(&reset), Some(Some(H2Abuse::Resets)));
+    assert_eq!(flood(&|_| frame(6, 0, 0, &[0; 8])), Some(Some(H2Abuse::Pings)));
+    assert_eq!(flood(&|_| frame(4, 0, 0, &[])), Some(Some(H2Abuse::Settings)));
+    assert_eq!(flood(&|_| frame(2, 0, 9, &[0; 5])), Some(Some(H2Abuse::Priorities)));
+    assert_eq!(flood(&|_| frame(8, 0, 0, &[0, 0, 0, 1])), Some(Some(H2Abuse::Windows)));
+    assert_eq!(flood(&|_| frame(99, 0, 0, &[])), Some(Some(H2Abuse::Unknown)));
     let empty = |round: u32| if round == 0 { frame(1, 4, 1, get) } else { frame(9, 0, 1, b"") };
     assert_eq!(
         flood(&|round| if round == 0 { frame(1, 0, 1, get) } else { empty(round) }),
-        Some(Some(Abuse::Continuations))
+        Some(Some(H2Abuse::Continuations))
     );
     let bomb = |round: u32| frame(if round == 0 { 1 } else { 9 }, 0, 1, &[0x82; 16_000]);
-    assert_eq!(flood(&bomb), Some(Some(Abuse::Headers)));
+    assert_eq!(flood(&bomb), Some(Some(H2Abuse::Headers)));
     let mut peer = Peer::new();
     peer.open(1, 0, &[]);
     let data = (0..200).find_map(|_| peer.send(&frame(0, 0, 1, b"")).err());
-    assert_eq!(data, Some(Code::EnhanceYourCalm), "empty DATA frames");
+    assert_eq!(data, Some(ErrorCode::EnhanceYourCalm), "empty DATA frames");
 }
 
 #[test]
@@ -324,8 +329,8 @@ fn a_head_that_takes_too_long_is_given_up_and_the_connection_goes_on() {
 fn a_connection_ends_behind_its_last_stream() {
     let mut peer = Peer::new();
     let key = peer.open(1, END_STREAM, &[]);
-    peer.server.go_away(Code::No, &mut peer.out);
-    peer.server.go_away(Code::No, &mut peer.out);
+    peer.server.go_away(ErrorCode::No, &mut peer.out);
+    peer.server.go_away(ErrorCode::No, &mut peer.out);
     assert_eq!(peer.said(), [(kind::GOAWAY, 0, vec![0, 0, 0, 1, 0, 0, 0, 0])]);
     let block = peer.block(&[]);
     assert_eq!(peer.send(&frame(1, 5, 3, &block)), Ok(vec![]), "not taken");

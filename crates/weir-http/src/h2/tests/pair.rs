@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::frames::CONFIG;
-use crate::hpack::Indexing;
+use crate::hpack::FieldIndexing;
 
 /// Numbers from a seed (xorshift): a failure repeats.
 struct Random(u64);
@@ -25,12 +25,12 @@ impl Random {
 
 /// One side, what it has to send, and what it got of each stream.
 struct Side {
-    conn: Connection,
+    conn: H2Connection,
     /// Composed and not yet delivered.
     wire: Vec<u8>,
     /// Delivered and not yet taken.
     input: Vec<u8>,
-    streams: HashMap<Key, Stream>,
+    streams: HashMap<StreamKey, Stream>,
 }
 
 #[derive(Default)]
@@ -50,18 +50,18 @@ fn byte(number: u64, at: u64) -> u8 {
 }
 
 impl Side {
-    fn new(role: Role) -> Side {
+    fn new(role: H2Role) -> Side {
         let mut wire = Vec::new();
         let conn = match role {
-            Role::Server => Connection::server(&CONFIG, &mut wire),
-            Role::Client => Connection::client(&CONFIG, &mut wire),
+            H2Role::Server => H2Connection::server(&CONFIG, &mut wire),
+            H2Role::Client => H2Connection::client(&CONFIG, &mut wire),
         };
         Side { conn, wire, input: Vec::new(), streams: HashMap::new() }
     }
 
     /// Sends data as long as there is some.
     fn pump(&mut self) {
-        while let Some(Grant { key, len, end }) = self.conn.next_data(&mut self.wire) {
+        while let Some(DataGrant { key, len, end }) = self.conn.next_data(&mut self.wire) {
             let stream = self.streams.get_mut(&key).expect("a stream that is there");
             let from = stream.sent;
             self.wire.extend((from..from + len).map(|at| byte(stream.number, at)));
@@ -84,9 +84,9 @@ impl Side {
         }
     }
 
-    fn event(&mut self, event: Event, answer: u64) {
+    fn event(&mut self, event: H2Event, answer: u64) {
         match event {
-            Event::Head { key, end } => {
+            H2Event::Head { key, end } => {
                 let text = self.conn.section().text.clone();
                 let item = self.conn.section().items.iter().find(|item| item.label.of(&text) == b"number");
                 let number = item.map_or(0, |item| {
@@ -101,11 +101,11 @@ impl Side {
                 (stream.number, stream.left) = (number, answer);
                 self.conn.head(key, false, &mut self.wire, |coder, out| {
                     coder.status(200, out);
-                    coder.field(b"number", number.to_string().as_bytes(), Indexing::Allowed, out);
+                    coder.field(b"number", number.to_string().as_bytes(), FieldIndexing::Allowed, out);
                 });
                 self.offer(key, answer, true);
             }
-            Event::Data { key, range, end } => {
+            H2Event::Data { key, range, end } => {
                 let stream = self.streams.get_mut(&key).expect("a stream that is there");
                 let bytes = &self.input[range];
                 for (at, found) in (stream.got..).zip(bytes) {
@@ -115,19 +115,19 @@ impl Side {
                 stream.unused += bytes.len() as u64;
                 stream.ended |= end;
             }
-            Event::Reset { key, .. } => {
+            H2Event::Reset { key, .. } => {
                 self.streams.get_mut(&key).expect("a stream that is there").reset = true;
             }
-            Event::Interim { .. }
-            | Event::Trailers { .. }
-            | Event::Malformed { .. }
-            | Event::GoAway { .. } => {
+            H2Event::Interim { .. }
+            | H2Event::Trailers { .. }
+            | H2Event::Malformed { .. }
+            | H2Event::GoAway { .. } => {
                 panic!("{event:?}")
             }
         }
     }
 
-    fn offer(&mut self, key: Key, bytes: u64, last: bool) {
+    fn offer(&mut self, key: StreamKey, bytes: u64, last: bool) {
         self.conn.offer(key, bytes, last);
         if last && let Some(stream) = self.streams.get_mut(&key) {
             stream.left = 0;
@@ -139,7 +139,8 @@ impl Side {
         for (key, stream) in &mut self.streams {
             self.conn.consumed(*key, std::mem::take(&mut stream.unused), &mut self.wire);
         }
-        let over: Vec<Key> = self.streams.keys().filter(|key| self.conn.is_closed(**key)).copied().collect();
+        let over: Vec<StreamKey> =
+            self.streams.keys().filter(|key| self.conn.is_closed(**key)).copied().collect();
         for key in over {
             self.conn.release(key, &mut self.wire);
             self.streams.remove(&key);
@@ -175,7 +176,7 @@ impl Pair {
             coder.pseudo(":method", b"POST", out);
             coder.pseudo(":scheme", b"http", out);
             coder.pseudo(":path", b"/", out);
-            coder.field(b"number", number.to_string().as_bytes(), Indexing::Allowed, out);
+            coder.field(b"number", number.to_string().as_bytes(), FieldIndexing::Allowed, out);
         });
         // The server has room for four; what it has not forgotten yet counts.
         let Some(key) = key else { return };
@@ -192,7 +193,7 @@ impl Pair {
         let side = if self.random.below(2) == 0 { &mut self.client } else { &mut self.server };
         let keys = side.conn.keys();
         if let Some(key) = keys.get(self.random.below(keys.len() as u64) as usize) {
-            side.conn.reset(*key, Code::Cancel, &mut side.wire);
+            side.conn.reset(*key, ErrorCode::Cancel, &mut side.wire);
         }
     }
 
@@ -238,7 +239,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
     fn whatever_happens_nothing_is_lost_and_all_ends(seed in 1_u64..u64::MAX, steps in 1_usize..300) {
-        let (client, server) = (Side::new(Role::Client), Side::new(Role::Server));
+        let (client, server) = (Side::new(H2Role::Client), Side::new(H2Role::Server));
         let mut pair = Pair { client, server, random: Random(seed), opened: 0 };
         for _ in 0..steps {
             pair.step();
@@ -251,7 +252,7 @@ proptest! {
 /// What a server comes to when it gets `bytes` in pieces that end at `cuts`.
 fn told(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Vec<u8>) {
     let mut out = Vec::new();
-    let mut server = Connection::server(&CONFIG, &mut out);
+    let mut server = H2Connection::server(&CONFIG, &mut out);
     let (mut said, mut held) = (Vec::new(), Vec::new());
     let mut content = 0;
     for pair in [&[0], cuts, &[bytes.len()]].concat().windows(2) {
@@ -266,7 +267,7 @@ fn told(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Vec<u8>) {
             };
             match event {
                 // However content is cut, there is as much of it.
-                Some(Event::Data { range, end, .. }) => {
+                Some(H2Event::Data { range, end, .. }) => {
                     content += range.len();
                     if end {
                         said.push(format!("{content} bytes"));
@@ -287,7 +288,7 @@ fn told(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Vec<u8>) {
 #[test]
 fn where_bytes_are_cut_changes_nothing() {
     let mut bytes = Vec::new();
-    let mut client = Connection::client(&CONFIG, &mut bytes);
+    let mut client = H2Connection::client(&CONFIG, &mut bytes);
     let key = client.open(false, &mut bytes, |coder, out| {
         coder.pseudo(":method", b"POST", out);
         coder.pseudo(":scheme", b"http", out);

@@ -1,7 +1,7 @@
 //! `ngx.header` for compiled code: single fields of the response.
 
 use weir_engine::Text;
-use weir_http::{Known, classify};
+use weir_http::{KnownField, classify};
 
 use crate::api::ffi::{FOUND, FfiAnswer, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::api::is_sent;
@@ -52,17 +52,17 @@ const PLAIN: [bool; 256] = {
 };
 
 /// Whether the field stands elsewhere than with the others.
-fn composed(known: Known) -> bool {
+fn composed(known: KnownField) -> bool {
     matches!(
         known,
-        Known::ContentType
-            | Known::ContentLength
-            | Known::Server
-            | Known::Date
-            | Known::Location
-            | Known::LastModified
-            | Known::Connection
-            | Known::TransferEncoding
+        KnownField::ContentType
+            | KnownField::ContentLength
+            | KnownField::Server
+            | KnownField::Date
+            | KnownField::Location
+            | KnownField::LastModified
+            | KnownField::Connection
+            | KnownField::TransferEncoding
     )
 }
 

@@ -5,7 +5,7 @@ pub(crate) mod ffi;
 use weir_engine::exchange::FieldPattern;
 use weir_engine::log::Level;
 use weir_engine::{Exchange, Text};
-use weir_http::{Known, classify};
+use weir_http::{KnownField, classify};
 
 use crate::api::{control, encode};
 use crate::luajit::state::LuaState;
@@ -73,18 +73,18 @@ fn shown(x: &Exchange, value: Option<&Text>) -> Vec<Vec<u8>> {
 fn get(l: LuaState) -> CallOutcome {
     let name = field_name(l, "__index")?;
     let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
-        Known::ContentType => content_type(x).into_iter().collect(),
-        Known::ContentLength => {
+        KnownField::ContentType => content_type(x).into_iter().collect(),
+        KnownField::ContentLength => {
             x.response.content_length.iter().map(|l| l.to_string().into_bytes()).collect()
         }
-        Known::LastModified => {
+        KnownField::LastModified => {
             x.response.last_modified.iter().map(|seconds| weir_http::date::http(*seconds).to_vec()).collect()
         }
-        Known::Location if x.response.location.is_some() => {
+        KnownField::Location if x.response.location.is_some() => {
             x.response.location.iter().map(|value| x.text(value).to_vec()).collect()
         }
-        Known::Server => shown(x, x.response.server.as_ref()),
-        Known::Date => shown(x, x.response.date.as_ref()),
+        KnownField::Server => shown(x, x.response.server.as_ref()),
+        KnownField::Date => shown(x, x.response.date.as_ref()),
         _ => {
             let headers = x.response.headers.iter();
             let named = headers.filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(&name));
@@ -159,20 +159,20 @@ fn set(l: LuaState) -> CallOutcome {
     let safe = safe_name(&name);
     let known = classify(&safe);
     // How the body is framed is the server's business.
-    if safe.is_empty() || known == Known::TransferEncoding {
+    if safe.is_empty() || known == KnownField::TransferEncoding {
         return Ok(CallDone::Results(0));
     }
-    if let (Known::ContentLength, [length, ..]) = (known, &list[..])
+    if let (KnownField::ContentLength, [length, ..]) = (known, &list[..])
         && !length.iter().all(u8::is_ascii_digit)
     {
         return Err(LuaRaise::text("failed to set header \"Content-Length\": invalid value"));
     }
     lend::exchange(|x| match &list[..] {
         [] => {
-            x.state::<TypeRemoved>().0 |= known == Known::ContentType;
+            x.state::<TypeRemoved>().0 |= known == KnownField::ContentType;
             x.remove_response_fields(FieldPattern::Exactly(&safe));
         }
-        [path] if known == Known::Location && path.starts_with(b"/") => relative_location(x, path),
+        [path] if known == KnownField::Location && path.starts_with(b"/") => relative_location(x, path),
         [one] => {
             let span = x.arena.push(one);
             x.set_response_field(&safe, Text::Span(span));
@@ -189,7 +189,7 @@ fn set(l: LuaState) -> CallOutcome {
 pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
     x.remove_response_fields(FieldPattern::Exactly(b"Location"));
     let span = x.arena.push(path);
-    x.response.add(Known::Location, Text::Span(span));
+    x.response.add(KnownField::Location, Text::Span(span));
 }
 
 /// A field's name with what must not stand in one escaped.

@@ -1,7 +1,7 @@
 //! `ngx.req` for compiled code: the request's line and single fields.
 
 use weir_engine::exchange::FieldPattern;
-use weir_http::{Known, Method, Version, classify};
+use weir_http::{KnownField, Method, Version, classify};
 
 use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, REFUSED, changing, guarded, slice};
 use crate::api::{safe_name, started};
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn set_request_header(
         }
         // No value is a field that is not there; a length that is none is refused elsewhere.
         let value = value.filter(|value| !value.is_empty());
-        if value.is_some() && classify(name) == Known::ContentLength {
+        if value.is_some() && classify(name) == KnownField::ContentLength {
             return REFUSED;
         }
         let name = safe_name(name);

@@ -1,7 +1,7 @@
 //! `ngx.req.set_header`, `clear_header`, and `add_header` of `ngx.req`.
 
 use weir_engine::exchange::FieldPattern;
-use weir_http::{Known, classify};
+use weir_http::{KnownField, classify};
 
 use crate::api::header::{listed, safe_name, values};
 use crate::luajit::state::LuaState;
@@ -24,10 +24,10 @@ fn add_request(l: LuaState) -> CallOutcome {
     let name = safe_name(&expect_string(&l, 1, "add_header")?);
     let mut list = listed(l, 2)?;
     let known = classify(&name);
-    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
+    if known == KnownField::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
         return Err(LuaRaise::text("failed to set header"));
     }
-    let only = matches!(known, Known::Host | Known::ContentLength).then(|| list.pop()).flatten();
+    let only = matches!(known, KnownField::Host | KnownField::ContentLength).then(|| list.pop()).flatten();
     lend::exchange(|x| match only {
         Some(value) => x.set_request_field(&name, &value),
         None => list.iter().for_each(|value| x.add_request_field(&name, value)),
@@ -39,11 +39,13 @@ fn set_request(l: LuaState) -> CallOutcome {
     let name = safe_name(&expect_string(&l, 1, "set_header")?);
     let mut list = values(l, 2)?;
     let known = classify(&name);
-    if matches!(known, Known::Host | Known::ContentLength | Known::Connection) && list.len() > 1 {
+    if matches!(known, KnownField::Host | KnownField::ContentLength | KnownField::Connection)
+        && list.len() > 1
+    {
         // Of these a request has one: the last.
         list.drain(..list.len() - 1);
     }
-    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
+    if known == KnownField::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
         return Err(LuaRaise::text("failed to set header"));
     }
     lend::exchange(|x| match &list[..] {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 use weir_rt::notify::either;
 use weir_trace::WaitKind;
 use weir_upstream::block::list_changes::{ListRefusal, ListedServer};
@@ -36,7 +36,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     }),
     function("_upstream.describe", 0, |l| {
         with_group(l, "get", |l, group| {
-            let mut json = Json::default();
+            let mut json = JsonWriter::default();
             group.describe(&mut json);
             l.push_bytes(String::from(json).as_bytes());
             Ok(CallDone::Results(1))
@@ -192,7 +192,7 @@ fn change(l: LuaState, group: &Arc<Upstream>) -> CallOutcome {
     let json = expect_string(&l, 3, "change")?;
     let server = l.lossy(4);
     let changed =
-        Value::parse(&json).map_err(|error| ListRefusal::Wrong(error.to_string())).and_then(|value| {
+        JsonValue::parse(&json).map_err(|error| ListRefusal::Wrong(error.to_string())).and_then(|value| {
             match &*what {
                 b"add" => group.add(&value),
                 b"remove" => group.remove(&server),

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use weir_http::date::{self, Civil};
-use weir_http::escape::{self, Set};
+use weir_http::date::{self, CivilTime};
+use weir_http::escape::{self, EscapeSet};
 use weir_rt::clock;
 use weir_rt::file::FileKind;
 
@@ -45,7 +45,7 @@ pub(super) fn html(out: &mut Vec<u8>, uri: &[u8], entries: &[DirectoryEntry], st
 fn link(out: &mut Vec<u8>, entry: &DirectoryEntry, utf8: bool) {
     let is_dir = entry.kind == FileKind::Dir;
     out.extend_from_slice(b"<a href=\"");
-    escape::escape(out, &entry.name, Set::UriComponent);
+    escape::escape(out, &entry.name, EscapeSet::UriComponent);
     out.extend_from_slice(if is_dir { b"/\">" } else { b"\">" });
     let text = std::str::from_utf8(&entry.name).ok().filter(|_| utf8);
     let mut width = text.map_or(entry.name.len(), |text| text.chars().count());
@@ -68,7 +68,7 @@ fn link(out: &mut Vec<u8>, entry: &DirectoryEntry, utf8: bool) {
 /// `21-Nov-2026 05:26`
 fn time(out: &mut Vec<u8>, mtime: i64, local: bool) {
     let offset = if local { clock::local_offset(mtime.max(0) as u64) } else { 0 };
-    let at = Civil::from_unix(mtime + i64::from(offset));
+    let at = CivilTime::from_unix(mtime + i64::from(offset));
     let month = MONTHS.get(usize::from(at.month).wrapping_sub(1)).copied().unwrap_or("Jan");
     print(out, format_args!("{:02}-{month}-{} {:02}:{:02}", at.day, at.year, at.hour, at.minute));
 }
@@ -119,7 +119,7 @@ pub(super) fn xml(out: &mut Vec<u8>, entries: &[DirectoryEntry]) {
     out.extend_from_slice(b"<?xml version=\"1.0\"?>\r\n<list>\r\n");
     for entry in entries {
         let kind = kind(entry);
-        let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(entry.mtime);
+        let CivilTime { year, month, day, hour, minute, second, .. } = CivilTime::from_unix(entry.mtime);
         print(
             out,
             format_args!("<{kind} mtime=\"{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z\""),

@@ -13,8 +13,8 @@ use weir_engine::log::Level;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, file, inherit};
-use weir_http::escape::{self, Set};
-use weir_http::{Known, Method};
+use weir_http::escape::{self, EscapeSet};
+use weir_http::{KnownField, Method};
 use weir_rt::file::{FileKind, errno_text};
 
 use disk::{DiskFailure, NotFound};
@@ -233,7 +233,7 @@ enum DepthField {
 }
 
 fn depth(x: &Exchange, missing: DepthField) -> DepthField {
-    match x.request.value(&x.arena, Known::Depth) {
+    match x.request.value(&x.arena, KnownField::Depth) {
         None => missing,
         Some(b"0") => DepthField::Zero,
         Some(b"1") => DepthField::One,
@@ -273,7 +273,7 @@ fn report(x: &Exchange, done: disk::DiskOutcome) -> std::result::Result<(), Verd
 /// `Location` of what was made: the request's own path.
 fn set_location(x: &mut Exchange) {
     let mut location = Vec::with_capacity(x.uri().len());
-    escape::escape(&mut location, x.uri(), Set::Uri);
+    escape::escape(&mut location, x.uri(), EscapeSet::Uri);
     x.response.location = Some(Text::Span(x.arena.push(&location)));
 }
 

@@ -2,7 +2,7 @@
 
 use weir_engine::body::Body;
 use weir_engine::{Exchange, Verdict};
-use weir_http::{Known, date};
+use weir_http::{KnownField, date};
 use weir_rt::file::FileKind;
 use weir_rt::file::errno::EISDIR;
 
@@ -13,7 +13,7 @@ pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     if x.uri().ends_with(b"/") {
         return refuse(x, 409, "cannot PUT to a collection");
     }
-    if x.request.value(&x.arena, Known::ContentRange).is_some() {
+    if x.request.value(&x.arena, KnownField::ContentRange).is_some() {
         return refuse(x, 501, "PUT with range is unsupported");
     }
     // nginx has no file of such a body, and refuses it: that what is there becomes empty must be said (`Content-Length: 0`).
@@ -46,7 +46,7 @@ pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
         from: body.path.clone().unwrap_or_default(),
         to: path,
         access: Some(settings.access),
-        modified: x.request.value(&x.arena, Known::Date).and_then(date::parse),
+        modified: x.request.value(&x.arena, KnownField::Date).and_then(date::parse),
         folders: settings.create_path.then(|| settings.folder_access()),
     };
     match disk::away(x, move || arrival.settle()).await {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use weir_engine::conf::core::Alias;
 use weir_engine::{Exchange, Verdict};
-use weir_http::{Known, Method, uri};
+use weir_http::{KnownField, Method, uri};
 use weir_rt::file::FileKind;
 use weir_rt::file::errno::{EEXIST, ENOENT};
 
@@ -104,7 +104,7 @@ async fn folder(x: &mut Exchange, source: DavPath, goal: TransferGoal, there: Op
 
 /// Reads `Destination` and `Depth`.
 fn goal(x: &mut Exchange) -> Result<TransferGoal, Verdict> {
-    let Some(field) = x.request.value(&x.arena, Known::Destination).map(<[u8]>::to_vec) else {
+    let Some(field) = x.request.value(&x.arena, KnownField::Destination).map(<[u8]>::to_vec) else {
         return Err(refuse(x, 400, "client sent no \"Destination\" header"));
     };
     let shown = String::from_utf8_lossy(&field).into_owned();
@@ -200,7 +200,7 @@ fn check_depth(x: &Exchange) -> Result<(), Verdict> {
 
 /// Reads `Overwrite`.
 fn overwrite(x: &Exchange) -> Result<bool, Verdict> {
-    match x.request.value(&x.arena, Known::Overwrite) {
+    match x.request.value(&x.arena, KnownField::Overwrite) {
         None | Some(b"T" | b"t") => Ok(true),
         Some(b"F" | b"f") => Ok(false),
         Some(other) => {

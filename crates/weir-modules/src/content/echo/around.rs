@@ -7,7 +7,7 @@ use weir_engine::error::Error;
 use weir_engine::filter::FilterSlot;
 use weir_engine::filter::{BodyFilter, FilterStep, HeaderFilter};
 use weir_engine::{Exchange, Verdict};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_trace::Site;
 
 use super::EchoLine;
@@ -29,7 +29,7 @@ impl HeaderFilter for EchoAround {
         let response = &mut x.response;
         response.content_length = None;
         response.allow_ranges = false;
-        response.remove(Known::AcceptRanges);
+        response.remove(KnownField::AcceptRanges);
         let (before, after) = (Some(self.before.clone()), self.after.clone());
         x.body_filter(FilterSlot::Aux, self.body, EchoAroundBody { before, after });
         Verdict::Ok

@@ -5,7 +5,9 @@ use std::thread::LocalKey;
 
 use weir_sys::brotli::{self, BrotliEncoder, EncoderProgress, EncoderRefused};
 
-use crate::filters::compress::{CoderFailure, CoderPlace, CoderPlaces, CoderSession, Op, Progress};
+use crate::filters::compress::{
+    CoderFailure, CoderPlace, CoderPlaces, CoderSession, DeflateOp, DeflateProgress,
+};
 
 /// Compresses one response.
 pub(crate) type BrotliCompressor = CoderPlace<BrotliStream>;
@@ -43,7 +45,7 @@ pub(crate) struct BrotliStream {
 
 impl CoderSession for BrotliStream {
     type Key = BrotliSettings;
-    const PAUSE: Op = Op::Flush;
+    const PAUSE: DeflateOp = DeflateOp::Flush;
 
     fn begin(
         BrotliSettings { level, window, hint }: BrotliSettings,
@@ -55,7 +57,12 @@ impl CoderSession for BrotliStream {
         Ok(BrotliStream { encoder, flushing: false, pending: false, unflushed: 0 })
     }
 
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: DeflateOp,
+    ) -> Result<DeflateProgress, CoderFailure> {
         let mut run = |input: &[u8], output: &mut [u8], op| {
             self.encoder
                 .run(input, output, op)
@@ -67,7 +74,7 @@ impl CoderSession for BrotliStream {
                 if self.flushing { brotli::BrotliOperation::Flush } else { brotli::BrotliOperation::Process };
             let EncoderProgress { given, more, done, .. } = run(b"", output, op)?;
             if more || !done {
-                return Ok(Progress { taken: 0, given, done: false });
+                return Ok(DeflateProgress { taken: 0, given, done: false });
             }
             if self.flushing {
                 (self.flushing, self.unflushed) = (false, 0);
@@ -75,9 +82,9 @@ impl CoderSession for BrotliStream {
             before = given;
         }
         let op = match op {
-            Op::Run if self.unflushed + input.len() < SPAN => brotli::BrotliOperation::Process,
-            Op::Run | Op::Flush => brotli::BrotliOperation::Flush,
-            Op::Finish => brotli::BrotliOperation::Finish,
+            DeflateOp::Run if self.unflushed + input.len() < SPAN => brotli::BrotliOperation::Process,
+            DeflateOp::Run | DeflateOp::Flush => brotli::BrotliOperation::Flush,
+            DeflateOp::Finish => brotli::BrotliOperation::Finish,
         };
         let EncoderProgress { taken, given, more, done } = run(input, &mut output[before..], op)?;
         self.pending = more;
@@ -85,7 +92,7 @@ impl CoderSession for BrotliStream {
         if op == brotli::BrotliOperation::Flush {
             (self.flushing, self.unflushed) = (!done, if done { 0 } else { self.unflushed });
         }
-        Ok(Progress { taken, given: before + given, done })
+        Ok(DeflateProgress { taken, given: before + given, done })
     }
 
     fn places() -> &'static LocalKey<CoderPlaces<BrotliStream>> {
@@ -141,7 +148,7 @@ mod tests {
             let mut at = 0;
             let mut packed = Vec::new();
             while at < noise.len() {
-                let progress = stream.run(&noise[at..], &mut output, Op::Flush).expect("memory");
+                let progress = stream.run(&noise[at..], &mut output, DeflateOp::Flush).expect("memory");
                 packed.extend_from_slice(&output[..progress.given]);
                 at += progress.taken;
             }
@@ -158,14 +165,14 @@ mod tests {
             [0, 1, 2, 6, 9].into_iter().flat_map(|level| [1, 2, 3, 7].map(|room| (level, room)))
         {
             let (mut packed, mut from, mut output) = (Vec::new(), 0, vec![0; room]);
-            for op in [Op::Flush, Op::Finish] {
+            for op in [DeflateOp::Flush, DeflateOp::Finish] {
                 let settings = BrotliSettings { level, window: 16, hint: 0 };
                 let mut stream = BrotliStream::begin(settings, from).expect("memory");
                 let mut at = 0;
                 loop {
                     // A byte at a time, and the wish behind the last one.
                     let end = (at + 1).min(text.len());
-                    let now = if end == text.len() { op } else { Op::Run };
+                    let now = if end == text.len() { op } else { DeflateOp::Run };
                     let progress = stream.run(&text[at..end], &mut output, now).expect("takes input");
                     packed.extend_from_slice(&output[..progress.given]);
                     at += progress.taken;

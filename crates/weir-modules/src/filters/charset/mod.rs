@@ -15,7 +15,7 @@ use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
@@ -248,7 +248,7 @@ impl CharsetFilter {
             name(x, to);
             return false;
         }
-        if x.response.header(Known::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
+        if x.response.header(KnownField::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
             return false;
         }
         let Some(table) = self.table(x.text(&from), x.text(&to)) else {

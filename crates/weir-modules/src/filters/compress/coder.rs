@@ -7,7 +7,7 @@ use weir_engine::filter::{BodyFilter, FilterStep};
 
 use super::{CompressionRatios, ContentCoding, OutputRoom};
 
-pub(crate) use weir_http::deflate::{Op, Progress};
+pub(crate) use weir_http::deflate::{DeflateOp, DeflateProgress};
 
 /// What is wrong with the data, or that the library refused: it lacks memory, since its settings are checked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,12 @@ pub(crate) struct CoderFailure(pub(crate) &'static str);
 /// A compressor of one response.
 pub(crate) trait BodyCoder {
     /// Takes what it can of `input`, writes what it has to `output`.
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure>;
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: DeflateOp,
+    ) -> Result<DeflateProgress, CoderFailure>;
 
     /// [`SCRATCH`] bytes in which output is gathered, lent out for the call.
     fn scratch(&mut self) -> &mut Vec<u8>;
@@ -88,12 +93,12 @@ impl<C: BodyCoder> CompressingBody<C> {
             let input = self.piece.memory().unwrap_or_default().get(self.at..).unwrap_or_default();
             let part = &input[..input.len().min(self.before_turn())];
             let op = match () {
-                () if !self.kept.is_empty() || part.len() < input.len() => Op::Run,
-                () if self.kept.last => Op::Finish,
-                () if self.kept.flush => Op::Flush,
-                () => Op::Run,
+                () if !self.kept.is_empty() || part.len() < input.len() => DeflateOp::Run,
+                () if self.kept.last => DeflateOp::Finish,
+                () if self.kept.flush => DeflateOp::Flush,
+                () => DeflateOp::Run,
             };
-            if part.is_empty() && op == Op::Run {
+            if part.is_empty() && op == DeflateOp::Run {
                 break;
             }
             let progress = self.coder.run(part, &mut scratch[self.gathered..], op)?;
@@ -101,10 +106,10 @@ impl<C: BodyCoder> CompressingBody<C> {
             self.taken += progress.taken as u64;
             self.given += progress.given as u64;
             self.gathered += progress.given;
-            if progress.done && op != Op::Run {
+            if progress.done && op != DeflateOp::Run {
                 self.hand_on(scratch, output);
                 output.flush |= std::mem::take(&mut self.kept.flush);
-                self.ended = op == Op::Finish;
+                self.ended = op == DeflateOp::Finish;
                 output.last = self.ended;
                 return Ok(true);
             }

@@ -18,13 +18,13 @@ use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Text, Verdict};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 
 pub(crate) use accept::quality;
-pub(crate) use coder::{BodyCoder, CoderFailure, CompressingBody, Op, Progress, SCRATCH};
+pub(crate) use coder::{BodyCoder, CoderFailure, CompressingBody, DeflateOp, DeflateProgress, SCRATCH};
 pub(crate) use places::{CoderPlace, CoderPlaces, CoderSession};
 pub(crate) use pool::{FreeShelf, LentState, ReusedState};
 pub(crate) use rules::{CompressionRules, RulesConf, gzip_ok};
@@ -66,7 +66,7 @@ impl CompressionOffer {
     fn applies(&self, x: &Exchange) -> bool {
         let response = &x.response;
         matches!(response.status, 200 | 403 | 404)
-            && response.header(Known::ContentEncoding).is_none_or(|value| x.text(value).is_empty())
+            && response.header(KnownField::ContentEncoding).is_none_or(|value| x.text(value).is_empty())
             && response.content_length.is_none_or(|length| length >= self.min_length)
             && self.types.has(x)
     }
@@ -178,7 +178,7 @@ impl<S: CompressionScheme> HeaderFilter for CompressionFilter<S> {
 impl<S: CompressionScheme> CompressionFilter<S> {
     fn compress(&self, x: &mut Exchange) {
         let length = x.response.content_length;
-        x.response.add(Known::ContentEncoding, S::CODING.token());
+        x.response.add(KnownField::ContentEncoding, S::CODING.token());
         recoded(x);
         if !x.response.header_only {
             let coder = self.scheme.coder(length);
@@ -213,7 +213,7 @@ pub(crate) fn accepts(x: &mut Exchange, coding: ContentCoding) -> Option<u16> {
     if x.is_subrequest() {
         return None;
     }
-    x.request.value(&x.arena, Known::AcceptEncoding).and_then(|accept| quality(accept, coding.token()))
+    x.request.value(&x.arena, KnownField::AcceptEncoding).and_then(|accept| quality(accept, coding.token()))
 }
 
 /// A size that is a power of two, kept as its logarithm, which is one of `exponents`.
@@ -239,7 +239,7 @@ pub(crate) fn vary(x: &mut Exchange) {
 pub(crate) fn recoded(x: &mut Exchange) {
     media::clear_length(x);
     x.response.allow_ranges = false;
-    x.response.remove(Known::AcceptRanges);
+    x.response.remove(KnownField::AcceptRanges);
     media::weaken_etag(x);
 }
 

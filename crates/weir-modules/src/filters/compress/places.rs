@@ -11,20 +11,25 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::thread::LocalKey;
 
-use super::{BodyCoder, CoderFailure, Op, Progress, SCRATCH};
+use super::{BodyCoder, CoderFailure, DeflateOp, DeflateProgress, SCRATCH};
 
 /// A stretch of a compressed stream, by one compressor from beginning to end.
 pub(crate) trait CoderSession: Sized + 'static {
     /// The settings it is made with.
     type Key: Copy + PartialEq;
     /// What makes a stream one that another session can continue.
-    const PAUSE: Op;
+    const PAUSE: DeflateOp;
 
     /// Makes one for the content behind the first `from` bytes.
     fn begin(key: Self::Key, from: u64) -> Result<Self, CoderFailure>;
 
     /// Takes what it can of `input`, writes what it has to `output`.
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure>;
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: DeflateOp,
+    ) -> Result<DeflateProgress, CoderFailure>;
 
     /// Makes it as fresh from [`CoderSession::begin`] with the same key, if that can be.
     fn recycle(self) -> Option<(Self::Key, Self)> {
@@ -52,11 +57,16 @@ impl<S: CoderSession> CoderPlace<S> {
 }
 
 impl<S: CoderSession> BodyCoder for CoderPlace<S> {
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: DeflateOp,
+    ) -> Result<DeflateProgress, CoderFailure> {
         let given = self.seat.borrow_mut().give_rest(output)?;
         let (waiting, ended, idle) = self.seat.borrow().state();
-        if waiting || ended || (idle && input.is_empty() && op != Op::Finish) {
-            return Ok(Progress { taken: 0, given, done: !waiting });
+        if waiting || ended || (idle && input.is_empty() && op != DeflateOp::Finish) {
+            return Ok(DeflateProgress { taken: 0, given, done: !waiting });
         }
         S::places().with(|places| places.claim(&self.seat));
         let mut seat = self.seat.borrow_mut();
@@ -65,9 +75,9 @@ impl<S: CoderSession> BodyCoder for CoderPlace<S> {
             none => none.insert(S::places().with(|places| places.session(self.key, self.taken))?),
         };
         let progress = session.run(input, &mut output[given..], op)?;
-        seat.finishing = op == Op::Finish && progress.taken == input.len();
+        seat.finishing = op == DeflateOp::Finish && progress.taken == input.len();
         self.taken += progress.taken as u64;
-        Ok(Progress { given: given + progress.given, ..progress })
+        Ok(DeflateProgress { given: given + progress.given, ..progress })
     }
 
     fn scratch(&mut self) -> &mut Vec<u8> {
@@ -133,7 +143,7 @@ impl<S: CoderSession> CoderSeat<S> {
     /// Ends the session, so that another one can go on behind it; gives it back for another stream.
     fn put_away(&mut self) -> Option<S> {
         let mut session = self.session.take()?;
-        let op = if self.finishing { Op::Finish } else { S::PAUSE };
+        let op = if self.finishing { DeflateOp::Finish } else { S::PAUSE };
         let mut room = vec![0; SCRATCH];
         loop {
             match session.run(b"", &mut room, op) {
@@ -229,15 +239,18 @@ mod tests {
     }
 
     impl<S: CoderSession> Run<S> {
-        fn step(&mut self, input: usize, room: usize, op: Op) {
+        fn step(&mut self, input: usize, room: usize, op: DeflateOp) {
             let input = &self.content[self.at..(self.at + input).min(self.content.len())];
-            let op =
-                if op == Op::Finish && self.at + input.len() < self.content.len() { Op::Run } else { op };
+            let op = if op == DeflateOp::Finish && self.at + input.len() < self.content.len() {
+                DeflateOp::Run
+            } else {
+                op
+            };
             let mut output = vec![0; room];
             let progress = self.place.run(input, &mut output, op).expect("memory");
             self.packed.extend_from_slice(&output[..progress.given]);
             self.at += progress.taken;
-            self.done = op == Op::Finish && progress.done;
+            self.done = op == DeflateOp::Finish && progress.done;
         }
     }
 
@@ -259,8 +272,11 @@ mod tests {
             let run = &mut runs[(which + turn / steps.len()) % count];
             if !run.done {
                 // Near the end whatever is left is asked for, so that all of them end.
-                let op =
-                    if turn > 40 { Op::Finish } else { [Op::Run, Op::Flush, Op::Finish][usize::from(op)] };
+                let op = if turn > 40 {
+                    DeflateOp::Finish
+                } else {
+                    [DeflateOp::Run, DeflateOp::Flush, DeflateOp::Finish][usize::from(op)]
+                };
                 run.step(if turn > 40 { 100_000 } else { input }, room, op);
             }
         }
@@ -298,7 +314,7 @@ mod tests {
         let mut output = [0; 100];
         assert_eq!(places(), 0);
         for place in &mut all {
-            place.run(b"abc", &mut output, Op::Run).expect("memory");
+            place.run(b"abc", &mut output, DeflateOp::Run).expect("memory");
         }
         assert_eq!(places(), MOST);
         drop(all);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_conf::{LineCx, Result};
 use weir_engine::regex::Pattern;
 use weir_engine::{Exchange, agent, inherit};
-use weir_http::{Known, Version, date};
+use weir_http::{KnownField, Version, date};
 
 use super::{ContentCoding, quality};
 
@@ -65,7 +65,7 @@ pub(crate) struct CompressionRules {
 /// others too: what is unpacked is not packed again.
 pub(crate) fn gzip_ok(x: &mut Exchange) -> Option<u16> {
     let liked = |x: &Exchange| {
-        let accept = x.request.value(&x.arena, Known::AcceptEncoding)?;
+        let accept = x.request.value(&x.arena, KnownField::AcceptEncoding)?;
         quality(accept, ContentCoding::Gzip.token())
     };
     if let Some(known) = x.response.gzip_ok {
@@ -80,14 +80,14 @@ pub(crate) fn gzip_ok(x: &mut Exchange) -> Option<u16> {
 
 impl CompressionRules {
     fn allow(&self, x: &Exchange) -> bool {
-        let agent = x.request.value(&x.arena, Known::UserAgent);
+        let agent = x.request.value(&x.arena, KnownField::UserAgent);
         if self.disable_msie6 && agent.is_some_and(agent::msie6) {
             return false;
         }
         if x.request.head.version < self.version {
             return false;
         }
-        if x.request.head.field(Known::Via).is_some() && !self.allow_proxied(x) {
+        if x.request.head.field(KnownField::Via).is_some() && !self.allow_proxied(x) {
             return false;
         }
         // A pattern that is given up disables it, as in nginx: an uncompressed response suits every client.
@@ -100,18 +100,18 @@ impl CompressionRules {
         if has(OFF) {
             return false;
         }
-        if has(ANY) || (has(AUTH) && x.request.head.field(Known::Authorization).is_some()) {
+        if has(ANY) || (has(AUTH) && x.request.head.field(KnownField::Authorization).is_some()) {
             return true;
         }
-        if let Some(expires) = x.response.header(Known::Expires) {
+        if let Some(expires) = x.response.header(KnownField::Expires) {
             return has(EXPIRED) && is_expired(x, x.text(expires));
         }
-        if x.response.header(Known::CacheControl).is_some() {
+        if x.response.header(KnownField::CacheControl).is_some() {
             let says = |bit: u32, word: &str| has(bit) && cache_control_has(x, word.as_bytes());
             return says(NO_CACHE, "no-cache") || says(NO_STORE, "no-store") || says(PRIVATE, "private");
         }
         // A file's own date is no field yet, as in nginx.
-        let dated = has(NO_LAST_MODIFIED) && x.response.header(Known::LastModified).is_some();
+        let dated = has(NO_LAST_MODIFIED) && x.response.header(KnownField::LastModified).is_some();
         let tagged = has(NO_ETAG) && x.response.etag().is_some();
         !dated && !tagged
     }
@@ -128,7 +128,7 @@ fn is_expired(x: &Exchange, expires: &[u8]) -> bool {
 /// Whether `Cache-Control` has the directive `word` without an argument.
 fn cache_control_has(x: &Exchange, word: &[u8]) -> bool {
     let fields = x.response.headers.iter();
-    let values = fields.filter(|header| header.name.known() == Some(Known::CacheControl));
+    let values = fields.filter(|header| header.name.known() == Some(KnownField::CacheControl));
     values.map(|header| x.text(&header.value)).any(|value| {
         // nginx begins anew behind a semicolon too, but what one ends is not the word.
         let elements = value.split_inclusive(|&byte| matches!(byte, b',' | b';'));

@@ -1,6 +1,6 @@
 //! What the compressors' own tests share.
 
-use super::{BodyCoder, Op};
+use super::{BodyCoder, DeflateOp};
 
 /// What `coder` makes of `pieces`, through an output of `room` bytes, flushed behind each.
 pub(crate) fn pack(coder: &mut impl BodyCoder, pieces: &[Vec<u8>], room: usize) -> Vec<u8> {
@@ -18,7 +18,7 @@ pub(crate) fn pack(coder: &mut impl BodyCoder, pieces: &[Vec<u8>], room: usize) 
         }
         panic!("no end");
     };
-    pieces.iter().for_each(|piece| feed(piece, Op::Flush));
-    feed(b"", Op::Finish);
+    pieces.iter().for_each(|piece| feed(piece, DeflateOp::Flush));
+    feed(b"", DeflateOp::Finish);
     packed
 }

@@ -5,7 +5,7 @@ use zlib_rs::crc32::crc32;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::filters::compress::{
-    BodyCoder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
+    BodyCoder, CoderFailure, DeflateOp, DeflateProgress, FreeShelf, LentState, ReusedState, SCRATCH,
 };
 
 /// Unpacks one response.
@@ -52,7 +52,12 @@ impl Default for GunzipCoder {
 }
 
 impl BodyCoder for GunzipCoder {
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: DeflateOp,
+    ) -> Result<DeflateProgress, CoderFailure> {
         let (mut taken, mut given) = (0, 0);
         loop {
             if self.part == MemberPart::Data {
@@ -70,10 +75,10 @@ impl BodyCoder for GunzipCoder {
             }
         }
         let done = taken == input.len() && given < output.len();
-        if done && op == Op::Finish && !self.whole {
+        if done && op == DeflateOp::Finish && !self.whole {
             return Err(CoderFailure("gzip data ends early"));
         }
-        Ok(Progress { taken, given, done })
+        Ok(DeflateProgress { taken, given, done })
     }
 
     fn scratch(&mut self) -> &mut Vec<u8> {
@@ -83,7 +88,7 @@ impl BodyCoder for GunzipCoder {
 
 impl GunzipCoder {
     /// Unpacks; `done` when the member's data end.
-    fn data(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, CoderFailure> {
+    fn data(&mut self, input: &[u8], output: &mut [u8]) -> Result<DeflateProgress, CoderFailure> {
         let inflate = &mut self.state.inflate;
         let before = (inflate.total_in(), inflate.total_out());
         let status = inflate.decompress(input, output, InflateFlush::NoFlush);
@@ -96,7 +101,7 @@ impl GunzipCoder {
         if done {
             self.enter(MemberPart::Trailer);
         }
-        Ok(Progress { taken, given, done })
+        Ok(DeflateProgress { taken, given, done })
     }
 
     /// Reads a byte of a header or trailer.
@@ -216,7 +221,9 @@ mod tests {
         let mut unpacked = Vec::new();
         let mut output = vec![0; room];
         let last: &[u8] = b"";
-        for (piece, op) in packed.chunks(size).map(|piece| (piece, Op::Run)).chain([(last, Op::Finish)]) {
+        for (piece, op) in
+            packed.chunks(size).map(|piece| (piece, DeflateOp::Run)).chain([(last, DeflateOp::Finish)])
+        {
             let mut at = 0;
             loop {
                 let progress = inflater.run(&piece[at..], &mut output, op)?;

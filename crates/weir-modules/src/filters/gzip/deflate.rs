@@ -1,10 +1,10 @@
 //! The gzip format (RFC 1952) around the compressor of [`weir_http::deflate`].
 
-use weir_http::deflate::{Encoder, Settings};
+use weir_http::deflate::{DeflateEncoder, DeflateSettings};
 use zlib_rs::crc32::crc32;
 
 use crate::filters::compress::{
-    BodyCoder, CoderFailure, FreeShelf, LentState, Op, Progress, ReusedState, SCRATCH,
+    BodyCoder, CoderFailure, DeflateOp, DeflateProgress, FreeShelf, LentState, ReusedState, SCRATCH,
 };
 
 /// Compresses one response.
@@ -24,13 +24,13 @@ enum WrittenPart {
 
 impl GzipCoder {
     /// A body known to be short needs less memory than `settings` allow.
-    pub(crate) fn new(settings: Settings, length: Option<u64>) -> GzipCoder {
-        let Settings { mut window, mut memory, .. } = settings;
+    pub(crate) fn new(settings: DeflateSettings, length: Option<u64>) -> GzipCoder {
+        let DeflateSettings { mut window, mut memory, .. } = settings;
         while window > 9 && length.is_some_and(|length| length <= 1 << (window - 1)) {
             window -= 1;
             memory = memory.saturating_sub(1).max(1);
         }
-        let state = LentState::take(Settings { window, memory, ..settings });
+        let state = LentState::take(DeflateSettings { window, memory, ..settings });
         GzipCoder { state, part: WrittenPart::Header(0), crc: 0, size: 0 }
     }
 
@@ -43,13 +43,18 @@ impl GzipCoder {
 }
 
 impl BodyCoder for GzipCoder {
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: DeflateOp,
+    ) -> Result<DeflateProgress, CoderFailure> {
         let (mut taken, mut given) = (0, 0);
         if let WrittenPart::Header(from) = self.part {
             given = copy(&HEADER[from..], output);
             self.part = WrittenPart::Header(from + given);
             if from + given < HEADER.len() {
-                return Ok(Progress { taken, given, done: false });
+                return Ok(DeflateProgress { taken, given, done: false });
             }
             self.part = WrittenPart::Data;
         }
@@ -59,8 +64,8 @@ impl BodyCoder for GzipCoder {
             self.crc = crc32(self.crc, &input[..taken]);
             self.size = self.size.wrapping_add(taken as u32);
             given += progress.given;
-            if op != Op::Finish || !progress.done {
-                return Ok(Progress { taken, given, done: progress.done });
+            if op != DeflateOp::Finish || !progress.done {
+                return Ok(DeflateProgress { taken, given, done: progress.done });
             }
             self.part = WrittenPart::Trailer(0);
         }
@@ -70,7 +75,7 @@ impl BodyCoder for GzipCoder {
             self.part = WrittenPart::Trailer(from + count);
             (given, done) = (given + count, from + count == 8);
         }
-        Ok(Progress { taken, given, done })
+        Ok(DeflateProgress { taken, given, done })
     }
 
     fn scratch(&mut self) -> &mut Vec<u8> {
@@ -86,18 +91,18 @@ fn copy(bytes: &[u8], output: &mut [u8]) -> usize {
 }
 
 struct DeflateState {
-    encoder: Encoder,
+    encoder: DeflateEncoder,
     scratch: Vec<u8>,
 }
 
 impl ReusedState for DeflateState {
-    type Key = Settings;
+    type Key = DeflateSettings;
 
-    fn new(settings: Settings) -> DeflateState {
-        DeflateState { encoder: Encoder::new(settings), scratch: vec![0; SCRATCH] }
+    fn new(settings: DeflateSettings) -> DeflateState {
+        DeflateState { encoder: DeflateEncoder::new(settings), scratch: vec![0; SCRATCH] }
     }
 
-    fn key(&self) -> Settings {
+    fn key(&self) -> DeflateSettings {
         self.encoder.settings()
     }
 
@@ -136,7 +141,7 @@ mod tests {
     }
 
     fn deflater(level: u8, length: Option<u64>) -> GzipCoder {
-        GzipCoder::new(Settings { level, window: 14, memory: 7 }, length)
+        GzipCoder::new(DeflateSettings { level, window: 14, memory: 7 }, length)
     }
 
     proptest! {
@@ -162,7 +167,7 @@ mod tests {
             let first = pack(&mut deflater(level, None), std::slice::from_ref(&text), 4096);
             // One whose client left.
             let mut broken_off = deflater(level, None);
-            broken_off.run(&text, &mut output, Op::Run).expect("it can't fail");
+            broken_off.run(&text, &mut output, DeflateOp::Run).expect("it can't fail");
             drop(broken_off);
             assert_eq!(pack(&mut deflater(level, None), std::slice::from_ref(&text), 4096), first);
         }

@@ -8,7 +8,7 @@ use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, inherit};
-use weir_http::deflate::Settings;
+use weir_http::deflate::DeflateSettings;
 
 use crate::filters::compress::rules::{PROXIED, VERSIONS};
 use crate::filters::compress::{
@@ -157,7 +157,7 @@ pub struct GzipConf {
 
 /// How a location compresses.
 struct GzipPacking {
-    settings: Settings,
+    settings: DeflateSettings,
     room: OutputRoom,
     postpone: u64,
     no_buffer: bool,
@@ -186,11 +186,11 @@ impl CompressionScheme for GzipPacking {
 }
 
 /// What the compressor works with.
-fn settings(conf: &GzipConf) -> Settings {
+fn settings(conf: &GzipConf) -> DeflateSettings {
     let level = conf.level.unwrap_or(1);
     // Without chains a window of 32 KB costs what one of 16 KB does with them: 135 KB in all.
     let window = if level == 1 { 15 } else { 14 };
-    Settings {
+    DeflateSettings {
         level,
         window: conf.window.unwrap_or(window),
         memory: conf.hash.map_or(MEMORY, |hash| hash.saturating_sub(8).max(1)),

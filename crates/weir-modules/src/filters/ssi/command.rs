@@ -1,6 +1,6 @@
 //! The commands and their parameters.
 
-use weir_http::ssi::Command;
+use weir_http::ssi::SsiCommand;
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl CommandEntry {
     ///
     /// # Errors
     /// What is wrong with them, in nginx's words.
-    pub(super) fn arrange(&self, command: Command) -> Result<Vec<Option<Vec<u8>>>, Vec<u8>> {
+    pub(super) fn arrange(&self, command: SsiCommand) -> Result<Vec<Option<Vec<u8>>>, Vec<u8>> {
         if command.params.len() > MOST_PARAMS {
             return Err([b"too many SSI command parameters: \"", &command.name[..], b"\""].concat());
         }
@@ -67,7 +67,7 @@ impl CommandEntry {
 }
 
 /// The command as it may have been written, for a block that holds it.
-pub(super) fn text(command: &Command) -> Vec<u8> {
+pub(super) fn text(command: &SsiCommand) -> Vec<u8> {
     let mut text = [b"<!--#", &command.name[..]].concat();
     for (key, value) in &command.params {
         text.extend_from_slice(&[b" ", &key[..], b"=\"", value, b"\""].concat());

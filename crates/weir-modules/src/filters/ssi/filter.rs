@@ -6,8 +6,8 @@ use weir_engine::body::{Buf, Chain};
 use weir_engine::error::Error;
 use weir_engine::filter::{BodyFilter, FilterStep, ROOM};
 use weir_engine::{Exchange, subrequest::IncludedRequest};
-use weir_http::escape::{self, Set};
-use weir_http::ssi::{Command, Item, Parser};
+use weir_http::escape::{self, EscapeSet};
+use weir_http::ssi::{SsiCommand, SsiItem, SsiParser};
 
 use super::command::{self, CommandEntry, CommandName};
 use super::evaluate::{self, CommandError};
@@ -17,7 +17,7 @@ use super::timefmt::TimeFormat;
 
 /// One page on its way out.
 pub(super) struct SsiPage {
-    parser: Parser,
+    parser: SsiParser,
     state: Rc<SsiState>,
     silent: bool,
     errmsg: Vec<u8>,
@@ -59,7 +59,7 @@ impl SsiPage {
     pub(super) fn new(x: &mut Exchange, longest: usize, silent: bool) -> SsiPage {
         *x.state::<TimeFormat>() = TimeFormat::default();
         SsiPage {
-            parser: Parser::new(longest),
+            parser: SsiParser::new(longest),
             state: SsiState::of(x),
             silent,
             errmsg: b"[an error occurred while processing the directive]".to_vec(),
@@ -83,7 +83,7 @@ impl SsiPage {
     fn command(
         &mut self,
         x: &mut Exchange,
-        written: Command,
+        written: SsiCommand,
         output: &mut Chain,
     ) -> Option<Box<IncludedRequest>> {
         match self.carry_out(x, written) {
@@ -109,7 +109,7 @@ impl SsiPage {
         }
     }
 
-    fn carry_out(&mut self, x: &mut Exchange, written: Command) -> Result<CommandOutcome, CommandError> {
+    fn carry_out(&mut self, x: &mut Exchange, written: SsiCommand) -> Result<CommandOutcome, CommandError> {
         let name = written.name.clone();
         let Some(entry) = CommandEntry::find(&name) else {
             let wrong = [b"invalid SSI command: \"", &name[..], b"\""].concat();
@@ -207,7 +207,7 @@ impl SsiPage {
         let mut said = Vec::with_capacity(value.len());
         match self.encoding {
             EchoEncoding::None => said = value,
-            EchoEncoding::Url => escape::escape(&mut said, &value, Set::Html),
+            EchoEncoding::Url => escape::escape(&mut said, &value, EscapeSet::Html),
             EchoEncoding::Entity => escape::html(&mut said, &value),
         }
         CommandOutcome::Said(said)
@@ -235,11 +235,11 @@ impl SsiPage {
         let mut include = None;
         match item {
             None => {}
-            Some(Item::Text(len)) => self.text(part(buf, at, at + len), output),
-            Some(Item::Held(held)) => self.text(Buf::Static(held), output),
-            Some(Item::Command(command)) => include = self.command(x, command, output),
-            Some(Item::Wrong(reason)) => complain(x, &reason),
-            Some(Item::Error) => self.error(output),
+            Some(SsiItem::Text(len)) => self.text(part(buf, at, at + len), output),
+            Some(SsiItem::Held(held)) => self.text(Buf::Static(held), output),
+            Some(SsiItem::Command(command)) => include = self.command(x, command, output),
+            Some(SsiItem::Wrong(reason)) => complain(x, &reason),
+            Some(SsiItem::Error) => self.error(output),
         }
         (at + used, include)
     }

@@ -17,7 +17,7 @@ use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
@@ -133,7 +133,7 @@ impl HeaderFilter for SsiFilter {
         if !x.is_subrequest() {
             media::clear_length(x);
             x.response.allow_ranges = false;
-            x.response.remove(Known::AcceptRanges);
+            x.response.remove(KnownField::AcceptRanges);
             if self.last_modified {
                 media::weaken_etag(x);
             } else {

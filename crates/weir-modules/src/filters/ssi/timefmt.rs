@@ -1,7 +1,7 @@
 //! `$date_local` and `$date_gmt`: the time in the form that `config timefmt` asks for, as C's `strftime` has it.
 
 use weir_engine::{Exchange, Text};
-use weir_http::date::Civil;
+use weir_http::date::CivilTime;
 
 /// The form that the page asked for.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(super) fn variable(x: &mut Exchange, local: bool) -> Option<Text> {
         out = now.to_string().into_bytes();
     } else {
         let moment = PageTime {
-            civil: Civil::from_unix(now as i64 + i64::from(offset)),
+            civil: CivilTime::from_unix(now as i64 + i64::from(offset)),
             offset,
             zone: &zone,
             unix: now,
@@ -36,7 +36,7 @@ pub(super) fn variable(x: &mut Exchange, local: bool) -> Option<Text> {
 }
 
 struct PageTime<'a> {
-    civil: Civil,
+    civil: CivilTime,
     /// Seconds east of UTC.
     offset: i32,
     zone: &'a str,
@@ -60,7 +60,7 @@ impl PageTime<'_> {
     }
 
     fn convert(&self, out: &mut Vec<u8>, conversion: u8) {
-        let Civil { year, month, day, hour, minute, second, weekday } = self.civil;
+        let CivilTime { year, month, day, hour, minute, second, weekday } = self.civil;
         let twelve = if hour % 12 == 0 { 12 } else { hour % 12 };
         let weekday_name = WEEKDAYS[usize::from(weekday % 7)];
         let month_name = MONTHS[usize::from(month.saturating_sub(1) % 12)];
@@ -177,7 +177,7 @@ mod tests {
 
     fn at(unix: u64, format: &str) -> String {
         let mut out = Vec::new();
-        PageTime { civil: Civil::from_unix(unix as i64), offset: 0, zone: "GMT", unix }
+        PageTime { civil: CivilTime::from_unix(unix as i64), offset: 0, zone: "GMT", unix }
             .write(&mut out, format.as_bytes());
         String::from_utf8_lossy(&out).into_owned()
     }

@@ -20,7 +20,7 @@ use weir_engine::plan::PlanBuilder;
 use weir_engine::regex::Pattern;
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Module, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
@@ -182,7 +182,7 @@ impl HeaderFilter for SubsFilter {
         if x.response.content_type.is_none() || x.response.content_length == Some(0) || !self.types.has(x) {
             return Verdict::Passed;
         }
-        if x.response.header(Known::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
+        if x.response.header(KnownField::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
             x.log(Level::Warn, &"http subs filter header ignored, this may be a compressed response.");
             return Verdict::Ok;
         }
@@ -192,7 +192,7 @@ impl HeaderFilter for SubsFilter {
         if !x.is_subrequest() {
             media::clear_length(x);
             x.response.last_modified = None;
-            x.response.remove(Known::LastModified);
+            x.response.remove(KnownField::LastModified);
         }
         if let Some(ahead) = self.ahead {
             x.response.bound(ahead);

@@ -6,7 +6,9 @@ use std::thread::LocalKey;
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective as End;
 use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
-use crate::filters::compress::{CoderFailure, CoderPlace, CoderPlaces, CoderSession, Op, Progress};
+use crate::filters::compress::{
+    CoderFailure, CoderPlace, CoderPlaces, CoderSession, DeflateOp, DeflateProgress,
+};
 
 /// Compresses one response.
 pub(crate) type ZstdCompressor = CoderPlace<ZstdFrame>;
@@ -36,7 +38,7 @@ pub(crate) struct ZstdFrame {
 
 impl CoderSession for ZstdFrame {
     type Key = ZstdSettings;
-    const PAUSE: Op = Op::Finish;
+    const PAUSE: DeflateOp = DeflateOp::Finish;
 
     fn begin(settings: ZstdSettings, _from: u64) -> Result<ZstdFrame, CoderFailure> {
         let mut context = CCtx::try_create().ok_or(CoderFailure("ZSTD_createCCtx() failed"))?;
@@ -49,11 +51,16 @@ impl CoderSession for ZstdFrame {
         Ok(ZstdFrame { settings, context })
     }
 
-    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, CoderFailure> {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        op: DeflateOp,
+    ) -> Result<DeflateProgress, CoderFailure> {
         let end = match op {
-            Op::Run => End::ZSTD_e_continue,
-            Op::Flush => End::ZSTD_e_flush,
-            Op::Finish => End::ZSTD_e_end,
+            DeflateOp::Run => End::ZSTD_e_continue,
+            DeflateOp::Flush => End::ZSTD_e_flush,
+            DeflateOp::Finish => End::ZSTD_e_end,
         };
         let mut from = InBuffer::around(input);
         let mut to = OutBuffer::around(output);
@@ -62,7 +69,7 @@ impl CoderSession for ZstdFrame {
             .compress_stream2(&mut to, &mut from, end)
             .map_err(|_| CoderFailure("ZSTD_compressStream2() failed"))?;
         let taken = from.pos();
-        Ok(Progress { taken, given: to.pos(), done: taken == input.len() && left == 0 })
+        Ok(DeflateProgress { taken, given: to.pos(), done: taken == input.len() && left == 0 })
     }
 
     fn recycle(mut self) -> Option<(ZstdSettings, ZstdFrame)> {
@@ -121,7 +128,7 @@ mod tests {
             let first = pack(&mut presser(level, None), std::slice::from_ref(&text), 4096);
             // One whose client left.
             let mut broken_off = presser(level, None);
-            broken_off.run(&text, &mut output, Op::Flush).expect("memory");
+            broken_off.run(&text, &mut output, DeflateOp::Flush).expect("memory");
             drop(broken_off);
             assert_eq!(pack(&mut presser(level, None), std::slice::from_ref(&text), 4096), first, "{level}");
             assert_eq!(unpack(&first), text);

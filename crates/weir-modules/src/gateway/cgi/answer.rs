@@ -2,8 +2,8 @@
 //! where its length says, or with the connection.
 
 use weir_engine::Exchange;
-use weir_http::h1::{BadResponse, Limits, Parse, ResponseHead};
-use weir_http::{Known, Method};
+use weir_http::h1::{BadResponse, HeadLimits, HeadParse, ResponseHead};
+use weir_http::{KnownField, Method};
 use weir_upstream::protocol::{BodyDecoder, HeadProgress, IncomingHead};
 
 use super::head;
@@ -21,8 +21,8 @@ pub(crate) fn read(
 ) -> Result<HeadProgress, String> {
     let mut head = ResponseHead::default();
     match parse(bytes, most, &mut head) {
-        Ok(Parse::Incomplete { .. }) => return Ok(HeadProgress::Incomplete),
-        Ok(Parse::Complete) => {}
+        Ok(HeadParse::Incomplete { .. }) => return Ok(HeadProgress::Incomplete),
+        Ok(HeadParse::Complete) => {}
         Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
     }
     let len = head.len;
@@ -42,11 +42,11 @@ pub(crate) fn read(
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn parse(bytes: &[u8], most: usize, head: &mut ResponseHead) -> Result<Parse, BadResponse> {
-    let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
+pub(crate) fn parse(bytes: &[u8], most: usize, head: &mut ResponseHead) -> Result<HeadParse, BadResponse> {
+    let limits = HeadLimits { max_line: most, max_head: most, ..HeadLimits::default() };
     let line = bytes.get(..LINE.len()).unwrap_or(bytes);
     if line.len() < LINE.len() && LINE.starts_with(line) {
-        return Ok(Parse::Incomplete { in_line: true });
+        return Ok(HeadParse::Incomplete { in_line: true });
     }
     if line == LINE {
         match head.parse(bytes, &limits) {
@@ -61,7 +61,7 @@ pub(crate) fn parse(bytes: &[u8], most: usize, head: &mut ResponseHead) -> Resul
 fn frame(x: &Exchange, incoming: &mut IncomingHead) -> Result<(), String> {
     let bodiless = x.request.head.method == Method::Head || matches!(incoming.status, 204 | 304);
     incoming.upgraded = incoming.status == 101;
-    if incoming.upgraded && !x.request.head.fields.iter().any(|field| field.known == Known::Upgrade) {
+    if incoming.upgraded && !x.request.head.fields.iter().any(|field| field.known == KnownField::Upgrade) {
         return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
     }
     incoming.decoder = match incoming.content_length {

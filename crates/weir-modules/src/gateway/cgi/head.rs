@@ -1,8 +1,8 @@
 //! The head of an answer as CGI has it (RFC 3875 section 6): fields, and the status in one of them.
 
 use weir_engine::{Exchange, Span};
-use weir_http::h1::{Limits, Parse, ResponseHead};
-use weir_http::{Field, Known};
+use weir_http::h1::{HeadLimits, HeadParse, ResponseHead};
+use weir_http::{Field, KnownField};
 use weir_upstream::protocol::IncomingHead;
 
 use crate::gateway::answer_head;
@@ -18,11 +18,11 @@ pub(crate) fn read(
     most: usize,
     incoming: &mut IncomingHead,
 ) -> Result<Option<usize>, String> {
-    let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
+    let limits = HeadLimits { max_line: most, max_head: most, ..HeadLimits::default() };
     let mut head = ResponseHead::default();
     match head.parse_fields(bytes, &limits) {
-        Ok(Parse::Incomplete { .. }) => return Ok(None),
-        Ok(Parse::Complete) => {}
+        Ok(HeadParse::Incomplete { .. }) => return Ok(None),
+        Ok(HeadParse::Complete) => {}
         Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
     }
     let len = head.len;
@@ -49,7 +49,7 @@ pub(crate) fn keep(
 fn status(x: &Exchange, fields: &[Field]) -> Result<(u16, Option<Span>), String> {
     let field = fields.iter().find(|field| x.arena.get(field.name).eq_ignore_ascii_case(b"status"));
     let Some(field) = field else {
-        let moved = fields.iter().any(|field| field.known == Known::Location);
+        let moved = fields.iter().any(|field| field.known == KnownField::Location);
         return Ok((if moved { 302 } else { 200 }, None));
     };
     let line = x.arena.get(field.value);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_conf::{LineCx, Result};
 use weir_engine::Exchange;
 use weir_engine::variable::Script;
-use weir_http::{Field, Known};
+use weir_http::{Field, KnownField};
 
 use crate::support::value::WorkerValue;
 
@@ -110,7 +110,7 @@ impl RequestParams {
             let upper = upper(name);
             if upper != HOST && !self.sets(&upper) {
                 let lines = fields.iter().skip(at).filter(same).map(|field| x.arena.get(field.value));
-                each(&upper, &joined(lines, field.known == Known::Cookie));
+                each(&upper, &joined(lines, field.known == KnownField::Cookie));
             }
         }
     }

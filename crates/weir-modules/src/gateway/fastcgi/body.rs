@@ -1,13 +1,13 @@
 //! The body of an answer, taken out of its records.
 
 use weir_engine::log::Level;
-use weir_http::fastcgi::{Event, Kind, Reader};
+use weir_http::fastcgi::{RecordEvent, RecordKind, RecordReader};
 use weir_upstream::protocol::BodyDecode;
 
 /// Reads records behind the head.
 #[derive(Debug)]
 pub(super) struct FastcgiBody {
-    reader: Reader,
+    reader: RecordReader,
     /// How much is to come, if the head said so.
     rest: Option<u64>,
     /// Such an answer has none, whatever the application sends.
@@ -22,7 +22,7 @@ pub(super) struct FastcgiBody {
 }
 
 impl FastcgiBody {
-    pub(super) fn new(reader: Reader, length: Option<u64>, wanted: bool, keep: bool) -> FastcgiBody {
+    pub(super) fn new(reader: RecordReader, length: Option<u64>, wanted: bool, keep: bool) -> FastcgiBody {
         FastcgiBody { reader, rest: length, wanted, keep, stderr: Vec::new(), messages: Vec::new(), told: 0 }
     }
 
@@ -70,20 +70,20 @@ impl BodyDecode for FastcgiBody {
             let (taken, event) = self.reader.read(bytes).map_err(|bad| bad.to_string())?;
             at += taken;
             match event {
-                Event::More => return Ok((at, false)),
-                Event::Data(Kind::Stdout, range) => {
+                RecordEvent::More => return Ok((at, false)),
+                RecordEvent::Data(RecordKind::Stdout, range) => {
                     let excess = self.take(bytes.get(range).unwrap_or_default(), out);
                     if excess > 0 {
                         // The response is whole; what is not taken keeps the connection from being used again.
                         return Ok((at - excess, true));
                     }
                 }
-                Event::Data(Kind::Stderr, range) => {
+                RecordEvent::Data(RecordKind::Stderr, range) => {
                     self.stderr.extend_from_slice(bytes.get(range).unwrap_or_default());
                 }
-                Event::End { kind: Kind::Stderr, empty: false } => self.complain(),
-                Event::End { kind: Kind::Stdout, empty: true } => self.over("stdout")?,
-                Event::End { kind: Kind::End, .. } => {
+                RecordEvent::End { kind: RecordKind::Stderr, empty: false } => self.complain(),
+                RecordEvent::End { kind: RecordKind::Stdout, empty: true } => self.over("stdout")?,
+                RecordEvent::End { kind: RecordKind::End, .. } => {
                     self.over("request")?;
                     return Ok((at, true));
                 }
@@ -117,12 +117,12 @@ const MORE_THAN_SAID: &str =
 
 #[cfg(test)]
 mod tests {
-    use weir_http::fastcgi::{Side, finish, record, record_head};
+    use weir_http::fastcgi::{RecordWriter, finish, record, record_head};
 
     use super::*;
 
     fn answer(length: Option<u64>, wanted: bool, keep: bool, wire: &[u8]) -> Result<(String, bool), String> {
-        let mut body = FastcgiBody::new(Reader::new(Side::Application), length, wanted, keep);
+        let mut body = FastcgiBody::new(RecordReader::new(RecordWriter::Application), length, wanted, keep);
         let mut out = Vec::new();
         let (taken, done) = body.decode(wire, &mut out)?;
         let said: Vec<_> = body.messages().into_iter().map(|(_, text)| text).collect();
@@ -133,13 +133,13 @@ mod tests {
     #[test]
     fn a_body_ends_where_its_request_ends() {
         let mut wire = Vec::new();
-        record(&mut wire, Kind::Stdout, b"abc");
-        record(&mut wire, Kind::Stderr, b"oh.\n");
+        record(&mut wire, RecordKind::Stdout, b"abc");
+        record(&mut wire, RecordKind::Stderr, b"oh.\n");
         assert_eq!(
             answer(None, true, false, &wire),
             Ok(("abc|FastCGI sent in stderr: \"oh\" while reading upstream".into(), false))
         );
-        record_head(&mut wire, Kind::Stdout, 0);
+        record_head(&mut wire, RecordKind::Stdout, 0);
         assert!(answer(None, true, false, &wire).is_ok_and(|(_, done)| !done));
         let early = answer(Some(4), true, true, &wire);
         assert_eq!(early, Err("upstream prematurely closed FastCGI stdout".to_owned()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_engine::log::Level;
 use weir_engine::{Exchange, Verdict};
 use weir_http::Method;
-use weir_http::fastcgi::{self, Event, Kind, Reader, Side};
+use weir_http::fastcgi::{self, RecordEvent, RecordKind, RecordReader, RecordWriter};
 use weir_upstream::UpstreamSettings;
 use weir_upstream::protocol::{
     BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, RECORD, RequestFraming, UpstreamProtocol,
@@ -26,7 +26,7 @@ pub(super) struct FastCgiProtocol {
 
 /// The head of an answer while it comes.
 struct ComingHead {
-    reader: Reader,
+    reader: RecordReader,
     /// What came on stdout.
     head: Vec<u8>,
     /// The message that comes on stderr.
@@ -49,12 +49,12 @@ impl UpstreamProtocol for FastCgiProtocol {
             return Err(Verdict::Status(500));
         }
         fastcgi::begin(&mut out.head, self.keep);
-        fastcgi::record(&mut out.head, Kind::Params, &params);
-        fastcgi::record_head(&mut out.head, Kind::Params, 0);
+        fastcgi::record(&mut out.head, RecordKind::Params, &params);
+        fastcgi::record_head(&mut out.head, RecordKind::Params, 0);
         if self.settings.passes_body(x) {
             out.framing = RequestFraming::Records;
         } else {
-            fastcgi::record_head(&mut out.head, Kind::Stdin, 0);
+            fastcgi::record_head(&mut out.head, RecordKind::Stdin, 0);
         }
         out.keep_alive = self.keep;
         Ok(())
@@ -63,14 +63,18 @@ impl UpstreamProtocol for FastCgiProtocol {
     fn body(&self, piece: Vec<u8>, _framing: RequestFraming) -> Vec<u8> {
         let mut out = Vec::with_capacity(piece.len() + 16);
         for part in piece.chunks(RECORD as usize) {
-            fastcgi::record(&mut out, Kind::Stdin, part);
+            fastcgi::record(&mut out, RecordKind::Stdin, part);
         }
         out
     }
 
     fn body_head(&self, len: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(8);
-        fastcgi::record_head(&mut out, Kind::Stdin, u16::try_from(len).expect("a record holds no more"));
+        fastcgi::record_head(
+            &mut out,
+            RecordKind::Stdin,
+            u16::try_from(len).expect("a record holds no more"),
+        );
         out
     }
 
@@ -111,8 +115,8 @@ impl FastCgiProtocol {
     ) -> Result<HeadProgress, String> {
         let (taken, event) = coming.reader.read(bytes).map_err(|bad| bad.to_string())?;
         match event {
-            Event::More => {}
-            Event::Data(Kind::Stdout, range) => {
+            RecordEvent::More => {}
+            RecordEvent::Data(RecordKind::Stdout, range) => {
                 let before = coming.head.len();
                 let (start, end) = (range.start, range.end);
                 coming.head.extend_from_slice(bytes.get(range).unwrap_or_default());
@@ -129,20 +133,20 @@ impl FastCgiProtocol {
                     return Ok(HeadProgress::Complete(used));
                 }
             }
-            Event::Data(Kind::Stderr, range) => {
+            RecordEvent::Data(RecordKind::Stderr, range) => {
                 coming.stderr.extend_from_slice(bytes.get(range).unwrap_or_default());
             }
-            Event::End { kind: Kind::Stderr, .. } => self.complain(x, coming)?,
-            Event::End { kind: Kind::Stdout, empty: true } => {
+            RecordEvent::End { kind: RecordKind::Stderr, .. } => self.complain(x, coming)?,
+            RecordEvent::End { kind: RecordKind::Stdout, empty: true } => {
                 return Err("upstream prematurely closed FastCGI stdout".to_owned());
             }
-            Event::Data(kind, _) => {
+            RecordEvent::Data(kind, _) => {
                 return Err(format!("upstream sent unexpected FastCGI record: {}", kind as u8));
             }
-            Event::End { kind: Kind::End, .. } => {
-                return Err(format!("upstream sent unexpected FastCGI record: {}", Kind::End as u8));
+            RecordEvent::End { kind: RecordKind::End, .. } => {
+                return Err(format!("upstream sent unexpected FastCGI record: {}", RecordKind::End as u8));
             }
-            Event::End { .. } => {}
+            RecordEvent::End { .. } => {}
         }
         Ok(HeadProgress::Taken(taken))
     }
@@ -167,7 +171,7 @@ impl FastCgiProtocol {
 impl ComingHead {
     fn new() -> ComingHead {
         ComingHead {
-            reader: Reader::new(Side::Application),
+            reader: RecordReader::new(RecordWriter::Application),
             head: Vec::new(),
             stderr: Vec::new(),
             messages: 0,

@@ -12,7 +12,7 @@ use weir_conf::{Directive, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Unnamed, Verdict, inherit};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_upstream::protocol::{
     HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
 };
@@ -186,7 +186,7 @@ impl UpstreamProtocol for GrpcProtocol {
 
 /// Whether the client said that it takes trailers, which gRPC servers insist on.
 fn wants_trailers(x: &Exchange) -> bool {
-    let te = x.request.head.fields.iter().filter(|field| field.known == Known::Te);
+    let te = x.request.head.fields.iter().filter(|field| field.known == KnownField::Te);
     let words = te.flat_map(|field| x.arena.get(field.value).split(|byte| *byte == b','));
     words.map(<[u8]>::trim_ascii).any(|word| word.eq_ignore_ascii_case(b"trailers"))
 }

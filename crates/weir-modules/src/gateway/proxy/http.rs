@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Span, Text, Verdict};
-use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
-use weir_http::{Field, Known, Method, Version};
+use weir_http::h1::{
+    BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
+};
+use weir_http::{Field, KnownField, Method, Version};
 use weir_upstream::UpstreamSettings;
 use weir_upstream::protocol::{BodyDecoder, HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol};
 use weir_upstream::tls_client::SecureUpstream;
@@ -68,13 +70,13 @@ impl UpstreamProtocol for HttpPass {
         incoming: &mut IncomingHead,
     ) -> Result<HeadProgress, String> {
         let most = self.settings.buffer_size as usize;
-        let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
+        let limits = HeadLimits { max_line: most, max_head: most, ..HeadLimits::default() };
         let mut fields = std::mem::take(&mut incoming.fields);
         fields.reserve(FIELDS);
         let mut head = ResponseHead { fields, ..ResponseHead::default() };
         match head.parse(bytes, &limits) {
-            Ok(Parse::Incomplete { .. }) => return Ok(HeadProgress::Incomplete),
-            Ok(Parse::Complete) => {}
+            Ok(HeadParse::Incomplete { .. }) => return Ok(HeadProgress::Incomplete),
+            Ok(HeadParse::Complete) => {}
             Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
         }
         if (100..200).contains(&head.status) && head.status != 101 {
@@ -97,11 +99,11 @@ impl UpstreamProtocol for HttpPass {
     fn field(&self, x: &mut Exchange, field: &Field) -> Option<Text> {
         let value = || x.arena.get(field.value).to_vec();
         let new = match field.known {
-            Known::Location if !self.redirects.is_empty() => {
+            KnownField::Location if !self.redirects.is_empty() => {
                 let value = value();
                 rewrite::first(&self.redirects, x, &value, 0)
             }
-            Known::SetCookie if !self.cookies.is_empty() => {
+            KnownField::SetCookie if !self.cookies.is_empty() => {
                 let value = value();
                 self.cookies.rewrite(x, &value)
             }
@@ -136,7 +138,7 @@ impl HttpPass {
             BodyLength::Bytes(0) => BodyDecoder::None,
             BodyLength::Bytes(length) => BodyDecoder::Length(length),
             BodyLength::Chunked => {
-                let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+                let decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
                 BodyDecoder::Chunked(Box::new(decoder))
             }
             BodyLength::UntilClose => {

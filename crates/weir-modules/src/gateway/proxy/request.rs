@@ -5,8 +5,8 @@ use std::sync::Arc;
 use weir_conf::LineCx;
 use weir_engine::variable::{Script, Variable};
 use weir_engine::{Exchange, Span, Text, Verdict};
-use weir_http::escape::{Set, escape};
-use weir_http::{Known, Method, base64, h1};
+use weir_http::escape::{EscapeSet, escape};
+use weir_http::{KnownField, Method, base64, h1};
 use weir_upstream::FieldNames;
 use weir_upstream::protocol::{FieldSection, OutgoingRequest, RequestFraming};
 
@@ -47,7 +47,7 @@ impl RequestFields {
     }
 
     /// Whether `proxy_set_header` names this field, or nginx composes it itself.
-    fn replaces(&self, known: Known, name: &[u8]) -> bool {
+    fn replaces(&self, known: KnownField, name: &[u8]) -> bool {
         self.replaced.has(known, name)
     }
 
@@ -112,12 +112,12 @@ impl RequestFields {
 /// Whether a field may stand in a request of HTTP/2 (RFC 9113 section 8.2.2).
 fn goes(name: &[u8], value: &[u8]) -> bool {
     match weir_http::classify(name) {
-        Known::Connection
-        | Known::KeepAlive
-        | Known::ProxyConnection
-        | Known::TransferEncoding
-        | Known::Upgrade => false,
-        Known::Te => value.eq_ignore_ascii_case(b"trailers"),
+        KnownField::Connection
+        | KnownField::KeepAlive
+        | KnownField::ProxyConnection
+        | KnownField::TransferEncoding
+        | KnownField::Upgrade => false,
+        KnownField::Te => value.eq_ignore_ascii_case(b"trailers"),
         _ => true,
     }
 }
@@ -233,8 +233,8 @@ fn section(
 /// configuration passes the client's wish on (`proxy_set_header Upgrade`, `proxy_upgrade`): what proves to a client of HTTP/1.1
 /// that it was granted (RFC 6455 section 4.2.2).
 fn websocket(http: &HttpPass, x: &mut Exchange) -> Option<Vec<u8>> {
-    let key = x.request.head.fields.iter().find(|field| field.known == Known::SecWebsocketKey)?.value;
-    let wish = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade)?.value;
+    let key = x.request.head.fields.iter().find(|field| field.known == KnownField::SecWebsocketKey)?.value;
+    let wish = x.request.head.fields.iter().find(|field| field.known == KnownField::Upgrade)?.value;
     let is_websocket = |text: &[u8]| text.eq_ignore_ascii_case(b"websocket");
     let set = http.fields.set.iter().find(|(name, _)| name.eq_ignore_ascii_case("Upgrade"));
     let passed = match set {
@@ -267,7 +267,7 @@ fn client(http: &HttpPass, x: &Exchange, head: &mut Vec<u8>) {
 
 /// What the client wishes to speak from here on, if anything (RFC 9110 section 7.8).
 fn upgrade(http: &HttpPass, x: &Exchange, head: &mut Vec<u8>) {
-    let wish = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade);
+    let wish = x.request.head.fields.iter().find(|field| field.known == KnownField::Upgrade);
     if let Some(wish) = wish.filter(|_| !http.fields.sets("Upgrade") && !http.fields.sets("Connection")) {
         let names = http.upgrade.of(x.arena.get(wish.value));
         if !names.is_empty() {
@@ -350,7 +350,7 @@ pub(crate) fn uri(x: &mut Exchange) -> Result<Span, Verdict> {
                 x.arena.append(&given);
             }
             let rest = x.uri()[replaced..].to_vec();
-            x.arena.write(|out| escape(out, &rest, Set::Uri));
+            x.arena.write(|out| escape(out, &rest, EscapeSet::Uri));
             if !x.args().is_empty() {
                 let args = x.request.args;
                 x.arena.push(b"?");
@@ -400,7 +400,7 @@ pub(super) const VARIABLES: &[Variable] = &[
             .head
             .fields
             .iter()
-            .filter(|field| field.known == Known::XForwardedFor)
+            .filter(|field| field.known == KnownField::XForwardedFor)
             .map(|field| field.value)
             .collect();
         for span in spans {

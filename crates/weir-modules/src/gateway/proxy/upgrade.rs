@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
 use weir_engine::Exchange;
-use weir_http::Known;
+use weir_http::KnownField;
 
 use super::http::HttpPass;
 
@@ -49,7 +49,7 @@ impl UpgradeProtocols {
 /// Whether the server of `x` was asked for another protocol, so that it may switch to one: by the client, and by what
 /// the configuration passes on.
 pub(super) fn was_asked(http: &HttpPass, x: &mut Exchange) -> bool {
-    let Some(wish) = x.request.head.fields.iter().find(|field| field.known == Known::Upgrade) else {
+    let Some(wish) = x.request.head.fields.iter().find(|field| field.known == KnownField::Upgrade) else {
         return false;
     };
     let wish = wish.value;

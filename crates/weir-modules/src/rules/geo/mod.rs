@@ -15,7 +15,7 @@ use weir_conf::{Directive, LineCx, Result};
 use weir_engine::conf::registry::Registry;
 use weir_engine::variable::VarIndex;
 use weir_engine::{Exchange, Module, Text};
-use weir_http::Known;
+use weir_http::KnownField;
 use weir_rt::net::SockAddr;
 
 use crate::support::computed;
@@ -232,7 +232,7 @@ impl GeoTable {
         };
         if let Some(trust) = &self.proxies {
             let fields = x.request.head.fields.iter().rev();
-            let named = fields.filter(|field| field.known == Known::XForwardedFor);
+            let named = fields.filter(|field| field.known == KnownField::XForwardedFor);
             if let Some(told) = trust.many(addr, named.map(|field| x.arena.get(field.value))) {
                 return told.ip();
             }

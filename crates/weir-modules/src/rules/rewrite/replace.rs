@@ -7,8 +7,8 @@ use weir_engine::log::Level;
 use weir_engine::regex::{GivenUp, Pattern};
 use weir_engine::variable::Script;
 use weir_engine::{Exchange, Span, Text, Verdict};
-use weir_http::Known;
-use weir_http::escape::{Unescape, unescape};
+use weir_http::KnownField;
+use weir_http::escape::{UnescapeMode, unescape};
 
 use super::program::{ProgramFlow, ProgramRun, clear_captures, is_quoted};
 
@@ -136,7 +136,7 @@ impl UriReplacement {
         let target = if is_quoted(x) { self.path.value_escaped(x) } else { self.path.value(x) };
         let target = x.text(&target).to_vec();
         let start = x.arena.mark();
-        let read = unescape(x.arena.buffer(), &target, Unescape::Redirect);
+        let read = unescape(x.arena.buffer(), &target, UnescapeMode::Redirect);
         x.arena.push(&target[read..]);
         if self.add_args {
             self.append_args(x, if self.args.is_some() { b"&" } else { b"?" });
@@ -146,7 +146,7 @@ impl UriReplacement {
             let target = lossy(x, target);
             x.log(Level::Notice, &format_args!("rewritten redirect: \"{target}\""));
         }
-        x.response.remove(Known::Location);
+        x.response.remove(KnownField::Location);
         x.response.location = Some(Text::Span(target));
     }
 

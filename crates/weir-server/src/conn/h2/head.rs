@@ -2,9 +2,9 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use weir_http::h2::{Code, Malformed, Message};
-use weir_http::hpack::{Kind, Section};
-use weir_http::{Field, Known, Method, Span, Version, base64};
+use weir_http::h2::{ErrorCode, H2Message, MalformedMessage};
+use weir_http::hpack::{DecodedSection, NameKind};
+use weir_http::{Field, KnownField, Method, Span, Version, base64};
 use weir_trace::{ConnectionStep, Site};
 
 use crate::tls::accepted::TlsJudge;
@@ -15,7 +15,7 @@ use weir_engine::transport::h2::mux::Mux;
 
 /// Makes the request of `x` from the header section that was read last; `end`: no body follows. Also the code with which
 /// the stream of a malformed one ends behind its answer.
-pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), HeadFailure>, Option<Code>) {
+pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), HeadFailure>, Option<ErrorCode>) {
     let h2 = mux.h2.borrow();
     let (section, message) = (h2.section(), *h2.message());
     let repeated = take_over(x, section, &message, end);
@@ -25,7 +25,7 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), HeadFa
     drop(h2);
     x.trace().mark(Site::step(ConnectionStep::Parse));
     if let Some(malformed) = wrong {
-        return (Err(refuse(x, &malformed)), Some(Code::Protocol));
+        return (Err(refuse(x, &malformed)), Some(ErrorCode::Protocol));
     }
     if too_large {
         x.log(Level::Info, &"client sent too large request header");
@@ -44,7 +44,12 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), HeadFa
 
 /// The request line that HTTP/1 would have, the fields, and what they say. The text of the section stands first in the
 /// arena, so that its spans hold there. Returns the name of a field that may come once and came twice.
-fn take_over(x: &mut Exchange, section: &Section, message: &Message, end: bool) -> Option<Known> {
+fn take_over(
+    x: &mut Exchange,
+    section: &DecodedSection,
+    message: &H2Message,
+    end: bool,
+) -> Option<KnownField> {
     let head = &mut x.request.head;
     head.clear();
     x.arena.push(&section.text);
@@ -69,8 +74,8 @@ fn take_over(x: &mut Exchange, section: &Section, message: &Message, end: bool) 
             continue;
         }
         match item.name.known {
-            Known::Cookie => cookies += 1,
-            Known::Expect if head.field(Known::Expect).is_none() => {
+            KnownField::Cookie => cookies += 1,
+            KnownField::Expect if head.field(KnownField::Expect).is_none() => {
                 head.expect_continue = item.value.of(&section.text).eq_ignore_ascii_case(b"100-continue");
             }
             known if known.is_single() && head.field(known).is_some() => repeated = Some(known),
@@ -78,8 +83,8 @@ fn take_over(x: &mut Exchange, section: &Section, message: &Message, end: bool) 
         }
         head.push_field(Field {
             known: item.name.known,
-            valid: item.name.kind == Kind::Usual,
-            underscore: item.name.kind == Kind::Underscore,
+            valid: item.name.kind == NameKind::Usual,
+            underscore: item.name.kind == NameKind::Underscore,
             name: item.label,
             value: item.value,
         });
@@ -102,9 +107,9 @@ fn open_tunnel(x: &mut Exchange) {
     head.connection.upgrade = true;
     // The key proves to a client that its server speaks WebSocket; this client has asked otherwise.
     let fields = [
-        (Known::Upgrade, &b"upgrade"[..], &b"websocket"[..]),
-        (Known::Connection, b"connection", b"Upgrade"),
-        (Known::SecWebsocketKey, b"sec-websocket-key", &nonce()),
+        (KnownField::Upgrade, &b"upgrade"[..], &b"websocket"[..]),
+        (KnownField::Connection, b"connection", b"Upgrade"),
+        (KnownField::SecWebsocketKey, b"sec-websocket-key", &nonce()),
     ];
     for (known, name, value) in fields {
         let (name, value) = (x.arena.push(name), x.arena.push(value));
@@ -126,7 +131,7 @@ fn nonce() -> Vec<u8> {
 fn join_cookies(x: &mut Exchange) {
     let start = x.arena.mark();
     let fields: Vec<Field> =
-        x.request.head.fields.iter().filter(|field| field.known == Known::Cookie).copied().collect();
+        x.request.head.fields.iter().filter(|field| field.known == KnownField::Cookie).copied().collect();
     for (at, field) in fields.iter().enumerate() {
         if at > 0 {
             x.arena.push(b"; ");
@@ -135,8 +140,8 @@ fn join_cookies(x: &mut Exchange) {
     }
     let value = x.arena.since(start);
     let mut first = true;
-    x.request.head.retain_fields(|field| field.known != Known::Cookie || std::mem::take(&mut first));
-    if let Some(field) = x.request.head.fields.iter_mut().find(|field| field.known == Known::Cookie) {
+    x.request.head.retain_fields(|field| field.known != KnownField::Cookie || std::mem::take(&mut first));
+    if let Some(field) = x.request.head.fields.iter_mut().find(|field| field.known == KnownField::Cookie) {
         field.value = value;
     }
 }
@@ -152,11 +157,11 @@ fn served_here(x: &Exchange) -> Result<(), HeadFailure> {
 
 /// `:authority` stands for the Host field; whoever reads that one finds it.
 fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), HeadFailure> {
-    let given = x.request.span(Known::Host);
+    let given = x.request.span(KnownField::Host);
     match (authority, given) {
         (Some(authority), None) => {
             let name = x.arena.push(b"host");
-            let (known, value) = (Known::Host, authority);
+            let (known, value) = (KnownField::Host, authority);
             x.request.head.push_field(Field { known, valid: true, underscore: false, name, value });
             Ok(())
         }
@@ -172,7 +177,7 @@ fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), HeadFailure> {
     }
 }
 
-fn refuse(x: &mut Exchange, malformed: &Malformed) -> HeadFailure {
+fn refuse(x: &mut Exchange, malformed: &MalformedMessage) -> HeadFailure {
     match malformed.place() {
         Some(place) => {
             let name = String::from_utf8_lossy(x.arena.get(place)).into_owned();

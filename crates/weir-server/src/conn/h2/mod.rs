@@ -135,7 +135,7 @@ fn expired(mux: &Rc<Mux>) {
     if !mux.is_begun() {
         keepalive::gone(&mux.connection, &mux.worker, &RecvOutcome::TimedOut);
     }
-    mux.go_away(h2::Code::No);
+    mux.go_away(h2::ErrorCode::No);
 }
 
 /// The client is gone, or takes nothing.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::h2::{Code, Key};
+use weir_http::h2::{ErrorCode, StreamKey};
 
 use super::{exchange, head};
 use weir_engine::engine::ServeWait;
@@ -32,10 +32,10 @@ pub(super) fn turn(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
 }
 
 /// Serves the request whose head has just come; `end`: it has no body. Where it has to wait it becomes a task.
-fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) {
+fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: bool) {
     if mux.connection.adopt(&mux.worker) {
         // This request is answered by the new servers; the client's others come on a connection of theirs.
-        mux.go_away(Code::No);
+        mux.go_away(ErrorCode::No);
     }
     mux.begin(key, end);
     let mut x = exchange(mux, spare);
@@ -54,7 +54,7 @@ fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) 
 }
 
 /// Answers the request of `x`, whose head was read; the exchange, if it is over. The request is counted as being answered.
-pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
+pub(super) fn answer(mux: &Rc<Mux>, key: StreamKey, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
     read::start(&mut x);
     match engine::try_serve(&mut x) {
         Progress::Done(()) => {
@@ -114,13 +114,13 @@ impl Drop for HeldRequests<'_> {
     }
 }
 
-fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: StreamTask) {
+fn later(mux: &Rc<Mux>, key: StreamKey, x: Box<Exchange>, task: StreamTask) {
     let running = RunningStream { mux: mux.clone(), key, x: Some(x) };
     weir_rt::spawn(run(running, task));
 }
 
 /// A fresh exchange for a stream.
-fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: Key) {
+fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: StreamKey) {
     x.start_ms = weir_rt::now_ms();
     x.bytes_before = 0;
     x.transport = Transport::H2(H2Stream { mux: mux.clone(), key });
@@ -138,7 +138,7 @@ fn count(x: &mut Exchange, mux: &Mux) {
     let core = &hosts.default().plan.core;
     let age = x.start_ms.saturating_sub(connection.started_ms);
     if x.nth >= core.keepalive_requests || age > core.keepalive_time || core.keepalive_timeout == 0 {
-        mux.go_away(Code::No);
+        mux.go_away(ErrorCode::No);
     }
 }
 
@@ -161,7 +161,7 @@ async fn run(mut running: RunningStream, task: StreamTask) {
 /// A request that is a task. Dropping it, also in a panic, gives the exchange back and lets the stream end.
 struct RunningStream {
     mux: Rc<Mux>,
-    key: Key,
+    key: StreamKey,
     x: Option<Box<Exchange>>,
 }
 
@@ -177,7 +177,7 @@ impl Drop for RunningStream {
     }
 }
 
-fn over(mux: &Mux, key: Key, x: &Exchange) {
+fn over(mux: &Mux, key: StreamKey, x: &Exchange) {
     mux.worker.counters.writing.sub(1);
     mux.detach(key, x.is_complete());
 }

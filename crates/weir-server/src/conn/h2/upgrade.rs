@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use weir_http::{Known, Version, base64, header};
+use weir_http::{KnownField, Version, base64, header};
 
 use super::request;
 use weir_engine::exchange::Exchange;
@@ -20,11 +20,11 @@ pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
     if !plain || !x.connection.takes_http2() {
         return None;
     }
-    let mut upgrades = header::tokens(request.value(&x.arena, Known::Upgrade)?);
+    let mut upgrades = header::tokens(request.value(&x.arena, KnownField::Upgrade)?);
     if !upgrades.any(|token| token.eq_ignore_ascii_case(b"h2c")) {
         return None;
     }
-    let mut settings = request.head.fields.iter().filter(|field| field.known == Known::Http2Settings);
+    let mut settings = request.head.fields.iter().filter(|field| field.known == KnownField::Http2Settings);
     let first = settings.next()?;
     match settings.next() {
         None => base64::decode_url(x.arena.get(first.value)),
@@ -50,7 +50,10 @@ pub(crate) async fn serve(x: &mut Exchange, wire: &Rc<Wire>, settings: &[u8]) {
             std::mem::swap(&mut *own, x);
             own.request.head.version = Version::V20;
             own.request.head.retain_fields(|field| {
-                !matches!(field.known, Known::Connection | Known::Upgrade | Known::Http2Settings)
+                !matches!(
+                    field.known,
+                    KnownField::Connection | KnownField::Upgrade | KnownField::Http2Settings
+                )
             });
             own.bytes_before = 0;
             own.transport = Transport::H2(H2Stream { mux: mux.clone(), key });

@@ -8,8 +8,8 @@ pub(super) mod stapling;
 
 use std::sync::Arc;
 
-use weir_http::escape::{Set, escape};
-use weir_http::h1::{Limits, Parse, ResponseHead};
+use weir_http::escape::{EscapeSet, escape};
+use weir_http::h1::{HeadLimits, HeadParse, ResponseHead};
 use weir_rt::RecvOutcome;
 use weir_rt::net::SockAddr;
 
@@ -120,7 +120,7 @@ impl OcspResponder {
         let mut text = Vec::new();
         weir_http::base64::encode(&weir_tls::ocsp::request(id), &mut text);
         let mut request = format!("GET {}", self.path).into_bytes();
-        escape(&mut request, &text, Set::UriComponent);
+        escape(&mut request, &text, EscapeSet::UriComponent);
         let authority = &self.authority;
         request.extend(format!(" HTTP/1.0\r\nHost: {authority}\r\n\r\n").into_bytes());
         request
@@ -138,12 +138,12 @@ pub(super) struct ResponderNames {
 
 /// The whole body of an answer; `None`: more must come.
 fn body(received: &[u8], ended: bool) -> Result<Option<Vec<u8>>, String> {
-    let limits = Limits { max_line: MOST_HEAD, max_head: MOST_HEAD, ..Limits::default() };
+    let limits = HeadLimits { max_line: MOST_HEAD, max_head: MOST_HEAD, ..HeadLimits::default() };
     let mut head = ResponseHead::default();
     match head.parse(received, &limits) {
-        Ok(Parse::Complete) => {}
-        Ok(Parse::Incomplete { .. }) if !ended && received.len() < MOST => return Ok(None),
-        Ok(Parse::Incomplete { .. }) => return Err(CLOSED.to_owned()),
+        Ok(HeadParse::Complete) => {}
+        Ok(HeadParse::Incomplete { .. }) if !ended && received.len() < MOST => return Ok(None),
+        Ok(HeadParse::Incomplete { .. }) => return Err(CLOSED.to_owned()),
         Err(error) => return Err(format!("OCSP responder: {}", error.message())),
     }
     if head.status != 200 {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 
 use super::{SourceConfig, SourceKind};
 use crate::discovery::server_list;
@@ -48,23 +48,24 @@ impl ConsulSource {
             // One that goes back has to be read from its beginning.
             self.index = if index < before { 0 } else { index };
             if self.index != before || before == 0 {
-                return instances(&Value::parse(&body).map_err(|error| error.to_string())?);
+                return instances(&JsonValue::parse(&body).map_err(|error| error.to_string())?);
             }
         }
     }
 }
 
 /// The servers of an answer, each address once.
-fn instances(value: &Value) -> Result<Vec<ServerEntry>, String> {
+fn instances(value: &JsonValue) -> Result<Vec<ServerEntry>, String> {
     let all = value.list().ok_or("the answer is no array")?;
     let mut seen = std::collections::HashSet::new();
     let mut servers = Vec::new();
     for one in all {
         let service = one.field("Service").ok_or("an instance without service")?;
-        let own = service.field("Address").and_then(Value::text).filter(|address| !address.is_empty());
-        let address = own.or_else(|| one.path(&["Node", "Address"]).and_then(Value::text));
+        let own = service.field("Address").and_then(JsonValue::text).filter(|address| !address.is_empty());
+        let address = own.or_else(|| one.path(&["Node", "Address"]).and_then(JsonValue::text));
         let address = address.ok_or("an instance without address")?;
-        let port = service.field("Port").and_then(Value::number).filter(|port| (1..=65_535).contains(port));
+        let port =
+            service.field("Port").and_then(JsonValue::number).filter(|port| (1..=65_535).contains(port));
         let port = port.ok_or("an instance without port")?;
         let name =
             if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
@@ -72,14 +73,14 @@ fn instances(value: &Value) -> Result<Vec<ServerEntry>, String> {
             continue;
         }
         let weight =
-            service.path(&["Weights", "Passing"]).and_then(Value::number).filter(|weight| *weight > 0);
-        let server = Json::object(|json| {
+            service.path(&["Weights", "Passing"]).and_then(JsonValue::number).filter(|weight| *weight > 0);
+        let server = JsonWriter::object(|json| {
             json.key("server").text(&name);
             json.key("weight").raw(weight.unwrap_or(1));
         });
-        servers.push(Value::parse(server.as_bytes()).map_err(|error| error.to_string())?);
+        servers.push(JsonValue::parse(server.as_bytes()).map_err(|error| error.to_string())?);
     }
-    server_list::read(&Value::List(servers))
+    server_list::read(&JsonValue::List(servers))
 }
 
 /// Everything but letters, digits and `-._~` as in RFC 3986 section 2.1.
@@ -104,10 +105,10 @@ mod tests {
         let text = r#"[{"Node":{"Address":"10.0.0.9"},"Service":{"Address":"","Port":80,"Weights":{"Passing":3}}},
             {"Node":{"Address":"10.0.0.9"},"Service":{"Address":"::1","Port":81}},
             {"Node":{"Address":"10.0.0.9"},"Service":{"Address":"","Port":80}}]"#;
-        let list = instances(&Value::parse(text.as_bytes()).expect("JSON")).expect("servers");
+        let list = instances(&JsonValue::parse(text.as_bytes()).expect("JSON")).expect("servers");
         let written = r#"[{"server":"10.0.0.9:80","weight":3},{"server":"[::1]:81"}]"#;
         assert_eq!(server_list::write(&list), written);
-        let wrong = Value::parse(br#"[{"Node":{"Address":"a"},"Service":{"Port":0}}]"#).expect("JSON");
+        let wrong = JsonValue::parse(br#"[{"Node":{"Address":"a"},"Service":{"Port":0}}]"#).expect("JSON");
         assert_eq!(instances(&wrong).expect_err("no port"), "an instance without port");
         let mut out = String::new();
         escape(&mut out, "a/b c");

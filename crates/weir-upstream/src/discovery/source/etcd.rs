@@ -2,7 +2,7 @@
 //! and each change has the range read again.
 
 use weir_http::base64;
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 
 use super::http::{JSON, SourceResponse, TIMED_OUT};
 use super::reader::list;
@@ -32,7 +32,7 @@ impl EtcdSource {
             self.watch = watch;
         }
         let end = prefix.then(|| successor(key.as_bytes()));
-        let range = |json: &mut Json| {
+        let range = |json: &mut JsonWriter| {
             json.key("key").text(&encoded(key.as_bytes()));
             if let Some(end) = &end {
                 json.key("range_end").text(&encoded(end));
@@ -42,13 +42,18 @@ impl EtcdSource {
             config.token.as_ref().map_or(String::new(), |token| format!("Authorization: {token}\r\n"));
         let target = |call: &str| format!("{}/v3/{call}", url.path.trim_end_matches('/'));
         let answer = url
-            .ask(&target("kv/range"), &token, Some((JSON, Json::object(range).as_bytes())), config.timeout)
+            .ask(
+                &target("kv/range"),
+                &token,
+                Some((JSON, JsonWriter::object(range).as_bytes())),
+                config.timeout,
+            )
             .await?;
-        let read = Value::parse(&answer.body().await?).map_err(|error| error.to_string())?;
-        let revision = read.path(&["header", "revision"]).and_then(Value::number);
+        let read = JsonValue::parse(&answer.body().await?).map_err(|error| error.to_string())?;
+        let revision = read.path(&["header", "revision"]).and_then(JsonValue::number);
         let revision = revision.ok_or("the answer has no revision")?;
         if self.watch.is_none() {
-            let create = Json::object(|json| {
+            let create = JsonWriter::object(|json| {
                 json.key("create_request").nested(|json| {
                     range(json);
                     json.key("start_revision").raw(revision + 1);
@@ -101,35 +106,35 @@ enum EtcdEvent {
 }
 
 fn happened(line: &[u8]) -> Result<EtcdEvent, String> {
-    let value = Value::parse(line).map_err(|error| error.to_string())?;
-    if let Some(error) = value.path(&["error", "message"]).and_then(Value::text) {
+    let value = JsonValue::parse(line).map_err(|error| error.to_string())?;
+    if let Some(error) = value.path(&["error", "message"]).and_then(JsonValue::text) {
         return Err(error.to_owned());
     }
     let result = value.field("result").ok_or("a change without result")?;
-    if result.field("canceled").and_then(Value::bool) == Some(true) {
+    if result.field("canceled").and_then(JsonValue::bool) == Some(true) {
         return Ok(EtcdEvent::End);
     }
-    let events = result.field("events").and_then(Value::list).is_some_and(|events| !events.is_empty());
+    let events = result.field("events").and_then(JsonValue::list).is_some_and(|events| !events.is_empty());
     Ok(if events { EtcdEvent::Change } else { EtcdEvent::Nothing })
 }
 
 /// The servers in the values of a range: one list, or one server each.
-fn servers(read: &Value, prefix: bool) -> Result<Vec<ServerEntry>, String> {
-    let found = read.field("kvs").and_then(Value::list).unwrap_or_default();
+fn servers(read: &JsonValue, prefix: bool) -> Result<Vec<ServerEntry>, String> {
+    let found = read.field("kvs").and_then(JsonValue::list).unwrap_or_default();
     let mut values = Vec::new();
     for found in found {
-        let value = found.field("value").and_then(Value::text).unwrap_or_default();
+        let value = found.field("value").and_then(JsonValue::text).unwrap_or_default();
         values.push(base64::decode(value.as_bytes()).ok_or("a value is not in base64")?);
     }
     if !prefix {
         return list(values.first().ok_or("there is no such key")?);
     }
-    let server = |value: &Vec<u8>| match Value::parse(value) {
-        Ok(value @ (Value::Object(_) | Value::Text(_))) => value,
+    let server = |value: &Vec<u8>| match JsonValue::parse(value) {
+        Ok(value @ (JsonValue::Object(_) | JsonValue::Text(_))) => value,
         // The address alone.
-        _ => Value::Text(String::from_utf8_lossy(value).trim().to_owned()),
+        _ => JsonValue::Text(String::from_utf8_lossy(value).trim().to_owned()),
     };
-    server_list::read(&Value::List(values.iter().map(server).collect()))
+    server_list::read(&JsonValue::List(values.iter().map(server).collect()))
 }
 
 fn encoded(bytes: &[u8]) -> String {
@@ -163,14 +168,14 @@ mod tests {
     #[test]
     fn values_are_lists_or_servers() {
         let read = |values: &[&str]| {
-            let kvs = Json::object(|json| {
+            let kvs = JsonWriter::object(|json| {
                 json.key("kvs").list(|json| {
                     values.iter().for_each(|value| {
                         json.nested(|json| json.key("value").text(&encoded(value.as_bytes())));
                     });
                 });
             });
-            Value::parse(kvs.as_bytes()).expect("JSON")
+            JsonValue::parse(kvs.as_bytes()).expect("JSON")
         };
         let written = |value, prefix| servers(&value, prefix).map(|list| server_list::write(&list));
         let one = r#"[{"server":"10.0.0.1:80","weight":2}]"#;

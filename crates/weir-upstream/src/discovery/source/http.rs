@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use weir_conf::split_port;
 use weir_http::Method;
-use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
+use weir_http::h1::{
+    BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
+};
 use weir_rt::RecvOutcome;
 use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
@@ -288,21 +290,23 @@ impl SourceResponse {
     }
 
     async fn head(&mut self) -> Result<(), String> {
-        let limits = Limits { max_line: HEAD, max_head: HEAD, ..Limits::default() };
+        let limits = HeadLimits { max_line: HEAD, max_head: HEAD, ..HeadLimits::default() };
         loop {
             let mut head = ResponseHead::default();
             match head.parse(&self.rest, &limits) {
-                Ok(Parse::Complete) if (100..200).contains(&head.status) => drop(self.rest.drain(..head.len)),
-                Ok(Parse::Complete) => {
+                Ok(HeadParse::Complete) if (100..200).contains(&head.status) => {
+                    drop(self.rest.drain(..head.len))
+                }
+                Ok(HeadParse::Complete) => {
                     self.take_head(&head);
                     return Ok(());
                 }
-                Ok(Parse::Incomplete { .. }) if self.rest.len() < HEAD => {
+                Ok(HeadParse::Incomplete { .. }) if self.rest.len() < HEAD => {
                     if !self.receive(self.timeout).await? {
                         return Err("the connection was closed without an answer".to_owned());
                     }
                 }
-                Ok(Parse::Incomplete { .. }) => return Err("the answer's head is too long".to_owned()),
+                Ok(HeadParse::Incomplete { .. }) => return Err("the answer's head is too long".to_owned()),
                 Err(error) => return Err(error.message().to_owned()),
             }
         }
@@ -316,7 +320,7 @@ impl SourceResponse {
             BodyLength::None | BodyLength::Bytes(0) => SourceFraming::Over,
             BodyLength::Bytes(length) => SourceFraming::Length(length),
             BodyLength::Chunked => {
-                let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+                let decoder = ChunkedDecoder::new(ChunkStrictness::Upstream, TrailerLimits::default());
                 SourceFraming::Chunked(Box::new(decoder))
             }
             BodyLength::UntilClose => SourceFraming::UntilClose,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_http::json::Value;
+use weir_http::json::JsonValue;
 
 use super::consul::ConsulSource;
 use super::etcd::EtcdSource;
@@ -117,6 +117,6 @@ const TICKS: Duration = Duration::from_millis(50);
 
 /// The list that a text is.
 pub(super) fn list(text: &[u8]) -> Result<Vec<ServerEntry>, String> {
-    let value = Value::parse(text).map_err(|error| error.to_string())?;
+    let value = JsonValue::parse(text).map_err(|error| error.to_string())?;
     server_list::read(&value)
 }

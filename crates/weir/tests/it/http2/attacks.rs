@@ -1,6 +1,6 @@
 //! Clients that do too much, too little, or what they may not.
 
-use weir_http::h2::Code;
+use weir_http::h2::ErrorCode;
 use weir_test::{Server, both_drivers, wait_for};
 
 use crate::http2::client::Client;
@@ -62,7 +62,7 @@ both_drivers! {
         }
         let key = client.open("GET", "/ok", &[("Upper", "x")], None);
         client.until("a reset", |client| client.answers[&key].reset.is_some());
-        assert_eq!(client.answers[&key].reset, Some(Code::Protocol));
+        assert_eq!(client.answers[&key].reset, Some(ErrorCode::Protocol));
         let key = client.open("CONNECT", "/ok", &[], None);
         assert_eq!(client.answer(key).status, 405);
         let long = "x".repeat(40_000);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use weir_http::h2::{Code, Config, Connection, Event, Grant, Key};
-use weir_http::hpack::{Indexing, Limits};
+use weir_http::h2::{DataGrant, ErrorCode, H2Config, H2Connection, H2Event, StreamKey};
+use weir_http::hpack::{FieldIndexing, SectionLimits};
 use weir_test::DEADLINE;
 
 /// What came on a stream.
@@ -17,7 +17,7 @@ pub(crate) struct Answer {
     pub(crate) trailers: Vec<(String, String)>,
     pub(crate) interim: Vec<u16>,
     pub(crate) ended: bool,
-    pub(crate) reset: Option<Code>,
+    pub(crate) reset: Option<ErrorCode>,
 }
 
 impl Answer {
@@ -32,14 +32,14 @@ impl Answer {
 
 pub(crate) struct Client {
     socket: TcpStream,
-    pub(crate) conn: Connection,
+    pub(crate) conn: H2Connection,
     input: Vec<u8>,
     out: Vec<u8>,
-    bodies: HashMap<Key, (Vec<u8>, usize)>,
-    pub(crate) answers: HashMap<Key, Answer>,
+    bodies: HashMap<StreamKey, (Vec<u8>, usize)>,
+    pub(crate) answers: HashMap<StreamKey, Answer>,
     /// The streams of pieces of content, in the order in which they came.
-    pub(crate) order: Vec<Key>,
-    pub(crate) goaway: Option<(u32, Code)>,
+    pub(crate) order: Vec<StreamKey>,
+    pub(crate) goaway: Option<(u32, ErrorCode)>,
     /// Content is used, so that windows open, as it comes.
     pub(crate) reads: bool,
     pub(crate) closed: bool,
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// A connection that begins as HTTP/1.1: it asks for `path`, and gets the answer on the stream that is returned.
-    pub(crate) fn upgrade(addr: SocketAddr, path: &str) -> (Client, Key) {
+    pub(crate) fn upgrade(addr: SocketAddr, path: &str) -> (Client, StreamKey) {
         let mut socket = TcpStream::connect(addr).expect("the server listens");
         let head = "Host: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
         socket.write_all(format!("GET {path} HTTP/1.1\r\n{head}").as_bytes()).expect("the server reads");
@@ -80,8 +80,8 @@ impl Client {
 
     fn over(socket: TcpStream, window: u32) -> Client {
         socket.set_read_timeout(Some(DEADLINE)).expect("a timeout");
-        let headers = Limits { text: 1 << 16, fields: 1000 };
-        let config = Config {
+        let headers = SectionLimits { text: 1 << 16, fields: 1000 };
+        let config = H2Config {
             max_streams: 0,
             stream_window: window,
             window: 1 << 20,
@@ -90,7 +90,7 @@ impl Client {
             connect_protocol: false,
         };
         let mut out = Vec::new();
-        let conn = Connection::client(&config, &mut out);
+        let conn = H2Connection::client(&config, &mut out);
         Client {
             socket,
             conn,
@@ -107,12 +107,12 @@ impl Client {
     }
 
     /// Asks for a tunnel of `protocol` and sends `bytes` through it.
-    pub(crate) fn tunnel(&mut self, protocol: &str, path: &str, bytes: &[u8]) -> Key {
+    pub(crate) fn tunnel(&mut self, protocol: &str, path: &str, bytes: &[u8]) -> StreamKey {
         self.begin("CONNECT", b"localhost", path, Some(protocol), &[], Some(bytes))
     }
 
     /// Asks for `path`.
-    pub(crate) fn get(&mut self, path: &str) -> Key {
+    pub(crate) fn get(&mut self, path: &str) -> StreamKey {
         self.open("GET", path, &[], None)
     }
 
@@ -135,12 +135,12 @@ impl Client {
         path: &str,
         fields: &[(&str, &str)],
         body: Option<&[u8]>,
-    ) -> Key {
+    ) -> StreamKey {
         self.begin(method, b"localhost", path, None, fields, body)
     }
 
     /// Begins a request whose content is sent by [`Client::send`].
-    pub(crate) fn begin_body(&mut self, path: &str, fields: &[(&str, &str)]) -> Key {
+    pub(crate) fn begin_body(&mut self, path: &str, fields: &[(&str, &str)]) -> StreamKey {
         self.open_ended = true;
         let key = self.begin("POST", b"localhost", path, None, fields, Some(b""));
         self.open_ended = false;
@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// Sends more of a request's content.
-    pub(crate) fn send(&mut self, key: Key, bytes: &[u8], last: bool) {
+    pub(crate) fn send(&mut self, key: StreamKey, bytes: &[u8], last: bool) {
         self.bodies.entry(key).or_default().0.extend_from_slice(bytes);
         self.conn.offer(key, bytes.len() as u64, last);
         self.flush();
@@ -162,8 +162,8 @@ impl Client {
         protocol: Option<&str>,
         fields: &[(&str, &str)],
         body: Option<&[u8]>,
-    ) -> Key {
-        let write = |coder: &mut weir_http::hpack::Encoder, out: &mut Vec<u8>| {
+    ) -> StreamKey {
+        let write = |coder: &mut weir_http::hpack::HpackEncoder, out: &mut Vec<u8>| {
             coder.pseudo(":method", method.as_bytes(), out);
             coder.pseudo(":scheme", b"http", out);
             coder.pseudo(":authority", host, out);
@@ -172,7 +172,7 @@ impl Client {
                 coder.pseudo(":protocol", protocol.as_bytes(), out);
             }
             for (name, value) in fields {
-                coder.field(name.as_bytes(), value.as_bytes(), Indexing::Allowed, out);
+                coder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Allowed, out);
             }
         };
         let key = self.conn.open(body.is_none(), &mut self.out, write).expect("streams are free");
@@ -192,14 +192,14 @@ impl Client {
         self.flush();
     }
 
-    pub(crate) fn reset(&mut self, key: Key) {
-        self.conn.reset(key, Code::Cancel, &mut self.out);
+    pub(crate) fn reset(&mut self, key: StreamKey) {
+        self.conn.reset(key, ErrorCode::Cancel, &mut self.out);
         self.flush();
     }
 
     /// Waits for the whole answer on `key`.
     #[track_caller]
-    pub(crate) fn answer(&mut self, key: Key) -> Answer {
+    pub(crate) fn answer(&mut self, key: StreamKey) -> Answer {
         self.until("an answer", |client| {
             client.answers.get(&key).is_some_and(|answer| answer.ended || answer.reset.is_some())
         });
@@ -250,7 +250,7 @@ impl Client {
         }
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &H2Event) {
         let fields = || {
             let section = self.conn.section();
             let text = |span: weir_http::Span| String::from_utf8_lossy(span.of(&section.text)).into_owned();
@@ -258,18 +258,18 @@ impl Client {
         };
         let status = self.conn.message().status;
         match event {
-            Event::Head { key, end } => {
+            H2Event::Head { key, end } => {
                 let fields = fields();
                 let Some(answer) = self.answers.get_mut(key) else { return };
                 (answer.status, answer.fields) = (status.expect("checked"), fields);
                 answer.ended = *end;
             }
-            Event::Interim { key } => {
+            H2Event::Interim { key } => {
                 if let Some(answer) = self.answers.get_mut(key) {
                     answer.interim.push(status.expect("checked"));
                 }
             }
-            Event::Data { key, range, end } => {
+            H2Event::Data { key, range, end } => {
                 let bytes = &self.input[range.clone()];
                 if self.reads {
                     self.conn.consumed(*key, bytes.len() as u64, &mut self.out);
@@ -279,24 +279,24 @@ impl Client {
                 answer.ended |= end;
                 self.order.push(*key);
             }
-            Event::Trailers { key } => {
+            H2Event::Trailers { key } => {
                 let fields = fields();
                 let Some(answer) = self.answers.get_mut(key) else { return };
                 (answer.trailers, answer.ended) = (fields, true);
             }
-            Event::Reset { key, code, .. } => {
+            H2Event::Reset { key, code, .. } => {
                 if let Some(answer) = self.answers.get_mut(key) {
                     answer.reset = Some(*code);
                 }
             }
-            Event::Malformed { reason, .. } => panic!("server {reason}"),
-            Event::GoAway { last, code } => self.goaway = Some((*last, *code)),
+            H2Event::Malformed { reason, .. } => panic!("server {reason}"),
+            H2Event::GoAway { last, code } => self.goaway = Some((*last, *code)),
         }
     }
 
     /// Sends what is there, bodies as far as the windows go.
     pub(crate) fn flush(&mut self) {
-        while let Some(Grant { key, len, .. }) = self.conn.next_data(&mut self.out) {
+        while let Some(DataGrant { key, len, .. }) = self.conn.next_data(&mut self.out) {
             let (body, sent) = self.bodies.get_mut(&key).expect("a body was offered");
             self.out.extend_from_slice(&body[*sent..*sent + len as usize]);
             *sent += len as usize;

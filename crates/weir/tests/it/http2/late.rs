@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_http::h2::Code;
+use weir_http::h2::ErrorCode;
 use weir_test::{Backend, Driver, Server, ServerSignal, both_drivers, wait_for};
 
 use super::attacks::frame;
@@ -46,7 +46,7 @@ fn ignored(
     end(&mut server, backend.port(), &mut client);
     client.until("a GOAWAY frame", |client| client.goaway.is_some());
     let (last, code) = client.goaway.expect("waited for");
-    assert_eq!(code, Code::No);
+    assert_eq!(code, ErrorCode::No);
     for (id, late) in [
         (2, frame(0, 0, last + 2, &[0; 1000])),
         (4, frame(8, 0, last + 4, &[0, 0, 3, 232])),
@@ -61,7 +61,7 @@ fn ignored(
         assert_eq!(client.answer(key).text(), "late");
     }
     client.until_closed();
-    assert_eq!(client.goaway, Some((last, Code::No)));
+    assert_eq!(client.goaway, Some((last, ErrorCode::No)));
 }
 
 both_drivers! {

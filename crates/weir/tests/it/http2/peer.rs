@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_http::h2::{Code, Config, Connection, Event, Grant, Key};
-use weir_http::hpack::{Encoder, Indexing, Limits};
+use weir_http::h2::{DataGrant, ErrorCode, H2Config, H2Connection, H2Event, StreamKey};
+use weir_http::hpack::{FieldIndexing, HpackEncoder, SectionLimits};
 
 /// What a [`Peer`] saw.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
     /// Fields of the last request.
     pub(crate) fields: Vec<(String, String)>,
     /// Streams that the other side has reset: their paths.
-    pub(crate) resets: Vec<(String, Code)>,
+    pub(crate) resets: Vec<(String, ErrorCode)>,
     /// Bytes of content sent for a path.
     pub(crate) sent: HashMap<String, u64>,
     /// Connections that the other side has ended.
@@ -87,9 +87,9 @@ struct Link {
     socket: TcpStream,
     number: usize,
     seen: Arc<Mutex<Seen>>,
-    conn: Connection,
+    conn: H2Connection,
     out: Vec<u8>,
-    streams: HashMap<Key, Request>,
+    streams: HashMap<StreamKey, Request>,
 }
 
 struct Request {
@@ -101,16 +101,16 @@ struct Request {
 
 impl Link {
     fn new(socket: TcpStream, number: usize, seen: Arc<Mutex<Seen>>, tunnels: bool) -> Link {
-        let config = Config {
+        let config = H2Config {
             max_streams: 100,
             stream_window: 65_535,
             window: 1 << 20,
-            headers: Limits { text: 1 << 16, fields: 1000 },
+            headers: SectionLimits { text: 1 << 16, fields: 1000 },
             max_frame: weir_http::h2::MIN_FRAME,
             connect_protocol: tunnels,
         };
         let mut out = Vec::new();
-        let conn = Connection::server(&config, &mut out);
+        let conn = H2Connection::server(&config, &mut out);
         Link { socket, number, seen, conn, out, streams: HashMap::new() }
     }
 
@@ -136,16 +136,16 @@ impl Link {
         }
     }
 
-    fn event(&mut self, event: &Event, input: &[u8]) {
+    fn event(&mut self, event: &H2Event, input: &[u8]) {
         match event {
-            Event::Head { key, end } => self.begun(*key, *end),
-            Event::Data { key, range, end } => {
+            H2Event::Head { key, end } => self.begun(*key, *end),
+            H2Event::Data { key, range, end } => {
                 let content = &input[range.clone()];
                 self.conn.consumed(*key, content.len() as u64, &mut self.out);
                 self.content(*key, content, *end);
             }
-            Event::Trailers { key } => self.content(*key, &[], true),
-            Event::Reset { key, code, .. } => {
+            H2Event::Trailers { key } => self.content(*key, &[], true),
+            H2Event::Reset { key, code, .. } => {
                 if let Some(request) = self.streams.remove(key) {
                     lock(&self.seen).resets.push((request.path, *code));
                 }
@@ -155,7 +155,7 @@ impl Link {
         }
     }
 
-    fn begun(&mut self, key: Key, end: bool) {
+    fn begun(&mut self, key: StreamKey, end: bool) {
         let section = self.conn.section();
         let text = |span: weir_http::Span| String::from_utf8_lossy(span.of(&section.text)).into_owned();
         let fields: Vec<_> = section.items.iter().map(|item| (text(item.label), text(item.value))).collect();
@@ -170,19 +170,19 @@ impl Link {
         let request = Request { path: path.clone(), received: 0, content: Vec::new(), trailer: false };
         self.streams.insert(key, request);
         match path.as_str() {
-            "/refused" if earlier == 0 => return self.conn.reset(key, Code::Refused, &mut self.out),
+            "/refused" if earlier == 0 => return self.conn.reset(key, ErrorCode::Refused, &mut self.out),
             "/away" if earlier == 0 => {
                 // GOAWAY, stream 0, nothing was begun with, no error.
                 self.out.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
                 return;
             }
-            "/rejected" => return self.conn.reset(key, Code::Internal, &mut self.out),
+            "/rejected" => return self.conn.reset(key, ErrorCode::Internal, &mut self.out),
             "/silent" => return,
             "/status" => return self.head(key, true),
             "/broken" => {
                 self.head(key, false);
                 self.flush();
-                return self.conn.reset(key, Code::Internal, &mut self.out);
+                return self.conn.reset(key, ErrorCode::Internal, &mut self.out);
             }
             "/whole" => {}
             "/forbidden" => {
@@ -210,7 +210,7 @@ impl Link {
         }
     }
 
-    fn content(&mut self, key: Key, content: &[u8], end: bool) {
+    fn content(&mut self, key: StreamKey, content: &[u8], end: bool) {
         let Some(request) = self.streams.get_mut(&key) else { return };
         request.received += content.len();
         let (path, received) = (request.path.clone(), request.received);
@@ -229,7 +229,7 @@ impl Link {
         }
     }
 
-    fn head(&mut self, key: Key, end: bool) {
+    fn head(&mut self, key: StreamKey, end: bool) {
         self.conn.head(key, end, &mut self.out, |coder, out| {
             coder.status(200, out);
             field(coder, "content-type", "application/grpc", out);
@@ -239,7 +239,7 @@ impl Link {
         });
     }
 
-    fn give(&mut self, key: Key, content: &[u8], last: bool) {
+    fn give(&mut self, key: StreamKey, content: &[u8], last: bool) {
         if let Some(request) = self.streams.get_mut(&key) {
             request.content.extend_from_slice(content);
             self.conn.offer(key, content.len() as u64, last);
@@ -248,12 +248,12 @@ impl Link {
 
     /// Sends what may be sent, and trailers behind content that has gone.
     fn flush(&mut self) {
-        while let Some(Grant { key, len, .. }) = self.conn.next_data(&mut self.out) {
+        while let Some(DataGrant { key, len, .. }) = self.conn.next_data(&mut self.out) {
             let Some(request) = self.streams.get_mut(&key) else { continue };
             self.out.extend(request.content.drain(..len as usize));
             *lock(&self.seen).sent.entry(request.path.clone()).or_default() += len;
         }
-        let done: Vec<Key> = self
+        let done: Vec<StreamKey> = self
             .streams
             .iter()
             .filter(|(_, it)| it.trailer && it.content.is_empty())
@@ -273,8 +273,8 @@ impl Link {
     }
 }
 
-fn field(coder: &mut Encoder, name: &str, value: &str, out: &mut Vec<u8>) {
-    coder.field(name.as_bytes(), value.as_bytes(), Indexing::Allowed, out);
+fn field(coder: &mut HpackEncoder, name: &str, value: &str, out: &mut Vec<u8>) {
+    coder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Allowed, out);
 }
 
 const HEALTH: &str = "/grpc.health.v1.Health/Check";

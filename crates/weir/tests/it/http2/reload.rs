@@ -1,6 +1,6 @@
 //! Connections and a configuration that changes.
 
-use weir_http::h2::Code;
+use weir_http::h2::ErrorCode;
 use weir_test::{Server, both_drivers};
 
 use super::client::Client;
@@ -20,7 +20,7 @@ both_drivers! {
         assert_eq!((stays.fetch("/").text(), ends.fetch("/").text()), ("same".into(), "one".into()));
         server.reload(&conf("two"));
         ends.until_closed();
-        assert!(matches!(ends.goaway, Some((1, Code::No))), "{:?}", ends.goaway);
+        assert!(matches!(ends.goaway, Some((1, ErrorCode::No))), "{:?}", ends.goaway);
         assert_eq!(stays.fetch("/").text(), "same");
         assert_eq!(stays.goaway, None);
         assert_eq!(Client::connect(server.addr(1)).fetch("/").text(), "two");

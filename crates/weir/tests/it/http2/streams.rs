@@ -1,6 +1,6 @@
 //! Requests and answers on streams, and how connections end.
 
-use weir_http::h2::Code;
+use weir_http::h2::ErrorCode;
 use weir_test::{Backend, Server, both_drivers, wait_for};
 
 use crate::http2::client::{Answer, Client};
@@ -73,7 +73,7 @@ both_drivers! {
         assert_eq!(client.answer(key).status, 413);
         let key = client.open("POST", "/", &[("content-length", "5")], Some(b"too long"));
         let answer = client.answer(key);
-        assert_eq!(answer.reset.or(Some(Code::Protocol)), Some(Code::Protocol));
+        assert_eq!(answer.reset.or(Some(ErrorCode::Protocol)), Some(ErrorCode::Protocol));
         let key = client.open("POST", "/", &[("accept-encoding", "gzip")], Some(&body));
         let answer = client.answer(key);
         assert_eq!(answer.field("content-encoding"), Some("gzip"));
@@ -158,11 +158,11 @@ both_drivers! {
             assert_eq!(client.fetch("/").text(), number.to_string());
         }
         client.until_closed();
-        assert_eq!(client.goaway, Some((5, Code::No)));
+        assert_eq!(client.goaway, Some((5, ErrorCode::No)));
         let mut client = Client::connect(server.addr(1));
         assert_eq!(client.fetch("/").status, 200);
         client.until_closed();
-        assert_eq!(client.goaway, Some((1, Code::No)));
+        assert_eq!(client.goaway, Some((1, ErrorCode::No)));
     }
 
     /// What runs goes on, and the client is told to go elsewhere with what is new.
@@ -178,7 +178,7 @@ both_drivers! {
         busy.until("a window", |client| client.answers[&key].body.len() == 65_535);
         server.signal(weir_test::ServerSignal::Quit);
         idle.until_closed();
-        assert_eq!(idle.goaway, Some((1, Code::No)));
+        assert_eq!(idle.goaway, Some((1, ErrorCode::No)));
         busy.until("word of the end", |client| client.goaway.is_some());
         busy.reads = true;
         let mut out = Vec::new();

@@ -1,6 +1,6 @@
 //! `grpc_pass` and `proxy_http_version 2`: servers that are spoken to in HTTP/2.
 
-use weir_http::h2::Code;
+use weir_http::h2::ErrorCode;
 use weir_test::{Backend, Server, TestServerBuilder, both_drivers, wait_for};
 
 use super::client::Client;
@@ -204,12 +204,12 @@ both_drivers! {
         let silent = client.open("POST", "/silent", &FIELDS, Some(b"hello"));
         wait_for("the request", || peer.seen().paths.contains(&"/silent".to_owned()).then_some(()));
         client.reset(silent);
-        wait_for("the reset", || peer.seen().resets.contains(&("/silent".into(), Code::Cancel)).then_some(()));
+        wait_for("the reset", || peer.seen().resets.contains(&("/silent".into(), ErrorCode::Cancel)).then_some(()));
         let echo = client.begin_body("/echo", &FIELDS);
         client.send(echo, b"one", false);
         client.until("the echo", |client| client.answers[&echo].body.len() == 3);
         client.reset(echo);
-        wait_for("the reset", || peer.seen().resets.contains(&("/echo".into(), Code::Cancel)).then_some(()));
+        wait_for("the reset", || peer.seen().resets.contains(&("/echo".into(), ErrorCode::Cancel)).then_some(()));
         assert_eq!(client.fetch("/conn").text(), "1", "the connection stays");
     }
 

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use weir_http::json::{Json, Value};
+use weir_http::json::{JsonValue, JsonWriter};
 use weir_test::{DEADLINE, require_program, wait_for};
 
 pub(crate) struct Browser {
     child: Child,
     to: File,
-    heard: Receiver<Value>,
+    heard: Receiver<JsonValue>,
     number: u64,
     session: Option<String>,
     /// What pages complained of: errors of scripts, and what was refused to them.
@@ -52,7 +52,7 @@ impl Browser {
             let mut message = Vec::new();
             while from.read_until(0, &mut message).is_ok_and(|length| length > 0) {
                 message.pop();
-                let value = Value::parse(&message).expect("the browser speaks JSON");
+                let value = JsonValue::parse(&message).expect("the browser speaks JSON");
                 message.clear();
                 if said.send(value).is_err() {
                     return;
@@ -78,10 +78,10 @@ impl Browser {
     }
 
     /// Sends a command and gives its result.
-    fn call(&mut self, method: &str, parameters: impl FnOnce(&mut Json)) -> Value {
+    fn call(&mut self, method: &str, parameters: impl FnOnce(&mut JsonWriter)) -> JsonValue {
         self.number += 1;
         let (number, session) = (self.number, self.session.clone());
-        let message = Json::object(|json| {
+        let message = JsonWriter::object(|json| {
             json.key("id").raw(number);
             json.key("method").text(method);
             if let Some(session) = session {
@@ -95,11 +95,11 @@ impl Browser {
             .expect("the browser reads");
         loop {
             let said = self.heard.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no answer to {method}"));
-            if said.field("id").and_then(Value::number) == Some(number) {
+            if said.field("id").and_then(JsonValue::number) == Some(number) {
                 assert!(said.field("error").is_none(), "{method}: {said:?}");
-                return said.field("result").cloned().unwrap_or(Value::Null);
+                return said.field("result").cloned().unwrap_or(JsonValue::Null);
             }
-            let event = said.field("method").and_then(Value::text);
+            let event = said.field("method").and_then(JsonValue::text);
             if let Some("Runtime.exceptionThrown" | "Log.entryAdded") = event {
                 self.complaints.push(format!("{said:?}"));
             }
@@ -133,13 +133,13 @@ impl Browser {
     }
 
     /// The value of an expression in the page; `Null` while the page is being changed for another.
-    pub(crate) fn value(&mut self, expression: &str) -> Value {
+    pub(crate) fn value(&mut self, expression: &str) -> JsonValue {
         let result = self.call("Runtime.evaluate", |json| {
             json.key("expression").text(expression);
             json.key("returnByValue").raw(true);
         });
         assert!(result.field("exceptionDetails").is_none(), "{expression}: {result:?}");
-        result.path(&["result", "value"]).cloned().unwrap_or(Value::Null)
+        result.path(&["result", "value"]).cloned().unwrap_or(JsonValue::Null)
     }
 
     /// Waits until `condition` holds in the page.
@@ -148,7 +148,7 @@ impl Browser {
         let end = std::time::Instant::now() + DEADLINE;
         // What it speaks of may not be there yet.
         let tried = format!("(() => {{ try {{ return !!({condition}); }} catch {{ return false; }} }})()");
-        while self.value(&tried) != Value::Bool(true) {
+        while self.value(&tried) != JsonValue::Bool(true) {
             if std::time::Instant::now() > end {
                 let page = self.value("document.body.innerText");
                 panic!("never: {condition}\n{page:?}\n{:?}", self.complaints);
@@ -186,8 +186,8 @@ impl Drop for Browser {
     }
 }
 
-fn text(value: &Value, key: &str) -> String {
-    value.field(key).and_then(Value::text).unwrap_or_else(|| panic!("no {key} in {value:?}")).to_owned()
+fn text(value: &JsonValue, key: &str) -> String {
+    value.field(key).and_then(JsonValue::text).unwrap_or_else(|| panic!("no {key} in {value:?}")).to_owned()
 }
 
 /// A folder of its own below `folder`.
