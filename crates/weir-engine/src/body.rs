@@ -6,30 +6,30 @@ use std::task::{Context, Poll};
 
 use weir_trace::WaitKind;
 
-use crate::error::Error;
+use crate::error::EngineError;
 use crate::file::OpenFile;
 
 /// What a content handler answers with; the engine pulls it through the filters.
 #[derive(Default)]
-pub enum Body {
+pub enum ResponseBody {
     /// No body; a `Content-Length: 0` is added where the status allows one.
     #[default]
     Empty,
     /// All of it, in memory.
-    Whole(Buf),
+    Whole(BodyBuf),
     /// Several pieces, all known.
-    Chain(Chain),
+    Chain(BodyChain),
     /// Pieces that come over time; the length is not known unless `Response::content_length` says so.
     Source(Box<dyn BodySource>),
 }
 
-impl std::fmt::Debug for Body {
+impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Body::Empty => write!(f, "Empty"),
-            Body::Whole(buf) => write!(f, "Whole({} bytes)", buf.len()),
-            Body::Chain(chain) => write!(f, "Chain({} bytes)", chain.len()),
-            Body::Source(_) => write!(f, "Source"),
+            ResponseBody::Empty => write!(f, "Empty"),
+            ResponseBody::Whole(buf) => write!(f, "Whole({} bytes)", buf.len()),
+            ResponseBody::Chain(chain) => write!(f, "Chain({} bytes)", chain.len()),
+            ResponseBody::Source(_) => write!(f, "Source"),
         }
     }
 }
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Body {
 pub trait BodySource {
     /// The next piece. `Ready(Err(_))` breaks the response off: the connection is closed, so that the client sees
     /// that the body is not whole.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>>;
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, EngineError>>;
 
     /// Called while the client is waited for: a source may read ahead, within its own limits, so that what it reads
     /// from is free the sooner.
@@ -75,7 +75,7 @@ pub trait BodySource {
 /// What a [`BodySource`] gives.
 pub enum BodyPiece {
     /// Data.
-    Data(Buf),
+    Data(BodyBuf),
     /// Everything so far shall leave now.
     Flush,
     /// That was all.
@@ -84,7 +84,7 @@ pub enum BodyPiece {
 
 /// A piece of a body. It moves by ownership and is copied only where a filter changes bytes.
 #[derive(Clone)]
-pub enum Buf {
+pub enum BodyBuf {
     /// Bytes of this response.
     Bytes(Vec<u8>),
     /// A part of bytes that others hold too (a small file, a constant of the plan).
@@ -109,27 +109,27 @@ pub enum Buf {
     },
 }
 
-impl Default for Buf {
+impl Default for BodyBuf {
     /// No bytes.
-    fn default() -> Buf {
-        Buf::Static(b"")
+    fn default() -> BodyBuf {
+        BodyBuf::Static(b"")
     }
 }
 
-impl Buf {
+impl BodyBuf {
     /// All of `bytes`.
-    pub fn shared(bytes: Rc<[u8]>) -> Buf {
+    pub fn shared(bytes: Rc<[u8]>) -> BodyBuf {
         let end = bytes.len();
-        Buf::Shared { bytes, start: 0, end }
+        BodyBuf::Shared { bytes, start: 0, end }
     }
 
     /// Bytes in the piece.
     pub fn len(&self) -> u64 {
         match self {
-            Buf::Bytes(bytes) => bytes.len() as u64,
-            Buf::Shared { start, end, .. } => end.saturating_sub(*start) as u64,
-            Buf::Static(bytes) => bytes.len() as u64,
-            Buf::File { len, .. } => *len,
+            BodyBuf::Bytes(bytes) => bytes.len() as u64,
+            BodyBuf::Shared { start, end, .. } => end.saturating_sub(*start) as u64,
+            BodyBuf::Static(bytes) => bytes.len() as u64,
+            BodyBuf::File { len, .. } => *len,
         }
     }
 
@@ -141,49 +141,51 @@ impl Buf {
     /// The bytes when they are in memory; `None` for a file.
     pub fn memory(&self) -> Option<&[u8]> {
         match self {
-            Buf::Bytes(bytes) => Some(bytes),
-            Buf::Shared { bytes, start, end } => bytes.get(*start..*end),
-            Buf::Static(bytes) => Some(bytes),
-            Buf::File { .. } => None,
+            BodyBuf::Bytes(bytes) => Some(bytes),
+            BodyBuf::Shared { bytes, start, end } => bytes.get(*start..*end),
+            BodyBuf::Static(bytes) => Some(bytes),
+            BodyBuf::File { .. } => None,
         }
     }
 
     /// The part `from..to` of the piece, clamped to it.
-    pub fn slice(&self, from: u64, to: u64) -> Buf {
+    pub fn slice(&self, from: u64, to: u64) -> BodyBuf {
         let (from, to) = (from.min(self.len()), to.min(self.len()));
         let to = to.max(from);
         match self {
-            Buf::Bytes(bytes) => Buf::Bytes(bytes[from as usize..to as usize].to_vec()),
-            Buf::Shared { bytes, start, .. } => {
-                Buf::Shared { bytes: bytes.clone(), start: start + from as usize, end: start + to as usize }
-            }
-            Buf::Static(bytes) => Buf::Static(&bytes[from as usize..to as usize]),
-            Buf::File { file, offset, .. } => {
-                Buf::File { file: file.clone(), offset: offset + from, len: to - from }
+            BodyBuf::Bytes(bytes) => BodyBuf::Bytes(bytes[from as usize..to as usize].to_vec()),
+            BodyBuf::Shared { bytes, start, .. } => BodyBuf::Shared {
+                bytes: bytes.clone(),
+                start: start + from as usize,
+                end: start + to as usize,
+            },
+            BodyBuf::Static(bytes) => BodyBuf::Static(&bytes[from as usize..to as usize]),
+            BodyBuf::File { file, offset, .. } => {
+                BodyBuf::File { file: file.clone(), offset: offset + from, len: to - from }
             }
         }
     }
 }
 
-impl From<Vec<u8>> for Buf {
-    fn from(bytes: Vec<u8>) -> Buf {
-        Buf::Bytes(bytes)
+impl From<Vec<u8>> for BodyBuf {
+    fn from(bytes: Vec<u8>) -> BodyBuf {
+        BodyBuf::Bytes(bytes)
     }
 }
 
-impl From<&'static str> for Buf {
-    fn from(text: &'static str) -> Buf {
-        Buf::Static(text.as_bytes())
+impl From<&'static str> for BodyBuf {
+    fn from(text: &'static str) -> BodyBuf {
+        BodyBuf::Static(text.as_bytes())
     }
 }
 
 /// Pieces in order, and what comes behind them.
 #[derive(Clone, Default)]
-pub struct Chain {
+pub struct BodyChain {
     /// Mostly there is one piece at a time, which needs no memory of its own.
-    first: Option<Buf>,
+    first: Option<BodyBuf>,
     /// Behind the first; empty without one.
-    bufs: VecDeque<Buf>,
+    bufs: VecDeque<BodyBuf>,
     len: u64,
     /// What is here shall leave now, not wait for more (nginx's `flush`).
     pub flush: bool,
@@ -191,26 +193,26 @@ pub struct Chain {
     pub last: bool,
 }
 
-impl Chain {
+impl BodyChain {
     /// A whole body of one piece.
-    pub fn whole(buf: Buf) -> Chain {
-        let mut chain = Chain { last: true, ..Chain::default() };
+    pub fn whole(buf: BodyBuf) -> BodyChain {
+        let mut chain = BodyChain { last: true, ..BodyChain::default() };
         chain.push(buf);
         chain
     }
 
     /// No bytes, and nothing follows.
-    pub fn end() -> Chain {
-        Chain { last: true, ..Chain::default() }
+    pub fn end() -> BodyChain {
+        BodyChain { last: true, ..BodyChain::default() }
     }
 
     /// No bytes; what went before shall leave now.
-    pub fn flush() -> Chain {
-        Chain { flush: true, ..Chain::default() }
+    pub fn flush() -> BodyChain {
+        BodyChain { flush: true, ..BodyChain::default() }
     }
 
     /// Adds a piece at the end; an empty one leaves no trace.
-    pub fn push(&mut self, buf: Buf) {
+    pub fn push(&mut self, buf: BodyBuf) {
         if !buf.is_empty() {
             self.len += buf.len();
             match self.first {
@@ -221,7 +223,7 @@ impl Chain {
     }
 
     /// Takes the first piece.
-    pub fn pop(&mut self) -> Option<Buf> {
+    pub fn pop(&mut self) -> Option<BodyBuf> {
         let buf = self.first.take()?;
         self.first = self.bufs.pop_front();
         self.len -= buf.len();
@@ -229,7 +231,7 @@ impl Chain {
     }
 
     /// Puts a piece back in front.
-    pub fn unpop(&mut self, buf: Buf) {
+    pub fn unpop(&mut self, buf: BodyBuf) {
         if !buf.is_empty() {
             self.len += buf.len();
             if let Some(second) = self.first.replace(buf) {
@@ -247,7 +249,7 @@ impl Chain {
     }
 
     /// Moves everything of `other`, flags too, behind what is here.
-    pub fn append(&mut self, other: &mut Chain) {
+    pub fn append(&mut self, other: &mut BodyChain) {
         if let Some(first) = other.first.take() {
             match self.first {
                 None => self.first = Some(first),
@@ -271,13 +273,13 @@ impl Chain {
     }
 
     /// The pieces, first to last.
-    pub fn iter(&self) -> impl Iterator<Item = &Buf> {
+    pub fn iter(&self) -> impl Iterator<Item = &BodyBuf> {
         self.first.iter().chain(&self.bufs)
     }
 
     /// Whether a piece of a file is among them.
     pub fn has_file(&self) -> bool {
-        self.iter().any(|buf| matches!(buf, Buf::File { .. }))
+        self.iter().any(|buf| matches!(buf, BodyBuf::File { .. }))
     }
 }
 
@@ -287,8 +289,8 @@ mod tests {
 
     #[test]
     fn a_chain_counts_its_bytes() {
-        let mut chain = Chain::whole("hello".into());
-        chain.push(Buf::Bytes(vec![b'x'; 10]));
+        let mut chain = BodyChain::whole("hello".into());
+        chain.push(BodyBuf::Bytes(vec![b'x'; 10]));
         chain.push("".into());
         assert_eq!(chain.len(), 15);
         let first = chain.pop().expect("two pieces");
@@ -300,23 +302,23 @@ mod tests {
 
     #[test]
     fn pieces_keep_their_order() {
-        let mut chain = Chain::default();
+        let mut chain = BodyChain::default();
         assert!(chain.is_empty() && chain.pop().is_none());
         ["c", "d"].into_iter().for_each(|text| chain.push(text.into()));
         ["b", "a"].into_iter().for_each(|text| chain.unpop(text.into()));
-        let mut all = Chain::default();
-        all.append(&mut Chain::whole("0".into()));
+        let mut all = BodyChain::default();
+        all.append(&mut BodyChain::whole("0".into()));
         all.append(&mut chain);
         assert_eq!((chain.is_empty(), chain.len(), all.last), (true, 0, true));
         assert_eq!(all.iter().count(), 5);
         let texts: Vec<_> = std::iter::from_fn(|| all.pop()).collect();
-        let texts: Vec<_> = texts.iter().filter_map(Buf::memory).collect();
+        let texts: Vec<_> = texts.iter().filter_map(BodyBuf::memory).collect();
         assert_eq!(texts, ["0", "a", "b", "c", "d"].map(str::as_bytes));
     }
 
     #[test]
     fn slices_are_clamped() {
-        let buf = Buf::shared(Rc::from(&b"0123456789"[..]));
+        let buf = BodyBuf::shared(Rc::from(&b"0123456789"[..]));
         assert_eq!(buf.slice(4, 6).memory(), Some(&b"45"[..]));
         assert_eq!(buf.slice(8, 600).slice(1, 2).memory(), Some(&b"9"[..]));
         assert_eq!(buf.slice(20, 10).len(), 0);

@@ -17,7 +17,7 @@ use weir_rt::file::errno::{EMFILE, ENFILE};
 use weir_rt::net::{self, SockAddr};
 use weir_rt::process::{self, ResourceLimit};
 
-use crate::log::{self, Level};
+use crate::log::{self, LogLevel};
 
 /// The shares, of a limit (`RLIMIT_NOFILE`, which `worker_rlimit_nofile` sets) and what the process itself needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ impl ConnectionLimit {
     }
 
     /// Of which level it is to be logged that it is reached: those of nginx, for accept() and for connections.
-    pub(crate) fn level(&self) -> Level {
-        if self.by_descriptors { Level::Crit } else { Level::Alert }
+    pub(crate) fn level(&self) -> LogLevel {
+        if self.by_descriptors { LogLevel::Crit } else { LogLevel::Alert }
     }
 }
 
@@ -99,7 +99,7 @@ pub fn share_out(workers: usize) {
     let shares = match SHARES.get().map_or_else(measured, |shares| Ok(*shares)) {
         Ok(shares) => *SHARES.get_or_init(|| shares),
         Err(error) => {
-            log::cycle(Level::Alert, &format_args!("the limit of open files can't be read: {error}"));
+            log::cycle(LogLevel::Alert, &format_args!("the limit of open files can't be read: {error}"));
             return;
         }
     };
@@ -146,7 +146,7 @@ fn log_shortage() {
         "connecting to an upstream waits for a descriptor (24: Too many open files), the limit is {limit}, raise \
          worker_rlimit_nofile"
     );
-    log::cycle(Level::Crit, &text);
+    log::cycle(LogLevel::Crit, &text);
 }
 
 /// What was found at the start.

@@ -13,10 +13,10 @@ use weir_trace::{
     Cause, ConnectionStep, InlineText, KeepReason, KeptRequest, RequestRecord, Site, SiteTable,
 };
 
-use crate::body::Body;
-use crate::error::{Error, Kind, Side};
+use crate::body::ResponseBody;
+use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::{Exchange, ResponseDelivery};
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::output::{self, ResponseEnd, ResponseWait};
 use crate::phase::{self, LogWait, Phase, PhaseWait, Verdict};
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ use crate::{redirect, special, subrequest};
 /// What a request waits for, and what is left of it then.
 pub enum ServeWait {
     /// Its response.
-    Response(Course, EngineWait),
+    Response(RequestCourse, EngineWait),
     /// The way of its response to the client, whose window or turn has not come: `$bytes_sent` is what left.
     Unsent,
     /// Its `post_action`.
@@ -37,7 +37,7 @@ pub enum ServeWait {
 
 /// Serves `x`, whose head is read and whose server is chosen, and logs it. What has to wait is left to [`finish_serve`].
 pub fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
-    let mut course = Course::default();
+    let mut course = RequestCourse::default();
     // What nearly all requests come to is done here: the loop of `try_advance` moves what it
     // decides on, which costs a hundred instructions.
     let progress = match phase::try_phases(x, Phase::PostRead) {
@@ -46,10 +46,10 @@ pub fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
                 x.delivery.set(ResponseDelivery::Whole);
                 Progress::Done(())
             }
-            Progress::Done(end) => try_advance(x, &mut course, Next::Responded(end)),
+            Progress::Done(end) => try_advance(x, &mut course, NextStep::Responded(end)),
             Progress::Wait(wait) => Progress::Wait(EngineWait::Response(wait)),
         },
-        Progress::Done(verdict) => try_advance(x, &mut course, Next::Judge(verdict)),
+        Progress::Done(verdict) => try_advance(x, &mut course, NextStep::Judge(verdict)),
         Progress::Wait(wait) => Progress::Wait(EngineWait::Phases(wait)),
     };
     if let Progress::Wait(wait) = progress {
@@ -107,11 +107,11 @@ pub async fn refuse(x: &mut Exchange, status: u16) {
     let verdict = match status {
         200 => {
             (x.response.status, x.response.content_length) = (status, Some(0));
-            x.respond(Body::Empty)
+            x.respond(ResponseBody::Empty)
         }
         _ => Verdict::Status(status),
     };
-    conclude(x, Next::Judge(verdict)).await;
+    conclude(x, NextStep::Judge(verdict)).await;
     sent(x).await;
     post_action(x).await;
     log_request(x).await;
@@ -122,7 +122,7 @@ pub async fn refuse(x: &mut Exchange, status: u16) {
 pub async fn close(x: &mut Exchange, status: u16) {
     x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientClosed };
     x.delivery.set(ResponseDelivery::Abandoned);
-    conclude(x, Next::Judge(Verdict::Close(status))).await;
+    conclude(x, NextStep::Judge(Verdict::Close(status))).await;
     log_request(x).await;
     record(x);
 }
@@ -146,10 +146,10 @@ async fn post_action(x: &mut Exchange) {
         let before = (x.delivery.get(), x.cause, x.keep_alive);
         x.answered_already = true;
         (x.response.header_sent, x.response.header_only) = (true, true);
-        x.response.body = Body::Empty;
+        x.response.body = ResponseBody::Empty;
         x.body_filters.clear();
-        let redirect = redirect::Redirect::to(x, &action);
-        Box::pin(conclude(x, Next::Judge(redirect.into()))).await;
+        let redirect = redirect::InternalRedirect::to(x, &action);
+        Box::pin(conclude(x, NextStep::Judge(redirect.into()))).await;
         let (delivery, cause, keep_alive) = before;
         x.delivery.set(delivery);
         (x.cause, x.keep_alive) = (cause, keep_alive);
@@ -167,7 +167,7 @@ pub(crate) async fn log_request(x: &mut Exchange) {
 }
 
 /// What is to be done next for a request.
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Run its phases, from this one on.
     Run(Phase),
     /// Do what they decided.
@@ -186,7 +186,7 @@ pub enum EngineWait {
 
 /// What the engine remembers of a request while it waits.
 #[derive(Default)]
-pub struct Course {
+pub struct RequestCourse {
     /// Internal redirects that were followed, each open in the trace.
     redirects: u8,
     /// Answers that header filters refused.
@@ -194,20 +194,20 @@ pub struct Course {
 }
 
 /// Runs phases, follows redirects and error pages until a response has gone out.
-pub(crate) async fn conclude(x: &mut Exchange, next: Next) {
-    let mut course = Course::default();
+pub(crate) async fn conclude(x: &mut Exchange, next: NextStep) {
+    let mut course = RequestCourse::default();
     if let Progress::Wait(wait) = try_advance(x, &mut course, next) {
         finish_advance(x, course, wait).await;
     }
 }
 
 /// Waits for what [`try_advance`] stopped at, and goes on until a response has gone out.
-async fn finish_advance(x: &mut Exchange, mut course: Course, mut wait: EngineWait) {
+async fn finish_advance(x: &mut Exchange, mut course: RequestCourse, mut wait: EngineWait) {
     attach(x);
     loop {
         let next = match wait {
-            EngineWait::Phases(wait) => Next::Judge(phase::finish_phases(x, wait).await),
-            EngineWait::Response(wait) => Next::Responded(output::finish_respond(x, wait).await),
+            EngineWait::Phases(wait) => NextStep::Judge(phase::finish_phases(x, wait).await),
+            EngineWait::Response(wait) => NextStep::Responded(output::finish_respond(x, wait).await),
         };
         match try_advance(x, &mut course, next) {
             Progress::Done(()) => return,
@@ -225,34 +225,34 @@ fn attach(x: &Exchange) {
 
 /// Goes on with a request until its response has gone out, as far as that goes without waiting; the rest is left to
 /// [`finish_advance`].
-fn try_advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Progress<(), EngineWait> {
+fn try_advance(x: &mut Exchange, course: &mut RequestCourse, mut next: NextStep) -> Progress<(), EngineWait> {
     loop {
         next = match next {
-            Next::Run(phase) => match phase::try_phases(x, phase) {
-                Progress::Done(verdict) => Next::Judge(verdict),
+            NextStep::Run(phase) => match phase::try_phases(x, phase) {
+                Progress::Done(verdict) => NextStep::Judge(verdict),
                 Progress::Wait(wait) => return Progress::Wait(EngineWait::Phases(wait)),
             },
-            Next::Judge(Verdict::Respond) => match output::try_respond(x) {
-                Progress::Done(end) => Next::Responded(end),
+            NextStep::Judge(Verdict::Respond) => match output::try_respond(x) {
+                Progress::Done(end) => NextStep::Responded(end),
                 Progress::Wait(wait) => return Progress::Wait(EngineWait::Response(wait)),
             },
-            Next::Judge(verdict) => match judge(x, course, verdict) {
+            NextStep::Judge(verdict) => match judge(x, course, verdict) {
                 Some(next) => next,
                 None => break,
             },
-            Next::Responded(ResponseEnd::Whole) => {
+            NextStep::Responded(ResponseEnd::Whole) => {
                 x.delivery.set(ResponseDelivery::Whole);
                 break;
             }
-            Next::Responded(ResponseEnd::Instead(verdict)) => {
+            NextStep::Responded(ResponseEnd::Instead(verdict)) => {
                 x.body_filters.clear();
                 course.refusals += 1;
                 if course.refusals == REFUSALS {
                     unfiltered(x);
                 }
-                Next::Judge(verdict)
+                NextStep::Judge(verdict)
             }
-            Next::Responded(ResponseEnd::Broken(error)) => {
+            NextStep::Responded(ResponseEnd::Broken(error)) => {
                 broken(x, error);
                 break;
             }
@@ -265,16 +265,16 @@ fn try_advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Progres
 }
 
 /// Does what the phases decided, where that is no response yet; `None`: nothing is left to do.
-fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next> {
+fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Option<NextStep> {
     match verdict {
-        Verdict::Respond => Some(Next::Judge(Verdict::Respond)),
+        Verdict::Respond => Some(NextStep::Judge(Verdict::Respond)),
         Verdict::Redirect(to) => {
             // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
             x.trace().open(Site::REDIRECT);
             course.redirects += 1;
             Some(match redirect::follow(x, *to) {
-                Ok(phase) => Next::Run(phase),
-                Err(status) => Next::Judge(Verdict::Status(status)),
+                Ok(phase) => NextStep::Run(phase),
+                Err(status) => NextStep::Judge(Verdict::Status(status)),
             })
         }
         Verdict::Status(status) if x.answered_already => {
@@ -287,7 +287,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             None
         }
         Verdict::Done | Verdict::Close(_) | Verdict::Status(_) if x.instead.is_some() => {
-            x.instead.take().map(|instead| Next::Responded(ResponseEnd::Instead(instead)))
+            x.instead.take().map(|instead| NextStep::Responded(ResponseEnd::Instead(instead)))
         }
         Verdict::Status(status) => {
             x.unmatched.set(false);
@@ -300,11 +300,11 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
                 }
             }
             if let Some(stub) = subrequest::stub(x) {
-                return Some(Next::Judge(stub));
+                return Some(NextStep::Judge(stub));
             }
             let verdict = special::answer(x, status);
             x.trace().mark(Site::step(ConnectionStep::SpecialResponse));
-            Some(Next::Judge(verdict))
+            Some(NextStep::Judge(verdict))
         }
         Verdict::Close(status) if !x.response.header_sent && !is_deliberate(x, status) => Some(unanswered(x)),
         Verdict::Close(status) => {
@@ -338,42 +338,42 @@ fn is_deliberate(x: &Exchange, status: u16) -> bool {
 
 /// A handler has ended without a response: nobody may be left with a closed connection and no line in the log.
 #[cold]
-fn unanswered(x: &mut Exchange) -> Next {
+fn unanswered(x: &mut Exchange) -> NextStep {
     let handler = SiteTable::global().info(x.answered);
     x.log_error(&format_args!("\"{}\" ended without a response in \"{}\"", handler.name, handler.location));
     x.response.status = 0;
-    Next::Judge(Verdict::Status(500))
+    NextStep::Judge(Verdict::Status(500))
 }
 
 /// Header filters refuse each answer that is made because of the one before: the next one passes without them.
 #[cold]
 fn unfiltered(x: &mut Exchange) {
     x.unfiltered = true;
-    x.log(Level::Alert, &"header filters refuse every response, the next one is sent without them");
+    x.log(LogLevel::Alert, &"header filters refuse every response, the next one is sent without them");
 }
 
 /// What is recorded of an answer that broke off.
-pub fn cause(error: &Error) -> Cause {
+pub fn cause(error: &EngineError) -> Cause {
     match (error.side, error.kind) {
-        (_, Kind::TooLarge) => Cause::BodyTooLarge,
-        (_, Kind::File) => Cause::File,
-        (Side::Upstream, Kind::TimedOut) => Cause::ReadTimeout,
-        (Side::Upstream, Kind::Closed) if error.errno.is_some() => Cause::ResetInResponse,
-        (Side::Upstream, Kind::Closed) => Cause::ClosedInResponse,
-        (Side::Upstream, _) => Cause::InvalidBody,
-        (Side::Server, _) => Cause::Internal,
-        (Side::Client, Kind::TimedOut) => Cause::ClientTimeout,
-        (Side::Client, Kind::Protocol) => Cause::BadRequest,
-        (Side::Client, _) => Cause::ClientClosed,
+        (_, EngineErrorKind::TooLarge) => Cause::BodyTooLarge,
+        (_, EngineErrorKind::File) => Cause::File,
+        (FaultSide::Upstream, EngineErrorKind::TimedOut) => Cause::ReadTimeout,
+        (FaultSide::Upstream, EngineErrorKind::Closed) if error.errno.is_some() => Cause::ResetInResponse,
+        (FaultSide::Upstream, EngineErrorKind::Closed) => Cause::ClosedInResponse,
+        (FaultSide::Upstream, _) => Cause::InvalidBody,
+        (FaultSide::Server, _) => Cause::Internal,
+        (FaultSide::Client, EngineErrorKind::TimedOut) => Cause::ClientTimeout,
+        (FaultSide::Client, EngineErrorKind::Protocol) => Cause::BadRequest,
+        (FaultSide::Client, _) => Cause::ClientClosed,
     }
 }
 
 #[cold]
-fn broken(x: &mut Exchange, error: Error) {
+fn broken(x: &mut Exchange, error: EngineError) {
     x.keep_alive = false;
     x.cause = cause(&error);
     // What exceeds a limit is logged with its size where that is known.
-    if error.kind != Kind::TooLarge {
+    if error.kind != EngineErrorKind::TooLarge {
         crate::log::broken(x, error);
     }
 }
@@ -488,7 +488,7 @@ mod tests {
             let (connection, server) = (x.connection.clone(), x.server.clone());
             x.reset(&connection, &server);
             crate::trace::begin(x, None);
-            conclude(x, Next::Judge(Verdict::Status(505))).await;
+            conclude(x, NextStep::Judge(Verdict::Status(505))).await;
             let failed: Vec<(Site, u64)> = x.shared.events(|events| {
                 let errors = events.iter().filter(|event| event.kind() == EventKind::Error);
                 errors.map(|event| (event.site(), event.value())).collect()

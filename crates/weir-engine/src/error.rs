@@ -4,18 +4,18 @@ use std::fmt;
 
 /// An error, small enough to be copied; it is logged once, where it is turned into a verdict or ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct EngineError {
     /// What happened.
-    pub kind: Kind,
+    pub kind: EngineErrorKind,
     /// Whose fault it is.
-    pub side: Side,
+    pub side: FaultSide,
     /// The system's number where there is one.
     pub errno: Option<i32>,
 }
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EngineErrorKind {
     /// The peer closed or reset its connection.
     Closed,
     /// Nothing came, or nothing left, in time.
@@ -32,7 +32,7 @@ pub enum Kind {
 
 /// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum FaultSide {
     /// The client's.
     Client,
     /// The upstream's.
@@ -41,45 +41,47 @@ pub enum Side {
     Server,
 }
 
-impl Error {
+impl EngineError {
     /// The client closed its connection.
-    pub const CLIENT_CLOSED: Error = Error { kind: Kind::Closed, side: Side::Client, errno: None };
+    pub const CLIENT_CLOSED: EngineError =
+        EngineError { kind: EngineErrorKind::Closed, side: FaultSide::Client, errno: None };
     /// The client was too slow.
-    pub const CLIENT_TIMED_OUT: Error = Error { kind: Kind::TimedOut, side: Side::Client, errno: None };
+    pub const CLIENT_TIMED_OUT: EngineError =
+        EngineError { kind: EngineErrorKind::TimedOut, side: FaultSide::Client, errno: None };
 
     /// A file operation failed.
-    pub fn file(errno: Option<i32>) -> Error {
-        Error { kind: Kind::File, side: Side::Server, errno }
+    pub fn file(errno: Option<i32>) -> EngineError {
+        EngineError { kind: EngineErrorKind::File, side: FaultSide::Server, errno }
     }
 
     /// The status that answers it when nothing was sent yet.
     pub fn status(self) -> u16 {
         match (self.side, self.kind) {
-            (Side::Client, Kind::Closed) => 499,
-            (Side::Client, Kind::TimedOut) => 408,
-            (Side::Client, Kind::TooLarge) => 413,
-            (Side::Client, _) => 400,
-            (Side::Upstream, Kind::TimedOut) => 504,
-            (Side::Upstream, _) => 502,
-            (Side::Server, _) => 500,
+            (FaultSide::Client, EngineErrorKind::Closed) => 499,
+            (FaultSide::Client, EngineErrorKind::TimedOut) => 408,
+            (FaultSide::Client, EngineErrorKind::TooLarge) => 413,
+            (FaultSide::Client, _) => 400,
+            (FaultSide::Upstream, EngineErrorKind::TimedOut) => 504,
+            (FaultSide::Upstream, _) => 502,
+            (FaultSide::Server, _) => 500,
         }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = match self.side {
-            Side::Client => "client",
-            Side::Upstream => "upstream",
-            Side::Server => "server",
+            FaultSide::Client => "client",
+            FaultSide::Upstream => "upstream",
+            FaultSide::Server => "server",
         };
         let kind = match self.kind {
-            Kind::Closed => "connection closed",
-            Kind::TimedOut => "timed out",
-            Kind::Protocol => "protocol error",
-            Kind::TooLarge => "too large",
-            Kind::File => "file error",
-            Kind::Internal => "internal error",
+            EngineErrorKind::Closed => "connection closed",
+            EngineErrorKind::TimedOut => "timed out",
+            EngineErrorKind::Protocol => "protocol error",
+            EngineErrorKind::TooLarge => "too large",
+            EngineErrorKind::File => "file error",
+            EngineErrorKind::Internal => "internal error",
         };
         write!(f, "{side}: {kind}")?;
         match self.errno {
@@ -89,14 +91,16 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for EngineError {}
 
-impl From<weir_rt::SendError> for Error {
-    fn from(error: weir_rt::SendError) -> Error {
+impl From<weir_rt::SendError> for EngineError {
+    fn from(error: weir_rt::SendError) -> EngineError {
         match error {
-            weir_rt::SendError::TimedOut => Error::CLIENT_TIMED_OUT,
-            weir_rt::SendError::Closed(errno) => Error { errno: Some(errno), ..Error::CLIENT_CLOSED },
-            weir_rt::SendError::Truncated => Error::file(None),
+            weir_rt::SendError::TimedOut => EngineError::CLIENT_TIMED_OUT,
+            weir_rt::SendError::Closed(errno) => {
+                EngineError { errno: Some(errno), ..EngineError::CLIENT_CLOSED }
+            }
+            weir_rt::SendError::Truncated => EngineError::file(None),
         }
     }
 }

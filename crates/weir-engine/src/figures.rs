@@ -5,16 +5,16 @@ use std::sync::{Mutex, PoisonError};
 
 /// A table of figures.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct FigureTable {
     /// Of each column its head for people, and its key for programs.
     pub columns: &'static [(&'static str, &'static str)],
     /// A value a column.
-    pub rows: Vec<Vec<Value>>,
+    pub rows: Vec<Vec<FigureValue>>,
 }
 
 /// A figure, and how it is to be read.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum FigureValue {
     /// Not known, or without a meaning here.
     None,
     /// Words.
@@ -30,12 +30,12 @@ pub enum Value {
 }
 
 /// Gives the table that is called so, if there is one. Called on threads that serve nobody.
-pub type Tell = fn(what: &str) -> Option<Table>;
+pub type FigureSource = fn(what: &str) -> Option<FigureTable>;
 
-static TELLERS: Mutex<Vec<(&'static str, Tell)>> = Mutex::new(Vec::new());
+static TELLERS: Mutex<Vec<(&'static str, FigureSource)>> = Mutex::new(Vec::new());
 
 /// From here on questions about `name` are answered by `tell`. The first call for a name counts.
-pub fn register(name: &'static str, tell: Tell) {
+pub fn register(name: &'static str, tell: FigureSource) {
     let mut tellers = TELLERS.lock().unwrap_or_else(PoisonError::into_inner);
     if !tellers.iter().any(|(known, _)| *known == name) {
         tellers.push((name, tell));
@@ -43,7 +43,7 @@ pub fn register(name: &'static str, tell: Tell) {
 }
 
 /// The table `what` of `name`; `None` if nobody has registered for that name, or has none that is called so.
-pub fn table(name: &str, what: &str) -> Option<Table> {
+pub fn table(name: &str, what: &str) -> Option<FigureTable> {
     let tell = {
         let tellers = TELLERS.lock().unwrap_or_else(PoisonError::into_inner);
         tellers.iter().find(|(known, _)| *known == name)?.1
@@ -53,7 +53,7 @@ pub fn table(name: &str, what: &str) -> Option<Table> {
 
 /// A metric, with a row for each set of labels.
 #[derive(Clone, Debug)]
-pub struct Metric {
+pub struct MetricFamily {
     /// Without the unit's `_total`.
     pub name: &'static str,
     /// One sentence.
@@ -76,12 +76,12 @@ pub enum MetricKind {
 }
 
 /// Gives a module's metrics at this moment. Called on threads that serve nobody.
-pub type Measure = fn() -> Vec<Metric>;
+pub type MetricSource = fn() -> Vec<MetricFamily>;
 
-static MEASURES: Mutex<Vec<(&'static str, Measure)>> = Mutex::new(Vec::new());
+static MEASURES: Mutex<Vec<(&'static str, MetricSource)>> = Mutex::new(Vec::new());
 
 /// From here on `measure` has metrics for `name`. The first call for a name counts.
-pub fn register_metrics(name: &'static str, measure: Measure) {
+pub fn register_metrics(name: &'static str, measure: MetricSource) {
     let mut measures = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
     if !measures.iter().any(|(known, _)| *known == name) {
         measures.push((name, measure));
@@ -89,7 +89,7 @@ pub fn register_metrics(name: &'static str, measure: Measure) {
 }
 
 /// The metrics of all that have registered.
-pub fn metrics() -> Vec<Metric> {
+pub fn metrics() -> Vec<MetricFamily> {
     let measures = MEASURES.lock().unwrap_or_else(PoisonError::into_inner).clone();
     measures.iter().flat_map(|(_, measure)| measure()).collect()
 }
@@ -100,11 +100,16 @@ mod tests {
 
     #[test]
     fn the_first_who_registers_is_asked() {
-        let mine: Tell =
-            |what| (what == "a").then(|| Table { columns: &[("a", "a")], rows: vec![vec![Value::Count(1)]] });
+        let mine: FigureSource = |what| {
+            (what == "a")
+                .then(|| FigureTable { columns: &[("a", "a")], rows: vec![vec![FigureValue::Count(1)]] })
+        };
         register("figures_test", mine);
         register("figures_test", |_| None);
-        assert_eq!(table("figures_test", "a").map(|table| table.rows), Some(vec![vec![Value::Count(1)]]));
+        assert_eq!(
+            table("figures_test", "a").map(|table| table.rows),
+            Some(vec![vec![FigureValue::Count(1)]])
+        );
         assert!(table("figures_test", "b").is_none() && table("nobody", "a").is_none());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Opening and stat-ing are plain calls in the loop, as in nginx: they touch the directory cache. What they found is
 //! shared by the requests of one loop turn, never longer, unless `open_file_cache` says so: a file that was replaced
-//! is served replaced to every request that begins afterwards. [`Files`] holds both caches.
+//! is served replaced to every request that begins afterwards. [`FileStore`] holds both caches.
 
 mod cache;
 pub mod hash;
@@ -22,12 +22,12 @@ use weir_rt::file::{FileHandle, FileKind, FileMeta, SymlinkPolicy};
 use weir_trace::WaitKind;
 
 pub use hash::hash;
-pub use store::Files;
+pub use store::FileStore;
 
-use crate::conf::core::{Alias, DisableSymlinks};
-use crate::error::Error;
+use crate::conf::core::{AliasedPart, DisableSymlinks};
+use crate::error::EngineError;
 use crate::exchange::Exchange;
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::text::{Arena, Span, Text};
 
 /// An open regular file, with what is derived from it once: its entity tag and, when it is small, its bytes.
@@ -100,7 +100,7 @@ impl fmt::Debug for OpenFile {
 
 /// What a path leads to.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum FoundPath {
     /// A regular file, opened for reading.
     File(Rc<OpenFile>),
     /// A directory.
@@ -153,9 +153,9 @@ fn checked_path(x: &mut Exchange) -> PathText {
     let uri = x.request.uri;
     let skip = match x.plan.core.alias {
         None => 0,
-        Some(Alias::Prefix(len)) => len as u32,
-        Some(Alias::Whole) if x.add_uri_to_alias => 0,
-        Some(Alias::Whole) => uri.end - uri.start,
+        Some(AliasedPart::Prefix(len)) => len as u32,
+        Some(AliasedPart::Whole) if x.add_uri_to_alias => 0,
+        Some(AliasedPart::Whole) => uri.end - uri.start,
     };
     let rest = Span { start: (uri.start + skip).min(uri.end), end: uri.end };
     if climbs(x, rest) {
@@ -176,7 +176,7 @@ pub fn check_alias(x: &Exchange) -> Result<(), u16> {
     }
     let location = &x.plan.name;
     let message = format_args!("\"alias\" cannot be used in location \"{location}\" where URI was rewritten");
-    x.log(Level::Alert, &message);
+    x.log(LogLevel::Alert, &message);
     Err(500)
 }
 
@@ -226,7 +226,7 @@ pub fn root(x: &mut Exchange) -> Span {
 ///
 /// # Errors
 /// The errno of open(2). [`failed`] turns it into nginx's message and status.
-pub fn lookup(x: &mut Exchange, path: impl Into<PathText>) -> Result<Found, i32> {
+pub fn lookup(x: &mut Exchange, path: impl Into<PathText>) -> Result<FoundPath, i32> {
     let span = path.into().span;
     let links = links(x, span);
     let Exchange { arena, plan, worker, .. } = x;
@@ -238,7 +238,7 @@ pub fn lookup(x: &mut Exchange, path: impl Into<PathText>) -> Result<Found, i32>
 ///
 /// # Errors
 /// The status; the reason is in the log ([`check_alias`], [`failed`]).
-pub fn lookup_uri(x: &mut Exchange) -> Result<Found, u16> {
+pub fn lookup_uri(x: &mut Exchange) -> Result<FoundPath, u16> {
     check_alias(x)?;
     let Exchange { arena, plan, worker, request, .. } = &*x;
     let core = &plan.core;
@@ -264,9 +264,9 @@ pub fn lookup_uri(x: &mut Exchange) -> Result<Found, u16> {
 pub fn test(x: &mut Exchange, path: impl Into<PathText>) -> Result<FileKind, i32> {
     let path = path.into();
     match lookup(x, path) {
-        Ok(Found::File(_)) => Ok(FileKind::File),
-        Ok(Found::Dir { .. }) => Ok(FileKind::Dir),
-        Ok(Found::Other) => Ok(FileKind::Other),
+        Ok(FoundPath::File(_)) => Ok(FileKind::File),
+        Ok(FoundPath::Dir { .. }) => Ok(FileKind::Dir),
+        Ok(FoundPath::Other) => Ok(FileKind::Other),
         Err(EACCES) => {
             weir_rt::file::stat(os_path(path.bytes(&x.arena))).map(|meta| meta.kind).map_err(errno)
         }
@@ -286,9 +286,9 @@ pub fn failed(x: &Exchange, path: impl Into<PathText>, errno: i32) -> u16 {
 /// As [`failed`], for another system call than open(2) (`opendir()`).
 pub fn call_failed(x: &Exchange, call: &str, path: impl Into<PathText>, errno: i32) -> u16 {
     let (level, status) = match errno {
-        ENOENT | ENOTDIR | ENAMETOOLONG => (Level::Error, 404),
-        EACCES | ELOOP | EMLINK => (Level::Error, 403),
-        _ => (Level::Crit, 500),
+        ENOENT | ENOTDIR | ENAMETOOLONG => (LogLevel::Error, 404),
+        EACCES | ELOOP | EMLINK => (LogLevel::Error, 403),
+        _ => (LogLevel::Crit, 500),
     };
     if status != 404 || x.plan.core.log_not_found {
         let path = String::from_utf8_lossy(path.into().bytes(&x.arena));
@@ -308,20 +308,25 @@ pub fn log_forbidden_index(x: &mut Exchange) {
 /// Reads `len` bytes of `file` from `offset`; waits on a thread of the pool when they are not in memory.
 ///
 /// # Errors
-/// The disk's, or [`Error::file`] without errno when the file ends earlier: it was cut short while it was served.
-pub async fn read(x: &mut Exchange, file: &Rc<OpenFile>, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+/// The disk's, or [`EngineError::file`] without errno when the file ends earlier: it was cut short while it was served.
+pub async fn read(
+    x: &mut Exchange,
+    file: &Rc<OpenFile>,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>, EngineError> {
     let mut bytes = vec![0; len];
     if matches!(file.handle.pread_cached(&mut bytes, offset), Ok(Some(n)) if n == len) {
         return Ok(bytes);
     }
-    let failed = |error: io::Error| Error::file(error.raw_os_error());
+    let failed = |error: io::Error| EngineError::file(error.raw_os_error());
     let job = move |file: &FileHandle| read_exact(file, &mut bytes, offset).map(|whole| (whole, bytes));
     let read = weir_rt::file::on_pool(&file.handle, job);
     match x.waiting_for(WaitKind::ThreadPool, read).await.map_err(failed)? {
         (true, bytes) => Ok(bytes),
         (false, _) => {
-            x.log(Level::Alert, &"file was truncated while it was sent");
-            Err(Error::file(None))
+            x.log(LogLevel::Alert, &"file was truncated while it was sent");
+            Err(EngineError::file(None))
         }
     }
 }
@@ -370,7 +375,7 @@ fn unchecked(path: &[u8], from: &[u8]) -> Option<usize> {
 }
 
 /// Opens `path` for itself, without caches.
-fn open(path: &[u8], links: SymlinkPolicy) -> Result<Found, i32> {
+fn open(path: &[u8], links: SymlinkPolicy) -> Result<FoundPath, i32> {
     let path = os_path(path);
     let opened = match links {
         SymlinkPolicy::Follow => weir_rt::file::open(path),
@@ -379,9 +384,9 @@ fn open(path: &[u8], links: SymlinkPolicy) -> Result<Found, i32> {
     let handle = opened.map_err(errno)?;
     let meta = handle.meta().map_err(errno)?;
     Ok(match meta.kind {
-        FileKind::File => Found::File(Rc::new(OpenFile::new(Rc::new(handle), meta))),
-        FileKind::Dir => Found::Dir { meta },
-        FileKind::Other => Found::Other,
+        FileKind::File => FoundPath::File(Rc::new(OpenFile::new(Rc::new(handle), meta))),
+        FileKind::Dir => FoundPath::Dir { meta },
+        FileKind::Other => FoundPath::Other,
     })
 }
 

@@ -6,8 +6,8 @@
 
 use weir_trace::Site;
 
-use crate::body::Chain;
-use crate::error::Error;
+use crate::body::BodyChain;
+use crate::error::EngineError;
 use crate::exchange::Exchange;
 use crate::phase::{self, LocalFuture, Verdict};
 use crate::subrequest::IncludedRequest;
@@ -83,7 +83,12 @@ pub trait BodyFilter {
     /// Takes from `input`, appends to `output`. Called when there is new input (or its end: `input.last`) and again
     /// after [`FilterStep::Full`] once the output was taken. The filter sets `output.last` when it has given its last
     /// byte, and passes `flush` on.
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error>;
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError>;
 
     /// Whether the filter needs bytes in memory; if so, file pieces are read before they reach it.
     fn in_memory(&self) -> bool {
@@ -128,16 +133,16 @@ pub struct BodyEntry {
     /// The filter.
     pub filter: Box<dyn BodyFilter>,
     /// What waits to enter it.
-    pub input: Chain,
+    pub input: BodyChain,
     /// What comes behind `input`: pieces of files that the filter needs in memory and that are not read yet.
-    pub unread: Chain,
+    pub unread: BodyChain,
     /// It said [`FilterStep::Full`]: call it even without new input.
     pub full: bool,
 }
 
 impl BodyEntry {
     /// Adds what the filter before, or the handler, has given.
-    pub(crate) fn give(&mut self, chain: &mut Chain) {
+    pub(crate) fn give(&mut self, chain: &mut BodyChain) {
         let waits = !self.unread.is_empty() || (chain.has_file() && self.filter.in_memory());
         if waits { self.unread.append(chain) } else { self.input.append(chain) }
     }

@@ -44,9 +44,9 @@ pub mod worker;
 pub mod zone;
 
 pub use conf::Configuration;
-pub use error::Error;
+pub use error::EngineError;
 pub use exchange::Exchange;
-pub use module::{Module, ModuleDef, Unnamed};
+pub use module::{Module, ModuleDef, UnnamedBlock};
 pub use phase::{Handler, LocalFuture, Phase, Verdict};
 pub use text::{Arena, Span, Text};
 

@@ -30,9 +30,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use weir_conf::Error;
 
 use crate::Configuration;
-use crate::error::{self, Side};
+use crate::error::{self, FaultSide};
 use crate::exchange::Exchange;
-use crate::transport::Connection;
+use crate::transport::ClientConnection;
 pub use capture::{LineTaker, capture};
 pub use file::{LogBuffering, LogFile};
 pub use given::{GivenFiles, give, opened, reopen_for};
@@ -44,7 +44,7 @@ pub use writer::{flush, lost, queued, reopen, threaded};
 
 /// How grave a message is; nginx's order, so that `level <= limit` is what gets logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum LogLevel {
     /// To standard error and to every log.
     #[default]
     Stderr,
@@ -66,21 +66,21 @@ pub enum Level {
     Debug,
 }
 
-impl Level {
+impl LogLevel {
     /// The names that `error_log` takes, and their levels.
-    const NAMES: [(&'static str, Level); 8] = [
-        ("emerg", Level::Emerg),
-        ("alert", Level::Alert),
-        ("crit", Level::Crit),
-        ("error", Level::Error),
-        ("warn", Level::Warn),
-        ("notice", Level::Notice),
-        ("info", Level::Info),
-        ("debug", Level::Debug),
+    const NAMES: [(&'static str, LogLevel); 8] = [
+        ("emerg", LogLevel::Emerg),
+        ("alert", LogLevel::Alert),
+        ("crit", LogLevel::Crit),
+        ("error", LogLevel::Error),
+        ("warn", LogLevel::Warn),
+        ("notice", LogLevel::Notice),
+        ("info", LogLevel::Info),
+        ("debug", LogLevel::Debug),
     ];
 
     /// The level that `error_log` calls `name`; nginx's names of parts of debug (`debug_http`) are all of it here.
-    pub fn parse(name: &[u8]) -> Option<Level> {
+    pub fn parse(name: &[u8]) -> Option<LogLevel> {
         let parts = [
             "debug_core",
             "debug_alloc",
@@ -91,22 +91,22 @@ impl Level {
             "debug_stream",
         ];
         if parts.iter().any(|part| part.as_bytes() == name) {
-            return Some(Level::Debug);
+            return Some(LogLevel::Debug);
         }
-        Level::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, level)| *level)
+        LogLevel::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, level)| *level)
     }
 
     /// As it stands in brackets in a line.
     pub fn name(self) -> &'static str {
         match self {
-            Level::Stderr => "",
-            level => Level::NAMES[level as usize - 1].0,
+            LogLevel::Stderr => "",
+            level => LogLevel::NAMES[level as usize - 1].0,
         }
     }
 
     /// Whether a line of this level is written before its caller goes on.
     fn is_urgent(self) -> bool {
-        self <= Level::Alert
+        self <= LogLevel::Alert
     }
 }
 
@@ -115,21 +115,21 @@ impl Level {
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     /// The least grave level that any of the sinks takes.
-    limit: Level,
+    limit: LogLevel,
     /// `None`: those of the main log.
-    sinks: Option<Arc<[Sink]>>,
+    sinks: Option<Arc<[LogSink]>>,
 }
 
 impl Default for ErrorLog {
     fn default() -> ErrorLog {
-        ErrorLog { limit: Level::Error, sinks: None }
+        ErrorLog { limit: LogLevel::Error, sinks: None }
     }
 }
 
 #[derive(Debug)]
-struct Sink {
+struct LogSink {
     file: LogFile,
-    limit: Level,
+    limit: LogLevel,
 }
 
 impl ErrorLog {
@@ -138,40 +138,40 @@ impl ErrorLog {
     /// # Errors
     /// `open() "/path" failed (13: Permission denied)` and the like, at the line's first argument.
     pub fn open(specs: &[LogSpec]) -> Result<ErrorLog, Error> {
-        let open = |spec: &LogSpec| Ok(Sink { file: spec.open()?, limit: spec.level });
-        let sinks: Vec<Sink> = specs.iter().map(open).collect::<Result<_, Error>>()?;
+        let open = |spec: &LogSpec| Ok(LogSink { file: spec.open()?, limit: spec.level });
+        let sinks: Vec<LogSink> = specs.iter().map(open).collect::<Result<_, Error>>()?;
         Ok(ErrorLog::of(sinks))
     }
 
     /// One file, from `limit` on.
-    pub fn to(file: LogFile, limit: Level) -> ErrorLog {
-        ErrorLog::of(vec![Sink { file, limit }])
+    pub fn to(file: LogFile, limit: LogLevel) -> ErrorLog {
+        ErrorLog::of(vec![LogSink { file, limit }])
     }
 
-    fn of(sinks: Vec<Sink>) -> ErrorLog {
+    fn of(sinks: Vec<LogSink>) -> ErrorLog {
         let limit = sinks.iter().map(|sink| sink.limit).max().unwrap_or_default();
         ErrorLog { limit, sinks: Some(sinks.into()) }
     }
 
     /// The least grave level that is written anywhere.
-    pub fn limit(&self) -> Level {
+    pub fn limit(&self) -> LogLevel {
         self.limit
     }
 
     /// Whether a message of `level` is written anywhere.
     #[inline]
-    pub fn enabled(&self, level: Level) -> bool {
+    pub fn enabled(&self, level: LogLevel) -> bool {
         level <= self.limit
     }
 
     /// The files that take a message of `level`; with `all` every file does.
-    fn files(&self, level: Level, all: bool) -> impl Iterator<Item = &LogFile> {
+    fn files(&self, level: LogLevel, all: bool) -> impl Iterator<Item = &LogFile> {
         let sinks = self.sinks.as_deref().unwrap_or_default();
         sinks.iter().filter(move |sink| all || level <= sink.limit).map(|sink| &sink.file)
     }
 
     /// Hands a composed line to the log thread, or writes it now if it can't wait.
-    fn put(&self, level: Level, line: &[u8], all: bool) {
+    fn put(&self, level: LogLevel, line: &[u8], all: bool) {
         if self.sinks.is_none() {
             return main(level, line, line, all);
         }
@@ -186,14 +186,14 @@ impl ErrorLog {
 
 /// Logs a message about the request `x`, with nginx's context. Costs a compare when the level is not logged.
 #[inline]
-pub fn exchange(x: &Exchange, level: Level, message: &dyn Display) {
+pub fn exchange(x: &Exchange, level: LogLevel, message: &dyn Display) {
     if x.plan.core.error_log.enabled(level) || x.connection.debug {
         about_exchange(x, level, message);
     }
 }
 
 #[cold]
-fn about_exchange(x: &Exchange, level: Level, message: &dyn Display) {
+fn about_exchange(x: &Exchange, level: LogLevel, message: &dyn Display) {
     let line = x.worker.dates(|dates| {
         line::compose(dates.error_log(), level, Some(x.connection.number), message, |out| {
             line::exchange(x, out);
@@ -210,16 +210,16 @@ fn about_exchange(x: &Exchange, level: Level, message: &dyn Display) {
 }
 
 /// Logs a message about a connection that has no request (yet).
-pub fn connection(connection: &Connection, level: Level, message: &dyn Display) {
+pub fn connection(connection: &ClientConnection, level: LogLevel, message: &dyn Display) {
     about_connection(connection, level, message, true);
 }
 
 /// Logs a message about a connection between two requests; nginx gives those no context.
-pub fn idle(connection: &Connection, level: Level, message: &dyn Display) {
+pub fn idle(connection: &ClientConnection, level: LogLevel, message: &dyn Display) {
     about_connection(connection, level, message, false);
 }
 
-fn about_connection(connection: &Connection, level: Level, message: &dyn Display, context: bool) {
+fn about_connection(connection: &ClientConnection, level: LogLevel, message: &dyn Display, context: bool) {
     let hosts = connection.hosts.borrow().clone();
     let server = connection.server();
     let log = &server.plan.core.error_log;
@@ -235,13 +235,14 @@ fn about_connection(connection: &Connection, level: Level, message: &dyn Display
 }
 
 /// Logs why a response could not be sent to its end: nginx's lines at `info` for a client that is gone.
-pub fn broken(x: &Exchange, error: error::Error) {
+pub fn broken(x: &Exchange, error: error::EngineError) {
     // A server's answer that broke off has words of its own.
     if x.log_complaints() {
         return;
     }
     let (level, message) = line::broken(error);
-    let action = if error.side == Side::Upstream { "reading upstream" } else { "sending response to client" };
+    let action =
+        if error.side == FaultSide::Upstream { "reading upstream" } else { "sending response to client" };
     exchange(x, level, &format_args!("{message} while {action}"));
 }
 
@@ -253,7 +254,7 @@ pub fn set_own(log: Option<ErrorLog>) {
 
 /// Logs a message that belongs to no request: to the main log, and until there is one to standard error as
 /// `weir: [emerg] message`.
-pub fn cycle(level: Level, message: &dyn Display) {
+pub fn cycle(level: LogLevel, message: &dyn Display) {
     if main_enabled(level) {
         let line = line::compose(&line::now(), level, None, message, |_| {});
         capture::tell(level, &line);
@@ -264,29 +265,29 @@ pub fn cycle(level: Level, message: &dyn Display) {
 /// Logs that the calling worker has ended with a configuration, or ended: nginx's line of a worker process, with the
 /// thread's number.
 pub fn worker_exited() {
-    cycle(Level::Notice, &format_args!("worker process {} exited with code 0", line::thread().1));
+    cycle(LogLevel::Notice, &format_args!("worker process {} exited with code 0", line::thread().1));
 }
 
 /// Logs why the server can't start: as [`cycle`], and to standard error even when the main log is open, since that is
 /// where whoever starts it looks.
 pub fn startup(message: &dyn Display) {
-    cycle(Level::Emerg, message);
+    cycle(LogLevel::Emerg, message);
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
     let told = main
         .log
         .as_ref()
-        .is_none_or(|log| log.files(Level::Emerg, false).any(|file| file.0.target == LogTarget::Stderr));
+        .is_none_or(|log| log.files(LogLevel::Emerg, false).any(|file| file.0.target == LogTarget::Stderr));
     if !told && !LED.load(Relaxed) {
         eprintln!("weir: [emerg] {message}");
     }
 }
 
-fn main_enabled(level: Level) -> bool {
+fn main_enabled(level: LogLevel) -> bool {
     level <= main_limit()
 }
 
 /// The least grave level at which a message of this thread without a request is written anywhere.
-pub fn main_limit() -> Level {
+pub fn main_limit() -> LogLevel {
     if let Some(limit) = OWN.with_borrow(|own| own.as_ref().map(ErrorLog::limit)) {
         return limit;
     }
@@ -298,7 +299,7 @@ pub fn main_limit() -> Level {
 }
 
 /// Writes `line` to the main log; until there is one, to the file of `-e`, and `short` to standard error.
-fn main(level: Level, line: &[u8], short: &[u8], all: bool) {
+fn main(level: LogLevel, line: &[u8], short: &[u8], all: bool) {
     if let Some(log) = OWN.with_borrow(Clone::clone) {
         return log.put(level, line, all);
     }
@@ -346,7 +347,7 @@ pub fn set_main(log: ErrorLog) {
 /// The errno of open(2).
 pub fn open_early(target: &LogTarget) -> std::io::Result<()> {
     let file = LogFile::open(target, None)?;
-    let log = ErrorLog::to(file, Level::Notice);
+    let log = ErrorLog::to(file, LogLevel::Notice);
     MAIN.write().unwrap_or_else(PoisonError::into_inner).early = Some(log);
     Ok(())
 }
@@ -379,7 +380,7 @@ pub fn main_of(configuration: &Configuration) -> Result<ErrorLog, String> {
 /// dup2(2) failed, in nginx's words.
 pub fn lead_stderr() -> Result<(), String> {
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
-    let Some(file) = main.log.as_ref().and_then(|log| log.files(Level::Stderr, false).next()) else {
+    let Some(file) = main.log.as_ref().and_then(|log| log.files(LogLevel::Stderr, false).next()) else {
         return Ok(());
     };
     file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
@@ -390,17 +391,17 @@ pub fn lead_stderr() -> Result<(), String> {
 /// The main log of a configuration that names none.
 fn usual(prefix: &Path) -> Result<ErrorLog, String> {
     let early = MAIN.read().unwrap_or_else(PoisonError::into_inner).early.clone();
-    if let Some(file) = early.as_ref().and_then(|log| log.files(Level::Emerg, false).next()) {
-        return Ok(ErrorLog::to(file.clone(), Level::Error));
+    if let Some(file) = early.as_ref().and_then(|log| log.files(LogLevel::Emerg, false).next()) {
+        return Ok(ErrorLog::to(file.clone(), LogLevel::Error));
     }
     let target = LogTarget::File(prefix.join("logs/error.log"));
     let file = LogFile::open(&target, None);
     let file = file.map_err(|error| format!("open() \"{target}\" failed ({})", line::io(&error)))?;
-    Ok(ErrorLog::to(file, Level::Error))
+    Ok(ErrorLog::to(file, LogLevel::Error))
 }
 
 /// Where [`cycle`] logs to.
-struct Main {
+struct MainLog {
     /// The file of `-e`.
     early: Option<ErrorLog>,
     /// The main log; `None` while the server starts.
@@ -415,6 +416,6 @@ thread_local! {
 /// Standard error leads to the main log.
 static LED: AtomicBool = AtomicBool::new(false);
 /// Read for messages without a request only.
-static MAIN: RwLock<Main> = RwLock::new(Main { early: None, log: None });
+static MAIN: RwLock<MainLog> = RwLock::new(MainLog { early: None, log: None });
 /// From this level on messages also go to standard error while the server starts.
-const EARLY_STDERR: Level = Level::Warn;
+const EARLY_STDERR: LogLevel = LogLevel::Warn;

@@ -12,18 +12,18 @@ use std::any::Any;
 
 use weir_conf::{Contexts, Directive, DirectiveLine, DirectiveSignature, Error, LineCx};
 
-use crate::conf::registry::Registry;
+use crate::conf::registry::ConfRegistry;
 use crate::plan::PlanBuilder;
 use crate::variable::Variable;
 
-pub use confs::Confs;
-pub(crate) use confs::{Heirs, Kin, Settling};
+pub use confs::ModuleConfs;
+pub(crate) use confs::{BlockHeirs, BlockKin, ConfSettling};
 use hooks::ErasedHooks;
 pub use hooks::{BuildHooks, CheckAddresses, EndUpstream, MakeServerPart};
 
 /// A block without a name of its own inside another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unnamed {
+pub enum UnnamedBlock {
     /// `if`, in a server or a location.
     If,
     /// `limit_except`
@@ -45,7 +45,7 @@ pub trait Module: 'static {
     const VARIABLES: &'static [Variable] = &[];
 
     /// What it keeps with plans is wanted by what runs without a request, too: [`Module::install`] is called once more,
-    /// at [`Level::Alone`](crate::plan::Level::Alone).
+    /// at [`PlanLevel::Alone`](crate::plan::PlanLevel::Alone).
     const ALONE: bool = false;
 
     /// What it does while a configuration is put together, besides its directives: few modules do.
@@ -56,13 +56,13 @@ pub trait Module: 'static {
 
     /// As [`Module::inherit`], before it, where the block is one without a name inside the other: takes what other blocks
     /// don't, such as where requests go.
-    fn nest(_conf: &mut Self::Conf, _parent: &Self::Conf, _block: Unnamed) {}
+    fn nest(_conf: &mut Self::Conf, _parent: &Self::Conf, _block: UnnamedBlock) {}
 
     /// Called once per block after inheritance: checks and derived values.
     ///
     /// # Errors
     /// What is wrong with the block's settings taken together.
-    fn resolve(_conf: &mut Self::Conf, _registry: &mut Registry) -> Result<(), Error> {
+    fn resolve(_conf: &mut Self::Conf, _registry: &mut ConfRegistry) -> Result<(), Error> {
         Ok(())
     }
 
@@ -88,8 +88,8 @@ pub struct ModuleDef {
     pub(crate) check: fn(usize, &DirectiveLine, Contexts) -> Result<(), Error>,
     pub(crate) set: fn(&mut dyn Any, usize, &mut LineCx<'_>) -> Result<(), Error>,
     pub(crate) inherit: fn(&mut dyn Any, &dyn Any),
-    pub(crate) nest: fn(&mut dyn Any, &dyn Any, Unnamed),
-    pub(crate) resolve: fn(&mut dyn Any, &mut Registry) -> Result<(), Error>,
+    pub(crate) nest: fn(&mut dyn Any, &dyn Any, UnnamedBlock),
+    pub(crate) resolve: fn(&mut dyn Any, &mut ConfRegistry) -> Result<(), Error>,
     pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>) -> Result<(), Error>,
     pub(crate) hooks: ErasedHooks,
 }

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 use weir_trace::{ConnectionStep as ConnStep, Site};
 
-use crate::body::{Body, BodyPiece, BodySource, Buf, Chain};
-use crate::error::Error;
+use crate::body::{BodyBuf, BodyChain, BodyPiece, BodySource, ResponseBody};
+use crate::error::EngineError;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, FilterSlot, FilterStep};
 use crate::phase::{LocalFuture, Verdict};
@@ -29,7 +29,7 @@ pub(crate) enum ResponseEnd {
     /// Nothing was sent: a header filter wants another response.
     Instead(Verdict),
     /// It broke off.
-    Broken(Error),
+    Broken(EngineError),
 }
 
 /// What a response waits for.
@@ -49,15 +49,15 @@ pub(crate) fn try_respond(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWai
     }
     if x.response.content_length.is_none() {
         x.response.content_length = match &x.response.body {
-            Body::Empty => Some(0),
-            Body::Whole(buf) => Some(buf.len()),
-            Body::Chain(chain) => Some(chain.len()),
-            Body::Source(_) => None,
+            ResponseBody::Empty => Some(0),
+            ResponseBody::Whole(buf) => Some(buf.len()),
+            ResponseBody::Chain(chain) => Some(chain.len()),
+            ResponseBody::Source(_) => None,
         };
     }
     if x.response.header_sent {
         if x.answered_already {
-            x.response.body = Body::Empty;
+            x.response.body = ResponseBody::Empty;
             return WHOLE;
         }
         return try_body(x);
@@ -107,8 +107,8 @@ fn filters(x: &mut Exchange, at: usize) -> Progress<ResponseEnd, ResponseWait> {
 #[inline]
 fn try_body_after_head(x: &mut Exchange) -> Progress<ResponseEnd, ResponseWait> {
     let copied = match &x.response.body {
-        Body::Empty => true,
-        Body::Whole(buf) => x.response.header_only || wire::is_copied(buf),
+        ResponseBody::Empty => true,
+        ResponseBody::Whole(buf) => x.response.header_only || wire::is_copied(buf),
         _ => false,
     };
     if !copied {
@@ -144,10 +144,10 @@ fn hand_over_at_once(x: &mut Exchange) -> bool {
         _ => return false,
     };
     match &mut x.response.body {
-        Body::Empty => {}
-        Body::Whole(buf) if wire.takes(buf.len()) => {
+        ResponseBody::Empty => {}
+        ResponseBody::Whole(buf) if wire.takes(buf.len()) => {
             let buf = std::mem::take(buf);
-            x.response.body = Body::Empty;
+            x.response.body = ResponseBody::Empty;
             if !x.response.header_only {
                 x.body_sent += buf.len();
                 wire.queue(buf);
@@ -164,12 +164,12 @@ fn stream_at_once(x: &mut Exchange) -> bool {
     let Transport::H2(stream) = &x.transport else { return false };
     match &mut x.response.body {
         _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return false,
-        Body::Source(source) if source.is_wanted_anyway() => return false,
+        ResponseBody::Source(source) if source.is_wanted_anyway() => return false,
         _ if x.response.header_only => {}
-        Body::Empty => stream.finish(),
-        Body::Whole(buf) if buf.memory().is_some() && buf.len() <= wire::HIGH => {
+        ResponseBody::Empty => stream.finish(),
+        ResponseBody::Whole(buf) if buf.memory().is_some() && buf.len() <= wire::HIGH => {
             let buf = std::mem::take(buf);
-            x.response.body = Body::Empty;
+            x.response.body = ResponseBody::Empty;
             x.body_sent += buf.len();
             stream.whole(buf);
         }
@@ -179,19 +179,19 @@ fn stream_at_once(x: &mut Exchange) -> bool {
 }
 
 /// Sends the body of `x.response` behind the head, whatever it is.
-async fn send_body(x: &mut Exchange) -> Result<(), Error> {
+async fn send_body(x: &mut Exchange) -> Result<(), EngineError> {
     let body = std::mem::take(&mut x.response.body);
     if !x.response.header_only {
         match body {
-            Body::Empty => body_part(x, Chain::end()).await?,
-            Body::Whole(buf) => body_part(x, Chain::whole(buf)).await?,
-            Body::Chain(mut chain) => {
+            ResponseBody::Empty => body_part(x, BodyChain::end()).await?,
+            ResponseBody::Whole(buf) => body_part(x, BodyChain::whole(buf)).await?,
+            ResponseBody::Chain(mut chain) => {
                 chain.last = true;
                 body_part(x, chain).await?;
             }
-            Body::Source(source) => pump(x, source).await?,
+            ResponseBody::Source(source) => pump(x, source).await?,
         }
-    } else if let Body::Source(source) = body
+    } else if let ResponseBody::Source(source) = body
         && source.is_wanted_anyway()
     {
         spill(x, source).await;
@@ -200,7 +200,7 @@ async fn send_body(x: &mut Exchange) -> Result<(), Error> {
 }
 
 /// As [`send_body`], with the subrequests that run beside it.
-async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
+async fn send_body_attended(x: &mut Exchange) -> Result<(), EngineError> {
     let Some(family) = x.family.clone() else { return send_body(x).await };
     let shared = x.shared.clone();
     // Boxed: two futures of bodies would make that of all larger.
@@ -221,7 +221,7 @@ async fn spill(x: &mut Exchange, mut source: Box<dyn BodySource>) {
 }
 
 /// Pulls a source dry.
-async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), Error> {
+async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), EngineError> {
     let (shared, site) = (x.shared.clone(), x.answered);
     let watched = if source.is_for_client_only() { x.transport.client() } else { None };
     x.busy = source.busy().unwrap_or(wire::HIGH);
@@ -234,7 +234,7 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), E
                 && client.poll_gone(cx).is_ready()
             {
                 source.client_left();
-                return Poll::Ready(Err(Error::CLIENT_CLOSED));
+                return Poll::Ready(Err(EngineError::CLIENT_CLOSED));
             }
             piece
         };
@@ -243,7 +243,7 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), E
         x.trace().close(site);
         match piece {
             Ok(BodyPiece::Data(buf)) => {
-                let mut chain = Chain::default();
+                let mut chain = BodyChain::default();
                 chain.push(buf);
                 let mut part = pin!(body_part(x, chain));
                 poll_fn(|cx| {
@@ -255,10 +255,10 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), E
                 })
                 .await?;
             }
-            Ok(BodyPiece::Flush) => body_part(x, Chain::flush()).await?,
+            Ok(BodyPiece::Flush) => body_part(x, BodyChain::flush()).await?,
             Ok(BodyPiece::End) => {
                 source.finish(x);
-                return body_part(x, Chain::end()).await;
+                return body_part(x, BodyChain::end()).await;
             }
             Err(error) => {
                 x.keep_alive = false;
@@ -269,7 +269,7 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), E
 }
 
 /// A part of the body: through the filters, then to the connection.
-pub(crate) async fn body_part(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
+pub(crate) async fn body_part(x: &mut Exchange, chain: BodyChain) -> Result<(), EngineError> {
     if x.response.header_only {
         return Ok(());
     }
@@ -287,7 +287,7 @@ pub(crate) async fn body_part(x: &mut Exchange, chain: Chain) -> Result<(), Erro
 }
 
 /// Lets `chain` pass all filters; those that are full are called again once the connection took what they gave.
-async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> Result<(), Error> {
+async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: BodyChain) -> Result<(), EngineError> {
     let mut chain = chain;
     if let Some(first) = filters.first_mut() {
         first.give(&mut chain);
@@ -304,8 +304,8 @@ async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> R
 
 /// What one pass over filters came to.
 #[derive(Default)]
-struct Round {
-    output: Chain,
+struct FilterRound {
+    output: BodyChain,
     /// A filter is to be called again.
     again: bool,
     wait: Option<(Site, LocalFuture<'static, ()>)>,
@@ -313,14 +313,14 @@ struct Round {
 }
 
 /// Calls each filter once.
-async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Error> {
-    let mut round = Round::default();
+async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<FilterRound, EngineError> {
+    let mut round = FilterRound::default();
     let portion = if filters.len() > 1 { READ / 2 } else { READ };
     for at in 0..filters.len() {
         let (entry, rest) = split(filters, at);
         in_memory(x, entry, portion).await?;
         let before = entry.input.len();
-        let mut out = Chain::default();
+        let mut out = BodyChain::default();
         x.trace().open(entry.site);
         let step = entry.filter.step(x, &mut entry.input, &mut out);
         // Closed before it is remarked upon: a site in which nothing was recorded is one event.
@@ -360,8 +360,8 @@ async fn among(
     x: &mut Exchange,
     family: &SubrequestFamily,
     filters: &mut [BodyEntry],
-    mut chain: Chain,
-) -> Result<(), Error> {
+    mut chain: BodyChain,
+) -> Result<(), EngineError> {
     let own = filters.partition_point(|entry| entry.slot < FilterSlot::Postpone);
     let (own, rest) = filters.split_at_mut(own);
     let mut last = chain.last;
@@ -390,7 +390,7 @@ async fn among(
     }
     if last {
         drain(x, family, rest, SubrequestFamily::is_idle).await?;
-        behind(x, rest, Chain::end()).await?;
+        behind(x, rest, BodyChain::end()).await?;
     }
     Ok(())
 }
@@ -401,7 +401,7 @@ async fn drain(
     family: &SubrequestFamily,
     rest: &mut [BodyEntry],
     until: impl Fn(&SubrequestFamily) -> bool,
-) -> Result<(), Error> {
+) -> Result<(), EngineError> {
     let shared = x.shared.clone();
     loop {
         while let Some(chain) = family.take() {
@@ -417,7 +417,7 @@ async fn drain(
 }
 
 /// The filters behind the place where subrequests are put, then the connection.
-async fn behind(x: &mut Exchange, rest: &mut [BodyEntry], chain: Chain) -> Result<(), Error> {
+async fn behind(x: &mut Exchange, rest: &mut [BodyEntry], chain: BodyChain) -> Result<(), EngineError> {
     if rest.is_empty() { write(x, chain).await } else { through(x, rest, chain).await }
 }
 
@@ -428,7 +428,7 @@ fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut B
 
 /// Moves what waits behind the input of a filter that needs bytes into it, unless the filter has enough; of a file
 /// `portion` bytes at a time, so that no file is held whole however slow the client is.
-async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), Error> {
+async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), EngineError> {
     if entry.unread.is_empty() || entry.full {
         return Ok(());
     }
@@ -438,12 +438,12 @@ async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Res
     read
 }
 
-async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), Error> {
+async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), EngineError> {
     let mut room = portion;
     while room > 0
         && let Some(buf) = entry.unread.pop()
     {
-        let Buf::File { file, offset, len } = &buf else {
+        let BodyBuf::File { file, offset, len } = &buf else {
             room = room.saturating_sub(buf.len());
             entry.input.push(buf);
             continue;
@@ -451,7 +451,7 @@ async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Re
         let part = (*len).min(room);
         room -= part;
         let bytes = crate::file::read(x, file, *offset, part as usize).await?;
-        entry.input.push(Buf::Bytes(bytes));
+        entry.input.push(BodyBuf::Bytes(bytes));
         entry.unread.unpop(buf.slice(part, *len));
     }
     if entry.unread.is_empty() {
@@ -462,14 +462,14 @@ async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Re
 }
 
 /// Hands bytes to the connection at the client's pace and the configured rate.
-async fn write(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
+async fn write(x: &mut Exchange, chain: BodyChain) -> Result<(), EngineError> {
     x.trace().open(Site::step(ConnStep::Write));
     let written = hand_over(x, chain).await;
     x.trace().close(Site::step(ConnStep::Write));
     written
 }
 
-async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
+async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineError> {
     x.body_sent += chain.len();
     match &mut x.transport {
         Transport::H1(wire) => {
@@ -492,7 +492,7 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
 
 /// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
 /// `$bytes_sent` tell what the client got.
-async fn finish(x: &mut Exchange) -> Result<(), Error> {
+async fn finish(x: &mut Exchange) -> Result<(), EngineError> {
     if let Some(stream) = x.transport.h2() {
         stream.clone().settle(x);
     }
@@ -500,7 +500,7 @@ async fn finish(x: &mut Exchange) -> Result<(), Error> {
 }
 
 /// Waits until what was handed over has left.
-pub(crate) async fn drained(x: &mut Exchange) -> Result<(), Error> {
+pub(crate) async fn drained(x: &mut Exchange) -> Result<(), EngineError> {
     let site = Site::step(ConnStep::Write);
     if let Some(stream) = x.transport.h2().cloned() {
         x.trace().open(site);

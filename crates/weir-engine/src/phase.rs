@@ -12,11 +12,11 @@ use std::task::{Context, Poll};
 
 use weir_trace::{ConnectionStep, Site, SiteKind};
 
-use crate::body::Body;
+use crate::body::ResponseBody;
 use crate::exchange::Exchange;
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::redirect::Redirect;
+use crate::redirect::InternalRedirect;
 
 /// nginx's phases, in the order in which a request passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,13 +95,13 @@ pub enum Verdict {
     /// Answer with this status: `error_page` applies, else nginx's page for it.
     Status(u16),
     /// Go on elsewhere: internal redirect, `@named` location.
-    Redirect(Box<Redirect>),
+    Redirect(Box<InternalRedirect>),
     /// Close the connection without an answer (nginx's 444, a client that is gone: 499, ...); logged with this status.
     Close(u16),
 }
 
-impl From<Redirect> for Verdict {
-    fn from(redirect: Redirect) -> Verdict {
+impl From<InternalRedirect> for Verdict {
+    fn from(redirect: InternalRedirect) -> Verdict {
         Verdict::Redirect(Box::new(redirect))
     }
 }
@@ -130,7 +130,7 @@ pub trait Handler {
 /// The default of those that never wait. Who says that it waits must say for what.
 #[cold]
 pub(crate) fn nothing_to_wait_for(x: &mut Exchange) -> LocalFuture<'_, Verdict> {
-    x.log(crate::log::Level::Alert, &"a handler waits and does not say for what");
+    x.log(crate::log::LogLevel::Alert, &"a handler waits and does not say for what");
     Box::pin(ready(Verdict::Status(500)))
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn finish_phases(x: &mut Exchange, wait: PhaseWait) -> Verdict 
 
 /// `auth_delay`: who guesses passwords learns late that one is wrong, and for all of them after the same time.
 async fn delay(x: &mut Exchange) {
-    x.log(crate::log::Level::Info, &"delaying unauthorized request");
+    x.log(crate::log::LogLevel::Info, &"delaying unauthorized request");
     let delay = std::time::Duration::from_millis(x.plan.core.auth_delay);
     x.shared.pending(Box::pin(weir_rt::sleep(delay))).await;
 }
@@ -448,7 +448,7 @@ impl PhaseWalk {
 #[cold]
 fn unmatched(x: &mut Exchange) -> Verdict {
     x.response.clear();
-    x.response.body = Body::Empty;
+    x.response.body = ResponseBody::Empty;
     Verdict::Status(500)
 }
 

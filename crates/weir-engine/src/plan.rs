@@ -6,11 +6,11 @@ use std::sync::Arc;
 use weir_conf::Error;
 use weir_trace::{KeepRule, Site, SiteKind, SiteTable};
 
-use crate::conf::core::Core;
-use crate::conf::server::Link;
+use crate::conf::core::CoreSettings;
+use crate::conf::server::ConfigurationLink;
 use crate::exchange::Exchange;
 use crate::filter::{FilterSlot, HeaderEntry, HeaderFilter};
-use crate::module::Unnamed;
+use crate::module::UnnamedBlock;
 use crate::phase::{Handler, HandlerEntry, Phase, Verdict};
 use crate::typed_values::TypedValues;
 use crate::worker::Worker;
@@ -20,7 +20,7 @@ pub struct Plan {
     /// The location as it is named in traces: `/img/`, `= /`, `~ \.php$`, `@fallback`, or the server's name.
     pub name: Rc<str>,
     /// The core's settings of the location.
-    pub core: Core,
+    pub core: CoreSettings,
     entries: Box<[HandlerEntry]>,
     /// Index of the first entry of each phase, and the number of all.
     first: [u16; 12],
@@ -114,23 +114,23 @@ pub enum PlanLevel {
 }
 
 /// An instruction of another module's that stands among those of `rewrite`, as configured.
-pub trait Instruct: Send + Sync {
+pub trait MakeInstruction: Send + Sync {
     /// What runs for a request, on one worker.
     ///
     /// # Errors
     /// What can only be found out here; stops the (re)load.
-    fn install(&self, plan: &PlanBuilder<'_>) -> Result<Instruction, Error>;
+    fn install(&self, plan: &PlanBuilder<'_>) -> Result<PlanInstruction, Error>;
 }
 
-/// What an [`Instruct`] does for a request; [`Verdict::Declined`] goes on with the next instruction.
-pub type Instruction = Box<dyn Fn(&mut Exchange) -> Verdict>;
+/// What a [`MakeInstruction`] does for a request; [`Verdict::Declined`] goes on with the next instruction.
+pub type PlanInstruction = Box<dyn Fn(&mut Exchange) -> Verdict>;
 
 /// An instruction of another module among those of `rewrite`.
 pub struct InsertedInstruction {
-    /// Its place among them ([`Registry::order`](crate::conf::registry::Registry::order)).
+    /// Its place among them ([`ConfRegistry::order`](crate::conf::registry::ConfRegistry::order)).
     pub order: u32,
     /// What it does.
-    pub instruction: Arc<dyn Instruct>,
+    pub instruction: Arc<dyn MakeInstruction>,
 }
 
 /// Collects what modules add to a plan.
@@ -138,11 +138,11 @@ pub struct PlanBuilder<'a> {
     /// The worker the plan is for.
     pub worker: &'a Rc<Worker>,
     /// The configuration it is part of, on that worker.
-    pub link: &'a Rc<Link>,
+    pub link: &'a Rc<ConfigurationLink>,
     /// Which block the plan is for.
     pub level: PlanLevel,
     /// The core's settings of the location, resolved.
-    pub core: &'a Core,
+    pub core: &'a CoreSettings,
     /// Instructions that other modules want run among those of `rewrite`, in their order.
     pub instructed: &'a [InsertedInstruction],
     name: Rc<str>,
@@ -162,9 +162,9 @@ pub struct PlanBuilder<'a> {
 impl<'a> PlanBuilder<'a> {
     pub(crate) fn new(
         worker: &'a Rc<Worker>,
-        link: &'a Rc<Link>,
+        link: &'a Rc<ConfigurationLink>,
         level: PlanLevel,
-        core: &'a Core,
+        core: &'a CoreSettings,
         name: Rc<str>,
     ) -> Self {
         PlanBuilder {
@@ -205,7 +205,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Makes `handler` the location's only content handler. Where several modules ask for it the one wins whose directive
-    /// is the last of the block ([`Registry::claim_content`](crate::conf::registry::Registry::claim_content)), as in
+    /// is the last of the block ([`ConfRegistry::claim_content`](crate::conf::registry::ConfRegistry::claim_content)), as in
     /// nginx; without such a directive the last module.
     pub fn content(&mut self, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(SiteKind::Handler(Phase::Content as u8), module);
@@ -222,13 +222,13 @@ impl<'a> PlanBuilder<'a> {
     pub(crate) fn take_content(
         &mut self,
         claimed: Option<&'static str>,
-        around: Option<(Unnamed, &ContentHandler)>,
+        around: Option<(UnnamedBlock, &ContentHandler)>,
     ) -> Option<ContentHandler> {
         let inherited = around.map(|(_, content)| content.module);
         let place = |module: Option<&str>| self.contents.iter().position(|own| Some(own.module) == module);
         let at = match (place(claimed).or_else(|| place(inherited)), around) {
             (Some(at), _) => at,
-            (None, Some((Unnamed::If, content))) => return Some(content.clone()),
+            (None, Some((UnnamedBlock::If, content))) => return Some(content.clone()),
             (None, _) => self.contents.len().checked_sub(1)?,
         };
         let OfferedContent { module, entry } = self.contents.swap_remove(at);
@@ -277,7 +277,12 @@ impl<'a> PlanBuilder<'a> {
         &self.name
     }
 
-    pub(crate) fn build(mut self, core: Core, content: Option<ContentHandler>, inside: NestedPlans) -> Plan {
+    pub(crate) fn build(
+        mut self,
+        core: CoreSettings,
+        content: Option<ContentHandler>,
+        inside: NestedPlans,
+    ) -> Plan {
         // Stable: within a phase or slot the order of the module list counts.
         self.entries.sort_by_key(|entry| entry.phase);
         self.header_filters.sort_by_key(|entry| entry.slot);

@@ -21,7 +21,7 @@ use weir_rt::process;
 
 /// What a build has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct BuildFindings {
     /// Contents by path.
     pub files: HashMap<PathBuf, Vec<u8>>,
     /// The addresses of names with `port`, in the system's order.
@@ -118,8 +118,8 @@ pub fn is_root() -> bool {
 
 /// Runs `build`, and returns with its result what it has found. Not to be nested, nor for two threads at once: a process
 /// builds one configuration at a time.
-pub fn collect<R>(build: impl FnOnce() -> R) -> (R, Findings) {
-    mode().collected = Some(Collected::default());
+pub fn collect<R>(build: impl FnOnce() -> R) -> (R, BuildFindings) {
+    mode().collected = Some(CollectedFindings::default());
     let result = build();
     let collected = mode().collected.take().unwrap_or_default();
     (result, collected.findings())
@@ -128,13 +128,13 @@ pub fn collect<R>(build: impl FnOnce() -> R) -> (R, Findings) {
 /// What was found so far. Contents lie one behind the other: pieces of their own would leave holes between what a
 /// configuration keeps of very many of them.
 #[derive(Default)]
-struct Collected {
+struct CollectedFindings {
     bytes: Vec<u8>,
     places: HashMap<PathBuf, Range<usize>>,
     names: HashMap<(String, u16), Vec<SocketAddr>>,
 }
 
-impl Collected {
+impl CollectedFindings {
     fn add(&mut self, path: &Path, content: &[u8]) {
         if self.places.get(path).is_some_and(|place| self.bytes[place.clone()] == *content) {
             return;
@@ -144,36 +144,36 @@ impl Collected {
         self.places.insert(path.to_path_buf(), start..self.bytes.len());
     }
 
-    fn findings(self) -> Findings {
-        let Collected { bytes, places, names } = self;
+    fn findings(self) -> BuildFindings {
+        let CollectedFindings { bytes, places, names } = self;
         let files = places.into_iter().map(|(path, place)| (path, bytes[place].to_vec())).collect();
-        Findings { files, names }
+        BuildFindings { files, names }
     }
 }
 
 /// Until the result is dropped, these are what is found.
-pub fn give(findings: Findings) -> Given {
+pub fn give(findings: BuildFindings) -> GivenFindings {
     mode().given = Some(findings);
-    Given(())
+    GivenFindings(())
 }
 
 /// Findings are given while it lives; see [`give`].
 #[must_use = "the findings are given while it lives"]
-pub struct Given(());
+pub struct GivenFindings(());
 
-impl Drop for Given {
+impl Drop for GivenFindings {
     fn drop(&mut self) {
         mode().given = None;
     }
 }
 
-struct Mode {
-    collected: Option<Collected>,
-    given: Option<Findings>,
+struct BuildMode {
+    collected: Option<CollectedFindings>,
+    given: Option<BuildFindings>,
 }
 
-fn mode() -> MutexGuard<'static, Mode> {
-    static MODE: Mutex<Mode> = Mutex::new(Mode { collected: None, given: None });
+fn mode() -> MutexGuard<'static, BuildMode> {
+    static MODE: Mutex<BuildMode> = Mutex::new(BuildMode { collected: None, given: None });
     MODE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -199,7 +199,7 @@ mod tests {
         assert!(collected.names[&key].iter().all(|at| at.ip().is_loopback()), "{:?}", collected.names);
         let address: SocketAddr = "192.0.2.1:1".parse().expect("an address");
         let elsewhere = [(key, vec![address])].into();
-        let given = give(Findings { names: elsewhere, ..collected });
+        let given = give(BuildFindings { names: elsewhere, ..collected });
         assert_eq!(look_up("localhost", 1).expect("given"), [address]);
         assert_eq!(read(&path).expect("given"), b"key");
         drop(given);

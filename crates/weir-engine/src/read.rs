@@ -15,10 +15,10 @@ use weir_rt::file::FileHandle;
 use weir_trace::{Site, WaitKind};
 
 use crate::conf::core::InFileOnly;
-use crate::error::{Error, Kind as ErrorKind, Side};
+use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
-use crate::log::Level;
-use crate::transport::wire::Wire;
+use crate::log::LogLevel;
+use crate::transport::wire::ClientWire;
 pub use beside::BodyRest;
 
 /// The state of a request's body.
@@ -271,8 +271,8 @@ impl Exchange {
     ///
     /// # Errors
     /// The client left, was too slow, broke the framing or exceeded `client_max_body_size`; or the file can't be
-    /// written. `Error::status` is what to answer.
-    pub async fn read_body(&mut self) -> Result<(), Error> {
+    /// written. `EngineError::status` is what to answer.
+    pub async fn read_body(&mut self) -> Result<(), EngineError> {
         if self.body.read {
             return Ok(());
         }
@@ -289,7 +289,7 @@ impl Exchange {
     ///
     /// # Errors
     /// As [`Exchange::read_body`].
-    pub async fn read_body_into_file(&mut self) -> Result<(), Error> {
+    pub async fn read_body_into_file(&mut self) -> Result<(), EngineError> {
         self.body.named = true;
         if self.body.read {
             return crate::temp::name(self).await;
@@ -302,7 +302,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The file can't be written.
-    pub async fn append_body(&mut self, piece: Vec<u8>, limit: usize) -> Result<(), Error> {
+    pub async fn append_body(&mut self, piece: Vec<u8>, limit: usize) -> Result<(), EngineError> {
         if self.body.file.is_none() && self.body.memory.len() + piece.len() <= limit {
             self.body.memory.extend_from_slice(&piece);
             return Ok(());
@@ -314,14 +314,14 @@ impl Exchange {
         if let (false, Some(path)) = (told, self.body.file.as_ref().and_then(|file| file.path.clone())) {
             let path = path.display();
             self.log(
-                Level::Warn,
+                LogLevel::Warn,
                 &format_args!("a client request body is buffered to a temporary file {path}"),
             );
         }
         Ok(())
     }
 
-    async fn read_all(&mut self) -> Result<(), Error> {
+    async fn read_all(&mut self) -> Result<(), EngineError> {
         if let BodyFraming::Length(length) = self.body.framing
             && length <= self.plan.core.client_body_buffer_size
             && !self.goes_to_file()
@@ -340,7 +340,7 @@ impl Exchange {
     }
 
     /// In memory as long as there is room, else in a file.
-    async fn keep_piece(&mut self, piece: Vec<u8>) -> Result<(), Error> {
+    async fn keep_piece(&mut self, piece: Vec<u8>) -> Result<(), EngineError> {
         let length = (self.body.memory.len() + piece.len()) as u64;
         if self.body.file.is_none()
             && !self.goes_to_file()
@@ -352,7 +352,7 @@ impl Exchange {
         crate::temp::append(self, piece).await
     }
 
-    async fn end_reading(&mut self) -> Result<(), Error> {
+    async fn end_reading(&mut self) -> Result<(), EngineError> {
         if self.goes_to_file() && self.body.file.is_none() {
             crate::temp::append(self, Vec::new()).await?;
         }
@@ -370,7 +370,7 @@ impl Exchange {
     ///
     /// # Errors
     /// As [`Exchange::read_body`].
-    pub async fn body_piece(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    pub async fn body_piece(&mut self) -> Result<Option<Vec<u8>>, EngineError> {
         if let Some(stream) = self.transport.h2().cloned() {
             return frames::piece(self, &stream).await;
         }
@@ -398,7 +398,7 @@ impl Exchange {
     pub async fn body_piece_beside(
         &mut self,
         mut others: impl FnMut(&mut Context<'_>) -> Poll<()>,
-    ) -> Option<Result<Option<Vec<u8>>, Error>> {
+    ) -> Option<Result<Option<Vec<u8>>, EngineError>> {
         let (shared, family) = (self.shared.clone(), self.family.clone());
         let both = async {
             let mut piece = pin!(self.body_piece());
@@ -415,7 +415,7 @@ impl Exchange {
     }
 
     /// A piece from what was received; `None` when nothing is there.
-    fn take_piece(&mut self, wire: &Wire) -> Result<Option<Vec<u8>>, Error> {
+    fn take_piece(&mut self, wire: &ClientWire) -> Result<Option<Vec<u8>>, EngineError> {
         let mut input = wire.input.borrow_mut();
         let bytes = input.bytes();
         if bytes.is_empty() {
@@ -430,7 +430,11 @@ impl Exchange {
                 self.body.broken = true;
                 self.keep_alive = false;
                 self.log_error(&"client sent invalid chunked body");
-                return Err(Error { kind: ErrorKind::Protocol, side: Side::Client, errno: None });
+                return Err(EngineError {
+                    kind: EngineErrorKind::Protocol,
+                    side: FaultSide::Client,
+                    errno: None,
+                });
             }
         };
         let piece = bytes[taken.content].to_vec();
@@ -448,18 +452,18 @@ impl Exchange {
     }
 
     /// A chunked body announces no size, so `client_max_body_size` is checked as it comes.
-    fn check_size(&mut self) -> Result<(), Error> {
+    fn check_size(&mut self) -> Result<(), EngineError> {
         let limit = self.plan.core.client_max_body_size;
         if limit == 0 || self.body.received <= limit || self.body.discarded {
             return Ok(());
         }
         let size = self.body.received;
         self.log_error(&format_args!("client intended to send too large chunked body: {size} bytes"));
-        Err(Error { kind: ErrorKind::TooLarge, side: Side::Client, errno: None })
+        Err(EngineError { kind: EngineErrorKind::TooLarge, side: FaultSide::Client, errno: None })
     }
 
     /// Waits for more bytes.
-    async fn more(&mut self, wire: &Rc<Wire>) -> Result<(), Error> {
+    async fn more(&mut self, wire: &Rc<ClientWire>) -> Result<(), EngineError> {
         wire.flush();
         wire.timer.arm(self.plan.core.client_body_timeout);
         let shared = self.shared.clone();
@@ -471,38 +475,39 @@ impl Exchange {
             }
             RecvOutcome::TimedOut => {
                 self.log(
-                    Level::Info,
+                    LogLevel::Info,
                     &"client timed out (110: Connection timed out) while reading client request body",
                 );
-                Err(self.broken(Error::CLIENT_TIMED_OUT))
+                Err(self.broken(EngineError::CLIENT_TIMED_OUT))
             }
             RecvOutcome::Eof => {
                 self.body.gone = true;
                 self.log(
-                    Level::Info,
+                    LogLevel::Info,
                     &"client prematurely closed connection while reading client request body",
                 );
-                Err(self.broken(Error { kind: ErrorKind::Protocol, ..Error::CLIENT_CLOSED }))
+                Err(self
+                    .broken(EngineError { kind: EngineErrorKind::Protocol, ..EngineError::CLIENT_CLOSED }))
             }
             RecvOutcome::Err(errno) => {
                 self.body.gone = true;
-                Err(self.broken(Error {
-                    kind: ErrorKind::Protocol,
+                Err(self.broken(EngineError {
+                    kind: EngineErrorKind::Protocol,
                     errno: Some(errno),
-                    ..Error::CLIENT_CLOSED
+                    ..EngineError::CLIENT_CLOSED
                 }))
             }
         }
     }
 
-    fn broken(&mut self, error: Error) -> Error {
+    fn broken(&mut self, error: EngineError) -> EngineError {
         self.keep_alive = false;
         self.body.framing = BodyFraming::Done;
         error
     }
 
     /// `Expect: 100-continue`: answered when the body is first wanted, whether it is on its way or not, as in nginx.
-    fn send_continue(&mut self, wire: &Wire) {
+    fn send_continue(&mut self, wire: &ClientWire) {
         if self.request.head.expect_continue
             && !self.body.continued
             && self.body.received == 0
@@ -545,7 +550,7 @@ pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
 }
 
 /// Reads and drops what is left of the body, so that the next request can be found. `false`: give the connection up.
-pub async fn rest(x: &mut Exchange, wire: &Rc<Wire>) -> bool {
+pub async fn rest(x: &mut Exchange, wire: &Rc<ClientWire>) -> bool {
     if !x.body.is_pending() {
         return true;
     }

@@ -4,16 +4,16 @@
 /// costs some 35 instructions, and one that is not there costs as little.
 ///
 /// For facts that follow from the text alone, or from what is kept with the fact and compared by who asks.
-pub struct Recent<T>(Vec<Option<(Box<[u8]>, T)>>);
+pub struct RecentFacts<T>(Vec<Option<(Box<[u8]>, T)>>);
 
-impl<T> Default for Recent<T> {
+impl<T> Default for RecentFacts<T> {
     /// An empty one, without memory.
-    fn default() -> Recent<T> {
-        Recent(Vec::new())
+    fn default() -> RecentFacts<T> {
+        RecentFacts(Vec::new())
     }
 }
 
-impl<T> Recent<T> {
+impl<T> RecentFacts<T> {
     /// What is known of `text`.
     #[inline]
     pub fn find(&self, text: &[u8]) -> Option<&T> {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_fact_is_that_of_its_own_text() {
-        let mut recent = Recent::default();
+        let mut recent = RecentFacts::default();
         let texts: Vec<String> = (0..300).map(|n| "/a".repeat(n % 40) + &n.to_string()).collect();
         assert_eq!(recent.find(b""), None);
         for (n, text) in texts.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::transport::keepalive;
 
 /// Where an internal redirect leads.
 #[derive(Clone, Copy, Debug)]
-pub enum Redirect {
+pub enum InternalRedirect {
     /// A URI and its arguments, both in the request's arena. The location is looked up again.
     Uri {
         /// The path, as it would stand in a normalised request.
@@ -20,34 +20,34 @@ pub enum Redirect {
     Named(Span),
 }
 
-impl Redirect {
+impl InternalRedirect {
     /// A redirect to `target`: `@name`, or a path with or without `?args`.
-    pub fn to(x: &mut Exchange, target: &[u8]) -> Redirect {
+    pub fn to(x: &mut Exchange, target: &[u8]) -> InternalRedirect {
         if target.first() == Some(&b'@') {
-            return Redirect::Named(x.arena.push(target));
+            return InternalRedirect::Named(x.arena.push(target));
         }
         let cut = target.iter().position(|&b| b == b'?');
         let (path, args) = cut.map_or((target, &b""[..]), |at| (&target[..at], &target[at + 1..]));
-        Redirect::Uri { uri: x.arena.push(path), args: x.arena.push(args) }
+        InternalRedirect::Uri { uri: x.arena.push(path), args: x.arena.push(args) }
     }
 
     /// A redirect to `target` as a server or a script names it: `@name`, or a URI as it would stand in a request, which is
     /// unescaped. `None`, and a line in the log, for one that holds NUL or leads upwards.
-    pub fn checked(x: &mut Exchange, target: &[u8]) -> Option<Redirect> {
+    pub fn checked(x: &mut Exchange, target: &[u8]) -> Option<InternalRedirect> {
         if target.first() == Some(&b'@') {
-            return Some(Redirect::Named(x.arena.push(target)));
+            return Some(InternalRedirect::Named(x.arena.push(target)));
         }
         let Ok(uri::InternalTarget { path, args }) = uri::internal_target(target) else {
             x.log_error(&format_args!("unsafe URI \"{}\" was detected", String::from_utf8_lossy(target)));
             return None;
         };
-        Some(Redirect::Uri { uri: x.arena.push(&path), args: x.arena.push(args.unwrap_or_default()) })
+        Some(InternalRedirect::Uri { uri: x.arena.push(&path), args: x.arena.push(args.unwrap_or_default()) })
     }
 }
 
 /// Points `x` at the redirect's goal and says where its phases go on; `Err` is the status for a goal that is not
 /// there, or for the eleventh redirect.
-pub(crate) fn follow(x: &mut Exchange, redirect: Redirect) -> Result<Phase, u16> {
+pub(crate) fn follow(x: &mut Exchange, redirect: InternalRedirect) -> Result<Phase, u16> {
     if x.uri_changes == 0 {
         let message = [
             b"rewrite or internal redirection cycle while ",
@@ -66,14 +66,14 @@ pub(crate) fn follow(x: &mut Exchange, redirect: Redirect) -> Result<Phase, u16>
     x.uri_changed = false;
     x.reset_states();
     match redirect {
-        Redirect::Uri { uri, args } => {
+        InternalRedirect::Uri { uri, args } => {
             x.request.set_uri(&x.arena, uri);
             x.request.args = args;
             x.valid_location = true;
             x.plan = x.server.plan.clone();
             Ok(Phase::ServerRewrite)
         }
-        Redirect::Named(name) => named(x, name),
+        InternalRedirect::Named(name) => named(x, name),
     }
 }
 
@@ -89,16 +89,16 @@ fn named(x: &mut Exchange, name: Span) -> Result<Phase, u16> {
     Ok(Phase::Rewrite)
 }
 
-fn goal(redirect: &Redirect) -> Span {
+fn goal(redirect: &InternalRedirect) -> Span {
     match *redirect {
-        Redirect::Uri { uri, .. } => uri,
-        Redirect::Named(name) => name,
+        InternalRedirect::Uri { uri, .. } => uri,
+        InternalRedirect::Named(name) => name,
     }
 }
 
-fn cycle(redirect: &Redirect) -> &'static [u8] {
+fn cycle(redirect: &InternalRedirect) -> &'static [u8] {
     match redirect {
-        Redirect::Uri { .. } => b"internally redirecting to",
-        Redirect::Named(_) => b"redirect to named location",
+        InternalRedirect::Uri { .. } => b"internally redirecting to",
+        InternalRedirect::Named(_) => b"redirect to named location",
     }
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use weir_conf::{ConfSource, Error, FileId, LineCx};
 use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 
-use crate::conf::registry::Registry;
+use crate::conf::registry::ConfRegistry;
 use crate::exchange::Exchange;
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::text::{Span, Text};
 use crate::variable::VarIndex;
 
 /// A compiled pattern.
-pub struct Pattern {
+pub struct RegexPattern {
     regex: Regex,
     text: String,
     caseless: bool,
@@ -38,7 +38,7 @@ impl Exchange {
     }
 }
 
-impl Pattern {
+impl RegexPattern {
     /// Compiles argument `argument` of `line` from byte `skip` on.
     ///
     /// # Errors
@@ -48,26 +48,26 @@ impl Pattern {
         argument: usize,
         skip: usize,
         caseless: bool,
-    ) -> Result<Arc<Pattern>, Error> {
+    ) -> Result<Arc<RegexPattern>, Error> {
         let word = line.args().get(argument).unwrap_or(&line.line().name);
-        Pattern::compile_text(line, word.span, word.bytes().get(skip..).unwrap_or_default(), caseless)
+        RegexPattern::compile_text(line, word.span, word.bytes().get(skip..).unwrap_or_default(), caseless)
     }
 
     /// Compiles `source`, which stands at `span` of `line`'s file.
     ///
     /// # Errors
-    /// As [`Pattern::compile`].
+    /// As [`RegexPattern::compile`].
     pub fn compile_text(
         line: &mut LineCx<'_>,
         span: weir_conf::Span,
         source: &[u8],
         caseless: bool,
-    ) -> Result<Arc<Pattern>, Error> {
+    ) -> Result<Arc<RegexPattern>, Error> {
         let flags = RegexFlags { caseless, ..RegexFlags::default() };
         let regex = Regex::new(source, flags).map_err(|error| Error::new(error.to_string()).at(span))?;
         let files = line.source();
-        let registry: &mut Registry = line.ext();
-        let place = registry.shared::<Places>().place(files, span);
+        let registry: &mut ConfRegistry = line.ext();
+        let place = registry.shared::<PatternPlaces>().place(files, span);
         let mut named = Vec::new();
         for (name, group) in regex.names() {
             match registry.define_assigned(&name) {
@@ -76,7 +76,7 @@ impl Pattern {
             }
         }
         let text = String::from_utf8_lossy(source).into_owned();
-        Ok(Arc::new(Pattern { regex, text, caseless, named, place }))
+        Ok(Arc::new(RegexPattern { regex, text, caseless, named, place }))
     }
 
     /// Matches `subject`, a span of the exchange's arena; on success `$1` and named groups are set.
@@ -109,7 +109,7 @@ impl Pattern {
     /// no part is empty.
     ///
     /// # Errors
-    /// As [`Pattern::captures`].
+    /// As [`RegexPattern::captures`].
     pub fn find(&self, x: &Exchange, subject: &[u8]) -> Result<Option<Vec<Range<usize>>>, GivenUp> {
         with_matcher(|matcher| {
             let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(None) };
@@ -121,13 +121,13 @@ impl Pattern {
     /// Whether `subject`, a text of the request `x`, matches; sets nothing.
     ///
     /// # Errors
-    /// As [`Pattern::captures`].
+    /// As [`RegexPattern::captures`].
     pub fn is_match_for(&self, x: &Exchange, subject: &[u8]) -> Result<bool, GivenUp> {
         self.is_match(subject).map_err(|error| self.give_up(x, subject, error))
     }
 
     /// Whether `subject` matches, where there is no request: the caller decides what an error means, and logs it with
-    /// [`Pattern::explain`].
+    /// [`RegexPattern::explain`].
     ///
     /// # Errors
     /// The match was given up: whether it matches is not known.
@@ -138,7 +138,7 @@ impl Pattern {
     /// Logs why a match was given up, and sees to it that the request ends with 500.
     #[cold]
     fn give_up(&self, x: &Exchange, subject: &[u8], error: MatchError) -> GivenUp {
-        x.log(Level::Alert, &self.explain(subject, error));
+        x.log(LogLevel::Alert, &self.explain(subject, error));
         x.unmatched.set(true);
         GivenUp
     }
@@ -188,7 +188,7 @@ impl Pattern {
 
 /// What a pattern that is known only at run time matched.
 #[derive(Clone, Debug, Default)]
-pub struct Matched {
+pub struct PatternMatch {
     /// Group 0 and on, up to the last one that took part; one that did not is empty.
     pub groups: Vec<Range<usize>>,
     /// Named groups and their numbers.
@@ -199,7 +199,7 @@ pub struct Matched {
 ///
 /// # Errors
 /// What is wrong with the pattern, in nginx's words, or that the match was given up.
-pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<Matched>, String> {
+pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<PatternMatch>, String> {
     thread_local! {
         static COMPILED: RefCell<HashMap<Box<[u8]>, Rc<Regex>>> = RefCell::default();
     }
@@ -219,7 +219,7 @@ pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<Matched>, Str
         Ok(Some(captures)) => {
             let last = (0..captures.len()).rposition(|n| captures.span(n).is_some()).unwrap_or(0);
             let groups = (0..=last).map(|n| captures.span(n).unwrap_or_default()).collect();
-            Ok(Some(Matched { groups, names: regex.names() }))
+            Ok(Some(PatternMatch { groups, names: regex.names() }))
         }
         Err(error) => {
             let (subject, pattern) = (String::from_utf8_lossy(subject), String::from_utf8_lossy(pattern));
@@ -231,19 +231,19 @@ pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<Matched>, Str
 /// File and line of patterns, which are compiled in the order in which they are written: lines are counted on from the
 /// pattern before, since a large file may hold thousands.
 #[derive(Default)]
-struct Places {
+struct PatternPlaces {
     file: FileId,
     offset: usize,
     line: usize,
 }
 
-impl Places {
+impl PatternPlaces {
     /// `FILE:LINE`; empty for a text that is in no file.
     fn place(&mut self, source: &ConfSource, span: weir_conf::Span) -> Box<str> {
         let Some(file) = source.file(span.file) else { return Box::default() };
         let start = (span.start as usize).min(file.text.len());
         if self.line == 0 || self.file != span.file || self.offset > start {
-            *self = Places { file: span.file, offset: 0, line: 1 };
+            *self = PatternPlaces { file: span.file, offset: 0, line: 1 };
         }
         self.line += memchr::memchr_iter(b'\n', &file.text[self.offset..start]).count();
         self.offset = start;

@@ -5,10 +5,10 @@ use weir_http::{KnownField, Method, Span, Version, host, uri};
 
 use crate::conf::server_core::{InvalidValues, has_control};
 use crate::exchange::Exchange;
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::regex::GivenUp;
 use crate::transport::keepalive;
-use crate::transport::wire::Wire;
+use crate::transport::wire::ClientWire;
 
 /// Why there is no request to answer.
 pub enum HeadFailure {
@@ -21,7 +21,7 @@ pub enum HeadFailure {
 }
 
 /// A connection ended in the middle of the head: the log shows what of its line has come.
-pub fn keep_line<J: ClientJudge>(x: &mut Exchange, wire: &Wire) {
+pub fn keep_line<J: ClientJudge>(x: &mut Exchange, wire: &ClientWire) {
     let input = wire.input.borrow();
     let bytes = input.bytes();
     keep_beginning(x, bytes);
@@ -104,7 +104,7 @@ fn refuse(x: &mut Exchange, bad: BadRequest) -> HeadFailure {
     let kept = x.arena.get(Span { start: 0, end: x.arena.mark() });
     let message = x.request.head.log_message(bad, kept);
     let message = String::from_utf8_lossy(&message);
-    x.log(Level::Info, &format_args!("{message} while {}", bad.action()));
+    x.log(LogLevel::Info, &format_args!("{message} while {}", bad.action()));
     x.keep_alive = false;
     // No content follows the head of a response to HEAD (RFC 9110, 9.3.2), also where the rest of the line is wrong.
     let line =
@@ -156,7 +156,7 @@ pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), HeadFailure> {
     match x.request.head.method {
         Method::Connect => return connect(x),
         Method::Trace => {
-            x.log(Level::Info, &"client sent TRACE method while reading client request headers");
+            x.log(LogLevel::Info, &"client sent TRACE method while reading client request headers");
             x.keep_alive = false;
             return Err(HeadFailure::Refuse(405));
         }
@@ -191,7 +191,7 @@ fn connect(x: &mut Exchange) -> Result<(), HeadFailure> {
         }
         () => return Ok(()),
     };
-    x.log(Level::Info, &format_args!("{message} while reading client request headers"));
+    x.log(LogLevel::Info, &format_args!("{message} while reading client request headers"));
     Err(HeadFailure::Refuse(status))
 }
 
@@ -254,7 +254,7 @@ fn host_of(x: &Exchange, authority: Span) -> Option<host::Host> {
 
 fn bad_host(x: &mut Exchange, place: Span) -> HeadFailure {
     x.log(
-        Level::Info,
+        LogLevel::Info,
         &match target_authority(x) {
             Some(authority) if authority == place => {
                 "client sent invalid host in request line while reading client request line"
@@ -279,7 +279,7 @@ fn drop_invalid(x: &mut Exchange) {
         let line = x.arena.get(Span { start: field.name.start, end: field.value.end });
         let line = String::from_utf8_lossy(line);
         let action = "while reading client request headers";
-        x.log(Level::Info, &format_args!("client sent invalid header line: \"{line}\" {action}"));
+        x.log(LogLevel::Info, &format_args!("client sent invalid header line: \"{line}\" {action}"));
     }
     let head = &mut x.request.head;
     head.fields.retain(|field| !field.is_invalid(underscores));
@@ -301,7 +301,7 @@ fn judge_values(x: &mut Exchange) -> Result<(), HeadFailure> {
     let head = &mut request.head;
     head.host = head.fields.iter().position(|field| field.known == KnownField::Host).map(|at| at as u16);
     x.log(
-        Level::Info,
+        LogLevel::Info,
         &"client sent control bytes in the value of a header field while reading client request headers",
     );
     if setting == InvalidValues::Drop {
@@ -367,7 +367,7 @@ fn target(x: &mut Exchange) -> Result<(), HeadFailure> {
         Err(bad) => {
             // nginx has not seen the fields at this point.
             x.request.head.fields.clear();
-            x.log(Level::Info, &"client sent invalid request while reading client request line");
+            x.log(LogLevel::Info, &"client sent invalid request while reading client request line");
             x.keep_alive = false;
             x.request.head.len = line_end(x, x.request.head.line.end) as usize;
             x.request.uri = x.arena.push(b"");

@@ -22,20 +22,20 @@ use std::task::{Poll, Waker};
 use weir_resolver::{DnsName, LookupId, ResolverEvent, ResolverSettings};
 use weir_rt::{RuntimeHandle, clock};
 
-use crate::log::{self, Level};
+use crate::log::{self, LogLevel};
 pub use conf::{DEFAULT_TIMEOUT, parse};
-pub use names::Watch;
+pub use names::NameWatch;
 pub use weir_resolver::{DnsAnswer, DnsFailure, DnsQuestion, DnsService};
 
 /// The name servers of a `resolver` directive, and what is known from them.
 #[derive(Debug)]
 pub struct Resolver {
-    shared: Arc<Shared>,
+    shared: Arc<ResolverShared>,
 }
 
 /// What a directive says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
+pub(crate) struct ResolverConfig {
     pub(crate) settings: ResolverSettings,
     /// Name servers, search list and hosts are the system's.
     pub(crate) system: bool,
@@ -43,22 +43,22 @@ pub(crate) struct Config {
 
 /// What workers and the thread share.
 #[derive(Debug)]
-struct Shared {
-    config: Config,
-    state: Mutex<State>,
+struct ResolverShared {
+    config: ResolverConfig,
+    state: Mutex<ResolverState>,
     /// The thread has been told that there is something to do.
     told: AtomicBool,
     /// Nobody has the resolver any more.
     over: AtomicBool,
 }
 
-struct State {
+struct ResolverState {
     engine: weir_resolver::Resolver,
-    waiting: HashMap<LookupId, Arc<Mutex<Slot>>>,
-    thread: Thread,
+    waiting: HashMap<LookupId, Arc<Mutex<LookupSlot>>>,
+    thread: ResolverThread,
 }
 
-enum Thread {
+enum ResolverThread {
     None,
     Running(RuntimeHandle),
     /// It can't be started.
@@ -67,23 +67,23 @@ enum Thread {
 
 /// Where a look-up's result is left for the task that waits for it.
 #[derive(Default)]
-struct Slot {
-    result: Option<Found>,
+struct LookupSlot {
+    result: Option<LookupResult>,
     waker: Option<Waker>,
 }
 
 /// The result of a look-up.
-pub type Found = Result<Arc<DnsAnswer>, DnsFailure>;
+pub type LookupResult = Result<Arc<DnsAnswer>, DnsFailure>;
 
 impl Resolver {
     /// The resolver of this configuration: one that is in use already, or a new one.
-    pub(crate) fn of(config: Config) -> Arc<Resolver> {
+    pub(crate) fn of(config: ResolverConfig) -> Arc<Resolver> {
         static ALL: Mutex<Vec<Weak<Resolver>>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|resolver| resolver.strong_count() > 0);
         let known = all.iter().filter_map(Weak::upgrade).find(|resolver| resolver.shared.config == config);
         known.unwrap_or_else(|| {
-            let resolver = Arc::new(Resolver { shared: Arc::new(Shared::new(config)) });
+            let resolver = Arc::new(Resolver { shared: Arc::new(ResolverShared::new(config)) });
             all.push(Arc::downgrade(&resolver));
             resolver
         })
@@ -98,12 +98,12 @@ impl Resolver {
     ///
     /// # Errors
     /// What the name servers said, or that `timeout` milliseconds were not enough.
-    pub async fn resolve(&self, question: &DnsQuestion, timeout: u64) -> Found {
+    pub async fn resolve(&self, question: &DnsQuestion, timeout: u64) -> LookupResult {
         self.shared.resolve(question, timeout).await
     }
 
     /// Has `watch` told what its name resolves to, now and whenever that may have changed, as long as it is there.
-    pub fn watch(&self, watch: Watch) {
+    pub fn watch(&self, watch: NameWatch) {
         let shared = self.shared.clone();
         self.shared.on_thread(Box::new(move || weir_rt::spawn(names::follow(shared, watch))));
     }
@@ -130,8 +130,8 @@ pub fn literal(host: &str) -> Option<IpAddr> {
     bare.parse().ok()
 }
 
-impl Shared {
-    fn new(config: Config) -> Shared {
+impl ResolverShared {
+    fn new(config: ResolverConfig) -> ResolverShared {
         // Randomly keyed by the operating system, so that ids can't be guessed.
         let (keys, mut count) = (std::hash::RandomState::new(), 0_u64);
         let random = move || {
@@ -142,8 +142,8 @@ impl Shared {
         if config.system {
             thread::read_system(&config, &mut engine);
         }
-        let state = State { engine, waiting: HashMap::new(), thread: Thread::None };
-        Shared {
+        let state = ResolverState { engine, waiting: HashMap::new(), thread: ResolverThread::None };
+        ResolverShared {
             config,
             state: Mutex::new(state),
             told: AtomicBool::new(false),
@@ -151,11 +151,11 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ResolverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn resolve(self: &Arc<Self>, question: &DnsQuestion, timeout: u64) -> Found {
+    async fn resolve(self: &Arc<Self>, question: &DnsQuestion, timeout: u64) -> LookupResult {
         let (id, slot) = {
             let now = clock::monotonic_ms();
             let mut state = self.lock();
@@ -165,17 +165,17 @@ impl Shared {
                 return Ok(answer);
             }
             self.start(&mut state);
-            if matches!(state.thread, Thread::Refused) {
+            if matches!(state.thread, ResolverThread::Refused) {
                 return Err(DnsFailure::TimedOut);
             }
             let id = state.engine.resolve(now, question.clone(), timeout);
-            let slot = Arc::new(Mutex::new(Slot::default()));
+            let slot = Arc::new(Mutex::new(LookupSlot::default()));
             state.waiting.insert(id, slot.clone());
             state.deliver();
             self.tell(&state);
             (id, slot)
         };
-        let _waiting = Waiting { shared: self, id };
+        let _waiting = LookupWait { shared: self, id };
         poll_fn(|cx| {
             let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(result) = slot.result.take() {
@@ -188,8 +188,8 @@ impl Shared {
     }
 
     /// Wakes the thread, which looks at the engine.
-    fn tell(&self, state: &State) {
-        if let Thread::Running(remote) = &state.thread
+    fn tell(&self, state: &ResolverState) {
+        if let ResolverThread::Running(remote) = &state.thread
             && !self.told.swap(true, Relaxed)
         {
             remote.run(Box::new(thread::look));
@@ -200,28 +200,28 @@ impl Shared {
     fn on_thread(self: &Arc<Self>, task: Box<dyn FnOnce() -> weir_rt::TaskId + Send>) {
         let mut state = self.lock();
         self.start(&mut state);
-        if let Thread::Running(remote) = &state.thread {
+        if let ResolverThread::Running(remote) = &state.thread {
             remote.run(Box::new(move || {
                 task();
             }));
         }
     }
 
-    fn start(self: &Arc<Self>, state: &mut State) {
-        if matches!(state.thread, Thread::None) {
+    fn start(self: &Arc<Self>, state: &mut ResolverState) {
+        if matches!(state.thread, ResolverThread::None) {
             kept::recall(&self.config, &mut state.engine);
             state.thread = match thread::start(self.clone()) {
-                Ok(remote) => Thread::Running(remote),
+                Ok(remote) => ResolverThread::Running(remote),
                 Err(error) => {
-                    log::cycle(Level::Alert, &format_args!("the resolver's thread can't start: {error}"));
-                    Thread::Refused
+                    log::cycle(LogLevel::Alert, &format_args!("the resolver's thread can't start: {error}"));
+                    ResolverThread::Refused
                 }
             };
         }
     }
 }
 
-impl State {
+impl ResolverState {
     /// Leaves results where they are waited for.
     fn deliver(&mut self) {
         while let Some(event) = self.engine.poll_event() {
@@ -236,31 +236,31 @@ impl State {
                 }
                 ResolverEvent::ServerDown(server) => {
                     log::cycle(
-                        Level::Warn,
+                        LogLevel::Warn,
                         &format_args!("name server {server} does not answer, it is asked last"),
                     );
                 }
                 ResolverEvent::ServerUp(server) => {
-                    log::cycle(Level::Notice, &format_args!("name server {server} answers again"));
+                    log::cycle(LogLevel::Notice, &format_args!("name server {server} answers again"));
                 }
             }
         }
     }
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for ResolverState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.engine.fmt(f)
     }
 }
 
 /// A look-up that somebody waits for; dropped, it is given up.
-struct Waiting<'s> {
-    shared: &'s Arc<Shared>,
+struct LookupWait<'s> {
+    shared: &'s Arc<ResolverShared>,
     id: LookupId,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for LookupWait<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         if state.waiting.remove(&self.id).is_some() {

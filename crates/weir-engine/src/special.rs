@@ -5,11 +5,11 @@ use std::rc::Rc;
 use weir_http::{KnownField, Method, Version, escape, status};
 
 use crate::agent;
-use crate::body::{Body, Buf};
+use crate::body::{BodyBuf, ResponseBody};
 use crate::conf::core::{ErrorPage, ServerTokens};
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
-use crate::redirect::Redirect;
+use crate::redirect::InternalRedirect;
 use crate::subrequest;
 use crate::text::Text;
 
@@ -57,9 +57,9 @@ fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
                 x.request.head.method = Method::Get;
                 x.request.head.method_span = x.arena.push(b"GET");
             }
-            Redirect::to(x, &target).into()
+            InternalRedirect::to(x, &target).into()
         }
-        Some(b'@') => Redirect::to(x, &target).into(),
+        Some(b'@') => InternalRedirect::to(x, &target).into(),
         _ => {
             let redirects = |status: &u16| matches!(status, 301 | 302 | 303 | 307 | 308);
             let status = page.overwrite.filter(redirects).unwrap_or(302);
@@ -99,7 +99,7 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
         Some(bytes) => html(x, bytes),
         None => {
             x.response.content_type = None;
-            x.respond(Body::Empty)
+            x.respond(ResponseBody::Empty)
         }
     }
 }
@@ -108,7 +108,7 @@ fn html(x: &mut Exchange, page: Rc<[u8]>) -> Verdict {
     x.response.content_type = Some(Text::Static(b"text/html"));
     x.response.charset = None;
     x.response.content_length = Some(page.len() as u64);
-    x.respond(Body::Whole(Buf::shared(page)))
+    x.respond(ResponseBody::Whole(BodyBuf::shared(page)))
 }
 
 /// `msie_refresh`: whether a redirect is a page for old Internet Explorers, which lose the part behind `#` otherwise.

@@ -15,11 +15,11 @@ use std::rc::Rc;
 use weir_http::{KnownField, Method};
 use weir_trace::Site;
 
-use crate::body::{Body, Buf, Chain};
-use crate::engine::{self, Next};
-use crate::error::{Error, Kind as ErrorKind, Side};
+use crate::body::{BodyBuf, BodyChain, ResponseBody};
+use crate::engine::{self, NextStep};
+use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::{Exchange, ExchangeRole, Request, SharedPart};
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
 use crate::transport::Transport;
@@ -153,7 +153,7 @@ impl Exchange {
         if self.is_nested_too_deep(uri) {
             return Box::pin(ready(None));
         }
-        let mut child = Child::new(self, uri, args.unwrap_or_default(), options);
+        let mut child = ChildRun::new(self, uri, args.unwrap_or_default(), options);
         Box::pin(async move {
             let captured = child.run().await;
             let x = child.exchange.as_mut().expect("taken only when dropped");
@@ -180,7 +180,7 @@ impl Exchange {
 }
 
 /// A running subrequest. Dropping it, finished or not, gives the parent back what the child took over.
-struct Child<'x> {
+struct ChildRun<'x> {
     parent: &'x mut Exchange,
     exchange: Option<Box<Exchange>>,
     /// The trace that the child's exchange has when it is not a child.
@@ -189,16 +189,16 @@ struct Child<'x> {
     body: bool,
 }
 
-impl<'x> Child<'x> {
-    fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> Child<'x> {
+impl<'x> ChildRun<'x> {
+    fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> ChildRun<'x> {
         parent.trace().enter(Site::SUBREQUEST);
         let variables = options.share == VariableShare::All;
-        let (mut x, body) = child(parent, SubrequestTarget { uri, args }, options, Taking::Over);
+        let (mut x, body) = child(parent, SubrequestTarget { uri, args }, options, ParentShare::Over);
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
         x.recorded.set(parent.shared.is_on());
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
         x.common = Some(parent.common.get_or_insert_default().clone());
-        Child { parent, exchange: Some(x), own, variables, body }
+        ChildRun { parent, exchange: Some(x), own, variables, body }
     }
 
     async fn run(&mut self) -> CapturedResponse {
@@ -208,7 +208,7 @@ impl<'x> Child<'x> {
     }
 }
 
-impl Drop for Child<'_> {
+impl Drop for ChildRun<'_> {
     fn drop(&mut self) {
         let (Some(mut x), Some(own)) = (self.exchange.take(), self.own.take()) else { return };
         let parent = &mut *self.parent;
@@ -240,7 +240,7 @@ struct SubrequestTarget<'t> {
 
 /// How a child comes by what it sees of its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taking {
+enum ParentShare {
     /// It holds the parent's own while it runs, and the parent waits.
     Over,
     /// It has copies.
@@ -252,24 +252,24 @@ fn child(
     parent: &mut Exchange,
     target: SubrequestTarget<'_>,
     mut options: SubrequestOptions,
-    taking: Taking,
+    taking: ParentShare,
 ) -> (Box<Exchange>, bool) {
     let SubrequestTarget { uri, args } = target;
     parent.log(
-        Level::Debug,
+        LogLevel::Debug,
         &format_args!("http subrequest \"{}?{}\"", uri.escape_ascii(), args.escape_ascii()),
     );
     let mut x = parent.worker.take_exchange(&parent.connection, &parent.server);
     match taking {
-        Taking::Over => {
+        ParentShare::Over => {
             std::mem::swap(&mut x.arena, &mut parent.arena);
             x.swap_lasting(parent);
         }
-        Taking::Copies => x.arena.copy_from(&parent.arena),
+        ParentShare::Copies => x.arena.copy_from(&parent.arena),
     }
     match options.share {
         VariableShare::Nothing => {}
-        VariableShare::All if taking == Taking::Over => {
+        VariableShare::All if taking == ParentShare::Over => {
             std::mem::swap(&mut x.variables, &mut parent.variables);
         }
         VariableShare::All | VariableShare::Copy => x.variables = parent.variables.clone(),
@@ -291,7 +291,7 @@ fn child(
     x.role = ExchangeRole::Subrequest;
     request(&mut x, &parent.request, target, options.method);
     let holds = match (taking, &options.body) {
-        (Taking::Copies, SubrequestBody::Parent) => {
+        (ParentShare::Copies, SubrequestBody::Parent) => {
             let mut copy = parent.body.copy();
             body(&mut x, &mut copy, options.body)
         }
@@ -358,7 +358,7 @@ fn unframe(x: &mut Exchange) {
 
 /// Runs a child, nearly always from where subrequests begin: the server's rewrite phase.
 async fn run_child(x: &mut Exchange, from: Phase) {
-    engine::conclude(x, Next::Run(from)).await;
+    engine::conclude(x, NextStep::Run(from)).await;
     if x.plan.core.log_subrequest {
         engine::log_request(x).await;
     }
@@ -406,7 +406,7 @@ pub(crate) fn stub(x: &mut Exchange) -> Option<Verdict> {
     x.response.clear_entity();
     x.response.status = 200;
     x.response.content_type = content_type;
-    Some(x.respond(Body::Chain(stub)))
+    Some(x.respond(ResponseBody::Chain(stub)))
 }
 
 /// What answers a subrequest with a status for which no page is wanted, if it is one.
@@ -425,12 +425,12 @@ pub(crate) fn pageless(x: &mut Exchange, code: u16) -> Option<Verdict> {
 ///
 /// # Errors
 /// A file can't be read, or the body exceeds the limit.
-pub(crate) async fn capture(x: &mut Exchange, chain: &mut Chain) -> Result<(), Error> {
+pub(crate) async fn capture(x: &mut Exchange, chain: &mut BodyChain) -> Result<(), EngineError> {
     check(x, chain.len())?;
     while let Some(buf) = chain.pop() {
         let bytes = match buf {
-            Buf::File { file, offset, len } => crate::file::read(x, &file, offset, len as usize).await?,
-            Buf::Bytes(bytes) => bytes,
+            BodyBuf::File { file, offset, len } => crate::file::read(x, &file, offset, len as usize).await?,
+            BodyBuf::Bytes(bytes) => bytes,
             other => other.memory().unwrap_or_default().to_vec(),
         };
         let Transport::Capture(capture) = &mut x.transport else { return Ok(()) };
@@ -444,7 +444,7 @@ pub(crate) async fn capture(x: &mut Exchange, chain: &mut Chain) -> Result<(), E
 }
 
 /// The whole must not exceed the limit, which is nginx's for subrequests in memory.
-fn check(x: &Exchange, more: u64) -> Result<(), Error> {
+fn check(x: &Exchange, more: u64) -> Result<(), EngineError> {
     let Transport::Capture(ResponseCapture { bytes, limit, limited, .. }) = &x.transport else {
         return Ok(());
     };
@@ -455,7 +455,7 @@ fn check(x: &Exchange, more: u64) -> Result<(), Error> {
         return Ok(());
     }
     x.log_error(&format_args!("too big subrequest response: {size}"));
-    Err(Error { kind: ErrorKind::TooLarge, side: Side::Server, errno: None })
+    Err(EngineError { kind: EngineErrorKind::TooLarge, side: FaultSide::Server, errno: None })
 }
 
 /// How deep subrequests may make subrequests: one more than nginx's `NGX_HTTP_MAX_SUBREQUESTS`, since the request

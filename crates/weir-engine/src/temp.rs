@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use weir_rt::file::{FileHandle, create_temp, errno_text, on_pool};
 
 use crate::conf::core::InFileOnly;
-use crate::error::Error;
+use crate::error::EngineError;
 use crate::exchange::Exchange;
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::read::TempFile;
 
 /// Adds `piece` to the file of the request's body; a new file begins with what the body has in memory so far.
 ///
 /// # Errors
-/// [`Error::file`], logged: no file could be made, or the disk is full.
-pub(crate) async fn append(x: &mut Exchange, piece: Vec<u8>) -> Result<(), Error> {
+/// [`EngineError::file`], logged: no file could be made, or the disk is full.
+pub(crate) async fn append(x: &mut Exchange, piece: Vec<u8>) -> Result<(), EngineError> {
     if x.body.file.is_some() {
         return write(x, piece).await;
     }
@@ -38,7 +38,7 @@ pub(crate) async fn append(x: &mut Exchange, piece: Vec<u8>) -> Result<(), Error
 ///
 /// # Errors
 /// As [`append`].
-pub(crate) async fn name(x: &mut Exchange) -> Result<(), Error> {
+pub(crate) async fn name(x: &mut Exchange) -> Result<(), EngineError> {
     if x.body.file.as_ref().is_some_and(|file| file.named) {
         return Ok(());
     }
@@ -51,14 +51,14 @@ pub(crate) async fn name(x: &mut Exchange) -> Result<(), Error> {
         match x.waiting(on_pool(&old.handle, read)).await {
             Ok((0, _)) => {
                 let error = io::ErrorKind::UnexpectedEof.into();
-                return Err(Failed { call: "pread()", path: path_of(&old), error }.log(x));
+                return Err(TempFileFailure { call: "pread()", path: path_of(&old), error }.log(x));
             }
             Ok((n, mut bytes)) => {
                 bytes.truncate(n);
                 from += n as u64;
                 write(x, bytes).await?;
             }
-            Err(error) => return Err(Failed { call: "pread()", path: path_of(&old), error }.log(x)),
+            Err(error) => return Err(TempFileFailure { call: "pread()", path: path_of(&old), error }.log(x)),
         }
     }
     Ok(())
@@ -68,7 +68,7 @@ fn path_of(file: &TempFile) -> PathBuf {
     file.path.clone().unwrap_or_default()
 }
 
-async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
+async fn create(x: &mut Exchange) -> Result<TempFile, EngineError> {
     let (folder, levels) = x.plan.core.client_body_temp_path.clone();
     let only = x.plan.core.client_body_in_file_only;
     let wanted = x.body.named;
@@ -77,7 +77,7 @@ async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
     match x.waiting(Box::pin(made)).await {
         Ok((handle, path)) => {
             if !wanted {
-                let level = if named { Level::Notice } else { Level::Warn };
+                let level = if named { LogLevel::Notice } else { LogLevel::Warn };
                 let name = path.display();
                 x.log(level, &format_args!("a client request body is buffered to a temporary file {name}"));
             }
@@ -88,7 +88,7 @@ async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
     }
 }
 
-async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
+async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), EngineError> {
     let Some(file) = &x.body.file else { return Ok(()) };
     let (offset, len) = (file.len, bytes.len() as u64);
     let written = on_pool(&file.handle, move |file| write_all(file, &bytes, offset));
@@ -100,14 +100,14 @@ async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
         (Ok(()), None) => Ok(()),
         (Err(error), file) => {
             let path = file.as_ref().map(path_of).unwrap_or_default();
-            Err(Failed { call: "pwrite()", path, error }.log(x))
+            Err(TempFileFailure { call: "pwrite()", path, error }.log(x))
         }
     }
 }
 
 /// A file that can't be used.
 #[derive(Debug)]
-pub struct Failed {
+pub struct TempFileFailure {
     /// The system call.
     pub call: &'static str,
     /// Whose path it was given.
@@ -116,14 +116,14 @@ pub struct Failed {
     pub error: io::Error,
 }
 
-impl Failed {
-    fn log(&self, x: &Exchange) -> Error {
-        x.log(Level::Crit, self);
-        Error::file(self.error.raw_os_error())
+impl TempFileFailure {
+    fn log(&self, x: &Exchange) -> EngineError {
+        x.log(LogLevel::Crit, self);
+        EngineError::file(self.error.raw_os_error())
     }
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for TempFileFailure {
     /// nginx's words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errno = self.error.raw_os_error();
@@ -153,8 +153,12 @@ pub fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()>
 ///
 /// # Errors
 /// Which call failed.
-pub fn make(folder: &Path, levels: [u8; 3], named: bool) -> Result<(FileHandle, PathBuf), Failed> {
-    make_from(folder, levels, named, &NUMBER).map_err(|(path, error)| Failed { call: "open()", path, error })
+pub fn make(folder: &Path, levels: [u8; 3], named: bool) -> Result<(FileHandle, PathBuf), TempFileFailure> {
+    make_from(folder, levels, named, &NUMBER).map_err(|(path, error)| TempFileFailure {
+        call: "open()",
+        path,
+        error,
+    })
 }
 
 fn make_from(
@@ -325,7 +329,7 @@ mod tests {
         with_folder("", async |x, folder| {
             fs::remove_dir_all(folder).expect("ours");
             let error = append(x, b"x".to_vec()).await.expect_err("nowhere to write");
-            assert_eq!((error, error.status()), (Error::file(Some(2)), 500));
+            assert_eq!((error, error.status()), (EngineError::file(Some(2)), 500));
             fs::create_dir_all(folder).expect("back");
         });
     }

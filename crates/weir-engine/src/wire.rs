@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// Writes a message into its bytes.
 #[derive(Default)]
-pub struct Writer(pub Vec<u8>);
+pub struct IpcWriter(pub Vec<u8>);
 
-impl Writer {
+impl IpcWriter {
     /// A number.
     pub fn number(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
@@ -33,16 +33,20 @@ impl Writer {
     }
 
     /// A list, each of whose items `item` writes.
-    pub fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut item: impl FnMut(&mut Writer, T)) {
+    pub fn list<T>(
+        &mut self,
+        items: impl ExactSizeIterator<Item = T>,
+        mut item: impl FnMut(&mut IpcWriter, T),
+    ) {
         self.number(items.len() as u64);
         items.for_each(|one| item(self, one));
     }
 }
 
 /// What is left to read of a message.
-pub struct Reader<'b>(pub &'b [u8]);
+pub struct IpcReader<'b>(pub &'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> IpcReader<'b> {
     /// A number.
     pub fn number(&mut self) -> Option<u64> {
         let (number, rest) = self.0.split_first_chunk()?;

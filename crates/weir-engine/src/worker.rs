@@ -17,20 +17,20 @@ use weir_rt::clock;
 use weir_rt::notify::{Notify, either};
 use weir_trace::{Recorder, RecorderSettings, WorkerNow};
 
-use crate::conf::server::{Generation, Server};
+use crate::conf::server::{VirtualServer, WorkerGeneration};
 use crate::descriptors::{self, ConnectionLimit};
 use crate::exchange::{Exchange, MediaTypeCache};
-use crate::file::Files;
-use crate::log::{self, Level, WorkerLogs};
-use crate::recent::Recent;
-use crate::trace::Present;
-use crate::transport::Connection;
+use crate::file::FileStore;
+use crate::log::{self, LogLevel, WorkerLogs};
+use crate::recent::RecentFacts;
+use crate::trace::WorkerPresences;
+use crate::transport::ClientConnection;
 use crate::transport::heads::HeadCache;
-use crate::transport::wire::Wire;
+use crate::transport::wire::ClientWire;
 use part::WorkerParts;
-use slots::Slots;
+use slots::IndexSlots;
 
-pub use counters::{Counter, Counters, Counts, DealingCounters};
+pub use counters::{DealingCounters, WorkerCounter, WorkerCounters, WorkerCounts};
 pub use part::{WorkerPart, WorkerSlot};
 
 /// The number of the privileged agent, which is none of the workers.
@@ -41,13 +41,13 @@ pub struct Worker {
     /// Its number, from 0.
     pub id: u8,
     /// Read by status pages and other threads.
-    pub counters: Arc<Counters>,
+    pub counters: Arc<WorkerCounters>,
     /// Sinks of traces.
     pub recorder: RefCell<Recorder>,
     /// What its requests do at this moment, and what they have in common.
-    pub(crate) present: Rc<Present>,
+    pub(crate) present: Rc<WorkerPresences>,
     /// Open files and small bodies.
-    pub files: Files,
+    pub files: FileStore,
     /// Buffers of access logs.
     pub logs: WorkerLogs,
     parts: WorkerParts,
@@ -55,11 +55,11 @@ pub struct Worker {
     pub fields: RefCell<Vec<weir_http::Field>>,
     /// A buffer for whoever needs one between two statements; taken and put back, never held across an await.
     pub scratch: RefCell<Vec<u8>>,
-    generation: RefCell<Option<Rc<Generation>>>,
+    generation: RefCell<Option<Rc<WorkerGeneration>>>,
     /// Counts generations; a connection compares it with the one it saw last.
     serial: Cell<u64>,
     /// The open connections; idle ones are closed through it when the worker stops.
-    wires: RefCell<Slots<(Weak<Wire>, Rc<Connection>)>>,
+    wires: RefCell<IndexSlots<(Weak<ClientWire>, Rc<ClientConnection>)>>,
     /// Something was closed: there is room for new connections, and perhaps nothing left to wait for.
     closed: Notify,
     /// Numbers for connections: the next one, and how many are left of the block.
@@ -73,9 +73,9 @@ pub struct Worker {
     /// Heads of responses, composed before.
     pub(crate) heads: RefCell<HeadCache>,
     /// Hosts that were checked.
-    pub authorities: RefCell<Recent<Host>>,
+    pub authorities: RefCell<RecentFacts<Host>>,
     /// Targets that were found to be normal.
-    pub targets: RefCell<Recent<NormalizedUri>>,
+    pub targets: RefCell<RecentFacts<NormalizedUri>>,
     /// Media types that were looked up.
     pub(crate) kinds: RefCell<MediaTypeCache>,
     /// Texts of the times of files.
@@ -83,7 +83,7 @@ pub struct Worker {
     /// Background requests that are running.
     background: Cell<usize>,
     /// The counters of all workers of the server, the own among them.
-    everyone: RefCell<Arc<[Arc<Counters>]>>,
+    everyone: RefCell<Arc<[Arc<WorkerCounters>]>>,
     /// New connections are refused and idle ones closed.
     stopping: Cell<bool>,
     /// Answers say that their connection ends.
@@ -99,19 +99,19 @@ pub struct Worker {
 
 impl Worker {
     /// A worker without configuration.
-    pub fn new(id: u8, counters: Arc<Counters>, recorder: Recorder) -> Rc<Worker> {
+    pub fn new(id: u8, counters: Arc<WorkerCounters>, recorder: Recorder) -> Rc<Worker> {
         Worker::with(id, counters, recorder, WorkerNow::new(u16::from(id)))
     }
 
     /// [`Worker::new`] whose present is watched from outside.
-    pub fn with(id: u8, counters: Arc<Counters>, recorder: Recorder, now: WorkerNow) -> Rc<Worker> {
+    pub fn with(id: u8, counters: Arc<WorkerCounters>, recorder: Recorder, now: WorkerNow) -> Rc<Worker> {
         let (time, _) = clock::unix_time();
         Rc::new(Worker {
             id,
             counters,
-            present: Rc::new(Present::new(now, &recorder)),
+            present: Rc::new(WorkerPresences::new(now, &recorder)),
             recorder: RefCell::new(recorder),
-            files: Files::default(),
+            files: FileStore::default(),
             logs: WorkerLogs::default(),
             parts: WorkerParts::default(),
             fields: RefCell::default(),
@@ -140,13 +140,13 @@ impl Worker {
     }
 
     /// The configuration that new requests get.
-    pub fn generation(&self) -> Option<Rc<Generation>> {
+    pub fn generation(&self) -> Option<Rc<WorkerGeneration>> {
         self.generation.borrow().clone()
     }
 
     /// From here on new requests get `generation`; connections whose address it does not have, or has otherwise, end
     /// with the request they are in. What it replaces is returned.
-    pub fn switch(&self, generation: Rc<Generation>) -> Option<Rc<Generation>> {
+    pub fn switch(&self, generation: Rc<WorkerGeneration>) -> Option<Rc<WorkerGeneration>> {
         let before = self.generation.replace(Some(generation));
         self.serial.set(self.serial.get() + 1);
         // Exchanges of the old configuration hold its plans; new ones are made as needed.
@@ -235,7 +235,7 @@ impl Worker {
     }
 
     /// The open connections.
-    pub fn open_wires(&self) -> Vec<(Rc<Wire>, Rc<Connection>)> {
+    pub fn open_wires(&self) -> Vec<(Rc<ClientWire>, Rc<ClientConnection>)> {
         let wires = self.wires.borrow();
         wires.iter().filter_map(|(wire, connection)| Some((wire.upgrade()?, connection.clone()))).collect()
     }
@@ -256,20 +256,28 @@ impl Worker {
     }
 
     /// Registers an open connection; it is counted until what is returned is dropped.
-    pub fn open(self: &Rc<Self>, wire: &Rc<Wire>, connection: &Rc<Connection>) -> Open {
+    pub fn open(
+        self: &Rc<Self>,
+        wire: &Rc<ClientWire>,
+        connection: &Rc<ClientConnection>,
+    ) -> ConnectionEntry {
         self.counters.accepted.add(1);
         self.reopen(wire, connection)
     }
 
     /// As [`Worker::open`], of a connection that was counted as accepted before.
-    pub fn reopen(self: &Rc<Self>, wire: &Rc<Wire>, connection: &Rc<Connection>) -> Open {
+    pub fn reopen(
+        self: &Rc<Self>,
+        wire: &Rc<ClientWire>,
+        connection: &Rc<ClientConnection>,
+    ) -> ConnectionEntry {
         self.counters.active.add(1);
         let at = self.wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
-        Open { worker: self.clone(), at }
+        ConnectionEntry { worker: self.clone(), at }
     }
 
     /// Open connections of clients, `most` of them.
-    pub(crate) fn each_connection(&self, most: usize, mut f: impl FnMut(&Wire, &Connection)) {
+    pub(crate) fn each_connection(&self, most: usize, mut f: impl FnMut(&ClientWire, &ClientConnection)) {
         let wires = self.wires.borrow();
         for (wire, connection) in wires.iter().take(most) {
             if let Some(wire) = wire.upgrade() {
@@ -279,9 +287,9 @@ impl Worker {
     }
 
     /// Counts a background request until what is returned is dropped.
-    pub fn busy(self: &Rc<Self>) -> Busy {
+    pub fn busy(self: &Rc<Self>) -> BackgroundEntry {
         self.background.set(self.background.get() + 1);
-        Busy(self.clone())
+        BackgroundEntry(self.clone())
     }
 
     /// Whether a connection is open or a background request runs.
@@ -290,7 +298,7 @@ impl Worker {
     }
 
     /// Tells the counters of all workers of the server.
-    pub fn know(&self, everyone: Arc<[Arc<Counters>]>) {
+    pub fn know(&self, everyone: Arc<[Arc<WorkerCounters>]>) {
         *self.everyone.borrow_mut() = everyone;
     }
 
@@ -300,14 +308,14 @@ impl Worker {
     }
 
     /// What all workers of the server have counted together.
-    pub fn counts(&self) -> Counts {
-        Counts::of(&self.everyone.borrow())
+    pub fn counts(&self) -> WorkerCounts {
+        WorkerCounts::of(&self.everyone.borrow())
     }
 
     /// Counts a listener until what is returned is dropped.
-    pub fn hold(self: &Rc<Self>) -> Held {
+    pub fn hold(self: &Rc<Self>) -> ListenerEntry {
         self.doors.set(self.doors.get() + 1);
-        Held(self.clone())
+        ListenerEntry(self.clone())
     }
 
     /// Whether nothing is left to wait for: nothing goes on, and no listener may bring something.
@@ -344,18 +352,18 @@ impl Worker {
         while self.is_full() {
             let limit = self.limit();
             let reused = self.reuse(limit);
-            if reused == Reused::Some {
+            if reused == ReuseOutcome::Some {
                 if self.may_tell() {
-                    log::cycle(Level::Warn, &format_args!("{limit}, reusing connections"));
+                    log::cycle(LogLevel::Warn, &format_args!("{limit}, reusing connections"));
                 }
-            } else if reused == Reused::None
+            } else if reused == ReuseOutcome::None
                 && !std::mem::replace(&mut told, true)
                 && (!limit.by_descriptors || self.may_tell())
             {
                 log::cycle(limit.level(), &limit);
             }
             // Some may have been idle for long enough by then.
-            let soon = if reused == Reused::Later { LATER_MS } else { u64::MAX };
+            let soon = if reused == ReuseOutcome::Later { LATER_MS } else { u64::MAX };
             self.wait_closed(if limit.by_descriptors { REUSED_AFTER_MS / 4 } else { soon }).await;
         }
         // Another listener may wait, too, and there may be room for both.
@@ -375,7 +383,7 @@ impl Worker {
     /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
     /// None whose request has come and was not read yet: its client would see a reset. For want of descriptors, which nginx
     /// closes nothing for, none that has not asked yet, or may be about to ask again.
-    fn reuse(&self, limit: ConnectionLimit) -> Reused {
+    fn reuse(&self, limit: ConnectionLimit) -> ReuseOutcome {
         let mut idle = self.open_wires();
         let since = weir_rt::now_ms().saturating_sub(REUSED_AFTER_MS);
         idle.retain(|(wire, connection)| {
@@ -390,9 +398,9 @@ impl Worker {
             wire.timer.arm(0);
         });
         match reused.count() {
-            0 if idle.is_empty() => Reused::None,
-            0 => Reused::Later,
-            _ => Reused::Some,
+            0 if idle.is_empty() => ReuseOutcome::None,
+            0 => ReuseOutcome::Later,
+            _ => ReuseOutcome::Some,
         }
     }
 
@@ -438,7 +446,11 @@ impl Worker {
     }
 
     /// An exchange for a request of `connection`: one of the free list, or a new one.
-    pub fn take_exchange(self: &Rc<Self>, connection: &Rc<Connection>, server: &Rc<Server>) -> Box<Exchange> {
+    pub fn take_exchange(
+        self: &Rc<Self>,
+        connection: &Rc<ClientConnection>,
+        server: &Rc<VirtualServer>,
+    ) -> Box<Exchange> {
         match self.free.borrow_mut().pop() {
             Some(mut x) => {
                 x.renew(connection, server);
@@ -466,9 +478,9 @@ impl Worker {
 }
 
 /// An open listener's entry with its worker.
-pub struct Held(Rc<Worker>);
+pub struct ListenerEntry(Rc<Worker>);
 
-impl Drop for Held {
+impl Drop for ListenerEntry {
     fn drop(&mut self) {
         self.0.doors.set(self.0.doors.get() - 1);
         self.0.closed.notify();
@@ -476,12 +488,12 @@ impl Drop for Held {
 }
 
 /// An open connection's entry with its worker.
-pub struct Open {
+pub struct ConnectionEntry {
     worker: Rc<Worker>,
     at: usize,
 }
 
-impl Drop for Open {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         self.worker.counters.active.sub(1);
         self.worker.wires.borrow_mut().remove(self.at);
@@ -490,9 +502,9 @@ impl Drop for Open {
 }
 
 /// A background request's place in its worker's count.
-pub struct Busy(Rc<Worker>);
+pub struct BackgroundEntry(Rc<Worker>);
 
-impl Drop for Busy {
+impl Drop for BackgroundEntry {
     fn drop(&mut self) {
         self.0.background.set(self.0.background.get() - 1);
         self.0.closed.notify();
@@ -501,7 +513,7 @@ impl Drop for Busy {
 
 /// What came of looking for connections that can be closed for others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reused {
+enum ReuseOutcome {
     Some,
     /// Those that were idle have just been asked.
     Later,

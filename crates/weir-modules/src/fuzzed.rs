@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use weir_engine::body::{Buf, Chain};
+use weir_engine::body::{BodyBuf, BodyChain};
 use weir_http::Span;
 use weir_http::deflate::DeflateSettings;
 use weir_http::h1::{HeadParse, ResponseHead};
@@ -90,12 +90,12 @@ fn replaced(pairs: &[(&[u8], &[u8])], once: bool, content: &[u8], size: usize) -
     let mut whole = Vec::new();
     let mut pieces = content.chunks(size).peekable();
     while let Some(piece) = pieces.next() {
-        let mut input = Chain::default();
-        input.push(Buf::Bytes(piece.to_vec()));
+        let mut input = BodyChain::default();
+        input.push(BodyBuf::Bytes(piece.to_vec()));
         input.last = pieces.peek().is_none();
         let mut done = false;
         while !done {
-            let mut output = Chain::default();
+            let mut output = BodyChain::default();
             done = replacer.step(&mut input, &mut output, &mut |which| Rc::from(pairs[which].1));
             while let Some(buf) = output.pop() {
                 whole.extend_from_slice(buf.memory().unwrap_or_default());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::Site;
 use weir_conf::{ArgCount, Contexts, Directive, LineCx};
-use weir_engine::body::{Body, Buf};
+use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::{CapturedResponse, SubrequestBody, SubrequestOptions, VariableShare};
@@ -87,7 +87,7 @@ impl Question {
         let text = describe(&captured);
         x.response.status = 200;
         x.response.content_type = Some("text/plain".into());
-        x.respond(Body::Whole(Buf::Bytes(text.into_bytes())))
+        x.respond(ResponseBody::Whole(BodyBuf::Bytes(text.into_bytes())))
     }
 
     fn options(&self) -> SubrequestOptions {

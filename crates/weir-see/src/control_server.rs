@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_sys::socket;
 
 use crate::control::protocol::{ControlQuestion, FrameKind, LONGEST_QUESTION, write_frame};
@@ -32,7 +32,7 @@ fn accept(listener: &UnixListener, source: &Arc<ServerSource>) {
             Err(error) => {
                 // Without descriptors the call fails though nobody asks: it takes one before it waits. The clients that have
                 // them all are told of by their own messages.
-                log::cycle(Level::Info, &format_args!("accept() on the control socket failed: {error}"));
+                log::cycle(LogLevel::Info, &format_args!("accept() on the control socket failed: {error}"));
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
@@ -42,11 +42,11 @@ fn accept(listener: &UnixListener, source: &Arc<ServerSource>) {
         let answer = move || {
             let _place = place;
             if let Err(error) = converse(stream, &source) {
-                log::cycle(Level::Info, &format_args!("control connection: {error}"));
+                log::cycle(LogLevel::Info, &format_args!("control connection: {error}"));
             }
         };
         if let Err(error) = std::thread::Builder::new().name("weir control".to_owned()).spawn(answer) {
-            log::cycle(Level::Warn, &format_args!("control connection: {error}"));
+            log::cycle(LogLevel::Warn, &format_args!("control connection: {error}"));
         }
     }
 }
@@ -72,7 +72,7 @@ fn converse(mut stream: UnixStream, source: &ServerSource) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let peer = socket::peer(&stream)?;
     if peer.uid != 0 && peer.uid != socket::effective_user() {
-        log::cycle(Level::Warn, &format_args!("control connection of user {} refused", peer.uid));
+        log::cycle(LogLevel::Warn, &format_args!("control connection of user {} refused", peer.uid));
         return write_frame(&mut stream, FrameKind::Fail, b"only the server's user and root are answered");
     }
     let mut line = String::new();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use weir_engine::figures::{self, MetricKind};
-use weir_engine::worker::{Counter, DealingCounters};
+use weir_engine::worker::{DealingCounters, WorkerCounter};
 use weir_server::housekeeping;
 use weir_trace::{Histogram, Site, SiteInfo, SiteKind, SiteTable, SiteTotals, StatusCounts};
 
@@ -242,7 +242,7 @@ struct DealtCounts {
     name: &'static str,
     help: &'static str,
     is_gauge: bool,
-    of: fn(&DealingCounters) -> &Counter,
+    of: fn(&DealingCounters) -> &WorkerCounter,
 }
 
 const DEALING: &[DealtCounts] = &[

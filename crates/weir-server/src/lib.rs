@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use weir_rt::DriverChoice;
 
 use weir_engine::conf::Configuration;
-use weir_engine::conf::server::Generation;
+use weir_engine::conf::server::WorkerGeneration;
 use weir_engine::descriptors;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_engine::resolver::kept::{self, CacheFolder};
 use weir_engine::worker::Worker;
-use weir_engine::zone::Zones;
+use weir_engine::zone::SharedZones;
 use weir_upstream::Upstreams;
 use weir_upstream::block::health_checker::HealthChecker;
 use weir_upstream::cache::CacheZones;
@@ -164,7 +164,7 @@ impl Server {
             }),
             configuration: InForce::new(configuration.clone()),
         };
-        if !Generation::is_built_at_once(&configuration) {
+        if !WorkerGeneration::is_built_at_once(&configuration) {
             thread::rehearse(&configuration)?;
         }
         // Reading a configuration takes more memory than having it. Not after a reload: the next one needs as much, and
@@ -245,7 +245,7 @@ impl Server {
         {
             next.adopt(before);
         }
-        match (next.tables.shared::<Zones>(), before.tables.shared::<Zones>()) {
+        match (next.tables.shared::<SharedZones>(), before.tables.shared::<SharedZones>()) {
             (Some(next), Some(before)) => next.adopt(before).map_err(StartError),
             _ => Ok(()),
         }
@@ -292,7 +292,7 @@ impl Server {
         };
         // It happens all the same, as soon as a worker that does not answer does.
         if on_each(&called, self.options.patience, commit).is_err() {
-            log::cycle(Level::Alert, &"a worker is late in taking the configuration");
+            log::cycle(LogLevel::Alert, &"a worker is late in taking the configuration");
         }
         if let Some(acceptor) = &state.acceptor {
             // Once the workers know the sockets, and before those that end are told to.

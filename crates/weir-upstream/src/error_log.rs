@@ -9,11 +9,11 @@ use weir_trace::Cause;
 use crate::config::failure_reason::{AttemptFailure, AttemptFault, FailureReason};
 use crate::peer::Peer;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 /// At level error, with the request's context and the server's.
 pub(crate) fn error(x: &Exchange, message: &dyn Display) {
-    x.log(Level::Error, message);
+    x.log(LogLevel::Error, message);
 }
 
 /// A connection that could not be made.
@@ -26,7 +26,7 @@ pub(crate) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> AttemptFa
     // What the call itself says names the address; what the network says later does not.
     let at_once = peer.name.starts_with("unix:")
         || matches!(errno, EAGAIN | EACCES | EINVAL | ENETUNREACH | EADDRNOTAVAIL);
-    let level = if !at_once || EXPECTED.contains(&errno) { Level::Error } else { Level::Crit };
+    let level = if !at_once || EXPECTED.contains(&errno) { LogLevel::Error } else { LogLevel::Crit };
     let to = if at_once { format!(" to {}", peer.name) } else { String::new() };
     x.log(level, &format_args!("connect(){to} failed ({errno}: {text}) while {CONNECTING}"));
     let cause = match errno {
@@ -65,7 +65,7 @@ pub(crate) fn client_gone(doing: &str) -> String {
 
 /// A failure took a server out of those that are asked.
 pub(crate) fn disabled(x: &Exchange, doing: &str) {
-    x.log(Level::Warn, &format_args!("upstream server temporarily disabled while {doing}"));
+    x.log(LogLevel::Warn, &format_args!("upstream server temporarily disabled while {doing}"));
 }
 
 const EAGAIN: i32 = 11;

@@ -8,7 +8,7 @@ use weir_http::{Field, KnownField, Span};
 
 use crate::tls_client::SecureUpstream;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 use weir_engine::text::Text;
 
@@ -255,7 +255,7 @@ pub trait BodyDecode: std::fmt::Debug {
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String>;
 
     /// What is to be logged about the bytes decoded last; they are told once.
-    fn messages(&mut self) -> Vec<(Level, String)> {
+    fn messages(&mut self) -> Vec<(LogLevel, String)> {
         Vec::new()
     }
 

@@ -31,11 +31,11 @@ use crate::peer::sticky;
 use crate::peer::sticky::StickyMethod;
 use crate::request::attempt_records;
 use weir_engine::conf::http_core::HttpCoreConf;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::conf::temp_path::TempPaths;
-use weir_engine::module::{BuildHooks, Confs, Module};
+use weir_engine::module::{BuildHooks, Module, ModuleConfs};
 use weir_engine::resolver::{DEFAULT_TIMEOUT, Resolver};
-use weir_engine::variable::{Script, Variable};
+use weir_engine::variable::{ValueScript, Variable};
 
 /// The module of `upstream` blocks.
 pub struct UpstreamModule;
@@ -44,54 +44,54 @@ impl Module for UpstreamModule {
     const NAME: &'static str = "upstream";
     type Conf = UpstreamConf;
     const DIRECTIVES: &'static [Directive<UpstreamConf>] = &[
-        Row::new("server", UPSTREAM, MORE, UpstreamConf::set_server).doc("A server of the group."),
-        Row::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::LeastConn))
+        DirectiveRow::new("server", UPSTREAM, MORE, UpstreamConf::set_server).doc("A server of the group."),
+        DirectiveRow::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::LeastConn))
             .doc("Asks the server with the fewest connections for its weight."),
-        Row::new("least_time", UPSTREAM, ONE, UpstreamConf::set_least_time)
+        DirectiveRow::new("least_time", UPSTREAM, ONE, UpstreamConf::set_least_time)
             .doc("Asks the server that answers soonest for its weight and its connections."),
-        Row::new("peak_ewma", UPSTREAM, ArgCount::range(0, 1), UpstreamConf::set_peak_ewma)
+        DirectiveRow::new("peak_ewma", UPSTREAM, ArgCount::range(0, 1), UpstreamConf::set_peak_ewma)
             .doc("As least_time, where slow answers count at once and are forgotten slowly."),
-        Row::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::IpHash))
+        DirectiveRow::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, BalanceMethod::IpHash))
             .doc("Chooses by the client's address."),
-        Row::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
-        Row::new("random", UPSTREAM, ArgCount::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
-        Row::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
+        DirectiveRow::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
+        DirectiveRow::new("random", UPSTREAM, ArgCount::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
+        DirectiveRow::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
             .doc("A name for what workers share; they share it with or without."),
-        Row::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
-        Row::new("source", UPSTREAM, ArgCount::range(2, 10), UpstreamConf::set_source)
+        DirectiveRow::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
+        DirectiveRow::new("source", UPSTREAM, ArgCount::range(2, 10), UpstreamConf::set_source)
             .doc("Where the servers come from at run time: a file, a URL, etcd or Consul."),
-        Row::new("state", UPSTREAM, ONE, UpstreamConf::set_state)
+        DirectiveRow::new("state", UPSTREAM, ONE, UpstreamConf::set_state)
             .doc("A file in which servers that come and go at run time are kept."),
-        Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
+        DirectiveRow::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
             .doc("Asks servers now and then whether they are well."),
-        Row::new("outlier", UPSTREAM, ArgCount::range(1, 4), |c, l| {
+        DirectiveRow::new("outlier", UPSTREAM, ArgCount::range(1, 4), |c, l| {
             let outlier = OutlierLimits::parse(l)?;
             l.once(&mut c.outlier, outlier)
         })
         .doc("How many times slower than the others' median a server is that is left out for a while; min=, answers=, time=."),
-        Row::new("match", HTTP, ONE.block(), |_, l| match_block::define(l))
+        DirectiveRow::new("match", HTTP, ONE.block(), |_, l| match_block::define(l))
             .doc("What the answer to a health_check must be: status, header and body lines."),
-        Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
+        DirectiveRow::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
             .doc("How many requests wait for a server when none is free."),
-        Row::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
+        DirectiveRow::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
             let budget = RetryBudget::parse(l)?;
             l.once(&mut c.retry_budget, budget)
         })
         .doc("How many requests may be tried at another server, as a part of all; min=: each second whatever comes."),
-        Row::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
+        DirectiveRow::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
             .doc("How many idle connections all workers together keep."),
-        Row::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
+        DirectiveRow::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
             .doc("After how many requests a connection is closed."),
-        Row::new("keepalive_time", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_time))
+        DirectiveRow::new("keepalive_time", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_time))
             .doc("The age from which on a connection takes no further request."),
-        Row::new("keepalive_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_timeout))
+        DirectiveRow::new("keepalive_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_timeout))
             .doc("How long an idle connection is kept."),
-        Row::new("resolver", UPSTREAM, MORE, |c, l| {
+        DirectiveRow::new("resolver", UPSTREAM, MORE, |c, l| {
             let resolver = weir_engine::resolver::parse(l)?;
             l.once(&mut c.resolver, resolver)
         })
         .doc("The name servers that know the group's names."),
-        Row::new("resolver_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
+        DirectiveRow::new("resolver_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
             .doc("How long name servers are waited for; 30s."),
     ];
     const VARIABLES: &'static [Variable] = attempt_records::VARIABLES;
@@ -100,7 +100,7 @@ impl Module for UpstreamModule {
 }
 
 /// Upstreams get the resolver of `http`; what they name and is not there is an error.
-fn end_http(http: &Confs, registry: &mut Registry) -> Vec<Error> {
+fn end_http(http: &ModuleConfs, registry: &mut ConfRegistry) -> Vec<Error> {
     let core = http.get::<HttpCoreConf>();
     let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
     let unresolved = registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
@@ -125,7 +125,7 @@ const DAY: u64 = 86_400_000;
 const ANY_NUMBER: ArgCount = ArgCount::range(0, 32);
 
 /// Tells the closures of the table what they are given.
-type Row = Directive<UpstreamConf>;
+type DirectiveRow = Directive<UpstreamConf>;
 
 /// What one `upstream` block says.
 #[derive(Debug, Default)]
@@ -181,7 +181,7 @@ impl UpstreamConf {
 
     /// As in nginx a second method replaces the first, with a warning, and methods stand before `keepalive`.
     fn set_method(&mut self, line: &mut LineCx<'_>, method: BalanceMethod) -> Result {
-        line.ext::<Registry>().shared::<UpstreamDraft>().chosen = true;
+        line.ext::<ConfRegistry>().shared::<UpstreamDraft>().chosen = true;
         if self.method.replace(method).is_some() {
             line.warn("load balancing method redefined");
         }
@@ -216,7 +216,7 @@ impl UpstreamConf {
 
     /// `hash key [consistent]`
     fn set_hash(&mut self, line: &mut LineCx<'_>) -> Result {
-        let key = Script::compile(line, 0)?;
+        let key = ValueScript::compile(line, 0)?;
         let method = match line.args().get(1) {
             None => BalanceMethod::Hash(key),
             Some(word) if word.is("consistent") => BalanceMethod::Consistent(key),
@@ -328,7 +328,7 @@ impl UpstreamConf {
         if line.args().get(1).is_some_and(|word| !word.is("local")) {
             return Err(line.invalid_parameter(1));
         }
-        line.ext::<Registry>().shared::<UpstreamDraft>().chosen = true;
+        line.ext::<ConfRegistry>().shared::<UpstreamDraft>().chosen = true;
         self.keepalive = Some(number as usize);
         Ok(())
     }
@@ -337,7 +337,7 @@ impl UpstreamConf {
     ///
     /// # Errors
     /// nginx's words: no servers, a second block of that name.
-    pub(crate) fn define(&mut self, registry: &mut Registry, line: &DirectiveLine) -> Result {
+    pub(crate) fn define(&mut self, registry: &mut ConfRegistry, line: &DirectiveLine) -> Result {
         let name = line.args.first().map_or("", |word| word.str());
         let fail = |message: String| Error::new(message).at(line.name.span);
         if self.kept.is_some() && self.source.is_none() && !self.servers.is_empty() {

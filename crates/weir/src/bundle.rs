@@ -10,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_conf::{ConfFiles, RealFiles};
-use weir_engine::privileged::Findings;
-use weir_engine::wire::{Reader, Writer};
+use weir_engine::privileged::BuildFindings;
+use weir_engine::wire::{IpcReader, IpcWriter};
 
 /// The files of a configuration as they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct ReadFiles {
     texts: BTreeMap<PathBuf, Vec<u8>>,
     patterns: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// What building it has found besides: keys and their like, addresses of names.
-    pub findings: Findings,
+    pub findings: BuildFindings,
 }
 
 impl ConfFiles for ReadFiles {
@@ -38,7 +38,7 @@ pub(crate) struct FileRecorder(RefCell<ReadFiles>);
 
 impl FileRecorder {
     /// What was read, with what building it has found besides.
-    pub(crate) fn finish(self, findings: Findings) -> ReadFiles {
+    pub(crate) fn finish(self, findings: BuildFindings) -> ReadFiles {
         ReadFiles { findings, ..self.0.into_inner() }
     }
 }
@@ -108,7 +108,7 @@ pub(crate) enum ServerReply {
 impl MasterOrder {
     /// The bytes of the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = IpcWriter::default();
         match self {
             MasterOrder::Reload(ConfBundle { record, sockets, logs }) => {
                 out.number(RELOAD);
@@ -139,13 +139,13 @@ impl MasterOrder {
 
     /// Reads a message; `None` if it is none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<MasterOrder> {
-        let mut from = Reader(bytes);
+        let mut from = IpcReader(bytes);
         let order = match from.number()? {
             RELOAD => MasterOrder::Reload(ConfBundle {
                 record: ReadFiles {
                     texts: files(&mut from)?,
                     patterns: from
-                        .list(|from| Some((from.path()?, from.list(Reader::path)?)))?
+                        .list(|from| Some((from.path()?, from.list(IpcReader::path)?)))?
                         .into_iter()
                         .collect(),
                     findings: findings(&mut from)?,
@@ -158,9 +158,9 @@ impl MasterOrder {
                         index: from.number()? as usize,
                     })
                 })?,
-                logs: from.list(Reader::path)?,
+                logs: from.list(IpcReader::path)?,
             }),
-            REOPEN => MasterOrder::Reopen(from.list(Reader::path)?),
+            REOPEN => MasterOrder::Reopen(from.list(IpcReader::path)?),
             AGENT => MasterOrder::Agent,
             _ => return None,
         };
@@ -171,7 +171,7 @@ impl MasterOrder {
 impl ServerReply {
     /// The bytes of the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = IpcWriter::default();
         match self {
             ServerReply::Ready(WantsAgent(wanted)) => {
                 out.number(READY);
@@ -195,12 +195,12 @@ impl ServerReply {
 
     /// Reads a message; `None` if it is none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<ServerReply> {
-        let mut from = Reader(bytes);
+        let mut from = IpcReader(bytes);
         let answer = match from.number()? {
             READY => ServerReply::Ready(WantsAgent(from.number()? != 0)),
-            FAILED => ServerReply::Failed(from.list(Reader::string)?),
+            FAILED => ServerReply::Failed(from.list(IpcReader::string)?),
             RELOADED => ServerReply::Reloaded(Ok(WantsAgent(from.number()? != 0))),
-            REFUSED => ServerReply::Reloaded(Err(from.list(Reader::string)?)),
+            REFUSED => ServerReply::Reloaded(Err(from.list(IpcReader::string)?)),
             _ => return None,
         };
         from.whole(answer)
@@ -215,7 +215,7 @@ const REFUSED: u64 = 5;
 const AGENT: u64 = 6;
 const FAILED: u64 = 7;
 
-fn write_findings(out: &mut Writer, findings: &Findings) {
+fn write_findings(out: &mut IpcWriter, findings: &BuildFindings) {
     out.list(findings.files.iter(), |out, (path, content)| {
         out.path(path);
         out.bytes(content);
@@ -227,18 +227,18 @@ fn write_findings(out: &mut Writer, findings: &Findings) {
     });
 }
 
-fn findings(from: &mut Reader<'_>) -> Option<Findings> {
+fn findings(from: &mut IpcReader<'_>) -> Option<BuildFindings> {
     let files = files(from)?;
     let names = from.list(|from| {
         let key = (from.string()?, u16::try_from(from.number()?).ok()?);
         Some((key, from.list(|from| from.string()?.parse().ok())?))
     })?;
     let names = names.into_iter().collect();
-    Some(Findings { files, names })
+    Some(BuildFindings { files, names })
 }
 
 /// The files of a record.
-fn files<C: FromIterator<(PathBuf, Vec<u8>)>>(from: &mut Reader<'_>) -> Option<C> {
+fn files<C: FromIterator<(PathBuf, Vec<u8>)>>(from: &mut IpcReader<'_>) -> Option<C> {
     let files = from.list(|from| Some((from.path()?, from.bytes()?.to_vec())));
     files.map(|files| files.into_iter().collect())
 }
@@ -253,7 +253,7 @@ mod tests {
         let record = ReadFiles {
             texts: [("/a".into(), b"x;".to_vec()), ("/b\u{fe}".into(), Vec::new())].into(),
             patterns: [("/c/*".into(), vec!["/c/1".into(), "/c/2".into()]), ("/d/*".into(), vec![])].into(),
-            findings: Findings {
+            findings: BuildFindings {
                 files: [("/key".into(), b"secret".to_vec())].into(),
                 names: [(("a.test".to_owned(), 80), vec!["[::1]:80".parse().expect("an address")])].into(),
             },
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(recorder.read(&one).expect("there"), b"a;");
         assert!(recorder.read(&folder.join("two.conf")).is_err());
         std::fs::remove_dir_all(&folder).expect("ours");
-        let record = recorder.finish(Findings::default());
+        let record = recorder.finish(BuildFindings::default());
         assert_eq!(record.glob(&pattern).expect("recorded"), found);
         assert_eq!(record.read(&one).expect("recorded"), b"a;");
         let missing = record.read(&folder.join("two.conf")).expect_err("not read");

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_see::{ServerSource, control_server};
 
 use crate::pid;
@@ -18,14 +18,15 @@ pub(crate) fn bind(pid: &Path, owner: Option<u32>) -> Option<UnixListener> {
     // One left by a server that was killed; a living one has its pid file, and the address would be in use.
     let _ = std::fs::remove_file(&path);
     let listener = weir_rt::file::bind_private(&path, owner);
-    let refused =
-        |error| log::cycle(Level::Warn, &format_args!("no control socket \"{}\": {error}", path.display()));
+    let refused = |error| {
+        log::cycle(LogLevel::Warn, &format_args!("no control socket \"{}\": {error}", path.display()))
+    };
     listener.map_err(refused).ok()
 }
 
 /// Answers on `listener` until the process ends.
 pub(crate) fn serve(listener: UnixListener, source: &Arc<ServerSource>) {
     if let Err(error) = control_server::serve(listener, source.clone()) {
-        log::cycle(Level::Warn, &format_args!("nobody answers on the control socket: {error}"));
+        log::cycle(LogLevel::Warn, &format_args!("nobody answers on the control socket: {error}"));
     }
 }

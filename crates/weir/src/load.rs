@@ -13,7 +13,7 @@ use weir_engine::conf::build::build;
 use weir_engine::conf::lint::lint;
 use weir_engine::conf::main_core::MainConf;
 use weir_engine::conf::temp_path;
-use weir_engine::log::{self, Level, LogTarget};
+use weir_engine::log::{self, LogLevel, LogTarget};
 use weir_rt::net;
 
 use crate::cli::CommandLine;
@@ -32,15 +32,15 @@ pub(crate) struct ConfLocation {
 
 /// What is to be said of a configuration that is used all the same.
 pub(crate) struct ConfRemark {
-    level: Level,
+    level: LogLevel,
     text: String,
 }
 
 impl ConfRemark {
     fn of(error: &weir_conf::Error, source: &ConfSource) -> ConfRemark {
         let level = match error.level {
-            weir_conf::LevelName::Alert => Level::Alert,
-            weir_conf::LevelName::Warn | weir_conf::LevelName::Emerg => Level::Warn,
+            weir_conf::LevelName::Alert => LogLevel::Alert,
+            weir_conf::LevelName::Warn | weir_conf::LevelName::Emerg => LogLevel::Warn,
         };
         ConfRemark { level, text: error.render(source) }
     }
@@ -201,7 +201,7 @@ pub(crate) fn open_error_log(line: &CommandLine) {
     {
         let reason = settings::reason(&error);
         log::cycle(
-            Level::Alert,
+            LogLevel::Alert,
             &format_args!("could not open error log file: open() \"{target}\" failed ({reason})"),
         );
     }
@@ -249,7 +249,7 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
         }
         Err(errors) => {
             for error in errors {
-                log::cycle(Level::Emerg, &error);
+                log::cycle(LogLevel::Emerg, &error);
             }
             eprintln!("weir: configuration file {} test failed", paths.name());
             None

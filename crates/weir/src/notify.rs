@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::clock;
 
 /// Who wants to know; nobody, without `NOTIFY_SOCKET`.
@@ -22,7 +22,7 @@ impl NotifySocket {
             Ok(socket) => NotifySocket { socket: Some(socket) },
             Err(error) => {
                 log::cycle(
-                    Level::Warn,
+                    LogLevel::Warn,
                     &format_args!("NOTIFY_SOCKET {} can't be used: {error}", name.display()),
                 );
                 NotifySocket { socket: None }
@@ -59,7 +59,7 @@ impl NotifySocket {
     fn send(&self, state: &str) {
         let Some((socket, address)) = &self.socket else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
-            log::cycle(Level::Warn, &format_args!("systemd can't be told: {error}"));
+            log::cycle(LogLevel::Warn, &format_args!("systemd can't be told: {error}"));
         }
     }
 }

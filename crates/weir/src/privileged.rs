@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_engine::Configuration;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::process;
 use weir_rt::signal::{self, Signals};
 use weir_server::{AgentProcess, ServerOptions};
@@ -57,13 +57,13 @@ pub(crate) fn run(inheritance: PrivilegedInheritance) -> i32 {
         }
         Err(errors) => {
             for error in errors {
-                log::cycle(Level::Emerg, &error);
+                log::cycle(LogLevel::Emerg, &error);
             }
             FATAL
         }
     };
     weir_modules::otel::flush();
-    log::cycle(Level::Notice, &"exit");
+    log::cycle(LogLevel::Notice, &"exit");
     log::flush();
     code
 }
@@ -93,18 +93,18 @@ impl PrivilegedProcess {
     fn wait(mut self) {
         loop {
             if let Err(error) = process::readable([self.signals.as_fd()], None) {
-                log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
+                log::cycle(LogLevel::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
                 return self.stop();
             }
             while let Some(signal) = self.signals.read() {
                 match signal {
                     signal::SIGQUIT | signal::SIGWINCH => return self.quit(),
                     signal::SIGTERM | signal::SIGINT => {
-                        log::cycle(Level::Notice, &"exiting");
+                        log::cycle(LogLevel::Notice, &"exiting");
                         return self.stop();
                     }
                     signal::SIGUSR1 => {
-                        log::cycle(Level::Notice, &"reopening logs");
+                        log::cycle(LogLevel::Notice, &"reopening logs");
                         log::reopen();
                     }
                     _ => {}
@@ -114,7 +114,7 @@ impl PrivilegedProcess {
     }
 
     fn quit(mut self) {
-        log::cycle(Level::Notice, &"gracefully shutting down");
+        log::cycle(LogLevel::Notice, &"gracefully shutting down");
         self.agent.quit();
         while !self.agent.join(Duration::from_millis(20)) {
             if let Some(signal::SIGTERM | signal::SIGINT) = self.signals.read() {

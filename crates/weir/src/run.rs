@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use weir_engine::Configuration;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_engine::privileged;
 use weir_rt::net;
 use weir_rt::process::inherit::{self, InheritedDescriptors};
@@ -101,17 +101,17 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
 /// What was inherited, as a set of sockets that are not known to be anybody's yet.
 fn import(inherited: InheritedDescriptors) -> Result<InheritedSockets, Vec<String>> {
     for complaint in &inherited.complaints {
-        log::cycle(Level::Emerg, complaint);
+        log::cycle(LogLevel::Emerg, complaint);
     }
     if inherited.sockets.is_empty() {
         return Ok(InheritedSockets::default());
     }
     let fds: Vec<_> = inherited.sockets.iter().map(std::os::fd::AsFd::as_fd).collect();
-    log::cycle(Level::Notice, &format_args!("using inherited sockets from \"{}\"", inherit::list(&fds)));
+    log::cycle(LogLevel::Notice, &format_args!("using inherited sockets from \"{}\"", inherit::list(&fds)));
     let parts = inherited.sockets.into_iter().enumerate().filter_map(|(index, fd)| {
         let part = part(fd, index);
         part.inspect_err(|error| {
-            log::cycle(Level::Emerg, &format_args!("inherited socket, ignored: {error}"));
+            log::cycle(LogLevel::Emerg, &format_args!("inherited socket, ignored: {error}"));
         })
         .ok()
     });
@@ -163,8 +163,8 @@ pub(crate) fn failed(what: &str) -> impl FnOnce(io::Error) -> Vec<String> + use<
 
 /// What nginx says when it begins to serve.
 pub(crate) fn announce() {
-    log::cycle(Level::Notice, &format_args!("weir/{} (nginx/{NGINX})", env!("CARGO_PKG_VERSION")));
-    log::cycle(Level::Notice, &"start worker processes");
+    log::cycle(LogLevel::Notice, &format_args!("weir/{} (nginx/{NGINX})", env!("CARGO_PKG_VERSION")));
+    log::cycle(LogLevel::Notice, &"start worker processes");
 }
 
 /// What nginx says of a signal, with what it leads to.
@@ -185,20 +185,20 @@ pub(crate) fn log_signal(received: ReceivedSignal, action: &str) {
         0 => String::new(),
         pid => format!(" from {pid}"),
     };
-    log::cycle(Level::Notice, &format_args!("signal {number} ({name}) received{sender}{action}"));
+    log::cycle(LogLevel::Notice, &format_args!("signal {number} ({name}) received{sender}{action}"));
 }
 
 /// Whoever started a daemon may go on.
 pub(crate) fn ready(readiness: Option<DaemonReadiness>) {
     if let Some(Err(error)) = readiness.map(DaemonReadiness::notify) {
-        log::cycle(Level::Alert, &format_args!("the parent process is gone: {error}"));
+        log::cycle(LogLevel::Alert, &format_args!("the parent process is gone: {error}"));
     }
 }
 
 /// A panic of a request's task goes to the log.
 pub(crate) fn log_panics() {
     weir_rt::set_panic_hook(|message| {
-        log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}"));
+        log::cycle(LogLevel::Crit, &format_args!("a request's task panicked: {message}"));
     });
 }
 

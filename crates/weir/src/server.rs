@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_engine::Configuration;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_engine::privileged;
 use weir_rt::process::{self, ProcessChannel};
 use weir_rt::signal::{self, Signals};
@@ -56,7 +56,7 @@ pub(crate) fn run(inheritance: ServerInheritance) -> i32 {
         }
     };
     weir_modules::otel::flush();
-    log::cycle(Level::Notice, &"exit");
+    log::cycle(LogLevel::Notice, &"exit");
     log::flush();
     let Some((channel, errors)) = failed else { return 0 };
     // Last of all: a master that knows of the failure may end this process before it has logged why. One that is gone
@@ -87,10 +87,10 @@ fn start(
     }
     let admin = admin.open(&source);
     if let Some(Err(error)) = remains.map(|remains| remains::keep(remains, source.clone())) {
-        log::cycle(Level::Warn, &format_args!("nothing will be known of a crash: {error}"));
+        log::cycle(LogLevel::Warn, &format_args!("nothing will be known of a crash: {error}"));
     }
     if let Some(thread) = server.threads().first() {
-        log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
+        log::cycle(LogLevel::Notice, &format_args!("using the \"{}\" event method", thread.driver));
     }
     let ready = ServerReply::Ready(WantsAgent(server.configuration().wants_agent()));
     channel.send(&ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
@@ -118,7 +118,7 @@ impl ServerProcess {
                 match signal {
                     signal::SIGQUIT | signal::SIGWINCH => return self.quit(),
                     signal::SIGTERM | signal::SIGINT => {
-                        log::cycle(Level::Notice, &"exiting");
+                        log::cycle(LogLevel::Notice, &"exiting");
                         return single::stop(self.server);
                     }
                     signal::SIGUSR1 => reopen(),
@@ -129,7 +129,10 @@ impl ServerProcess {
                 Ok([_, false]) => true,
                 Ok([_, true]) => self.obey(),
                 Err(error) => {
-                    log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
+                    log::cycle(
+                        LogLevel::Alert,
+                        &format_args!("poll() failed ({})", settings::reason(&error)),
+                    );
                     false
                 }
             };
@@ -140,7 +143,7 @@ impl ServerProcess {
     }
 
     fn quit(self) {
-        log::cycle(Level::Notice, &"gracefully shutting down");
+        log::cycle(LogLevel::Notice, &"gracefully shutting down");
         self.server.quit();
         single::drain(self.server, &self.signals);
     }
@@ -151,12 +154,15 @@ impl ServerProcess {
         let message = match self.channel.receive() {
             Ok(Some(message)) => message,
             Ok(None) => {
-                log::cycle(Level::Alert, &"the master process is gone");
+                log::cycle(LogLevel::Alert, &"the master process is gone");
                 return false;
             }
             Err(error) => {
                 let reason = settings::reason(&error);
-                log::cycle(Level::Alert, &format_args!("the master process can't be understood ({reason})"));
+                log::cycle(
+                    LogLevel::Alert,
+                    &format_args!("the master process can't be understood ({reason})"),
+                );
                 return false;
             }
         };
@@ -167,7 +173,7 @@ impl ServerProcess {
                 let answer = ServerReply::Reloaded(reloaded.map(|()| wants()));
                 if let Err(error) = self.channel.send(&answer.encode(), &[]) {
                     let reason = settings::reason(&error);
-                    log::cycle(Level::Alert, &format_args!("the master process can't be told ({reason})"));
+                    log::cycle(LogLevel::Alert, &format_args!("the master process can't be told ({reason})"));
                 }
             }
             Some(MasterOrder::Reopen(logs)) => {
@@ -176,7 +182,7 @@ impl ServerProcess {
                 drop(given);
             }
             Some(MasterOrder::Agent) => self.serve_agent(message.fds),
-            None => log::cycle(Level::Alert, &"the master process asks for something unknown"),
+            None => log::cycle(LogLevel::Alert, &"the master process asks for something unknown"),
         }
         true
     }
@@ -185,11 +191,11 @@ impl ServerProcess {
     fn serve_agent(&self, fds: Vec<OwnedFd>) {
         let mut sockets = fds.into_iter().map(UnixStream::from);
         let (Some(calls), Some(heard)) = (sockets.next(), sockets.next()) else {
-            return log::cycle(Level::Alert, &"the privileged agent comes without its sockets");
+            return log::cycle(LogLevel::Alert, &"the privileged agent comes without its sockets");
         };
         if let Err(error) = weir_lua::privileged_agent::serve(&self.server, calls, heard) {
             let reason = settings::reason(&error);
-            log::cycle(Level::Alert, &format_args!("the privileged agent can't be served ({reason})"));
+            log::cycle(LogLevel::Alert, &format_args!("the privileged agent can't be served ({reason})"));
         }
     }
 
@@ -214,7 +220,7 @@ impl ServerProcess {
 }
 
 fn reopen() {
-    log::cycle(Level::Notice, &"reopening logs");
+    log::cycle(LogLevel::Notice, &"reopening logs");
     log::reopen();
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 
 use weir_engine::conf::main_core::MainConf;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::process::{self, ResourceLimit};
 
 /// Applies limits, environment, priority and folder, before any thread starts; as in nginx only `TZ` and what `env`
@@ -22,20 +22,23 @@ pub(crate) fn apply(main: &MainConf) {
             process::set_limit(which, wanted, hard).or_else(|_| process::set_limit(which, wanted, wanted));
         if let Err(error) = set {
             let reason = reason(&error);
-            log::cycle(Level::Alert, &format_args!("setrlimit(RLIMIT_{name}, {wanted}) failed ({reason})"));
+            log::cycle(
+                LogLevel::Alert,
+                &format_args!("setrlimit(RLIMIT_{name}, {wanted}) failed ({reason})"),
+            );
         }
     }
     let environment: Vec<_> = std::iter::once((OsString::from("TZ"), None))
         .chain(main.env.iter().map(|(name, value)| (name.into(), value.as_ref().map(OsString::from))))
         .collect();
     if let Err(error) = process::set_environment(&environment) {
-        log::cycle(Level::Alert, &format_args!("the environment can't be set ({})", reason(&error)));
+        log::cycle(LogLevel::Alert, &format_args!("the environment can't be set ({})", reason(&error)));
     }
     if main.priority() != 0
         && let Err(error) = process::set_priority(main.priority())
     {
         log::cycle(
-            Level::Alert,
+            LogLevel::Alert,
             &format_args!("setpriority({}) failed ({})", main.priority(), reason(&error)),
         );
     }
@@ -45,7 +48,7 @@ pub(crate) fn apply(main: &MainConf) {
         && let Err(error) = std::env::set_current_dir(folder)
     {
         log::cycle(
-            Level::Alert,
+            LogLevel::Alert,
             &format_args!("chdir(\"{}\") failed ({})", folder.display(), reason(&error)),
         );
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_conf::RealFiles;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::clock;
 use weir_rt::signal::{self, Signals};
 use weir_see::{AdminListeners, BoundListeners, ServerSource};
@@ -46,7 +46,7 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     settings::become_user(main).map_err(|error| vec![error])?;
     tell(&pid, 0, Ok(()));
     if let Some(thread) = server.threads().first() {
-        log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
+        log::cycle(LogLevel::Notice, &format_args!("using the \"{}\" event method", thread.driver));
     }
     announce();
     if paths.conf.is_none() {
@@ -56,13 +56,13 @@ pub(crate) fn run(start: StartedConf) -> Result<(), Vec<String>> {
     }
     if let Err(error) = log::lead_stderr() {
         // Messages reach the log all the same; only what libraries print does not.
-        log::cycle(Level::Alert, &error);
+        log::cycle(LogLevel::Alert, &error);
     }
     notify.ready();
     run::ready(readiness);
     let one = SingleProcess { server, admin, signals, paths, pid, notify };
     let result = one.wait();
-    log::cycle(Level::Notice, &"exit");
+    log::cycle(LogLevel::Notice, &"exit");
     result
 }
 
@@ -85,18 +85,18 @@ impl SingleProcess {
             match number {
                 signal::SIGHUP => self.reload(),
                 signal::SIGUSR1 => {
-                    log::cycle(Level::Notice, &"reopening logs");
+                    log::cycle(LogLevel::Notice, &"reopening logs");
                     log::reopen();
                 }
                 signal::SIGQUIT => {
-                    log::cycle(Level::Notice, &"gracefully shutting down");
+                    log::cycle(LogLevel::Notice, &"gracefully shutting down");
                     self.notify.stopping();
                     self.server.quit();
                     drain(self.server, &self.signals);
                     return Ok(());
                 }
                 signal::SIGTERM | signal::SIGINT => {
-                    log::cycle(Level::Notice, &"exiting");
+                    log::cycle(LogLevel::Notice, &"exiting");
                     self.notify.stopping();
                     stop(self.server);
                     return Ok(());
@@ -113,7 +113,7 @@ impl SingleProcess {
     /// HUP: the new configuration, or the old one and the reason why.
     fn reload(&self) {
         let began = clock::monotonic_ns();
-        log::cycle(Level::Notice, &"reconfiguring");
+        log::cycle(LogLevel::Notice, &"reconfiguring");
         self.notify.reloading();
         conclude(&self.notify, &self.pid, began, self.replace());
     }
@@ -125,7 +125,7 @@ impl SingleProcess {
         }
         let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
         let sockets =
-            run::open(&configuration, &self.server.sockets(), |line| log::cycle(Level::Emerg, &line))?;
+            run::open(&configuration, &self.server.sockets(), |line| log::cycle(LogLevel::Emerg, &line))?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
         self.admin.update(&self.server.configuration());
         log::set_main(main_log);
@@ -138,7 +138,7 @@ pub(crate) fn conclude(notify: &NotifySocket, pid: &PidFile, began: u64, result:
     match &result {
         Ok(()) => notify.ready(),
         Err(errors) => {
-            errors.iter().for_each(|error| log::cycle(Level::Emerg, error));
+            errors.iter().for_each(|error| log::cycle(LogLevel::Emerg, error));
             notify.unchanged();
         }
     }
@@ -150,7 +150,7 @@ pub(crate) fn tell(pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
     if let Err(error) = (ReloadOutcome { began, result }).write(pid.path()) {
         let reason = settings::reason(&error);
         log::cycle(
-            Level::Warn,
+            LogLevel::Warn,
             &format_args!("\"weir -s reload\" can't be answered beside the pid file ({reason})"),
         );
     }

@@ -1,7 +1,7 @@
 //! The welcome page of the embedded configuration: what Weir is, and where the time of this very request went.
 
 use weir_conf::{ArgCount, Contexts, Directive};
-use weir_engine::body::{Body, Buf};
+use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Text, Verdict};
 use weir_http::escape;
@@ -52,7 +52,7 @@ impl Handler for WelcomePage {
         page.extend_from_slice(TAIL.as_bytes());
         x.response.status = 200;
         x.response.content_type = Some(Text::Static(b"text/html"));
-        x.respond(Body::Whole(Buf::Bytes(page)))
+        x.respond(ResponseBody::Whole(BodyBuf::Bytes(page)))
     }
 }
 

@@ -10,11 +10,13 @@ use weir_conf::{
 use weir_http::Method;
 
 use super::main_core::MainConf;
-use super::registry::Registry;
+use super::registry::ConfRegistry;
 use super::server_core::ServerCoreConf;
-use super::{Configuration, LocationConf, Matcher, ServerConf, absent, http_core::HttpCoreConf, listen};
-use crate::module::{Confs, Heirs, Kin, ModuleDef, Settling, Unnamed};
-use crate::regex::Pattern;
+use super::{
+    Configuration, LocationConf, LocationMatcher, ServerConf, absent, http_core::HttpCoreConf, listen,
+};
+use crate::module::{BlockHeirs, BlockKin, ConfSettling, ModuleConfs, ModuleDef, UnnamedBlock};
+use crate::regex::RegexPattern;
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
 ///
@@ -28,7 +30,7 @@ pub fn build(
     build_with(tree, modules, prefix, |_| {})
 }
 
-/// As [`build`]; `lend` gives modules what they find by `Registry::shared` before a line is read.
+/// As [`build`]; `lend` gives modules what they find by `ConfRegistry::shared` before a line is read.
 ///
 /// # Errors
 /// As [`build`].
@@ -36,7 +38,7 @@ pub fn build_with(
     tree: ConfTree,
     modules: &'static [ModuleDef],
     prefix: PathBuf,
-    lend: impl FnOnce(&mut Registry),
+    lend: impl FnOnce(&mut ConfRegistry),
 ) -> (Result<Configuration, (Errors, ConfTree)>, Vec<Error>) {
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
     let mut builder = ConfigurationBuilder::new(&tree, modules.clone());
@@ -77,9 +79,9 @@ struct ConfigurationBuilder<'t> {
     modules: Vec<&'static ModuleDef>,
     /// Directive name → where it is declared: module and row.
     index: HashMap<&'static str, Vec<(usize, usize, Contexts)>>,
-    registry: Registry,
+    registry: ConfRegistry,
     /// A block of which nothing was read.
-    blank: Confs,
+    blank: ModuleConfs,
     errors: Vec<Error>,
     warnings: Vec<Error>,
 }
@@ -92,8 +94,8 @@ impl<'t> ConfigurationBuilder<'t> {
                 index.entry(directive.name).or_default().push((at, row, directive.contexts));
             }
         }
-        let registry = Registry::new(&modules, tree.paths.clone());
-        let blank = Confs::new(&modules);
+        let registry = ConfRegistry::new(&modules, tree.paths.clone());
+        let blank = ModuleConfs::new(&modules);
         ConfigurationBuilder {
             tree,
             modules,
@@ -107,7 +109,7 @@ impl<'t> ConfigurationBuilder<'t> {
 
     /// The servers, and a block of which nothing is said inside `http`; `None` without `http`.
     fn main(&mut self, lines: &'t [DirectiveLine]) -> Option<(Vec<ServerConf>, ServerConf)> {
-        let mut main = Confs::like(&self.blank);
+        let mut main = ModuleConfs::like(&self.blank);
         let mut http = None;
         for line in lines {
             match line.name.str() {
@@ -137,8 +139,8 @@ impl<'t> ConfigurationBuilder<'t> {
         http.map(|block| self.http(block, &main))
     }
 
-    fn http(&mut self, block: &'t Block, main: &Confs) -> (Vec<ServerConf>, ServerConf) {
-        let mut confs = Confs::like(&self.blank);
+    fn http(&mut self, block: &'t Block, main: &ModuleConfs) -> (Vec<ServerConf>, ServerConf) {
+        let mut confs = ModuleConfs::like(&self.blank);
         let mut servers = Vec::new();
         for line in &block.lines {
             match line.name.str() {
@@ -152,13 +154,13 @@ impl<'t> ConfigurationBuilder<'t> {
             }
         }
         self.registry.settles_http = true;
-        Heirs::of(main, Kin::Inner).settle(&mut confs, &mut self.settling());
+        BlockHeirs::of(main, BlockKin::Inner).settle(&mut confs, &mut self.settling());
         self.registry.settles_http = false;
         confs.share();
         for end_http in self.modules.iter().filter_map(|module| module.hooks.end_http) {
             self.errors.extend(end_http(&confs, &mut self.registry));
         }
-        let mut heirs = Heirs::of(&confs, Kin::Inner);
+        let mut heirs = BlockHeirs::of(&confs, BlockKin::Inner);
         for server in &mut servers {
             heirs.settle(&mut server.confs, &mut self.settling());
             self.settle_nested(&mut server.nested, &server.confs);
@@ -171,7 +173,7 @@ impl<'t> ConfigurationBuilder<'t> {
 
     /// `upstream name { }`: all its lines together make a group.
     fn upstream(&mut self, line: &'t DirectiveLine, block: &'t Block) {
-        let mut confs = Confs::like(&self.blank);
+        let mut confs = ModuleConfs::like(&self.blank);
         for line in &block.lines {
             self.directive(line, Contexts::UPSTREAM, &mut confs);
         }
@@ -185,7 +187,7 @@ impl<'t> ConfigurationBuilder<'t> {
     }
 
     fn server(&mut self, line: &'t DirectiveLine, block: &'t Block) -> ServerConf {
-        let mut confs = Confs::like(&self.blank);
+        let mut confs = ModuleConfs::like(&self.blank);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
         for (at, module) in self.modules.iter().enumerate() {
             if let Some(begin) = module.hooks.begin_server {
@@ -213,10 +215,10 @@ impl<'t> ConfigurationBuilder<'t> {
         &mut self,
         line: &'t DirectiveLine,
         block: &'t Block,
-        outer: Option<&Matcher>,
+        outer: Option<&LocationMatcher>,
         into: &mut Vec<LocationConf>,
     ) {
-        let mut confs = Confs::like(&self.blank);
+        let mut confs = ModuleConfs::like(&self.blank);
         let mut warnings = std::mem::take(&mut self.warnings);
         let mut cx = self.cx(line, Contexts::SERVER, &mut warnings);
         let matcher =
@@ -229,10 +231,10 @@ impl<'t> ConfigurationBuilder<'t> {
         let core = confs.get_mut::<HttpCoreConf>();
         core.matcher = Some(matcher.clone());
         let path = match &matcher {
-            Matcher::Exact(path) | Matcher::Prefix(path, _) => {
+            LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _) => {
                 Some(String::from_utf8_lossy(path).into_owned())
             }
-            Matcher::Regex(_) | Matcher::Named(_) => None,
+            LocationMatcher::Regex(_) | LocationMatcher::Named(_) => None,
         };
         let around = self.registry.enter_location(path);
         let mut locations = Vec::new();
@@ -253,7 +255,7 @@ impl<'t> ConfigurationBuilder<'t> {
         into.push(LocationConf { matcher, confs, locations, limit_except, nested });
     }
 
-    fn limit_except(&mut self, line: &'t DirectiveLine, block: &'t Block) -> Option<(u32, Confs)> {
+    fn limit_except(&mut self, line: &'t DirectiveLine, block: &'t Block) -> Option<(u32, ModuleConfs)> {
         let mut methods = 0;
         for word in &line.args {
             match Method::parse(word.bytes()) {
@@ -265,7 +267,7 @@ impl<'t> ConfigurationBuilder<'t> {
                 method => methods |= 1 << method as u32,
             }
         }
-        let mut confs = Confs::like(&self.blank);
+        let mut confs = ModuleConfs::like(&self.blank);
         let around = self.registry.enter_location(None);
         for line in &block.lines {
             self.directive(line, Contexts::LIMIT_EXCEPT, &mut confs);
@@ -274,19 +276,19 @@ impl<'t> ConfigurationBuilder<'t> {
         Some((methods, confs))
     }
 
-    /// Hands a line to its module, which may ask with [`Registry::nest`] that the lines of its block be read as
+    /// Hands a line to its module, which may ask with [`ConfRegistry::nest`] that the lines of its block be read as
     /// settings of their own.
     fn nesting(
         &mut self,
         line: &'t DirectiveLine,
         here: Contexts,
-        confs: &mut Confs,
-        nested: &mut Vec<Confs>,
+        confs: &mut ModuleConfs,
+        nested: &mut Vec<ModuleConfs>,
     ) {
         self.registry.begin_line(nested.len());
         self.directive(line, here, confs);
         let (Some(inside), Some(block)) = (self.registry.end_line(), &line.block) else { return };
-        let mut inner = Confs::like(&self.blank);
+        let mut inner = ModuleConfs::like(&self.blank);
         inner.get_mut::<HttpCoreConf>().matcher = confs.get::<HttpCoreConf>().matcher.clone();
         let around = self.registry.enter_location(None);
         for line in &block.lines {
@@ -312,7 +314,7 @@ impl<'t> ConfigurationBuilder<'t> {
     }
 
     /// Hands a line to the module that declares it for this context.
-    fn directive(&mut self, line: &'t DirectiveLine, here: Contexts, confs: &mut Confs) {
+    fn directive(&mut self, line: &'t DirectiveLine, here: Contexts, confs: &mut ModuleConfs) {
         let name = line.name.str();
         let rows = self.index.get(name).map_or(&[][..], Vec::as_slice);
         let Some(&(at, row, _)) = rows.iter().find(|(_, _, contexts)| contexts.allows(here)) else {
@@ -364,17 +366,17 @@ impl<'t> ConfigurationBuilder<'t> {
         }
     }
 
-    fn settling(&mut self) -> Settling<'_> {
-        Settling { modules: &self.modules, registry: &mut self.registry, errors: &mut self.errors }
+    fn settling(&mut self) -> ConfSettling<'_> {
+        ConfSettling { modules: &self.modules, registry: &mut self.registry, errors: &mut self.errors }
     }
 
-    fn settle_locations(&mut self, locations: &mut [LocationConf], parent: &Confs) {
-        let mut heirs = Heirs::of(parent, Kin::Inner);
+    fn settle_locations(&mut self, locations: &mut [LocationConf], parent: &ModuleConfs) {
+        let mut heirs = BlockHeirs::of(parent, BlockKin::Inner);
         for location in locations {
             heirs.settle(&mut location.confs, &mut self.settling());
             if let Some((_, confs)) = &mut location.limit_except {
                 confs.get_mut::<HttpCoreConf>().matcher = Some(location.matcher.clone());
-                Heirs::of(&location.confs, Kin::Nested(Unnamed::LimitExcept))
+                BlockHeirs::of(&location.confs, BlockKin::Nested(UnnamedBlock::LimitExcept))
                     .settle(confs, &mut self.settling());
             }
             self.settle_nested(&mut location.nested, &location.confs);
@@ -382,8 +384,8 @@ impl<'t> ConfigurationBuilder<'t> {
         }
     }
 
-    fn settle_nested(&mut self, nested: &mut [Confs], parent: &Confs) {
-        let mut heirs = Heirs::of(parent, Kin::Nested(Unnamed::If));
+    fn settle_nested(&mut self, nested: &mut [ModuleConfs], parent: &ModuleConfs) {
+        let mut heirs = BlockHeirs::of(parent, BlockKin::Nested(UnnamedBlock::If));
         for confs in nested {
             heirs.settle(confs, &mut self.settling());
         }
@@ -391,66 +393,67 @@ impl<'t> ConfigurationBuilder<'t> {
 }
 
 /// `location [ = | ~ | ~* | ^~ ] uri`, the modifier apart or glued to what follows.
-fn matcher(cx: &mut LineCx<'_>) -> Result<Matcher, Error> {
+fn matcher(cx: &mut LineCx<'_>) -> Result<LocationMatcher, Error> {
     if cx.args().len() == 2 {
         let path = cx.bytes(1).to_vec();
         return match cx.arg(0) {
-            "=" => Ok(Matcher::Exact(path)),
-            "^~" => Ok(Matcher::Prefix(path, true)),
-            "~" => Ok(Matcher::Regex(Pattern::compile(cx, 1, 0, false)?)),
-            "~*" => Ok(Matcher::Regex(Pattern::compile(cx, 1, 0, true)?)),
+            "=" => Ok(LocationMatcher::Exact(path)),
+            "^~" => Ok(LocationMatcher::Prefix(path, true)),
+            "~" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, false)?)),
+            "~*" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, true)?)),
             other => Err(cx.fail_arg(0, format!("invalid location modifier \"{other}\""))),
         };
     }
     match cx.bytes(0) {
-        [b'=', path @ ..] => Ok(Matcher::Exact(path.to_vec())),
-        [b'^', b'~', path @ ..] => Ok(Matcher::Prefix(path.to_vec(), true)),
-        [b'~', b'*', ..] => Ok(Matcher::Regex(Pattern::compile(cx, 0, 2, true)?)),
-        [b'~', ..] => Ok(Matcher::Regex(Pattern::compile(cx, 0, 1, false)?)),
-        [b'@', ..] => Ok(Matcher::Named(cx.bytes(0).to_vec())),
-        path => Ok(Matcher::Prefix(path.to_vec(), false)),
+        [b'=', path @ ..] => Ok(LocationMatcher::Exact(path.to_vec())),
+        [b'^', b'~', path @ ..] => Ok(LocationMatcher::Prefix(path.to_vec(), true)),
+        [b'~', b'*', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 2, true)?)),
+        [b'~', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 1, false)?)),
+        [b'@', ..] => Ok(LocationMatcher::Named(cx.bytes(0).to_vec())),
+        path => Ok(LocationMatcher::Prefix(path.to_vec(), false)),
     }
 }
 
 /// nginx's rules for a location beside and inside others.
 fn nested(
     cx: &LineCx<'_>,
-    outer: Option<&Matcher>,
-    matcher: &Matcher,
+    outer: Option<&LocationMatcher>,
+    matcher: &LocationMatcher,
     siblings: &[LocationConf],
 ) -> Result<(), Error> {
     let name = bare_name(matcher);
-    let path_of = |m: &Matcher| match m {
-        Matcher::Exact(path) | Matcher::Prefix(path, _) => Some(path.clone()),
+    let path_of = |m: &LocationMatcher| match m {
+        LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _) => Some(path.clone()),
         _ => None,
     };
     if let Some(outer) = outer {
         let outside = bare_name(outer);
         match (outer, matcher) {
-            (Matcher::Exact(_), _) => {
+            (LocationMatcher::Exact(_), _) => {
                 return Err(
                     cx.fail(format!("location \"{name}\" cannot be inside the exact location \"{outside}\""))
                 );
             }
-            (Matcher::Named(_), _) => {
+            (LocationMatcher::Named(_), _) => {
                 return Err(
                     cx.fail(format!("location \"{name}\" cannot be inside the named location \"{outside}\""))
                 );
             }
-            (_, Matcher::Named(_)) => {
+            (_, LocationMatcher::Named(_)) => {
                 return Err(cx.fail(format!("named location \"{name}\" can be on the server level only")));
             }
             _ => {}
         }
-        if let (Matcher::Prefix(outer, _), Some(path)) = (outer, path_of(matcher))
+        if let (LocationMatcher::Prefix(outer, _), Some(path)) = (outer, path_of(matcher))
             && !path.starts_with(outer)
         {
             return Err(cx.fail(format!("location \"{name}\" is outside location \"{outside}\"")));
         }
     }
-    let same = |m: &Matcher| match (m, matcher) {
-        (Matcher::Exact(a), Matcher::Exact(b)) | (Matcher::Named(a), Matcher::Named(b)) => a == b,
-        (Matcher::Prefix(a, _), Matcher::Prefix(b, _)) => a == b,
+    let same = |m: &LocationMatcher| match (m, matcher) {
+        (LocationMatcher::Exact(a), LocationMatcher::Exact(b))
+        | (LocationMatcher::Named(a), LocationMatcher::Named(b)) => a == b,
+        (LocationMatcher::Prefix(a, _), LocationMatcher::Prefix(b, _)) => a == b,
         _ => false,
     };
     if siblings.iter().any(|sibling| same(&sibling.matcher)) {
@@ -460,7 +463,7 @@ fn nested(
 }
 
 /// A location's name in nginx's messages: without its modifier.
-fn bare_name(matcher: &Matcher) -> String {
+fn bare_name(matcher: &LocationMatcher) -> String {
     let name = matcher.name();
     match name.split_once(' ') {
         Some(("=" | "^~" | "~" | "~*", bare)) => bare.to_owned(),

@@ -11,7 +11,7 @@ use weir_http::mime::MediaTypeTable;
 use super::location_settings::location_settings;
 use crate::log::ErrorLog;
 use crate::resolver::Resolver;
-use crate::variable::Script;
+use crate::variable::ValueScript;
 
 macro_rules! make_core {
     (
@@ -21,7 +21,7 @@ macro_rules! make_core {
     ) => {
         /// The settings of one location, after inheritance and defaults. Times are milliseconds, sizes bytes.
         #[derive(Clone)]
-        pub struct Core {
+        pub struct CoreSettings {
             $($(#[$plain_doc])* pub $plain: $plain_type,)*
             $($(#[$doc])* pub $name: $type,)*
         }
@@ -32,7 +32,7 @@ location_settings!(make_core);
 
 /// What `alias` replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alias {
+pub enum AliasedPart {
     /// This many first bytes of the URI.
     Prefix(usize),
     /// All of it: the location is a regular expression.
@@ -47,7 +47,7 @@ pub struct ErrorPage {
     /// `=CODE`: the response's status; `Some(0)` for a bare `=`, the status of the page itself.
     pub overwrite: Option<u16>,
     /// Where to: a path, `@name`, or an address.
-    pub target: Script,
+    pub target: ValueScript,
 }
 
 /// `client_body_in_file_only`.
@@ -63,7 +63,7 @@ pub enum InFileOnly {
 
 /// `lingering_close`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lingering {
+pub enum LingeringClose {
     /// Never.
     Off,
     /// Where the client may still be sending.
@@ -115,7 +115,7 @@ pub enum DisableSymlinks {
     /// Links are followed.
     Off,
     /// No component may be a link; `from=` names the part of the path that is not looked at.
-    On(Option<Script>),
+    On(Option<ValueScript>),
     /// A link must belong to the owner of what it leads to.
-    IfNotOwner(Option<Script>),
+    IfNotOwner(Option<ValueScript>),
 }

@@ -1,4 +1,4 @@
-//! The core's directives of a location: one slot each as written, inheritance, and the [`Core`] they make.
+//! The core's directives of a location: one slot each as written, inheritance, and the [`CoreSettings`] they make.
 //!
 //! The table stands in `table`, setters that need more than a stock one in `set`.
 
@@ -14,19 +14,20 @@ use std::sync::Arc;
 use weir_conf::{BufferSizes, Directive, Error};
 use weir_http::mime::MediaTypeTable;
 
-use super::Matcher;
+use super::LocationMatcher;
 use super::core::{
-    Alias, Core, DisableSymlinks, ErrorPage, FileCache, IfModifiedSince, InFileOnly, Lingering, ServerTokens,
+    AliasedPart, CoreSettings, DisableSymlinks, ErrorPage, FileCache, IfModifiedSince, InFileOnly,
+    LingeringClose, ServerTokens,
 };
 use super::location_settings::location_settings;
-use super::registry::Registry;
+use super::registry::ConfRegistry;
 pub use super::temp_path::{TempPath, TempPaths};
 use crate::inherit;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
 use crate::plan::InsertedInstruction;
 use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
-use crate::variable::{Script, Variable};
+use crate::variable::{ValueScript, Variable};
 
 /// The module of the core's directives in `http`, `server` and `location`.
 pub struct HttpCore;
@@ -47,10 +48,10 @@ impl Module for HttpCore {
 
     /// Defaults that need to know where paths begin, and the error log: a block without `error_log` has the one of
     /// the block around it, `http` that of the main context.
-    fn resolve(conf: &mut HttpCoreConf, registry: &mut Registry) -> Result<(), Error> {
+    fn resolve(conf: &mut HttpCoreConf, registry: &mut ConfRegistry) -> Result<(), Error> {
         if conf.root.is_none() {
             let html = registry.paths.prefix.join("html").into_os_string().into_encoded_bytes();
-            conf.root = Some(DocumentRoot { path: Script::literal(&html), alias: None });
+            conf.root = Some(DocumentRoot { path: ValueScript::literal(&html), alias: None });
         }
         let prefix = &registry.paths.prefix;
         let temp = conf.client_body_temp_path.get_or_insert_with(|| TempPath {
@@ -73,7 +74,7 @@ macro_rules! make_conf {
         #[derive(Default)]
         pub struct HttpCoreConf {
             /// What the location is for; the builder sets it before the block's lines. `None` in `http` and `server`.
-            pub matcher: Option<Matcher>,
+            pub matcher: Option<LocationMatcher>,
             /// Instructions of other modules among those of `rewrite`; of this block alone.
             pub instructed: Vec<InsertedInstruction>,
             /// The module of the last directive of this block that names a content handler.
@@ -98,8 +99,8 @@ macro_rules! make_conf {
             }
 
             /// The settings with nginx's defaults where nothing was written. Inherited and resolved before.
-            pub fn core(&self) -> Core {
-                Core {
+            pub fn core(&self) -> CoreSettings {
+                CoreSettings {
                     $($plain: match &self.$plain {
                         Some(value) => value.clone(),
                         None => $default,
@@ -120,9 +121,9 @@ location_settings!(make_conf);
 #[derive(Clone, Debug)]
 pub struct DocumentRoot {
     /// The folder; not relative unless it begins with a variable.
-    pub path: Script,
+    pub path: ValueScript,
     /// Which part of the URI it replaces, for `alias`.
-    pub alias: Option<Alias>,
+    pub alias: Option<AliasedPart>,
 }
 
 /// The parameters of `open_file_cache`.
@@ -154,7 +155,7 @@ impl HttpCoreConf {
     /// Bytes of the URI that the location's name is.
     fn location_len(&self) -> usize {
         match &self.matcher {
-            Some(Matcher::Exact(path) | Matcher::Prefix(path, _)) => path.len(),
+            Some(LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _)) => path.len(),
             _ => 0,
         }
     }
@@ -183,7 +184,7 @@ impl HttpCoreConf {
 }
 
 /// A script that is always `0` sets no limit.
-fn limited(script: &Option<Script>) -> Option<Script> {
+fn limited(script: &Option<ValueScript>) -> Option<ValueScript> {
     script.clone().filter(|script| script.constant() != Some(b"0"))
 }
 

@@ -1,7 +1,7 @@
 //! `listen`: its parameters, the addresses of a configuration, and who answers on each.
 //!
 //! A line gives one address or several (a host name, a range of ports). [`collect`] puts those of all servers
-//! together: one [`Address`] for each, with the servers that share it, and tells what contradicts itself.
+//! together: one [`ListenAddress`] for each, with the servers that share it, and tells what contradicts itself.
 
 mod address;
 mod collect;
@@ -19,7 +19,7 @@ pub use names::ServerName;
 
 /// An address that is listened on.
 #[derive(Clone, Debug)]
-pub struct Address {
+pub struct ListenAddress {
     /// The address.
     pub addr: SockAddr,
     /// How its socket is set up; those of the line that sets any.

@@ -6,34 +6,34 @@ use std::sync::Arc;
 
 use weir_http::{KnownField, Span};
 
-use super::Matcher;
-use super::names::Names;
+use super::LocationMatcher;
+use super::names::NameMap;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::plan::Plan;
-use crate::regex::{GivenUp, Pattern};
+use crate::regex::{GivenUp, RegexPattern};
 use crate::text::Text;
 use crate::transport::keepalive;
 
 /// A location on one worker.
-pub struct Place {
+pub struct WorkerLocation {
     /// What runs there.
     pub plan: Rc<Plan>,
     /// The locations inside.
-    pub inner: Locations,
+    pub inner: LocationSet,
 }
 
 /// Locations that stand side by side.
 #[derive(Default)]
-pub struct Locations {
-    exact: Names<Place>,
+pub struct LocationSet {
+    exact: NameMap<WorkerLocation>,
     /// Of the paths in `exact` and in `redirects`: most URIs are none of them, and need not be looked for.
     single: PathFilter,
     /// Sorted by path; the flag is `^~`.
-    prefixes: Vec<(Box<[u8]>, bool, Place)>,
+    prefixes: Vec<(Box<[u8]>, bool, WorkerLocation)>,
     /// For each prefix the index of the longest other one that it begins with.
     shorter: Vec<Option<u32>>,
-    patterns: Vec<(Arc<Pattern>, Place)>,
+    patterns: Vec<(Arc<RegexPattern>, WorkerLocation)>,
     /// Locations with a path `dir/` that redirect `dir` to themselves, sorted by `dir`: nginx's `auto_redirect`.
     redirects: Vec<(Box<[u8]>, Rc<Plan>)>,
 }
@@ -49,17 +49,17 @@ enum LocationSearch {
     MissingSlash,
 }
 
-impl Locations {
-    pub(crate) fn new(places: Vec<(Matcher, Place)>) -> Locations {
-        let mut locations = Locations { redirects: redirects(&places), ..Locations::default() };
+impl LocationSet {
+    pub(crate) fn new(places: Vec<(LocationMatcher, WorkerLocation)>) -> LocationSet {
+        let mut locations = LocationSet { redirects: redirects(&places), ..LocationSet::default() };
         for (matcher, place) in places {
             match matcher {
-                Matcher::Exact(path) => {
+                LocationMatcher::Exact(path) => {
                     locations.exact.insert(path.into(), place);
                 }
-                Matcher::Prefix(path, alone) => locations.prefixes.push((path.into(), alone, place)),
-                Matcher::Regex(pattern) => locations.patterns.push((pattern, place)),
-                Matcher::Named(_) => {}
+                LocationMatcher::Prefix(path, alone) => locations.prefixes.push((path.into(), alone, place)),
+                LocationMatcher::Regex(pattern) => locations.patterns.push((pattern, place)),
+                LocationMatcher::Named(_) => {}
             }
         }
         locations.single =
@@ -86,7 +86,7 @@ impl Locations {
     }
 
     /// The longest prefix of `uri`. Among sorted paths it is the last one not above `uri`, or one that begins it.
-    fn prefix(&self, uri: &[u8]) -> Option<&(Box<[u8]>, bool, Place)> {
+    fn prefix(&self, uri: &[u8]) -> Option<&(Box<[u8]>, bool, WorkerLocation)> {
         let mut at = self.prefixes.partition_point(|(path, ..)| &**path <= uri).checked_sub(1)?;
         loop {
             let entry = self.prefixes.get(at)?;
@@ -179,13 +179,13 @@ impl<'a> FromIterator<&'a Box<[u8]>> for PathFilter {
 
 /// The locations that redirect their path without its last slash to themselves. Where a path has an exact location and
 /// a prefix, one of them that redirects is enough, and the exact one's settings are in force, as in nginx.
-fn redirects(places: &[(Matcher, Place)]) -> Vec<(Box<[u8]>, Rc<Plan>)> {
+fn redirects(places: &[(LocationMatcher, WorkerLocation)]) -> Vec<(Box<[u8]>, Rc<Plan>)> {
     let mut found: BTreeMap<&[u8], (bool, bool, &Rc<Plan>)> = BTreeMap::new();
     for (matcher, place) in places {
         let (path, exact) = match matcher {
-            Matcher::Exact(path) => (path.as_slice(), true),
-            Matcher::Prefix(path, _) => (path.as_slice(), false),
-            Matcher::Regex(_) | Matcher::Named(_) => continue,
+            LocationMatcher::Exact(path) => (path.as_slice(), true),
+            LocationMatcher::Prefix(path, _) => (path.as_slice(), false),
+            LocationMatcher::Regex(_) | LocationMatcher::Named(_) => continue,
         };
         let Some((b'/', path)) = path.split_last() else { continue };
         let entry = found.entry(path).or_insert((exact, false, &place.plan));

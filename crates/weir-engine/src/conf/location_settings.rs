@@ -1,13 +1,13 @@
 //! The settings of a location, one line each: it makes the slot as written ([`HttpCoreConf`]), its inheritance, its
-//! default, and the setting that requests read ([`Core`]).
+//! default, and the setting that requests read ([`CoreSettings`]).
 //!
 //! A new directive whose setting is plain needs its row in the table and one line here; another one needs the slot as
 //! written and, apart from it, what becomes of it.
 //!
 //! [`HttpCoreConf`]: super::http_core::HttpCoreConf
-//! [`Core`]: super::core::Core
+//! [`CoreSettings`]: super::core::Core
 
-/// Gives the list to the macro `$make`, of which there are two: one makes `Core`, one `HttpCoreConf`.
+/// Gives the list to the macro `$make`, of which there are two: one makes `CoreSettings`, one `HttpCoreConf`.
 macro_rules! location_settings {
     ($make:ident) => {
         $make! {
@@ -44,7 +44,7 @@ macro_rules! location_settings {
                 /// `send_timeout`, between two writes.
                 send_timeout: u64 = 60_000,
                 /// `lingering_close`.
-                lingering_close: Lingering = Lingering::On,
+                lingering_close: LingeringClose = LingeringClose::On,
                 /// `lingering_time`.
                 lingering_time: u64 = 30_000,
                 /// `lingering_timeout`.
@@ -101,11 +101,11 @@ macro_rules! location_settings {
                 /// `keepalive_disable`, bits of [`MSIE6`] and [`SAFARI`].
                 keepalive_disable: u32,
                 /// `limit_rate`.
-                limit_rate: Script,
+                limit_rate: ValueScript,
                 /// `limit_rate_after`.
-                limit_rate_after: Script,
+                limit_rate_after: ValueScript,
                 /// `early_hints`.
-                early_hints: Vec<Script>,
+                early_hints: Vec<ValueScript>,
                 /// `resolver`.
                 resolver: Arc<Resolver>,
                 /// `resolver_timeout`.
@@ -128,11 +128,11 @@ macro_rules! location_settings {
                 /// Bytes of the URI that the location's name is: what the URI of a `proxy_pass` replaces; 0 for a location
                 /// by regular expression or name.
                 location_len: usize = |conf| conf.location_len(),
-                /// `root`, or `alias` when [`Core::alias`] is set.
-                root: Script =
-                    |conf| conf.root.as_ref().map_or_else(|| Script::literal(b"html"), |root| root.path.clone()),
+                /// `root`, or `alias` when [`CoreSettings::alias`] is set.
+                root: ValueScript =
+                    |conf| conf.root.as_ref().map_or_else(|| ValueScript::literal(b"html"), |root| root.path.clone()),
                 /// `alias`: how many bytes of the URI it replaces, or that the location is a regular expression.
-                alias: Option<Alias> = |conf| conf.root.as_ref().and_then(|root| root.alias),
+                alias: Option<AliasedPart> = |conf| conf.root.as_ref().and_then(|root| root.alias),
                 /// `default_type`.
                 default_type: Rc<[u8]> = |conf| Rc::from(conf.default_type.as_deref().unwrap_or(b"text/plain")),
                 /// `error_page`, in order.
@@ -147,11 +147,11 @@ macro_rules! location_settings {
                 /// `keepalive_disable safari`.
                 keepalive_disable_safari: bool = |conf| conf.closes_for(SAFARI),
                 /// `limit_rate`, bytes a second.
-                limit_rate: Option<Script> = |conf| limited(&conf.limit_rate),
+                limit_rate: Option<ValueScript> = |conf| limited(&conf.limit_rate),
                 /// `limit_rate_after`, bytes.
-                limit_rate_after: Option<Script> = |conf| limited(&conf.limit_rate_after),
+                limit_rate_after: Option<ValueScript> = |conf| limited(&conf.limit_rate_after),
                 /// `early_hints`: passed on when one is neither empty nor `0`.
-                early_hints: Box<[Script]> = |conf| conf.early_hints.clone().unwrap_or_default().into(),
+                early_hints: Box<[ValueScript]> = |conf| conf.early_hints.clone().unwrap_or_default().into(),
                 /// `resolver`, and `resolver_timeout` in milliseconds.
                 resolver: Option<(Arc<Resolver>, u64)> = |conf| conf.resolver(),
                 /// `max_ranges`; `None` for no limit.

@@ -15,7 +15,7 @@ use weir_rt::DriverChoice;
 use weir_rt::process::{self, SystemUser};
 
 use self::cpus::CpuTopology;
-use super::registry::Registry;
+use super::registry::ConfRegistry;
 use crate::cidr::Cidr;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
@@ -30,7 +30,7 @@ impl Module for MainCore {
     const DIRECTIVES: &'static [Directive<MainConf>] = TABLE;
 
     /// Opens the error log; only the main context's settings have one.
-    fn resolve(conf: &mut MainConf, _registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut MainConf, _registry: &mut ConfRegistry) -> Result {
         if let Some(specs) = &conf.error_log
             && conf.error_log_open.is_none()
         {

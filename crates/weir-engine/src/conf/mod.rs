@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use weir_conf::ConfSource;
 
-use crate::module::{Confs, ModuleDef};
-use crate::regex::Pattern;
+use crate::module::{ModuleConfs, ModuleDef};
+use crate::regex::RegexPattern;
 use crate::trace::Profile;
-use listen::Address;
-use registry::Tables;
+use listen::ListenAddress;
+use registry::RequestTables;
 
 pub use http_core::HttpCore;
 pub use main_core::MainCore;
@@ -71,9 +71,9 @@ pub struct Configuration {
     /// What `http` itself says, for what runs without a request.
     pub(crate) nobody: Option<ServerConf>,
     /// The addresses to listen on, each with the servers that share it.
-    pub addresses: Vec<Address>,
+    pub addresses: Vec<ListenAddress>,
     /// Variables and what modules share.
-    pub tables: Tables,
+    pub tables: RequestTables,
     /// The modules, in order.
     pub modules: Vec<&'static ModuleDef>,
     /// The files that were read (`-T`, places of late errors).
@@ -99,11 +99,11 @@ impl Configuration {
 /// A `server` block.
 pub struct ServerConf {
     /// Its settings.
-    pub confs: Confs,
+    pub confs: ModuleConfs,
     /// Its locations.
     pub locations: Vec<LocationConf>,
     /// Blocks inside that inherit all of its settings (`if`), in order.
-    pub nested: Vec<Confs>,
+    pub nested: Vec<ModuleConfs>,
     /// Of what the block says: another number is another block.
     pub words: u64,
 }
@@ -111,40 +111,40 @@ pub struct ServerConf {
 /// A `location` block, or one that is treated as such.
 pub struct LocationConf {
     /// What it is for.
-    pub matcher: Matcher,
+    pub matcher: LocationMatcher,
     /// Its settings.
-    pub confs: Confs,
+    pub confs: ModuleConfs,
     /// Locations inside.
     pub locations: Vec<LocationConf>,
     /// `limit_except`: the methods it leaves alone (bits by `Method as u32`), and its settings.
-    pub limit_except: Option<(u32, Confs)>,
+    pub limit_except: Option<(u32, ModuleConfs)>,
     /// Blocks inside that inherit all of its settings (`if`), in order.
-    pub nested: Vec<Confs>,
+    pub nested: Vec<ModuleConfs>,
 }
 
 /// What a location is for.
 #[derive(Clone)]
-pub enum Matcher {
+pub enum LocationMatcher {
     /// `= /path`
     Exact(Vec<u8>),
     /// `/path`, or `^~ /path`, which keeps regular expressions out.
     Prefix(Vec<u8>, bool),
     /// `~ pattern`, `~* pattern`
-    Regex(Arc<Pattern>),
+    Regex(Arc<RegexPattern>),
     /// `@name`
     Named(Vec<u8>),
 }
 
-impl Matcher {
+impl LocationMatcher {
     /// As it is written in the configuration; names the location in traces.
     pub fn name(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match self {
-            Matcher::Exact(path) => format!("= {}", text(path)),
-            Matcher::Prefix(path, false) => text(path),
-            Matcher::Prefix(path, true) => format!("^~ {}", text(path)),
-            Matcher::Regex(pattern) => pattern.name(),
-            Matcher::Named(name) => text(name),
+            LocationMatcher::Exact(path) => format!("= {}", text(path)),
+            LocationMatcher::Prefix(path, false) => text(path),
+            LocationMatcher::Prefix(path, true) => format!("^~ {}", text(path)),
+            LocationMatcher::Regex(pattern) => pattern.name(),
+            LocationMatcher::Named(name) => text(name),
         }
     }
 }

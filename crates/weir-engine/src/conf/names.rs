@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Values by names of the configuration: of servers, of locations.
-pub type Names<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<NameHasher>>;
+pub type NameMap<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<NameHasher>>;
 
 /// Eight bytes a step by an odd multiplier, the high half folded back in.
 #[derive(Clone, Copy, Debug, Default)]

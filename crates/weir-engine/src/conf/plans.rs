@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use weir_conf::Error;
 
-use super::core::Core;
+use super::core::CoreSettings;
 use super::http_core::HttpCoreConf;
 use super::http2::Http2Conf;
-use super::server::Link;
-use crate::module::{Confs, ModuleDef, Unnamed};
+use super::server::ConfigurationLink;
+use crate::module::{ModuleConfs, ModuleDef, UnnamedBlock};
 use crate::plan::{ContentHandler, NestedPlans, Plan, PlanBuilder, PlanLevel};
 use crate::worker::Worker;
 
@@ -16,21 +16,21 @@ use crate::worker::Worker;
 pub(super) struct PlanMaker<'m> {
     modules: &'m [&'static ModuleDef],
     worker: &'m Rc<Worker>,
-    link: &'m Rc<Link>,
+    link: &'m Rc<ConfigurationLink>,
 }
 
 impl<'m> PlanMaker<'m> {
     /// For one server on `worker`.
-    pub(super) fn new(worker: &'m Rc<Worker>, link: &'m Rc<Link>) -> Self {
+    pub(super) fn new(worker: &'m Rc<Worker>, link: &'m Rc<ConfigurationLink>) -> Self {
         PlanMaker { modules: &link.configuration.modules, worker, link }
     }
 
     /// The plan of a server or location, and of the blocks without a name inside it.
     pub(super) fn block(
         &self,
-        confs: &Confs,
-        except: Option<&(u32, Confs)>,
-        nested: &[Confs],
+        confs: &ModuleConfs,
+        except: Option<&(u32, ModuleConfs)>,
+        nested: &[ModuleConfs],
         level: PlanLevel,
         name: &str,
     ) -> Result<Rc<Plan>, Error> {
@@ -39,18 +39,18 @@ impl<'m> PlanMaker<'m> {
         let content = plan.take_content(confs.get::<HttpCoreConf>().content, None);
         let inner = |confs, block| self.unnamed(confs, name, block, content.as_ref());
         let limit_except = match except {
-            Some((methods, confs)) => Some((*methods, inner(confs, Unnamed::LimitExcept)?)),
+            Some((methods, confs)) => Some((*methods, inner(confs, UnnamedBlock::LimitExcept)?)),
             None => None,
         };
-        let nested = nested.iter().map(|confs| inner(confs, Unnamed::If)).collect::<Result<_, _>>()?;
+        let nested = nested.iter().map(|confs| inner(confs, UnnamedBlock::If)).collect::<Result<_, _>>()?;
         Ok(Rc::new(plan.build(core.clone(), content, NestedPlans { limit_except, nested })))
     }
 
     fn unnamed(
         &self,
-        confs: &Confs,
+        confs: &ModuleConfs,
         name: &str,
-        block: Unnamed,
+        block: UnnamedBlock,
         around: Option<&ContentHandler>,
     ) -> Result<Rc<Plan>, Error> {
         let core = self.core(confs);
@@ -60,16 +60,16 @@ impl<'m> PlanMaker<'m> {
         Ok(Rc::new(plan.build(core.clone(), content, NestedPlans::default())))
     }
 
-    fn core(&self, confs: &Confs) -> Core {
-        let mut core: Core = confs.get::<HttpCoreConf>().core();
+    fn core(&self, confs: &ModuleConfs) -> CoreSettings {
+        let mut core: CoreSettings = confs.get::<HttpCoreConf>().core();
         core.http2_chunk_size = confs.get::<Http2Conf>().chunk();
         core
     }
 
     fn installed<'c>(
         &'c self,
-        confs: &'c Confs,
-        core: &'c Core,
+        confs: &'c ModuleConfs,
+        core: &'c CoreSettings,
         level: PlanLevel,
         name: &str,
     ) -> Result<PlanBuilder<'c>, Error> {

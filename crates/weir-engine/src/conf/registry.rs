@@ -7,12 +7,14 @@ use std::sync::Arc;
 use weir_conf::{Contexts, Error, Span};
 
 use crate::module::ModuleDef;
-use crate::plan::{InsertedInstruction, Instruct};
-use crate::variable::{Definition, Get, Getter, Table, VarIndex, Variable};
+use crate::plan::{InsertedInstruction, MakeInstruction};
+use crate::variable::{
+    VarIndex, Variable, VariableDefinition, VariableGetter, VariableSource, VariableTable,
+};
 
 /// Lent to setters through `LineCx::ext`.
-pub struct Registry {
-    table: Table,
+pub struct ConfRegistry {
+    table: VariableTable,
     /// Where each variable was used first, for the error when nobody declared it.
     used: Vec<Option<Span>>,
     declared: Vec<bool>,
@@ -23,14 +25,14 @@ pub struct Registry {
     nested: (usize, Option<Contexts>),
     /// What is to be told of what was found when blocks were settled; the configuration is used.
     pub warnings: Vec<Error>,
-    /// See [`Registry::location`].
+    /// See [`ConfRegistry::location`].
     location: Option<String>,
-    /// See [`Registry::accept_connect`].
+    /// See [`ConfRegistry::accept_connect`].
     accepts_connect: bool,
-    /// See [`Registry::order`] and [`Registry::instruct`].
+    /// See [`ConfRegistry::order`] and [`ConfRegistry::instruct`].
     order: u32,
     instructed: Vec<InsertedInstruction>,
-    /// See [`Registry::claim_content`].
+    /// See [`ConfRegistry::claim_content`].
     content: Option<&'static str>,
     /// The settings of `http` itself are being settled: nothing is served by them alone, and blocks inside may say more.
     pub settles_http: bool,
@@ -40,10 +42,10 @@ pub struct Registry {
     pub main: crate::conf::main_core::MainConf,
 }
 
-impl Registry {
-    pub(crate) fn new(modules: &[&'static ModuleDef], paths: weir_conf::ConfPaths) -> Registry {
-        let mut registry = Registry {
-            table: Table::default(),
+impl ConfRegistry {
+    pub(crate) fn new(modules: &[&'static ModuleDef], paths: weir_conf::ConfPaths) -> ConfRegistry {
+        let mut registry = ConfRegistry {
+            table: VariableTable::default(),
             used: Vec::new(),
             declared: Vec::new(),
             plain: HashMap::new(),
@@ -62,10 +64,10 @@ impl Registry {
         };
         for variable in modules.iter().flat_map(|module| module.variables) {
             match variable.get {
-                Get::Plain(_) => {
+                VariableSource::Plain(_) => {
                     registry.plain.insert(variable.name, variable);
                 }
-                Get::Prefix(_) => registry.prefixes.push(variable),
+                VariableSource::Prefix(_) => registry.prefixes.push(variable),
             }
         }
         // The longest prefix wins: `upstream_http_` before `upstream_`.
@@ -84,7 +86,12 @@ impl Registry {
     ///
     /// # Errors
     /// nginx's words when a module has one of that name that may not be changed.
-    pub fn define(&mut self, name: &str, getter: Getter, cacheable: bool) -> Result<VarIndex, String> {
+    pub fn define(
+        &mut self,
+        name: &str,
+        getter: VariableGetter,
+        cacheable: bool,
+    ) -> Result<VarIndex, String> {
         let name = &*name.to_ascii_lowercase();
         if self.plain.get(name).is_some_and(|variable| !variable.changeable) {
             return Err(format!("the duplicate \"{name}\" variable"));
@@ -111,12 +118,12 @@ impl Registry {
         Ok(index)
     }
 
-    /// As [`Registry::define_assigned`], for `set`: a variable that nobody declared yet is computed by `unset` as long
+    /// As [`ConfRegistry::define_assigned`], for `set`: a variable that nobody declared yet is computed by `unset` as long
     /// as no value was given to it.
     ///
     /// # Errors
-    /// As [`Registry::define_assigned`].
-    pub fn define_set(&mut self, name: &str, unset: Getter) -> Result<VarIndex, String> {
+    /// As [`ConfRegistry::define_assigned`].
+    pub fn define_set(&mut self, name: &str, unset: VariableGetter) -> Result<VarIndex, String> {
         let lower = name.to_ascii_lowercase();
         let at = self.index(&lower).0 as usize;
         if !self.declared[at] {
@@ -140,12 +147,12 @@ impl Registry {
     }
 
     /// Called by a setter: `instruction` runs among those of `rewrite`, `set` and `if` of the block, at its place.
-    pub fn instruct(&mut self, instruction: Arc<dyn Instruct>) {
+    pub fn instruct(&mut self, instruction: Arc<dyn MakeInstruction>) {
         let order = self.order();
         self.instructed.push(InsertedInstruction { order, instruction });
     }
 
-    /// What the line just read has left with [`Registry::instruct`].
+    /// What the line just read has left with [`ConfRegistry::instruct`].
     pub(crate) fn take_instructed(&mut self) -> Vec<InsertedInstruction> {
         std::mem::take(&mut self.instructed)
     }
@@ -156,7 +163,7 @@ impl Registry {
         self.content = Some(module);
     }
 
-    /// What the line just read has left with [`Registry::claim_content`].
+    /// What the line just read has left with [`ConfRegistry::claim_content`].
     pub(crate) fn take_content(&mut self) -> Option<&'static str> {
         self.content.take()
     }
@@ -212,13 +219,13 @@ impl Registry {
     }
 
     /// What modules know of `name`.
-    fn definition(&self, name: &Arc<str>) -> (Definition, bool) {
+    fn definition(&self, name: &Arc<str>) -> (VariableDefinition, bool) {
         let found = self.plain.get(&**name).copied().map(|variable| (variable, ""));
         let found = found.or_else(|| {
             let variable = self.prefixes.iter().find(|variable| name.starts_with(variable.name))?;
             Some((*variable, &name[variable.name.len()..]))
         });
-        let definition = |getter, set, cacheable, changeable| Definition {
+        let definition = |getter, set, cacheable, changeable| VariableDefinition {
             name: name.clone(),
             getter,
             set,
@@ -228,17 +235,17 @@ impl Registry {
         match found {
             Some((variable, rest)) => {
                 let getter = match variable.get {
-                    Get::Plain(get) => Getter::Plain(get),
-                    Get::Prefix(get) => Getter::Prefix(get, Arc::from(rest)),
+                    VariableSource::Plain(get) => VariableGetter::Plain(get),
+                    VariableSource::Prefix(get) => VariableGetter::Prefix(get, Arc::from(rest)),
                 };
                 (definition(getter, variable.set, variable.cacheable, variable.changeable), true)
             }
-            None => (definition(Getter::Assigned, None, true, true), false),
+            None => (definition(VariableGetter::Assigned, None, true, true), false),
         }
     }
 
     /// The finished tables, and an error for each variable that nobody declared.
-    pub(crate) fn finish(self) -> (Tables, Vec<Error>) {
+    pub(crate) fn finish(self) -> (RequestTables, Vec<Error>) {
         let unknown = self.declared.iter().zip(&self.used).zip(&self.table.definitions);
         let errors = unknown
             .filter(|((declared, used), _)| !**declared && used.is_some())
@@ -247,29 +254,33 @@ impl Registry {
                 used.map_or(error.clone(), |span| error.at(span))
             })
             .collect();
-        let tables =
-            Tables { variables: self.table, plain: self.plain, prefixes: self.prefixes, shared: self.shared };
+        let tables = RequestTables {
+            variables: self.table,
+            plain: self.plain,
+            prefixes: self.prefixes,
+            shared: self.shared,
+        };
         (tables, errors)
     }
 }
 
-/// What requests need of a [`Registry`].
-pub struct Tables {
+/// What requests need of a [`ConfRegistry`].
+pub struct RequestTables {
     /// The variables that the configuration uses.
-    pub variables: Table,
+    pub variables: VariableTable,
     pub(crate) plain: HashMap<&'static str, &'static Variable>,
     pub(crate) prefixes: Vec<&'static Variable>,
     shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
 }
 
-impl Tables {
+impl RequestTables {
     /// What modules shared by its type.
     pub fn shared<T: 'static>(&self) -> Option<&T> {
         self.shared.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
     /// A module's variable by name, whether or not the configuration uses it.
-    pub fn module_variable<'n>(&self, name: &'n str) -> Option<(Get, &'n str)> {
+    pub fn module_variable<'n>(&self, name: &'n str) -> Option<(VariableSource, &'n str)> {
         if let Some(variable) = self.plain.get(name) {
             return Some((variable.get, ""));
         }

@@ -12,41 +12,44 @@ use weir_rt::net::SockAddr;
 
 use super::http_core::HttpCoreConf;
 use super::http2::{Http2Conf, Http2Settings};
-use super::listen::{Address, ServerName};
-use super::location::{Locations, Place};
-use super::names::Names;
+use super::listen::{ListenAddress, ServerName};
+use super::location::{LocationSet, WorkerLocation};
+use super::names::NameMap;
 use super::plans::PlanMaker;
 use super::server_core::{ServerCoreConf, ServerSettings};
 use super::title::{ServerTitle, ServerTitles};
-use super::{Configuration, LocationConf, Matcher, ServerConf};
+use super::{Configuration, LocationConf, LocationMatcher, ServerConf};
 use crate::exchange::{Exchange, RunOrigin};
-use crate::log::{self, Level as Severity};
+use crate::log::{self, LogLevel};
 use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{NestedPlans, Plan, PlanBuilder, PlanLevel};
-use crate::regex::{GivenUp, Pattern};
-use crate::transport::Connection;
+use crate::regex::{GivenUp, RegexPattern};
+use crate::transport::ClientConnection;
 use crate::typed_values::TypedValues;
-use crate::variable::{Get, Table};
+use crate::variable::{VariableSource, VariableTable};
 use crate::worker::Worker;
 
 /// A configuration on one worker. Requests hold it through their server; it goes when the last of them ends.
-pub struct Generation {
+pub struct WorkerGeneration {
     /// What it was made from.
     pub configuration: Arc<Configuration>,
     /// For each of the configuration's addresses, who answers there.
-    pub hosts: Vec<Rc<Hosts>>,
-    link: Rc<Link>,
-    /// See [`Link::nobody`].
+    pub hosts: Vec<Rc<AddressServers>>,
+    link: Rc<ConfigurationLink>,
+    /// See [`ConfigurationLink::nobody`].
     _nobody: Option<Rc<RunOrigin>>,
 }
 
-impl Generation {
+impl WorkerGeneration {
     /// Builds the plans of `configuration` for `worker`: those of the first servers, of very many the others when they
     /// are asked for.
     ///
     /// # Errors
     /// What a module finds out only here.
-    pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
+    pub fn install(
+        configuration: &Arc<Configuration>,
+        worker: &Rc<Worker>,
+    ) -> Result<WorkerGeneration, Error> {
         let servers = Rc::new(WorkerServers::new(configuration, worker));
         for index in 0..configuration.servers.len().min(AT_ONCE) {
             servers.build(index, worker)?;
@@ -54,13 +57,13 @@ impl Generation {
         let mut hosts = Vec::with_capacity(configuration.addresses.len());
         for address in &configuration.addresses {
             let default = servers.build(address.default, worker)?.clone();
-            hosts.push(Rc::new(Hosts::new(address, default, &servers)));
+            hosts.push(Rc::new(AddressServers::new(address, default, &servers)));
         }
         let nobody = servers.nobody(worker)?.map(Rc::new);
         if let Some(nobody) = &nobody {
             servers.link.nobody.replace(Rc::downgrade(nobody));
         }
-        Ok(Generation {
+        Ok(WorkerGeneration {
             configuration: configuration.clone(),
             hosts,
             link: servers.link.clone(),
@@ -76,13 +79,13 @@ impl Generation {
     /// Builds all plans of `configuration` and forgets them.
     ///
     /// # Errors
-    /// As [`Generation::install`].
+    /// As [`WorkerGeneration::install`].
     pub fn rehearse(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<(), Error> {
         let servers = WorkerServers::new(configuration, worker);
         (0..configuration.servers.len()).try_for_each(|index| servers.make(index, worker).map(drop))
     }
 
-    /// Does what modules have asked for before the worker serves ([`Link::before_serving`]).
+    /// Does what modules have asked for before the worker serves ([`ConfigurationLink::before_serving`]).
     pub async fn begin(&self) {
         loop {
             let next = self.link.beginning.borrow_mut().pop_front();
@@ -98,7 +101,7 @@ impl Generation {
     }
 
     /// The worker is about to end, or goes on with another configuration: what waits for a time to come is told
-    /// ([`Link::on_leave`]).
+    /// ([`ConfigurationLink::on_leave`]).
     pub fn leave(&self) {
         self.link.leaving.set(true);
         for told in self.link.told.take() {
@@ -107,7 +110,7 @@ impl Generation {
     }
 }
 
-impl Drop for Generation {
+impl Drop for WorkerGeneration {
     /// What was never told holds the configuration, perhaps.
     fn drop(&mut self) {
         drop(self.link.told.take());
@@ -121,9 +124,9 @@ const AT_ONCE: usize = 1000;
 /// The servers of a configuration on one worker.
 struct WorkerServers {
     /// In the order of the file; those that were asked for.
-    built: Box<[OnceCell<Rc<Server>>]>,
+    built: Box<[OnceCell<Rc<VirtualServer>>]>,
     titles: ServerTitles,
-    link: Rc<Link>,
+    link: Rc<ConfigurationLink>,
     worker: Weak<Worker>,
 }
 
@@ -131,7 +134,7 @@ impl WorkerServers {
     fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> WorkerServers {
         let (retired, kept, nobody, leaving, told, beginning) = Default::default();
         let configuration_of = configuration.clone();
-        let link = Rc::new(Link {
+        let link = Rc::new(ConfigurationLink {
             configuration: configuration_of,
             retired,
             kept,
@@ -148,19 +151,19 @@ impl WorkerServers {
     /// Whose settings and whose connection what no client has caused has.
     fn nobody(self: &Rc<Self>, worker: &Rc<Worker>) -> Result<Option<RunOrigin>, Error> {
         let Some(conf) = &self.link.configuration.nobody else { return Ok(None) };
-        let server = Rc::new(Server::nobody(conf, &self.link, worker)?);
-        let hosts = Rc::new(Hosts::nobodys(server.clone(), self));
-        let connection = Rc::new(Connection::nobodys(&hosts, worker));
+        let server = Rc::new(VirtualServer::nobody(conf, &self.link, worker)?);
+        let hosts = Rc::new(AddressServers::nobodys(server.clone(), self));
+        let connection = Rc::new(ClientConnection::nobodys(&hosts, worker));
         Ok(Some(RunOrigin { connection, plan: server.plan.clone(), server }))
     }
 
-    fn make(&self, index: usize, worker: &Rc<Worker>) -> Result<Server, Error> {
+    fn make(&self, index: usize, worker: &Rc<Worker>) -> Result<VirtualServer, Error> {
         let configuration = &self.link.configuration;
         let title = self.titles.of(index, configuration);
-        Server::build(&configuration.servers[index], &self.link, worker, &title)
+        VirtualServer::build(&configuration.servers[index], &self.link, worker, &title)
     }
 
-    fn build(&self, index: usize, worker: &Rc<Worker>) -> Result<&Rc<Server>, Error> {
+    fn build(&self, index: usize, worker: &Rc<Worker>) -> Result<&Rc<VirtualServer>, Error> {
         if self.built[index].get().is_none() {
             let made = self.make(index, worker)?;
             return Ok(self.built[index].get_or_init(|| Rc::new(made)));
@@ -170,7 +173,7 @@ impl WorkerServers {
 
     /// The server with this index in the file.
     #[inline]
-    fn get(&self, index: u32) -> &Rc<Server> {
+    fn get(&self, index: u32) -> &Rc<VirtualServer> {
         let built = &self.built[index as usize];
         built.get().unwrap_or_else(|| built.get_or_init(|| Rc::new(self.late(index as usize))))
     }
@@ -178,7 +181,7 @@ impl WorkerServers {
     /// A server that is asked for. All were built once before the configuration was taken into use, so one that can't
     /// be built now has met a want of the moment; its requests are failed.
     #[cold]
-    fn late(&self, index: usize) -> Server {
+    fn late(&self, index: usize) -> VirtualServer {
         let worker = self.worker.upgrade().expect("a worker outlives its servers");
         let configuration = &self.link.configuration;
         let rules = worker.present.rules().len();
@@ -187,8 +190,8 @@ impl WorkerServers {
             crate::trace::configure(&worker, configuration);
         }
         made.unwrap_or_else(|error| {
-            log::cycle(Severity::Alert, &error.headline(&configuration.source));
-            Server::failing(&configuration.servers[index], &self.link, &worker)
+            log::cycle(LogLevel::Alert, &error.headline(&configuration.source));
+            VirtualServer::failing(&configuration.servers[index], &self.link, &worker)
         })
     }
 }
@@ -203,22 +206,22 @@ impl Handler for FailHandler {
 }
 
 /// What a server knows of its configuration.
-pub struct Link {
+pub struct ConfigurationLink {
     /// The configuration.
     pub configuration: Arc<Configuration>,
     /// There is a newer one.
     retired: Cell<bool>,
-    /// See [`Link::local`].
+    /// See [`ConfigurationLink::local`].
     kept: RefCell<Vec<Rc<dyn Any>>>,
     nobody: RefCell<Weak<RunOrigin>>,
     /// The worker is ending, or goes on with another configuration.
     leaving: Cell<bool>,
     told: RefCell<Vec<Box<dyn FnOnce()>>>,
-    /// See [`Link::before_serving`].
+    /// See [`ConfigurationLink::before_serving`].
     beginning: RefCell<VecDeque<Pin<Box<dyn Future<Output = ()>>>>>,
 }
 
-impl Drop for Link {
+impl Drop for ConfigurationLink {
     /// Who tests or supervises a reload waits for this line: one of each worker.
     fn drop(&mut self) {
         if self.retired.get() {
@@ -227,9 +230,9 @@ impl Drop for Link {
     }
 }
 
-impl Link {
+impl ConfigurationLink {
     /// The variables that the configuration uses.
-    pub fn variables(&self) -> &Table {
+    pub fn variables(&self) -> &VariableTable {
         &self.configuration.tables.variables
     }
 
@@ -256,7 +259,7 @@ impl Link {
         self.leaving.get()
     }
 
-    /// Calls `told` on this thread when [`Link::is_leaving`] becomes true; drops it if the worker ends without.
+    /// Calls `told` on this thread when [`ConfigurationLink::is_leaving`] becomes true; drops it if the worker ends without.
     pub fn on_leave(&self, told: impl FnOnce() + 'static) {
         self.told.borrow_mut().push(Box::new(told));
     }
@@ -273,13 +276,13 @@ impl Link {
     }
 
     /// A module's variable by name.
-    pub fn modules_variable<'n>(&self, name: &'n str) -> Option<(Get, &'n str)> {
+    pub fn modules_variable<'n>(&self, name: &'n str) -> Option<(VariableSource, &'n str)> {
         self.configuration.tables.module_variable(name)
     }
 }
 
 /// A virtual server on one worker.
-pub struct Server {
+pub struct VirtualServer {
     /// Its first name (`$server_name`); empty if it has none.
     pub name: Rc<[u8]>,
     /// Settings that hold before a location is known.
@@ -288,15 +291,15 @@ pub struct Server {
     pub http2: Http2Settings,
     /// Runs post-read and server-rewrite, and requests without a location.
     pub plan: Rc<Plan>,
-    pub(crate) locations: Locations,
-    named: Names<Rc<Plan>>,
-    /// See [`Server::part`].
+    pub(crate) locations: LocationSet,
+    named: NameMap<Rc<Plan>>,
+    /// See [`VirtualServer::part`].
     parts: TypedValues,
-    link: Rc<Link>,
+    link: Rc<ConfigurationLink>,
     plain: bool,
 }
 
-impl Server {
+impl VirtualServer {
     /// Nothing runs between the choice of the server and that of the location, and that one takes no regular expression.
     #[inline]
     pub fn is_plain(&self) -> bool {
@@ -314,7 +317,7 @@ impl Server {
     }
 
     /// The configuration the server belongs to.
-    pub fn generation(&self) -> Rc<Link> {
+    pub fn generation(&self) -> Rc<ConfigurationLink> {
         self.link.clone()
     }
 
@@ -325,44 +328,48 @@ impl Server {
 
     fn build(
         conf: &ServerConf,
-        link: &Rc<Link>,
+        link: &Rc<ConfigurationLink>,
         worker: &Rc<Worker>,
         title: &ServerTitle<'_>,
-    ) -> Result<Server, Error> {
+    ) -> Result<VirtualServer, Error> {
         let maker = PlanMaker::new(worker, link);
         let plan = maker.block(&conf.confs, None, &conf.nested, PlanLevel::Server, title.server())?;
-        let mut named = Names::default();
+        let mut named = NameMap::default();
         let locations = Self::locations(&conf.locations, &maker, title, &mut named)?;
-        Ok(Server::of(conf, link, plan, locations, named))
+        Ok(VirtualServer::of(conf, link, plan, locations, named))
     }
 
     /// The settings of `http`, for what runs without a request.
-    fn nobody(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Result<Server, Error> {
+    fn nobody(
+        conf: &ServerConf,
+        link: &Rc<ConfigurationLink>,
+        worker: &Rc<Worker>,
+    ) -> Result<VirtualServer, Error> {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, PlanLevel::Alone, &core, Rc::from("http"));
         conf.confs.install_alone(&link.configuration.modules, &mut plan)?;
         let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
-        Ok(Server::of(conf, link, plan, Locations::default(), Names::default()))
+        Ok(VirtualServer::of(conf, link, plan, LocationSet::default(), NameMap::default()))
     }
 
     /// Answers nothing but 500.
-    fn failing(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Server {
+    fn failing(conf: &ServerConf, link: &Rc<ConfigurationLink>, worker: &Rc<Worker>) -> VirtualServer {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, PlanLevel::Server, &core, Rc::from("failing"));
         plan.handler(Phase::PostRead, "core", FailHandler);
         let plan = Rc::new(plan.build(core.clone(), None, NestedPlans::default()));
-        Server::of(conf, link, plan, Locations::default(), Names::default())
+        VirtualServer::of(conf, link, plan, LocationSet::default(), NameMap::default())
     }
 
     fn of(
         conf: &ServerConf,
-        link: &Rc<Link>,
+        link: &Rc<ConfigurationLink>,
         plan: Rc<Plan>,
-        locations: Locations,
-        named: Names<Rc<Plan>>,
-    ) -> Server {
+        locations: LocationSet,
+        named: NameMap<Rc<Plan>>,
+    ) -> VirtualServer {
         let settings = conf.confs.get::<ServerCoreConf>().settings();
-        Server {
+        VirtualServer {
             name: Rc::from(settings.name.clone()),
             settings,
             http2: conf.confs.get::<Http2Conf>().settings(),
@@ -379,8 +386,8 @@ impl Server {
         confs: &[LocationConf],
         maker: &PlanMaker<'_>,
         title: &ServerTitle<'_>,
-        named: &mut Names<Rc<Plan>>,
-    ) -> Result<Locations, Error> {
+        named: &mut NameMap<Rc<Plan>>,
+    ) -> Result<LocationSet, Error> {
         let mut places = Vec::new();
         for conf in confs {
             let name = title.location(conf.matcher.name());
@@ -388,18 +395,18 @@ impl Server {
             let plan = maker.block(&conf.confs, except, &conf.nested, PlanLevel::Location, &name)?;
             let inner = Self::locations(&conf.locations, maker, title, named)?;
             match &conf.matcher {
-                Matcher::Named(name) => {
+                LocationMatcher::Named(name) => {
                     named.insert(name.clone().into_boxed_slice(), plan);
                 }
-                matcher => places.push((matcher.clone(), Place { plan, inner })),
+                matcher => places.push((matcher.clone(), WorkerLocation { plan, inner })),
             }
         }
-        Ok(Locations::new(places))
+        Ok(LocationSet::new(places))
     }
 }
 
 /// The servers of one address, by name.
-pub struct Hosts {
+pub struct AddressServers {
     /// The address.
     pub addr: SockAddr,
     /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2. A connection made under one configuration
@@ -407,25 +414,29 @@ pub struct Hosts {
     pub protocols: [bool; 3],
     /// What the blocks of its servers say ([`ServerConf::words`]), in order.
     pub(crate) words: Vec<u64>,
-    default: Rc<Server>,
+    default: Rc<VirtualServer>,
     /// Those below, by their index in the file.
     servers: Rc<WorkerServers>,
-    exact: Names<u32>,
+    exact: NameMap<u32>,
     /// `*.example.com`: what follows the star, dot included.
-    heads: Names<u32>,
+    heads: NameMap<u32>,
     /// `example.*`: what precedes the star, dot included.
-    tails: Names<u32>,
-    patterns: Vec<(Arc<Pattern>, u32)>,
+    tails: NameMap<u32>,
+    patterns: Vec<(Arc<RegexPattern>, u32)>,
 }
 
-impl Hosts {
-    fn new(address: &Address, default: Rc<Server>, servers: &Rc<WorkerServers>) -> Hosts {
+impl AddressServers {
+    fn new(
+        address: &ListenAddress,
+        default: Rc<VirtualServer>,
+        servers: &Rc<WorkerServers>,
+    ) -> AddressServers {
         let configuration = &servers.link.configuration;
-        let mut hosts = Hosts {
+        let mut hosts = AddressServers {
             addr: address.addr.clone(),
             protocols: [address.proxy_protocol, address.ssl, address.http2],
             words: address.servers.iter().map(|index| configuration.servers[*index].words).collect(),
-            ..Hosts::nobodys(default, servers)
+            ..AddressServers::nobodys(default, servers)
         };
         let conf = |index: usize| configuration.servers[index].confs.get::<ServerCoreConf>();
         if address.servers.len() == 1 && !conf(address.default).has_captures() {
@@ -440,22 +451,22 @@ impl Hosts {
     }
 
     /// Of no address.
-    fn nobodys(default: Rc<Server>, servers: &Rc<WorkerServers>) -> Hosts {
-        Hosts {
+    fn nobodys(default: Rc<VirtualServer>, servers: &Rc<WorkerServers>) -> AddressServers {
+        AddressServers {
             addr: SockAddr::UNSPECIFIED,
             protocols: Default::default(),
             words: Vec::new(),
             default,
             servers: servers.clone(),
-            exact: Names::default(),
-            heads: Names::default(),
-            tails: Names::default(),
+            exact: NameMap::default(),
+            heads: NameMap::default(),
+            tails: NameMap::default(),
             patterns: Vec::new(),
         }
     }
 
     fn add(&mut self, name: &ServerName, server: u32) {
-        let put = |map: &mut Names<u32>, key: &[u8]| {
+        let put = |map: &mut NameMap<u32>, key: &[u8]| {
             // The first server of that name keeps it, as nginx warns ("conflicting server name ..., ignored").
             map.entry(key.into()).or_insert(server);
         };
@@ -484,7 +495,7 @@ impl Hosts {
     }
 
     /// The address' default server.
-    pub fn default(&self) -> &Rc<Server> {
+    pub fn default(&self) -> &Rc<VirtualServer> {
         &self.default
     }
 
@@ -509,7 +520,7 @@ impl Hosts {
     }
 
     /// The server for `host` by its plain and wildcard names.
-    pub fn by_name(&self, host: &[u8]) -> Option<&Rc<Server>> {
+    pub fn by_name(&self, host: &[u8]) -> Option<&Rc<VirtualServer>> {
         self.index(host).map(|index| self.servers.get(index))
     }
 
@@ -534,7 +545,7 @@ impl Hosts {
     ///
     /// # Errors
     /// Why a pattern was given up, for the log.
-    pub fn by_any_name(&self, host: &[u8]) -> Result<Option<Rc<Server>>, String> {
+    pub fn by_any_name(&self, host: &[u8]) -> Result<Option<Rc<VirtualServer>>, String> {
         if let Some(index) = self.index(host) {
             return Ok(Some(self.servers.get(index).clone()));
         }
@@ -546,7 +557,7 @@ impl Hosts {
         Ok(None)
     }
 
-    fn by_pattern(&self, x: &mut Exchange) -> Result<Option<Rc<Server>>, GivenUp> {
+    fn by_pattern(&self, x: &mut Exchange) -> Result<Option<Rc<VirtualServer>>, GivenUp> {
         let host = x.request.host;
         if host.start == host.end {
             return Ok(None);

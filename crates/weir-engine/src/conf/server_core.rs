@@ -5,10 +5,10 @@ use weir_conf::{BufferSizes, Directive, Error, LineCx, Result, Span};
 use weir_http::h1::HeadLimits;
 
 use super::listen::{ListenLine, ServerName};
-use super::registry::Registry;
+use super::registry::ConfRegistry;
 use crate::inherit;
 use crate::module::Module;
-use crate::regex::Pattern;
+use crate::regex::RegexPattern;
 
 /// The module of the core's directives in `http` and `server`.
 pub struct ServerCore;
@@ -35,7 +35,7 @@ impl Module for ServerCore {
         );
     }
 
-    fn resolve(conf: &mut ServerCoreConf, _registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut ServerCoreConf, _registry: &mut ConfRegistry) -> Result {
         let Some(span) = conf.span else { return Ok(()) };
         if let Some(quic) = conf.quic.filter(|_| !conf.over_tcp) {
             let message = "the server listens for HTTP/3 only, which Weir does not speak yet";
@@ -280,7 +280,7 @@ fn server_name(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
             [b'~', pattern @ ..] => {
                 // Hosts are lower-cased before they are matched; a pattern with a capital would never match.
                 let caseless = pattern.iter().any(u8::is_ascii_uppercase);
-                (ServerName::Regex(Pattern::compile(line, i, 1, caseless)?), text.to_vec())
+                (ServerName::Regex(RegexPattern::compile(line, i, 1, caseless)?), text.to_vec())
             }
             b"$hostname" => {
                 let host = weir_rt::process::hostname();

@@ -8,10 +8,10 @@ use weir_trace::{Site, SiteKind, SiteTable};
 
 use super::role::ExchangeRole;
 use super::{Exchange, ResponseDelivery};
-use crate::conf::server::Server;
+use crate::conf::server::VirtualServer;
 use crate::plan::Plan;
-use crate::transport::Connection;
-use crate::worker::{Busy, Worker};
+use crate::transport::ClientConnection;
+use crate::worker::{BackgroundEntry, Worker};
 
 /// What an exchange is that is not of a request.
 pub struct StandaloneRun {
@@ -20,23 +20,23 @@ pub struct StandaloneRun {
     /// What counts and traces have it under, in the place of a location.
     pub(crate) route: Site,
     /// The worker does not end before it.
-    _busy: Busy,
+    _busy: BackgroundEntry,
 }
 
 /// Whose settings hold for what runs by itself, and for which client it does.
 #[derive(Clone)]
 pub struct RunOrigin {
-    /// The client's connection, or nobody's ([`Link::nobody`](crate::conf::server::Link::nobody)).
-    pub connection: Rc<Connection>,
+    /// The client's connection, or nobody's ([`ConfigurationLink::nobody`](crate::conf::server::ConfigurationLink::nobody)).
+    pub connection: Rc<ClientConnection>,
     /// The virtual server.
-    pub server: Rc<Server>,
+    pub server: Rc<VirtualServer>,
     /// The location.
     pub plan: Rc<Plan>,
 }
 
 impl RunOrigin {
     /// Of a connection that has no request (yet).
-    pub fn of(connection: &Rc<Connection>) -> RunOrigin {
+    pub fn of(connection: &Rc<ClientConnection>) -> RunOrigin {
         let server = connection.server();
         RunOrigin { connection: connection.clone(), plan: server.plan.clone(), server }
     }
@@ -44,7 +44,7 @@ impl RunOrigin {
 
 /// What a request has left behind of its connection for what outlives it.
 #[derive(Default)]
-struct RememberedConnection(Option<Rc<Connection>>);
+struct RememberedConnection(Option<Rc<ClientConnection>>);
 
 impl Exchange {
     /// An exchange of no request, in flight from here on, whose boundaries are recorded; `name` says what runs.

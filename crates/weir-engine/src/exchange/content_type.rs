@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_http::mime::MediaTypeTable;
 
 use super::Exchange;
-use crate::recent::Recent;
+use crate::recent::RecentFacts;
 use crate::text::Text;
 
 impl Exchange {
@@ -30,7 +30,7 @@ impl Exchange {
 /// What tables of types said of extensions. Also makes of the tables' texts, which all workers share, such of this
 /// worker, which are handed on uncopied.
 #[derive(Default)]
-pub(crate) struct MediaTypeCache(Recent<MediaType>);
+pub(crate) struct MediaTypeCache(RecentFacts<MediaType>);
 
 struct MediaType {
     /// Held, so that no other table gets its address.

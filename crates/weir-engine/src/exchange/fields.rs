@@ -2,11 +2,11 @@
 
 use weir_http::{Field, KnownField, classify, date};
 
-use super::{Exchange, Header, HeaderName};
+use super::{Exchange, HeaderName, ResponseHeader};
 use crate::conf::server_core::{InvalidValues, ends_field, has_control, is_folded};
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::text::{Span, Text};
-use crate::variable::Script;
+use crate::variable::ValueScript;
 
 /// Which fields are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Exchange {
     /// The value of `script` as a field may have it: what variables and captures bring is judged by
     /// `invalid_header_values`, what the configuration writes itself is as it is. A value that is left out is empty; one
     /// that is refused makes the response a 500.
-    pub fn field_value(&mut self, script: &Script) -> Text {
+    pub fn field_value(&mut self, script: &ValueScript) -> Text {
         let value = script.value(self);
         let settings = &self.server.settings;
         if !has_control(self.text(&value)) || settings.invalid_made == InvalidValues::Off {
@@ -49,7 +49,7 @@ impl Exchange {
     #[cold]
     fn refuse_value(&self, value: &Text) {
         let shown = self.text(value).escape_ascii();
-        self.log(Level::Warn, &format_args!("control bytes in the value of a header field: \"{shown}\""));
+        self.log(LogLevel::Warn, &format_args!("control bytes in the value of a header field: \"{shown}\""));
         if self.server.settings.invalid_made == InvalidValues::Reject {
             self.unmatched.set(true);
         }
@@ -112,7 +112,7 @@ impl Exchange {
             | KnownField::LastModified => self.set_response_field(name, value),
             known => {
                 let name = self.field_name(known, name);
-                self.response.headers.push(Header { name, value });
+                self.response.headers.push(ResponseHeader { name, value });
             }
         }
     }
@@ -204,7 +204,7 @@ impl Exchange {
         let headers = &mut self.response.headers;
         let Some(first) = headers.iter().position(|header| header.name.is(arena, name)) else {
             let name = self.field_name(known, name);
-            return self.response.headers.push(Header { name, value });
+            return self.response.headers.push(ResponseHeader { name, value });
         };
         headers[first].value = value;
         let mut at = 0;
@@ -285,8 +285,9 @@ mod tests {
     fn fields_of_a_response_are_set_and_removed() {
         run("server { }", HEAD, async |x: &mut Exchange| {
             let names = |x: &Exchange| -> Vec<String> {
-                let name =
-                    |header: &Header| String::from_utf8_lossy(header.name.bytes(&x.arena)).into_owned();
+                let name = |header: &ResponseHeader| {
+                    String::from_utf8_lossy(header.name.bytes(&x.arena)).into_owned()
+                };
                 x.response.headers.iter().map(name).collect()
             };
             x.add_response_field(b"X-A", "1".into());

@@ -6,7 +6,7 @@ use super::Exchange;
 pub(crate) type TraceReport = Box<dyn FnOnce(weir_trace::KeptRequest)>;
 
 #[derive(Default)]
-struct Reports(Option<TraceReport>);
+struct TraceReporter(Option<TraceReport>);
 
 impl Exchange {
     /// A module's state for the whole request, made by `Default` when asked for first: unlike
@@ -33,13 +33,13 @@ impl Exchange {
 
     /// Gives `report` the request's record and boundaries when it is over: for exports. The last one counts.
     pub fn when_recorded(&mut self, report: impl FnOnce(weir_trace::KeptRequest) + 'static) {
-        self.lasting.of::<Reports>().0 = Some(Box::new(report));
+        self.lasting.of::<TraceReporter>().0 = Some(Box::new(report));
     }
 
     /// What [`when_recorded`](Exchange::when_recorded) was given.
     #[inline]
     pub(crate) fn report(&mut self) -> Option<TraceReport> {
-        if self.lasting.is_empty() { None } else { self.lasting.take::<Reports>()?.0 }
+        if self.lasting.is_empty() { None } else { self.lasting.take::<TraceReporter>()?.0 }
     }
 
     /// Gives what lasts to `other`, and takes what it has.

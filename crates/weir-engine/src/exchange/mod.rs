@@ -29,24 +29,24 @@ pub use fields::FieldPattern;
 pub use part::ExchangePart;
 pub use request::{Field, Request};
 
-pub use response::{Header, HeaderName, Response};
+pub use response::{HeaderName, Response, ResponseHeader};
 pub(crate) use role::{ExchangeRole, ResponseDelivery};
 pub use shared::SharedPart;
 use weir_rt::net::SockAddr;
 use weir_trace::{Cause, Site, WaitKind};
 
-use crate::body::Body;
-use crate::conf::server::Server;
+use crate::body::ResponseBody;
+use crate::conf::server::VirtualServer;
 use crate::filter::{BodyEntry, BodyFilter, FilterSlot, ROOM};
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
 use crate::read::RequestBody;
 use crate::subrequest::family::SubrequestFamily;
 use crate::text::{Arena, Text};
-use crate::transport::{Connection, Transport};
+use crate::transport::{ClientConnection, Transport};
 use crate::typed_values::TypedValues;
-use crate::variable::{Captures, VarIndex, Variables};
+use crate::variable::{RegexCaptures, VarIndex, VariableValues};
 use crate::worker::Worker;
 
 /// One request, its answer, and everything in between.
@@ -60,13 +60,13 @@ pub struct Exchange {
     /// The request's body, once it is read.
     pub body: RequestBody,
     /// The connection the request came on.
-    pub connection: Rc<Connection>,
+    pub connection: Rc<ClientConnection>,
     /// The worker's state.
     pub worker: Rc<Worker>,
     /// The client's address, where something other than the connection tells it (`set_real_ip_from`).
     pub client: Option<SockAddr>,
     /// The virtual server.
-    pub server: Rc<Server>,
+    pub server: Rc<VirtualServer>,
     /// The location's plan; the server's while there is no location.
     pub plan: Rc<Plan>,
     /// What is reached while a handler waits.
@@ -97,8 +97,8 @@ pub struct Exchange {
     /// Bytes a second; 0 for no limit (`limit_rate`, `$limit_rate`).
     pub limit_rate: Option<u64>,
     /// Captures of the regular expression that matched last (`$1` ...).
-    pub captures: Captures,
-    pub(crate) variables: Variables,
+    pub captures: RegexCaptures,
+    pub(crate) variables: VariableValues,
     pub(crate) body_filters: Vec<BodyEntry>,
     /// The client has its answer: nothing is sent of what comes behind it (`post_action`).
     pub(crate) answered_already: bool,
@@ -143,7 +143,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, server: &Rc<Server>) -> Exchange {
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        connection: &Rc<ClientConnection>,
+        server: &Rc<VirtualServer>,
+    ) -> Exchange {
         Exchange {
             arena: Arena::default(),
             request: Request::default(),
@@ -167,8 +171,8 @@ impl Exchange {
             nth: 0,
             start_ms: 0,
             limit_rate: None,
-            captures: Captures::default(),
-            variables: Variables::default(),
+            captures: RegexCaptures::default(),
+            variables: VariableValues::default(),
             body_filters: Vec::new(),
             answered_already: false,
             unfiltered: false,
@@ -195,14 +199,14 @@ impl Exchange {
     }
 
     /// Empties the exchange for its next request, keeping its memory.
-    pub fn reset(&mut self, connection: &Rc<Connection>, server: &Rc<Server>) {
+    pub fn reset(&mut self, connection: &Rc<ClientConnection>, server: &Rc<VirtualServer>) {
         self.clear_rare();
         self.renew(connection, server);
     }
 
     /// [`reset`](Exchange::reset) of one that was released, and so holds nothing of what few requests have. Takes the
     /// exchange apart, so that a new field does not compile before it is decided what becomes of it here.
-    pub(crate) fn renew(&mut self, connection: &Rc<Connection>, server: &Rc<Server>) {
+    pub(crate) fn renew(&mut self, connection: &Rc<ClientConnection>, server: &Rc<VirtualServer>) {
         let Exchange {
             arena,
             request,
@@ -293,8 +297,8 @@ impl Exchange {
     #[inline]
     fn clear_rare(&mut self) {
         self.body.clear();
-        if !matches!(self.response.body, Body::Empty) {
-            self.response.body = Body::Empty;
+        if !matches!(self.response.body, ResponseBody::Empty) {
+            self.response.body = ResponseBody::Empty;
         }
         if !self.body_filters.is_empty() {
             self.body_filters.clear();
@@ -376,7 +380,7 @@ impl Exchange {
 
     /// The verdict that the response is whole: its head stands in [`Exchange::response`], and this is its body.
     #[inline]
-    pub fn respond(&mut self, body: Body) -> Verdict {
+    pub fn respond(&mut self, body: ResponseBody) -> Verdict {
         self.response.body = body;
         Verdict::Respond
     }
@@ -428,11 +432,11 @@ impl Exchange {
 
     /// Logs at level error, with nginx's context (`client: ..., server: ..., request: "..."`).
     pub fn log_error(&self, message: &dyn std::fmt::Display) {
-        self.log(Level::Error, message);
+        self.log(LogLevel::Error, message);
     }
 
     /// Logs at `level`, with nginx's context. Costs a compare when the level is not logged.
-    pub fn log(&self, level: Level, message: &dyn std::fmt::Display) {
+    pub fn log(&self, level: LogLevel, message: &dyn std::fmt::Display) {
         crate::log::exchange(self, level, message);
     }
 

@@ -2,12 +2,12 @@
 
 use weir_http::KnownField;
 
-use crate::body::Body;
+use crate::body::ResponseBody;
 use crate::text::{Arena, Span, Text};
 
 /// A field of a response: its name, known or as written, and its value.
 #[derive(Clone, Debug)]
-pub struct Header {
+pub struct ResponseHeader {
     /// The name.
     pub name: HeaderName,
     /// The value.
@@ -89,9 +89,9 @@ pub struct Response {
     /// `Location`; made absolute by `absolute_redirect`.
     pub location: Option<Text>,
     /// All other fields, in order.
-    pub headers: Vec<Header>,
+    pub headers: Vec<ResponseHeader>,
     /// Trailer fields.
-    pub trailers: Vec<Header>,
+    pub trailers: Vec<ResponseHeader>,
     /// Trailer fields will follow: the length is not told even if it is known, the body is chunked.
     pub expect_trailers: bool,
     /// The response may be cut into ranges (a whole 200 of known length).
@@ -131,18 +131,18 @@ pub struct Response {
     /// `Date` was set by an upstream or a script.
     pub date: Option<Text>,
     /// What follows the head, until the engine takes it.
-    pub(crate) body: Body,
+    pub(crate) body: ResponseBody,
 }
 
 impl Response {
     /// Adds a field behind those of the same name.
     pub fn add(&mut self, known: KnownField, value: impl Into<Text>) {
-        self.headers.push(Header { name: HeaderName::Known(known), value: value.into() });
+        self.headers.push(ResponseHeader { name: HeaderName::Known(known), value: value.into() });
     }
 
     /// Adds a field by name.
     pub fn add_named(&mut self, name: Text, value: Text) {
-        self.headers.push(Header { name: HeaderName::Other(name), value });
+        self.headers.push(ResponseHeader { name: HeaderName::Other(name), value });
     }
 
     /// Replaces all fields of that name by one.
@@ -270,8 +270,8 @@ impl Response {
         *written_type = None;
         headers.clear();
         trailers.clear();
-        if !matches!(body, Body::Empty) {
-            *body = Body::Empty;
+        if !matches!(body, ResponseBody::Empty) {
+            *body = ResponseBody::Empty;
         }
         (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
         (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);

@@ -11,15 +11,15 @@ use weir_rt::clock;
 use weir_trace::{EventKind, EventTape, Site, Trace, TraceEvent, WaitKind};
 
 use crate::phase::LocalFuture;
-use crate::trace::Presence;
-use crate::transport::wire::Wire;
+use crate::trace::RequestPresence;
+use crate::transport::wire::ClientWire;
 use crate::worker::Worker;
 
 /// The part of an exchange that is reached while its handler holds the exchange itself. No borrow of the trace
 /// lives across an await.
 pub struct SharedPart {
     /// The request among those in flight.
-    pub(crate) presence: Presence,
+    pub(crate) presence: RequestPresence,
     /// What the trace does not have yet: boundaries are written here.
     tape: EventTape,
     /// Reached through [`SharedPart::with_trace`].
@@ -31,14 +31,14 @@ pub struct SharedPart {
     /// A subrequest that runs beside others: its trace becomes part of its parent's, and the loop's time is the parent's.
     branch: Cell<bool>,
     /// Where the answer goes, for [`SharedPart::pending`].
-    wire: RefCell<Option<Rc<Wire>>>,
+    wire: RefCell<Option<Rc<ClientWire>>>,
 }
 
 impl SharedPart {
     /// For requests of that worker.
     pub(crate) fn new(worker: &Worker) -> SharedPart {
         SharedPart {
-            presence: Presence::new(&worker.present),
+            presence: RequestPresence::new(&worker.present),
             tape: EventTape::new(),
             trace: RefCell::default(),
             on: Cell::new(false),
@@ -75,7 +75,7 @@ impl SharedPart {
     }
 
     /// From here on answers go to `wire`.
-    pub(crate) fn attach(&self, wire: &Rc<Wire>) {
+    pub(crate) fn attach(&self, wire: &Rc<ClientWire>) {
         *self.wire.borrow_mut() = Some(wire.clone());
     }
 

@@ -10,10 +10,10 @@ use weir_rt::{DriverChoice, Runtime};
 use weir_trace::{Recorder, RecorderSettings};
 
 use super::Exchange;
-use crate::conf::server::{Generation, Hosts};
+use crate::conf::server::{AddressServers, WorkerGeneration};
 use crate::conf::{self, CORE_MODULES, location};
 use crate::request_head::{self, ClientJudge};
-use crate::transport::Connection;
+use crate::transport::ClientConnection;
 use crate::worker::Worker;
 
 /// Runs `test` with the exchange of `head`, a whole request head that is good, under `http`, the inside of an `http`
@@ -45,7 +45,7 @@ fn exchange(http: &str, head: &str) -> Exchange {
     let configuration = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
     let recorder = Recorder::new(0, RecorderSettings::default());
     let worker = Worker::new(0, Arc::default(), recorder);
-    let generation = Generation::install(&Arc::new(configuration), &worker).expect("the core installs");
+    let generation = WorkerGeneration::install(&Arc::new(configuration), &worker).expect("the core installs");
     let hosts = generation.hosts.first().expect("the test has a server").clone();
     worker.switch(Rc::new(generation));
     let connection = connection(&hosts, &worker);
@@ -58,14 +58,14 @@ fn exchange(http: &str, head: &str) -> Exchange {
 }
 
 /// Connection 7, in its second request, from 192.0.2.1:54321 to 198.51.100.1:8080.
-pub fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
+pub fn connection(hosts: &Rc<AddressServers>, worker: &Worker) -> Rc<ClientConnection> {
     let addr = |text: &str| text.parse::<SockAddr>().expect("an address");
     let (peer, local) = (addr("192.0.2.1:54321"), addr("198.51.100.1:8080"));
-    Rc::new(Connection {
+    Rc::new(ClientConnection {
         number: 7,
         born: 0,
         requests: Cell::new(2),
-        ..Connection::unconnected(hosts.clone(), peer, local, worker)
+        ..ClientConnection::unconnected(hosts.clone(), peer, local, worker)
     })
 }
 

@@ -7,16 +7,16 @@ use std::rc::Rc;
 use weir_rt::file::{FileMeta, SymlinkPolicy};
 
 use super::hash::hash;
-use super::{Found, open, os_path};
+use super::{FoundPath, open, os_path};
 use crate::conf::core::FileCache;
 
 /// The files of one `open_file_cache`, on one worker.
 ///
 /// As in nginx an entry counts its uses; its file stays open between requests from the `min_uses`th on. It is looked
 /// at again `valid` after it was last, and goes when it was not asked for during `inactive`. Times are milliseconds.
-pub(super) struct Cache {
-    index: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
-    entries: Vec<Entry>,
+pub(super) struct OpenFileCache {
+    index: HashMap<u64, u32, BuildHasherDefault<HashedKey>>,
+    entries: Vec<OpenFileEntry>,
     free: Vec<u32>,
     /// Ends of the list by use: the newest and the oldest entry.
     newest: u32,
@@ -24,7 +24,7 @@ pub(super) struct Cache {
     max: usize,
 }
 
-struct Entry {
+struct OpenFileEntry {
     key: u64,
     path: Box<[u8]>,
     newer: u32,
@@ -34,13 +34,13 @@ struct Entry {
     seen: u64,
     links: SymlinkPolicy,
     /// `None`: it is used too rarely to be kept open.
-    found: Option<Result<Found, i32>>,
+    found: Option<Result<FoundPath, i32>>,
 }
 
-impl Cache {
+impl OpenFileCache {
     /// A cache of at most `max` entries.
-    pub(super) fn new(max: usize) -> Cache {
-        Cache {
+    pub(super) fn new(max: usize) -> OpenFileCache {
+        OpenFileCache {
             index: HashMap::default(),
             entries: Vec::new(),
             free: Vec::new(),
@@ -57,7 +57,7 @@ impl Cache {
         path: &[u8],
         links: SymlinkPolicy,
         now: u64,
-    ) -> Result<Found, i32> {
+    ) -> Result<FoundPath, i32> {
         let key = hash(path);
         let Some(at) = self.find(key, path) else {
             self.expire(now, conf.inactive, 2);
@@ -101,9 +101,9 @@ impl Cache {
         Some(at)
     }
 
-    fn keep(&mut self, at: u32, conf: &FileCache, found: &Result<Found, i32>) {
+    fn keep(&mut self, at: u32, conf: &FileCache, found: &Result<FoundPath, i32>) {
         let entry = &mut self.entries[at as usize];
-        let holds_file = matches!(found, Ok(Found::File(_)));
+        let holds_file = matches!(found, Ok(FoundPath::File(_)));
         entry.found = (!holds_file || entry.uses >= conf.min_uses).then(|| found.clone());
     }
 
@@ -111,7 +111,7 @@ impl Cache {
         if self.index.len() >= self.max {
             self.remove(self.oldest);
         }
-        let entry = Entry {
+        let entry = OpenFileEntry {
             key,
             path: path.into(),
             newer: NONE,
@@ -165,7 +165,7 @@ impl Cache {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { newer, older, .. } = self.entries[at as usize];
+        let OpenFileEntry { newer, older, .. } = self.entries[at as usize];
         match self.entries.get_mut(newer as usize) {
             Some(entry) => entry.older = older,
             None => self.newest = older,
@@ -178,13 +178,13 @@ impl Cache {
 }
 
 /// Opens `path` anew, unless stat(2) says that it still names the file that is open, unchanged.
-fn again(entry: &Entry, path: &[u8], links: SymlinkPolicy) -> Result<Found, i32> {
-    if let (Some(Ok(Found::File(file))), SymlinkPolicy::Follow) = (&entry.found, links)
+fn again(entry: &OpenFileEntry, path: &[u8], links: SymlinkPolicy) -> Result<FoundPath, i32> {
+    if let (Some(Ok(FoundPath::File(file))), SymlinkPolicy::Follow) = (&entry.found, links)
         && entry.links == links
         && let Ok(meta) = weir_rt::file::stat(os_path(path))
         && same(&meta, file.meta())
     {
-        return Ok(Found::File(Rc::clone(file)));
+        return Ok(FoundPath::File(Rc::clone(file)));
     }
     open(path, links)
 }
@@ -195,9 +195,9 @@ fn same(a: &FileMeta, b: &FileMeta) -> bool {
 
 /// Keys are hashes already.
 #[derive(Default)]
-struct Hashed(u64);
+struct HashedKey(u64);
 
-impl Hasher for Hashed {
+impl Hasher for HashedKey {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -222,14 +222,14 @@ mod tests {
         FileCache { max: 100, inactive: 60_000, valid: 10_000, min_uses: 1, errors: false };
 
     fn look(
-        cache: &mut Cache,
+        cache: &mut OpenFileCache,
         conf: &FileCache,
         folder: &Folder,
         name: &str,
         now: u64,
     ) -> Result<Vec<u8>, i32> {
         match cache.lookup(conf, folder.path(name).as_bytes(), SymlinkPolicy::Follow, now)? {
-            Found::File(file) => Ok(file.body().expect("small and fresh").to_vec()),
+            FoundPath::File(file) => Ok(file.body().expect("small and fresh").to_vec()),
             other => panic!("{other:?}"),
         }
     }
@@ -238,7 +238,7 @@ mod tests {
     fn a_file_is_looked_at_again_when_it_is_no_longer_valid() {
         let folder = Folder::new();
         folder.replace("f", "old");
-        let mut cache = Cache::new(10);
+        let mut cache = OpenFileCache::new(10);
         assert_eq!(look(&mut cache, &CONF, &folder, "f", 0).as_deref(), Ok(&b"old"[..]));
         folder.replace("f", "new!");
         assert_eq!(look(&mut cache, &CONF, &folder, "f", 9_999).as_deref(), Ok(&b"old"[..]));
@@ -253,10 +253,10 @@ mod tests {
     fn an_unchanged_file_stays_open() {
         let folder = Folder::new();
         folder.replace("f", "x");
-        let mut cache = Cache::new(10);
+        let mut cache = OpenFileCache::new(10);
         let path = folder.path("f");
         let mut at = |now| match cache.lookup(&CONF, path.as_bytes(), SymlinkPolicy::Follow, now) {
-            Ok(Found::File(file)) => file,
+            Ok(FoundPath::File(file)) => file,
             other => panic!("{other:?}"),
         };
         let first = at(0);
@@ -268,7 +268,7 @@ mod tests {
     fn errors_are_kept_if_wanted() {
         let folder = Folder::new();
         let conf = FileCache { errors: true, ..CONF };
-        let mut cache = Cache::new(10);
+        let mut cache = OpenFileCache::new(10);
         assert_eq!(look(&mut cache, &conf, &folder, "f", 0), Err(ENOENT));
         folder.replace("f", "x");
         assert_eq!(look(&mut cache, &conf, &folder, "f", 5_000), Err(ENOENT));
@@ -281,7 +281,7 @@ mod tests {
         let folder = Folder::new();
         folder.replace("f", "old");
         let conf = FileCache { min_uses: 2, ..CONF };
-        let mut cache = Cache::new(10);
+        let mut cache = OpenFileCache::new(10);
         assert_eq!(look(&mut cache, &conf, &folder, "f", 0).as_deref(), Ok(&b"old"[..]));
         folder.replace("f", "new");
         assert_eq!(look(&mut cache, &conf, &folder, "f", 1).as_deref(), Ok(&b"new"[..]));
@@ -296,12 +296,12 @@ mod tests {
     #[test]
     fn the_oldest_and_the_unused_go() {
         let folder = Folder::new();
-        let mut cache = Cache::new(3);
+        let mut cache = OpenFileCache::new(3);
         let conf = FileCache { max: 3, ..CONF };
         for name in ["a", "b", "c", "d"] {
             folder.replace(name, name);
         }
-        let has = |cache: &mut Cache, name: &str| {
+        let has = |cache: &mut OpenFileCache, name: &str| {
             let path = folder.path(name);
             cache.find(hash(path.as_bytes()), path.as_bytes()).is_some()
         };
@@ -326,7 +326,7 @@ mod tests {
         #[test]
         fn agrees_with_a_list(steps in proptest::collection::vec((0u8..12, 0u64..30), 1..200)) {
             let conf = FileCache { max: 4, inactive: 100, valid: u64::MAX, min_uses: 1, errors: true };
-            let mut cache = Cache::new(4);
+            let mut cache = OpenFileCache::new(4);
             let mut model: Vec<(u8, u64)> = Vec::new();
             let mut now = 0;
             for (name, later) in steps {

@@ -5,22 +5,27 @@ use std::rc::Rc;
 
 use weir_rt::file::SymlinkPolicy;
 
-use super::Found;
-use super::cache::Cache;
-use super::turn::Turn;
-use crate::conf::core::{Core, FileCache};
+use super::FoundPath;
+use super::cache::OpenFileCache;
+use super::turn::TurnLookups;
+use crate::conf::core::{CoreSettings, FileCache};
 use crate::plan::Plan;
 
 /// Open files and small bodies: those of this loop turn, and those that `open_file_cache` keeps.
 #[derive(Default)]
-pub struct Files {
-    turn: Rc<Turn>,
-    caches: RefCell<Vec<(FileCache, Cache)>>,
+pub struct FileStore {
+    turn: Rc<TurnLookups>,
+    caches: RefCell<Vec<(FileCache, OpenFileCache)>>,
 }
 
-impl Files {
+impl FileStore {
     /// Opens `path`, or finds it opened.
-    pub(super) fn lookup(&self, path: &[u8], core: &Core, links: SymlinkPolicy) -> Result<Found, i32> {
+    pub(super) fn lookup(
+        &self,
+        path: &[u8],
+        core: &CoreSettings,
+        links: SymlinkPolicy,
+    ) -> Result<FoundPath, i32> {
         if let Some(conf) = &core.open_file_cache {
             return self.cached(conf, path, links);
         }
@@ -33,20 +38,20 @@ impl Files {
 
     /// What `uri` led to in this turn, in the location of `plan`.
     #[inline]
-    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<Found> {
+    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<FoundPath> {
         self.turn.found(plan, uri)
     }
 
     /// Remembers for this turn what `uri` leads to in the location of `plan`, where nothing else decides it.
-    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &Found) {
+    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &FoundPath) {
         self.turn.remember(plan, uri, found);
     }
 
     /// Locations whose settings are the same share their cache, also over a reload.
-    fn cached(&self, conf: &FileCache, path: &[u8], links: SymlinkPolicy) -> Result<Found, i32> {
+    fn cached(&self, conf: &FileCache, path: &[u8], links: SymlinkPolicy) -> Result<FoundPath, i32> {
         let mut caches = self.caches.borrow_mut();
         let at = caches.iter().position(|(of, _)| of == conf).unwrap_or_else(|| {
-            caches.push((conf.clone(), Cache::new(conf.max)));
+            caches.push((conf.clone(), OpenFileCache::new(conf.max)));
             caches.len() - 1
         });
         caches[at].1.lookup(conf, path, links, weir_rt::now_ms())

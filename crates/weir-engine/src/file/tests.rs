@@ -30,7 +30,7 @@ impl Folder {
 
 fn file(folder: &Folder, name: &str) -> Rc<OpenFile> {
     match open(folder.path(name).as_bytes(), SymlinkPolicy::Follow) {
-        Ok(Found::File(file)) => file,
+        Ok(FoundPath::File(file)) => file,
         other => panic!("{other:?}"),
     }
 }
@@ -70,8 +70,8 @@ fn kinds_and_errors() {
     let folder = Folder::new();
     folder.replace("f", "x");
     let at = |name: &str| open(folder.path(name).as_bytes(), SymlinkPolicy::Follow);
-    assert!(matches!(at(""), Ok(Found::Dir { .. })));
-    assert!(matches!(open(b"/dev/null", SymlinkPolicy::Follow), Ok(Found::Other)));
+    assert!(matches!(at(""), Ok(FoundPath::Dir { .. })));
+    assert!(matches!(open(b"/dev/null", SymlinkPolicy::Follow), Ok(FoundPath::Other)));
     assert_eq!(at("gone").err(), Some(ENOENT));
     assert_eq!(at("f/x").err(), Some(ENOTDIR));
     assert_eq!(at(&"n".repeat(300)).err(), Some(ENAMETOOLONG));
@@ -128,7 +128,7 @@ fn paths_of_uris() {
 fn looked_up(x: &mut Exchange) -> Result<String, i32> {
     let path = map_uri(x).expect("no alias of a changed URI");
     match lookup(x, path)? {
-        Found::File(file) => Ok(String::from_utf8_lossy(&file.body().expect("small")).into_owned()),
+        FoundPath::File(file) => Ok(String::from_utf8_lossy(&file.body().expect("small")).into_owned()),
         other => panic!("{other:?}"),
     }
 }
@@ -164,7 +164,7 @@ fn an_idle_worker_holds_no_file() {
     folder.replace("f", "x");
     with_root(&folder, "", async |x| {
         let path = map_uri(x).expect("no alias of a changed URI");
-        let Ok(Found::File(file)) = lookup(x, path) else { panic!("not a file") };
+        let Ok(FoundPath::File(file)) = lookup(x, path) else { panic!("not a file") };
         let handle = file.handle();
         drop(file);
         assert_eq!(Rc::strong_count(&handle), 2, "ours, and that of the turn");
@@ -231,11 +231,11 @@ fn parts_of_files_are_read() {
     folder.replace("f", &"0123456789".repeat(20_000));
     with_root(&folder, "", async |x| {
         let path = map_uri(x).expect("no alias of a changed URI");
-        let Ok(Found::File(file)) = lookup(x, path) else { panic!("not a file") };
+        let Ok(FoundPath::File(file)) = lookup(x, path) else { panic!("not a file") };
         let part = read(x, &file, 100_003, 70_000).await.expect("resident or not");
         assert_eq!((part.len(), &part[..4]), (70_000, &b"3456"[..]));
         std::fs::write(folder.path("f"), "short").expect("in place");
-        assert_eq!(read(x, &file, 100_003, 10).await, Err(Error::file(None)));
-        assert_eq!(read(x, &file, 2, 10).await, Err(Error::file(None)));
+        assert_eq!(read(x, &file, 100_003, 10).await, Err(EngineError::file(None)));
+        assert_eq!(read(x, &file, 2, 10).await, Err(EngineError::file(None)));
     });
 }

@@ -10,22 +10,22 @@ use std::rc::Rc;
 use weir_rt::file::SymlinkPolicy;
 
 use super::hash::hash;
-use super::{Found, open};
+use super::{FoundPath, open};
 use crate::plan::Plan;
 
 /// Paths looked up in this turn, and what was found there.
 #[derive(Default)]
-pub(super) struct Turn {
-    table: RefCell<Table>,
+pub(super) struct TurnLookups {
+    table: RefCell<TurnTable>,
     /// By URI and location: of what `table` has, the files and folders that requests asked for by name.
-    uris: RefCell<Table>,
+    uris: RefCell<TurnTable>,
     /// Clears both.
     sweep: OnceCell<Rc<dyn Fn()>>,
 }
 
-impl Turn {
+impl TurnLookups {
     /// Opens `path`, unless a request of this turn did.
-    pub(super) fn lookup(self: &Rc<Self>, path: &[u8]) -> Result<Found, i32> {
+    pub(super) fn lookup(self: &Rc<Self>, path: &[u8]) -> Result<FoundPath, i32> {
         let key = hash(path);
         let mut table = self.table.borrow_mut();
         table.enter(weir_rt::epoch());
@@ -40,16 +40,16 @@ impl Turn {
         found
     }
 
-    /// What [`Turn::remember`] was told in this turn.
+    /// What [`TurnLookups::remember`] was told in this turn.
     #[inline]
-    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<Found> {
+    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<FoundPath> {
         let mut uris = self.uris.borrow_mut();
         uris.enter(weir_rt::epoch());
         uris.find(hash(uri), Rc::as_ptr(plan).addr(), uri)?.clone().ok()
     }
 
-    /// Remembers what a path that [`Turn::lookup`] has opened in this turn was composed of.
-    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &Found) {
+    /// Remembers what a path that [`TurnLookups::lookup`] has opened in this turn was composed of.
+    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &FoundPath) {
         let mut uris = self.uris.borrow_mut();
         uris.enter(weir_rt::epoch());
         uris.add(hash(uri), Rc::as_ptr(plan).addr(), uri, &Ok(found.clone()));
@@ -77,23 +77,23 @@ impl Turn {
 
 /// At most [`ENTRIES`] results, searched from first to last.
 #[derive(Default)]
-struct Table {
+struct TurnTable {
     epoch: u64,
-    entries: Vec<Entry>,
+    entries: Vec<TurnEntry>,
     paths: Vec<u8>,
 }
 
-struct Entry {
+struct TurnEntry {
     key: u64,
     /// Of a URI, where its location's plan is: while anything of it is kept no other takes that place, since a new
     /// configuration forgets everything.
     of: usize,
     /// Where the path ends in `paths`; it begins where the one before ends.
     end: usize,
-    found: Result<Found, i32>,
+    found: Result<FoundPath, i32>,
 }
 
-impl Table {
+impl TurnTable {
     /// Another epoch than the last one finds nothing.
     fn enter(&mut self, epoch: u64) {
         if self.epoch != epoch {
@@ -107,9 +107,9 @@ impl Table {
     }
 
     #[inline]
-    fn find(&self, key: u64, of: usize, path: &[u8]) -> Option<&Result<Found, i32>> {
+    fn find(&self, key: u64, of: usize, path: &[u8]) -> Option<&Result<FoundPath, i32>> {
         let same =
-            |(at, entry): &(usize, &Entry)| (entry.key, entry.of) == (key, of) && self.path(*at) == path;
+            |(at, entry): &(usize, &TurnEntry)| (entry.key, entry.of) == (key, of) && self.path(*at) == path;
         self.entries.iter().enumerate().find(same).map(|(_, entry)| &entry.found)
     }
 
@@ -118,10 +118,10 @@ impl Table {
         &self.paths[start..self.entries[at].end]
     }
 
-    fn add(&mut self, key: u64, of: usize, path: &[u8], found: &Result<Found, i32>) {
+    fn add(&mut self, key: u64, of: usize, path: &[u8], found: &Result<FoundPath, i32>) {
         if self.entries.len() < ENTRIES {
             self.paths.extend_from_slice(path);
-            self.entries.push(Entry { key, of, end: self.paths.len(), found: found.clone() });
+            self.entries.push(TurnEntry { key, of, end: self.paths.len(), found: found.clone() });
         }
     }
 
@@ -140,13 +140,13 @@ const ENTRIES: usize = 64;
 mod tests {
     use super::*;
 
-    fn find(table: &Table, path: &[u8]) -> Option<i32> {
+    fn find(table: &TurnTable, path: &[u8]) -> Option<i32> {
         table.find(hash(path), ANYWHERE, path).map(|found| found.as_ref().err().copied().unwrap_or(0))
     }
 
     #[test]
     fn results_last_for_one_epoch() {
-        let mut table = Table::default();
+        let mut table = TurnTable::default();
         table.enter(1);
         for (at, path) in [&b"/a"[..], b"", b"/bc", b"/b"].into_iter().enumerate() {
             table.add(hash(path), ANYWHERE, path, &Err(at as i32));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn holds_a_bounded_number() {
-        let mut table = Table::default();
+        let mut table = TurnTable::default();
         for n in 0..ENTRIES as i32 + 10 {
             let path = n.to_be_bytes();
             table.add(hash(&path), ANYWHERE, &path, &Err(n));

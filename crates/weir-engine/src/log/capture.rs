@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 
-use super::Level;
+use super::LogLevel;
 
 /// Who gets each line, without its newline. It logs nothing itself.
-pub type LineTaker = Box<dyn Fn(Level, &[u8])>;
+pub type LineTaker = Box<dyn Fn(LogLevel, &[u8])>;
 
 /// From here on the lines that this thread logs go to `taker` as well, besides the files; `None`: to the files only.
 pub fn capture(taker: Option<LineTaker>) {
@@ -13,7 +13,7 @@ pub fn capture(taker: Option<LineTaker>) {
 }
 
 /// Tells the taker, if there is one.
-pub(super) fn tell(level: Level, line: &[u8]) {
+pub(super) fn tell(level: LogLevel, line: &[u8]) {
     TAKER.with_borrow(|taker| {
         if let Some(taker) = taker {
             taker(level, line.strip_suffix(b"\n").unwrap_or(line));
@@ -30,16 +30,16 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    use super::{Level, capture, tell};
+    use super::{LogLevel, capture, tell};
 
     #[test]
     fn the_taker_has_lines_without_their_end_until_it_goes() {
         let lines = Rc::new(RefCell::new(Vec::new()));
         let taker = lines.clone();
         capture(Some(Box::new(move |level, line| taker.borrow_mut().push((level, line.to_vec())))));
-        tell(Level::Warn, b"one\n");
+        tell(LogLevel::Warn, b"one\n");
         capture(None);
-        tell(Level::Warn, b"two\n");
-        assert_eq!(*lines.borrow(), [(Level::Warn, b"one".to_vec())]);
+        tell(LogLevel::Warn, b"two\n");
+        assert_eq!(*lines.borrow(), [(LogLevel::Warn, b"one".to_vec())]);
     }
 }

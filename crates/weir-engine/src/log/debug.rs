@@ -8,16 +8,16 @@ use weir_rt::clock;
 use weir_trace::SiteTable;
 use weir_trace::render::flow;
 
-use super::Level;
+use super::LogLevel;
 use crate::exchange::Exchange;
-use crate::transport::Connection;
+use crate::transport::ClientConnection;
 
 /// A connection was accepted.
 #[inline]
-pub fn accepted(connection: &Connection) {
+pub fn accepted(connection: &ClientConnection) {
     let wanted = connection.debug || {
         let hosts = connection.hosts.borrow();
-        hosts.default().plan.core.error_log.enabled(Level::Debug)
+        hosts.default().plan.core.error_log.enabled(LogLevel::Debug)
     };
     if wanted {
         tell_accepted(connection);
@@ -25,9 +25,9 @@ pub fn accepted(connection: &Connection) {
 }
 
 #[cold]
-fn tell_accepted(connection: &Connection) {
+fn tell_accepted(connection: &ClientConnection) {
     let (peer, fd) = (&connection.peer, connection.fd);
-    super::connection(connection, Level::Debug, &format_args!("accept: {peer} fd:{fd}"));
+    super::connection(connection, LogLevel::Debug, &format_args!("accept: {peer} fd:{fd}"));
 }
 
 /// A request's head was read, and its server is chosen.
@@ -41,7 +41,7 @@ pub fn begun(x: &Exchange) {
 #[cold]
 fn tell_head(x: &Exchange) {
     let say = |what: &str, text: &[u8]| {
-        x.log(Level::Debug, &format_args!("http {what}: \"{}\"", String::from_utf8_lossy(text)));
+        x.log(LogLevel::Debug, &format_args!("http {what}: \"{}\"", String::from_utf8_lossy(text)));
     };
     say("request line", x.arena.get(x.request.head.line));
     for field in &x.request.head.fields {
@@ -64,19 +64,19 @@ pub(crate) fn ended(x: &Exchange) {
 #[cold]
 fn tell_end(x: &Exchange) {
     let location = &x.plan.name;
-    x.log(Level::Debug, &format_args!("using configuration \"{location}\""));
+    x.log(LogLevel::Debug, &format_args!("using configuration \"{location}\""));
     let scale = clock::scale();
     let ns = |ticks| scale.ticks_to_ns(ticks);
     let passed = x.shared.events(|events| flow(events, SiteTable::global(), &ns));
     for line in passed.lines() {
-        x.log(Level::Debug, &format_args!("trace: {line}"));
+        x.log(LogLevel::Debug, &format_args!("trace: {line}"));
     }
     let (status, uri) = (x.response.status, String::from_utf8_lossy(x.uri()));
     let (args, sent) = (String::from_utf8_lossy(x.args()), x.bytes_sent());
-    x.log(Level::Debug, &format_args!("http finalize request: {status}, \"{uri}?{args}\" sent:{sent}"));
+    x.log(LogLevel::Debug, &format_args!("http finalize request: {status}, \"{uri}?{args}\" sent:{sent}"));
 }
 
 #[inline]
 fn wanted(x: &Exchange) -> bool {
-    x.plan.core.error_log.enabled(Level::Debug) || x.connection.debug
+    x.plan.core.error_log.enabled(LogLevel::Debug) || x.connection.debug
 }

@@ -12,7 +12,7 @@ use weir_rt::file as rt;
 
 use super::remote::SenderHandle;
 use super::syslog::{self, SyslogSocket};
-use super::{Level, LogTarget, given, line, writer};
+use super::{LogLevel, LogTarget, given, line, writer};
 
 /// An open log. Clones are the same log; the file is closed when the last one is gone and its lines are written.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl LogFile {
             return Ok(LogFile(file));
         }
         let file = Arc::new(match given {
-            Some(given) => SharedLogFile::new(target.clone(), buffering, Output::File(Arc::new(given))),
+            Some(given) => SharedLogFile::new(target.clone(), buffering, LogOutput::File(Arc::new(given))),
             None => SharedLogFile::open(target.clone(), buffering)?,
         });
         open.push(Arc::downgrade(&file));
@@ -65,7 +65,7 @@ impl LogFile {
     }
 
     /// Writes a line before it returns: for messages that may be the last of the process.
-    pub(super) fn write_now(&self, level: Level, line: &[u8]) {
+    pub(super) fn write_now(&self, level: LogLevel, line: &[u8]) {
         let framed = self.framed(level, line);
         if let Err(failure) = self.0.write(&framed) {
             writer::report(&self.0, &failure.error, self.0.lines(&framed[failure.written..]));
@@ -73,11 +73,11 @@ impl LogFile {
     }
 
     /// Hands a line to the log thread.
-    pub(super) fn hand_over(&self, level: Level, line: &[u8]) {
+    pub(super) fn hand_over(&self, level: LogLevel, line: &[u8]) {
         writer::push(&self.0, self.framed(level, line));
     }
 
-    fn framed(&self, level: Level, line: &[u8]) -> Vec<u8> {
+    fn framed(&self, level: LogLevel, line: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(line.len() + 64);
         let start = self.begin(&mut out, Some(level), syslog::now);
         out.extend_from_slice(line);
@@ -90,7 +90,7 @@ impl LogFile {
     pub(super) fn begin(
         &self,
         out: &mut Vec<u8>,
-        level: Option<Level>,
+        level: Option<LogLevel>,
         time: impl FnOnce() -> [u8; 15],
     ) -> usize {
         let start = out.len();
@@ -137,11 +137,11 @@ pub(super) struct SharedLogFile {
     pub(super) queued: AtomicUsize,
     leads_stderr: AtomicBool,
     /// Held for a pointer's time, never while something is written.
-    output: Mutex<Output>,
+    output: Mutex<LogOutput>,
 }
 
 #[derive(Clone)]
-enum Output {
+enum LogOutput {
     File(Arc<FileHandle>),
     Syslog(Arc<SyslogSocket>),
     Remote(Arc<SenderHandle>),
@@ -159,30 +159,30 @@ pub(super) struct WriteFailure {
 impl SharedLogFile {
     fn open(target: LogTarget, buffering: Option<LogBuffering>) -> io::Result<SharedLogFile> {
         let output = match &target {
-            LogTarget::File(path) => Output::File(Arc::new(rt::open_append(path)?)),
+            LogTarget::File(path) => LogOutput::File(Arc::new(rt::open_append(path)?)),
             LogTarget::Stderr => {
-                Output::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
+                LogOutput::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
             }
-            LogTarget::Syslog(syslog) => Output::Syslog(Arc::new(SyslogSocket::new(syslog.clone()))),
-            LogTarget::Remote(remote) => Output::Remote(Arc::new(SenderHandle::new(remote))),
+            LogTarget::Syslog(syslog) => LogOutput::Syslog(Arc::new(SyslogSocket::new(syslog.clone()))),
+            LogTarget::Remote(remote) => LogOutput::Remote(Arc::new(SenderHandle::new(remote))),
         };
         Ok(SharedLogFile::new(target, buffering, output))
     }
 
-    fn new(target: LogTarget, buffering: Option<LogBuffering>, output: Output) -> SharedLogFile {
+    fn new(target: LogTarget, buffering: Option<LogBuffering>, output: LogOutput) -> SharedLogFile {
         let (queued, leads_stderr) = (AtomicUsize::new(0), AtomicBool::new(false));
         SharedLogFile { target, buffering, queued, leads_stderr, output: Mutex::new(output) }
     }
 
     fn nowhere() -> SharedLogFile {
-        SharedLogFile::new(LogTarget::Stderr, None, Output::Nowhere)
+        SharedLogFile::new(LogTarget::Stderr, None, LogOutput::Nowhere)
     }
 
     /// Whether the path still leads to the open file: not after a rename, and not after it was removed.
     fn is_there(&self) -> bool {
         match (&self.target, self.output()) {
-            (LogTarget::File(path), Output::File(handle)) => same_file(path, &handle),
-            (_, Output::Nowhere) => false,
+            (LogTarget::File(path), LogOutput::File(handle)) => same_file(path, &handle),
+            (_, LogOutput::Nowhere) => false,
             _ => true,
         }
     }
@@ -190,7 +190,7 @@ impl SharedLogFile {
     /// Whether it is the file that `other` has open.
     fn is(&self, other: &FileHandle) -> bool {
         match (self.output(), other.meta()) {
-            (Output::File(handle), Ok(there)) => {
+            (LogOutput::File(handle), Ok(there)) => {
                 handle.meta().is_ok_and(|here| (there.dev, there.ino) == (here.dev, here.ino))
             }
             _ => false,
@@ -200,7 +200,7 @@ impl SharedLogFile {
     /// Its path and descriptor, if it is a file.
     pub(super) fn handle(&self) -> Option<(&Path, Arc<FileHandle>)> {
         match (&self.target, self.output()) {
-            (LogTarget::File(path), Output::File(handle)) => Some((path, handle)),
+            (LogTarget::File(path), LogOutput::File(handle)) => Some((path, handle)),
             _ => None,
         }
     }
@@ -208,12 +208,14 @@ impl SharedLogFile {
     /// Writes all of `bytes`, in one call as a rule.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), WriteFailure> {
         match self.output() {
-            Output::File(handle) => write_all(&handle, bytes),
-            Output::Syslog(socket) => socket.send_all(bytes),
-            Output::Remote(remote) => {
+            LogOutput::File(handle) => write_all(&handle, bytes),
+            LogOutput::Syslog(socket) => socket.send_all(bytes),
+            LogOutput::Remote(remote) => {
                 remote.send(bytes, writer::is_threaded()).map_err(|error| WriteFailure { error, written: 0 })
             }
-            Output::Nowhere => Err(WriteFailure { error: io::Error::from_raw_os_error(EBADF), written: 0 }),
+            LogOutput::Nowhere => {
+                Err(WriteFailure { error: io::Error::from_raw_os_error(EBADF), written: 0 })
+            }
         }
     }
 
@@ -237,7 +239,7 @@ impl SharedLogFile {
         if let Some(owner) = owner {
             given::hand_to(&handle, path, owner)?;
         }
-        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = Output::File(Arc::new(handle));
+        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = LogOutput::File(Arc::new(handle));
         if self.leads_stderr.load(Relaxed) {
             self.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
         }
@@ -245,13 +247,13 @@ impl SharedLogFile {
     }
 
     fn lead_stderr(&self) -> io::Result<()> {
-        if let Output::File(handle) = self.output() {
+        if let LogOutput::File(handle) = self.output() {
             weir_rt::process::redirect_stderr(OwnedFd::from(handle.try_clone()?).as_fd())?;
         }
         Ok(())
     }
 
-    fn output(&self) -> Output {
+    fn output(&self) -> LogOutput {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -264,7 +266,7 @@ pub(super) fn reopen_all() -> Vec<String> {
 /// Waits until what socket logs have is sent, as far as their servers can be reached; `limit` each at most.
 pub(super) fn drain(limit: Duration) {
     for file in all() {
-        if let Output::Remote(remote) = file.output() {
+        if let LogOutput::Remote(remote) = file.output() {
             remote.drain(limit);
         }
     }

@@ -9,10 +9,10 @@ use weir_rt::clock;
 use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
 
-use super::Level;
-use crate::error::{Error, Kind, Side};
+use super::LogLevel;
+use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
-use crate::transport::Connection;
+use crate::transport::ClientConnection;
 
 /// The longest line, its newline counted (nginx's `NGX_MAX_ERROR_STR`).
 pub(super) const LONGEST: usize = 2048;
@@ -33,7 +33,7 @@ pub fn up_to<T>(longest: usize, tell: impl FnOnce() -> T) -> T {
 /// Composes a line; `context` appends what follows the message, which nothing does at the level `debug`, as in nginx.
 pub(super) fn compose(
     time: &[u8; 19],
-    level: Level,
+    level: LogLevel,
     connection: Option<u64>,
     message: &dyn Display,
     context: impl FnOnce(&mut Vec<u8>),
@@ -46,7 +46,7 @@ pub(super) fn compose(
         put(&mut out, format_args!("*{number} "));
     }
     put(&mut out, format_args!("{message}"));
-    if level != Level::Debug {
+    if level != LogLevel::Debug {
         context(&mut out);
     }
     out.truncate(LIMIT.get() - 1);
@@ -76,7 +76,7 @@ pub(super) fn exchange(x: &Exchange, out: &mut Vec<u8>) {
 }
 
 /// `, client: ..., server: ADDRESS:PORT`
-pub(super) fn connection(connection: &Connection, server: &SockAddr, out: &mut Vec<u8>) {
+pub(super) fn connection(connection: &ClientConnection, server: &SockAddr, out: &mut Vec<u8>) {
     put(out, format_args!(", client: {}, server: {server}", connection.peer.host()));
 }
 
@@ -102,35 +102,35 @@ fn quoted(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// The level and words of an error that ended a response. What a client does to its own connection is `info`.
-pub(super) fn broken(error: Error) -> (Level, String) {
+pub(super) fn broken(error: EngineError) -> (LogLevel, String) {
     match (error.side, error.kind, error.errno) {
-        (Side::Client, Kind::TimedOut, _) => {
-            (Level::Info, "client timed out (110: Connection timed out)".to_owned())
+        (FaultSide::Client, EngineErrorKind::TimedOut, _) => {
+            (LogLevel::Info, "client timed out (110: Connection timed out)".to_owned())
         }
-        (Side::Client, Kind::Closed, Some(errno)) => {
+        (FaultSide::Client, EngineErrorKind::Closed, Some(errno)) => {
             (client_level(errno), format!("writev() failed ({errno}: {})", errno_text(errno)))
         }
-        (Side::Client, Kind::Closed, None) => {
-            (Level::Info, "client prematurely closed connection".to_owned())
+        (FaultSide::Client, EngineErrorKind::Closed, None) => {
+            (LogLevel::Info, "client prematurely closed connection".to_owned())
         }
-        (Side::Client, ..) => (Level::Info, error.to_string()),
-        (Side::Upstream, ..) => (Level::Error, error.to_string()),
-        (Side::Server, Kind::File, Some(errno)) => {
-            (Level::Crit, format!("file error ({errno}: {})", errno_text(errno)))
+        (FaultSide::Client, ..) => (LogLevel::Info, error.to_string()),
+        (FaultSide::Upstream, ..) => (LogLevel::Error, error.to_string()),
+        (FaultSide::Server, EngineErrorKind::File, Some(errno)) => {
+            (LogLevel::Crit, format!("file error ({errno}: {})", errno_text(errno)))
         }
-        (Side::Server, Kind::File, None) => {
-            (Level::Alert, "sendfile() reported that a file was truncated".to_owned())
+        (FaultSide::Server, EngineErrorKind::File, None) => {
+            (LogLevel::Alert, "sendfile() reported that a file was truncated".to_owned())
         }
-        (Side::Server, ..) => (Level::Alert, error.to_string()),
+        (FaultSide::Server, ..) => (LogLevel::Alert, error.to_string()),
     }
 }
 
 /// nginx's list of what happens to connections all the time; anything else deserves an alert.
-fn client_level(errno: i32) -> Level {
+fn client_level(errno: i32) -> LogLevel {
     // ENETUNREACH is not reached twice in a row by accident: 100-101 and 103-104, 107, 110-113, and EPIPE.
     match errno {
-        32 | 100 | 101 | 103 | 104 | 107 | 110..=113 => Level::Info,
-        _ => Level::Alert,
+        32 | 100 | 101 | 103 | 104 | 107 | 110..=113 => LogLevel::Info,
+        _ => LogLevel::Alert,
     }
 }
 

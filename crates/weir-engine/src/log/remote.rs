@@ -107,7 +107,7 @@ impl std::fmt::Display for RemoteLog {
 }
 
 /// A socket log that is open: its queue, which a task of the loop empties.
-struct Sender {
+struct LogSender {
     remote: RemoteLog,
     state: Mutex<SenderState>,
     /// Who waits for the end of what waits to be sent.
@@ -144,7 +144,7 @@ struct RetryPauses {
 }
 
 /// Ends the sender's task with the log.
-pub(super) struct SenderHandle(Arc<Sender>);
+pub(super) struct SenderHandle(Arc<LogSender>);
 
 impl SenderHandle {
     pub(super) fn new(remote: &RemoteLog) -> SenderHandle {
@@ -153,7 +153,7 @@ impl SenderHandle {
 
     fn pausing(remote: &RemoteLog, pauses: RetryPauses) -> SenderHandle {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        SenderHandle(Arc::new(Sender { remote: remote.clone(), state, changed, pauses }))
+        SenderHandle(Arc::new(LogSender { remote: remote.clone(), state, changed, pauses }))
     }
 
     /// Queues whole lines.
@@ -198,7 +198,7 @@ impl Drop for SenderHandle {
     }
 }
 
-impl Sender {
+impl LogSender {
     fn lock(&self) -> MutexGuard<'_, SenderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,8 +9,8 @@ use weir_conf::{Error, LineCx, Span};
 
 use super::file::{LogBuffering, LogFile};
 use super::remote::RemoteLog;
-use super::syslog::Syslog;
-use super::{Level, line};
+use super::syslog::SyslogServer;
+use super::{LogLevel, line};
 
 /// Where a log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum LogTarget {
     /// Standard error.
     Stderr,
     /// A syslog server, by datagrams.
-    Syslog(Arc<Syslog>),
+    Syslog(Arc<SyslogServer>),
     /// A server that takes lines.
     Remote(Arc<RemoteLog>),
 }
@@ -33,7 +33,7 @@ impl LogTarget {
     /// nginx's words for syslog's parameters, and those of [`RemoteLog::parse`].
     pub fn parse(line: &LineCx<'_>) -> Result<LogTarget, Error> {
         match line.bytes(0).strip_prefix(b"syslog:") {
-            Some(parameters) => Ok(LogTarget::Syslog(Arc::new(Syslog::parse(line, parameters)?))),
+            Some(parameters) => Ok(LogTarget::Syslog(Arc::new(SyslogServer::parse(line, parameters)?))),
             None if let Some(remote) = RemoteLog::parse(line)? => Ok(LogTarget::Remote(Arc::new(remote))),
             None => Ok(LogTarget::File(line.paths().prefix.join(OsStr::from_bytes(line.bytes(0))))),
         }
@@ -69,7 +69,7 @@ pub struct LogSpec {
     /// Where to.
     pub target: LogTarget,
     /// From which level on.
-    pub level: Level,
+    pub level: LogLevel,
     span: Span,
 }
 
@@ -88,17 +88,18 @@ impl LogSpec {
         };
         let mut level = None;
         for i in 1..line.args().len() {
-            let named = Level::parse(line.bytes(i));
+            let named = LogLevel::parse(line.bytes(i));
             let named =
                 named.ok_or_else(|| line.fail_arg(i, format!("invalid log level \"{}\"", line.arg(i))))?;
-            let parts = level == Some(Level::Debug) && named == Level::Debug && line.bytes(i) != b"debug";
+            let parts =
+                level == Some(LogLevel::Debug) && named == LogLevel::Debug && line.bytes(i) != b"debug";
             if level.is_some() && !parts {
                 return Err(line.fail_arg(i, format!("duplicate log level \"{}\"", line.arg(i))));
             }
             level = Some(named);
         }
         let span = line.args().first().map_or(line.line().name.span, |word| word.span);
-        Ok(LogSpec { target, level: level.unwrap_or(Level::Error), span })
+        Ok(LogSpec { target, level: level.unwrap_or(LogLevel::Error), span })
     }
 
     /// Opens it, see [`LogTarget::open`].

@@ -12,14 +12,14 @@ use weir_conf::{Error, LineCx};
 use weir_rt::clock;
 use weir_rt::net::SockAddr;
 
-use super::Level;
+use super::LogLevel;
 use super::file::WriteFailure;
 use super::line::LONGEST;
 use crate::privileged;
 
 /// A syslog server and how messages to it are marked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Syslog {
+pub struct SyslogServer {
     /// Where datagrams are sent.
     pub server: SockAddr,
     facility: u8,
@@ -30,13 +30,13 @@ pub struct Syslog {
     hostname: Option<String>,
 }
 
-impl Syslog {
+impl SyslogServer {
     /// Reads `server=address[,facility=...][,severity=...][,tag=...][,nohostname]`.
     ///
     /// # Errors
     /// nginx's words.
-    pub fn parse(line: &LineCx<'_>, parameters: &[u8]) -> Result<Syslog, Error> {
-        let mut parsed = Parameters::default();
+    pub fn parse(line: &LineCx<'_>, parameters: &[u8]) -> Result<SyslogServer, Error> {
+        let mut parsed = SyslogParameters::default();
         for parameter in parameters.split(|byte| *byte == b',') {
             parsed.set(&String::from_utf8_lossy(parameter)).map_err(|message| line.fail_arg(0, message))?;
         }
@@ -45,17 +45,17 @@ impl Syslog {
             true => None,
             false => Some(weir_rt::process::hostname().unwrap_or_else(|_| "localhost".to_owned())),
         };
-        Ok(Syslog {
+        Ok(SyslogServer {
             server,
             facility: parsed.facility.unwrap_or(LOCAL7),
-            severity: parsed.severity.unwrap_or(Level::Info as u8 - 1),
+            severity: parsed.severity.unwrap_or(LogLevel::Info as u8 - 1),
             tag: parsed.tag.unwrap_or_else(|| "nginx".to_owned()),
             hostname,
         })
     }
 
     /// Begins a message: room for its length, then `<PRI>TIME HOST TAG: `.
-    pub(super) fn begin(&self, out: &mut Vec<u8>, level: Option<Level>, time: &[u8; 15]) {
+    pub(super) fn begin(&self, out: &mut Vec<u8>, level: Option<LogLevel>, time: &[u8; 15]) {
         let severity = level.map_or(self.severity, |level| (level as u8).saturating_sub(1));
         out.extend_from_slice(&[0; PREFIX]);
         out.push(b'<');
@@ -103,7 +103,7 @@ pub(super) fn now() -> [u8; 15] {
 
 /// What was written, before it is whole.
 #[derive(Default)]
-struct Parameters {
+struct SyslogParameters {
     server: Option<SockAddr>,
     facility: Option<u8>,
     severity: Option<u8>,
@@ -111,7 +111,7 @@ struct Parameters {
     nohostname: bool,
 }
 
-impl Parameters {
+impl SyslogParameters {
     fn set(&mut self, parameter: &str) -> Result<(), String> {
         match parameter.split_once('=') {
             Some(("server", server)) => fill(&mut self.server, "server", || address(server)),
@@ -176,7 +176,7 @@ fn address(text: &str) -> Result<SockAddr, String> {
 
 /// The socket to a server: made when the first message leaves, and anew when one could not.
 pub(super) struct SyslogSocket {
-    syslog: Arc<Syslog>,
+    syslog: Arc<SyslogServer>,
     connected: Mutex<Option<SyslogConnection>>,
 }
 
@@ -186,7 +186,7 @@ enum SyslogConnection {
 }
 
 impl SyslogSocket {
-    pub(super) fn new(syslog: Arc<Syslog>) -> SyslogSocket {
+    pub(super) fn new(syslog: Arc<SyslogServer>) -> SyslogSocket {
         SyslogSocket { syslog, connected: Mutex::new(None) }
     }
 

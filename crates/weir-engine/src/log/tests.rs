@@ -11,9 +11,9 @@ use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
 use super::writer::{LineBatch, LogWriter, MOST_QUEUED, WriterQueue};
 use super::*;
 use crate::conf::{self, CORE_MODULES};
-use crate::error::Kind;
+use crate::error::EngineErrorKind;
 use crate::exchange::testing::run;
-use crate::worker::Counters;
+use crate::worker::WorkerCounters;
 
 /// A file name of its own, removed at the end of the test.
 struct Temporary(PathBuf);
@@ -47,29 +47,29 @@ impl Drop for Temporary {
 }
 
 fn hand_over(file: &LogFile, line: &str) {
-    file.hand_over(Level::Info, line.as_bytes());
+    file.hand_over(LogLevel::Info, line.as_bytes());
 }
 
 #[test]
 fn levels_have_nginx_names_and_order() {
-    for (name, level) in Level::NAMES {
-        assert_eq!(Level::parse(name.as_bytes()), Some(level));
+    for (name, level) in LogLevel::NAMES {
+        assert_eq!(LogLevel::parse(name.as_bytes()), Some(level));
         assert_eq!(level.name(), name);
     }
-    assert!(Level::Emerg < Level::Alert && Level::Info < Level::Debug);
-    assert_eq!(Level::parse(b"debug_http"), Some(Level::Debug));
-    assert_eq!(Level::parse(b"stderr"), None);
+    assert!(LogLevel::Emerg < LogLevel::Alert && LogLevel::Info < LogLevel::Debug);
+    assert_eq!(LogLevel::parse(b"debug_http"), Some(LogLevel::Debug));
+    assert_eq!(LogLevel::parse(b"stderr"), None);
 }
 
 #[test]
 fn a_log_takes_its_level_and_graver_ones() {
     let (all, grave) = (Temporary::new(), Temporary::new());
-    let sinks = [(&all, Level::Info), (&grave, Level::Error)];
-    let log = ErrorLog::of(sinks.map(|(path, limit)| Sink { file: path.open(None), limit }).into());
-    assert!(log.enabled(Level::Info) && !log.enabled(Level::Debug));
-    log.put(Level::Info, b"info\n", false);
-    log.put(Level::Error, b"error\n", false);
-    log.put(Level::Emerg, b"emerg\n", false);
+    let sinks = [(&all, LogLevel::Info), (&grave, LogLevel::Error)];
+    let log = ErrorLog::of(sinks.map(|(path, limit)| LogSink { file: path.open(None), limit }).into());
+    assert!(log.enabled(LogLevel::Info) && !log.enabled(LogLevel::Debug));
+    log.put(LogLevel::Info, b"info\n", false);
+    log.put(LogLevel::Error, b"error\n", false);
+    log.put(LogLevel::Emerg, b"emerg\n", false);
     // Written at once: even before lines that the thread has at hand, so that order says nothing.
     assert!(grave.read().lines().any(|line| line == "emerg"), "written at once");
     flush();
@@ -88,10 +88,13 @@ fn a_request_is_named_as_nginx_does() {
     let head = "GET /t?a=1 HTTP/1.1\r\nHost: One.Test:80\r\nReferer: http://from/\r\n\r\n";
     let number = run(&server, head, async |x| {
         x.log_error(&"open() \"/t\" failed (2: No such file or directory)");
-        broken(x, error::Error { kind: Kind::Closed, side: Side::Client, errno: Some(104) });
-        broken(x, error::Error::CLIENT_TIMED_OUT);
-        x.log(Level::Debug, &"not wanted");
-        connection(&x.connection, Level::Info, &"client sent nothing");
+        broken(
+            x,
+            error::EngineError { kind: EngineErrorKind::Closed, side: FaultSide::Client, errno: Some(104) },
+        );
+        broken(x, error::EngineError::CLIENT_TIMED_OUT);
+        x.log(LogLevel::Debug, &"not wanted");
+        connection(&x.connection, LogLevel::Info, &"client sent nothing");
         x.worker.logs.flush_all();
         x.connection.number
     });
@@ -143,7 +146,7 @@ fn assert_prefix(line: &str, level: &str, number: u64, message: &str) {
 
 #[test]
 fn a_line_ends_after_2048_bytes() {
-    let line = line::compose(&line::now(), Level::Error, None, &"x".repeat(5000), |out| out.push(b'y'));
+    let line = line::compose(&line::now(), LogLevel::Error, None, &"x".repeat(5000), |out| out.push(b'y'));
     assert_eq!(line.len(), 2048);
     assert!(line.ends_with(b"x\n"));
 }
@@ -153,8 +156,8 @@ fn debug_lines_have_no_context() {
     let line = |level| {
         line::compose(&line::now(), level, Some(7), &"told", |out| out.extend_from_slice(b", client"))
     };
-    assert!(line(Level::Info).ends_with(b": *7 told, client\n"));
-    assert!(line(Level::Debug).ends_with(b": *7 told\n"));
+    assert!(line(LogLevel::Info).ends_with(b": *7 told, client\n"));
+    assert!(line(LogLevel::Debug).ends_with(b": *7 told\n"));
 }
 
 #[test]
@@ -202,7 +205,7 @@ fn a_full_disk_costs_lines_and_nothing_else() {
     assert!(lost() >= before + 2);
     assert_eq!(file.read(), "1\n2\n");
     // An urgent line is not waited for, nor is it silent.
-    full.write_now(Level::Emerg, b"3\n");
+    full.write_now(LogLevel::Emerg, b"3\n");
     assert!(lost() >= before + 3);
 }
 
@@ -248,7 +251,7 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
         flush();
         // Most likely the thread sleeps again after each of the two.
         std::thread::sleep(Duration::from_millis(5));
-        writer::push_all(&mut Vec::new(), &Counters::default());
+        writer::push_all(&mut Vec::new(), &WorkerCounters::default());
         std::thread::sleep(Duration::from_millis(5));
         hand_over(&log, line);
         let until = Instant::now() + Duration::from_secs(60);
@@ -323,7 +326,7 @@ fn syslog_gets_datagrams() {
     let text = format!("error_log syslog:server={address},facility=local0,tag=weir,nohostname warn;");
     let conf = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
     let log = conf.main.error_log_open.expect("opened");
-    for level in [Level::Warn, Level::Emerg] {
+    for level in [LogLevel::Warn, LogLevel::Emerg] {
         log.put(level, b"2026/11/21 05:45:41 [x] 1#1: said\n", false);
         let mut datagram = [0; 512];
         let len = server.recv(&mut datagram).expect("sent");

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use weir_rt::notify::{Notify, either};
 
-use super::Level;
+use super::LogLevel;
 use super::file::LogFile;
 use super::writer::{self, LineBatch};
-use crate::worker::{Counters, Worker};
+use crate::worker::{Worker, WorkerCounters};
 
 /// The log lines of a worker that are not handed over yet. Composing a line takes no lock and no atomic operation;
 /// handing over takes one lock for all lines of a turn.
@@ -23,7 +23,7 @@ struct WorkerLogsInner {
     /// One entry for each log that has lines.
     pending: RefCell<Vec<LineBatch>>,
     spare: RefCell<Vec<Vec<u8>>>,
-    counters: OnceCell<Arc<Counters>>,
+    counters: OnceCell<Arc<WorkerCounters>>,
     /// Lines wait: wakes the task that hands them over.
     dirty: Notify,
     state: Cell<WorkerLogsState>,
@@ -50,7 +50,7 @@ impl WorkerLogs {
         &self,
         worker: &Worker,
         file: &LogFile,
-        level: Option<Level>,
+        level: Option<LogLevel>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let inner = &self.0;

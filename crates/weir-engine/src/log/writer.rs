@@ -16,8 +16,8 @@ use weir_rt::clock::monotonic_ms;
 
 use super::buffer::LineBuffer;
 use super::file::{self, SharedLogFile};
-use super::{Level, complain, line};
-use crate::worker::Counters;
+use super::{LogLevel, complain, line};
+use crate::worker::WorkerCounters;
 
 /// Waits until everything handed over so far is in its file, buffered lines too; five seconds at most, so that a
 /// log that nobody reads can't keep the process from ending.
@@ -30,7 +30,7 @@ pub fn flush() {
 /// Opens all logs anew by their paths, once what was handed over is written (after they were renamed).
 pub fn reopen() {
     if !WRITER.flush(true) {
-        file::reopen_all().iter().for_each(|failed| super::cycle(Level::Emerg, failed));
+        file::reopen_all().iter().for_each(|failed| super::cycle(LogLevel::Emerg, failed));
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn push(file: &Arc<SharedLogFile>, bytes: Vec<u8>) {
 }
 
 /// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`.
-pub(super) fn push_all(batches: &mut Vec<LineBatch>, counters: &Counters) -> Vec<Vec<u8>> {
+pub(super) fn push_all(batches: &mut Vec<LineBatch>, counters: &WorkerCounters) -> Vec<Vec<u8>> {
     WRITER.push(batches, Some(counters))
 }
 
@@ -153,7 +153,7 @@ enum WriterThread {
 /// What went wrong and was not yet said.
 pub(super) struct LogTrouble {
     pub(super) message: String,
-    pub(super) level: Level,
+    pub(super) level: LogLevel,
     pub(super) lines: u64,
     /// The log that can't be told.
     pub(super) target: super::LogTarget,
@@ -193,7 +193,7 @@ impl LogWriter {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&'static self, batches: &mut Vec<LineBatch>, counters: Option<&Counters>) -> Vec<Vec<u8>> {
+    fn push(&'static self, batches: &mut Vec<LineBatch>, counters: Option<&WorkerCounters>) -> Vec<Vec<u8>> {
         let mut queue = self.lock();
         self.start(&mut queue);
         if queue.thread == WriterThread::Refused {
@@ -260,7 +260,7 @@ impl LogWriter {
             self.write(work.batches, &mut held, &mut spare);
             held.flush(work.force, |file, bytes| self.write_out(file, bytes));
             if work.reopen {
-                file::reopen_all().iter().for_each(|failed| super::cycle(Level::Emerg, failed));
+                file::reopen_all().iter().for_each(|failed| super::cycle(LogLevel::Emerg, failed));
             }
             self.speak(&mut spoken);
             self.finish(work.asked, work.pushed, spare);
@@ -359,7 +359,7 @@ impl WriterQueue {
         if queued > 0 && queued + batch.bytes.len() > MOST_QUEUED {
             let lines = batch.file.lines(&batch.bytes);
             let message = format!("log \"{}\" can't be written as fast as lines come", batch.file.target);
-            return self.lose(&batch.file, Level::Warn, message, lines);
+            return self.lose(&batch.file, LogLevel::Warn, message, lines);
         }
         batch.file.queued.fetch_add(batch.bytes.len(), Relaxed);
         self.pushed += 1;
@@ -391,10 +391,10 @@ impl WriterQueue {
         let sent = matches!(file.target, super::LogTarget::Syslog(_) | super::LogTarget::Remote(_));
         let call = if sent { "send()" } else { "write()" };
         let message = format!("{call} to \"{}\" failed ({})", file.target, line::io(error));
-        self.lose(file, Level::Alert, message, lines);
+        self.lose(file, LogLevel::Alert, message, lines);
     }
 
-    fn lose(&mut self, file: &SharedLogFile, level: Level, message: String, lines: u64) {
+    fn lose(&mut self, file: &SharedLogFile, level: LogLevel, message: String, lines: u64) {
         self.unclaimed += lines;
         LOST.fetch_add(lines, Relaxed);
         let before = self.trouble.take().map_or(0, |trouble| trouble.lines);

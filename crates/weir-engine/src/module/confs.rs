@@ -1,7 +1,7 @@
 //! The settings of all modules in one block, of which only what the block itself says is kept with it.
 //!
 //! There may be a hundred thousand servers, and a hundred modules of which a block names three. What a block takes
-//! unchanged from the one around it is therefore made once for all its neighbours ([`Base`]): such settings follow from
+//! unchanged from the one around it is therefore made once for all its neighbours ([`UnwrittenConfs`]): such settings follow from
 //! the block around alone.
 
 use std::any::Any;
@@ -9,77 +9,77 @@ use std::sync::{Arc, OnceLock};
 
 use weir_conf::{Contexts, Error};
 
-use super::{ModuleDef, Unnamed};
-use crate::conf::registry::Registry;
+use super::{ModuleDef, UnnamedBlock};
+use crate::conf::registry::ConfRegistry;
 use crate::plan::PlanBuilder;
 use crate::typed_values::TypedValues;
 
 /// A module's settings in a block.
-type Conf = Arc<dyn Any + Send + Sync>;
+type ModuleConf = Arc<dyn Any + Send + Sync>;
 
 /// The settings of all modules in one block.
-pub struct Confs {
+pub struct ModuleConfs {
     /// What the block says itself, by the module's place in the list, in that order; and what it takes from a block that does.
-    own: Vec<(u16, Conf)>,
+    own: Vec<(u16, ModuleConf)>,
     /// The settings of all others.
-    base: Arc<Base>,
+    base: Arc<UnwrittenConfs>,
 }
 
 /// The settings of blocks that say nothing themselves.
-struct Base {
+struct UnwrittenConfs {
     /// By the module's place in the list; made when a block needs it first.
-    confs: Box<[OnceLock<Conf>]>,
+    confs: Box<[OnceLock<ModuleConf>]>,
     /// Those of blocks inside such blocks: with a name, and of each kind without one ([`Module::nest`](super::Module::nest)).
-    inside: [OnceLock<Arc<Base>>; 3],
+    inside: [OnceLock<Arc<UnwrittenConfs>>; 3],
 }
 
 /// What a block is to the one around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kin {
+pub(crate) enum BlockKin {
     /// A block with a name of its own.
     Inner,
     /// One without.
-    Nested(Unnamed),
+    Nested(UnnamedBlock),
 }
 
-impl Kin {
-    /// Where its settings are among those of [`Base::inside`].
+impl BlockKin {
+    /// Where its settings are among those of [`UnwrittenConfs::inside`].
     fn place(self) -> usize {
         match self {
-            Kin::Inner => 0,
-            Kin::Nested(Unnamed::If) => 1,
-            Kin::Nested(Unnamed::LimitExcept) => 2,
+            BlockKin::Inner => 0,
+            BlockKin::Nested(UnnamedBlock::If) => 1,
+            BlockKin::Nested(UnnamedBlock::LimitExcept) => 2,
         }
     }
 }
 
 /// Settles the blocks of one kind inside a block.
-pub(crate) struct Heirs<'p> {
-    parent: &'p Confs,
-    base: Arc<Base>,
-    kin: Kin,
+pub(crate) struct BlockHeirs<'p> {
+    parent: &'p ModuleConfs,
+    base: Arc<UnwrittenConfs>,
+    kin: BlockKin,
     /// What blocks that say nothing of a module take from what their parent says itself.
-    taken: Vec<(u16, Conf)>,
+    taken: Vec<(u16, ModuleConf)>,
 }
 
 /// What settling needs.
-pub(crate) struct Settling<'s> {
+pub(crate) struct ConfSettling<'s> {
     pub(crate) modules: &'s [&'static ModuleDef],
-    pub(crate) registry: &'s mut Registry,
+    pub(crate) registry: &'s mut ConfRegistry,
     pub(crate) errors: &'s mut Vec<Error>,
 }
 
-impl Confs {
+impl ModuleConfs {
     /// Settings of a block of which nothing was read yet, beside others from `first`.
-    pub(crate) fn like(first: &Confs) -> Confs {
-        Confs { own: Vec::new(), base: first.base.clone() }
+    pub(crate) fn like(first: &ModuleConfs) -> ModuleConfs {
+        ModuleConfs { own: Vec::new(), base: first.base.clone() }
     }
 
     /// The first block's.
-    pub(crate) fn new(modules: &[&ModuleDef]) -> Confs {
-        let default = |module: &&ModuleDef| OnceLock::from(Conf::from((module.new)()));
+    pub(crate) fn new(modules: &[&ModuleDef]) -> ModuleConfs {
+        let default = |module: &&ModuleDef| OnceLock::from(ModuleConf::from((module.new)()));
         let confs = modules.iter().map(default).collect();
-        Confs { own: Vec::new(), base: Arc::new(Base { confs, inside: Default::default() }) }
+        ModuleConfs { own: Vec::new(), base: Arc::new(UnwrittenConfs { confs, inside: Default::default() }) }
     }
 
     /// The settings of type `C`.
@@ -98,19 +98,19 @@ impl Confs {
         self.find_mut().expect("the module is in the list")
     }
 
-    /// As [`Confs::get_mut`], of a module that need not be in the list.
+    /// As [`ModuleConfs::get_mut`], of a module that need not be in the list.
     pub(crate) fn find_mut<C: Default + Send + Sync + 'static>(&mut self) -> Option<&mut C> {
-        let is = |conf: &OnceLock<Conf>| conf.get().is_some_and(|conf| conf.is::<C>());
+        let is = |conf: &OnceLock<ModuleConf>| conf.get().is_some_and(|conf| conf.is::<C>());
         let at = self.base.confs.iter().position(is)?;
         self.own_mut(at, || Arc::new(C::default())).downcast_mut()
     }
 
     /// The settings of the module at `at` of the list, to change them before the block is settled.
     pub(crate) fn of_mut(&mut self, at: usize, module: &ModuleDef) -> &mut dyn Any {
-        self.own_mut(at, || Conf::from((module.new)()))
+        self.own_mut(at, || ModuleConf::from((module.new)()))
     }
 
-    fn own_mut(&mut self, at: usize, new: impl FnOnce() -> Conf) -> &mut dyn Any {
+    fn own_mut(&mut self, at: usize, new: impl FnOnce() -> ModuleConf) -> &mut dyn Any {
         let place = match self.own.binary_search_by_key(&at, |(own, _)| usize::from(*own)) {
             Ok(place) => place,
             Err(place) => {
@@ -134,7 +134,7 @@ impl Confs {
 
     /// Settles the block outside of all: only modules that have directives there have settings in it, and the others must
     /// not open files for an `http` block that may not exist.
-    pub(crate) fn settle_main(&mut self, cx: &mut Settling<'_>) {
+    pub(crate) fn settle_main(&mut self, cx: &mut ConfSettling<'_>) {
         let outside = Contexts::MAIN.or(Contexts::EVENTS);
         for (at, module) in cx.modules.iter().enumerate() {
             if module.directives().iter().any(|row| outside.allows(row.contexts)) {
@@ -151,7 +151,7 @@ impl Confs {
         for (at, conf) in self.own.drain(..) {
             confs[usize::from(at)] = OnceLock::from(conf);
         }
-        self.base = Arc::new(Base { confs, inside: Default::default() });
+        self.base = Arc::new(UnwrittenConfs { confs, inside: Default::default() });
     }
 
     pub(crate) fn install(&self, modules: &[&ModuleDef], plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
@@ -163,8 +163,8 @@ impl Confs {
     }
 }
 
-impl Confs {
-    /// As [`Confs::install`], for what runs without a request.
+impl ModuleConfs {
+    /// As [`ModuleConfs::install`], for what runs without a request.
     pub(crate) fn install_alone(
         &self,
         modules: &[&ModuleDef],
@@ -178,7 +178,7 @@ impl Confs {
     }
 }
 
-impl Confs {
+impl ModuleConfs {
     /// What modules keep with the server whose block this is.
     pub(crate) fn server_parts(&self, modules: &[&ModuleDef]) -> TypedValues {
         let mut parts = TypedValues::default();
@@ -191,18 +191,18 @@ impl Confs {
     }
 }
 
-impl<'p> Heirs<'p> {
+impl<'p> BlockHeirs<'p> {
     /// For the blocks inside a settled one.
-    pub(crate) fn of(parent: &'p Confs, kin: Kin) -> Heirs<'p> {
+    pub(crate) fn of(parent: &'p ModuleConfs, kin: BlockKin) -> BlockHeirs<'p> {
         let base = parent.base.inside[kin.place()].get_or_init(|| {
             let confs = parent.base.confs.iter().map(|_| OnceLock::new()).collect();
-            Arc::new(Base { confs, inside: Default::default() })
+            Arc::new(UnwrittenConfs { confs, inside: Default::default() })
         });
-        Heirs { parent, base: base.clone(), kin, taken: Vec::new() }
+        BlockHeirs { parent, base: base.clone(), kin, taken: Vec::new() }
     }
 
     /// Gives `confs` what they inherit and checks them.
-    pub(crate) fn settle(&mut self, confs: &mut Confs, cx: &mut Settling<'_>) {
+    pub(crate) fn settle(&mut self, confs: &mut ModuleConfs, cx: &mut ConfSettling<'_>) {
         let mut read = std::mem::take(&mut confs.own).into_iter().peekable();
         let mut around = self.parent.own.iter().peekable();
         for (at, module) in cx.modules.iter().enumerate() {
@@ -236,7 +236,13 @@ impl<'p> Heirs<'p> {
     }
 
     /// What a block that says nothing has of what `parent` says.
-    fn take(&mut self, at: usize, parent: &Conf, module: &ModuleDef, cx: &mut Settling<'_>) -> Conf {
+    fn take(
+        &mut self,
+        at: usize,
+        parent: &ModuleConf,
+        module: &ModuleDef,
+        cx: &mut ConfSettling<'_>,
+    ) -> ModuleConf {
         if let Some((_, conf)) = self.taken.iter().find(|(taken, _)| usize::from(*taken) == at) {
             return conf.clone();
         }
@@ -245,14 +251,14 @@ impl<'p> Heirs<'p> {
         conf
     }
 
-    fn heir(&self, parent: &dyn Any, module: &ModuleDef, cx: &mut Settling<'_>) -> Conf {
+    fn heir(&self, parent: &dyn Any, module: &ModuleDef, cx: &mut ConfSettling<'_>) -> ModuleConf {
         let mut conf = (module.new)();
         self.inherit(&mut *conf, parent, module, cx);
-        Conf::from(conf)
+        ModuleConf::from(conf)
     }
 
-    fn inherit(&self, conf: &mut dyn Any, parent: &dyn Any, module: &ModuleDef, cx: &mut Settling<'_>) {
-        if let Kin::Nested(block) = self.kin {
+    fn inherit(&self, conf: &mut dyn Any, parent: &dyn Any, module: &ModuleDef, cx: &mut ConfSettling<'_>) {
+        if let BlockKin::Nested(block) = self.kin {
             (module.nest)(conf, parent, block);
         }
         (module.inherit)(conf, parent);
@@ -260,7 +266,7 @@ impl<'p> Heirs<'p> {
     }
 }
 
-impl Settling<'_> {
+impl ConfSettling<'_> {
     fn resolve(&mut self, module: &ModuleDef, conf: &mut dyn Any) {
         // What is wrong with an inherited value is so in each block that inherits it, and is said once.
         if let Err(error) = (module.resolve)(conf, self.registry)
@@ -311,7 +317,7 @@ mod tests {
             "send_timeout 1s; server { listen 81; send_timeout 2s; location / { location /a { limit_except GET { } } } }
              server { listen 82; location / { location /a { send_timeout 3s; location /a/b { } } } }",
         );
-        let timeout = |confs: &super::Confs| confs.get::<HttpCoreConf>().send_timeout;
+        let timeout = |confs: &super::ModuleConfs| confs.get::<HttpCoreConf>().send_timeout;
         let inner = |index: usize| &conf.servers[index].locations[0].locations[0];
         let (_, except) = inner(0).limit_except.as_ref().expect("it has one");
         assert_eq!([timeout(&inner(0).confs), timeout(except)], [Some(2000); 2]);

@@ -4,15 +4,15 @@ use std::any::Any;
 
 use weir_conf::{ConfSource, DirectiveLine, Error, Span};
 
-use super::{Confs, Module, conf_of};
+use super::{Module, ModuleConfs, conf_of};
 use crate::conf::ServerConf;
-use crate::conf::listen::Address;
-use crate::conf::registry::Registry;
+use crate::conf::listen::ListenAddress;
+use crate::conf::registry::ConfRegistry;
 
 /// Ends an `upstream` block, whose line comes along.
-pub type EndUpstream<C> = fn(&mut C, &mut Registry, &DirectiveLine) -> Result<(), Error>;
+pub type EndUpstream<C> = fn(&mut C, &mut ConfRegistry, &DirectiveLine) -> Result<(), Error>;
 /// Checks the addresses of all servers, and says what is wrong with them.
-pub type CheckAddresses = fn(&[Address], &[ServerConf], &ConfSource) -> Vec<Error>;
+pub type CheckAddresses = fn(&[ListenAddress], &[ServerConf], &ConfSource) -> Vec<Error>;
 /// Makes what a module keeps with a server of its settings `C`.
 pub type MakeServerPart<C> = fn(&C) -> Box<dyn Any>;
 
@@ -23,10 +23,10 @@ pub struct BuildHooks<C: 'static> {
     /// An `upstream` block was read; its line comes along.
     pub end_upstream: Option<EndUpstream<C>>,
     /// `http` was read and settled, its servers were not.
-    pub end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
+    pub end_http: Option<fn(&ModuleConfs, &mut ConfRegistry) -> Vec<Error>>,
     /// The addresses of all servers are known: what is wrong with them, warnings among it.
     pub check_addresses: Option<CheckAddresses>,
-    /// What the module keeps with each server of a worker, see [`Server::part`](crate::conf::server::Server::part).
+    /// What the module keeps with each server of a worker, see [`VirtualServer::part`](crate::conf::server::VirtualServer::part).
     pub server_part: Option<MakeServerPart<C>>,
 }
 
@@ -46,7 +46,7 @@ impl<C: 'static> BuildHooks<C> {
 pub(crate) struct ErasedHooks {
     pub(crate) begin_server: Option<fn(&mut dyn Any, Span)>,
     pub(crate) end_upstream: Option<EndUpstream<dyn Any>>,
-    pub(crate) end_http: Option<fn(&Confs, &mut Registry) -> Vec<Error>>,
+    pub(crate) end_http: Option<fn(&ModuleConfs, &mut ConfRegistry) -> Vec<Error>>,
     pub(crate) check_addresses: Option<CheckAddresses>,
     pub(crate) server_part: Option<MakeServerPart<dyn Any>>,
 }

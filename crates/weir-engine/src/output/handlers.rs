@@ -5,8 +5,8 @@ use std::task::{Context, Poll};
 use weir_trace::WaitKind;
 
 use super::{body_part, drain, finish, send_head};
-use crate::body::Chain;
-use crate::error::Error;
+use crate::body::BodyChain;
+use crate::error::EngineError;
 use crate::exchange::Exchange;
 use crate::filter::FilterSlot;
 use crate::phase::LocalFuture;
@@ -19,12 +19,12 @@ impl Exchange {
     ///
     /// # Errors
     /// The client is gone or too slow; the handler should return [`Verdict::Close`].
-    pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
+    pub async fn send(&mut self, chain: BodyChain) -> Result<(), EngineError> {
         if !send_head(self).await {
             // Imperative handlers can't start over: the engine makes what the filter wants once the handler has ended.
-            return Err(Error {
-                kind: crate::error::Kind::Internal,
-                side: crate::error::Side::Server,
+            return Err(EngineError {
+                kind: crate::error::EngineErrorKind::Internal,
+                side: crate::error::FaultSide::Server,
                 errno: None,
             });
         }
@@ -46,9 +46,9 @@ impl Exchange {
     ///
     /// # Errors
     /// As [`Exchange::send`].
-    pub async fn include(&mut self, include: IncludedRequest) -> Result<(), Error> {
+    pub async fn include(&mut self, include: IncludedRequest) -> Result<(), EngineError> {
         self.includes();
-        self.send(Chain::default()).await?;
+        self.send(BodyChain::default()).await?;
         let Some(family) = self.family.clone() else { return Ok(()) };
         let shared = self.shared.clone();
         let mut filters = std::mem::take(&mut self.body_filters);

@@ -3,7 +3,7 @@
 use weir_http::{KnownField, Method, Version};
 use weir_trace::Site;
 
-use crate::body::Body;
+use crate::body::ResponseBody;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::progress::Progress;
@@ -68,7 +68,7 @@ pub(super) fn try_head(x: &mut Exchange, at: usize) -> Progress<HeadEnd, FilterW
     // The page for the 500 has passed the same filters: it goes out as it is.
     if x.refuse_unmatched() && x.response.status != 500 {
         x.response.clear();
-        x.response.body = Body::Empty;
+        x.response.body = ResponseBody::Empty;
         return Progress::Done(HeadEnd::Instead(Verdict::Status(500)));
     }
     settle(x);

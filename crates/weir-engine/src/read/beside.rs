@@ -9,11 +9,11 @@ use weir_rt::{RecvOutcome, Timer};
 use weir_trace::Site;
 
 use super::BodyFraming;
-use crate::error::{Error, Kind, Side};
+use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
 use crate::transport::ClientSide;
 use crate::transport::client::TunnelBytes;
-use crate::transport::wire::Wire;
+use crate::transport::wire::ClientWire;
 
 impl Exchange {
     /// As [`Exchange::read_body`], unless `others` is ready before: `None`, and the next call goes on from there.
@@ -23,7 +23,7 @@ impl Exchange {
     pub async fn read_body_beside(
         &mut self,
         others: impl FnMut(&mut Context<'_>) -> Poll<()>,
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Result<(), EngineError>> {
         if self.body.read {
             return Some(Ok(()));
         }
@@ -37,7 +37,7 @@ impl Exchange {
     async fn read_all_beside(
         &mut self,
         mut others: impl FnMut(&mut Context<'_>) -> Poll<()>,
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Result<(), EngineError>> {
         loop {
             let kept = match self.body_piece_beside(&mut others).await? {
                 Ok(Some(piece)) => self.keep_piece(piece).await,
@@ -110,13 +110,13 @@ impl BodyRest {
     ///
     /// # Errors
     /// The client left, was too slow, broke the framing or sent too much.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Vec<u8>, bool), Error>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Vec<u8>, bool), EngineError>> {
         let polled = match self.client.clone() {
             ClientSide::H1(wire) => self.poll_wire(cx, &wire),
             ClientSide::H2(stream) => stream.poll_bytes(cx).map(|bytes| match bytes {
                 TunnelBytes::Piece(piece) => Ok((piece, stream.is_ended())),
                 TunnelBytes::End => Ok((Vec::new(), true)),
-                TunnelBytes::Received(_) | TunnelBytes::Broken => Err(Error::CLIENT_CLOSED),
+                TunnelBytes::Received(_) | TunnelBytes::Broken => Err(EngineError::CLIENT_CLOSED),
             }),
         };
         match polled {
@@ -125,7 +125,11 @@ impl BodyRest {
                 self.progress.received.set(received);
                 self.progress.done.set(last);
                 if self.limit != 0 && received > self.limit {
-                    return Poll::Ready(Err(Error { kind: Kind::TooLarge, side: Side::Client, errno: None }));
+                    return Poll::Ready(Err(EngineError {
+                        kind: EngineErrorKind::TooLarge,
+                        side: FaultSide::Client,
+                        errno: None,
+                    }));
                 }
                 self.timer.touch(self.timeout);
                 Poll::Ready(Ok((piece, last)))
@@ -135,24 +139,30 @@ impl BodyRest {
                 if !self.timer.is_armed() && !self.timer.expired() {
                     self.timer.arm(self.timeout);
                 }
-                self.timer.poll_expired(cx).map(|()| Err(Error::CLIENT_TIMED_OUT))
+                self.timer.poll_expired(cx).map(|()| Err(EngineError::CLIENT_TIMED_OUT))
             }
         }
     }
 
-    fn poll_wire(&mut self, cx: &mut Context<'_>, wire: &Wire) -> Poll<Result<(Vec<u8>, bool), Error>> {
+    fn poll_wire(
+        &mut self,
+        cx: &mut Context<'_>,
+        wire: &ClientWire,
+    ) -> Poll<Result<(Vec<u8>, bool), EngineError>> {
         loop {
             if let Some(taken) = self.take(wire) {
                 return Poll::Ready(taken);
             }
             let Poll::Ready(received) = wire.stream.poll_recv(cx, None) else { return Poll::Pending };
-            let RecvOutcome::Data(buf) = received else { return Poll::Ready(Err(Error::CLIENT_CLOSED)) };
+            let RecvOutcome::Data(buf) = received else {
+                return Poll::Ready(Err(EngineError::CLIENT_CLOSED));
+            };
             wire.input.borrow_mut().push(buf);
         }
     }
 
     /// From what was received, if there is anything.
-    fn take(&mut self, wire: &Wire) -> Option<Result<(Vec<u8>, bool), Error>> {
+    fn take(&mut self, wire: &ClientWire) -> Option<Result<(Vec<u8>, bool), EngineError>> {
         let mut input = wire.input.borrow_mut();
         loop {
             let bytes = input.bytes();
@@ -160,7 +170,11 @@ impl BodyRest {
                 return None;
             }
             let Some(Ok(taken)) = self.framing.take(bytes) else {
-                return Some(Err(Error { kind: Kind::Protocol, side: Side::Client, errno: None }));
+                return Some(Err(EngineError {
+                    kind: EngineErrorKind::Protocol,
+                    side: FaultSide::Client,
+                    errno: None,
+                }));
             };
             let piece = bytes[taken.content].to_vec();
             input.consume(taken.used);

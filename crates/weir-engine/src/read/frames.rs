@@ -4,13 +4,13 @@ use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use super::{BodyFraming, RequestBody};
-use crate::error::{Error, Kind, Side};
+use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::transport::H2Stream;
 
 /// The next piece; `None` at the end.
-pub(super) async fn piece(x: &mut Exchange, stream: &H2Stream) -> Result<Option<Vec<u8>>, Error> {
+pub(super) async fn piece(x: &mut Exchange, stream: &H2Stream) -> Result<Option<Vec<u8>>, EngineError> {
     if !x.body.is_pending() {
         return Ok(None);
     }
@@ -35,14 +35,18 @@ pub(super) async fn piece(x: &mut Exchange, stream: &H2Stream) -> Result<Option<
         }
         if stream.is_broken() {
             (x.body.broken, x.body.framing) = (true, BodyFraming::Done);
-            return Err(Error { kind: Kind::Protocol, side: Side::Client, errno: None });
+            return Err(EngineError {
+                kind: EngineErrorKind::Protocol,
+                side: FaultSide::Client,
+                errno: None,
+            });
         }
         more(x, stream).await?;
     }
 }
 
 /// Waits for more.
-async fn more(x: &mut Exchange, stream: &H2Stream) -> Result<(), Error> {
+async fn more(x: &mut Exchange, stream: &H2Stream) -> Result<(), EngineError> {
     let timer = Timer::new();
     timer.arm(x.plan.core.client_body_timeout);
     let shared = x.shared.clone();
@@ -51,17 +55,17 @@ async fn more(x: &mut Exchange, stream: &H2Stream) -> Result<(), Error> {
         return Ok(());
     }
     let message = "client timed out (110: Connection timed out) while reading client request body";
-    x.log(Level::Info, &message);
+    x.log(LogLevel::Info, &message);
     x.body.framing = BodyFraming::Done;
     stream.blame();
-    Err(Error::CLIENT_TIMED_OUT)
+    Err(EngineError::CLIENT_TIMED_OUT)
 }
 
-fn left(x: &mut Exchange) -> Error {
+fn left(x: &mut Exchange) -> EngineError {
     let RequestBody { gone, framing, .. } = &mut x.body;
     (*gone, *framing) = (true, BodyFraming::Done);
-    x.log(Level::Info, &"client prematurely closed stream while reading client request body");
-    Error { kind: Kind::Protocol, side: Side::Client, errno: None }
+    x.log(LogLevel::Info, &"client prematurely closed stream while reading client request body");
+    EngineError { kind: EngineErrorKind::Protocol, side: FaultSide::Client, errno: None }
 }
 
 /// `Expect: 100-continue`

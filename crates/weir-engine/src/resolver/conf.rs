@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_conf::{LineCx, Result, parse_number, parse_time_ms, parse_time_s};
 use weir_resolver::ResolverSettings;
 
-use super::{Config, Resolver};
+use super::{Resolver, ResolverConfig};
 use crate::privileged;
 use weir_conf::split_port;
 
@@ -21,7 +21,7 @@ const PORT: u16 = 53;
 /// # Errors
 /// nginx's words.
 pub fn parse(line: &LineCx<'_>) -> Result<Arc<Resolver>> {
-    let mut config = Config { settings: ResolverSettings::default(), system: false };
+    let mut config = ResolverConfig { settings: ResolverSettings::default(), system: false };
     for at in 0..line.args().len() {
         let text = line.arg(at);
         let settings = &mut config.settings;
@@ -104,7 +104,7 @@ mod tests {
         let config = || {
             let settings =
                 super::ResolverSettings { servers: vec![([127, 0, 0, 1], 1).into()], ..Default::default() };
-            super::Config { settings, system: false }
+            super::ResolverConfig { settings, system: false }
         };
         let (one, other) = (super::Resolver::of(config()), super::Resolver::of(config()));
         assert!(std::sync::Arc::ptr_eq(&one, &other));

@@ -14,10 +14,10 @@ use weir_conf::{LineCx, Result};
 use weir_resolver::Resolver;
 use weir_rt::{clock, file};
 
-use super::Config;
-use crate::conf::registry::Registry;
+use super::ResolverConfig;
+use crate::conf::registry::ConfRegistry;
 use crate::conf::temp_path::TempPaths;
-use crate::log::{self, Level};
+use crate::log::{self, LogLevel};
 
 /// The folder that a configuration names.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) fn set(slot: &mut Option<Option<Arc<PathBuf>>>, line: &mut LineCx<'_>
     line.path(&mut path)?;
     let path = path.map(Arc::new);
     line.once(slot, path.clone())?;
-    let registry = line.ext::<Registry>();
+    let registry = line.ext::<ConfRegistry>();
     if let Some(path) = &path {
         registry.shared::<TempPaths>().add(path);
     }
@@ -49,7 +49,7 @@ pub fn keep_in(folder: Option<Arc<PathBuf>>) {
 static FOLDER: Mutex<Option<Arc<PathBuf>>> = Mutex::new(None);
 
 /// The file of the resolver with this configuration, if there is a folder.
-fn file(config: &Config) -> Option<PathBuf> {
+fn file(config: &ResolverConfig) -> Option<PathBuf> {
     let folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
     // The same in each process: this hasher has no key.
     let number = BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{config:?}"));
@@ -57,12 +57,15 @@ fn file(config: &Config) -> Option<PathBuf> {
 }
 
 /// Gives the engine what was kept for it. Once for each resolver, before its first question.
-pub(super) fn recall(config: &Config, engine: &mut Resolver) {
+pub(super) fn recall(config: &ResolverConfig, engine: &mut Resolver) {
     let Some(path) = file(config) else { return };
     match read(&path) {
         Ok(text) => {
             let count = engine.recall(clock::monotonic_ms(), unix_ms(), &text);
-            log::cycle(Level::Notice, &format_args!("{count} names are known from \"{}\"", path.display()));
+            log::cycle(
+                LogLevel::Notice,
+                &format_args!("{count} names are known from \"{}\"", path.display()),
+            );
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => complain("read", &path, &error),
@@ -78,7 +81,7 @@ fn read(path: &Path) -> io::Result<String> {
 
 /// When and what a resolver writes.
 #[derive(Default)]
-pub(super) struct Keeper {
+pub(super) struct ResolverWriter {
     /// How many changes of the engine have been written, and when the last time was.
     written: u64,
     at: u64,
@@ -86,9 +89,9 @@ pub(super) struct Keeper {
     busy: Rc<Cell<bool>>,
 }
 
-impl Keeper {
+impl ResolverWriter {
     /// Begins to write what has changed, at most once in a second; when there will be something to write.
-    pub(super) fn follow(&mut self, now: u64, config: &Config, engine: &Resolver) -> Option<u64> {
+    pub(super) fn follow(&mut self, now: u64, config: &ResolverConfig, engine: &Resolver) -> Option<u64> {
         if engine.changes() == self.written {
             return None;
         }
@@ -125,7 +128,7 @@ fn complain(what: &str, path: &Path, error: &io::Error) {
         .raw_os_error()
         .map_or_else(|| error.to_string(), |errno| format!("{errno}: {}", file::errno_text(errno)));
     log::cycle(
-        Level::Error,
+        LogLevel::Error,
         &format_args!("names kept in \"{}\" can't be {what} ({reason})", path.display()),
     );
 }

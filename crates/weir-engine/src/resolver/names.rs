@@ -6,11 +6,11 @@ use std::time::Duration;
 use weir_resolver::{DnsFailure, DnsQuestion};
 use weir_rt::clock;
 
-use super::{Found, Shared};
-use crate::log::{self, Level};
+use super::{LookupResult, ResolverShared};
+use crate::log::{self, LogLevel};
 
 /// A name that is followed.
-pub struct Watch {
+pub struct NameWatch {
     /// What is asked.
     pub question: DnsQuestion,
     /// The name as messages have it: `example.org`, `service http of example.org`.
@@ -18,7 +18,7 @@ pub struct Watch {
     /// Milliseconds a look-up may take.
     pub timeout: u64,
     /// Is told what was found, or why nothing was; `false`: nobody wants to know any more.
-    pub told: Box<dyn Fn(Found) -> bool + Send>,
+    pub told: Box<dyn Fn(LookupResult) -> bool + Send>,
 }
 
 /// Milliseconds between look-ups that fail.
@@ -27,7 +27,7 @@ const AGAIN: (u64, u64) = (1_000, 5_000);
 const SHORTEST: u64 = 100;
 
 /// Looks the name up whenever what is known has expired.
-pub(super) async fn follow(shared: Arc<Shared>, watch: Watch) {
+pub(super) async fn follow(shared: Arc<ResolverShared>, watch: NameWatch) {
     let mut was_stale = false;
     loop {
         let found = shared.resolve(&watch.question, watch.timeout).await;
@@ -35,7 +35,7 @@ pub(super) async fn follow(shared: Arc<Shared>, watch: Watch) {
         if stale && !was_stale {
             let name = &watch.name;
             log::cycle(
-                Level::Warn,
+                LogLevel::Warn,
                 &format_args!("{name} could not be resolved again, its addresses stay in use"),
             );
         }
@@ -48,7 +48,7 @@ pub(super) async fn follow(shared: Arc<Shared>, watch: Watch) {
     }
 }
 
-fn pause(shared: &Shared, watch: &Watch, found: &Found) -> u64 {
+fn pause(shared: &ResolverShared, watch: &NameWatch, found: &LookupResult) -> u64 {
     match found {
         Ok(answer) => answer.until.saturating_sub(clock::monotonic_ms()).max(SHORTEST),
         Err(DnsFailure::Code(3)) => shared.config.settings.valid.unwrap_or(AGAIN.0).clamp(AGAIN.0, AGAIN.1),
@@ -56,10 +56,10 @@ fn pause(shared: &Shared, watch: &Watch, found: &Found) -> u64 {
     }
 }
 
-fn tell(watch: &Watch, found: Found) -> bool {
+fn tell(watch: &NameWatch, found: LookupResult) -> bool {
     if let Err(failure) = &found {
         let (name, number) = (&watch.name, failure.number());
-        log::cycle(Level::Error, &format_args!("{name} could not be resolved ({number}: {failure})"));
+        log::cycle(LogLevel::Error, &format_args!("{name} could not be resolved ({number}: {failure})"));
     }
     (watch.told)(found)
 }

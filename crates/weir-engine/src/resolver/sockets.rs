@@ -9,8 +9,8 @@ use std::sync::Arc;
 use weir_resolver::SocketToken;
 use weir_rt::{RecvOutcome, Stream, clock};
 
-use super::Shared;
-use super::thread::Loop;
+use super::ResolverShared;
+use super::thread::ResolverLoop;
 
 /// Why a name server could not be asked.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl fmt::Display for QueryError {
 /// # Errors
 /// The system's.
 pub(super) async fn datagram(
-    shared: &Arc<Shared>,
-    here: &Loop,
+    shared: &Arc<ResolverShared>,
+    here: &ResolverLoop,
     token: SocketToken,
     server: SocketAddr,
     bytes: &[u8],
@@ -78,8 +78,8 @@ pub(super) async fn datagram(
 /// # Errors
 /// The system's.
 pub(super) async fn stream(
-    shared: &Arc<Shared>,
-    here: &Loop,
+    shared: &Arc<ResolverShared>,
+    here: &ResolverLoop,
     token: SocketToken,
     server: SocketAddr,
     bytes: Vec<u8>,

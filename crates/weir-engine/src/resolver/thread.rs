@@ -15,9 +15,9 @@ use weir_resolver::{SocketToken, Transmit, system};
 use weir_rt::notify::{Notify, either};
 use weir_rt::{DriverChoice, Runtime, RuntimeHandle, RuntimeOptions, clock};
 
-use super::kept::Keeper;
-use super::{Config, Shared, sockets};
-use crate::log::{self, Level};
+use super::kept::ResolverWriter;
+use super::{ResolverConfig, ResolverShared, sockets};
+use crate::log::{self, LogLevel};
 
 /// Receive buffers of the thread: each holds a datagram for the moment between its coming and its reading.
 const BUFFERS: u16 = 64;
@@ -26,14 +26,14 @@ const LONGEST: u64 = 5_000;
 
 /// The thread's sockets, and how it is told that there is something to do.
 #[derive(Default)]
-pub(super) struct Loop {
+pub(super) struct ResolverLoop {
     pub(super) wake: Notify,
     /// Each is notified when nothing is expected from it any more.
     pub(super) sockets: RefCell<HashMap<SocketToken, Rc<Notify>>>,
 }
 
 thread_local! {
-    static HERE: Rc<Loop> = Rc::default();
+    static HERE: Rc<ResolverLoop> = Rc::default();
 }
 
 /// Has the calling thread's loop look at its engine.
@@ -45,7 +45,7 @@ pub(super) fn look() {
 ///
 /// # Errors
 /// Out of threads, memory or descriptors.
-pub(super) fn start(shared: Arc<Shared>) -> io::Result<RuntimeHandle> {
+pub(super) fn start(shared: Arc<ResolverShared>) -> io::Result<RuntimeHandle> {
     let (sender, receiver) = mpsc::channel();
     let run = move || {
         // It moves a few small messages: epoll has it ready with the fewest resources.
@@ -70,8 +70,8 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<RuntimeHandle> {
     receiver.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-async fn run(shared: &Arc<Shared>, here: Rc<Loop>) {
-    let (mut files, mut keeper) = (Files::default(), Keeper::default());
+async fn run(shared: &Arc<ResolverShared>, here: Rc<ResolverLoop>) {
+    let (mut files, mut keeper) = (SystemFiles::default(), ResolverWriter::default());
     while !shared.over.load(Relaxed) {
         shared.told.store(false, Relaxed);
         let (transmits, next) = {
@@ -100,7 +100,7 @@ async fn run(shared: &Arc<Shared>, here: Rc<Loop>) {
     }
 }
 
-fn perform(shared: &Arc<Shared>, here: &Rc<Loop>, transmit: Transmit) {
+fn perform(shared: &Arc<ResolverShared>, here: &Rc<ResolverLoop>, transmit: Transmit) {
     let (token, server, bytes, stream) = match transmit {
         Transmit::Close(token) => {
             if let Some(closed) = here.sockets.borrow_mut().remove(&token) {
@@ -123,7 +123,7 @@ fn perform(shared: &Arc<Shared>, here: &Rc<Loop>, transmit: Transmit) {
         };
         if let Some(ended) = either(talk, closed.notified()).await {
             if let Err(error) = ended {
-                log::cycle(Level::Error, &format_args!("{error} while resolving, resolver: {server}"));
+                log::cycle(LogLevel::Error, &format_args!("{error} while resolving, resolver: {server}"));
             }
             shared.lock().engine.handle_error(clock::monotonic_ms(), token);
             here.sockets.borrow_mut().remove(&token);
@@ -134,14 +134,14 @@ fn perform(shared: &Arc<Shared>, here: &Rc<Loop>, transmit: Transmit) {
 
 /// The system's files, as they were read last.
 #[derive(Default)]
-struct Files {
+struct SystemFiles {
     looked: Option<u64>,
     seen: [Option<(u64, i64, i64, u64)>; 2],
 }
 
-impl Files {
+impl SystemFiles {
     /// Reads what has changed.
-    fn follow(&mut self, now: u64, config: &Config, engine: &mut weir_resolver::Resolver) {
+    fn follow(&mut self, now: u64, config: &ResolverConfig, engine: &mut weir_resolver::Resolver) {
         if self.looked.is_some_and(|looked| now < looked + LONGEST) {
             return;
         }
@@ -158,12 +158,12 @@ impl Files {
 }
 
 /// Gives the engine all that the system's files say.
-pub(super) fn read_system(config: &Config, engine: &mut weir_resolver::Resolver) {
-    Files::default().follow(clock::monotonic_ms(), config, engine);
+pub(super) fn read_system(config: &ResolverConfig, engine: &mut weir_resolver::Resolver) {
+    SystemFiles::default().follow(clock::monotonic_ms(), config, engine);
 }
 
 /// `config` with the name servers and the search list of `/etc/resolv.conf`; one that can't be read names none.
-fn with_system(config: &Config) -> Config {
+fn with_system(config: &ResolverConfig) -> ResolverConfig {
     let mut config = config.clone();
     system::apply(&text_of(RESOLV_CONF), &mut config.settings);
     config
@@ -173,7 +173,10 @@ fn with_system(config: &Config) -> Config {
 fn text_of(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
-            log::cycle(Level::Error, &format_args!("\"{path}\" can't be read, and names nothing: {error}"));
+            log::cycle(
+                LogLevel::Error,
+                &format_args!("\"{path}\" can't be read, and names nothing: {error}"),
+            );
         }
         String::new()
     })

@@ -1,6 +1,6 @@
 //! Subrequests that nobody waits for: copies of a request that live on by themselves (`mirror`).
 
-use super::{SubrequestOptions, SubrequestTarget, Taking, child, run_child};
+use super::{ParentShare, SubrequestOptions, SubrequestTarget, child, run_child};
 use crate::engine;
 use crate::exchange::Exchange;
 use crate::phase::Phase;
@@ -40,7 +40,7 @@ impl Exchange {
         }
         // Asked for while the descriptor is surely this connection's.
         self.connection.local();
-        let (mut x, _) = child(self, target, options, Taking::Copies);
+        let (mut x, _) = child(self, target, options, ParentShare::Copies);
         if from == Phase::Content {
             self.repeat_in(&mut x);
         }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use weir_trace::Site;
 
-use crate::body::Chain;
+use crate::body::BodyChain;
 use crate::exchange::{FamilyState, SharedPart};
 use crate::phase::LocalFuture;
 use crate::text::Text;
@@ -31,18 +31,18 @@ pub(crate) struct SubrequestFamily {
 
 /// A piece of the output.
 enum OutputItem {
-    Data(Chain),
+    Data(BodyChain),
     Child(Rc<ChildOutlet>),
 }
 
 /// Where a child's answer goes: the parent takes it when its turn comes.
 pub struct ChildOutlet {
-    chain: RefCell<Chain>,
+    chain: RefCell<BodyChain>,
     ended: Cell<bool>,
     total: Cell<u64>,
     stirred: Rc<Cell<bool>>,
     /// What is said instead of an error or of nothing, and its media type.
-    pub(crate) stub: RefCell<Option<(Chain, Option<Text>)>>,
+    pub(crate) stub: RefCell<Option<(BodyChain, Option<Text>)>>,
 }
 
 /// A child that runs.
@@ -111,7 +111,7 @@ impl SubrequestFamily {
     }
 
     /// An outlet for a child whose answer comes next.
-    pub(crate) fn outlet(&self, stub: Option<(Chain, Option<Text>)>) -> Rc<ChildOutlet> {
+    pub(crate) fn outlet(&self, stub: Option<(BodyChain, Option<Text>)>) -> Rc<ChildOutlet> {
         let outlet = Rc::new(ChildOutlet {
             chain: RefCell::default(),
             ended: Cell::new(false),
@@ -129,7 +129,7 @@ impl SubrequestFamily {
     }
 
     /// What the parent says next. The end of all is not said here, since children may still have to say something.
-    pub(crate) fn push(&self, mut chain: Chain) {
+    pub(crate) fn push(&self, mut chain: BodyChain) {
         chain.last = false;
         if chain.is_empty() && !chain.flush {
             return;
@@ -138,7 +138,7 @@ impl SubrequestFamily {
     }
 
     /// What can go out now.
-    pub(crate) fn take(&self) -> Option<Chain> {
+    pub(crate) fn take(&self) -> Option<BodyChain> {
         let mut queue = self.queue.borrow_mut();
         loop {
             match queue.front_mut()? {
@@ -198,7 +198,7 @@ impl SubrequestFamily {
 
 impl ChildOutlet {
     /// Takes a part of the child's answer, and waits while too much of it stands here.
-    pub(crate) async fn put(&self, chain: &mut Chain) {
+    pub(crate) async fn put(&self, chain: &mut BodyChain) {
         // The end of the child's answer is not that of the parent's.
         chain.last = false;
         self.total.set(self.total.get() + chain.len());
@@ -228,7 +228,7 @@ impl ChildOutlet {
         !chain.is_empty() || chain.flush
     }
 
-    fn take(&self) -> Option<Chain> {
+    fn take(&self) -> Option<BodyChain> {
         self.has_data().then(|| {
             self.stirred.set(true);
             self.chain.take()

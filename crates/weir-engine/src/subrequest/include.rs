@@ -7,10 +7,10 @@ use weir_http::Method;
 
 use super::family::{AliveCount, ChildOutlet, RunningChild, SubrequestFamily};
 use super::{
-    CapturedResponse, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, Taking, captured,
-    child,
+    CapturedResponse, ParentShare, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget,
+    captured, child,
 };
-use crate::body::Chain;
+use crate::body::BodyChain;
 use crate::exchange::{Exchange, FamilyState};
 use crate::phase::{LocalFuture, Phase};
 use crate::transport::Transport;
@@ -31,7 +31,7 @@ pub struct IncludedRequest {
     /// The filter goes on when the subrequest is answered, and sees what it did to variables.
     pub wait: bool,
     /// What is said instead of an error, or of an answer without a body.
-    pub stub: Option<Chain>,
+    pub stub: Option<BodyChain>,
     /// The answer goes here instead of the output; the filter waits for it.
     pub into: Option<PendingCapture>,
     /// The request's own location answers once more, with all that led to it left out, instead of what `uri` leads to.
@@ -136,7 +136,7 @@ impl Exchange {
             self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
             return None;
         };
-        let (mut x, _) = child(self, SubrequestTarget { uri, args }, options, Taking::Copies);
+        let (mut x, _) = child(self, SubrequestTarget { uri, args }, options, ParentShare::Copies);
         x.common = Some(common);
         x.shared.become_branch(&self.shared);
         x.recorded.set(x.shared.is_on());
@@ -183,7 +183,7 @@ impl Exchange {
         let (done, left) = (Rc::new(Cell::new(false)), FinishedChild::default());
         let waited = wait.then(|| AwaitedInclude { done: done.clone(), left: left.clone(), before });
         let shared = x.shared.clone();
-        let ended = Ended { outlet, done };
+        let ended = ChildEnd { outlet, done };
         let future = Box::pin(async move {
             let mut x = x;
             let captured = run_captured(&mut x, from).await;
@@ -231,7 +231,7 @@ impl Exchange {
 pub(crate) struct AwaitedInclude {
     done: Rc<Cell<bool>>,
     left: FinishedChild,
-    before: Option<(crate::variable::Variables, u32)>,
+    before: Option<(crate::variable::VariableValues, u32)>,
 }
 
 impl AwaitedInclude {
@@ -241,12 +241,12 @@ impl AwaitedInclude {
 }
 
 /// Tells the parent that a child is over, however it ended.
-struct Ended {
+struct ChildEnd {
     outlet: Option<Rc<ChildOutlet>>,
     done: Rc<Cell<bool>>,
 }
 
-impl Drop for Ended {
+impl Drop for ChildEnd {
     fn drop(&mut self) {
         self.done.set(true);
         if let Some(outlet) = &self.outlet {

@@ -9,16 +9,16 @@ use weir_trace::RequestId;
 /// library's hash tables get them, so numbers repeat neither among workers nor after a restart. They tell requests
 /// apart; they keep no secret.
 #[derive(Debug)]
-pub(crate) struct Ids {
+pub(crate) struct RequestIds {
     seed: u128,
     counter: Cell<u64>,
 }
 
-impl Ids {
-    pub(crate) fn new() -> Ids {
+impl RequestIds {
+    pub(crate) fn new() -> RequestIds {
         let key = RandomState::new();
         let seed = u128::from(key.hash_one(0)) << 64 | u128::from(key.hash_one(1));
-        Ids { seed, counter: Cell::new(key.hash_one(2)) }
+        RequestIds { seed, counter: Cell::new(key.hash_one(2)) }
     }
 
     /// The next number; never 0.
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn numbers_do_not_repeat() {
-        let (one, two) = (Ids::new(), Ids::new());
+        let (one, two) = (RequestIds::new(), RequestIds::new());
         let numbers: std::collections::HashSet<RequestId> =
             (0..1000).flat_map(|_| [one.next(), two.next()]).collect();
         assert_eq!(numbers.len(), 2000);

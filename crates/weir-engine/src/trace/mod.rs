@@ -14,10 +14,10 @@ mod settings;
 mod variable;
 
 pub use module::{Profile, ProfileConf};
-pub(crate) use presence::Presence;
-pub(crate) use present::Present;
-pub use queues::{Depth, Queues};
-pub use settings::{Admin, TraceSettings};
+pub(crate) use presence::RequestPresence;
+pub(crate) use present::WorkerPresences;
+pub use queues::{ConnectionQueues, QueueDepth};
+pub use settings::{AdminLine, TraceSettings};
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -5,10 +5,10 @@ use weir_conf::{ArgCount, Contexts, Directive, LineCx, Result, parse_number, par
 use weir_rt::clock;
 use weir_trace::{KeepRule, SiteTable, SlowLimit, TraceLevel, render};
 
-use super::settings::{Admin, TraceSettings};
+use super::settings::{AdminLine, TraceSettings};
 use super::variable;
 use crate::conf::listen;
-use crate::conf::registry::Registry;
+use crate::conf::registry::ConfRegistry;
 use crate::exchange::Exchange;
 use crate::filter::{FilterSlot, HeaderFilter};
 use crate::inherit;
@@ -16,7 +16,7 @@ use crate::module::Module;
 use crate::phase::Verdict;
 use crate::plan::PlanBuilder;
 use crate::text::Text;
-use crate::variable::{Script, Variable};
+use crate::variable::{ValueScript, Variable};
 
 /// The module of tracing. It has no handler: boundaries are stamped by the engine, for all modules alike.
 pub struct Profile;
@@ -79,13 +79,15 @@ impl Module for Profile {
         plan.profile(conf.profile.unwrap_or(true));
         plan.redact_args(conf.redact.is_none_or(|bits| bits & ARGS != 0));
         if conf.slow.is_some() || conf.sample.is_some() {
-            let slow = conf.slow.unwrap_or(Bound::Ms(SLOW_MS)).slow();
+            let slow = conf.slow.unwrap_or(SlowBound::Ms(SLOW_MS)).slow();
             plan.keep_traces(KeepRule { slow, sample: conf.sample.unwrap_or(SAMPLE) });
         }
         match &conf.server_timing {
-            None | Some(Timing::Never) => {}
-            Some(Timing::Always) => plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(None)),
-            Some(Timing::When(value)) => {
+            None | Some(ServerTimingRule::Never) => {}
+            Some(ServerTimingRule::Always) => {
+                plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(None))
+            }
+            Some(ServerTimingRule::When(value)) => {
                 plan.header_filter(FilterSlot::Headers, Self::NAME, ServerTiming(Some(value.clone())));
             }
         }
@@ -102,36 +104,36 @@ pub struct ProfileConf {
     profile: Option<bool>,
     /// `trace` stands here.
     trace: Option<()>,
-    slow: Option<Bound>,
+    slow: Option<SlowBound>,
     sample: Option<u32>,
     redact: Option<u32>,
-    server_timing: Option<Timing>,
+    server_timing: Option<ServerTimingRule>,
 }
 
 /// `trace slow=`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bound {
+enum SlowBound {
     Never,
     Ms(u64),
     P99,
 }
 
-impl Bound {
+impl SlowBound {
     fn slow(self) -> SlowLimit {
         match self {
-            Bound::Never => SlowLimit::Never,
-            Bound::Ms(ms) => SlowLimit::Ticks(clock::scale().ns_to_ticks(ms.saturating_mul(1_000_000))),
-            Bound::P99 => SlowLimit::P99,
+            SlowBound::Never => SlowLimit::Never,
+            SlowBound::Ms(ms) => SlowLimit::Ticks(clock::scale().ns_to_ticks(ms.saturating_mul(1_000_000))),
+            SlowBound::P99 => SlowLimit::P99,
         }
     }
 }
 
 /// `server_timing`
 #[derive(Clone)]
-enum Timing {
+enum ServerTimingRule {
     Never,
     Always,
-    When(Script),
+    When(ValueScript),
 }
 
 impl ProfileConf {
@@ -148,9 +150,9 @@ impl ProfileConf {
                 }
             } else if let Some(text) = text.strip_prefix(b"slow=") {
                 self.slow = Some(match text {
-                    b"off" => Bound::Never,
-                    b"p99" => Bound::P99,
-                    text => Bound::Ms(parse_time_ms(text).ok_or_else(|| line.invalid_value(i))?),
+                    b"off" => SlowBound::Never,
+                    b"p99" => SlowBound::P99,
+                    text => SlowBound::Ms(parse_time_ms(text).ok_or_else(|| line.invalid_value(i))?),
                 });
             } else if let Some(text) = text.strip_prefix(b"keep=") {
                 whole_server(line, i, "keep")?;
@@ -176,9 +178,9 @@ impl ProfileConf {
     /// `server_timing on|off|string`
     fn set_server_timing(&mut self, line: &mut LineCx<'_>) -> Result {
         let timing = match line.bytes(0) {
-            b"on" => Timing::Always,
-            b"off" => Timing::Never,
-            _ => Timing::When(Script::compile(line, 0)?),
+            b"on" => ServerTimingRule::Always,
+            b"off" => ServerTimingRule::Never,
+            _ => ServerTimingRule::When(ValueScript::compile(line, 0)?),
         };
         line.once(&mut self.server_timing, timing)
     }
@@ -234,13 +236,13 @@ fn set_admin(line: &mut LineCx<'_>) -> Result {
         if settings(line).admin.iter().any(|admin| admin.address == address) {
             return Err(line.fail_arg(0, format!("a duplicate admin {text}")));
         }
-        settings(line).admin.push(Admin { address, token: token.clone() });
+        settings(line).admin.push(AdminLine { address, token: token.clone() });
     }
     Ok(())
 }
 
 fn settings<'a>(line: &'a mut LineCx<'_>) -> &'a mut TraceSettings {
-    line.ext::<Registry>().shared()
+    line.ext::<ConfRegistry>().shared()
 }
 
 /// Refuses a parameter outside of `http`.
@@ -261,7 +263,7 @@ fn parse_share(text: &[u8]) -> Option<u32> {
 }
 
 /// Adds `Server-Timing` (W3C), with what is known before the head leaves.
-struct ServerTiming(Option<Script>);
+struct ServerTiming(Option<ValueScript>);
 
 impl HeaderFilter for ServerTiming {
     fn filter(&self, x: &mut Exchange) -> Verdict {
@@ -387,7 +389,7 @@ mod tests {
             let rule = x.worker.present.rules()[usize::from(x.plan.rule) - 1];
             assert_eq!((rule.slow, rule.sample), (SlowLimit::P99, 8));
             let root = x.worker.present.rules()[usize::from(x.server.plan.rule) - 1];
-            assert_eq!((root.slow, root.sample), (Bound::Ms(200).slow(), 8));
+            assert_eq!((root.slow, root.sample), (SlowBound::Ms(200).slow(), 8));
         });
         testing::run(http, "GET /off HTTP/1.1\r\nHost: a\r\n\r\n", async |x| assert!(!x.plan.profile));
         testing::run("server { profile_redact cookie; }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {

@@ -8,12 +8,12 @@ use weir_http::TraceParent;
 use weir_rt::sampler::{self, SitePlace};
 use weir_trace::{FlightTicket, LoopRun, RequestId, Site, Trace, WaitKind};
 
-use super::{BEFORE, Present};
+use super::{BEFORE, WorkerPresences};
 
 /// What is known of a request in flight besides its trace; shared with its subrequests.
 #[derive(Debug)]
-pub(crate) struct Presence {
-    present: Rc<Present>,
+pub(crate) struct RequestPresence {
+    present: Rc<WorkerPresences>,
     ticket: Cell<FlightTicket>,
     id: Cell<RequestId>,
     /// Our own number in the trace, of `$traceparent`; 0 until asked for.
@@ -29,9 +29,9 @@ pub(crate) struct Presence {
     receive_wait: Cell<u64>,
 }
 
-impl Presence {
-    pub(crate) fn new(present: &Rc<Present>) -> Presence {
-        Presence {
+impl RequestPresence {
+    pub(crate) fn new(present: &Rc<WorkerPresences>) -> RequestPresence {
+        RequestPresence {
             present: present.clone(),
             ticket: Cell::default(),
             id: Cell::default(),
@@ -64,7 +64,7 @@ impl Presence {
         }
     }
 
-    /// See [`late`](Presence::late).
+    /// See [`late`](RequestPresence::late).
     pub(crate) fn receive_wait(&self) -> u64 {
         self.receive_wait.get()
     }
@@ -138,7 +138,7 @@ impl Presence {
     }
 
     /// The request is one that `parent` made: it has its number, and is not in flight by itself.
-    pub(crate) fn follow(&self, parent: &Presence) {
+    pub(crate) fn follow(&self, parent: &RequestPresence) {
         self.leave();
         self.id.set(parent.id());
         self.span.set(parent.span());
@@ -175,7 +175,7 @@ impl Presence {
     }
 }
 
-impl Drop for Presence {
+impl Drop for RequestPresence {
     fn drop(&mut self) {
         self.leave();
     }

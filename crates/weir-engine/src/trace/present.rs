@@ -7,14 +7,14 @@ use weir_trace::{
     WorkerNow,
 };
 
-use super::id::Ids;
-use super::queues::Watchers;
+use super::id::RequestIds;
+use super::queues::QueueWatchers;
 
 /// What all presences of a worker share.
 #[derive(Debug)]
-pub(crate) struct Present {
+pub(crate) struct WorkerPresences {
     pub(crate) now: WorkerNow,
-    pub(crate) ids: Ids,
+    pub(crate) ids: RequestIds,
     /// The settings of the recorder where no configuration says otherwise.
     pub(crate) base: RecorderSettings,
     /// For variables.
@@ -30,17 +30,17 @@ pub(crate) struct Present {
     after: Cell<u64>,
     /// There was a stall, or there are watchers: whether a request is to be asked needs a look.
     curious: Cell<bool>,
-    pub(crate) watchers: Watchers,
+    pub(crate) watchers: QueueWatchers,
     accepts: Cell<u32>,
     /// A task will settle the recorder's counts.
     pub(crate) is_settling: Cell<bool>,
 }
 
-impl Present {
-    pub(crate) fn new(now: WorkerNow, recorder: &Recorder) -> Present {
-        Present {
+impl WorkerPresences {
+    pub(crate) fn new(now: WorkerNow, recorder: &Recorder) -> WorkerPresences {
+        WorkerPresences {
             now,
-            ids: Ids::new(),
+            ids: RequestIds::new(),
             base: *recorder.settings(),
             phases: RefCell::default(),
             rules: RefCell::default(),
@@ -49,7 +49,7 @@ impl Present {
             stalled: Cell::new((0, 0)),
             after: Cell::new(0),
             curious: Cell::new(false),
-            watchers: Watchers::default(),
+            watchers: QueueWatchers::default(),
             accepts: Cell::new(0),
             is_settling: Cell::new(false),
         }

@@ -13,27 +13,27 @@ use crate::worker::Worker;
 
 /// What a worker's connections hold at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Queues {
+pub struct ConnectionQueues {
     /// Received by the kernel, and not read by the worker.
-    pub receive: Depth,
+    pub receive: QueueDepth,
     /// Written by the worker, and not acknowledged by clients.
-    pub send: Depth,
+    pub send: QueueDepth,
     /// Of those the bytes that are not even sent: the window of the client or of the network is full.
-    pub unsent: Depth,
+    pub unsent: QueueDepth,
     /// Composed, and not taken by the kernel yet.
-    pub own: Depth,
+    pub own: QueueDepth,
 }
 
 /// A queue of many connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
+pub struct QueueDepth {
     /// Connections that have something in it.
     pub connections: u64,
     /// Bytes, of all of them.
     pub bytes: u64,
 }
 
-impl Depth {
+impl QueueDepth {
     /// Adds what one connection has.
     fn add(&mut self, bytes: u64) {
         self.connections += u64::from(bytes > 0);
@@ -43,13 +43,13 @@ impl Depth {
 
 /// Who wants to know of a worker's queues.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers {
+pub(crate) struct QueueWatchers {
     count: Cell<u32>,
     /// The loop reads the stamps of packets.
     stamps: Cell<bool>,
 }
 
-impl Watchers {
+impl QueueWatchers {
     /// Every connection is to be asked.
     #[inline]
     pub(crate) fn are_there(&self) -> bool {
@@ -94,12 +94,12 @@ impl Worker {
     }
 
     /// What is in the queues now; what was read meanwhile is counted with the waits of the recorder.
-    pub fn queues(&self) -> Queues {
+    pub fn queues(&self) -> ConnectionQueues {
         let scale = clock::scale();
         for ns in packets::take() {
             self.recorder.borrow().received(scale.ns_to_ticks(ns));
         }
-        let mut queues = Queues::default();
+        let mut queues = ConnectionQueues::default();
         self.each_connection(MOST, |wire, _| {
             queues.own.add(wire.stream.unsent());
             // A unix socket holds nothing of its own, and a closed one nothing at all.

@@ -18,12 +18,12 @@ pub struct TraceSettings {
     pub(crate) sample: Option<u32>,
     pub(crate) cpu: Option<u32>,
     pub(crate) blocked: Option<Option<u64>>,
-    pub(crate) admin: Vec<Admin>,
+    pub(crate) admin: Vec<AdminLine>,
 }
 
 /// An `admin` line: where the server answers questions about itself.
 #[derive(Clone, Debug)]
-pub struct Admin {
+pub struct AdminLine {
     /// The address: a unix socket, loopback, or any other with a token.
     pub address: SockAddr,
     /// `token=`: what a request must show.
@@ -51,7 +51,7 @@ impl TraceSettings {
 
     /// `admin`, each line.
     #[must_use]
-    pub fn admin(&self) -> &[Admin] {
+    pub fn admin(&self) -> &[AdminLine] {
         &self.admin
     }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use weir_rt::{RecvBuf, RecvOutcome};
 
 use super::h2::H2Stream;
-use super::wire::Wire;
+use super::wire::ClientWire;
 
 /// What came of one side of a tunnel.
 pub enum TunnelBytes {
@@ -35,7 +35,7 @@ impl From<RecvOutcome> for TunnelBytes {
 #[derive(Clone)]
 pub enum ClientSide {
     /// Of a connection of its own.
-    H1(Rc<Wire>),
+    H1(Rc<ClientWire>),
     /// Of one of a connection's streams.
     H2(H2Stream),
 }

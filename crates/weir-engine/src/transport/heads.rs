@@ -18,14 +18,14 @@ use crate::text::Text;
 #[derive(Default)]
 pub(crate) struct HeadCache {
     composed: Vec<Option<Box<ComposedHead>>>,
-    numbered: Vec<Option<Box<(Facts, u32)>>>,
+    numbered: Vec<Option<Box<(HeadFacts, u32)>>>,
     /// The last number that was given.
     last: u32,
 }
 
 /// A head of HTTP/1.
 struct ComposedHead {
-    facts: Facts,
+    facts: HeadFacts,
     /// Up to the date.
     before: Box<[u8]>,
     /// Behind the date.
@@ -33,7 +33,7 @@ struct ComposedHead {
 }
 
 /// What a head is made of.
-struct Facts {
+struct HeadFacts {
     /// Also stands for the server, whose name and settings are in the head.
     plan: Rc<Plan>,
     status: u16,
@@ -73,7 +73,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
 }
 
 /// A number for the head of `x.response`: the same for those that differ in nothing but their date, 0 for one that is made of
-/// more than [`Facts`] has.
+/// more than [`HeadFacts`] has.
 pub(crate) fn number(x: &Exchange) -> u32 {
     let Some(length) = plain(x) else { return 0 };
     let mut heads = x.worker.heads.borrow_mut();
@@ -85,7 +85,7 @@ pub(crate) fn number(x: &Exchange) -> u32 {
         return known.1;
     }
     *last = last.wrapping_add(1).max(1);
-    *place = Facts::of(x, length).map(|facts| Box::new((facts, *last)));
+    *place = HeadFacts::of(x, length).map(|facts| Box::new((facts, *last)));
     *last
 }
 
@@ -117,7 +117,7 @@ fn plain(x: &Exchange) -> Option<u64> {
     if plain { x.response.content_length } else { None }
 }
 
-impl Facts {
+impl HeadFacts {
     #[inline]
     fn fits(&self, x: &Exchange, length: u64) -> bool {
         let response = &x.response;
@@ -126,7 +126,7 @@ impl Facts {
             let (text, kept) = (x.text(text), kept.bytes(&x.arena));
             std::ptr::eq(text, kept) || text == kept
         };
-        let is = |header: &crate::exchange::Header, (known, value): &(KnownField, Text)| {
+        let is = |header: &crate::exchange::ResponseHeader, (known, value): &(KnownField, Text)| {
             matches!(header.name, HeaderName::Known(name) if name == *known) && same(&header.value, value)
         };
         Rc::ptr_eq(&self.plan, &x.plan)
@@ -138,7 +138,7 @@ impl Facts {
             && std::iter::zip(&response.headers, &self.fields).all(|(header, field)| is(header, field))
     }
 
-    fn of(x: &Exchange, length: u64) -> Option<Facts> {
+    fn of(x: &Exchange, length: u64) -> Option<HeadFacts> {
         if x.server.is_retired() {
             return None;
         }
@@ -148,11 +148,11 @@ impl Facts {
             Text::Span(span) => Text::shared(x.arena.get(*span)),
             constant => constant.clone(),
         };
-        let field = |header: &crate::exchange::Header| match header.name {
+        let field = |header: &crate::exchange::ResponseHeader| match header.name {
             HeaderName::Known(known) => Some((known, lasting(&header.value))),
             HeaderName::Written(..) | HeaderName::Other(_) => None,
         };
-        Some(Facts {
+        Some(HeadFacts {
             plan: x.plan.clone(),
             status: response.status,
             length,
@@ -169,7 +169,7 @@ impl Facts {
 fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<ComposedHead>> {
     let at = x.worker.dates(|dates| bytes.windows(DATE).position(|window| window == dates.line()))?;
     let (before, behind) = bytes.split_at(at);
-    let facts = Facts::of(x, length)?;
+    let facts = HeadFacts::of(x, length)?;
     Some(Box::new(ComposedHead { facts, before: before.into(), behind: behind.get(DATE..)?.into() }))
 }
 

@@ -4,10 +4,10 @@
 use weir_http::{KnownField, Method};
 use weir_rt::RecvOutcome;
 
-use super::Connection;
+use super::ClientConnection;
 use crate::agent;
 use crate::exchange::Exchange;
-use crate::log::{self, Level};
+use crate::log::{self, LogLevel};
 use crate::worker::Worker;
 
 /// Applies the settings of the location that was just found: nothing of the server's own counts before, and a
@@ -27,7 +27,7 @@ pub fn possible(x: &Exchange) -> bool {
 /// Logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is said
 /// where the server itself ends it.
 #[cold]
-pub fn gone(connection: &Connection, worker: &Worker, gone: &RecvOutcome) {
+pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) {
     if worker.is_stopping() || connection.retired.get() {
         return;
     }
@@ -35,24 +35,28 @@ pub fn gone(connection: &Connection, worker: &Worker, gone: &RecvOutcome) {
     let host = connection.peer.host();
     match *gone {
         RecvOutcome::Eof if first => {
-            log::connection(connection, Level::Info, &"client closed connection while waiting for request");
+            log::connection(
+                connection,
+                LogLevel::Info,
+                &"client closed connection while waiting for request",
+            );
         }
         RecvOutcome::Eof => {
-            log::idle(connection, Level::Info, &format_args!("client {host} closed keepalive connection"));
+            log::idle(connection, LogLevel::Info, &format_args!("client {host} closed keepalive connection"));
         }
         RecvOutcome::TimedOut if first => {
             let message = "client timed out (110: Connection timed out) while waiting for request";
-            log::connection(connection, Level::Info, &message);
+            log::connection(connection, LogLevel::Info, &message);
         }
         RecvOutcome::Err(errno) if first => {
             let reason = weir_rt::file::errno_text(errno);
             let message = format_args!("recv() failed ({errno}: {reason}) while waiting for request");
-            log::connection(connection, Level::Info, &message);
+            log::connection(connection, LogLevel::Info, &message);
         }
         RecvOutcome::Err(errno) => {
             let reason = weir_rt::file::errno_text(errno);
             let message = format_args!("client {host} closed keepalive connection ({errno}: {reason})");
-            log::idle(connection, Level::Info, &message);
+            log::idle(connection, LogLevel::Info, &message);
         }
         RecvOutcome::TimedOut | RecvOutcome::Data(_) => {}
     }

@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use weir_rt::net::SockAddr;
 use weir_tls::HelloFields;
 
-use crate::conf::server::{Generation, Hosts, Server};
+use crate::conf::server::{AddressServers, VirtualServer, WorkerGeneration};
 use crate::subrequest::ResponseCapture;
 use crate::subrequest::family::ChildOutlet;
 use crate::worker::Worker;
@@ -32,7 +32,7 @@ pub use h2::H2Stream;
 pub(crate) use rate::is_paced;
 
 /// A client's connection, shared by the requests that come on it.
-pub struct Connection {
+pub struct ClientConnection {
     /// Its number in this process (`$connection`).
     pub number: u64,
     /// The client's address as the socket tells it.
@@ -40,7 +40,7 @@ pub struct Connection {
     /// The descriptor, for what must ask the socket itself (`$tcpinfo_rtt`).
     pub fd: i32,
     /// Which servers answer on the address the client connected to.
-    pub hosts: RefCell<Rc<Hosts>>,
+    pub hosts: RefCell<Rc<AddressServers>>,
     /// The worker's serial when the connection took its hosts; a reload changes it.
     pub(crate) serial: Cell<u64>,
     /// The worker's serial when it was accepted.
@@ -62,7 +62,7 @@ pub struct Connection {
     /// Its TLS, once the handshake is complete.
     pub tls: OnceCell<Box<ConnectionTls>>,
     /// The server that the name in the handshake chose.
-    pub(crate) named: RefCell<Option<Rc<Server>>>,
+    pub(crate) named: RefCell<Option<Rc<VirtualServer>>>,
     /// No further request is taken.
     pub retired: Cell<bool>,
     pub(crate) local: OnceCell<SockAddr>,
@@ -84,10 +84,16 @@ pub struct ProxiedAddresses {
     pub tlvs: Box<[u8]>,
 }
 
-impl Connection {
+impl ClientConnection {
     /// A connection of which only is known where it came from, and that it begins now.
-    pub fn new(number: u64, peer: SockAddr, fd: i32, hosts: Rc<Hosts>, serial: u64) -> Connection {
-        Connection {
+    pub fn new(
+        number: u64,
+        peer: SockAddr,
+        fd: i32,
+        hosts: Rc<AddressServers>,
+        serial: u64,
+    ) -> ClientConnection {
+        ClientConnection {
             number,
             peer,
             fd,
@@ -130,13 +136,13 @@ impl Connection {
         state
     }
 
-    /// As [`Connection::state`], if it was made.
+    /// As [`ClientConnection::state`], if it was made.
     pub fn state_if<T: 'static>(&self) -> Option<Rc<T>> {
         self.states.get()?.borrow().iter().find_map(|state| state.clone().downcast().ok())
     }
 
     /// The server whose settings hold until a request names another: that of the handshake's name, or the default one.
-    pub fn server(&self) -> Rc<Server> {
+    pub fn server(&self) -> Rc<VirtualServer> {
         match &*self.named.borrow() {
             Some(server) => server.clone(),
             None => self.hosts.borrow().default().clone(),
@@ -144,7 +150,7 @@ impl Connection {
     }
 
     /// The server that the handshake's name chose, with that name.
-    pub fn named(&self) -> Option<(Rc<Server>, &str)> {
+    pub fn named(&self) -> Option<(Rc<VirtualServer>, &str)> {
         let server = self.named.borrow().clone()?;
         Some((server, self.hello.get()?.server_name.as_deref()?))
     }
@@ -163,9 +169,9 @@ impl Connection {
     }
 }
 
-impl Connection {
+impl ClientConnection {
     /// A connection to a wildcard listener belongs to the servers of the very address it came to, if that has any.
-    pub fn narrow(&self, generation: &Generation) {
+    pub fn narrow(&self, generation: &WorkerGeneration) {
         let here = self.hosts.borrow().clone();
         let at = generation.hosts.iter().position(|hosts| Rc::ptr_eq(hosts, &here));
         let special = generation.configuration.addresses.iter().position(|address| {
@@ -193,7 +199,7 @@ impl Connection {
                 if let Some(hello) = self.hello.get()
                     && let Err(reason) = self.choose_by_name(hello.server_name.as_deref())
                 {
-                    crate::log::connection(self, crate::log::Level::Alert, &reason);
+                    crate::log::connection(self, crate::log::LogLevel::Alert, &reason);
                     self.retired.set(true);
                     return true;
                 }
@@ -218,9 +224,9 @@ impl Connection {
         }
     }
 
-    fn successor(&self, generation: &Generation) -> Option<Rc<Hosts>> {
+    fn successor(&self, generation: &WorkerGeneration) -> Option<Rc<AddressServers>> {
         let here = self.hosts.borrow();
-        let same = |hosts: &&Rc<Hosts>| hosts.addr == here.addr && hosts.protocols == here.protocols;
+        let same = |hosts: &&Rc<AddressServers>| hosts.addr == here.addr && hosts.protocols == here.protocols;
         generation.hosts.iter().find(same).cloned()
     }
 }
@@ -230,7 +236,7 @@ pub enum Transport {
     /// Nowhere yet.
     None,
     /// An HTTP/1 connection.
-    H1(Rc<wire::Wire>),
+    H1(Rc<wire::ClientWire>),
     /// A stream of an HTTP/2 connection.
     H2(H2Stream),
     /// Memory: a subrequest whose answer its parent wants.
@@ -252,7 +258,7 @@ impl Transport {
     }
 
     /// The socket's connection, of whichever protocol.
-    pub fn wire(&self) -> Option<&Rc<wire::Wire>> {
+    pub fn wire(&self) -> Option<&Rc<wire::ClientWire>> {
         match self {
             Transport::H1(wire) => Some(wire),
             Transport::H2(stream) => Some(stream.wire()),
@@ -287,7 +293,7 @@ impl Transport {
     }
 
     /// The HTTP/1 connection, if it is one.
-    pub fn h1(&self) -> Option<&Rc<wire::Wire>> {
+    pub fn h1(&self) -> Option<&Rc<wire::ClientWire>> {
         match self {
             Transport::H1(wire) => Some(wire),
             _ => None,

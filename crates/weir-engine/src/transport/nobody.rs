@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use weir_rt::net::SockAddr;
 
-use super::Connection;
-use crate::conf::server::Hosts;
+use super::ClientConnection;
+use crate::conf::server::AddressServers;
 use crate::worker::Worker;
 
-impl Connection {
+impl ClientConnection {
     /// The connection of what was not caused by a client.
-    pub(crate) fn nobodys(hosts: &Rc<Hosts>, worker: &Worker) -> Connection {
-        Connection::unconnected(hosts.clone(), SockAddr::UNSPECIFIED, SockAddr::UNSPECIFIED, worker)
+    pub(crate) fn nobodys(hosts: &Rc<AddressServers>, worker: &Worker) -> ClientConnection {
+        ClientConnection::unconnected(hosts.clone(), SockAddr::UNSPECIFIED, SockAddr::UNSPECIFIED, worker)
     }
 
     /// Whether no client stands behind it.
@@ -21,20 +21,20 @@ impl Connection {
     }
 
     /// A connection of the same client for what outlives this one.
-    pub(crate) fn copy(&self, worker: &Worker) -> Connection {
+    pub(crate) fn copy(&self, worker: &Worker) -> ClientConnection {
         let (hosts, local) = (self.hosts.borrow().clone(), self.local().clone());
-        Connection::unconnected(hosts, self.peer.clone(), local, worker)
+        ClientConnection::unconnected(hosts, self.peer.clone(), local, worker)
     }
 
     pub(crate) fn unconnected(
-        hosts: Rc<Hosts>,
+        hosts: Rc<AddressServers>,
         peer: SockAddr,
         local: SockAddr,
         worker: &Worker,
-    ) -> Connection {
-        Connection {
+    ) -> ClientConnection {
+        ClientConnection {
             local: OnceCell::from(local),
-            ..Connection::new(worker.connection_number(), peer, -1, hosts, worker.serial())
+            ..ClientConnection::new(worker.connection_number(), peer, -1, hosts, worker.serial())
         }
     }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use weir_rt::PeerClosed;
 use weir_trace::WaitKind;
 
-use super::wire::Wire;
+use super::wire::ClientWire;
 use super::write::drained;
-use crate::body::Buf;
-use crate::error::Error;
+use crate::body::BodyBuf;
+use crate::error::EngineError;
 use crate::exchange::Exchange;
-use crate::variable::Script;
+use crate::variable::ValueScript;
 
 /// Whether a rate may be set for the body of `x`.
 #[inline]
@@ -55,19 +55,19 @@ impl SendRate {
     }
 }
 
-fn size(x: &mut Exchange, script: Option<&Script>) -> u64 {
+fn size(x: &mut Exchange, script: Option<&ValueScript>) -> u64 {
     let Some(script) = script else { return 0 };
     let value = script.value(x);
     weir_conf::parse_size(x.text(&value)).unwrap_or(0)
 }
 
 /// Waits for the next piece's time, unless the client leaves meanwhile: nobody sends for seconds to somebody who has gone.
-async fn pause(x: &Exchange, wire: &Wire, time: Duration) -> Result<(), Error> {
+async fn pause(x: &Exchange, wire: &ClientWire, time: Duration) -> Result<(), EngineError> {
     let mut sleep = Box::pin(weir_rt::sleep(time));
     let paused = poll_fn(|cx| match wire.stream.poll_closed(cx) {
-        Poll::Ready(PeerClosed::Eof) => Poll::Ready(Err(Error::CLIENT_CLOSED)),
+        Poll::Ready(PeerClosed::Eof) => Poll::Ready(Err(EngineError::CLIENT_CLOSED)),
         Poll::Ready(PeerClosed::Reset(errno)) => {
-            Poll::Ready(Err(Error { errno: Some(errno), ..Error::CLIENT_CLOSED }))
+            Poll::Ready(Err(EngineError { errno: Some(errno), ..EngineError::CLIENT_CLOSED }))
         }
         Poll::Pending => sleep.as_mut().poll(cx).map(Ok),
     });
@@ -75,7 +75,12 @@ async fn pause(x: &Exchange, wire: &Wire, time: Duration) -> Result<(), Error> {
 }
 
 /// Hands over `buf` in the pieces that the rate allows.
-pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: SendRate) -> Result<(), Error> {
+pub(crate) async fn write(
+    x: &mut Exchange,
+    wire: &Rc<ClientWire>,
+    buf: BodyBuf,
+    rate: SendRate,
+) -> Result<(), EngineError> {
     let total = buf.len();
     let before = x.body_sent.saturating_sub(total);
     let mut at = 0;

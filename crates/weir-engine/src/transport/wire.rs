@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use weir_rt::{OutputChunk, Stream, Timer};
 
 use super::input::WireInput;
-use crate::body::Buf;
+use crate::body::BodyBuf;
 
 /// The socket of a connection with what is between it and the exchange.
-pub struct Wire {
+pub struct ClientWire {
     /// The socket.
     pub stream: Stream,
     /// Bytes received and not used.
@@ -39,10 +39,10 @@ pub struct Wire {
     sent_before: u64,
 }
 
-impl Wire {
+impl ClientWire {
     /// A connection's wire.
-    pub fn new(stream: Stream) -> Wire {
-        Wire {
+    pub fn new(stream: Stream) -> ClientWire {
+        ClientWire {
             stream,
             input: RefCell::default(),
             timer: Timer::new(),
@@ -61,8 +61,8 @@ impl Wire {
     }
 
     /// That of a connection which was parked.
-    pub fn resumed(stream: Stream, written: u64, kept_until: u64) -> Wire {
-        let mut wire = Wire::new(stream);
+    pub fn resumed(stream: Stream, written: u64, kept_until: u64) -> ClientWire {
+        let mut wire = ClientWire::new(stream);
         (wire.written, wire.sent_before) = (Cell::new(written), written);
         wire.kept_until.set(kept_until);
         wire
@@ -85,7 +85,7 @@ impl Wire {
         }
     }
 
-    /// Composes into the output; the bytes leave with the next [`Wire::flush`]. Returns how many there are.
+    /// Composes into the output; the bytes leave with the next [`ClientWire::flush`]. Returns how many there are.
     pub fn compose(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut out = self.out.borrow_mut();
         if out.capacity() == 0 {
@@ -99,7 +99,7 @@ impl Wire {
         composed
     }
 
-    /// As [`Wire::compose`], for the few bytes between pieces that follow uncopied, which would hold a whole spare vector.
+    /// As [`ClientWire::compose`], for the few bytes between pieces that follow uncopied, which would hold a whole spare vector.
     pub(super) fn frame(&self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.out.borrow().capacity() == 0 {
             self.out.replace(Vec::with_capacity(FRAME));
@@ -125,7 +125,7 @@ impl Wire {
     }
 
     /// Queues a piece of a body behind what was composed: small ones are copied, others follow uncopied.
-    pub(crate) fn queue(&self, buf: Buf) {
+    pub(crate) fn queue(&self, buf: BodyBuf) {
         if is_copied(&buf)
             && let Some(bytes) = buf.memory()
         {
@@ -137,7 +137,7 @@ impl Wire {
                 }
                 out.extend_from_slice(bytes);
             });
-            if let Buf::Bytes(bytes) = buf {
+            if let BodyBuf::Bytes(bytes) = buf {
                 self.stream.give_spare(bytes);
             }
             return;
@@ -148,20 +148,20 @@ impl Wire {
         }
         self.written.set(self.written.get() + buf.len());
         self.stream.queue(match buf {
-            Buf::Bytes(bytes) => OutputChunk::Bytes(bytes),
-            Buf::Static(bytes) => OutputChunk::Static(bytes),
-            Buf::Shared { bytes, start, end } if start == 0 && end == bytes.len() => {
+            BodyBuf::Bytes(bytes) => OutputChunk::Bytes(bytes),
+            BodyBuf::Static(bytes) => OutputChunk::Static(bytes),
+            BodyBuf::Shared { bytes, start, end } if start == 0 && end == bytes.len() => {
                 OutputChunk::Shared(bytes)
             }
-            Buf::Shared { bytes, start, end } => OutputChunk::Part(bytes, start..end),
-            Buf::File { file, offset, len } => OutputChunk::File { file: file.handle(), offset, len },
+            BodyBuf::Shared { bytes, start, end } => OutputChunk::Part(bytes, start..end),
+            BodyBuf::File { file, offset, len } => OutputChunk::File { file: file.handle(), offset, len },
         });
     }
 }
 
-/// Whether [`Wire::queue`] copies `buf`.
+/// Whether [`ClientWire::queue`] copies `buf`.
 #[inline]
-pub(crate) fn is_copied(buf: &Buf) -> bool {
+pub(crate) fn is_copied(buf: &BodyBuf) -> bool {
     buf.memory().is_some_and(|bytes| bytes.len() <= COPIED)
 }
 

@@ -6,13 +6,17 @@ use std::task::Context;
 use weir_http::h1::{chunk_head, last_chunk};
 use weir_trace::WaitKind;
 
-use super::wire::{COPIED, Wire};
-use crate::body::Chain;
-use crate::error::Error;
+use super::wire::{COPIED, ClientWire};
+use crate::body::BodyChain;
+use crate::error::EngineError;
 use crate::exchange::Exchange;
 
 /// Hands over a part of the body, at the rate that is allowed; to the kernel where the chain is flushed.
-pub(crate) async fn write_body(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Chain) -> Result<(), Error> {
+pub(crate) async fn write_body(
+    x: &mut Exchange,
+    wire: &Rc<ClientWire>,
+    chain: &mut BodyChain,
+) -> Result<(), EngineError> {
     if x.response.chunked {
         return chunked(x, wire, chain).await;
     }
@@ -30,7 +34,7 @@ pub(crate) async fn write_body(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Ch
     Ok(())
 }
 
-async fn chunked(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Chain) -> Result<(), Error> {
+async fn chunked(x: &mut Exchange, wire: &Rc<ClientWire>, chain: &mut BodyChain) -> Result<(), EngineError> {
     if !chain.is_empty() {
         let size = chain.len();
         if size <= COPIED as u64 {
@@ -56,7 +60,7 @@ async fn chunked(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Chain) -> Result
 }
 
 /// Above the high-water mark the writer waits until the client took half of it.
-async fn pace(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), Error> {
+async fn pace(x: &mut Exchange, wire: &Rc<ClientWire>) -> Result<(), EngineError> {
     let high = x.response.ahead.map_or(x.busy, |ahead| ahead.min(x.busy));
     if wire.pending() <= high {
         return Ok(());
@@ -64,7 +68,7 @@ async fn pace(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), Error> {
     drained(x, wire, high / 2).await
 }
 
-impl Wire {
+impl ClientWire {
     /// Hands over what was composed, to the kernel as far as that takes it.
     fn flush_through(&self) {
         self.flush();
@@ -82,7 +86,7 @@ impl Wire {
 }
 
 /// Waits until at most `below` bytes are left to send.
-pub async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Result<(), Error> {
+pub async fn drained(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Result<(), EngineError> {
     wire.flush_through();
     wire.timer.arm(x.plan.core.send_timeout);
     let shared = x.shared.clone();
@@ -93,6 +97,6 @@ pub async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Result<()
         if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {
             wire.stream.set_linger_reset();
         }
-        Error::from(error)
+        EngineError::from(error)
     })
 }

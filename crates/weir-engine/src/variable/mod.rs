@@ -12,7 +12,7 @@ use weir_http::Span;
 use crate::exchange::Exchange;
 use crate::text::{Arena, Text};
 
-pub use script::Script;
+pub use script::ValueScript;
 
 /// A variable in a configuration, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub struct Variable {
     /// Its name without `$`; for a prefix (`http_`) the prefix.
     pub name: &'static str,
     /// Its value.
-    pub get: Get,
+    pub get: VariableSource,
     /// What `set` does with it; `None`: it can't be changed.
     pub set: Option<fn(&mut Exchange, &[u8])>,
     /// Computed once per request, or each time (nginx's `NOCACHEABLE`).
@@ -34,7 +34,7 @@ pub struct Variable {
 
 /// How a module's variable is computed.
 #[derive(Clone, Copy)]
-pub enum Get {
+pub enum VariableSource {
     /// By this function.
     Plain(fn(&mut Exchange) -> Option<Text>),
     /// By this function from what follows the prefix.
@@ -44,12 +44,12 @@ pub enum Get {
 impl Variable {
     /// A variable that is computed once per request.
     pub const fn new(name: &'static str, get: fn(&mut Exchange) -> Option<Text>) -> Variable {
-        Variable { name, get: Get::Plain(get), set: None, cacheable: true, changeable: false }
+        Variable { name, get: VariableSource::Plain(get), set: None, cacheable: true, changeable: false }
     }
 
     /// All variables that begin with `name`.
     pub const fn prefix(name: &'static str, get: fn(&mut Exchange, &str) -> Option<Text>) -> Variable {
-        Variable { name, get: Get::Prefix(get), set: None, cacheable: false, changeable: false }
+        Variable { name, get: VariableSource::Prefix(get), set: None, cacheable: false, changeable: false }
     }
 
     /// Computed once per request; what [`Variable::prefix`] does not say of itself.
@@ -78,28 +78,28 @@ impl Variable {
 }
 
 /// How the configuration computes a value.
-pub type Compute = dyn Fn(&mut Exchange) -> Option<Text> + Send + Sync;
+pub type ValueFunction = dyn Fn(&mut Exchange) -> Option<Text> + Send + Sync;
 
 /// How a variable of one configuration is computed.
 #[derive(Clone)]
-pub enum Getter {
+pub enum VariableGetter {
     /// A module's function.
     Plain(fn(&mut Exchange) -> Option<Text>),
     /// A module's function for a prefix, and what followed the prefix.
     Prefix(fn(&mut Exchange, &str) -> Option<Text>, Arc<str>),
     /// Made by the configuration (`map`, `geo`, `split_clients`).
-    Computed(Arc<Compute>),
+    Computed(Arc<ValueFunction>),
     /// Has a value only where something gave it one (`set`, named captures).
     Assigned,
 }
 
 /// A variable of one configuration.
 #[derive(Clone)]
-pub struct Definition {
+pub struct VariableDefinition {
     /// Its name without `$`.
     pub name: Arc<str>,
     /// Its value.
-    pub getter: Getter,
+    pub getter: VariableGetter,
     /// What `set` does with it.
     pub set: Option<fn(&mut Exchange, &[u8])>,
     /// Computed once per request.
@@ -110,12 +110,12 @@ pub struct Definition {
 
 /// All variables of one configuration: by number for requests, by name for scripts that ask at run time.
 #[derive(Clone, Default)]
-pub struct Table {
-    pub(crate) definitions: Vec<Definition>,
+pub struct VariableTable {
+    pub(crate) definitions: Vec<VariableDefinition>,
     pub(crate) by_name: HashMap<Arc<str>, VarIndex>,
 }
 
-impl Table {
+impl VariableTable {
     /// The number of a variable that the configuration uses.
     pub fn find(&self, name: &str) -> Option<VarIndex> {
         self.by_name.get(name).copied()
@@ -125,7 +125,7 @@ impl Table {
     pub fn settable(&self, name: &str) -> Option<bool> {
         let definition = self.definitions.get(usize::from(self.find(name)?.0))?;
         // One of a prefix is known by being asked for; nothing can be set there.
-        if matches!(definition.getter, Getter::Prefix(..)) && definition.set.is_none() {
+        if matches!(definition.getter, VariableGetter::Prefix(..)) && definition.set.is_none() {
             return None;
         }
         Some(definition.changeable || definition.set.is_some())
@@ -134,26 +134,30 @@ impl Table {
 
 /// The values of one request.
 #[derive(Clone, Default)]
-pub struct Variables {
-    slots: Vec<Slot>,
+pub struct VariableValues {
+    slots: Vec<VariableSlot>,
     used: bool,
 }
 
 #[derive(Clone, Default)]
-enum Slot {
+enum VariableSlot {
     #[default]
     Unknown,
     NotFound,
     Known(Text),
 }
 
-impl Slot {
+impl VariableSlot {
     /// The very same value; equal ones that stand elsewhere may be others.
-    fn is(&self, other: &Slot) -> bool {
+    fn is(&self, other: &VariableSlot) -> bool {
         match (self, other) {
-            (Slot::Known(Text::Span(one)), Slot::Known(Text::Span(other))) => one == other,
-            (Slot::Known(Text::Static(one)), Slot::Known(Text::Static(other))) => one == other,
-            (Slot::Known(Text::Shared(one)), Slot::Known(Text::Shared(other))) => Rc::ptr_eq(one, other),
+            (VariableSlot::Known(Text::Span(one)), VariableSlot::Known(Text::Span(other))) => one == other,
+            (VariableSlot::Known(Text::Static(one)), VariableSlot::Known(Text::Static(other))) => {
+                one == other
+            }
+            (VariableSlot::Known(Text::Shared(one)), VariableSlot::Known(Text::Shared(other))) => {
+                Rc::ptr_eq(one, other)
+            }
             _ => false,
         }
     }
@@ -162,19 +166,19 @@ impl Slot {
 /// A copy of a request's variables after its subrequest.
 pub(crate) struct ChangedVariables<'v> {
     /// As they are now.
-    pub(crate) now: &'v Variables,
+    pub(crate) now: &'v VariableValues,
     /// Where their text is: up to `mark` the same as in the request's arena.
     pub(crate) arena: &'v Arena,
     /// As they were when the copy was made.
-    pub(crate) before: &'v Variables,
+    pub(crate) before: &'v VariableValues,
     /// Where the arena ended then.
     pub(crate) mark: u32,
 }
 
-impl Variables {
+impl VariableValues {
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.used) {
-            self.slots.fill(Slot::Unknown);
+            self.slots.fill(VariableSlot::Unknown);
         }
     }
 
@@ -182,7 +186,7 @@ impl Variables {
     pub(crate) fn take_changes(&mut self, arena: &mut Arena, changed: ChangedVariables<'_>) {
         let ChangedVariables { now, arena: theirs, before, mark } = changed;
         for (at, slot) in now.slots.iter().enumerate() {
-            let Slot::Known(text) = slot else { continue };
+            let VariableSlot::Known(text) = slot else { continue };
             if before.slots.get(at).is_some_and(|before| before.is(slot)) {
                 continue;
             }
@@ -190,14 +194,14 @@ impl Variables {
                 Text::Span(span) if span.end > mark => Text::Span(arena.push(theirs.get(*span))),
                 text => text.clone(),
             };
-            *self.slot(VarIndex(at as u16)) = Slot::Known(text);
+            *self.slot(VarIndex(at as u16)) = VariableSlot::Known(text);
         }
     }
 
-    fn slot(&mut self, index: VarIndex) -> &mut Slot {
+    fn slot(&mut self, index: VarIndex) -> &mut VariableSlot {
         let at = index.0 as usize;
         if self.slots.len() <= at {
-            self.slots.resize(at + 1, Slot::Unknown);
+            self.slots.resize(at + 1, VariableSlot::Unknown);
         }
         self.used = true;
         &mut self.slots[at]
@@ -207,20 +211,20 @@ impl Variables {
 /// The value of `index` in `x`: as kept, or computed now.
 pub(crate) fn value(x: &mut Exchange, index: VarIndex) -> Option<Text> {
     match x.variables.slot(index) {
-        Slot::Known(text) => return Some(text.clone()),
-        Slot::NotFound => return None,
-        Slot::Unknown => {}
+        VariableSlot::Known(text) => return Some(text.clone()),
+        VariableSlot::NotFound => return None,
+        VariableSlot::Unknown => {}
     }
     let generation = x.server.generation();
     let definition = generation.variables().definitions.get(index.0 as usize)?;
     let value = match &definition.getter {
-        Getter::Plain(get) => get(x),
-        Getter::Prefix(get, rest) => get(x, rest),
-        Getter::Computed(get) => get(x),
-        Getter::Assigned => None,
+        VariableGetter::Plain(get) => get(x),
+        VariableGetter::Prefix(get, rest) => get(x, rest),
+        VariableGetter::Computed(get) => get(x),
+        VariableGetter::Assigned => None,
     };
     if definition.cacheable {
-        *x.variables.slot(index) = value.clone().map_or(Slot::NotFound, Slot::Known);
+        *x.variables.slot(index) = value.clone().map_or(VariableSlot::NotFound, VariableSlot::Known);
     }
     value
 }
@@ -234,19 +238,19 @@ impl Exchange {
             let bytes = self.text(&value).to_vec();
             return set(self, &bytes);
         }
-        *self.variables.slot(index) = Slot::Known(value);
+        *self.variables.slot(index) = VariableSlot::Known(value);
     }
 
     /// What `name` was is not remembered: it is computed when it is asked for again.
     pub(crate) fn forget_variable(&mut self, name: &str) {
         if let Some(index) = self.server.generation().variables().find(name) {
-            *self.variables.slot(index) = Slot::default();
+            *self.variables.slot(index) = VariableSlot::default();
         }
     }
 
     /// Makes a variable not found for the rest of the request.
     pub fn clear_variable(&mut self, index: VarIndex) {
-        *self.variables.slot(index) = Slot::NotFound;
+        *self.variables.slot(index) = VariableSlot::NotFound;
     }
 
     /// A variable by name, as scripts ask for it at run time; also variables that the configuration never names.
@@ -259,22 +263,22 @@ impl Exchange {
             return self.variable(index);
         }
         match generation.modules_variable(name)? {
-            (Get::Plain(get), _) => get(self),
-            (Get::Prefix(get), rest) => get(self, rest),
+            (VariableSource::Plain(get), _) => get(self),
+            (VariableSource::Prefix(get), rest) => get(self, rest),
         }
     }
 }
 
 /// The groups of the regular expression that matched last.
 #[derive(Clone, Default, Debug)]
-pub struct Captures {
+pub struct RegexCaptures {
     /// What was matched against, copied to the arena.
     pub subject: Span,
     /// Group 0 and on, as spans of the arena; an unset group is empty.
     pub groups: Vec<Span>,
 }
 
-impl Captures {
+impl RegexCaptures {
     pub(crate) fn clear(&mut self) {
         self.subject = Span::default();
         self.groups.clear();

@@ -6,66 +6,66 @@ use weir_conf::{Error, LineCx};
 use weir_http::escape::EscapeSet;
 
 use super::VarIndex;
-use crate::conf::registry::Registry;
+use crate::conf::registry::ConfRegistry;
 use crate::exchange::Exchange;
 use crate::text::Text;
 
 /// A compiled value.
 #[derive(Clone, Debug, Default)]
-pub struct Script {
-    parts: Arc<[Part]>,
+pub struct ValueScript {
+    parts: Arc<[ScriptPart]>,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum ScriptPart {
     Literal(Arc<[u8]>),
     Variable(VarIndex),
     Capture(u8),
 }
 
-impl Script {
+impl ValueScript {
     /// Compiles `source`; every variable in it is declared as used.
     ///
     /// # Errors
     /// nginx's "invalid variable name"; unknown variables are reported when the whole file was read.
-    pub fn compile(line: &mut LineCx<'_>, argument: usize) -> Result<Script, Error> {
-        Script::compile_text(line, argument, line.bytes(argument))
+    pub fn compile(line: &mut LineCx<'_>, argument: usize) -> Result<ValueScript, Error> {
+        ValueScript::compile_text(line, argument, line.bytes(argument))
     }
 
     /// Compiles `source`, which was made from `argument`: a part of it, or the whole with a prefix; or which stands for
     /// it, where it is not there.
     ///
     /// # Errors
-    /// As [`Script::compile`], at the argument.
-    pub fn compile_text(line: &mut LineCx<'_>, argument: usize, source: &[u8]) -> Result<Script, Error> {
+    /// As [`ValueScript::compile`], at the argument.
+    pub fn compile_text(line: &mut LineCx<'_>, argument: usize, source: &[u8]) -> Result<ValueScript, Error> {
         let parsed = parse(source).map_err(|message| line.fail_arg(argument, message))?;
         let span = line.args().get(argument).unwrap_or(&line.line().name).span;
-        let registry: &mut Registry = line.ext();
+        let registry: &mut ConfRegistry = line.ext();
         let part = |raw| match raw {
-            Raw::Literal(bytes) => Part::Literal(Arc::from(bytes)),
-            Raw::Variable(name) => Part::Variable(registry.use_variable(&name, span)),
-            Raw::Capture(n) => Part::Capture(n),
+            RawPart::Literal(bytes) => ScriptPart::Literal(Arc::from(bytes)),
+            RawPart::Variable(name) => ScriptPart::Variable(registry.use_variable(&name, span)),
+            RawPart::Capture(n) => ScriptPart::Capture(n),
         };
-        Ok(Script { parts: parsed.into_iter().map(part).collect() })
+        Ok(ValueScript { parts: parsed.into_iter().map(part).collect() })
     }
 
     /// A value without variables.
-    pub fn literal(bytes: &[u8]) -> Script {
-        Script { parts: Arc::from([Part::Literal(Arc::from(bytes))]) }
+    pub fn literal(bytes: &[u8]) -> ValueScript {
+        ValueScript { parts: Arc::from([ScriptPart::Literal(Arc::from(bytes))]) }
     }
 
     /// The value when it has no variables in it.
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(b""),
-            [Part::Literal(bytes)] => Some(bytes),
+            [ScriptPart::Literal(bytes)] => Some(bytes),
             _ => None,
         }
     }
 
     /// Whether the value uses `$1` and the like.
     pub fn has_captures(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Capture(_)))
+        self.parts.iter().any(|part| matches!(part, ScriptPart::Capture(_)))
     }
 
     /// The value in `x`; a variable without value is empty.
@@ -73,7 +73,7 @@ impl Script {
         self.compose(x, false)
     }
 
-    /// As [`Script::value`], with what captures bring escaped as an argument of a URI.
+    /// As [`ValueScript::value`], with what captures bring escaped as an argument of a URI.
     pub fn value_escaped(&self, x: &mut Exchange) -> Text {
         self.compose(x, true)
     }
@@ -81,17 +81,17 @@ impl Script {
     /// Whether `test` holds for what one of the variables or captures brings.
     pub(crate) fn brings(&self, x: &mut Exchange, test: impl Fn(&[u8]) -> bool) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Literal(_) => false,
-            Part::Variable(index) => {
+            ScriptPart::Literal(_) => false,
+            ScriptPart::Variable(index) => {
                 let value = x.variable(*index).unwrap_or(Text::EMPTY);
                 test(x.text(&value))
             }
-            Part::Capture(n) => test(x.arena.get(x.captures.get(usize::from(*n)).unwrap_or_default())),
+            ScriptPart::Capture(n) => test(x.arena.get(x.captures.get(usize::from(*n)).unwrap_or_default())),
         })
     }
 
     fn compose(&self, x: &mut Exchange, escape: bool) -> Text {
-        if let [Part::Variable(index)] = &*self.parts {
+        if let [ScriptPart::Variable(index)] = &*self.parts {
             return x.variable(*index).unwrap_or(Text::EMPTY);
         }
         // Variables may write to the arena while they are computed, so they come first; then the pieces are laid
@@ -105,22 +105,22 @@ impl Script {
                 &mut many[..]
             }
         };
-        for (value, index) in values.iter_mut().zip(self.parts.iter().filter_map(Part::variable)) {
+        for (value, index) in values.iter_mut().zip(self.parts.iter().filter_map(ScriptPart::variable)) {
             *value = x.variable(index).unwrap_or(Text::EMPTY);
         }
         let mut values = values.iter();
         let start = x.arena.mark();
         for part in &*self.parts {
             match part {
-                Part::Literal(bytes) => {
+                ScriptPart::Literal(bytes) => {
                     x.arena.push(bytes);
                 }
-                Part::Variable(_) => {
+                ScriptPart::Variable(_) => {
                     if let Some(value) = values.next() {
                         x.arena.append(value);
                     }
                 }
-                Part::Capture(n) => {
+                ScriptPart::Capture(n) => {
                     let span = x.captures.get(usize::from(*n)).unwrap_or_default();
                     if escape {
                         let raw = x.arena.get(span).to_vec();
@@ -138,16 +138,16 @@ impl Script {
 /// As many variables of a value are computed without memory from the heap.
 const FEW: usize = 6;
 
-impl Part {
+impl ScriptPart {
     fn variable(&self) -> Option<VarIndex> {
         match self {
-            Part::Variable(index) => Some(*index),
+            ScriptPart::Variable(index) => Some(*index),
             _ => None,
         }
     }
 }
 
-enum Raw {
+enum RawPart {
     Literal(Vec<u8>),
     Variable(String),
     Capture(u8),
@@ -155,7 +155,7 @@ enum Raw {
 
 /// Splits `$name`, `${name}` and `$1` from the text around them. A lone `$` at the end, or before what can't begin
 /// a name, is nginx's "invalid variable name".
-fn parse(source: &[u8]) -> Result<Vec<Raw>, String> {
+fn parse(source: &[u8]) -> Result<Vec<RawPart>, String> {
     let mut parts = Vec::new();
     let mut literal = Vec::new();
     let mut rest = source;
@@ -166,21 +166,21 @@ fn parse(source: &[u8]) -> Result<Vec<Raw>, String> {
             continue;
         }
         if !literal.is_empty() {
-            parts.push(Raw::Literal(std::mem::take(&mut literal)));
+            parts.push(RawPart::Literal(std::mem::take(&mut literal)));
         }
         let (raw, left) = name(after)?;
         parts.push(raw);
         rest = left;
     }
     if !literal.is_empty() {
-        parts.push(Raw::Literal(literal));
+        parts.push(RawPart::Literal(literal));
     }
     Ok(parts)
 }
 
-fn name(after: &[u8]) -> Result<(Raw, &[u8]), String> {
+fn name(after: &[u8]) -> Result<(RawPart, &[u8]), String> {
     if let [digit @ b'1'..=b'9', left @ ..] = after {
-        return Ok((Raw::Capture(digit - b'0'), left));
+        return Ok((RawPart::Capture(digit - b'0'), left));
     }
     let (inner, braced) = match after {
         [b'{', inner @ ..] => (inner, true),
@@ -195,8 +195,8 @@ fn name(after: &[u8]) -> Result<(Raw, &[u8]), String> {
     }
     match name {
         [] => Err("invalid variable name".to_owned()),
-        [digit @ b'1'..=b'9'] => Ok((Raw::Capture(digit - b'0'), left)),
-        name => Ok((Raw::Variable(String::from_utf8_lossy(name).into_owned()), left)),
+        [digit @ b'1'..=b'9'] => Ok((RawPart::Capture(digit - b'0'), left)),
+        name => Ok((RawPart::Variable(String::from_utf8_lossy(name).into_owned()), left)),
     }
 }
 
@@ -206,9 +206,9 @@ mod tests {
 
     fn shape(source: &str) -> Result<String, String> {
         let part = |raw| match raw {
-            Raw::Literal(bytes) => format!("[{}]", String::from_utf8_lossy(&bytes)),
-            Raw::Variable(name) => format!("<{name}>"),
-            Raw::Capture(n) => format!("<#{n}>"),
+            RawPart::Literal(bytes) => format!("[{}]", String::from_utf8_lossy(&bytes)),
+            RawPart::Variable(name) => format!("<{name}>"),
+            RawPart::Capture(n) => format!("<#{n}>"),
         };
         Ok(parse(source.as_bytes())?.into_iter().map(part).collect())
     }

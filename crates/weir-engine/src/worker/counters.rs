@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// lines of its own (two, which x86 fetches together): allocators put those of several workers side by side.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Counters {
+pub struct WorkerCounters {
     /// Connections accepted.
-    pub accepted: Counter,
+    pub accepted: WorkerCounter,
     /// Connections open now.
-    pub active: Counter,
+    pub active: WorkerCounter,
     /// Connections that wait for a request.
-    pub waiting: Counter,
+    pub waiting: WorkerCounter,
     /// Requests whose head was read.
-    pub requests: Counter,
+    pub requests: WorkerCounter,
     /// Requests being answered.
-    pub writing: Counter,
+    pub writing: WorkerCounter,
     /// Log lines that could not be written.
-    pub log_lost: Counter,
+    pub log_lost: WorkerCounter,
     /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::H2Abuse`].
-    pub http2_abuse: [Counter; weir_http::h2::H2Abuse::COUNT],
+    pub http2_abuse: [WorkerCounter; weir_http::h2::H2Abuse::COUNT],
     /// What whoever deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
 }
@@ -32,26 +32,26 @@ pub struct Counters {
 #[repr(align(128))]
 pub struct DealingCounters {
     /// New connections that were dealt to the worker.
-    pub dealt: Counter,
+    pub dealt: WorkerCounter,
     /// Connections in its queue now: accepted, and not taken yet.
-    pub queued: Counter,
+    pub queued: WorkerCounter,
     /// Connections that were taken out of its queue for another worker, because it was late or full.
-    pub handed_on: Counter,
+    pub handed_on: WorkerCounter,
     /// Connections that it took over from other workers: out of their queues, or parked by them.
-    pub taken_over: Counter,
+    pub taken_over: WorkerCounter,
     /// Connections that were the worker's and wait now for a request outside of it, where any worker may take them.
-    pub parked: Counter,
+    pub parked: WorkerCounter,
     /// Turns that were found late because its thread had lost its core.
-    pub lost_core: Counter,
+    pub lost_core: WorkerCounter,
     /// Turns that were found late for another reason: it computed or was blocked.
-    pub stuck: Counter,
+    pub stuck: WorkerCounter,
     /// Connections that were asked to end so that shares become even.
-    pub evened_out: Counter,
+    pub evened_out: WorkerCounter,
 }
 
 /// What workers have counted together, each read without asking it: the numbers may belong to moments a little apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WorkerCounts {
     /// Connections accepted.
     pub accepted: u64,
     /// Requests whose head was read.
@@ -64,12 +64,14 @@ pub struct Counts {
     pub waiting: u64,
 }
 
-impl Counts {
+impl WorkerCounts {
     /// The sums.
-    pub fn of(workers: &[Arc<Counters>]) -> Counts {
-        let sum = |of: fn(&Counters) -> &Counter| workers.iter().map(|counters| of(counters).get()).sum();
+    pub fn of(workers: &[Arc<WorkerCounters>]) -> WorkerCounts {
+        let sum = |of: fn(&WorkerCounters) -> &WorkerCounter| {
+            workers.iter().map(|counters| of(counters).get()).sum()
+        };
         let parked = sum(|counters| &counters.dealing.parked);
-        Counts {
+        WorkerCounts {
             accepted: sum(|counters| &counters.accepted),
             requests: sum(|counters| &counters.requests),
             active: sum(|counters| &counters.active) + parked,
@@ -86,9 +88,9 @@ impl Counts {
 
 /// A number with one writer.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct WorkerCounter(AtomicU64);
 
-impl Counter {
+impl WorkerCounter {
     /// Adds `n`; only from the one writing thread.
     #[inline]
     pub fn add(&self, n: u64) {
@@ -110,11 +112,11 @@ impl Counter {
 
 #[cfg(test)]
 mod tests {
-    use super::Counters;
+    use super::WorkerCounters;
 
     /// No two workers' counters are in one cache line, wherever the allocator puts them.
     #[test]
     fn counters_share_no_cache_line() {
-        assert_eq!((align_of::<Counters>(), size_of::<Counters>() % 128), (128, 0));
+        assert_eq!((align_of::<WorkerCounters>(), size_of::<WorkerCounters>() % 128), (128, 0));
     }
 }

@@ -1,18 +1,18 @@
 //! Values by a number that stays theirs.
 
 /// Values by index; an index is used again when its value was removed.
-pub(super) struct Slots<T> {
+pub(super) struct IndexSlots<T> {
     values: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
-impl<T> Default for Slots<T> {
+impl<T> Default for IndexSlots<T> {
     fn default() -> Self {
-        Slots { values: Vec::new(), free: Vec::new() }
+        IndexSlots { values: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Slots<T> {
+impl<T> IndexSlots<T> {
     pub(super) fn insert(&mut self, value: T) -> usize {
         match self.free.pop() {
             Some(at) => {

@@ -1,19 +1,19 @@
 //! Shared zones: memory by name, of all workers, that lives through reloads (nginx's `zone=name:size`).
 //!
-//! A configuration declares zones in its [`Zones`]; whoever uses one, before or behind its declaration, holds the
+//! A configuration declares zones in its [`SharedZones`]; whoever uses one, before or behind its declaration, holds the
 //! same [`SharedZone`]. What is in it is made when first asked for, and a reload takes over what the configuration
-//! before had under the same name, owner and size ([`Zones::adopt`]). [`Table`] is what most zones hold.
+//! before had under the same name, owner and size ([`SharedZones::adopt`]). [`ZoneTable`] is what most zones hold.
 
 mod table;
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-pub use table::{Entries, Handle, Table};
+pub use table::{EntryHandle, LockedEntries, ZoneTable};
 
-/// The zones of one configuration; lent by `Registry::shared`.
+/// The zones of one configuration; lent by `ConfRegistry::shared`.
 #[derive(Default)]
-pub struct Zones(Vec<Arc<SharedZone>>);
+pub struct SharedZones(Vec<Arc<SharedZone>>);
 
 /// One zone.
 pub struct SharedZone {
@@ -21,14 +21,14 @@ pub struct SharedZone {
     pub name: Box<str>,
     /// The directive that declares zones of this use.
     owner: &'static str,
-    declared: OnceLock<Declared>,
-    store: OnceLock<Arc<dyn Store + Send + Sync>>,
+    declared: OnceLock<DeclaredZone>,
+    store: OnceLock<Arc<dyn ZoneStore + Send + Sync>>,
 }
 
 /// What a zone holds, as far as who looks from outside wants to know.
-pub trait Store: Any {
+pub trait ZoneStore: Any {
     /// How full it is.
-    fn usage(&self) -> Usage;
+    fn usage(&self) -> ZoneUsage;
 
     /// Why a zone `name` of a later configuration, whose directive says `next`, can't go on with what is in this one.
     fn refuses(&self, _name: &str, _next: &dyn Any) -> Option<String> {
@@ -38,7 +38,7 @@ pub trait Store: Any {
 
 /// How full a zone is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ZoneUsage {
     /// Bytes in use, as nginx would count them.
     pub used: u64,
     /// Bytes there are.
@@ -47,13 +47,13 @@ pub struct Usage {
     pub full: u64,
 }
 
-struct Declared {
+struct DeclaredZone {
     size: u64,
     key: Box<str>,
     settings: Box<dyn Any + Send + Sync>,
 }
 
-impl Zones {
+impl SharedZones {
     /// The zone `name`, which directives of `owner` declare; it may not be declared yet.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Zones {
     }
 
     /// The zones in use: the directive that declared each, its name, and how full it is.
-    pub fn usage(&self) -> impl Iterator<Item = (&'static str, &str, Usage)> {
+    pub fn usage(&self) -> impl Iterator<Item = (&'static str, &str, ZoneUsage)> {
         let used = self.0.iter().filter_map(|zone| Some((zone, zone.store.get()?)));
         used.map(|(zone, store)| (zone.owner, &*zone.name, store.usage()))
     }
@@ -88,7 +88,7 @@ impl Zones {
     ///
     /// # Errors
     /// A zone has another key than before, or what is in it can't be used as its directive says now. In nginx's words.
-    pub fn adopt(&self, before: &Zones) -> Result<(), String> {
+    pub fn adopt(&self, before: &SharedZones) -> Result<(), String> {
         let pairs = || {
             self.0.iter().filter_map(|zone| {
                 let old = before.0.iter().find(|old| old.name == zone.name && old.owner == zone.owner)?;
@@ -107,9 +107,10 @@ impl Zones {
                 new.key, was.key
             ));
         }
-        let refusal = |(zone, old, new, _): (&Arc<SharedZone>, &Arc<SharedZone>, &Declared, &Declared)| {
-            old.store.get()?.refuses(&zone.name, &*new.settings)
-        };
+        let refusal =
+            |(zone, old, new, _): (&Arc<SharedZone>, &Arc<SharedZone>, &DeclaredZone, &DeclaredZone)| {
+                old.store.get()?.refuses(&zone.name, &*new.settings)
+            };
         if let Some(refusal) = pairs().find_map(refusal) {
             return Err(refusal);
         }
@@ -129,7 +130,7 @@ impl SharedZone {
     /// # Errors
     /// nginx's words when it is declared already.
     pub fn declare(&self, size: u64, key: &str, settings: impl Any + Send + Sync) -> Result<(), String> {
-        let declared = Declared { size, key: Box::from(key), settings: Box::new(settings) };
+        let declared = DeclaredZone { size, key: Box::from(key), settings: Box::new(settings) };
         if let Some(known) = self.declared.get() {
             let name = &self.name;
             return Err(match known.size == size {
@@ -160,7 +161,7 @@ impl SharedZone {
     }
 
     /// What is in it, made by `make` of the zone's size in bytes when nobody has yet.
-    pub fn store<T: Store + Send + Sync>(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
+    pub fn store<T: ZoneStore + Send + Sync>(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
         let size = self.declared.get().map_or(0, |declared| declared.size);
         let store: Arc<dyn Any + Send + Sync> = self.store.get_or_init(|| Arc::new(make(size))).clone();
         store.downcast().expect("the owner of a zone decides what is in it")
@@ -171,14 +172,14 @@ impl SharedZone {
 mod tests {
     use super::*;
 
-    impl Store for &'static str {
-        fn usage(&self) -> Usage {
-            Usage { used: self.len() as u64, size: 10, ..Usage::default() }
+    impl ZoneStore for &'static str {
+        fn usage(&self) -> ZoneUsage {
+            ZoneUsage { used: self.len() as u64, size: 10, ..ZoneUsage::default() }
         }
     }
 
-    fn zones(declared: &[(&'static str, &str, u64, &str)]) -> Zones {
-        let mut zones = Zones::default();
+    fn zones(declared: &[(&'static str, &str, u64, &str)]) -> SharedZones {
+        let mut zones = SharedZones::default();
         for (owner, name, size, key) in declared {
             zones.named(owner, name).unwrap().declare(*size, key, 7_u32).unwrap();
         }

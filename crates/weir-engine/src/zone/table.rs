@@ -8,30 +8,30 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Store, Usage};
+use super::{ZoneStore, ZoneUsage};
 
 /// A table that all workers share.
-pub struct Table<V> {
-    shards: Box<[Mutex<Shard<V>>]>,
+pub struct ZoneTable<V> {
+    shards: Box<[Mutex<ZoneShard<V>>]>,
     hasher: RandomState,
 }
 
 /// Names an entry while it is in the table; it stays the same when others come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle {
+pub struct EntryHandle {
     shard: u32,
     node: u32,
 }
 
 /// The entries that may hold a key, locked.
-pub struct Entries<'t, V> {
-    shard: MutexGuard<'t, Shard<V>>,
+pub struct LockedEntries<'t, V> {
+    shard: MutexGuard<'t, ZoneShard<V>>,
     number: u32,
     hash: u64,
 }
 
-struct Shard<V> {
-    nodes: Vec<Node<V>>,
+struct ZoneShard<V> {
+    nodes: Vec<ZoneNode<V>>,
     /// First entry of each chain; a power of two of them.
     buckets: Vec<u32>,
     /// First of the nodes that are not in use, linked by `chain`.
@@ -47,7 +47,7 @@ struct Shard<V> {
     overhead: u64,
 }
 
-struct Node<V> {
+struct ZoneNode<V> {
     hash: u64,
     key: Box<[u8]>,
     value: V,
@@ -56,29 +56,29 @@ struct Node<V> {
     newer: u32,
 }
 
-impl<V> Table<V> {
+impl<V> ZoneTable<V> {
     /// A table for about as many entries as nginx keeps in `size` bytes of shared memory, where each takes
     /// `overhead` bytes and its key, rounded up to a power of two.
-    pub fn new(size: u64, overhead: u64) -> Table<V> {
+    pub fn new(size: u64, overhead: u64) -> ZoneTable<V> {
         let pages = size.saturating_sub(POOL) / (PAGE + PAGE_HEAD);
         let bytes = pages.max(1) * PAGE;
         // Small zones are not divided: their shares would be too uneven.
         let shards = (bytes / SHARD).clamp(1, SHARDS).next_power_of_two();
-        let shard = || Mutex::new(Shard::new(bytes / shards, overhead));
-        Table { shards: (0..shards).map(|_| shard()).collect(), hasher: RandomState::new() }
+        let shard = || Mutex::new(ZoneShard::new(bytes / shards, overhead));
+        ZoneTable { shards: (0..shards).map(|_| shard()).collect(), hasher: RandomState::new() }
     }
 
     /// Locks the part where `key` belongs. Whoever holds it must not wait, and must not lock another.
-    pub fn lock(&self, key: &[u8]) -> Entries<'_, V> {
+    pub fn lock(&self, key: &[u8]) -> LockedEntries<'_, V> {
         let hash = self.hasher.hash_one(key);
         // The chains take the low bits.
         let number = (hash >> 48) as u32 & (self.shards.len() as u32 - 1);
-        Entries { shard: self.shard(number), number, hash }
+        LockedEntries { shard: self.shard(number), number, hash }
     }
 
     /// Locks the part where the entry `handle` is.
-    pub fn lock_at(&self, handle: Handle) -> Entries<'_, V> {
-        Entries { shard: self.shard(handle.shard), number: handle.shard, hash: 0 }
+    pub fn lock_at(&self, handle: EntryHandle) -> LockedEntries<'_, V> {
+        LockedEntries { shard: self.shard(handle.shard), number: handle.shard, hash: 0 }
     }
 
     /// In how many parts the entries lie.
@@ -86,9 +86,9 @@ impl<V> Table<V> {
         self.shards.len() as u32
     }
 
-    /// Locks the part of this number, which must be below [`Table::parts`].
-    pub fn lock_part(&self, number: u32) -> Entries<'_, V> {
-        Entries { shard: self.shard(number), number, hash: 0 }
+    /// Locks the part of this number, which must be below [`ZoneTable::parts`].
+    pub fn lock_part(&self, number: u32) -> LockedEntries<'_, V> {
+        LockedEntries { shard: self.shard(number), number, hash: 0 }
     }
 
     /// How many entries there are.
@@ -102,15 +102,15 @@ impl<V> Table<V> {
     }
 
     /// A panic while the lock was held leaves numbers that are at most a little wrong.
-    fn shard(&self, number: u32) -> MutexGuard<'_, Shard<V>> {
+    fn shard(&self, number: u32) -> MutexGuard<'_, ZoneShard<V>> {
         self.shards[number as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<V: 'static> Store for Table<V> {
-    fn usage(&self) -> Usage {
+impl<V: 'static> ZoneStore for ZoneTable<V> {
+    fn usage(&self) -> ZoneUsage {
         let shards = (0..self.shards.len() as u32).map(|number| self.shard(number));
-        shards.fold(Usage::default(), |sum, shard| Usage {
+        shards.fold(ZoneUsage::default(), |sum, shard| ZoneUsage {
             used: sum.used + shard.used,
             size: sum.size + shard.size,
             full: sum.full + shard.full,
@@ -118,9 +118,9 @@ impl<V: 'static> Store for Table<V> {
     }
 }
 
-impl<V> Entries<'_, V> {
+impl<V> LockedEntries<'_, V> {
     /// The entry of `key`, for which this was locked; it becomes the newest.
-    pub fn find(&mut self, key: &[u8]) -> Option<Handle> {
+    pub fn find(&mut self, key: &[u8]) -> Option<EntryHandle> {
         let node = self.shard.find(self.hash, key)?;
         if self.shard.newest != node {
             self.shard.unlink(node);
@@ -130,45 +130,45 @@ impl<V> Entries<'_, V> {
     }
 
     /// Adds an entry for `key`, for which this was locked and which has none. `None`: there is no room.
-    pub fn insert(&mut self, key: &[u8], value: V) -> Option<Handle> {
+    pub fn insert(&mut self, key: &[u8], value: V) -> Option<EntryHandle> {
         let node = self.shard.insert(self.hash, key, value)?;
         Some(self.handle(node))
     }
 
     /// The value of an entry of this part.
-    pub fn value(&mut self, handle: Handle) -> &mut V {
+    pub fn value(&mut self, handle: EntryHandle) -> &mut V {
         &mut self.shard.nodes[handle.node as usize].value
     }
 
     /// The entry that was not used for longest.
-    pub fn oldest(&self) -> Option<Handle> {
+    pub fn oldest(&self) -> Option<EntryHandle> {
         (self.shard.oldest != NONE).then(|| self.handle(self.shard.oldest))
     }
 
     /// Makes an entry of this part the newest.
-    pub fn renew(&mut self, handle: Handle) {
+    pub fn renew(&mut self, handle: EntryHandle) {
         self.shard.unlink(handle.node);
         self.shard.link(handle.node);
     }
 
     /// The entry of `key` in this part, whatever key it was locked for; it stays as old as it is.
-    pub fn peek(&self, hash_of: &Table<V>, key: &[u8]) -> Option<Handle> {
+    pub fn peek(&self, hash_of: &ZoneTable<V>, key: &[u8]) -> Option<EntryHandle> {
         Some(self.handle(self.shard.find(hash_of.hasher.hash_one(key), key)?))
     }
 
     /// Drops an entry of this part.
-    pub fn remove(&mut self, handle: Handle) {
+    pub fn remove(&mut self, handle: EntryHandle) {
         self.shard.remove(handle.node);
     }
 
-    fn handle(&self, node: u32) -> Handle {
-        Handle { shard: self.number, node }
+    fn handle(&self, node: u32) -> EntryHandle {
+        EntryHandle { shard: self.number, node }
     }
 }
 
-impl<V> Shard<V> {
-    fn new(size: u64, overhead: u64) -> Shard<V> {
-        Shard {
+impl<V> ZoneShard<V> {
+    fn new(size: u64, overhead: u64) -> ZoneShard<V> {
+        ZoneShard {
             nodes: Vec::new(),
             buckets: vec![NONE; 16],
             free: NONE,
@@ -213,7 +213,7 @@ impl<V> Shard<V> {
         }
         let bucket = self.bucket(hash);
         let chain = self.buckets[bucket];
-        let node = |key| Node { hash, key, value, chain, older: NONE, newer: NONE };
+        let node = |key| ZoneNode { hash, key, value, chain, older: NONE, newer: NONE };
         let at = match self.free {
             NONE => {
                 self.nodes.push(node(Box::from(key)));
@@ -287,7 +287,7 @@ impl<V> Shard<V> {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Node { older, newer, .. } = self.nodes[at as usize];
+        let ZoneNode { older, newer, .. } = self.nodes[at as usize];
         match older {
             NONE => self.oldest = newer,
             older => self.nodes[older as usize].newer = newer,
@@ -321,7 +321,7 @@ mod tests {
     /// As nginx's documentation says: "one megabyte zone can keep about 16 thousand 64-byte states".
     #[test]
     fn a_megabyte_is_sixteen_thousand_small_entries() {
-        let table = Table::new(1 << 20, 36);
+        let table = ZoneTable::new(1 << 20, 36);
         let mut kept = 0;
         for n in 0..30_000_u32 {
             let key = n.to_be_bytes();
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_find_makes_an_entry_the_newest() {
-        let table = Table::new(32 << 10, 80);
+        let table = ZoneTable::new(32 << 10, 80);
         for key in [b"a", b"b", b"c"] {
             table.lock(key).insert(key, key[0]).unwrap();
         }
@@ -351,7 +351,7 @@ mod tests {
         /// Whatever comes and goes, the table holds what a map would.
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec((any::<u8>(), any::<bool>()), 0..400)) {
-            let (table, mut model) = (Table::new(1 << 20, 40), HashMap::new());
+            let (table, mut model) = (ZoneTable::new(1 << 20, 40), HashMap::new());
             for (at, (key, add)) in steps.into_iter().enumerate() {
                 let key = [key % 64];
                 let mut entries = table.lock(&key);

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use weir_engine::log::{self, Level};
-use weir_engine::wire::{Reader, Writer};
-use weir_engine::worker::Counts;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::wire::{IpcReader, IpcWriter};
+use weir_engine::worker::WorkerCounts;
 
 use crate::dict::call::{DictCall, DictReply};
 
@@ -25,7 +25,7 @@ pub(crate) fn is_here() -> bool {
 
 /// Has the server do what is asked of its dictionary `name`. Nothing where it is gone.
 pub(crate) fn ask(name: &str, call: &DictCall<'_>) -> DictReply {
-    let mut out = Writer::default();
+    let mut out = IpcWriter::default();
     out.number(DICT);
     out.bytes(name.as_bytes());
     call.encode(&mut out);
@@ -44,10 +44,16 @@ pub(crate) fn leave() {
 }
 
 /// What the server's workers have counted.
-pub(crate) fn counts() -> Counts {
+pub(crate) fn counts() -> WorkerCounts {
     let mut from = exchange_or_lose(&COUNTS.to_le_bytes()).keys.into_iter();
-    let mut number = || from.next().and_then(|bytes| Reader(&bytes).number()).unwrap_or_default();
-    Counts { accepted: number(), requests: number(), active: number(), writing: number(), waiting: number() }
+    let mut number = || from.next().and_then(|bytes| IpcReader(&bytes).number()).unwrap_or_default();
+    WorkerCounts {
+        accepted: number(),
+        requests: number(),
+        active: number(),
+        writing: number(),
+        waiting: number(),
+    }
 }
 
 /// What the server says to that; nothing where it is gone.
@@ -66,7 +72,7 @@ pub(crate) fn exchange(question: &[u8]) -> Option<DictReply> {
 pub(crate) fn lost() -> DictReply {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
-        log::cycle(Level::Error, &"the server is gone, and what the privileged agent shares with it");
+        log::cycle(LogLevel::Error, &"the server is gone, and what the privileged agent shares with it");
     }
     DictReply::default()
 }

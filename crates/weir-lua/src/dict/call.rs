@@ -1,7 +1,7 @@
 //! What is asked of a dictionary, as a value: a script of the server's own process has it done here, one of the
 //! privileged agent's sends it to where the dictionary is ([`crate::agent`]).
 
-use weir_engine::wire::{Reader, Writer};
+use weir_engine::wire::{IpcReader, IpcWriter};
 
 use crate::dict::{
     DictItem, ListError, NewValue, SMALL, SeenValue, SharedDict, StoreCondition, StoreOutcome,
@@ -136,7 +136,7 @@ impl DictReply {
 
     /// The bytes of the message.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = IpcWriter::default();
         out.number(self.outcome as u64);
         out.float(self.number);
         out.bytes(&self.text);
@@ -148,7 +148,7 @@ impl DictReply {
 
     /// Reads a message; `None` if it is none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<DictReply> {
-        let mut from = Reader(bytes);
+        let mut from = IpcReader(bytes);
         let reply = DictReply {
             outcome: DictOutcome::of(from.number()?)?,
             number: from.float()?,
@@ -205,7 +205,7 @@ impl DictCall<'_> {
     }
 
     /// The bytes of the message.
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut IpcWriter) {
         let mut keyed = |number: u64, key: &[u8]| {
             out.number(number);
             out.bytes(key);
@@ -259,7 +259,7 @@ impl DictCall<'_> {
 
 impl<'c> DictCall<'c> {
     /// Reads a message; `None` if it is none.
-    pub(crate) fn decode(from: &mut Reader<'c>) -> Option<DictCall<'c>> {
+    pub(crate) fn decode(from: &mut IpcReader<'c>) -> Option<DictCall<'c>> {
         Some(match from.number()? {
             GET => DictCall::Get(from.bytes()?),
             SET => DictCall::Set {
@@ -273,7 +273,7 @@ impl<'c> DictCall<'c> {
             DELETE => DictCall::Delete(from.bytes()?),
             INCR => {
                 let key = from.bytes()?;
-                let (by, init) = (from.float()?, from.list(Reader::float)?.pop());
+                let (by, init) = (from.float()?, from.list(IpcReader::float)?.pop());
                 DictCall::Incr(key, IncrCall { by, init, ttl: from.number()?, ignored: from.number()? != 0 })
             }
             PUSH => DictCall::Push {
@@ -300,7 +300,7 @@ impl<'c> DictCall<'c> {
 }
 
 impl<'c> GivenValue<'c> {
-    fn encode(&self, out: &mut Writer) {
+    fn encode(&self, out: &mut IpcWriter) {
         match self {
             GivenValue::Text(text) => {
                 out.number(0);
@@ -317,7 +317,7 @@ impl<'c> GivenValue<'c> {
         }
     }
 
-    fn decode(from: &mut Reader<'c>) -> Option<GivenValue<'c>> {
+    fn decode(from: &mut IpcReader<'c>) -> Option<GivenValue<'c>> {
         Some(match from.number()? {
             0 => GivenValue::Text(from.bytes()?),
             1 => GivenValue::Number(from.float()?),
@@ -490,17 +490,17 @@ mod tests {
     #[test]
     fn messages_read_back_and_what_is_cut_is_none() {
         for call in calls() {
-            let mut out = Writer::default();
+            let mut out = IpcWriter::default();
             call.encode(&mut out);
-            let mut from = Reader(&out.0);
+            let mut from = IpcReader(&out.0);
             assert_eq!(DictCall::decode(&mut from), Some(call));
             assert!(from.0.is_empty());
             for end in 0..out.0.len() {
-                let mut from = Reader(&out.0[..end]);
+                let mut from = IpcReader(&out.0[..end]);
                 assert_eq!(DictCall::decode(&mut from).and_then(|call| from.whole(call)), None, "{end}");
             }
         }
-        assert_eq!(DictCall::decode(&mut Reader(&99u64.to_le_bytes())), None);
+        assert_eq!(DictCall::decode(&mut IpcReader(&99u64.to_le_bytes())), None);
     }
 
     #[test]

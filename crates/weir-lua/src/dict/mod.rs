@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
 use weir_engine::file::hash::hash;
-use weir_engine::zone::{Store, Usage};
+use weir_engine::zone::{ZoneStore, ZoneUsage};
 
 use crate::luajit::shared_page::{now, stamp};
 pub(crate) use list::{ItemList, ListError};
@@ -149,10 +149,10 @@ const OVERHEAD: u64 = 128;
 /// Milliseconds of a time that is never.
 const NEVER: u64 = 0;
 
-impl Store for SharedDict {
-    fn usage(&self) -> Usage {
+impl ZoneStore for SharedDict {
+    fn usage(&self) -> ZoneUsage {
         let [used, full] = [&self.sums.used, &self.sums.full].map(|count| count.load(Ordering::Relaxed));
-        Usage { used, size: self.capacity, full }
+        ZoneUsage { used, size: self.capacity, full }
     }
 }
 
@@ -179,7 +179,7 @@ impl SharedDict {
 
     /// What who looks from outside is told.
     pub(crate) fn told(&self) -> DictFigures {
-        let Usage { used, size, full } = self.usage();
+        let ZoneUsage { used, size, full } = self.usage();
         DictFigures {
             capacity: size,
             used,

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::conf::registry::Registry;
-use weir_engine::log::Level;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::log::LogLevel;
 use weir_engine::{Exchange, Verdict};
 use weir_upstream::block::balancer_hook::{BalancerChoice, BalancerHook, UpstreamDraft, WorkerBalancerHook};
 
@@ -27,7 +27,7 @@ pub(crate) struct HasBalancers(pub(crate) bool);
 /// # Errors
 /// There is one already.
 pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource) -> Result {
-    let draft = line.ext::<Registry>().shared::<UpstreamDraft>();
+    let draft = line.ext::<ConfRegistry>().shared::<UpstreamDraft>();
     if draft.guide.is_some() {
         return Err(line.refuse("is duplicate"));
     }
@@ -35,7 +35,7 @@ pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource) -> Result {
     if draft.chosen {
         line.warn("load balancing method redefined");
     }
-    line.ext::<Registry>().shared::<HasBalancers>().0 = true;
+    line.ext::<ConfRegistry>().shared::<HasBalancers>().0 = true;
     Ok(())
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn keepalive(line: &mut LineCx<'_>) -> Result {
     let number = number.ok_or_else(|| {
         line.fail_arg(0, format!("invalid value \"{}\" in \"{}\" directive", line.arg(0), line.name()))
     })?;
-    let draft = line.ext::<Registry>().shared::<UpstreamDraft>();
+    let draft = line.ext::<ConfRegistry>().shared::<UpstreamDraft>();
     if draft.keepalive.replace(number as usize).is_some() {
         return Err(line.refuse("is duplicate"));
     }
@@ -78,7 +78,7 @@ impl WorkerBalancerHook for BalancerScript {
         let home = x.plan.kept::<ScriptHome>().cloned().ok_or(Verdict::Status(500))?;
         let asked = ChoiceLoan::begin(choice);
         if let Err(message) = home.vm(x).and_then(|vm| vm.run_for(&self.0, ScriptPhase::Balancer, x)) {
-            x.log(Level::Error, &format_args!("{message}{DOING_BALANCER}"));
+            x.log(LogLevel::Error, &format_args!("{message}{DOING_BALANCER}"));
             return Err(Verdict::Status(500));
         }
         let (exit, named) = (EXIT.take(), asked.end());
@@ -88,7 +88,7 @@ impl WorkerBalancerHook for BalancerScript {
             Some(status) if status >= 300 => Err(Verdict::Status(u16::try_from(status).unwrap_or(500))),
             Some(status) if status != 0 => Err(Verdict::Status(500)),
             _ if !named && !choice.has_servers => {
-                x.log(Level::Error, &format_args!("lua balancer: no peer set{DOING_BALANCER}"));
+                x.log(LogLevel::Error, &format_args!("lua balancer: no peer set{DOING_BALANCER}"));
                 Err(Verdict::Status(500))
             }
             _ => Ok(()),

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use weir_conf::{LineCx, Result, Span};
-use weir_engine::conf::registry::Registry;
-use weir_engine::variable::Script;
-use weir_engine::zone::Zones;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::variable::ValueScript;
+use weir_engine::zone::SharedZones;
 
 use crate::api::socket::SocketConf;
 use crate::dict::DICTIONARY;
@@ -104,7 +104,7 @@ impl LuaConf {
 
     /// Said once, however many blocks turn the cache off.
     fn uncached(&self, line: &mut LineCx<'_>) {
-        if !std::mem::replace(&mut line.ext::<Registry>().shared::<UncachedAlert>().0, true) {
+        if !std::mem::replace(&mut line.ext::<ConfRegistry>().shared::<UncachedAlert>().0, true) {
             line.alert("lua_code_cache is off; this will hurt performance");
         }
     }
@@ -183,7 +183,7 @@ impl LuaConf {
 
     fn set_script(&mut self, line: &mut LineCx<'_>, phase: ScriptPhase, source: ScriptSource) -> Result {
         if phase == ScriptPhase::Content {
-            line.ext::<Registry>().claim_content(ScriptPhase::Content.label());
+            line.ext::<ConfRegistry>().claim_content(ScriptPhase::Content.label());
         }
         line.once(self.slot(phase), source)
     }
@@ -231,7 +231,7 @@ impl LuaConf {
                 line.fail_arg(0, format!("lua_shared_dict \"{name}\" is already defined as \"{name}\""))
             );
         }
-        let zone = line.ext::<Registry>().shared::<Zones>().named(DICTIONARY, &name);
+        let zone = line.ext::<ConfRegistry>().shared::<SharedZones>().named(DICTIONARY, &name);
         let zone = zone.map_err(|message| line.fail_arg(0, message))?;
         zone.declare(size, "", ()).map_err(|message| line.fail_arg(0, message))?;
         self.main.dicts.push(zone);
@@ -247,7 +247,7 @@ fn block_of(line: &LineCx<'_>) -> ScriptCode {
 }
 
 fn file_of(line: &mut LineCx<'_>, at: usize) -> Result<ScriptCode> {
-    let path = Script::compile(line, at)?;
+    let path = ValueScript::compile(line, at)?;
     Ok(ScriptCode::File(path, line.paths().prefix.clone()))
 }
 

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use weir_engine::body::{Buf, Chain};
-use weir_engine::error::{Error, Kind, Side};
+use weir_engine::body::{BodyBuf, BodyChain};
+use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::{Exchange, Verdict};
 use weir_trace::Site;
 
@@ -37,7 +37,7 @@ impl HeaderScript {
 
 impl HeaderFilter for HeaderScript {
     fn filter(&self, x: &mut Exchange) -> Verdict {
-        x.log(Level::Debug, &format_args!("lua header filter for user lua code, uri \"{}\"", ShownUri(x)));
+        x.log(LogLevel::Debug, &format_args!("lua header filter for user lua code, uri \"{}\"", ShownUri(x)));
         if x.state_if::<FilterExit>().is_some() {
             x.state::<FilterExit>().0 = None;
         }
@@ -48,7 +48,7 @@ impl HeaderFilter for HeaderScript {
         if let Err(message) =
             self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, ScriptPhase::HeaderFilter, x))
         {
-            x.log(Level::Error, &message);
+            x.log(LogLevel::Error, &message);
             x.own_lasting::<HeaderScriptFailed>().0 = true;
             return Verdict::Status(500);
         }
@@ -101,13 +101,17 @@ struct BodyPieces {
 }
 
 impl BodyPieces {
-    fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), Error> {
+    fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), EngineError> {
         *x.state::<FilterArg>() = FilterArg { bytes, last };
         if let Err(message) =
             self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, ScriptPhase::BodyFilter, x))
         {
-            x.log(Level::Error, &message);
-            return Err(Error { kind: Kind::Internal, side: Side::Server, errno: None });
+            x.log(LogLevel::Error, &message);
+            return Err(EngineError {
+                kind: EngineErrorKind::Internal,
+                side: FaultSide::Server,
+                errno: None,
+            });
         }
         let arg = std::mem::take(x.state::<FilterArg>());
         Ok((arg.bytes, arg.last))
@@ -115,13 +119,18 @@ impl BodyPieces {
 }
 
 impl BodyFilter for BodyPieces {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError> {
         let last = input.last;
         output.flush |= input.flush;
         let mut bytes = Vec::new();
         while let Some(buf) = input.pop() {
             match buf {
-                Buf::Bytes(more) if bytes.is_empty() => bytes = more,
+                BodyBuf::Bytes(more) if bytes.is_empty() => bytes = more,
                 buf => bytes.extend_from_slice(buf.memory().unwrap_or_default()),
             }
         }
@@ -133,7 +142,7 @@ impl BodyFilter for BodyPieces {
         }
         let (bytes, ends) = self.run(x, bytes, last)?;
         if !bytes.is_empty() {
-            output.push(Buf::Bytes(bytes));
+            output.push(BodyBuf::Bytes(bytes));
         }
         self.ended = ends;
         output.last |= ends || last;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::Handler;
 use weir_engine::{Exchange, Verdict};
 
@@ -39,10 +39,10 @@ impl Handler for MallocTrim {
 fn trim(x: &Exchange) {
     // SAFETY: the allocator may be asked at any time; it takes its own locks.
     let given = unsafe { libc::malloc_trim(1) };
-    x.log(Level::Debug, &format_args!("malloc_trim(1) returned {given}"));
+    x.log(LogLevel::Debug, &format_args!("malloc_trim(1) returned {given}"));
 }
 
 #[cfg(not(target_env = "gnu"))]
 fn trim(x: &Exchange) {
-    x.log(Level::Debug, &"malloc_trim is not supported by this platform, ignored");
+    x.log(LogLevel::Debug, &"malloc_trim is not supported by this platform, ignored");
 }

@@ -7,11 +7,11 @@ use weir_conf::names::{
     TWO, TWO_OR_MORE, UPSTREAM,
 };
 use weir_conf::{Contexts, Directive, Error, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
 use weir_engine::variable::Variable;
-use weir_engine::{Module, Phase as EnginePhase, Unnamed, inherit};
+use weir_engine::{Module, Phase as EnginePhase, UnnamedBlock, inherit};
 use weir_trace::SiteKind;
 
 use crate::api::socket;
@@ -428,9 +428,9 @@ impl Module for Lua {
 
     const ALONE: bool = true;
 
-    fn nest(conf: &mut LuaConf, parent: &LuaConf, block: Unnamed) {
+    fn nest(conf: &mut LuaConf, parent: &LuaConf, block: UnnamedBlock) {
         // The methods of a `limit_except` have no content handler but files, as in OpenResty.
-        if block == Unnamed::If {
+        if block == UnnamedBlock::If {
             inherit!(conf, parent, content);
         }
     }
@@ -486,7 +486,7 @@ impl Module for Lua {
         }
     }
 
-    fn resolve(conf: &mut LuaConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut LuaConf, registry: &mut ConfRegistry) -> Result {
         conf.sockets.resolve(registry)
     }
 

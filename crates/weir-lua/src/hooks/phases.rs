@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use weir_engine::body::{Body, Buf, Chain};
-use weir_engine::log::Level;
+use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
+use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
-use weir_engine::redirect::Redirect;
+use weir_engine::redirect::InternalRedirect;
 use weir_engine::{Exchange, Handler, Text, Verdict};
 
 use crate::api::relative_location;
@@ -80,7 +80,7 @@ impl PhaseScript {
             Ok(ScriptRun::new(&vm, self.phase, self.settings.use_default_type))
         };
         begin().map_err(|unloaded: LoadError| {
-            x.log(Level::Error, &unloaded.message);
+            x.log(LogLevel::Error, &unloaded.message);
             Verdict::Status(unloaded.status)
         })
     }
@@ -98,10 +98,10 @@ impl PhaseScript {
             Some(ScriptEnd::Exec(target, args)) => {
                 let uri = x.arena.push(&target);
                 if target.first() == Some(&b'@') {
-                    Redirect::Named(uri).into()
+                    InternalRedirect::Named(uri).into()
                 } else {
                     x.uri_changed = false;
-                    Redirect::Uri { uri, args: x.arena.push(&args) }.into()
+                    InternalRedirect::Uri { uri, args: x.arena.push(&args) }.into()
                 }
             }
             Some(ScriptEnd::Redirect(target, status)) => {
@@ -140,7 +140,7 @@ impl PhaseScript {
         }
         prepare(x, self.settings.use_default_type);
         x.response.open_length = x.response.content_length.is_none();
-        x.respond(Body::Empty)
+        x.respond(ResponseBody::Empty)
     }
 
     /// The whole answer, said in one go.
@@ -148,7 +148,11 @@ impl PhaseScript {
         prepare(x, self.settings.use_default_type);
         x.response.open_length = x.response.content_length.is_none();
         let said = std::mem::take(&mut run.said);
-        if said.is_empty() { x.respond(Body::Empty) } else { x.respond(Body::Whole(Buf::Bytes(said))) }
+        if said.is_empty() {
+            x.respond(ResponseBody::Empty)
+        } else {
+            x.respond(ResponseBody::Whole(BodyBuf::Bytes(said)))
+        }
     }
 
     async fn wait_for(&self, x: &mut Exchange) -> Verdict {
@@ -172,9 +176,9 @@ impl PhaseScript {
             return verdict;
         }
         // The head has left, or leaves now: the rest follows it, and the end.
-        let mut chain = Chain::default();
+        let mut chain = BodyChain::default();
         if !run.said.is_empty() {
-            chain.push(Buf::Bytes(std::mem::take(&mut run.said)));
+            chain.push(BodyBuf::Bytes(std::mem::take(&mut run.said)));
         }
         prepare(x, default_type);
         chain.last = !run.ended;
@@ -191,7 +195,10 @@ impl Handler for PhaseScript {
         if x.uri_changed && matches!(self.phase, ScriptPhase::Rewrite | ScriptPhase::ServerRewrite) {
             return Verdict::Declined;
         }
-        x.log(Level::Debug, &format_args!("lua {} handler, uri:\"{}\" c:1", self.phase.name(), ShownUri(x)));
+        x.log(
+            LogLevel::Debug,
+            &format_args!("lua {} handler, uri:\"{}\" c:1", self.phase.name(), ShownUri(x)),
+        );
         if self.settings.need_body && !x.body.is_read() && !x.is_subrequest() {
             return Verdict::Wait;
         }
@@ -235,9 +242,9 @@ impl LogScript {
 
 impl Handler for LogScript {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        x.log(Level::Debug, &format_args!("lua log handler, uri:\"{}\" c:1", ShownUri(x)));
+        x.log(LogLevel::Debug, &format_args!("lua log handler, uri:\"{}\" c:1", ShownUri(x)));
         if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, ScriptPhase::Log, x)) {
-            x.log(Level::Error, &message);
+            x.log(LogLevel::Error, &message);
         }
         Verdict::Declined
     }

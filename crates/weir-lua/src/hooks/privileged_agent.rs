@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_engine::log::{self, Level};
-use weir_engine::wire::{Reader, Writer};
-use weir_engine::worker::Counts;
-use weir_engine::zone::Zones;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::wire::{IpcReader, IpcWriter};
+use weir_engine::worker::WorkerCounts;
+use weir_engine::zone::SharedZones;
 use weir_server::{Server, WorkerThreads};
 
 use crate::agent::{COUNTS, DICT, JOIN, LEAVE, LINK, PUBLISH, receive, send};
@@ -28,9 +28,9 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
     LINK.get_or_init(|| Mutex::new(calls));
     let hear = move || {
         while let Ok(Some(message)) = receive(&heard) {
-            match WorkerEvent::decode(&mut Reader(&message)) {
+            match WorkerEvent::decode(&mut IpcReader(&message)) {
                 Some(event) => events::deliver(event),
-                None => log::cycle(Level::Alert, &"the server tells the privileged agent nonsense"),
+                None => log::cycle(LogLevel::Alert, &"the server tells the privileged agent nonsense"),
             }
         }
         gone();
@@ -45,7 +45,8 @@ pub fn connect(calls: UnixStream, heard: UnixStream, gone: impl FnOnce() + Send 
 /// A thread can't start.
 pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Result<()> {
     let (configuration, workers) = (server.configuration(), server.crew());
-    let zones = configuration.tables.shared::<Zones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
+    let zones =
+        configuration.tables.shared::<SharedZones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
     let dicts = zones.map(|zone| (zone.name.to_string(), zone.store(SharedDict::new))).collect();
     let (sender, published) = channel();
     let told = Arc::new(AgentEvents(Mutex::new(sender)));
@@ -60,7 +61,7 @@ pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Resul
         let host = AgentHost { dicts, workers, told };
         while let Ok(Some(question)) = receive(&calls) {
             let Some(reply) = host.answer(&question) else {
-                log::cycle(Level::Alert, &"the privileged agent asks nonsense");
+                log::cycle(LogLevel::Alert, &"the privileged agent asks nonsense");
                 break;
             };
             if send(&calls, &reply.encode()).is_err() {
@@ -120,12 +121,12 @@ impl EventListener for AgentEvents {
 
 fn tell(heard: &UnixStream, published: &Receiver<Arc<WorkerEvent>>) -> io::Result<()> {
     for event in published {
-        let mut out = Writer::default();
+        let mut out = IpcWriter::default();
         match event.encode(&mut out) {
             Ok(()) => send(heard, &out.0)?,
             Err(why) => {
                 let text = format_args!("the privileged agent can't be told of an event: {why} in the data");
-                log::cycle(Level::Error, &text);
+                log::cycle(LogLevel::Error, &text);
             }
         }
     }
@@ -142,7 +143,7 @@ struct AgentHost {
 impl AgentHost {
     /// `None`: it can't be understood.
     fn answer(&self, question: &[u8]) -> Option<DictReply> {
-        let mut from = Reader(question);
+        let mut from = IpcReader(question);
         match from.number()? {
             DICT => {
                 let name = std::str::from_utf8(from.bytes()?).ok()?;
@@ -158,8 +159,8 @@ impl AgentHost {
                 Some(DictReply::default())
             }
             COUNTS => {
-                let Counts { accepted, requests, active, writing, waiting } =
-                    Counts::of(&self.workers.counters());
+                let WorkerCounts { accepted, requests, active, writing, waiting } =
+                    WorkerCounts::of(&self.workers.counters());
                 let keys = [accepted, requests, active, writing, waiting];
                 Some(DictReply {
                     keys: keys.map(|count| Box::from(count.to_le_bytes())).into(),
@@ -214,7 +215,7 @@ mod tests {
         };
         assert!(host.answer(b"").is_none());
         assert!(host.answer(&9u64.to_le_bytes()).is_none());
-        let mut out = Writer::default();
+        let mut out = IpcWriter::default();
         out.number(DICT);
         out.bytes(b"unknown");
         DictCall::Capacity.encode(&mut out);

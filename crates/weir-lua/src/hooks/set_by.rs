@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result};
-use weir_engine::conf::registry::Registry;
-use weir_engine::log::Level;
-use weir_engine::plan::{Instruct, Instruction, PlanBuilder};
-use weir_engine::variable::{Getter, Script, VarIndex};
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::log::LogLevel;
+use weir_engine::plan::{MakeInstruction, PlanBuilder, PlanInstruction};
+use weir_engine::variable::{ValueScript, VarIndex, VariableGetter};
 use weir_engine::{Exchange, Text, Verdict};
 
 use crate::api::arg::SetArgs;
@@ -24,7 +24,7 @@ pub(crate) struct VmSlot(pub(crate) OnceCell<ScriptHome>);
 struct SetBy {
     variable: VarIndex,
     source: ScriptSource,
-    args: Vec<Script>,
+    args: Vec<ValueScript>,
 }
 
 /// Reads a line whose first argument is the variable; those from `args` on are the script's.
@@ -36,15 +36,15 @@ pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource, args: usize) -> 
         Some(name) if !name.is_empty() => name,
         _ => return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0)))),
     };
-    let variable = line.ext::<Registry>().define_set(name, Getter::Assigned);
+    let variable = line.ext::<ConfRegistry>().define_set(name, VariableGetter::Assigned);
     let variable = variable.map_err(|message| line.fail_arg(0, message))?;
-    let args = (args..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
-    line.ext::<Registry>().instruct(Arc::new(SetBy { variable, source, args }));
+    let args = (args..line.args().len()).map(|at| ValueScript::compile(line, at)).collect::<Result<_>>()?;
+    line.ext::<ConfRegistry>().instruct(Arc::new(SetBy { variable, source, args }));
     Ok(())
 }
 
-impl Instruct for SetBy {
-    fn install(&self, plan: &PlanBuilder<'_>) -> Result<Instruction> {
+impl MakeInstruction for SetBy {
+    fn install(&self, plan: &PlanBuilder<'_>) -> Result<PlanInstruction> {
         let slot = plan.link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
         let (variable, args, chunk) =
             (self.variable, self.args.clone(), ScriptChunk::new(self.source.clone()));
@@ -54,7 +54,7 @@ impl Instruct for SetBy {
                 Verdict::Declined
             }
             Err(message) => {
-                x.log(Level::Error, &message);
+                x.log(LogLevel::Error, &message);
                 Verdict::Status(500)
             }
         }))
@@ -65,7 +65,7 @@ fn value(
     x: &mut Exchange,
     slot: &VmSlot,
     chunk: &ScriptChunk,
-    args: &[Script],
+    args: &[ValueScript],
 ) -> std::result::Result<Text, String> {
     let vm = slot.0.get().ok_or("no Lua VM")?.vm(x)?;
     x.state::<SetArgs>().0.clear();

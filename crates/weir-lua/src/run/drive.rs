@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use weir_engine::Exchange;
-use weir_engine::body::{Buf, Chain};
+use weir_engine::body::{BodyBuf, BodyChain};
 use weir_engine::exchange::RunOrigin;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::subrequest::{CapturedResponse, SubrequestCall};
 use weir_rt::Timer;
 use weir_server::with_worker;
@@ -51,7 +51,7 @@ pub(crate) async fn drive(
                 None => return Some(left(x)),
             }
         } else if run.is_stuck() {
-            x.log(Level::Error, &"lua threads wait for one another and none can go on");
+            x.log(LogLevel::Error, &"lua threads wait for one another and none can go on");
             return Some(ScriptEnd::Error);
         } else {
             let (lines, kind) = if x.trace().is_on() { run.standing(None) } else { Default::default() };
@@ -95,7 +95,7 @@ pub(crate) async fn drive_alone(
     let end = drive(&mut run, &mut x, &ScriptSettings::default()).await;
     x.trace().leave(site);
     drop(run);
-    x.log(Level::Debug, &"http lua close fake http connection");
+    x.log(LogLevel::Debug, &"http lua close fake http connection");
     x.end_alone(matches!(end, Some(ScriptEnd::Error)));
     end
 }
@@ -115,7 +115,7 @@ async fn unless<T>(
 
 /// The client has left, which ends the script unless it wants to know.
 fn left(x: &mut Exchange) -> ScriptEnd {
-    x.log(Level::Info, &"client prematurely closed connection");
+    x.log(LogLevel::Info, &"client prematurely closed connection");
     x.keep_alive = false;
     ScriptEnd::Exit(499)
 }
@@ -214,10 +214,10 @@ async fn capture(x: &mut Exchange, mut list: Vec<SubrequestCall>) -> Vec<Capture
 /// Sends the head and what was said.
 async fn flush(run: &mut ScriptRun, x: &mut Exchange, default_type: bool) -> bool {
     prepare(x, default_type);
-    let mut chain = Chain::flush();
+    let mut chain = BodyChain::flush();
     if !run.said.is_empty() {
-        chain = Chain::default();
-        chain.push(Buf::Bytes(std::mem::take(&mut run.said)));
+        chain = BodyChain::default();
+        chain.push(BodyBuf::Bytes(std::mem::take(&mut run.said)));
         chain.flush = true;
     }
     chain.last = run.ended;

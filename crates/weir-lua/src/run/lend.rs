@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use weir_engine::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 use crate::luajit::shared_page;
 use crate::luajit::sys::RawState;
@@ -166,15 +166,15 @@ pub(crate) fn doing(phase: ScriptPhase) -> &'static str {
 }
 
 /// Logs a message of the running script: of its request, if it has one.
-pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
-    let doing = if level == Level::Debug { "" } else { doing(phase()) };
+pub(crate) fn log(level: LogLevel, message: &dyn std::fmt::Display) {
+    let doing = if level == LogLevel::Debug { "" } else { doing(phase()) };
     let told = weir_engine::log::up_to(LONGEST, || {
         any_exchange(|x| x.log(level, &format_args!("{message}{doing}")))
     });
     if told.is_err() {
         // As in OpenResty, where `init_by_lua` logs before there are contexts, and debug lines have none.
         match phase() {
-            other if level != Level::Debug && !matches!(other, ScriptPhase::Init) => {
+            other if level != LogLevel::Debug && !matches!(other, ScriptPhase::Init) => {
                 weir_engine::log::cycle(level, &format_args!("{message}, context: {}", other.context()));
             }
             _ => weir_engine::log::cycle(level, message),
@@ -186,7 +186,7 @@ pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
 const LONGEST: usize = 4096;
 
 /// Logs a message as it is, with what nginx says about the request, if there is one.
-pub(crate) fn log_plain(level: Level, message: &dyn std::fmt::Display) {
+pub(crate) fn log_plain(level: LogLevel, message: &dyn std::fmt::Display) {
     weir_engine::log::up_to(LONGEST, || {
         if any_exchange(|x| x.log(level, message)).is_err() {
             weir_engine::log::cycle(level, message);

@@ -4,16 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_engine::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 use crate::vm::phase::ScriptPhase;
 
 /// Lines for the log of a request, left by its waits, which do not have it: told before a coroutine goes on.
 #[derive(Clone, Default)]
-pub(crate) struct LogNotes(Rc<RefCell<Vec<(Level, String)>>>);
+pub(crate) struct LogNotes(Rc<RefCell<Vec<(LogLevel, String)>>>);
 
 impl LogNotes {
-    pub(crate) fn push(&self, level: Level, message: String) {
+    pub(crate) fn push(&self, level: LogLevel, message: String) {
         self.0.borrow_mut().push((level, message));
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_engine::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_trace::{Site, WaitKind};
 
 use crate::luajit::state::{LuaState, error_text};
@@ -297,8 +297,8 @@ impl ScriptRun {
         let place = self.vm.place_of(&reason, x.as_deref());
         let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}{place}");
         match x {
-            Some(x) => x.log(Level::Error, &message),
-            None => weir_engine::log::cycle(Level::Error, &message),
+            Some(x) => x.log(LogLevel::Error, &message),
+            None => weir_engine::log::cycle(LogLevel::Error, &message),
         }
         if !light {
             return Some(ScriptEnd::Error);
@@ -527,7 +527,7 @@ impl ScriptRun {
             && *until == due
         {
             if let Some(told) = told {
-                weir_engine::log::cycle(Level::Debug, told);
+                weir_engine::log::cycle(LogLevel::Debug, told);
             }
             self.go_on(at, |_| 0);
         }
@@ -543,7 +543,7 @@ impl ScriptRun {
             }
             Some(ThreadOp::Sleep(..)) => {
                 self.wait = WaitKind::Other;
-                crate::run::lend::log_plain(Level::Debug, &"lua clean up the timer for pending ngx.sleep");
+                crate::run::lend::log_plain(LogLevel::Debug, &"lua clean up the timer for pending ngx.sleep");
             }
             _ => {}
         }

@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use weir_engine::conf::server::Link;
-use weir_engine::log::Level;
+use weir_engine::conf::server::ConfigurationLink;
+use weir_engine::log::LogLevel;
 use weir_engine::worker::AGENT;
 use weir_engine::{Exchange, Text};
 
@@ -36,7 +36,7 @@ impl LuaVm {
     /// What `init_by_lua` failed with.
     pub(crate) fn start(
         main_conf: VmSettings,
-        home: Weak<Link>,
+        home: Weak<ConfigurationLink>,
         wiring: VmWiring,
     ) -> Result<Rc<LuaVm>, String> {
         // SAFETY: the VM stays on this thread, in the `LuaVm`, which closes it.
@@ -183,7 +183,7 @@ impl LuaVm {
                 return Ok(());
             }
             if let Err(message) = self.run_plain(source, ScriptPhase::InitWorker) {
-                weir_engine::log::cycle(Level::Error, &message);
+                weir_engine::log::cycle(LogLevel::Error, &message);
             }
         }
         self.guard()
@@ -212,7 +212,7 @@ impl LuaVm {
                 Err(unloaded) => Err(format!("init_worker_by_lua error: {}", unloaded.message)),
             };
             if let Err(message) = ran.and_then(|()| vm.guard()) {
-                weir_engine::log::cycle(Level::Error, &message);
+                weir_engine::log::cycle(LogLevel::Error, &message);
             }
         });
     }
@@ -276,7 +276,7 @@ impl Drop for LuaVm {
             (self.started.get() && !self.is_rehearsed(), self.main_conf.exit_worker.take())
             && let Err(message) = self.run_plain(&source, ScriptPhase::ExitWorker)
         {
-            weir_engine::log::cycle(Level::Error, &message);
+            weir_engine::log::cycle(LogLevel::Error, &message);
         }
         // In the opposite order of their coming.
         if let Some(memory) = &self.limits.memory {

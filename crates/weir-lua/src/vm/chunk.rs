@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 
 use weir_engine::Exchange;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 
 use crate::luajit::state::LuaState;
 use crate::luajit::sys;
@@ -28,7 +28,7 @@ pub(crate) enum ScriptCode {
     /// In the configuration.
     Inline(Vec<u8>),
     /// In a file, whose name may have variables; relative names begin at the prefix.
-    File(Script, PathBuf),
+    File(ValueScript, PathBuf),
 }
 
 /// Why a script can't be loaded.

@@ -8,8 +8,8 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_engine::conf::server::Link;
-use weir_engine::variable::Get;
+use weir_engine::conf::server::ConfigurationLink;
+use weir_engine::variable::VariableSource;
 use weir_engine::worker::AGENT;
 
 use crate::dict::SharedDict;
@@ -47,7 +47,7 @@ pub(crate) struct LuaVm {
     /// Lines at which scripts have waited.
     pub(crate) lines: WaitSites,
     /// Variables of modules that compiled code knows by number, and what follows their prefix.
-    pub(crate) direct: RefCell<Vec<(Get, Rc<str>)>>,
+    pub(crate) direct: RefCell<Vec<(VariableSource, Rc<str>)>>,
     /// See [`LuaVm::ctx_fields`].
     pub(crate) ctx_fields: Cell<usize>,
     /// Where in the configuration the scripts begin that were loaded, by their names.
@@ -58,7 +58,7 @@ pub(crate) struct LuaVm {
     /// `init_worker_by_lua` has run.
     pub(crate) started: Cell<bool>,
     /// Its configuration on its worker.
-    pub(crate) home: Weak<Link>,
+    pub(crate) home: Weak<ConfigurationLink>,
     /// Scripts have waited for changes of groups of servers.
     pub(crate) watches: Cell<bool>,
     /// See [`VmPart`].

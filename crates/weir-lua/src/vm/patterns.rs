@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_sys::regex::{MatchError, Matcher, Regex, RegexFlags};
 
 use crate::vm::traps;
@@ -32,7 +32,7 @@ pub(crate) struct PatternCache {
     /// `lua_regex_match_limit`; 0 for the matcher's own.
     limit: u32,
     told: Cell<bool>,
-    log: fn(Level, &dyn std::fmt::Display),
+    log: fn(LogLevel, &dyn std::fmt::Display),
 }
 
 /// Why there is no pattern.
@@ -45,7 +45,7 @@ pub(crate) enum PatternError {
 
 impl PatternCache {
     /// No patterns yet. What a running script is warned of goes to `log`.
-    pub(crate) fn new(most: usize, limit: u32, log: fn(Level, &dyn std::fmt::Display)) -> PatternCache {
+    pub(crate) fn new(most: usize, limit: u32, log: fn(LogLevel, &dyn std::fmt::Display)) -> PatternCache {
         PatternCache {
             known: RefCell::default(),
             numbered: RefCell::default(),
@@ -68,7 +68,7 @@ impl PatternCache {
         let regex = Regex::new(pattern, flags).map_err(|error| PatternError::Pattern(error.message))?;
         if machine {
             let outcome = if regex.is_jit() { "compiled successfully" } else { "compiler failed" };
-            (self.log)(Level::Debug, &format_args!("pcre2 JIT {outcome}"));
+            (self.log)(LogLevel::Debug, &format_args!("pcre2 JIT {outcome}"));
         }
         let compiled = Rc::new(CompiledPattern { names: regex.names(), regex, longest });
         if once && self.has_room() {
@@ -82,7 +82,7 @@ impl PatternCache {
         let room = self.known.borrow().len() < self.most;
         if !room && !self.told.replace(true) {
             let most = self.most;
-            (self.log)(Level::Warn, &format_args!("lua exceeding regex cache max entries ({most})"));
+            (self.log)(LogLevel::Warn, &format_args!("lua exceeding regex cache max entries ({most})"));
         }
         room
     }

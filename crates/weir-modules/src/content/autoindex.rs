@@ -8,9 +8,9 @@ mod render;
 use std::task::{Context, Poll};
 
 use weir_conf::{ArgCount, Contexts, Directive, Error, LineCx};
-use weir_engine::body::{Body, BodyPiece, BodySource, Buf};
+use weir_engine::body::{BodyBuf, BodyPiece, BodySource, ResponseBody};
 use weir_engine::file;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::Method;
@@ -171,7 +171,7 @@ impl DirectoryLister {
             x.response.charset = Some(Text::from(charset));
         }
         let page = self.render(x, &entries, callback.as_deref());
-        x.respond(Body::Source(Box::new(ListingBody(Some(page)))))
+        x.respond(ResponseBody::Source(Box::new(ListingBody(Some(page)))))
     }
 
     /// The function that `?callback=` names, for JSONP; an empty name is none.
@@ -186,7 +186,7 @@ impl DirectoryLister {
             return Ok(Some(name.to_vec()));
         }
         let name = String::from_utf8_lossy(name);
-        x.log(Level::Info, &format_args!("client sent invalid callback name: \"{name}\""));
+        x.log(LogLevel::Info, &format_args!("client sent invalid callback name: \"{name}\""));
         Err(400)
     }
 
@@ -213,7 +213,7 @@ impl DirectoryLister {
 struct ListingBody(Option<Vec<u8>>);
 
 impl BodySource for ListingBody {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<BodyPiece, weir_engine::Error>> {
-        Poll::Ready(Ok(self.0.take().map_or(BodyPiece::End, |page| BodyPiece::Data(Buf::Bytes(page)))))
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<BodyPiece, weir_engine::EngineError>> {
+        Poll::Ready(Ok(self.0.take().map_or(BodyPiece::End, |page| BodyPiece::Data(BodyBuf::Bytes(page)))))
     }
 }

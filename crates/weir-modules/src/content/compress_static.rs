@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Result};
-use weir_engine::file::{self, Found, OpenFile, PathText};
-use weir_engine::log::Level;
+use weir_engine::file::{self, FoundPath, OpenFile, PathText};
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_http::{KnownField, Method};
@@ -152,11 +152,11 @@ fn serve(x: &mut Exchange, kind: StaticCoding, taken: bool) -> Option<Verdict> {
         }
     }
     match found {
-        Found::File(file) => Some(respond(x, file, kind.coding)),
-        Found::Dir { .. } => None,
-        Found::Other => {
+        FoundPath::File(file) => Some(respond(x, file, kind.coding)),
+        FoundPath::Dir { .. } => None,
+        FoundPath::Other => {
             let path = String::from_utf8_lossy(path.bytes(&x.arena));
-            x.log(Level::Crit, &format_args!("\"{path}\" is not a regular file"));
+            x.log(LogLevel::Crit, &format_args!("\"{path}\" is not a regular file"));
             Some(Verdict::Status(404))
         }
     }

@@ -2,8 +2,8 @@
 
 use weir_conf::names::{LOCATION, NONE};
 use weir_conf::{Directive, Result};
-use weir_engine::body::{Body, Buf};
-use weir_engine::conf::registry::Registry;
+use weir_engine::body::{BodyBuf, ResponseBody};
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Verdict};
 use weir_http::Method;
@@ -16,7 +16,7 @@ impl Module for EmptyGif {
     type Conf = EmptyGifConf;
     const DIRECTIVES: &'static [Directive<EmptyGifConf>] =
         &[Directive::<EmptyGifConf>::new("empty_gif", LOCATION, NONE, |conf, line| {
-            line.ext::<Registry>().claim_content(Self::NAME);
+            line.ext::<ConfRegistry>().claim_content(Self::NAME);
             conf.on = true;
             Ok(())
         })
@@ -47,7 +47,7 @@ impl Handler for GifHandler {
         x.response.status = 200;
         x.response.content_type = Some("image/gif".into());
         x.response.last_modified = Some(MODIFIED);
-        x.respond(Body::Whole(Buf::Static(&GIF)))
+        x.respond(ResponseBody::Whole(BodyBuf::Static(&GIF)))
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use weir_conf::{ArgCount, Contexts, Directive, Error, LineCx};
 use weir_engine::file::{self, PathText};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::redirect::Redirect;
-use weir_engine::variable::Script;
+use weir_engine::redirect::InternalRedirect;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Span, Verdict, inherit};
 use weir_http::Method;
 use weir_rt::file::errno::{EACCES, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
@@ -20,7 +20,7 @@ pub struct Index;
 #[derive(Default)]
 pub struct IndexConf {
     /// `index`: names to try, in order; an absolute one is the last and is not tested.
-    index: Option<Vec<Script>>,
+    index: Option<Vec<ValueScript>>,
 }
 
 impl Module for Index {
@@ -41,7 +41,7 @@ impl Module for Index {
     }
 
     fn install(conf: &IndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
-        let names = conf.index.clone().unwrap_or_else(|| vec![Script::literal(b"index.html")]);
+        let names = conf.index.clone().unwrap_or_else(|| vec![ValueScript::literal(b"index.html")]);
         plan.handler(Phase::Content, Self::NAME, IndexHandler { names: names.into() });
         Ok(())
     }
@@ -57,13 +57,13 @@ fn index(conf: &mut IndexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
             }
             _ => {}
         }
-        names.push(Script::compile(line, at)?);
+        names.push(ValueScript::compile(line, at)?);
     }
     Ok(())
 }
 
 struct IndexHandler {
-    names: Arc<[Script]>,
+    names: Arc<[ValueScript]>,
 }
 
 impl Handler for IndexHandler {
@@ -84,7 +84,7 @@ impl IndexHandler {
         for name in &*self.names {
             let name = text(x, name);
             if x.arena.get(name).starts_with(b"/") {
-                return Redirect::Uri { uri: name, args: x.request.args }.into();
+                return InternalRedirect::Uri { uri: name, args: x.request.args }.into();
             }
             let folder = match *folder.get_or_insert_with(|| file::map_uri(x)) {
                 Ok(folder) => folder,
@@ -94,7 +94,7 @@ impl IndexHandler {
             match file::test(x, path) {
                 Ok(_) => {
                     let uri = join(x, x.request.uri, name);
-                    return Redirect::Uri { uri, args: x.request.args }.into();
+                    return InternalRedirect::Uri { uri, args: x.request.args }.into();
                 }
                 Err(ELOOP | EMLINK) => return Verdict::Status(403),
                 Err(errno @ (ENOTDIR | ENAMETOOLONG | EACCES)) => {
@@ -116,7 +116,7 @@ impl IndexHandler {
 }
 
 /// The value of `name`, in the arena.
-fn text(x: &mut Exchange, name: &Script) -> Span {
+fn text(x: &mut Exchange, name: &ValueScript) -> Span {
     match name.constant() {
         Some(name) => x.arena.push(name),
         None => {
@@ -150,7 +150,7 @@ fn test_folder(x: &mut Exchange, folder: PathText, first: Span) -> Result<(), u1
         Ok(FileKind::Dir) => Ok(()),
         Ok(_) => {
             let path = String::from_utf8_lossy(x.arena.get(bare));
-            x.log(Level::Alert, &format_args!("\"{path}\" is not a directory"));
+            x.log(LogLevel::Alert, &format_args!("\"{path}\" is not a directory"));
             Err(500)
         }
         Err(ELOOP | EMLINK) => Err(403),

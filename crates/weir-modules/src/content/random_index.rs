@@ -6,7 +6,7 @@ use weir_conf::names::{FLAG, LOCATION};
 use weir_conf::{Directive, Error};
 use weir_engine::file;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::redirect::Redirect;
+use weir_engine::redirect::InternalRedirect;
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Verdict, inherit};
 use weir_http::Method;
 use weir_rt::file::FileKind;
@@ -89,7 +89,7 @@ async fn draw(x: &mut Exchange) -> Verdict {
     let start = x.arena.mark();
     x.arena.copy(uri);
     x.arena.push(&drawn.name);
-    Redirect::Uri { uri: x.arena.since(start), args }.into()
+    InternalRedirect::Uri { uri: x.arena.since(start), args }.into()
 }
 
 /// The keys of the standard library's hash tables come from the system's random numbers, and differ each time.

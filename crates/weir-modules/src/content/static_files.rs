@@ -3,9 +3,9 @@
 //! Conditional requests, ranges and `Accept-Ranges` are filters' work; here a file is found and described.
 
 use weir_conf::Directive;
-use weir_engine::body::{Body, Buf};
-use weir_engine::file::{self, Found, OpenFile};
-use weir_engine::log::Level;
+use weir_engine::body::{BodyBuf, ResponseBody};
+use weir_engine::file::{self, FoundPath, OpenFile};
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 use weir_http::escape::{self, EscapeSet};
@@ -43,13 +43,13 @@ fn serve(x: &mut Exchange) -> Verdict {
         return Verdict::Declined;
     }
     match file::lookup_uri(x) {
-        Ok(Found::File(_)) if x.request.head.method == Method::Post => Verdict::Status(405),
-        Ok(Found::File(file)) => respond(x, file),
-        Ok(Found::Dir { .. }) => add_slash(x),
-        Ok(Found::Other) => {
+        Ok(FoundPath::File(_)) if x.request.head.method == Method::Post => Verdict::Status(405),
+        Ok(FoundPath::File(file)) => respond(x, file),
+        Ok(FoundPath::Dir { .. }) => add_slash(x),
+        Ok(FoundPath::Other) => {
             if let Ok(path) = file::map_uri(x) {
                 let path = String::from_utf8_lossy(path.bytes(&x.arena));
-                x.log(Level::Crit, &format_args!("\"{path}\" is not a regular file"));
+                x.log(LogLevel::Crit, &format_args!("\"{path}\" is not a regular file"));
             }
             Verdict::Status(404)
         }
@@ -78,9 +78,9 @@ pub(crate) fn describe(x: &mut Exchange, file: &OpenFile) {
 /// Answers with `file`, which is read now only if that is likely of use (`read`).
 pub(crate) fn send(x: &mut Exchange, file: Rc<OpenFile>, read: bool) -> Verdict {
     let body = if read { file.body() } else { None };
-    x.respond(Body::Whole(match body {
-        Some(bytes) => Buf::shared(bytes),
-        None => Buf::File { offset: 0, len: file.size(), file },
+    x.respond(ResponseBody::Whole(match body {
+        Some(bytes) => BodyBuf::shared(bytes),
+        None => BodyBuf::File { offset: 0, len: file.size(), file },
     }))
 }
 

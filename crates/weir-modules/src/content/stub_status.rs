@@ -3,11 +3,11 @@
 
 use weir_conf::names::{LOCATION, NONE_OR_ONE, SERVER};
 use weir_conf::{Directive, Result};
-use weir_engine::body::{Body, Buf};
-use weir_engine::conf::registry::Registry;
+use weir_engine::body::{BodyBuf, ResponseBody};
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
-use weir_engine::worker::Counts;
+use weir_engine::worker::WorkerCounts;
 use weir_engine::{Exchange, Handler, Module, Text, Verdict};
 use weir_http::Method;
 
@@ -19,7 +19,7 @@ impl Module for StubStatus {
     type Conf = StubStatusConf;
     const DIRECTIVES: &'static [Directive<StubStatusConf>] =
         &[Directive::<StubStatusConf>::new("stub_status", SERVER.or(LOCATION), NONE_OR_ONE, |conf, line| {
-            line.ext::<Registry>().claim_content(Self::NAME);
+            line.ext::<ConfRegistry>().claim_content(Self::NAME);
             conf.on = true;
             Ok(())
         })
@@ -31,7 +31,7 @@ impl Module for StubStatus {
         .example("location = /status {\n    stub_status;\n    allow 127.0.0.1;\n    deny all;\n}")];
     const VARIABLES: &'static [Variable] = &[
         Variable::new("connections_active", |x| number(x, |counts| counts.active)).volatile(),
-        Variable::new("connections_reading", |x| number(x, Counts::reading)).volatile(),
+        Variable::new("connections_reading", |x| number(x, WorkerCounts::reading)).volatile(),
         Variable::new("connections_writing", |x| number(x, |counts| counts.writing)).volatile(),
         Variable::new("connections_waiting", |x| number(x, |counts| counts.waiting)).volatile(),
     ];
@@ -60,14 +60,14 @@ impl Handler for StatusPage {
         let counts = x.worker.counts();
         x.response.status = 200;
         x.response.content_type = Some("text/plain".into());
-        x.respond(Body::Whole(Buf::Bytes(page(&counts).into_bytes())))
+        x.respond(ResponseBody::Whole(BodyBuf::Bytes(page(&counts).into_bytes())))
     }
 }
 
 /// nginx's page. Every connection that is accepted is handled: those that would exceed `worker_connections` are not
 /// accepted.
-fn page(counts: &Counts) -> String {
-    let Counts { accepted, requests, active, writing, waiting } = counts;
+fn page(counts: &WorkerCounts) -> String {
+    let WorkerCounts { accepted, requests, active, writing, waiting } = counts;
     let reading = counts.reading();
     format!(
         "Active connections: {active} \nserver accepts handled requests\n {accepted} {accepted} {requests} \n\
@@ -75,7 +75,7 @@ fn page(counts: &Counts) -> String {
     )
 }
 
-fn number(x: &mut Exchange, of: fn(&Counts) -> u64) -> Option<Text> {
+fn number(x: &mut Exchange, of: fn(&WorkerCounts) -> u64) -> Option<Text> {
     let number = of(&x.worker.counts());
     Some(Text::Span(x.arena.write(|out| weir_http::h1::number(out, number))))
 }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_page_is_nginx_s() {
-        let counts = Counts { accepted: 12, requests: 345, active: 7, writing: 2, waiting: 4 };
+        let counts = WorkerCounts { accepted: 12, requests: 345, active: 7, writing: 2, waiting: 4 };
         assert_eq!(
             page(&counts),
             "Active connections: 7 \nserver accepts handled requests\n 12 12 345 \nReading: 1 Writing: 2 Waiting: 4 \n"

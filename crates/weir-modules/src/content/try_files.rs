@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, SERVER, TWO_OR_MORE};
 use weir_conf::{Directive, LineCx, Result, parse_number};
-use weir_engine::conf::core::Alias;
+use weir_engine::conf::core::AliasedPart;
 use weir_engine::file::{self, PathText};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::redirect::Redirect;
-use weir_engine::variable::Script;
+use weir_engine::redirect::InternalRedirect;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Span, Text, Verdict};
 use weir_rt::file::errno::{ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
@@ -66,7 +66,7 @@ struct TryFilesHandler {
 #[derive(Clone)]
 struct TriedFile {
     /// Its path behind `root`; a directory's without the slash at its end.
-    name: Script,
+    name: ValueScript,
     directory: bool,
 }
 
@@ -74,7 +74,7 @@ struct TriedFile {
 #[derive(Clone)]
 enum LastResort {
     Status(u16),
-    Goal(Script),
+    Goal(ValueScript),
 }
 
 impl TryFilesConf {
@@ -87,7 +87,7 @@ impl TryFilesConf {
         for at in 0..last {
             let whole = line.bytes(at);
             let name = whole.strip_suffix(b"/");
-            let script = Script::compile_text(line, at, name.unwrap_or(whole))?;
+            let script = ValueScript::compile_text(line, at, name.unwrap_or(whole))?;
             tries.push(TriedFile { name: script, directory: name.is_some() });
         }
         let last = match line.bytes(last) {
@@ -95,7 +95,7 @@ impl TryFilesConf {
                 Some(code) if code <= 999 => LastResort::Status(code),
                 _ => return Err(line.fail_arg(last, format!("invalid code \"{}\"", line.arg(last)))),
             },
-            _ => LastResort::Goal(Script::compile(line, last)?),
+            _ => LastResort::Goal(ValueScript::compile(line, last)?),
         };
         self.files = Some(TryFilesHandler { tries: tries.into(), last });
         Ok(())
@@ -123,7 +123,7 @@ impl Handler for TryFilesHandler {
 }
 
 /// The value of `script`, in the arena.
-fn text(x: &mut Exchange, script: &Script) -> Span {
+fn text(x: &mut Exchange, script: &ValueScript) -> Span {
     if let Some(constant) = script.constant() {
         return x.arena.push(constant);
     }
@@ -147,10 +147,12 @@ fn path(x: &mut Exchange, name: Span, computed: bool) -> PathText {
 /// How many first bytes of `name` stand for the location, which `alias` replaces.
 fn replaced(x: &Exchange, name: Span, computed: bool) -> u32 {
     match x.plan.core.alias {
-        Some(Alias::Prefix(len)) if computed => match (x.arena.get(name).get(..len), x.uri().get(..len)) {
-            (Some(start), Some(location)) if start == location => len as u32,
-            _ => 0,
-        },
+        Some(AliasedPart::Prefix(len)) if computed => {
+            match (x.arena.get(name).get(..len), x.uri().get(..len)) {
+                (Some(start), Some(location)) if start == location => len as u32,
+                _ => 0,
+            }
+        }
         _ => 0,
     }
 }
@@ -163,7 +165,7 @@ fn is_there(x: &mut Exchange, path: PathText, directory: bool) -> bool {
         Err(errno) => {
             let name = String::from_utf8_lossy(path.bytes(&x.arena)).into_owned();
             let reason = errno_text(errno);
-            x.log(Level::Crit, &format_args!("stat() \"{name}\" failed ({errno}: {reason})"));
+            x.log(LogLevel::Crit, &format_args!("stat() \"{name}\" failed ({errno}: {reason})"));
             false
         }
     }
@@ -175,12 +177,12 @@ fn take_over(x: &mut Exchange, path: PathText, directory: bool) {
     let uri = match x.plan.core.alias {
         None => found,
         // A directory below such an alias keeps its URI.
-        Some(Alias::Whole) if directory => return,
-        Some(Alias::Whole) => {
+        Some(AliasedPart::Whole) if directory => return,
+        Some(AliasedPart::Whole) => {
             x.add_uri_to_alias = true;
             found
         }
-        Some(Alias::Prefix(len)) => {
+        Some(AliasedPart::Prefix(len)) => {
             let old = x.request.uri;
             let start = x.arena.mark();
             x.arena.copy(Span { start: old.start, end: old.end.min(old.start + len as u32) });
@@ -193,10 +195,10 @@ fn take_over(x: &mut Exchange, path: PathText, directory: bool) {
 }
 
 /// On to the last argument.
-fn go(x: &mut Exchange, goal: &Script) -> Verdict {
+fn go(x: &mut Exchange, goal: &ValueScript) -> Verdict {
     let name = text(x, goal);
     let skip = replaced(x, name, goal.constant().is_none());
     let Range { start, end } = name.start + skip..name.end;
     let goal = x.arena.get(Span { start, end }).to_vec();
-    Redirect::to(x, &goal).into()
+    InternalRedirect::to(x, &goal).into()
 }

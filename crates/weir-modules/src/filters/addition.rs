@@ -2,8 +2,8 @@
 
 use weir_conf::names::{ANY, MORE, ONE};
 use weir_conf::{Directive, Result};
-use weir_engine::body::Chain;
-use weir_engine::error::Error;
+use weir_engine::body::BodyChain;
+use weir_engine::error::EngineError;
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::IncludedRequest;
@@ -116,9 +116,9 @@ impl BodyFilter for AdditionBody {
     fn step(
         &mut self,
         _: &mut Exchange,
-        input: &mut Chain,
-        output: &mut Chain,
-    ) -> std::result::Result<FilterStep, Error> {
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> std::result::Result<FilterStep, EngineError> {
         let include =
             |uri| Ok(FilterStep::Include(Box::new(IncludedRequest { uri, ..IncludedRequest::default() })));
         if let Some(uri) = self.before.take() {

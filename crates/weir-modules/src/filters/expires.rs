@@ -1,7 +1,7 @@
 //! `expires`: until when a response may be kept, as `ExpiresRule` and `Cache-Control: max-age`.
 
 use weir_conf::{LineCx, Result, parse_time_s};
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Text};
 use weir_http::{KnownField, date, h1};
 
@@ -13,7 +13,7 @@ pub(crate) enum ExpiresRule {
     /// The same for all responses.
     Always(ExpiresPeriod),
     /// Known when the response is; `true` with `modified`.
-    Variable(Script, bool),
+    Variable(ValueScript, bool),
 }
 
 /// For how long.
@@ -44,7 +44,7 @@ impl ExpiresRule {
         if modified && line.bytes(0) != b"modified" {
             return Err(line.refuse_arg(0, "invalid value"));
         }
-        let script = Script::compile(line, at)?;
+        let script = ValueScript::compile(line, at)?;
         match script.constant() {
             None => Ok(ExpiresRule::Variable(script, modified)),
             Some(value) => match ExpiresPeriod::parse(value, modified) {

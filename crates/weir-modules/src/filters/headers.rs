@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY_OR_IF, ONE, ONE_OR_TWO, TWO_OR_THREE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::body::Chain;
-use weir_engine::error::Error;
-use weir_engine::exchange::{Header, HeaderName};
+use weir_engine::body::BodyChain;
+use weir_engine::error::EngineError;
+use weir_engine::exchange::{HeaderName, ResponseHeader};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::{KnownField, classify, date};
 use weir_trace::{Site, SiteKind};
@@ -100,7 +100,7 @@ pub struct HeadersConf {
 #[derive(Clone)]
 struct HeaderAddition {
     name: Box<[u8]>,
-    value: Script,
+    value: ValueScript,
     always: bool,
 }
 
@@ -157,7 +157,7 @@ impl HeadersConf {
 
 impl HeaderAddition {
     fn parse(line: &mut LineCx<'_>) -> Result<HeaderAddition> {
-        let value = Script::compile(line, 1)?;
+        let value = ValueScript::compile(line, 1)?;
         let always = match line.args().get(2).map(|word| word.bytes()) {
             None => false,
             Some(b"always") => true,
@@ -208,7 +208,7 @@ impl AddedField {
         let empty = x.text(&value).is_empty();
         match self.how {
             AddedHow::Add if empty || self.stands_already(x, &value) => {}
-            AddedHow::Add => x.response.headers.push(Header { name: self.name.clone(), value }),
+            AddedHow::Add => x.response.headers.push(ResponseHeader { name: self.name.clone(), value }),
             AddedHow::Replace(KnownField::LastModified) => last_modified(x, value),
             AddedHow::Replace(known) if empty => x.response.remove(known),
             AddedHow::Replace(known) => replace(x, known, value),
@@ -238,7 +238,7 @@ fn last_modified(x: &mut Exchange, value: Text) {
 /// Puts the value in the place of the first field of that name; others of the name go.
 pub(crate) fn replace(x: &mut Exchange, known: KnownField, value: Text) {
     let headers = &mut x.response.headers;
-    let is = |header: &Header| header.name.known() == Some(known);
+    let is = |header: &ResponseHeader| header.name.known() == Some(known);
     let Some(first) = headers.iter().position(is) else { return x.response.add(known, value) };
     headers[first].value = value;
     let mut at = 0;
@@ -303,15 +303,15 @@ impl BodyFilter for TrailerBody {
     fn step(
         &mut self,
         x: &mut Exchange,
-        input: &mut Chain,
-        output: &mut Chain,
-    ) -> std::result::Result<FilterStep, Error> {
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> std::result::Result<FilterStep, EngineError> {
         if input.last {
             let ordinary = is_ordinary(x.response.status);
             for field in self.fields.iter().filter(|field| ordinary || field.always) {
                 let value = field.value.field(x);
                 if !x.text(&value).is_empty() {
-                    x.response.trailers.push(Header { name: field.name.clone(), value });
+                    x.response.trailers.push(ResponseHeader { name: field.name.clone(), value });
                 }
             }
         }

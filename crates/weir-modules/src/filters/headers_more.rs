@@ -8,7 +8,7 @@ use weir_conf::{Directive, LineCx, Result};
 use weir_engine::exchange::FieldPattern;
 use weir_engine::filter::{FilterSlot, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 
 use crate::support::value::WorkerValue;
@@ -98,7 +98,7 @@ struct MoreCommand {
     statuses: Vec<u16>,
     types: Vec<Vec<u8>>,
     /// Names and values; one without value is cleared.
-    fields: Vec<(Vec<u8>, Option<Script>)>,
+    fields: Vec<(Vec<u8>, Option<ValueScript>)>,
 }
 
 impl MoreCommand {
@@ -154,7 +154,7 @@ impl MoreCommand {
             return Err(line.fail_arg(at, format!("{}: empty header name", line.name())));
         }
         let clears = self.action == FieldAction::Clear || value.is_empty();
-        let value = if clears { None } else { Some(Script::compile_text(line, at, &value)?) };
+        let value = if clears { None } else { Some(ValueScript::compile_text(line, at, &value)?) };
         self.fields.push((name, value));
         Ok(())
     }
@@ -179,7 +179,7 @@ struct InstalledCommand {
 }
 
 fn install(commands: &[MoreCommand]) -> Rc<[InstalledCommand]> {
-    let field = |(name, value): &(Vec<u8>, Option<Script>)| {
+    let field = |(name, value): &(Vec<u8>, Option<ValueScript>)| {
         (name.as_slice().into(), value.as_ref().map(WorkerValue::new))
     };
     let command = |command: &MoreCommand| InstalledCommand {

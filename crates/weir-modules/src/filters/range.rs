@@ -7,8 +7,8 @@
 use std::hash::{BuildHasher, RandomState};
 
 use weir_conf::Directive;
-use weir_engine::body::{Buf, Chain};
-use weir_engine::error::Error;
+use weir_engine::body::{BodyBuf, BodyChain};
+use weir_engine::error::EngineError;
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Module, Text, Verdict};
@@ -89,7 +89,7 @@ impl RangeFilter {
         x.body_filter(
             FilterSlot::RangeBody,
             self.body,
-            MultiRangeBody { layout, parts, whole: Chain::default() },
+            MultiRangeBody { layout, parts, whole: BodyChain::default() },
         );
     }
 }
@@ -139,7 +139,12 @@ struct SingleRangeBody {
 }
 
 impl BodyFilter for SingleRangeBody {
-    fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
+    fn step(
+        &mut self,
+        _: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError> {
         self.cut(input, output);
         Ok(FilterStep::More)
     }
@@ -150,7 +155,7 @@ impl BodyFilter for SingleRangeBody {
 }
 
 impl SingleRangeBody {
-    fn cut(&mut self, input: &mut Chain, output: &mut Chain) {
+    fn cut(&mut self, input: &mut BodyChain, output: &mut BodyChain) {
         while let Some(buf) = input.pop() {
             let len = buf.len();
             output.push(part(buf, self.at, self.part));
@@ -161,7 +166,7 @@ impl SingleRangeBody {
 }
 
 /// What of `buf`, whose first byte is byte `at` of the body, lies in `range`.
-fn part(buf: Buf, at: u64, range: ByteRange) -> Buf {
+fn part(buf: BodyBuf, at: u64, range: ByteRange) -> BodyBuf {
     if at >= range.start && at + buf.len() <= range.end {
         return buf;
     }
@@ -174,11 +179,16 @@ struct MultiRangeBody {
     parts: Vec<ByteRange>,
     /// The body so far: parts may be asked for in any order, so that it must be complete first. Nearly always it is
     /// one piece, a file; whoever sends long bodies piece by piece sets `Response::single_range`.
-    whole: Chain,
+    whole: BodyChain,
 }
 
 impl BodyFilter for MultiRangeBody {
-    fn step(&mut self, _: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
+    fn step(
+        &mut self,
+        _: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError> {
         self.collect(input, output);
         Ok(FilterStep::More)
     }
@@ -189,7 +199,7 @@ impl BodyFilter for MultiRangeBody {
 }
 
 impl MultiRangeBody {
-    fn collect(&mut self, input: &mut Chain, output: &mut Chain) {
+    fn collect(&mut self, input: &mut BodyChain, output: &mut BodyChain) {
         self.whole.append(input);
         output.flush |= std::mem::take(&mut self.whole.flush);
         if !std::mem::take(&mut self.whole.last) {
@@ -199,7 +209,7 @@ impl MultiRangeBody {
         for &range in &self.parts {
             let mut head = Vec::new();
             self.layout.part(&mut head, range, length);
-            output.push(Buf::Bytes(head));
+            output.push(BodyBuf::Bytes(head));
             let mut at = 0;
             for buf in self.whole.iter() {
                 let end = at + buf.len();
@@ -211,9 +221,9 @@ impl MultiRangeBody {
         }
         let mut end = Vec::new();
         self.layout.last(&mut end);
-        output.push(Buf::Bytes(end));
+        output.push(BodyBuf::Bytes(end));
         output.last = true;
-        self.whole = Chain::default();
+        self.whole = BodyChain::default();
     }
 }
 
@@ -221,14 +231,14 @@ impl MultiRangeBody {
 mod tests {
     use super::*;
 
-    fn body(pieces: &[&'static str]) -> Chain {
-        let mut chain = Chain::default();
-        pieces.iter().for_each(|piece| chain.push(Buf::from(*piece)));
+    fn body(pieces: &[&'static str]) -> BodyChain {
+        let mut chain = BodyChain::default();
+        pieces.iter().for_each(|piece| chain.push(BodyBuf::from(*piece)));
         chain.last = true;
         chain
     }
 
-    fn text(chain: &Chain) -> String {
+    fn text(chain: &BodyChain) -> String {
         let bytes: Vec<u8> = chain.iter().flat_map(|buf| buf.memory().unwrap_or_default().to_vec()).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -238,7 +248,7 @@ mod tests {
         for pieces in [&["0123456789"][..], &["0", "123", "456", "789"], &["01234", "56789"]] {
             for start in 0..10 {
                 for end in start + 1..=10 {
-                    let mut output = Chain::default();
+                    let mut output = BodyChain::default();
                     SingleRangeBody { part: ByteRange { start, end }, at: 0 }
                         .cut(&mut body(pieces), &mut output);
                     let expected = &"0123456789"[start as usize..end as usize];
@@ -253,7 +263,7 @@ mod tests {
     #[test]
     fn the_end_comes_with_the_end_of_the_input_and_once() {
         let mut one = SingleRangeBody { part: ByteRange { start: 1, end: 3 }, at: 0 };
-        let (mut input, mut output) = (body(&["0123"]), Chain::default());
+        let (mut input, mut output) = (body(&["0123"]), BodyChain::default());
         input.last = false;
         input.flush = true;
         one.cut(&mut input, &mut output);
@@ -269,8 +279,8 @@ mod tests {
         let length = layout.content_length(&parts, 10);
         for pieces in [&["0123456789"][..], &["0", "1234567", "89"]] {
             let mut several =
-                MultiRangeBody { layout: layout.clone(), parts: parts.clone(), whole: Chain::default() };
-            let mut output = Chain::default();
+                MultiRangeBody { layout: layout.clone(), parts: parts.clone(), whole: BodyChain::default() };
+            let mut output = BodyChain::default();
             for piece in pieces {
                 let mut input = body(&[piece]);
                 input.last = false;

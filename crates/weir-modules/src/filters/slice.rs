@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Result};
-use weir_engine::body::Chain;
-use weir_engine::error::{Error, Kind as ErrorKind, Side};
+use weir_engine::body::BodyChain;
+use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::IncludedRequest;
@@ -229,9 +229,9 @@ impl BodyFilter for SliceBody {
     fn step(
         &mut self,
         x: &mut Exchange,
-        input: &mut Chain,
-        output: &mut Chain,
-    ) -> std::result::Result<FilterStep, Error> {
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> std::result::Result<FilterStep, EngineError> {
         let progress = &self.progress;
         if !self.begun {
             self.begun = true;
@@ -247,7 +247,11 @@ impl BodyFilter for SliceBody {
             if !progress.broken.get() {
                 x.log_error(&"missing slice response");
             }
-            return Err(Error { kind: ErrorKind::Protocol, side: Side::Upstream, errno: None });
+            return Err(EngineError {
+                kind: EngineErrorKind::Protocol,
+                side: FaultSide::Upstream,
+                errno: None,
+            });
         }
         let wanted = progress.wanted.get();
         // Parts before the first one that is wanted are not fetched.
@@ -294,9 +298,9 @@ impl BodyFilter for SlicePart {
     fn step(
         &mut self,
         _: &mut Exchange,
-        input: &mut Chain,
-        output: &mut Chain,
-    ) -> std::result::Result<FilterStep, Error> {
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> std::result::Result<FilterStep, EngineError> {
         let wanted = self.progress.wanted.get();
         while let Some(buf) = input.pop() {
             let len = buf.len();

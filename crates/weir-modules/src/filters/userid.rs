@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use weir_conf::names::{ANY, ONE, ONE_TO_THREE};
 use weir_conf::{Directive, LineCx, Result, parse_time_s};
 use weir_engine::filter::{FilterSlot, HeaderFilter};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
@@ -306,7 +306,7 @@ fn create(x: &mut Exchange, conf: &UserIdConf) {
         if log_reset {
             let shown = shown(conf, &client.got);
             let shown = String::from_utf8_lossy(&shown);
-            x.log(Level::Notice, &format_args!("userid cookie \"{shown}\" was reset"));
+            x.log(LogLevel::Notice, &format_args!("userid cookie \"{shown}\" was reset"));
         }
     }
     let id = number(x, conf);

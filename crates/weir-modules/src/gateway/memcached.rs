@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, MORE, ONE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::conf::registry::Registry;
-use weir_engine::log::Level;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::VarIndex;
-use weir_engine::{Exchange, Module, Span, Unnamed, Verdict, inherit};
+use weir_engine::{Exchange, Module, Span, UnnamedBlock, Verdict, inherit};
 use weir_http::memcached::{self, BadTrailer, MemcachedValue};
 use weir_http::{Field, KnownField, Method};
 use weir_upstream::protocol::{
@@ -43,9 +43,9 @@ impl Module for Memcached {
             .syntax("memcached_gzip_flag flag").default("0").doc("Flags of values that are compressed: their responses have `Content-Encoding: gzip`; 0 stands for no flag."),
     ];
 
-    fn nest(conf: &mut MemcachedConf, parent: &MemcachedConf, block: Unnamed) {
+    fn nest(conf: &mut MemcachedConf, parent: &MemcachedConf, block: UnnamedBlock) {
         // As in nginx the methods of a `limit_except` are not for memcached.
-        if block == Unnamed::If {
+        if block == UnnamedBlock::If {
             inherit!(conf, parent, pass, key);
         }
     }
@@ -55,7 +55,7 @@ impl Module for Memcached {
         inherit!(conf, parent, gzip_flag);
     }
 
-    fn resolve(conf: &mut MemcachedConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut MemcachedConf, registry: &mut ConfRegistry) -> Result {
         let family = &mut conf.family;
         family.buffering = Some(false);
         family.without_files = true;
@@ -97,9 +97,9 @@ pub struct MemcachedConf {
 impl MemcachedConf {
     fn set_pass(&mut self, line: &mut LineCx<'_>) -> Result {
         CgiPass::set_constant(&mut self.pass, line)?;
-        line.ext::<Registry>().claim_content(Memcached::NAME);
+        line.ext::<ConfRegistry>().claim_content(Memcached::NAME);
         let span = line.args()[0].span;
-        self.key = Some(line.ext::<Registry>().use_variable("memcached_key", span));
+        self.key = Some(line.ext::<ConfRegistry>().use_variable("memcached_key", span));
         Ok(())
     }
 }
@@ -146,7 +146,7 @@ impl UpstreamProtocol for MemcachedProtocol {
             memcached::MemcachedHead::NotFound { len } => {
                 let key = String::from_utf8_lossy(key);
                 x.log(
-                    Level::Info,
+                    LogLevel::Info,
                     &format_args!("key: \"{key}\" was not found by memcached while {READING}"),
                 );
                 incoming.status = 404;
@@ -207,8 +207,8 @@ impl BodyDecode for MemcachedBody {
         Ok((used, self.1.is_some() || self.0.is_over()))
     }
 
-    fn messages(&mut self) -> Vec<(Level, String)> {
-        let bad = self.1.is_some().then(|| (Level::Error, INVALID_TRAILER.to_owned()));
+    fn messages(&mut self) -> Vec<(LogLevel, String)> {
+        let bad = self.1.is_some().then(|| (LogLevel::Error, INVALID_TRAILER.to_owned()));
         bad.into_iter().collect()
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE};
 use weir_conf::{ArgCount, Directive, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_engine::{Exchange, Module, UnnamedBlock, Verdict, inherit};
 use weir_upstream::protocol::{
     HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
 };
@@ -25,7 +25,7 @@ impl Module for Scgi {
     type Conf = ScgiConf;
     const DIRECTIVES: &'static [Directive<ScgiConf>] = &[
         ScgiRow::new("scgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
-            l.ext::<Registry>().claim_content(Scgi::NAME);
+            l.ext::<ConfRegistry>().claim_content(Scgi::NAME);
             CgiPass::set(&mut c.pass, l)
         })
         .syntax("scgi_pass address").doc("Passes requests to an SCGI server or an `upstream`; the address may contain variables."),
@@ -78,7 +78,7 @@ impl Module for Scgi {
         family_row!(store_access, "scgi_store_access"),
     ];
 
-    fn nest(conf: &mut ScgiConf, parent: &ScgiConf, _: Unnamed) {
+    fn nest(conf: &mut ScgiConf, parent: &ScgiConf, _: UnnamedBlock) {
         inherit!(conf, parent, pass);
     }
 
@@ -87,7 +87,7 @@ impl Module for Scgi {
         inherit!(conf, parent, params);
     }
 
-    fn resolve(conf: &mut ScgiConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut ScgiConf, registry: &mut ConfRegistry) -> Result {
         conf.family.resolve("scgi", &["Status"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;

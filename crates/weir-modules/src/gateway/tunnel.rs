@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, MORE, SERVER};
 use weir_conf::{ArgCount, Directive, LineCx, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_engine::{Exchange, Module, UnnamedBlock, Verdict, inherit};
 use weir_http::Method;
 use weir_upstream::protocol::{HeadProgress, IncomingHead, OutgoingRequest, UpstreamProtocol};
 use weir_upstream::worker_side::local_upstream::LocalUpstream;
@@ -42,7 +42,7 @@ impl Module for Tunnel {
         family_row!(next_upstream_timeout, "tunnel_next_upstream_timeout"),
     ];
 
-    fn nest(conf: &mut TunnelConf, parent: &TunnelConf, _: Unnamed) {
+    fn nest(conf: &mut TunnelConf, parent: &TunnelConf, _: UnnamedBlock) {
         inherit!(conf, parent, pass);
     }
 
@@ -50,7 +50,7 @@ impl Module for Tunnel {
         conf.family.inherit(&parent.family);
     }
 
-    fn resolve(conf: &mut TunnelConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut TunnelConf, registry: &mut ConfRegistry) -> Result {
         let family = &mut conf.family;
         family.buffering = Some(false);
         family.request_buffering = Some(false);
@@ -91,8 +91,8 @@ impl TunnelConf {
         } else {
             CgiPass::set(&mut self.pass, line)?;
         }
-        line.ext::<Registry>().claim_content(Tunnel::NAME);
-        line.ext::<Registry>().accept_connect();
+        line.ext::<ConfRegistry>().claim_content(Tunnel::NAME);
+        line.ext::<ConfRegistry>().accept_connect();
         Ok(())
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE};
 use weir_conf::{ArgCount, Directive, Result};
-use weir_engine::conf::registry::Registry;
-use weir_engine::log::Level;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::{Exchange, Module, Unnamed, Verdict, inherit};
+use weir_engine::{Exchange, Module, UnnamedBlock, Verdict, inherit};
 use weir_upstream::protocol::{
     HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
 };
@@ -28,7 +28,7 @@ impl Module for Uwsgi {
     type Conf = UwsgiConf;
     const DIRECTIVES: &'static [Directive<UwsgiConf>] = &[
         UwsgiRow::new("uwsgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
-            l.ext::<Registry>().claim_content(Uwsgi::NAME);
+            l.ext::<ConfRegistry>().claim_content(Uwsgi::NAME);
             CgiPass::set_behind(&mut c.pass, l, SCHEME)
         })
         .syntax("uwsgi_pass address").doc("Passes requests to a uwsgi server or an `upstream`; `uwsgi://` (the default) or `suwsgi://`, which uses TLS, may precede the address, which may contain variables."),
@@ -107,7 +107,7 @@ impl Module for Uwsgi {
         family_row!(ssl_conf_command, "uwsgi_ssl_conf_command"),
     ];
 
-    fn nest(conf: &mut UwsgiConf, parent: &UwsgiConf, _: Unnamed) {
+    fn nest(conf: &mut UwsgiConf, parent: &UwsgiConf, _: UnnamedBlock) {
         inherit!(conf, parent, pass);
     }
 
@@ -117,7 +117,7 @@ impl Module for Uwsgi {
         inherit!(conf, parent, params, modifier1, modifier2, string);
     }
 
-    fn resolve(conf: &mut UwsgiConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut UwsgiConf, registry: &mut ConfRegistry) -> Result {
         // nginx shows `Status` here, unlike with FastCGI and SCGI.
         conf.family.resolve("uwsgi", &[], registry)?;
         if let Some(pass) = &mut conf.pass {
@@ -230,7 +230,7 @@ fn pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> bool {
 }
 
 fn fits_not(x: &Exchange, length: usize) {
-    x.log(Level::Alert, &format_args!("uwsgi request is too big: {length}"));
+    x.log(LogLevel::Alert, &format_args!("uwsgi request is too big: {length}"));
 }
 
 const SCHEME: &str = "uwsgi://";

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Span};
 use weir_engine::Exchange;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::VarIndex;
 use weir_http::{Version, escape, h1};
 
@@ -72,7 +72,7 @@ impl LogFormat {
     fn compile(
         texts: &[(&[u8], Span)],
         escape: LogEscape,
-        registry: &mut Registry,
+        registry: &mut ConfRegistry,
     ) -> Result<LogFormat, (Span, String)> {
         let mut ops = Vec::new();
         for (text, span) in texts {
@@ -109,7 +109,7 @@ pub(super) struct LogFormats(HashMap<Vec<u8>, Arc<LogFormat>>);
 
 impl LogFormats {
     /// The format called `name`, of which there is none before its `log_format` was read.
-    pub(super) fn find(registry: &mut Registry, name: &[u8], span: Span) -> Option<Arc<LogFormat>> {
+    pub(super) fn find(registry: &mut ConfRegistry, name: &[u8], span: Span) -> Option<Arc<LogFormat>> {
         match name {
             COMBINED => Some(LogFormats::combined(registry, span)),
             name => registry.shared::<LogFormats>().0.get(name).cloned(),
@@ -117,7 +117,7 @@ impl LogFormats {
     }
 
     /// The predefined format; compiled when it is used first.
-    pub(super) fn combined(registry: &mut Registry, span: Span) -> Arc<LogFormat> {
+    pub(super) fn combined(registry: &mut ConfRegistry, span: Span) -> Arc<LogFormat> {
         if let Some(format) = registry.shared::<LogFormats>().0.get(COMBINED) {
             return format.clone();
         }
@@ -133,7 +133,7 @@ impl LogFormats {
     /// nginx's words.
     pub(super) fn define(line: &mut LineCx<'_>) -> Result<(), Error> {
         let name = line.bytes(0).to_vec();
-        if name == COMBINED || line.ext::<Registry>().shared::<LogFormats>().0.contains_key(&name) {
+        if name == COMBINED || line.ext::<ConfRegistry>().shared::<LogFormats>().0.contains_key(&name) {
             return Err(line.fail_arg(0, format!("duplicate \"log_format\" name \"{}\"", line.arg(0))));
         }
         let (escape, first) = match line.bytes(1).strip_prefix(b"escape=") {
@@ -149,7 +149,7 @@ impl LogFormats {
         let words = line.args().get(first..).unwrap_or_default();
         let texts: Vec<_> = words.iter().map(|word| (word.bytes(), word.span)).collect();
         let members = object::members(line)?;
-        let registry: &mut Registry = line.ext();
+        let registry: &mut ConfRegistry = line.ext();
         let compiled = match &members {
             Some(members) => object::compile(members, registry),
             None => LogFormat::compile(&texts, escape, registry),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_engine::log::{Level, LogFile, LogTarget};
-use weir_engine::variable::Script;
+use weir_engine::log::{LogFile, LogLevel, LogTarget};
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Verdict};
 use weir_rt::file::{self, FileKind, errno_text};
 
@@ -48,7 +48,7 @@ impl AccessLogs {
 
     /// Opens the log whose path `script` is. As in nginx, only while the request's root is a folder: names that
     /// clients make up make no files.
-    fn open(&self, x: &mut Exchange, script: &Script) -> Option<LogFile> {
+    fn open(&self, x: &mut Exchange, script: &ValueScript) -> Option<LogFile> {
         if !root_exists(x) {
             return None;
         }
@@ -60,7 +60,7 @@ impl AccessLogs {
             None => LogFile::open(&target, None),
         };
         if let Err(error) = &opened {
-            x.log(Level::Crit, &format_args!("open() \"{target}\" failed ({})", words(error)));
+            x.log(LogLevel::Crit, &format_args!("open() \"{target}\" failed ({})", words(error)));
         }
         opened.ok()
     }
@@ -75,7 +75,7 @@ fn write(x: &mut Exchange, file: &LogFile, log: &AccessLog) {
 }
 
 /// `if=`: neither empty nor `0`.
-fn holds(x: &mut Exchange, condition: &Script) -> bool {
+fn holds(x: &mut Exchange, condition: &ValueScript) -> bool {
     let value = condition.value(x);
     !matches!(x.text(&value), b"" | b"0")
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use weir_conf::names::*;
 use weir_conf::{Directive, Error, Span};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::{LogBuffering, LogFile, LogTarget};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Module, Phase, inherit};
 
 use cache::LogCacheSize;
@@ -41,7 +41,7 @@ impl Module for Log {
 
     /// Opens the block's own logs. What a server or location neither has nor inherits is `logs/access.log combined`;
     /// not earlier, since that file is not made when every server has a log of its own.
-    fn resolve(conf: &mut LogConf, registry: &mut Registry) -> Result<(), Error> {
+    fn resolve(conf: &mut LogConf, registry: &mut ConfRegistry) -> Result<(), Error> {
         if conf.open.is_none() && !conf.off && conf.written.is_empty() && conf.depth >= SERVER_DEPTH {
             conf.written.push(usual(registry));
         }
@@ -83,7 +83,7 @@ pub struct LogConf {
 struct WrittenLog {
     path: LogPath,
     format: Arc<LogFormat>,
-    condition: Option<Script>,
+    condition: Option<ValueScript>,
     /// `None`: nobody wrote it.
     span: Option<Span>,
 }
@@ -92,7 +92,7 @@ struct WrittenLog {
 enum LogPath {
     Fixed(LogTarget),
     /// With variables: opened for each line, or by the cache.
-    Script(Script),
+    Script(ValueScript),
 }
 
 /// An access log in force.
@@ -100,12 +100,12 @@ struct AccessLog {
     to: LogDestination,
     format: Arc<LogFormat>,
     /// `if=`
-    condition: Option<Script>,
+    condition: Option<ValueScript>,
 }
 
 enum LogDestination {
     File(LogFile),
-    Script(Script),
+    Script(ValueScript),
 }
 
 /// The buffered logs of a configuration: all lines to one file or server share its buffer.
@@ -129,7 +129,7 @@ impl WrittenLog {
 }
 
 /// What is logged where nothing was written about it.
-fn usual(registry: &mut Registry) -> WrittenLog {
+fn usual(registry: &mut ConfRegistry) -> WrittenLog {
     let path = LogPath::Fixed(LogTarget::File(registry.paths.prefix.join("logs/access.log")));
     // The variables of `combined` are the core's: their place is never asked for.
     let format = LogFormats::combined(registry, Span::default());

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::log::{LogBuffering, LogTarget};
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 
 use super::cache::LogCacheSize;
 use super::format::LogFormats;
@@ -43,7 +43,7 @@ fn path(line: &mut LineCx<'_>) -> Result<LogPath> {
         return Ok(LogPath::Fixed(LogTarget::parse(line)?));
     }
     let full = line.paths().prefix.join(OsStr::from_bytes(text)).into_os_string().into_encoded_bytes();
-    Ok(LogPath::Script(Script::compile_text(line, 0, &full)?))
+    Ok(LogPath::Script(ValueScript::compile_text(line, 0, &full)?))
 }
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ struct LogParameters {
     size: Option<usize>,
     flush: Option<u64>,
     gzip: Option<u8>,
-    condition: Option<Script>,
+    condition: Option<ValueScript>,
 }
 
 impl LogParameters {
@@ -74,7 +74,7 @@ impl LogParameters {
                 let level = parse_number(text).filter(|level| (1..=9).contains(level));
                 self.compress(level.ok_or_else(|| fail("invalid compression level", text))? as u8);
             }
-            [b'i', b'f', b'=', text @ ..] => self.condition = Some(Script::compile_text(line, i, text)?),
+            [b'i', b'f', b'=', text @ ..] => self.condition = Some(ValueScript::compile_text(line, i, text)?),
             _ => return Err(line.invalid_parameter(i)),
         }
         Ok(())
@@ -111,7 +111,7 @@ fn buffer(line: &mut LineCx<'_>, path: &LogPath, buffering: LogBuffering) -> Res
     };
     let conflict = line
         .fail_arg(0, format!("access_log \"{}\" already defined with conflicting parameters", line.arg(0)));
-    let buffers = line.ext::<Registry>().shared::<LogBuffers>();
+    let buffers = line.ext::<ConfRegistry>().shared::<LogBuffers>();
     match buffers.0.iter().find(|(known, _)| *known == path) {
         Some((_, known)) if *known != buffering => Err(conflict),
         Some(_) => Ok(()),

@@ -19,7 +19,7 @@ fn refused(http: &str) -> String {
     lines[0].split(" in weir.conf").next().unwrap_or_default().to_owned()
 }
 
-fn logs(conf: &weir_engine::module::Confs) -> usize {
+fn logs(conf: &weir_engine::module::ModuleConfs) -> usize {
     let conf = conf.get::<LogConf>();
     if conf.off { 0 } else { conf.open.as_ref().map_or(0, |logs| logs.len()) }
 }
@@ -98,12 +98,15 @@ fn logs_to_one_file_share_it_and_its_buffer() {
     let configuration =
         load("server { access_log /dev/null; location / { access_log /dev/null combined buffer=8k; } }");
     let server = &configuration.servers[0];
-    let file =
-        |confs: &weir_engine::module::Confs| match &confs.get::<LogConf>().open.as_ref().expect("opened")[0]
-            .to
-        {
-            LogDestination::File(file) => file.clone(),
-            LogDestination::Script(_) => panic!("a path without variables"),
-        };
+    let file = |confs: &weir_engine::module::ModuleConfs| match &confs
+        .get::<LogConf>()
+        .open
+        .as_ref()
+        .expect("opened")[0]
+        .to
+    {
+        LogDestination::File(file) => file.clone(),
+        LogDestination::Script(_) => panic!("a path without variables"),
+    };
     assert!(file(&server.confs) == file(&server.locations[0].confs));
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_engine::figures::{self, Metric, MetricKind};
-use weir_engine::log::{self, Level};
+use weir_engine::figures::{self, MetricFamily, MetricKind};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::{DriverChoice, Runtime, RuntimeOptions};
 use weir_upstream::discovery::source::SourceUrl;
 
@@ -92,7 +92,7 @@ fn begin(settings: &ExporterSettings) -> Option<SyncSender<FinishedRequest>> {
         };
         match Runtime::new(&options) {
             Ok(runtime) => serve(&settings, &receiver, &runtime),
-            Err(error) => log::cycle(Level::Alert, &format_args!("otel_exporter can't run: {error}")),
+            Err(error) => log::cycle(LogLevel::Alert, &format_args!("otel_exporter can't run: {error}")),
         }
         let _ = ending.try_send(());
     };
@@ -105,7 +105,7 @@ fn begin(settings: &ExporterSettings) -> Option<SyncSender<FinishedRequest>> {
             Some(sender)
         }
         Err(error) => {
-            log::cycle(Level::Alert, &format_args!("no thread for otel_exporter: {error}"));
+            log::cycle(LogLevel::Alert, &format_args!("no thread for otel_exporter: {error}"));
             None
         }
     }
@@ -166,18 +166,21 @@ fn note(settings: &ExporterSettings, count: u64, result: Result<Vec<u8>, String>
     SENT.fetch_add(count - lost, Relaxed);
     match why {
         Some(why) if !*failing => {
-            log::cycle(Level::Error, &format_args!("otel_exporter {endpoint}: {lost} spans are lost: {why}"));
+            log::cycle(
+                LogLevel::Error,
+                &format_args!("otel_exporter {endpoint}: {lost} spans are lost: {why}"),
+            );
         }
         None if *failing => {
-            log::cycle(Level::Notice, &format_args!("otel_exporter {endpoint} takes spans again"));
+            log::cycle(LogLevel::Notice, &format_args!("otel_exporter {endpoint} takes spans again"));
         }
         _ => {}
     }
     *failing = lost > 0;
 }
 
-fn measure() -> Vec<Metric> {
-    let metric = |name, help, value: &AtomicU64| Metric {
+fn measure() -> Vec<MetricFamily> {
+    let metric = |name, help, value: &AtomicU64| MetricFamily {
         name,
         help,
         kind: MetricKind::Counter,

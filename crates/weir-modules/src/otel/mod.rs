@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, HTTP, NONE, ONE, TWO};
 use weir_conf::{Directive, Error, LineCx, Result, parse_number, parse_time_ms};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::phase::Phase;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::{Script, Variable};
+use weir_engine::variable::{ValueScript, Variable};
 use weir_engine::{Module, inherit};
 use weir_upstream::discovery::source::{SourceTrust, SourceUrl};
 
@@ -71,7 +71,7 @@ impl Module for Otel {
                  requests, `inject` passes it to upstream servers, `propagate` does both.",
             ),
         OtelRow::new("otel_span_name", ANY, ONE, |conf, line| {
-            let name = Script::compile(line, 0)?;
+            let name = ValueScript::compile(line, 0)?;
             line.once(&mut conf.name, name)
         })
         .syntax("otel_span_name name")
@@ -89,7 +89,7 @@ impl Module for Otel {
         inherit!(conf, parent, exporter, service, resource, trace, context, name, attributes);
     }
 
-    fn resolve(conf: &mut OtelConf, _: &mut Registry) -> Result {
+    fn resolve(conf: &mut OtelConf, _: &mut ConfRegistry) -> Result {
         match &conf.trace {
             Some((trace, span)) if trace.constant() != Some(b"off") && conf.exporter.is_none() => {
                 Err(Error::new("\"otel_exporter\" block is missing").at(*span))
@@ -130,10 +130,10 @@ pub struct OtelConf {
     service: Option<String>,
     resource: Option<Vec<(String, String)>>,
     /// And where it stands.
-    trace: Option<(Script, weir_conf::Span)>,
+    trace: Option<(ValueScript, weir_conf::Span)>,
     context: Option<TraceContextMode>,
-    name: Option<Script>,
-    attributes: Option<Vec<(String, Script)>>,
+    name: Option<ValueScript>,
+    attributes: Option<Vec<(String, ValueScript)>>,
 }
 
 /// `otel_trace_context`
@@ -171,7 +171,7 @@ impl OtelConf {
 
     /// `otel_trace on|off|$variable`
     fn set_trace(&mut self, line: &mut LineCx<'_>) -> Result {
-        let trace = Script::compile(line, 0)?;
+        let trace = ValueScript::compile(line, 0)?;
         if !matches!(trace.constant(), None | Some(b"on" | b"off")) {
             return Err(line.invalid_value(0));
         }
@@ -180,7 +180,7 @@ impl OtelConf {
 
     /// `otel_span_attr name value`
     fn add_attribute(&mut self, line: &mut LineCx<'_>) -> Result {
-        let value = Script::compile(line, 1)?;
+        let value = ValueScript::compile(line, 1)?;
         self.attributes.get_or_insert_default().push((line.arg(0).to_owned(), value));
         Ok(())
     }

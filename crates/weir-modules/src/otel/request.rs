@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_engine::exchange::FieldPattern;
 use weir_engine::phase::Handler;
-use weir_engine::variable::{Script, Variable};
+use weir_engine::variable::{ValueScript, Variable};
 use weir_engine::{Exchange, Text, Verdict};
 use weir_http::{TraceParent, Version};
 use weir_rt::clock::ClockMoment;
@@ -15,10 +15,10 @@ use super::wire::{AttributeValue, FinishedRequest};
 
 /// What holds in a location.
 pub(super) struct OtelLocation {
-    pub trace: Option<Script>,
+    pub trace: Option<ValueScript>,
     pub context: TraceContextMode,
-    pub name: Option<Script>,
-    pub attributes: Vec<(String, Script)>,
+    pub name: Option<ValueScript>,
+    pub attributes: Vec<(String, ValueScript)>,
     pub exporter: Option<Arc<SpanExporter>>,
 }
 

@@ -11,10 +11,10 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::Script;
-use weir_engine::variable::core::credentials::{self, Credentials};
+use weir_engine::variable::ValueScript;
+use weir_engine::variable::core::credentials::{self, BasicCredentials};
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::{KnownField, Method};
 use weir_rt::file::errno::ENOENT;
@@ -73,30 +73,30 @@ impl Module for AuthBasic {
 /// The module's settings of one block.
 #[derive(Default)]
 pub struct AuthBasicConf {
-    realm: Option<Script>,
+    realm: Option<ValueScript>,
     file: Option<UserFile>,
 }
 
 /// `auth_basic_user_file`.
 #[derive(Clone)]
 struct UserFile {
-    path: Script,
+    path: ValueScript,
     /// Where a relative path that variables gave begins: the folder of the configuration.
     prefix: Vec<u8>,
 }
 
 impl AuthBasicConf {
     fn set_realm(&mut self, line: &mut LineCx<'_>) -> Result {
-        let realm = Script::compile(line, 0)?;
+        let realm = ValueScript::compile(line, 0)?;
         line.once(&mut self.realm, realm)
     }
 
     fn set_file(&mut self, line: &mut LineCx<'_>) -> Result {
         let mut prefix = line.paths().conf_prefix.as_os_str().as_bytes().to_vec();
         prefix.push(b'/');
-        let path = Script::compile(line, 0)?;
+        let path = ValueScript::compile(line, 0)?;
         let path = match path.constant() {
-            Some(name) if !name.starts_with(b"/") => Script::literal(&[&prefix, name].concat()),
+            Some(name) if !name.starts_with(b"/") => ValueScript::literal(&[&prefix, name].concat()),
             _ => path,
         };
         line.once(&mut self.file, UserFile { path, prefix })
@@ -116,7 +116,7 @@ impl Handler for PasswordCheck {
             return Verdict::Declined;
         }
         let Some(credentials) = credentials::basic(x) else {
-            x.log(Level::Info, &"no user/password was provided for basic authentication");
+            x.log(LogLevel::Info, &"no user/password was provided for basic authentication");
             return refuse(x, &realm);
         };
         match self.stored(x, credentials) {
@@ -140,7 +140,7 @@ impl Handler for PasswordCheck {
 
 /// What is known of a user whose password takes long to check.
 #[derive(Default)]
-struct SlowPassword(Option<(Credentials, Text, Vec<u8>)>);
+struct SlowPassword(Option<(BasicCredentials, Text, Vec<u8>)>);
 
 /// What the file says of a user.
 enum StoredUser {
@@ -152,7 +152,7 @@ enum StoredUser {
 
 impl PasswordCheck {
     /// Looks the user up; what goes wrong is logged here.
-    fn stored(&self, x: &mut Exchange, credentials: Credentials) -> StoredUser {
+    fn stored(&self, x: &mut Exchange, credentials: BasicCredentials) -> StoredUser {
         let value = self.file.get(x);
         let path: Rc<[u8]> = match x.text(&value) {
             path @ [b'/', ..] => path.into(),
@@ -180,7 +180,7 @@ fn unreadable(x: &Exchange, name: &str, error: &io::Error) -> u16 {
     let errno = error.raw_os_error().unwrap_or_default();
     // A directory can be opened, but not read.
     let call = if error.kind() == io::ErrorKind::IsADirectory { "pread()" } else { "open()" };
-    let (level, status) = if errno == ENOENT { (Level::Error, 403) } else { (Level::Crit, 500) };
+    let (level, status) = if errno == ENOENT { (LogLevel::Error, 403) } else { (LogLevel::Crit, 500) };
     x.log(level, &format_args!("{call} \"{name}\" failed ({errno}: {})", errno_text(errno)));
     status
 }
@@ -204,7 +204,7 @@ async fn check_slowly(x: &mut Exchange) -> Verdict {
     decide(x, credentials, &realm, right)
 }
 
-fn decide(x: &mut Exchange, credentials: Credentials, realm: &Text, right: bool) -> Verdict {
+fn decide(x: &mut Exchange, credentials: BasicCredentials, realm: &Text, right: bool) -> Verdict {
     if right {
         return Verdict::Ok;
     }

@@ -3,11 +3,11 @@
 
 use weir_conf::names::{ANY, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::subrequest::{CapturedResponse, SubrequestOptions};
-use weir_engine::variable::{Script, VarIndex};
+use weir_engine::variable::{ValueScript, VarIndex};
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::KnownField;
 
@@ -66,7 +66,7 @@ impl Module for AuthRequest {
 pub struct AuthRequestConf {
     /// Empty for `off`.
     uri: Option<Vec<u8>>,
-    variables: Option<Vec<(VarIndex, Script)>>,
+    variables: Option<Vec<(VarIndex, ValueScript)>>,
 }
 
 impl AuthRequestConf {
@@ -80,9 +80,9 @@ impl AuthRequestConf {
         let Some(name) = line.arg(0).strip_prefix('$') else {
             return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0))));
         };
-        let variable = line.ext::<Registry>().define_assigned(name);
+        let variable = line.ext::<ConfRegistry>().define_assigned(name);
         let variable = variable.map_err(|message| line.fail_arg(0, message))?;
-        let value = Script::compile(line, 1)?;
+        let value = ValueScript::compile(line, 1)?;
         self.variables.get_or_insert_default().push((variable, value));
         Ok(())
     }

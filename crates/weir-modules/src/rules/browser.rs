@@ -3,7 +3,7 @@
 use weir_conf::names::{ANY, MORE, ONE, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result};
 use weir_engine::agent;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
@@ -56,7 +56,7 @@ impl Module for Browser {
         inherit!(conf, parent, modern_value, ancient_value);
     }
 
-    fn resolve(conf: &mut BrowserConf, _: &mut Registry) -> Result {
+    fn resolve(conf: &mut BrowserConf, _: &mut ConfRegistry) -> Result {
         if !conf.modern.is_empty() {
             // Opera may call itself MSIE: it is looked for first, and ancient at any version where it is not named.
             if !conf.modern.iter().any(|modern| modern.kind == 0) {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, FLAG, HTTP, ONE, TWO};
 use weir_conf::{Directive, Error, LineCx, Result, Span, parse_number};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::{Script, Variable};
-use weir_engine::zone::{Handle, SharedZone, Table};
+use weir_engine::variable::{ValueScript, Variable};
+use weir_engine::zone::{EntryHandle, SharedZone, ZoneTable};
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict};
 use weir_trace::Cause;
 
@@ -71,8 +71,8 @@ impl Module for LimitConn {
         conf.answer.inherit(&parent.answer);
     }
 
-    fn resolve(conf: &mut LimitConnConf, _registry: &mut Registry) -> Result {
-        let unknown = conf.written.iter().find(|(zone, _)| zone.settings::<Script>().is_none());
+    fn resolve(conf: &mut LimitConnConf, _registry: &mut ConfRegistry) -> Result {
+        let unknown = conf.written.iter().find(|(zone, _)| zone.settings::<ValueScript>().is_none());
         unknown.map_or(Ok(()), |(zone, span)| Err(undeclared(zone, *span)))
     }
 
@@ -110,7 +110,7 @@ struct WrittenConnLimit {
 impl LimitConnConf {
     /// `limit_conn_zone key zone=name:size`
     fn set_zone(&mut self, line: &mut LineCx<'_>) -> Result {
-        let key = Script::compile(line, 0)?;
+        let key = ValueScript::compile(line, 0)?;
         let text = line.bytes(1).strip_prefix(b"zone=").ok_or_else(|| line.invalid_parameter(1))?;
         let (name, size) = limit::zone_size(line, 1, text)?;
         if name.is_empty() {
@@ -145,14 +145,14 @@ pub(crate) fn undeclared(zone: &SharedZone, span: Span) -> Error {
 
 impl WrittenConnLimit {
     fn install(&self) -> Option<ConnLimit> {
-        let key = self.zone.settings::<Script>()?.clone();
-        let counted = Rc::new(CountedZone { counts: self.zone.store(|size| Table::new(size, ENTRY)) });
+        let key = self.zone.settings::<ValueScript>()?.clone();
+        let counted = Rc::new(CountedZone { counts: self.zone.store(|size| ZoneTable::new(size, ENTRY)) });
         Some(ConnLimit { zone: self.zone.clone(), key, counted, most: self.most })
     }
 }
 
 /// Requests by key.
-type ConnCounts = Table<u32>;
+type ConnCounts = ZoneTable<u32>;
 
 /// A zone on one worker: its requests hold it by a count that is no atomic one.
 struct CountedZone {
@@ -162,14 +162,14 @@ struct CountedZone {
 /// The limits of a location.
 struct ConnLimits {
     limits: Vec<ConnLimit>,
-    level: weir_engine::log::Level,
+    level: weir_engine::log::LogLevel,
     status: u16,
     dry_run: bool,
 }
 
 struct ConnLimit {
     zone: Arc<SharedZone>,
-    key: Script,
+    key: ValueScript,
     counted: Rc<CountedZone>,
     most: u32,
 }
@@ -195,7 +195,7 @@ impl ConnLimitState {
 /// One of those who count in a zone.
 struct ConnPermit {
     zone: Rc<CountedZone>,
-    handle: Handle,
+    handle: EntryHandle,
 }
 
 impl Drop for ConnPermit {
@@ -332,9 +332,9 @@ mod tests {
 
     #[test]
     fn places_are_given_back() {
-        let counted = Rc::new(CountedZone { counts: Arc::new(Table::new(1 << 20, ENTRY)) });
-        let zone = weir_engine::zone::Zones::default().named(ZONE, "one").expect("the first");
-        let limit = ConnLimit { zone, key: Script::default(), counted: counted.clone(), most: 2 };
+        let counted = Rc::new(CountedZone { counts: Arc::new(ZoneTable::new(1 << 20, ENTRY)) });
+        let zone = weir_engine::zone::SharedZones::default().named(ZONE, "one").expect("the first");
+        let limit = ConnLimit { zone, key: ValueScript::default(), counted: counted.clone(), most: 2 };
         let first = limit.enter(b"k").ok();
         let second = limit.enter(b"k").ok();
         assert!(first.is_some() && second.is_some());

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use weir_conf::names::{ANY, FLAG, HTTP, ONE, ONE_TO_THREE, THREE};
 use weir_conf::{Directive, LineCx, Result, Span, parse_number};
-use weir_engine::conf::registry::Registry;
-use weir_engine::log::Level;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::{Script, Variable};
-use weir_engine::zone::{SharedZone, Table};
+use weir_engine::variable::{ValueScript, Variable};
+use weir_engine::zone::{SharedZone, ZoneTable};
 use weir_engine::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
 use weir_rt::notify::either;
 use weir_trace::{Cause, WaitKind};
@@ -80,7 +80,7 @@ impl Module for LimitReq {
         conf.answer.inherit(&parent.answer);
     }
 
-    fn resolve(conf: &mut LimitReqConf, _registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut LimitReqConf, _registry: &mut ConfRegistry) -> Result {
         let unknown = conf.written.iter().find(|(zone, _)| zone.settings::<RateZone>().is_none());
         unknown.map_or(Ok(()), |(zone, span)| Err(crate::rules::limit_conn::undeclared(zone, *span)))
     }
@@ -115,7 +115,7 @@ pub struct LimitReqConf {
 
 /// What `limit_req_zone` says of a zone.
 struct RateZone {
-    key: Script,
+    key: ValueScript,
     /// Thousandths of a request a second.
     rate: u64,
 }
@@ -131,7 +131,7 @@ struct WrittenRateLimit {
 impl LimitReqConf {
     /// `limit_req_zone key zone=name:size rate=rate`
     fn set_zone(&mut self, line: &mut LineCx<'_>) -> Result {
-        let key = Script::compile(line, 0)?;
+        let key = ValueScript::compile(line, 0)?;
         let (mut name, mut size, mut rate) = (&b""[..], 0, 1000);
         for i in 1..line.args().len() {
             if let Some(text) = line.bytes(i).strip_prefix(b"zone=") {
@@ -198,7 +198,7 @@ impl WrittenRateLimit {
         Some(RateLimit {
             zone: self.zone.clone(),
             key: settings.key.clone(),
-            buckets: self.zone.store(|size| Table::new(size, ENTRY)),
+            buckets: self.zone.store(|size| ZoneTable::new(size, ENTRY)),
             rate: settings.rate,
             burst: self.burst,
             delay: self.delay,
@@ -209,8 +209,8 @@ impl WrittenRateLimit {
 /// The limits of a location.
 struct RateLimits {
     limits: Vec<RateLimit>,
-    level: Level,
-    delay_level: Level,
+    level: LogLevel,
+    delay_level: LogLevel,
     status: u16,
     dry_run: bool,
 }
@@ -286,7 +286,7 @@ impl RateLimits {
         Verdict::Wait
     }
 
-    fn log(&self, x: &Exchange, level: Level, what: &str, by: &str, excess: u64, limit: &RateLimit) {
+    fn log(&self, x: &Exchange, level: LogLevel, what: &str, by: &str, excess: u64, limit: &RateLimit) {
         let dry = if self.dry_run { ", dry run" } else { "" };
         let (whole, part) = (excess / 1000, excess % 1000);
         let name = &limit.zone.name;
@@ -305,18 +305,18 @@ async fn wait(x: &mut Exchange, ms: u64) -> Verdict {
     match x.waiting_for(WaitKind::Timer, first).await {
         None => Verdict::Declined,
         Some(_) => {
-            x.log(Level::Info, &"client prematurely closed connection");
+            x.log(LogLevel::Info, &"client prematurely closed connection");
             Verdict::Close(499)
         }
     }
 }
 
 /// One level further from grave; nothing is logged below `info` but debug messages.
-fn below(level: Level) -> Level {
+fn below(level: LogLevel) -> LogLevel {
     match level {
-        Level::Error => Level::Warn,
-        Level::Warn => Level::Notice,
-        _ => Level::Info,
+        LogLevel::Error => LogLevel::Warn,
+        LogLevel::Warn => LogLevel::Notice,
+        _ => LogLevel::Info,
     }
 }
 

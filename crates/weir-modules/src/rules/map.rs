@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result, Span};
-use weir_engine::regex::{GivenUp, Pattern};
-use weir_engine::variable::Script;
+use weir_engine::regex::{GivenUp, RegexPattern};
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text};
 
 use crate::support::computed;
@@ -65,7 +65,7 @@ pub struct MapConf {
 
 /// `map string $variable { ... }`
 fn set_map(_conf: &mut MapConf, line: &mut LineCx<'_>) -> Result {
-    let source = Script::compile(line, 0)?;
+    let source = ValueScript::compile(line, 0)?;
     let name = computed::name(line)?;
     let mut map = MapTable { source, ..MapTable::default() };
     let mut volatile = false;
@@ -78,12 +78,12 @@ fn set_map(_conf: &mut MapConf, line: &mut LineCx<'_>) -> Result {
 /// A `map`.
 #[derive(Default)]
 struct MapTable {
-    source: Script,
-    default: Option<Script>,
+    source: ValueScript,
+    default: Option<ValueScript>,
     /// Keys from here on are host names, and may have wildcards.
     hostnames: bool,
-    texts: HostTable<Script>,
-    patterns: Vec<(Arc<Pattern>, Script)>,
+    texts: HostTable<ValueScript>,
+    patterns: Vec<(Arc<RegexPattern>, ValueScript)>,
 }
 
 impl MapTable {
@@ -93,7 +93,7 @@ impl MapTable {
             (b"hostnames", 0) => self.hostnames = true,
             (b"volatile", 0) => *volatile = true,
             (key_bytes, 1) => {
-                let value = Script::compile(entry, 0)?;
+                let value = ValueScript::compile(entry, 0)?;
                 return self.add(entry, key_bytes, key.span, value);
             }
             _ => return Err(entry.fail("invalid number of the map parameters")),
@@ -101,7 +101,7 @@ impl MapTable {
         Ok(())
     }
 
-    fn add(&mut self, entry: &mut LineCx<'_>, key: &[u8], span: Span, value: Script) -> Result {
+    fn add(&mut self, entry: &mut LineCx<'_>, key: &[u8], span: Span, value: ValueScript) -> Result {
         match key {
             b"default" if self.default.is_some() => Err(entry.fail("duplicate default map parameter")),
             b"default" => {
@@ -121,13 +121,13 @@ impl MapTable {
         pattern: &[u8],
         span: Span,
         caseless: bool,
-        value: Script,
+        value: ValueScript,
     ) -> Result {
-        self.patterns.push((Pattern::compile_text(entry, span, pattern, caseless)?, value));
+        self.patterns.push((RegexPattern::compile_text(entry, span, pattern, caseless)?, value));
         Ok(())
     }
 
-    fn add_text(&mut self, entry: &LineCx<'_>, text: &[u8], value: Script) -> Result {
+    fn add_text(&mut self, entry: &LineCx<'_>, text: &[u8], value: ValueScript) -> Result {
         let shown = |text| String::from_utf8_lossy(text).into_owned();
         let lower = text.to_ascii_lowercase();
         let key = match self.hostnames {

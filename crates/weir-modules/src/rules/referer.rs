@@ -5,9 +5,9 @@ use std::sync::Arc;
 use weir_conf::names::{LOCATION, MORE, ONE, SERVER};
 use weir_conf::{Directive, Error, LineCx, Result, Span};
 use weir_engine::conf::listen::ServerName;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::regex::Pattern;
+use weir_engine::regex::RegexPattern;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::KnownField;
@@ -68,7 +68,7 @@ impl Module for Referer {
         }
     }
 
-    fn resolve(conf: &mut RefererConf, _: &mut Registry) -> Result {
+    fn resolve(conf: &mut RefererConf, _: &mut ConfRegistry) -> Result {
         let Some(own) = conf.own.take() else { return Ok(()) };
         if (own.valid.none || own.valid.blocked) && own.valid.names.is_empty() && !own.valid.server_names {
             return Err(Error::new(
@@ -120,7 +120,7 @@ struct ValidReferers {
     /// By name; the path must begin so, where there is one.
     names: HostTable<Option<Arc<[u8]>>>,
     /// Of what stands behind the scheme.
-    patterns: Vec<Arc<Pattern>>,
+    patterns: Vec<Arc<RegexPattern>>,
 }
 
 impl RefererConf {
@@ -135,7 +135,7 @@ impl RefererConf {
                 b"blocked" => valid.blocked = true,
                 b"server_names" => valid.server_names = true,
                 b"~" => return Err(line.fail_arg(at, "empty regex in \"~\"")),
-                [b'~', ..] => valid.patterns.push(Pattern::compile(line, at, 1, true)?),
+                [b'~', ..] => valid.patterns.push(RegexPattern::compile(line, at, 1, true)?),
                 name => valid.add_name(line, at, name)?,
             }
         }

@@ -6,9 +6,9 @@
 use md5::{Digest as _, Md5};
 use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Error, Result, Span};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::{Script, Variable};
+use weir_engine::variable::{ValueScript, Variable};
 use weir_engine::{Exchange, Module, Text};
 use weir_http::base64;
 
@@ -22,7 +22,7 @@ impl Module for SecureLink {
     type Conf = SecureLinkConf;
     const DIRECTIVES: &'static [Directive<SecureLinkConf>] = &[
         SecureLinkRow::new("secure_link", ANY, ONE, |conf, line| {
-            let value = Script::compile(line, 0)?;
+            let value = ValueScript::compile(line, 0)?;
             line.once(&mut conf.link, value)
         })
         .syntax("secure_link expression")
@@ -41,7 +41,7 @@ impl Module for SecureLink {
              }",
         ),
         SecureLinkRow::new("secure_link_md5", ANY, ONE, |conf, line| {
-            let value = Script::compile(line, 0)?;
+            let value = ValueScript::compile(line, 0)?;
             line.once(&mut conf.signed, value)
         })
         .syntax("secure_link_md5 expression")
@@ -69,7 +69,7 @@ impl Module for SecureLink {
         }
     }
 
-    fn resolve(conf: &mut SecureLinkConf, _: &mut Registry) -> Result {
+    fn resolve(conf: &mut SecureLinkConf, _: &mut ConfRegistry) -> Result {
         match (conf.span, &conf.link, &conf.signed) {
             (Some(span), link, signed) if link.is_some() || signed.is_some() => Err(Error::new(
                 "\"secure_link_secret\" cannot be mixed with \"secure_link\" and \"secure_link_md5\"",
@@ -95,8 +95,8 @@ type SecureLinkRow = Directive<SecureLinkConf>;
 /// The settings of one block.
 #[derive(Default)]
 pub struct SecureLinkConf {
-    link: Option<Script>,
-    signed: Option<Script>,
+    link: Option<ValueScript>,
+    signed: Option<ValueScript>,
     secret: Option<Vec<u8>>,
     /// Where the block's own secret stands.
     span: Option<Span>,
@@ -106,7 +106,7 @@ pub struct SecureLinkConf {
 #[derive(Clone)]
 enum LinkCheck {
     /// The signature that came, and the text that was signed.
-    Signed(Script, Script),
+    Signed(ValueScript, ValueScript),
     /// The secret word.
     Secret(Vec<u8>),
 }
@@ -129,7 +129,7 @@ fn expires(x: &mut Exchange) -> Option<Text> {
     x.state_if::<LinkExpiry>()?.0.clone()
 }
 
-fn by_text(x: &mut Exchange, link: &Script, signed: &Script) -> Option<Text> {
+fn by_text(x: &mut Exchange, link: &ValueScript, signed: &ValueScript) -> Option<Text> {
     let link = link.value(x);
     let link = x.arena.append(&link);
     let bytes = x.arena.get(link);

@@ -3,7 +3,7 @@
 
 use weir_conf::names::{HTTP, TWO};
 use weir_conf::{Directive, LineCx, Result, parse_fixed};
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text};
 
 use crate::support::computed;
@@ -26,7 +26,7 @@ impl Module for SplitClients {
 
 /// `split_clients string $variable { ... }`
 fn set_split_clients(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
-    let source = Script::compile(line, 0)?;
+    let source = ValueScript::compile(line, 0)?;
     let name = computed::name(line)?;
     let mut groups = ClientShares::default();
     for entry in line.entries()? {
@@ -77,7 +77,7 @@ impl ClientShares {
         Ok(())
     }
 
-    fn find(&self, x: &mut Exchange, source: &Script) -> Text {
+    fn find(&self, x: &mut Exchange, source: &ValueScript) -> Text {
         let text = source.value(x);
         let hash = murmur2(x.text(&text));
         match self.group(hash) {

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::conf::registry::Registry;
-use weir_engine::variable::{Getter, Script};
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::variable::{ValueScript, VariableGetter};
 use weir_engine::{Exchange, Text};
 
 /// The name behind the `$` of argument 1 of a block that defines a variable.
@@ -29,15 +29,15 @@ pub(crate) fn define(
 ) -> Result {
     let shown = Arc::<str>::from(name);
     let guarded = move |x: &mut Exchange| within(x, &shown, &compute);
-    let registry: &mut Registry = line.ext();
-    match registry.define(name, Getter::Computed(Arc::new(guarded)), cacheable) {
+    let registry: &mut ConfRegistry = line.ext();
+    match registry.define(name, VariableGetter::Computed(Arc::new(guarded)), cacheable) {
         Ok(_) => Ok(()),
         Err(message) => Err(line.fail_arg(1, message)),
     }
 }
 
 /// A value: constants are copied to the request, which costs less than sharing them between threads.
-pub(crate) fn value(x: &mut Exchange, script: &Script) -> Text {
+pub(crate) fn value(x: &mut Exchange, script: &ValueScript) -> Text {
     match script.constant() {
         Some(b"") => Text::EMPTY,
         Some(bytes) => Text::Span(x.arena.push(bytes)),

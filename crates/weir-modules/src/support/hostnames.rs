@@ -1,20 +1,20 @@
 //! Values by host name: exact names and such with a star at an end, as `map` and `valid_referers` have them.
 
-use weir_engine::conf::names::Names;
+use weir_engine::conf::names::NameMap;
 
 /// A table of names; the longest wildcard counts, those at the start of a name before those at its end.
 pub(crate) struct HostTable<V> {
     /// By name, in lower case.
-    exact: Names<V>,
+    exact: NameMap<V>,
     /// By what follows the star, its dot included.
-    heads: Names<V>,
+    heads: NameMap<V>,
     /// By what stands before the star, its dot included.
-    tails: Names<V>,
+    tails: NameMap<V>,
 }
 
 impl<V> Default for HostTable<V> {
     fn default() -> Self {
-        HostTable { exact: Names::default(), heads: Names::default(), tails: Names::default() }
+        HostTable { exact: NameMap::default(), heads: NameMap::default(), tails: NameMap::default() }
     }
 }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, parse_size};
-use weir_engine::conf::registry::Registry;
-use weir_engine::log::Level;
-use weir_engine::variable::Script;
-use weir_engine::zone::{SharedZone, Zones};
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::log::LogLevel;
+use weir_engine::variable::ValueScript;
+use weir_engine::zone::{SharedZone, SharedZones};
 use weir_engine::{Exchange, Text, inherit};
 
 /// The settings that both have, of one block.
 #[derive(Default)]
 pub(crate) struct RefusalConf {
-    pub(crate) log_level: Option<Level>,
+    pub(crate) log_level: Option<LogLevel>,
     pub(crate) status: Option<u16>,
     pub(crate) dry_run: Option<bool>,
 }
@@ -35,8 +35,8 @@ impl RefusalConf {
         line.flag(&mut self.dry_run)
     }
 
-    pub(crate) fn level(&self) -> Level {
-        self.log_level.unwrap_or(Level::Error)
+    pub(crate) fn level(&self) -> LogLevel {
+        self.log_level.unwrap_or(LogLevel::Error)
     }
 
     pub(crate) fn refusal(&self) -> u16 {
@@ -56,7 +56,7 @@ pub(crate) fn zone(
     name: &[u8],
 ) -> Result<Arc<SharedZone>> {
     let name = String::from_utf8_lossy(name);
-    let zone = line.ext::<Registry>().shared::<Zones>().named(owner, &name);
+    let zone = line.ext::<ConfRegistry>().shared::<SharedZones>().named(owner, &name);
     zone.map_err(|message| line.fail_arg(argument, message))
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn no_zone(line: &LineCx<'_>) -> Error {
 
 /// The key of a limit in `x`; `None` for one that is not limited: an empty key, or one longer than `longest`, which
 /// is logged.
-pub(crate) fn key(x: &mut Exchange, script: &Script, written: &str, longest: usize) -> Option<Text> {
+pub(crate) fn key(x: &mut Exchange, script: &ValueScript, written: &str, longest: usize) -> Option<Text> {
     let key = script.value(x);
     let bytes = x.text(&key);
     if bytes.len() > longest {
@@ -92,8 +92,12 @@ pub(crate) fn key(x: &mut Exchange, script: &Script, written: &str, longest: usi
 }
 
 /// The levels that may be chosen.
-const LEVELS: &[(&str, Level)] =
-    &[("info", Level::Info), ("notice", Level::Notice), ("warn", Level::Warn), ("error", Level::Error)];
+const LEVELS: &[(&str, LogLevel)] = &[
+    ("info", LogLevel::Info),
+    ("notice", LogLevel::Notice),
+    ("warn", LogLevel::Warn),
+    ("error", LogLevel::Error),
+];
 
 /// nginx's smallest zone: eight pages.
 const SMALLEST: u64 = 8 * 4096;

@@ -1,6 +1,6 @@
 //! A value of a directive as one worker uses it: a constant is shared by all requests, anything else computed.
 
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Text};
 
 /// A compiled value on one worker.
@@ -8,12 +8,12 @@ pub(crate) enum WorkerValue {
     /// The same for all requests.
     Constant(Text),
     /// Computed for each.
-    Script(Script),
+    Script(ValueScript),
 }
 
 impl WorkerValue {
     /// `script` on this worker.
-    pub(crate) fn new(script: &Script) -> WorkerValue {
+    pub(crate) fn new(script: &ValueScript) -> WorkerValue {
         match script.constant() {
             Some(b"") => WorkerValue::Constant(Text::EMPTY),
             Some(bytes) => WorkerValue::Constant(Text::shared(bytes)),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::SockAddr;
 
 use super::connection;
@@ -55,7 +55,7 @@ impl AdminListener {
         let waiting = shared.clone();
         let thread = std::thread::Builder::new().name("weir admin".to_owned());
         if let Err(error) = thread.spawn(move || waiting.listen(first)) {
-            log::cycle(Level::Alert, &format_args!("no thread for admin {}: {error}", shared.address));
+            log::cycle(LogLevel::Alert, &format_args!("no thread for admin {}: {error}", shared.address));
         }
         AdminListener { shared }
     }
@@ -105,7 +105,7 @@ impl ListenerState {
                 Ok(listener) => return self.serve(&listener),
                 Err(error) if !told => {
                     log::cycle(
-                        Level::Warn,
+                        LogLevel::Warn,
                         &format_args!("bind() of admin {} failed: {error}", self.address),
                     );
                     told = true;
@@ -130,7 +130,7 @@ impl ListenerState {
                 Ok(stream) => stream,
                 Err(error) => {
                     log::cycle(
-                        Level::Alert,
+                        LogLevel::Alert,
                         &format_args!("accept() on admin {} failed: {error}", self.address),
                     );
                     // Without descriptors or memory the next one fails, too.
@@ -165,7 +165,7 @@ impl ListenerState {
         }
         match stream.closer() {
             Ok(closer) => strangers.push_back((id, closer)),
-            Err(error) => return log::cycle(Level::Info, &format_args!("admin connection: {error}")),
+            Err(error) => return log::cycle(LogLevel::Info, &format_args!("admin connection: {error}")),
         }
         drop(strangers);
         if open >= 2 * MOST {
@@ -177,12 +177,12 @@ impl ListenerState {
         }
         let serve = move || {
             if let Err(error) = connection::run(stream, &place.door, &place) {
-                log::cycle(Level::Info, &format_args!("admin connection: {error}"));
+                log::cycle(LogLevel::Info, &format_args!("admin connection: {error}"));
             }
             drop(place);
         };
         if let Err(error) = std::thread::Builder::new().name("weir admin".to_owned()).spawn(serve) {
-            log::cycle(Level::Warn, &format_args!("admin connection: {error}"));
+            log::cycle(LogLevel::Warn, &format_args!("admin connection: {error}"));
         }
     }
 }

@@ -23,14 +23,15 @@ pub struct AdminListeners {
 }
 
 /// Doors that are opened while this process may still do it, and at which nobody stands yet.
-pub struct BoundListeners(Vec<(weir_engine::trace::Admin, io::Result<AdminSocket>)>);
+pub struct BoundListeners(Vec<(weir_engine::trace::AdminLine, io::Result<AdminSocket>)>);
 
 impl BoundListeners {
     /// Binds what the `admin` lines of `configuration` name. Unix sockets are given to `owner`, the user that the server
     /// will run as, if one is named.
     #[must_use]
     pub fn new(configuration: &Configuration, owner: Option<u32>) -> BoundListeners {
-        let bind = |line: &weir_engine::trace::Admin| (line.clone(), AdminSocket::bind(&line.address, owner));
+        let bind =
+            |line: &weir_engine::trace::AdminLine| (line.clone(), AdminSocket::bind(&line.address, owner));
         BoundListeners(configuration.trace().admin().iter().map(bind).collect())
     }
 
@@ -38,7 +39,7 @@ impl BoundListeners {
     /// still have the address: a server without its admin listener serves all the same.
     #[must_use]
     pub fn open(self, source: &Arc<ServerSource>) -> AdminListeners {
-        let open = |(line, listener): (weir_engine::trace::Admin, _)| {
+        let open = |(line, listener): (weir_engine::trace::AdminLine, _)| {
             AdminListener::open(line.address, listener, line.token, source.clone())
         };
         let doors = self.0.into_iter().map(open).collect();

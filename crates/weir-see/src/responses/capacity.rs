@@ -1,7 +1,7 @@
 //! Rows of `use` for what has room for so much and no more: queues, pools, zones.
 
 use weir_engine::worker::Worker;
-use weir_engine::zone::Zones;
+use weir_engine::zone::SharedZones;
 use weir_rt::blocking::{self, PoolStats};
 
 use crate::source::{BRIEFLY, ServerSource};
@@ -102,7 +102,7 @@ impl ServerCapacity {
 
 fn zones(source: &ServerSource) -> Vec<ZoneUse> {
     let configuration = source.configuration();
-    let Some(zones) = configuration.tables.shared::<Zones>() else { return Vec::new() };
+    let Some(zones) = configuration.tables.shared::<SharedZones>() else { return Vec::new() };
     zones
         .usage()
         .map(|(owner, name, usage)| ZoneUse {

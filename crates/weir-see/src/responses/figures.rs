@@ -1,6 +1,6 @@
 //! `lua` and `dict`: tables that modules tell of themselves.
 
-use weir_engine::figures::{self, Value};
+use weir_engine::figures::{self, FigureValue};
 
 use super::reply::ReplyFailure;
 use crate::control::protocol::ControlQuestion;
@@ -16,12 +16,12 @@ pub(super) fn answer(question: &ControlQuestion, of: &str, usual: &str) -> Resul
     let mut report = TableReport::of(columns);
     for row in table.rows {
         report.row(row.into_iter().map(|value| match value {
-            Value::None => TableCell::None,
-            Value::Text(text) => TableCell::Text(text),
-            Value::Count(count) => TableCell::Count(count),
-            Value::Bytes(bytes) => TableCell::Bytes(bytes),
-            Value::Time(ns) => TableCell::Time(ns),
-            Value::Share(part, whole) => TableCell::share(part, whole),
+            FigureValue::None => TableCell::None,
+            FigureValue::Text(text) => TableCell::Text(text),
+            FigureValue::Count(count) => TableCell::Count(count),
+            FigureValue::Bytes(bytes) => TableCell::Bytes(bytes),
+            FigureValue::Time(ns) => TableCell::Time(ns),
+            FigureValue::Share(part, whole) => TableCell::share(part, whole),
         }));
     }
     Ok(report.write(question.has("json")))

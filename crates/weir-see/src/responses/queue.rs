@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weir_engine::trace::{Depth, Queues};
+use weir_engine::trace::{ConnectionQueues, QueueDepth};
 use weir_engine::worker::Worker;
 use weir_rt::LoopSnapshot;
 use weir_server::SocketBacklog;
@@ -96,13 +96,13 @@ fn rows(
     worker: u16,
     now: &QueueWaits,
     before: Option<&QueueWaits>,
-    depths: Option<&Queues>,
+    depths: Option<&ConnectionQueues>,
 ) {
     let lately = |queue: fn(&QueueWaits) -> &Histogram| match before {
         Some(before) => queue(now).since(queue(before)),
         None => queue(now).clone(),
     };
-    let depth = |queue: fn(&Queues) -> &Depth| depths.map(queue);
+    let depth = |queue: fn(&ConnectionQueues) -> &QueueDepth| depths.map(queue);
     report.row(row(worker, "accept", Some(lately(|waits| &waits.accept)), None));
     report.row(row(worker, "receive", Some(lately(|waits| &waits.receive)), depth(|queues| &queues.receive)));
     report.row(row(worker, "loop", Some(lately(|waits| &waits.turn)), None));
@@ -111,7 +111,7 @@ fn rows(
     report.row(row(worker, "send window", None, depth(|queues| &queues.unsent)));
 }
 
-fn row(worker: u16, queue: &str, waits: Option<Histogram>, depth: Option<&Depth>) -> [TableCell; 10] {
+fn row(worker: u16, queue: &str, waits: Option<Histogram>, depth: Option<&QueueDepth>) -> [TableCell; 10] {
     let time = |of: fn(&Histogram) -> u64| {
         waits.as_ref().map_or(TableCell::None, |waits| TableCell::Time(scale(of(waits))))
     };

@@ -9,27 +9,27 @@ use weir_rt::{Listener, Stream};
 
 use super::{begin, proxy};
 use crate::tls;
-use weir_engine::conf::server::Generation;
-use weir_engine::log::{self, Level};
-use weir_engine::transport::Connection;
-use weir_engine::transport::wire::Wire;
+use weir_engine::conf::server::WorkerGeneration;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::transport::ClientConnection;
+use weir_engine::transport::wire::ClientWire;
 use weir_engine::worker::Worker;
 
 /// Where the connections of a listener lead to.
 pub(crate) struct ListenerDoor {
     /// The configuration, the worker's serial of it, and the index of the address in it. That of a socket that is
     /// closed because its line is gone stays the last that had the line.
-    to: RefCell<(Rc<Generation>, u64, usize)>,
+    to: RefCell<(Rc<WorkerGeneration>, u64, usize)>,
     closed: Notify,
 }
 
 impl ListenerDoor {
-    pub(crate) fn new(generation: &Rc<Generation>, serial: u64, address: usize) -> ListenerDoor {
+    pub(crate) fn new(generation: &Rc<WorkerGeneration>, serial: u64, address: usize) -> ListenerDoor {
         ListenerDoor { to: RefCell::new((generation.clone(), serial, address)), closed: Notify::default() }
     }
 
     /// From here on connections belong to another configuration.
-    pub(crate) fn lead(&self, generation: &Rc<Generation>, serial: u64, address: usize) {
+    pub(crate) fn lead(&self, generation: &Rc<WorkerGeneration>, serial: u64, address: usize) {
         *self.to.borrow_mut() = (generation.clone(), serial, address);
     }
 
@@ -82,7 +82,7 @@ impl AcceptLog {
         self.0.set(Some(now));
         let errno = error.raw_os_error().unwrap_or(0);
         let text = weir_rt::file::errno_text(errno);
-        log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {text})"));
+        log::cycle(LogLevel::Crit, &format_args!("accept4() failed ({errno}: {text})"));
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
     let watched = &generation.configuration.main.debug_connections;
     let debug = !watched.is_empty() && watched.iter().any(|cidr| cidr.contains(&peer));
     let expects_tls = generation.configuration.addresses[address].ssl;
-    let mut connection = Connection::new(worker.connection_number(), peer, fd, hosts, serial);
+    let mut connection = ClientConnection::new(worker.connection_number(), peer, fd, hosts, serial);
     connection.accept_wait = weir_engine::trace::accepted(worker, fd);
     connection.debug = debug;
     connection.expects_tls = expects_tls;
@@ -108,7 +108,7 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
     let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
     connection.narrow(&generation);
     log::debug::accepted(&connection);
-    let wire = Rc::new(Wire::new(stream));
+    let wire = Rc::new(ClientWire::new(stream));
     let open = worker.open(&wire, &connection);
     let worker = worker.clone();
     weir_rt::spawn(async move {

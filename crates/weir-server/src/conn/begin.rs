@@ -6,15 +6,15 @@ use weir_rt::RecvOutcome;
 
 use super::{h1, h2};
 use weir_engine::transport::tls::AgreedProtocol;
-use weir_engine::transport::wire::Wire;
-use weir_engine::transport::{Connection, keepalive};
+use weir_engine::transport::wire::ClientWire;
+use weir_engine::transport::{ClientConnection, keepalive};
 use weir_engine::worker::Worker;
 
 /// Serves a connection from its first byte to its last; `alpn` is what TLS agreed upon, where there is TLS.
 pub(crate) async fn serve(
     worker: Rc<Worker>,
-    connection: Rc<Connection>,
-    wire: Rc<Wire>,
+    connection: Rc<ClientConnection>,
+    wire: Rc<ClientWire>,
     alpn: Option<AgreedProtocol>,
 ) {
     let two = match alpn {
@@ -35,7 +35,11 @@ pub(crate) async fn serve(
 
 /// Whether the client begins with HTTP/2's preface (prior knowledge, RFC 9113 section 3.3); `None`: it has left. What was
 /// read stays.
-async fn knows(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<bool> {
+async fn knows(
+    worker: &Rc<Worker>,
+    connection: &Rc<ClientConnection>,
+    wire: &Rc<ClientWire>,
+) -> Option<bool> {
     wire.timer.arm(connection.hosts.borrow().default().settings.client_header_timeout);
     loop {
         let begins = h2::begins(wire.input.borrow().bytes());

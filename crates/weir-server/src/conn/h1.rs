@@ -16,13 +16,18 @@ use weir_engine::exchange::Exchange;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::HeadFailure;
 use weir_engine::transport::keepalive;
-use weir_engine::transport::wire::{HIGH, Wire};
-use weir_engine::transport::{Connection, Transport};
+use weir_engine::transport::wire::{ClientWire, HIGH};
+use weir_engine::transport::{ClientConnection, Transport};
 use weir_engine::worker::Worker;
 use weir_engine::{engine, read, trace};
 
 /// A connection from its first byte, for which it waits `idle` milliseconds, to its last, or until it is parked.
-pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc<Wire>, idle: u64) {
+pub(crate) async fn run(
+    worker: Rc<Worker>,
+    connection: Rc<ClientConnection>,
+    wire: Rc<ClientWire>,
+    idle: u64,
+) {
     let (mut idle, mut wire) = (idle, wire);
     // It could not be parked in this wait.
     let mut stays = false;
@@ -92,7 +97,7 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
 }
 
 /// Whether the client takes what was sent within `ms` milliseconds.
-async fn is_sent(wire: &Wire, ms: u64) -> bool {
+async fn is_sent(wire: &ClientWire, ms: u64) -> bool {
     wire.timer.arm(ms);
     wire.stream.drained(0, Some(&wire.timer)).await.is_ok() && wire.stream.unsent() == 0
 }
@@ -121,7 +126,10 @@ enum AfterRequest {
 
 /// Serves requests until nothing is left to read, as far as that goes without waiting; the rest is left to
 /// [`finish_requests`].
-fn try_requests(busy: &mut BusyConnection<'_>, wire: &Rc<Wire>) -> Progress<IdleTimeout, ConnectionWait> {
+fn try_requests(
+    busy: &mut BusyConnection<'_>,
+    wire: &Rc<ClientWire>,
+) -> Progress<IdleTimeout, ConnectionWait> {
     loop {
         let idle = match try_request(busy.exchange(), wire) {
             Progress::Done(idle) => idle,
@@ -138,7 +146,7 @@ fn try_requests(busy: &mut BusyConnection<'_>, wire: &Rc<Wire>) -> Progress<Idle
 /// After a request: sends what was composed where that is due, and goes on to the next one.
 fn try_next(
     busy: &mut BusyConnection<'_>,
-    wire: &Wire,
+    wire: &ClientWire,
     idle: IdleTimeout,
 ) -> Progress<AfterRequest, ConnectionWait> {
     busy.batch += 1;
@@ -165,7 +173,7 @@ fn try_next(
 /// is closed.
 async fn finish_requests(
     mut busy: BusyConnection<'_>,
-    wire: &Rc<Wire>,
+    wire: &Rc<ClientWire>,
     wait: ConnectionWait,
 ) -> Option<IdleTimeout> {
     let mut wait = wait;
@@ -204,14 +212,14 @@ async fn finish_requests(
 /// A connection's exchange while it is busy. Dropping it gives the exchange back to the worker.
 struct BusyConnection<'c> {
     worker: &'c Rc<Worker>,
-    connection: &'c Rc<Connection>,
+    connection: &'c Rc<ClientConnection>,
     x: Option<Box<Exchange>>,
     /// Requests answered since the connection was idle.
     batch: u32,
 }
 
 impl<'c> BusyConnection<'c> {
-    fn new(worker: &'c Rc<Worker>, connection: &'c Rc<Connection>) -> BusyConnection<'c> {
+    fn new(worker: &'c Rc<Worker>, connection: &'c Rc<ClientConnection>) -> BusyConnection<'c> {
         connection.adopt(worker);
         let x = worker.take_exchange(connection, &connection.server());
         BusyConnection { worker, connection, x: Some(x), batch: 0 }
@@ -239,7 +247,7 @@ impl Drop for BusyConnection<'_> {
 }
 
 /// Waits until the client took some of what was sent to it; `None`: it is gone or too slow.
-async fn wait_room(x: &Exchange, wire: &Wire) -> Option<()> {
+async fn wait_room(x: &Exchange, wire: &ClientWire) -> Option<()> {
     wire.timer.arm(x.server.plan.core.send_timeout);
     wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.inspect_err(|_| wire.broken.set(true)).ok()
 }
@@ -260,7 +268,7 @@ enum RequestWait {
 
 /// One request, as far as that goes without waiting; how long its connection is kept. The rest is left to
 /// [`finish_request`].
-fn try_request(x: &mut Exchange, wire: &Rc<Wire>) -> Progress<IdleTimeout, RequestWait> {
+fn try_request(x: &mut Exchange, wire: &Rc<ClientWire>) -> Progress<IdleTimeout, RequestWait> {
     begin(x, wire);
     match head::try_request_head(x, wire) {
         Progress::Done(head) => try_serve(x, wire, head),
@@ -271,7 +279,7 @@ fn try_request(x: &mut Exchange, wire: &Rc<Wire>) -> Progress<IdleTimeout, Reque
 /// [`try_request`] once its head was read.
 fn try_serve(
     x: &mut Exchange,
-    wire: &Wire,
+    wire: &ClientWire,
     head: Result<(), HeadFailure>,
 ) -> Progress<IdleTimeout, RequestWait> {
     x.nth = x.connection.requests.get() + 1;
@@ -294,7 +302,7 @@ fn try_serve(
 }
 
 /// After the response to a request that had a head: whether its connection is kept.
-fn try_keep(x: &Exchange, wire: &Wire) -> Progress<IdleTimeout, RequestWait> {
+fn try_keep(x: &Exchange, wire: &ClientWire) -> Progress<IdleTimeout, RequestWait> {
     x.worker.counters.writing.sub(1);
     settle(x, wire);
     if x.keep_alive && !x.body.is_pending() {
@@ -305,7 +313,7 @@ fn try_keep(x: &Exchange, wire: &Wire) -> Progress<IdleTimeout, RequestWait> {
 
 /// Waits for what [`try_request`] stopped at, and does the rest. `None`: the connection is closed (what was sent is still
 /// delivered).
-async fn finish_request(x: &mut Exchange, wire: &Rc<Wire>, wait: RequestWait) -> Option<IdleTimeout> {
+async fn finish_request(x: &mut Exchange, wire: &Rc<ClientWire>, wait: RequestWait) -> Option<IdleTimeout> {
     let mut wait = wait;
     // After wrong framing the rest of the body can't be told from anything else.
     let mut unread = false;
@@ -346,7 +354,7 @@ async fn finish_request(x: &mut Exchange, wire: &Rc<Wire>, wait: RequestWait) ->
 
 /// What the location's rarer settings want of the connection from here on.
 #[inline]
-fn settle(x: &Exchange, wire: &Wire) {
+fn settle(x: &Exchange, wire: &ClientWire) {
     let core = &x.plan.core;
     if core.keepalive_min_timeout > 0 {
         wire.kept_until.set(weir_rt::now_ms() + core.keepalive_min_timeout);
@@ -378,7 +386,7 @@ async fn without_head(x: &mut Exchange, no_head: HeadFailure) -> Option<()> {
 }
 
 /// A fresh exchange for this connection.
-fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
+fn begin(x: &mut Exchange, wire: &Rc<ClientWire>) {
     x.start_ms = weir_rt::now_ms();
     x.bytes_before = wire.written();
     match &x.transport {
@@ -404,7 +412,7 @@ mod tests {
     fn an_idle_connection_s_task_is_small_and_a_busy_one_fits_the_allocator_s_fast_bins() {
         testing::run("server { }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
             let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
-            let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
+            let wire = Rc::new(ClientWire::new(Stream::from_fd(ours.into()).expect("a socket")));
             let (worker, connection) = (x.worker.clone(), x.connection.clone());
             let wait = ConnectionWait::Request(RequestWait::Head);
             let busy = finish_requests(BusyConnection::new(&worker, &connection), &wire, wait);

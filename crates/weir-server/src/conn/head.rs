@@ -8,15 +8,15 @@ use weir_trace::{ConnectionStep, Site, WaitKind};
 
 use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::{Level, debug};
+use weir_engine::log::{LogLevel, debug};
 use weir_engine::progress::Progress;
 use weir_engine::request_head::{self, HeadFailure};
-use weir_engine::transport::wire::Wire;
+use weir_engine::transport::wire::ClientWire;
 
 /// Reads and checks a head into `x`, where all of it has come; the virtual server is chosen, the body is untouched.
 /// The rest is left to [`finish_request_head`].
 #[inline]
-pub(crate) fn try_request_head(x: &mut Exchange, wire: &Wire) -> Progress<Result<(), HeadFailure>, ()> {
+pub(crate) fn try_request_head(x: &mut Exchange, wire: &ClientWire) -> Progress<Result<(), HeadFailure>, ()> {
     match try_parse(x, wire, &mut 0) {
         Progress::Done(parsed) => Progress::Done(checked(x, parsed)),
         Progress::Wait(()) => Progress::Wait(()),
@@ -24,7 +24,7 @@ pub(crate) fn try_request_head(x: &mut Exchange, wire: &Wire) -> Progress<Result
 }
 
 /// Waits for the rest of a head of which [`try_request_head`] has found a part, or nothing.
-pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), HeadFailure> {
+pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<ClientWire>) -> Result<(), HeadFailure> {
     let mut seen = wire.input.borrow().bytes().len();
     wire.timer.arm(x.server.settings.client_header_timeout);
     let shared = x.shared.clone();
@@ -66,7 +66,7 @@ fn checked(x: &mut Exchange, parsed: Result<(), HeadFailure>) -> Result<(), Head
 }
 
 /// The connection ended, or time ran out, in the middle of a head (or before it).
-fn lost(x: &mut Exchange, wire: &Wire, gone: &RecvOutcome) -> HeadFailure {
+fn lost(x: &mut Exchange, wire: &ClientWire, gone: &RecvOutcome) -> HeadFailure {
     if wire.input.borrow().is_empty() {
         return HeadFailure::Nothing;
     }
@@ -75,23 +75,23 @@ fn lost(x: &mut Exchange, wire: &Wire, gone: &RecvOutcome) -> HeadFailure {
     match *gone {
         RecvOutcome::TimedOut => {
             let message = format_args!("client timed out (110: Connection timed out) while {action}");
-            x.log(Level::Info, &message);
+            x.log(LogLevel::Info, &message);
             HeadFailure::Silent(408)
         }
         RecvOutcome::Err(errno) => {
             let reason = weir_rt::file::errno_text(errno);
-            x.log(Level::Info, &format_args!("recv() failed ({errno}: {reason}) while {action}"));
+            x.log(LogLevel::Info, &format_args!("recv() failed ({errno}: {reason}) while {action}"));
             HeadFailure::Silent(400)
         }
         RecvOutcome::Eof | RecvOutcome::Data(_) => {
-            x.log(Level::Info, &format_args!("client prematurely closed connection while {action}"));
+            x.log(LogLevel::Info, &format_args!("client prematurely closed connection while {action}"));
             HeadFailure::Silent(400)
         }
     }
 }
 
 /// What nginx says it was doing while the head was not complete.
-fn action(x: &Exchange, wire: &Wire) -> &'static str {
+fn action(x: &Exchange, wire: &ClientWire) -> &'static str {
     let input = wire.input.borrow();
     let mut line = input.bytes().iter().skip_while(|byte| matches!(byte, b'\r' | b'\n'));
     match (line.any(|byte| *byte == b'\n'), x.pipelined) {
@@ -102,7 +102,7 @@ fn action(x: &Exchange, wire: &Wire) -> &'static str {
 }
 
 /// Parses what is there, of which `seen` bytes were known before.
-fn try_parse(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Progress<Result<(), HeadFailure>, ()> {
+fn try_parse(x: &mut Exchange, wire: &ClientWire, seen: &mut usize) -> Progress<Result<(), HeadFailure>, ()> {
     let mut input = wire.input.borrow_mut();
     let bytes = input.bytes();
     let limits = x.server.settings.limits();

@@ -9,14 +9,14 @@ use std::rc::Rc;
 use weir_rt::RecvOutcome;
 use weir_trace::{ConnectionStep, Site};
 
-use weir_engine::conf::core::Lingering;
+use weir_engine::conf::core::LingeringClose;
 use weir_engine::exchange::Exchange;
-use weir_engine::transport::wire::Wire;
+use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::write::drained;
 
 /// Sends what is queued and closes; lingers where the client may still be sending: `unread` says that it was not read
 /// to the end of its request.
-pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
+pub(crate) async fn close(x: &mut Exchange, wire: &Rc<ClientWire>, unread: bool) {
     wire.flush();
     if wire.stream.unsent() > 0 && drained(x, wire, 0).await.is_err() {
         return;
@@ -26,14 +26,14 @@ pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
         return;
     }
     let lingers = match x.plan.core.lingering_close {
-        Lingering::Off => false,
-        Lingering::On => {
+        LingeringClose::Off => false,
+        LingeringClose::On => {
             unread
                 || x.body.is_pending()
                 || !wire.input.borrow().is_empty()
                 || matches!(wire.stream.try_recv(), Some(RecvOutcome::Data(_)))
         }
-        Lingering::Always => true,
+        LingeringClose::Always => true,
     };
     if !lingers || wire.stream.is_eof() || wire.stream.shutdown_write().is_err() {
         return;

@@ -14,8 +14,8 @@ use weir_rt::{RecvOutcome, Stream};
 
 use super::dealer;
 use super::h1;
-use weir_engine::transport::wire::Wire;
-use weir_engine::transport::{Connection, ProxiedAddresses};
+use weir_engine::transport::wire::ClientWire;
+use weir_engine::transport::{ClientConnection, ProxiedAddresses};
 use weir_engine::worker::Worker;
 
 /// A connection that is no worker's.
@@ -60,12 +60,12 @@ impl ParkedConnection {
 }
 
 /// Whether a connection that waits for `idle` milliseconds is to be parked before they are over.
-pub(super) fn is_wanted(worker: &Worker, connection: &Connection, idle: u64) -> bool {
+pub(super) fn is_wanted(worker: &Worker, connection: &ClientConnection, idle: u64) -> bool {
     idle > PARK_MS && can_leave(worker, connection)
 }
 
 /// Whether a connection can go to another worker between two requests.
-pub(crate) fn can_leave(worker: &Worker, connection: &Connection) -> bool {
+pub(crate) fn can_leave(worker: &Worker, connection: &ClientConnection) -> bool {
     dealer::has_dealer(worker)
         && connection.requests.get() > 0
         && connection.states.get().is_none()
@@ -76,10 +76,10 @@ pub(crate) fn can_leave(worker: &Worker, connection: &Connection) -> bool {
 /// can't be parked, or not any more.
 pub(super) async fn park(
     worker: &Rc<Worker>,
-    connection: &Connection,
-    wire: Rc<Wire>,
+    connection: &ClientConnection,
+    wire: Rc<ClientWire>,
     deadline: u64,
-) -> Result<(), Rc<Wire>> {
+) -> Result<(), Rc<ClientWire>> {
     let Some(dealer) = dealer::dealer(worker) else { return Err(wire) };
     if worker.is_stopping()
         || connection.retired.get()
@@ -116,13 +116,14 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
     let ParkedConnection { fd, unread, deadline, record, .. } = *parked;
     let Some(generation) = worker.generation() else { return };
     let same = |hosts: &&Rc<_>| {
-        let hosts: &weir_engine::conf::server::Hosts = hosts;
+        let hosts: &weir_engine::conf::server::AddressServers = hosts;
         hosts.addr == record.addr && hosts.protocols == record.protocols
     };
     // Its address is gone since: an idle connection is closed then.
     let Some(hosts) = generation.hosts.iter().find(same).cloned() else { return };
     let Ok(stream) = Stream::from_fd(fd) else { return };
-    let mut connection = Connection::new(record.number, record.peer, stream.fd(), hosts, worker.serial());
+    let mut connection =
+        ClientConnection::new(record.number, record.peer, stream.fd(), hosts, worker.serial());
     connection.requests = Cell::new(record.requests);
     connection.started_ms = record.started_ms;
     connection.accept_wait = record.accept_wait;
@@ -130,7 +131,7 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
     connection.debug = record.debug;
     let connection = Rc::new(connection);
     connection.narrow(&generation);
-    let wire = Rc::new(Wire::resumed(stream, record.written, record.kept_until));
+    let wire = Rc::new(ClientWire::resumed(stream, record.written, record.kept_until));
     if !unread.is_empty() {
         wire.input.borrow_mut().give(unread);
     }

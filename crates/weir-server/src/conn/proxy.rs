@@ -5,14 +5,14 @@ use std::rc::Rc;
 use weir_http::proxy_protocol::{self, BadProxy, ProxiedEnds, ProxyProtocolHeader, ProxyProtocolParse};
 use weir_rt::RecvOutcome;
 
-use weir_engine::log::{self, Level};
-use weir_engine::transport::wire::Wire;
-use weir_engine::transport::{Connection, ProxiedAddresses};
+use weir_engine::log::{self, LogLevel};
+use weir_engine::transport::wire::ClientWire;
+use weir_engine::transport::{ClientConnection, ProxiedAddresses};
 
 /// Reads the header within `client_header_timeout` and notes what it says; bytes behind it stay in the input. The
 /// header may come in any number of pieces. `false`: there is none, the reason is logged, the connection is to be
 /// closed without an answer.
-pub(crate) async fn read(connection: &Rc<Connection>, wire: &Rc<Wire>) -> bool {
+pub(crate) async fn read(connection: &Rc<ClientConnection>, wire: &Rc<ClientWire>) -> bool {
     wire.timer.arm(connection.hosts.borrow().default().settings.client_header_timeout);
     loop {
         if let Some(done) = attempt(connection, wire) {
@@ -30,7 +30,7 @@ pub(crate) async fn read(connection: &Rc<Connection>, wire: &Rc<Wire>) -> bool {
 }
 
 /// Parses what is there; `None` when more is needed.
-fn attempt(connection: &Connection, wire: &Wire) -> Option<bool> {
+fn attempt(connection: &ClientConnection, wire: &ClientWire) -> Option<bool> {
     let mut input = wire.input.borrow_mut();
     match proxy_protocol::parse(input.bytes()) {
         Ok(ProxyProtocolParse::Incomplete) => None,
@@ -41,14 +41,14 @@ fn attempt(connection: &Connection, wire: &Wire) -> Option<bool> {
         }
         Err(bad) => {
             let message = refusal(bad, input.bytes());
-            log::connection(connection, Level::Error, &message);
+            log::connection(connection, LogLevel::Error, &message);
             Some(false)
         }
     }
 }
 
 /// Keeps the addresses; a header without any (`UNKNOWN`, `LOCAL`) leaves the connection to stand for itself.
-fn note(connection: &Connection, header: &ProxyProtocolHeader, bytes: &[u8]) {
+fn note(connection: &ClientConnection, header: &ProxyProtocolHeader, bytes: &[u8]) {
     let Some(ProxiedEnds { source, destination }) = header.addresses else { return };
     let tlvs = header.tlvs.of(bytes).into();
     let proxied = ProxiedAddresses { source: source.into(), destination: destination.into(), tlvs };
@@ -65,13 +65,13 @@ fn refusal(bad: BadProxy, bytes: &[u8]) -> String {
     format!("broken header: \"{}\" while reading PROXY protocol", String::from_utf8_lossy(&shown))
 }
 
-fn lost(connection: &Connection, gone: &RecvOutcome) {
+fn lost(connection: &ClientConnection, gone: &RecvOutcome) {
     let how = match gone {
         RecvOutcome::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
         RecvOutcome::Err(errno) => format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(*errno)),
         RecvOutcome::Eof | RecvOutcome::Data(_) => "client closed connection".to_owned(),
     };
-    log::connection(connection, Level::Info, &format_args!("{how} while reading PROXY protocol"));
+    log::connection(connection, LogLevel::Info, &format_args!("{how} while reading PROXY protocol"));
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
         let server = "server { listen 8080 proxy_protocol; root /nowhere; client_header_timeout 10s; }";
         run(server, "GET /x HTTP/1.0\r\n\r\n", async |x| {
             let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-            let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
+            let wire = Rc::new(ClientWire::new(Stream::from_fd(ours.into()).expect("a socket")));
             let client = Stream::from_fd(theirs.into()).expect("a socket");
             let (worker, connection) = (x.worker.clone(), x.connection.clone());
             weir_rt::spawn(async move {

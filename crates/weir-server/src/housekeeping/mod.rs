@@ -20,9 +20,9 @@ use weir_rt::sampler::{self, SampleSource, SitePlace, ThreadProbe};
 use weir_rt::{LoopSnapshot, LoopStats, clock};
 use weir_trace::{LoopStall, NowReader, RecorderReader, Site};
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_engine::trace::TraceSettings;
-use weir_engine::worker::Counters;
+use weir_engine::worker::WorkerCounters;
 
 pub use stacks::{SampledStack, StackProfile, StackWeight};
 use stacks::{SampledStacks, StackTally};
@@ -41,7 +41,7 @@ pub struct WatchedWorker {
     /// Its requests in flight.
     pub now: NowReader,
     /// Its counters.
-    pub counters: Arc<Counters>,
+    pub counters: Arc<WorkerCounters>,
     /// Its loop's account.
     pub stats: Arc<LoopStats>,
 }
@@ -430,7 +430,7 @@ impl HousekeepingShared {
     fn refuse(&self, error: &io::Error) {
         let mut refused = lock(&self.refused);
         if refused.is_none() {
-            log::cycle(Level::Warn, &format_args!("no CPU samples: {error}"));
+            log::cycle(LogLevel::Warn, &format_args!("no CPU samples: {error}"));
             *refused = Some(error.to_string());
         }
     }

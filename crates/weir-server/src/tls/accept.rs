@@ -24,11 +24,11 @@ use super::server::{HandshakeConfigs, ServerTls};
 use super::server_part::{client_policy, server_tls};
 use super::state;
 use super::state::ClientJudgement;
-use weir_engine::conf::server::Server;
-use weir_engine::log::{self, Level};
-use weir_engine::transport::Connection;
+use weir_engine::conf::server::VirtualServer;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::transport::ClientConnection;
 use weir_engine::transport::tls::{AgreedProtocol, ConnectionTls};
-use weir_engine::transport::wire::Wire;
+use weir_engine::transport::wire::ClientWire;
 use weir_engine::worker::Worker;
 use weir_upstream::tls_client::cache::CertificateFiles;
 use weir_upstream::tls_client::layer::TlsLayer;
@@ -39,8 +39,8 @@ use weir_upstream::tls_client::{effort, files};
 /// long it was away, is counted (`weir sites`: tls).
 pub(crate) async fn run(
     worker: &Rc<Worker>,
-    connection: &Rc<Connection>,
-    wire: &Rc<Wire>,
+    connection: &Rc<ClientConnection>,
+    wire: &Rc<ClientWire>,
 ) -> Option<AgreedProtocol> {
     let mut handshake = pin!(agree(worker, connection, wire));
     let (begin, mut held) = (clock::ticks(), HeldTime::new(worker.recorder.borrow().cpu()));
@@ -78,7 +78,11 @@ impl HeldTime {
     }
 }
 
-async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<AgreedProtocol> {
+async fn agree(
+    worker: &Rc<Worker>,
+    connection: &Rc<ClientConnection>,
+    wire: &Rc<ClientWire>,
+) -> Option<AgreedProtocol> {
     wire.timer.arm(connection.server().settings.client_header_timeout);
     let mut received = wire.input.borrow_mut().take();
     if received.is_empty() {
@@ -93,7 +97,7 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
     let said = std::mem::take(&mut hello.fields);
     if let Err(reason) = connection.choose_by_name(said.server_name.as_deref()) {
         // nginx's callback fails with an internal error, too: whose certificate is meant is not known.
-        log::connection(connection, Level::Alert, &reason);
+        log::connection(connection, LogLevel::Alert, &reason);
         reject(connection, wire, HandshakeRefusal::Hello);
         return None;
     }
@@ -142,7 +146,7 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
 
 /// Keeps what the client said with the connection, since variables may ask for it, without extensions; `whole`: handlers
 /// see these.
-fn remember(connection: &Connection, said: HelloFields, whole: bool) -> Rc<HelloFields> {
+fn remember(connection: &ClientConnection, said: HelloFields, whole: bool) -> Rc<HelloFields> {
     let extensions = whole.then(|| Rc::new(said.clone()));
     let kept = Rc::new(said.without_extensions());
     let _first = connection.hello.set(kept.clone());
@@ -152,7 +156,7 @@ fn remember(connection: &Connection, said: HelloFields, whole: bool) -> Rc<Hello
 /// What the handshake uses: what the server has, or what handlers have chosen.
 async fn configured(
     greeting: &ClientGreeting,
-    server: &Rc<Server>,
+    server: &Rc<VirtualServer>,
     tls: &Arc<ServerTls>,
     current: HandshakeConfigs,
     choice: &HandshakeChoice,
@@ -200,12 +204,12 @@ fn otherwise(
 }
 
 /// How responders' names are found by this server; `system`: also by the system.
-fn names(server: &Server, system: bool) -> ResponderNames {
+fn names(server: &VirtualServer, system: bool) -> ResponderNames {
     ResponderNames { resolver: server.plan.core.resolver.clone(), system }
 }
 
 /// What the server has; one without any uses the default server's, as in nginx.
-fn tls_of(connection: &Connection, server: &Server) -> Option<Arc<ServerTls>> {
+fn tls_of(connection: &ClientConnection, server: &VirtualServer) -> Option<Arc<ServerTls>> {
     match server_tls(server) {
         Some(tls) if tls.rejects() => None,
         Some(tls) => Some(tls.clone()),
@@ -213,7 +217,7 @@ fn tls_of(connection: &Connection, server: &Server) -> Option<Arc<ServerTls>> {
     }
 }
 
-async fn receive(connection: &Connection, wire: &Wire, action: &str) -> Option<Vec<u8>> {
+async fn receive(connection: &ClientConnection, wire: &ClientWire, action: &str) -> Option<Vec<u8>> {
     match wire.stream.recv(Some(&wire.timer)).await {
         RecvOutcome::Data(bytes) => Some(bytes.to_vec()),
         gone => {
@@ -223,7 +227,7 @@ async fn receive(connection: &Connection, wire: &Wire, action: &str) -> Option<V
     }
 }
 
-async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Option<ReceivedHello> {
+async fn hello(connection: &ClientConnection, wire: &ClientWire, received: Vec<u8>) -> Option<ReceivedHello> {
     let (mut acceptor, mut received) = (HelloAcceptor::default(), received);
     loop {
         let mut out = Vec::new();
@@ -240,10 +244,10 @@ async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Optio
 }
 
 /// Sends the fatal alert, and logs why.
-fn reject(connection: &Connection, wire: &Wire, refusal: HandshakeRefusal) {
+fn reject(connection: &ClientConnection, wire: &ClientWire, refusal: HandshakeRefusal) {
     wire.stream.send(vec![21, 3, 3, 0, 2, 2, refusal.alert()]);
     let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
-    log::connection(connection, Level::Info, &message);
+    log::connection(connection, LogLevel::Info, &message);
 }
 
 /// What a handshake is made with.
@@ -261,8 +265,8 @@ struct NewSession {
 }
 
 async fn complete(
-    connection: &Rc<Connection>,
-    wire: &Rc<Wire>,
+    connection: &Rc<ClientConnection>,
+    wire: &Rc<ClientWire>,
     hello: ReceivedHello,
     tls: &ServerTls,
     setup: HandshakeSetup<'_>,
@@ -296,8 +300,8 @@ async fn complete(
 
 /// From here on the connection's bytes go through its session.
 async fn establish(
-    connection: &Rc<Connection>,
-    wire: &Rc<Wire>,
+    connection: &Rc<ClientConnection>,
+    wire: &Rc<ClientWire>,
     tls: &ServerTls,
     new: NewSession,
     asked: Option<TrustedClients>,
@@ -305,7 +309,7 @@ async fn establish(
     let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
-    log::connection(connection, Level::Debug, &facts.agreed());
+    log::connection(connection, LogLevel::Debug, &facts.agreed());
     let known = ConnectionTls::new(
         facts,
         session.take_secrets(),
@@ -346,15 +350,15 @@ fn step(mut handshake: ServerHandshake, received: &[u8]) -> HandshakeStep {
 /// The certificates whose names have variables in them, of this connection.
 async fn compute(
     worker: &Rc<Worker>,
-    connection: &Rc<Connection>,
-    server: &Rc<Server>,
+    connection: &Rc<ClientConnection>,
+    server: &Rc<VirtualServer>,
     tls: &Arc<ServerTls>,
     config: &ServerConfig,
 ) -> Result<ServerConfig, HandshakeRefusal> {
     let mut x = worker.take_exchange(connection, server);
     let mut names = Vec::new();
     for (certificate, key) in &tls.computed {
-        let mut name = |script: &weir_engine::variable::Script| {
+        let mut name = |script: &weir_engine::variable::ValueScript| {
             let value = script.value(&mut x);
             String::from_utf8_lossy(x.text(&value)).into_owned()
         };
@@ -376,7 +380,7 @@ async fn compute(
         }
     };
     loaded.map(|loaded| tls.with_computed(config, loaded)).map_err(|message| {
-        log::connection(connection, Level::Error, &format_args!("{message} while SSL handshaking"));
+        log::connection(connection, LogLevel::Error, &format_args!("{message} while SSL handshaking"));
         HandshakeRefusal::Certificate
     })
 }
@@ -388,7 +392,7 @@ fn absolute(prefix: &Path, name: String) -> String {
     prefix.join(name).to_string_lossy().into_owned()
 }
 
-fn lost(connection: &Connection, gone: &RecvOutcome, action: &str) {
+fn lost(connection: &ClientConnection, gone: &RecvOutcome, action: &str) {
     let how = match gone {
         RecvOutcome::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
         RecvOutcome::Err(errno) => {
@@ -399,7 +403,7 @@ fn lost(connection: &Connection, gone: &RecvOutcome, action: &str) {
         }
         RecvOutcome::Eof | RecvOutcome::Data(_) => "client closed connection".to_owned(),
     };
-    log::connection(connection, Level::Info, &format_args!("{how} while {action}"));
+    log::connection(connection, LogLevel::Info, &format_args!("{how} while {action}"));
 }
 
 /// A fatal alert.
@@ -407,9 +411,9 @@ const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
 const HANDSHAKING: &str = "SSL handshaking";
 
-fn failed(connection: &Connection, error: &Error) {
+fn failed(connection: &ClientConnection, error: &Error) {
     let message = format_args!("SSL_do_handshake() failed {} while {HANDSHAKING}", files::ssl(error));
     // What a client does is its own affair, a key that fails is not.
-    let level = if error.is_own() { Level::Crit } else { Level::Info };
+    let level = if error.is_own() { LogLevel::Crit } else { LogLevel::Info };
     log::connection(connection, level, &message);
 }

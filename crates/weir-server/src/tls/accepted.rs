@@ -10,7 +10,7 @@ use super::server_part::client_policy;
 use super::settings::ClientVerify;
 use super::state;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::request_head::ClientJudge;
 use weir_engine::transport::tls::ConnectionTls;
 
@@ -126,13 +126,13 @@ fn misdirected(x: &Exchange) -> bool {
     if asks {
         let message =
             "client attempted to request the server name different from the one that was negotiated";
-        x.log(Level::Info, &message);
+        x.log(LogLevel::Info, &message);
     }
     asks
 }
 
 fn refuse(x: &mut Exchange, status: u16, message: &str) -> Result<(), u16> {
-    x.log(Level::Info, &message);
+    x.log(LogLevel::Info, &message);
     x.keep_alive = false;
     Err(status)
 }

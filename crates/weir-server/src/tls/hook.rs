@@ -9,7 +9,7 @@ use weir_tls::{Certificate, HelloFields, ServerConfig, TrustStore};
 use super::server::ServerTls;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::{Plan, PlanBuilder};
-use weir_engine::transport::Connection;
+use weir_engine::transport::ClientConnection;
 use weir_engine::worker::Worker;
 
 /// A handshake that has begun.
@@ -18,7 +18,7 @@ pub struct ClientGreeting {
     /// The worker that serves the connection.
     pub worker: Rc<Worker>,
     /// The client's connection.
-    pub connection: Rc<Connection>,
+    pub connection: Rc<ClientConnection>,
     /// What the client said, for handlers with extensions.
     pub hello: Rc<HelloFields>,
     /// Versions that the server offers.

@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use weir_conf::{ConfSource, Error};
 
 use weir_engine::conf::ServerConf;
-use weir_engine::conf::listen::Address;
+use weir_engine::conf::listen::ListenAddress;
 use weir_engine::conf::server_core::ServerCoreConf;
 
 pub use clients::ClientPolicy;
@@ -41,7 +41,7 @@ pub use ssl::Ssl;
 
 /// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
 /// others may do without: then they use its.
-pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &ConfSource) -> Vec<Error> {
+pub(crate) fn check(addresses: &[ListenAddress], servers: &[ServerConf], source: &ConfSource) -> Vec<Error> {
     let none = SslConf::default();
     let conf = |index: usize| servers[index].confs.find::<SslConf>().unwrap_or(&none);
     let mut errors = Vec::new();

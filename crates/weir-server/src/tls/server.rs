@@ -13,8 +13,8 @@ use super::clients::ClientTrust;
 use super::ocsp::stapling::{OcspStapling, WantedStaple};
 use super::settings::{ClientVerify, KeyPolicy, SessionCacheSetting as Sessions, SslConf, SslSettings};
 use super::shared;
-use weir_engine::conf::registry::Registry;
-use weir_engine::variable::Script;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::variable::ValueScript;
 use weir_upstream::tls_client::cache::CertificateCache;
 use weir_upstream::tls_client::files::{self, BUILDING, KeyMaking};
 
@@ -23,7 +23,7 @@ use weir_upstream::tls_client::files::{self, BUILDING, KeyMaking};
 pub struct ServerTls {
     common: Arc<CommonTls>,
     /// Names with variables: the certificates of each handshake are others.
-    pub(super) computed: Vec<(Script, Script)>,
+    pub(super) computed: Vec<(ValueScript, ValueScript)>,
     /// The certificates' names, as written.
     written: Box<[Arc<str>]>,
     /// Where keys are used; else by what they take.
@@ -55,14 +55,14 @@ pub(super) struct CommonTls {
 }
 
 /// What handshakes use: for HTTP/1, and where connections may be HTTP/2.
-pub(super) type Configs = Arc<[ServerConfig; 2]>;
+pub(super) type TlsConfigs = Arc<[ServerConfig; 2]>;
 
 /// The certificates in force.
 #[derive(Debug, Default)]
 pub(super) struct CurrentCertificates {
     pub(super) fixed: Vec<FixedCertificates>,
     /// Made for the first handshake: most of very many servers wait for theirs.
-    pub(super) configs: Option<Configs>,
+    pub(super) configs: Option<TlsConfigs>,
     /// What issuers say of the certificates, where they are asked.
     pub(super) stapling: Option<Arc<OcspStapling>>,
 }
@@ -79,7 +79,7 @@ pub(super) struct FixedCertificates {
 /// What handshakes use.
 pub(super) struct HandshakeConfigs {
     /// For HTTP/1, and where connections may be HTTP/2.
-    pub(super) configs: Configs,
+    pub(super) configs: TlsConfigs,
     /// The status of the certificates, where it is sent.
     pub(super) stapling: Option<Arc<OcspStapling>>,
 }
@@ -296,14 +296,15 @@ impl ServerTlsBuild {
     #[allow(clippy::new_ret_no_self, reason = "there is one step")]
     pub(super) fn new(
         conf: &SslConf,
-        registry: &mut Registry,
+        registry: &mut ConfRegistry,
         warn: &mut dyn FnMut(String),
     ) -> Result<ServerTls, String> {
         let prefix = registry.paths.conf_prefix.clone();
         let known = registry.shared::<KnownTls>();
         let common = known.common(conf.settings(), &prefix)?;
         let mut written = Vec::new();
-        let (mut fixed, mut computed): (Vec<FixedCertificates>, Vec<(Script, Script)>) = Default::default();
+        let (mut fixed, mut computed): (Vec<FixedCertificates>, Vec<(ValueScript, ValueScript)>) =
+            Default::default();
         let keys = conf.keys.as_deref().unwrap_or_default();
         for ((certificate, name), (key, key_name)) in conf.certificates.iter().flatten().zip(keys) {
             let name: Arc<str> = Arc::from(&**name);

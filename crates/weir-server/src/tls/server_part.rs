@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::clients::ClientPolicy;
 use super::server::ServerTls;
 use super::settings::SslConf;
-use weir_engine::conf::server::Server;
+use weir_engine::conf::server::VirtualServer;
 
 /// The part of a server that is about TLS.
 struct ServerTlsPart {
@@ -20,13 +20,13 @@ pub(super) fn make(conf: &SslConf) -> Box<dyn Any> {
 }
 
 /// The server's side of TLS handshakes, if it has one.
-pub fn server_tls(server: &Server) -> Option<&Arc<ServerTls>> {
+pub fn server_tls(server: &VirtualServer) -> Option<&Arc<ServerTls>> {
     server.part::<ServerTlsPart>()?.tls.as_ref()
 }
 
 /// What the server asks of clients' certificates; also of a server that uses another's side of handshakes.
 /// Without the module `ssl` there is no address with TLS, and nobody is asked.
-pub fn client_policy(server: &Server) -> &ClientPolicy {
+pub fn client_policy(server: &VirtualServer) -> &ClientPolicy {
     static OFF: OnceLock<ClientPolicy> = OnceLock::new();
     match server.part::<ServerTlsPart>() {
         Some(part) => &part.policy,

@@ -11,9 +11,9 @@ use weir_tls::suites::ProtocolVersions;
 use super::clients::{ClientPolicy, ClientTrust};
 use super::ocsp::OcspResponder;
 use super::server::{KnownTls, ServerTls, ServerTlsBuild};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::inherit;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_upstream::tls_client::cache::CertificateCacheLimits;
 use weir_upstream::tls_client::files::{self, BUILDING};
 
@@ -22,8 +22,8 @@ use weir_upstream::tls_client::files::{self, BUILDING};
 pub struct SslConf {
     /// The `server` word, set by the builder: only servers are resolved.
     pub(crate) span: Option<Span>,
-    pub(super) certificates: Option<Vec<(Script, String)>>,
-    pub(super) keys: Option<Vec<(Script, String)>>,
+    pub(super) certificates: Option<Vec<(ValueScript, String)>>,
+    pub(super) keys: Option<Vec<(ValueScript, String)>>,
     /// Where the key is used; of one block's keys the last that says so counts.
     pub(super) key_policy: Option<KeyPolicy>,
     /// All others; `None`: nothing is said.
@@ -177,7 +177,7 @@ impl SslConf {
         self.settings().reject_handshake.unwrap_or(false)
     }
 
-    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
+    pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         let Some(span) = self.span else { return Ok(()) };
         if !self.has_certificates() && !self.rejects() {
             self.resolve_trust(registry);
@@ -203,7 +203,7 @@ impl SslConf {
 
     /// Handshakes are the default server's, but not its judgement. Whether the server is on an address with TLS is not
     /// known yet: what is wrong is said when it is ([`SslConf::doubt`]).
-    fn resolve_trust(&mut self, registry: &mut Registry) {
+    fn resolve_trust(&mut self, registry: &mut ConfRegistry) {
         if self.verify_client() == ClientVerify::Off {
             return;
         }

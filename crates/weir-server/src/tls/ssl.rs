@@ -11,7 +11,7 @@ use weir_conf::{Directive, Error};
 use super::server_part;
 use super::settings::{self, SslConf};
 use super::variables;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::module::{BuildHooks, Module};
 use weir_engine::variable::Variable;
 
@@ -35,7 +35,7 @@ impl Module for Ssl {
         conf.inherit(parent);
     }
 
-    fn resolve(conf: &mut SslConf, registry: &mut Registry) -> Result<(), Error> {
+    fn resolve(conf: &mut SslConf, registry: &mut ConfRegistry) -> Result<(), Error> {
         conf.resolve(registry)
     }
 }

@@ -17,12 +17,12 @@ use super::{
     ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict, Ssl, accept,
     handle_client_hello,
 };
-use weir_engine::conf::server::Generation;
+use weir_engine::conf::server::WorkerGeneration;
 use weir_engine::conf::{self, CORE_MODULES, with_core};
 use weir_engine::module::{Module, ModuleDef};
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::transport::wire::Wire;
+use weir_engine::transport::wire::ClientWire;
 use weir_engine::worker::Worker;
 
 /// A module whose handler waits, and then does what the name in the hello says.
@@ -100,12 +100,12 @@ fn served(name: &str) -> Option<String> {
         );
         let configuration = conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let worker = Worker::new(0, Arc::default(), Recorder::new(0, RecorderSettings::default()));
-        let generation = Generation::install(&Arc::new(configuration), &worker).expect("all installs");
+        let generation = WorkerGeneration::install(&Arc::new(configuration), &worker).expect("all installs");
         let hosts = generation.hosts.first().expect("the test has a server").clone();
         worker.switch(Rc::new(generation));
         let connection = weir_engine::exchange::testing::connection(&hosts, &worker);
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-        let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
+        let wire = Rc::new(ClientWire::new(Stream::from_fd(ours.into()).expect("a socket")));
         weir_rt::spawn(async move {
             accept::run(&worker, &connection, &wire).await;
         });

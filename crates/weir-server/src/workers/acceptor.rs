@@ -28,12 +28,12 @@ use super::thread;
 use crate::StartError;
 use crate::conn::dealer::ConnectionDealer;
 use crate::conn::parked::ParkedConnection;
-use lateness::Lateness;
+use lateness::AcceptLateness;
 use weir_engine::conf::Configuration;
-use weir_engine::conf::listen::Address;
+use weir_engine::conf::listen::ListenAddress;
 use weir_engine::descriptors::ConnectionLimit;
-use weir_engine::log::{self, Level};
-use weir_engine::worker::Counters;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::worker::WorkerCounters;
 
 /// The thread as the server holds it. Dropping it ends it.
 pub(crate) struct Acceptor {
@@ -46,7 +46,7 @@ pub(crate) struct Acceptor {
 pub(crate) struct AcceptorPlayer {
     pub(crate) id: u8,
     pub(crate) intake: Arc<ConnectionIntake>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) remote: RuntimeHandle,
     pub(crate) watch: ThreadWatch,
@@ -101,8 +101,9 @@ impl Acceptor {
         let mut table = self.dealer.table();
         let most = ConnectionLimit::of_worker(conf.main.worker_connections());
         table.update(poller, sockets, players, most);
-        let protocols =
-            |address: &Address| (address.addr.clone(), [address.proxy_protocol, address.ssl, address.http2]);
+        let protocols = |address: &ListenAddress| {
+            (address.addr.clone(), [address.proxy_protocol, address.ssl, address.http2])
+        };
         let addresses: Vec<_> = conf.addresses.iter().map(protocols).collect();
         for token in table.lot.tokens(|parked| !parked.belongs_to(&addresses)) {
             drop(table.unpark(poller, token));
@@ -136,7 +137,7 @@ impl Drop for Acceptor {
         self.dealer.ended.store(true, Ordering::Release);
         self.dealer.poller.wake();
         if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
-            log::cycle(Level::Alert, &"the acceptor ended by a panic");
+            log::cycle(LogLevel::Alert, &"the acceptor ended by a panic");
         }
     }
 }
@@ -218,7 +219,7 @@ struct AcceptorTable {
     /// What the players publish, as of this round, with what was dealt in it.
     loads: Vec<WorkerLoad>,
     /// Why those of them are late that are, by their ids.
-    lateness: Vec<Lateness>,
+    lateness: Vec<AcceptLateness>,
     /// Of each player.
     most: ConnectionLimit,
     sockets: Vec<PolledSocket>,
@@ -309,7 +310,7 @@ impl AcceptorTable {
         self.logged = Some(now);
         let errno = error.raw_os_error().unwrap_or(0);
         let text = weir_rt::file::errno_text(errno);
-        log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {text})"));
+        log::cycle(LogLevel::Crit, &format_args!("accept4() failed ({errno}: {text})"));
     }
 
     /// Puts a connection into the queue of a worker.
@@ -406,7 +407,7 @@ impl AcceptorTable {
         let now = Instant::now();
         if self.reused.is_none_or(|logged| now >= logged + Duration::from_millis(REUSED_MS)) {
             self.reused = Some(now);
-            log::cycle(Level::Warn, &format_args!("{}, reusing connections", self.most));
+            log::cycle(LogLevel::Warn, &format_args!("{}, reusing connections", self.most));
         }
         for &token in parked.iter().take((parked.len() / 8).clamp(1, 32)) {
             // One whose client has just asked is not idle.
@@ -486,7 +487,7 @@ impl AcceptorTable {
             if !on {
                 poller.forget(&polled.socket.fd);
             } else if let Err(error) = poller.watch(&polled.socket.fd, polled.socket.cookie) {
-                log::cycle(Level::Alert, &format_args!("epoll_ctl() failed: {error}"));
+                log::cycle(LogLevel::Alert, &format_args!("epoll_ctl() failed: {error}"));
                 continue;
             }
             polled.polled = on;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use weir_rt::process;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 
 /// The CPUs the thread is bound to.
 #[derive(Default)]
@@ -25,12 +25,12 @@ impl CpuSet {
         }
         let wanted = cpus.clone().or_else(|| self.free.borrow().clone()).unwrap_or_default();
         for cpu in cpus.iter().flatten() {
-            log::cycle(Level::Notice, &format_args!("sched_setaffinity(): using cpu #{cpu}"));
+            log::cycle(LogLevel::Notice, &format_args!("sched_setaffinity(): using cpu #{cpu}"));
         }
         if let Err(error) = process::set_affinity(&wanted) {
             let errno = error.raw_os_error().unwrap_or(0);
             let text = weir_rt::file::errno_text(errno);
-            log::cycle(Level::Alert, &format_args!("sched_setaffinity() failed ({errno}: {text})"));
+            log::cycle(LogLevel::Alert, &format_args!("sched_setaffinity() failed ({errno}: {text})"));
         }
         *self.bound.borrow_mut() = cpus;
     }

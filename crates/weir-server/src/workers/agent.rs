@@ -16,8 +16,8 @@ use super::thread;
 use super::thread::ThreadOptions;
 use crate::{ServerOptions, StartError, late, on_each, prepare};
 use weir_engine::conf::Configuration;
-use weir_engine::log::{self, Level};
-use weir_engine::worker::{AGENT, Counters};
+use weir_engine::log::{self, LogLevel};
+use weir_engine::worker::{AGENT, WorkerCounters};
 
 /// See the module. Its process ends with it.
 pub struct AgentProcess {
@@ -42,7 +42,7 @@ impl AgentProcess {
         // What its end means, its process says.
         let stage = Arc::new(WorkerStage(AtomicU8::new(WorkerStage::ENDED)));
         let exit = WorkerExit { number: 0, exit };
-        let counters = Arc::<Counters>::default();
+        let counters = Arc::<WorkerCounters>::default();
         let thread_options = ThreadOptions { driver, watched: false };
         let started = thread::start(AGENT, thread_options, recorder, counters.clone(), stage, exit)?;
         let limit = configuration.main.shutdown_timeout();
@@ -76,7 +76,7 @@ impl AgentProcess {
             return false;
         }
         if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
-            log::cycle(Level::Alert, &"the privileged agent ended by a panic");
+            log::cycle(LogLevel::Alert, &"the privileged agent ended by a panic");
         }
         true
     }

@@ -19,8 +19,8 @@ use super::thread;
 use super::thread::ThreadOptions;
 use crate::{ServerOptions, StartError};
 use weir_engine::conf::Configuration;
-use weir_engine::log::{self, Level};
-use weir_engine::worker::Counters;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::worker::WorkerCounters;
 
 /// What is known of a worker from outside.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub struct WorkerThread {
     /// Runs closures on its loop.
     pub remote: RuntimeHandle,
     /// Its counters.
-    pub counters: Arc<Counters>,
+    pub counters: Arc<WorkerCounters>,
     /// Its histograms.
     pub recorder: RecorderReader,
     /// Its requests in flight, and who made whom wait.
@@ -59,7 +59,7 @@ impl WorkerThreads {
     }
 
     /// What all workers counted, those too that have ended.
-    pub fn counters(&self) -> Vec<Arc<Counters>> {
+    pub fn counters(&self) -> Vec<Arc<WorkerCounters>> {
         self.seats().iter().map(|seat| seat.counters.clone()).collect()
     }
 
@@ -70,7 +70,7 @@ impl WorkerThreads {
 
 /// A number of a worker.
 struct WorkerSeat {
-    counters: Arc<Counters>,
+    counters: Arc<WorkerCounters>,
     reader: RecorderReader,
     /// The recorder while no thread has it.
     recorder: Option<Recorder>,
@@ -287,7 +287,7 @@ impl WorkerSeat {
         let Some(running) = self.running.take() else { return };
         match running.handle.join() {
             Ok(recorder) => self.recorder = Some(recorder),
-            Err(_) => log::cycle(Level::Alert, &format_args!("worker {id} ended by a panic")),
+            Err(_) => log::cycle(LogLevel::Alert, &format_args!("worker {id} ended by a panic")),
         }
     }
 }

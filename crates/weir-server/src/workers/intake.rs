@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_rt::net::SockAddr;
 
 use crate::conn::parked::ParkedConnection;
-use weir_engine::worker::Counters;
+use weir_engine::worker::WorkerCounters;
 
 /// A connection on its way to a worker.
 pub(crate) enum DealtConnection {
@@ -28,11 +28,11 @@ pub(crate) enum DealtConnection {
 pub(crate) struct ConnectionIntake {
     queue: Mutex<VecDeque<DealtConnection>>,
     /// Among them is the length of the queue, changed under its lock.
-    counters: Arc<Counters>,
+    counters: Arc<WorkerCounters>,
 }
 
 impl ConnectionIntake {
-    pub(crate) fn new(counters: Arc<Counters>) -> ConnectionIntake {
+    pub(crate) fn new(counters: Arc<WorkerCounters>) -> ConnectionIntake {
         ConnectionIntake { queue: Mutex::default(), counters }
     }
 

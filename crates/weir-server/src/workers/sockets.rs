@@ -14,8 +14,8 @@ use weir_rt::net::{self, SockAddr};
 use super::acceptor::DealtSocket;
 use crate::StartError;
 use weir_engine::conf::Configuration;
-use weir_engine::conf::listen::Address;
-use weir_engine::log::{self, Level};
+use weir_engine::conf::listen::ListenAddress;
+use weir_engine::log::{self, LogLevel};
 
 /// The open sockets of a server. Clones share them; a socket is closed with the last set that has it, once no worker
 /// uses it any more.
@@ -178,7 +178,7 @@ impl InheritedSockets {
         self.groups.iter().for_each(|group| group.name.own.store(own, Relaxed));
     }
 
-    fn find(&self, address: &Address) -> Option<&SocketGroup> {
+    fn find(&self, address: &ListenAddress) -> Option<&SocketGroup> {
         self.groups.iter().find(|group| group.addr == address.addr)
     }
 
@@ -221,7 +221,7 @@ impl InheritedSockets {
             for fd in &group.fds {
                 if let Err(error) = net::adjust(fd.as_raw_fd(), &address.options) {
                     let text = failure("listen() to", &address.addr, &error);
-                    log::cycle(Level::Alert, &format_args!("{text}, ignored"));
+                    log::cycle(LogLevel::Alert, &format_args!("{text}, ignored"));
                 }
             }
         }
@@ -229,7 +229,7 @@ impl InheritedSockets {
 }
 
 impl SocketGroup {
-    fn open(address: &Address) -> std::io::Result<SocketGroup> {
+    fn open(address: &ListenAddress) -> std::io::Result<SocketGroup> {
         let fd = listen(address)?;
         // Port 0: further sockets of a reuseport group share what the first got.
         let bound = net::local_addr(fd.as_raw_fd())?;
@@ -243,7 +243,7 @@ impl SocketGroup {
     }
 
     /// With a socket for each worker, if the address has `reuseport`.
-    fn widen(mut self, address: &Address, workers: usize) -> std::io::Result<SocketGroup> {
+    fn widen(mut self, address: &ListenAddress, workers: usize) -> std::io::Result<SocketGroup> {
         // Unix sockets know no groups; nginx accepts the parameter and shares the one socket.
         let reuseport = address.options.reuseport && address.addr.ip().is_some();
         if reuseport && self.fds.len() < workers {
@@ -261,11 +261,11 @@ impl SocketGroup {
 
 /// Listens. A unix socket's file that nobody listens on any more was left by a server that was killed, and is no reason
 /// not to start.
-fn listen(address: &Address) -> std::io::Result<OwnedFd> {
+fn listen(address: &ListenAddress) -> std::io::Result<OwnedFd> {
     let listen = || net::listen(&address.addr, &address.options);
     match listen() {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && net::remove_stale(&address.addr)? => {
-            log::cycle(Level::Notice, &format_args!("removed {}, on which nobody listened", address.addr));
+            log::cycle(LogLevel::Notice, &format_args!("removed {}, on which nobody listened", address.addr));
             listen()
         }
         result => result,

@@ -25,9 +25,9 @@ use crate::conn::parked;
 use crate::housekeeping::{self, WatchedWorker};
 use crate::{ServerOptions, StartError};
 use weir_engine::conf::Configuration;
-use weir_engine::conf::server::Generation;
-use weir_engine::log::{self, Level};
-use weir_engine::worker::{Counters, Held, Worker};
+use weir_engine::conf::server::WorkerGeneration;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::worker::{ListenerEntry, Worker, WorkerCounters};
 
 thread_local! {
     static LOCAL: RefCell<Option<Rc<WorkerLocal>>> = const { RefCell::new(None) };
@@ -41,7 +41,7 @@ struct WorkerLocal {
     /// Counts what was made ready or given up.
     turn: Cell<u64>,
     /// The configurations before, until all workers have the one in force.
-    before: RefCell<Vec<Rc<Generation>>>,
+    before: RefCell<Vec<Rc<WorkerGeneration>>>,
     affinity: CpuSet,
     /// Connections that were dealt to the worker.
     intake: Arc<ConnectionIntake>,
@@ -69,13 +69,13 @@ enum DealtBy {
     Dealing {
         /// The socket is gone, and no more than its last connections come.
         closing: bool,
-        _held: Held,
+        _held: ListenerEntry,
     },
 }
 
 /// A configuration that can be taken into use.
 struct PreparedGeneration {
-    generation: Rc<Generation>,
+    generation: Rc<WorkerGeneration>,
     /// Cookie and address of each socket.
     sockets: Vec<(u64, usize, ListenSource)>,
 }
@@ -112,7 +112,7 @@ pub(crate) fn start(
     id: u8,
     options: ThreadOptions,
     recorder: Recorder,
-    counters: Arc<Counters>,
+    counters: Arc<WorkerCounters>,
     stage: Arc<WorkerStage>,
     exit: WorkerExit,
 ) -> Result<StartedWorker, StartError> {
@@ -127,7 +127,7 @@ pub(crate) fn start(
             let _exit = exit;
             let shown = watched.then(|| weir_rt::sampler::attach(u32::from(id)));
             if let Some(Err(error)) = &shown {
-                log::cycle(Level::Warn, &format_args!("worker {id} can't be profiled: {error}"));
+                log::cycle(LogLevel::Warn, &format_args!("worker {id} can't be profiled: {error}"));
             }
             let worker = match runtime(id, driver) {
                 Ok(runtime) => {
@@ -198,7 +198,7 @@ fn local() -> Option<Rc<WorkerLocal>> {
 /// Builds all plans once on the calling thread, so that what modules find out only then stops a reload before it begins.
 pub(crate) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartError> {
     let worker = Worker::new(u8::MAX, Arc::default(), Recorder::new(u16::MAX, RecorderSettings::default()));
-    Generation::rehearse(configuration, &worker)
+    WorkerGeneration::rehearse(configuration, &worker)
         .map_err(|error| StartError(error.render(&configuration.source)))
 }
 
@@ -208,7 +208,7 @@ pub(crate) async fn prepare(
     sockets: Vec<WorkerSocket>,
 ) -> Result<(), String> {
     let Some(local) = local() else { return Err("not a worker".to_owned()) };
-    let generation = Generation::install(configuration, &local.worker)
+    let generation = WorkerGeneration::install(configuration, &local.worker)
         .map_err(|error| error.render(&configuration.source))?;
     let turn = local.turn.get() + 1;
     local.turn.set(turn);
@@ -239,7 +239,7 @@ pub(crate) fn abandon() {
 
 /// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
 /// end. `everyone` is what all workers count, `dealer` whoever deals connections to them.
-pub(crate) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<AcceptorDealer>>) {
+pub(crate) fn commit(everyone: Arc<[Arc<WorkerCounters>]>, dealer: Option<Arc<AcceptorDealer>>) {
     let Some(local) = local() else { return };
 
     let Some(PreparedGeneration { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
@@ -389,7 +389,7 @@ impl WorkerLocal {
     }
 
     /// Takes connections of `sockets` and of no others.
-    fn listen(&self, generation: &Rc<Generation>, sockets: Vec<(u64, usize, ListenSource)>) {
+    fn listen(&self, generation: &Rc<WorkerGeneration>, sockets: Vec<(u64, usize, ListenSource)>) {
         let serial = self.worker.serial();
         let mut old = self.listening.take();
         let mut listening = Vec::new();

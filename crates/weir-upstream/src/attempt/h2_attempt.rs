@@ -22,7 +22,7 @@ use crate::request::request_body;
 use crate::response::headers;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
 use crate::worker_side::local_upstream::PeerLease;
-use weir_engine::error::Error;
+use weir_engine::error::EngineError;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
@@ -44,7 +44,7 @@ pub(crate) enum StreamEvent {
     /// More of the client's content can be taken.
     Room,
     /// The content does not come.
-    Failed(Error),
+    Failed(EngineError),
 }
 
 impl Attempt {
@@ -283,7 +283,7 @@ impl Attempt {
         &mut self,
         x: &mut Exchange,
         talk: &mut StreamRequest,
-        piece: Result<Option<Vec<u8>>, Error>,
+        piece: Result<Option<Vec<u8>>, EngineError>,
     ) -> Result<(), AttemptFailure> {
         let piece = match piece {
             Ok(piece) => piece.unwrap_or_default(),

@@ -36,7 +36,7 @@ use crate::response::{headers, store, tunnel};
 use crate::worker_side::local_upstream::{LocalUpstream, PeerLease};
 use crate::worker_side::queue_ticket::QueueTicket;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 
 impl UpstreamLocation {
@@ -167,7 +167,7 @@ impl Attempt {
                 }
                 Err(AttemptFailure::End(verdict)) => return verdict,
                 Err(AttemptFailure::Next(fault)) => {
-                    x.log(Level::Debug, &format_args!("http next upstream, {:x}", fault.reason.0));
+                    x.log(LogLevel::Debug, &format_args!("http next upstream, {:x}", fault.reason.0));
                     self.decided.failed(fault);
                     if !self.again(x, fault.reason) {
                         x.cause = fault.cause;
@@ -509,7 +509,7 @@ impl Attempt {
             Some(value) => Ok(value),
             None => {
                 let doing = if kind == WaitKind::UpstreamConnect { CONNECTING } else { SENDING };
-                x.log(Level::Info, &error_log::client_gone(doing));
+                x.log(LogLevel::Info, &error_log::client_gone(doing));
                 x.keep_alive = false;
                 x.cause = Cause::ClientClosed;
                 self.tries.end(Some(499));

@@ -36,7 +36,7 @@ pub trait WorkerBalancerHook {
     fn choose(&self, x: &mut Exchange, choice: &mut BalancerChoice<'_>) -> Result<(), Verdict>;
 }
 
-/// What modules other than that of `upstream` say about the block that is being read; by `Registry::shared`.
+/// What modules other than that of `upstream` say about the block that is being read; by `ConfRegistry::shared`.
 #[derive(Debug, Default)]
 pub struct UpstreamDraft {
     /// A method was chosen, or `keepalive` set.

@@ -9,7 +9,7 @@ use crate::block::upstream::Upstream;
 use crate::discovery::dns::FollowedName;
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use weir_engine::resolver;
-use weir_engine::resolver::{DnsFailure, Resolver, Watch};
+use weir_engine::resolver::{DnsFailure, NameWatch, Resolver};
 
 impl Upstream {
     /// Settles who is asked for names: whom the group has, else whom `http` has.
@@ -71,7 +71,7 @@ impl Upstream {
         for named in named {
             let (group, question, name) = (Arc::downgrade(self), named.question.clone(), named.name.clone());
             let told = move |found| group.upgrade().is_some_and(|group| group.found(&named, found));
-            resolver.watch(Watch { question, name, timeout: *timeout, told: Box::new(told) });
+            resolver.watch(NameWatch { question, name, timeout: *timeout, told: Box::new(told) });
         }
     }
 
@@ -92,7 +92,7 @@ impl Upstream {
 
     /// What became of a name; `false`: it is no server of the group any more. One that is not there has no addresses;
     /// one that nobody could tell about keeps those it has.
-    fn found(&self, named: &Arc<FollowedName>, found: resolver::Found) -> bool {
+    fn found(&self, named: &Arc<FollowedName>, found: resolver::LookupResult) -> bool {
         let origins = self.origins();
         let listed =
             |origin: &ServerEntry| matches!(&origin.place, ServerPlace::Name(one) if Arc::ptr_eq(one, named));

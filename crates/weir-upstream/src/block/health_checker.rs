@@ -11,7 +11,7 @@ use crate::Upstreams;
 use crate::block::upstream::Upstream;
 use crate::health::HealthCheck;
 use crate::peer::Peer;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::{Configuration, log, services};
 
 /// Checks the groups of a server's configuration in force, until it is dropped.
@@ -43,7 +43,7 @@ impl HealthChecker {
 
     fn on_thread(&self, task: impl FnOnce() + Send + 'static) {
         if let Err(error) = services::run(task) {
-            log::cycle(Level::Alert, &format_args!("no thread for health checks: {error}"));
+            log::cycle(LogLevel::Alert, &format_args!("no thread for health checks: {error}"));
         }
     }
 }
@@ -148,13 +148,13 @@ fn note(check: &HealthCheck, group: &Upstream, peer: &Peer, result: Result<(), S
         Ok(()) => {
             peer.recovered();
             log::cycle(
-                Level::Notice,
+                LogLevel::Notice,
                 &format_args!("peer is healthy, health check of peer {name} in upstream \"{group}\""),
             );
         }
         Err(why) => {
             log::cycle(
-                Level::Warn,
+                LogLevel::Warn,
                 &format_args!(
                     "peer is unhealthy: {why}, health check of peer {name} in upstream \"{group}\""
                 ),

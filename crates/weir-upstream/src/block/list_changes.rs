@@ -14,7 +14,7 @@ use crate::block::upstream::Upstream;
 use crate::discovery::server_list;
 use crate::discovery::server_list::{ServerEntry, ServerPlace};
 use crate::peer::Peer;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 
 /// Why the list is as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,7 +237,7 @@ impl Upstream {
         if let Err(error) = keep(path, &text) {
             let (name, path) = (&self.name, path.display());
             log::cycle(
-                Level::Error,
+                LogLevel::Error,
                 &format_args!("the servers of upstream \"{name}\" can't be kept in \"{path}\": {error}"),
             );
         }
@@ -263,7 +263,7 @@ impl Upstream {
     fn complain(&self, path: &Path, error: &dyn fmt::Display) {
         let (name, path) = (&self.name, path.display());
         log::cycle(
-            Level::Error,
+            LogLevel::Error,
             &format_args!("the servers of upstream \"{name}\" kept in \"{path}\" can't be read: {error}"),
         );
     }

@@ -7,7 +7,7 @@ use crate::block::upstream::Upstream;
 use crate::peer::outlier::OutlierLimits;
 use crate::peer::{Peer, PeerState};
 use weir_engine::log;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 impl Upstream {
     /// `peer` has answered after so many microseconds.
@@ -30,7 +30,7 @@ impl Upstream {
         self.changes.tell();
         let (name, group, ms, time) = (&peer.name, &self.name, mean / 1000, outlier.time);
         log::cycle(
-            Level::Warn,
+            LogLevel::Warn,
             &format_args!(
                 "peer is an outlier: {ms} ms on average, left out for {time}s, peer {name} in upstream \"{group}\""
             ),

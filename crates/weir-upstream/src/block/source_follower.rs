@@ -10,7 +10,7 @@ use crate::block::upstream::Upstream;
 use crate::discovery::server_list::ServerEntry;
 use crate::discovery::source::ServerSource;
 use crate::discovery::source::reader::SourceReader;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_engine::services;
 
 /// Begins to follow the source of `group`, if it has one. It ends with the group.
@@ -24,7 +24,10 @@ pub(crate) fn follow(group: &Arc<Upstream>) {
     });
     if let Err(error) = begun {
         let name = &group.name;
-        log::cycle(Level::Alert, &format_args!("no thread for the source of upstream \"{name}\": {error}"));
+        log::cycle(
+            LogLevel::Alert,
+            &format_args!("no thread for the source of upstream \"{name}\": {error}"),
+        );
     }
 }
 
@@ -70,7 +73,7 @@ async fn take(
     let again = source.note(None);
     if again || group.version() != before {
         let (name, place) = (&group.name, source.place());
-        log::cycle(Level::Notice, &format_args!("upstream \"{name}\" has {count} servers from {place}"));
+        log::cycle(LogLevel::Notice, &format_args!("upstream \"{name}\" has {count} servers from {place}"));
     }
     // The disk may take its time.
     weir_rt::blocking(move || group.keep_list()).await;
@@ -83,7 +86,7 @@ fn tell(group: &Weak<Upstream>, source: &ServerSource, why: String) {
     let (name, place) = (&group.name, source.place());
     let message = format!("upstream \"{name}\" keeps its servers, {place}: {why}");
     if source.note(Some(why)) {
-        log::cycle(Level::Error, &message);
+        log::cycle(LogLevel::Error, &message);
     }
 }
 

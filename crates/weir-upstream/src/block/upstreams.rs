@@ -16,7 +16,7 @@ use crate::peer::balance::BalanceMethod;
 use crate::peer::members::UpstreamMembers;
 use weir_engine::resolver::Resolver;
 
-/// The groups of one configuration; lent by `Registry::shared`.
+/// The groups of one configuration; lent by `ConfRegistry::shared`.
 #[derive(Debug, Default)]
 pub struct Upstreams {
     groups: Vec<Arc<Upstream>>,

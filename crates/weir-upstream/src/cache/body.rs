@@ -19,7 +19,7 @@ use super::head::BadCacheHead;
 use super::index::{CacheEntry, CacheIndex};
 use super::read::{ParsedCacheFile, RawCacheFile};
 use super::ticket::CacheTicket;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 
 /// Gives `raw` back, whose body was found whole or is being checked; `None`: it is damaged.
 ///
@@ -61,7 +61,7 @@ fn check_aside(cache: &Arc<CacheIndex>, handle: FileHandle, meta: FileMeta, turn
             Ok(true) => {}
             Ok(false) => {
                 let text = format_args!("cache file \"{}\" {}", path.display(), BadCacheHead::Body.message());
-                log::cycle(Level::Crit, &text);
+                log::cycle(LogLevel::Crit, &text);
                 remove_same(&path, &meta);
                 cache.lost(&turn.0);
             }

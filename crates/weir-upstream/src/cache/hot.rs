@@ -21,7 +21,7 @@ use super::index::{CacheEntry, CacheIndex};
 use super::key::CacheKey;
 use super::read::{self, ParsedCacheFile, RawCacheFile};
 use super::ticket::CacheTicket;
-use weir_engine::body::Buf;
+use weir_engine::body::BodyBuf;
 use weir_engine::file::OpenFile;
 
 /// The answers of one cache that a worker has in memory.
@@ -297,12 +297,12 @@ impl CachedResponse {
     }
 
     /// The body. `None`: its file has gone meanwhile.
-    pub fn body(self: &Rc<Self>, hot: &HotCache) -> Option<Buf> {
+    pub fn body(self: &Rc<Self>, hot: &HotCache) -> Option<BodyBuf> {
         match &self.body {
-            Some(body) => Some(Buf::shared(body.clone())),
+            Some(body) => Some(BodyBuf::shared(body.clone())),
             None => {
                 let file = self.open(hot, weir_rt::epoch())?;
-                Some(Buf::File { file, offset: self.start, len: self.length })
+                Some(BodyBuf::File { file, offset: self.start, len: self.length })
             }
         }
     }

@@ -13,7 +13,7 @@ use std::task::Waker;
 use super::CacheTicket;
 use super::key::CacheKey;
 use super::place::{CacheZone, KeeperPace};
-use weir_engine::zone::{Entries, Store, Table, Usage};
+use weir_engine::zone::{LockedEntries, ZoneStore, ZoneTable, ZoneUsage};
 
 /// The answers of one zone.
 pub struct CacheIndex {
@@ -21,7 +21,7 @@ pub struct CacheIndex {
     pub(super) path: Arc<PathBuf>,
     /// See [`Place::levels`]; so are the others.
     pub(super) levels: [u8; 3],
-    table: Table<Arc<CacheEntry>>,
+    table: ZoneTable<Arc<CacheEntry>>,
     /// Bytes of all files, each rounded up to blocks.
     size: AtomicU64,
     /// The folder was not read yet: there may be files that no entry tells of.
@@ -89,7 +89,7 @@ impl CacheIndex {
         CacheIndex {
             path: place.path.clone(),
             levels: place.levels,
-            table: Table::new(size, OVERHEAD),
+            table: ZoneTable::new(size, OVERHEAD),
             size: AtomicU64::new(0),
             cold: AtomicBool::new(true),
             settings: Mutex::new(place.clone()),
@@ -243,7 +243,7 @@ impl CacheIndex {
     /// are old enough for `old`, given when they were used last.
     fn oldest(
         &self,
-        part: &mut Entries<'_, Arc<CacheEntry>>,
+        part: &mut LockedEntries<'_, Arc<CacheEntry>>,
         old: impl Fn(u64) -> bool,
     ) -> Option<Arc<CacheEntry>> {
         for _ in 0..LOOKS {
@@ -325,9 +325,9 @@ impl CacheIndex {
     }
 }
 
-impl Store for CacheIndex {
+impl ZoneStore for CacheIndex {
     /// How full the zone of keys is; nothing is said of the files.
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> ZoneUsage {
         self.table.usage()
     }
 

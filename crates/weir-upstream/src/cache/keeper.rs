@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::index::CacheIndex;
 use super::key::CacheKey;
 use super::place::KeeperPace;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 
 /// Looks after `cache` from now on, as long as anybody has it.
 pub(super) fn keep(cache: &Arc<CacheIndex>) {
@@ -27,7 +27,7 @@ pub(super) fn keep(cache: &Arc<CacheIndex>) {
         match thread::Builder::new().name("weir cache".to_owned()).spawn(|| KEEPER.run()) {
             Ok(_) => state.running = true,
             Err(error) => {
-                log::cycle(Level::Alert, &format_args!("no thread for caches could be started: {error}"));
+                log::cycle(LogLevel::Alert, &format_args!("no thread for caches could be started: {error}"));
             }
         }
     }
@@ -42,7 +42,7 @@ pub(super) fn keep(cache: &Arc<CacheIndex>) {
     if let Err(error) = loader {
         // Files are found when they are asked for.
         log::cycle(
-            Level::Alert,
+            LogLevel::Alert,
             &format_args!("no thread to read a cache's folder could be started: {error}"),
         );
     }
@@ -62,7 +62,7 @@ pub(super) fn complain(call: &str, path: &Path, error: &io::Error) {
     }
     let errno = error.raw_os_error().unwrap_or(0);
     let text = weir_rt::file::errno_text(errno);
-    log::cycle(Level::Crit, &format_args!("{call} \"{}\" failed ({errno}: {text})", path.display()));
+    log::cycle(LogLevel::Crit, &format_args!("{call} \"{}\" failed ({errno}: {text})", path.display()));
 }
 
 static KEEPER: CacheKeeper = CacheKeeper {

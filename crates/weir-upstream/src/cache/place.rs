@@ -6,9 +6,9 @@ use std::sync::Arc;
 use weir_conf::{LineCx, Result, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s};
 
 use super::CacheIndex;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::conf::temp_path::TempPaths;
-use weir_engine::zone::{SharedZone, Zones};
+use weir_engine::zone::{SharedZone, SharedZones};
 
 /// What the directive says. Times are milliseconds where not said, sizes bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,15 +112,15 @@ impl CacheZone {
         let KeysZone { name, size } = zone;
         let owner = owner(line.name());
         let path = self.path.clone();
-        let registry: &mut Registry = line.ext();
+        let registry: &mut ConfRegistry = line.ext();
         registry.shared::<TempPaths>().add(&path);
-        let zone = registry.shared::<Zones>().named(owner, name);
+        let zone = registry.shared::<SharedZones>().named(owner, name);
         let zone = zone.map_err(|message| line.fail_arg(at, message))?;
         if zone.settings::<CacheZone>().is_some() {
             return Err(line.fail(format!("duplicate zone \"{name}\"")));
         }
         zone.declare(*size, &path.display().to_string(), self).map_err(|message| line.fail(message))?;
-        line.ext::<Registry>().shared::<CacheZones>().0.push(zone);
+        line.ext::<ConfRegistry>().shared::<CacheZones>().0.push(zone);
         Ok(())
     }
 

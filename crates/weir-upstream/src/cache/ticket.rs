@@ -11,7 +11,7 @@ use super::head::CacheTimes;
 use super::index::{CacheEntry, CacheIndex};
 use super::key::CacheKey;
 use super::{body, write};
-use weir_engine::temp::Failed;
+use weir_engine::temp::TempFileFailure;
 
 /// See the module.
 pub struct CacheTicket {
@@ -115,7 +115,10 @@ impl CacheTicket {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn renewal(&self, times: CacheTimes) -> impl FnOnce() -> Result<(), Failed> + Send + use<> {
+    pub(crate) fn renewal(
+        &self,
+        times: CacheTimes,
+    ) -> impl FnOnce() -> Result<(), TempFileFailure> + Send + use<> {
         let (path, entry) = (self.file(), self.entry.clone());
         move || {
             let (before, now) = write::set_times(&path, &times)?;

@@ -12,7 +12,7 @@ use weir_rt::file::errno::{EEXIST, ENOENT, EXDEV};
 use weir_rt::file::{FileHandle, FileMeta};
 
 use super::head::{CacheTimes, TIMES};
-use weir_engine::temp::{self, Failed};
+use weir_engine::temp::{self, TempFileFailure};
 
 /// Where a file is written before it is whole.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl CacheFileDraft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn make(aside: &FileAside) -> Result<CacheFileDraft, Failed> {
+    pub(crate) fn make(aside: &FileAside) -> Result<CacheFileDraft, TempFileFailure> {
         let (handle, path) = match aside {
             FileAside::Folder(folder, levels) => temp::make(folder, *levels, true)?,
             FileAside::Beside(place) => beside(place)?,
@@ -48,7 +48,7 @@ impl CacheFileDraft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn handle(&self) -> Result<FileHandle, Failed> {
+    pub(crate) fn handle(&self) -> Result<FileHandle, TempFileFailure> {
         self.handle.try_clone().map_err(|error| self.failed("dup()", error))
     }
 
@@ -56,7 +56,7 @@ impl CacheFileDraft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn meta(&self) -> Result<FileMeta, Failed> {
+    pub(crate) fn meta(&self) -> Result<FileMeta, TempFileFailure> {
         self.handle.meta().map_err(|error| self.failed("fstat()", error))
     }
 
@@ -64,7 +64,7 @@ impl CacheFileDraft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Failed> {
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), TempFileFailure> {
         temp::write_all(&self.handle, bytes, offset).map_err(|error| self.failed("pwrite()", error))
     }
 
@@ -72,7 +72,7 @@ impl CacheFileDraft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn set_mode(&self, mode: u32) -> Result<(), Failed> {
+    pub(crate) fn set_mode(&self, mode: u32) -> Result<(), TempFileFailure> {
         let set = fs::set_permissions(&self.path, fs::Permissions::from_mode(mode));
         set.map_err(|error| self.failed("chmod()", error))
     }
@@ -81,7 +81,7 @@ impl CacheFileDraft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn set_time(&self, seconds: i64) -> Result<(), Failed> {
+    pub(crate) fn set_time(&self, seconds: i64) -> Result<(), TempFileFailure> {
         let offset = Duration::from_secs(seconds.unsigned_abs());
         let epoch = SystemTime::UNIX_EPOCH;
         let time = if seconds < 0 { epoch.checked_sub(offset) } else { epoch.checked_add(offset) };
@@ -95,7 +95,7 @@ impl CacheFileDraft {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn place(mut self, place: &Path, root: &Path, mode: u32) -> Result<(), Failed> {
+    pub(crate) fn place(mut self, place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
         let renamed = match fs::rename(&self.path, place) {
             Err(error) if error.raw_os_error() == Some(ENOENT) => {
                 make_folders(place, root, mode)?;
@@ -108,14 +108,14 @@ impl CacheFileDraft {
             Err(error) if error.raw_os_error() == Some(EXDEV) => self.copy(place, root, mode)?,
             Err(error) => {
                 let path = PathBuf::from(format!("{}\" to \"{}", self.path.display(), place.display()));
-                return Err(Failed { call: "rename()", path, error });
+                return Err(TempFileFailure { call: "rename()", path, error });
             }
         }
         Ok(())
     }
 
     /// As [`CacheFileDraft::place`] where the place is in another file system: what stands there is never half a file.
-    fn copy(&self, place: &Path, root: &Path, mode: u32) -> Result<(), Failed> {
+    fn copy(&self, place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
         make_folders(place, root, mode)?;
         let mut copy = CacheFileDraft::make(&FileAside::Beside(place.to_path_buf()))?;
         let copied = fs::copy(&self.path, &copy.path);
@@ -128,8 +128,8 @@ impl CacheFileDraft {
         Ok(())
     }
 
-    fn failed(&self, call: &'static str, error: io::Error) -> Failed {
-        Failed { call, path: self.path.clone(), error }
+    fn failed(&self, call: &'static str, error: io::Error) -> TempFileFailure {
+        TempFileFailure { call, path: self.path.clone(), error }
     }
 }
 
@@ -144,7 +144,7 @@ impl Drop for CacheFileDraft {
 }
 
 /// `place.0000000001`
-fn beside(place: &Path) -> Result<(FileHandle, PathBuf), Failed> {
+fn beside(place: &Path) -> Result<(FileHandle, PathBuf), TempFileFailure> {
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut path = place.as_os_str().to_owned();
@@ -158,7 +158,7 @@ fn beside(place: &Path) -> Result<(FileHandle, PathBuf), Failed> {
                 let root = place.ancestors().nth(4).unwrap_or(place);
                 make_folders(place, root, PRIVATE)?;
             }
-            Err(error) => return Err(Failed { call: "open()", path, error }),
+            Err(error) => return Err(TempFileFailure { call: "open()", path, error }),
         }
     }
 }
@@ -168,9 +168,9 @@ fn has_folder(place: &Path) -> bool {
 }
 
 /// Makes the folders between `root` and `place`.
-fn make_folders(place: &Path, root: &Path, mode: u32) -> Result<(), Failed> {
+fn make_folders(place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
     let Some(folder) = place.parent() else { return Ok(()) };
-    let missing = |error| Failed { call: "mkdir()", path: folder.to_path_buf(), error };
+    let missing = |error| TempFileFailure { call: "mkdir()", path: folder.to_path_buf(), error };
     if !root.as_os_str().is_empty() && !root.is_dir() {
         return Err(missing(io::Error::from_raw_os_error(ENOENT)));
     }
@@ -181,8 +181,8 @@ fn make_folders(place: &Path, root: &Path, mode: u32) -> Result<(), Failed> {
 ///
 /// # Errors
 /// Which call failed.
-pub(super) fn set_times(path: &Path, times: &CacheTimes) -> Result<(Metadata, Metadata), Failed> {
-    let failed = |call| move |error| Failed { call, path: path.to_path_buf(), error };
+pub(super) fn set_times(path: &Path, times: &CacheTimes) -> Result<(Metadata, Metadata), TempFileFailure> {
+    let failed = |call| move |error| TempFileFailure { call, path: path.to_path_buf(), error };
     let file = File::options().write(true).open(path).map_err(failed("open()"))?;
     let before = file.metadata().map_err(failed("fstat()"))?;
     file.write_all_at(&times.compose(), TIMES as u64).map_err(failed("pwrite()"))?;

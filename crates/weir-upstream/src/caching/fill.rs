@@ -18,7 +18,7 @@ use crate::request::cache_use::{CacheStatus, cache_status};
 use crate::request::exchange_part::part_if;
 use crate::response::cache_writer::{ResponseFile, WriterGoal};
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 
 /// What the head of an answer says about keeping it.
@@ -209,7 +209,7 @@ impl Attempt {
         let written = weir_rt::blocking(ticket.renewal(times));
         let shared = x.shared.clone();
         if let Err(failed) = shared.waiting_for(WaitKind::ThreadPool, Box::pin(written)).await {
-            x.log(Level::Crit, &failed);
+            x.log(LogLevel::Crit, &failed);
         }
     }
 }

@@ -35,13 +35,13 @@ use crate::request::exchange_part::part;
 use crate::response::headers;
 use crate::response::headers::HeaderOrigin;
 use crate::worker_side::worker_part::of_worker;
-use weir_engine::body::Body;
+use weir_engine::body::ResponseBody;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 use weir_engine::subrequest::SubrequestOptions;
 use weir_engine::text::{Span, Text};
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::worker::Worker;
 
 /// The cache of one location, on one worker.
@@ -219,7 +219,7 @@ impl CacheLookup {
                 match (fields, wanted) {
                     (Some(fields), Some(wanted)) if wanted != answer.variant => {
                         if beside {
-                            x.log(Level::Crit, &wrong_file(&ticket, "has incorrect vary hash"));
+                            x.log(LogLevel::Crit, &wrong_file(&ticket, "has incorrect vary hash"));
                             fetch.ticket = Some(ticket);
                             return CacheDecision::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss));
                         }
@@ -302,7 +302,7 @@ impl CacheLookup {
 }
 
 /// Whether one of the values is neither empty nor `0`.
-pub(crate) fn any(x: &mut Exchange, scripts: &[Script]) -> bool {
+pub(crate) fn any(x: &mut Exchange, scripts: &[ValueScript]) -> bool {
     scripts.iter().any(|script| {
         let value = script.value(x);
         !matches!(x.text(&value), b"" | b"0")
@@ -339,7 +339,7 @@ pub(crate) fn respond(
     let mut fields = std::mem::take(&mut incoming.fields);
     fields.clear();
     x.worker.fields.replace(fields);
-    Some(x.respond(if answer.length == 0 { Body::Empty } else { Body::Whole(body) }))
+    Some(x.respond(if answer.length == 0 { ResponseBody::Empty } else { ResponseBody::Whole(body) }))
 }
 
 /// Reads the file of `ticket`; what is wrong with it is logged.
@@ -361,12 +361,12 @@ async fn read(
             return Some(answer);
         }
         HotLookup::Nothing => {}
-        HotLookup::Bad(bad) => x.log(Level::Crit, &wrong_file(ticket, bad.message())),
-        HotLookup::Collision => x.log(Level::Crit, &wrong_file(ticket, "has md5 collision")),
+        HotLookup::Bad(bad) => x.log(LogLevel::Crit, &wrong_file(ticket, bad.message())),
+        HotLookup::Collision => x.log(LogLevel::Crit, &wrong_file(ticket, "has md5 collision")),
         HotLookup::Failed(error) => {
             let errno = error.raw_os_error().unwrap_or(0);
             let (path, text) = (ticket.file(), weir_rt::file::errno_text(errno));
-            x.log(Level::Crit, &format_args!("open() \"{}\" failed ({errno}: {text})", path.display()));
+            x.log(LogLevel::Crit, &format_args!("open() \"{}\" failed ({errno}: {text})", path.display()));
         }
     }
     ticket.lost();
@@ -401,7 +401,7 @@ async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> boo
     if *patience > 0 {
         return true;
     }
-    x.log(Level::Info, &"cache lock timeout");
+    x.log(LogLevel::Info, &"cache lock timeout");
     false
 }
 
@@ -480,7 +480,7 @@ async fn purge(x: &mut Exchange, cache: Arc<CacheIndex>, key: Span) -> Verdict {
         return Verdict::Status(404);
     }
     x.response.status = 204;
-    x.respond(Body::Empty)
+    x.respond(ResponseBody::Empty)
 }
 
 /// How often is looked whether a turn has become too long.

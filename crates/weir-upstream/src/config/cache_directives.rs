@@ -7,10 +7,10 @@ use weir_http::Method;
 
 use crate::cache::place;
 use crate::config::failure_reason::FailureReason;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::inherit;
-use weir_engine::variable::Script;
-use weir_engine::zone::{SharedZone, Zones};
+use weir_engine::variable::ValueScript;
+use weir_engine::zone::{SharedZone, SharedZones};
 
 /// The settings of one block as written. Times are milliseconds where not said.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct CacheFamily {
     /// `_cache`; `Some(None)`: `off`.
     pub zone: Option<Option<CacheZoneSetting>>,
     /// `_cache_key`
-    pub key: Option<Script>,
+    pub key: Option<ValueScript>,
     /// `_cache_valid`: statuses, 0 for all, and seconds.
     pub valid: Option<Vec<(u16, u64)>>,
     /// `_cache_min_uses`
@@ -26,11 +26,11 @@ pub struct CacheFamily {
     /// `_cache_methods`: bits by `Method as u32`.
     pub methods: Option<u32>,
     /// `_cache_bypass`
-    pub bypass: Option<Vec<Script>>,
+    pub bypass: Option<Vec<ValueScript>>,
     /// `_no_cache`
-    pub no_cache: Option<Vec<Script>>,
+    pub no_cache: Option<Vec<ValueScript>>,
     /// `_cache_purge`
-    pub purge: Option<Vec<Script>>,
+    pub purge: Option<Vec<ValueScript>>,
     /// `_cache_use_stale`: bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: Option<u32>,
     /// `_cache_background_update`
@@ -59,7 +59,7 @@ pub enum CacheZoneSetting {
     /// A zone, and where it is named.
     Fixed(Arc<SharedZone>, Place),
     /// A name that is computed.
-    Computed(Script),
+    Computed(ValueScript),
 }
 
 impl std::fmt::Debug for CacheZoneSetting {
@@ -77,7 +77,7 @@ pub enum StoreTarget {
     /// Where `root` or `alias` has the URI's file.
     Mapped,
     /// At a path that is computed.
-    At(Script),
+    At(ValueScript),
 }
 
 /// The settings of a location that keeps answers.
@@ -88,7 +88,7 @@ pub struct CacheSettings {
     /// The directive that declares its zones.
     pub owner: &'static str,
     /// `None`: the protocol's own.
-    pub key: Option<Script>,
+    pub key: Option<ValueScript>,
     /// Statuses, 0 for all, and seconds.
     pub valid: Vec<(u16, u64)>,
     /// From this use on answers are kept.
@@ -96,11 +96,11 @@ pub struct CacheSettings {
     /// Bits by `Method as u32`.
     pub methods: u32,
     /// The cache is not asked where one of these is true.
-    pub bypass: Vec<Script>,
+    pub bypass: Vec<ValueScript>,
     /// Nothing is kept where one of these is true.
-    pub no_cache: Vec<Script>,
+    pub no_cache: Vec<ValueScript>,
     /// The answer is removed where one of these is true.
-    pub purge: Vec<Script>,
+    pub purge: Vec<ValueScript>,
     /// Bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: u32,
     /// What is too old is fetched anew behind the client's back.
@@ -154,7 +154,7 @@ impl CacheFamily {
         }
         let key = match (&self.key, prefix) {
             (None, "proxy") => None,
-            (None, _) => Some(Script::literal(b"")),
+            (None, _) => Some(ValueScript::literal(b"")),
             (key, _) => key.clone(),
         };
         Ok(Some(Arc::new(CacheSettings {
@@ -188,12 +188,12 @@ impl CacheFamily {
         }
         let mut zone = None;
         if line.arg(0) != "off" {
-            let script = Script::compile(line, 0)?;
+            let script = ValueScript::compile(line, 0)?;
             zone = Some(match script.constant() {
                 None => CacheZoneSetting::Computed(script),
                 Some(_) => {
                     let (owner, name) = (place::owner(line.name()), line.arg(0).to_owned());
-                    let known = line.ext::<Registry>().shared::<Zones>().named(owner, &name);
+                    let known = line.ext::<ConfRegistry>().shared::<SharedZones>().named(owner, &name);
                     CacheZoneSetting::Fixed(
                         known.map_err(|words| line.fail_arg(0, words))?,
                         line.args()[0].span,
@@ -207,9 +207,9 @@ impl CacheFamily {
     /// `_cache_key text`
     ///
     /// # Errors
-    /// As [`Script::compile`].
+    /// As [`ValueScript::compile`].
     pub fn set_key(&mut self, line: &mut LineCx<'_>) -> Result {
-        let key = Script::compile(line, 0)?;
+        let key = ValueScript::compile(line, 0)?;
         line.once(&mut self.key, key)
     }
 
@@ -242,10 +242,10 @@ impl CacheFamily {
     /// `_cache_bypass`, `_no_cache`, `_cache_purge`: values of which one may be true.
     ///
     /// # Errors
-    /// As [`Script::compile`].
-    pub fn set_tests(slot: &mut Option<Vec<Script>>, line: &mut LineCx<'_>) -> Result {
+    /// As [`ValueScript::compile`].
+    pub fn set_tests(slot: &mut Option<Vec<ValueScript>>, line: &mut LineCx<'_>) -> Result {
         for i in 0..line.args().len() {
-            let script = Script::compile(line, i)?;
+            let script = ValueScript::compile(line, i)?;
             slot.get_or_insert_default().push(script);
         }
         Ok(())
@@ -264,7 +264,7 @@ impl CacheFamily {
             }
             "on" => Some(StoreTarget::Mapped),
             "" => return Err(line.fail_arg(0, "empty path")),
-            _ => Some(StoreTarget::At(Script::compile(line, 0)?)),
+            _ => Some(StoreTarget::At(ValueScript::compile(line, 0)?)),
         };
         line.once(&mut self.store, store)
     }

@@ -11,9 +11,9 @@ use crate::config::buffer_sizes::ResponseBufferSizes;
 use crate::config::cache_directives::{CacheFamily, CacheSettings, StoreTarget};
 use crate::config::failure_reason::FailureReason;
 use crate::config::field_names::FieldNames;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::conf::temp_path::{TempPath, TempPaths};
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, inherit};
 
 /// The family's settings of one block as written. Times are milliseconds, sizes bytes.
@@ -76,7 +76,7 @@ pub struct UpstreamFamily {
     /// `_ignore_headers`, bits of [`IGNORED`].
     pub ignore_headers: Option<u32>,
     /// `_limit_rate`
-    pub limit_rate: Option<Script>,
+    pub limit_rate: Option<ValueScript>,
     /// `_force_ranges`
     pub force_ranges: Option<bool>,
     /// `proxy_protocol`; `Some(None)`: `off`.
@@ -103,7 +103,7 @@ pub enum ProxyHeader {
 #[derive(Clone, Debug)]
 pub struct BindAddress {
     /// The address, perhaps of variables.
-    pub address: Script,
+    pub address: ValueScript,
     /// The address need not be this machine's.
     pub transparent: bool,
 }
@@ -166,7 +166,7 @@ pub struct UpstreamSettings {
     /// Bits of [`IGNORED`].
     pub ignore_headers: u32,
     /// Bytes a second read from the server.
-    pub limit_rate: Option<Script>,
+    pub limit_rate: Option<ValueScript>,
     /// Ranges are cut whatever the server says.
     pub force_ranges: bool,
     /// Connections to servers begin with the client's addresses, and are the client's alone.
@@ -222,7 +222,7 @@ impl UpstreamFamily {
     ///
     /// # Errors
     /// nginx's words for sizes that do not fit together.
-    pub fn resolve(&mut self, prefix: &'static str, hidden: &[&str], registry: &mut Registry) -> Result {
+    pub fn resolve(&mut self, prefix: &'static str, hidden: &[&str], registry: &mut ConfRegistry) -> Result {
         let sizes = ResponseBufferSizes::of(self);
         // As in nginx what a server or a location has in the end is checked: it may say more than `http`.
         if !registry.settles_http {
@@ -304,7 +304,7 @@ impl UpstreamFamily {
         if line.args().len() == 1 && line.arg(0) == "off" {
             return line.once(slot, None);
         }
-        let address = Script::compile(line, 0)?;
+        let address = ValueScript::compile(line, 0)?;
         let constant = address.constant().map(String::from_utf8_lossy);
         if constant.is_some_and(|text| local_address(&text).is_none()) {
             return Err(line.fail_arg(0, format!("invalid address \"{}\"", line.arg(0))));
@@ -331,8 +331,8 @@ impl UpstreamFamily {
     ///
     /// # Errors
     /// nginx's words for a constant that is no size.
-    pub fn set_rate(slot: &mut Option<Script>, line: &mut LineCx<'_>) -> Result {
-        let rate = Script::compile(line, 0)?;
+    pub fn set_rate(slot: &mut Option<ValueScript>, line: &mut LineCx<'_>) -> Result {
+        let rate = ValueScript::compile(line, 0)?;
         if rate.constant().is_some_and(|text| parse_size(text).is_none()) {
             return Err(line.refuse_arg(0, "invalid value"));
         }

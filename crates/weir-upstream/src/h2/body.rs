@@ -9,7 +9,7 @@ use weir_rt::file::{FileHandle, on_pool};
 
 use super::call::StreamCall;
 use crate::protocol::{OutgoingRequest, RequestFraming};
-use weir_engine::error::Error;
+use weir_engine::error::EngineError;
 use weir_engine::exchange::Exchange;
 use weir_engine::phase::LocalFuture;
 use weir_engine::read::BodyRest;
@@ -67,7 +67,7 @@ impl StreamUpload {
     ///
     /// # Errors
     /// The client does not send the rest, or too much; the file can't be read.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, call: &StreamCall) -> Result<(), Error> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, call: &StreamCall) -> Result<(), EngineError> {
         let done = match self {
             StreamUpload::Done | StreamUpload::Exchange => return Ok(()),
             StreamUpload::File(file) => file.poll(cx, call)?,
@@ -90,8 +90,8 @@ pub(crate) struct FromFile {
 
 impl FromFile {
     /// Whether all of it was given.
-    fn poll(&mut self, cx: &mut Context<'_>, call: &StreamCall) -> Result<bool, Error> {
-        let failed = |error: io::Error| Error::file(error.raw_os_error());
+    fn poll(&mut self, cx: &mut Context<'_>, call: &StreamCall) -> Result<bool, EngineError> {
+        let failed = |error: io::Error| EngineError::file(error.raw_os_error());
         loop {
             let Some(reading) = &mut self.reading else {
                 if !call.has_room(cx) {
@@ -126,7 +126,7 @@ fn read(file: &FileHandle, offset: u64, len: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Gives what has come of the client's content; whether that was all.
-fn pass(rest: &mut BodyRest, cx: &mut Context<'_>, call: &StreamCall) -> Result<bool, Error> {
+fn pass(rest: &mut BodyRest, cx: &mut Context<'_>, call: &StreamCall) -> Result<bool, EngineError> {
     loop {
         if !call.has_room(cx) {
             // It is the server that is waited for.

@@ -6,7 +6,7 @@ use weir_rt::Timer;
 
 use super::body::StreamUpload;
 use super::call::{CallProgress, StreamCall};
-use weir_engine::error::Error;
+use weir_engine::error::EngineError;
 use weir_engine::transport::client::TunnelBytes;
 
 /// A call, and what is still to be sent of its request.
@@ -19,7 +19,7 @@ pub(crate) struct StreamRequest {
 
 impl StreamRequest {
     /// The next thing of the answer, while the rest of the request leaves.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<CallProgress, Error>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<CallProgress, EngineError>> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));
         }
@@ -30,7 +30,7 @@ impl StreamRequest {
     ///
     /// # Errors
     /// It can't be had.
-    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), EngineError> {
         self.upload.poll(cx, &self.call)
     }
 

@@ -9,8 +9,8 @@ use weir_conf::{Error, LineCx, Result, Span};
 
 use crate::health;
 use crate::health::http_check::HttpCheckResult;
-use weir_engine::conf::registry::Registry;
-use weir_engine::regex::Pattern;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::regex::RegexPattern;
 
 /// The `match` blocks of a configuration, by name; checks may name one that comes later.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub(crate) fn define(line: &mut LineCx<'_>) -> Result {
         matching.entry(&mut line.entry(entry))?;
     }
     let name = line.arg(0).to_owned();
-    let registry: &mut Registry = line.ext();
+    let registry: &mut ConfRegistry = line.ext();
     let slot = registry.shared::<MatchBlocks>().known.entry(name.as_str().into()).or_default().clone();
     slot.set(matching).map_err(|_| line.fail_arg(0, format!("duplicate match \"{name}\"")))
 }
@@ -56,7 +56,7 @@ pub(crate) struct MatchRules {
     /// The statuses, or those that are none of them.
     status: Option<(WantedHeader, Vec<(u16, u16)>)>,
     headers: Vec<(Box<str>, WantedHeader, MatchValue)>,
-    body: Vec<(WantedHeader, Arc<Pattern>)>,
+    body: Vec<(WantedHeader, Arc<RegexPattern>)>,
 }
 
 /// Whether a rule wants it so, or not.
@@ -77,7 +77,7 @@ enum MatchValue {
     /// It is there.
     Any,
     Text(Box<[u8]>),
-    Pattern(Arc<Pattern>),
+    Pattern(Arc<RegexPattern>),
 }
 
 impl fmt::Debug for MatchRules {
@@ -123,7 +123,7 @@ impl MatchRules {
             [name, operator, value] => {
                 let value = match operator {
                     "=" | "!=" => MatchValue::Text(value.as_bytes().into()),
-                    "~" | "!~" => MatchValue::Pattern(Pattern::compile(line, 2, 0, false)?),
+                    "~" | "!~" => MatchValue::Pattern(RegexPattern::compile(line, 2, 0, false)?),
                     _ => return Err(line.invalid_parameter(1)),
                 };
                 (name, if operator.starts_with('!') { WantedHeader::No } else { WantedHeader::Yes }, value)
@@ -144,7 +144,7 @@ impl MatchRules {
             "!~" => WantedHeader::No,
             _ => return Err(line.invalid_parameter(0)),
         };
-        let pattern = Pattern::compile(line, 1, 0, false)?;
+        let pattern = RegexPattern::compile(line, 1, 0, false)?;
         self.body.push((wanted, pattern));
         Ok(())
     }
@@ -189,7 +189,7 @@ impl MatchRules {
 
 /// Whether `pattern` matches; one that is given up, whether it must match or must not, is a reason to call the server
 /// unwell. The subject may be a whole body, so it is not shown.
-fn is_match(pattern: &Pattern, subject: &[u8]) -> std::result::Result<bool, String> {
+fn is_match(pattern: &RegexPattern, subject: &[u8]) -> std::result::Result<bool, String> {
     pattern.is_match(subject).map_err(|error| pattern.explain(b"...", error))
 }
 

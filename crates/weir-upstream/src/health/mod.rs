@@ -17,7 +17,7 @@ use crate::health::grpc_check::GrpcCheckState;
 use crate::health::http_check::{HttpCheckResult, timed_out};
 use crate::health::match_block::{MatchBlocks, MatchRules};
 use crate::peer::Peer;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 
 /// How a server is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl HealthCheck {
             match line.arg(at).strip_prefix("match=").filter(|name| !name.is_empty()) {
                 Some(name) => {
                     let (name, span) = (name.to_owned(), line.args()[at].span);
-                    let registry: &mut Registry = line.ext();
+                    let registry: &mut ConfRegistry = line.ext();
                     check.matching = Some(registry.shared::<MatchBlocks>().want(&name, span));
                 }
                 None => check.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_trace::{Site, SiteKind, SiteTable};
 
 use crate::peer::Peer;
-use weir_engine::conf::names::Names;
+use weir_engine::conf::names::NameMap;
 use weir_engine::plan::PlanBuilder;
 
 /// The sites of one location's servers, on one worker. Servers have the names that they have in the configuration, so
@@ -18,7 +18,7 @@ pub struct PeerSites {
     /// as they like.
     others: Site,
     location: Rc<str>,
-    known: RefCell<Names<Site>>,
+    known: RefCell<NameMap<Site>>,
     /// The one that was asked for last: mostly the next one, too.
     last: RefCell<Option<(Arc<Peer>, Site)>>,
 }

@@ -15,11 +15,11 @@ use weir_http::{KnownField, Span, date};
 use crate::peer::Peer;
 use crate::peer::balance::{TriedPeers, now};
 use crate::peer::members::UpstreamMembers;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::exchange::Exchange;
 use weir_engine::text::Text;
-use weir_engine::variable::Script;
-use weir_engine::zone::{SharedZone, Table, Zones};
+use weir_engine::variable::ValueScript;
+use weir_engine::zone::{SharedZone, SharedZones, ZoneTable};
 
 /// How requests are bound to servers.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub enum StickyMethod {
     /// `sticky cookie`
     Cookie(StickyCookie),
     /// `sticky route`: the values of which the first that is not empty counts.
-    Route(Vec<Script>),
+    Route(Vec<ValueScript>),
     /// `sticky learn`
     Learn(StickyLearn),
 }
@@ -37,11 +37,11 @@ pub enum StickyMethod {
 pub struct StickyCookie {
     name: Box<str>,
     expires: Option<CookieExpiry>,
-    domain: Option<Script>,
-    path: Option<Script>,
+    domain: Option<ValueScript>,
+    path: Option<ValueScript>,
     secure: bool,
     httponly: bool,
-    samesite: Option<Script>,
+    samesite: Option<ValueScript>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +59,8 @@ pub struct StickyLearn {
     timeout: u64,
     /// A session begins with the head of the answer, not with its end.
     header: bool,
-    create: Vec<Script>,
-    lookup: Vec<Script>,
+    create: Vec<ValueScript>,
+    lookup: Vec<ValueScript>,
 }
 
 impl fmt::Debug for StickyLearn {
@@ -83,7 +83,7 @@ pub(crate) type StickyIds = HashMap<Box<[u8]>, Vec<Arc<Peer>>>;
 
 /// A session to be remembered when the answer is over.
 pub(crate) struct LearnedSessions {
-    table: Arc<Table<StickySession>>,
+    table: Arc<ZoneTable<StickySession>>,
     key: Box<[u8]>,
     id: Box<[u8]>,
 }
@@ -171,8 +171,8 @@ impl StickyMethod {
 }
 
 impl StickyLearn {
-    fn table(&self) -> Arc<Table<StickySession>> {
-        self.zone.store(|size| Table::new(size, ENTRY))
+    fn table(&self) -> Arc<ZoneTable<StickySession>> {
+        self.zone.store(|size| ZoneTable::new(size, ENTRY))
     }
 
     /// The server of a session that is not too old.
@@ -259,10 +259,10 @@ impl StickyCookie {
                     let seconds = parse_time_s(time).ok_or_else(|| line.invalid_parameter(at))?;
                     cookie.expires = Some(CookieExpiry::In(seconds));
                 }
-                (b"domain", Some(value)) => cookie.domain = Some(Script::compile_text(line, at, value)?),
-                (b"path", Some(value)) => cookie.path = Some(Script::compile_text(line, at, value)?),
+                (b"domain", Some(value)) => cookie.domain = Some(ValueScript::compile_text(line, at, value)?),
+                (b"path", Some(value)) => cookie.path = Some(ValueScript::compile_text(line, at, value)?),
                 (b"samesite", Some(value)) => {
-                    let script = Script::compile_text(line, at, value)?;
+                    let script = ValueScript::compile_text(line, at, value)?;
                     if script.constant().is_some_and(|word| !matches!(word, b"strict" | b"lax" | b"none")) {
                         return Err(line.invalid_parameter(at));
                     }
@@ -285,8 +285,8 @@ impl StickyLearn {
         for at in 1..line.args().len() {
             let text = line.bytes(at);
             match value_of(text) {
-                (b"create", Some(value)) => create.push(Script::compile_text(line, at, value)?),
-                (b"lookup", Some(value)) => lookup.push(Script::compile_text(line, at, value)?),
+                (b"create", Some(value)) => create.push(ValueScript::compile_text(line, at, value)?),
+                (b"lookup", Some(value)) => lookup.push(ValueScript::compile_text(line, at, value)?),
                 (b"timeout", Some(time)) => {
                     timeout = parse_time_s(time).ok_or_else(|| line.invalid_parameter(at))?;
                 }
@@ -314,7 +314,7 @@ fn sessions(line: &mut LineCx<'_>, at: usize, value: &[u8]) -> Result<Arc<Shared
     if size < 8 * 4096 {
         return Err(line.fail_arg(at, format!("zone \"zone={written}\" is too small")));
     }
-    let zones = line.ext::<Registry>().shared::<Zones>();
+    let zones = line.ext::<ConfRegistry>().shared::<SharedZones>();
     let zone = zones.named("sticky", name).and_then(|zone| zone.declare(size, "", ()).map(|()| zone));
     zone.map_err(|message| line.fail_arg(at, message))
 }
@@ -325,7 +325,8 @@ pub(crate) fn parse(line: &mut LineCx<'_>) -> Result<StickyMethod> {
         b"cookie" => StickyCookie::parse(line).map(StickyMethod::Cookie),
         b"learn" => StickyLearn::parse(line).map(StickyMethod::Learn),
         b"route" if line.args().len() > 1 => {
-            let values = (1..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
+            let values =
+                (1..line.args().len()).map(|at| ValueScript::compile(line, at)).collect::<Result<_>>()?;
             Ok(StickyMethod::Route(values))
         }
         b"route" => Err(line.fail("invalid number of arguments in \"sticky\" directive")),
@@ -341,7 +342,7 @@ fn value_of(text: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 /// The first value that is not empty.
-fn first(x: &mut Exchange, scripts: &[Script]) -> Option<Box<[u8]>> {
+fn first(x: &mut Exchange, scripts: &[ValueScript]) -> Option<Box<[u8]>> {
     scripts.iter().find_map(|script| {
         let value = script.value(x);
         Some(x.text(&value)).filter(|value| !value.is_empty()).map(Box::from)

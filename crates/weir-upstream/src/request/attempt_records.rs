@@ -14,8 +14,8 @@ use crate::peer::Peer;
 use crate::request::cache_use::cache_validators;
 use crate::request::exchange_part::{part, part_if};
 use crate::worker_side::local_upstream::LocalUpstream;
-use weir_engine::exchange::{Exchange, Header};
-use weir_engine::log::Level;
+use weir_engine::exchange::{Exchange, ResponseHeader};
+use weir_engine::log::LogLevel;
 use weir_engine::text::{Arena, Text};
 use weir_engine::variable::Variable;
 
@@ -35,7 +35,7 @@ struct AttemptRecordsInner {
     trailers: RefCell<Vec<TrailerField>>,
     began: Cell<u64>,
     /// What went wrong where the request was out of reach; [`AttemptRecords::log_complaints`] logs it.
-    complaints: RefCell<Vec<(Level, String)>>,
+    complaints: RefCell<Vec<(LogLevel, String)>>,
     /// The group that is asked.
     group: RefCell<Option<Rc<LocalUpstream>>>,
 }
@@ -200,7 +200,7 @@ impl AttemptRecords {
         {
             let name = weir_engine::exchange::HeaderName::Other(Text::Span(x.arena.push(name)));
             let value = Text::Span(x.arena.push(value));
-            x.response.trailers.push(Header { name, value });
+            x.response.trailers.push(ResponseHeader { name, value });
         }
     }
 
@@ -222,7 +222,7 @@ impl AttemptRecords {
     }
 
     /// Notes a message of one that has no request to log it with.
-    pub(crate) fn complain(&self, level: Level, message: String) {
+    pub(crate) fn complain(&self, level: LogLevel, message: String) {
         self.0.complaints.borrow_mut().push((level, message));
     }
 
@@ -260,7 +260,7 @@ impl AttemptRecords {
 fn tell_all(x: &Exchange, tries: &AttemptRecords) -> bool {
     let mut ended = false;
     for (level, message) in tries.0.complaints.take() {
-        ended |= level != Level::Warn;
+        ended |= level != LogLevel::Warn;
         x.log(level, &message);
     }
     tries.over();

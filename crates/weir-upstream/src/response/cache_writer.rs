@@ -15,7 +15,7 @@ use crate::cache::{CacheKey, CacheTicket};
 use crate::response::read_ahead::ReadAhead;
 use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
-use weir_engine::temp::Failed;
+use weir_engine::temp::TempFileFailure;
 
 /// What is to be written, and where to.
 pub(crate) struct ResponseFile {
@@ -76,7 +76,7 @@ struct WriterWork {
 /// What a write came to.
 struct WriterDone {
     pieces: Vec<Vec<u8>>,
-    result: Result<Option<WriterWork>, Failed>,
+    result: Result<Option<WriterWork>, TempFileFailure>,
 }
 
 /// How far a file has come.
@@ -86,7 +86,7 @@ pub(crate) enum WriteProgress {
     /// It is in its place, or was given up, since the answer is not whole.
     Over,
     /// It was given up.
-    Failed(Failed),
+    Failed(TempFileFailure),
 }
 
 impl ResponseFileWriter {
@@ -215,7 +215,7 @@ impl ResponseFileWriter {
 
 impl WriterWork {
     /// Writes `pieces` behind `at` bytes of the body; the length of the body so far.
-    fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<u64, Failed> {
+    fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<u64, TempFileFailure> {
         let draft = match &mut self.draft {
             Some(draft) => draft,
             None => self.draft.insert(CacheFileDraft::make(&self.aside)?),
@@ -231,7 +231,7 @@ impl WriterWork {
     }
 
     /// Puts the file in its place, if it has the length that was told.
-    fn end(self, length: u64, expected: Option<u64>) -> Result<(), Failed> {
+    fn end(self, length: u64, expected: Option<u64>) -> Result<(), TempFileFailure> {
         let Some(draft) = self.draft else { return Ok(()) };
         match self.goal {
             WriterGoal::Cache { ticket, root, times, status, key, vary, variant, text } => {

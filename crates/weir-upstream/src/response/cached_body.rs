@@ -7,14 +7,14 @@ use weir_trace::WaitKind;
 
 use super::response_body::UpstreamBody;
 use weir_engine::body::{BodyPiece, BodySource};
-use weir_engine::error::Error;
+use weir_engine::error::EngineError;
 use weir_engine::exchange::Exchange;
 
 /// An answer that becomes a file: whoever stops asking for it, it is read to its end.
 pub(crate) struct SavedBody(pub(crate) Option<Box<UpstreamBody>>);
 
 impl BodySource for SavedBody {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, EngineError>> {
         match &mut self.0 {
             Some(answer) => answer.poll_next(cx),
             None => Poll::Ready(Ok(BodyPiece::End)),

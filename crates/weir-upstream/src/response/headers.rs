@@ -8,10 +8,10 @@ use crate::location::upstream_location::UpstreamLocation;
 use crate::protocol::IncomingHead;
 use crate::request::attempt_records::AttemptRecords;
 use crate::request::attempt_state::Attempt;
-use weir_engine::exchange::{Exchange, Header, HeaderName};
-use weir_engine::log::Level;
+use weir_engine::exchange::{Exchange, HeaderName, ResponseHeader};
+use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
-use weir_engine::redirect::Redirect;
+use weir_engine::redirect::InternalRedirect;
 use weir_engine::text::Text;
 
 /// Passes an interim answer (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
@@ -53,7 +53,7 @@ impl Attempt {
         let (before, most) = (self.hints, self.up.settings.buffer_size as usize);
         self.hints += len;
         if before <= most && self.hints > most {
-            x.log(Level::Info, &"upstream sent too big early hints");
+            x.log(LogLevel::Info, &"upstream sent too big early hints");
         }
         self.hints <= most
     }
@@ -124,8 +124,8 @@ fn accel(
     }
     tries.over();
     let goal = x.arena.get(goal).to_vec();
-    let Some(redirect) = Redirect::checked(x, &goal) else { return Verdict::Status(404) };
-    if let Redirect::Uri { .. } = redirect {
+    let Some(redirect) = InternalRedirect::checked(x, &goal) else { return Verdict::Status(404) };
+    if let InternalRedirect::Uri { .. } = redirect {
         x.request.head.method = match x.request.head.method {
             weir_http::Method::Head => weir_http::Method::Head,
             _ => {
@@ -187,7 +187,7 @@ fn is_dropped(x: &Exchange, incoming: &IncomingHead, at: usize, seen: &mut u128)
         && let Some(before) = earlier(x, incoming, at)
     {
         let message = duplicate(x, field, before);
-        x.log(Level::Warn, &format_args!("{message}, ignored while {READING_HEAD}"));
+        x.log(LogLevel::Warn, &format_args!("{message}, ignored while {READING_HEAD}"));
         return true;
     }
     false
@@ -288,7 +288,7 @@ fn one(x: &mut Exchange, up: &UpstreamLocation, field: &Field, origin: HeaderOri
                 true => HeaderName::Known(known),
                 false => HeaderName::written(known, Text::Span(field.name), &x.arena),
             };
-            x.response.headers.push(Header { name, value });
+            x.response.headers.push(ResponseHeader { name, value });
         }
     }
 }

@@ -14,14 +14,14 @@ use std::task::{Context, Poll, ready};
 use weir_rt::file::{FileHandle, on_pool};
 
 use crate::config::directives::UpstreamSettings;
-use weir_engine::body::Buf;
+use weir_engine::body::BodyBuf;
 use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
 use weir_engine::{pieces, temp};
 
 /// The pieces of an answer that the client has yet to get.
 pub(crate) struct ReadAhead {
-    queue: VecDeque<Buf>,
+    queue: VecDeque<BodyBuf>,
     /// Bytes of the queue that lie in memory.
     memory: u64,
     settings: Arc<UpstreamSettings>,
@@ -34,8 +34,8 @@ pub(crate) struct ReadAhead {
 /// Bytes on their way to the file, and the pieces behind them.
 struct FileWriting {
     len: u64,
-    behind: VecDeque<Buf>,
-    job: LocalFuture<'static, Result<Option<RoomMade>, temp::Failed>>,
+    behind: VecDeque<BodyBuf>,
+    job: LocalFuture<'static, Result<Option<RoomMade>, temp::TempFileFailure>>,
 }
 
 /// A file that was made for the first bytes, and the name that it had.
@@ -69,36 +69,37 @@ impl ReadAhead {
         if !bytes.is_empty() {
             self.memory += bytes.len() as u64;
             let queue = self.writing.as_mut().map_or(&mut self.queue, |writing| &mut writing.behind);
-            let last =
-                queue.back_mut().and_then(|last| if let Buf::Bytes(last) = last { Some(last) } else { None });
+            let last = queue
+                .back_mut()
+                .and_then(|last| if let BodyBuf::Bytes(last) = last { Some(last) } else { None });
             let piece = pieces::join(last, bytes);
-            queue.extend(piece.map(Buf::Bytes));
+            queue.extend(piece.map(BodyBuf::Bytes));
         }
     }
 
     /// Adds a part of a file at the end.
     pub(crate) fn push_file(&mut self, file: &Rc<OpenFile>, offset: u64, len: u64) {
-        if let Some(Buf::File { file: last, offset: begins, len: before }) = self.queue.back_mut()
+        if let Some(BodyBuf::File { file: last, offset: begins, len: before }) = self.queue.back_mut()
             && Rc::ptr_eq(last, file)
             && *begins + *before == offset
         {
             *before += len;
             return;
         }
-        self.queue.push_back(Buf::File { file: file.clone(), offset, len });
+        self.queue.push_back(BodyBuf::File { file: file.clone(), offset, len });
     }
 
     /// The piece whose turn it is. `None`: none is there, or it is on its way to the file.
-    pub(crate) fn pop(&mut self) -> Option<Buf> {
+    pub(crate) fn pop(&mut self) -> Option<BodyBuf> {
         let buf = self.queue.pop_front()?;
-        if let Buf::Bytes(bytes) = &buf {
+        if let BodyBuf::Bytes(bytes) = &buf {
             self.memory -= bytes.len() as u64;
         }
         Some(buf)
     }
 
     /// The only piece there is.
-    pub(crate) fn pop_only(&mut self) -> Option<Buf> {
+    pub(crate) fn pop_only(&mut self) -> Option<BodyBuf> {
         if self.queue.len() == 1 && self.writing.is_none() { self.pop() } else { None }
     }
 
@@ -122,7 +123,10 @@ impl ReadAhead {
     ///
     /// # Errors
     /// The file can't be made or written.
-    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReadAheadRoom, temp::Failed>> {
+    pub(crate) fn poll_room(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ReadAheadRoom, temp::TempFileFailure>> {
         if self.writing.is_none() && !self.begin() {
             return Poll::Ready(Ok(ReadAheadRoom::None));
         }
@@ -142,7 +146,9 @@ impl ReadAhead {
                     self.file = Some(Rc::new(OpenFile::new(Rc::new(handle), meta)));
                     ReadAheadRoom::NewFile(path)
                 }
-                Err(error) => return Poll::Ready(Err(temp::Failed { call: "fstat()", path, error })),
+                Err(error) => {
+                    return Poll::Ready(Err(temp::TempFileFailure { call: "fstat()", path, error }));
+                }
             },
         };
         self.add_written(len);
@@ -155,25 +161,25 @@ impl ReadAhead {
         let Some(written) = &self.file else { return };
         let offset = self.written;
         self.written += len;
-        if let Some(Buf::File { file, len: before, .. }) = self.queue.back_mut()
+        if let Some(BodyBuf::File { file, len: before, .. }) = self.queue.back_mut()
             && Rc::ptr_eq(file, written)
         {
             *before += len;
             return;
         }
-        self.queue.push_back(Buf::File { file: written.clone(), offset, len });
+        self.queue.push_back(BodyBuf::File { file: written.clone(), offset, len });
     }
 
     /// Begins to write what lies in memory behind the file's part of the queue, as far as the file may hold it.
     fn begin(&mut self) -> bool {
-        let in_memory = |buf: &Buf| matches!(buf, Buf::Bytes(_));
+        let in_memory = |buf: &BodyBuf| matches!(buf, BodyBuf::Bytes(_));
         let tail = self.queue.iter().rposition(|buf| !in_memory(buf)).map_or(0, |at| at + 1);
         let mut behind = self.queue.split_off(tail);
         let mut pieces = Vec::new();
         let mut len = 0;
         let limit = self.settings.max_temp_file_size.saturating_sub(self.written);
         while behind.front().is_some_and(|buf| len + buf.len() <= limit) {
-            if let Some(Buf::Bytes(bytes)) = behind.pop_front() {
+            if let Some(BodyBuf::Bytes(bytes)) = behind.pop_front() {
                 len += bytes.len() as u64;
                 pieces.push(bytes);
             }
@@ -197,9 +203,9 @@ fn write(
     file: Option<Rc<FileHandle>>,
     pieces: Vec<Vec<u8>>,
     offset: u64,
-) -> LocalFuture<'static, Result<Option<RoomMade>, temp::Failed>> {
+) -> LocalFuture<'static, Result<Option<RoomMade>, temp::TempFileFailure>> {
     let at_a_time = settings.temp_file_write_size as usize;
-    let failed = |path: PathBuf| move |error| temp::Failed { call: "pwrite()", path, error };
+    let failed = |path: PathBuf| move |error| temp::TempFileFailure { call: "pwrite()", path, error };
     if let Some(file) = file {
         let written = on_pool(&file, move |file| write_all(file, &pieces, offset, at_a_time));
         let place = settings.temp_path.path.to_path_buf();

@@ -22,12 +22,12 @@ use crate::response::read_ahead::{ReadAhead, ReadAheadRoom};
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
 use crate::response::upload::ConnectionUpload;
 use crate::worker_side::local_upstream::PeerLease;
-use weir_engine::body::{Body, BodyPiece, BodySource};
-use weir_engine::error::{Error, Kind, Side};
+use weir_engine::body::{BodyPiece, BodySource, ResponseBody};
+use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
 use weir_engine::exchange::{Exchange, SharedPart};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::worker::Worker;
 
 /// A body that comes from a server.
@@ -43,7 +43,7 @@ pub(crate) struct UpstreamBody {
     buffering: bool,
     /// The last receive brought as much as one may.
     long: bool,
-    pub(super) failed: Option<Error>,
+    pub(super) failed: Option<EngineError>,
     settings: Arc<UpstreamSettings>,
     pub(super) worker: Rc<Worker>,
     pub(super) tries: AttemptRecords,
@@ -127,7 +127,7 @@ impl UpstreamBody {
         answer.take_news();
         x.response.expect_trailers |= answer.may_have_trailer();
         if answer.saving.is_some() {
-            return x.respond(Body::Source(Box::new(SavedBody(Some(Box::new(answer))))));
+            return x.respond(ResponseBody::Source(Box::new(SavedBody(Some(Box::new(answer))))));
         }
         if answer.open.is_none()
             && answer.failed.is_none()
@@ -135,9 +135,9 @@ impl UpstreamBody {
             && x.response.content_length.is_some()
             && let Some(buf) = answer.ahead.pop_only()
         {
-            return x.respond(Body::Whole(buf));
+            return x.respond(ResponseBody::Whole(buf));
         }
-        x.respond(Body::Source(Box::new(answer)))
+        x.respond(ResponseBody::Source(Box::new(answer)))
     }
 
     /// Frees `bytes` of their framing.
@@ -145,7 +145,7 @@ impl UpstreamBody {
         match self.decode(bytes) {
             Ok(false) => {}
             Ok(true) => self.over(),
-            Err(message) => self.broken(Kind::Protocol, None, &message),
+            Err(message) => self.broken(EngineErrorKind::Protocol, None, &message),
         }
     }
 
@@ -165,7 +165,7 @@ impl UpstreamBody {
                     // What follows answers nothing.
                     self.keep = false;
                     self.tries.complain(
-                        Level::Warn,
+                        LogLevel::Warn,
                         "upstream sent more data than specified in \"Content-Length\" header while reading upstream"
                             .to_owned(),
                     );
@@ -267,7 +267,7 @@ impl UpstreamBody {
             Progress::Over => self.saving = None,
             Progress::Failed(failed) => {
                 self.saving = None;
-                self.tries.complain(Level::Crit, format!("{failed} while reading upstream"));
+                self.tries.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
             }
         }
         Poll::Ready(())
@@ -287,14 +287,14 @@ impl UpstreamBody {
         }
     }
 
-    fn broken(&mut self, kind: Kind, errno: Option<i32>, message: &str) {
+    fn broken(&mut self, kind: EngineErrorKind, errno: Option<i32>, message: &str) {
         self.tries.end(None);
-        let error = Error { kind, side: Side::Upstream, errno };
+        let error = EngineError { kind, side: FaultSide::Upstream, errno };
         if let Some(open) = self.open.take() {
             open.lease.peer.state.last.note(weir_engine::engine::cause(&error));
         }
         self.failed = Some(error);
-        self.tries.complain(Level::Error, format!("{message} while reading upstream"));
+        self.tries.complain(LogLevel::Error, format!("{message} while reading upstream"));
     }
 
     /// Reads once. `Ready`: something changed.
@@ -341,8 +341,8 @@ impl UpstreamBody {
                 self.keep = false;
                 self.over();
             }
-            RecvOutcome::Eof => self.broken(Kind::Closed, None, CLOSED),
-            RecvOutcome::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            RecvOutcome::Eof => self.broken(EngineErrorKind::Closed, None, CLOSED),
+            RecvOutcome::TimedOut => self.broken(EngineErrorKind::TimedOut, None, TIMED_OUT),
             RecvOutcome::Err(errno) => self.reset(errno),
         }
     }
@@ -352,7 +352,7 @@ impl UpstreamBody {
         match got {
             CallProgress::Data(bytes) => self.bytes(bytes),
             CallProgress::Trailers(fields) if fields.is_too_large_for_trailers(self.settings.buffer_size) => {
-                self.broken(Kind::Protocol, None, "upstream sent too big trailers");
+                self.broken(EngineErrorKind::Protocol, None, "upstream sent too big trailers");
             }
             CallProgress::Trailers(fields) => {
                 for (name, value) in fields.iter() {
@@ -361,19 +361,19 @@ impl UpstreamBody {
             }
             CallProgress::End => self.over(),
             CallProgress::Head(..) | CallProgress::Interim(_) => {}
-            CallProgress::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            CallProgress::TimedOut => self.broken(EngineErrorKind::TimedOut, None, TIMED_OUT),
             CallProgress::Reset(_, Some(reason)) | CallProgress::Lost(SessionLoss::Broken(reason)) => {
-                self.broken(Kind::Protocol, None, &format!("upstream {reason}"));
+                self.broken(EngineErrorKind::Protocol, None, &format!("upstream {reason}"));
             }
             CallProgress::Reset(code, None) => {
                 let message = format!("upstream rejected request with error {}", code as u32);
-                self.broken(Kind::Closed, None, &message);
+                self.broken(EngineErrorKind::Closed, None, &message);
             }
             CallProgress::Lost(SessionLoss::Away(code)) => {
                 let message = format!("upstream sent goaway with error {}", code as u32);
-                self.broken(Kind::Closed, None, &message);
+                self.broken(EngineErrorKind::Closed, None, &message);
             }
-            CallProgress::Lost(SessionLoss::Closed) => self.broken(Kind::Closed, None, CLOSED),
+            CallProgress::Lost(SessionLoss::Closed) => self.broken(EngineErrorKind::Closed, None, CLOSED),
             CallProgress::Lost(SessionLoss::Failed(errno)) => self.reset(errno),
         }
     }
@@ -397,7 +397,7 @@ impl UpstreamBody {
     fn reset(&mut self, errno: i32) {
         let text = weir_rt::file::errno_text(errno);
         let call = if self.buffering { "readv" } else { "recv" };
-        self.broken(Kind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
+        self.broken(EngineErrorKind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
     }
 
     /// Passes on what has come of the rest of the request.
@@ -416,11 +416,11 @@ impl UpstreamBody {
     }
 
     /// The rest of the request can't be had: the server is told so.
-    fn given_up(&mut self, error: Error) {
+    fn given_up(&mut self, error: EngineError) {
         self.tries.end(None);
         self.open = None;
         self.failed = Some(error);
-        self.tries.complain(Level::Error, "sending request body to upstream failed".to_owned());
+        self.tries.complain(LogLevel::Error, "sending request body to upstream failed".to_owned());
     }
 
     /// Takes what has come on a stream before anybody waits for it.
@@ -449,15 +449,15 @@ impl UpstreamBody {
                 let message = format!(
                     "an upstream response is buffered to a temporary file {path} while reading upstream"
                 );
-                self.tries.complain(Level::Warn, message);
+                self.tries.complain(LogLevel::Warn, message);
                 Poll::Ready(true)
             }
             Ok(ReadAheadRoom::None) => Poll::Ready(false),
             Err(failed) => {
                 self.tries.end(None);
                 self.open = None;
-                self.failed = Some(Error::file(failed.error.raw_os_error()));
-                self.tries.complain(Level::Crit, format!("{failed} while reading upstream"));
+                self.failed = Some(EngineError::file(failed.error.raw_os_error()));
+                self.tries.complain(LogLevel::Crit, format!("{failed} while reading upstream"));
                 Poll::Ready(false)
             }
         }
@@ -477,7 +477,7 @@ fn whole(x: &mut Exchange, answered: ReceivedHead, tries: &AttemptRecords, keep:
     {
         lease.group.pool.give(&x.worker, &lease.peer, connection);
     }
-    x.respond(Body::Whole(rest.into()))
+    x.respond(ResponseBody::Whole(rest.into()))
 }
 
 /// How many bytes to receive at once, where they are more than a pool buffer has: as many as there is room for. One
@@ -500,7 +500,7 @@ const TIMED_OUT: &str = "upstream timed out (110: Connection timed out)";
 
 /// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
 /// ahead only.
-fn paced(x: &mut Exchange, script: Option<&Script>, rest: Vec<u8>) -> (Vec<u8>, Option<ReadPace>) {
+fn paced(x: &mut Exchange, script: Option<&ValueScript>, rest: Vec<u8>) -> (Vec<u8>, Option<ReadPace>) {
     let Some(script) = script else { return (rest, None) };
     let value = script.value(x);
     match weir_conf::parse_size(x.text(&value)) {
@@ -519,7 +519,7 @@ impl Drop for UpstreamBody {
 }
 
 impl BodySource for UpstreamBody {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, Error>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyPiece, EngineError>> {
         self.poll_upload(cx);
         loop {
             if let Some(buf) = self.ahead.pop() {
@@ -584,7 +584,7 @@ impl BodySource for UpstreamBody {
     fn client_left(&mut self) {
         self.tries.end(None);
         self.open = None;
-        self.tries.complain(Level::Info, error_log::client_gone("reading upstream"));
+        self.tries.complain(LogLevel::Info, error_log::client_gone("reading upstream"));
     }
 
     fn waits_for(&self) -> WaitKind {

@@ -14,7 +14,7 @@ use crate::request::attempt_records::AttemptRecords;
 use crate::response::headers;
 use crate::response::received_head::{ReceivedHead, UpstreamLink};
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::output;
 use weir_engine::phase::Verdict;
 use weir_engine::transport::ClientSide;
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     drop(lease);
     if let TunnelEnd::TimedOut = end {
         // Which side was silent is not known: as with a client's time-out, nobody is to blame.
-        x.log(Level::Info, &TIMED_OUT);
+        x.log(LogLevel::Info, &TIMED_OUT);
     }
     tries.over();
     Verdict::Done

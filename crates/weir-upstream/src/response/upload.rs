@@ -7,7 +7,7 @@ use weir_rt::{OutputChunk, Stream};
 
 use crate::location::upstream_location::UpstreamLocation;
 use crate::protocol::{RequestFraming, UpstreamProtocol};
-use weir_engine::error::Error;
+use weir_engine::error::EngineError;
 use weir_engine::exchange::Exchange;
 use weir_engine::read::BodyRest;
 
@@ -32,7 +32,7 @@ impl ConnectionUpload {
     ///
     /// # Errors
     /// The client does not send the rest, or too much.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, server: &Stream) -> Result<bool, Error> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, server: &Stream) -> Result<bool, EngineError> {
         let done = loop {
             match server.poll_drained(cx, AHEAD, None) {
                 Poll::Ready(Ok(())) => {}

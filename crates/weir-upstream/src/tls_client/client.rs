@@ -15,10 +15,10 @@ use super::files::{self, BUILDING, CertificateSource, KeyMaking};
 
 use super::toward::ShownCertificate;
 use super::values::{self, absolute};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::exchange::Exchange;
 use weir_engine::inherit;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 
 /// The settings of one block as written, but for their prefix.
 #[derive(Clone, Default)]
@@ -27,14 +27,14 @@ pub struct ClientConf {
     pub session_reuse: Option<bool>,
     pub protocols: Option<ProtocolVersions>,
     pub ciphers: Option<String>,
-    pub name: Option<Script>,
+    pub name: Option<ValueScript>,
     pub server_name: Option<bool>,
     pub verify: Option<bool>,
     pub verify_depth: Option<usize>,
     pub trusted_certificate: Option<PathBuf>,
     pub crl: Option<PathBuf>,
-    certificate: Option<(Script, String)>,
-    certificate_key: Option<(Script, String)>,
+    certificate: Option<(ValueScript, String)>,
+    certificate_key: Option<(ValueScript, String)>,
     pub password_file: Option<PathBuf>,
     certificate_cache: Option<Option<CertificateCacheLimits>>,
     ciphersuites: Option<String>,
@@ -61,7 +61,7 @@ impl ClientConf {
     ///
     /// # Errors
     /// What is wrong, in nginx's words.
-    pub fn resolve(&mut self, prefix: &str, registry: &Registry) -> Result {
+    pub fn resolve(&mut self, prefix: &str, registry: &ConfRegistry) -> Result {
         if self.verify_mode && self.verify != Some(true) {
             let message =
                 format!("\"{prefix}_ssl_conf_command VerifyMode Peer\" needs \"{prefix}_ssl_verify on\"");
@@ -106,7 +106,7 @@ impl ClientConf {
     /// # Errors
     /// A wrong name of a variable.
     pub fn set_name(&mut self, line: &mut LineCx<'_>) -> Result {
-        let name = Script::compile(line, 0)?;
+        let name = ValueScript::compile(line, 0)?;
         line.once(&mut self.name, name)
     }
 
@@ -154,9 +154,9 @@ impl ClientConf {
     }
 }
 
-fn file(line: &mut LineCx<'_>) -> Result<(Script, String)> {
+fn file(line: &mut LineCx<'_>) -> Result<(ValueScript, String)> {
     let name = if line.arg(0).contains('$') { line.arg(0).to_owned() } else { absolute(line, 0) };
-    Ok((Script::compile_text(line, 0, name.as_bytes())?, name))
+    Ok((ValueScript::compile_text(line, 0, name.as_bytes())?, name))
 }
 
 /// How a location's servers are spoken to; shared by all workers.
@@ -164,9 +164,9 @@ fn file(line: &mut LineCx<'_>) -> Result<(Script, String)> {
 pub struct ClientTls {
     settings: ClientSettings,
     config: ClientConfig,
-    name: Option<Script>,
+    name: Option<ValueScript>,
     /// The certificate's and the key's name, where they have variables.
-    computed: Option<(Script, Script)>,
+    computed: Option<(ValueScript, ValueScript)>,
     /// Those that were read.
     kept: CertificateCache,
     passwords: Arc<Vec<Vec<u8>>>,
@@ -237,7 +237,7 @@ impl ClientTls {
 
     /// What a connection for `x` needs; `host`: the name and perhaps port that the server is known by.
     pub fn secure(self: &Arc<Self>, x: &mut Exchange, host: &str) -> SecureUpstream {
-        let mut value = |script: &Script| {
+        let mut value = |script: &ValueScript| {
             let value = script.value(x);
             String::from_utf8_lossy(x.text(&value)).into_owned()
         };
@@ -253,7 +253,7 @@ struct ClientCertificate {
     /// Read already.
     fixed: Option<Certificate>,
     /// Its name and its key's, which have variables.
-    computed: Option<(Script, Script)>,
+    computed: Option<(ValueScript, ValueScript)>,
 }
 
 fn certificate(

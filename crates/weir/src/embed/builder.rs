@@ -260,7 +260,7 @@ impl ConfLoader {
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let loaded = weir_conf::load(&self.name, &self.prefix, &files, raw, None);
         let tree = loaded.map_err(|failure| Error(failure.errors.render(&failure.tree.source)))?;
-        let lend = |registry: &mut weir_engine::conf::registry::Registry| {
+        let lend = |registry: &mut weir_engine::conf::registry::ConfRegistry| {
             *registry.shared() = self.handlers.clone();
         };
         let (result, _) = build_with(tree, MODULES, self.prefix.clone(), lend);

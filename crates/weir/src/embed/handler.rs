@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, ONE};
 use weir_conf::{Directive, LineCx};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::{Error, Exchange, Module, Verdict};
+use weir_engine::{EngineError, Exchange, Module, Verdict};
 
 use super::message::{Request, Response};
 
@@ -49,7 +49,7 @@ impl Module for EmbedModule {
 
 fn handler(conf: &mut EmbedConf, line: &mut LineCx<'_>) -> weir_conf::Result {
     let name = line.arg(0);
-    let make = line.ext::<Registry>().shared::<NamedHandlers>().0.get(name).cloned();
+    let make = line.ext::<ConfRegistry>().shared::<NamedHandlers>().0.get(name).cloned();
     match make {
         Some(make) => line.once(&mut conf.make, make),
         None => Err(line.fail_arg(0, format!("unknown handler \"{name}\""))),
@@ -71,23 +71,23 @@ impl Handler for MadeHandler {
 /// What a handler may return: nothing, or how it failed.
 pub trait HandlerEnding {
     /// How it failed, if it did.
-    fn failure(self) -> Option<Error>;
+    fn failure(self) -> Option<EngineError>;
 }
 
 impl HandlerEnding for () {
-    fn failure(self) -> Option<Error> {
+    fn failure(self) -> Option<EngineError> {
         None
     }
 }
 
-impl HandlerEnding for Result<(), Error> {
-    fn failure(self) -> Option<Error> {
+impl HandlerEnding for Result<(), EngineError> {
+    fn failure(self) -> Option<EngineError> {
         self.err()
     }
 }
 
 /// The answer: the response, or the status of the error.
-fn answer(x: &mut Exchange, response: Response, failure: Option<Error>) -> Verdict {
+fn answer(x: &mut Exchange, response: Response, failure: Option<EngineError>) -> Verdict {
     match failure {
         None => response.send(x),
         Some(error) if x.body.is_gone() => Verdict::Close(error.status()),

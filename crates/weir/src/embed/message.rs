@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::io;
 
-use weir_engine::body::{Body, Buf};
-use weir_engine::log::Level;
-use weir_engine::{Error, Exchange, Text, Verdict};
+use weir_engine::body::{BodyBuf, ResponseBody};
+use weir_engine::log::LogLevel;
+use weir_engine::{EngineError, Exchange, Text, Verdict};
 use weir_http::{KnownField, classify};
 use weir_rt::SockAddr;
 
@@ -61,7 +61,7 @@ impl<'x> Request<'x> {
     /// # Errors
     /// The client left, was too slow, sent too much or broke the framing. A handler that returns the error answers with
     /// its status.
-    pub async fn body(&mut self) -> Result<Vec<u8>, Error> {
+    pub async fn body(&mut self) -> Result<Vec<u8>, EngineError> {
         self.x.read_body().await?;
         let Some(file) = self.x.body.file() else { return Ok(self.x.body.memory().to_vec()) };
         let (handle, length) = (file.handle.clone(), file.len);
@@ -87,8 +87,8 @@ impl<'x> Request<'x> {
 }
 
 /// The file of a long body went bad: nobody's fault but the server's.
-fn unreadable(error: io::Error) -> Error {
-    Error::file(error.raw_os_error())
+fn unreadable(error: io::Error) -> EngineError {
+    EngineError::file(error.raw_os_error())
 }
 
 /// The answer: 200 without body, unless the handler says otherwise.
@@ -136,7 +136,7 @@ impl Response {
                 && !value.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0))
         };
         if !(200..=599).contains(&self.status) || !self.headers.iter().all(fits) {
-            x.log(Level::Error, &"a handler gave a status or a field that can't be sent");
+            x.log(LogLevel::Error, &"a handler gave a status or a field that can't be sent");
             return Verdict::Status(500);
         }
         x.response.status = self.status;
@@ -147,8 +147,8 @@ impl Response {
             return Verdict::Status(self.status);
         }
         match self.body.is_empty() {
-            true => x.respond(Body::Empty),
-            false => x.respond(Body::Whole(Buf::Bytes(self.body))),
+            true => x.respond(ResponseBody::Empty),
+            false => x.respond(ResponseBody::Whole(BodyBuf::Bytes(self.body))),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::process::{self, ForkSide, ProcessChannel, ProcessEnd, fork};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_see::remains::CrashRemains;
@@ -50,7 +50,7 @@ impl MasterChild {
             && error.kind() != io::ErrorKind::NotFound
         {
             let (pid, reason) = (self.pid, settings::reason(&error));
-            log::cycle(Level::Alert, &format_args!("kill({pid}, {number}) failed ({reason})"));
+            log::cycle(LogLevel::Alert, &format_args!("kill({pid}, {number}) failed ({reason})"));
         }
     }
 
@@ -142,12 +142,12 @@ impl ServerSeed {
         // Without, nothing is known of a crash; that is no reason not to serve.
         let remains = CrashRemains::new()
             .inspect_err(|error| {
-                log::cycle(Level::Warn, &format_args!("no memory for what is left of a crash: {error}"));
+                log::cycle(LogLevel::Warn, &format_args!("no memory for what is left of a crash: {error}"));
             })
             .ok();
         match fork()? {
             ForkSide::Parent(pid) => {
-                log::cycle(Level::Notice, &format_args!("start worker process {pid}"));
+                log::cycle(LogLevel::Notice, &format_args!("start worker process {pid}"));
                 Ok(MasterChild { channel: Some(ours), remains, ..MasterChild::new("worker process", pid) })
             }
             ForkSide::Child => {
@@ -197,7 +197,7 @@ impl RespawnTimer {
             let text = format_args!(
                 "{name}es died {times} times soon after their start, the next starts in {ms} ms"
             );
-            log::cycle(Level::Alert, &text);
+            log::cycle(LogLevel::Alert, &text);
         }
         self.at = Some(Instant::now() + delay);
     }
@@ -212,14 +212,14 @@ fn delay(failures: u32) -> Duration {
 
 /// nginx's words for the end of a process.
 pub(super) fn log_end(name: &str, pid: u32, how: ProcessEnd) {
-    let level = if let ProcessEnd::Killed(..) = how { Level::Alert } else { Level::Notice };
+    let level = if let ProcessEnd::Killed(..) = how { LogLevel::Alert } else { LogLevel::Notice };
     log::cycle(level, &format_args!("{name} {pid} {}", words(how)));
 }
 
 /// nginx's words for one that could not even begin, and would not another time.
 pub(super) fn log_fatal(name: &str, pid: u32) {
     let text = format_args!("{name} {pid} exited with fatal code {FATAL} and cannot be respawned");
-    log::cycle(Level::Alert, &text);
+    log::cycle(LogLevel::Alert, &text);
 }
 
 /// How a process ended.

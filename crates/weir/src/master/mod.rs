@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_engine::Configuration;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::process::{self, EndedChild, ProcessEnd, ProcessTitle};
 use weir_rt::signal::{self, ReceivedSignal, Signals};
 use weir_server::InheritedSockets;
@@ -88,11 +88,11 @@ pub(crate) fn run(start: StartedConf, program: ProgramPath) -> Result<(), Vec<St
         daemon,
     };
     if let Err(error) = lead {
-        log::cycle(Level::Alert, &error);
+        log::cycle(LogLevel::Alert, &error);
     }
     master.employ(wants_agent);
     master.look_after();
-    log::cycle(Level::Notice, &"exit");
+    log::cycle(LogLevel::Notice, &"exit");
     Ok(())
 }
 
@@ -162,7 +162,7 @@ impl MasterProcess {
         }
         while self.stage == MasterStage::Serving || self.server.is_some() || !self.leaving.is_empty() {
             if let Err(error) = self.turn() {
-                log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
+                log::cycle(LogLevel::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
                 // The only error left is want of memory.
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -294,7 +294,7 @@ impl MasterProcess {
     fn reopen(&mut self, received: ReceivedSignal) {
         log_signal(received, ", reopening logs");
         let owner = self.hatching.cycle.configuration.main.run_as().map(|(user, _)| user.uid);
-        log::reopen_for(owner).iter().for_each(|failed| log::cycle(Level::Emerg, failed));
+        log::reopen_for(owner).iter().for_each(|failed| log::cycle(LogLevel::Emerg, failed));
         // What they hold open may be of an older configuration; they can but try themselves.
         self.leaving.iter().for_each(|child| child.kill(signal::SIGUSR1));
         self.agent.reopen();
@@ -305,7 +305,10 @@ impl MasterProcess {
         });
         if let Err(error) = sent {
             let reason = settings::reason(&error);
-            log::cycle(Level::Alert, &format_args!("the server process can't be given new logs ({reason})"));
+            log::cycle(
+                LogLevel::Alert,
+                &format_args!("the server process can't be given new logs ({reason})"),
+            );
         }
     }
 
@@ -370,7 +373,7 @@ impl MasterProcess {
             Err(error) => {
                 let reason = settings::reason(&error);
                 log::cycle(
-                    Level::Alert,
+                    LogLevel::Alert,
                     &format_args!("fork() failed while spawning \"worker process\" ({reason})"),
                 );
                 self.respawn.at = Some(Instant::now() + child::LATER);

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Instant;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::process::{ForkSide, ProcessEnd, fork};
 use weir_rt::signal;
 
@@ -61,7 +61,7 @@ impl MasterProcess {
             Err(error) => {
                 let reason = settings::reason(&error);
                 let text = format_args!("fork() failed while spawning \"{NAME}\" ({reason})");
-                log::cycle(Level::Alert, &text);
+                log::cycle(LogLevel::Alert, &text);
                 self.agent.respawn.at = Some(Instant::now() + child::LATER);
             }
         }
@@ -71,7 +71,7 @@ impl MasterProcess {
         let (link, servers) = PrivilegedLink::pair()?;
         match fork()? {
             ForkSide::Parent(pid) => {
-                log::cycle(Level::Notice, &format_args!("start {NAME} {pid}"));
+                log::cycle(LogLevel::Notice, &format_args!("start {NAME} {pid}"));
                 let fds = [servers.calls.into(), servers.heard.into()];
                 if let Some(Err(error)) =
                     self.server.as_ref().map(|server| server.send(&MasterOrder::Agent, &fds))
@@ -79,7 +79,7 @@ impl MasterProcess {
                     // It sees that it has no server, and ends.
                     let reason = settings::reason(&error);
                     let text = format_args!("the server process can't be given the {NAME} ({reason})");
-                    log::cycle(Level::Alert, &text);
+                    log::cycle(LogLevel::Alert, &text);
                 }
                 Ok(MasterChild::new(NAME, pid))
             }

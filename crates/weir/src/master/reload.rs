@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_engine::log::{self, ErrorLog, Level};
+use weir_engine::log::{self, ErrorLog, LogLevel};
 use weir_engine::privileged;
 use weir_rt::clock;
 use weir_rt::process::ProcessEnd;
@@ -90,7 +90,7 @@ impl MasterProcess {
     /// As in nginx a master that has a successor does not read anything anew, but starts its server again.
     fn come_back(&mut self) {
         if self.retired {
-            log::cycle(Level::Notice, &"start worker processes");
+            log::cycle(LogLevel::Notice, &"start worker processes");
             self.retired = false;
             self.spawn();
         }
@@ -98,7 +98,7 @@ impl MasterProcess {
 
     fn begin(&mut self) {
         let began = clock::monotonic_ns();
-        log::cycle(Level::Notice, &"reconfiguring");
+        log::cycle(LogLevel::Notice, &"reconfiguring");
         self.notify.reloading();
         match self.prepare() {
             Ok(next) => self.hand_over(began, next),
@@ -115,8 +115,9 @@ impl MasterProcess {
             warning.log();
         }
         let log = log::main_of(&configuration).map_err(|error| vec![error])?;
-        let sockets =
-            run::open(&configuration, &self.hatching.cycle.sockets, |line| log::cycle(Level::Emerg, &line))?;
+        let sockets = run::open(&configuration, &self.hatching.cycle.sockets, |line| {
+            log::cycle(LogLevel::Emerg, &line)
+        })?;
         let cycle =
             ConfCycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(findings) };
         Ok(NextConf { cycle, log })
@@ -141,7 +142,7 @@ impl MasterProcess {
     }
 
     fn replace(&mut self, began: u64, next: NextConf) {
-        log::cycle(Level::Notice, &"start worker processes");
+        log::cycle(LogLevel::Notice, &"start worker processes");
         let before = std::mem::replace(&mut self.hatching.cycle, next.cycle);
         let (server, retired) = (self.server.take(), std::mem::take(&mut self.retired));
         self.respawn.at = None;
@@ -168,14 +169,14 @@ impl MasterProcess {
         };
         self.hatching.cycle = before;
         if let Err(error) = log::start(&self.hatching.cycle.configuration) {
-            log::cycle(Level::Emerg, &error);
+            log::cycle(LogLevel::Emerg, &error);
         }
         if server.is_none() && !retired {
             self.respawn.at = Some(Instant::now());
         }
         (self.server, self.retired) = (server, retired);
         let ended = format!("the new worker process {} before it was ready", words(how));
-        log::cycle(Level::Emerg, &ended);
+        log::cycle(LogLevel::Emerg, &ended);
         self.notify.unchanged();
         // The process has logged its reasons itself.
         single::tell(&self.pid, began, Err(child.reasons.iter().cloned().chain([ended]).collect()));
@@ -201,7 +202,7 @@ impl MasterProcess {
             self.hatching.cycle.sockets.own_names(true);
         }
         if let Err(error) = log::lead_stderr() {
-            log::cycle(Level::Alert, &error);
+            log::cycle(LogLevel::Alert, &error);
         }
         let configuration = &self.hatching.cycle.configuration;
         let path = configuration.main.pid(&configuration.prefix);
@@ -212,7 +213,7 @@ impl MasterProcess {
         {
             let (from, reason) = (self.pid.path().display(), settings::reason(&error));
             let text = format_args!("rename() {from} to {} failed ({reason})", path.display());
-            log::cycle(Level::Alert, &text);
+            log::cycle(LogLevel::Alert, &text);
         }
     }
 

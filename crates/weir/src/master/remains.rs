@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::file::replace_file;
 use weir_rt::process::ProcessEnd;
 use weir_see::remains::{self, CrashRemains};
@@ -18,12 +18,12 @@ pub(super) fn keep(server: &MasterChild, how: ProcessEnd, pid_file: &Path) {
     let path = remains::beside(&pid::socket(pid_file));
     match write(&path, &remains::complete(record, server.pid, &words(how))) {
         Ok(()) => log::cycle(
-            Level::Error,
+            LogLevel::Error,
             &format_args!("what worker process {} did last is in \"{}\"", server.pid, path.display()),
         ),
         Err(error) => {
             let reason = settings::reason(&error);
-            log::cycle(Level::Error, &format_args!("open() \"{}\" failed ({reason})", path.display()));
+            log::cycle(LogLevel::Error, &format_args!("open() \"{}\" failed ({reason})", path.display()));
         }
     }
 }

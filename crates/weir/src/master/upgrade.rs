@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::Command;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::process::{self, inherit};
 use weir_rt::signal::ReceivedSignal;
 
@@ -29,18 +29,18 @@ impl MasterProcess {
             let text = format_args!(
                 "rename() {here} to {there} failed ({reason}) before executing new binary process \"{name}\""
             );
-            return log::cycle(Level::Alert, &text);
+            return log::cycle(LogLevel::Alert, &text);
         }
         match self.execute() {
             Ok(pid) => {
-                log::cycle(Level::Notice, &format_args!("start new binary process {pid}"));
+                log::cycle(LogLevel::Notice, &format_args!("start new binary process {pid}"));
                 self.successor = Some(pid);
             }
             Err(error) => {
                 let reason = settings::reason(&error);
                 let text =
                     format_args!("execve() failed while executing new binary process \"{name}\" ({reason})");
-                log::cycle(Level::Alert, &text);
+                log::cycle(LogLevel::Alert, &text);
                 self.take_name_back();
             }
         }
@@ -68,7 +68,7 @@ impl MasterProcess {
         self.take_name_back();
         self.notify.ready();
         if std::mem::take(&mut self.retired) {
-            log::cycle(Level::Notice, &"start worker processes");
+            log::cycle(LogLevel::Notice, &"start worker processes");
             self.spawn();
         }
     }
@@ -83,7 +83,7 @@ impl MasterProcess {
                 "rename() {from} back to {} failed ({reason}) after the new binary process \"{name}\" exited",
                 path.display()
             );
-            log::cycle(Level::Alert, &text);
+            log::cycle(LogLevel::Alert, &text);
         }
     }
 

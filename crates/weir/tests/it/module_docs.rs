@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use weir::modules::MODULES;
 use weir_conf::{Contexts, DirectiveEnd, DirectiveSignature};
 use weir_engine::conf::build::STRUCTURE;
-use weir_engine::variable::{Get, Variable};
+use weir_engine::variable::{Variable, VariableSource};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
 const EXTRA: [&str; 26] = [
@@ -125,8 +125,8 @@ fn has_directive(name: &str) -> bool {
 
 fn has_variable(name: &str) -> bool {
     let covers = |known: &Variable| match known.get {
-        Get::Plain(_) => known.name == name,
-        Get::Prefix(_) => name.starts_with(known.name),
+        VariableSource::Plain(_) => known.name == name,
+        VariableSource::Prefix(_) => name.starts_with(known.name),
     };
     MODULES.iter().flat_map(|module| module.variables).any(covers)
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_conf::{ArgCount, Contexts, Directive};
-use weir_engine::body::{Body, Buf};
+use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, LocalFuture, Module, ModuleDef, Text, Verdict};
@@ -389,12 +389,12 @@ impl Handler for Conf {
                 }
             };
             x.response.status = 200;
-            x.respond(Body::Whole(Buf::Bytes(answer)))
+            x.respond(ResponseBody::Whole(BodyBuf::Bytes(answer)))
         })
     }
 }
 
-async fn pieces(x: &mut Exchange) -> Result<Vec<u8>, weir_engine::Error> {
+async fn pieces(x: &mut Exchange) -> Result<Vec<u8>, weir_engine::EngineError> {
     let mut all = Vec::new();
     while let Some(piece) = x.body_piece().await? {
         all.extend_from_slice(&piece);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use weir_conf::{ArgCount, Contexts, Directive, LineCx};
-use weir_engine::body::{Body, Buf};
+use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::phase::{LocalFuture, Phase};
 use weir_engine::plan::PlanBuilder;
@@ -97,7 +97,7 @@ impl Handler for Conf {
 
 fn answer(x: &mut Exchange) -> Verdict {
     x.response.status = 200;
-    x.respond(Body::Whole(Buf::Static(b"done")))
+    x.respond(ResponseBody::Whole(BodyBuf::Static(b"done")))
 }
 
 #[inline(never)]

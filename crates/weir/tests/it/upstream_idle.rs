@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use weir_conf::{ArgCount, Contexts, Directive};
-use weir_engine::body::{Body, Buf};
+use weir_engine::body::{BodyBuf, ResponseBody};
 use weir_engine::conf::{CORE_MODULES, with_core};
 use weir_engine::phase::Phase;
 use weir_engine::plan::PlanBuilder;
@@ -68,7 +68,7 @@ impl Handler for Sticking {
         }
         STUCK.fetch_sub(1, SeqCst);
         x.response.status = 200;
-        x.respond(Body::Whole(Buf::Static(b"free")))
+        x.respond(ResponseBody::Whole(BodyBuf::Static(b"free")))
     }
 }
 
@@ -77,7 +77,7 @@ struct Naming;
 impl Handler for Naming {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         x.response.status = 200;
-        x.respond(Body::Whole(Buf::Bytes(x.worker.id.to_string().into_bytes())))
+        x.respond(ResponseBody::Whole(BodyBuf::Bytes(x.worker.id.to_string().into_bytes())))
     }
 }
 

@@ -8,11 +8,11 @@ use weir_conf::{LineCx, Result, parse_number, parse_size, parse_time_s};
 use weir_http::mime::MediaTypeTable;
 
 use super::{CacheSize, DocumentRoot, HttpCoreConf};
-use crate::conf::Matcher;
-use crate::conf::core::{Alias, DisableSymlinks, ErrorPage};
-use crate::conf::registry::Registry;
+use crate::conf::LocationMatcher;
+use crate::conf::core::{AliasedPart, DisableSymlinks, ErrorPage};
+use crate::conf::registry::ConfRegistry;
 use crate::log::{ErrorLog, LogSpec};
-use crate::variable::Script;
+use crate::variable::ValueScript;
 
 /// `root path`
 pub(super) fn root(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
@@ -26,11 +26,13 @@ pub(super) fn root(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
 pub(super) fn alias(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
     vacant_root(conf, line)?;
     let alias = match &conf.matcher {
-        Some(Matcher::Exact(path) | Matcher::Prefix(path, _)) => Alias::Prefix(path.len()),
-        Some(Matcher::Named(_)) => {
+        Some(LocationMatcher::Exact(path) | LocationMatcher::Prefix(path, _)) => {
+            AliasedPart::Prefix(path.len())
+        }
+        Some(LocationMatcher::Named(_)) => {
             return Err(line.fail("the \"alias\" directive cannot be used inside the named location"));
         }
-        Some(Matcher::Regex(_)) | None => Alias::Whole,
+        Some(LocationMatcher::Regex(_)) | None => AliasedPart::Whole,
     };
     let path = folder(line, false)?;
     conf.root = Some(DocumentRoot { path, alias: Some(alias) });
@@ -49,7 +51,7 @@ fn vacant_root(conf: &HttpCoreConf, line: &LineCx<'_>) -> Result {
 }
 
 /// The path of `root` or `alias`: below the prefix unless it is absolute or begins with a variable.
-fn folder(line: &mut LineCx<'_>, strip: bool) -> Result<Script> {
+fn folder(line: &mut LineCx<'_>, strip: bool) -> Result<ValueScript> {
     let text = line.bytes(0);
     for name in ["document_root", "realpath_root"] {
         let has = |form: String| text.windows(form.len()).any(|part| part == form.as_bytes());
@@ -64,7 +66,7 @@ fn folder(line: &mut LineCx<'_>, strip: bool) -> Result<Script> {
     };
     let slash = strip && text.ends_with(b"/");
     let end = full.len() - usize::from(slash);
-    Script::compile_text(line, 0, &full[..end])
+    ValueScript::compile_text(line, 0, &full[..end])
 }
 
 /// `types { type extension ...; }`
@@ -107,7 +109,7 @@ pub(super) fn error_page(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Resu
         [b'=', code @ ..] => (Some(status(line, response, code)?), response),
         _ => (None, target),
     };
-    let target = Script::compile(line, target)?;
+    let target = ValueScript::compile(line, target)?;
     let mut pages = Vec::with_capacity(codes);
     for i in 0..codes {
         let status = error_status(line, i)?;
@@ -175,7 +177,9 @@ pub(super) fn disable_symlinks(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -
     let (mut mode, mut from) = (None, None);
     for i in 0..line.args().len() {
         match line.bytes(i) {
-            [b'f', b'r', b'o', b'm', b'=', part @ ..] => from = Some(Script::compile_text(line, i, part)?),
+            [b'f', b'r', b'o', b'm', b'=', part @ ..] => {
+                from = Some(ValueScript::compile_text(line, i, part)?)
+            }
             name @ (b"off" | b"on" | b"if_not_owner") => mode = Some(name),
             _ => return Err(line.invalid_parameter(i)),
         }
@@ -204,9 +208,9 @@ pub(super) fn seconds(line: &LineCx<'_>, slot: &mut Option<u64>) -> Result {
 }
 
 /// A size that may have variables in it.
-pub(super) fn size_script(line: &mut LineCx<'_>, slot: &mut Option<Script>) -> Result {
+pub(super) fn size_script(line: &mut LineCx<'_>, slot: &mut Option<ValueScript>) -> Result {
     vacant(line, slot.is_some())?;
-    let script = Script::compile(line, 0)?;
+    let script = ValueScript::compile(line, 0)?;
     if script.constant().is_some_and(|text| parse_size(text).is_none()) {
         return Err(line.refuse_arg(0, "invalid value"));
     }
@@ -216,7 +220,7 @@ pub(super) fn size_script(line: &mut LineCx<'_>, slot: &mut Option<Script>) -> R
 /// `early_hints value ...`; several lines add up.
 pub(super) fn early_hints(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
     for i in 0..line.args().len() {
-        let value = Script::compile(line, i)?;
+        let value = ValueScript::compile(line, i)?;
         conf.early_hints.get_or_insert_default().push(value);
     }
     Ok(())
@@ -254,7 +258,7 @@ fn vacant(line: &LineCx<'_>, filled: bool) -> Result {
 impl HttpCoreConf {
     /// Opens what the block's own `error_log` lines name; without any, and without a block around that has some, the
     /// main context's logs are taken.
-    pub(super) fn open_error_log(&mut self, registry: &Registry) -> Result {
+    pub(super) fn open_error_log(&mut self, registry: &ConfRegistry) -> Result {
         if self.error_log_open.is_some() {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use weir_conf::Directive;
 use weir_conf::names::*;
 
 use super::{HttpCoreConf, MSIE6, NO_BROWSER, SAFARI, TempPath, set};
-use crate::conf::core::{IfModifiedSince, InFileOnly, Lingering, ServerTokens};
+use crate::conf::core::{IfModifiedSince, InFileOnly, LingeringClose, ServerTokens};
 
 /// The directives of [`super::HttpCore`].
 pub(super) const TABLE: &[HttpCoreRow] = &[
@@ -452,8 +452,8 @@ const FOUR: weir_conf::ArgCount = weir_conf::ArgCount::range(4, 4);
 const IN_FILE: &[(&str, InFileOnly)] =
     &[("off", InFileOnly::Off), ("on", InFileOnly::On), ("clean", InFileOnly::Clean)];
 const BROWSERS: &[(&str, u32)] = &[("none", NO_BROWSER), ("msie6", MSIE6), ("safari", SAFARI)];
-const LINGERING: &[(&str, Lingering)] =
-    &[("off", Lingering::Off), ("on", Lingering::On), ("always", Lingering::Always)];
+const LINGERING: &[(&str, LingeringClose)] =
+    &[("off", LingeringClose::Off), ("on", LingeringClose::On), ("always", LingeringClose::Always)];
 const TOKENS: &[(&str, ServerTokens)] =
     &[("off", ServerTokens::Off), ("on", ServerTokens::On), ("build", ServerTokens::Build)];
 const MODIFIED: &[(&str, IfModifiedSince)] =

@@ -17,12 +17,12 @@ fn location(conf: &Configuration) -> &LocationConf {
     conf.servers.first().and_then(|server| server.locations.first()).expect("the text has a location")
 }
 
-fn core_of(text: &str) -> Core {
+fn core_of(text: &str) -> CoreSettings {
     let conf = http(&format!("server {{ {text} }}")).unwrap_or_else(|error| panic!("{error}"));
     location(&conf).confs.get::<HttpCoreConf>().core()
 }
 
-fn constant(script: &Script) -> String {
+fn constant(script: &ValueScript) -> String {
     String::from_utf8_lossy(script.constant().unwrap_or(b"(variables)")).into_owned()
 }
 
@@ -152,7 +152,7 @@ fn a_block_without_lines_has_nginx_defaults() {
     assert_eq!((core.keepalive_timeout, core.keepalive_header, core.keepalive_requests), (75_000, 0, 1000));
     assert_eq!(
         (core.lingering_close, core.lingering_time, core.lingering_timeout),
-        (Lingering::On, 30_000, 5_000)
+        (LingeringClose::On, 30_000, 5_000)
     );
     assert!(core.keepalive_disable_msie6 && !core.keepalive_disable_safari);
     assert!(core.limit_rate.is_none() && core.open_file_cache.is_none() && core.max_ranges.is_none());
@@ -203,7 +203,7 @@ fn every_line_reaches_what_requests_read_also_from_the_blocks_around() {
         assert!(!core.keepalive_disable_msie6 && core.keepalive_disable_safari);
         assert_eq!(
             (core.lingering_close, core.lingering_time, core.lingering_timeout),
-            (Lingering::Always, 10_000, 11_000)
+            (LingeringClose::Always, 10_000, 11_000)
         );
         assert_eq!(core.limit_rate.as_ref().map(constant).as_deref(), Some("12k"));
         assert_eq!(core.limit_rate_after.as_ref().map(constant).as_deref(), Some("13k"));
@@ -249,10 +249,10 @@ fn root_and_alias_are_full_paths_unless_they_begin_with_a_variable() {
         ("location / { root /; }", "", None),
         ("location / { root \"\"; }", "/srv/weir/", None),
         ("location / { root $host/a; }", "(variables)", None),
-        ("location /img/ { alias /a/; }", "/a/", Some(Alias::Prefix(5))),
-        ("location ^~ /img { alias a; }", "/srv/weir/a", Some(Alias::Prefix(4))),
-        ("location = /x { alias /y; }", "/y", Some(Alias::Prefix(2))),
-        ("location ~ ^/(.*)$ { alias /y/$1; }", "(variables)", Some(Alias::Whole)),
+        ("location /img/ { alias /a/; }", "/a/", Some(AliasedPart::Prefix(5))),
+        ("location ^~ /img { alias a; }", "/srv/weir/a", Some(AliasedPart::Prefix(4))),
+        ("location = /x { alias /y; }", "/y", Some(AliasedPart::Prefix(2))),
+        ("location ~ ^/(.*)$ { alias /y/$1; }", "(variables)", Some(AliasedPart::Whole)),
     ] {
         let core = core_of(line);
         assert_eq!((constant(&core.root).as_str(), core.alias), (root, alias), "{line}");
@@ -268,7 +268,7 @@ fn a_location_inside_has_the_alias_of_the_one_around_until_it_says_otherwise() {
     let core = |location: &LocationConf| location.confs.get::<HttpCoreConf>().core();
     let outer = location(&conf);
     let (b, c) = (core(&outer.locations[0]), core(&outer.locations[1]));
-    assert_eq!((constant(&b.root).as_str(), b.alias), ("/x/", Some(Alias::Prefix(3))));
+    assert_eq!((constant(&b.root).as_str(), b.alias), ("/x/", Some(AliasedPart::Prefix(3))));
     assert_eq!((constant(&c.root).as_str(), c.alias), ("/y", None));
     let d = core(&conf.servers[0].locations[1]);
     assert_eq!((constant(&d.root).as_str(), d.alias), ("/r", None));

@@ -3,7 +3,7 @@
 use weir_conf::{ConfSource, Error, Span};
 use weir_rt::net::SockAddr;
 
-use super::{Address, ListenLine, names};
+use super::{ListenAddress, ListenLine, names};
 use crate::conf::ServerConf;
 use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
@@ -15,7 +15,7 @@ pub fn collect(
     servers: &[ServerConf],
     source: &ConfSource,
     modules: &[&ModuleDef],
-) -> (Vec<Address>, Vec<Error>) {
+) -> (Vec<ListenAddress>, Vec<Error>) {
     let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();
     let mut collector = ListenCollector::default();
     for (index, conf) in confs.iter().enumerate() {
@@ -28,7 +28,7 @@ pub fn collect(
     }
     let ListenCollector { mut entries, mut errors, .. } = collector;
     share_sockets(&mut entries);
-    let mut addresses: Vec<Address> = entries.into_iter().map(|entry| entry.address).collect();
+    let mut addresses: Vec<ListenAddress> = entries.into_iter().map(|entry| entry.address).collect();
     for address in &mut addresses {
         // Set once on the listener instead of on each connection: before a request there is only the default server.
         let default = servers[address.default].confs.get::<HttpCoreConf>();
@@ -50,7 +50,7 @@ struct ListenCollector {
 
 /// An address being put together.
 struct ListenEntry {
-    address: Address,
+    address: ListenAddress,
     /// A line said `default_server`.
     has_default: bool,
     /// A line set the socket's options.
@@ -114,7 +114,7 @@ impl ListenCollector {
 
 impl ListenEntry {
     fn new(addr: &SockAddr, server: usize, listen: &ListenLine) -> ListenEntry {
-        let address = Address {
+        let address = ListenAddress {
             addr: addr.clone(),
             options: listen.options.clone(),
             servers: vec![server],

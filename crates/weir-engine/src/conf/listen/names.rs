@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use weir_conf::Error;
 
-use super::Address;
+use super::ListenAddress;
 use crate::conf::server_core::ServerCoreConf;
-use crate::regex::Pattern;
+use crate::regex::RegexPattern;
 
 /// A name of a server. Lower case, as hosts are when they are looked up.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub enum ServerName {
     /// `www.example.*`, kept as `www.example.`
     Tail(Vec<u8>),
     /// `~pattern`
-    Regex(Arc<Pattern>),
+    Regex(Arc<RegexPattern>),
 }
 
 impl ServerName {
@@ -57,7 +57,7 @@ enum NameClaim<'a> {
 
 /// nginx's complaints about the names of the servers at `address`. It looks at names only where they decide something:
 /// where several servers share an address, or one has a pattern whose groups may be wanted.
-pub(super) fn check(address: &Address, servers: &[&ServerCoreConf], errors: &mut Vec<Error>) {
+pub(super) fn check(address: &ListenAddress, servers: &[&ServerCoreConf], errors: &mut Vec<Error>) {
     if address.servers.len() == 1 && !servers[address.default].has_captures() {
         return;
     }

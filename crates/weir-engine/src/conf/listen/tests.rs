@@ -10,7 +10,7 @@ fn http(text: &str) -> Configuration {
     load(&format!("http {{\n{text}\n}}"), &CORE_MODULES).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn one(listen: &str) -> Address {
+fn one(listen: &str) -> ListenAddress {
     http(&format!("server {{ listen {listen}; }}")).addresses.swap_remove(0)
 }
 

@@ -15,14 +15,14 @@ use weir_rt::net::{SockAddr, has_ended};
 use weir_rt::notify::{Notify, either};
 use weir_rt::{DriverChoice, Runtime, RuntimeOptions, SendError, Stream};
 
-use super::super::{Level, cycle, line, writer};
-use super::{BATCH, PATIENCE, RetryPauses, Sender, datagram, lines, whole_lines};
+use super::super::{LogLevel, cycle, line, writer};
+use super::{BATCH, LogSender, PATIENCE, RetryPauses, datagram, lines, whole_lines};
 
 /// Starts the task of a log, and the thread if it is the first.
 ///
 /// # Errors
 /// Out of threads, memory or descriptors.
-pub(super) fn start(sender: &Arc<Sender>) -> io::Result<()> {
+pub(super) fn start(sender: &Arc<LogSender>) -> io::Result<()> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let remote = match &*thread {
         Some(remote) => remote.clone(),
@@ -41,7 +41,7 @@ pub(super) fn start(sender: &Arc<Sender>) -> io::Result<()> {
 }
 
 /// Has the task of a log look what there is to do.
-pub(super) fn wake(sender: &Arc<Sender>) {
+pub(super) fn wake(sender: &Arc<LogSender>) {
     let id = id(sender);
     let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(remote) = &*thread {
@@ -54,7 +54,7 @@ pub(super) fn wake(sender: &Arc<Sender>) {
 }
 
 /// A task holds its sender, so that no other gets its address while it runs.
-fn id(sender: &Arc<Sender>) -> usize {
+fn id(sender: &Arc<LogSender>) -> usize {
     Arc::as_ptr(sender) as usize
 }
 
@@ -79,7 +79,7 @@ fn start_thread() -> io::Result<weir_rt::RuntimeHandle> {
 }
 
 /// The task of a log.
-async fn run(sender: &Sender, wake: &Notify) {
+async fn run(sender: &LogSender, wake: &Notify) {
     let RetryPauses { shortest, longest } = sender.pauses;
     let (mut link, mut pause) = (None, shortest);
     while let Some(batch) = next(sender, wake, &mut link).await {
@@ -108,7 +108,7 @@ async fn run(sender: &Sender, wake: &Notify) {
 }
 
 /// Lines to send at once; `None`: the log is closed. A server that closes its connection meanwhile is let go.
-async fn next(sender: &Sender, wake: &Notify, link: &mut Option<SenderLink>) -> Option<Vec<u8>> {
+async fn next(sender: &LogSender, wake: &Notify, link: &mut Option<SenderLink>) -> Option<Vec<u8>> {
     loop {
         match sender.take() {
             TakenLines::Lines(batch) => return Some(batch),
@@ -134,7 +134,7 @@ async fn next(sender: &Sender, wake: &Notify, link: &mut Option<SenderLink>) -> 
 }
 
 /// Waits before the next attempt; `None`: the log is closed.
-async fn paused(sender: &Sender, wake: &Notify, pause: Duration) -> Option<()> {
+async fn paused(sender: &LogSender, wake: &Notify, pause: Duration) -> Option<()> {
     let closed = async {
         while !sender.lock().closed {
             wake.notified().await;
@@ -151,7 +151,7 @@ enum SenderLink {
 
 /// Sends all of `bytes`; else how many were sent.
 async fn attempt(
-    sender: &Sender,
+    sender: &LogSender,
     link: &mut Option<SenderLink>,
     bytes: &[u8],
 ) -> Result<(), (io::Error, usize)> {
@@ -171,7 +171,7 @@ async fn attempt(
     }
 }
 
-async fn connect(sender: &Sender) -> io::Result<SenderLink> {
+async fn connect(sender: &LogSender) -> io::Result<SenderLink> {
     let server = &sender.remote.server;
     if sender.remote.udp {
         let server: SocketAddr = match server {
@@ -232,7 +232,7 @@ enum TakenLines {
     Closed,
 }
 
-impl Sender {
+impl LogSender {
     fn take(&self) -> TakenLines {
         let mut state = self.lock();
         let Some(mut batch) = state.queue.pop_front() else {
@@ -253,7 +253,7 @@ impl Sender {
             let lost = std::mem::take(&mut state.lost);
             drop(state);
             let message = format_args!("log \"{}\" can be sent again, {lost} lines were lost", self.remote);
-            cycle(if lost > 0 { Level::Error } else { Level::Notice }, &message);
+            cycle(if lost > 0 { LogLevel::Error } else { LogLevel::Notice }, &message);
         }
     }
 
@@ -267,7 +267,7 @@ impl Sender {
         if first {
             let error = line::io(error);
             cycle(
-                Level::Error,
+                LogLevel::Error,
                 &format_args!("sending to log \"{}\" failed ({error}), lines wait", self.remote),
             );
         }

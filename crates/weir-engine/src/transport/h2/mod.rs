@@ -1,9 +1,9 @@
-//! A request's end of an HTTP/2 connection: what its streams share ([`Mux`]), and a stream's own side ([`Stream`]).
+//! A request's end of an HTTP/2 connection: what its streams share ([`H2Mux`]), and a stream's own side ([`H2Stream`]).
 
 mod encode;
 pub mod mux;
 mod pump;
 mod stream;
 
-pub use mux::Mux;
+pub use mux::H2Mux;
 pub use stream::H2Stream;

@@ -9,20 +9,20 @@ use weir_http::h2::{ErrorCode, H2Abuse, H2Config, H2Event, H2Failure, StreamKey}
 use weir_http::{h2, hpack};
 
 use super::encode::SentBlocks;
-use crate::body::Chain;
+use crate::body::BodyChain;
 use crate::exchange::Exchange;
-use crate::log::{self, Level};
+use crate::log::{self, LogLevel};
 use crate::pieces;
-use crate::transport::Connection;
-use crate::transport::wire::{HIGH, Wire};
+use crate::transport::ClientConnection;
+use crate::transport::wire::{ClientWire, HIGH};
 use crate::worker::Worker;
 
 /// A connection as its streams see it.
-pub struct Mux {
+pub struct H2Mux {
     /// The socket.
-    pub wire: Rc<Wire>,
+    pub wire: Rc<ClientWire>,
     /// The client's connection.
-    pub connection: Rc<Connection>,
+    pub connection: Rc<ClientConnection>,
     /// The worker that serves it.
     pub worker: Rc<Worker>,
     /// The protocol's state.
@@ -56,7 +56,7 @@ pub struct Mux {
 #[derive(Default)]
 pub struct StreamSlot {
     /// Content that was announced and has not been sent.
-    pub(super) chain: Chain,
+    pub(super) chain: BodyChain,
     /// Bytes of all its frames (`$bytes_sent`).
     pub(super) written: u64,
     /// Bytes of content in them (`$body_bytes_sent`).
@@ -78,7 +78,7 @@ pub struct StreamSlot {
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
     /// the answer, or to send the rest of the request, which is dropped.
     pub(super) until: Option<u64>,
-    /// It is among the [`Mux::starved`].
+    /// It is among the [`H2Mux::starved`].
     pub(super) starved: bool,
     /// How long that is from each piece that it takes.
     pub(super) patience: u64,
@@ -122,9 +122,9 @@ impl StreamSlot {
     }
 }
 
-impl Mux {
+impl H2Mux {
     /// The server's side of a connection; its settings are composed.
-    pub fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Rc<Mux> {
+    pub fn new(worker: &Rc<Worker>, connection: &Rc<ClientConnection>, wire: &Rc<ClientWire>) -> Rc<H2Mux> {
         let server = connection.hosts.borrow().default().clone();
         let (settings, limits) = (&server.http2, server.settings.limits());
         let config = H2Config {
@@ -139,7 +139,7 @@ impl Mux {
         wire.compose(|out| h2 = Some(h2::H2Connection::server(&config, out)));
         let h2 = RefCell::new(h2.expect("made in the line above"));
         wire.multiplexed.set(true);
-        Rc::new(Mux {
+        Rc::new(H2Mux {
             wire: wire.clone(),
             connection: connection.clone(),
             worker: worker.clone(),
@@ -160,7 +160,7 @@ impl Mux {
         })
     }
 
-    /// Begins a turn: what came is taken, request by request ([`Mux::next_head`]), until the turn ends.
+    /// Begins a turn: what came is taken, request by request ([`H2Mux::next_head`]), until the turn ends.
     pub fn begin_turn(&self) {
         self.serving.set(true);
         self.look();
@@ -327,7 +327,7 @@ impl Mux {
     fn log(&self, message: &dyn std::fmt::Display) {
         log::connection(
             &self.connection,
-            Level::Info,
+            LogLevel::Info,
             &format_args!("{message} while processing HTTP/2 connection"),
         );
     }

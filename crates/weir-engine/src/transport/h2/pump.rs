@@ -3,11 +3,11 @@
 use weir_http::h2;
 use weir_http::h2::{DataGrant, StreamKey};
 
-use super::mux::{Mux, StreamSlot};
-use crate::body::{Buf, Chain};
+use super::mux::{H2Mux, StreamSlot};
+use crate::body::{BodyBuf, BodyChain};
 use crate::transport::wire::HIGH;
 
-impl Mux {
+impl H2Mux {
     /// Composes as much of the streams' content as may be sent now.
     pub(super) fn pump(&self) {
         while self.wire.pending() <= HIGH {
@@ -82,7 +82,7 @@ impl Mux {
         }
     }
 
-    /// [`relieve`](Mux::relieve) where the stream's slot is at hand.
+    /// [`relieve`](H2Mux::relieve) where the stream's slot is at hand.
     pub(super) fn unstarve(&self, slot: &mut StreamSlot, key: StreamKey) {
         if std::mem::take(&mut slot.starved) {
             self.starved.borrow_mut().retain(|starved| *starved != key);
@@ -92,7 +92,7 @@ impl Mux {
     /// Moves `len` bytes of `chain` behind the head of their frame; all of its pieces are in memory. Small ones are
     /// copied, others go as they are: the bytes of a file that many ask for stay in the processor's cache, and a burst
     /// needs no memory of its own.
-    fn take(&self, chain: &mut Chain, len: u64) {
+    fn take(&self, chain: &mut BodyChain, len: u64) {
         let mut left = len;
         while left > 0
             && let Some(buf) = chain.pop()
@@ -111,9 +111,9 @@ impl Mux {
 }
 
 /// `buf` in a form whose parts are no copies.
-fn divisible(buf: Buf) -> Buf {
+fn divisible(buf: BodyBuf) -> BodyBuf {
     match buf {
-        Buf::Bytes(bytes) => Buf::shared(bytes.into()),
+        BodyBuf::Bytes(bytes) => BodyBuf::shared(bytes.into()),
         other => other,
     }
 }

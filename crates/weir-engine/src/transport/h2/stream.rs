@@ -10,26 +10,26 @@ use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use super::encode;
-use super::mux::{Mux, StreamSlot};
-use crate::body::{Buf, Chain};
-use crate::error::Error;
+use super::mux::{H2Mux, StreamSlot};
+use crate::body::{BodyBuf, BodyChain};
+use crate::error::EngineError;
 use crate::exchange::Exchange;
 use crate::transport::client::TunnelBytes;
 use crate::transport::rate;
-use crate::transport::wire::{Wire, is_copied};
+use crate::transport::wire::{ClientWire, is_copied};
 
 /// A stream of an HTTP/2 connection, for the exchange that answers on it.
 #[derive(Clone)]
 pub struct H2Stream {
     /// Its connection.
-    pub mux: Rc<Mux>,
+    pub mux: Rc<H2Mux>,
     /// Its number among the connection's streams.
     pub key: StreamKey,
 }
 
 impl H2Stream {
     /// The socket's connection.
-    pub(crate) fn wire(&self) -> &Rc<Wire> {
+    pub(crate) fn wire(&self) -> &Rc<ClientWire> {
         &self.mux.wire
     }
 
@@ -96,7 +96,7 @@ impl H2Stream {
     }
 
     /// Sends a whole body, which is in memory.
-    pub(crate) fn whole(&self, buf: Buf) {
+    pub(crate) fn whole(&self, buf: BodyBuf) {
         if buf.memory().is_some() && !self.is_faulty() {
             let (len, mut sent) = (buf.len(), false);
             let mut h2 = self.mux.h2.borrow_mut();
@@ -111,7 +111,7 @@ impl H2Stream {
             let copied = small.is_some();
             match buf {
                 _ if !sent => {}
-                Buf::Bytes(bytes) if copied => {
+                BodyBuf::Bytes(bytes) if copied => {
                     self.mux.wire.stream.give_spare(bytes);
                     return self.wrote_whole(composed, len);
                 }
@@ -136,7 +136,7 @@ impl H2Stream {
     }
 
     /// Gives a piece of the body, which is in memory.
-    fn offer(&self, buf: Buf) {
+    fn offer(&self, buf: BodyBuf) {
         let bytes = buf.len();
         let closed = self.with_mut(|slot| {
             if !slot.closed {
@@ -151,7 +151,11 @@ impl H2Stream {
     }
 
     /// Gives a part of the body, at the client's pace and the rate that is allowed.
-    pub(crate) async fn write_body(&self, x: &mut Exchange, chain: &mut Chain) -> Result<(), Error> {
+    pub(crate) async fn write_body(
+        &self,
+        x: &mut Exchange,
+        chain: &mut BodyChain,
+    ) -> Result<(), EngineError> {
         let rate = rate::of(x);
         let mut before = x.body_sent.saturating_sub(chain.len());
         while let Some(buf) = chain.pop() {
@@ -169,8 +173,8 @@ impl H2Stream {
                 chain.unpop(buf.slice(part, buf.len()));
             }
             let piece = match buf {
-                Buf::File { file, offset, .. } => {
-                    Buf::Bytes(crate::file::read(x, &file, offset, part as usize).await?)
+                BodyBuf::File { file, offset, .. } => {
+                    BodyBuf::Bytes(crate::file::read(x, &file, offset, part as usize).await?)
                 }
                 memory if part < memory.len() => memory.slice(0, part),
                 memory => memory,
@@ -182,7 +186,7 @@ impl H2Stream {
             }
         }
         if self.is_closed() {
-            return Err(Error::CLIENT_CLOSED);
+            return Err(EngineError::CLIENT_CLOSED);
         }
         if !chain.last {
             return Ok(());
@@ -210,7 +214,7 @@ impl H2Stream {
     }
 
     /// Waits until the rate allows something, unless the client leaves meanwhile; how much.
-    async fn allowed(&self, x: &mut Exchange, rate: rate::SendRate, sent: u64) -> Result<u64, Error> {
+    async fn allowed(&self, x: &mut Exchange, rate: rate::SendRate, sent: u64) -> Result<u64, EngineError> {
         loop {
             let ms = match rate.allows(x.start_ms, sent) {
                 Ok(bytes) => return Ok(bytes),
@@ -218,7 +222,7 @@ impl H2Stream {
             };
             let mut sleep = Box::pin(weir_rt::sleep(Duration::from_millis(ms)));
             let paused = poll_fn(|cx| match self.poll_gone(cx) {
-                Poll::Ready(()) => Poll::Ready(Err(Error::CLIENT_CLOSED)),
+                Poll::Ready(()) => Poll::Ready(Err(EngineError::CLIENT_CLOSED)),
                 Poll::Pending => sleep.as_mut().poll(cx).map(Ok),
             });
             x.shared.clone().waiting_for(WaitKind::Timer, Box::pin(paused)).await?;
@@ -231,7 +235,7 @@ impl H2Stream {
     }
 
     /// Waits until the client lets more of the body come than what was given; how many bytes.
-    async fn window(&self, x: &mut Exchange) -> Result<u64, Error> {
+    async fn window(&self, x: &mut Exchange) -> Result<u64, EngineError> {
         let window = || self.mux.h2.borrow().window(self.key);
         if window() == 0 {
             let waited = self.until(x, || {
@@ -250,7 +254,7 @@ impl H2Stream {
 
     /// Waits until at most `below` bytes of the body are left to send; of 0, until the stream's end has left, too, which may
     /// be a frame of its own.
-    pub(crate) async fn drained(&self, x: &mut Exchange, below: u64) -> Result<(), Error> {
+    pub(crate) async fn drained(&self, x: &mut Exchange, below: u64) -> Result<(), EngineError> {
         let done = || if below == 0 { !self.is_unsent() } else { self.pending() <= below };
         if done() {
             return Ok(());
@@ -259,7 +263,7 @@ impl H2Stream {
     }
 
     /// Waits for what the client has to do, as long as it takes something in each `send_timeout`.
-    async fn until(&self, x: &mut Exchange, done: impl Fn() -> bool) -> Result<(), Error> {
+    async fn until(&self, x: &mut Exchange, done: impl Fn() -> bool) -> Result<(), EngineError> {
         self.mux.wake();
         let interval = x.plan.core.send_timeout;
         let timer = Timer::new();
@@ -267,7 +271,7 @@ impl H2Stream {
         let mut left = self.pending();
         let drained = poll_fn(|cx| {
             if self.is_closed() {
-                return Poll::Ready(Err(Error::CLIENT_CLOSED));
+                return Poll::Ready(Err(EngineError::CLIENT_CLOSED));
             }
             if done() {
                 return Poll::Ready(Ok(()));
@@ -278,7 +282,7 @@ impl H2Stream {
                 timer.touch(interval);
             }
             if timer.poll_expired(cx).is_ready() {
-                return Poll::Ready(Err(Error::from(weir_rt::SendError::TimedOut)));
+                return Poll::Ready(Err(EngineError::from(weir_rt::SendError::TimedOut)));
             }
             self.with_mut(|slot| slot.writer = Some(cx.waker().clone()));
             Poll::Pending
@@ -361,7 +365,7 @@ impl H2Stream {
 
     /// Sends bytes through a tunnel.
     pub(crate) fn pass(&self, bytes: Vec<u8>) {
-        self.offer(Buf::Bytes(bytes));
+        self.offer(BodyBuf::Bytes(bytes));
     }
 
     /// Ready when at most `below` bytes are left to send; `false`: nothing can be sent any more.

@@ -8,7 +8,7 @@ use crate::text::{Span, Text};
 
 /// User and password as decoded, in the request's arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credentials {
+pub struct BasicCredentials {
     /// What stands before the first colon; may be empty.
     pub user: Span,
     /// What stands behind it; may be empty.
@@ -17,7 +17,7 @@ pub struct Credentials {
 
 /// The credentials that `x` was sent with. `None`: there is no such field, it is of another scheme, or it
 /// is no base64 of a text with a colon.
-pub fn basic(x: &mut Exchange) -> Option<Credentials> {
+pub fn basic(x: &mut Exchange) -> Option<BasicCredentials> {
     let known = match x.request.head.method {
         Method::Connect => KnownField::ProxyAuthorization,
         _ => KnownField::Authorization,
@@ -30,7 +30,7 @@ pub fn basic(x: &mut Exchange) -> Option<Credentials> {
     let colon = decoded.iter().position(|&byte| byte == b':')?;
     let all = x.arena.push(&decoded);
     let middle = all.start + colon as u32;
-    Some(Credentials {
+    Some(BasicCredentials {
         user: Span { start: all.start, end: middle },
         password: Span { start: middle + 1, end: all.end },
     })

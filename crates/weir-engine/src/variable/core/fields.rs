@@ -4,7 +4,7 @@
 
 use weir_http::{KnownField, Span, cookie};
 
-use crate::exchange::{Exchange, Header};
+use crate::exchange::{Exchange, ResponseHeader};
 use crate::text::{Arena, Text};
 
 pub(super) fn content_type(x: &mut Exchange) -> Option<Text> {
@@ -81,10 +81,10 @@ pub(super) fn response_trailer(x: &mut Exchange, name: &str) -> Option<Text> {
     of_list(&mut x.arena, &x.response.trailers, name)
 }
 
-fn of_list(arena: &mut Arena, list: &[Header], name: &str) -> Option<Text> {
+fn of_list(arena: &mut Arena, list: &[ResponseHeader], name: &str) -> Option<Text> {
     let mut same = list.iter().filter(|header| is_named(header.name.bytes(arena), name));
     let first = same.next()?;
-    let others: Vec<&Header> = same.collect();
+    let others: Vec<&ResponseHeader> = same.collect();
     if others.is_empty() {
         return Some(first.value.clone());
     }

@@ -9,7 +9,7 @@ use weir_http::KnownField;
 use super::{copied, number, present};
 use crate::exchange::Exchange;
 use crate::file;
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::text::Text;
 
 /// `$host`: from the request line or the Host field, in lower case, without port; else the server's name.
@@ -113,7 +113,10 @@ pub(super) fn realpath_root(x: &mut Exchange) -> Option<Text> {
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(0);
             let text = weir_rt::file::errno_text(errno);
-            x.log(Level::Crit, &format_args!("realpath() \"{}\" failed ({errno}: {text})", path.display()));
+            x.log(
+                LogLevel::Crit,
+                &format_args!("realpath() \"{}\" failed ({errno}: {text})", path.display()),
+            );
             None
         }
     }

@@ -4,7 +4,7 @@ use weir_http::KnownField;
 
 use super::{copied, fields, number};
 use crate::exchange::Exchange;
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::text::Text;
 use crate::transport::redirect_target;
 
@@ -51,7 +51,10 @@ pub(super) fn set_limit_rate(x: &mut Exchange, value: &[u8]) {
     match weir_conf::parse_size(value) {
         Some(rate) => x.limit_rate = Some(rate),
         None => {
-            x.log(Level::Error, &format_args!("invalid $limit_rate \"{}\"", String::from_utf8_lossy(value)));
+            x.log(
+                LogLevel::Error,
+                &format_args!("invalid $limit_rate \"{}\"", String::from_utf8_lossy(value)),
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use weir_http::KnownField;
 
 use crate::exchange::testing::{run, value};
-use crate::exchange::{Exchange, Header, HeaderName};
+use crate::exchange::{Exchange, HeaderName, ResponseHeader};
 use crate::text::Text;
 use crate::transport::ProxiedAddresses;
 
@@ -161,7 +161,8 @@ fn of_an_answer_before_and_after_its_head_is_sent() {
         x.response.add(KnownField::CacheControl, "no-store");
         x.response.add(KnownField::CacheControl, "max-age=1");
         x.response.add_named(Text::from("X-Own"), Text::from("yes"));
-        let trailer = Header { name: HeaderName::Other(Text::from("X-Sum")), value: Text::from("ab") };
+        let trailer =
+            ResponseHeader { name: HeaderName::Other(Text::from("X-Sum")), value: Text::from("ab") };
         x.response.trailers.push(trailer);
         check(
             x,

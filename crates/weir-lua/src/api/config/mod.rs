@@ -5,7 +5,7 @@ use crate::run::lend;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
     function("config._debug", 0, |l| {
-        l.push_boolean(weir_engine::log::main_limit() == weir_engine::log::Level::Debug);
+        l.push_boolean(weir_engine::log::main_limit() == weir_engine::log::LogLevel::Debug);
         Ok(CallDone::Results(1))
     }),
     function("config.prefix", 0, |l| {

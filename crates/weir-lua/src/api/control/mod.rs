@@ -7,7 +7,7 @@ pub(crate) mod on_abort;
 use std::time::Duration;
 
 use weir_engine::Text;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_http::uri::{self, InternalTarget};
 use weir_trace::WaitKind;
 
@@ -64,7 +64,7 @@ fn exit(l: LuaState) -> CallOutcome {
     }
     if lend::phase() == ScriptPhase::SslSessionStore {
         // The session is made whatever the script thinks of it.
-        lend::log_plain(Level::Debug, &format_args!("lua exit with code {status}"));
+        lend::log_plain(LogLevel::Debug, &format_args!("lua exit with code {status}"));
         return Ok(CallDone::Results(0));
     }
     if lend::phase() == ScriptPhase::HeaderFilter {
@@ -86,7 +86,7 @@ fn exit(l: LuaState) -> CallOutcome {
             let message = format!(
                 "attempt to set status {status} via ngx.exit after sending out the response status {now}"
             );
-            lend::exchange(|x| x.log(Level::Error, &message))?;
+            lend::exchange(|x| x.log(LogLevel::Error, &message))?;
         }
         lend::run(|run| run.op = Some(ThreadOp::End(ScriptEnd::Exit(i64::from(now)))))?;
     } else {
@@ -117,7 +117,7 @@ fn exec(l: LuaState) -> CallOutcome {
     }
     let Ok(InternalTarget { path, args: own }) = uri::internal_target(&target) else {
         let shown = String::from_utf8_lossy(&target).into_owned();
-        lend::log(Level::Error, &format_args!("unsafe URI \"{shown}\" was detected"));
+        lend::log(LogLevel::Error, &format_args!("unsafe URI \"{shown}\" was detected"));
         return Err(LuaRaise::text("unsafe uri"));
     };
     check_subrequests()?;
@@ -134,7 +134,7 @@ fn exec(l: LuaState) -> CallOutcome {
     if path.first() == Some(&b'@') && !args.is_empty() {
         let (name, args) = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
         let message = format!("query strings {args} ignored when exec'ing named location {name}");
-        lend::exchange(|x| x.log(Level::Warn, &message))?;
+        lend::exchange(|x| x.log(LogLevel::Warn, &message))?;
     }
     lend::run(|run| run.op = Some(ThreadOp::End(ScriptEnd::Exec(path.into_owned(), args))))?;
     Ok(CallDone::Yield(0))
@@ -174,8 +174,8 @@ fn sleep(l: LuaState) -> CallOutcome {
     }
     let ms = Duration::from_secs_f64(seconds.min(1e9)).as_millis() as u64;
     let told = lend::any_exchange(|x| {
-        x.log(Level::Debug, &format_args!("lua ready to sleep for {ms} ms"));
-        let heard = x.plan.core.error_log.enabled(Level::Debug);
+        x.log(LogLevel::Debug, &format_args!("lua ready to sleep for {ms} ms"));
+        let heard = x.plan.core.error_log.enabled(LogLevel::Debug);
         heard.then(|| format!("lua sleep timer expired: \"{}?\"", ShownUri(x)).into())
     });
     let told = told.ok().flatten();
@@ -213,14 +213,14 @@ fn set_status(l: LuaState) -> CallOutcome {
     }
     if is_sent() {
         lend::exchange(|x| {
-            x.log(Level::Error, &"attempt to set ngx.status after sending out response headers");
+            x.log(LogLevel::Error, &"attempt to set ngx.status after sending out response headers");
         })?;
         return Ok(CallDone::Results(0));
     }
     let status = expect_number(l, 1, "status")?;
     if !(100.0..1000.0).contains(&status) {
         lend::exchange(|x| {
-            x.log(Level::Error, &format_args!("invalid HTTP status code {}", status.trunc()));
+            x.log(LogLevel::Error, &format_args!("invalid HTTP status code {}", status.trunc()));
         })?;
         return Ok(CallDone::Results(0));
     }

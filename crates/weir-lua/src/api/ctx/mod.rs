@@ -6,7 +6,7 @@ pub(crate) mod ffi;
 use std::rc::Rc;
 
 use weir_engine::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 use crate::api::ssl;
 use crate::luajit::state::LuaState;
@@ -25,7 +25,7 @@ pub(crate) struct RequestCtx(Option<(Rc<LuaVm>, i32)>);
 impl Drop for RequestCtx {
     fn drop(&mut self) {
         if let Some((vm, anchor)) = self.0.take() {
-            weir_engine::log::cycle(Level::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
+            weir_engine::log::cycle(LogLevel::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
             let main = vm.main();
             main.push_anchored(anchor);
             vm.note_ctx_fields(main.room());

@@ -4,7 +4,7 @@ pub(crate) mod ffi;
 
 use aws_lc_rs::{digest, hmac};
 use md5::{Digest, Md5};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_http::base64;
 
 use crate::luajit::state::LuaState;
@@ -301,7 +301,7 @@ pub(super) fn finish_args(l: LuaState, text: &[u8], most: usize) -> bool {
     let count = text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).count();
     let cut = most > 0 && count > most;
     if cut {
-        lend::log(Level::Debug, &format_args!("lua hit query args limit {most}"));
+        lend::log(LogLevel::Debug, &format_args!("lua hit query args limit {most}"));
         l.push_bytes(b"truncated");
     }
     cut

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 
 use crate::api::log_level;
 use crate::luajit::state::LuaState;
@@ -69,11 +69,11 @@ struct LogRing {
     /// The ring's bytes.
     size: usize,
     /// What is less grave is not kept.
-    limit: Level,
+    limit: LogLevel,
 }
 
 struct LoggedLine {
-    level: Level,
+    level: LogLevel,
     /// Seconds since 1970.
     time: f64,
     /// Where it stands in the ring.
@@ -90,7 +90,7 @@ impl LoggedLine {
 
 impl LogRing {
     fn new(size: usize) -> LogRing {
-        LogRing { lines: VecDeque::new(), next: 0, size, limit: Level::Debug }
+        LogRing { lines: VecDeque::new(), next: 0, size, limit: LogLevel::Debug }
     }
 
     /// Keeps a line; those that stand in its place go, the oldest ones. One that is larger than the ring is not kept.
@@ -151,9 +151,9 @@ fn with_ring(l: LuaState, use_it: impl FnOnce(&mut LogRing)) -> CallOutcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Level, LogRing, LoggedLine};
+    use super::{LogLevel, LogRing, LoggedLine};
 
-    fn line(level: Level, text: &str) -> LoggedLine {
+    fn line(level: LogLevel, text: &str) -> LoggedLine {
         LoggedLine { level, time: 0.0, at: 0, text: text.as_bytes().into() }
     }
 
@@ -161,20 +161,20 @@ mod tests {
     fn the_oldest_lines_go_and_those_that_never_fit_are_not_kept() {
         let mut ring = LogRing::new(60);
         for text in ["first", "second", "third"] {
-            ring.push(line(Level::Error, text));
+            ring.push(line(LogLevel::Error, text));
         }
         // The third begins at the front, where the first stood, and reaches into the place of none other.
         let kept = |ring: &LogRing| -> Vec<String> {
             ring.lines.iter().map(|line| String::from_utf8_lossy(&line.text).into_owned()).collect()
         };
         assert_eq!(kept(&ring), ["second", "third"]);
-        ring.push(line(Level::Error, "fourth"));
+        ring.push(line(LogLevel::Error, "fourth"));
         assert_eq!(kept(&ring), ["third", "fourth"]);
-        ring.push(line(Level::Error, &"x".repeat(60)));
-        ring.limit = Level::Warn;
-        ring.push(line(Level::Info, "x"));
+        ring.push(line(LogLevel::Error, &"x".repeat(60)));
+        ring.limit = LogLevel::Warn;
+        ring.push(line(LogLevel::Info, "x"));
         assert_eq!(kept(&ring), ["third", "fourth"]);
-        ring.push(line(Level::Error, &"x".repeat(44)));
+        ring.push(line(LogLevel::Error, &"x".repeat(44)));
         assert_eq!(kept(&ring), ["x".repeat(44)]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use weir_engine::wire::{Reader, Writer};
+use weir_engine::wire::{IpcReader, IpcWriter};
 
 use crate::api::worker_thread::LuaValue;
 
@@ -25,14 +25,14 @@ impl WorkerEvent {
     ///
     /// # Errors
     /// As [`LuaValue::encode`].
-    pub(crate) fn encode(&self, out: &mut Writer) -> Result<(), String> {
+    pub(crate) fn encode(&self, out: &mut IpcWriter) -> Result<(), String> {
         [&self.channel, &self.source, &self.name].iter().for_each(|text| out.bytes(text));
         out.list(self.sender.iter(), |out, sender| out.number((*sender).into()));
         self.data.encode(out)
     }
 
     /// Reads what [`WorkerEvent::encode`] has written; `None` if it is not that.
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<WorkerEvent> {
+    pub(crate) fn decode(from: &mut IpcReader<'_>) -> Option<WorkerEvent> {
         let mut text = || Some(from.bytes()?.to_vec());
         let (channel, source, name) = (text()?, text()?, text()?);
         let sender = from.list(|from| u8::try_from(from.number()?).ok())?.pop();

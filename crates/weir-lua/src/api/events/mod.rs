@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weir_engine::wire::{Reader, Writer};
+use weir_engine::wire::{IpcReader, IpcWriter};
 use weir_engine::worker::AGENT;
 
 use crate::agent;
@@ -66,7 +66,7 @@ pub(crate) enum EventTarget {
 
 impl EventTarget {
     /// Writes it for another process.
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut IpcWriter) {
         match self {
             EventTarget::All => out.number(0),
             EventTarget::Worker(id) => [1, (*id).into()].iter().for_each(|number| out.number(*number)),
@@ -79,7 +79,7 @@ impl EventTarget {
     }
 
     /// Reads what [`EventTarget::encode`] has written; `None` if it is not that.
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<EventTarget> {
+    pub(crate) fn decode(from: &mut IpcReader<'_>) -> Option<EventTarget> {
         match from.number()? {
             0 => Some(EventTarget::All),
             1 => u8::try_from(from.number()?).ok().map(EventTarget::Worker),
@@ -280,7 +280,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Errors
 /// What of its data can't be said to another process.
 fn publish_by_agent(target: &EventTarget, event: &WorkerEvent) -> Result<usize, String> {
-    let mut out = Writer::default();
+    let mut out = IpcWriter::default();
     out.number(agent::PUBLISH);
     target.encode(&mut out);
     event.encode(&mut out)?;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ptr;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 use crate::api::ffi::{FfiAnswer, REFUSED, guarded, slice};
 use crate::api::{encode, response_fields};
@@ -221,9 +221,9 @@ fn arguments(list: &mut PairList, text: &[u8], most: usize) -> usize {
 
 fn tell_cut(what: i32, all: usize, most: usize) {
     match what {
-        0 => lend::log(Level::Debug, &format_args!("lua exceeding request header limit {all} > {most}")),
-        1 => lend::log(Level::Debug, &format_args!("lua exceeding response header limit {all} > {most}")),
-        _ => lend::log(Level::Debug, &format_args!("lua hit query args limit {most}")),
+        0 => lend::log(LogLevel::Debug, &format_args!("lua exceeding request header limit {all} > {most}")),
+        1 => lend::log(LogLevel::Debug, &format_args!("lua exceeding response header limit {all} > {most}")),
+        _ => lend::log(LogLevel::Debug, &format_args!("lua hit query args limit {most}")),
     }
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod ffi;
 
 use weir_engine::exchange::FieldPattern;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::{Exchange, Text};
 use weir_http::{KnownField, classify};
 
@@ -152,7 +152,7 @@ pub(crate) fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
 fn set(l: LuaState) -> CallOutcome {
     let name = field_name(l, "__newindex")?;
     if control::is_sent() && lend::phase() != ScriptPhase::HeaderFilter {
-        lend::log(Level::Error, &"attempt to set ngx.header.HEADER after sending out response headers");
+        lend::log(LogLevel::Error, &"attempt to set ngx.header.HEADER after sending out response headers");
         return Ok(CallDone::Results(0));
     }
     let list = values(l, 2)?;

@@ -1,7 +1,7 @@
 //! `ngx.location.capture` and `capture_multi`.
 
 use weir_engine::Text;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::subrequest::{
     PrepareHook, SubrequestBody, SubrequestCall, SubrequestOptions, VariableShare,
 };
@@ -95,7 +95,7 @@ fn read(l: LuaState, at: i32, options: i32, number: usize) -> Result<SubrequestC
     };
     let (path, args) = (path.into_owned(), args.unwrap_or_default().to_vec());
     let shown = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
-    lend::log(Level::Debug, &format_args!("lua http subrequest \"{}?{}\"", shown.0, shown.1));
+    lend::log(LogLevel::Debug, &format_args!("lua http subrequest \"{}?{}\"", shown.0, shown.1));
     let options_of_scripts =
         SubrequestOptions { share: VariableShare::Nothing, bare: true, ..SubrequestOptions::default() };
     let mut wanted = SubrequestCall { uri: path, args, options: options_of_scripts };
@@ -141,7 +141,7 @@ fn take_options(l: LuaState, at: i32, wanted: &mut SubrequestCall) -> Result<(),
         let number = number as i64;
         let Some(name) = u32::try_from(number).ok().and_then(req::method_name) else {
             // Unsigned in the log, as in OpenResty.
-            lend::log_plain(Level::Error, &format_args!("unsupported HTTP method: {}", number as u64));
+            lend::log_plain(LogLevel::Error, &format_args!("unsupported HTTP method: {}", number as u64));
             return Err(LuaRaise::text("failed to adjust the subrequest: -1"));
         };
         wanted.options.method = Method::parse(name.as_bytes());
@@ -224,12 +224,12 @@ fn read_variables(l: LuaState, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, LuaR
         match found {
             Some(Some(variable)) => list.push((variable, value)),
             Some(None) => {
-                lend::log_plain(Level::Error, &format_args!("variable \"{name}\" not changeable"));
+                lend::log_plain(LogLevel::Error, &format_args!("variable \"{name}\" not changeable"));
                 return Err(LuaRaise::text("failed to adjust the subrequest: 500"));
             }
             None => {
                 let why = "cannot be assigned a value (maybe you forgot to define it first?) ";
-                lend::log_plain(Level::Error, &format_args!("variable \"{name}\" {why}"));
+                lend::log_plain(LogLevel::Error, &format_args!("variable \"{name}\" {why}"));
                 return Err(LuaRaise::text("failed to adjust the subrequest: -1"));
             }
         }

@@ -1,6 +1,6 @@
 //! `ngx.log` and `print`.
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 use crate::api::output_text;
 use crate::luajit::state::LuaState;
@@ -18,7 +18,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
         };
         write(l, known, 2)
     }),
-    function("_print", 0, |l| write(l, Level::Notice, 1)),
+    function("_print", 0, |l| write(l, LogLevel::Notice, 1)),
     function("_warn_global", 0, |l| {
         if serves() {
             let name = l.lossy(1);
@@ -44,7 +44,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
 ];
 
 /// The level that scripts know by this number.
-pub(crate) fn level(number: f64) -> Option<Level> {
+pub(crate) fn level(number: f64) -> Option<LogLevel> {
     LEVELS.get(number as usize).filter(|_| number >= 0.0).copied()
 }
 
@@ -55,19 +55,19 @@ fn serves() -> bool {
 }
 
 /// By number, from `ngx.STDERR`.
-const LEVELS: [Level; 9] = [
-    Level::Stderr,
-    Level::Emerg,
-    Level::Alert,
-    Level::Crit,
-    Level::Error,
-    Level::Warn,
-    Level::Notice,
-    Level::Info,
-    Level::Debug,
+const LEVELS: [LogLevel; 9] = [
+    LogLevel::Stderr,
+    LogLevel::Emerg,
+    LogLevel::Alert,
+    LogLevel::Crit,
+    LogLevel::Error,
+    LogLevel::Warn,
+    LogLevel::Notice,
+    LogLevel::Info,
+    LogLevel::Debug,
 ];
 
-fn write(l: LuaState, level: Level, from: i32) -> CallOutcome {
+fn write(l: LuaState, level: LogLevel, from: i32) -> CallOutcome {
     let mut text = b"[lua] ".to_vec();
     text.extend_from_slice(l.caller(1).as_bytes());
     for at in from..=l.top() {
@@ -100,8 +100,8 @@ const AGAIN: u64 = 1000;
 fn note_trap(what: &str, place: &str, message: impl FnOnce() -> String) {
     let Some(times) = traps::count(what, place) else { return };
     if times == 1 {
-        lend::log(Level::Warn, &message());
+        lend::log(LogLevel::Warn, &message());
     } else if times % AGAIN == 0 {
-        lend::log(Level::Warn, &format_args!("{}, {times} times so far", message()));
+        lend::log(LogLevel::Warn, &format_args!("{}, {times} times so far", message()));
     }
 }

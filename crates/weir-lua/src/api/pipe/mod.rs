@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 use weir_rt::process::{ChildProcess, ProcessEnd, ProgramCall, spawn};
@@ -60,7 +60,7 @@ impl Drop for PipedProcess {
         {
             let pid = self.pid;
             weir_engine::log::cycle(
-                Level::Error,
+                LogLevel::Error,
                 &format!("lua pipe failed to kill process pid:{pid}: {error}"),
             );
         }
@@ -103,7 +103,7 @@ fn start(l: LuaState) -> CallOutcome {
         let name = String::from_utf8_lossy(args.first().map_or(&[], Vec::as_slice)).into_owned();
         let reason = errno_text(errno);
         let message = format!("lua pipe child execvp() failed while executing {name} ({errno}: {reason})");
-        lend::log_plain(Level::Emerg, &message);
+        lend::log_plain(LogLevel::Emerg, &message);
         // In OpenResty this is found out in a process that is there already, and ends with 1.
         let gone = [b"/bin/sh".to_vec(), b"-c".to_vec(), b"exit 1".to_vec()];
         spawn(&ProgramCall { args: &gone, environ: None, merge_stderr: program.merge_stderr })
@@ -145,7 +145,7 @@ const ENOTDIR: i32 = 20;
 const ELOOP: i32 = 40;
 
 fn debug(message: &dyn std::fmt::Display) {
-    lend::log_plain(Level::Debug, message);
+    lend::log_plain(LogLevel::Debug, message);
 }
 
 /// A limit of milliseconds; none for 0.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
 
@@ -168,7 +168,7 @@ impl ProcessPipe {
                     let errno = error.raw_os_error().unwrap_or_default();
                     let (at, reason) = (std::ptr::from_ref(self).addr(), errno_text(errno));
                     let message = format!("lua pipe write data error pipe:{at:016X} ({errno}: {reason})");
-                    crate::run::lend::log_plain(Level::Debug, &message);
+                    crate::run::lend::log_plain(LogLevel::Debug, &message);
                     let closed = error.kind() == ErrorKind::BrokenPipe;
                     return Some(Err((if closed { "closed" } else { reason }).to_owned()));
                 }
@@ -243,7 +243,7 @@ impl Drop for PipeBusy {
     fn drop(&mut self) {
         self.flag.set(false);
         if let Some(say) = self.say {
-            crate::run::lend::log_plain(Level::Debug, &say);
+            crate::run::lend::log_plain(LogLevel::Debug, &say);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What `ngx.process` is made of.
 
-use weir_engine::worker::Counts;
+use weir_engine::worker::WorkerCounts;
 use weir_rt::process::parent;
 use weir_rt::signal;
 use weir_server::with_worker;
@@ -30,7 +30,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
             true => agent::counts(),
             false => with_worker(|worker| worker.counts()).unwrap_or_default(),
         };
-        let Counts { accepted, requests, active, writing, waiting } = counts;
+        let WorkerCounts { accepted, requests, active, writing, waiting } = counts;
         let all = [accepted, requests, active, counts.reading(), writing, waiting];
         all.iter().for_each(|count| l.push_number(*count as f64));
         Ok(CallDone::Results(all.len() as i32))

@@ -2,7 +2,7 @@
 
 pub(crate) mod ffi;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 use crate::luajit::state::LuaState;
 use crate::run::function::{
@@ -72,7 +72,7 @@ enum ReplacementPart {
 /// `$1`, `${1}`, `$0` and `$$` of a replacement. What is wrong with one is logged, in OpenResty's words.
 fn template(text: &[u8]) -> Result<Vec<ReplacementPart>, String> {
     let fail = |reason: String| {
-        lend::log(Level::Error, &reason);
+        lend::log(LogLevel::Error, &reason);
         "failed to compile the replacement template".to_owned()
     };
     let invalid = || {

@@ -4,7 +4,7 @@ pub(crate) mod body;
 pub(crate) mod ffi;
 pub(crate) mod header;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_http::Method;
 
 use crate::api::control::check_subrequests;
@@ -150,7 +150,7 @@ fn set_uri(l: LuaState) -> CallOutcome {
     if jump {
         check_subrequests()?;
         let shown = String::from_utf8_lossy(&uri).into_owned();
-        lend::log(Level::Debug, &format_args!("lua set uri jump to \"{shown}\""));
+        lend::log(LogLevel::Debug, &format_args!("lua set uri jump to \"{shown}\""));
     }
     lend::exchange(|x| {
         let span = x.arena.push(&uri);

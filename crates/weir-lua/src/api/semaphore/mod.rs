@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_trace::WaitKind;
 
 use crate::luajit::state::LuaState;
@@ -21,7 +21,7 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     function("_semaphore.new", 0, new),
     function("_semaphore.post", 0, |l| {
         let semaphore = of(l)?;
-        lend::log_plain(Level::Debug, &"http lua semaphore post");
+        lend::log_plain(LogLevel::Debug, &"http lua semaphore post");
         semaphore.post(expect_number(l, 2, "post")? as u64);
         l.push_boolean(true);
         Ok(CallDone::Results(1))
@@ -89,7 +89,7 @@ impl Drop for SemaphorePlace {
 
 fn new(l: LuaState) -> CallOutcome {
     let units = expect_number(l, 1, "new")?;
-    lend::log_plain(Level::Debug, &"http lua semaphore new");
+    lend::log_plain(LogLevel::Debug, &"http lua semaphore new");
     let semaphore = Rc::<Semaphore>::default();
     semaphore.post(units as u64);
     l.push_owned(semaphore, c"weir.semaphore");
@@ -107,7 +107,7 @@ fn wait(l: LuaState) -> CallOutcome {
     if !lend::phase().is_in(YIELDABLE) {
         return fail(l, &format!("API disabled in the context of {}", lend::phase().context()));
     }
-    lend::log_plain(Level::Debug, &"http lua semaphore wait");
+    lend::log_plain(LogLevel::Debug, &"http lua semaphore wait");
     if semaphore.waiting.borrow().is_empty() && semaphore.take() {
         l.push_boolean(true);
         return Ok(CallDone::Results(1));
@@ -115,7 +115,7 @@ fn wait(l: LuaState) -> CallOutcome {
     if seconds == 0.0 {
         return fail(l, "timeout");
     }
-    lend::log_plain(Level::Debug, &"http lua semaphore wait yielding");
+    lend::log_plain(LogLevel::Debug, &"http lua semaphore wait yielding");
     let waiter = Rc::<SemaphoreWaiter>::default();
     semaphore.waiting.borrow_mut().push_back(waiter.clone());
     let place = SemaphorePlace(semaphore, waiter);

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::conf::core::Core;
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::core::CoreSettings;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::inherit;
 use weir_engine::resolver::Resolver;
 use weir_upstream::tls_client::client::{ClientConf, ClientTls};
@@ -51,7 +51,7 @@ impl SocketConf {
     ///
     /// # Errors
     /// What is wrong with them, in nginx's words.
-    pub(crate) fn resolve(&mut self, registry: &Registry) -> Result {
+    pub(crate) fn resolve(&mut self, registry: &ConfRegistry) -> Result {
         if !self.has_ssl {
             return Ok(());
         }
@@ -79,7 +79,7 @@ pub(crate) struct SocketSettings {
 }
 
 impl SocketSettings {
-    pub(crate) fn new(conf: &SocketConf, core: &Core) -> Rc<SocketSettings> {
+    pub(crate) fn new(conf: &SocketConf, core: &CoreSettings) -> Rc<SocketSettings> {
         let minute = |time: Option<u64>| time.unwrap_or(60_000);
         Rc::new(SocketSettings {
             timeouts: SocketTimeouts {

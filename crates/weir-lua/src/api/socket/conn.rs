@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::transport::ClientSide;
 use weir_rt::{Stream, Timer};
 
@@ -102,7 +102,7 @@ impl SocketConnection {
     /// Sets TCP_NODELAY before the first bytes, if that is wanted.
     pub(super) fn set_nodelay(&self) {
         if !self.nodelay.replace(true) && self.peer.port != 0 {
-            lend::log_plain(Level::Debug, &"lua socket tcp_nodelay");
+            lend::log_plain(LogLevel::Debug, &"lua socket tcp_nodelay");
             // It fails for connections that are gone, which sending tells.
             let _ = weir_rt::net::nodelay(self.stream().fd(), true);
         }

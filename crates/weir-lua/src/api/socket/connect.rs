@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 use weir_engine::descriptors::socket_when_free;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::resolver;
 use weir_rt::net::{self, SockAddr};
 use weir_rt::{Stream, Timer};
@@ -77,7 +77,7 @@ fn bind(l: LuaState) -> CallOutcome {
     let address = SocketAddr::new(ip, port);
     l.push_bytes(address.to_string().as_bytes());
     l.raw_set_index(1, place::BIND);
-    lend::log_plain(Level::Debug, &format_args!("lua tcp socket bind ip: {text}"));
+    lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket bind ip: {text}"));
     l.push_boolean(true);
     Ok(CallDone::Results(1))
 }
@@ -106,10 +106,10 @@ fn connect(l: LuaState) -> CallOutcome {
             socket.check_owner()?;
             not_busy!(l, socket, &[SocketDirection::Connect, SocketDirection::Read, SocketDirection::Write]);
             if socket.conn.borrow().is_some() {
-                lend::log_plain(Level::Debug, &"lua tcp socket reconnect without shutting down");
+                lend::log_plain(LogLevel::Debug, &"lua tcp socket reconnect without shutting down");
                 socket.finalize();
             }
-            lend::log_plain(Level::Debug, &"lua reuse socket upstream ctx");
+            lend::log_plain(LogLevel::Debug, &"lua reuse socket upstream ctx");
             socket
         }
         None => {
@@ -147,7 +147,7 @@ fn begin(
         if own.must_wait() {
             let (name, count) = (String::from_utf8_lossy(&wanted.pool), pool.connections());
             lend::log_plain(
-                Level::Debug,
+                LogLevel::Debug,
                 &format_args!(
                     "lua tcp socket queue connect operation for connection pool \"{name}\", connections: {count}"
                 ),
@@ -158,7 +158,7 @@ fn begin(
         }
     }
     let timeout = socket.timeouts.get().connect;
-    lend::log_plain(Level::Debug, &format_args!("lua tcp socket connect timeout: {timeout}"));
+    lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket connect timeout: {timeout}"));
     let bind = text_at(l, place::BIND).and_then(|text| text.parse().ok());
     let transparent = flag_at(l, place::TRANSPARENT);
     let busy = SocketBusy::new(&socket, SocketDirection::Connect);
@@ -293,7 +293,7 @@ impl DialTarget {
         {
             let (errno, host) = (failed(error), local.host());
             let text = weir_rt::file::errno_text(errno);
-            self.notes.push(Level::Crit, format!("bind({host}) failed ({errno}: {text}){peer}"));
+            self.notes.push(LogLevel::Crit, format!("bind({host}) failed ({errno}: {text}){peer}"));
             return Err(errno_words(errno));
         }
         match either(Stream::connect_with(socket, address), timer.wait()).await {
@@ -337,11 +337,11 @@ impl DialTarget {
     }
 
     fn error(&self, message: &dyn std::fmt::Display) {
-        self.log(Level::Error, message);
+        self.log(LogLevel::Error, message);
     }
 
     /// Logs an error of a socket, unless those are not wanted.
-    fn log(&self, level: Level, message: &dyn std::fmt::Display) {
+    fn log(&self, level: LogLevel, message: &dyn std::fmt::Display) {
         if self.settings.log_errors {
             self.notes.push(level, message.to_string());
         }

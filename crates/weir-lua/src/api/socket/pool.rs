@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_rt::{RecvOutcome, Timer};
 
 use crate::api::socket::conn::SocketConnection;
@@ -72,9 +72,9 @@ impl SocketPools {
     pub(super) fn make(self: &Rc<Self>, name: &[u8], size: usize, backlog: Option<usize>) -> Rc<SocketPool> {
         let (shown, queue) = (String::from_utf8_lossy(name), backlog.map_or(-1, |backlog| backlog as i64));
         let message = format_args!("lua tcp socket connection pool size: {size}, backlog: {queue}");
-        lend::log_plain(Level::Debug, &message);
+        lend::log_plain(LogLevel::Debug, &message);
         let message = format_args!("lua tcp socket keepalive create connection pool for key \"{shown}\"");
-        lend::log_plain(Level::Debug, &message);
+        lend::log_plain(LogLevel::Debug, &message);
         let pool = Rc::new(SocketPool {
             name: name.into(),
             size,
@@ -107,11 +107,11 @@ impl SocketPool {
 
     /// The kept connection that was used last, if it is still good.
     pub(super) fn take(&self) -> Option<Rc<SocketConnection>> {
-        lend::log_plain(Level::Debug, &"lua tcp socket pool get keepalive peer");
+        lend::log_plain(LogLevel::Debug, &"lua tcp socket pool get keepalive peer");
         loop {
             let Some(conn) = self.idle.borrow_mut().pop_front() else {
                 let message = "lua tcp socket keepalive: connection pool empty";
-                lend::log_plain(Level::Debug, &message);
+                lend::log_plain(LogLevel::Debug, &message);
                 return None;
             };
             conn.kept_by.take();
@@ -120,7 +120,7 @@ impl SocketPool {
                 let (at, fd) = (Rc::as_ptr(&conn), conn.stream().fd());
                 let message =
                     format_args!("lua tcp socket get keepalive peer: using connection {at:p}, fd:{fd}");
-                lend::log_plain(Level::Debug, &message);
+                lend::log_plain(LogLevel::Debug, &message);
                 conn.reused.set(conn.reused.get() + 1);
                 return Some(conn);
             }
@@ -167,9 +167,9 @@ impl SocketPool {
             true => "lua tcp socket keepalive max idle timeout",
             false => "lua tcp socket keepalive close handler check stale events",
         };
-        lend::log_plain(Level::Debug, &what);
+        lend::log_plain(LogLevel::Debug, &what);
         let fd = conn.stream().fd();
-        lend::log_plain(Level::Debug, &format_args!("lua tcp socket keepalive close handler: fd:{fd}"));
+        lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket keepalive close handler: fd:{fd}"));
         self.idle.borrow_mut().retain(|kept| !Rc::ptr_eq(kept, conn));
         // The last one drops the pool with it.
         let seat = conn.seat.take();
@@ -222,7 +222,7 @@ impl Drop for PoolSeat {
         if pool.connections.get() == 0 {
             let shown = String::from_utf8_lossy(&pool.name);
             let message = format_args!("lua tcp socket keepalive: free connection pool for \"{shown}\"");
-            lend::log_plain(Level::Debug, &message);
+            lend::log_plain(LogLevel::Debug, &message);
             if let Some(home) = pool.home.upgrade() {
                 home.known.borrow_mut().remove(&pool.name);
             }
@@ -264,7 +264,7 @@ impl QueuedConnect {
 impl Drop for QueuedConnect {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
-        lend::log_plain(Level::Debug, &"lua tcp socket abort queueing");
+        lend::log_plain(LogLevel::Debug, &"lua tcp socket abort queueing");
         if !self.waiter.granted.get() {
             seat.pool.forget(&self.waiter);
             seat.leave();
@@ -306,12 +306,12 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
     if lend::any_exchange(|x| x.worker.is_stopping())? {
         let message =
             format_args!("lua tcp socket set keepalive while process exiting, closing connection {at:p}");
-        lend::log_plain(Level::Debug, &message);
+        lend::log_plain(LogLevel::Debug, &message);
         socket.finalize();
         l.push_number(1.0);
         return Ok(CallDone::Results(1));
     }
-    lend::log_plain(Level::Debug, &format_args!("lua tcp socket set keepalive: saving connection {at:p}"));
+    lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket set keepalive: saving connection {at:p}"));
     let seated = conn.seat.borrow().as_ref().map(|seat| seat.pool().clone());
     let pool = match seated {
         Some(pool) => pool,
@@ -320,10 +320,10 @@ fn set_keepalive(l: LuaState) -> CallOutcome {
             None => return fail(l, "key not found"),
         },
     };
-    lend::log_plain(Level::Debug, &"lua tcp socket clear current socket connection");
+    lend::log_plain(LogLevel::Debug, &"lua tcp socket clear current socket connection");
     match timeout {
-        0 => lend::log_plain(Level::Debug, &"lua tcp socket keepalive timeout: unlimited"),
-        ms => lend::log_plain(Level::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
+        0 => lend::log_plain(LogLevel::Debug, &"lua tcp socket keepalive timeout: unlimited"),
+        ms => lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
     }
     match conn.stream().try_recv_first() {
         None => {}

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_rt::RecvOutcome;
 use weir_trace::WaitKind;
 
@@ -205,7 +205,7 @@ fn push_line(l: LuaState, line: &[u8]) {
 /// Receives: at once, or by a wait.
 fn read(l: LuaState, socket: Rc<TcpSocket>, source: ReadSource, reading: SocketReading) -> CallOutcome {
     let timeout = socket.timeouts.get().read;
-    lend::log_plain(Level::Debug, &format_args!("lua tcp socket read timeout: {timeout}"));
+    lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket read timeout: {timeout}"));
     match source {
         ReadSource::Conn(conn) => read_conn(l, socket, conn, reading),
         ReadSource::Body(input) => read_body(l, socket, input, reading),
@@ -239,7 +239,7 @@ fn read_body(
                 BodyPiece::Failed => ReadEnd::Aborted,
                 BodyPiece::TimedOut => {
                     if logs {
-                        notes.push(Level::Error, "lua tcp socket read timed out".to_owned());
+                        notes.push(LogLevel::Error, "lua tcp socket read timed out".to_owned());
                     }
                     ReadEnd::TimedOut
                 }
@@ -270,7 +270,7 @@ fn read_conn(
     };
     if let Some((count, ended)) = ended {
         if let ReadEnd::Failed(errno) = ended {
-            lend::log_plain(Level::Error, &failed(errno));
+            lend::log_plain(LogLevel::Error, &failed(errno));
         }
         return Ok(CallDone::Results(count));
     }
@@ -310,9 +310,9 @@ async fn receiving(
     busy.over();
     match ended {
         ReadEnd::TimedOut if socket.logs_errors() => {
-            notes.push(Level::Error, format!("lua tcp socket read timed out{}", conn.peer));
+            notes.push(LogLevel::Error, format!("lua tcp socket read timed out{}", conn.peer));
         }
-        ReadEnd::Failed(errno) => notes.push(Level::Error, failed(errno)),
+        ReadEnd::Failed(errno) => notes.push(LogLevel::Error, failed(errno)),
         _ => {}
     }
     Box::new(move |l| reading.finish(l, &socket, &mut conn.input.borrow_mut(), ended))
@@ -383,7 +383,7 @@ fn receive(l: LuaState) -> CallOutcome {
             "expecting 1 or 2 arguments (including the object), but got {top}"
         )));
     }
-    lend::log_plain(Level::Debug, &"lua tcp socket calling receive() method");
+    lend::log_plain(LogLevel::Debug, &"lua tcp socket calling receive() method");
     let (socket, conn) = match receiver(l, socket(l)?) {
         Ok(both) => both,
         Err(outcome) => return outcome,
@@ -429,8 +429,8 @@ fn receive_any(l: LuaState) -> CallOutcome {
         _ => return Err(bad_argument(l, 2, "bad max argument")),
     };
     let message = format_args!("lua tcp socket calling receiveany() method to read at most {most} bytes");
-    lend::log_plain(Level::Debug, &message);
-    lend::log_plain(Level::Debug, &"lua tcp socket read any");
+    lend::log_plain(LogLevel::Debug, &message);
+    lend::log_plain(LogLevel::Debug, &"lua tcp socket read any");
     let buffer = socket.settings.borrow().as_ref().map_or(usize::MAX, |settings| settings.buffer_size);
     read(l, socket, conn, SocketReading::new(ReceiveGoal::Any(most.min(buffer))))
 }
@@ -459,7 +459,7 @@ fn receive_until(l: LuaState) -> CallOutcome {
         };
         l.pop(1);
     }
-    lend::log_plain(Level::Debug, &"lua tcp socket calling receiveuntil() method");
+    lend::log_plain(LogLevel::Debug, &"lua tcp socket calling receiveuntil() method");
     socket(l)?;
     let Some(pattern) = l.bytes(2) else {
         return Err(bad_argument(l, 2, &format!("string expected, got {}", l.kind_name(2))));
@@ -500,7 +500,7 @@ fn iterate(l: LuaState) -> CallOutcome {
     let (Some(socket), Some(conn), Some(search)) = (socket, conn, search) else { return fail(l, "closed") };
     socket.check_owner()?;
     not_busy!(l, socket, &[SocketDirection::Read]);
-    lend::log_plain(Level::Debug, &"lua tcp socket receiveuntil iterator");
+    lend::log_plain(LogLevel::Debug, &"lua tcp socket receiveuntil iterator");
     if search.ended.replace(false) {
         (0..3).for_each(|_| l.push_nil());
         return Ok(CallDone::Results(3));

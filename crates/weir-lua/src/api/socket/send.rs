@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_rt::SendError;
 
 use crate::api::socket::conn::SocketConnection;
@@ -37,7 +37,7 @@ fn send(l: LuaState) -> CallOutcome {
     socket.check_owner()?;
     not_busy!(l, socket, &[SocketDirection::Write]);
     let timeout = socket.timeouts.get().send;
-    lend::log_plain(Level::Debug, &format_args!("lua tcp socket send timeout: {timeout}"));
+    lend::log_plain(LogLevel::Debug, &format_args!("lua tcp socket send timeout: {timeout}"));
     let mut bytes = conn.stream().spare();
     text(l, &mut bytes, &|reason| bad_argument(l, 2, reason))?;
     let count = bytes.len();
@@ -54,7 +54,7 @@ fn send(l: LuaState) -> CallOutcome {
         }
         Some(Err(error)) => {
             if let Some(message) = line(&socket, &conn, error) {
-                lend::log_plain(Level::Error, &message);
+                lend::log_plain(LogLevel::Error, &message);
             }
             Ok(CallDone::Results(push_failed(l, &socket, error)))
         }
@@ -78,7 +78,7 @@ async fn sending(busy: SocketBusy, conn: Rc<SocketConnection>, count: usize, not
         }),
         Err(error) => {
             if let Some(message) = line(&socket, &conn, error) {
-                notes.push(Level::Error, message);
+                notes.push(LogLevel::Error, message);
             }
             Box::new(move |l| push_failed(l, &socket, error))
         }

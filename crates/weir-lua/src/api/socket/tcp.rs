@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::resolver::Resolver;
 use weir_trace::WaitKind;
 
@@ -107,12 +107,12 @@ impl TcpSocket {
 
     /// Closes the connection.
     pub(super) fn finalize(&self) {
-        lend::log_plain(Level::Debug, &"lua finalize socket");
+        lend::log_plain(LogLevel::Debug, &"lua finalize socket");
         self.read_closed.set(true);
         self.write_closed.set(true);
         self.body.take();
         if self.conn.take().is_some() {
-            lend::log_plain(Level::Debug, &"lua close socket connection");
+            lend::log_plain(LogLevel::Debug, &"lua close socket connection");
         }
     }
 
@@ -274,7 +274,7 @@ pub(super) fn closed(l: LuaState, what: &str, socket: Option<&Rc<TcpSocket>>) ->
             conn.as_ref().map_or(std::ptr::null(), Rc::as_ptr),
             u8::from(eof)
         );
-        lend::any_exchange(|x| x.log(Level::Error, &message))?;
+        lend::any_exchange(|x| x.log(LogLevel::Error, &message))?;
     }
     fail(l, "closed")
 }
@@ -396,7 +396,7 @@ pub(super) fn errno_words(errno: i32) -> String {
 }
 
 /// How loud a `connect` that failed is told: nobody is alarmed by servers that are not there.
-pub(super) fn connect_level(errno: i32) -> Level {
+pub(super) fn connect_level(errno: i32) -> LogLevel {
     match errno {
         libc::EAGAIN
         | libc::ECONNRESET
@@ -404,8 +404,8 @@ pub(super) fn connect_level(errno: i32) -> Level {
         | libc::ENETUNREACH
         | libc::ECONNREFUSED
         | libc::EHOSTDOWN
-        | libc::EHOSTUNREACH => Level::Error,
-        _ => Level::Crit,
+        | libc::EHOSTUNREACH => LogLevel::Error,
+        _ => LogLevel::Crit,
     }
 }
 

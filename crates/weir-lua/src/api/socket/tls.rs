@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_tls::chain::{self, CertificatePurpose};
 use weir_tls::{KeptSession, SessionFacts, TrustStore};
 use weir_upstream::tls_client::client::ClientTls;
@@ -26,7 +26,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
         let Some(conn) = open(l)? else { return fail(l, "closed") };
         match conn.session.borrow().as_ref() {
             Some(session) => {
-                lend::log_plain(Level::Debug, &saved(session));
+                lend::log_plain(LogLevel::Debug, &saved(session));
                 l.push_owned(session.clone(), SESSION);
                 Ok(CallDone::Results(1))
             }
@@ -42,7 +42,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     }),
     function("_socket.session_freed", 0, |l| {
         if let Some(session) = l.owned::<SocketTlsSession>(1) {
-            lend::log_plain(Level::Debug, &format_args!("lua ssl free session: {:X}", session.0.number()));
+            lend::log_plain(LogLevel::Debug, &format_args!("lua ssl free session: {:X}", session.0.number()));
         }
         Ok(CallDone::Results(0))
     }),
@@ -104,7 +104,7 @@ fn handshake(l: LuaState) -> CallOutcome {
         return Err(LuaRaise::text(format!("cannot convert '{given}' to 'const unsigned char *'")));
     }
     let conn = open(l)?;
-    lend::log_plain(Level::Debug, &"lua tcp socket ssl handshake");
+    lend::log_plain(LogLevel::Debug, &"lua tcp socket ssl handshake");
     let Some(socket) = socket(l)? else { return fail(l, "closed") };
     not_busy!(l, socket, crate::api::socket::tcp::OPEN);
     let Some(conn) = conn else { return fail(l, "closed") };
@@ -124,10 +124,10 @@ fn handshake(l: LuaState) -> CallOutcome {
     };
     let name = l.bytes(3).map(|name| String::from_utf8_lossy(name).into_owned());
     if let Some(session) = &given {
-        lend::log_plain(Level::Debug, &format_args!("lua ssl set session: {:X}", session.0.number()));
+        lend::log_plain(LogLevel::Debug, &format_args!("lua ssl set session: {:X}", session.0.number()));
     }
     if let Some(name) = &name {
-        lend::log_plain(Level::Debug, &format_args!("lua ssl server name: \"{name}\""));
+        lend::log_plain(LogLevel::Debug, &format_args!("lua ssl server name: \"{name}\""));
     }
     l.raw_get_index(1, place::CERTIFICATE);
     l.raw_get_index(1, place::KEY_OF_CERTIFICATE);
@@ -154,7 +154,7 @@ fn again(
     match given.or_else(|| conn.session.borrow().clone()) {
         _ if refused => l.push_boolean(true),
         Some(session) => {
-            lend::log_plain(Level::Debug, &saved(&session));
+            lend::log_plain(LogLevel::Debug, &saved(&session));
             l.push_owned(session, SESSION);
         }
         None => l.push_nil(),
@@ -213,24 +213,24 @@ async fn run(
     let facts = connect(conn.stream(), &conn.read_timer, &config, name).await;
     conn.read_timer.disarm();
     if let Some(why) = tls.take_key_log_error() {
-        notes.push(Level::Error, why);
+        notes.push(LogLevel::Error, why);
     }
     let facts = facts.map_err(|failed| match failed {
         NoTls::TimedOut => "timeout".to_owned(),
         NoTls::Failed(message) => {
-            notes.push(Level::Error, format!("{message}{}", conn.peer));
+            notes.push(LogLevel::Error, format!("{message}{}", conn.peer));
             "handshake failed".to_owned()
         }
     })?;
-    notes.push(Level::Debug, facts.agreed().to_string());
+    notes.push(LogLevel::Debug, facts.agreed().to_string());
     if facts.resumed {
-        notes.push(Level::Debug, "SSL reused session".to_owned());
+        notes.push(LogLevel::Debug, "SSL reused session".to_owned());
     }
     if wanted.verify {
         check(socket, conn, wanted, &facts, notes)?;
     }
     if wanted.session {
-        notes.push(Level::Debug, saved(&session));
+        notes.push(LogLevel::Debug, saved(&session));
     }
     Ok(session)
 }
@@ -249,7 +249,7 @@ fn check(
         let (code, text) = (problem.code, problem.text);
         if socket.logs_errors() {
             notes.push(
-                Level::Error,
+                LogLevel::Error,
                 format!("lua ssl certificate verify error: ({code}: {text}){}", conn.peer),
             );
         }
@@ -260,7 +260,10 @@ fn check(
         return Ok(());
     }
     if socket.logs_errors() {
-        notes.push(Level::Error, format!("lua ssl certificate does not match host \"{name}\"{}", conn.peer));
+        notes.push(
+            LogLevel::Error,
+            format!("lua ssl certificate does not match host \"{name}\"{}", conn.peer),
+        );
     }
     Err("certificate host mismatch".to_owned())
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use weir_engine::exchange::RunOrigin;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_rt::notify::{Notify, either};
 
 use crate::run::drive::drive_alone;
@@ -110,7 +110,7 @@ impl LuaVm {
 
     /// Runs a timer that is due.
     fn fire(self: &Rc<Self>, timer: PendingTimer, premature: bool) {
-        log::cycle(Level::Debug, &"lua ngx.timer expired");
+        log::cycle(LogLevel::Debug, &"lua ngx.timer expired");
         let l = self.main();
         if let (Some(delay), false) = (timer.every, premature) {
             l.push_anchored(timer.anchor);
@@ -127,7 +127,7 @@ impl LuaVm {
             let message = format_args!(
                 "lua failed to run timer with function defined at {place}: {most} lua_max_running_timers are not enough"
             );
-            return log::cycle(Level::Alert, &message);
+            return log::cycle(LogLevel::Alert, &message);
         };
         let place = place.trim_start_matches(['=', '@']).to_owned();
         let run = ScriptRun::with_arguments(self, ScriptPhase::Timer, false, timer.args + 1);

@@ -1,8 +1,8 @@
 //! `ngx.var` for compiled code.
 
 use weir_engine::Text;
-use weir_engine::conf::server::Link;
-use weir_engine::variable::{Get, VarIndex};
+use weir_engine::conf::server::ConfigurationLink;
+use weir_engine::variable::{VarIndex, VariableSource};
 
 use crate::api::ffi::{FOUND, FfiAnswer, LastText, NOTHING, REFUSED, SAME, changing, guarded, slice};
 use crate::run::lend;
@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i
 }
 
 /// The number that `find` has for a variable's name, which it is given in lower case.
-fn numbered(name: &[u8], find: impl FnOnce(&Link, &str) -> Option<i32>) -> i32 {
+fn numbered(name: &[u8], find: impl FnOnce(&ConfigurationLink, &str) -> Option<i32>) -> i32 {
     guarded(|| {
         let Ok(name) = std::str::from_utf8(name) else { return REFUSED };
         let name = name.to_ascii_lowercase();
@@ -66,8 +66,8 @@ pub(crate) unsafe extern "C" fn variable(
                 Err(_) => {
                     let at = (index - DIRECT) as usize;
                     match lend::vm(|vm| vm.direct.borrow().get(at).cloned()) {
-                        Some((Get::Plain(get), _)) => get(x),
-                        Some((Get::Prefix(get), rest)) => get(x, &rest),
+                        Some((VariableSource::Plain(get), _)) => get(x),
+                        Some((VariableSource::Prefix(get), rest)) => get(x, &rest),
                         None => return REFUSED,
                     }
                 }

@@ -3,7 +3,7 @@
 pub(crate) mod ffi;
 
 use weir_engine::Text;
-use weir_engine::variable::Get;
+use weir_engine::variable::VariableSource;
 
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
@@ -71,7 +71,7 @@ fn set(l: LuaState) -> CallOutcome {
                 set(x, value.as_deref().unwrap_or_default());
                 Ok(())
             }
-            None if matches!(generation.modules_variable(&name), Some((Get::Plain(_), _))) => {
+            None if matches!(generation.modules_variable(&name), Some((VariableSource::Plain(_), _))) => {
                 Err("not changeable")
             }
             None => Err(

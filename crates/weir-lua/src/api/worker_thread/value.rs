@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use weir_engine::wire::{Reader, Writer};
+use weir_engine::wire::{IpcReader, IpcWriter};
 
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
@@ -79,7 +79,7 @@ impl LuaValue {
     ///
     /// # Errors
     /// An address means nothing there, but for that of `ngx.null`.
-    pub(crate) fn encode(&self, out: &mut Writer) -> Result<(), String> {
+    pub(crate) fn encode(&self, out: &mut IpcWriter) -> Result<(), String> {
         match self {
             LuaValue::Nil => out.number(NIL),
             LuaValue::Boolean(value) => {
@@ -107,11 +107,11 @@ impl LuaValue {
     }
 
     /// Reads what [`LuaValue::encode`] has written; `None` if it is not that.
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<LuaValue> {
+    pub(crate) fn decode(from: &mut IpcReader<'_>) -> Option<LuaValue> {
         LuaValue::decode_at(from, 0)
     }
 
-    fn decode_at(from: &mut Reader<'_>, depth: usize) -> Option<LuaValue> {
+    fn decode_at(from: &mut IpcReader<'_>, depth: usize) -> Option<LuaValue> {
         Some(match from.number()? {
             NIL => LuaValue::Nil,
             BOOLEAN => LuaValue::Boolean(from.number()? != 0),
@@ -119,7 +119,7 @@ impl LuaValue {
             TEXT => LuaValue::Text(from.bytes()?.to_vec()),
             NULL => LuaValue::Pointer(0),
             TABLE if depth < DEEPEST => {
-                let pair = |from: &mut Reader<'_>| {
+                let pair = |from: &mut IpcReader<'_>| {
                     // No key of a table is nil, nor a number that is none.
                     let key = LuaValue::decode_at(from, depth + 1)?;
                     let proper =
@@ -177,17 +177,17 @@ mod tests {
             (LuaValue::Number(0.5), LuaValue::Nil),
             (text("t"), inner),
         ]);
-        let mut out = Writer::default();
+        let mut out = IpcWriter::default();
         value.encode(&mut out).expect("all of it can be said");
-        assert_eq!(LuaValue::decode(&mut Reader(&out.0)).as_ref(), Some(&value));
+        assert_eq!(LuaValue::decode(&mut IpcReader(&out.0)).as_ref(), Some(&value));
         for end in 0..out.0.len() {
-            assert_eq!(LuaValue::decode(&mut Reader(&out.0[..end])), None, "{end}");
+            assert_eq!(LuaValue::decode(&mut IpcReader(&out.0[..end])), None, "{end}");
         }
-        assert!(LuaValue::Pointer(8).encode(&mut Writer::default()).is_err());
+        assert!(LuaValue::Pointer(8).encode(&mut IpcWriter::default()).is_err());
         let deep = (0..=DEEPEST)
             .fold(LuaValue::Nil, |inner, _| LuaValue::Table(vec![(LuaValue::Number(1.0), inner)]));
-        let mut out = Writer::default();
+        let mut out = IpcWriter::default();
         deep.encode(&mut out).expect("no address in it");
-        assert_eq!(LuaValue::decode(&mut Reader(&out.0)), None);
+        assert_eq!(LuaValue::decode(&mut IpcReader(&out.0)), None);
     }
 }

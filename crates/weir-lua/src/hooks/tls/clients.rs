@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_engine::Exchange;
 use weir_engine::exchange::RunOrigin;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
 use weir_server::tls::{ClientGreeting, HandshakeChoice, HandshakeRefusal, HelloHandler, HelloVerdict};
 use weir_tls::suites::ProtocolVersions;
@@ -101,7 +101,7 @@ impl ClientScripts {
             Ok(choice) => HelloVerdict::Choose(Box::new(choice)),
             Err(message) => {
                 let message = format_args!("{message} while SSL handshaking");
-                weir_engine::log::connection(&greeting.connection, Level::Error, &message);
+                weir_engine::log::connection(&greeting.connection, LogLevel::Error, &message);
                 HelloVerdict::Reject(HandshakeRefusal::Certificate)
             }
         }
@@ -128,7 +128,7 @@ impl ClientScripts {
             ScriptPhase::SslSessionFetch => "session fetch",
             _ => "cert",
         };
-        x.log(Level::Debug, &format_args!("ssl {step}: connection reusable: 0"));
+        x.log(LogLevel::Debug, &format_args!("ssl {step}: connection reusable: 0"));
         let end = match self.begin_run(phase, chunk, &mut x) {
             Ok(mut run) => {
                 let end = drive(&mut run, &mut x, &self.settings).await;
@@ -136,7 +136,7 @@ impl ClientScripts {
                 end
             }
             Err(message) => {
-                x.log(Level::Error, &message);
+                x.log(LogLevel::Error, &message);
                 Some(ScriptEnd::Error)
             }
         };
@@ -160,7 +160,7 @@ impl ClientScripts {
     fn store(&self, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) {
         let phase = ScriptPhase::SslSessionStore;
         let mut x = begin(phase, handshake);
-        x.log(Level::Debug, &"ssl session store: connection reusable: 0");
+        x.log(LogLevel::Debug, &"ssl session store: connection reusable: 0");
         let stored = self.home.vm(&mut x).and_then(|vm| {
             ctx::adopt(&mut x, &vm);
             let ran = vm.run_for(chunk, phase, &mut x);
@@ -169,10 +169,10 @@ impl ClientScripts {
         });
         if let Err(message) = &stored {
             // OpenResty has another name for it here.
-            x.log(Level::Error, &message.replacen("run ssl_session_store", "run session_store", 1));
+            x.log(LogLevel::Error, &message.replacen("run ssl_session_store", "run session_store", 1));
         }
         let label = phase.label();
-        x.log(Level::Debug, &format_args!("{label}*: handler return value: 0, sess new cb exit code: 0"));
+        x.log(LogLevel::Debug, &format_args!("{label}*: handler return value: 0, sess new cb exit code: 0"));
         x.end_alone(stored.is_err());
     }
 }
@@ -185,19 +185,22 @@ pub(crate) fn goes_on(x: &mut Exchange, phase: ScriptPhase, end: Option<&ScriptE
         Some(_) => (false, 500),
     };
     if let Some(ScriptEnd::Exit(code)) = end {
-        x.log(Level::Debug, &format_args!("lua exit with code {code}"));
+        x.log(LogLevel::Debug, &format_args!("lua exit with code {code}"));
     }
     let label = phase.label();
     let callback = if phase == ScriptPhase::SslClientHello { "client hello cb" } else { "cert cb" };
     let exit = u8::from(good);
-    x.log(Level::Debug, &format_args!("{label}: handler return value: {code}, {callback} exit code: {exit}"));
-    x.log(Level::Debug, &format_args!("{label}: {callback} exit code: {exit}"));
+    x.log(
+        LogLevel::Debug,
+        &format_args!("{label}: handler return value: {code}, {callback} exit code: {exit}"),
+    );
+    x.log(LogLevel::Debug, &format_args!("{label}: {callback} exit code: {exit}"));
     good
 }
 
 /// Logs what concerns nobody but who reads debug lines.
 fn debug(greeting: &ClientGreeting, message: &dyn std::fmt::Display) {
-    weir_engine::log::connection(&greeting.connection, Level::Debug, message);
+    weir_engine::log::connection(&greeting.connection, LogLevel::Debug, message);
 }
 
 /// An exchange of no request for a script of the handshake.

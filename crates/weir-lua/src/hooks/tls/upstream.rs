@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_engine::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
 use weir_tls::VerifyProblem;
 use weir_upstream::tls_client::{MetServer, ShownCertificate, UpstreamHandler};
@@ -62,7 +62,7 @@ impl UpstreamScripts {
         let end = match begun {
             Ok(mut run) => drive(&mut run, x, &self.settings).await,
             Err(message) => {
-                x.log(Level::Error, &message);
+                x.log(LogLevel::Error, &message);
                 Some(ScriptEnd::Error)
             }
         };
@@ -83,7 +83,7 @@ impl UpstreamScripts {
                 certificates: made.unwrap_or_default(),
             }),
             Err(message) => {
-                x.log(Level::Error, &message);
+                x.log(LogLevel::Error, &message);
                 Err(())
             }
         }
@@ -119,7 +119,7 @@ impl UpstreamHandler for UpstreamScripts {
     fn abandoned(&self, x: &mut Exchange) {
         x.state::<CurrentUpstreamHandshake>().0 = None;
         let label = ScriptPhase::ProxySslCertificate.label();
-        x.log(Level::Debug, &format_args!("{label}: cert cb aborted"));
+        x.log(LogLevel::Debug, &format_args!("{label}: cert cb aborted"));
     }
 
     fn verify<'x>(

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_engine::figures::{Metric, MetricKind};
+use weir_engine::figures::{MetricFamily, MetricKind};
 
 use crate::dict::DictFigures;
 use crate::inspect::report::{VmFigures, dicts, shown};
 use crate::vm::traps;
 
-pub(super) fn of_all() -> Vec<Metric> {
+pub(super) fn of_all() -> Vec<MetricFamily> {
     let vms = shown();
     let mut list = vec![
         traps(),
@@ -22,14 +22,14 @@ pub(super) fn of_all() -> Vec<Metric> {
         }),
     ];
     let in_use = by_worker(&vms, |sum: u64, vm| sum + vm.heap.live());
-    list.push(Metric {
+    list.push(MetricFamily {
         name: "weir_lua_memory_bytes",
         help: "What Lua's VMs have in use.",
         kind: MetricKind::Gauge,
         rows: in_use,
     });
     let allocated = by_worker(&vms, |sum: u64, vm| sum + vm.heap.allocated.load(Relaxed));
-    list.push(Metric {
+    list.push(MetricFamily {
         name: "weir_lua_allocated_bytes",
         help: "What Lua's VMs of the present configurations have allocated.",
         kind: MetricKind::Gauge,
@@ -40,13 +40,13 @@ pub(super) fn of_all() -> Vec<Metric> {
 }
 
 /// `weir lua traps` without places: globals by one row, calls by name, limits by directive.
-fn traps() -> Metric {
+fn traps() -> MetricFamily {
     let mut sums = BTreeMap::<String, u64>::new();
     for (times, what, _) in traps::seen() {
         let kind = what.split(' ').next().unwrap_or_default();
         *sums.entry(kind.to_owned()).or_default() += times;
     }
-    Metric {
+    MetricFamily {
         name: "weir_lua_traps",
         help: "Globals written, calls that blocked a worker, and limits that scripts ran into.",
         kind: MetricKind::Counter,
@@ -61,8 +61,8 @@ fn workers(
     kind: MetricKind,
     vms: &[Arc<VmFigures>],
     of: fn(&VmFigures) -> u64,
-) -> Metric {
-    Metric { name, help, kind, rows: by_worker(vms, |_, vm| of(vm)) }
+) -> MetricFamily {
+    MetricFamily { name, help, kind, rows: by_worker(vms, |_, vm| of(vm)) }
 }
 
 /// A row for each worker, which may have several VMs.
@@ -78,12 +78,12 @@ fn by_worker(
     sums.into_iter().map(|(worker, value)| (vec![("worker", worker.to_string())], value)).collect()
 }
 
-fn dictionaries() -> [Metric; 3] {
+fn dictionaries() -> [MetricFamily; 3] {
     let told: Vec<(String, DictFigures)> =
         dicts().into_iter().map(|(name, dict)| (name, dict.told())).collect();
     DICTIONARIES.map(|(name, help, kind, of)| {
         let rows = told.iter().map(|(name, told)| (vec![("dict", name.clone())], of(told))).collect();
-        Metric { name, help, kind, rows }
+        MetricFamily { name, help, kind, rows }
     })
 }
 

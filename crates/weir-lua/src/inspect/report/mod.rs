@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use weir_engine::figures::{self, Table, Value};
+use weir_engine::figures::{self, FigureTable, FigureValue};
 use weir_server::housekeeping;
 
 use crate::dict::SharedDict;
@@ -64,7 +64,7 @@ fn dicts() -> BTreeMap<String, Arc<SharedDict>> {
     shown().iter().flat_map(|vm| vm.dicts.iter().cloned()).collect()
 }
 
-fn tell_lua(what: &str) -> Option<Table> {
+fn tell_lua(what: &str) -> Option<FigureTable> {
     let vms = shown();
     match what {
         "heap" => Some(heap(&vms)),
@@ -80,14 +80,14 @@ fn tell_lua(what: &str) -> Option<Table> {
     }
 }
 
-fn heap(vms: &[Arc<VmFigures>]) -> Table {
+fn heap(vms: &[Arc<VmFigures>]) -> FigureTable {
     let row = |vm: &Arc<VmFigures>| {
         let (allocated, live) = (vm.heap.allocated.load(Relaxed), vm.heap.live());
         vec![
-            Value::Count(vm.worker.into()),
-            Value::Bytes(live),
-            Value::Bytes(allocated),
-            Value::Bytes(allocated - live.min(allocated)),
+            FigureValue::Count(vm.worker.into()),
+            FigureValue::Bytes(live),
+            FigureValue::Bytes(allocated),
+            FigureValue::Bytes(allocated - live.min(allocated)),
         ]
     };
     let columns = &[
@@ -96,12 +96,12 @@ fn heap(vms: &[Arc<VmFigures>]) -> Table {
         ("allocated", "allocated_bytes"),
         ("freed", "freed_bytes"),
     ];
-    Table { columns, rows: vms.iter().map(row).collect() }
+    FigureTable { columns, rows: vms.iter().map(row).collect() }
 }
 
 /// How many objects of each type the VMs have together, the most bytes first.
 #[cfg(lua_walk)]
-fn objects(vms: &[Arc<VmFigures>]) -> Table {
+fn objects(vms: &[Arc<VmFigures>]) -> FigureTable {
     let mut sums = [census::TypeSum::default(); census::TYPES.len()];
     for census in vms.iter().filter_map(|vm| ask(vm, |vm| census::count(vm.main()))) {
         for (sum, part) in sums.iter_mut().zip(census.types) {
@@ -112,25 +112,29 @@ fn objects(vms: &[Arc<VmFigures>]) -> Table {
     let mut rows: Vec<_> = census::TYPES.iter().zip(sums).filter(|(_, sum)| sum.count > 0).collect();
     rows.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes));
     let row = |(name, sum): (&&str, census::TypeSum)| {
-        vec![Value::Text((*name).to_owned()), Value::Count(sum.count), Value::Bytes(sum.bytes)]
+        vec![
+            FigureValue::Text((*name).to_owned()),
+            FigureValue::Count(sum.count),
+            FigureValue::Bytes(sum.bytes),
+        ]
     };
     let columns = &[("objects", "type"), ("count", "count"), ("bytes", "bytes")];
-    Table { columns, rows: rows.into_iter().map(row).collect() }
+    FigureTable { columns, rows: rows.into_iter().map(row).collect() }
 }
 
 /// The biggest tables of each VM.
 #[cfg(lua_walk)]
-fn tables(vms: &[Arc<VmFigures>]) -> Table {
+fn tables(vms: &[Arc<VmFigures>]) -> FigureTable {
     let mut rows = Vec::new();
     for vm in vms {
         let Some(census) = ask(vm, |vm| census::count(vm.main())) else { continue };
         rows.extend(census.tables.iter().filter(|table| table.bytes > 0).map(|table| {
             vec![
-                Value::Count(vm.worker.into()),
-                Value::Bytes(table.bytes),
-                Value::Count(table.array),
-                Value::Count(table.hash),
-                Value::Text(table.held()),
+                FigureValue::Count(vm.worker.into()),
+                FigureValue::Bytes(table.bytes),
+                FigureValue::Count(table.array),
+                FigureValue::Count(table.hash),
+                FigureValue::Text(table.held()),
             ]
         }));
     }
@@ -141,29 +145,31 @@ fn tables(vms: &[Arc<VmFigures>]) -> Table {
         ("hash", "hash"),
         ("held by", "held_by"),
     ];
-    Table { columns, rows }
+    FigureTable { columns, rows }
 }
 
 /// Globals that scripts of requests have written and calls that blocked their worker, since the server was started.
-fn traps() -> Table {
-    let row = |(times, what, place)| vec![Value::Count(times), Value::Text(what), Value::Text(place)];
+fn traps() -> FigureTable {
+    let row = |(times, what, place)| {
+        vec![FigureValue::Count(times), FigureValue::Text(what), FigureValue::Text(place)]
+    };
     let columns = &[("count", "count"), ("what", "what"), ("at", "place")];
-    Table { columns, rows: traps::seen().into_iter().map(row).collect() }
+    FigureTable { columns, rows: traps::seen().into_iter().map(row).collect() }
 }
 
 /// The timers of each VM, those of one place and kind together: first what is due first.
-fn timers(vms: &[Arc<VmFigures>]) -> Table {
+fn timers(vms: &[Arc<VmFigures>]) -> FigureTable {
     let mut rows = Vec::new();
     for vm in vms {
         rows.extend(ask(vm, LuaVm::timers_told).into_iter().flatten().map(|timers| {
             vec![
-                Value::Count(vm.worker.into()),
-                Value::Count(timers.count),
-                Value::Text(if timers.every { "every" } else { "at" }.to_owned()),
-                Value::Text(timers.state().to_owned()),
-                timers.due_ns.map_or(Value::None, Value::Time),
-                timers.runs_ns.map_or(Value::None, Value::Time),
-                Value::Text(timers.place),
+                FigureValue::Count(vm.worker.into()),
+                FigureValue::Count(timers.count),
+                FigureValue::Text(if timers.every { "every" } else { "at" }.to_owned()),
+                FigureValue::Text(timers.state().to_owned()),
+                timers.due_ns.map_or(FigureValue::None, FigureValue::Time),
+                timers.runs_ns.map_or(FigureValue::None, FigureValue::Time),
+                FigureValue::Text(timers.place),
             ]
         }));
     }
@@ -176,11 +182,11 @@ fn timers(vms: &[Arc<VmFigures>]) -> Table {
         ("longest runs for", "runs_ns"),
         ("function", "place"),
     ];
-    Table { columns, rows }
+    FigureTable { columns, rows }
 }
 
 /// Where the compiler gave up, most often first, and what to do there; before that what it made.
-fn jit(vms: &[Arc<VmFigures>]) -> Table {
+fn jit(vms: &[Arc<VmFigures>]) -> FigureTable {
     let sum = |of: fn(&VmFigures) -> u64| vms.iter().map(|vm| of(vm)).sum();
     let mut sums = BTreeMap::<(String, String), u64>::new();
     for vm in vms {
@@ -192,8 +198,8 @@ fn jit(vms: &[Arc<VmFigures>]) -> Table {
     aborts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let row = |count, what: &str, place: String, reason: String| {
         let advice = jit_advice::of(&reason).to_owned();
-        let texts = [what.to_owned(), place, reason, advice].map(Value::Text);
-        std::iter::once(Value::Count(count)).chain(texts).collect()
+        let texts = [what.to_owned(), place, reason, advice].map(FigureValue::Text);
+        std::iter::once(FigureValue::Count(count)).chain(texts).collect()
     };
     let mut rows = vec![row(sum(|vm| vm.traces.load(Relaxed)), "compiled", String::new(), String::new())];
     let flushes = sum(|vm| vm.flushes.load(Relaxed));
@@ -206,12 +212,12 @@ fn jit(vms: &[Arc<VmFigures>]) -> Table {
         ("reason", "reason"),
         ("what to do", "advice"),
     ];
-    Table { columns, rows }
+    FigureTable { columns, rows }
 }
 
 /// What the workers' time in Lua went to in the last minute, by samples; and what collectors and compilers have taken
 /// since the workers began, to the tick.
-fn times(vms: &[Arc<VmFigures>]) -> Table {
+fn times(vms: &[Arc<VmFigures>]) -> FigureTable {
     let profile = housekeeping::handle().stacks(Duration::from_secs(60));
     let in_all: BTreeMap<u16, [u64; 2]> =
         vms.iter().map(|vm| (vm.worker.into(), vm.times.spent_ns())).collect();
@@ -222,10 +228,16 @@ fn times(vms: &[Arc<VmFigures>]) -> Table {
     }
     let rows = workers.into_iter().map(|(worker, ns)| {
         let lua: u64 = ns[1..].iter().sum();
-        let mut row = vec![Value::Count(worker.into()), Value::Time(lua), Value::Share(lua, lua + ns[0])];
+        let mut row = vec![
+            FigureValue::Count(worker.into()),
+            FigureValue::Time(lua),
+            FigureValue::Share(lua, lua + ns[0]),
+        ];
         let parts = [ns[1], ns[8], ns[2], ns[3], ns[4], ns[5] + ns[6] + ns[7]];
-        row.extend(parts.into_iter().map(|part| Value::Share(part, lua)));
-        let in_all = in_all.get(&worker).map_or([const { Value::None }; 2], |spent| spent.map(Value::Time));
+        row.extend(parts.into_iter().map(|part| FigureValue::Share(part, lua)));
+        let in_all = in_all
+            .get(&worker)
+            .map_or([const { FigureValue::None }; 2], |spent| spent.map(FigureValue::Time));
         row.extend(in_all);
         row
     });
@@ -242,21 +254,21 @@ fn times(vms: &[Arc<VmFigures>]) -> Table {
         ("collector in all", "gc_ns"),
         ("compiler in all", "compiler_ns"),
     ];
-    Table { columns, rows: rows.collect() }
+    FigureTable { columns, rows: rows.collect() }
 }
 
-fn tell_dicts(what: &str) -> Option<Table> {
+fn tell_dicts(what: &str) -> Option<FigureTable> {
     if what != "all" {
         return None;
     }
     let rows = dicts().into_iter().map(|(name, dict)| {
         let told = dict.told();
         vec![
-            Value::Text(name),
-            Value::Bytes(told.capacity),
-            Value::Bytes(told.used),
-            Value::Count(told.entries),
-            Value::Count(told.full),
+            FigureValue::Text(name),
+            FigureValue::Bytes(told.capacity),
+            FigureValue::Bytes(told.used),
+            FigureValue::Count(told.entries),
+            FigureValue::Count(told.full),
         ]
     });
     let columns = &[
@@ -266,5 +278,5 @@ fn tell_dicts(what: &str) -> Option<Table> {
         ("entries", "entries"),
         ("full", "full"),
     ];
-    Some(Table { columns, rows: rows.collect() })
+    Some(FigureTable { columns, rows: rows.collect() })
 }

@@ -8,7 +8,7 @@ use std::ffi::c_char;
 use std::ptr;
 use std::time::Duration;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 
 use crate::luajit::state::LuaState;
 use crate::luajit::sys;
@@ -33,7 +33,7 @@ impl VmLimits {
             limit
                 .map_err(|error| {
                     weir_engine::log::cycle(
-                        Level::Error,
+                        LogLevel::Error,
                         &format_args!("lua_cpu_limit is not in force: {error}"),
                     );
                 })
@@ -120,7 +120,7 @@ fn guard_stack() {
         Ok(floor) => floor,
         Err(error) => {
             let message = format_args!("calls from C to Lua are not limited to the stack there is: {error}");
-            return weir_engine::log::cycle(Level::Error, &message);
+            return weir_engine::log::cycle(LogLevel::Error, &message);
         }
     };
     FLOOR.set(floor + RESERVE);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use weir_engine::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_rt::file::errno::{EACCES, EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, EPERM, EXDEV};
 use weir_rt::file::{FileMeta, errno_text, lstat, stat};
 use weir_trace::WaitKind;
@@ -93,17 +93,17 @@ impl DiskFailure {
     }
 
     /// nginx's level and status for it.
-    pub(super) fn judge(&self, not_found: NotFound) -> (Level, u16) {
+    pub(super) fn judge(&self, not_found: NotFound) -> (LogLevel, u16) {
         match self.errno {
             // What nginx does to whole files it takes more seriously.
             _ if matches!(self.call, "open()" | "rename()" | "write()" | "chmod()" | "futimes()") => {
-                (Level::Crit, 500)
+                (LogLevel::Crit, 500)
             }
-            ENOENT | ENOTDIR | ENAMETOOLONG => (Level::Error, not_found.0),
-            EEXIST => (Level::Error, 405),
-            EACCES | EPERM => (Level::Error, 403),
-            ENOSPC => (Level::Crit, 507),
-            _ => (Level::Crit, 500),
+            ENOENT | ENOTDIR | ENAMETOOLONG => (LogLevel::Error, not_found.0),
+            EEXIST => (LogLevel::Error, 405),
+            EACCES | EPERM => (LogLevel::Error, 403),
+            ENOSPC => (LogLevel::Crit, 507),
+            _ => (LogLevel::Crit, 500),
         }
     }
 }
@@ -384,10 +384,10 @@ mod tests {
     fn failures_have_nginx_levels_and_statuses() {
         let judge =
             |errno| DiskFailure { call: "x()", path: PathBuf::new(), to: None, errno }.judge(NotFound(409));
-        assert_eq!(judge(ENOENT), (Level::Error, 409));
-        assert_eq!(judge(EEXIST), (Level::Error, 405));
-        assert_eq!(judge(EACCES), (Level::Error, 403));
-        assert_eq!(judge(ENOSPC), (Level::Crit, 507));
-        assert_eq!(judge(5), (Level::Crit, 500));
+        assert_eq!(judge(ENOENT), (LogLevel::Error, 409));
+        assert_eq!(judge(EEXIST), (LogLevel::Error, 405));
+        assert_eq!(judge(EACCES), (LogLevel::Error, 403));
+        assert_eq!(judge(ENOSPC), (LogLevel::Crit, 507));
+        assert_eq!(judge(5), (LogLevel::Crit, 500));
     }
 }

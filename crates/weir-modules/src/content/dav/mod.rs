@@ -9,7 +9,7 @@ mod transfer;
 
 use weir_conf::names::{ANY, FLAG, MORE, ONE, ONE_TO_THREE};
 use weir_conf::{Directive, Result};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::{Exchange, Handler, Module, Phase, Text, Verdict, file, inherit};
@@ -286,7 +286,7 @@ fn mapped(x: &mut Exchange) -> std::result::Result<Vec<u8>, Verdict> {
 /// `text failed (errno: its words)`, for lines that are no system call's.
 fn could_not_be_created(x: &Exchange, path: &std::path::Path, errno: i32) {
     let (path, text) = (path.display(), errno_text(errno));
-    x.log(Level::Error, &format_args!("\"{path}\" could not be created ({errno}: {text})"));
+    x.log(LogLevel::Error, &format_args!("\"{path}\" could not be created ({errno}: {text})"));
 }
 
 #[cfg(test)]

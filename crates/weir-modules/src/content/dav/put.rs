@@ -1,6 +1,6 @@
 //! PUT: the body is written to a file under `client_body_temp_path`, which then gets its name.
 
-use weir_engine::body::Body;
+use weir_engine::body::ResponseBody;
 use weir_engine::{Exchange, Verdict};
 use weir_http::{KnownField, date};
 use weir_rt::file::FileKind;
@@ -58,5 +58,5 @@ pub(super) async fn put(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     }
     x.response.status = status;
     x.response.content_length = Some(0);
-    x.respond(Body::Empty)
+    x.respond(ResponseBody::Empty)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_engine::conf::core::Alias;
+use weir_engine::conf::core::AliasedPart;
 use weir_engine::{Exchange, Verdict};
 use weir_http::{KnownField, Method, uri};
 use weir_rt::file::FileKind;
@@ -136,7 +136,7 @@ fn goal(x: &mut Exchange) -> Result<TransferGoal, Verdict> {
         );
         return Err(refuse(x, 409, why));
     }
-    if let Some(Alias::Prefix(len)) = x.plan.core.alias
+    if let Some(AliasedPart::Prefix(len)) = x.plan.core.alias
         && !is_below(x.uri(), &parsed.path, len)
     {
         return Err(invalid(x));

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use weir_engine::body::{Buf, Chain};
-use weir_engine::error::Error;
+use weir_engine::body::{BodyBuf, BodyChain};
+use weir_engine::error::EngineError;
 use weir_engine::filter::FilterSlot;
 use weir_engine::filter::{BodyFilter, FilterStep, HeaderFilter};
 use weir_engine::{Exchange, Verdict};
@@ -43,14 +43,19 @@ struct EchoAroundBody {
 }
 
 impl BodyFilter for EchoAroundBody {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError> {
         if let Some(lines) = self.before.take() {
-            output.push(Buf::Bytes(said(x, &lines)));
+            output.push(BodyBuf::Bytes(said(x, &lines)));
         }
         let last = std::mem::take(&mut input.last);
         output.append(input);
         if last {
-            output.push(Buf::Bytes(said(x, &self.after)));
+            output.push(BodyBuf::Bytes(said(x, &self.after)));
             output.last = true;
         }
         Ok(FilterStep::More)

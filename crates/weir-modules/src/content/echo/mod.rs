@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use weir_conf::names::{ANY_NUMBER, LOCATION, LOCATION_IF, MORE, NONE, ONE, ONE_OR_TWO, TWO};
 use weir_conf::{Contexts, Directive, LineCx, Result};
-use weir_engine::body::{Buf, Chain};
-use weir_engine::conf::registry::Registry;
-use weir_engine::error::Error;
+use weir_engine::body::{BodyBuf, BodyChain};
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::error::EngineError;
 use weir_engine::filter::FilterSlot;
 use weir_engine::phase::LocalFuture;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::redirect::Redirect;
+use weir_engine::redirect::InternalRedirect;
 use weir_engine::subrequest::IncludedRequest;
-use weir_engine::variable::{Script, Variable};
-use weir_engine::{Exchange, Handler, Module, Unnamed, Verdict, inherit};
+use weir_engine::variable::{ValueScript, Variable};
+use weir_engine::{Exchange, Handler, Module, UnnamedBlock, Verdict, inherit};
 use weir_http::{Method, uri};
 use weir_trace::SiteKind;
 
@@ -48,7 +48,8 @@ impl Module for Echo {
                  }",
             ),
         EchoRow::new("echo_duplicate", HERE, TWO, |conf, line| {
-            let command = EchoCommand::Duplicate(Script::compile(line, 0)?, Script::compile(line, 1)?);
+            let command =
+                EchoCommand::Duplicate(ValueScript::compile(line, 0)?, ValueScript::compile(line, 1)?);
             conf.push(line, command)
         })
         .syntax("echo_duplicate count string")
@@ -57,7 +58,7 @@ impl Module for Echo {
             .syntax("echo_flush")
             .doc("Sends all output so far to the client immediately."),
         EchoRow::new("echo_sleep", HERE, ONE, |conf, line| {
-            let command = EchoCommand::Sleep(Script::compile(line, 0)?);
+            let command = EchoCommand::Sleep(ValueScript::compile(line, 0)?);
             conf.push(line, command)
         })
         .syntax("echo_sleep seconds")
@@ -66,7 +67,7 @@ impl Module for Echo {
              blocking the worker.",
         ),
         EchoRow::new("echo_blocking_sleep", HERE, ONE, |conf, line| {
-            let command = EchoCommand::Block(Script::compile(line, 0)?);
+            let command = EchoCommand::Block(ValueScript::compile(line, 0)?);
             conf.push(line, command)
         })
         .syntax("echo_blocking_sleep seconds")
@@ -75,7 +76,8 @@ impl Module for Echo {
              event loop does.",
         ),
         EchoRow::new("echo_foreach_split", HERE, TWO, |conf, line| {
-            let command = EchoCommand::Foreach(Script::compile(line, 0)?, Script::compile(line, 1)?);
+            let command =
+                EchoCommand::Foreach(ValueScript::compile(line, 0)?, ValueScript::compile(line, 1)?);
             conf.push(line, command)
         })
         .syntax("echo_foreach_split delimiter string")
@@ -134,8 +136,8 @@ impl Module for Echo {
                  order of the directives.",
             ),
         EchoRow::new("echo_exec", HERE, ONE_OR_TWO, |conf, line| {
-            let target = Script::compile(line, 0)?;
-            let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
+            let target = ValueScript::compile(line, 0)?;
+            let args = if line.args().len() > 1 { Some(ValueScript::compile(line, 1)?) } else { None };
             conf.push(line, EchoCommand::Exec(target, args))
         })
         .syntax("echo_exec uri [arguments]\necho_exec @name")
@@ -147,8 +149,8 @@ impl Module for Echo {
     ];
     const VARIABLES: &'static [Variable] = variables::VARIABLES;
 
-    fn nest(conf: &mut EchoConf, parent: &EchoConf, block: Unnamed) {
-        if block == Unnamed::If && conf.commands.is_empty() {
+    fn nest(conf: &mut EchoConf, parent: &EchoConf, block: UnnamedBlock) {
+        if block == UnnamedBlock::If && conf.commands.is_empty() {
             conf.commands = parent.commands.clone();
         }
     }
@@ -193,35 +195,35 @@ pub struct EchoConf {
 #[derive(Clone)]
 enum EchoCommand {
     Echo(EchoLine),
-    Duplicate(Script, Script),
+    Duplicate(ValueScript, ValueScript),
     Flush,
-    Sleep(Script),
-    Block(Script),
+    Sleep(ValueScript),
+    Block(ValueScript),
     /// The delimiter and the text.
-    Foreach(Script, Script),
+    Foreach(ValueScript, ValueScript),
     End,
     ResetTimer,
     ReadBody,
     SayBody,
     Subrequest(EchoSubrequest),
-    Exec(Script, Option<Script>),
+    Exec(ValueScript, Option<ValueScript>),
 }
 
 #[derive(Clone)]
 struct EchoSubrequest {
     method: Method,
-    path: Script,
-    args: Option<Script>,
-    body: Option<Script>,
+    path: ValueScript,
+    args: Option<ValueScript>,
+    body: Option<ValueScript>,
     /// A path below the prefix, of a file whose content is the body.
-    file: Option<(PathBuf, Script)>,
+    file: Option<(PathBuf, ValueScript)>,
     wait: bool,
 }
 
 /// The arguments of `echo` and its like.
 #[derive(Clone)]
 struct EchoLine {
-    words: Vec<Script>,
+    words: Vec<ValueScript>,
     /// A line's end stands behind them.
     ends: bool,
 }
@@ -241,7 +243,8 @@ impl EchoLine {
             }
             from += 1;
         }
-        let words = (from..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
+        let words =
+            (from..line.args().len()).map(|at| ValueScript::compile(line, at)).collect::<Result<_>>()?;
         Ok(EchoLine { words, ends })
     }
 
@@ -263,7 +266,7 @@ impl EchoConf {
     /// The first of a block's commands makes `echo` answer there.
     fn push(&mut self, line: &mut LineCx<'_>, command: EchoCommand) -> Result {
         if self.commands.is_empty() {
-            line.ext::<Registry>().claim_content(Echo::NAME);
+            line.ext::<ConfRegistry>().claim_content(Echo::NAME);
         }
         self.commands.push(command);
         Ok(())
@@ -275,8 +278,8 @@ impl EchoConf {
     }
 
     fn location(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
-        let path = Script::compile(line, 0)?;
-        let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
+        let path = ValueScript::compile(line, 0)?;
+        let args = if line.args().len() > 1 { Some(ValueScript::compile(line, 1)?) } else { None };
         self.push(
             line,
             EchoCommand::Subrequest(EchoSubrequest {
@@ -295,10 +298,10 @@ impl EchoConf {
             return Err(line.refuse("needs a method, a path, and options with values"));
         }
         let method = Method::parse(line.bytes(0));
-        let path = Script::compile(line, 1)?;
+        let path = ValueScript::compile(line, 1)?;
         let (mut args, mut body, mut file) = (None, None, None);
         for at in (2..line.args().len()).step_by(2) {
-            let value = Script::compile(line, at + 1)?;
+            let value = ValueScript::compile(line, at + 1)?;
             match line.bytes(at) {
                 b"-q" => args = Some(value),
                 b"-b" => body = Some(value),
@@ -335,7 +338,7 @@ impl Handler for EchoHandler {
 }
 
 impl EchoHandler {
-    async fn say(&self, x: &mut Exchange) -> std::result::Result<Verdict, Error> {
+    async fn say(&self, x: &mut Exchange) -> std::result::Result<Verdict, EngineError> {
         let mut each: Option<EchoLoop> = None;
         let mut at = 0;
         while let Some(command) = self.commands.get(at) {
@@ -346,7 +349,7 @@ impl EchoHandler {
                 EchoCommand::Sleep(seconds) => sleep(x, seconds).await,
                 EchoCommand::Block(seconds) => block(x, seconds).await,
                 EchoCommand::Exec(target, args) => return Ok(exec(x, target, args.as_ref())),
-                EchoCommand::Flush => self.send(x, Chain::flush()).await?,
+                EchoCommand::Flush => self.send(x, BodyChain::flush()).await?,
                 EchoCommand::Subrequest(subrequest) => self.include(x, subrequest).await?,
                 EchoCommand::Foreach(..) if each.is_some() => {
                     x.log_error(&"Nested echo_foreach_split not supported yet.");
@@ -361,13 +364,13 @@ impl EchoHandler {
                     at = self.turn(x, &mut each, running, at);
                 }
                 EchoCommand::Echo(..) | EchoCommand::Duplicate(..) | EchoCommand::SayBody => {
-                    let mut chain = Chain::default();
-                    chain.push(Buf::Bytes(text(x, command)));
+                    let mut chain = BodyChain::default();
+                    chain.push(BodyBuf::Bytes(text(x, command)));
                     self.send(x, chain).await?;
                 }
             }
         }
-        self.send(x, Chain::end()).await?;
+        self.send(x, BodyChain::end()).await?;
         Ok(Verdict::Done)
     }
 
@@ -392,14 +395,18 @@ impl EchoHandler {
         first
     }
 
-    async fn send(&self, x: &mut Exchange, chain: Chain) -> std::result::Result<(), Error> {
+    async fn send(&self, x: &mut Exchange, chain: BodyChain) -> std::result::Result<(), EngineError> {
         self.begin(x);
         x.send(chain).await
     }
 
-    async fn include(&self, x: &mut Exchange, asked: &EchoSubrequest) -> std::result::Result<(), Error> {
+    async fn include(
+        &self,
+        x: &mut Exchange,
+        asked: &EchoSubrequest,
+    ) -> std::result::Result<(), EngineError> {
         self.begin(x);
-        let value = |x: &mut Exchange, script: &Script| {
+        let value = |x: &mut Exchange, script: &ValueScript| {
             let value = script.value(x);
             x.text(&value).to_vec()
         };
@@ -447,21 +454,21 @@ fn text(x: &mut Exchange, command: &EchoCommand) -> Vec<u8> {
     said
 }
 
-async fn sleep(x: &mut Exchange, seconds: &Script) {
+async fn sleep(x: &mut Exchange, seconds: &ValueScript) {
     if let Some(time) = time(x, seconds) {
         x.waiting_beside(Box::pin(weir_rt::sleep(time))).await;
     }
 }
 
 /// What the directive is for: the whole worker stands still. Its clock goes on with the next turn of the loop.
-async fn block(x: &mut Exchange, seconds: &Script) {
+async fn block(x: &mut Exchange, seconds: &ValueScript) {
     if let Some(time) = time(x, seconds) {
         std::thread::sleep(time);
         x.waiting_beside(Box::pin(weir_rt::yield_now())).await;
     }
 }
 
-fn time(x: &mut Exchange, seconds: &Script) -> Option<Duration> {
+fn time(x: &mut Exchange, seconds: &ValueScript) -> Option<Duration> {
     let value = seconds.value(x);
     let seconds = std::str::from_utf8(x.text(&value)).ok().and_then(|text| text.parse::<f64>().ok());
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -489,11 +496,11 @@ async fn read(x: &mut Exchange, prefix: &Path, name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn exec(x: &mut Exchange, target: &Script, args: Option<&Script>) -> Verdict {
+fn exec(x: &mut Exchange, target: &ValueScript, args: Option<&ValueScript>) -> Verdict {
     let target = target.value(x);
     let target = x.text(&target).to_vec();
-    let Some(mut redirect) = Redirect::checked(x, &target) else { return Verdict::Status(500) };
-    if let (Redirect::Uri { args: own, .. }, Some(args)) = (&mut redirect, args) {
+    let Some(mut redirect) = InternalRedirect::checked(x, &target) else { return Verdict::Status(500) };
+    if let (InternalRedirect::Uri { args: own, .. }, Some(args)) = (&mut redirect, args) {
         let args = args.value(x);
         let args = x.text(&args).to_vec();
         *own = x.arena.push(&args);
@@ -510,7 +517,7 @@ struct EchoLoop {
 
 impl EchoLoop {
     /// The parts of `text` between `delimiter`, without empty ones.
-    fn new(x: &mut Exchange, delimiter: &Script, text: &Script, first: usize) -> EchoLoop {
+    fn new(x: &mut Exchange, delimiter: &ValueScript, text: &ValueScript, first: usize) -> EchoLoop {
         let delimiter = delimiter.value(x);
         let delimiter = x.text(&delimiter).to_vec();
         let text = text.value(x);

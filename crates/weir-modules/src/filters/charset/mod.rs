@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, HTTP, MORE, ONE, TWO};
 use weir_conf::{ArgCount, Directive, LineCx, Result};
-use weir_engine::body::Chain;
-use weir_engine::conf::registry::Registry;
-use weir_engine::error::Error;
+use weir_engine::body::BodyChain;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::error::EngineError;
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
@@ -73,7 +73,7 @@ impl Module for Charset {
         }
     }
 
-    fn resolve(conf: &mut CharsetConf, _: &mut Registry) -> Result {
+    fn resolve(conf: &mut CharsetConf, _: &mut ConfRegistry) -> Result {
         let (Some(CharsetSetting::Name(to)), Some(CharsetSetting::Name(from))) =
             (&conf.charset, &conf.source)
         else {
@@ -119,7 +119,7 @@ pub struct CharsetConf {
 enum CharsetSetting {
     Off,
     Name(Box<[u8]>),
-    Variable(Script),
+    Variable(ValueScript),
 }
 
 impl CharsetSetting {
@@ -129,7 +129,7 @@ impl CharsetSetting {
         }
         *slot = Some(match line.bytes(0) {
             b"off" if off => CharsetSetting::Off,
-            [b'$', ..] => CharsetSetting::Variable(Script::compile(line, 0)?),
+            [b'$', ..] => CharsetSetting::Variable(ValueScript::compile(line, 0)?),
             name => CharsetSetting::Name(name.into()),
         });
         Ok(())
@@ -147,7 +147,7 @@ impl CharsetConf {
 enum ChosenCharset {
     Off,
     Name(Text),
-    Variable(Script),
+    Variable(ValueScript),
 }
 
 impl ChosenCharset {
@@ -290,9 +290,9 @@ impl BodyFilter for CharsetBody {
     fn step(
         &mut self,
         _: &mut Exchange,
-        input: &mut Chain,
-        output: &mut Chain,
-    ) -> std::result::Result<FilterStep, Error> {
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> std::result::Result<FilterStep, EngineError> {
         Ok(if self.0.step(input, output) { FilterStep::More } else { FilterStep::Full })
     }
 }

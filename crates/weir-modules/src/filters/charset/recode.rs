@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_engine::body::{Buf, Chain};
+use weir_engine::body::{BodyBuf, BodyChain};
 use weir_engine::filter::ROOM;
 
 use super::table::CharsetTable;
@@ -13,7 +13,7 @@ pub(crate) struct CharsetRecoder {
     /// The beginning of a character whose end did not come yet.
     held: Vec<u8>,
     /// A piece for which there was no room any more, and how far it is done.
-    current: Option<(Buf, usize)>,
+    current: Option<(BodyBuf, usize)>,
 }
 
 impl CharsetRecoder {
@@ -24,7 +24,7 @@ impl CharsetRecoder {
 
     /// Takes `input`, all or until [`ROOM`] is used up, which is `false`. Of a character that never ends nothing is
     /// left, as in nginx.
-    pub(crate) fn step(&mut self, input: &mut Chain, output: &mut Chain) -> bool {
+    pub(crate) fn step(&mut self, input: &mut BodyChain, output: &mut BodyChain) -> bool {
         while let Some((piece, at)) = self.current.take().or_else(|| Some((input.pop()?, 0))) {
             if output.len() >= ROOM {
                 self.current = Some((piece, at));
@@ -37,7 +37,7 @@ impl CharsetRecoder {
     }
 
     /// A piece that needs no change as a whole, else its next [`PART`].
-    fn piece(&mut self, piece: Buf, at: usize, output: &mut Chain) {
+    fn piece(&mut self, piece: BodyBuf, at: usize, output: &mut BodyChain) {
         let Some(bytes) = piece.memory() else { return output.push(piece) };
         if at == 0 && self.held.is_empty() && self.is_same(bytes) {
             return output.push(piece);
@@ -45,7 +45,7 @@ impl CharsetRecoder {
         let end = bytes.len().min(at + PART);
         let mut out = Vec::with_capacity(2 * (end - at));
         self.part(&bytes[at..end], &mut out);
-        output.push(Buf::Bytes(out));
+        output.push(BodyBuf::Bytes(out));
         if end < bytes.len() {
             self.current = Some((piece, end));
         }
@@ -159,10 +159,10 @@ mod tests {
         let mut recoder = CharsetRecoder::new(table.clone());
         let mut whole = Vec::new();
         for piece in pieces {
-            let mut input = Chain::default();
-            input.push(Buf::Bytes(piece.to_vec()));
+            let mut input = BodyChain::default();
+            input.push(BodyBuf::Bytes(piece.to_vec()));
             loop {
-                let mut output = Chain::default();
+                let mut output = BodyChain::default();
                 let done = recoder.step(&mut input, &mut output);
                 assert!(output.len() < ROOM + 5 * PART as u64);
                 while let Some(buf) = output.pop() {

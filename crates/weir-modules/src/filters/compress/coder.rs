@@ -1,8 +1,8 @@
 //! The body filter around a compressor, or what undoes its work.
 
 use weir_engine::Exchange;
-use weir_engine::body::{Buf, Chain};
-use weir_engine::error::{Error, Kind, Side};
+use weir_engine::body::{BodyBuf, BodyChain};
+use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
 use weir_engine::filter::{BodyFilter, FilterStep};
 
 use super::{CompressionRatios, ContentCoding, OutputRoom};
@@ -33,13 +33,13 @@ pub(crate) struct CompressingBody<C> {
     /// What it makes; nothing if it unpacks.
     coding: Option<ContentCoding>,
     /// Input that is kept until there is enough of it.
-    kept: Chain,
+    kept: BodyChain,
     postpone: u64,
     at_once: bool,
     /// Bytes of output that are handed on together.
     portion: usize,
     /// The piece being compressed, and how far that is.
-    piece: Buf,
+    piece: BodyBuf,
     at: usize,
     /// Bytes in the coder's scratch.
     gathered: usize,
@@ -62,11 +62,11 @@ impl<C: BodyCoder> CompressingBody<C> {
         CompressingBody {
             coder,
             coding,
-            kept: Chain::default(),
+            kept: BodyChain::default(),
             postpone,
             at_once,
             portion: room.portion,
-            piece: Buf::default(),
+            piece: BodyBuf::default(),
             at: 0,
             gathered: 0,
             taken: 0,
@@ -77,7 +77,7 @@ impl<C: BodyCoder> CompressingBody<C> {
     }
 
     /// Compresses until the input is used up (`true`), enough output is there, or it is time for others.
-    fn pack(&mut self, output: &mut Chain) -> Result<bool, CoderFailure> {
+    fn pack(&mut self, output: &mut BodyChain) -> Result<bool, CoderFailure> {
         let mut scratch = std::mem::take(self.coder.scratch());
         let portion = self.portion.min(scratch.len());
         let packed = self.pack_into(&mut scratch[..portion], output);
@@ -85,7 +85,7 @@ impl<C: BodyCoder> CompressingBody<C> {
         packed
     }
 
-    fn pack_into(&mut self, scratch: &mut [u8], output: &mut Chain) -> Result<bool, CoderFailure> {
+    fn pack_into(&mut self, scratch: &mut [u8], output: &mut BodyChain) -> Result<bool, CoderFailure> {
         loop {
             if self.at as u64 == self.piece.len() {
                 (self.piece, self.at) = (self.kept.pop().unwrap_or_default(), 0);
@@ -135,14 +135,19 @@ impl<C: BodyCoder> CompressingBody<C> {
         (self.turn + WORK).saturating_sub(self.taken) as usize
     }
 
-    fn hand_on(&mut self, scratch: &[u8], output: &mut Chain) {
-        output.push(Buf::Bytes(scratch[..self.gathered].to_vec()));
+    fn hand_on(&mut self, scratch: &[u8], output: &mut BodyChain) {
+        output.push(BodyBuf::Bytes(scratch[..self.gathered].to_vec()));
         self.gathered = 0;
     }
 }
 
 impl<C: BodyCoder> BodyFilter for CompressingBody<C> {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError> {
         self.kept.append(input);
         if self.ended || (self.kept.len() < self.postpone && !self.kept.flush && !self.kept.last) {
             return Ok(FilterStep::More);
@@ -151,8 +156,12 @@ impl<C: BodyCoder> BodyFilter for CompressingBody<C> {
         let used_up = self.pack(output).map_err(|CoderFailure(message)| {
             x.log_error(&message);
             match self.coding {
-                Some(_) => Error { kind: Kind::Internal, side: Side::Server, errno: None },
-                None => Error { kind: Kind::Protocol, side: Side::Upstream, errno: None },
+                Some(_) => {
+                    EngineError { kind: EngineErrorKind::Internal, side: FaultSide::Server, errno: None }
+                }
+                None => {
+                    EngineError { kind: EngineErrorKind::Protocol, side: FaultSide::Upstream, errno: None }
+                }
             }
         })?;
         if self.ended

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::regex::Pattern;
+use weir_engine::regex::RegexPattern;
 use weir_engine::{Exchange, agent, inherit};
 use weir_http::{KnownField, Version, date};
 
@@ -16,7 +16,7 @@ pub(crate) struct RulesConf {
     pub(crate) vary: Option<bool>,
     pub(crate) version: Option<Version>,
     pub(crate) proxied: Option<u32>,
-    disable: Option<Vec<Arc<Pattern>>>,
+    disable: Option<Vec<Arc<RegexPattern>>>,
     disable_msie6: Option<()>,
 }
 
@@ -27,7 +27,7 @@ impl RulesConf {
             if line.bytes(at) == b"msie6" {
                 self.disable_msie6 = Some(());
             } else {
-                let pattern = Pattern::compile(line, at, 0, true)?;
+                let pattern = RegexPattern::compile(line, at, 0, true)?;
                 self.disable.get_or_insert_default().push(pattern);
             }
         }
@@ -57,7 +57,7 @@ pub(crate) struct CompressionRules {
     pub(crate) vary: bool,
     version: Version,
     proxied: u32,
-    disable: Vec<Arc<Pattern>>,
+    disable: Vec<Arc<RegexPattern>>,
     disable_msie6: bool,
 }
 

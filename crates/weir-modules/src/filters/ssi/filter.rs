@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use weir_engine::body::{Buf, Chain};
-use weir_engine::error::Error;
+use weir_engine::body::{BodyBuf, BodyChain};
+use weir_engine::error::EngineError;
 use weir_engine::filter::{BodyFilter, FilterStep, ROOM};
 use weir_engine::{Exchange, subrequest::IncludedRequest};
 use weir_http::escape::{self, EscapeSet};
@@ -72,7 +72,7 @@ impl SsiPage {
     }
 
     /// Text of the page, `buf`.
-    fn text(&self, buf: Buf, output: &mut Chain) {
+    fn text(&self, buf: BodyBuf, output: &mut BodyChain) {
         if self.output {
             output.push(buf);
         } else if self.block {
@@ -84,12 +84,12 @@ impl SsiPage {
         &mut self,
         x: &mut Exchange,
         written: SsiCommand,
-        output: &mut Chain,
+        output: &mut BodyChain,
     ) -> Option<Box<IncludedRequest>> {
         match self.carry_out(x, written) {
             Ok(CommandOutcome::Nothing) => None,
             Ok(CommandOutcome::Said(said)) => {
-                output.push(Buf::Bytes(said));
+                output.push(BodyBuf::Bytes(said));
                 None
             }
             Ok(CommandOutcome::Include(include)) => Some(include),
@@ -103,9 +103,9 @@ impl SsiPage {
         }
     }
 
-    fn error(&self, output: &mut Chain) {
+    fn error(&self, output: &mut BodyChain) {
         if !self.silent {
-            output.push(Buf::Bytes(self.errmsg.clone()));
+            output.push(BodyBuf::Bytes(self.errmsg.clone()));
         }
     }
 
@@ -226,9 +226,9 @@ impl SsiPage {
     fn item(
         &mut self,
         x: &mut Exchange,
-        buf: &Buf,
+        buf: &BodyBuf,
         at: usize,
-        output: &mut Chain,
+        output: &mut BodyChain,
     ) -> (usize, Option<Box<IncludedRequest>>) {
         let bytes = buf.memory().unwrap_or_default();
         let (used, item) = self.parser.step(&bytes[at..]);
@@ -236,7 +236,7 @@ impl SsiPage {
         match item {
             None => {}
             Some(SsiItem::Text(len)) => self.text(part(buf, at, at + len), output),
-            Some(SsiItem::Held(held)) => self.text(Buf::Static(held), output),
+            Some(SsiItem::Held(held)) => self.text(BodyBuf::Static(held), output),
             Some(SsiItem::Command(command)) => include = self.command(x, command, output),
             Some(SsiItem::Wrong(reason)) => complain(x, &reason),
             Some(SsiItem::Error) => self.error(output),
@@ -246,7 +246,12 @@ impl SsiPage {
 }
 
 impl BodyFilter for SsiPage {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError> {
         if let Some(pending) = self.pending.take()
             && pending.finish(&self.state).is_err()
         {
@@ -271,7 +276,7 @@ impl BodyFilter for SsiPage {
         }
         if input.last {
             let held = self.parser.finish();
-            self.text(Buf::Static(held), output);
+            self.text(BodyBuf::Static(held), output);
         }
         output.flush |= std::mem::take(&mut input.flush);
         output.last |= std::mem::take(&mut input.last);
@@ -286,13 +291,13 @@ fn complain(x: &Exchange, wrong: &[u8]) {
 }
 
 /// Bytes that will be taken apart are shared by their parts instead of copied for each.
-fn shared(buf: Buf) -> Buf {
+fn shared(buf: BodyBuf) -> BodyBuf {
     match buf {
-        Buf::Bytes(bytes) if bytes.contains(&b'<') => Buf::shared(Rc::from(bytes)),
+        BodyBuf::Bytes(bytes) if bytes.contains(&b'<') => BodyBuf::shared(Rc::from(bytes)),
         other => other,
     }
 }
 
-fn part(buf: &Buf, from: usize, to: usize) -> Buf {
+fn part(buf: &BodyBuf, from: usize, to: usize) -> BodyBuf {
     if from == 0 && to as u64 == buf.len() { buf.clone() } else { buf.slice(from as u64, to as u64) }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_engine::Exchange;
-use weir_engine::body::{Buf, Chain};
+use weir_engine::body::{BodyBuf, BodyChain};
 use weir_engine::subrequest::{IncludedRequest, PendingCapture};
 use weir_http::uri;
 
@@ -67,8 +67,8 @@ pub(super) fn prepare(
             let block = state.block(&name);
             let block =
                 block.ok_or_else(|| [b"\"stub\"=\"", &name[..], b"\" for \"include\" not found"].concat())?;
-            let mut chain = Chain::default();
-            chain.push(Buf::Bytes(block));
+            let mut chain = BodyChain::default();
+            chain.push(BodyBuf::Bytes(block));
             Some(chain)
         }
     };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use weir_engine::Exchange;
-use weir_engine::regex::Matched;
+use weir_engine::regex::PatternMatch;
 
 /// The common state; shared by subrequests that run at the same time.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl SsiState {
     }
 
     /// An expression has matched `subject`.
-    pub(super) fn matched(&self, subject: Vec<u8>, matched: Matched) {
+    pub(super) fn matched(&self, subject: Vec<u8>, matched: PatternMatch) {
         for (name, group) in &matched.names {
             let value = matched.groups.get(*group).and_then(|range| subject.get(range.clone()));
             self.set(name.as_bytes(), value.unwrap_or_default().to_vec());

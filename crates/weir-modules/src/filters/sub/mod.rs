@@ -12,11 +12,11 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, FLAG, MORE, TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::body::Chain;
-use weir_engine::error::Error;
+use weir_engine::body::BodyChain;
+use weir_engine::error::EngineError;
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_trace::{Site, SiteKind};
 
@@ -96,8 +96,8 @@ pub struct SubConf {
 /// A text and what comes in its place.
 #[derive(Clone)]
 struct SubPair {
-    text: Script,
-    value: Script,
+    text: ValueScript,
+    value: ValueScript,
 }
 
 impl SubConf {
@@ -113,7 +113,10 @@ impl SubConf {
             return Err(line.fail("number of search patterns exceeds 255"));
         }
         let text = line.bytes(0).to_ascii_lowercase();
-        let pair = SubPair { text: Script::compile_text(line, 0, &text)?, value: Script::compile(line, 1)? };
+        let pair = SubPair {
+            text: ValueScript::compile_text(line, 0, &text)?,
+            value: ValueScript::compile(line, 1)?,
+        };
         self.pairs.push(pair);
         Ok(())
     }
@@ -205,9 +208,9 @@ impl BodyFilter for SubBody {
     fn step(
         &mut self,
         x: &mut Exchange,
-        input: &mut Chain,
-        output: &mut Chain,
-    ) -> std::result::Result<FilterStep, Error> {
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> std::result::Result<FilterStep, EngineError> {
         let pairs = &self.pairs;
         let mut value = |which: usize| {
             let text = pairs[which].value.value(x);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_engine::body::{Buf, Chain};
+use weir_engine::body::{BodyBuf, BodyChain};
 use weir_engine::filter::ROOM;
 
 use super::search::{FoundText, TextPatterns};
@@ -20,7 +20,7 @@ pub(crate) struct TextReplacer {
     /// The end of what came so far, if a text may begin in it: less than the longest text.
     held: Vec<u8>,
     /// A piece for which there was no room any more, and how far it is done.
-    current: Option<(Buf, usize)>,
+    current: Option<(BodyBuf, usize)>,
 }
 
 impl TextReplacer {
@@ -41,8 +41,8 @@ impl TextReplacer {
     /// Takes `input`, all or until [`ROOM`] is used up, which is `false`. `value` says what replaces a text.
     pub(crate) fn step(
         &mut self,
-        input: &mut Chain,
-        output: &mut Chain,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
         value: &mut dyn FnMut(usize) -> Rc<[u8]>,
     ) -> bool {
         let mut out = OutputChain { chain: output, bytes: Vec::new() };
@@ -64,7 +64,7 @@ impl TextReplacer {
     /// One piece, of which `at` bytes are done.
     fn piece(
         &mut self,
-        piece: Buf,
+        piece: BodyBuf,
         at: usize,
         out: &mut OutputChain<'_>,
         value: &mut dyn FnMut(usize) -> Rc<[u8]>,
@@ -134,7 +134,7 @@ impl TextReplacer {
         if text.len() < REFERRED {
             out.copy(text);
         } else {
-            out.push(Buf::shared(text.clone()));
+            out.push(BodyBuf::shared(text.clone()));
         }
         if self.once {
             self.used[which] = true;
@@ -155,7 +155,7 @@ impl TextReplacer {
 
 /// Collects output: short stretches in one vector, since a piece of its own costs the connection more than the copy.
 struct OutputChain<'a> {
-    chain: &'a mut Chain,
+    chain: &'a mut BodyChain,
     bytes: Vec<u8>,
 }
 
@@ -172,19 +172,19 @@ impl OutputChain<'_> {
         self.copy(bytes);
     }
 
-    fn push(&mut self, buf: Buf) {
+    fn push(&mut self, buf: BodyBuf) {
         self.end();
         self.chain.push(buf);
     }
 
     /// The bytes `from..to` of `piece`, uncopied where that can be.
-    fn part(&mut self, piece: Buf, from: usize, to: usize) {
+    fn part(&mut self, piece: BodyBuf, from: usize, to: usize) {
         match piece {
-            Buf::Bytes(mut bytes) if from == 0 => {
+            BodyBuf::Bytes(mut bytes) if from == 0 => {
                 bytes.truncate(to);
-                self.push(Buf::Bytes(bytes));
+                self.push(BodyBuf::Bytes(bytes));
             }
-            Buf::Bytes(bytes) => self.copy(&bytes[from..to]),
+            BodyBuf::Bytes(bytes) => self.copy(&bytes[from..to]),
             other if to - from < REFERRED && from != 0 => {
                 self.copy(&other.memory().unwrap_or_default()[from..to]);
             }
@@ -198,7 +198,7 @@ impl OutputChain<'_> {
 
     fn end(&mut self) {
         if !self.bytes.is_empty() {
-            self.chain.push(Buf::Bytes(std::mem::take(&mut self.bytes)));
+            self.chain.push(BodyBuf::Bytes(std::mem::take(&mut self.bytes)));
         }
     }
 }
@@ -220,11 +220,15 @@ mod tests {
         let mut value = |which: usize| Rc::from(pairs[which].1.as_bytes());
         let (mut whole, mut largest) = (Vec::new(), 0);
         for (at, piece) in pieces.iter().enumerate() {
-            let mut input = Chain::default();
-            input.push(if at % 2 == 0 { Buf::Bytes(piece.to_vec()) } else { Buf::shared(Rc::from(*piece)) });
+            let mut input = BodyChain::default();
+            input.push(if at % 2 == 0 {
+                BodyBuf::Bytes(piece.to_vec())
+            } else {
+                BodyBuf::shared(Rc::from(*piece))
+            });
             input.last = at + 1 == pieces.len();
             loop {
-                let mut output = Chain::default();
+                let mut output = BodyChain::default();
                 let done = replacer.step(&mut input, &mut output, &mut value);
                 largest = largest.max(output.len());
                 let last = output.last;

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_engine::body::{Buf, Chain};
+use weir_engine::body::{BodyBuf, BodyChain};
 use weir_engine::filter::ROOM;
-use weir_engine::regex::Pattern;
+use weir_engine::regex::RegexPattern;
 
 use super::value::ReplacementValue;
 use crate::filters::sub::search::{FoundText, TextPatterns};
@@ -16,7 +16,7 @@ pub(crate) struct LineReplacer {
     /// A line whose end did not come yet.
     held: Vec<u8>,
     /// A piece for which there was no room any more, and how far it is done.
-    current: Option<(Buf, usize)>,
+    current: Option<(BodyBuf, usize)>,
     groups: Vec<(usize, usize)>,
     /// A line, and what is made of it.
     line: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) enum SubsSearch {
     /// One text.
     Text(Rc<TextPatterns>),
     /// A regular expression.
-    Pattern(Arc<Pattern>),
+    Pattern(Arc<RegexPattern>),
 }
 
 /// The match of a pattern was given up: it backtracks without end, or memory ended. The text is for the log.
@@ -58,8 +58,8 @@ impl LineReplacer {
     /// Takes `input`, all or until [`ROOM`] is used up, which is `false`.
     pub(crate) fn step(
         &mut self,
-        input: &mut Chain,
-        output: &mut Chain,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
         compute: ComputeValue<'_>,
     ) -> Result<bool, GivenUp> {
         let mut out = Vec::new();
@@ -177,7 +177,7 @@ impl LinePair {
     /// module: `^` matches there again.
     fn pattern(
         &mut self,
-        pattern: &Pattern,
+        pattern: &RegexPattern,
         line: &[u8],
         groups: &mut Vec<(usize, usize)>,
         out: &mut Vec<u8>,
@@ -209,8 +209,8 @@ impl LinePair {
     }
 }
 
-fn push(output: &mut Chain, out: &mut Vec<u8>) {
-    output.push(Buf::Bytes(std::mem::take(out)));
+fn push(output: &mut BodyChain, out: &mut Vec<u8>) {
+    output.push(BodyBuf::Bytes(std::mem::take(out)));
 }
 
 /// The longest line that is searched as one.

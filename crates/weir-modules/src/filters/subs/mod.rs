@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, MORE, ONE_OR_TWO, TWO, TWO_OR_MORE};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::body::Chain;
-use weir_engine::error::{Error, Kind as ErrorKind, Side};
+use weir_engine::body::BodyChain;
+use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::regex::Pattern;
-use weir_engine::variable::Script;
+use weir_engine::regex::RegexPattern;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
@@ -108,7 +108,7 @@ impl Module for Subs {
 pub struct SubsConf {
     pairs: Vec<SubsPair>,
     types: Option<MediaTypes>,
-    bypass: Option<Vec<Script>>,
+    bypass: Option<Vec<ValueScript>>,
     buffers: Option<weir_conf::BufferSizes>,
     line_buffer: Option<u64>,
 }
@@ -124,7 +124,7 @@ struct SubsPair {
 #[derive(Clone)]
 enum SubsTarget {
     Text { text: Vec<u8>, caseless: bool },
-    Pattern(Arc<Pattern>),
+    Pattern(Arc<RegexPattern>),
 }
 
 impl SubsConf {
@@ -140,7 +140,7 @@ impl SubsConf {
         let (what, groups) = if plain {
             (SubsTarget::Text { text: text.to_vec(), caseless }, (regex || caseless).then_some(0))
         } else {
-            let pattern = Pattern::compile(line, 0, 0, caseless)?;
+            let pattern = RegexPattern::compile(line, 0, 0, caseless)?;
             let groups = pattern.groups();
             (SubsTarget::Pattern(pattern), Some(groups))
         };
@@ -151,7 +151,7 @@ impl SubsConf {
     fn bypass(&mut self, line: &mut LineCx<'_>) -> Result {
         let bypass = self.bypass.get_or_insert_default();
         for at in 0..line.args().len() {
-            bypass.push(Script::compile(line, at)?);
+            bypass.push(ValueScript::compile(line, at)?);
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ struct SubsFilter {
     site: Site,
     jobs: Box<[SubsJob]>,
     types: MediaTypes,
-    bypass: Vec<Script>,
+    bypass: Vec<ValueScript>,
     /// Bytes that may wait for the client.
     ahead: Option<u64>,
     /// Bytes of a line's buffers at first.
@@ -183,7 +183,7 @@ impl HeaderFilter for SubsFilter {
             return Verdict::Passed;
         }
         if x.response.header(KnownField::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
-            x.log(Level::Warn, &"http subs filter header ignored, this may be a compressed response.");
+            x.log(LogLevel::Warn, &"http subs filter header ignored, this may be a compressed response.");
             return Verdict::Ok;
         }
         if self.is_bypassed(x) {
@@ -251,9 +251,9 @@ impl BodyFilter for SubsBody {
     fn step(
         &mut self,
         x: &mut Exchange,
-        input: &mut Chain,
-        output: &mut Chain,
-    ) -> std::result::Result<FilterStep, Error> {
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> std::result::Result<FilterStep, EngineError> {
         let templates = &self.templates;
         let mut compute = |pair: usize, part: usize| {
             let Some(script) = templates[pair].script(part) else { return Rc::from([]) };
@@ -268,8 +268,8 @@ impl BodyFilter for SubsBody {
             Ok(true) => Ok(FilterStep::More),
             Ok(false) => Ok(FilterStep::Full),
             Err(GivenUp(reason)) => {
-                x.log(Level::Alert, &reason);
-                Err(Error { kind: ErrorKind::Internal, side: Side::Server, errno: None })
+                x.log(LogLevel::Alert, &reason);
+                Err(EngineError { kind: EngineErrorKind::Internal, side: FaultSide::Server, errno: None })
             }
         }
     }
@@ -282,7 +282,7 @@ const META: &[u8] = b"\\^$.[]|()?*+{}#\n";
 mod tests {
     use proptest::prelude::*;
     use weir_engine::ModuleDef;
-    use weir_engine::body::Buf;
+    use weir_engine::body::BodyBuf;
     use weir_engine::conf::test;
 
     use super::*;
@@ -314,15 +314,15 @@ mod tests {
     }
 
     /// What comes of `pieces`, and the most bytes of one step.
-    fn run(pieces: &[&[u8]], mut step: impl FnMut(&mut Chain, &mut Chain) -> bool) -> (String, u64) {
+    fn run(pieces: &[&[u8]], mut step: impl FnMut(&mut BodyChain, &mut BodyChain) -> bool) -> (String, u64) {
         let (mut whole, mut most) = (Vec::new(), 0);
         for (at, piece) in pieces.iter().enumerate() {
-            let mut input = Chain::default();
-            input.push(Buf::Bytes(piece.to_vec()));
+            let mut input = BodyChain::default();
+            input.push(BodyBuf::Bytes(piece.to_vec()));
             input.last = at + 1 == pieces.len();
             let mut done = false;
             while !done {
-                let mut output = Chain::default();
+                let mut output = BodyChain::default();
                 done = step(&mut input, &mut output);
                 most = most.max(output.len());
                 while let Some(buf) = output.pop() {

@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use weir_engine::body::Chain;
+use weir_engine::body::BodyChain;
 
 use super::value::ReplacementValue;
 use crate::filters::sub::replace::TextReplacer;
 
 /// One text of a body.
 pub(crate) struct SubsStage {
-    input: Chain,
+    input: BodyChain,
     replacer: TextReplacer,
     value: ReplacementValue,
 }
@@ -17,7 +17,7 @@ pub(crate) struct SubsStage {
 impl SubsStage {
     /// For one body.
     pub(crate) fn new(replacer: TextReplacer, value: ReplacementValue) -> SubsStage {
-        SubsStage { input: Chain::default(), replacer, value }
+        SubsStage { input: BodyChain::default(), replacer, value }
     }
 
     fn waits(&self) -> bool {
@@ -29,14 +29,14 @@ impl SubsStage {
 /// of a stage's part.
 pub(crate) fn step(
     stages: &mut [SubsStage],
-    input: &mut Chain,
-    output: &mut Chain,
+    input: &mut BodyChain,
+    output: &mut BodyChain,
     compute: &mut dyn FnMut(usize, usize) -> Rc<[u8]>,
 ) -> bool {
     // What waits in the middle goes first, so that no more gathers there.
     let from = stages.iter().rposition(SubsStage::waits).unwrap_or(0);
     let mut done = from == 0;
-    let mut pass = Chain::default();
+    let mut pass = BodyChain::default();
     if from == 0 {
         pass.append(input);
     }

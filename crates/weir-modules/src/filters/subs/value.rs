@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 
 /// A value as written, cut where groups stand.
 #[derive(Clone)]
@@ -13,7 +13,7 @@ pub(crate) struct ValueTemplate {
 
 #[derive(Clone)]
 enum TemplatePart {
-    Text(Script),
+    Text(ValueScript),
     Group(usize),
 }
 
@@ -28,14 +28,16 @@ impl ValueTemplate {
         groups: Option<usize>,
     ) -> Result<ValueTemplate> {
         let Some(groups) = groups else {
-            return Ok(ValueTemplate { parts: vec![TemplatePart::Text(Script::compile(line, argument)?)] });
+            return Ok(ValueTemplate {
+                parts: vec![TemplatePart::Text(ValueScript::compile(line, argument)?)],
+            });
         };
         let mut parts = Vec::new();
         let mut rest = line.bytes(argument);
         while !rest.is_empty() {
             let at = (0..rest.len()).find(|at| group(&rest[*at..]).is_some()).unwrap_or(rest.len());
             if at > 0 {
-                parts.push(TemplatePart::Text(Script::compile_text(line, argument, &rest[..at])?));
+                parts.push(TemplatePart::Text(ValueScript::compile_text(line, argument, &rest[..at])?));
             }
             rest = &rest[at..];
             if let Some((number, len)) = group(rest) {
@@ -56,11 +58,11 @@ impl ValueTemplate {
     /// A value without variables.
     #[cfg(test)]
     pub(crate) fn literal(bytes: &[u8]) -> ValueTemplate {
-        ValueTemplate { parts: vec![TemplatePart::Text(Script::literal(bytes))] }
+        ValueTemplate { parts: vec![TemplatePart::Text(ValueScript::literal(bytes))] }
     }
 
     /// The script of a part that is text.
-    pub(crate) fn script(&self, part: usize) -> Option<&Script> {
+    pub(crate) fn script(&self, part: usize) -> Option<&ValueScript> {
         match self.parts.get(part) {
             Some(TemplatePart::Text(script)) => Some(script),
             _ => None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
 use weir_engine::Exchange;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_http::{Field, KnownField};
 
 use crate::support::value::WorkerValue;
@@ -14,14 +14,14 @@ use crate::support::value::WorkerValue;
 #[derive(Clone)]
 pub(crate) struct ParamLine {
     name: Arc<str>,
-    value: Script,
+    value: ValueScript,
     if_not_empty: bool,
 }
 
 impl ParamLine {
     /// `fastcgi_param name value [if_not_empty]`
     pub(crate) fn push(slot: &mut Option<Vec<ParamLine>>, line: &mut LineCx<'_>) -> Result {
-        let value = Script::compile(line, 1)?;
+        let value = ValueScript::compile(line, 1)?;
         let if_not_empty = match line.args().get(2) {
             None => false,
             Some(word) if word.is("if_not_empty") => true,

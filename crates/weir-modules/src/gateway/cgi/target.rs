@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, Span as Place};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
 use weir_upstream::block::upstream::Upstream;
@@ -20,7 +20,7 @@ use weir_upstream::{UpstreamFamily, UpstreamProtocol, UpstreamSettings, Upstream
 #[derive(Clone)]
 pub(crate) struct CgiPass {
     place: Place,
-    script: Script,
+    script: ValueScript,
     group: Option<Arc<Upstream>>,
     /// What stands before addresses, for TLS with an `s` before it.
     scheme: Option<&'static str>,
@@ -43,25 +43,25 @@ impl CgiPass {
     }
 
     fn set_with(slot: &mut Option<CgiPass>, line: &mut LineCx<'_>, scheme: Option<&'static str>) -> Result {
-        let script = Script::compile(line, 0)?;
+        let script = ValueScript::compile(line, 0)?;
         CgiPass::fill(slot, line, script, scheme)
     }
 
     /// As [`CgiPass::set`] for an argument that is not there: `text` in its place.
     pub(crate) fn set_text(slot: &mut Option<CgiPass>, line: &mut LineCx<'_>, text: &[u8]) -> Result {
-        let script = Script::compile_text(line, 0, text)?;
+        let script = ValueScript::compile_text(line, 0, text)?;
         CgiPass::fill(slot, line, script, None)
     }
 
     /// As [`CgiPass::set`] where variables mean nothing.
     pub(crate) fn set_constant(slot: &mut Option<CgiPass>, line: &mut LineCx<'_>) -> Result {
-        CgiPass::fill(slot, line, Script::literal(line.bytes(0)), None)
+        CgiPass::fill(slot, line, ValueScript::literal(line.bytes(0)), None)
     }
 
     fn fill(
         slot: &mut Option<CgiPass>,
         line: &LineCx<'_>,
-        script: Script,
+        script: ValueScript,
         scheme: Option<&'static str>,
     ) -> Result {
         if slot.is_some() {
@@ -73,7 +73,7 @@ impl CgiPass {
             let text = String::from_utf8_lossy(text).into_owned();
             let (address, tls) = parts(&text, scheme);
             check(address).map_err(|message| line.fail_arg(0, message))?;
-            script = Script::literal(address.as_bytes());
+            script = ValueScript::literal(address.as_bytes());
             secure = tls;
         }
         *slot = Some(CgiPass {
@@ -92,7 +92,7 @@ impl CgiPass {
     }
 
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address, which must have a port.
-    pub(crate) fn resolve(&mut self, registry: &mut Registry) -> Result {
+    pub(crate) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         let Some(text) = self.script.constant() else { return Ok(()) };
         let text = String::from_utf8_lossy(text).into_owned();
         let found = registry.shared::<Upstreams>().named(&text, None);
@@ -165,7 +165,7 @@ enum CgiDestination {
     /// Known when the configuration is read; the name of servers that speak TLS.
     Fixed { group: Rc<LocalUpstream>, secure: Option<Text> },
     /// Computed for each request.
-    Computed(Script),
+    Computed(ValueScript),
 }
 
 /// Where a request goes, if to a server that speaks TLS: what the location's `_pass` calls it.

@@ -1,6 +1,6 @@
 //! The body of an answer, taken out of its records.
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_http::fastcgi::{RecordEvent, RecordKind, RecordReader};
 use weir_upstream::protocol::BodyDecode;
 
@@ -16,7 +16,7 @@ pub(super) struct FastcgiBody {
     keep: bool,
     /// The message that comes on stderr.
     stderr: Vec<u8>,
-    messages: Vec<(Level, String)>,
+    messages: Vec<(LogLevel, String)>,
     /// Messages that the log has got.
     told: u32,
 }
@@ -39,7 +39,7 @@ impl FastcgiBody {
         *rest -= most as u64;
         out.extend_from_slice(content.get(..most).unwrap_or_default());
         if most < content.len() {
-            self.messages.push((Level::Warn, MORE_THAN_SAID.to_owned()));
+            self.messages.push((LogLevel::Warn, MORE_THAN_SAID.to_owned()));
         }
         content.len() - most
     }
@@ -49,7 +49,8 @@ impl FastcgiBody {
         let message = std::mem::take(&mut self.stderr);
         self.told = self.told.saturating_add(1);
         if self.told <= STDERR {
-            self.messages.push((Level::Error, format!("{} while reading upstream", stderr_text(&message))));
+            self.messages
+                .push((LogLevel::Error, format!("{} while reading upstream", stderr_text(&message))));
         }
     }
 
@@ -92,7 +93,7 @@ impl BodyDecode for FastcgiBody {
         }
     }
 
-    fn messages(&mut self) -> Vec<(Level, String)> {
+    fn messages(&mut self) -> Vec<(LogLevel, String)> {
         std::mem::take(&mut self.messages)
     }
 

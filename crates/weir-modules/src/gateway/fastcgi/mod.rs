@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, ONE};
 use weir_conf::{ArgCount, Directive, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::regex::Pattern;
+use weir_engine::regex::RegexPattern;
 use weir_engine::variable::Variable;
-use weir_engine::{Module, Unnamed, inherit};
+use weir_engine::{Module, UnnamedBlock, inherit};
 use weir_upstream::UpstreamFamily;
 
 use crate::gateway::cgi::params::{ParamLine, RequestParams};
@@ -33,7 +33,7 @@ impl Module for FastCgi {
     type Conf = FastCgiConf;
     const DIRECTIVES: &'static [Directive<FastCgiConf>] = &[
         FastcgiRow::new("fastcgi_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
-            l.ext::<Registry>().claim_content(FastCgi::NAME);
+            l.ext::<ConfRegistry>().claim_content(FastCgi::NAME);
             CgiPass::set(&mut c.pass, l)
         })
         .syntax("fastcgi_pass address").doc("Passes requests to a FastCGI server or an `upstream`; the address may contain variables."),
@@ -95,7 +95,7 @@ impl Module for FastCgi {
     ];
     const VARIABLES: &'static [Variable] = script::VARIABLES;
 
-    fn nest(conf: &mut FastCgiConf, parent: &FastCgiConf, _: Unnamed) {
+    fn nest(conf: &mut FastCgiConf, parent: &FastCgiConf, _: UnnamedBlock) {
         inherit!(conf, parent, pass);
     }
 
@@ -104,7 +104,7 @@ impl Module for FastCgi {
         inherit!(conf, parent, params, index, split, keep_conn, catch_stderr);
     }
 
-    fn resolve(conf: &mut FastCgiConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut FastCgiConf, registry: &mut ConfRegistry) -> Result {
         conf.family.resolve("fastcgi", &["Status"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
@@ -139,7 +139,7 @@ pub struct FastCgiConf {
     pass: Option<CgiPass>,
     params: Option<Vec<ParamLine>>,
     index: Option<Vec<u8>>,
-    split: Option<Arc<Pattern>>,
+    split: Option<Arc<RegexPattern>>,
     keep_conn: Option<bool>,
     catch_stderr: Option<Vec<String>>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::{Exchange, Verdict};
 use weir_http::Method;
 use weir_http::fastcgi::{self, RecordEvent, RecordKind, RecordReader, RecordWriter};
@@ -45,7 +45,7 @@ impl UpstreamProtocol for FastCgiProtocol {
         self.params.for_each(x, |name, value| fastcgi::pair(&mut params, name, value));
         if params.len() > usize::from(u16::MAX) {
             let len = params.len();
-            x.log(Level::Alert, &format_args!("fastcgi request record is too big: {len}"));
+            x.log(LogLevel::Alert, &format_args!("fastcgi request record is too big: {len}"));
             return Err(Verdict::Status(500));
         }
         fastcgi::begin(&mut out.head, self.keep);
@@ -160,7 +160,7 @@ impl FastCgiProtocol {
         coming.messages = coming.messages.saturating_add(1);
         if coming.messages <= STDERR {
             let text = stderr_text(&message);
-            x.log(Level::Error, &format_args!("{text} while reading response header from upstream"));
+            x.log(LogLevel::Error, &format_args!("{text} while reading response header from upstream"));
         }
         let caught = |text: &[u8]| memchr::memmem::find(&message, text).is_some();
         // nginx says no more than that.

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::regex::Pattern;
+use weir_engine::regex::RegexPattern;
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Span, Text};
 
 /// `fastcgi_split_path_info pattern`
-pub(super) fn set_split(slot: &mut Option<Arc<Pattern>>, line: &mut LineCx<'_>) -> Result {
-    let pattern = Pattern::compile(line, 0, 0, false)?;
+pub(super) fn set_split(slot: &mut Option<Arc<RegexPattern>>, line: &mut LineCx<'_>) -> Result {
+    let pattern = RegexPattern::compile(line, 0, 0, false)?;
     if pattern.groups() != 2 {
         return Err(line.fail_arg(0, format!("pattern \"{}\" must have 2 captures", line.arg(0))));
     }
@@ -20,11 +20,11 @@ pub(super) fn set_split(slot: &mut Option<Arc<Pattern>>, line: &mut LineCx<'_>) 
 /// What a location says about names of scripts.
 pub(super) struct ScriptNames {
     index: Text,
-    split: Option<Arc<Pattern>>,
+    split: Option<Arc<RegexPattern>>,
 }
 
 impl ScriptNames {
-    pub(super) fn new(index: Option<&[u8]>, split: Option<Arc<Pattern>>) -> ScriptNames {
+    pub(super) fn new(index: Option<&[u8]>, split: Option<Arc<RegexPattern>>) -> ScriptNames {
         ScriptNames { index: index.map_or(Text::EMPTY, Text::shared), split }
     }
 

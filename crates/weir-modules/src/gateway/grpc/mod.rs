@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use weir_conf::names::{ANY, LOCATION, LOCATION_IF, ONE, TWO};
 use weir_conf::{Directive, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::{Exchange, Module, Text, Unnamed, Verdict, inherit};
+use weir_engine::{Exchange, Module, Text, UnnamedBlock, Verdict, inherit};
 use weir_http::KnownField;
 use weir_upstream::protocol::{
     HeadProgress, IncomingHead, OutgoingRequest, RequestFraming, UpstreamProtocol,
@@ -33,7 +33,7 @@ impl Module for Grpc {
     type Conf = GrpcConf;
     const DIRECTIVES: &'static [Directive<GrpcConf>] = &[
         GrpcRow::new("grpc_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
-            l.ext::<Registry>().claim_content(Self::NAME);
+            l.ext::<ConfRegistry>().claim_content(Self::NAME);
             GrpcPass::set(&mut c.pass, l)
         })
             .syntax("grpc_pass address").doc("Passes requests to a gRPC server or an `upstream`; `grpc://` (the default) or `grpcs://` may precede the address, which may contain variables."),
@@ -70,7 +70,7 @@ impl Module for Grpc {
         family_row!(ssl_conf_command, "grpc_ssl_conf_command"),
     ];
 
-    fn nest(conf: &mut GrpcConf, parent: &GrpcConf, _: Unnamed) {
+    fn nest(conf: &mut GrpcConf, parent: &GrpcConf, _: UnnamedBlock) {
         inherit!(conf, parent, pass);
     }
 
@@ -80,7 +80,7 @@ impl Module for Grpc {
         inherit!(conf, parent, set_headers);
     }
 
-    fn resolve(conf: &mut GrpcConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut GrpcConf, registry: &mut ConfRegistry) -> Result {
         let family = &mut conf.family;
         family.buffering = Some(false);
         family.request_buffering = Some(false);

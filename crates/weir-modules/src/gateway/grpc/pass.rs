@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
-use weir_engine::conf::registry::Registry;
-use weir_engine::variable::Script;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::variable::ValueScript;
 use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
 use weir_upstream::discovery::server_address::unresolved;
@@ -26,7 +26,7 @@ enum GrpcDestination {
     /// Known when the configuration is read.
     Fixed { address: GrpcAddress, group: Option<Arc<Upstream>> },
     /// Computed for each request.
-    Computed(Script),
+    Computed(ValueScript),
 }
 
 /// `host`, `host:port` or `unix:/path`, and whether it speaks TLS.
@@ -72,7 +72,7 @@ impl GrpcPass {
         if slot.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        let script = Script::compile(line, 0)?;
+        let script = ValueScript::compile(line, 0)?;
         let to = match script.constant() {
             None => GrpcDestination::Computed(script),
             Some(text) => {
@@ -94,7 +94,7 @@ impl GrpcPass {
     }
 
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
-    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
+    pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         if let GrpcDestination::Fixed { address, group } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&address.host, None);
             *group = Some(found.map_err(|message| unresolved(message).at(self.place))?);
@@ -120,7 +120,7 @@ impl GrpcPass {
 /// Where a location's requests go, on one worker.
 pub(super) enum GrpcTarget {
     Fixed { group: Rc<LocalUpstream>, host: Text, secure: bool },
-    Computed(Script),
+    Computed(ValueScript),
 }
 
 impl weir_upstream::PassTarget for GrpcTarget {
@@ -137,7 +137,7 @@ impl weir_upstream::PassTarget for GrpcTarget {
     }
 }
 
-async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
+async fn computed(x: &mut Exchange, script: &ValueScript) -> std::result::Result<Rc<LocalUpstream>, Verdict> {
     let value = script.value(x);
     let address = GrpcAddress::parse(&String::from_utf8_lossy(x.text(&value)));
     if let Err(message) = address.check() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{
     BodyLength, ChunkStrictness, ChunkedDecoder, HeadLimits, HeadParse, ResponseHead, TrailerLimits,
@@ -25,8 +25,8 @@ pub(super) struct HttpPass {
     pub(super) version: u8,
     /// The protocols that a client may change to.
     pub(super) upgrade: UpgradeProtocols,
-    pub(super) method: Option<Script>,
-    pub(super) body: Option<Script>,
+    pub(super) method: Option<ValueScript>,
+    pub(super) body: Option<ValueScript>,
     pub(super) settings: Arc<UpstreamSettings>,
     pub(super) redirects: Vec<ValueRule>,
     pub(super) cookies: CookieRules,

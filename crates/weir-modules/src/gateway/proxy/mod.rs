@@ -13,10 +13,10 @@ mod upgrade;
 
 use weir_conf::names::{ANY, FLAG, LIMIT_EXCEPT, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, TWO};
 use weir_conf::{ArgCount, Directive, LineCx, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::variable::{Script, Variable};
-use weir_engine::{Module, Unnamed, inherit};
+use weir_engine::variable::{ValueScript, Variable};
+use weir_engine::{Module, UnnamedBlock, inherit};
 use weir_upstream::tls_client::client::ClientConf;
 use weir_upstream::{ProxyHeader, UpstreamFamily, pass_to};
 
@@ -39,7 +39,7 @@ impl Module for Proxy {
         ProxyRow::new("proxy_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
             .syntax("proxy_set_header field value").default("Host $proxy_host").doc("Sets a header field of requests to the upstream server; a field with an empty value is not sent."),
         ProxyRow::new("proxy_set_body", ANY, ONE, |c, l| {
-            let body = Script::compile(l, 0)?;
+            let body = ValueScript::compile(l, 0)?;
             l.once(&mut c.body, body)
         })
         .syntax("proxy_set_body value").doc("Body of requests to the upstream server, in place of the client's."),
@@ -49,7 +49,7 @@ impl Module for Proxy {
         ProxyRow::new("proxy_headers_hash_bucket_size", ANY, ONE, |c, l| l.number(&mut c.hash_sizes[1], ..))
             .syntax("proxy_headers_hash_bucket_size size").default("64").doc("Accepted for compatibility: it has no effect, since no such table has to be sized."),
         ProxyRow::new("proxy_method", ANY, ONE, |c, l| {
-            let method = Script::compile(l, 0)?;
+            let method = ValueScript::compile(l, 0)?;
             l.once(&mut c.method, method)
         })
         .syntax("proxy_method method").doc("Method of requests to the upstream server, in place of the client's; it may contain variables."),
@@ -136,7 +136,7 @@ impl Module for Proxy {
     ];
     const VARIABLES: &'static [Variable] = request::VARIABLES;
 
-    fn nest(conf: &mut ProxyConf, parent: &ProxyConf, _: Unnamed) {
+    fn nest(conf: &mut ProxyConf, parent: &ProxyConf, _: UnnamedBlock) {
         inherit!(conf, parent, pass);
     }
 
@@ -147,7 +147,7 @@ impl Module for Proxy {
         inherit!(conf, parent, redirects, cookie_domains, cookie_paths, cookie_flags);
     }
 
-    fn resolve(conf: &mut ProxyConf, registry: &mut Registry) -> Result {
+    fn resolve(conf: &mut ProxyConf, registry: &mut ConfRegistry) -> Result {
         conf.family.resolve("proxy", &["Date", "Server", "X-Pad"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
@@ -204,8 +204,8 @@ pub struct ProxyConf {
     ssl: ClientConf,
     pass: Option<ProxyPass>,
     set_headers: Option<SetHeaders>,
-    body: Option<Script>,
-    method: Option<Script>,
+    body: Option<ValueScript>,
+    method: Option<ValueScript>,
     version: Option<u8>,
     upgrade: Option<UpgradeProtocols>,
     redirects: Option<RuleList<ValueRule>>,
@@ -221,8 +221,8 @@ impl ProxyConf {
         if self.pass.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        line.ext::<Registry>().claim_content(Proxy::NAME);
-        let location = line.ext::<Registry>().location();
+        line.ext::<ConfRegistry>().claim_content(Proxy::NAME);
+        let location = line.ext::<ConfRegistry>().location();
         self.pass = Some(ProxyPass::parse(line, location)?);
         Ok(())
     }

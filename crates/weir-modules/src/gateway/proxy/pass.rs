@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
-use weir_engine::conf::registry::Registry;
-use weir_engine::variable::Script;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::variable::ValueScript;
 use weir_engine::worker::Worker;
 use weir_engine::{Exchange, Text, Verdict};
 use weir_upstream::discovery::server_address::unresolved;
@@ -28,7 +28,7 @@ enum ProxyDestination {
     /// Known when the configuration is read.
     Fixed { url: PassUrl, group: Option<Arc<Upstream>> },
     /// Computed for each request.
-    Computed(Script),
+    Computed(ValueScript),
 }
 
 /// `http://host[:port][/uri]`, in parts.
@@ -84,7 +84,7 @@ impl PassUrl {
 impl ProxyPass {
     pub(super) fn parse(line: &mut LineCx<'_>, location: Option<String>) -> Result<ProxyPass> {
         let place = line.args()[0].span;
-        let script = Script::compile(line, 0)?;
+        let script = ValueScript::compile(line, 0)?;
         let to = match script.constant() {
             None => ProxyDestination::Computed(script),
             Some(text) => {
@@ -121,7 +121,7 @@ impl ProxyPass {
     }
 
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
-    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
+    pub(super) fn resolve(&mut self, registry: &mut ConfRegistry) -> Result {
         let place = self.place;
         if let ProxyDestination::Fixed { url, group } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&url.host, Some(url.port()));
@@ -154,7 +154,7 @@ const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by
 /// Where a location's requests go, on one worker.
 pub(super) enum ProxyTarget {
     Fixed { group: Rc<LocalUpstream>, goal: PassGoal },
-    Computed(Script),
+    Computed(ValueScript),
 }
 
 /// Where a request goes: the request's state, or, where all requests of a location go to the same place, kept with its
@@ -237,7 +237,7 @@ impl weir_upstream::PassTarget for ProxyTarget {
 }
 
 /// Sets the goal of `x` to what `script` says.
-fn aim(x: &mut Exchange, script: &Script) -> std::result::Result<(), Verdict> {
+fn aim(x: &mut Exchange, script: &ValueScript) -> std::result::Result<(), Verdict> {
     let value = script.value(x);
     let text = x.text(&value);
     let refuse = |message: String| {

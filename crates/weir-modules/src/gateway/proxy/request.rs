@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::LineCx;
-use weir_engine::variable::{Script, Variable};
+use weir_engine::variable::{ValueScript, Variable};
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::escape::{EscapeSet, escape};
 use weir_http::{KnownField, Method, base64, h1};
@@ -16,11 +16,11 @@ use crate::support::password::sha1;
 use crate::support::value::WorkerValue;
 
 /// The fields that `proxy_set_header` and its like name, and their values, as written.
-pub(crate) type SetHeaders = Vec<(Arc<str>, Script)>;
+pub(crate) type SetHeaders = Vec<(Arc<str>, ValueScript)>;
 
 /// `_set_header field value`
 pub(crate) fn set_header(slot: &mut Option<SetHeaders>, line: &mut LineCx<'_>) -> weir_conf::Result {
-    let value = Script::compile(line, 1)?;
+    let value = ValueScript::compile(line, 1)?;
     slot.get_or_insert_default().push((line.arg(0).into(), value));
     Ok(())
 }
@@ -34,7 +34,7 @@ pub(crate) struct RequestFields {
 }
 
 impl RequestFields {
-    pub(crate) fn new(written: &[(Arc<str>, Script)]) -> RequestFields {
+    pub(crate) fn new(written: &[(Arc<str>, ValueScript)]) -> RequestFields {
         let host = written.iter().rfind(|(name, _)| name.eq_ignore_ascii_case("Host"));
         let set = written.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("Host"));
         let mut replaced = FieldNames::default();

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::regex::Pattern;
-use weir_engine::variable::Script;
+use weir_engine::regex::RegexPattern;
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Span};
 
 use super::pass::ProxyPass;
@@ -14,17 +14,17 @@ use super::pass::ProxyPass;
 #[derive(Clone)]
 pub(super) struct ValueRule {
     pattern: RulePattern,
-    replacement: Script,
+    replacement: ValueScript,
 }
 
 #[derive(Clone)]
 enum RulePattern {
     /// How the value begins.
-    Prefix(Script),
+    Prefix(ValueScript),
     /// The value as a whole, in any case, but for a dot in front.
-    Domain(Script),
+    Domain(ValueScript),
     /// What this matches: the value as a whole is replaced.
-    Regex(Arc<Pattern>),
+    Regex(Arc<RegexPattern>),
 }
 
 /// The rules of one directive in one block; `Off` ends the inheritance.
@@ -96,8 +96,8 @@ impl ValueRule {
     /// What begins with `url` begins with `replacement` instead.
     pub(super) fn constant(url: &str, replacement: &str) -> ValueRule {
         ValueRule {
-            pattern: RulePattern::Prefix(Script::literal(url.as_bytes())),
-            replacement: Script::literal(replacement.as_bytes()),
+            pattern: RulePattern::Prefix(ValueScript::literal(url.as_bytes())),
+            replacement: ValueScript::literal(replacement.as_bytes()),
         }
     }
 
@@ -108,15 +108,15 @@ impl ValueRule {
         }
         let rule = if line.bytes(0).first() == Some(&b'~') {
             ValueRule {
-                pattern: RulePattern::Regex(Pattern::compile(line, 0, 1, true)?),
-                replacement: Script::compile(line, 1)?,
+                pattern: RulePattern::Regex(RegexPattern::compile(line, 0, 1, true)?),
+                replacement: ValueScript::compile(line, 1)?,
             }
         } else {
             let bare = |text: &[u8]| text.strip_prefix(b".").unwrap_or(text).to_vec();
             let (domain, replacement) = (bare(line.bytes(0)), bare(line.bytes(1)));
             ValueRule {
-                pattern: RulePattern::Domain(Script::compile_text(line, 0, &domain)?),
-                replacement: Script::compile_text(line, 1, &replacement)?,
+                pattern: RulePattern::Domain(ValueScript::compile_text(line, 0, &domain)?),
+                replacement: ValueScript::compile_text(line, 1, &replacement)?,
             }
         };
         RuleList::add(slot, line, rule)
@@ -134,11 +134,11 @@ impl ValueRule {
     /// `start replacement`, `~pattern replacement` or `~*pattern replacement`
     fn of_start(line: &mut LineCx<'_>) -> Result<ValueRule> {
         let pattern = match line.bytes(0) {
-            [b'~', b'*', ..] => RulePattern::Regex(Pattern::compile(line, 0, 2, true)?),
-            [b'~', ..] => RulePattern::Regex(Pattern::compile(line, 0, 1, false)?),
-            _ => RulePattern::Prefix(Script::compile(line, 0)?),
+            [b'~', b'*', ..] => RulePattern::Regex(RegexPattern::compile(line, 0, 2, true)?),
+            [b'~', ..] => RulePattern::Regex(RegexPattern::compile(line, 0, 1, false)?),
+            _ => RulePattern::Prefix(ValueScript::compile(line, 0)?),
         };
-        Ok(ValueRule { pattern, replacement: Script::compile(line, 1)? })
+        Ok(ValueRule { pattern, replacement: ValueScript::compile(line, 1)? })
     }
 
     /// The part of `value` from `from` on, changed; `None` where the rule does not fit, or its pattern is given up, which
@@ -180,13 +180,13 @@ pub(super) fn refresh_url(value: &[u8]) -> Option<usize> {
 #[derive(Clone)]
 pub(super) struct CookieFlags {
     cookie: CookieMatch,
-    flags: Vec<Script>,
+    flags: Vec<ValueScript>,
 }
 
 #[derive(Clone)]
 enum CookieMatch {
-    Name(Script),
-    Regex(Arc<Pattern>),
+    Name(ValueScript),
+    Regex(Arc<RegexPattern>),
 }
 
 impl CookieFlags {
@@ -195,10 +195,10 @@ impl CookieFlags {
             return RuleList::off(slot, line);
         }
         let cookie = match line.bytes(0).first() {
-            Some(b'~') => CookieMatch::Regex(Pattern::compile(line, 0, 1, true)?),
-            _ => CookieMatch::Name(Script::compile(line, 0)?),
+            Some(b'~') => CookieMatch::Regex(RegexPattern::compile(line, 0, 1, true)?),
+            _ => CookieMatch::Name(ValueScript::compile(line, 0)?),
         };
-        let flags = (1..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
+        let flags = (1..line.args().len()).map(|at| ValueScript::compile(line, at)).collect::<Result<_>>()?;
         RuleList::add(slot, line, CookieFlags { cookie, flags })
     }
 

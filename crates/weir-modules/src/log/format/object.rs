@@ -4,7 +4,7 @@
 //! letters `json` is text, as in nginx.
 
 use weir_conf::{Error, LineCx, Span, Word};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_http::{escape, h1};
 
 use super::{AppendValue, DIRECT, FormatOp, FormatPart, LogEscape, LogFormat, parse, status};
@@ -41,7 +41,7 @@ fn member(word: &Word) -> Option<ObjectMember<'_>> {
 /// As [`LogFormat::compile`].
 pub(super) fn compile(
     members: &[ObjectMember<'_>],
-    registry: &mut Registry,
+    registry: &mut ConfRegistry,
 ) -> Result<LogFormat, (Span, String)> {
     let mut ops = Vec::new();
     let mut literal = Vec::new();

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use weir_conf::names::{HTTP, ONE_OR_TWO};
 use weir_conf::{Directive, LineCx, Result};
-use weir_engine::conf::registry::Registry;
+use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::variable::VarIndex;
 use weir_engine::{Exchange, Module, Text};
 use weir_http::KnownField;
@@ -55,7 +55,7 @@ fn set_geo(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
         None => (None, name),
         Some(_) => {
             let span = line.args()[0].span;
-            let address = line.ext::<Registry>().use_variable(name, span);
+            let address = line.ext::<ConfRegistry>().use_variable(name, span);
             (Some(address), computed::name_at(line, 1)?)
         }
     };

@@ -8,17 +8,17 @@
 use std::sync::Arc;
 
 use weir_engine::Exchange;
-use weir_engine::log::{self, Level};
-use weir_engine::variable::Script;
-use weir_engine::zone::{Entries, Handle, SharedZone, Table};
+use weir_engine::log::{self, LogLevel};
+use weir_engine::variable::ValueScript;
+use weir_engine::zone::{EntryHandle, LockedEntries, SharedZone, ZoneTable};
 
 use crate::support::limit;
 
 /// One `limit_req` on one worker.
 pub(super) struct RateLimit {
     pub(super) zone: Arc<SharedZone>,
-    pub(super) key: Script,
-    pub(super) buckets: Arc<Table<RateBucket>>,
+    pub(super) key: ValueScript,
+    pub(super) buckets: Arc<ZoneTable<RateBucket>>,
     /// A second.
     pub(super) rate: u64,
     pub(super) burst: u64,
@@ -73,7 +73,7 @@ enum AskedBucket {
     /// Counted, with this excess.
     Counted(u64),
     /// Held, to be counted at the end.
-    Held(Handle),
+    Held(EntryHandle),
     /// Above the burst by this excess.
     Over(u64),
     /// There is no room for another key.
@@ -82,7 +82,7 @@ enum AskedBucket {
 
 /// Asks all limits about `x`.
 pub(super) fn decide<'l>(x: &mut Exchange, limits: &'l [RateLimit], now: u64) -> RateDecision<'l> {
-    let mut held: Vec<(&RateLimit, Handle)> = Vec::new();
+    let mut held: Vec<(&RateLimit, EntryHandle)> = Vec::new();
     let mut counted = None;
     for (at, limit) in limits.iter().enumerate() {
         let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
@@ -112,7 +112,11 @@ pub(super) fn decide<'l>(x: &mut Exchange, limits: &'l [RateLimit], now: u64) ->
 }
 
 /// Lets go of those that were held: the request counts nowhere.
-fn refuse<'l>(held: &[(&RateLimit, Handle)], excess: Option<u64>, limit: &'l RateLimit) -> RateDecision<'l> {
+fn refuse<'l>(
+    held: &[(&RateLimit, EntryHandle)],
+    excess: Option<u64>,
+    limit: &'l RateLimit,
+) -> RateDecision<'l> {
     for (limit, handle) in held {
         limit.buckets.lock_at(*handle).value(*handle).pending -= 1;
     }
@@ -150,11 +154,11 @@ impl RateLimit {
     /// all, whatever is in it.
     fn make_room(
         &self,
-        buckets: &mut Entries<'_, RateBucket>,
+        buckets: &mut LockedEntries<'_, RateBucket>,
         key: &[u8],
         bucket: RateBucket,
         now: u64,
-    ) -> Option<Handle> {
+    ) -> Option<EntryHandle> {
         self.expire(buckets, now, 2);
         if let Some(handle) = buckets.insert(key, bucket) {
             return Some(handle);
@@ -168,13 +172,16 @@ impl RateLimit {
         let handle = buckets.insert(key, bucket);
         if handle.is_none() {
             let name = &self.zone.name;
-            log::cycle(Level::Alert, &format_args!("could not allocate node in limit_req zone \"{name}\""));
+            log::cycle(
+                LogLevel::Alert,
+                &format_args!("could not allocate node in limit_req zone \"{name}\""),
+            );
         }
         handle
     }
 
     /// Drops up to `most` of the oldest buckets that have been empty for a minute.
-    fn expire(&self, buckets: &mut Entries<'_, RateBucket>, now: u64, most: usize) {
+    fn expire(&self, buckets: &mut LockedEntries<'_, RateBucket>, now: u64, most: usize) {
         for _ in 0..most {
             let Some(oldest) = buckets.oldest() else { return };
             let bucket = *buckets.value(oldest);
@@ -188,7 +195,7 @@ impl RateLimit {
     }
 
     /// Counts a request whose bucket was held.
-    fn count_held(&self, handle: Handle, now: u64) -> u64 {
+    fn count_held(&self, handle: EntryHandle, now: u64) -> u64 {
         let mut buckets = self.buckets.lock_at(handle);
         let bucket = buckets.value(handle);
         let (excess, passed) = bucket.with_one(now, self.rate);

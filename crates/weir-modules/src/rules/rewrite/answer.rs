@@ -4,8 +4,8 @@
 //! that `error_page` may take them up; a text goes out as it is, whatever the status.
 
 use weir_conf::{LineCx, Result, parse_number};
-use weir_engine::body::{Body, Buf};
-use weir_engine::variable::Script;
+use weir_engine::body::{BodyBuf, ResponseBody};
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Handler, Text, Verdict};
 
 use crate::support::value::WorkerValue;
@@ -14,7 +14,7 @@ use crate::support::value::WorkerValue;
 #[derive(Clone, Debug)]
 pub(super) struct WrittenReturn {
     status: u16,
-    text: Script,
+    text: ValueScript,
 }
 
 impl WrittenReturn {
@@ -23,10 +23,10 @@ impl WrittenReturn {
         let alone = line.args().len() == 1;
         let status = parse_number(word).and_then(|number| u16::try_from(number).ok());
         match status.filter(|status| *status <= 999) {
-            Some(status) if alone => Ok(WrittenReturn { status, text: Script::default() }),
-            Some(status) => Ok(WrittenReturn { status, text: Script::compile(line, 1)? }),
+            Some(status) if alone => Ok(WrittenReturn { status, text: ValueScript::default() }),
+            Some(status) => Ok(WrittenReturn { status, text: ValueScript::compile(line, 1)? }),
             None if alone && is_address(word) => {
-                Ok(WrittenReturn { status: 302, text: Script::compile(line, 0)? })
+                Ok(WrittenReturn { status: 302, text: ValueScript::compile(line, 0)? })
             }
             None => Err(line.fail_arg(0, format!("invalid return code \"{}\"", line.arg(0)))),
         }
@@ -84,7 +84,7 @@ impl ReturnHandler {
                 let buf = buf(x, text);
                 x.response.content_length = Some(buf.len());
                 x.set_content_type();
-                x.respond(Body::Whole(buf))
+                x.respond(ResponseBody::Whole(buf))
             }
         }
     }
@@ -97,10 +97,10 @@ impl Handler for ReturnHandler {
 }
 
 /// A body of `text`; only what was computed for this request is copied.
-fn buf(x: &Exchange, text: Text) -> Buf {
+fn buf(x: &Exchange, text: Text) -> BodyBuf {
     match text {
-        Text::Static(bytes) => Buf::Static(bytes),
-        Text::Shared(bytes) => Buf::shared(bytes),
-        Text::Span(span) => Buf::Bytes(x.arena.get(span).to_vec()),
+        Text::Static(bytes) => BodyBuf::Static(bytes),
+        Text::Shared(bytes) => BodyBuf::shared(bytes),
+        Text::Span(span) => BodyBuf::Bytes(x.arena.get(span).to_vec()),
     }
 }

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::conf::registry::Registry;
-use weir_engine::file::{self, Found};
-use weir_engine::log::Level;
-use weir_engine::regex::Pattern;
-use weir_engine::variable::{Script, VarIndex};
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::file::{self, FoundPath};
+use weir_engine::log::LogLevel;
+use weir_engine::regex::RegexPattern;
+use weir_engine::variable::{ValueScript, VarIndex};
 use weir_engine::{Exchange, Text};
 use weir_rt::file::errno::{EACCES, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
@@ -24,11 +24,11 @@ pub(super) enum IfCondition {
     /// `$variable`: neither empty nor `0`.
     Set(VarIndex),
     /// `=`, `!=`
-    Equal(VarIndex, Script, bool),
+    Equal(VarIndex, ValueScript, bool),
     /// `~`, `~*`, `!~`, `!~*`
-    Match(VarIndex, Arc<Pattern>, bool),
+    Match(VarIndex, Arc<RegexPattern>, bool),
     /// `-f`, `-d`, `-e`, `-x` and their opposites.
-    File(FileTest, Script, bool),
+    File(FileTest, ValueScript, bool),
 }
 
 /// What is asked of a path.
@@ -73,7 +73,7 @@ impl IfCondition {
             [[b'$', _, ..], ..] => Err(invalid(line, first, bare(line, first, end))),
             [operator, path] => match file_test(operator) {
                 Some((test, negative)) => {
-                    Ok(IfCondition::File(test, Script::compile_text(line, last, path)?, negative))
+                    Ok(IfCondition::File(test, ValueScript::compile_text(line, last, path)?, negative))
                 }
                 None => Err(invalid(line, first, bare(line, first, end))),
             },
@@ -92,12 +92,12 @@ impl IfCondition {
         let right = bare(line, at + 1, end);
         match operator {
             b"=" | b"!=" => {
-                Ok(IfCondition::Equal(variable, Script::compile_text(line, at + 1, right)?, negative))
+                Ok(IfCondition::Equal(variable, ValueScript::compile_text(line, at + 1, right)?, negative))
             }
             b"~" | b"~*" | b"!~" | b"!~*" => {
                 let caseless = operator.ends_with(b"*");
                 let span = line.args()[at + 1].span;
-                let pattern = Pattern::compile_text(line, span, right, caseless)?;
+                let pattern = RegexPattern::compile_text(line, span, right, caseless)?;
                 Ok(IfCondition::Match(variable, pattern, negative))
             }
             _ => Err(line.fail_arg(at, format!("unexpected \"{}\" in condition", line.arg(at)))),
@@ -142,9 +142,9 @@ impl FileTest {
     fn holds(self, x: &mut Exchange, path: &Text) -> bool {
         let path = span(x, path);
         let found = match file::lookup(x, path) {
-            Ok(Found::File(file)) => Ok((FileKind::File, file.meta().mode)),
-            Ok(Found::Dir { meta }) => Ok((FileKind::Dir, meta.mode)),
-            Ok(Found::Other) => Ok((FileKind::Other, 0)),
+            Ok(FoundPath::File(file)) => Ok((FileKind::File, file.meta().mode)),
+            Ok(FoundPath::Dir { meta }) => Ok((FileKind::Dir, meta.mode)),
+            Ok(FoundPath::Other) => Ok((FileKind::Other, 0)),
             // What may not be read can still be looked at.
             Err(EACCES) => weir_rt::file::stat(Path::new(OsStr::from_bytes(x.arena.get(path))))
                 .map(|meta| (meta.kind, meta.mode))
@@ -162,14 +162,14 @@ impl FileTest {
             Err(errno) => {
                 let path = String::from_utf8_lossy(x.arena.get(path));
                 let reason = errno_text(errno);
-                x.log(Level::Crit, &format_args!("stat() \"{path}\" failed ({errno}: {reason})"));
+                x.log(LogLevel::Crit, &format_args!("stat() \"{path}\" failed ({errno}: {reason})"));
                 false
             }
         }
     }
 }
 
-fn value(x: &mut Exchange, script: &Script, run: &ProgramRun) -> Text {
+fn value(x: &mut Exchange, script: &ValueScript, run: &ProgramRun) -> Text {
     match script.constant() {
         Some(bytes) => Text::Span(x.arena.push(bytes)),
         None if run.quote && script.has_captures() && is_quoted(x) => script.value_escaped(x),
@@ -179,7 +179,7 @@ fn value(x: &mut Exchange, script: &Script, run: &ProgramRun) -> Text {
 
 fn variable(line: &mut LineCx<'_>, at: usize, name: &[u8]) -> VarIndex {
     let span = line.args()[at].span;
-    line.ext::<Registry>().use_variable(&String::from_utf8_lossy(name), span)
+    line.ext::<ConfRegistry>().use_variable(&String::from_utf8_lossy(name), span)
 }
 
 fn file_test(operator: &[u8]) -> Option<(FileTest, bool)> {

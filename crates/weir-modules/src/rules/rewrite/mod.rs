@@ -15,10 +15,10 @@ use weir_conf::names::{
     FLAG, LOCATION, LOCATION_IF, MAIN, MORE, NONE, ONE_OR_TWO, SERVER, SERVER_IF, TWO, TWO_OR_THREE,
 };
 use weir_conf::{Contexts, Directive, LineCx, Result};
-use weir_engine::conf::registry::Registry;
-use weir_engine::log::Level as LogLevel;
+use weir_engine::conf::registry::ConfRegistry;
+use weir_engine::log::LogLevel;
 use weir_engine::plan::{PlanBuilder, PlanLevel};
-use weir_engine::variable::{Getter, Script, VarIndex};
+use weir_engine::variable::{ValueScript, VarIndex, VariableGetter};
 use weir_engine::{Exchange, Module, Phase, Text, inherit};
 
 use answer::{ReturnHandler, WrittenReturn};
@@ -88,7 +88,7 @@ impl Module for Rewrite {
         inherit!(conf, parent, log, warn);
     }
 
-    fn resolve(conf: &mut RewriteConf, _: &mut Registry) -> Result {
+    fn resolve(conf: &mut RewriteConf, _: &mut ConfRegistry) -> Result {
         // There may be very many servers, with a `return` each.
         conf.code.shrink_to_fit();
         Ok(())
@@ -131,7 +131,7 @@ pub struct RewriteConf {
 /// One instruction as written.
 enum RewriteInstruction {
     Rewrite(UriReplacement),
-    Set(VarIndex, Script),
+    Set(VarIndex, ValueScript),
     Break,
     Return(WrittenReturn),
     /// The index is that of the block among those nested in the one around.
@@ -140,7 +140,7 @@ enum RewriteInstruction {
 
 impl RewriteConf {
     fn add(&mut self, line: &mut LineCx<'_>, instruction: RewriteInstruction) {
-        self.code.push((line.ext::<Registry>().order(), instruction));
+        self.code.push((line.ext::<ConfRegistry>().order(), instruction));
     }
 
     fn rewrite(&mut self, line: &mut LineCx<'_>) -> Result {
@@ -164,7 +164,7 @@ impl RewriteConf {
     fn condition(&mut self, line: &mut LineCx<'_>) -> Result {
         let condition = IfCondition::parse(line)?;
         let inside = if line.here() == SERVER { SERVER_IF } else { LOCATION_IF };
-        let index = line.ext::<Registry>().nest(inside);
+        let index = line.ext::<ConfRegistry>().nest(inside);
         let instruction = RewriteInstruction::If(condition, index);
         self.add(line, instruction);
         Ok(())
@@ -175,9 +175,9 @@ impl RewriteConf {
             Some(name) if !name.is_empty() => name,
             _ => return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0)))),
         };
-        let variable = line.ext::<Registry>().define_set(name, unset(name));
+        let variable = line.ext::<ConfRegistry>().define_set(name, unset(name));
         let variable = variable.map_err(|message| line.fail_arg(0, message))?;
-        let instruction = RewriteInstruction::Set(variable, Script::compile(line, 1)?);
+        let instruction = RewriteInstruction::Set(variable, ValueScript::compile(line, 1)?);
         self.add(line, instruction);
         Ok(())
     }
@@ -187,9 +187,9 @@ impl RewriteConf {
 struct NoWarnings;
 
 /// What variable `name` is before something sets it: empty, and worth a warning.
-fn unset(name: &str) -> Getter {
+fn unset(name: &str) -> VariableGetter {
     let name = name.to_ascii_lowercase();
-    Getter::Computed(std::sync::Arc::new(move |x: &mut Exchange| {
+    VariableGetter::Computed(std::sync::Arc::new(move |x: &mut Exchange| {
         if x.plan.kept::<NoWarnings>().is_none() {
             x.log(LogLevel::Warn, &format_args!("using uninitialized \"{name}\" variable"));
         }

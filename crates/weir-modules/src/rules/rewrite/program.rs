@@ -26,7 +26,7 @@ enum ProgramStep {
     Return(ReturnHandler),
     If(IfCondition, usize),
     /// Of another module.
-    Inserted(weir_engine::plan::Instruction),
+    Inserted(weir_engine::plan::PlanInstruction),
 }
 
 /// What the instructions of a request have in common.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::log::Level;
-use weir_engine::regex::{GivenUp, Pattern};
-use weir_engine::variable::Script;
+use weir_engine::log::LogLevel;
+use weir_engine::regex::{GivenUp, RegexPattern};
+use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::KnownField;
 use weir_http::escape::{UnescapeMode, unescape};
@@ -15,11 +15,11 @@ use super::program::{ProgramFlow, ProgramRun, clear_captures, is_quoted};
 /// A `rewrite`.
 #[derive(Clone)]
 pub(super) struct UriReplacement {
-    pattern: Arc<Pattern>,
+    pattern: Arc<RegexPattern>,
     /// What stands before the first `?`; of a redirect all of it.
-    path: Script,
+    path: ValueScript,
     /// What stands behind the first `?`. Of a redirect nothing is kept apart, but whether there is a `?` counts.
-    args: Option<Script>,
+    args: Option<ValueScript>,
     /// The request's arguments follow; a `?` at the end prevents it.
     add_args: bool,
     then: AfterReplacement,
@@ -40,7 +40,7 @@ enum AfterReplacement {
 
 impl UriReplacement {
     pub(super) fn parse(line: &mut LineCx<'_>) -> Result<UriReplacement> {
-        let pattern = Pattern::compile(line, 0, 0, false)?;
+        let pattern = RegexPattern::compile(line, 0, 0, false)?;
         let replacement = match line.bytes(1) {
             b"" => return Err(line.fail_arg(1, "empty replacement")),
             replacement => replacement,
@@ -62,13 +62,13 @@ impl UriReplacement {
         };
         let cut = replacement.iter().position(|byte| *byte == b'?');
         let (path, args) = match (cut, then) {
-            (None, _) => (Script::compile_text(line, 1, replacement)?, None),
+            (None, _) => (ValueScript::compile_text(line, 1, replacement)?, None),
             (Some(_), AfterReplacement::Redirect(_)) => {
-                (Script::compile_text(line, 1, replacement)?, Some(Script::default()))
+                (ValueScript::compile_text(line, 1, replacement)?, Some(ValueScript::default()))
             }
             (Some(at), _) => {
-                let path = Script::compile_text(line, 1, &replacement[..at])?;
-                (path, Some(Script::compile_text(line, 1, &replacement[at + 1..])?))
+                let path = ValueScript::compile_text(line, 1, &replacement[..at])?;
+                (path, Some(ValueScript::compile_text(line, 1, &replacement[at + 1..])?))
             }
         };
         Ok(UriReplacement { pattern, path, args, add_args, then })
@@ -121,7 +121,7 @@ impl UriReplacement {
         }
         if run.log {
             let (path, args) = (lossy(x, path), lossy(x, x.request.args));
-            x.log(Level::Notice, &format_args!("rewritten data: \"{path}\", args: \"{args}\""));
+            x.log(LogLevel::Notice, &format_args!("rewritten data: \"{path}\", args: \"{args}\""));
         }
         if path.is_empty() {
             x.log_error(&"the rewritten URI has a zero length");
@@ -144,7 +144,7 @@ impl UriReplacement {
         let target = x.arena.since(start);
         if run.log {
             let target = lossy(x, target);
-            x.log(Level::Notice, &format_args!("rewritten redirect: \"{target}\""));
+            x.log(LogLevel::Notice, &format_args!("rewritten redirect: \"{target}\""));
         }
         x.response.remove(KnownField::Location);
         x.response.location = Some(Text::Span(target));
@@ -165,7 +165,7 @@ impl UriReplacement {
 /// # Errors
 /// The status for a match that was given up.
 pub(super) fn matches(
-    pattern: &Pattern,
+    pattern: &RegexPattern,
     x: &mut Exchange,
     subject: Span,
     run: &ProgramRun,
@@ -177,7 +177,7 @@ pub(super) fn matches(
     if run.log {
         let verb = if matched { "matches" } else { "does not match" };
         let subject = lossy(x, subject);
-        x.log(Level::Notice, &format_args!("\"{}\" {verb} \"{subject}\"", pattern.text()));
+        x.log(LogLevel::Notice, &format_args!("\"{}\" {verb} \"{subject}\"", pattern.text()));
     }
     Ok(matched)
 }

@@ -9,13 +9,13 @@ use weir_trace::{ConnectionStep, Site};
 
 use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::request_head::{HeadFailure, check};
-use weir_engine::transport::h2::mux::Mux;
+use weir_engine::transport::h2::mux::H2Mux;
 
 /// Makes the request of `x` from the header section that was read last; `end`: no body follows. Also the code with which
 /// the stream of a malformed one ends behind its answer.
-pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), HeadFailure>, Option<ErrorCode>) {
+pub(super) fn read(x: &mut Exchange, mux: &H2Mux, end: bool) -> (Result<(), HeadFailure>, Option<ErrorCode>) {
     let h2 = mux.h2.borrow();
     let (section, message) = (h2.section(), *h2.message());
     let repeated = take_over(x, section, &message, end);
@@ -28,12 +28,12 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), HeadFa
         return (Err(refuse(x, &malformed)), Some(ErrorCode::Protocol));
     }
     if too_large {
-        x.log(Level::Info, &"client sent too large request header");
+        x.log(LogLevel::Info, &"client sent too large request header");
         return (Err(HeadFailure::Refuse(494)), None);
     }
     if let Some(known) = repeated {
         let name = known.lower();
-        x.log(Level::Info, &format_args!("client sent duplicate header line: \"{name}\""));
+        x.log(LogLevel::Info, &format_args!("client sent duplicate header line: \"{name}\""));
         return (Err(refused(x)), None);
     }
     let checked =
@@ -151,7 +151,7 @@ fn served_here(x: &Exchange) -> Result<(), HeadFailure> {
     if x.server.http2.on || x.connection.hosts.borrow().protocols[2] {
         return Ok(());
     }
-    x.log(Level::Info, &"client attempted to request a server for which HTTP/2 is disabled");
+    x.log(LogLevel::Info, &"client attempted to request a server for which HTTP/2 is disabled");
     Err(HeadFailure::Refuse(421))
 }
 
@@ -166,11 +166,11 @@ fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), HeadFailure> {
             Ok(())
         }
         (Some(authority), Some(host)) if x.arena.get(authority) != x.arena.get(host) => {
-            x.log(Level::Info, &"client sent \"Host\" header that differs from \":authority\"");
+            x.log(LogLevel::Info, &"client sent \"Host\" header that differs from \":authority\"");
             Err(HeadFailure::Refuse(400))
         }
         (None, None) => {
-            x.log(Level::Info, &"client sent neither \":authority\" nor \"Host\" header");
+            x.log(LogLevel::Info, &"client sent neither \":authority\" nor \"Host\" header");
             Err(HeadFailure::Refuse(400))
         }
         _ => Ok(()),
@@ -181,9 +181,9 @@ fn refuse(x: &mut Exchange, malformed: &MalformedMessage) -> HeadFailure {
     match malformed.place() {
         Some(place) => {
             let name = String::from_utf8_lossy(x.arena.get(place)).into_owned();
-            x.log(Level::Info, &format_args!("client {malformed}: \"{name}\""));
+            x.log(LogLevel::Info, &format_args!("client {malformed}: \"{name}\""));
         }
-        None => x.log(Level::Info, &format_args!("client {malformed}")),
+        None => x.log(LogLevel::Info, &format_args!("client {malformed}")),
     }
     refused(x)
 }

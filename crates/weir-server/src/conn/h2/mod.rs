@@ -2,7 +2,7 @@
 //!
 //! A stream's request runs on the same engine as one of HTTP/1. It is served at once, between two frames, by plain
 //! functions; only where it has to wait does it become a task of its own, which leaves what it has to send with the
-//! connection ([`Mux`]) and wakes it. So all answers to what one receive brought leave in one write, in the order of
+//! connection ([`H2Mux`]) and wakes it. So all answers to what one receive brought leave in one write, in the order of
 //! their priorities, and a request that does not wait allocates nothing: exchange, stream and slot are used again.
 //!
 //! * `mod.rs`: the task; * `mux.rs`: what streams and connection share; * `pump.rs`: content that leaves;
@@ -21,11 +21,11 @@ use weir_http::h2;
 use weir_rt::{RecvOutcome, SendError};
 
 use weir_engine::exchange::Exchange;
-use weir_engine::log::{self, Level};
-use weir_engine::transport::Connection;
-use weir_engine::transport::h2::Mux;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::transport::ClientConnection;
+use weir_engine::transport::h2::H2Mux;
 use weir_engine::transport::keepalive;
-use weir_engine::transport::wire::{HIGH, Wire};
+use weir_engine::transport::wire::{ClientWire, HIGH};
 use weir_engine::trim;
 use weir_engine::worker::Worker;
 
@@ -39,13 +39,13 @@ pub(crate) fn begins(input: &[u8]) -> Option<bool> {
 }
 
 /// A connection from its preface on.
-pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc<Wire>) {
-    let mux = Mux::new(&worker, &connection, &wire);
+pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<ClientConnection>, wire: Rc<ClientWire>) {
+    let mux = H2Mux::new(&worker, &connection, &wire);
     serve(&mux, None).await;
 }
 
 /// Serves until the connection is over, and sends what is left.
-async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
+async fn serve(mux: &Rc<H2Mux>, spare: Option<Box<Exchange>>) {
     let wire = &mux.wire;
     let mut spare = spare;
     let _held = request::HeldRequests(mux);
@@ -92,7 +92,7 @@ enum TurnReason {
 }
 
 /// Waits for bytes, for streams, or, where much is unsent, for the client to take some of it.
-async fn wait(mux: &Rc<Mux>) -> TurnReason {
+async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
     let wire = mux.wire.clone();
     let full = wire.stream.unsent() > HIGH;
     let idle = mux.arm(full);
@@ -128,7 +128,7 @@ async fn wait(mux: &Rc<Mux>) -> TurnReason {
 
 /// The timer expired: a stream has lingered, the head of a request does not come, the connection was idle for long enough,
 /// or the worker wants it to look whether it is to end.
-fn expired(mux: &Rc<Mux>) {
+fn expired(mux: &Rc<H2Mux>) {
     if mux.unlinger() || mux.expire_head() || mux.streams() > 0 {
         return;
     }
@@ -139,18 +139,18 @@ fn expired(mux: &Rc<Mux>) {
 }
 
 /// The client is gone, or takes nothing.
-fn left(mux: &Rc<Mux>, gone: &RecvOutcome) {
+fn left(mux: &Rc<H2Mux>, gone: &RecvOutcome) {
     mux.wire.broken.set(!matches!(gone, RecvOutcome::Eof));
     if mux.streams() == 0 {
         keepalive::gone(&mux.connection, &mux.worker, gone);
     } else if let RecvOutcome::TimedOut = gone {
         let message = "client timed out (110: Connection timed out) while sending to client";
-        log::connection(&mux.connection, Level::Info, &message);
+        log::connection(&mux.connection, LogLevel::Info, &message);
     }
 }
 
 /// Sends what is left, lets the streams that are still running end, and closes without losing what was sent.
-async fn finish(mux: &Rc<Mux>) {
+async fn finish(mux: &Rc<H2Mux>) {
     let wire = &mux.wire;
     wire.idle.set(false);
     let core = mux.connection.hosts.borrow().default().plan.core.clone();
@@ -167,7 +167,7 @@ async fn finish(mux: &Rc<Mux>) {
 
 /// Ends our direction and reads what still comes: closing over unread bytes would reset the connection, and what was
 /// sent last could be lost.
-async fn linger(wire: &Wire, ms: u64) {
+async fn linger(wire: &ClientWire, ms: u64) {
     if wire.stream.shutdown_write().is_err() {
         return;
     }
@@ -185,7 +185,7 @@ async fn linger(wire: &Wire, ms: u64) {
 const LINGERING: usize = 1 << 20;
 
 /// An exchange for the next request: the last one's, or another of the worker's.
-fn exchange(mux: &Mux, spare: &mut Option<Box<Exchange>>) -> Box<Exchange> {
+fn exchange(mux: &H2Mux, spare: &mut Option<Box<Exchange>>) -> Box<Exchange> {
     let hosts = mux.connection.hosts.borrow();
     match spare.take() {
         Some(mut x) => {

@@ -11,11 +11,11 @@ use weir_engine::progress::Progress;
 use weir_engine::request_head::HeadFailure;
 use weir_engine::transport::Transport;
 use weir_engine::transport::h2::H2Stream;
-use weir_engine::transport::h2::mux::Mux;
+use weir_engine::transport::h2::mux::H2Mux;
 use weir_engine::{engine, read};
 
 /// Takes what came, serves what can be served, and composes what may be sent.
-pub(super) fn turn(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+pub(super) fn turn(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>) {
     mux.begin_turn();
     let mut requests = 0;
     while let Some((key, end)) = mux.next_head() {
@@ -32,7 +32,7 @@ pub(super) fn turn(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
 }
 
 /// Serves the request whose head has just come; `end`: it has no body. Where it has to wait it becomes a task.
-fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: bool) {
+fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: bool) {
     if mux.connection.adopt(&mux.worker) {
         // This request is answered by the new servers; the client's others come on a connection of theirs.
         mux.go_away(ErrorCode::No);
@@ -54,7 +54,7 @@ fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: 
 }
 
 /// Answers the request of `x`, whose head was read; the exchange, if it is over. The request is counted as being answered.
-pub(super) fn answer(mux: &Rc<Mux>, key: StreamKey, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
+pub(super) fn answer(mux: &Rc<H2Mux>, key: StreamKey, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
     read::start(&mut x);
     match engine::try_serve(&mut x) {
         Progress::Done(()) => {
@@ -74,7 +74,7 @@ pub(super) fn answer(mux: &Rc<Mux>, key: StreamKey, mut x: Box<Exchange>) -> Opt
 
 /// Logs the requests whose responses have been composed. Those for which there was no room stay with the connection until the
 /// next turn, and those whose windows are closed, or whose clients have left, become tasks.
-fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+fn settle(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>) {
     if mux.held.borrow().is_empty() {
         return;
     }
@@ -99,14 +99,14 @@ fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
 }
 
 /// The connection ends: requests that wait for room in it become tasks, which see that and end.
-pub(super) fn scatter(mux: &Rc<Mux>) {
+pub(super) fn scatter(mux: &Rc<H2Mux>) {
     for (key, x) in mux.held.take() {
         later(mux, key, x, StreamTask::Serve(ServeWait::Unsent));
     }
 }
 
 /// What is done where a connection's task ends otherwise, in a panic: no request stays counted, and nothing in a circle.
-pub(super) struct HeldRequests<'m>(pub(super) &'m Mux);
+pub(super) struct HeldRequests<'m>(pub(super) &'m H2Mux);
 
 impl Drop for HeldRequests<'_> {
     fn drop(&mut self) {
@@ -114,13 +114,13 @@ impl Drop for HeldRequests<'_> {
     }
 }
 
-fn later(mux: &Rc<Mux>, key: StreamKey, x: Box<Exchange>, task: StreamTask) {
+fn later(mux: &Rc<H2Mux>, key: StreamKey, x: Box<Exchange>, task: StreamTask) {
     let running = RunningStream { mux: mux.clone(), key, x: Some(x) };
     weir_rt::spawn(run(running, task));
 }
 
 /// A fresh exchange for a stream.
-fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: StreamKey) {
+fn begin(x: &mut Exchange, mux: &Rc<H2Mux>, key: StreamKey) {
     x.start_ms = weir_rt::now_ms();
     x.bytes_before = 0;
     x.transport = Transport::H2(H2Stream { mux: mux.clone(), key });
@@ -130,7 +130,7 @@ fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: StreamKey) {
 }
 
 /// Counts the request, and ends the connection behind it where it had as many, or lasted as long, as it may.
-fn count(x: &mut Exchange, mux: &Mux) {
+fn count(x: &mut Exchange, mux: &H2Mux) {
     let connection = &mux.connection;
     x.nth = connection.requests.get() + 1;
     connection.requests.set(x.nth);
@@ -160,7 +160,7 @@ async fn run(mut running: RunningStream, task: StreamTask) {
 
 /// A request that is a task. Dropping it, also in a panic, gives the exchange back and lets the stream end.
 struct RunningStream {
-    mux: Rc<Mux>,
+    mux: Rc<H2Mux>,
     key: StreamKey,
     x: Option<Box<Exchange>>,
 }
@@ -177,7 +177,7 @@ impl Drop for RunningStream {
     }
 }
 
-fn over(mux: &Mux, key: StreamKey, x: &Exchange) {
+fn over(mux: &H2Mux, key: StreamKey, x: &Exchange) {
     mux.worker.counters.writing.sub(1);
     mux.detach(key, x.is_complete());
 }

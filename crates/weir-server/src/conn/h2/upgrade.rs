@@ -9,8 +9,8 @@ use super::request;
 use weir_engine::exchange::Exchange;
 use weir_engine::transport::Transport;
 use weir_engine::transport::h2::H2Stream;
-use weir_engine::transport::h2::mux::Mux;
-use weir_engine::transport::wire::Wire;
+use weir_engine::transport::h2::mux::H2Mux;
+use weir_engine::transport::wire::ClientWire;
 
 /// Whether the request of `x`, whose head was read, asks for it, and can have it: one without a body, on a connection
 /// without TLS. The settings of the client.
@@ -33,14 +33,14 @@ pub(crate) fn wanted(x: &Exchange) -> Option<Vec<u8>> {
 }
 
 /// Answers `x` on the first stream of the HTTP/2 connection that `wire` becomes, and serves that to its end.
-pub(crate) async fn serve(x: &mut Exchange, wire: &Rc<Wire>, settings: &[u8]) {
+pub(crate) async fn serve(x: &mut Exchange, wire: &Rc<ClientWire>, settings: &[u8]) {
     wire.compose(|out| {
         out.extend_from_slice(
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
         );
     });
     let (worker, connection) = (x.worker.clone(), x.connection.clone());
-    let mux = Mux::new(&worker, &connection, wire);
+    let mux = H2Mux::new(&worker, &connection, wire);
     let upgraded = mux.h2.borrow_mut().upgrade(settings);
     let mut spare = None;
     match upgraded {

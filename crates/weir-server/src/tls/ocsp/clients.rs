@@ -7,8 +7,8 @@ use weir_tls::certificate::CertificateDer;
 use weir_tls::ocsp::{self, CertificateStatus, OcspAnswer, OcspSigner};
 
 use super::{OcspResponder, ResponderNames};
-use weir_engine::log::{self, Level};
-use weir_engine::transport::Connection;
+use weir_engine::log::{self, LogLevel};
+use weir_engine::transport::ClientConnection;
 
 /// How a server asks.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl ClientCertificateCheck {
     /// nginx's words for `$ssl_client_verify`; why is logged.
     pub(in crate::tls) async fn check(
         &self,
-        connection: &Connection,
+        connection: &ClientConnection,
         path: &[CertificateDer<'static>],
         names: &ResponderNames,
     ) -> Result<(), &'static str> {
@@ -38,7 +38,7 @@ impl ClientCertificateCheck {
                 Ok(status) => status,
                 Err(why) => {
                     let message = format_args!("{why} while requesting certificate status");
-                    log::connection(connection, Level::Error, &message);
+                    log::connection(connection, LogLevel::Error, &message);
                     return Err(FAILED);
                 }
             };

@@ -11,7 +11,7 @@ use weir_tls::{Certificate, ServerConfig};
 
 use super::{OcspResponder, ResponderNames};
 use crate::tls::server::FixedCertificates;
-use weir_engine::log::{self, Level};
+use weir_engine::log::{self, LogLevel};
 use weir_engine::services;
 
 /// The stapling of one server.
@@ -172,7 +172,7 @@ impl OcspStapling {
                 let message = format_args!(
                     "{why} while requesting certificate status, responder: {url}, certificate: \"{name}\""
                 );
-                log::cycle(Level::Error, &message);
+                log::cycle(LogLevel::Error, &message);
             }
         }
     }
@@ -221,7 +221,7 @@ impl OcspStapling {
             weir_rt::spawn(ask(asking, names));
         });
         if let Err(error) = begun {
-            log::cycle(Level::Alert, &format_args!("no thread to ask for OCSP responses: {error}"));
+            log::cycle(LogLevel::Alert, &format_args!("no thread to ask for OCSP responses: {error}"));
         }
     }
 }

@@ -7,7 +7,7 @@ use weir_tls::suites;
 use super::{ClientVerify, KeyPolicy, OcspMode, SessionCacheSetting, SslConf};
 use crate::tls::command::conf_command;
 use crate::tls::ocsp::OcspResponder;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 use weir_upstream::tls_client::files::{self, BUILDING};
 use weir_upstream::tls_client::values::{absolute, certificate_cache, ciphers, protocols, warn_of_groups};
 
@@ -29,10 +29,10 @@ fn certificate_key(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 }
 
 /// Certificates and keys: a path relative to the configuration's folder, `data:`, or either with variables.
-fn push_file(slot: &mut Option<Vec<(Script, String)>>, line: &mut LineCx<'_>) -> Result {
+fn push_file(slot: &mut Option<Vec<(ValueScript, String)>>, line: &mut LineCx<'_>) -> Result {
     // What variables come to is made absolute when it is known.
     let name = if line.arg(0).contains('$') { line.arg(0).to_owned() } else { absolute(line, 0) };
-    let script = Script::compile_text(line, 0, name.as_bytes())?;
+    let script = ValueScript::compile_text(line, 0, name.as_bytes())?;
     slot.get_or_insert_default().push((script, name));
     Ok(())
 }

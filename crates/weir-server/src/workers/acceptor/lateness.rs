@@ -10,7 +10,7 @@ use crate::workers::dealing::LATE_US;
 
 /// What is known of a worker's turn.
 #[derive(Debug, Default)]
-pub(super) struct Lateness {
+pub(super) struct AcceptLateness {
     turn: u64,
     /// How long its thread had run when the turn was found to be late.
     ran: Duration,
@@ -22,15 +22,15 @@ pub(super) struct Lateness {
 }
 
 /// That of a worker.
-pub(super) fn of<'l>(all: &'l mut Vec<Lateness>, player: &AcceptorPlayer) -> &'l mut Lateness {
+pub(super) fn of<'l>(all: &'l mut Vec<AcceptLateness>, player: &AcceptorPlayer) -> &'l mut AcceptLateness {
     let at = usize::from(player.id);
     if all.len() <= at {
-        all.resize_with(at + 1, Lateness::default);
+        all.resize_with(at + 1, AcceptLateness::default);
     }
     &mut all[at]
 }
 
-impl Lateness {
+impl AcceptLateness {
     /// Whether the worker is late for want of a core, and for nothing else that can be seen.
     pub(super) fn has_lost_core(&mut self, player: &AcceptorPlayer) -> bool {
         let (turn, now) = (player.stats.turn(), clock::monotonic_ns());
@@ -39,7 +39,7 @@ impl Lateness {
         }
         let (state, ran) = (player.watch.state(), player.watch.cpu_time());
         if turn != self.turn {
-            *self = Lateness { turn, ran, ..Lateness::default() };
+            *self = AcceptLateness { turn, ran, ..AcceptLateness::default() };
         }
         self.looked_ns = now;
         // One that computes loses its core, too, from time to time.

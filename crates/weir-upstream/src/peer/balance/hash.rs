@@ -7,17 +7,17 @@ use super::{Balancer, DRAWS, RoundRobin, TriedPeers, draw};
 use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
 use weir_engine::exchange::Exchange;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 
 /// `hash key`
 pub(super) struct HashBalancer {
     members: Arc<UpstreamMembers>,
-    key: Script,
+    key: ValueScript,
     turn: RoundRobin,
 }
 
 impl HashBalancer {
-    pub(super) fn new(members: &Arc<UpstreamMembers>, key: &Script) -> HashBalancer {
+    pub(super) fn new(members: &Arc<UpstreamMembers>, key: &ValueScript) -> HashBalancer {
         HashBalancer { members: members.clone(), key: key.clone(), turn: RoundRobin::new(members) }
     }
 }
@@ -49,7 +49,7 @@ impl Balancer for HashBalancer {
 /// `hash key consistent`
 pub(super) struct ConsistentHash {
     members: Arc<UpstreamMembers>,
-    key: Script,
+    key: ValueScript,
     points: Vec<HashPoint>,
     turn: RoundRobin,
 }
@@ -62,7 +62,7 @@ struct HashPoint {
 }
 
 impl ConsistentHash {
-    pub(super) fn new(members: &Arc<UpstreamMembers>, key: &Script) -> ConsistentHash {
+    pub(super) fn new(members: &Arc<UpstreamMembers>, key: &ValueScript) -> ConsistentHash {
         ConsistentHash {
             members: members.clone(),
             key: key.clone(),
@@ -101,7 +101,7 @@ impl Balancer for ConsistentHash {
     }
 }
 
-fn compute(key: &Script, x: &mut Exchange, tried: &mut TriedPeers) {
+fn compute(key: &ValueScript, x: &mut Exchange, tried: &mut TriedPeers) {
     if tried.key.is_none() {
         let value = key.value(x);
         tried.key = Some(x.text(&value).into());

@@ -16,7 +16,7 @@ use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
 use crate::peer::response_time::TimeMeasure;
 use weir_engine::exchange::Exchange;
-use weir_engine::variable::Script;
+use weir_engine::variable::ValueScript;
 
 /// How a group chooses.
 #[derive(Clone, Debug, Default)]
@@ -31,9 +31,9 @@ pub enum BalanceMethod {
     /// By the client's address.
     IpHash,
     /// By a key: spread evenly.
-    Hash(Script),
+    Hash(ValueScript),
     /// By a key: a server that comes or goes moves few keys (ketama).
-    Consistent(Script),
+    Consistent(ValueScript),
     /// By chance; of two the one with fewer connections.
     Random {
         /// `two`: which of two drawn is asked.

@@ -11,15 +11,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_conf::{ArgCount, Contexts, Directive, LineCx};
-use weir_engine::body::{Body, Buf, Chain};
+use weir_engine::body::{BodyBuf, BodyChain, ResponseBody};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::phase::{LocalFuture, Phase};
 use weir_engine::plan::PlanBuilder;
-use weir_engine::redirect::Redirect;
+use weir_engine::redirect::InternalRedirect;
 use weir_engine::subrequest::SubrequestOptions;
 use weir_engine::variable::Variable;
 use weir_engine::worker::Worker;
-use weir_engine::{Error, Exchange, Handler, Module, ModuleDef, Text, Verdict};
+use weir_engine::{EngineError, Exchange, Handler, Module, ModuleDef, Text, Verdict};
 use weir_rt::{DriverChoice, clock};
 use weir_server::{Server, ServerOptions};
 use weir_test::{Client, DEADLINE, Driver, TempDir, free_port};
@@ -244,13 +244,13 @@ impl At {
             return Verdict::Declined;
         }
         match x.uri() {
-            b"/from" => return Redirect::to(x, b"/to?sleep=rewrite&ms=60").into(),
+            b"/from" => return InternalRedirect::to(x, b"/to?sleep=rewrite&ms=60").into(),
             b"/fails" => return Verdict::Status(500),
             b"/broken" => return Verdict::Status(404),
             _ => {}
         }
         x.response.status = 200;
-        x.respond(Body::Whole(Buf::Static(b"content")))
+        x.respond(ResponseBody::Whole(BodyBuf::Static(b"content")))
     }
 }
 
@@ -285,7 +285,12 @@ struct Pass {
 }
 
 impl BodyFilter for Pass {
-    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<FilterStep, Error> {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut BodyChain,
+        output: &mut BodyChain,
+    ) -> Result<FilterStep, EngineError> {
         if !input.is_empty() && std::mem::take(&mut self.is_first) {
             run(x, self.place);
             if asked(x, "sleep", self.place) {

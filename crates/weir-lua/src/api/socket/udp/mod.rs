@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use weir_engine::log::Level;
+use weir_engine::log::LogLevel;
 use weir_engine::resolver;
 use weir_rt::file::errno_text;
 use weir_rt::process::watch::{WatchInterest, WatchedDescriptor};
@@ -174,8 +174,8 @@ fn set_peer_name(l: LuaState) -> CallOutcome {
     }
     *udp.owner.borrow_mut() = Rc::downgrade(&owner()?);
     if let Some(before) = udp.link.take() {
-        lend::log_plain(Level::Debug, &"lua reuse socket upstream ctx");
-        lend::log_plain(Level::Debug, &"lua udp socket reconnect without shutting down");
+        lend::log_plain(LogLevel::Debug, &"lua reuse socket upstream ctx");
+        lend::log_plain(LogLevel::Debug, &"lua udp socket reconnect without shutting down");
         drop(before);
     }
     let port = port as u16;
@@ -280,7 +280,7 @@ fn linked(udp: &ScriptUdpSocket, doing: &str) -> Option<Rc<UdpLink>> {
             "attempt to {doing} data on a closed socket: u:{udp:p}, c:{:p}",
             std::ptr::null::<UdpLink>()
         );
-        lend::log(Level::Error, &message);
+        lend::log(LogLevel::Error, &message);
     }
     link
 }
@@ -314,11 +314,11 @@ fn send(l: LuaState) -> CallOutcome {
 }
 
 /// How loud a send or receive that failed is told.
-fn io_level(errno: i32) -> Level {
+fn io_level(errno: i32) -> LogLevel {
     match errno {
-        libc::EPIPE | libc::ENOTCONN | libc::ETIMEDOUT => Level::Error,
-        _ if connect_level(errno) == Level::Error => Level::Error,
-        _ => Level::Alert,
+        libc::EPIPE | libc::ENOTCONN | libc::ETIMEDOUT => LogLevel::Error,
+        _ if connect_level(errno) == LogLevel::Error => LogLevel::Error,
+        _ => LogLevel::Alert,
     }
 }
 
@@ -331,7 +331,7 @@ fn receive(l: LuaState) -> CallOutcome {
     if udp.busy.get() {
         return fail(l, "socket busy");
     }
-    lend::log_plain(Level::Debug, &format_args!("lua udp socket receive buffer size: {size}"));
+    lend::log_plain(LogLevel::Debug, &format_args!("lua udp socket receive buffer size: {size}"));
     let mut buffer = vec![0; size];
     match link.receive(&mut buffer) {
         Ok(count) => {
@@ -341,7 +341,7 @@ fn receive(l: LuaState) -> CallOutcome {
         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
         Err(error) => {
             if logs_errors() {
-                lend::log_plain(Level::Error, &failed(&error, &link.peer));
+                lend::log_plain(LogLevel::Error, &failed(&error, &link.peer));
             }
             return Ok(CallDone::Results(refuse(l, &reason(&error))));
         }
@@ -377,7 +377,7 @@ fn receive(l: LuaState) -> CallOutcome {
             None => Some(format!("lua udp socket read timed out{}", link.peer)),
         };
         if let (Some(said), Some(notes)) = (said, notes) {
-            notes.push(Level::Error, said);
+            notes.push(LogLevel::Error, said);
         }
         Box::new(move |l: LuaState| match received {
             Some(Ok(count)) => {
