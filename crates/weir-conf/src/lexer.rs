@@ -170,7 +170,7 @@ impl<'a> Lexer<'a> {
         self.pos = self.pos.min(self.text.len());
         self.fits(start)?;
         let (raw, span) = (&self.text[start..self.pos], self.span(start, self.pos));
-        Ok(Word::new(unescape(raw), false, span))
+        Ok(Word::plain(unescape(raw), span))
     }
 
     fn quoted(&mut self, quote: u8) -> Result<Word, WordError> {
@@ -184,7 +184,7 @@ impl<'a> Lexer<'a> {
             return Err(self.glued(start, next));
         }
         self.fits(start + 1)?;
-        Ok(Word::new(unescape(&self.text[start + 1..end]), true, self.span(start, end + 1)))
+        Ok(Word::quoted(unescape(&self.text[start + 1..end]), self.span(start, end + 1)))
     }
 
     /// The place of the closing quote, if it comes before the word is too long.

@@ -27,7 +27,7 @@ pub fn load(
     raw_block: fn(&[u8]) -> bool,
     globals: Option<&str>,
 ) -> Result<ConfTree, Box<LoadFailure>> {
-    read(main, prefix, files, raw_block, globals, false)
+    read(main, prefix, files, raw_block, globals, LoadExtent::Whole)
 }
 
 /// As [`load`], but the lines of the main context alone: what stands in blocks is passed over, not read, and not included.
@@ -39,7 +39,15 @@ pub fn outline(
     raw_block: fn(&[u8]) -> bool,
     globals: Option<&str>,
 ) -> Result<ConfTree, Box<LoadFailure>> {
-    read(main, prefix, files, raw_block, globals, true)
+    read(main, prefix, files, raw_block, globals, LoadExtent::MainContext)
+}
+
+/// What is read of a configuration.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LoadExtent {
+    Whole,
+    /// The lines of the main context alone.
+    MainContext,
 }
 
 fn read(
@@ -48,7 +56,7 @@ fn read(
     files: &dyn ConfFiles,
     raw_block: fn(&[u8]) -> bool,
     globals: Option<&str>,
-    main_only: bool,
+    extent: LoadExtent,
 ) -> Result<ConfTree, Box<LoadFailure>> {
     let main = prefix.join(main);
     let conf_prefix = main.parent().unwrap_or(prefix).to_owned();
@@ -57,7 +65,7 @@ fn read(
     let mut loader = TreeLoader {
         files,
         raw_block,
-        main_only,
+        extent,
         tree,
         errors: Errors::default(),
         open: Vec::new(),
@@ -86,7 +94,7 @@ struct TreeLoader<'a> {
     files: &'a dyn ConfFiles,
     raw_block: fn(&[u8]) -> bool,
     /// Blocks are passed over.
-    main_only: bool,
+    extent: LoadExtent,
     tree: ConfTree,
     errors: Errors,
     /// The files being read, each included by the one before.
@@ -215,7 +223,7 @@ impl TreeLoader<'_> {
     /// A line that ends with `{`, with its block.
     fn opened(&mut self, lexer: &mut Lexer<'_>, statement: Statement) -> Option<DirectiveLine> {
         let Statement { words, end_span: open, bad, .. } = statement;
-        if self.main_only {
+        if self.extent == LoadExtent::MainContext {
             self.skip_block(lexer, words.first());
             return None;
         }

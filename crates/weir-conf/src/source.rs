@@ -135,8 +135,17 @@ pub struct Word {
 }
 
 impl Word {
-    /// A word of resolved `text`.
-    pub fn new(text: impl Into<Vec<u8>>, quoted: bool, span: Span) -> Self {
+    /// A word that was written without quotes; `text` is resolved.
+    pub fn plain(text: impl Into<Vec<u8>>, span: Span) -> Self {
+        Word::new(text, false, span)
+    }
+
+    /// A word that was written in quotes; `text` is resolved.
+    pub fn quoted(text: impl Into<Vec<u8>>, span: Span) -> Self {
+        Word::new(text, true, span)
+    }
+
+    fn new(text: impl Into<Vec<u8>>, quoted: bool, span: Span) -> Self {
         let text = text.into();
         let lossy = match std::str::from_utf8(&text) {
             Ok(_) => None,
@@ -219,16 +228,16 @@ mod tests {
 
     #[test]
     fn long_words_are_short_in_hints() {
-        let hint = |text: String| Word::new(text, false, Span::default()).missing_semicolon();
+        let hint = |text: String| Word::plain(text, Span::default()).missing_semicolon();
         assert_eq!(hint("é".repeat(40)), format!("is \";\" missing after \"{}\"?", "é".repeat(40)));
         assert_eq!(hint("é".repeat(41)), format!("is \";\" missing after \"...{}\"?", "é".repeat(40)));
     }
 
     #[test]
     fn words_keep_bytes_that_are_not_utf8() {
-        let word = Word::new(b"a\xff".to_vec(), false, Span::default());
+        let word = Word::plain(b"a\xff".to_vec(), Span::default());
         assert_eq!((word.bytes(), word.str()), (&b"a\xff"[..], "a\u{fffd}"));
-        assert!(Word::new("on", true, Span::default()).is("on"));
-        assert_eq!(Word::new("a=1", true, Span::default()).strip("a="), Some(&b"1"[..]));
+        assert!(Word::quoted("on", Span::default()).is("on"));
+        assert_eq!(Word::quoted("a=1", Span::default()).strip("a="), Some(&b"1"[..]));
     }
 }

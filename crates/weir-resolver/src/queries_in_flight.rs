@@ -5,12 +5,19 @@ use crate::event::{ResolverEvent, SocketToken, Transmit};
 use crate::name::DnsName;
 use crate::query::{DnsQuery, QueryAttempt, ResponseMeaning, patience};
 use crate::resolver::{Resolver, ResolverTimer, STALE_FOR, SocketPurpose};
-use crate::wire::{self, DnsResponse, RecordType};
+use crate::wire::{self, DnsResponse, QueryOptions, RecordType};
 
 /// Seconds that "there is nothing" holds at most (RFC 2308 section 7.1 allows more), and without a word about it.
 const NOTHING: (u32, u32) = (300, 1);
 /// Milliseconds before what seems to be gone is asked for again; doubled each time.
 const CONFIRM: u64 = 100;
+
+/// How a query goes to its server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum QueryTransport {
+    Datagram,
+    Stream,
+}
 
 impl Resolver {
     /// A datagram has come from the server that `token`'s went to. What does not belong there is ignored: whoever sent
@@ -63,7 +70,7 @@ impl Resolver {
         if response.truncated && !stream {
             // Each copy of such a datagram, and each server that sends one, would open a connection of its own.
             if !std::mem::replace(&mut query.streamed, true) {
-                return self.attempt(now, id, server, true);
+                return self.attempt(now, id, server, QueryTransport::Stream);
             }
             if query.attempts.iter().any(|attempt| attempt.stream) {
                 return;
@@ -75,7 +82,7 @@ impl Resolver {
             // A server of before 1999, perhaps.
             ResponseMeaning::Failed(1 | 4) if edns => {
                 self.servers.without_options(server);
-                self.attempt(now, id, server, false);
+                self.attempt(now, id, server, QueryTransport::Datagram);
             }
             ResponseMeaning::Failed(code) => self.fail_attempt(now, id, token, Some(code)),
             ResponseMeaning::Found(records, ttl) => {
@@ -152,7 +159,7 @@ impl Resolver {
     fn next_server(&mut self, now: u64, id: u64) {
         let Some(query) = self.queries.get_mut(&id) else { return };
         match query.order.pop() {
-            Some(server) => self.attempt(now, id, server, false),
+            Some(server) => self.attempt(now, id, server, QueryTransport::Datagram),
             // All said that they can't say.
             None if query.code.is_some() => self.give_up(now, id),
             None => {
@@ -178,14 +185,20 @@ impl Resolver {
         }
     }
 
-    fn attempt(&mut self, now: u64, id: u64, server: usize, stream: bool) {
+    fn attempt(&mut self, now: u64, id: u64, server: usize, transport: QueryTransport) {
+        let stream = transport == QueryTransport::Stream;
         let (number, random) = (self.number(), (self.random)());
         let token = SocketToken(number);
         let Some(query) = self.queries.get_mut(&id) else { return };
         let to = self.servers.get(server);
         let edns = !to.plain;
         let attempt = QueryAttempt { token, server, id: random as u16, stream, edns, late: false };
-        let mut bytes = wire::query(attempt.id, &query.name, query.key.1, edns);
+        let mut bytes = wire::query(
+            attempt.id,
+            &query.name,
+            query.key.1,
+            if edns { QueryOptions::Edns } else { QueryOptions::None },
+        );
         if stream {
             let length = bytes.len() as u16;
             bytes.splice(..0, length.to_be_bytes());
@@ -337,7 +350,7 @@ impl Resolver {
         }
         let Some(interval) = self.heartbeat(server) else { return };
         let (token, id) = (SocketToken(self.number()), (self.random)() as u16);
-        let bytes = wire::query(id, &DnsName::root(), RecordType::Ns, false);
+        let bytes = wire::query(id, &DnsName::root(), RecordType::Ns, QueryOptions::None);
         let to = self.servers.get(server).addr;
         self.sockets.insert(token, SocketPurpose::Heartbeat { server, id });
         self.transmits.push_back(Transmit::Datagram { token, server: to, bytes });

@@ -447,7 +447,7 @@ proptest! {
 
     #[test]
     fn queries_for_an_oracle(id: u16, edns: bool, name in "[a-z]{1,20}(\\.[a-z0-9-]{1,20}){0,5}") {
-        let bytes = wire::query(id, &DnsName::parse(&name).expect("a name"), RecordType::Srv, edns);
+        let bytes = wire::query(id, &DnsName::parse(&name).expect("a name"), RecordType::Srv, if edns { QueryOptions::Edns } else { QueryOptions::None });
         let packet = Packet::parse(&bytes).expect("a query");
         prop_assert_eq!((packet.id(), packet.opt().is_some()), (id, edns));
         prop_assert_eq!(packet.questions[0].qname.to_string(), name);

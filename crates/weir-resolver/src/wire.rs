@@ -29,8 +29,18 @@ const CNAME: u16 = 5;
 /// The type that tells, beside an answer of nothing, how long there will be nothing (RFC 2308).
 const SOA: u16 = 6;
 
-/// A query for `name`; `edns` tells the server that an answer may be larger than 512 bytes (RFC 6891).
-pub fn query(id: u16, name: &DnsName, kind: RecordType, edns: bool) -> Vec<u8> {
+/// What a query has after its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryOptions {
+    /// Nothing, for servers that know none.
+    None,
+    /// The response may be larger than 512 bytes (RFC 6891).
+    Edns,
+}
+
+/// A query for `name`.
+pub fn query(id: u16, name: &DnsName, kind: RecordType, options: QueryOptions) -> Vec<u8> {
+    let edns = options == QueryOptions::Edns;
     let mut out = Vec::with_capacity(64);
     let recursion_desired = 0x0100;
     for word in [id, recursion_desired, 1, 0, 0, u16::from(edns)] {

@@ -91,10 +91,10 @@ pub(crate) fn ask_device(job: PoolJob) {
     DEVICES.submit(job);
 }
 
-static POOL: ThreadPool = ThreadPool::new("weir pool", MAX_THREADS, IDLE, false);
+static POOL: ThreadPool = ThreadPool::new("weir pool", MAX_THREADS, IDLE, ThreadPriority::Normal);
 /// More threads than cores would wake one for each job, and none of them would be done sooner.
-static COMPUTING: ThreadPool = ThreadPool::new("weir keys", 1, IDLE, true);
-static DEVICES: ThreadPool = ThreadPool::new("weir devices", MAX_THREADS, IDLE, true);
+static COMPUTING: ThreadPool = ThreadPool::new("weir keys", 1, IDLE, ThreadPriority::GivesWay);
+static DEVICES: ThreadPool = ThreadPool::new("weir devices", MAX_THREADS, IDLE, ThreadPriority::GivesWay);
 /// The niceness of threads that give way.
 static NICE: AtomicI32 = AtomicI32::new(KEYS_NICE);
 
@@ -104,8 +104,15 @@ struct ThreadPool {
     state: Mutex<ThreadPoolState>,
     work: Condvar,
     idle_time: Duration,
-    /// Its threads give way to all others.
-    yields: bool,
+    priority: ThreadPriority,
+}
+
+/// How the kernel is to treat a pool's threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ThreadPriority {
+    Normal,
+    /// They give way to all others.
+    GivesWay,
 }
 
 struct ThreadPoolState {
@@ -119,7 +126,12 @@ struct ThreadPoolState {
 }
 
 impl ThreadPool {
-    const fn new(name: &'static str, max: usize, idle_time: Duration, yields: bool) -> ThreadPool {
+    const fn new(
+        name: &'static str,
+        max: usize,
+        idle_time: Duration,
+        priority: ThreadPriority,
+    ) -> ThreadPool {
         ThreadPool {
             name,
             state: Mutex::new(ThreadPoolState {
@@ -132,7 +144,7 @@ impl ThreadPool {
             }),
             work: Condvar::new(),
             idle_time,
-            yields,
+            priority,
         }
     }
 
@@ -181,7 +193,7 @@ impl ThreadPool {
         let before = signal::block_all()?;
         let started = std::thread::Builder::new().name(self.name.into()).spawn(|| {
             process::unbind();
-            if self.yields {
+            if self.priority == ThreadPriority::GivesWay {
                 process::give_way(NICE.load(Relaxed));
             }
             self.work();
@@ -251,7 +263,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(90);
 
     fn pool(max: usize, idle_time: Duration) -> &'static ThreadPool {
-        Box::leak(Box::new(ThreadPool::new("weir pool", max, idle_time, false)))
+        Box::leak(Box::new(ThreadPool::new("weir pool", max, idle_time, ThreadPriority::Normal)))
     }
 
     /// Runs `f` in the pool and gives what it returns.
@@ -271,8 +283,10 @@ mod tests {
 
     #[test]
     fn threads_that_compute_give_way_and_others_do_not() {
-        let (policy, nice) =
-            ask(Box::leak(Box::new(ThreadPool::new("weir keys", 1, LONG, true))), process::priority);
+        let (policy, nice) = ask(
+            Box::leak(Box::new(ThreadPool::new("weir keys", 1, LONG, ThreadPriority::GivesWay))),
+            process::priority,
+        );
         assert_eq!((policy, nice), (libc::SCHED_BATCH, KEYS_NICE.max(process::priority().1)));
         assert_eq!(ask(pool(1, LONG), process::priority), process::priority());
     }

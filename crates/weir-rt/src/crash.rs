@@ -81,7 +81,7 @@ impl Drop for CrashWatch {
 
 extern "C" fn crashed(signal: c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     last_words(signal);
-    guard::die_of(signal, true);
+    guard::die_of(signal);
 }
 
 /// What processes die of that have a mistake in them.

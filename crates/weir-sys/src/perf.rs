@@ -47,13 +47,22 @@ pub struct ProbeHit {
     pub stack: u64,
 }
 
+/// Where in a function a probe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbePoint {
+    /// At its entry.
+    Entry,
+    /// At its return.
+    Return,
+}
+
 /// The probes of one process (of one thread of it: its first), and where their hits arrive.
 #[derive(Debug)]
 pub struct UprobeSet {
     /// The number of the uprobe PMU on this machine.
     kind: u32,
     pid: i32,
-    probes: HashMap<u64, (u32, bool)>,
+    probes: HashMap<u64, (u32, ProbePoint)>,
     files: Vec<OwnedFd>,
     ring: Option<PerfRing>,
 }
@@ -70,16 +79,16 @@ impl UprobeSet {
     }
 
     /// Sets a probe, which is silent until [`enable`](UprobeSet::enable), at `offset` in `file` (a program or library
-    /// that the process has mapped): at the entry of the function there, or at its return.
+    /// that the process has mapped), which a function begins at.
     ///
     /// # Errors
     /// EACCES or EPERM without the right to; ENOENT without the file; EINVAL where no instruction begins.
-    pub fn probe(&mut self, file: &Path, offset: u64, on_return: bool, number: u32) -> io::Result<()> {
+    pub fn probe(&mut self, file: &Path, offset: u64, point: ProbePoint, number: u32) -> io::Result<()> {
         let path = CString::new(file.as_os_str().as_bytes())?;
         let attributes = PerfAttributes {
             kind: self.kind,
             size: size_of::<PerfAttributes>() as u32,
-            config: u64::from(on_return),
+            config: u64::from(point == ProbePoint::Return),
             period: 1,
             sample_type: SAMPLE_TIME | SAMPLE_ID | SAMPLE_REGS_USER,
             // One of the probes tells of the thread's turns, too.
@@ -111,7 +120,7 @@ impl UprobeSet {
         }
         let mut id = 0u64;
         control(&fd, ID, (&raw mut id) as u64)?;
-        self.probes.insert(id, (number, on_return));
+        self.probes.insert(id, (number, point));
         self.files.push(fd);
         Ok(())
     }
@@ -137,9 +146,12 @@ impl UprobeSet {
         let probes = &self.probes;
         ring.drain(|header, words| match (header as u32, words) {
             (RECORD_SAMPLE, [time, id, abi, registers @ ..]) if *abi != 0 => {
-                if let Some(&(number, on_return)) = probes.get(id) {
+                if let Some(&(number, point)) = probes.get(id) {
                     let [first, second, result, stack] = named(registers);
-                    let what = if on_return { RecordKind::Return } else { RecordKind::Entry };
+                    let what = match point {
+                        ProbePoint::Return => RecordKind::Return,
+                        ProbePoint::Entry => RecordKind::Entry,
+                    };
                     hits.push(ProbeHit { time: *time, what, number, first, second, result, stack });
                 }
             }
@@ -359,8 +371,8 @@ mod idle {
         let program = Path::new("/proc/self/exe");
         for (number, function) in (0..).zip(pair) {
             let offset = offset(function as usize as u64)?;
-            probes.probe(program, offset, false, number)?;
-            probes.probe(program, offset, true, number)?;
+            probes.probe(program, offset, ProbePoint::Entry, number)?;
+            probes.probe(program, offset, ProbePoint::Return, number)?;
         }
         probes.enable()?;
         let mut hits = Vec::new();
@@ -468,7 +480,7 @@ mod tests {
         assert!(count < 16, "thirty-two descriptors would have stayed: {count}");
         assert!(UprobeSet::new(u32::MAX).is_err());
         let mut nowhere = UprobeSet::new(0).expect("allowed");
-        assert!(nowhere.probe(Path::new("/no/such/file"), 0, false, 1).is_err());
+        assert!(nowhere.probe(Path::new("/no/such/file"), 0, ProbePoint::Entry, 1).is_err());
         assert_eq!((nowhere.count(), nowhere.read(&mut Vec::new())), (0, 0));
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::{DEADLINE, MalformedResponse, ReceivedPart, Response};
+use crate::{DEADLINE, MalformedResponse, ReceivedPart, RequestKind, Response};
 
 /// One connection, with what was received and not yet read as a response.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Client {
     /// When none comes, or one that a server may not send.
     #[track_caller]
     pub fn response(&mut self) -> Response {
-        self.try_response(false).unwrap_or_else(|error| panic!("no response: {error}"))
+        self.try_response().unwrap_or_else(|error| panic!("no response: {error}"))
     }
 
     /// Reads the response to a HEAD request.
@@ -93,21 +93,29 @@ impl Client {
     /// As [`Self::response`].
     #[track_caller]
     pub fn response_to_head(&mut self) -> Response {
-        self.try_response(true).unwrap_or_else(|error| panic!("no response: {error}"))
+        self.try_response_to(RequestKind::Head).unwrap_or_else(|error| panic!("no response: {error}"))
     }
 
-    /// Reads the next response; `to_head` says that it answers a HEAD request.
+    /// Reads the next response, of a request other than HEAD.
+    ///
+    /// # Errors
+    /// As [`Self::try_response_to`].
+    pub fn try_response(&mut self) -> Result<Response, ReadError> {
+        self.try_response_to(RequestKind::Other)
+    }
+
+    /// Reads the next response, to a request of this kind.
     ///
     /// # Errors
     /// [`ReadError`], with what was received still there for [`Self::rest`].
-    pub fn try_response(&mut self, to_head: bool) -> Result<Response, ReadError> {
+    pub fn try_response_to(&mut self, request: RequestKind) -> Result<Response, ReadError> {
         let end = Instant::now() + DEADLINE;
         let mut closed = false;
         loop {
             if closed && self.received.is_empty() {
                 return Err(ReadError::Closed);
             }
-            let parsed = Response::parse(&self.received, to_head, ReceivedPart::of(closed))
+            let parsed = Response::parse_to(request, &self.received, ReceivedPart::of(closed))
                 .map_err(ReadError::Malformed)?;
             if let Some((response, taken)) = parsed {
                 self.received.drain(..taken);
@@ -123,9 +131,9 @@ impl Client {
     /// As [`Self::send`] and [`Self::response`].
     #[track_caller]
     pub fn request(&mut self, bytes: impl AsRef<[u8]>) -> Response {
-        let to_head = bytes.as_ref().starts_with(b"HEAD ");
+        let kind = RequestKind::of(bytes.as_ref());
         self.send(bytes);
-        self.try_response(to_head).unwrap_or_else(|error| panic!("no response: {error}"))
+        self.try_response_to(kind).unwrap_or_else(|error| panic!("no response: {error}"))
     }
 
     /// `GET path` in HTTP/1.1, keeping the connection.
@@ -381,7 +389,7 @@ mod tests {
         });
         assert_eq!(client.get("/").text(), "a");
         assert_eq!(client.response().status, 204);
-        assert_eq!(client.try_response(false), Err(ReadError::Closed));
+        assert_eq!(client.try_response(), Err(ReadError::Closed));
     }
 
     #[test]
@@ -391,7 +399,7 @@ mod tests {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc").expect("the client reads");
         });
         client.send("GET / HTTP/1.1\r\n\r\n");
-        assert!(matches!(client.try_response(false), Err(ReadError::Malformed(_))));
+        assert!(matches!(client.try_response(), Err(ReadError::Malformed(_))));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use fastcgi::{FcgiApp, FcgiOut, FcgiRequest};
 pub use names::{AskedName, NameReply, NameServer};
 pub use port::{free_listener, free_port, free_ports};
 pub use program::{require_program, skip};
-pub use response::{MalformedResponse, ReceivedPart, Response};
+pub use response::{MalformedResponse, ReceivedPart, RequestKind, Response};
 pub use server::{ProcessExit, Server, TestServerBuilder, nginx};
 pub use wait::{DEADLINE, wait_for};
 pub use weir_sys::process::{ServerSignal, limit_open_files, send_signal};

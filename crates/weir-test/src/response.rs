@@ -66,16 +66,22 @@ impl Response {
         if self.version == "HTTP/1.0" { says("keep-alive") } else { !says("close") }
     }
 
-    /// Parses the response at the beginning of `bytes`.
+    /// Parses the response at the beginning of `bytes`, to a request other than HEAD.
     ///
-    /// `to_head` says that it is the response to a HEAD request. `Ok(None)` when more bytes are needed; else the response
-    /// and how many bytes it took.
+    /// # Errors
+    /// As [`Self::parse_to`].
+    pub fn parse(bytes: &[u8], received: ReceivedPart) -> Result<Option<(Self, usize)>, MalformedResponse> {
+        Self::parse_to(RequestKind::Other, bytes, received)
+    }
+
+    /// Parses the response at the beginning of `bytes`, to a request of this kind. `Ok(None)` when more bytes are needed;
+    /// else the response and how many bytes it took.
     ///
     /// # Errors
     /// [`MalformedResponse`] when a server may not send this (RFC 9112), or when the end cuts a response short.
-    pub fn parse(
+    pub fn parse_to(
+        request: RequestKind,
         bytes: &[u8],
-        to_head: bool,
         received: ReceivedPart,
     ) -> Result<Option<(Self, usize)>, MalformedResponse> {
         let at_end = received == ReceivedPart::All;
@@ -84,7 +90,7 @@ impl Response {
         };
         let mut response = Self::parse_head(&bytes[..head_len])?;
         let rest = &bytes[head_len..];
-        let taken = match response.framing(to_head)? {
+        let taken = match response.framing(request)? {
             BodyFraming::Length(length) if rest.len() >= length => {
                 response.body = rest[..length].to_vec();
                 Some(length)
@@ -130,7 +136,7 @@ impl Response {
     }
 
     /// RFC 9112 6.3, and 6.1 and 8.6 of RFC 9110 for what may not be sent at all.
-    fn framing(&self, to_head: bool) -> Result<BodyFraming, MalformedResponse> {
+    fn framing(&self, request: RequestKind) -> Result<BodyFraming, MalformedResponse> {
         let codings = self.all("transfer-encoding");
         let lengths = self.all("content-length");
         if lengths.len() + codings.len() > 1 {
@@ -150,7 +156,7 @@ impl Response {
         if let Some(coding) = codings.first().filter(|coding| !coding.eq_ignore_ascii_case("chunked")) {
             return bad(&format!("Transfer-Encoding: {coding}"));
         }
-        Ok(if to_head || interim || matches!(self.status, 204 | 304) {
+        Ok(if request == RequestKind::Head || interim || matches!(self.status, 204 | 304) {
             BodyFraming::Length(0)
         } else if !codings.is_empty() {
             if self.version == "HTTP/1.0" {
@@ -197,6 +203,23 @@ impl fmt::Display for Response {
         let shown = &self.body[..self.body.len().min(SHOWN)];
         write!(f, "{}{}", self.head_text(), String::from_utf8_lossy(shown))?;
         if self.body.len() > SHOWN { write!(f, "… ({} bytes)", self.body.len()) } else { Ok(()) }
+    }
+}
+
+/// Which method a response's request has, as far as it decides where the response ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// HEAD: the response has no body, whatever its fields say.
+    Head,
+    /// Any other.
+    Other,
+}
+
+impl RequestKind {
+    /// That of a request, which begins with its method.
+    #[must_use]
+    pub fn of(request: &[u8]) -> RequestKind {
+        if request.starts_with(b"HEAD") { RequestKind::Head } else { RequestKind::Other }
     }
 }
 

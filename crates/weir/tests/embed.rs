@@ -202,7 +202,7 @@ fn a_folder_is_served_and_no_thread_is_left() {
     server.stop();
     // The system lists a thread for a moment after it was joined.
     wait_for("the end of its thread", || threads(&last).is_empty().then_some(()));
-    assert!(busy.try_response(false).is_err());
+    assert!(busy.try_response().is_err());
 }
 
 /// A worker that does not answer: the reload gives up, and nothing of it happens, not even later.

@@ -54,8 +54,8 @@ pub(super) struct ListenKey {
 
 /// A line at `span`; its words are there too, or where their text came from.
 pub(super) fn line(name: &str, span: Span, args: &[(&str, Span)]) -> DirectiveLine {
-    let args = args.iter().map(|(text, span)| Word::new(text.as_bytes(), true, *span)).collect();
-    DirectiveLine { name: Word::new(name.as_bytes(), false, span), args, block: None, raw: None, span }
+    let args = args.iter().map(|(text, span)| Word::quoted(text.as_bytes(), *span)).collect();
+    DirectiveLine { name: Word::plain(name.as_bytes(), span), args, block: None, raw: None, span }
 }
 
 /// As [`line`], with a block.

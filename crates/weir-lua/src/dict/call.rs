@@ -4,7 +4,8 @@
 use weir_engine::wire::{IpcReader, IpcWriter};
 
 use crate::dict::{
-    DictItem, ListError, NewValue, SMALL, SeenValue, SharedDict, StoreCondition, StoreOutcome,
+    DictItem, EvictionRule, ListEnd, ListError, NewValue, SMALL, SeenValue, SharedDict, StoreCondition,
+    StoreOutcome,
 };
 
 /// One thing that is asked.
@@ -18,18 +19,18 @@ pub(crate) enum DictCall<'c> {
         ttl: u64,
         flags: u32,
         when: StoreCondition,
-        evict: bool,
+        eviction: EvictionRule,
     },
     Delete(&'c [u8]),
     Incr(&'c [u8], IncrCall),
     Push {
         key: &'c [u8],
         item: DictItem,
-        left: bool,
+        end: ListEnd,
     },
     Pop {
         key: &'c [u8],
-        left: bool,
+        end: ListEnd,
     },
     Length(&'c [u8]),
     Ttl(&'c [u8]),
@@ -166,8 +167,8 @@ impl DictCall<'_> {
     pub(crate) fn perform(self, dict: &SharedDict) -> DictReply {
         match self {
             DictCall::Get(key) => get(dict, key),
-            DictCall::Set { key, value, ttl, flags, when, evict } => {
-                dict.set(key, value.into(), ttl, flags, when, evict).into()
+            DictCall::Set { key, value, ttl, flags, when, eviction } => {
+                dict.set(key, value.into(), ttl, flags, when, eviction).into()
             }
             DictCall::Delete(key) => {
                 dict.delete(key);
@@ -177,8 +178,8 @@ impl DictCall<'_> {
                 let (outcome, flag, number) = add(dict, key, incr);
                 DictReply { flag, number, ..outcome.into() }
             }
-            DictCall::Push { key, item, left } => push(dict, key, &item, left),
-            DictCall::Pop { key, left } => pop(dict, key, left),
+            DictCall::Push { key, item, end } => push(dict, key, &item, end),
+            DictCall::Pop { key, end } => pop(dict, key, end),
             DictCall::Length(key) => {
                 let length = dict.change_list(key, |list| (None, list.len()));
                 length.map_or_else(DictReply::from, |count| DictReply::number(count as f64))
@@ -212,13 +213,13 @@ impl DictCall<'_> {
         };
         match self {
             DictCall::Get(key) => keyed(GET, key),
-            DictCall::Set { key, value, ttl, flags, when, evict } => {
+            DictCall::Set { key, value, ttl, flags, when, eviction } => {
                 keyed(SET, key);
                 value.encode(out);
                 out.number(*ttl);
                 out.number((*flags).into());
                 out.number(*when as u64);
-                out.number((*evict).into());
+                out.number((*eviction == EvictionRule::Evict).into());
             }
             DictCall::Delete(key) => keyed(DELETE, key),
             DictCall::Incr(key, IncrCall { by, init, ttl, ignored }) => {
@@ -228,17 +229,17 @@ impl DictCall<'_> {
                 out.number(*ttl);
                 out.number((*ignored).into());
             }
-            DictCall::Push { key, item, left } => {
+            DictCall::Push { key, item, end } => {
                 keyed(PUSH, key);
                 match item {
                     DictItem::Text(text) => GivenValue::Text(text).encode(out),
                     DictItem::Number(number) => GivenValue::Number(*number).encode(out),
                 }
-                out.number((*left).into());
+                out.number((*end == ListEnd::Left).into());
             }
-            DictCall::Pop { key, left } => {
+            DictCall::Pop { key, end } => {
                 keyed(POP, key);
-                out.number((*left).into());
+                out.number((*end == ListEnd::Left).into());
             }
             DictCall::Length(key) => keyed(LENGTH, key),
             DictCall::Ttl(key) => keyed(TTL, key),
@@ -268,7 +269,7 @@ impl<'c> DictCall<'c> {
                 ttl: from.number()?,
                 flags: from.number()? as u32,
                 when: StoreCondition::of(from.number()?),
-                evict: from.number()? != 0,
+                eviction: EvictionRule::of(from.number()?),
             },
             DELETE => DictCall::Delete(from.bytes()?),
             INCR => {
@@ -283,9 +284,9 @@ impl<'c> DictCall<'c> {
                     GivenValue::Number(number) => DictItem::Number(number),
                     GivenValue::Boolean(_) => return None,
                 },
-                left: from.number()? != 0,
+                end: ListEnd::of(from.number()?),
             },
-            POP => DictCall::Pop { key: from.bytes()?, left: from.number()? != 0 },
+            POP => DictCall::Pop { key: from.bytes()?, end: ListEnd::of(from.number()?) },
             LENGTH => DictCall::Length(from.bytes()?),
             TTL => DictCall::Ttl(from.bytes()?),
             EXPIRE => DictCall::Expire(from.bytes()?, from.number()?),
@@ -389,9 +390,9 @@ pub(crate) fn add(
 }
 
 /// Puts an element at an end of a list: how many there are.
-fn push(dict: &SharedDict, key: &[u8], item: &DictItem, left: bool) -> DictReply {
+fn push(dict: &SharedDict, key: &[u8], item: &DictItem, end: ListEnd) -> DictReply {
     let pushed = dict.change_list(key, |list| {
-        let list = list.with(item.clone(), left);
+        let list = list.with(item.clone(), end);
         let count = list.len();
         (Some(list), count)
     });
@@ -399,8 +400,8 @@ fn push(dict: &SharedDict, key: &[u8], item: &DictItem, left: bool) -> DictReply
 }
 
 /// Takes the element at an end of a list.
-fn pop(dict: &SharedDict, key: &[u8], left: bool) -> DictReply {
-    let popped = dict.change_list(key, |list| match list.without(left) {
+fn pop(dict: &SharedDict, key: &[u8], end: ListEnd) -> DictReply {
+    let popped = dict.change_list(key, |list| match list.without(end) {
         Some((item, rest)) => (Some(rest), Some(item)),
         None => (None, None),
     });
@@ -450,7 +451,14 @@ mod tests {
         let value = GivenValue::Text(b"v");
         let item = DictItem::Text(Arc::from(&b"i"[..]));
         vec![
-            DictCall::Set { key: b"a", value, ttl: 0, flags: 7, when: StoreCondition::Always, evict: true },
+            DictCall::Set {
+                key: b"a",
+                value,
+                ttl: 0,
+                flags: 7,
+                when: StoreCondition::Always,
+                eviction: EvictionRule::Evict,
+            },
             DictCall::Get(b"a"),
             DictCall::Set {
                 key: b"n",
@@ -458,7 +466,7 @@ mod tests {
                 ttl: 60_000,
                 flags: 0,
                 when: StoreCondition::Absent,
-                evict: false,
+                eviction: EvictionRule::Refuse,
             },
             DictCall::Set {
                 key: b"b",
@@ -466,16 +474,16 @@ mod tests {
                 ttl: 0,
                 flags: 0,
                 when: StoreCondition::Present,
-                evict: false,
+                eviction: EvictionRule::Refuse,
             },
             DictCall::Incr(b"n", IncrCall { by: 2.0, init: None, ttl: 0, ignored: false }),
             DictCall::Incr(b"m", IncrCall { by: 2.0, init: Some(1.0), ttl: 9, ignored: true }),
             DictCall::Get(b"n"),
-            DictCall::Push { key: b"l", item, left: true },
-            DictCall::Push { key: b"l", item: DictItem::Number(3.0), left: false },
+            DictCall::Push { key: b"l", item, end: ListEnd::Left },
+            DictCall::Push { key: b"l", item: DictItem::Number(3.0), end: ListEnd::Right },
             DictCall::Length(b"l"),
-            DictCall::Pop { key: b"l", left: true },
-            DictCall::Pop { key: b"a", left: false },
+            DictCall::Pop { key: b"l", end: ListEnd::Left },
+            DictCall::Pop { key: b"a", end: ListEnd::Right },
             DictCall::Ttl(b"a"),
             DictCall::Expire(b"a", 60_000),
             DictCall::Keys(10),

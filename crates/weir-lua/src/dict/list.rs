@@ -11,8 +11,24 @@ use weir_engine::file::hash::hash;
 
 use crate::dict::node::NodeChange;
 use crate::dict::value::{EntryValue, is_over};
-use crate::dict::{CommitOutcome, DictItem, EntryPlace, NEVER, NewValue, SharedDict, counted};
+use crate::dict::{CommitOutcome, DictItem, EntryPlace, EvictionRule, NEVER, NewValue, SharedDict, counted};
 use crate::luajit::shared_page::now;
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListEnd {
+    /// That of `lpush` and `lpop`.
+    Left,
+    /// That of `rpush` and `rpop`.
+    Right,
+}
+
+impl ListEnd {
+    /// By its number between processes.
+    pub(crate) fn of(number: u64) -> ListEnd {
+        if number == 0 { ListEnd::Right } else { ListEnd::Left }
+    }
+}
 
 /// See the module. Cloning copies two pointers.
 #[derive(Clone, Default)]
@@ -49,17 +65,17 @@ impl ItemList {
     }
 
     /// This list and one element more.
-    pub(crate) fn with(&self, item: DictItem, left: bool) -> ItemList {
+    pub(crate) fn with(&self, item: DictItem, end: ListEnd) -> ItemList {
         let mut list = self.clone();
         list.bytes += item.size();
-        list.ends(left).0.push(item);
+        list.ends(end).0.push(item);
         list
     }
 
     /// The element at an end, and what is left without it.
-    pub(crate) fn without(&self, left: bool) -> Option<(DictItem, ItemList)> {
+    pub(crate) fn without(&self, end: ListEnd) -> Option<(DictItem, ItemList)> {
         let mut list = self.clone();
-        let (end, other) = list.ends(left);
+        let (end, other) = list.ends(end);
         if end.len == 0 {
             end.take_half(other);
         }
@@ -69,8 +85,11 @@ impl ItemList {
     }
 
     /// The stack of that end, and the other one.
-    fn ends(&mut self, left: bool) -> (&mut ItemStack, &mut ItemStack) {
-        if left { (&mut self.left, &mut self.right) } else { (&mut self.right, &mut self.left) }
+    fn ends(&mut self, end: ListEnd) -> (&mut ItemStack, &mut ItemStack) {
+        match end {
+            ListEnd::Left => (&mut self.left, &mut self.right),
+            ListEnd::Right => (&mut self.right, &mut self.left),
+        }
     }
 }
 
@@ -180,7 +199,7 @@ impl SharedDict {
                 removed.is_some()
             }
             _ if size > before && !self.fits(size, before) => {
-                let (made, _) = self.make_room(size - before, false, guard);
+                let (made, _) = self.make_room(size - before, EvictionRule::Refuse, guard);
                 return if made { CommitOutcome::Again(false) } else { CommitOutcome::Full(false) };
             }
             _ => self.put(place, &NodeChange { value: NewValue::List(next), flags, expires }, guard),
@@ -210,13 +229,14 @@ mod tests {
         fn a_list_is_a_deque(steps in prop::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..300)) {
             let (mut list, mut model) = (ItemList::default(), VecDeque::new());
             for (step, (adds, more, left)) in steps.into_iter().enumerate() {
+                let end = ListEnd::of(left.into());
                 let (before, len) = (list.clone(), model.len());
                 if adds || more {
-                    list = list.with(DictItem::Number(step as f64), left);
+                    list = list.with(DictItem::Number(step as f64), end);
                     if left { model.push_front(step as f64) } else { model.push_back(step as f64) }
                 } else {
                     let expected = if left { model.pop_front() } else { model.pop_back() };
-                    let taken = list.without(left).map(|(item, rest)| {
+                    let taken = list.without(end).map(|(item, rest)| {
                         list = rest;
                         number(item)
                     });
@@ -230,10 +250,10 @@ mod tests {
 
     #[test]
     fn a_queue_keeps_its_order() {
-        let mut list =
-            (0..10).fold(ItemList::default(), |list, n| list.with(DictItem::Number(f64::from(n)), true));
+        let mut list = (0..10)
+            .fold(ItemList::default(), |list, n| list.with(DictItem::Number(f64::from(n)), ListEnd::Left));
         let mut taken = Vec::new();
-        while let Some((item, rest)) = list.without(false) {
+        while let Some((item, rest)) = list.without(ListEnd::Right) {
             taken.push(number(item));
             list = rest;
         }
@@ -243,8 +263,9 @@ mod tests {
     /// Also where two let go of it at the same moment.
     #[test]
     fn a_long_list_is_dropped_on_a_small_stack() {
-        let list = (0..300_000)
-            .fold(ItemList::default(), |list, n| list.with(DictItem::Number(f64::from(n)), n % 2 == 0));
+        let list = (0..300_000).fold(ItemList::default(), |list, n| {
+            list.with(DictItem::Number(f64::from(n)), if n % 2 == 0 { ListEnd::Left } else { ListEnd::Right })
+        });
         let other = list.clone();
         let drops = |list: ItemList| {
             std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(list)).expect("a thread")

@@ -33,7 +33,7 @@ use weir_engine::file::hash::hash;
 use weir_engine::zone::{ZoneStore, ZoneUsage};
 
 use crate::luajit::shared_page::{now, stamp};
-pub(crate) use list::{ItemList, ListError};
+pub(crate) use list::{ItemList, ListEnd, ListError};
 pub(crate) use mark::{EntryMark, MarkVersion};
 use node::{DictNode, FoundNode, NodeChange};
 use stripe::{ChainHead, DictStripe};
@@ -79,6 +79,22 @@ pub(crate) struct EntryDetails {
 pub(crate) enum DictItem {
     Text(Arc<[u8]>),
     Number(f64),
+}
+
+/// Whether living entries may go for a value that there is no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EvictionRule {
+    /// The least used ones go.
+    Evict,
+    /// The value is not stored (`safe_set`, lists).
+    Refuse,
+}
+
+impl EvictionRule {
+    /// By the number that the prelude has for it.
+    pub(crate) fn of(number: u64) -> EvictionRule {
+        if number == 0 { EvictionRule::Refuse } else { EvictionRule::Evict }
+    }
 }
 
 /// When a value is stored.
@@ -218,7 +234,7 @@ impl SharedDict {
         Some(look(glimpse.seen, EntryDetails { flags, expires, expired, version }))
     }
 
-    /// Stores a value for `ttl` milliseconds (0: for ever). `evict`: others may go for it.
+    /// Stores a value for `ttl` milliseconds (0: for ever).
     pub(crate) fn set(
         &self,
         key: &[u8],
@@ -226,7 +242,7 @@ impl SharedDict {
         ttl: u64,
         flags: u32,
         when: StoreCondition,
-        evict: bool,
+        eviction: EvictionRule,
     ) -> StoreOutcome {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
@@ -243,7 +259,7 @@ impl SharedDict {
             }
             let change = NodeChange { value: value.clone(), flags, expires: self.expiry(ttl, now) };
             let place = EntryPlace { stripe, hash, key, found, state, head };
-            match self.commit(&place, &change, evict, &guard) {
+            match self.commit(&place, &change, eviction, &guard) {
                 CommitOutcome::Done => return StoreOutcome::Yes(forced),
                 CommitOutcome::Again(others) => forced |= others,
                 CommitOutcome::Full(others) => return StoreOutcome::NoMemory(forced | others),
@@ -271,7 +287,7 @@ impl SharedDict {
             let (value, ttl) = change(living.map(|living| living.seen))?;
             let expires = ttl.map_or(expires, |ttl| self.expiry(ttl, now));
             let place = EntryPlace { stripe, hash, key, found, state, head };
-            match self.commit(&place, &NodeChange { value, flags, expires }, true, &guard) {
+            match self.commit(&place, &NodeChange { value, flags, expires }, EvictionRule::Evict, &guard) {
                 CommitOutcome::Done => return Ok(StoreOutcome::Yes(forced)),
                 CommitOutcome::Again(others) => forced |= others,
                 CommitOutcome::Full(others) => return Ok(StoreOutcome::NoMemory(forced | others)),
@@ -284,14 +300,14 @@ impl SharedDict {
         &self,
         place: &EntryPlace<'_>,
         change: &NodeChange<'_>,
-        evict: bool,
+        eviction: EvictionRule,
         guard: &epoch::Guard,
     ) -> CommitOutcome {
         let EntryPlace { key, found, .. } = *place;
         let size = counted(key, change.value.size());
         let before = found.map_or(0, |found| counted(key, found.value.peek().2));
         if !self.fits(size, before) {
-            let (made, others) = self.make_room(size.saturating_sub(before), evict, guard);
+            let (made, others) = self.make_room(size.saturating_sub(before), eviction, guard);
             if made {
                 return CommitOutcome::Again(others);
             }
@@ -352,27 +368,31 @@ impl SharedDict {
         self.sums.used.fetch_sub(size, Ordering::Relaxed);
     }
 
-    /// Whether `size` bytes fit, after expired entries have gone, and, with `evict`, the least used ones; and whether any
+    /// Whether `size` bytes fit, after expired entries have gone, and, with [`EvictionRule::Evict`], the least used ones; and whether any
     /// of the latter has.
-    fn make_room(&self, size: u64, evict: bool, guard: &epoch::Guard) -> (bool, bool) {
-        let (made, forced) = self.try_room(size, evict, guard);
+    fn make_room(&self, size: u64, eviction: EvictionRule, guard: &epoch::Guard) -> (bool, bool) {
+        let (made, forced) = self.try_room(size, eviction, guard);
         if forced || !made {
             self.sums.full.fetch_add(1, Ordering::Relaxed);
         }
         (made, forced)
     }
 
-    fn try_room(&self, size: u64, evict: bool, guard: &epoch::Guard) -> (bool, bool) {
+    fn try_room(&self, size: u64, eviction: EvictionRule, guard: &epoch::Guard) -> (bool, bool) {
         let fits = || self.fits(size, 0);
         let mut forced = false;
         if fits() {
             return (true, false);
         }
         if self.expires.load(Ordering::Relaxed) {
-            self.remove_some_expired(!evict, guard);
+            // Who may evict need not look at every entry.
+            match eviction {
+                EvictionRule::Evict => self.remove_some_expired(SweepExtent::Portion, guard),
+                EvictionRule::Refuse => self.remove_some_expired(SweepExtent::Whole, guard),
+            }
         }
         while !fits() {
-            if !evict || size > self.capacity || !self.evict(guard) {
+            if eviction == EvictionRule::Refuse || size > self.capacity || !self.evict(guard) {
                 return (false, forced);
             }
             forced = true;
@@ -383,13 +403,14 @@ impl SharedDict {
     /// Takes out expired entries: all, or those of the next portion of each stripe, which in a dictionary of up to 2,000
     /// entries are all as well. In a larger one others may go before some that have expired, as in OpenResty: a `set`
     /// must not look at every entry.
-    fn remove_some_expired(&self, all: bool, guard: &epoch::Guard) {
+    fn remove_some_expired(&self, extent: SweepExtent, guard: &epoch::Guard) {
+        let whole = extent == SweepExtent::Whole;
         self.sweep(|stripe, from| {
-            let from = if all { from } else { stripe.swept_to.load(Ordering::Relaxed) };
+            let from = if whole { from } else { stripe.swept_to.load(Ordering::Relaxed) };
             let swept = stripe.remove_expired(now(), usize::MAX, from, guard);
             stripe.swept_to.store(swept.next.unwrap_or(0), Ordering::Relaxed);
             self.gone(swept.size);
-            swept.next.filter(|_| all)
+            swept.next.filter(|_| whole)
         });
     }
 
@@ -515,6 +536,15 @@ struct EntryPlace<'a> {
     found: Option<FoundNode<'a>>,
     state: u64,
     head: ChainHead<'a>,
+}
+
+/// How many of the expired entries one sweep takes out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SweepExtent {
+    /// All.
+    Whole,
+    /// Those of the next portion of each stripe.
+    Portion,
 }
 
 /// What came of a change; whether others that had not expired have gone for it.

@@ -22,7 +22,7 @@ fn read(dict: &SharedDict, key: &str) -> Option<String> {
 /// Adds to the right of a list: how many there are.
 fn push(dict: &SharedDict, key: &str, number: f64) -> Result<usize, ListError> {
     dict.change_list(key.as_bytes(), |list| {
-        let list = list.with(DictItem::Number(number), false);
+        let list = list.with(DictItem::Number(number), ListEnd::Right);
         let count = list.len();
         (Some(list), count)
     })
@@ -435,7 +435,7 @@ fn a_list_without_room_stays() {
     assert_eq!(dict.change_list(b"list", |list| (None, list.len())), Ok(count));
     assert_eq!(read(&dict, "other").as_deref(), Some("value"));
     assert!(matches!(
-        dict.change_list(b"list", |list| (list.without(true).map(|(_, rest)| rest), ())),
+        dict.change_list(b"list", |list| (list.without(ListEnd::Left).map(|(_, rest)| rest), ())),
         Ok(())
     ));
     assert_eq!(push(&dict, "list", 0.0), Ok(count));
@@ -453,9 +453,14 @@ fn lists_lose_nothing() {
                 let mut sum = 0.0;
                 for number in 0..2_000 {
                     let item = DictItem::Number(f64::from(number));
-                    let reply = DictCall::Push { key: b"list", item, left: thread % 2 == 0 }.perform(&dict);
+                    let reply = DictCall::Push {
+                        key: b"list",
+                        item,
+                        end: if thread % 2 == 0 { ListEnd::Left } else { ListEnd::Right },
+                    }
+                    .perform(&dict);
                     assert_eq!(reply.outcome, DictOutcome::Number);
-                    sum += DictCall::Pop { key: b"list", left: false }.perform(&dict).number;
+                    sum += DictCall::Pop { key: b"list", end: ListEnd::Right }.perform(&dict).number;
                 }
                 sum
             })

@@ -77,7 +77,9 @@ impl PhaseScript {
         let mut begin = || {
             let vm = self.home.vm(x)?;
             self.chunk.push(&vm, Some(x))?;
-            Ok(ScriptRun::new(&vm, self.phase, self.settings.use_default_type))
+            let mut run = ScriptRun::new(&vm, self.phase);
+            run.default_type = self.settings.use_default_type;
+            Ok(run)
         };
         begin().map_err(|unloaded: LoadError| {
             x.log(LogLevel::Error, &unloaded.message);

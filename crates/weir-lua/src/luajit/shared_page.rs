@@ -87,9 +87,9 @@ pub(crate) fn renewed(now: u64, last: u64) -> Option<u64> {
     (f64::from_bits(stamp) >= f64::from_bits(last) + gap).then_some(stamp)
 }
 
-/// This thread is one of several workers, or the only one, whose stamps are exact.
-pub(crate) fn share(with_others: bool) {
-    GLANCE.with(|glance| glance.gap.set(if with_others { GAP * STAMPS } else { 0.0 }));
+/// This thread is one of so many workers; the stamps of the only one are exact.
+pub(crate) fn share(workers: usize) {
+    GLANCE.with(|glance| glance.gap.set(if workers > 1 { GAP * STAMPS } else { 0.0 }));
 }
 
 /// Milliseconds within which nobody tells two uses of an entry apart, with several workers.

@@ -65,6 +65,15 @@ pub(crate) struct ScriptRun {
     pub(crate) owner: *const (),
 }
 
+/// What a resumed coroutine gives to the one that has resumed it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CallResult {
+    /// Values, by yielding or at its end.
+    Returned,
+    /// An error.
+    Raised,
+}
+
 /// How far a script came without waiting.
 pub(crate) enum RunStep {
     /// To its end.
@@ -78,17 +87,12 @@ pub(crate) enum RunStep {
 impl ScriptRun {
     /// A run of the function on top of the VM's main stack, which it takes. In a box from the beginning: it is handed on
     /// several times before it waits.
-    pub(crate) fn new(vm: &Rc<LuaVm>, phase: ScriptPhase, default_type: bool) -> Box<ScriptRun> {
-        ScriptRun::with_arguments(vm, phase, default_type, 0)
+    pub(crate) fn new(vm: &Rc<LuaVm>, phase: ScriptPhase) -> Box<ScriptRun> {
+        ScriptRun::with_arguments(vm, phase, 0)
     }
 
     /// As [`ScriptRun::new`], of a function that has so many arguments above it.
-    pub(crate) fn with_arguments(
-        vm: &Rc<LuaVm>,
-        phase: ScriptPhase,
-        default_type: bool,
-        args: i32,
-    ) -> Box<ScriptRun> {
+    pub(crate) fn with_arguments(vm: &Rc<LuaVm>, phase: ScriptPhase, args: i32) -> Box<ScriptRun> {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);
         let RunLists { mut threads, mut ready } = RunLists::take();
@@ -105,7 +109,7 @@ impl ScriptRun {
             current: 0,
             said: Vec::new(),
             began: false,
-            default_type,
+            default_type: false,
             on_abort: None,
             raised: None,
             sleepers: SleepingThreads::default(),
@@ -217,7 +221,7 @@ impl ScriptRun {
             (ThreadKind::Coroutine, Some(parent)) => {
                 self.threads.set(at, ThreadStatus::Suspended);
                 let count = state.top();
-                self.resume_parent(parent, state, count, true);
+                self.resume_parent(parent, state, count, CallResult::Returned);
             }
             _ => {
                 state.set_top(0);
@@ -261,7 +265,7 @@ impl ScriptRun {
                 self.threads.set(at, ThreadStatus::Dead);
                 if let Some(parent) = parent {
                     let count = state.top();
-                    self.resume_parent(parent, state, count, true);
+                    self.resume_parent(parent, state, count, CallResult::Returned);
                 }
             }
             ThreadKind::Light => {
@@ -285,7 +289,7 @@ impl ScriptRun {
                 self.raised = Some((reason, traces));
             }
             self.threads.set(at, ThreadStatus::Dead);
-            self.resume_parent(parent, state, 1, false);
+            self.resume_parent(parent, state, 1, CallResult::Raised);
             return None;
         }
         let light = self.threads[at].kind == ThreadKind::Light;
@@ -351,10 +355,10 @@ impl ScriptRun {
     }
 
     /// Gives `count` values of `from`, behind whether it went well, to the coroutine that has resumed it.
-    fn resume_parent(&mut self, parent: usize, from: LuaState, count: i32, well: bool) {
+    fn resume_parent(&mut self, parent: usize, from: LuaState, count: i32, result: CallResult) {
         let to = self.threads[parent].state;
         to.set_top(0);
-        to.push_boolean(well);
+        to.push_boolean(result == CallResult::Returned);
         from.give(to, count);
         self.ready.push_front((parent, count + 1));
     }
@@ -397,9 +401,8 @@ impl ScriptRun {
         from.give(state, 1);
         let mut thread = LuaThread::new(state, anchor, kind, Some(self.current));
         thread.wrap = wrap;
-        if let (_, Some(LuaThread { state, anchor: Some(anchor), .. })) = self.threads.add(thread) {
-            // Not to be used again: the script may still hold it.
-            self.vm.give_back(state, anchor, false);
+        if let (_, Some(LuaThread { anchor: Some(anchor), .. })) = self.threads.add(thread) {
+            self.vm.release(anchor);
         }
         Ok(state)
     }
@@ -407,9 +410,8 @@ impl ScriptRun {
     /// A light thread that has ended is over; it goes with the last who holds it.
     fn bury(&mut self, at: usize) {
         self.threads.set(at, ThreadStatus::Dead);
-        let LuaThread { state, anchor, .. } = self.threads.get_mut(at);
-        if let Some(anchor) = anchor.take() {
-            self.vm.give_back(*state, anchor, false);
+        if let Some(anchor) = self.threads.get_mut(at).anchor.take() {
+            self.vm.release(anchor);
         }
     }
 
@@ -573,13 +575,16 @@ impl ScriptRun {
 
 impl Drop for ScriptRun {
     fn drop(&mut self) {
-        if let Some((state, anchor)) = self.on_abort.take() {
-            self.vm.give_back(state, anchor, false);
+        if let Some((_, anchor)) = self.on_abort.take() {
+            self.vm.release(anchor);
         }
         for thread in self.threads.iter() {
-            let used_again = thread.clean && thread.kind == ThreadKind::Entry;
-            if let Some(anchor) = thread.anchor {
-                self.vm.give_back(thread.state, anchor, used_again);
+            match thread.anchor {
+                Some(anchor) if thread.clean && thread.kind == ThreadKind::Entry => {
+                    self.vm.give_back(thread.state, anchor);
+                }
+                Some(anchor) => self.vm.release(anchor),
+                None => {}
             }
         }
         let (threads, ready) = (std::mem::take(&mut self.threads), std::mem::take(&mut self.ready));

@@ -57,7 +57,7 @@ impl LuaVm {
         let patterns = PatternCache::new(most, main_conf.regex_limit.unwrap_or(0), log);
         let heap = VmHeap::attach(main);
         let worker = main_conf.worker.filter(|worker| *worker < AGENT);
-        shared_page::share(main_conf.workers > 1);
+        shared_page::share(main_conf.workers);
         let times = worker.map(|_| VmTimes::of_thread());
         let worker = worker.filter(|_| !main_conf.single);
         let limits = VmLimits::new(main, &main_conf);
@@ -204,7 +204,7 @@ impl LuaVm {
             let Some(origin) = vm.home.upgrade().and_then(|home| home.nobody()) else { return };
             let ran = match chunk::ScriptChunk::new(source).push(&vm, None) {
                 Ok(()) => {
-                    let run = ScriptRun::new(&vm, ScriptPhase::InitWorkerWaits, false);
+                    let run = ScriptRun::new(&vm, ScriptPhase::InitWorkerWaits);
                     // What it ended with, it has said itself.
                     drive_alone(run, &origin, "init_worker_by_lua").await;
                     Ok(())

@@ -160,10 +160,15 @@ impl LuaVm {
         (state, self.main.anchor())
     }
 
+    /// Takes a coroutine back that a script may still hold: it is not used again.
+    pub(crate) fn release(&self, anchor: i32) {
+        self.main.release(anchor);
+    }
+
     /// Takes a coroutine back; one that has run to its end is used again.
-    pub(crate) fn give_back(&self, state: LuaState, anchor: i32, again: bool) {
+    pub(crate) fn give_back(&self, state: LuaState, anchor: i32) {
         let mut spare = self.spare.borrow_mut();
-        if again && state.status() == sys::status::OK && spare.len() < self.main_conf.spare_coroutines() {
+        if state.status() == sys::status::OK && spare.len() < self.main_conf.spare_coroutines() {
             state.set_top(0);
             spare.push((state, anchor));
         } else {

@@ -148,11 +148,14 @@ impl DirectoryLister {
             path.span.end -= 1;
         }
         let folder = path.bytes(&x.arena).to_vec();
-        let names_only = x.request.head.method == Method::Head;
+        let asks_head = x.request.head.method == Method::Head;
         let entries = match x
             .waiting_for(
                 WaitKind::ThreadPool,
-                Box::pin(weir_rt::blocking(move || list::read(&folder, names_only))),
+                Box::pin(weir_rt::blocking(move || match asks_head {
+                    true => list::open(&folder).map(|_| Vec::new()),
+                    false => list::read(&folder),
+                })),
             )
             .await
         {

@@ -74,7 +74,7 @@ async fn draw(x: &mut Exchange) -> Verdict {
     }
     let folder = path.bytes(&x.arena).to_vec();
     let mut entries = match x
-        .waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(move || list::read(&folder, false))))
+        .waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(move || list::read(&folder))))
         .await
     {
         Ok(entries) => entries,

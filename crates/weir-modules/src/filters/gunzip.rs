@@ -10,7 +10,7 @@ use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::KnownField;
 use weir_trace::{Site, SiteKind};
 
-use crate::filters::compress::{self, CompressingBody, OutputRoom};
+use crate::filters::compress::{self, CompressingBody, OutputRoom, PieceFlushing};
 pub(crate) use inflate::GunzipCoder;
 
 /// The module.
@@ -91,7 +91,8 @@ impl GunzipFilter {
         compress::recoded(x);
         if !x.response.header_only {
             self.room.bound(x);
-            let packer = CompressingBody::new(GunzipCoder::default(), None, 0, false, self.room);
+            let packer =
+                CompressingBody::new(GunzipCoder::default(), None, 0, PieceFlushing::WhenFull, self.room);
             x.body_filter(FilterSlot::Gunzip, self.body, packer);
         }
     }

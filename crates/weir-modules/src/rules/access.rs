@@ -15,21 +15,25 @@ impl Module for Access {
     const NAME: &'static str = "access";
     type Conf = AccessConf;
     const DIRECTIVES: &'static [Directive<AccessConf>] = &[
-        Directive::<AccessConf>::new("allow", ANY.or(LIMIT_EXCEPT), ONE, |c, line| c.add(line, false))
-            .syntax("allow address | CIDR | unix: | all")
-            .doc(
-                "Allows access for clients with this address, from this network, over \
+        Directive::<AccessConf>::new("allow", ANY.or(LIMIT_EXCEPT), ONE, |c, line| {
+            c.add(line, AccessEffect::Allow)
+        })
+        .syntax("allow address | CIDR | unix: | all")
+        .doc(
+            "Allows access for clients with this address, from this network, over \
                  UNIX-domain sockets (`unix:`), or for all. Rules are checked in order; the \
                  first that matches decides.",
-            )
-            .example("allow 192.168.1.0/24;\nallow 2001:db8::/32;\ndeny all;"),
-        Directive::<AccessConf>::new("deny", ANY.or(LIMIT_EXCEPT), ONE, |c, line| c.add(line, true))
-            .syntax("deny address | CIDR | unix: | all")
-            .doc(
-                "Denies access with 403 to clients with this address, from this network, over \
+        )
+        .example("allow 192.168.1.0/24;\nallow 2001:db8::/32;\ndeny all;"),
+        Directive::<AccessConf>::new("deny", ANY.or(LIMIT_EXCEPT), ONE, |c, line| {
+            c.add(line, AccessEffect::Deny)
+        })
+        .syntax("deny address | CIDR | unix: | all")
+        .doc(
+            "Denies access with 403 to clients with this address, from this network, over \
                  UNIX-domain sockets (`unix:`), or to all. Rules are checked in order; the \
                  first that matches decides.",
-            ),
+        ),
     ];
 
     /// All rules of the block around, or none: a block with one of its own has only its own.
@@ -57,13 +61,19 @@ pub struct AccessConf {
 struct AccessRule {
     /// Whom it is about; `None`: `all`.
     who: Option<Cidr>,
-    deny: bool,
+    effect: AccessEffect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AccessEffect {
+    Allow,
+    Deny,
 }
 
 impl AccessConf {
-    fn add(&mut self, line: &mut LineCx<'_>, deny: bool) -> Result {
+    fn add(&mut self, line: &mut LineCx<'_>, effect: AccessEffect) -> Result {
         let who = if line.bytes(0) == b"all" { None } else { Some(Cidr::required(line, 0)?) };
-        self.rules.get_or_insert_default().push(AccessRule { who, deny });
+        self.rules.get_or_insert_default().push(AccessRule { who, effect });
         Ok(())
     }
 }
@@ -73,20 +83,20 @@ struct AccessCheck {
 }
 
 impl AccessCheck {
-    /// Whether `client` is refused; `None` where no rule speaks of it.
-    fn denies(&self, client: &SockAddr) -> Option<bool> {
+    /// What the first rule about `client` says; `None` where no rule speaks of it.
+    fn effect_on(&self, client: &SockAddr) -> Option<AccessEffect> {
         let ip = cidr::canonical(client);
         let rule = self.rules.iter().find(|rule| rule.who.is_none_or(|who| who.contains_ip(ip)))?;
-        Some(rule.deny)
+        Some(rule.effect)
     }
 }
 
 impl Handler for AccessCheck {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        match self.denies(x.client()) {
+        match self.effect_on(x.client()) {
             None => Verdict::Declined,
-            Some(false) => Verdict::Ok,
-            Some(true) => {
+            Some(AccessEffect::Allow) => Verdict::Ok,
+            Some(AccessEffect::Deny) => {
                 // Under `satisfy any` another handler may still let the request pass; the phase's end logs it.
                 if !x.plan.core.satisfy_any {
                     x.log_error(&"access forbidden by rule");

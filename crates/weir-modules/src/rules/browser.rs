@@ -214,8 +214,16 @@ fn is_netscape4(agent: &[u8]) -> bool {
     agent.len() > b"Mozilla/4.72 ".len() && matches!(agent.strip_prefix(b"Mozilla/"), Some([b'1'..=b'4', ..]))
 }
 
-/// The value of a variable for browsers that are `modern`, or are not; empty for others.
-fn value(x: &mut Exchange, modern: bool) -> Option<Text> {
+/// What the two variables tell apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BrowserAge {
+    Modern,
+    Ancient,
+}
+
+/// The value of a variable for browsers of this age; empty for others.
+fn value(x: &mut Exchange, age: BrowserAge) -> Option<Text> {
+    let modern = age == BrowserAge::Modern;
     let plan = x.plan.clone();
     let nothing = BrowserConf::default();
     let conf = plan.kept::<BrowserConf>().unwrap_or(&nothing);
@@ -230,11 +238,11 @@ fn value(x: &mut Exchange, modern: bool) -> Option<Text> {
 }
 
 fn modern(x: &mut Exchange) -> Option<Text> {
-    value(x, true)
+    value(x, BrowserAge::Modern)
 }
 
 fn ancient(x: &mut Exchange) -> Option<Text> {
-    value(x, false)
+    value(x, BrowserAge::Ancient)
 }
 
 /// `$msie`

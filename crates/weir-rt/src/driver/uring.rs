@@ -254,7 +254,7 @@ impl UringBackend {
         // completion has come, descriptors are closed only after it.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             // Full: out with it. Where the kernel wants its completions taken first, that is done too.
-            if self.enter(0, false, None).is_err() {
+            if self.enter(0, 0, None).is_err() {
                 self.reap();
             }
         }
@@ -271,9 +271,9 @@ impl UringBackend {
         };
         if !idle {
             let result = match wait {
-                Some(0) => self.enter(0, true, None),
-                None => self.enter(1, true, None),
-                Some(ms) => self.enter(1, true, Some(ms)),
+                Some(0) => self.enter(0, ENTER_GETEVENTS, None),
+                None => self.enter(1, ENTER_GETEVENTS, None),
+                Some(ms) => self.enter(1, ENTER_GETEVENTS, Some(ms)),
             };
             if let Err(e) = result {
                 assert!(
@@ -304,9 +304,9 @@ impl UringBackend {
         }
     }
 
-    fn enter(&mut self, want: u32, events: bool, wait_ms: Option<u64>) -> Result<(), i32> {
+    /// io_uring_enter(2) with these flags, and with those that the ring and the waiting need.
+    fn enter(&mut self, want: u32, mut flags: u32, wait_ms: Option<u64>) -> Result<(), i32> {
         let submit = self.ring.submission().len() as u32;
-        let mut flags = if events { ENTER_GETEVENTS } else { 0 };
         let fd = match self.registered {
             Some(index) => {
                 flags |= ENTER_REGISTERED_RING;

@@ -52,7 +52,7 @@ impl InheritedDescriptors {
                 self.complaints.push(format!("socket number {number} is inherited twice, ignored"));
                 continue;
             }
-            match set_cloexec(number, true) {
+            match set_cloexec(number, libc::FD_CLOEXEC) {
                 // SAFETY: it is open, as setting its flag has shown, and nobody else owns it: the standard ones are
                 // left out, each number is taken once (`TAKEN`, the check above), and what the environment says was
                 // open before this program opened anything of its own.
@@ -73,14 +73,15 @@ pub fn list(sockets: &[BorrowedFd<'_>]) -> String {
 /// # Errors
 /// The errno of fcntl(2).
 pub fn set_inheritable(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    set_cloexec(fd.as_raw_fd(), !on)
+    set_cloexec(fd.as_raw_fd(), if on { 0 } else { libc::FD_CLOEXEC })
 }
 
-fn set_cloexec(fd: RawFd, on: bool) -> io::Result<()> {
+/// Sets the flag to `FD_CLOEXEC` or 0; others stay.
+fn set_cloexec(fd: RawFd, flag: c_int) -> io::Result<()> {
     // SAFETY: no pointers; a number that is not open is EBADF.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
     check(flags)?;
-    let flags = if on { flags | libc::FD_CLOEXEC } else { flags & !libc::FD_CLOEXEC };
+    let flags = flags & !libc::FD_CLOEXEC | flag;
     // SAFETY: as above.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, flags) })
 }

@@ -170,8 +170,8 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     let before = BEFORE[usize::from(signal == libc::SIGBUS)].get();
     match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
         // A signal that somebody sent happens once: the default must act now. A fault comes again by itself.
-        libc::SIG_DFL | libc::SIG_IGN => die_of(signal, code <= 0),
-        _ if code <= 0 => die_of(signal, true),
+        libc::SIG_DFL | libc::SIG_IGN if code > 0 => reset_action(signal),
+        _ if code <= 0 => die_of(signal),
         handler => {
             let flags = before.map_or(0, |before| before.sa_flags);
             // SAFETY: an address that sigaction(2) gave for a handler of this form.
@@ -201,16 +201,19 @@ fn recovered(_context: &mut libc::ucontext_t) -> bool {
     false
 }
 
-/// The default action from here on; `again` raises the signal once more, to be delivered when the handler returns.
-pub(crate) fn die_of(signal: c_int, again: bool) {
+/// The default action, now: the signal is raised once more, to be delivered when the handler returns.
+pub(crate) fn die_of(signal: c_int) {
+    reset_action(signal);
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal) };
+}
+
+/// The default action from here on.
+fn reset_action(signal: c_int) {
     // SAFETY: integers and pointers, for which zero is a value: SIG_DFL.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
     // Neither can fail with these arguments, and there is nobody to tell.
     let _ = action(signal, Some(&default));
-    if again {
-        // SAFETY: no pointers.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal) };
-    }
 }
 
 /// # Safety

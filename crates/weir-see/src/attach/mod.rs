@@ -17,7 +17,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use weir_sys::perf::{self, ProbeCosts, ProbeHit, UprobeSet};
+use weir_sys::perf::{self, ProbeCosts, ProbeHit, ProbePoint, UprobeSet};
 use weir_trace::{Recorder, RecorderSettings, RequestRecord, Site, SiteTable};
 
 use fields::{FieldLayout, RequestTexts};
@@ -105,11 +105,12 @@ impl ProbeTarget {
         for (number, spot) in (0..).zip(&self.found.spots) {
             let image = &self.images[spot.image];
             let offset = image.file_offset(spot.address);
-            let ends = if spot.role == FunctionRole::Turn { &[false][..] } else { &[false, true] };
-            for on_return in ends {
-                probes
-                    .probe(&image.path, offset, *on_return, number)
-                    .map_err(|error| refused(spot, &error))?;
+            let ends = match spot.role {
+                FunctionRole::Turn => &[ProbePoint::Entry][..],
+                _ => &[ProbePoint::Entry, ProbePoint::Return],
+            };
+            for point in ends {
+                probes.probe(&image.path, offset, *point, number).map_err(|error| refused(spot, &error))?;
             }
         }
         let costs = perf::calibrate().map_err(|error| format!("probes on our own functions: {error}"))?;

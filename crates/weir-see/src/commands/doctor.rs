@@ -28,55 +28,57 @@ struct DoctorFinding {
     says: String,
 }
 
-fn finding(what: &'static str, good: bool, says: impl Into<String>) -> DoctorFinding {
-    DoctorFinding { what, good, says: says.into() }
+fn good_finding(what: &'static str, says: impl Into<String>) -> DoctorFinding {
+    DoctorFinding { what, good: true, says: says.into() }
+}
+
+fn bad_finding(what: &'static str, says: impl Into<String>) -> DoctorFinding {
+    DoctorFinding { what, good: false, says: says.into() }
 }
 
 fn machine() -> Vec<DoctorFinding> {
     let word = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
     let mut all = Vec::new();
     let kernel = word("/proc/sys/kernel/osrelease").unwrap_or_else(|error| error.to_string());
-    all.push(finding("kernel", true, kernel));
+    all.push(good_finding("kernel", kernel));
     all.push(match word("/sys/devices/system/clocksource/clocksource0/current_clocksource") {
-        Ok(source) if source == "tsc" => finding("clock", true, "tsc: a stamp costs some ten nanoseconds"),
+        Ok(source) if source == "tsc" => good_finding("clock", "tsc: a stamp costs some ten nanoseconds"),
         Ok(source) => {
-            finding("clock", false, format!("{source}: stamps go through the kernel's clock and cost more"))
+            bad_finding("clock", format!("{source}: stamps go through the kernel's clock and cost more"))
         }
-        Err(error) => finding("clock", false, format!("clock source unknown: {error}")),
+        Err(error) => bad_finding("clock", format!("clock source unknown: {error}")),
     });
     all.push(match weir_rt::probe_io_uring() {
-        Ok(()) => finding("io_uring", true, "can be used"),
-        Err(error) => finding("io_uring", false, format!("{error}: epoll is used instead")),
+        Ok(()) => good_finding("io_uring", "can be used"),
+        Err(error) => bad_finding("io_uring", format!("{error}: epoll is used instead")),
     });
     all.push(match word("/proc/sys/net/ipv4/tcp_available_ulp") {
         Ok(layers) if layers.split(' ').any(|layer| layer == "tls") => {
-            finding("kernel TLS", true, "there, and not used: the server seals records itself")
+            good_finding("kernel TLS", "there, and not used: the server seals records itself")
         }
         Ok(_) | Err(_) => {
-            finding("kernel TLS", true, "not there, and not needed: the server seals records itself")
+            good_finding("kernel TLS", "not there, and not needed: the server seals records itself")
         }
     });
     all.push(match word("/proc/sys/kernel/perf_event_paranoid") {
-        Ok(level) => finding(
+        Ok(level) => good_finding(
             "perf events",
-            true,
             format!(
                 "perf_event_paranoid {level}; not needed: CPU samples come from timers of the process itself"
             ),
         ),
-        Err(error) => finding("perf events", true, format!("none ({error}); not needed for CPU samples")),
+        Err(error) => good_finding("perf events", format!("none ({error}); not needed for CPU samples")),
     });
     all.push(match fs::read_dir("/proc/self/task") {
-        Ok(_) => finding("/proc", true, "readable: states, switches and faults of threads are known"),
+        Ok(_) => good_finding("/proc", "readable: states, switches and faults of threads are known"),
         Err(error) => {
-            finding("/proc", false, format!("{error}: what the kernel accounts to threads is not known"))
+            bad_finding("/proc", format!("{error}: what the kernel accounts to threads is not known"))
         }
     });
     all.push(match seccomp() {
-        Some(0) | None => finding("seccomp", true, "no filter"),
-        Some(_) => finding(
+        Some(0) | None => good_finding("seccomp", "no filter"),
+        Some(_) => good_finding(
             "seccomp",
-            true,
             "a filter (a container's, perhaps): it may forbid io_uring and perf events",
         ),
     });
@@ -94,24 +96,24 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
     let begun = Instant::now();
     let before = match ask() {
         Ok(facts) => facts,
-        Err(error) => return vec![finding("server", false, error)],
+        Err(error) => return vec![bad_finding("server", error)],
     };
     std::thread::sleep(WINDOW);
     let facts = match ask() {
         Ok(facts) => facts,
-        Err(error) => return vec![finding("server", false, error)],
+        Err(error) => return vec![bad_finding("server", error)],
     };
     let window = begun.elapsed();
     let fact = |key: &str| facts.lines().find_map(|line| line.strip_prefix(key)).map_or("", str::trim);
     let refused = fact("sampler refused:");
     let samples = match (fact("cpu_hz"), refused) {
-        ("0", _) => finding("cpu samples", false, "off: profile_cpu 0"),
-        (hz, "no") => finding("cpu samples", true, format!("{hz} per second of CPU time")),
-        (_, why) => finding("cpu samples", false, why),
+        ("0", _) => bad_finding("cpu samples", "off: profile_cpu 0"),
+        (hz, "no") => good_finding("cpu samples", format!("{hz} per second of CPU time")),
+        (_, why) => bad_finding("cpu samples", why),
     };
     let blocked = match fact("blocked") {
-        "off" => finding("blocked loops", false, "not watched: profile_blocked off"),
-        limit => finding("blocked loops", true, format!("watched from {limit} on")),
+        "off" => bad_finding("blocked loops", "not watched: profile_blocked off"),
+        limit => good_finding("blocked loops", format!("watched from {limit} on")),
     };
     let running = format!(
         "pid {}, {} workers on {}, since {}; stamps from {}",
@@ -121,17 +123,13 @@ fn server(asked: &CommandLine, locate: LocateSocket<'_>) -> Vec<DoctorFinding> {
         fact("uptime"),
         fact("clock")
     );
-    let mut findings = vec![finding("server", true, running), samples, blocked];
+    let mut findings = vec![good_finding("server", running), samples, blocked];
     let shares: Vec<u64> = fact("shares").split(' ').filter_map(|share| share.parse().ok()).collect();
     findings.extend(even(&shares));
     findings.extend(cores(&before, &facts, window));
     let stuck = facts.lines().filter_map(|line| line.strip_prefix("stuck "));
     findings.extend(stuck.map(|who| {
-        finding(
-            "stuck worker",
-            false,
-            format!("{who}: `weir blocked` has its stack, `weir reqs` the request"),
-        )
+        bad_finding("stuck worker", format!("{who}: `weir blocked` has its stack, `weir reqs` the request"))
     }));
     findings
 }
@@ -146,16 +144,14 @@ fn even(shares: &[u64]) -> Option<DoctorFinding> {
     let times = largest as f64 * shares.len() as f64 / all.max(1) as f64;
     // Of a few connections chance gives one worker twice as many.
     if all < FEW * shares.len() as u64 || times <= UNEVEN {
-        return Some(finding(
+        return Some(good_finding(
             "shares",
-            true,
             format!("{all} connections, {largest} of them with worker {worker}"),
         ));
     }
     let why = "long connections of a time when it had fewer, or the kernel deals them (reuseport): see `weir top workers`";
-    Some(finding(
+    Some(bad_finding(
         "shares",
-        false,
         format!("worker {worker} has {largest} of {all} connections, {times:.1} times the mean: {why}"),
     ))
 }
@@ -176,11 +172,11 @@ fn cores(before: &str, after: &str, window: Duration) -> Option<DoctorFinding> {
         share * 100.0
     );
     if share < LOST {
-        return Some(finding("cores", true, says));
+        return Some(good_finding("cores", says));
     }
     let why = "other programs, or other workers, run on its core, or a quota of its cgroup is used up (cpu.max): take them \
                elsewhere, raise the quota, start fewer workers, or give each a core by worker_cpu_affinity";
-    Some(finding("cores", false, format!("{says}: {why}")))
+    Some(bad_finding("cores", format!("{says}: {why}")))
 }
 
 /// How long a worker has waited for a core since it began.

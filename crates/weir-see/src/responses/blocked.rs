@@ -20,7 +20,7 @@ use weir_http::json::JsonWriter;
 pub(super) fn answer(question: &ControlQuestion, reply: &mut dyn ReplySink) -> Result<(), ReplyFailure> {
     let over = question.value("over").map(duration_ns).transpose()?.unwrap_or(0);
     let mut teller = StallReporter { over, json: question.has("json"), told: HashMap::new() };
-    let mut all = teller.news(false);
+    let mut all = teller.news(StallsWanted::All);
     let count = question.number("n", u64::MAX)?.min(all.len() as u64) as usize;
     all.drain(..all.len() - count).for_each(drop);
     reply.out(all.concat().as_bytes())?;
@@ -31,7 +31,7 @@ pub(super) fn answer(question: &ControlQuestion, reply: &mut dyn ReplySink) -> R
         return Ok(());
     }
     while pause(reply, EVERY) {
-        for text in teller.news(true) {
+        for text in teller.news(StallsWanted::Settled) {
             reply.out(text.as_bytes())?;
         }
     }
@@ -46,17 +46,23 @@ struct StallReporter {
     told: HashMap<u16, u64>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StallsWanted {
+    All,
+    /// What is over and known from all sides: worker and watchdog report a stall one after the other.
+    Settled,
+}
+
 impl StallReporter {
-    /// What is new, oldest first. With `settled` only what is over and known from all sides: worker and watchdog tell of
-    /// a stall one after the other.
-    fn news(&mut self, settled: bool) -> Vec<String> {
+    /// What is new, oldest first.
+    fn news(&mut self, wanted: StallsWanted) -> Vec<String> {
         let now = clock::ticks();
         let mut news = Vec::new();
         for stall in housekeeping::handle().stalls() {
             let told = self.told.get(&stall.worker).copied().unwrap_or(0);
             let (start, lasted) = (stall.stall.start, duration(&stall, now));
             let age = scale(now.saturating_sub(start)).saturating_sub(lasted);
-            let settled = !settled || !stall.ongoing && age >= SETTLED.as_nanos() as u64;
+            let settled = wanted == StallsWanted::All || !stall.ongoing && age >= SETTLED.as_nanos() as u64;
             if start > told && lasted >= self.over && settled {
                 self.told.insert(stall.worker, start);
                 news.push(if self.json { json(&stall, now) } else { text(&stall, now) });

@@ -6,13 +6,13 @@ use super::*;
 
 fn complete(text: &str) -> Response {
     let (response, taken) =
-        Response::parse(text.as_bytes(), false, ReceivedPart::SoFar).expect("right").expect("complete");
+        Response::parse(text.as_bytes(), ReceivedPart::SoFar).expect("right").expect("complete");
     assert_eq!(taken, text.len());
     response
 }
 
 fn malformed(text: &str) -> String {
-    Response::parse(text.as_bytes(), false, ReceivedPart::All).expect_err("a server may not send this").0
+    Response::parse(text.as_bytes(), ReceivedPart::All).expect_err("a server may not send this").0
 }
 
 #[test]
@@ -44,8 +44,9 @@ fn chunks_and_trailers() {
 #[test]
 fn what_has_no_body_ends_with_its_head() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-    let (response, taken) =
-        Response::parse(head.as_bytes(), true, ReceivedPart::SoFar).expect("right").expect("complete");
+    let (response, taken) = Response::parse_to(RequestKind::Head, head.as_bytes(), ReceivedPart::SoFar)
+        .expect("right")
+        .expect("complete");
     assert_eq!((response.body.len(), taken), (0, head.len()));
     for text in [
         "HTTP/1.1 100 Continue\r\n\r\n",
@@ -59,8 +60,8 @@ fn what_has_no_body_ends_with_its_head() {
 #[test]
 fn without_a_length_the_body_goes_to_the_end() {
     let text = b"HTTP/1.0 200 OK\r\n\r\nall of it";
-    assert_eq!(Response::parse(text, false, ReceivedPart::SoFar), Ok(None));
-    let (response, _) = Response::parse(text, false, ReceivedPart::All).expect("right").expect("complete");
+    assert_eq!(Response::parse(text, ReceivedPart::SoFar), Ok(None));
+    let (response, _) = Response::parse(text, ReceivedPart::All).expect("right").expect("complete");
     assert_eq!(response.text(), "all of it");
     assert!(!response.keeps_alive());
 }
@@ -69,9 +70,9 @@ fn without_a_length_the_body_goes_to_the_end() {
 fn only_its_own_bytes_are_taken() {
     let two =
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nb";
-    let (first, taken) = Response::parse(two, false, ReceivedPart::SoFar).expect("right").expect("complete");
+    let (first, taken) = Response::parse(two, ReceivedPart::SoFar).expect("right").expect("complete");
     let (second, rest) =
-        Response::parse(&two[taken..], false, ReceivedPart::SoFar).expect("right").expect("complete");
+        Response::parse(&two[taken..], ReceivedPart::SoFar).expect("right").expect("complete");
     assert_eq!((first.text(), second.status, taken + rest), ("a".to_owned(), 404, two.len()));
 }
 
@@ -105,15 +106,16 @@ proptest! {
     fn a_part_of_a_response_is_no_response(cut in 0_usize..107) {
         let text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n3\r\nabc\r\n0a\r\n0123456789\r\n0\r\nT: 1\r\n\r\n";
         let cut = cut.min(text.len() - 1);
-        prop_assert_eq!(Response::parse(&text[..cut], false, ReceivedPart::SoFar), Ok(None));
-        prop_assert!(Response::parse(&text[..cut], false, ReceivedPart::All).is_err());
+        prop_assert_eq!(Response::parse(&text[..cut], ReceivedPart::SoFar), Ok(None));
+        prop_assert!(Response::parse(&text[..cut], ReceivedPart::All).is_err());
     }
 
     #[test]
     fn any_bytes_are_parsed_without_a_crash(bytes in proptest::collection::vec(any::<u8>(), 0..80), head: bool, end: bool) {
         let with_start = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", &bytes[..]].concat();
         for bytes in [&bytes, &with_start] {
-            if let Ok(Some((_, taken))) = Response::parse(bytes, head, ReceivedPart::of(end)) {
+            let kind = if head { RequestKind::Head } else { RequestKind::Other };
+            if let Ok(Some((_, taken))) = Response::parse_to(kind, bytes, ReceivedPart::of(end)) {
                 prop_assert!(taken <= bytes.len());
             }
         }

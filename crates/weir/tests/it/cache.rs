@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use weir_test::{Backend, BackendVisit, Server, both_drivers};
+use weir_test::{Backend, BackendVisit, RequestKind, Server, both_drivers};
 
 /// A server whose answers tell how often their path was asked for.
 fn counting() -> Backend {
@@ -309,7 +309,7 @@ fn ask(server: &Server, backend: &Backend) -> (Vec<String>, usize) {
         client.send(format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n"
         ));
-        let response = client.try_response(method == "HEAD");
+        let response = client.try_response_to(RequestKind::of(method.as_bytes()));
         let response = response.unwrap_or_else(|error| panic!("{request} {fields:?}: {error:?}"));
         let fields = [
             "X-Cache",

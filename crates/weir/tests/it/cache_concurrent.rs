@@ -178,7 +178,7 @@ both_drivers! {
         for _ in 0..2 {
             let mut client = server.client();
             client.send(get("/"));
-            assert!(client.try_response(false).is_err());
+            assert!(client.try_response().is_err());
         }
         assert_eq!(backend.heads(), 2);
         let folder = server.dir().path().to_path_buf();

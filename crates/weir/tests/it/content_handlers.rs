@@ -3,7 +3,7 @@
 //!
 //! `data/handlers.tsv` is what nginx with ngx_lua and echo answers (`conformance/handlers` asks it).
 
-use weir_test::{Driver, ReceivedPart, Response, Server, both_drivers};
+use weir_test::{Driver, ReceivedPart, RequestKind, Response, Server, both_drivers};
 
 /// One line of the table.
 struct Case {
@@ -81,7 +81,7 @@ fn ask(server: &Server, case: &Case) -> [String; 3] {
     // To the connection's end: body filters may say more than the length that stands in the head.
     let text = String::from_utf8_lossy(&got).into_owned();
     let (Ok(Some((got, _))), Some((_, body))) =
-        (Response::parse(&got, true, ReceivedPart::All), text.split_once("\r\n\r\n"))
+        (Response::parse_to(RequestKind::Head, &got, ReceivedPart::All), text.split_once("\r\n\r\n"))
     else {
         return ["0".to_owned(), "-".to_owned(), String::new()];
     };

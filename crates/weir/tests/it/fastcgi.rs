@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_test::{
-    Backend, FcgiApp, FcgiOut, FcgiRequest, Response, Server, ServerSignal, both_drivers, require_program,
-    send_signal, wait_for,
+    Backend, FcgiApp, FcgiOut, FcgiRequest, RequestKind, Response, Server, ServerSignal, both_drivers,
+    require_program, send_signal, wait_for,
 };
 
 use FcgiOut::{End, Raw, Stderr, Stdout};
@@ -158,7 +158,7 @@ fn ask(start: impl Fn(&str) -> Server, cases: &[Case]) -> Vec<Outcome> {
         *answer.lock().expect("no panic") = case.answer.clone();
         let mut client = server.client();
         client.send(case.request.replace("localhost", &format!("h{number}")));
-        let response = client.try_response(case.request.starts_with("HEAD"));
+        let response = client.try_response_to(RequestKind::of(case.request.as_bytes()));
         client.half_close();
         let _ = client.rest();
         let answer = response.map(shown).map_err(|_| "broken off".to_owned());

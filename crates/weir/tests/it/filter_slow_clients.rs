@@ -55,7 +55,7 @@ fn ask(server: &Server) -> Client {
 /// The body of the only response of a connection; parsed at once, since it is long.
 fn content(mut client: Client) -> Vec<u8> {
     let (bytes, _) = client.rest();
-    let parsed = Response::parse(&bytes, false, ReceivedPart::All).expect("a right response");
+    let parsed = Response::parse(&bytes, ReceivedPart::All).expect("a right response");
     parsed.expect("a whole response").0.body
 }
 

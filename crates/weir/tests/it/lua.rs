@@ -85,7 +85,7 @@ both_drivers! {
         assert_eq!(client.get("/caught").status, 403);
         let file = client.get("/file");
         assert_eq!((file.text().as_str(), file.field("X-X")), ("file\n", Some("b")));
-        assert!(server.client().send("GET /close HTTP/1.1\r\nHost: a\r\n\r\n").try_response(false).is_err());
+        assert!(server.client().send("GET /close HTTP/1.1\r\nHost: a\r\n\r\n").try_response().is_err());
     }
 
     fn waiting_lets_others_run(driver) {

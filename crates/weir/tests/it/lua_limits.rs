@@ -357,7 +357,7 @@ fn fail_each(address: std::net::SocketAddr, path: &str) -> usize {
     for number in 1..3000 {
         weir_lua::fuzzed::fail_allocation(number);
         let mut client = Client::connect(address);
-        let sent = client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).try_response(false);
+        let sent = client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).try_response();
         let left = weir_lua::fuzzed::allocations_left();
         weir_lua::fuzzed::fail_allocation(0);
         let well = sent.as_ref().is_ok_and(|response| response.status == 200);

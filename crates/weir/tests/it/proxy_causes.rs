@@ -45,7 +45,7 @@ trait RestOrResponse {
 
 impl RestOrResponse for weir_test::Client {
     fn rest_or_response(&mut self) -> bool {
-        self.try_response(false).is_ok()
+        self.try_response().is_ok()
     }
 }
 
@@ -136,7 +136,7 @@ both_drivers! {
         client.send(get("/"));
         client.peek(1).expect("a head");
         tell.send(()).expect("a backend that waits");
-        assert!(client.try_response(false).is_err(), "it is not whole");
+        assert!(client.try_response().is_err(), "it is not whole");
         drop(client);
         assert_eq!(logged(server), "200 reset_in_response [200] [-]");
     }

@@ -110,7 +110,7 @@ both_drivers! {
         wait_for("refused connection", || std::net::TcpStream::connect(server.addr(1)).is_err().then_some(()));
         assert_eq!(server.get("/").text(), "v0");
         leaving.send(get("/"));
-        match leaving.try_response(false) {
+        match leaving.try_response() {
             // The request was on its way: it is answered, and the connection ends.
             Ok(response) => assert!(!response.keeps_alive(), "{response}"),
             Err(error) => assert!(matches!(error, ReadError::Closed | ReadError::Reset), "{error}"),

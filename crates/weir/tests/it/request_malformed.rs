@@ -14,7 +14,7 @@ const CONF: &str = "http { server { listen 127.0.0.1:%%PORT%%; root html;
 fn refused(server: &Server, name: &str, status: u16, request: &[u8]) -> Response {
     let answered = server.raw([request, b"GET /return HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
     let text = String::from_utf8_lossy(&answered);
-    let parsed = Response::parse(&answered, false, ReceivedPart::All);
+    let parsed = Response::parse(&answered, ReceivedPart::All);
     let Ok(Some((response, taken))) = parsed else { panic!("{name}: {parsed:?} {text:?}") };
     assert_eq!(response.status, status, "{name}: {text:?}");
     assert!(!response.keeps_alive(), "{name}: {text:?}");

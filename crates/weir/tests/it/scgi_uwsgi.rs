@@ -4,7 +4,7 @@ use crate::support;
 
 use std::sync::{Arc, Mutex};
 
-use weir_test::{Backend, BackendVisit, Response, Server, both_drivers, require_program};
+use weir_test::{Backend, BackendVisit, RequestKind, Response, Server, both_drivers, require_program};
 
 use support::{get, pattern, upload};
 
@@ -146,7 +146,7 @@ fn ask(
         *answer.lock().expect("no panic") = text.clone();
         let mut client = server.client();
         client.send(request);
-        let response = client.try_response(request.starts_with("HEAD")).map(shown);
+        let response = client.try_response_to(RequestKind::of(request.as_bytes())).map(shown);
         client.half_close();
         let _ = client.rest();
         let got = std::mem::take(&mut *got.lock().expect("no panic"));

@@ -145,7 +145,7 @@ both_drivers! {
         for (path, reason) in BROKEN {
             let mut client = server.client();
             client.send(head(path) + "Connection: close\r\n\r\n");
-            assert!(client.try_response(false).is_err(), "{path} is not whole");
+            assert!(client.try_response().is_err(), "{path} is not whole");
             let _ = server.error_log_line(reason);
         }
     }

@@ -177,7 +177,7 @@ impl EarlyClient {
     fn early_response(&mut self) -> Response {
         loop {
             if let Some((response, taken)) =
-                Response::parse(&self.plain, false, ReceivedPart::SoFar).expect("a response")
+                Response::parse(&self.plain, ReceivedPart::SoFar).expect("a response")
             {
                 self.plain.drain(..taken);
                 return response;

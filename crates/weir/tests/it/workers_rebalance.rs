@@ -195,7 +195,7 @@ both_drivers! {
         wait_for("even shares", || {
             let mut again = |client: &mut Client| {
                 let asked = client.try_send(get("/")).is_ok();
-                match client.try_response(false) {
+                match client.try_response() {
                     Ok(response) if asked => parts(&response.text()).0,
                     _ => {
                         *client = server.client();

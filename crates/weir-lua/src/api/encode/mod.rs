@@ -19,7 +19,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("escape_uri", 0, escape_uri),
     function("unescape_uri", 0, |l| {
         let text = text_argument(&l, 1, "unescape_uri")?;
-        l.push_bytes(&unescape(&text, true));
+        l.push_bytes(&unescape(&text));
         Ok(CallDone::Results(1))
     }),
     function("encode_args", 0, |l| {
@@ -195,8 +195,8 @@ pub(super) fn escaped_bytes(text: &[u8]) -> String {
     out
 }
 
-/// `%XX` decoded, and with `plus` also `+`; what is not well-formed stays.
-pub(crate) fn unescape(text: &[u8], plus: bool) -> Vec<u8> {
+/// `%XX` decoded, and `+`, which is a space; what is not well-formed stays.
+pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
     let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     while let Some(&byte) = text.get(at) {
@@ -209,7 +209,7 @@ pub(crate) fn unescape(text: &[u8], plus: bool) -> Vec<u8> {
                 }
                 _ => out.push(b'%'),
             },
-            b'+' if plus => out.push(b' '),
+            b'+' => out.push(b' '),
             byte => out.push(byte),
         }
     }
@@ -291,8 +291,8 @@ pub(super) fn push_args(l: LuaState, text: &[u8], most: usize) {
 /// One argument's name, and its value if it has one.
 pub(crate) fn argument(part: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
     match part.iter().position(|byte| *byte == b'=') {
-        Some(at) => (unescape(&part[..at], true), Some(unescape(&part[at + 1..], true))),
-        None => (unescape(part, true), None),
+        Some(at) => (unescape(&part[..at]), Some(unescape(&part[at + 1..]))),
+        None => (unescape(part), None),
     }
 }
 
@@ -312,15 +312,24 @@ fn encode_base64(l: LuaState) -> CallOutcome {
     if !l.is_none_or_nil(2) && l.kind(2) != kind::BOOLEAN {
         return Err(LuaRaise::text(format!("bad no_padding: boolean expected, got {}", l.kind_name(2))));
     }
-    let pad = !l.boolean(2);
-    l.push_bytes(&base64_text(&text, pad));
+    let padding = if l.boolean(2) { Base64Padding::Omitted } else { Base64Padding::Written };
+    l.push_bytes(&base64_text(&text, padding));
     Ok(CallDone::Results(1))
 }
 
-pub(crate) fn base64_text(text: &[u8], pad: bool) -> Vec<u8> {
+/// What the end of a text gets that does not fill its last group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base64Padding {
+    /// `=`, up to a multiple of four.
+    Written,
+    /// Nothing (`no_padding`).
+    Omitted,
+}
+
+pub(crate) fn base64_text(text: &[u8], padding: Base64Padding) -> Vec<u8> {
     let mut out = Vec::new();
     base64::encode(text, &mut out);
-    while !pad && out.last() == Some(&b'=') {
+    while padding == Base64Padding::Omitted && out.last() == Some(&b'=') {
         out.pop();
     }
     out
@@ -389,7 +398,7 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         let mut text = Vec::new();
         escape(&all, keeps_in_component, &mut text);
-        assert_eq!(unescape(&text, true), all);
-        assert_eq!(unescape(b"a%2+%zz%4", true), b"a%2 %zz%4");
+        assert_eq!(unescape(&text), all);
+        assert_eq!(unescape(b"a%2+%zz%4"), b"a%2 %zz%4");
     }
 }

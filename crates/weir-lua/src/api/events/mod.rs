@@ -254,7 +254,7 @@ async fn serve(vm: Weak<LuaVm>, mailbox: Arc<EventMailbox>) {
             return;
         };
         vm.main().push_anchored(handler);
-        let run = ScriptRun::new(&vm, ScriptPhase::Timer, false);
+        let run = ScriptRun::new(&vm, ScriptPhase::Timer);
         drop(vm);
         drive_alone(run, &origin, "weir.events").await;
         if mailbox.taken() == taken {

@@ -39,10 +39,17 @@ struct LastFields {
     bytes: Vec<u8>,
     /// Lengths of each pair's name and value.
     lens: Vec<(usize, usize)>,
-    /// Names were not made lower case.
-    raw: bool,
+    case: NameCase,
     /// A number that no other list of this thread has had.
     number: u64,
+}
+
+/// How names of fields are given.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum NameCase {
+    #[default]
+    Lower,
+    AsSent,
 }
 
 thread_local! {
@@ -50,15 +57,16 @@ thread_local! {
 }
 
 impl LastFields {
-    /// How many of the first `fields` are those that were told, of which alone is kept; if the prelude has those.
+    /// How many of the first `fields` are those that were told, of which alone is kept; if the prelude has those,
+    /// which has the strings of list number `has`.
     fn keep_same<'f>(
         &mut self,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-        raw: bool,
-        has: bool,
+        case: NameCase,
+        has: f64,
     ) -> usize {
         let (mut same, mut rest) = (0, &self.bytes[..]);
-        if has && raw == self.raw {
+        if has != 0.0 && has == self.number as f64 && case == self.case {
             for ((name, value), &(name_len, value_len)) in fields.zip(&self.lens) {
                 let (its_name, after) = rest.split_at(name_len);
                 let (its_value, after) = after.split_at(value_len);
@@ -71,7 +79,7 @@ impl LastFields {
         let kept = self.bytes.len() - rest.len();
         self.bytes.truncate(kept);
         self.lens.truncate(same);
-        self.raw = raw;
+        self.case = case;
         self.number += 1;
         same
     }
@@ -90,10 +98,10 @@ impl PairList {
         self.lens.clear();
     }
 
-    fn push(&mut self, name: &[u8], value: Option<&[u8]>, lower: bool) {
+    fn push(&mut self, name: &[u8], value: Option<&[u8]>, case: NameCase) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
-        if lower {
+        if case == NameCase::Lower {
             self.bytes[start..].make_ascii_lowercase();
         }
         self.bytes.extend_from_slice(value.unwrap_or_default());
@@ -105,11 +113,11 @@ impl PairList {
     fn point<'f>(
         &mut self,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
-        lower: bool,
+        case: NameCase,
         has: f64,
     ) {
-        let has = has != 0.0 && has == self.told.number as f64;
-        let same = self.told.keep_same(fields.clone(), !lower, has);
+        let lower = case == NameCase::Lower;
+        let same = self.told.keep_same(fields.clone(), case, has);
         let known = || NameValue { name: ptr::null(), value: ptr::null(), name_len: 0, value_len: 0 };
         self.pairs.extend((0..same).map(|_| known()));
         let fields = fields.skip(same);
@@ -169,6 +177,7 @@ pub(crate) unsafe extern "C" fn list(
         if what != 3 && !lend::phase().is_in(REQUEST) {
             return REFUSED;
         }
+        let case = if raw == 0 { NameCase::Lower } else { NameCase::AsSent };
         let most = if most > 0.0 { most as usize } else { usize::MAX };
         LIST.with_borrow_mut(|list| {
             list.clear();
@@ -177,14 +186,14 @@ pub(crate) unsafe extern "C" fn list(
                 2 => lend::exchange(|x| arguments(list, x.args(), most)),
                 1 => lend::exchange(|x| {
                     let fields = response_fields(x);
-                    fields.iter().take(most).for_each(|(name, value)| list.push(name, Some(value), raw == 0));
+                    fields.iter().take(most).for_each(|(name, value)| list.push(name, Some(value), case));
                     fields.len()
                 }),
                 _ => lend::exchange(|x| {
                     let fields = x.request.head.fields.iter().take(most);
                     list.point(
                         fields.map(|field| (x.arena.get(field.name), x.arena.get(field.value))),
-                        raw == 0,
+                        case,
                         answer.strings,
                     );
                     answer.list = list.told.number as f64;
@@ -213,7 +222,7 @@ fn arguments(list: &mut PairList, text: &[u8], most: usize) -> usize {
         }
         let (name, value) = encode::argument(part);
         if !name.is_empty() {
-            list.push(&name, value.as_deref(), false);
+            list.push(&name, value.as_deref(), NameCase::AsSent);
         }
     }
     all

@@ -3,7 +3,7 @@
 use crate::api::ffi::{FOUND, FfiAnswer, NOTHING, guarded, kept, slice};
 use crate::api::writes_are_ignored;
 use crate::dict::call::{self, DictOutcome, IncrCall};
-use crate::dict::{MarkVersion, SMALL, SeenValue, SharedDict, StoreCondition};
+use crate::dict::{EvictionRule, MarkVersion, SMALL, SeenValue, SharedDict, StoreCondition};
 use crate::run::lend;
 
 /// A value and how it is stored; `struct weir_value` of the prelude.
@@ -38,8 +38,8 @@ impl FfiValue {
         StoreCondition::of(self.when as u64)
     }
 
-    pub(crate) fn evicts(&self) -> bool {
-        self.evict != 0
+    pub(crate) fn eviction(&self) -> EvictionRule {
+        EvictionRule::of(self.evict as u64)
     }
 
     /// The value, whose text is passed beside; `None`: there is to be none.
@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn set(
             dict.delete(key);
             return FOUND;
         };
-        let stored = dict.set(key, value.into(), given.ttl(), given.flags, given.when(), given.evicts());
+        let stored = dict.set(key, value.into(), given.ttl(), given.flags, given.when(), given.eviction());
         let (outcome, forced) = DictOutcome::stored(stored);
         answer.flag = u32::from(forced);
         outcome as i32

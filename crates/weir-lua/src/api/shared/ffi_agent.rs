@@ -58,9 +58,9 @@ pub(crate) unsafe extern "C" fn set(
         if writes_are_ignored() {
             return FOUND;
         }
-        let (ttl, flags, when, evict) = (given.ttl(), given.flags(), given.when(), given.evicts());
+        let (ttl, flags, when, eviction) = (given.ttl(), given.flags(), given.when(), given.eviction());
         let call = match given.value(text) {
-            Some(value) => DictCall::Set { key, value, ttl, flags, when, evict },
+            Some(value) => DictCall::Set { key, value, ttl, flags, when, eviction },
             None => DictCall::Delete(key),
         };
         tell(ask(dict, &call), answer)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::agent;
 use crate::dict::call::{DictCall, DictOutcome, DictReply};
-use crate::dict::{DictItem, SharedDict};
+use crate::dict::{DictItem, ListEnd, SharedDict};
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 use crate::run::function::{ApiFunction, CallDone, LuaRaise, expect_count, expect_number, fail, function};
@@ -24,10 +24,10 @@ pub(super) const TABLE: &[ApiFunction] = &[
         }
         Ok(CallDone::Results(1))
     }),
-    function("_dict.lpush", 0, |l| push(l, true)),
-    function("_dict.rpush", 0, |l| push(l, false)),
-    function("_dict.lpop", 0, |l| pop(l, true)),
-    function("_dict.rpop", 0, |l| pop(l, false)),
+    function("_dict.lpush", 0, |l| push(l, ListEnd::Left)),
+    function("_dict.rpush", 0, |l| push(l, ListEnd::Right)),
+    function("_dict.lpop", 0, |l| pop(l, ListEnd::Left)),
+    function("_dict.rpop", 0, |l| pop(l, ListEnd::Right)),
     function("_dict.llen", 0, |l| {
         expect_count(l, 2..=2, "2 arguments, but only seen")?;
         with_key(l, |l, dict, key| answer(l, dict.ask(DictCall::Length(&key))))
@@ -160,7 +160,7 @@ fn milliseconds(l: LuaState, at: i32, name: &str) -> Result<u64, LuaRaise> {
     }
 }
 
-fn push(l: LuaState, left: bool) -> crate::run::function::CallOutcome {
+fn push(l: LuaState, end: ListEnd) -> crate::run::function::CallOutcome {
     expect_count(l, 3..=3, "3 arguments, but only seen")?;
     let item = match l.kind(3) {
         kind::STRING => DictItem::Text(l.bytes(3).unwrap_or_default().into()),
@@ -169,14 +169,14 @@ fn push(l: LuaState, left: bool) -> crate::run::function::CallOutcome {
     };
     with_key(l, |l, dict, key| match is_ignored() {
         true => answer(l, DictReply::number(1.0)),
-        false => answer(l, dict.ask(DictCall::Push { key: &key, item, left })),
+        false => answer(l, dict.ask(DictCall::Push { key: &key, item, end })),
     })
 }
 
-fn pop(l: LuaState, left: bool) -> crate::run::function::CallOutcome {
+fn pop(l: LuaState, end: ListEnd) -> crate::run::function::CallOutcome {
     expect_count(l, 2..=2, "2 arguments, but only seen")?;
     with_key(l, |l, dict, key| match is_ignored() {
         true => answer(l, DictOutcome::Nothing.into()),
-        false => answer(l, dict.ask(DictCall::Pop { key: &key, left })),
+        false => answer(l, dict.ask(DictCall::Pop { key: &key, end })),
     })
 }

@@ -69,14 +69,14 @@ pub(super) enum SocketStream {
 }
 
 impl SocketConnection {
-    pub(super) fn new(line: SocketStream, peer: Rc<SocketPeer>, nodelay: bool) -> SocketConnection {
+    pub(super) fn new(line: SocketStream, peer: Rc<SocketPeer>) -> SocketConnection {
         SocketConnection {
             line,
             peer,
             input: RefCell::default(),
             read_timer: Timer::new(),
             write_timer: Timer::new(),
-            nodelay: Cell::new(!nodelay),
+            nodelay: Cell::new(true),
             reused: Cell::new(0),
             seat: RefCell::default(),
             kept_by: RefCell::default(),
@@ -134,7 +134,7 @@ impl SocketConnection {
             return Poll::Pending;
         }
         if let Some(pool) = self.kept_by.take().upgrade() {
-            pool.lose(self, late);
+            pool.lose(self, if late { LossReason::IdleTooLong } else { LossReason::ClosedByPeer });
             return Poll::Ready(());
         }
         if closed {
@@ -152,6 +152,13 @@ impl Drop for SocketConnection {
             watcher.wake();
         }
     }
+}
+
+/// Why a pool gives a connection up.
+#[derive(Clone, Copy)]
+pub(super) enum LossReason {
+    IdleTooLong,
+    ClosedByPeer,
 }
 
 /// Bytes that were received and not taken.

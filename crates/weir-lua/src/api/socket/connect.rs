@@ -298,8 +298,8 @@ impl DialTarget {
         }
         match either(Stream::connect_with(socket, address), timer.wait()).await {
             Some(Ok(stream)) => {
-                let conn =
-                    Rc::new(SocketConnection::new(SocketStream::Own(stream), peer, self.settings.nodelay));
+                let conn = Rc::new(SocketConnection::new(SocketStream::Own(stream), peer));
+                conn.nodelay.set(!self.settings.nodelay);
                 *conn.seat.borrow_mut() = self.seat.take();
                 Ok(conn)
             }

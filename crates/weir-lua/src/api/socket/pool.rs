@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 use weir_engine::log::LogLevel;
 use weir_rt::{RecvOutcome, Timer};
 
-use crate::api::socket::conn::SocketConnection;
+use crate::api::socket::conn::{LossReason, SocketConnection};
 use crate::api::socket::tcp::{OPEN, bad_argument, not_busy, place, settings, socket};
 use crate::luajit::state::LuaState;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, fail, function};
@@ -161,11 +161,11 @@ impl SocketPool {
         self.grant();
     }
 
-    /// A kept connection is of no use any more; `late`: its time is over.
-    pub(super) fn lose(&self, conn: &Rc<SocketConnection>, late: bool) {
-        let what = match late {
-            true => "lua tcp socket keepalive max idle timeout",
-            false => "lua tcp socket keepalive close handler check stale events",
+    /// A connection of the pool is of no use any more.
+    pub(super) fn lose(&self, conn: &Rc<SocketConnection>, reason: LossReason) {
+        let what = match reason {
+            LossReason::IdleTooLong => "lua tcp socket keepalive max idle timeout",
+            LossReason::ClosedByPeer => "lua tcp socket keepalive close handler check stale events",
         };
         lend::log_plain(LogLevel::Debug, &what);
         let fd = conn.stream().fd();

@@ -86,7 +86,7 @@ fn raw_socket(l: LuaState) -> CallOutcome {
     let mut input = SocketInput::default();
     input.add(&client.early());
     let peer = SocketPeer { host: String::new(), port: 0, address: String::new() };
-    let conn = SocketConnection::new(SocketStream::Client(client), Rc::new(peer), false);
+    let conn = SocketConnection::new(SocketStream::Client(client), Rc::new(peer));
     *conn.input.borrow_mut() = input;
     let socket = Rc::<TcpSocket>::default();
     *socket.conn.borrow_mut() = Some(Rc::new(conn));

@@ -117,7 +117,11 @@ fn handshake(l: LuaState) -> CallOutcome {
     let refused = l.kind(2) == kind::BOOLEAN && !l.boolean(2);
     let given = l.owned::<SocketTlsSession>(2);
     if conn.stream().has_layer() {
-        return again(l, &conn, given, refused);
+        if refused {
+            l.push_boolean(true);
+            return Ok(CallDone::Results(1));
+        }
+        return again(l, &conn, given);
     }
     let Some(tls) = socket.settings.borrow().as_ref().map(|settings| settings.tls.clone()) else {
         return fail(l, "closed");
@@ -144,15 +148,9 @@ fn saved(session: &SocketTlsSession) -> String {
     format!("lua ssl save session: {:X}", session.0.number())
 }
 
-/// What a second handshake gives.
-fn again(
-    l: LuaState,
-    conn: &SocketConnection,
-    given: Option<Rc<SocketTlsSession>>,
-    refused: bool,
-) -> CallOutcome {
+/// What a second handshake gives to a script that wants the session.
+fn again(l: LuaState, conn: &SocketConnection, given: Option<Rc<SocketTlsSession>>) -> CallOutcome {
     match given.or_else(|| conn.session.borrow().clone()) {
-        _ if refused => l.push_boolean(true),
         Some(session) => {
             lend::log_plain(LogLevel::Debug, &saved(&session));
             l.push_owned(session, SESSION);

@@ -30,11 +30,11 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.hello_ext_present", 0, |l| {
         let hello = hello()?;
         let kinds: Vec<u16> = hello.greeting.hello.extensions().map(|(kind, _)| kind).collect();
-        Ok(push_numbers(l, &kinds, true))
+        Ok(push_numbers(l, without_grease(&kinds)))
     }),
     function("_ssl.hello_ciphers", 0, |l| {
         let hello = hello()?;
-        Ok(push_numbers(l, &hello.greeting.hello.cipher_suites, true))
+        Ok(push_numbers(l, without_grease(&hello.greeting.hello.cipher_suites)))
     }),
     function("_ssl.hello_versions", 0, |l| {
         let hello = hello()?;
@@ -60,14 +60,18 @@ fn hello() -> Result<Rc<ClientHandshake>, LuaRaise> {
 }
 
 /// Pushes a list of numbers.
-pub(super) fn push_numbers(l: LuaState, numbers: &[u16], leave_grease_out: bool) -> CallDone {
-    let wanted = numbers.iter().filter(|number| !(leave_grease_out && is_grease(**number)));
-    l.new_table(numbers.len(), 0);
-    for (at, number) in wanted.enumerate() {
-        l.push_number(f64::from(*number));
+pub(super) fn push_numbers(l: LuaState, numbers: impl Iterator<Item = u16>) -> CallDone {
+    l.new_table(numbers.size_hint().1.unwrap_or(0), 0);
+    for (at, number) in numbers.enumerate() {
+        l.push_number(f64::from(number));
         l.raw_set_index(-2, at + 1);
     }
     CallDone::Results(1)
+}
+
+/// The numbers that mean something.
+pub(super) fn without_grease(numbers: &[u16]) -> impl Iterator<Item = u16> {
+    numbers.iter().copied().filter(|number| !is_grease(*number))
 }
 
 /// RFC 8701, section 2: `0x0a0a`, `0x1a1a` …

@@ -10,7 +10,7 @@ use weir_server::tls::TrustedClients;
 use weir_server::tls::{client_policy, server_tls};
 use weir_tls::{HandshakeSecrets, TrustStore, facts};
 
-use crate::api::ssl::clienthello::push_numbers;
+use crate::api::ssl::clienthello::{push_numbers, without_grease};
 use crate::api::ssl::parsed::{self, CertificateChain, PrivateKey};
 use crate::api::ssl::{HandshakeWishes, OVER, current};
 use crate::luajit::state::LuaState;
@@ -166,7 +166,8 @@ pub(super) const TABLE: &[ApiFunction] = &[
     function("_ssl.shared_ciphers", 0, |l| {
         let with_grease = l.kind(1) == crate::luajit::sys::kind::BOOLEAN && !l.boolean(1);
         match lend::any_exchange(shared_ciphers)? {
-            Some(shared) => Ok(push_numbers(l, &shared, !with_grease)),
+            Some(shared) if with_grease => Ok(push_numbers(l, shared.iter().copied())),
+            Some(shared) => Ok(push_numbers(l, without_grease(&shared))),
             None => fail(l, NO_TLS),
         }
     }),

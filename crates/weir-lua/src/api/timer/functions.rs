@@ -15,8 +15,8 @@ use crate::vm::phase::ScriptPhase;
 use crate::vm::traps;
 
 pub(crate) const TABLE: &[ApiFunction] = &[
-    function("timer.at", 0, |l| begin(l, false)),
-    function("timer.every", 0, |l| begin(l, true)),
+    function("timer.at", 0, |l| begin(l, TimerKind::At)),
+    function("timer.every", 0, |l| begin(l, TimerKind::Every)),
     function("timer.pending_count", 0, |l| {
         l.push_number(lend::vm(|vm| vm.part::<VmTimers>().pending()) as f64);
         Ok(CallDone::Results(1))
@@ -27,8 +27,18 @@ pub(crate) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
+/// Which of the two functions made a timer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TimerKind {
+    /// It fires once.
+    At,
+    /// It fires again and again.
+    Every,
+}
+
 /// `ngx.timer.at(delay, function, argument…)`, `ngx.timer.every`
-fn begin(l: LuaState, every: bool) -> CallOutcome {
+fn begin(l: LuaState, kind: TimerKind) -> CallOutcome {
+    let every = kind == TimerKind::Every;
     let name = if every { "every" } else { "at" };
     if l.top() < 2 {
         return Err(LuaRaise::text(format!("expecting at least 2 arguments but got {}", l.top())));

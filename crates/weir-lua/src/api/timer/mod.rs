@@ -130,7 +130,7 @@ impl LuaVm {
             return log::cycle(LogLevel::Alert, &message);
         };
         let place = place.trim_start_matches(['=', '@']).to_owned();
-        let run = ScriptRun::with_arguments(self, ScriptPhase::Timer, false, timer.args + 1);
+        let run = ScriptRun::with_arguments(self, ScriptPhase::Timer, timer.args + 1);
         let running = RunningTimer::new(self, place.clone(), timer.every.is_some());
         weir_rt::spawn(async move {
             drive_alone(run, &origin, &place).await;

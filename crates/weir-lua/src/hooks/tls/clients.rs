@@ -154,7 +154,7 @@ impl ClientScripts {
         let vm = self.home.vm(x)?;
         ctx::adopt(x, &vm);
         chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;
-        Ok(ScriptRun::new(&vm, phase, false))
+        Ok(ScriptRun::new(&vm, phase))
     }
 
     fn store(&self, chunk: &ScriptChunk, handshake: &Rc<ClientHandshake>) {

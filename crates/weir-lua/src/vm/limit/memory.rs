@@ -75,8 +75,17 @@ impl MemoryLimit {
         unsafe { sys::lua_setallocf(self.main, self.inner, self.inner_data) };
     }
 
-    /// Runs something for which the limit holds, or does not.
-    pub(crate) fn limited<T>(&self, holds: bool, run: impl FnOnce() -> T) -> T {
+    /// Runs something for which the limit holds.
+    pub(crate) fn limited<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.with_limit(true, run)
+    }
+
+    /// Runs something for which the limit does not hold.
+    pub(crate) fn unlimited<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.with_limit(false, run)
+    }
+
+    fn with_limit<T>(&self, holds: bool, run: impl FnOnce() -> T) -> T {
         let before = self.holds.replace(holds);
         let result = run();
         self.holds.set(before);

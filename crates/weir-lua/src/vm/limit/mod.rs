@@ -64,7 +64,7 @@ impl VmLimits {
     /// Lets Lua run, for which alone the limit of memory is one.
     pub(crate) fn within<T>(&self, lua: impl FnOnce() -> T) -> T {
         match &self.memory {
-            Some(memory) => memory.limited(true, lua),
+            Some(memory) => memory.limited(lua),
             None => lua(),
         }
     }
@@ -74,7 +74,7 @@ impl VmLimits {
 /// not hold meanwhile.
 pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {
     match running() {
-        Some(memory) => memory.limited(false, work),
+        Some(memory) => memory.unlimited(work),
         None => work(),
     }
 }

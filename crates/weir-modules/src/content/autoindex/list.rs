@@ -1,6 +1,7 @@
 //! Reading a directory: names, kinds, sizes and times.
 
 use std::ffi::OsStr;
+use std::fs::ReadDir;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -30,19 +31,13 @@ pub(crate) struct FailedCall {
     pub(crate) errno: i32,
 }
 
-/// The entries of `folder` but those that begin with a dot: directories first, each kind by name. With `open_only`
-/// it is opened and nothing read: a HEAD request asks no more. Blocks.
+/// The entries of `folder` but those that begin with a dot: directories first, each kind by name. Blocks.
 ///
 /// # Errors
 /// `opendir()`, and what keeps an entry from being looked at other than that it is gone or forbidden.
-pub(crate) fn read(folder: &[u8], open_only: bool) -> Result<Vec<DirectoryEntry>, FailedCall> {
-    let folder = Path::new(OsStr::from_bytes(folder));
-    let names = std::fs::read_dir(folder).map_err(|error| failed("opendir()", &error))?;
+pub(crate) fn read(folder: &[u8]) -> Result<Vec<DirectoryEntry>, FailedCall> {
     let mut entries = Vec::new();
-    if open_only {
-        return Ok(entries);
-    }
-    for name in names {
+    for name in open(folder)? {
         let name = name.map_err(|error| failed("readdir()", &error))?;
         if name.file_name().as_bytes().starts_with(b".") {
             continue;
@@ -55,6 +50,15 @@ pub(crate) fn read(folder: &[u8], open_only: bool) -> Result<Vec<DirectoryEntry>
     let is_file = |entry: &DirectoryEntry| entry.kind != FileKind::Dir;
     entries.sort_unstable_by(|a, b| (is_file(a), &a.name).cmp(&(is_file(b), &b.name)));
     Ok(entries)
+}
+
+/// Opens a directory: a HEAD request asks no more. Blocks.
+///
+/// # Errors
+/// `opendir()`.
+pub(crate) fn open(folder: &[u8]) -> Result<ReadDir, FailedCall> {
+    let folder = Path::new(OsStr::from_bytes(folder));
+    std::fs::read_dir(folder).map_err(|error| failed("opendir()", &error))
 }
 
 /// What a name leads to; a link that leads nowhere is itself. `None`: it may not be looked at, or is gone by now.

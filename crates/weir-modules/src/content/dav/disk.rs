@@ -139,18 +139,17 @@ pub(super) fn make_folder(path: &Path, access: u32) -> DiskResult {
     made.map_err(|error| DiskFailure::of("mkdir()", path, &error))
 }
 
-/// Removes a file, a link, or a folder with all that is in it. Goes on where something can't be removed; what counts
-/// is the outermost.
-pub(super) fn delete(path: &Path, folder: bool) -> DiskOutcome {
+/// Removes a file or a link.
+pub(super) fn delete_file(path: &Path) -> DiskOutcome {
+    let failed = fs::remove_file(path).err().map(|error| DiskFailure::of("unlink()", path, &error));
+    DiskOutcome { failed, ..DiskOutcome::default() }
+}
+
+/// Removes a directory with all that is in it. Goes on where something can't be removed; what counts is the outermost.
+pub(super) fn delete_folder(path: &Path) -> DiskOutcome {
     let mut done = DiskOutcome::default();
-    if folder {
-        empty(path, &mut done.passed);
-        let removed = fs::remove_dir(path);
-        done.failed = removed.err().map(|error| DiskFailure::of("rmdir()", path, &error));
-    } else {
-        let removed = fs::remove_file(path);
-        done.failed = removed.err().map(|error| DiskFailure::of("unlink()", path, &error));
-    }
+    empty(path, &mut done.passed);
+    done.failed = fs::remove_dir(path).err().map(|error| DiskFailure::of("rmdir()", path, &error));
     done
 }
 
@@ -281,25 +280,32 @@ fn create_beside(path: &Path, access: u32) -> DiskResult<(PathBuf, File)> {
     }
 }
 
-/// Moves or copies a folder to where nothing is. What can't be copied is passed over; a folder that was not copied
-/// whole is not removed.
+/// Moves a directory to where nothing is. What can't be copied is passed over; a directory that was not copied whole is
+/// not removed.
 ///
 /// # Errors
-/// The folder itself can't be made.
-pub(super) fn transfer_folder(from: &Path, to: &Path, moves: bool) -> DiskResult<DiskOutcome> {
-    if moves && fs::rename(from, to).is_ok() {
+/// The directory itself can't be made.
+pub(super) fn move_folder(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
+    if fs::rename(from, to).is_ok() {
         return Ok(DiskOutcome::default());
     }
+    let mut done = copy_folder(from, to)?;
+    if done.passed.is_empty() {
+        return Ok(delete_folder(from));
+    }
+    done.failed = done.passed.pop();
+    Ok(done)
+}
+
+/// Copies a directory to where nothing is. What can't be copied is passed over.
+///
+/// # Errors
+/// The directory itself can't be made.
+pub(super) fn copy_folder(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
     let mode = look(from)?.mode & 0o777;
     make_folder(to, mode)?;
     let mut done = DiskOutcome::default();
     copy_inside(from, to, &mut done.passed);
-    if moves && done.passed.is_empty() {
-        return Ok(delete(from, true));
-    }
-    if moves {
-        done.failed = done.passed.pop();
-    }
     Ok(done)
 }
 
@@ -357,12 +363,12 @@ mod tests {
         fs::set_permissions(from.join("a/b/file"), Permissions::from_mode(0o640)).expect("ours");
         std::os::unix::fs::symlink("/etc", from.join("link")).expect("fresh");
         set_modified(&from.join("a/b/file"), 1_000_000).expect("ours");
-        let done = transfer_folder(&from, &to, false).expect("made");
+        let done = copy_folder(&from, &to).expect("made");
         assert!(done.passed.is_empty() && done.failed.is_none(), "{done:?}");
         let meta = stat(&to.join("a/b/file")).expect("copied");
         assert_eq!((meta.size, meta.mtime_s, meta.mode & 0o777), (4, 1_000_000, 0o640));
         assert!(lstat(&to.join("link")).is_err());
-        let done = delete(&from, true);
+        let done = delete_folder(&from);
         assert!(done.passed.is_empty() && done.failed.is_none() && !from.exists(), "{done:?}");
         assert!(Path::new("/etc").exists());
     }

@@ -174,7 +174,11 @@ async fn delete(settings: &DavSettings, x: &mut Exchange) -> Verdict {
     } else if !matches!(depth(x, DepthField::Zero), DepthField::Zero | DepthField::Infinity) {
         return refuse(x, 400, "\"Depth\" header must be 0 or infinity");
     }
-    let gone = disk::away(x, move || disk::delete(&path.bare, folder)).await;
+    let gone = disk::away(x, move || match folder {
+        true => disk::delete_folder(&path.bare),
+        false => disk::delete_file(&path.bare),
+    })
+    .await;
     match report(x, gone) {
         Ok(()) => Verdict::Status(204),
         Err(verdict) => verdict,

@@ -88,12 +88,20 @@ async fn folder(x: &mut Exchange, source: DavPath, goal: TransferGoal, there: Op
     let (from, to) = (source.bare, goal.place.bare);
     if let Some(is_folder) = there {
         let to = to.clone();
-        let gone = disk::away(x, move || disk::delete(&to, is_folder)).await;
+        let gone = disk::away(x, move || match is_folder {
+            true => disk::delete_folder(&to),
+            false => disk::delete_file(&to),
+        })
+        .await;
         if let Err(verdict) = report(x, gone) {
             return verdict;
         }
     }
-    match disk::away(x, move || disk::transfer_folder(&from, &to, moves)).await {
+    let done = disk::away(x, move || match moves {
+        true => disk::move_folder(&from, &to),
+        false => disk::copy_folder(&from, &to),
+    });
+    match done.await {
         Ok(done) => match report(x, done) {
             Ok(()) => Verdict::Status(201),
             Err(verdict) => verdict,

@@ -111,30 +111,38 @@ impl Module for Echo {
         EchoRow::new("echo_request_body", HERE, NONE, |conf, line| conf.push(line, EchoCommand::SayBody))
             .syntax("echo_request_body")
             .doc("Sends the request body that has been read."),
-        EchoRow::new("echo_location", HERE, ONE_OR_TWO, |conf, line| conf.location(line, true))
-            .syntax("echo_location uri [arguments]")
-            .doc(
-                "Sends the response body of a GET subrequest; the next directive runs after \
+        EchoRow::new("echo_location", HERE, ONE_OR_TWO, |conf, line| {
+            conf.location(line, SubrequestOrder::Waits)
+        })
+        .syntax("echo_location uri [arguments]")
+        .doc(
+            "Sends the response body of a GET subrequest; the next directive runs after \
                  the subrequest completes.",
-            ),
-        EchoRow::new("echo_location_async", HERE, ONE_OR_TWO, |conf, line| conf.location(line, false))
-            .syntax("echo_location_async uri [arguments]")
-            .doc(
-                "Like `echo_location`, without waiting for the subrequest; output keeps the \
+        ),
+        EchoRow::new("echo_location_async", HERE, ONE_OR_TWO, |conf, line| {
+            conf.location(line, SubrequestOrder::Async)
+        })
+        .syntax("echo_location_async uri [arguments]")
+        .doc(
+            "Like `echo_location`, without waiting for the subrequest; output keeps the \
                  order of the directives.",
-            ),
-        EchoRow::new("echo_subrequest", HERE, MORE, |conf, line| conf.subrequest(line, true))
-            .syntax("echo_subrequest method uri [-q arguments] [-b body] [-f file]")
-            .doc(
-                "Like `echo_location`, with a method, and optionally query arguments and a \
+        ),
+        EchoRow::new("echo_subrequest", HERE, MORE, |conf, line| {
+            conf.subrequest(line, SubrequestOrder::Waits)
+        })
+        .syntax("echo_subrequest method uri [-q arguments] [-b body] [-f file]")
+        .doc(
+            "Like `echo_location`, with a method, and optionally query arguments and a \
                  request body, given as text or as a file.",
-            ),
-        EchoRow::new("echo_subrequest_async", HERE, MORE, |conf, line| conf.subrequest(line, false))
-            .syntax("echo_subrequest_async method uri [-q arguments] [-b body] [-f file]")
-            .doc(
-                "Like `echo_subrequest`, without waiting for the subrequest; output keeps the \
+        ),
+        EchoRow::new("echo_subrequest_async", HERE, MORE, |conf, line| {
+            conf.subrequest(line, SubrequestOrder::Async)
+        })
+        .syntax("echo_subrequest_async method uri [-q arguments] [-b body] [-f file]")
+        .doc(
+            "Like `echo_subrequest`, without waiting for the subrequest; output keeps the \
                  order of the directives.",
-            ),
+        ),
         EchoRow::new("echo_exec", HERE, ONE_OR_TWO, |conf, line| {
             let target = ValueScript::compile(line, 0)?;
             let args = if line.args().len() > 1 { Some(ValueScript::compile(line, 1)?) } else { None };
@@ -209,6 +217,15 @@ enum EchoCommand {
     Exec(ValueScript, Option<ValueScript>),
 }
 
+/// When the next directive runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SubrequestOrder {
+    /// After the subrequest.
+    Waits,
+    /// At once.
+    Async,
+}
+
 #[derive(Clone)]
 struct EchoSubrequest {
     method: Method,
@@ -217,7 +234,7 @@ struct EchoSubrequest {
     body: Option<ValueScript>,
     /// A path below the prefix, of a file whose content is the body.
     file: Option<(PathBuf, ValueScript)>,
-    wait: bool,
+    order: SubrequestOrder,
 }
 
 /// The arguments of `echo` and its like.
@@ -277,7 +294,7 @@ impl EchoConf {
         self.push(line, EchoCommand::Echo(said))
     }
 
-    fn location(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
+    fn location(&mut self, line: &mut LineCx<'_>, order: SubrequestOrder) -> Result {
         let path = ValueScript::compile(line, 0)?;
         let args = if line.args().len() > 1 { Some(ValueScript::compile(line, 1)?) } else { None };
         self.push(
@@ -288,12 +305,12 @@ impl EchoConf {
                 args,
                 body: None,
                 file: None,
-                wait,
+                order,
             }),
         )
     }
 
-    fn subrequest(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
+    fn subrequest(&mut self, line: &mut LineCx<'_>, order: SubrequestOrder) -> Result {
         if line.args().len() < 2 || line.args().len() % 2 == 1 {
             return Err(line.refuse("needs a method, a path, and options with values"));
         }
@@ -312,7 +329,7 @@ impl EchoConf {
         if body.is_some() && file.is_some() {
             return Err(line.refuse("takes either -b or -f"));
         }
-        self.push(line, EchoCommand::Subrequest(EchoSubrequest { method, path, args, body, file, wait }))
+        self.push(line, EchoCommand::Subrequest(EchoSubrequest { method, path, args, body, file, order }))
     }
 }
 
@@ -423,7 +440,8 @@ impl EchoHandler {
             let Some(content) = read(x, prefix, &name).await else { return Ok(()) };
             body = Some(content);
         }
-        let (uri, method, wait) = (target.path.to_vec(), Some(asked.method), asked.wait);
+        let (uri, method, wait) =
+            (target.path.to_vec(), Some(asked.method), asked.order == SubrequestOrder::Waits);
         x.include(IncludedRequest { uri, args, method, body, wait, ..IncludedRequest::default() }).await
     }
 

@@ -32,22 +32,22 @@ impl Module for Charset {
     const NAME: &'static str = "charset";
     type Conf = CharsetConf;
     const DIRECTIVES: &'static [CharsetRow] = &[
-        CharsetRow::new("charset", ANY_OR_IF, ONE, |c, line| CharsetSetting::set(&mut c.charset, line, true))
-            .syntax("charset charset | $variable | off")
-            .default("off")
-            .doc(
-                "Adds the charset to the `Content-Type` of responses; if `source_charset` is \
-                 another one, converts the response. `off` cancels an inherited setting.",
-            )
-            .example("charset utf-8;"),
-        CharsetRow::new("source_charset", ANY_OR_IF, ONE, |c, line| {
-            CharsetSetting::set(&mut c.source, line, false)
+        CharsetRow::new("charset", ANY_OR_IF, ONE, |c, line| {
+            CharsetSetting::set_or_off(&mut c.charset, line)
         })
-        .syntax("source_charset charset | $variable")
+        .syntax("charset charset | $variable | off")
+        .default("off")
         .doc(
-            "Charset of responses that do not state theirs; they are converted if \
+            "Adds the charset to the `Content-Type` of responses; if `source_charset` is \
+                 another one, converts the response. `off` cancels an inherited setting.",
+        )
+        .example("charset utf-8;"),
+        CharsetRow::new("source_charset", ANY_OR_IF, ONE, |c, line| CharsetSetting::set(&mut c.source, line))
+            .syntax("source_charset charset | $variable")
+            .doc(
+                "Charset of responses that do not state theirs; they are converted if \
                  `charset` is another one.",
-        ),
+            ),
         CharsetRow::new("override_charset", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.override_charset))
             .syntax("override_charset on | off")
             .default("off")
@@ -123,12 +123,20 @@ enum CharsetSetting {
 }
 
 impl CharsetSetting {
-    fn set(slot: &mut Option<CharsetSetting>, line: &mut LineCx<'_>, off: bool) -> Result {
+    /// As [`CharsetSetting::set`], of a directive that may be `off`.
+    fn set_or_off(slot: &mut Option<CharsetSetting>, line: &mut LineCx<'_>) -> Result {
+        if slot.is_none() && line.bytes(0) == b"off" {
+            *slot = Some(CharsetSetting::Off);
+            return Ok(());
+        }
+        CharsetSetting::set(slot, line)
+    }
+
+    fn set(slot: &mut Option<CharsetSetting>, line: &mut LineCx<'_>) -> Result {
         if slot.is_some() {
             return Err(line.refuse("is duplicate"));
         }
         *slot = Some(match line.bytes(0) {
-            b"off" if off => CharsetSetting::Off,
             [b'$', ..] => CharsetSetting::Variable(ValueScript::compile(line, 0)?),
             name => CharsetSetting::Name(name.into()),
         });

@@ -27,6 +27,15 @@ pub(crate) trait BodyCoder {
     fn scratch(&mut self) -> &mut Vec<u8>;
 }
 
+/// When a coder's output is handed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PieceFlushing {
+    /// In full pieces.
+    WhenFull,
+    /// As it comes.
+    AtOnce,
+}
+
 /// Passes a body through a [`BodyCoder`].
 pub(crate) struct CompressingBody<C> {
     coder: C,
@@ -35,7 +44,7 @@ pub(crate) struct CompressingBody<C> {
     /// Input that is kept until there is enough of it.
     kept: BodyChain,
     postpone: u64,
-    at_once: bool,
+    flushing: PieceFlushing,
     /// Bytes of output that are handed on together.
     portion: usize,
     /// The piece being compressed, and how far that is.
@@ -56,7 +65,7 @@ impl<C: BodyCoder> CompressingBody<C> {
         coder: C,
         coding: Option<ContentCoding>,
         postpone: u64,
-        at_once: bool,
+        flushing: PieceFlushing,
         room: OutputRoom,
     ) -> CompressingBody<C> {
         CompressingBody {
@@ -64,7 +73,7 @@ impl<C: BodyCoder> CompressingBody<C> {
             coding,
             kept: BodyChain::default(),
             postpone,
-            at_once,
+            flushing,
             portion: room.portion,
             piece: BodyBuf::default(),
             at: 0,
@@ -120,7 +129,7 @@ impl<C: BodyCoder> CompressingBody<C> {
                 return Ok(false);
             }
         }
-        if self.at_once {
+        if self.flushing == PieceFlushing::AtOnce {
             self.hand_on(scratch, output);
         }
         Ok(true)

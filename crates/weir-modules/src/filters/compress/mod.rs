@@ -24,7 +24,7 @@ use weir_trace::{Site, SiteKind};
 use crate::filters::media::{self, MediaTypes};
 
 pub(crate) use accept::quality;
-pub(crate) use coder::{BodyCoder, CoderFailure, CompressingBody, DeflateOp, DeflateProgress, SCRATCH};
+pub(crate) use coder::{BodyCoder, CoderFailure, CompressingBody, DeflateOp, PieceFlushing, DeflateProgress, SCRATCH};
 pub(crate) use places::{CoderPlace, CoderPlaces, CoderSession};
 pub(crate) use pool::{FreeShelf, LentState, ReusedState};
 pub(crate) use rules::{CompressionRules, RulesConf, gzip_ok};
@@ -130,9 +130,9 @@ pub(crate) trait CompressionScheme: 'static {
         0
     }
 
-    /// Output is handed on as it comes, not in full pieces.
-    fn at_once(&self) -> bool {
-        false
+    /// When its output is handed on.
+    fn flushing(&self) -> PieceFlushing {
+        PieceFlushing::WhenFull
     }
 }
 
@@ -182,10 +182,10 @@ impl<S: CompressionScheme> CompressionFilter<S> {
         recoded(x);
         if !x.response.header_only {
             let coder = self.scheme.coder(length);
-            let (postpone, at_once, room) =
-                (self.scheme.postpone(), self.scheme.at_once(), self.scheme.room());
+            let (postpone, flushing, room) =
+                (self.scheme.postpone(), self.scheme.flushing(), self.scheme.room());
             room.bound(x);
-            let packer = CompressingBody::new(coder, Some(S::CODING), postpone, at_once, room);
+            let packer = CompressingBody::new(coder, Some(S::CODING), postpone, flushing, room);
             x.body_filter(S::SLOT, self.body, packer);
         }
     }

@@ -12,7 +12,7 @@ use weir_http::deflate::DeflateSettings;
 
 use crate::filters::compress::rules::{PROXIED, VERSIONS};
 use crate::filters::compress::{
-    self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom, RulesConf, power,
+    self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom, PieceFlushing, RulesConf, power,
 };
 use crate::filters::media::MediaTypes;
 pub(crate) use deflate::GzipCoder;
@@ -180,8 +180,8 @@ impl CompressionScheme for GzipPacking {
         self.postpone
     }
 
-    fn at_once(&self) -> bool {
-        self.no_buffer
+    fn flushing(&self) -> PieceFlushing {
+        if self.no_buffer { PieceFlushing::AtOnce } else { PieceFlushing::WhenFull }
     }
 }
 

@@ -76,8 +76,8 @@ impl Module for Ssi {
             .doc("Keeps the `Last-Modified` field of processed responses."),
     ];
     const VARIABLES: &'static [Variable] = &[
-        Variable::new("date_local", |x| timefmt::variable(x, true)).volatile(),
-        Variable::new("date_gmt", |x| timefmt::variable(x, false)).volatile(),
+        Variable::new("date_local", timefmt::local_date).volatile(),
+        Variable::new("date_gmt", timefmt::gmt_date).volatile(),
     ];
 
     fn inherit(conf: &mut SsiConf, parent: &SsiConf) {

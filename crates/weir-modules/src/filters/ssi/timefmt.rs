@@ -7,26 +7,28 @@ use weir_http::date::CivilTime;
 #[derive(Default)]
 pub(super) struct TimeFormat(pub(super) Option<Vec<u8>>);
 
-/// The variables' value.
-pub(super) fn variable(x: &mut Exchange, local: bool) -> Option<Text> {
+/// The value of `$date_local`.
+pub(super) fn local_date(x: &mut Exchange) -> Option<Text> {
     let (now, _) = weir_rt::unix_time();
-    let offset = if local { weir_rt::clock::local_offset(now) } else { 0 };
-    let zone = match (local, offset) {
-        (false, _) => "GMT".to_owned(),
-        (true, 0) => "UTC".to_owned(),
-        (true, offset) => numeric(offset),
-    };
+    let offset = weir_rt::clock::local_offset(now);
+    let zone = if offset == 0 { "UTC".to_owned() } else { numeric(offset) };
+    date(x, now, offset, &zone)
+}
+
+/// The value of `$date_gmt`.
+pub(super) fn gmt_date(x: &mut Exchange) -> Option<Text> {
+    let (now, _) = weir_rt::unix_time();
+    date(x, now, 0, "GMT")
+}
+
+fn date(x: &mut Exchange, now: u64, offset: i32, zone: &str) -> Option<Text> {
     let asked = x.state_if::<TimeFormat>().and_then(|timefmt| timefmt.0.clone());
     let mut out = Vec::with_capacity(48);
     if asked.as_deref() == Some(b"%s") {
         out = now.to_string().into_bytes();
     } else {
-        let moment = PageTime {
-            civil: CivilTime::from_unix(now as i64 + i64::from(offset)),
-            offset,
-            zone: &zone,
-            unix: now,
-        };
+        let moment =
+            PageTime { civil: CivilTime::from_unix(now as i64 + i64::from(offset)), offset, zone, unix: now };
         moment.write(&mut out, asked.as_deref().unwrap_or(DEFAULT));
     }
     if out.is_empty() || out.len() >= LONGEST {

@@ -110,7 +110,8 @@ impl RequestParams {
             let upper = upper(name);
             if upper != HOST && !self.sets(&upper) {
                 let lines = fields.iter().skip(at).filter(same).map(|field| x.arena.get(field.value));
-                each(&upper, &joined(lines, field.known == KnownField::Cookie));
+                let separator: &[u8] = if field.known == KnownField::Cookie { b"; " } else { b", " };
+                each(&upper, &joined(lines, separator));
             }
         }
     }
@@ -140,12 +141,12 @@ fn upper(name: &[u8]) -> Vec<u8> {
     b"HTTP_".iter().copied().chain(name.iter().map(change)).collect()
 }
 
-/// Lines of one name as one value.
-fn joined<'a>(mut lines: impl Iterator<Item = &'a [u8]>, cookie: bool) -> Cow<'a, [u8]> {
+/// Lines of one name as one value, with `separator` between them.
+fn joined<'a>(mut lines: impl Iterator<Item = &'a [u8]>, separator: &[u8]) -> Cow<'a, [u8]> {
     let mut value = Cow::Borrowed(lines.next().unwrap_or_default());
     for line in lines {
         let value = value.to_mut();
-        value.extend_from_slice(if cookie { b"; " } else { b", " });
+        value.extend_from_slice(separator);
         value.extend_from_slice(line);
     }
     value
@@ -158,8 +159,8 @@ mod tests {
     #[test]
     fn names_and_lines_become_cgi_s() {
         assert_eq!(upper(b"X-Real_ip9"), b"HTTP_X_REAL_IP9");
-        assert_eq!(&*joined([b"a".as_slice(), b"b"].into_iter(), false), b"a, b");
-        assert_eq!(&*joined([b"a".as_slice(), b"b"].into_iter(), true), b"a; b");
-        assert_eq!(&*joined([].into_iter(), true), b"");
+        assert_eq!(&*joined([b"a".as_slice(), b"b"].into_iter(), b", "), b"a, b");
+        assert_eq!(&*joined([b"a".as_slice(), b"b"].into_iter(), b"; "), b"a; b");
+        assert_eq!(&*joined([].into_iter(), b"; "), b"");
     }
 }

@@ -22,7 +22,7 @@ use weir_upstream::{UpstreamFamily, pass_to};
 
 use crate::gateway::family_rows::family_row;
 use crate::gateway::proxy::pass::PassGoal;
-use crate::gateway::proxy::request::{self, RequestFields, SetHeaders};
+use crate::gateway::proxy::request::{self, ClientFields, RequestFields, SetHeaders};
 use pass::GrpcPass;
 
 /// The module.
@@ -169,7 +169,7 @@ impl UpstreamProtocol for GrpcProtocol {
             section.field(b"te", b"trailers");
         }
         let length = request::length(x, None, out.framing);
-        self.fields.section(x, length, true, section);
+        self.fields.section(x, length, ClientFields::Sent, section);
         Ok(())
     }
 

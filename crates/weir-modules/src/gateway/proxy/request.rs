@@ -7,8 +7,8 @@ use weir_engine::variable::{ValueScript, Variable};
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::escape::{EscapeSet, escape};
 use weir_http::{KnownField, Method, base64, h1};
-use weir_upstream::FieldNames;
 use weir_upstream::protocol::{FieldSection, OutgoingRequest, RequestFraming};
+use weir_upstream::{FieldNames, UpstreamSettings};
 
 use super::http::HttpPass;
 use super::pass::PassGoal;
@@ -31,6 +31,20 @@ pub(crate) struct RequestFields {
     set: Vec<(Arc<str>, WorkerValue)>,
     /// The client's fields that are not sent as they came.
     replaced: FieldNames,
+}
+
+/// What becomes of the client's fields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientFields {
+    Sent,
+    /// `proxy_pass_request_headers off`
+    Withheld,
+}
+
+impl ClientFields {
+    fn of(settings: &UpstreamSettings) -> ClientFields {
+        if settings.pass_request_headers { ClientFields::Sent } else { ClientFields::Withheld }
+    }
 }
 
 impl RequestFields {
@@ -80,7 +94,7 @@ impl RequestFields {
         &self,
         x: &mut Exchange,
         length: Option<u64>,
-        client: bool,
+        client: ClientFields,
         section: &mut FieldSection,
     ) {
         let values: Vec<Text> = self.set.iter().map(|(_, value)| value.field(x)).collect();
@@ -99,7 +113,7 @@ impl RequestFields {
         for (name, value) in self.conditions(x) {
             section.field(name.to_ascii_lowercase().as_bytes(), x.text(&value));
         }
-        for field in x.request.head.fields.iter().filter(|_| client) {
+        for field in x.request.head.fields.iter().filter(|_| client == ClientFields::Sent) {
             let name = x.arena.get(field.name);
             let left_out = self.replaces(field.known, name) || whole && field.known.is_partial();
             if !left_out {
@@ -214,7 +228,7 @@ fn section(
         section.pseudo(":path", x.arena.get(out.uri));
         section.pseudo(":scheme", scheme(x));
         section.pseudo(":authority", x.text(&host));
-        http.fields.section(x, None, http.settings.pass_request_headers, section);
+        http.fields.section(x, None, ClientFields::of(&http.settings), section);
         // It has no meaning here (RFC 8441 section 5.1).
         return section.remove(b"sec-websocket-key");
     }
@@ -226,7 +240,7 @@ fn section(
     section.pseudo(":path", x.arena.get(out.uri));
     section.pseudo(":scheme", scheme(x));
     section.pseudo(":authority", x.text(&host));
-    http.fields.section(x, length, http.settings.pass_request_headers, section);
+    http.fields.section(x, length, ClientFields::of(&http.settings), section);
 }
 
 /// A request for a WebSocket, which a server of HTTP/2 is asked for by extended CONNECT (RFC 8441 section 5), where the

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use weir_test::{DEADLINE, ReceivedPart, Response};
+use weir_test::{DEADLINE, ReceivedPart, RequestKind, Response};
 
 use crate::compare::table::Request;
 
@@ -71,7 +71,8 @@ impl Asking {
         let mut head = heads.next();
         let mut at = 0;
         while let Some(&to_head) = head {
-            match Response::parse(&self.answer.bytes[at..], to_head, ReceivedPart::SoFar) {
+            let kind = if to_head { RequestKind::Head } else { RequestKind::Other };
+            match Response::parse_to(kind, &self.answer.bytes[at..], ReceivedPart::SoFar) {
                 Ok(Some((response, taken))) => {
                     at += taken;
                     if response.status >= 200 {

@@ -78,7 +78,7 @@ both_drivers! {
                 let mut bytes = Vec::new();
                 client.set_read_timeout(Some(DEADLINE)).expect("it is a socket");
                 client.read_to_end(&mut bytes).expect("a whole answer");
-                let parsed = Response::parse(&bytes, false, ReceivedPart::All).expect("a right response");
+                let parsed = Response::parse(&bytes, ReceivedPart::All).expect("a right response");
                 let (response, _) = parsed.expect("a whole response");
                 assert_eq!(response.field("Content-Encoding"), Some(coding));
                 let unpacked = match coding {

@@ -65,7 +65,7 @@ both_drivers! {
 /// What the only response of a connection means, `most` bytes at most; parsed at once, since it is long.
 fn content(mut client: Client, most: usize) -> Vec<u8> {
     let (bytes, _) = client.rest();
-    let parsed = Response::parse(&bytes, false, ReceivedPart::All).expect("a right response");
+    let parsed = Response::parse(&bytes, ReceivedPart::All).expect("a right response");
     let (response, _) = parsed.expect("a whole response");
     unpack(&response.body, most)
 }

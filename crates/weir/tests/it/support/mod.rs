@@ -144,7 +144,7 @@ impl Load<'_> {
         let mut client = Client::connect(self.address);
         while !self.stop.load(Ordering::Acquire) {
             client.send(get("/"));
-            let answer = client.try_response(false);
+            let answer = client.try_response();
             let response = answer.unwrap_or_else(|error| panic!("a failed request: {error}"));
             assert!(response.status == 200 && response.text().starts_with('v'), "{response}");
             if !keep || !response.keeps_alive() {

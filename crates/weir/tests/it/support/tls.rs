@@ -178,7 +178,7 @@ impl TlsClient {
     pub(crate) fn response(&mut self) -> Response {
         let mut ended = false;
         loop {
-            match Response::parse(&self.received, false, ReceivedPart::of(ended)).expect("an answer") {
+            match Response::parse(&self.received, ReceivedPart::of(ended)).expect("an answer") {
                 Some((response, taken)) => {
                     self.received.drain(..taken);
                     return response;
