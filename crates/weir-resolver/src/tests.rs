@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use simple_dns::rdata::{A, AAAA, CNAME, PTR, RData, SRV};
 use simple_dns::{CLASS, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
 
-use crate::wire::{self, RecordData, RecordType};
+use crate::wire::{self, QueryOptions, RecordData, RecordType};
 use crate::{
     DnsAnswer, DnsFailure, DnsName, DnsQuestion, Resolver, ResolverEvent, ResolverSettings, SocketToken,
     Transmit,

@@ -13,8 +13,8 @@
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
 //! | HTTP/2 | `http2/` |
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
-//! | Lua | `lua`, `lua_*` |
-//! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see`, `see_*`, `otel` |
+//! | Lua | `lua_phases`, `lua_*` |
+//! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see_commands`, `see_*`, `otel` |
 //! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
 //! | the system: descriptors, disks, many clients | `system_faults` |
 //! | nginx beside Weir | `nginx_differences`, `compare/` (whole configurations) |
@@ -41,32 +41,32 @@ mod filter_slow_clients;
 mod headers_more;
 mod http2;
 mod logs;
-mod lua;
-mod lua_again;
-mod lua_agent;
-mod lua_arguments;
+mod lua_argument_errors;
 mod lua_balancer;
-mod lua_batteries;
+mod lua_cached_reads;
+mod lua_call_errors;
 mod lua_cli;
 mod lua_events;
+mod lua_handlers;
+mod lua_init_worker;
 mod lua_libraries;
 mod lua_limits;
-mod lua_more;
+mod lua_phases;
 mod lua_pipe;
 mod lua_profile;
-mod lua_random;
+mod lua_random_programs;
 mod lua_reload;
+mod lua_resolver_and_log;
 mod lua_sockets;
 mod lua_threads;
 mod lua_timers;
 mod lua_tls;
 mod lua_tls_churn;
-mod lua_tls_more;
+mod lua_tls_connections;
 mod lua_tls_secrets;
 mod lua_udp;
 mod lua_upstream;
-mod lua_words;
-mod lua_wrong;
+mod lua_wrong_arguments;
 mod memcached;
 mod module_docs;
 mod nginx_differences;
@@ -89,9 +89,9 @@ mod response_broken_off;
 mod scgi_uwsgi;
 mod security_absent_settings;
 mod security_fails_closed;
-mod see;
 mod see_attach;
 mod see_blocked;
+mod see_commands;
 mod see_compare;
 mod see_hostile_socket;
 mod see_names;

@@ -1,6 +1,6 @@
 //! Wrong arguments to everything that scripts can call, in every phase: that call fails, nothing else does.
 //!
-//! `data/lua_wrong.lua` walks `ngx`, `ndk` and the modules, so functions that are added later are called as well.
+//! `data/lua_wrong_arguments.lua` walks `ngx`, `ndk` and the modules, so functions that are added later are called as well.
 
 use weir_test::{Server, both_drivers};
 
@@ -84,7 +84,7 @@ fn conf() -> String {
 both_drivers! {
     fn wrong_arguments_hurt_nobody(driver) {
         let server = Server::builder(&conf())
-            .file("wrong.lua", include_str!("../data/lua_wrong.lua"))
+            .file("wrong.lua", include_str!("../data/lua_wrong_arguments.lua"))
             // What the calls of `ngx.log` have logged.
             .allow("[lua] wrong.lua:")
             .start();
