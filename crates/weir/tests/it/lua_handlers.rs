@@ -1,4 +1,4 @@
-//! Scripts' surroundings: `set_by_lua`, workers' ends, clients that leave, bodies made by scripts, semaphores.
+//! Scripts in their handlers: `set_by_lua`, workers' ends, order beside a phase's handlers, uncached code, statuses of `ngx.exit`.
 
 use weir_test::{Server, both_drivers, wait_for};
 
@@ -102,44 +102,6 @@ both_drivers! {
         let _ = server.error_log_line("variable \"nobody\" cannot be assigned a value");
     }
 
-    fn bodies_are_made_by_scripts(driver) {
-        let make = "ngx.req.append_body('ab') ngx.req.append_body('cde') ngx.req.finish_body()
-                    ngx.say(ngx.req.get_body_data(), ngx.var.http_content_length)";
-        assert_eq!(post(&format!("ngx.req.init_body() {make}")), "abcde5\n");
-        let file = "local f = io.open(ngx.req.get_body_file()) ngx.say(f and f:read('*a'))";
-        assert_eq!(post(&format!("ngx.req.set_body_file(ngx.config.prefix() .. 'html/a.txt') {file}")), "a file\n");
-        assert_eq!(post("ngx.req.init_body(2) ngx.req.append_body('abc') ngx.req.finish_body() ngx.say(ngx.req.get_body_file() ~= nil)"), "true\n");
-        assert_eq!(post("ngx.say(pcall(ngx.req.append_body, 'x'))"), "falserequest_body not initialized\n");
-        assert_eq!(post("ngx.req.set_body_data('other') ngx.say(ngx.req.get_body_data())"), "other\n");
-        let server = serve("", "location / { content_by_lua_block { ngx.say(pcall(ngx.req.init_body)) } }");
-        let answer = server.client().request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").text();
-        assert_eq!(answer, "falserequest body not read yet\n");
-    }
-
-    fn scripts_learn_that_clients_have_left(driver) {
-        let server = serve(
-            "lua_shared_dict d 1m; lua_check_client_abort on;",
-            "location /told { content_by_lua_block { local d = ngx.shared.d
-                ngx.say(ngx.on_abort(function() d:set('told', true) ngx.exit(499) end), select(2, ngx.on_abort(print)))
-                ngx.flush(true) ngx.sleep(3600) } }
-             location /ended { content_by_lua_block { ngx.say('waiting') ngx.flush(true) ngx.sleep(3600) } log_by_lua_block { ngx.shared.d:set('ended', ngx.status) } }
-             location /off { lua_check_client_abort off; content_by_lua_block { ngx.say(ngx.on_abort(print)) } }
-             location /get { content_by_lua_block { ngx.say(ngx.shared.d:get('told'), ngx.shared.d:get('ended') ~= nil) } }",
-        );
-        assert_eq!(server.get("/off").text(), "nillua_check_client_abort is off\n");
-        for (path, said) in [("/told", "1duplicate call\n"), ("/ended", "waiting\n")] {
-            let mut client = server.client();
-            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            let mut seen = String::new();
-            while !seen.contains(said) {
-                let bytes = client.peek(seen.len() + 1).expect("the script speaks before it waits");
-                seen = String::from_utf8_lossy(bytes).into_owned();
-            }
-            client.abort();
-        }
-        wait_for("both scripts to hear of it", || (server.get("/get").text() == "truetrue\n").then_some(()));
-    }
-
     fn semaphores_hand_units_on(driver) {
         let server = serve(
             "init_worker_by_lua_block { package.loaded.sema = require('ngx.semaphore').new() }",
@@ -225,14 +187,6 @@ both_drivers! {
         assert_eq!(said("/gone"), (200, "plain".to_owned()));
         assert_eq!(said("/forbidden"), (202, "page 202".to_owned()));
         assert_eq!(said("/missing"), (200, "page 0".to_owned()));
-    }
-
-    /// What is said to HEAD behind the head goes nowhere, but counts for its length.
-    fn head_has_no_body(driver) {
-        let server = serve("", "location / { content_by_lua_block { ngx.say('a') local ok, err = ngx.say('b') ngx.log(ngx.WARN, 'second: ', err) } }");
-        let answer = server.client().request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(answer.field("content-length"), Some("4"));
-        let _ = server.error_log_line("second: header only");
     }
 
     fn patterns_have_all_options(driver) {

@@ -13,7 +13,10 @@
 //! | the cache of responses | `cache` (case by case beside nginx), `cache_concurrent` (locks, updates in the background, clients that leave) |
 //! | HTTP/2 | `http2/` |
 //! | TLS | `tls`, `tls_*`: `client_certificates`, `certificate_store`, `early_data`, `keys`, `ocsp`, `pkcs11`, `upstream` |
-//! | Lua | `lua_phases`, `lua_*` |
+//! | Lua: scripts in their phases | `lua_phases`, `lua_handlers`, `lua_init_worker`, `lua_timers`, `lua_reload`, `lua_cached_reads`, `lua_limits` |
+//! | Lua: functions | `lua_functions`, `lua_bodies`, `lua_subrequests`, `lua_threads`, `lua_pipe`, `lua_cli`, `lua_balancer`, `lua_upstream`, `lua_events`, `lua_resolver_and_log`, `lua_libraries`, `lua_profile` |
+//! | Lua: sockets and TLS | `lua_sockets`, `lua_socket_errors`, `lua_udp`, `lua_tls`, `lua_tls_connections`, `lua_tls_churn`, `lua_tls_secrets` |
+//! | Lua: calls that are wrong | `lua_argument_errors`, `lua_call_errors`, `lua_wrong_arguments` (all functions), `lua_random_programs` |
 //! | logs, traces, tools (`weir trace`, the admin listener) | `logs`, `trace_variables`, `see_commands`, `see_*`, `otel` |
 //! | security: what an absent or failing check lets through | `security_absent_settings`, `security_fails_closed`, `see_hostile_socket` |
 //! | the system: descriptors, disks, many clients | `system_faults` |
@@ -43,10 +46,12 @@ mod http2;
 mod logs;
 mod lua_argument_errors;
 mod lua_balancer;
+mod lua_bodies;
 mod lua_cached_reads;
 mod lua_call_errors;
 mod lua_cli;
 mod lua_events;
+mod lua_functions;
 mod lua_handlers;
 mod lua_init_worker;
 mod lua_libraries;
@@ -57,7 +62,9 @@ mod lua_profile;
 mod lua_random_programs;
 mod lua_reload;
 mod lua_resolver_and_log;
+mod lua_socket_errors;
 mod lua_sockets;
+mod lua_subrequests;
 mod lua_threads;
 mod lua_timers;
 mod lua_tls;
