@@ -338,7 +338,7 @@ mod idle {
     use std::path::Path;
     use std::{fs, io};
 
-    use super::{RecordKind, UprobeSet};
+    use super::{ProbePoint, RecordKind, UprobeSet};
 
     /// One that calls the other, and that one.
     pub(super) type ProbePair = [extern "C" fn(); 2];
