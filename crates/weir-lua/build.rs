@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             // SAFETY: a build script has one thread.
             unsafe { env::set_var("TARGET_LD", &command) };
         }
-        // SAFETY: as above.
+        // SAFETY: a build script has one thread.
         unsafe { env::set_var("STATIC_CC", command) };
     }
     // Without the API checks of a debug build: what they would catch are errors of this crate, which its tests run

@@ -60,7 +60,7 @@ extern "C" fn rung(_: c_int) {
     if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } == 0 {
         ring(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
     }
-    // SAFETY: as above.
+    // SAFETY: the address of the thread's errno is valid as long as the thread lives; the handler runs on that thread.
     unsafe { *libc::__errno_location() = errno };
 }
 

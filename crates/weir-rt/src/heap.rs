@@ -43,7 +43,8 @@ thread_local! {
     };
 }
 
-// SAFETY: every block is the system's, of its class' size where it has a class: a block of a class is as good as any other
+// SAFETY: every block is the system's, of its class' size where it has a class: a block of a class is as good as any
+// other
 // of it. Blocks of a store are linked through their first bytes, are nobody's, and each is given out once.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
@@ -239,7 +240,8 @@ mod tests {
             let lens = store.classes.iter().map(|blocks| {
                 let (mut count, mut block) = (0, blocks.first.get());
                 while !block.is_null() {
-                    // SAFETY: as in `take`.
+                    // SAFETY: a freed block of the list begins with the place of the next, and this thread alone
+                    // changes the list.
                     (count, block) = (count + 1, unsafe { block.cast::<*mut u8>().read() });
                 }
                 count
@@ -349,7 +351,8 @@ mod tests {
             }
             for block in blocks {
                 block.check();
-                // SAFETY: as above.
+                // SAFETY: the block came from `Heap.alloc` with this layout, and is freed once: those freed before have
+                // left the list.
                 unsafe { Heap.dealloc(block.0, block.1) };
             }
         }

@@ -100,7 +100,7 @@ impl BrotliEncoder {
         // SAFETY: the state is live; the call reads it.
         let more = unsafe { c::BrotliEncoderHasMoreOutput(state) != 0 };
         let done = match op {
-            // SAFETY: as above.
+            // SAFETY: the state is live, and the call only reads it.
             BrotliOperation::Finish => unsafe { c::BrotliEncoderIsFinished(state) != 0 },
             _ => left == 0 && !more,
         };

@@ -36,7 +36,7 @@ macro_rules! probes {
                 );
             }
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: as above.
+            // SAFETY: what is executed is a no-op; the rest are sections of the program that nothing of it reads.
             unsafe {
                 std::arch::asm!(
                     "990: nop",

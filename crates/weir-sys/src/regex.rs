@@ -51,7 +51,7 @@ pub struct Regex {
 // SAFETY: after `Regex::new` returns, compiled code (JIT code included) is only read; PCRE2 documents it as usable by
 // any number of threads at once ("Multithreading" in pcre2api). What matching writes is in the `Matcher`.
 unsafe impl Send for Regex {}
-// SAFETY: as above.
+// SAFETY: compiled code is only read, by any number of threads at once; what matching writes is in the `Matcher`.
 unsafe impl Sync for Regex {}
 
 impl Regex {
@@ -181,7 +181,9 @@ impl Regex {
             return Ok(None);
         }
         let mut workspace = [0; DFA_WORKSPACE];
-        // SAFETY: as in `match_from`; the workspace and its length describe one live array.
+        // SAFETY: the code and the match data are live, the latter lent exclusively; the subject's pointer and length
+        // are those of a live
+        // slice, `start` is within it, and the workspace and its length describe one live array.
         let result = unsafe {
             pcre2::pcre2_dfa_match_8(
                 self.code.as_ptr(),

@@ -80,7 +80,7 @@ impl Drop for DictNode {
         // SAFETY: nobody else has the node any more.
         let value = unsafe { self.value.load(Ordering::Relaxed, crossbeam_epoch::unprotected()) };
         if !value.is_null() {
-            // SAFETY: as above; what the node points to it owns.
+            // SAFETY: nobody else has the node any more, and it owns what it points to.
             drop(unsafe { value.into_owned() });
         }
     }

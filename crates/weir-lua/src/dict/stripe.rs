@@ -168,7 +168,8 @@ impl DictStripe {
             let mut is_head = true;
             let (node, next) = loop {
                 let next = link.load(Ordering::Acquire, guard);
-                // SAFETY: as in `find`.
+                // SAFETY: `guard` keeps what was loaded under it: nodes are freed after all guards that may have seen
+                // them.
                 let Some(node) = (unsafe { next.as_ref() }) else { return };
                 if node.number == number {
                     break (next, node.next.load(Ordering::Relaxed, guard));
@@ -232,7 +233,7 @@ impl DictStripe {
             }
             work += 1;
             let mut next = bucket.load(Ordering::Acquire, guard);
-            // SAFETY: as in `find`.
+            // SAFETY: `guard` keeps what was loaded under it: nodes are freed after all guards that may have seen them.
             while let Some(node) = unsafe { next.as_ref() } {
                 work += NODE;
                 if let Some(found) = node.found(guard) {
@@ -247,7 +248,7 @@ impl DictStripe {
     /// The node of that number, if it is not gone.
     fn numbered<'g>(&self, hash: u64, number: u64, guard: &'g Guard) -> Option<FoundNode<'g>> {
         let mut next = self.bucket(hash).load(Ordering::Acquire, guard);
-        // SAFETY: as in `find`.
+        // SAFETY: `guard` keeps what was loaded under it: nodes are freed after all guards that may have seen them.
         while let Some(node) = unsafe { next.as_ref() } {
             if node.number == number {
                 return node.found(guard);
@@ -306,7 +307,7 @@ impl DictStripe {
     pub(super) fn for_each<'g>(&self, guard: &'g Guard, mut show: impl FnMut(FoundNode<'g>) -> bool) {
         for bucket in &self.buckets {
             let mut next: Shared<'_, DictNode> = bucket.load(Ordering::Acquire, guard);
-            // SAFETY: as in `find`.
+            // SAFETY: `guard` keeps what was loaded under it: nodes are freed after all guards that may have seen them.
             while let Some(node) = unsafe { next.as_ref() } {
                 if let Some(found) = node.found(guard)
                     && !show(found)
@@ -343,10 +344,10 @@ impl Drop for DictStripe {
         let guard = unsafe { crossbeam_epoch::unprotected() };
         for bucket in &self.buckets {
             let mut next = bucket.load(Ordering::Relaxed, guard);
-            // SAFETY: as above; each node is in one chain.
+            // SAFETY: nobody else has the stripe, so no node of its chains is freed but below, after it was read.
             while let Some(node) = unsafe { next.as_ref() } {
                 let following = node.next.load(Ordering::Relaxed, guard);
-                // SAFETY: as above.
+                // SAFETY: nobody else has the stripe, and each node is in one chain, so it is dropped once.
                 drop(unsafe { next.into_owned() });
                 next = following;
             }

@@ -41,17 +41,17 @@ extern "C" fn is_compiled(address: u64) -> bool {
 }
 
 extern "C" fn frames(step: &mut GuestStep) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the VM is open as long as it is lent, `step` is the caller's; the sampler catches faults of the walk.
     lend::main().map_or(0, |main| unsafe { weir_walk_frames(main, step) })
 }
 
 extern "C" fn lost(step: &mut GuestStep) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the VM is open as long as it is lent, `step` is the caller's; the sampler catches faults of the search.
     lend::main().map_or(0, |main| unsafe { weir_walk_lost(main, step) })
 }
 
 extern "C" fn state() -> u8 {
-    // SAFETY: as above.
+    // SAFETY: the VM is open as long as it is lent, and its state is only read.
     lend::main().map_or(0, |main| unsafe { weir_walk_state(main) as u8 })
 }
 

@@ -76,7 +76,7 @@ impl LuaState {
         // SAFETY: callers have checked that a table stands there, which holds the userdata; that has so many bytes.
         let place = unsafe { sys::weir_lua_userdata(self.raw(), at, n as u32, size_of::<OwnedValue<T>>()) };
         if !place.is_null() {
-            // SAFETY: as above.
+            // SAFETY: a userdata of so many bytes, which the table, and so the stack, keeps.
             return unsafe { held(place.cast()) };
         }
         self.raw_get_index(at, n);
@@ -91,7 +91,8 @@ impl LuaState {
 /// # Safety
 /// The userdata has as many bytes as an `OwnedValue<T>`, and is reachable.
 unsafe fn held<T: 'static>(place: *const OwnedValue<T>) -> Option<Rc<T>> {
-    // SAFETY: a userdata that begins with the type's own number was made by `push_owned::<T>`, and holds a reference until
+    // SAFETY: a userdata that begins with the type's own number was made by `push_owned::<T>`, and holds a reference
+    // until
     // it is collected, when nothing leads to it any more.
     unsafe {
         if (&raw const (*place).kind).read_unaligned() != TypeId::of::<T>() {

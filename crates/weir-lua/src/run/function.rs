@@ -72,7 +72,7 @@ pub(crate) const fn function(
 /// Pushes the closure that scripts see as `function`.
 pub(crate) fn push(l: LuaState, function: &'static ApiFunction) {
     let place = std::ptr::from_ref(function).cast_mut().cast::<c_void>();
-    // SAFETY: as in `LuaState::push_nil`; the table is static.
+    // SAFETY: one value more than before, for which a C function has room; the table that the pointer leads to is static.
     unsafe {
         sys::lua_pushlightuserdata(l.raw(), place);
         sys::lua_pushcclosure(l.raw(), enter, 1);
@@ -84,7 +84,8 @@ pub(crate) fn push_with(l: LuaState, function: &'static ApiFunction, count: c_in
     let place = std::ptr::from_ref(function).cast_mut().cast::<c_void>();
     l.push_pointer(place);
     l.insert(-1 - count);
-    // SAFETY: as in `LuaState::push_nil`; the table is static, and `count` values stand behind the pointer to it.
+    // SAFETY: `count` values and the pointer, which was put below them, are on the stack; the table it leads to is
+    // static.
     unsafe { sys::lua_pushcclosure(l.raw(), enter, count + 1) };
 }
 unsafe extern "C-unwind" fn enter(raw: *mut RawState) -> c_int {

@@ -73,7 +73,8 @@ pub(crate) fn lend<T>(
     let before = (vm.allocated(), vm.spent());
     let result = script();
     let (more, spent) = (vm.allocated() - before.0, vm.spent());
-    // SAFETY: the reference that this came from is lent to this function until it ends, and the script that used it is over.
+    // SAFETY: the reference that this came from is lent to this function until it ends, and the script that used it is
+    // over.
     if let Some(x) = unsafe { loan.exchange.as_mut() } {
         if more > 0 {
             x.own_lasting::<AllocatedBytes>().0 += more;
@@ -205,7 +206,9 @@ pub(crate) fn disabled() -> LuaRaise {
 /// It is one that can't wait.
 pub(crate) fn run<T>(use_it: impl FnOnce(&mut ScriptRun) -> T) -> Result<T, LuaRaise> {
     let run = current().map_or(ptr::null_mut(), |loan| loan.run);
-    // SAFETY: as `exchange`.
+    // SAFETY: `lend` holds the exclusive reference that this came from, and does not use it while the script runs; API
+    // functions
+    // call this once at a time, since `use_it` never runs Lua.
     match unsafe { run.as_mut() } {
         Some(run) => Ok(use_it(run)),
         None => Err(LuaRaise::text("no co ctx found")),

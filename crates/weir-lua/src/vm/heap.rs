@@ -72,6 +72,6 @@ unsafe extern "C" fn allocate(heap: *mut c_void, block: *mut c_void, old: usize,
     } else {
         add(&heap.counts.freed, old - new);
     }
-    // SAFETY: as LuaJIT has called.
+    // SAFETY: LuaJIT's own allocator with its own data, and the block and sizes that LuaJIT has called with.
     unsafe { (heap.function)(heap.data, block, old, new) }
 }

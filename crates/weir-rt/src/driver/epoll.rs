@@ -25,7 +25,7 @@ impl EpollBackend {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: as above.
+        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let epoll = EpollBackend { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS] };
         // Edge-triggered: a write that comes after its message was taken leaves the eventfd readable, once.

@@ -26,7 +26,8 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 /// Forks, and gives the status of the child, which has one thread only. For use [`in_child`], where no other
 /// thread does anything a lock would be held for.
 pub(crate) fn forked(body: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: see above; the child ends by _exit.
+    // SAFETY: no other thread holds a lock that the child could want (this function's condition), and the child ends by
+    // _exit.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {

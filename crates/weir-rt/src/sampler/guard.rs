@@ -228,11 +228,14 @@ unsafe fn forward(
     type InfoHandler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
     type PlainHandler = extern "C" fn(c_int);
     if flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: as the caller promises: with this flag handlers have three parameters.
+        // SAFETY: sigaction(2) gave this address together with SA_SIGINFO (the caller's promise): such handlers have
+        // three
+        // parameters.
         let handler = unsafe { std::mem::transmute::<usize, InfoHandler>(handler) };
         handler(signal, info, context);
     } else {
-        // SAFETY: as the caller promises: without it they have one.
+        // SAFETY: sigaction(2) gave this address without SA_SIGINFO (the caller's promise): such handlers have one
+        // parameter.
         let handler = unsafe { std::mem::transmute::<usize, PlainHandler>(handler) };
         handler(signal);
     }

@@ -45,7 +45,7 @@ extern "C" fn sampled(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void
     // SAFETY: the kernel passes both, valid during the handler.
     let (info, context) = unsafe { (&*info, &*context.cast::<libc::ucontext_t>()) };
     record(probe::mine(), time, info, registers(context));
-    // SAFETY: as above.
+    // SAFETY: the address of the thread's errno is valid as long as the thread lives; the handler runs on that thread.
     unsafe { *libc::__errno_location() = errno };
 }
 

@@ -18,7 +18,7 @@ pub(crate) unsafe extern "C" fn header(
     last_len: usize,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: as `variable_index` and `variable`.
+    // SAFETY: the prelude passes Lua strings (null for no last value) and lends its own answer, all during the call.
     let (name, last, answer) = unsafe { (slice(name, len), LastText::new(last, last_len), &mut *answer) };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) || name.contains(&b'_') || composed(classify(name)) {
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn set_header(
     value_len: usize,
     plain: i32,
 ) -> i32 {
-    // SAFETY: as `variable_index`.
+    // SAFETY: the prelude passes Lua strings, which its stack keeps during the call.
     let (name, value) = unsafe { (slice(name, name_len), slice(value, value_len)) };
     changing(|| {
         let (phase, plain) = (lend::phase(), plain != 0);

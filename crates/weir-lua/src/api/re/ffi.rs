@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn exec(
     start: f64,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: as `compile`.
+    // SAFETY: the prelude passes a Lua string and lends its own answer, both during the call.
     let (subject, answer) = unsafe { (slice(subject, len), &mut *answer) };
     guarded(|| {
         lend::vm(|vm| {

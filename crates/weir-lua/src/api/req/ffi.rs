@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn set_request_header(
 
 /// The value of a field of the request that it has once.
 pub(crate) unsafe extern "C" fn request_header(name: *const u8, len: usize, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: as `variable_index` and `variable`.
+    // SAFETY: the prelude passes a Lua string and lends its own answer, both during the call.
     let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
     guarded(|| {
         let found = lend::exchange(|x| match x.request_field(name) {

@@ -131,7 +131,8 @@ pub(crate) unsafe extern "C" fn set(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: as `get`; the prelude's value is its own.
+    // SAFETY: the prelude passes what `place` gave, Lua strings, a value and an answer of its own, all kept during the
+    // call.
     let (dict, key, text, given, answer) =
         unsafe { (&*dict, slice(key, len), slice(text, text_len), &*given, &mut *answer) };
     guarded(|| {
@@ -158,7 +159,8 @@ pub(crate) unsafe extern "C" fn incr(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: as `set`.
+    // SAFETY: the prelude passes what `place` gave, a Lua string, a value and an answer of its own, all kept during the
+    // call.
     let (dict, key, given, answer) = unsafe { (&*dict, slice(key, len), &*given, &mut *answer) };
     guarded(|| {
         let (outcome, forced, sum) = call::add(dict, key, given.incr());
@@ -169,7 +171,7 @@ pub(crate) unsafe extern "C" fn incr(
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
 pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: as `get`.
+    // SAFETY: the prelude passes what `place` gave, which stays for ever, and lends its own answer during the call.
     let (dict, answer) = unsafe { (&*dict, &mut *answer) };
     guarded(|| {
         match what {

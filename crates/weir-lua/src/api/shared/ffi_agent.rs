@@ -50,7 +50,8 @@ pub(crate) unsafe extern "C" fn set(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: as `get`; the prelude's value is its own.
+    // SAFETY: the prelude passes Lua strings (or null for no text), a value and an answer of its own, all kept during
+    // the call.
     let (key, text, given, answer) =
         unsafe { (slice(key, len), slice(text, text_len), &*given, &mut *answer) };
     guarded(|| {
@@ -74,14 +75,14 @@ pub(crate) unsafe extern "C" fn incr(
     given: *const FfiValue,
     answer: *mut FfiAnswer,
 ) -> i32 {
-    // SAFETY: as `set`.
+    // SAFETY: the prelude passes a Lua string, a value and an answer of its own, all kept during the call.
     let (key, given, answer) = unsafe { (slice(key, len), &*given, &mut *answer) };
     guarded(|| tell(ask(dict, &DictCall::Incr(key, given.incr())), answer))
 }
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
 pub(crate) unsafe extern "C" fn whole(dict: *const SharedDict, what: i32, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: as `get`.
+    // SAFETY: the prelude lends its own answer, exclusively during the call; the dictionary's number is not followed.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         let call = match what {

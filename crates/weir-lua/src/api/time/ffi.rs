@@ -8,7 +8,7 @@ use crate::luajit::shared_page;
 
 /// A time as a text, by number: as HTTP, as cookies have it; now: today, local, UTC.
 pub(crate) unsafe extern "C" fn date(what: i32, time: f64, answer: *mut FfiAnswer) -> i32 {
-    // SAFETY: as `text`.
+    // SAFETY: the prelude lends its own answer, exclusively during the call.
     let answer = unsafe { &mut *answer };
     guarded(|| {
         let (now, _) = clock::unix_time();

@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn variable(
 
 /// The number of a variable that scripts may set.
 pub(crate) unsafe extern "C" fn settable(name: *const u8, len: usize) -> i32 {
-    // SAFETY: as `variable_index`.
+    // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
     numbered(unsafe { slice(name, len) }, |generation, name| {
         let variables = generation.variables();
         let index = variables.settable(name).filter(|may| *may).and_then(|_| variables.find(name));
@@ -102,7 +102,7 @@ pub(crate) unsafe extern "C" fn settable(name: *const u8, len: usize) -> i32 {
 
 /// Gives variable number `index`, which is [settable], a value; null for none.
 pub(crate) unsafe extern "C" fn set_variable(index: i32, value: *const u8, len: usize) -> i32 {
-    // SAFETY: as `variable_index`; a null value is not followed.
+    // SAFETY: the prelude passes a Lua string, which its stack keeps during the call, or null, which is not followed.
     let value = unsafe { (!value.is_null()).then(|| slice(value, len)) };
     changing(|| {
         let (Ok(index), true) = (u16::try_from(index), lend::phase().is_in(REQUEST)) else { return REFUSED };

@@ -30,7 +30,7 @@ impl LuaState {
     }
 
     pub(crate) fn top(self) -> c_int {
-        // SAFETY: `new`'s contract, as for every call below.
+        // SAFETY: the coroutine belongs to an open VM of this thread (the contract of `new`); its top is only read.
         unsafe { sys::lua_gettop(self.0) }
     }
 
@@ -45,7 +45,7 @@ impl LuaState {
 
     /// Makes room for `extra` values; `false` when the stack would be too large.
     pub(crate) fn reserve(self, extra: c_int) -> bool {
-        // SAFETY: see `top`.
+        // SAFETY: the coroutine belongs to an open VM of this thread; without room it says so, and raises nothing.
         unsafe { sys::lua_checkstack(self.0, extra) != 0 }
     }
 
@@ -102,24 +102,24 @@ impl LuaState {
 
     /// A number, or a string that is one.
     pub(crate) fn number(self, at: c_int) -> Option<f64> {
-        // SAFETY: see `kind`.
+        // SAFETY: any index may be asked, and the value is only read: a string that is a number stays a string.
         unsafe { (sys::lua_isnumber(self.0, at) != 0).then(|| sys::lua_tonumber(self.0, at)) }
     }
 
     pub(crate) fn boolean(self, at: c_int) -> bool {
-        // SAFETY: see `kind`.
+        // SAFETY: any index may be asked, and the value is only read.
         unsafe { sys::lua_toboolean(self.0, at) != 0 }
     }
 
     pub(crate) fn thread(self, at: c_int) -> Option<LuaState> {
-        // SAFETY: see `kind`.
+        // SAFETY: any index may be asked; the coroutine that is there is kept by the stack.
         let thread = unsafe { sys::lua_tothread(self.0, at) };
         (!thread.is_null()).then_some(LuaState(thread))
     }
 
     /// The address that a userdata is, light or not; null for other values.
     pub(crate) fn pointer(self, at: c_int) -> *mut c_void {
-        // SAFETY: see `kind`.
+        // SAFETY: any index may be asked; the address is not followed here.
         unsafe { sys::lua_touserdata(self.0, at) }
     }
 
@@ -134,41 +134,44 @@ impl LuaState {
     }
 
     pub(crate) fn push_boolean(self, value: bool) {
-        // SAFETY: as `push_nil`.
+        // SAFETY: one value: a C function has room for 20 more than it was given.
         unsafe { sys::lua_pushboolean(self.0, c_int::from(value)) }
     }
 
     pub(crate) fn push_number(self, value: f64) {
-        // SAFETY: as `push_nil`.
+        // SAFETY: one value: a C function has room for 20 more than it was given.
         unsafe { sys::lua_pushnumber(self.0, value) }
     }
 
     pub(crate) fn push_bytes(self, text: &[u8]) {
-        // SAFETY: as `push_nil`; Lua copies the bytes.
+        // SAFETY: one value: a C function has room for 20 more than it was given; Lua copies the bytes, which are
+        // borrowed until then.
         unsafe { sys::lua_pushlstring(self.0, text.as_ptr().cast(), text.len()) }
     }
 
     pub(crate) fn push_function(self, function: CFunction) {
-        // SAFETY: as `push_nil`.
+        // SAFETY: one value: a C function has room for 20 more than it was given; a function without upvalues takes
+        // nothing.
         unsafe { sys::lua_pushcclosure(self.0, function, 0) }
     }
 
     /// `ngx.null`
     pub(crate) fn push_null(self) {
-        // SAFETY: as `push_nil`.
+        // SAFETY: one value: a C function has room for 20 more than it was given; the pointer is null.
         unsafe { sys::lua_pushlightuserdata(self.0, ptr::null_mut::<c_void>()) }
     }
 
     /// A pointer to what is there for ever.
     pub(crate) fn push_pointer(self, value: *mut c_void) {
-        // SAFETY: as `push_nil`; Lua does not follow it.
+        // SAFETY: one value: a C function has room for 20 more than it was given; Lua does not follow the pointer.
         unsafe { sys::lua_pushlightuserdata(self.0, value) }
     }
 
     /// A pointer that is nothing but itself: `cjson.empty_array`.
     pub(crate) fn push_mark(self) {
         static MARK: u8 = 0;
-        // SAFETY: as `push_nil`; nobody follows the pointer.
+        // SAFETY: one value: a C function has room for 20 more than it was given; nobody follows the pointer, and the
+        // static stays.
         unsafe { sys::lua_pushlightuserdata(self.0, (&raw const MARK).cast_mut().cast()) }
     }
 
@@ -199,13 +202,13 @@ impl LuaState {
     }
 
     pub(crate) fn push_value(self, at: c_int) {
-        // SAFETY: as `push_nil`; `at` is a value of the caller's.
+        // SAFETY: one value: a C function has room for 20 more than it was given; `at` is a value of the caller's.
         unsafe { sys::lua_pushvalue(self.0, at) }
     }
 
     /// Pushes this coroutine itself.
     pub(crate) fn push_self(self) {
-        // SAFETY: as `push_nil`.
+        // SAFETY: one value: a C function has room for 20 more than it was given: the coroutine itself.
         unsafe { sys::lua_pushthread(self.0) };
     }
 
@@ -232,7 +235,8 @@ impl LuaState {
 
     pub(crate) fn new_table(self, array: usize, hash: usize) {
         let size = |size: usize| c_int::try_from(size).unwrap_or(0);
-        // SAFETY: as `push_nil`.
+        // SAFETY: one value: a C function has room for 20 more than it was given; the sizes are hints, 0 where they are
+        // too large.
         unsafe { sys::lua_createtable(self.0, size(array), size(hash)) }
     }
 
@@ -299,19 +303,20 @@ impl LuaState {
     }
 
     pub(crate) fn push_anchored(self, reference: c_int) {
-        // SAFETY: as `push_nil`.
+        // SAFETY: one value: a C function has room for 20 more than it was given; the registry is a table, and any
+        // number may be asked.
         unsafe { sys::lua_rawgeti(self.0, sys::REGISTRY, reference) }
     }
 
     /// Whether no function in C stands between the coroutine's beginning and here.
     pub(crate) fn can_yield(self) -> bool {
-        // SAFETY: see `top`.
+        // SAFETY: the coroutine belongs to an open VM of this thread, whose state is only read.
         unsafe { sys::lua_isyieldable(self.0) != 0 }
     }
 
     /// Whether a coroutine is yielded, finished with an error, or neither.
     pub(crate) fn status(self) -> c_int {
-        // SAFETY: see `top`.
+        // SAFETY: the coroutine belongs to an open VM of this thread, whose state is only read.
         unsafe { sys::lua_status(self.0) }
     }
 
@@ -350,7 +355,7 @@ impl LuaState {
 
     /// Whether the value is a function written in Lua.
     pub(crate) fn is_lua_function(self, at: c_int) -> bool {
-        // SAFETY: see `top`.
+        // SAFETY: any index may be asked, and the value is only read.
         self.kind(at) == kind::FUNCTION && unsafe { sys::lua_iscfunction(self.0, at) } == 0
     }
 
@@ -358,7 +363,8 @@ impl LuaState {
     pub(crate) fn defined_at(self, at: c_int) -> String {
         let mut about = sys::LuaDebug::empty();
         self.push_value(at);
-        // SAFETY: `about` lives during the call, which takes the function; the source is a C string that the function, which
+        // SAFETY: `about` lives during the call, which takes the function; the source is a C string that the function,
+        // which
         // still stands on the stack, keeps.
         let mut place = unsafe {
             sys::lua_getinfo(self.0, c">S".as_ptr(), &raw mut about);
@@ -374,7 +380,9 @@ impl LuaState {
     /// The name by which the running function in C was called, and whether as a method.
     pub(crate) fn called(self) -> (String, bool) {
         let mut about = sys::LuaDebug::empty();
-        // SAFETY: as in `caller`.
+        // SAFETY: `about` lives during both calls; its names are C strings that the VM keeps while the function is
+        // active, which is the
+        // one that runs.
         unsafe {
             if sys::lua_getstack(self.0, 0, &raw mut about) == 0
                 || sys::lua_getinfo(self.0, c"n".as_ptr(), &raw mut about) == 0
