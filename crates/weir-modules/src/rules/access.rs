@@ -129,7 +129,9 @@ mod tests {
             conf::test::load(&text(http, server), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let conf: &AccessConf = loaded.servers[0].confs.get();
         let client: SocketAddr = client.parse().expect("an address");
-        AccessCheck { rules: conf.rules.clone()?.into() }.denies(&client.into())
+        AccessCheck { rules: conf.rules.clone()?.into() }
+            .effect_on(&client.into())
+            .map(|effect| effect == AccessEffect::Deny)
     }
 
     #[test]
