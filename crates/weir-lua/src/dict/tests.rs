@@ -8,7 +8,7 @@ fn text(value: &str) -> NewValue<'_> {
 }
 
 fn put(dict: &SharedDict, key: &str, value: NewValue<'_>) -> StoreOutcome {
-    dict.set(key.as_bytes(), value, 0, 0, StoreCondition::Always, true)
+    dict.set(key.as_bytes(), value, 0, 0, StoreCondition::Always, EvictionRule::Evict)
 }
 
 fn read(dict: &SharedDict, key: &str) -> Option<String> {
@@ -34,8 +34,14 @@ fn values_are_kept_replaced_and_removed() {
     assert_eq!(put(&dict, "a", text("1")), StoreOutcome::Yes(false));
     assert_eq!(put(&dict, "a", text("2")), StoreOutcome::Yes(false));
     assert_eq!(read(&dict, "a").as_deref(), Some("2"));
-    assert_eq!(dict.set(b"a", text("3"), 0, 0, StoreCondition::Absent, true), StoreOutcome::Exists);
-    assert_eq!(dict.set(b"b", text("3"), 0, 0, StoreCondition::Present, true), StoreOutcome::NotFound);
+    assert_eq!(
+        dict.set(b"a", text("3"), 0, 0, StoreCondition::Absent, EvictionRule::Evict),
+        StoreOutcome::Exists
+    );
+    assert_eq!(
+        dict.set(b"b", text("3"), 0, 0, StoreCondition::Present, EvictionRule::Evict),
+        StoreOutcome::NotFound
+    );
     dict.delete(b"a");
     assert_eq!(read(&dict, "a"), None);
     assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
@@ -53,7 +59,7 @@ fn the_least_used_goes_first() {
     assert!(read(&dict, "k01").is_none(), "not used since it was stored");
     assert!(read(&dict, "k00").is_some() && read(&dict, "k02").is_some());
     assert_eq!(
-        dict.set(b"safe", text("0123456789"), 0, 0, StoreCondition::Always, false),
+        dict.set(b"safe", text("0123456789"), 0, 0, StoreCondition::Always, EvictionRule::Refuse),
         StoreOutcome::NoMemory(false)
     );
     assert_eq!(put(&dict, "large", text(&"x".repeat(5000))), StoreOutcome::NoMemory(false));
@@ -63,7 +69,7 @@ fn the_least_used_goes_first() {
 fn the_longest_time_is_no_short_one() {
     let dict = SharedDict::new(1 << 16);
     assert_eq!(
-        dict.set(b"a", text("1"), u64::MAX, 0, StoreCondition::Always, true),
+        dict.set(b"a", text("1"), u64::MAX, 0, StoreCondition::Always, EvictionRule::Evict),
         StoreOutcome::Yes(false)
     );
     assert_eq!(read(&dict, "a").as_deref(), Some("1"));
@@ -127,7 +133,7 @@ fn what_has_expired_goes_before_what_was_used() {
     let dict = SharedDict::new(1 << 14);
     let fits = |number: &i32| {
         let key = format!("k{number:03}");
-        dict.set(key.as_bytes(), text("0123456789"), 0, 0, StoreCondition::Always, false)
+        dict.set(key.as_bytes(), text("0123456789"), 0, 0, StoreCondition::Always, EvictionRule::Refuse)
             == StoreOutcome::Yes(false)
     };
     let count = (0..).take_while(fits).count();
@@ -172,7 +178,7 @@ fn numbers_and_lists_are_changed() {
     };
     assert_eq!((add(1.0), add(2.0)), (Ok(StoreOutcome::Yes(false)), Ok(StoreOutcome::Yes(false))));
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
-    put(&dict, "l", NewValue::List(ItemList::default().with(DictItem::Number(1.0), false)));
+    put(&dict, "l", NewValue::List(ItemList::default().with(DictItem::Number(1.0), ListEnd::Right)));
     assert_eq!(push(&dict, "l", 2.0), Ok(2));
     assert_eq!(dict.change_list(b"l", |list| (Some(ItemList::default()), list.len())), Ok(2));
     assert_eq!(read(&dict, "l"), None, "an empty list is none");

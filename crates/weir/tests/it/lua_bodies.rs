@@ -9,11 +9,6 @@ fn serve(http: &str, locations: &str) -> Server {
     Server::builder(&conf).file("html/a.txt", "a file").allow("hurt performance").start()
 }
 
-/// A content script at `/`, and what it says.
-fn say(script: &str) -> String {
-    serve("", &format!("location / {{ content_by_lua_block {{ {script} }} }}")).client().get("/").text()
-}
-
 /// What a content script says to a request with the body "hello".
 fn post(script: &str) -> String {
     let server = serve(

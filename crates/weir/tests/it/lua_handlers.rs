@@ -14,17 +14,6 @@ fn say(script: &str) -> String {
     serve("", &format!("location / {{ content_by_lua_block {{ {script} }} }}")).client().get("/").text()
 }
 
-/// What a content script says to a request with the body "hello".
-fn post(script: &str) -> String {
-    let server = serve(
-        "",
-        &format!(
-            "client_body_temp_path temp; location / {{ content_by_lua_block {{ ngx.req.read_body() {script} }} }}"
-        ),
-    );
-    server.client().request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").text()
-}
-
 both_drivers! {
     fn variables_are_set_by_scripts_in_their_place(driver) {
         let server = serve(

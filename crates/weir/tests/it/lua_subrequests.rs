@@ -18,12 +18,6 @@ fn serve(driver: Driver, http: &str, locations: &str) -> Server {
     Server::builder(&text).driver(driver).start()
 }
 
-/// What a content script says.
-fn say(driver: Driver, script: &str) -> String {
-    let server = serve(driver, "", &format!("location / {{ content_by_lua_block {{ {script} }} }}"));
-    server.get("/").text()
-}
-
 both_drivers! {
     /// Each subrequest knows of the servers that it asked alone, and the request of its own.
     fn subrequests_have_servers_of_their_own(driver) {
