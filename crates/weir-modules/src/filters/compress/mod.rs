@@ -24,7 +24,9 @@ use weir_trace::{Site, SiteKind};
 use crate::filters::media::{self, MediaTypes};
 
 pub(crate) use accept::quality;
-pub(crate) use coder::{BodyCoder, CoderFailure, CompressingBody, DeflateOp, PieceFlushing, DeflateProgress, SCRATCH};
+pub(crate) use coder::{
+    BodyCoder, CoderFailure, CompressingBody, DeflateOp, DeflateProgress, PieceFlushing, SCRATCH,
+};
 pub(crate) use places::{CoderPlace, CoderPlaces, CoderSession};
 pub(crate) use pool::{FreeShelf, LentState, ReusedState};
 pub(crate) use rules::{CompressionRules, RulesConf, gzip_ok};
