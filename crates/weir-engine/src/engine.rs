@@ -374,7 +374,7 @@ fn broken(x: &mut Exchange, error: EngineError) {
     x.cause = cause(&error);
     // What exceeds a limit is logged with its size where that is known.
     if error.kind != EngineErrorKind::TooLarge {
-        crate::log::broken(x, error);
+        crate::request_log::broken(x, error);
     }
 }
 
@@ -419,7 +419,7 @@ pub(crate) fn record(x: &mut Exchange) {
     if !x.worker.present.is_settling.get() {
         crate::trace::settle_later(&x.worker);
     }
-    crate::log::debug::ended(x);
+    crate::request_log::debug::ended(x);
     x.shared.finish(|trace, tape| {
         let mut end = None;
         if trace.is_on() {

@@ -1,4 +1,5 @@
-//! Logs: error_log's levels and lines, and the one thread that writes every log of the process.
+//! Logs: error_log's levels and lines, and the one thread that writes every log of the process. What a line says of a
+//! request or a connection is in [`request_log`](crate::request_log).
 //!
 //! Nothing that serves requests writes to a file. A worker composes lines into buffers of its own
 //! ([`WorkerLogs`]), hands them over once a turn of its loop, and the log thread (`writer`) writes what it was
@@ -7,10 +8,10 @@
 
 mod buffer;
 mod capture;
-pub mod debug;
 pub mod file;
 mod given;
 mod gzip;
+mod level;
 mod line;
 mod remote;
 mod spec;
@@ -29,86 +30,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use weir_conf::Error;
 
-use crate::Configuration;
-use crate::error::{self, FaultSide};
-use crate::exchange::Exchange;
-use crate::transport::ClientConnection;
+pub(crate) use capture::tell;
 pub use capture::{LineTaker, capture};
 pub use file::{LogBuffering, LogFile};
 pub use given::{GivenFiles, give, opened, reopen_for};
+pub use level::LogLevel;
 pub use line::up_to;
+pub(crate) use line::{compose, now};
 pub use remote::{RemoteLog, SocketLog, SocketLogState};
 pub use spec::{LogSpec, LogTarget};
 pub use worker::WorkerLogs;
 pub use writer::{flush, lost, queued, reopen, threaded};
-
-/// How grave a message is; nginx's order, so that `level <= limit` is what gets logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// To standard error and to every log.
-    #[default]
-    Stderr,
-    /// The server can't run.
-    Emerg,
-    /// Something must be done at once.
-    Alert,
-    /// Critical: something is broken.
-    Crit,
-    /// A request could not be answered as it should.
-    Error,
-    /// Something is probably not as it was meant.
-    Warn,
-    /// Normal, and worth a line.
-    Notice,
-    /// Normal.
-    Info,
-    /// For those who look for a bug.
-    Debug,
-}
-
-impl LogLevel {
-    /// The names that `error_log` takes, and their levels.
-    const NAMES: [(&'static str, LogLevel); 8] = [
-        ("emerg", LogLevel::Emerg),
-        ("alert", LogLevel::Alert),
-        ("crit", LogLevel::Crit),
-        ("error", LogLevel::Error),
-        ("warn", LogLevel::Warn),
-        ("notice", LogLevel::Notice),
-        ("info", LogLevel::Info),
-        ("debug", LogLevel::Debug),
-    ];
-
-    /// The level that `error_log` calls `name`; nginx's names of parts of debug (`debug_http`) are all of it here.
-    pub fn parse(name: &[u8]) -> Option<LogLevel> {
-        let parts = [
-            "debug_core",
-            "debug_alloc",
-            "debug_mutex",
-            "debug_event",
-            "debug_http",
-            "debug_mail",
-            "debug_stream",
-        ];
-        if parts.iter().any(|part| part.as_bytes() == name) {
-            return Some(LogLevel::Debug);
-        }
-        LogLevel::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, level)| *level)
-    }
-
-    /// As it stands in brackets in a line.
-    pub fn name(self) -> &'static str {
-        match self {
-            LogLevel::Stderr => "",
-            level => LogLevel::NAMES[level as usize - 1].0,
-        }
-    }
-
-    /// Whether a line of this level is written before its caller goes on.
-    fn is_urgent(self) -> bool {
-        self <= LogLevel::Alert
-    }
-}
 
 /// The error logs in force somewhere: where messages go, each from its level on. The default is the process' main
 /// log, from `error` on.
@@ -164,14 +96,19 @@ impl ErrorLog {
         level <= self.limit
     }
 
+    /// Whether it names no sinks of its own: messages go where those of the main log go.
+    pub(crate) fn is_main(&self) -> bool {
+        self.sinks.is_none()
+    }
+
     /// The files that take a message of `level`; with `all` every file does.
-    fn files(&self, level: LogLevel, all: bool) -> impl Iterator<Item = &LogFile> {
+    pub(crate) fn files(&self, level: LogLevel, all: bool) -> impl Iterator<Item = &LogFile> {
         let sinks = self.sinks.as_deref().unwrap_or_default();
         sinks.iter().filter(move |sink| all || level <= sink.limit).map(|sink| &sink.file)
     }
 
     /// Hands a composed line to the log thread, or writes it now if it can't wait.
-    fn put(&self, level: LogLevel, line: &[u8], all: bool) {
+    pub(crate) fn put(&self, level: LogLevel, line: &[u8], all: bool) {
         if self.sinks.is_none() {
             return main(level, line, line, all);
         }
@@ -184,68 +121,6 @@ impl ErrorLog {
     }
 }
 
-/// Logs a message about the request `x`, with nginx's context. Costs a compare when the level is not logged.
-#[inline]
-pub fn exchange(x: &Exchange, level: LogLevel, message: &dyn Display) {
-    if x.plan.core.error_log.enabled(level) || x.connection.debug {
-        about_exchange(x, level, message);
-    }
-}
-
-#[cold]
-fn about_exchange(x: &Exchange, level: LogLevel, message: &dyn Display) {
-    let line = x.worker.dates(|dates| {
-        line::compose(dates.error_log(), level, Some(x.connection.number), message, |out| {
-            line::exchange(x, out);
-        })
-    });
-    capture::tell(level, &line);
-    let (log, all) = (&x.plan.core.error_log, x.connection.debug);
-    if level.is_urgent() || log.sinks.is_none() {
-        return log.put(level, &line, all);
-    }
-    for file in log.files(level, all) {
-        x.worker.logs.write(&x.worker, file, Some(level), |out| out.extend_from_slice(&line));
-    }
-}
-
-/// Logs a message about a connection that has no request (yet).
-pub fn connection(connection: &ClientConnection, level: LogLevel, message: &dyn Display) {
-    about_connection(connection, level, message, true);
-}
-
-/// Logs a message about a connection between two requests; nginx gives those no context.
-pub fn idle(connection: &ClientConnection, level: LogLevel, message: &dyn Display) {
-    about_connection(connection, level, message, false);
-}
-
-fn about_connection(connection: &ClientConnection, level: LogLevel, message: &dyn Display, context: bool) {
-    let hosts = connection.hosts.borrow().clone();
-    let server = connection.server();
-    let log = &server.plan.core.error_log;
-    if log.enabled(level) || connection.debug {
-        let line = line::compose(&line::now(), level, Some(connection.number), message, |out| {
-            if context {
-                line::connection(connection, &hosts.addr, out);
-            }
-        });
-        capture::tell(level, &line);
-        log.put(level, &line, connection.debug);
-    }
-}
-
-/// Logs why a response could not be sent to its end: nginx's lines at `info` for a client that is gone.
-pub fn broken(x: &Exchange, error: error::EngineError) {
-    // A server's answer that broke off has words of its own.
-    if x.log_complaints() {
-        return;
-    }
-    let (level, message) = line::broken(error);
-    let action =
-        if error.side == FaultSide::Upstream { "reading upstream" } else { "sending response to client" };
-    exchange(x, level, &format_args!("{message} while {action}"));
-}
-
 /// From here on messages of this thread that belong to no request, and those of requests whose configuration names no
 /// log, go to `log`; `None`: to the process' main log. For workers: a process may have several servers.
 pub fn set_own(log: Option<ErrorLog>) {
@@ -256,8 +131,8 @@ pub fn set_own(log: Option<ErrorLog>) {
 /// `weir: [emerg] message`.
 pub fn cycle(level: LogLevel, message: &dyn Display) {
     if main_enabled(level) {
-        let line = line::compose(&line::now(), level, None, message, |_| {});
-        capture::tell(level, &line);
+        let line = compose(&now(), level, None, message, |_| {});
+        tell(level, &line);
         main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes(), false);
     }
 }
@@ -322,7 +197,7 @@ fn main(level: LogLevel, line: &[u8], short: &[u8], all: bool) {
 /// Tells the main log about another log that can't be written; when it is that one, standard error.
 fn complain(trouble: &writer::LogTrouble) {
     let message = format_args!("{}, {} lines lost", trouble.message, trouble.lines);
-    let line = line::compose(&line::now(), trouble.level, None, &message, |_| {});
+    let line = compose(&now(), trouble.level, None, &message, |_| {});
     let mut told = false;
     if let Some(log) = &MAIN.read().unwrap_or_else(PoisonError::into_inner).log {
         for file in log.files(trouble.level, false).filter(|file| file.0.target != trouble.target) {
@@ -352,24 +227,24 @@ pub fn open_early(target: &LogTarget) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes the main log of `configuration` into use. Without an `error_log` it is the file of `-e`, or
-/// `logs/error.log` below the prefix, from `error` on.
+/// Takes the main log of a configuration into use: `configured`, and without an `error_log` the file of `-e` or
+/// `logs/error.log` below `prefix`, from `error` on.
 ///
 /// # Errors
 /// `open() "/path" failed (2: No such file or directory)`, in nginx's words.
-pub fn start(configuration: &Configuration) -> Result<(), String> {
-    set_main(main_of(configuration)?);
+pub fn start(configured: Option<&ErrorLog>, prefix: &Path) -> Result<(), String> {
+    set_main(main_of(configured, prefix)?);
     Ok(())
 }
 
-/// The main log of `configuration`, for [`set_main`]: opened now, taken into use when nothing can fail any more.
+/// The main log of a configuration, for [`set_main`]: opened now, taken into use when nothing can fail any more.
 ///
 /// # Errors
 /// As [`start`].
-pub fn main_of(configuration: &Configuration) -> Result<ErrorLog, String> {
-    match &configuration.main.error_log_open {
+pub fn main_of(configured: Option<&ErrorLog>, prefix: &Path) -> Result<ErrorLog, String> {
+    match configured {
         Some(log) => Ok(log.clone()),
-        None => usual(&configuration.prefix),
+        None => usual(prefix),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What one thread owns: its generation, free lists, clock and sinks. `Rc`-shared inside the thread, never leaves it.
 
-mod counters;
 mod part;
 mod slots;
 
@@ -30,7 +29,7 @@ use crate::transport::wire::ClientWire;
 use part::WorkerParts;
 use slots::IndexSlots;
 
-pub use counters::{DealingCounters, WorkerCounter, WorkerCounters, WorkerCounts};
+pub use crate::counters::{DealingCounters, WorkerCounter, WorkerCounters, WorkerCounts};
 pub use part::{WorkerPart, WorkerSlot};
 
 /// The number of the privileged agent, which is none of the workers.

@@ -92,7 +92,8 @@ fn start(line: &CommandLine) -> Result<StartedConf, Vec<String>> {
     };
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     signal::ignore(signal::SIGPIPE).map_err(failed("sigaction(SIGPIPE) failed"))?;
-    log::start(&configuration).map_err(|error| vec![error])?;
+    log::start(configuration.main.error_log_open.as_ref(), &configuration.prefix)
+        .map_err(|error| vec![error])?;
     let sockets = open(&configuration, &import(inherited)?, |line| log::startup(&line))?;
     let predecessor = upgrade.then(process::parent);
     Ok(StartedConf { paths, record, configuration, sockets, signals, readiness, notify, predecessor })

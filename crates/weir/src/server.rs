@@ -208,7 +208,8 @@ impl ServerProcess {
         let given = log::give(logs.into_iter().zip(fds).collect::<Vec<(PathBuf, OwnedFd)>>());
         // The master has logged the warnings.
         let (configuration, _) = self.paths.load(&record)?;
-        let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
+        let main_log = log::main_of(configuration.main.error_log_open.as_ref(), &configuration.prefix)
+            .map_err(|error| vec![error])?;
         drop(given);
         drop(found);
         let sockets = import(&configuration, parts)?;

@@ -123,7 +123,8 @@ impl SingleProcess {
         for warning in warnings {
             warning.log();
         }
-        let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
+        let main_log = log::main_of(configuration.main.error_log_open.as_ref(), &configuration.prefix)
+            .map_err(|error| vec![error])?;
         let sockets =
             run::open(&configuration, &self.server.sockets(), |line| log::cycle(LogLevel::Emerg, &line))?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;

@@ -38,7 +38,6 @@ use weir_trace::{Cause, Site, WaitKind};
 use crate::body::ResponseBody;
 use crate::conf::server::VirtualServer;
 use crate::filter::{BodyEntry, BodyFilter, FilterSlot, ROOM};
-use crate::log::LogLevel;
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
 use crate::read::RequestBody;
@@ -428,16 +427,6 @@ impl Exchange {
     /// Notes why the request ends as it does (`$cause`). The last word counts.
     pub fn because(&mut self, cause: Cause) {
         self.cause = cause;
-    }
-
-    /// Logs at level error, with nginx's context (`client: ..., server: ..., request: "..."`).
-    pub fn log_error(&self, message: &dyn std::fmt::Display) {
-        self.log(LogLevel::Error, message);
-    }
-
-    /// Logs at `level`, with nginx's context. Costs a compare when the level is not logged.
-    pub fn log(&self, level: LogLevel, message: &dyn std::fmt::Display) {
-        crate::log::exchange(self, level, message);
     }
 
     /// Bytes of this response that left so far, head included (`$bytes_sent`).

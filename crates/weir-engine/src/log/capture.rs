@@ -13,7 +13,7 @@ pub fn capture(taker: Option<LineTaker>) {
 }
 
 /// Tells the taker, if there is one.
-pub(super) fn tell(level: LogLevel, line: &[u8]) {
+pub(crate) fn tell(level: LogLevel, line: &[u8]) {
     TAKER.with_borrow(|taker| {
         if let Some(taker) = taker {
             taker(level, line.strip_suffix(b"\n").unwrap_or(line));

@@ -11,9 +11,10 @@ use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
 use super::writer::{LineBatch, LogWriter, MOST_QUEUED, WriterQueue};
 use super::*;
 use crate::conf::{self, CORE_MODULES};
-use crate::error::EngineErrorKind;
+use crate::counters::WorkerCounters;
+use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::testing::run;
-use crate::worker::WorkerCounters;
+use crate::request_log;
 
 /// A file name of its own, removed at the end of the test.
 struct Temporary(PathBuf);
@@ -88,13 +89,13 @@ fn a_request_is_named_as_nginx_does() {
     let head = "GET /t?a=1 HTTP/1.1\r\nHost: One.Test:80\r\nReferer: http://from/\r\n\r\n";
     let number = run(&server, head, async |x| {
         x.log_error(&"open() \"/t\" failed (2: No such file or directory)");
-        broken(
+        request_log::broken(
             x,
-            error::EngineError { kind: EngineErrorKind::Closed, side: FaultSide::Client, errno: Some(104) },
+            EngineError { kind: EngineErrorKind::Closed, side: FaultSide::Client, errno: Some(104) },
         );
-        broken(x, error::EngineError::CLIENT_TIMED_OUT);
+        request_log::broken(x, EngineError::CLIENT_TIMED_OUT);
         x.log(LogLevel::Debug, &"not wanted");
-        connection(&x.connection, LogLevel::Info, &"client sent nothing");
+        x.connection.log(LogLevel::Info, &"client sent nothing");
         x.worker.logs.flush_all();
         x.connection.number
     });
@@ -146,16 +147,14 @@ fn assert_prefix(line: &str, level: &str, number: u64, message: &str) {
 
 #[test]
 fn a_line_ends_after_2048_bytes() {
-    let line = line::compose(&line::now(), LogLevel::Error, None, &"x".repeat(5000), |out| out.push(b'y'));
+    let line = compose(&now(), LogLevel::Error, None, &"x".repeat(5000), |out| out.push(b'y'));
     assert_eq!(line.len(), 2048);
     assert!(line.ends_with(b"x\n"));
 }
 
 #[test]
 fn debug_lines_have_no_context() {
-    let line = |level| {
-        line::compose(&line::now(), level, Some(7), &"told", |out| out.extend_from_slice(b", client"))
-    };
+    let line = |level| compose(&now(), level, Some(7), &"told", |out| out.extend_from_slice(b", client"));
     assert!(line(LogLevel::Info).ends_with(b": *7 told, client\n"));
     assert!(line(LogLevel::Debug).ends_with(b": *7 told\n"));
 }
@@ -166,7 +165,7 @@ fn a_worker_hands_lines_over_by_itself_and_in_order() {
     let log = file.open(None);
     run("server { }", "GET / HTTP/1.0\r\n\r\n", async |x| {
         let write = |line: &str| {
-            x.worker.logs.write(&x.worker, &log, None, |out| out.extend_from_slice(line.as_bytes()));
+            x.worker.log_line(&log, None, |out| out.extend_from_slice(line.as_bytes()));
         };
         write("1\n");
         write("2\n");
@@ -176,7 +175,7 @@ fn a_worker_hands_lines_over_by_itself_and_in_order() {
         }
         assert_eq!(file.read(), "1\n2\n");
         // What composes a line may log a line.
-        x.worker.logs.write(&x.worker, &log, None, |out| {
+        x.worker.log_line(&log, None, |out| {
             write("inner\n");
             out.extend_from_slice(b"outer\n");
         });
@@ -197,7 +196,7 @@ fn a_full_disk_costs_lines_and_nothing_else() {
     let before = lost();
     run("server { }", "GET / HTTP/1.0\r\n\r\n", async |x| {
         for log in [&full, &good] {
-            x.worker.logs.write(&x.worker, log, None, |out| out.extend_from_slice(b"1\n2\n"));
+            x.worker.log_line(log, None, |out| out.extend_from_slice(b"1\n2\n"));
         }
         x.worker.logs.flush_all();
         assert!(x.worker.counters.log_lost.get() >= 2);

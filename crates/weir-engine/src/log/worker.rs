@@ -11,7 +11,7 @@ use weir_rt::notify::{Notify, either};
 use super::LogLevel;
 use super::file::LogFile;
 use super::writer::{self, LineBatch};
-use crate::worker::{Worker, WorkerCounters};
+use crate::counters::WorkerCounters;
 
 /// The log lines of a worker that are not handed over yet. Composing a line takes no lock and no atomic operation;
 /// handing over takes one lock for all lines of a turn.
@@ -42,21 +42,23 @@ enum WorkerLogsState {
 
 impl WorkerLogs {
     /// Logs one line (or more) to `file`: `write` appends it, with its newline, to the vector it is given. `level`
-    /// is syslog's severity, `None` for that of the log itself.
+    /// is syslog's severity, `None` for that of the log itself; `time` its time. Lines that are lost are counted in the
+    /// worker's `counters`.
     ///
     /// # Panics
     /// When a worker's first line is logged outside of its runtime.
     pub fn write(
         &self,
-        worker: &Worker,
         file: &LogFile,
         level: Option<LogLevel>,
+        counters: &Arc<WorkerCounters>,
+        time: impl FnOnce() -> [u8; 15],
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let inner = &self.0;
         // The vector is taken out, since what composes the line may log something itself.
         let mut out = inner.take(file);
-        let start = file.begin(&mut out, level, || worker.dates(|dates| *dates.syslog()));
+        let start = file.begin(&mut out, level, time);
         write(&mut out);
         file.end(&mut out, start);
         let len = out.len();
@@ -64,7 +66,7 @@ impl WorkerLogs {
         match inner.state.get() {
             WorkerLogsState::Runs if len < HANDED_OVER => inner.dirty.notify(),
             WorkerLogsState::Fresh => {
-                inner.counters.get_or_init(|| worker.counters.clone());
+                inner.counters.get_or_init(|| counters.clone());
                 inner.state.set(WorkerLogsState::Runs);
                 weir_rt::spawn(inner.clone().run());
                 inner.dirty.notify();

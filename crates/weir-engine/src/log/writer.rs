@@ -17,7 +17,7 @@ use weir_rt::clock::monotonic_ms;
 use super::buffer::LineBuffer;
 use super::file::{self, SharedLogFile};
 use super::{LogLevel, complain, line};
-use crate::worker::WorkerCounters;
+use crate::counters::WorkerCounters;
 
 /// Waits until everything handed over so far is in its file, buffered lines too; five seconds at most, so that a
 /// log that nobody reads can't keep the process from ending.

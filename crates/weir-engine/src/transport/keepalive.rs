@@ -7,7 +7,7 @@ use weir_rt::RecvOutcome;
 use super::ClientConnection;
 use crate::agent;
 use crate::exchange::Exchange;
-use crate::log::{self, LogLevel};
+use crate::log::LogLevel;
 use crate::worker::Worker;
 
 /// Applies the settings of the location that was just found: nothing of the server's own counts before, and a
@@ -35,28 +35,24 @@ pub fn gone(connection: &ClientConnection, worker: &Worker, gone: &RecvOutcome) 
     let host = connection.peer.host();
     match *gone {
         RecvOutcome::Eof if first => {
-            log::connection(
-                connection,
-                LogLevel::Info,
-                &"client closed connection while waiting for request",
-            );
+            connection.log(LogLevel::Info, &"client closed connection while waiting for request");
         }
         RecvOutcome::Eof => {
-            log::idle(connection, LogLevel::Info, &format_args!("client {host} closed keepalive connection"));
+            connection.log_idle(LogLevel::Info, &format_args!("client {host} closed keepalive connection"));
         }
         RecvOutcome::TimedOut if first => {
             let message = "client timed out (110: Connection timed out) while waiting for request";
-            log::connection(connection, LogLevel::Info, &message);
+            connection.log(LogLevel::Info, &message);
         }
         RecvOutcome::Err(errno) if first => {
             let reason = weir_rt::file::errno_text(errno);
             let message = format_args!("recv() failed ({errno}: {reason}) while waiting for request");
-            log::connection(connection, LogLevel::Info, &message);
+            connection.log(LogLevel::Info, &message);
         }
         RecvOutcome::Err(errno) => {
             let reason = weir_rt::file::errno_text(errno);
             let message = format_args!("client {host} closed keepalive connection ({errno}: {reason})");
-            log::idle(connection, LogLevel::Info, &message);
+            connection.log_idle(LogLevel::Info, &message);
         }
         RecvOutcome::TimedOut | RecvOutcome::Data(_) => {}
     }

@@ -199,7 +199,7 @@ impl ClientConnection {
                 if let Some(hello) = self.hello.get()
                     && let Err(reason) = self.choose_by_name(hello.server_name.as_deref())
                 {
-                    crate::log::connection(self, crate::log::LogLevel::Alert, &reason);
+                    self.log(crate::log::LogLevel::Alert, &reason);
                     self.retired.set(true);
                     return true;
                 }

@@ -68,7 +68,7 @@ impl AccessLogs {
 
 fn write(x: &mut Exchange, file: &LogFile, log: &AccessLog) {
     let worker = x.worker.clone();
-    worker.logs.write(&worker, file, None, |out| {
+    worker.log_line(file, None, |out| {
         log.format.write(x, out);
         out.push(b'\n');
     });

@@ -11,6 +11,7 @@ use super::{begin, proxy};
 use crate::tls;
 use weir_engine::conf::server::WorkerGeneration;
 use weir_engine::log::{self, LogLevel};
+use weir_engine::request_log;
 use weir_engine::transport::ClientConnection;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::worker::Worker;
@@ -107,7 +108,7 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
     let connection = Rc::new(connection);
     let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
     connection.narrow(&generation);
-    log::debug::accepted(&connection);
+    request_log::debug::accepted(&connection);
     let wire = Rc::new(ClientWire::new(stream));
     let open = worker.open(&wire, &connection);
     let worker = worker.clone();

@@ -8,9 +8,10 @@ use weir_trace::{ConnectionStep, Site, WaitKind};
 
 use crate::tls::accepted::TlsJudge;
 use weir_engine::exchange::Exchange;
-use weir_engine::log::{LogLevel, debug};
+use weir_engine::log::LogLevel;
 use weir_engine::progress::Progress;
 use weir_engine::request_head::{self, HeadFailure};
+use weir_engine::request_log;
 use weir_engine::transport::wire::ClientWire;
 
 /// Reads and checks a head into `x`, where all of it has come; the virtual server is chosen, the body is untouched.
@@ -61,7 +62,7 @@ fn checked(x: &mut Exchange, parsed: Result<(), HeadFailure>) -> Result<(), Head
             .trace()
             .mark_and_pass(Site::step(ConnectionStep::Parse), [Site::step(ConnectionStep::VirtualServer)]),
     }
-    debug::begun(x);
+    request_log::debug::begun(x);
     checked
 }
 

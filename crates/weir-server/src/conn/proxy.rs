@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_http::proxy_protocol::{self, BadProxy, ProxiedEnds, ProxyProtocolHeader, ProxyProtocolParse};
 use weir_rt::RecvOutcome;
 
-use weir_engine::log::{self, LogLevel};
+use weir_engine::log::LogLevel;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::{ClientConnection, ProxiedAddresses};
 
@@ -41,7 +41,7 @@ fn attempt(connection: &ClientConnection, wire: &ClientWire) -> Option<bool> {
         }
         Err(bad) => {
             let message = refusal(bad, input.bytes());
-            log::connection(connection, LogLevel::Error, &message);
+            connection.log(LogLevel::Error, &message);
             Some(false)
         }
     }
@@ -71,7 +71,7 @@ fn lost(connection: &ClientConnection, gone: &RecvOutcome) {
         RecvOutcome::Err(errno) => format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(*errno)),
         RecvOutcome::Eof | RecvOutcome::Data(_) => "client closed connection".to_owned(),
     };
-    log::connection(connection, LogLevel::Info, &format_args!("{how} while reading PROXY protocol"));
+    connection.log(LogLevel::Info, &format_args!("{how} while reading PROXY protocol"));
 }
 
 #[cfg(test)]

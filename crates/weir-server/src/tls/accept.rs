@@ -25,7 +25,7 @@ use super::server_part::{client_policy, server_tls};
 use super::state;
 use super::state::ClientJudgement;
 use weir_engine::conf::server::VirtualServer;
-use weir_engine::log::{self, LogLevel};
+use weir_engine::log::LogLevel;
 use weir_engine::transport::ClientConnection;
 use weir_engine::transport::tls::{AgreedProtocol, ConnectionTls};
 use weir_engine::transport::wire::ClientWire;
@@ -97,7 +97,7 @@ async fn agree(
     let said = std::mem::take(&mut hello.fields);
     if let Err(reason) = connection.choose_by_name(said.server_name.as_deref()) {
         // nginx's callback fails with an internal error, too: whose certificate is meant is not known.
-        log::connection(connection, LogLevel::Alert, &reason);
+        connection.log(LogLevel::Alert, &reason);
         reject(connection, wire, HandshakeRefusal::Hello);
         return None;
     }
@@ -247,7 +247,7 @@ async fn hello(connection: &ClientConnection, wire: &ClientWire, received: Vec<u
 fn reject(connection: &ClientConnection, wire: &ClientWire, refusal: HandshakeRefusal) {
     wire.stream.send(vec![21, 3, 3, 0, 2, 2, refusal.alert()]);
     let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
-    log::connection(connection, LogLevel::Info, &message);
+    connection.log(LogLevel::Info, &message);
 }
 
 /// What a handshake is made with.
@@ -309,7 +309,7 @@ async fn establish(
     let NewSession { mut session, plain } = new;
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
-    log::connection(connection, LogLevel::Debug, &facts.agreed());
+    connection.log(LogLevel::Debug, &facts.agreed());
     let known = ConnectionTls::new(
         facts,
         session.take_secrets(),
@@ -380,7 +380,7 @@ async fn compute(
         }
     };
     loaded.map(|loaded| tls.with_computed(config, loaded)).map_err(|message| {
-        log::connection(connection, LogLevel::Error, &format_args!("{message} while SSL handshaking"));
+        connection.log(LogLevel::Error, &format_args!("{message} while SSL handshaking"));
         HandshakeRefusal::Certificate
     })
 }
@@ -403,7 +403,7 @@ fn lost(connection: &ClientConnection, gone: &RecvOutcome, action: &str) {
         }
         RecvOutcome::Eof | RecvOutcome::Data(_) => "client closed connection".to_owned(),
     };
-    log::connection(connection, LogLevel::Info, &format_args!("{how} while {action}"));
+    connection.log(LogLevel::Info, &format_args!("{how} while {action}"));
 }
 
 /// A fatal alert.
@@ -415,5 +415,5 @@ fn failed(connection: &ClientConnection, error: &Error) {
     let message = format_args!("SSL_do_handshake() failed {} while {HANDSHAKING}", files::ssl(error));
     // What a client does is its own affair, a key that fails is not.
     let level = if error.is_own() { LogLevel::Crit } else { LogLevel::Info };
-    log::connection(connection, level, &message);
+    connection.log(level, &message);
 }

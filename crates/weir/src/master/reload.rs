@@ -114,7 +114,8 @@ impl MasterProcess {
         for warning in warnings {
             warning.log();
         }
-        let log = log::main_of(&configuration).map_err(|error| vec![error])?;
+        let log = log::main_of(configuration.main.error_log_open.as_ref(), &configuration.prefix)
+            .map_err(|error| vec![error])?;
         let sockets = run::open(&configuration, &self.hatching.cycle.sockets, |line| {
             log::cycle(LogLevel::Emerg, &line)
         })?;
@@ -168,7 +169,10 @@ impl MasterProcess {
             return false;
         };
         self.hatching.cycle = before;
-        if let Err(error) = log::start(&self.hatching.cycle.configuration) {
+        if let Err(error) = log::start(
+            self.hatching.cycle.configuration.main.error_log_open.as_ref(),
+            &self.hatching.cycle.configuration.prefix,
+        ) {
             log::cycle(LogLevel::Emerg, &error);
         }
         if server.is_none() && !retired {

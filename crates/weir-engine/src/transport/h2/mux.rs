@@ -11,7 +11,7 @@ use weir_http::{h2, hpack};
 use super::encode::SentBlocks;
 use crate::body::BodyChain;
 use crate::exchange::Exchange;
-use crate::log::{self, LogLevel};
+use crate::log::LogLevel;
 use crate::pieces;
 use crate::transport::ClientConnection;
 use crate::transport::wire::{ClientWire, HIGH};
@@ -325,11 +325,7 @@ impl H2Mux {
     }
 
     fn log(&self, message: &dyn std::fmt::Display) {
-        log::connection(
-            &self.connection,
-            LogLevel::Info,
-            &format_args!("{message} while processing HTTP/2 connection"),
-        );
+        self.connection.log(LogLevel::Info, &format_args!("{message} while processing HTTP/2 connection"));
     }
 
     /// Prepares the slot of a new stream.

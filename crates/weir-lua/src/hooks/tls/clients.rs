@@ -101,7 +101,7 @@ impl ClientScripts {
             Ok(choice) => HelloVerdict::Choose(Box::new(choice)),
             Err(message) => {
                 let message = format_args!("{message} while SSL handshaking");
-                weir_engine::log::connection(&greeting.connection, LogLevel::Error, &message);
+                greeting.connection.log(LogLevel::Error, &message);
                 HelloVerdict::Reject(HandshakeRefusal::Certificate)
             }
         }
@@ -200,7 +200,7 @@ pub(crate) fn goes_on(x: &mut Exchange, phase: ScriptPhase, end: Option<&ScriptE
 
 /// Logs what concerns nobody but who reads debug lines.
 fn debug(greeting: &ClientGreeting, message: &dyn std::fmt::Display) {
-    weir_engine::log::connection(&greeting.connection, LogLevel::Debug, message);
+    greeting.connection.log(LogLevel::Debug, message);
 }
 
 /// An exchange of no request for a script of the handshake.

@@ -21,7 +21,7 @@ use weir_http::h2;
 use weir_rt::{RecvOutcome, SendError};
 
 use weir_engine::exchange::Exchange;
-use weir_engine::log::{self, LogLevel};
+use weir_engine::log::LogLevel;
 use weir_engine::transport::ClientConnection;
 use weir_engine::transport::h2::H2Mux;
 use weir_engine::transport::keepalive;
@@ -145,7 +145,7 @@ fn left(mux: &Rc<H2Mux>, gone: &RecvOutcome) {
         keepalive::gone(&mux.connection, &mux.worker, gone);
     } else if let RecvOutcome::TimedOut = gone {
         let message = "client timed out (110: Connection timed out) while sending to client";
-        log::connection(&mux.connection, LogLevel::Info, &message);
+        mux.connection.log(LogLevel::Info, &message);
     }
 }
 

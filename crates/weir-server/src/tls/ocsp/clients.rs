@@ -7,7 +7,7 @@ use weir_tls::certificate::CertificateDer;
 use weir_tls::ocsp::{self, CertificateStatus, OcspAnswer, OcspSigner};
 
 use super::{OcspResponder, ResponderNames};
-use weir_engine::log::{self, LogLevel};
+use weir_engine::log::LogLevel;
 use weir_engine::transport::ClientConnection;
 
 /// How a server asks.
@@ -38,7 +38,7 @@ impl ClientCertificateCheck {
                 Ok(status) => status,
                 Err(why) => {
                     let message = format_args!("{why} while requesting certificate status");
-                    log::connection(connection, LogLevel::Error, &message);
+                    connection.log(LogLevel::Error, &message);
                     return Err(FAILED);
                 }
             };

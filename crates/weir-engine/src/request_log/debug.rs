@@ -8,8 +8,8 @@ use weir_rt::clock;
 use weir_trace::SiteTable;
 use weir_trace::render::flow;
 
-use super::LogLevel;
 use crate::exchange::Exchange;
+use crate::log::LogLevel;
 use crate::transport::ClientConnection;
 
 /// A connection was accepted.
@@ -27,7 +27,7 @@ pub fn accepted(connection: &ClientConnection) {
 #[cold]
 fn tell_accepted(connection: &ClientConnection) {
     let (peer, fd) = (&connection.peer, connection.fd);
-    super::connection(connection, LogLevel::Debug, &format_args!("accept: {peer} fd:{fd}"));
+    connection.log(LogLevel::Debug, &format_args!("accept: {peer} fd:{fd}"));
 }
 
 /// A request's head was read, and its server is chosen.
