@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use weir_trace::WaitKind;
 
 use crate::error::EngineError;
-use crate::file::OpenFile;
+use crate::open_file::OpenFile;
 
 /// What a content handler answers with; the engine pulls it through the filters.
 #[derive(Default)]

@@ -6,6 +6,9 @@
 //! served by [`try_serve`] alone, without a future: it then costs no allocation and no state outside the processor's
 //! registers. All pairs of this kind return [`Progress`].
 
+pub(crate) mod phases;
+mod redirects;
+
 use weir_http::{Method, Version};
 use weir_rt::clock;
 use weir_sys::probe;
@@ -18,10 +21,12 @@ use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::{Exchange, ResponseDelivery};
 use crate::log::LogLevel;
 use crate::output::{self, ResponseEnd, ResponseWait};
-use crate::phase::{self, LogWait, Phase, PhaseWait, Verdict};
+use crate::phase::{Phase, Verdict};
 use crate::progress::Progress;
+use crate::redirect::InternalRedirect;
 use crate::transport::h2::H2Stream;
-use crate::{redirect, special, subrequest};
+use crate::{special, subrequest};
+use phases::{LogWait, PhaseWait};
 
 /// What a request waits for, and what is left of it then.
 pub enum ServeWait {
@@ -40,7 +45,7 @@ pub fn try_serve(x: &mut Exchange) -> Progress<(), ServeWait> {
     let mut course = RequestCourse::default();
     // What nearly all requests come to is done here: the loop of `try_advance` moves what it
     // decides on, which costs a hundred instructions.
-    let progress = match phase::try_phases(x, Phase::PostRead) {
+    let progress = match phases::try_phases(x, Phase::PostRead) {
         Progress::Done(Verdict::Respond) => match output::try_respond(x) {
             Progress::Done(ResponseEnd::Whole) => {
                 x.delivery.set(ResponseDelivery::Whole);
@@ -66,7 +71,7 @@ pub fn try_end(x: &mut Exchange) -> Progress<(), ServeWait> {
     if x.plan.core.post_action.is_some() {
         return Progress::Wait(ServeWait::PostAction);
     }
-    if let Progress::Wait(wait) = phase::try_log(x) {
+    if let Progress::Wait(wait) = phases::try_log(x) {
         return Progress::Wait(ServeWait::Log(wait));
     }
     record(x);
@@ -94,7 +99,7 @@ pub async fn finish_serve(x: &mut Exchange, wait: ServeWait) {
         }
         ServeWait::Log(wait) => {
             attach(x);
-            phase::finish_log(x, wait).await;
+            phases::finish_log(x, wait).await;
         }
     }
     record(x);
@@ -148,7 +153,7 @@ async fn post_action(x: &mut Exchange) {
         (x.response.header_sent, x.response.header_only) = (true, true);
         x.response.body = ResponseBody::Empty;
         x.body_filters.clear();
-        let redirect = redirect::InternalRedirect::to(x, &action);
+        let redirect = InternalRedirect::to(x, &action);
         Box::pin(conclude(x, NextStep::Judge(redirect.into()))).await;
         let (delivery, cause, keep_alive) = before;
         x.delivery.set(delivery);
@@ -160,9 +165,9 @@ async fn post_action(x: &mut Exchange) {
 /// Runs the log phase.
 pub(crate) async fn log_request(x: &mut Exchange) {
     x.log_complaints();
-    if let Progress::Wait(wait) = phase::try_log(x) {
+    if let Progress::Wait(wait) = phases::try_log(x) {
         attach(x);
-        phase::finish_log(x, wait).await;
+        phases::finish_log(x, wait).await;
     }
 }
 
@@ -206,7 +211,7 @@ async fn finish_advance(x: &mut Exchange, mut course: RequestCourse, mut wait: E
     attach(x);
     loop {
         let next = match wait {
-            EngineWait::Phases(wait) => NextStep::Judge(phase::finish_phases(x, wait).await),
+            EngineWait::Phases(wait) => NextStep::Judge(phases::finish_phases(x, wait).await),
             EngineWait::Response(wait) => NextStep::Responded(output::finish_respond(x, wait).await),
         };
         match try_advance(x, &mut course, next) {
@@ -228,7 +233,7 @@ fn attach(x: &Exchange) {
 fn try_advance(x: &mut Exchange, course: &mut RequestCourse, mut next: NextStep) -> Progress<(), EngineWait> {
     loop {
         next = match next {
-            NextStep::Run(phase) => match phase::try_phases(x, phase) {
+            NextStep::Run(phase) => match phases::try_phases(x, phase) {
                 Progress::Done(verdict) => NextStep::Judge(verdict),
                 Progress::Wait(wait) => return Progress::Wait(EngineWait::Phases(wait)),
             },
@@ -272,7 +277,7 @@ fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Opti
             // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
             x.trace().open(Site::REDIRECT);
             course.redirects += 1;
-            Some(match redirect::follow(x, *to) {
+            Some(match redirects::follow(x, *to) {
                 Ok(phase) => NextStep::Run(phase),
                 Err(status) => NextStep::Judge(Verdict::Status(status)),
             })
@@ -365,6 +370,17 @@ pub fn cause(error: &EngineError) -> Cause {
         (FaultSide::Client, EngineErrorKind::TimedOut) => Cause::ClientTimeout,
         (FaultSide::Client, EngineErrorKind::Protocol) => Cause::BadRequest,
         (FaultSide::Client, _) => Cause::ClientClosed,
+    }
+}
+
+impl Exchange {
+    /// It is over, and is counted as failed or not.
+    pub fn end_alone(mut self: Box<Self>, failed: bool) {
+        self.response.status = if failed { 500 } else { 200 };
+        self.delivery.set(if failed { ResponseDelivery::Open } else { ResponseDelivery::Whole });
+        record(&mut self);
+        let worker = self.worker.clone();
+        worker.give_exchange(self);
     }
 }
 
@@ -476,7 +492,7 @@ mod tests {
     use weir_trace::EventKind;
 
     use super::*;
-    use crate::exchange::testing;
+    use crate::testing;
 
     /// A request's failure is charged to the handler that produced the response. A head that is refused has met no
     /// handler, least of all that of the request that used the exchange before.

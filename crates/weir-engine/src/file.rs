@@ -4,113 +4,19 @@
 //! shared by the requests of one loop turn, never longer, unless `open_file_cache` says so: a file that was replaced
 //! is served replaced to every request that begins afterwards. [`FileStore`] holds both caches.
 
-mod cache;
-pub mod hash;
-mod store;
-mod turn;
-
-use std::cell::OnceCell;
-use std::ffi::OsStr;
-use std::fmt;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::rc::Rc;
 
-use weir_rt::file::errno::{EACCES, EIO, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
-use weir_rt::file::{FileHandle, FileKind, FileMeta, SymlinkPolicy};
-use weir_trace::WaitKind;
+use weir_rt::file::errno::{EACCES, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
+use weir_rt::file::{FileKind, SymlinkPolicy};
 
-pub use hash::hash;
-pub use store::FileStore;
+pub use crate::open_file::{FileCache, FileStore, FoundPath, OpenFile, SMALL, hash};
 
 use crate::conf::core::{AliasedPart, DisableSymlinks};
-use crate::error::EngineError;
 use crate::exchange::Exchange;
 use crate::log::LogLevel;
+use crate::open_file::{errno, os_path};
 use crate::text::{Arena, Span, Text};
-
-/// An open regular file, with what is derived from it once: its entity tag and, when it is small, its bytes.
-pub struct OpenFile {
-    handle: Rc<FileHandle>,
-    meta: FileMeta,
-    etag: OnceCell<Rc<[u8]>>,
-    body: OnceCell<Rc<[u8]>>,
-}
-
-impl OpenFile {
-    /// `meta` are what fstat(2) says of `handle`.
-    pub fn new(handle: Rc<FileHandle>, meta: FileMeta) -> OpenFile {
-        OpenFile { handle, meta, etag: OnceCell::new(), body: OnceCell::new() }
-    }
-
-    /// The file itself.
-    pub fn handle(&self) -> Rc<FileHandle> {
-        self.handle.clone()
-    }
-
-    /// What fstat(2) said when the file was opened.
-    pub fn meta(&self) -> &FileMeta {
-        &self.meta
-    }
-
-    /// Bytes when the file was opened.
-    pub fn size(&self) -> u64 {
-        self.meta.size
-    }
-
-    /// Last modification, seconds since 1970.
-    pub fn mtime(&self) -> i64 {
-        self.meta.mtime_s
-    }
-
-    /// nginx's `ETag`: modification time and size in hexadecimal.
-    pub fn etag(&self) -> Rc<[u8]> {
-        let make = || {
-            let mut tag = Vec::with_capacity(32);
-            weir_http::etag::file(&mut tag, self.meta.mtime_s, self.meta.size);
-            Rc::from(tag)
-        };
-        self.etag.get_or_init(make).clone()
-    }
-
-    /// All of the file, when it has at most [`SMALL`] bytes and they can be read without waiting for the disk.
-    /// `None` also for a file that was cut short since: whoever sends it as a file finds that out.
-    pub fn body(&self) -> Option<Rc<[u8]>> {
-        if let Some(body) = self.body.get() {
-            return Some(body.clone());
-        }
-        if self.meta.size > SMALL {
-            return None;
-        }
-        let mut body: Rc<[u8]> = std::iter::repeat_n(0, self.meta.size as usize).collect();
-        let bytes = Rc::get_mut(&mut body).expect("made in the line above");
-        match self.handle.pread_cached(bytes, 0) {
-            Ok(Some(n)) if n == bytes.len() => Some(self.body.get_or_init(|| body).clone()),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Debug for OpenFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenFile").field("fd", &self.handle.fd()).field("size", &self.meta.size).finish()
-    }
-}
-
-/// What a path leads to.
-#[derive(Clone, Debug)]
-pub enum FoundPath {
-    /// A regular file, opened for reading.
-    File(Rc<OpenFile>),
-    /// A directory.
-    Dir {
-        /// What fstat(2) said.
-        meta: FileMeta,
-    },
-    /// A device, FIFO or socket.
-    Other,
-}
 
 /// A path in the arena of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +136,7 @@ pub fn lookup(x: &mut Exchange, path: impl Into<PathText>) -> Result<FoundPath, 
     let span = path.into().span;
     let links = links(x, span);
     let Exchange { arena, plan, worker, .. } = x;
-    worker.files.lookup(arena.get(span), &plan.core, links)
+    worker.files.lookup(arena.get(span), plan.core.open_file_cache.as_ref(), links)
 }
 
 /// Opens what the request's URI leads to under `root` or `alias`, or takes it from the caches: [`map_uri`] and [`lookup`]
@@ -246,13 +152,13 @@ pub fn lookup_uri(x: &mut Exchange) -> Result<FoundPath, u16> {
         && matches!(core.disable_symlinks, DisableSymlinks::Off)
         && !x.add_uri_to_alias
         && core.root.constant().is_some();
-    if shared && let Some(found) = worker.files.found(plan, arena.get(request.uri)) {
+    if shared && let Some(found) = worker.files.found(Rc::as_ptr(plan).addr(), arena.get(request.uri)) {
         return Ok(found);
     }
     let path = checked_path(x);
     let found = lookup(x, path).map_err(|errno| failed(x, path, errno))?;
     if shared {
-        x.worker.files.remember(&x.plan, x.uri(), &found);
+        x.worker.files.remember(Rc::as_ptr(&x.plan).addr(), x.uri(), &found);
     }
     Ok(found)
 }
@@ -305,46 +211,6 @@ pub fn log_forbidden_index(x: &mut Exchange) {
     x.log_error(&format_args!("directory index of \"{path}\" is forbidden"));
 }
 
-/// Reads `len` bytes of `file` from `offset`; waits on a thread of the pool when they are not in memory.
-///
-/// # Errors
-/// The disk's, or [`EngineError::file`] without errno when the file ends earlier: it was cut short while it was served.
-pub async fn read(
-    x: &mut Exchange,
-    file: &Rc<OpenFile>,
-    offset: u64,
-    len: usize,
-) -> Result<Vec<u8>, EngineError> {
-    let mut bytes = vec![0; len];
-    if matches!(file.handle.pread_cached(&mut bytes, offset), Ok(Some(n)) if n == len) {
-        return Ok(bytes);
-    }
-    let failed = |error: io::Error| EngineError::file(error.raw_os_error());
-    let job = move |file: &FileHandle| read_exact(file, &mut bytes, offset).map(|whole| (whole, bytes));
-    let read = weir_rt::file::on_pool(&file.handle, job);
-    match x.waiting_for(WaitKind::ThreadPool, read).await.map_err(failed)? {
-        (true, bytes) => Ok(bytes),
-        (false, _) => {
-            x.log(LogLevel::Alert, &"file was truncated while it was sent");
-            Err(EngineError::file(None))
-        }
-    }
-}
-
-/// Fills `bytes`; `false` when the file ends before that.
-fn read_exact(file: &FileHandle, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.pread(&mut bytes[done..], offset + done as u64) {
-            Ok(0) => return Ok(false),
-            Ok(n) => done += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
-}
-
 /// The location's `disable_symlinks` for the path at `span`.
 fn links(x: &mut Exchange, span: Span) -> SymlinkPolicy {
     let (checked, from) = match &x.plan.core.disable_symlinks {
@@ -374,33 +240,5 @@ fn unchecked(path: &[u8], from: &[u8]) -> Option<usize> {
     }
 }
 
-/// Opens `path` for itself, without caches.
-fn open(path: &[u8], links: SymlinkPolicy) -> Result<FoundPath, i32> {
-    let path = os_path(path);
-    let opened = match links {
-        SymlinkPolicy::Follow => weir_rt::file::open(path),
-        links => weir_rt::file::open_links(path, links),
-    };
-    let handle = opened.map_err(errno)?;
-    let meta = handle.meta().map_err(errno)?;
-    Ok(match meta.kind {
-        FileKind::File => FoundPath::File(Rc::new(OpenFile::new(Rc::new(handle), meta))),
-        FileKind::Dir => FoundPath::Dir { meta },
-        FileKind::Other => FoundPath::Other,
-    })
-}
-
-fn os_path(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
-}
-
-fn errno(error: io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(EIO)
-}
-
-/// Files up to this many bytes are answered from memory. Above it sendfile(2) is as fast, and a file need not be read
-/// for a client that hangs up.
-pub const SMALL: u64 = 64 * 1024;
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -450,7 +450,7 @@ async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Re
         };
         let part = (*len).min(room);
         room -= part;
-        let bytes = crate::file::read(x, file, *offset, part as usize).await?;
+        let bytes = x.read_file(file, *offset, part as usize).await?;
         entry.input.push(BodyBuf::Bytes(bytes));
         entry.unread.unpop(buf.slice(part, *len));
     }

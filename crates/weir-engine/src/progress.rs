@@ -3,7 +3,10 @@
 //! A request that never waits meets no future. So each step that may have to wait is a pair: a plain function `try_x`,
 //! which goes as far as that goes and names what it stopped at, and a future `finish_x`, which waits for that and does the
 //! rest. From the connection down: `try_requests`, `try_request`, `try_request_head` (`conn`), `try_serve`, `try_advance`
-//! (`engine`), `try_phases`, `try_log` (`phase`), `try_respond` (`output`), `try_attempt` (upstream).
+//! (`engine`), `try_phases`, `try_log` (`engine::phases`), `try_respond` (`output`), `try_attempt` (upstream).
+
+use std::future::Future;
+use std::pin::Pin;
 
 /// How far a step came.
 #[derive(Debug)]
@@ -15,12 +18,16 @@ pub enum Progress<T, W> {
     Wait(W),
 }
 
+/// A future that stays on its worker.
+pub type LocalFuture<'x, T> = Pin<Box<dyn Future<Output = T> + 'x>>;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::phases::{LogWait, PhaseWait};
     use crate::engine::{EngineWait, ServeWait};
     use crate::output::{ResponseEnd, ResponseWait};
-    use crate::phase::{LogWait, PhaseWait, Verdict};
+    use crate::phase::Verdict;
 
     /// A step's result leaves in registers or through one small slot, as it did when it was an `Option` or a `Result`.
     #[test]

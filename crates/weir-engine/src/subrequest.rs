@@ -429,7 +429,7 @@ pub(crate) async fn capture(x: &mut Exchange, chain: &mut BodyChain) -> Result<(
     check(x, chain.len())?;
     while let Some(buf) = chain.pop() {
         let bytes = match buf {
-            BodyBuf::File { file, offset, len } => crate::file::read(x, &file, offset, len as usize).await?,
+            BodyBuf::File { file, offset, len } => x.read_file(&file, offset, len as usize).await?,
             BodyBuf::Bytes(bytes) => bytes,
             other => other.memory().unwrap_or_default().to_vec(),
         };

@@ -225,7 +225,7 @@ mod tests {
     use weir_test::TempDir;
 
     use super::*;
-    use crate::exchange::testing;
+    use crate::testing;
 
     #[test]
     fn levels_take_the_last_digits() {

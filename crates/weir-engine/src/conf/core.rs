@@ -10,6 +10,7 @@ use weir_http::mime::MediaTypeTable;
 
 use super::location_settings::location_settings;
 use crate::log::ErrorLog;
+pub use crate::open_file::FileCache;
 use crate::resolver::Resolver;
 use crate::variable::ValueScript;
 
@@ -92,21 +93,6 @@ pub enum IfModifiedSince {
     Exact,
     /// The same time or a later one.
     Before,
-}
-
-/// `open_file_cache` and its companions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileCache {
-    /// How many files at most.
-    pub max: usize,
-    /// Milliseconds without use after which one goes.
-    pub inactive: u64,
-    /// `open_file_cache_valid`: milliseconds after which one is looked at again.
-    pub valid: u64,
-    /// `open_file_cache_min_uses`.
-    pub min_uses: u32,
-    /// `open_file_cache_errors`.
-    pub errors: bool,
 }
 
 /// `disable_symlinks`.

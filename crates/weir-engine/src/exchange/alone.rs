@@ -6,8 +6,8 @@ use std::rc::Rc;
 use weir_http::{Method, Span};
 use weir_trace::{Site, SiteKind, SiteTable};
 
+use super::Exchange;
 use super::role::ExchangeRole;
-use super::{Exchange, ResponseDelivery};
 use crate::conf::server::VirtualServer;
 use crate::plan::Plan;
 use crate::transport::ClientConnection;
@@ -77,15 +77,6 @@ impl Exchange {
         presence.set_parent(None);
         presence.enter(METHOD, self.arena.get(name));
         presence.routed(self.route());
-    }
-
-    /// It is over, and is counted as failed or not.
-    pub fn end_alone(mut self: Box<Self>, failed: bool) {
-        self.response.status = if failed { 500 } else { 200 };
-        self.delivery.set(if failed { ResponseDelivery::Open } else { ResponseDelivery::Whole });
-        crate::engine::record(&mut self);
-        let worker = self.worker.clone();
-        worker.give_exchange(self);
     }
 
     /// What the exchange is of, if it is not of a request.

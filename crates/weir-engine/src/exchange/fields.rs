@@ -235,7 +235,7 @@ fn host(arena: &mut crate::text::Arena, value: &[u8]) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::testing::run;
+    use crate::testing::run;
 
     const HEAD: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nX-One: 1\r\nx-one: 2\r\nX-Two: 3\r\n\r\n";
 

@@ -9,6 +9,7 @@ mod boundary;
 mod common;
 mod content_type;
 mod fields;
+mod file_bytes;
 mod lasting;
 mod part;
 mod request;
@@ -16,8 +17,6 @@ mod response;
 mod role;
 mod shared;
 #[doc(hidden)]
-pub mod testing;
-
 use std::cell::Cell;
 use std::rc::Rc;
 

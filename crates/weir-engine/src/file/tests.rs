@@ -2,28 +2,32 @@
 
 use weir_test::TempDir;
 
+use weir_rt::file::errno::EIO;
+
 use super::*;
-use crate::exchange::testing;
+use crate::error::EngineError;
+use crate::open_file::open;
+use crate::testing;
 
 /// A folder of one test, removed with it.
-pub(super) struct Folder(TempDir);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
-    pub(super) fn new() -> Folder {
+    pub(crate) fn new() -> Folder {
         Folder(TempDir::new())
     }
 
-    pub(super) fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.path().join(name).into_os_string().into_string().expect("ASCII")
     }
 
     /// As `mv` does: another inode under the same name.
-    pub(super) fn replace(&self, name: &str, text: &str) {
+    pub(crate) fn replace(&self, name: &str, text: &str) {
         std::fs::write(self.0.path().join(".new"), text).expect("writable");
         std::fs::rename(self.0.path().join(".new"), self.0.path().join(name)).expect("same folder");
     }
 
-    pub(super) fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         std::fs::remove_file(self.0.path().join(name)).expect("there");
     }
 }
@@ -232,10 +236,10 @@ fn parts_of_files_are_read() {
     with_root(&folder, "", async |x| {
         let path = map_uri(x).expect("no alias of a changed URI");
         let Ok(FoundPath::File(file)) = lookup(x, path) else { panic!("not a file") };
-        let part = read(x, &file, 100_003, 70_000).await.expect("resident or not");
+        let part = x.read_file(&file, 100_003, 70_000).await.expect("resident or not");
         assert_eq!((part.len(), &part[..4]), (70_000, &b"3456"[..]));
         std::fs::write(folder.path("f"), "short").expect("in place");
-        assert_eq!(read(x, &file, 100_003, 10).await, Err(EngineError::file(None)));
-        assert_eq!(read(x, &file, 2, 10).await, Err(EngineError::file(None)));
+        assert_eq!(x.read_file(&file, 100_003, 10).await, Err(EngineError::file(None)));
+        assert_eq!(x.read_file(&file, 2, 10).await, Err(EngineError::file(None)));
     });
 }

@@ -13,8 +13,8 @@ use super::*;
 use crate::conf::{self, CORE_MODULES};
 use crate::counters::WorkerCounters;
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
-use crate::exchange::testing::run;
 use crate::request_log;
+use crate::testing::run;
 
 /// A file name of its own, removed at the end of the test.
 struct Temporary(PathBuf);

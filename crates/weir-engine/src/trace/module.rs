@@ -308,7 +308,7 @@ mod tests {
     use super::*;
     use crate::conf::test::{headlines, load};
     use crate::conf::{CORE_MODULES, Configuration};
-    use crate::exchange::testing;
+    use crate::testing;
 
     fn read(text: &str) -> Configuration {
         load(text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"))

@@ -183,7 +183,7 @@ const FIELDS: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::testing;
+    use crate::testing;
 
     fn composed(x: &Exchange) -> String {
         assert_eq!(number(x), number(x));

@@ -74,7 +74,7 @@ fn browser(x: &Exchange) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use crate::exchange::testing;
+    use crate::testing;
 
     /// Whether the connection, which is in its second request, is kept after `head` under `http`.
     fn kept(http: &str, head: &str) -> bool {

@@ -406,7 +406,7 @@ mod tests {
     use weir_rt::Stream;
 
     use super::*;
-    use weir_engine::exchange::testing;
+    use weir_engine::testing;
 
     #[test]
     fn an_idle_connection_s_task_is_small_and_a_busy_one_fits_the_allocator_s_fast_bins() {

@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
     use crate::conn::h1;
-    use weir_engine::exchange::testing::run;
+    use weir_engine::testing::run;
 
     /// Lets a client that sends `pieces` one after the other, and then nothing, through header and requests. What it
     /// got, and the addresses that were noted.

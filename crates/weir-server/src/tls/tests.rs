@@ -103,7 +103,7 @@ fn served(name: &str) -> Option<String> {
         let generation = WorkerGeneration::install(&Arc::new(configuration), &worker).expect("all installs");
         let hosts = generation.hosts.first().expect("the test has a server").clone();
         worker.switch(Rc::new(generation));
-        let connection = weir_engine::exchange::testing::connection(&hosts, &worker);
+        let connection = weir_engine::testing::connection(&hosts, &worker);
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let wire = Rc::new(ClientWire::new(Stream::from_fd(ours.into()).expect("a socket")));
         weir_rt::spawn(async move {

@@ -489,7 +489,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_engine::exchange::testing;
+    use weir_engine::testing;
 
     fn with(fields: &str, test: impl AsyncFnOnce(&mut Exchange)) {
         testing::run("server { }", &format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"), test);

@@ -174,7 +174,7 @@ impl H2Stream {
             }
             let piece = match buf {
                 BodyBuf::File { file, offset, .. } => {
-                    BodyBuf::Bytes(crate::file::read(x, &file, offset, part as usize).await?)
+                    BodyBuf::Bytes(x.read_file(&file, offset, part as usize).await?)
                 }
                 memory if part < memory.len() => memory.slice(0, part),
                 memory => memory,

@@ -2,8 +2,8 @@
 
 use weir_http::KnownField;
 
-use crate::exchange::testing::{run, value};
 use crate::exchange::{Exchange, HeaderName, ResponseHeader};
+use crate::testing::{run, value};
 use crate::text::Text;
 use crate::transport::ProxiedAddresses;
 

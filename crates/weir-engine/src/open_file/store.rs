@@ -6,10 +6,8 @@ use std::rc::Rc;
 use weir_rt::file::SymlinkPolicy;
 
 use super::FoundPath;
-use super::cache::OpenFileCache;
+use super::cache::{FileCache, OpenFileCache};
 use super::turn::TurnLookups;
-use crate::conf::core::{CoreSettings, FileCache};
-use crate::plan::Plan;
 
 /// Open files and small bodies: those of this loop turn, and those that `open_file_cache` keeps.
 #[derive(Default)]
@@ -19,14 +17,14 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// Opens `path`, or finds it opened.
-    pub(super) fn lookup(
+    /// Opens `path`, or finds it opened: in `cache`, or else in this turn.
+    pub(crate) fn lookup(
         &self,
         path: &[u8],
-        core: &CoreSettings,
+        cache: Option<&FileCache>,
         links: SymlinkPolicy,
     ) -> Result<FoundPath, i32> {
-        if let Some(conf) = &core.open_file_cache {
+        if let Some(conf) = cache {
             return self.cached(conf, path, links);
         }
         match links {
@@ -36,14 +34,14 @@ impl FileStore {
         }
     }
 
-    /// What `uri` led to in this turn, in the location of `plan`.
+    /// What `uri` led to in this turn, in the location whose plan is at the address `plan`.
     #[inline]
-    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<FoundPath> {
+    pub(crate) fn found(&self, plan: usize, uri: &[u8]) -> Option<FoundPath> {
         self.turn.found(plan, uri)
     }
 
-    /// Remembers for this turn what `uri` leads to in the location of `plan`, where nothing else decides it.
-    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &FoundPath) {
+    /// Remembers for this turn what `uri` leads to in the location whose plan is at the address `plan`, where nothing else decides it.
+    pub(crate) fn remember(&self, plan: usize, uri: &[u8], found: &FoundPath) {
         self.turn.remember(plan, uri, found);
     }
 

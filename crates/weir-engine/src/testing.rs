@@ -9,9 +9,9 @@ use weir_rt::net::SockAddr;
 use weir_rt::{DriverChoice, Runtime};
 use weir_trace::{Recorder, RecorderSettings};
 
-use super::Exchange;
 use crate::conf::server::{AddressServers, WorkerGeneration};
 use crate::conf::{self, CORE_MODULES, location};
+use crate::exchange::Exchange;
 use crate::request_head::{self, ClientJudge};
 use crate::transport::ClientConnection;
 use crate::worker::Worker;

@@ -11,7 +11,6 @@ use weir_rt::file::SymlinkPolicy;
 
 use super::hash::hash;
 use super::{FoundPath, open};
-use crate::plan::Plan;
 
 /// Paths looked up in this turn, and what was found there.
 #[derive(Default)]
@@ -42,17 +41,17 @@ impl TurnLookups {
 
     /// What [`TurnLookups::remember`] was told in this turn.
     #[inline]
-    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<FoundPath> {
+    pub(super) fn found(&self, plan: usize, uri: &[u8]) -> Option<FoundPath> {
         let mut uris = self.uris.borrow_mut();
         uris.enter(weir_rt::epoch());
-        uris.find(hash(uri), Rc::as_ptr(plan).addr(), uri)?.clone().ok()
+        uris.find(hash(uri), plan, uri)?.clone().ok()
     }
 
     /// Remembers what a path that [`TurnLookups::lookup`] has opened in this turn was composed of.
-    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &FoundPath) {
+    pub(super) fn remember(&self, plan: usize, uri: &[u8], found: &FoundPath) {
         let mut uris = self.uris.borrow_mut();
         uris.enter(weir_rt::epoch());
-        uris.add(hash(uri), Rc::as_ptr(plan).addr(), uri, &Ok(found.clone()));
+        uris.add(hash(uri), plan, uri, &Ok(found.clone()));
     }
 
     /// Forgets everything.

@@ -8,7 +8,21 @@ use weir_rt::file::{FileMeta, SymlinkPolicy};
 
 use super::hash::hash;
 use super::{FoundPath, open, os_path};
-use crate::conf::core::FileCache;
+
+/// `open_file_cache` and its companions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileCache {
+    /// How many files at most.
+    pub max: usize,
+    /// Milliseconds without use after which one goes.
+    pub inactive: u64,
+    /// `open_file_cache_valid`: milliseconds after which one is looked at again.
+    pub valid: u64,
+    /// `open_file_cache_min_uses`.
+    pub min_uses: u32,
+    /// `open_file_cache_errors`.
+    pub errors: bool,
+}
 
 /// The files of one `open_file_cache`, on one worker.
 ///
@@ -214,9 +228,9 @@ const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
-    use super::super::ENOENT;
-    use super::super::tests::Folder;
     use super::*;
+    use crate::file::tests::Folder;
+    use weir_rt::file::errno::ENOENT;
 
     const CONF: FileCache =
         FileCache { max: 100, inactive: 60_000, valid: 10_000, min_uses: 1, errors: false };
