@@ -24,8 +24,8 @@ use crate::output::{self, ResponseEnd, ResponseWait};
 use crate::phase::{Phase, Verdict};
 use crate::progress::Progress;
 use crate::redirect::InternalRedirect;
+use crate::special;
 use crate::transport::h2::H2Stream;
-use crate::{special, subrequest};
 use phases::{LogWait, PhaseWait};
 
 /// What a request waits for, and what is left of it then.
@@ -304,7 +304,7 @@ fn judge(x: &mut Exchange, course: &mut RequestCourse, verdict: Verdict) -> Opti
                     x.shared.failed(x.answered, status.into());
                 }
             }
-            if let Some(stub) = subrequest::stub(x) {
+            if let Some(stub) = special::stub(x) {
                 return Some(NextStep::Judge(stub));
             }
             let verdict = special::answer(x, status);

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod body;
 pub mod cidr;
 pub mod conf;
 mod counters;
@@ -15,19 +14,15 @@ pub mod error;
 pub mod exchange;
 pub mod figures;
 pub mod file;
-pub mod filter;
 pub mod log;
-pub mod module;
 pub mod open_file;
 pub mod output;
-pub mod phase;
 pub mod pieces;
 pub mod plan;
 pub mod privileged;
 pub mod progress;
 pub mod read;
 pub mod recent;
-pub mod redirect;
 pub mod regex;
 pub mod request_head;
 pub mod request_log;
@@ -36,6 +31,7 @@ pub mod services;
 mod special;
 pub mod subrequest;
 pub mod temp;
+#[doc(hidden)]
 pub mod testing;
 pub mod text;
 pub mod trace;
@@ -43,15 +39,17 @@ pub mod transport;
 pub mod trim;
 mod typed_values;
 pub mod variable;
+mod variable_index;
 pub mod wire;
 pub mod worker;
 pub mod zone;
 
-pub use conf::Configuration;
+pub use conf::{Configuration, module};
 pub use error::EngineError;
 pub use exchange::Exchange;
 pub use module::{Module, ModuleDef, UnnamedBlock};
 pub use phase::{Handler, LocalFuture, Phase, Verdict};
+pub use plan::{body, filter, phase, redirect};
 pub use text::{Arena, Span, Text};
 
 /// The version of nginx whose behaviour is followed: `-v`, `$nginx_version`.

@@ -1,5 +1,6 @@
 //! A response on its way out: header filters, the head, the body through its filters, and the client's pace.
 
+mod capture;
 mod handlers;
 mod head;
 
@@ -12,12 +13,12 @@ use weir_trace::{ConnectionStep as ConnStep, Site};
 use crate::body::{BodyBuf, BodyChain, BodyPiece, BodySource, ResponseBody};
 use crate::error::EngineError;
 use crate::exchange::Exchange;
+use crate::exchange::family::SubrequestFamily;
 use crate::filter::{BodyEntry, FilterSlot, FilterStep};
 use crate::phase::{LocalFuture, Verdict};
+use crate::plan::included::IncludedRequest;
 use crate::progress::Progress;
 use crate::read;
-use crate::subrequest::IncludedRequest;
-use crate::subrequest::family::SubrequestFamily;
 use crate::transport::{Transport, wire, write};
 pub use head::{FilterWait, send_head};
 use head::{HeadEnd, finish_filter, prepare, try_head};
@@ -480,7 +481,7 @@ async fn hand_over(x: &mut Exchange, mut chain: BodyChain) -> Result<(), EngineE
             let stream = stream.clone();
             stream.write_body(x, &mut chain).await?;
         }
-        Transport::Capture(_) => Box::pin(crate::subrequest::capture(x, &mut chain)).await?,
+        Transport::Capture(_) => Box::pin(capture::capture(x, &mut chain)).await?,
         Transport::Splice(outlet) => {
             let (outlet, shared) = (outlet.clone(), x.shared.clone());
             shared.waiting(Box::pin(outlet.put(&mut chain))).await;

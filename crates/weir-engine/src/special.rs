@@ -10,8 +10,8 @@ use crate::conf::core::{ErrorPage, ServerTokens};
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::redirect::InternalRedirect;
-use crate::subrequest;
 use crate::text::Text;
+use crate::transport::Transport;
 
 /// Turns a status into what answers it: an `error_page`'s redirect, or the page itself.
 pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
@@ -20,7 +20,7 @@ pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
     }
     // What an error page's own file is, its name says; and a server's words are about its own status.
     (x.response.content_type, x.response.reason) = (None, None);
-    if let Some(verdict) = subrequest::pageless(x, code) {
+    if let Some(verdict) = pageless(x, code) {
         return verdict;
     }
     if !x.response.error_page_done || x.plan.core.recursive_error_pages {
@@ -172,3 +172,26 @@ const PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error 
 <!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
 <!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
 <!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
+
+/// What an included subrequest says instead of an error, if its `include` has something for that.
+pub(crate) fn stub(x: &mut Exchange) -> Option<Verdict> {
+    let Transport::Splice(outlet) = &x.transport else { return None };
+    let (stub, content_type) = outlet.stub.take()?;
+    x.body_filters.clear();
+    x.response.clear_entity();
+    x.response.status = 200;
+    x.response.content_type = content_type;
+    Some(x.respond(ResponseBody::Chain(stub)))
+}
+
+/// What answers a subrequest with a status for which no page is wanted, if it is one.
+fn pageless(x: &mut Exchange, code: u16) -> Option<Verdict> {
+    let Transport::Capture(capture) = &mut x.transport else { return None };
+    if !capture.bare || !(200..600).contains(&code) {
+        return None;
+    }
+    capture.pageless = true;
+    x.response.clear_entity();
+    x.set_content_type();
+    Some(Verdict::Close(code))
+}

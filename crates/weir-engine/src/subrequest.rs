@@ -6,7 +6,6 @@
 //! where `log_subrequest` is on. Its marks go to the parent's trace.
 
 mod background;
-pub(crate) mod family;
 mod include;
 
 use std::future::ready;
@@ -15,16 +14,15 @@ use std::rc::Rc;
 use weir_http::{KnownField, Method};
 use weir_trace::Site;
 
-use crate::body::{BodyBuf, BodyChain, ResponseBody};
 use crate::engine::{self, NextStep};
-use crate::error::{EngineError, EngineErrorKind, FaultSide};
-use crate::exchange::{Exchange, ExchangeRole, Request, SharedPart};
+use crate::exchange::{Exchange, ExchangeRole, Request, RequestBody, SharedPart};
 use crate::log::LogLevel;
-use crate::phase::{LocalFuture, Phase, Verdict};
-use crate::read::RequestBody;
+use crate::phase::{LocalFuture, Phase};
 use crate::transport::Transport;
 
-pub use include::{IncludedRequest, PendingCapture, PrepareChild};
+pub use crate::plan::included::{
+    CapturedResponse, IncludedRequest, PendingCapture, PrepareChild, ResponseCapture,
+};
 
 /// What a subrequest is like; by default as those of nginx's own modules.
 #[derive(Debug)]
@@ -94,32 +92,6 @@ pub enum SubrequestBody {
     Parent,
     /// These bytes.
     Bytes(Vec<u8>),
-}
-
-/// What a subrequest was answered with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CapturedResponse {
-    /// The status; 500 also for a subrequest that was not made, 444 and the like where nothing was answered.
-    pub status: u16,
-    /// The fields of the head, in order, names as written.
-    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The body.
-    pub body: Vec<u8>,
-    /// The body ends too early: its source failed or it exceeds the limit; or the status is one that a page was not made
-    /// for ([`SubrequestOptions::bare`]).
-    pub truncated: bool,
-}
-
-/// Where the answer of a subrequest gathers.
-pub struct ResponseCapture {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) head_only: bool,
-    limit: Option<u64>,
-    /// The limit is that of the subrequest's own location (`subrequest_output_buffer_size`).
-    limited: bool,
-    bare: bool,
-    /// No page was made for a status.
-    pageless: bool,
 }
 
 impl Exchange {
@@ -396,66 +368,6 @@ fn headers(x: &Exchange) -> Vec<(Vec<u8>, Vec<u8>)> {
         add(header.name.bytes(&x.arena), x.text(&header.value).to_vec());
     }
     headers
-}
-
-/// What an included subrequest says instead of an error, if its `include` has something for that.
-pub(crate) fn stub(x: &mut Exchange) -> Option<Verdict> {
-    let Transport::Splice(outlet) = &x.transport else { return None };
-    let (stub, content_type) = outlet.stub.take()?;
-    x.body_filters.clear();
-    x.response.clear_entity();
-    x.response.status = 200;
-    x.response.content_type = content_type;
-    Some(x.respond(ResponseBody::Chain(stub)))
-}
-
-/// What answers a subrequest with a status for which no page is wanted, if it is one.
-pub(crate) fn pageless(x: &mut Exchange, code: u16) -> Option<Verdict> {
-    let Transport::Capture(capture) = &mut x.transport else { return None };
-    if !capture.bare || !(200..600).contains(&code) {
-        return None;
-    }
-    capture.pageless = true;
-    x.response.clear_entity();
-    x.set_content_type();
-    Some(Verdict::Close(code))
-}
-
-/// Takes a part of the body of a subrequest's answer.
-///
-/// # Errors
-/// A file can't be read, or the body exceeds the limit.
-pub(crate) async fn capture(x: &mut Exchange, chain: &mut BodyChain) -> Result<(), EngineError> {
-    check(x, chain.len())?;
-    while let Some(buf) = chain.pop() {
-        let bytes = match buf {
-            BodyBuf::File { file, offset, len } => x.read_file(&file, offset, len as usize).await?,
-            BodyBuf::Bytes(bytes) => bytes,
-            other => other.memory().unwrap_or_default().to_vec(),
-        };
-        let Transport::Capture(capture) = &mut x.transport else { return Ok(()) };
-        if capture.bytes.is_empty() {
-            capture.bytes = bytes;
-        } else {
-            capture.bytes.extend_from_slice(&bytes);
-        }
-    }
-    Ok(())
-}
-
-/// The whole must not exceed the limit, which is nginx's for subrequests in memory.
-fn check(x: &Exchange, more: u64) -> Result<(), EngineError> {
-    let Transport::Capture(ResponseCapture { bytes, limit, limited, .. }) = &x.transport else {
-        return Ok(());
-    };
-    let own = limited.then_some(x.plan.core.subrequest_output_buffer_size);
-    let Some(limit) = own.or(*limit) else { return Ok(()) };
-    let size = bytes.len() as u64 + more;
-    if size <= limit {
-        return Ok(());
-    }
-    x.log_error(&format_args!("too big subrequest response: {size}"));
-    Err(EngineError { kind: EngineErrorKind::TooLarge, side: FaultSide::Server, errno: None })
 }
 
 /// How deep subrequests may make subrequests: one more than nginx's `NGX_HTTP_MAX_SUBREQUESTS`, since the request

@@ -16,9 +16,8 @@ use weir_rt::file::{FileHandle, create_temp, errno_text, on_pool};
 
 use crate::conf::core::InFileOnly;
 use crate::error::EngineError;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, TempFile};
 use crate::log::LogLevel;
-use crate::read::TempFile;
 
 /// Adds `piece` to the file of the request's body; a new file begins with what the body has in memory so far.
 ///

@@ -8,15 +8,19 @@ mod alone;
 mod boundary;
 mod common;
 mod content_type;
+pub(crate) mod family;
 mod fields;
 mod file_bytes;
 mod lasting;
+mod matching;
 mod part;
+pub(crate) mod paths;
 mod request;
+pub(crate) mod request_body;
 mod response;
 mod role;
 mod shared;
-#[doc(hidden)]
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -24,10 +28,12 @@ pub use alone::{RunOrigin, StandaloneRun};
 pub use boundary::ExchangeTrace;
 pub(crate) use common::FamilyState;
 pub(crate) use content_type::MediaTypeCache;
+use family::SubrequestFamily;
 pub use fields::FieldPattern;
 pub use part::ExchangePart;
 pub use request::{Field, Request};
 
+pub use request_body::{RequestBody, TempFile};
 pub use response::{HeaderName, Response, ResponseHeader};
 pub(crate) use role::{ExchangeRole, ResponseDelivery};
 pub use shared::SharedPart;
@@ -39,8 +45,6 @@ use crate::conf::server::VirtualServer;
 use crate::filter::{BodyEntry, BodyFilter, FilterSlot, ROOM};
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
-use crate::read::RequestBody;
-use crate::subrequest::family::SubrequestFamily;
 use crate::text::{Arena, Text};
 use crate::transport::{ClientConnection, Transport};
 use crate::typed_values::TypedValues;

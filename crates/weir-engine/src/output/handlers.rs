@@ -8,10 +8,10 @@ use super::{body_part, drain, finish, send_head};
 use crate::body::BodyChain;
 use crate::error::EngineError;
 use crate::exchange::Exchange;
+use crate::exchange::family::SubrequestFamily;
 use crate::filter::FilterSlot;
 use crate::phase::LocalFuture;
-use crate::subrequest::IncludedRequest;
-use crate::subrequest::family::SubrequestFamily;
+use crate::plan::included::IncludedRequest;
 
 impl Exchange {
     /// Sends the head now if it was not, then `chain` through the body filters: for handlers that produce their

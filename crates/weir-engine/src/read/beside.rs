@@ -1,16 +1,15 @@
 //! The rest of a body whose response is under way: who passes it on reads it without the exchange, which is busy with the
 //! response. And bodies that are read while others go on.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_rt::{RecvOutcome, Timer};
 use weir_trace::Site;
 
-use super::BodyFraming;
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
+use crate::exchange::request_body::{BodyFraming, BodyProgress};
 use crate::transport::ClientSide;
 use crate::transport::client::TunnelBytes;
 use crate::transport::wire::ClientWire;
@@ -62,15 +61,6 @@ pub struct BodyRest {
     timeout: u64,
     /// `client_max_body_size`; 0: none.
     limit: u64,
-}
-
-/// How far it came, for its exchange to look at.
-#[derive(Default)]
-pub(super) struct BodyProgress {
-    /// The next request follows.
-    pub(super) done: Cell<bool>,
-    pub(super) received: Cell<u64>,
-    pub(super) framed: Cell<u64>,
 }
 
 impl BodyRest {

@@ -3,9 +3,9 @@
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
-use super::{BodyFraming, RequestBody};
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
+use crate::exchange::request_body::{BodyFraming, RequestBody};
 use crate::log::LogLevel;
 use crate::transport::H2Stream;
 

@@ -10,35 +10,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_conf::{LineCx, Result};
 use weir_resolver::Resolver;
 use weir_rt::{clock, file};
 
 use super::ResolverConfig;
-use crate::conf::registry::ConfRegistry;
-use crate::conf::temp_path::TempPaths;
 use crate::log::{self, LogLevel};
 
 /// The folder that a configuration names.
 #[derive(Debug, Default)]
 pub struct CacheFolder(pub Option<Arc<PathBuf>>);
-
-/// `resolver_cache path | off`
-pub(crate) fn set(slot: &mut Option<Option<Arc<PathBuf>>>, line: &mut LineCx<'_>) -> Result {
-    if line.bytes(0) == b"off" {
-        return line.once(slot, None);
-    }
-    let mut path = None;
-    line.path(&mut path)?;
-    let path = path.map(Arc::new);
-    line.once(slot, path.clone())?;
-    let registry = line.ext::<ConfRegistry>();
-    if let Some(path) = &path {
-        registry.shared::<TempPaths>().add(path);
-    }
-    registry.shared::<CacheFolder>().0 = path;
-    Ok(())
-}
 
 /// From here on resolvers keep what they know in `folder`.
 pub fn keep_in(folder: Option<Arc<PathBuf>>) {

@@ -5,47 +5,15 @@ use std::rc::Rc;
 
 use weir_http::Method;
 
-use super::family::{AliveCount, ChildOutlet, RunningChild, SubrequestFamily};
 use super::{
-    CapturedResponse, ParentShare, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget,
-    captured, child,
+    ParentShare, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, captured, child,
 };
-use crate::body::BodyChain;
+use crate::exchange::family::{AliveCount, ChildOutlet, RunningChild, SubrequestFamily};
 use crate::exchange::{Exchange, FamilyState};
 use crate::phase::{LocalFuture, Phase};
+use crate::plan::included::{CapturedResponse, IncludedRequest, PendingCapture};
 use crate::transport::Transport;
 use crate::variable::ChangedVariables;
-
-/// A subrequest that a body filter asks for ([`FilterStep::Include`](crate::filter::FilterStep::Include)): its answer stands behind
-/// what the filter has given so far and before what it gives next.
-#[derive(Default)]
-pub struct IncludedRequest {
-    /// The path, taken as normalised.
-    pub uri: Vec<u8>,
-    /// Its arguments.
-    pub args: Vec<u8>,
-    /// The method; GET where nothing is said.
-    pub method: Option<Method>,
-    /// The body; that of the request, if it was read, where nothing is said.
-    pub body: Option<Vec<u8>>,
-    /// The filter goes on when the subrequest is answered, and sees what it did to variables.
-    pub wait: bool,
-    /// What is said instead of an error, or of an answer without a body.
-    pub stub: Option<BodyChain>,
-    /// The answer goes here instead of the output; the filter waits for it.
-    pub into: Option<PendingCapture>,
-    /// The request's own location answers once more, with all that led to it left out, instead of what `uri` leads to.
-    /// Called with the subrequest before it runs.
-    pub again: Option<PrepareChild>,
-    /// Told `true` when the subrequest could not be made.
-    pub refused: Rc<Cell<bool>>,
-}
-
-/// What is done with a subrequest before it runs.
-pub type PrepareChild = Box<dyn FnOnce(&mut Exchange)>;
-
-/// Where the answer of a subrequest will stand.
-pub type PendingCapture = Rc<RefCell<Option<CapturedResponse>>>;
 
 /// What a waited subrequest leaves for its parent: itself, to take the variables from.
 type FinishedChild = Rc<RefCell<Option<Box<Exchange>>>>;

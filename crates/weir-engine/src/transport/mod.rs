@@ -21,8 +21,8 @@ use weir_rt::net::SockAddr;
 use weir_tls::HelloFields;
 
 use crate::conf::server::{AddressServers, VirtualServer, WorkerGeneration};
-use crate::subrequest::ResponseCapture;
-use crate::subrequest::family::ChildOutlet;
+use crate::exchange::family::ChildOutlet;
+use crate::plan::included::ResponseCapture;
 use crate::worker::Worker;
 use tls::ConnectionTls;
 

@@ -11,12 +11,9 @@ use weir_http::Span;
 
 use crate::exchange::Exchange;
 use crate::text::{Arena, Text};
+pub use crate::variable_index::VarIndex;
 
 pub use script::ValueScript;
-
-/// A variable in a configuration, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct VarIndex(pub u16);
 
 /// A variable that a module declares in its table.
 pub struct Variable {

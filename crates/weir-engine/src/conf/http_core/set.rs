@@ -2,16 +2,18 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, parse_number, parse_size, parse_time_s};
 use weir_http::mime::MediaTypeTable;
 
-use super::{CacheSize, DocumentRoot, HttpCoreConf};
+use super::{CacheSize, DocumentRoot, HttpCoreConf, TempPaths};
 use crate::conf::LocationMatcher;
 use crate::conf::core::{AliasedPart, DisableSymlinks, ErrorPage};
 use crate::conf::registry::ConfRegistry;
 use crate::log::{ErrorLog, LogSpec};
+use crate::resolver::kept::CacheFolder;
 use crate::variable::ValueScript;
 
 /// `root path`
@@ -268,4 +270,21 @@ impl HttpCoreConf {
         };
         Ok(())
     }
+}
+
+/// `resolver_cache path | off`
+pub(super) fn resolver_cache(slot: &mut Option<Option<Arc<PathBuf>>>, line: &mut LineCx<'_>) -> Result {
+    if line.bytes(0) == b"off" {
+        return line.once(slot, None);
+    }
+    let mut path = None;
+    line.path(&mut path)?;
+    let path = path.map(Arc::new);
+    line.once(slot, path.clone())?;
+    let registry = line.ext::<ConfRegistry>();
+    if let Some(path) = &path {
+        registry.shared::<TempPaths>().add(path);
+    }
+    registry.shared::<CacheFolder>().0 = path;
+    Ok(())
 }

@@ -131,12 +131,10 @@ pub(super) const TABLE: &[HttpCoreRow] = &[
         .syntax("resolver_timeout time")
         .default("30s")
         .doc("Timeout for resolving a host name."),
-    HttpCoreRow::new("resolver_cache", HTTP, ONE, |c, line| {
-        crate::resolver::kept::set(&mut c.resolver_cache, line)
-    })
-    .syntax("resolver_cache path | off")
-    .default("off")
-    .doc("Directory in which the resolver's cache survives restarts. Weir's own."),
+    HttpCoreRow::new("resolver_cache", HTTP, ONE, |c, line| set::resolver_cache(&mut c.resolver_cache, line))
+        .syntax("resolver_cache path | off")
+        .default("off")
+        .doc("Directory in which the resolver's cache survives restarts. Weir's own."),
     HttpCoreRow::new("auth_delay", ANY, ONE, |c, line| line.time_ms(&mut c.auth_delay))
         .syntax("auth_delay time")
         .default("0")

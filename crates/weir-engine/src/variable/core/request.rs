@@ -8,7 +8,7 @@ use weir_http::KnownField;
 
 use super::{copied, number, present};
 use crate::exchange::Exchange;
-use crate::file;
+use crate::exchange::paths;
 use crate::log::LogLevel;
 use crate::text::Text;
 
@@ -101,12 +101,12 @@ pub(super) fn server_name(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn document_root(x: &mut Exchange) -> Option<Text> {
-    Some(Text::Span(file::root(x)))
+    Some(Text::Span(paths::root(x)))
 }
 
 /// `$realpath_root`: no value, and a line in the log, when `root` leads nowhere.
 pub(super) fn realpath_root(x: &mut Exchange) -> Option<Text> {
-    let root = file::root(x);
+    let root = paths::root(x);
     let path = Path::new(OsStr::from_bytes(x.arena.get(root)));
     match path.canonicalize() {
         Ok(real) => copied(x, real.as_os_str().as_bytes()),
@@ -123,5 +123,5 @@ pub(super) fn realpath_root(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn filename(x: &mut Exchange) -> Option<Text> {
-    Some(Text::Span(file::map_uri(x).ok()?.span))
+    Some(Text::Span(paths::map_uri(x).ok()?.span))
 }

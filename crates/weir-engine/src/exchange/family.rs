@@ -15,9 +15,9 @@ use std::task::{Context, Poll};
 
 use weir_trace::Site;
 
+use super::{FamilyState, SharedPart};
 use crate::body::BodyChain;
-use crate::exchange::{FamilyState, SharedPart};
-use crate::phase::LocalFuture;
+use crate::progress::LocalFuture;
 use crate::text::Text;
 
 /// One exchange's children, and its output as far as it waits for theirs.

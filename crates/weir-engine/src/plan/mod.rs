@@ -1,4 +1,11 @@
-//! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing.
+//! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing. Beside it what
+//! it is made of: handlers of phases and filters, and what these give, bodies and redirects.
+
+pub mod body;
+pub mod filter;
+pub(crate) mod included;
+pub mod phase;
+pub mod redirect;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::body::BodyChain;
 use crate::error::EngineError;
 use crate::exchange::Exchange;
 use crate::phase::{self, LocalFuture, Verdict};
-use crate::subrequest::IncludedRequest;
+use crate::plan::included::IncludedRequest;
 
 /// The places of filters, in order of execution (nginx's `auto/modules`, read from its end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,0 +1,75 @@
+//! Patterns matched for a request: their captures become the request's, and one that is given up refuses it.
+
+use std::ops::Range;
+
+use weir_sys::regex::MatchError;
+
+use super::Exchange;
+use crate::log::LogLevel;
+use crate::regex::{GivenUp, RegexPattern, with_matcher};
+use crate::text::{Span, Text};
+
+impl Exchange {
+    /// Whether a pattern was given up since this was asked last. What depends on it is not known then, be it only a
+    /// variable's value (`map`), so the request is refused as long as it can be.
+    pub fn refuse_unmatched(&self) -> bool {
+        self.unmatched.get() && self.unmatched.take()
+    }
+}
+
+impl RegexPattern {
+    /// Matches `subject`, a span of the exchange's arena; on success `$1` and named groups are set.
+    ///
+    /// # Errors
+    /// The match was given up, which is logged; the response becomes 500 ([`Exchange::refuse_unmatched`]).
+    pub fn captures(&self, x: &mut Exchange, subject: Span) -> Result<bool, GivenUp> {
+        let matched = with_matcher(|matcher| {
+            let Some(captures) = self.regex.captures(matcher, x.arena.get(subject))? else { return Ok(None) };
+            let group = |n| {
+                captures.span(n).map_or(Span::default(), |range| Span {
+                    start: subject.start + range.start as u32,
+                    end: subject.start + range.end as u32,
+                })
+            };
+            Ok(Some((0..captures.len()).map(group).collect::<Vec<_>>()))
+        });
+        let matched = matched.map_err(|error| self.give_up(x, x.arena.get(subject), error))?;
+        let Some(groups) = matched else { return Ok(false) };
+        for &(index, group) in &self.named {
+            let span = groups.get(group).copied().unwrap_or_default();
+            x.set_variable(index, Text::Span(span));
+        }
+        x.captures.subject = subject;
+        x.captures.groups = groups;
+        Ok(true)
+    }
+
+    /// Where the groups lie in `subject`, the first one the whole match, if it matches; sets nothing. A group that took
+    /// no part is empty.
+    ///
+    /// # Errors
+    /// As [`Pattern::captures`].
+    pub fn find(&self, x: &Exchange, subject: &[u8]) -> Result<Option<Vec<Range<usize>>>, GivenUp> {
+        with_matcher(|matcher| {
+            let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(None) };
+            Ok(Some((0..captures.len()).map(|group| captures.span(group).unwrap_or_default()).collect()))
+        })
+        .map_err(|error| self.give_up(x, subject, error))
+    }
+
+    /// Whether `subject`, a text of the request `x`, matches; sets nothing.
+    ///
+    /// # Errors
+    /// As [`Pattern::captures`].
+    pub fn is_match_for(&self, x: &Exchange, subject: &[u8]) -> Result<bool, GivenUp> {
+        self.is_match(subject).map_err(|error| self.give_up(x, subject, error))
+    }
+
+    /// Logs why a match was given up, and sees to it that the request ends with 500.
+    #[cold]
+    fn give_up(&self, x: &Exchange, subject: &[u8], error: MatchError) -> GivenUp {
+        x.log(LogLevel::Alert, &self.explain(subject, error));
+        x.unmatched.set(true);
+        GivenUp
+    }
+}
