@@ -1,6 +1,7 @@
 //! The storeys of the house: no file names one of a storey above its own, and no circles run between folders.
 //!
-//! What is not so yet is listed beside this file, in `upward.txt` (arrows) and `circles.txt` (sizes). Both lists may only
+//! What is not so yet is listed beside this file: `upward.txt` (arrows), `circles.txt` (sizes), `public.txt` (items that are
+//! public though no other crate names them). These lists may only
 //! become shorter: a new arrow fails, and so does a line that is no longer true. `WEIR_WRITE_LISTS=1` writes them again;
 //! look at what was added before you commit it.
 //!
@@ -9,6 +10,7 @@
 //! Paths are seen, wherever they are written; a method that another file adds to a type is not.
 
 mod graph;
+mod public;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,4 +233,22 @@ fn what_streams_need_knows_no_requests() {
         }
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// What is public is there for somebody: another crate, a test program, an example names it.
+#[test]
+fn what_is_public_is_named_elsewhere() {
+    let mut unnamed = BTreeSet::new();
+    for name in CRATES.iter().filter(|name| !["weir", "weir-test"].contains(name)) {
+        let others = CRATES.iter().filter(|other| *other != name);
+        let own = ["tests", "benches", "examples"].map(|kind| crates().join(name).join(kind));
+        let mut elsewhere: Vec<PathBuf> = others.map(|other| crates().join(other)).collect();
+        elsewhere.extend(own);
+        elsewhere.push(crates().join("../fuzz"));
+        let words = public::words(&elsewhere);
+        let items = public::items(&crates().join(name));
+        let alone = items.into_iter().filter(|(_, item)| !words.contains(item.rsplit("::").next().unwrap()));
+        unnamed.extend(alone.map(|(file, item)| format!("{name} {file}: {item}")));
+    }
+    compare("public.txt", &unnamed, "public, though no other crate names it");
 }

@@ -279,7 +279,7 @@ fn leaves(tree: &syn::UseTree, before: &mut Vec<String>, found: &mut Vec<(Option
     }
 }
 
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || (attribute.path().is_ident("cfg")
