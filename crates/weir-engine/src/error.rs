@@ -46,7 +46,7 @@ impl EngineError {
     pub const CLIENT_CLOSED: EngineError =
         EngineError { kind: EngineErrorKind::Closed, side: FaultSide::Client, errno: None };
     /// The client was too slow.
-    pub const CLIENT_TIMED_OUT: EngineError =
+    pub(crate) const CLIENT_TIMED_OUT: EngineError =
         EngineError { kind: EngineErrorKind::TimedOut, side: FaultSide::Client, errno: None };
 
     /// A file operation failed.

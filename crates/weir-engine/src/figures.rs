@@ -30,7 +30,7 @@ pub enum FigureValue {
 }
 
 /// Gives the table that is called so, if there is one. Called on threads that serve nobody.
-pub type FigureSource = fn(what: &str) -> Option<FigureTable>;
+pub(crate) type FigureSource = fn(what: &str) -> Option<FigureTable>;
 
 static TELLERS: Mutex<Vec<(&'static str, FigureSource)>> = Mutex::new(Vec::new());
 
@@ -76,7 +76,7 @@ pub enum MetricKind {
 }
 
 /// Gives a module's metrics at this moment. Called on threads that serve nobody.
-pub type MetricSource = fn() -> Vec<MetricFamily>;
+pub(crate) type MetricSource = fn() -> Vec<MetricFamily>;
 
 static MEASURES: Mutex<Vec<(&'static str, MetricSource)>> = Mutex::new(Vec::new());
 

@@ -96,7 +96,7 @@ pub fn call_failed(x: &Exchange, call: &str, path: impl Into<PathText>, errno: i
 }
 
 /// nginx's message for a directory that has no index and may not be listed.
-pub fn log_forbidden_index(x: &mut Exchange) {
+pub(crate) fn log_forbidden_index(x: &mut Exchange) {
     let Ok(path) = map_uri(x) else { return };
     let path = String::from_utf8_lossy(path.bytes(&x.arena));
     x.log_error(&format_args!("directory index of \"{path}\" is forbidden"));

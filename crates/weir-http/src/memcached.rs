@@ -9,7 +9,7 @@ use crate::Span;
 use crate::escape::{EscapeSet, escape};
 
 /// What stands behind a value.
-pub const TRAILER: &[u8] = b"\r\nEND\r\n";
+pub(crate) const TRAILER: &[u8] = b"\r\nEND\r\n";
 
 /// The key that asks for `text`: what would end the command or the key is escaped.
 pub fn key(text: &[u8]) -> Vec<u8> {

@@ -107,11 +107,6 @@ impl Method {
         }
     }
 
-    /// Whether the method only reads (RFC 9110 section 9.2.1).
-    pub const fn is_safe(self) -> bool {
-        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace | Method::Propfind)
-    }
-
     /// Whether sending it twice has the effect of sending it once (RFC 9110 section 9.2.2), so that a failed
     /// upstream attempt may be repeated; nginx's `non_idempotent` are POST, LOCK and PATCH, and unknown names.
     pub const fn is_idempotent(self) -> bool {

@@ -35,7 +35,7 @@ impl MediaTypeTable {
     }
 
     /// A table of rows of a type and its extensions apart by spaces.
-    pub fn from_table(rows: &[(&str, &str)]) -> Self {
+    pub(crate) fn from_table(rows: &[(&str, &str)]) -> Self {
         let mut types = Self::new();
         for (name, extensions) in rows {
             for extension in extensions.split_ascii_whitespace() {

@@ -210,7 +210,7 @@ const SSL_HEAD: usize = 5;
 
 /// The value of `$proxy_protocol_tlv_NAME`: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `ssl_verify` (a decimal
 /// number), `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, or a type in hexadecimal digits as
-/// `0xNN` (`ssl_0xNN` inside the SSL value). `None` when it is absent or the name unknown; see [`is_tlv_name`].
+/// `0xNN` (`ssl_0xNN` inside the SSL value). `None` when it is absent or the name unknown.
 ///
 /// # Errors
 /// [`BadProxy::Tlv`] when the values are broken before the one sought.
@@ -224,14 +224,6 @@ pub fn tlv<'a>(bytes: &'a [u8], name: &str) -> Result<Option<Cow<'a, [u8]>>, Bad
         return Ok(Some(Cow::Owned(u32::from_be_bytes(verify).to_string().into_bytes())));
     }
     Ok(kind(inner, &SSL_NAMES).map_or(Ok(None), |kind| first_of(values, kind))?.map(Cow::Borrowed))
-}
-
-/// Whether [`tlv`] knows `name`; lets the configuration be checked before any connection comes.
-pub fn is_tlv_name(name: &str) -> bool {
-    match name.strip_prefix("ssl_") {
-        Some(inner) => inner == "verify" || kind(inner, &SSL_NAMES).is_some(),
-        None => kind(name, &NAMES).is_some(),
-    }
 }
 
 const NAMES: [(&str, u8); 5] =
@@ -428,8 +420,6 @@ mod tests {
         ] {
             assert_eq!(find(name), Ok(expected.map(str::to_owned)), "{name}");
         }
-        assert!(is_tlv_name("ssl_verify") && is_tlv_name("0x1") && is_tlv_name("ssl_key_alg"));
-        assert!(!is_tlv_name("0x") && !is_tlv_name("0x123") && !is_tlv_name("ssl_") && !is_tlv_name("x"));
         assert_eq!(tlv(b"\x01\x00\x05h2", "alpn"), Err(BadProxy::Tlv));
         assert_eq!(tlv(b"\x20\x00\x01x", "ssl_verify"), Err(BadProxy::Tlv));
         assert_eq!(tlvs(b"\x01\x00").collect::<Vec<_>>(), [Err(BadProxy::Tlv)]);

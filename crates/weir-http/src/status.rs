@@ -3,16 +3,14 @@
 //! The phrase on the wire and the title of the page differ in places (302, 401), and codes nginx has no words for go
 //! out with an empty phrase, as nginx sends them.
 
-/// nginx's "close the connection without an answer" (`return 444`).
-pub const CLOSE: u16 = 444;
 /// The header section did not fit the buffers; answered as 400 with its own page.
-pub const HEADER_TOO_LARGE: u16 = 494;
+pub(crate) const HEADER_TOO_LARGE: u16 = 494;
 /// The client certificate did not verify; answered as 400.
-pub const CERT_ERROR: u16 = 495;
+pub(crate) const CERT_ERROR: u16 = 495;
 /// No client certificate was sent though one is required; answered as 400.
-pub const NO_CERT: u16 = 496;
+pub(crate) const NO_CERT: u16 = 496;
 /// A plain HTTP request on an HTTPS port; answered as 400.
-pub const TO_HTTPS: u16 = 497;
+pub(crate) const TO_HTTPS: u16 = 497;
 /// The client closed before an answer could be sent; only ever seen in logs.
 pub const CLIENT_CLOSED: u16 = 499;
 
@@ -70,7 +68,7 @@ pub fn reason(status: u16) -> &'static str {
 }
 
 /// The code that goes out: nginx's own 494-497 are 400 to the client, all others themselves.
-pub fn on_wire(status: u16) -> u16 {
+pub(crate) fn on_wire(status: u16) -> u16 {
     match status {
         HEADER_TOO_LARGE | CERT_ERROR | NO_CERT | TO_HTTPS => 400,
         other => other,

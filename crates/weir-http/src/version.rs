@@ -29,7 +29,7 @@ impl Version {
     }
 
     /// Whether a connection stays open unless someone says `close` (RFC 9112 section 9.3).
-    pub const fn keeps_alive_by_default(self) -> bool {
+    pub(crate) const fn keeps_alive_by_default(self) -> bool {
         matches!(self, Version::V11 | Version::V20 | Version::V30)
     }
 }

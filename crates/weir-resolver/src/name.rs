@@ -31,7 +31,7 @@ impl DnsName {
     }
 
     /// The name under which an address is looked up (RFC 1035 section 3.5, RFC 3596 section 2.5).
-    pub fn of_address(address: IpAddr) -> DnsName {
+    pub(crate) fn of_address(address: IpAddr) -> DnsName {
         let text = match address {
             IpAddr::V4(v4) => {
                 let [a, b, c, d] = v4.octets();

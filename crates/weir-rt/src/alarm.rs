@@ -10,7 +10,7 @@ use libc::c_int;
 use crate::sampler::timers::{self, SampleTimer};
 
 /// What is called on the thread that is interrupted, with the CPU time it has used so far, in nanoseconds.
-pub type AlarmCall = fn(u64);
+pub(crate) type AlarmCall = fn(u64);
 
 thread_local! {
     static RING: Cell<Option<AlarmCall>> = const { Cell::new(None) };

@@ -18,7 +18,7 @@ use crate::{process, signal};
 /// Something to run on a pool thread.
 type PoolJob = Box<dyn FnOnce() + Send>;
 
-/// Threads at most, unless [`set_max_threads`] says otherwise.
+/// Threads at most.
 const MAX_THREADS: usize = 32;
 /// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -52,11 +52,6 @@ pub fn pool_stats() -> PoolStats {
 /// The same of the pool for what takes long to compute, whose threads give way to all others.
 pub fn computing_stats() -> PoolStats {
     COMPUTING.lock().stats()
-}
-
-/// Sets the limit on threads (at least one). Lowering it ends no running thread early.
-pub fn set_max_threads(n: usize) {
-    POOL.lock().max = n.max(1);
 }
 
 /// The same of the pool for keys in devices.

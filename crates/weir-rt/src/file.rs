@@ -146,7 +146,7 @@ fn create_then_unlink(dir: &Path) -> io::Result<FileHandle> {
 ///
 /// # Errors
 /// The errno of open(2); `ENOENT` also for a path with a NUL in it.
-pub fn open_with(path: &Path, flags: c_int, mode: u32) -> io::Result<FileHandle> {
+pub(crate) fn open_with(path: &Path, flags: c_int, mode: u32) -> io::Result<FileHandle> {
     let fd = with_c_path(path, |p| {
         // SAFETY: `p` is NUL-terminated and outlives the call; `mode` is passed as the variadic argument it is.
         // Not by libc's function, which is dearer in a process with threads (see `sys`).
@@ -293,7 +293,7 @@ impl FileHandle {
     ///
     /// # Errors
     /// The errno of pread(2): `EIO` for a bad disk.
-    pub fn readahead_blocking(&self, offset: u64, len: u64) -> io::Result<()> {
+    pub(crate) fn readahead_blocking(&self, offset: u64, len: u64) -> io::Result<()> {
         // One request for the whole range lets the disk order it; file systems that refuse are still read below.
         // SAFETY: no pointers.
         unsafe { libc::readahead(self.fd(), signed(offset)?, usize::try_from(len).unwrap_or(usize::MAX)) };

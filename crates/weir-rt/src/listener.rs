@@ -64,7 +64,7 @@ impl Listener {
     ///
     /// # Errors
     /// As [`Listener::accept`].
-    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         let turn = self.core.state.turn();
         let (last, count) = self.taken.get();
         if last == turn && count >= PER_TURN {

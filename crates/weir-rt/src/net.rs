@@ -111,7 +111,7 @@ pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The errno of setsockopt(2) or listen(2): `EADDRINUSE` if a socket of another group has come first.
-pub fn start_listening(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
+pub(crate) fn start_listening(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
     if local_addr(fd)?.ip().is_some() {
         set_tcp_options(fd, options)?;
     }
@@ -280,14 +280,6 @@ pub fn nodelay(fd: RawFd, on: bool) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, on.into())
 }
 
-/// TCP_CORK: hold partial segments back until it is taken off (nginx's `tcp_nopush`).
-///
-/// # Errors
-/// The errno of setsockopt(2).
-pub fn cork(fd: RawFd, on: bool) -> io::Result<()> {
-    set(fd, libc::IPPROTO_TCP, libc::TCP_CORK, on.into())
-}
-
 /// `so_keepalive`, `proxy_socket_keepalive`.
 ///
 /// # Errors
@@ -331,7 +323,7 @@ pub fn shutdown(fd: RawFd) -> io::Result<()> {
 ///
 /// # Errors
 /// The errno of getsockopt(2).
-pub fn socket_error(fd: RawFd) -> io::Result<i32> {
+pub(crate) fn socket_error(fd: RawFd) -> io::Result<i32> {
     let mut errno: c_int = 0;
     // SAFETY: the option gives one int.
     unsafe { read_raw(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut errno) }?;
@@ -452,44 +444,9 @@ fn kernel_tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
     Ok(info)
 }
 
-/// Spreads the new connections of `fd`'s SO_REUSEPORT group over its first `among` sockets only.
-///
-/// To retire the last listener of a group without resetting what waits in its queue: steer among the others,
-/// accept until `EAGAIN` and for a few round trips more (handshakes under way), close it. Only the last can be
-/// retired, as it takes the index of any that is closed before it. Once set, the program stays with the group: a
-/// listener added later gets nothing until the group is steered anew.
-///
-/// # Errors
-/// `EINVAL` if `among` is 0 or the socket is in no group.
-pub fn steer_reuseport(fd: RawFd, among: u32) -> io::Result<()> {
-    if among == 0 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL)); // else the kernel would divide by it
-    }
-    let op = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
-    let mut program = [
-        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
-        op(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, among),
-        op(libc::BPF_RET | libc::BPF_A, 0),
-    ];
-    let fprog = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies `len` instructions from `filter`, which outlives the call.
-    unsafe { set_raw(fd, libc::SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &fprog) }
-}
-
-/// Gives the group back to the kernel's own choice, by the hash of the addresses.
-///
-/// # Errors
-/// `ENOENT` if no program is attached; `ENOPROTOOPT` before Linux 5.3.
-pub fn unsteer_reuseport(fd: RawFd) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, 0)
-}
-
 // asm-generic/socket.h; the libc crate has these two for Android only, and the ports of Linux that number options
 // differently (mips, sparc, parisc) are none of ours.
 const SIOCOUTQNSD: libc::Ioctl = 0x894b;
-const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
-const SO_DETACH_REUSEPORT_BPF: c_int = 68;
 
 fn set(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: every option passed here takes an int.

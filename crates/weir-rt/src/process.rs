@@ -213,15 +213,6 @@ pub fn keep_free_memory(bytes: i32) {
     let _ = bytes;
 }
 
-/// Names the calling thread, at most 15 bytes of it, for top and the profiler.
-pub fn set_thread_name(name: &str) {
-    let mut short = [0u8; 16];
-    let n = name.len().min(15);
-    short[..n].copy_from_slice(&name.as_bytes()[..n]);
-    // SAFETY: 16 readable bytes ending in NUL, which is all that PR_SET_NAME asks; it cannot fail otherwise.
-    unsafe { libc::prctl(libc::PR_SET_NAME, short.as_ptr()) };
-}
-
 /// A user of the system's database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemUser {

@@ -39,10 +39,10 @@ counters! {
     parked_ns,
     /// Nanoseconds spent elsewhere: tasks, completions, timers.
     busy_ns,
-    /// The longest time between two waits, in nanoseconds, since it was last taken: an upper bound of the longest
+    /// The longest time between two waits, in nanoseconds: an upper bound of the longest
     /// poll of one task (stamps are taken per turn, not per task).
     longest_poll_ns,
-    /// The latest timer, in milliseconds after its deadline, since it was last taken.
+    /// The latest timer, in milliseconds after its deadline.
     timers_late_max_ms,
     /// Receives that found the buffer pool empty.
     enobufs,
@@ -74,16 +74,6 @@ impl LoopStats {
     /// worker, which does not then.
     pub fn accept_failed(&self) {
         self.emfile.add(1);
-    }
-
-    /// Returns `longest_poll_ns` and starts it afresh.
-    pub fn take_longest_poll_ns(&self) -> u64 {
-        self.longest_poll_ns.0.swap(0, Relaxed)
-    }
-
-    /// Returns `timers_late_max_ms` and starts it afresh.
-    pub fn take_timers_late_max_ms(&self) -> u64 {
-        self.timers_late_max_ms.0.swap(0, Relaxed)
     }
 }
 
@@ -131,11 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn maxima_are_taken_and_start_afresh() {
+    fn the_largest_is_kept() {
         let stats = LoopStats::default();
         stats.longest_poll_ns.max(7);
         stats.longest_poll_ns.max(3);
-        assert_eq!(stats.take_longest_poll_ns(), 7);
-        assert_eq!(stats.snapshot().longest_poll_ns, 0);
+        assert_eq!(stats.snapshot().longest_poll_ns, 7);
     }
 }

@@ -115,7 +115,7 @@ pub fn same_kind(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Bits of an RSA key, by its public half; `None` for others.
-pub fn rsa_bits(key: &dyn SigningKey) -> Option<usize> {
+pub(crate) fn rsa_bits(key: &dyn SigningKey) -> Option<usize> {
     let spki = key.public_key()?;
     let (info, _) = der::expect(spki.as_ref(), der::SEQUENCE)?;
     let (algorithm, rest) = der::expect(info, der::SEQUENCE)?;

@@ -33,14 +33,14 @@ impl TraceEvent {
     /// one that took no time.
     #[inline]
     #[must_use]
-    pub const fn unstamped(kind: EventKind, site: Site) -> TraceEvent {
+    pub(crate) const fn unstamped(kind: EventKind, site: Site) -> TraceEvent {
         TraceEvent(TraceEvent::pack(kind, site, 0).0 | UNSTAMPED)
     }
 
     /// True for those of [`TraceEvent::unstamped`].
     #[inline]
     #[must_use]
-    pub const fn is_unstamped(self) -> bool {
+    pub(crate) const fn is_unstamped(self) -> bool {
         self.0 & UNSTAMPED != 0
     }
 

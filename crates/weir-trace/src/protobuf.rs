@@ -25,12 +25,6 @@ impl ProtobufMessage {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A number of four bytes (`fixed32`).
-    pub fn fixed32(&mut self, field: u32, value: u32) {
-        self.varint(u64::from(field) << 3 | 5);
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
     /// Bytes, or text; an empty one is written, too.
     pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
         self.varint(u64::from(field) << 3 | 2);
@@ -143,14 +137,12 @@ mod tests {
         assert_eq!(message.0, [0x08, 0xac, 0x02, 0x1a, 2, b'a', b'b', 0x22, 3, 1, 0x80, 0x01]);
         message.chosen(5, 0);
         message.fixed(6, u64::MAX);
-        message.fixed32(7, 9);
         let expected = [
             (1, ProtobufField::Number(300)),
             (3, ProtobufField::Bytes(b"ab")),
             (4, ProtobufField::Bytes(&[1, 0x80, 1])),
             (5, ProtobufField::Number(0)),
             (6, ProtobufField::Number(u64::MAX)),
-            (7, ProtobufField::Number(9)),
         ];
         assert_eq!(read(&message.0).as_deref(), Some(&expected[..]));
     }

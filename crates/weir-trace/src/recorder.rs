@@ -157,12 +157,6 @@ impl Recorder {
         self.settings.slow = ticks;
     }
 
-    /// Changes the share that is drawn: one in `one_in`, none for 0.
-    pub fn set_sample(&mut self, one_in: u32) {
-        self.settings.sample = one_in;
-        self.draw();
-    }
-
     /// Starts the trace of a request, or leaves it off, as level, draw and watches have it.
     #[inline]
     pub fn begin(&mut self, trace: &mut Trace, now: u64) {

@@ -85,7 +85,7 @@ impl TraceTree {
 
     /// The tree of one request's events.
     #[must_use]
-    pub fn from_events(events: &[TraceEvent]) -> TraceTree {
+    pub(crate) fn from_events(events: &[TraceEvent]) -> TraceTree {
         let mut builder = TreeBuilder::default();
         builder.absorb(events);
         builder.finish()
@@ -124,7 +124,7 @@ impl TraceTree {
     /// The nodes of each site added up, wherever they stand: times inclusive, a site inside itself counted once. Own
     /// times are added up too; what a node says of others (`site` apart) means nothing here.
     #[must_use]
-    pub fn by_site(&self) -> BTreeMap<Site, TreeNode> {
+    pub(crate) fn by_site(&self) -> BTreeMap<Site, TreeNode> {
         let mut sums = BTreeMap::<Site, TreeNode>::new();
         for (index, node) in self.nodes.iter().enumerate().skip(1) {
             let sum = sums.entry(node.site).or_default();

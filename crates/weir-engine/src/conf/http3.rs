@@ -12,7 +12,7 @@ use crate::text::Text;
 use crate::variable::Variable;
 
 /// The module of HTTP/3's directives.
-pub struct Http3;
+pub(crate) struct Http3;
 
 impl Module for Http3 {
     const NAME: &'static str = "v3";
@@ -23,7 +23,7 @@ impl Module for Http3 {
 
 /// The settings of one block as written: read only to see that no line is there twice, nor wrong.
 #[derive(Default)]
-pub struct Http3Conf {
+pub(crate) struct Http3Conf {
     http3: Option<bool>,
     hq: Option<bool>,
     max_concurrent_streams: Option<u64>,

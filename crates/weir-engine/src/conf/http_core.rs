@@ -189,11 +189,11 @@ fn limited(script: &Option<ValueScript>) -> Option<ValueScript> {
 }
 
 /// A bit of `keepalive_disable`: `msie6`.
-pub const MSIE6: u32 = 1;
+pub(crate) const MSIE6: u32 = 1;
 /// A bit of `keepalive_disable`: `safari`.
-pub const SAFARI: u32 = 2;
+pub(crate) const SAFARI: u32 = 2;
 /// A bit of `keepalive_disable`: `none`, which only takes the default away.
-pub const NO_BROWSER: u32 = 4;
+pub(crate) const NO_BROWSER: u32 = 4;
 
 /// nginx measures two of its defaults in pages of memory.
 fn page() -> u64 {

@@ -81,7 +81,7 @@ impl ListenLine {
     }
 
     /// What a server without `listen` has: port 80 of all addresses, or 8000 for who may not bind 80.
-    pub fn implied() -> ListenLine {
+    pub(crate) fn implied() -> ListenLine {
         let port = if crate::privileged::is_root() { 80 } else { 8000 };
         ListenLine { addrs: vec![address::any(port)], ..ListenLine::default() }
     }

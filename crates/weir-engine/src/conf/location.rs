@@ -16,7 +16,7 @@ use crate::text::Text;
 use crate::transport::keepalive;
 
 /// A location on one worker.
-pub struct WorkerLocation {
+pub(crate) struct WorkerLocation {
     /// What runs there.
     pub plan: Rc<Plan>,
     /// The locations inside.
@@ -25,7 +25,7 @@ pub struct WorkerLocation {
 
 /// Locations that stand side by side.
 #[derive(Default)]
-pub struct LocationSet {
+pub(crate) struct LocationSet {
     exact: NameMap<WorkerLocation>,
     /// Of the paths in `exact` and in `redirects`: most URIs are none of them, and need not be looked for.
     single: PathFilter,

@@ -280,7 +280,7 @@ impl RequestTables {
     }
 
     /// A module's variable by name, whether or not the configuration uses it.
-    pub fn module_variable<'n>(&self, name: &'n str) -> Option<(VariableSource, &'n str)> {
+    pub(crate) fn module_variable<'n>(&self, name: &'n str) -> Option<(VariableSource, &'n str)> {
         if let Some(variable) = self.plain.get(name) {
             return Some((variable.get, ""));
         }

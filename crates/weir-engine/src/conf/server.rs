@@ -520,7 +520,7 @@ impl AddressServers {
     }
 
     /// The server for `host` by its plain and wildcard names.
-    pub fn by_name(&self, host: &[u8]) -> Option<&Rc<VirtualServer>> {
+    pub(crate) fn by_name(&self, host: &[u8]) -> Option<&Rc<VirtualServer>> {
         self.index(host).map(|index| self.servers.get(index))
     }
 
@@ -545,7 +545,7 @@ impl AddressServers {
     ///
     /// # Errors
     /// Why a pattern was given up, for the log.
-    pub fn by_any_name(&self, host: &[u8]) -> Result<Option<Rc<VirtualServer>>, String> {
+    pub(crate) fn by_any_name(&self, host: &[u8]) -> Result<Option<Rc<VirtualServer>>, String> {
         if let Some(index) = self.index(host) {
             return Ok(Some(self.servers.get(index).clone()));
         }

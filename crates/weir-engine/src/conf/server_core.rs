@@ -71,7 +71,7 @@ impl InvalidValues {
 }
 
 /// Whether a field's value holds control bytes other than the tab.
-pub fn has_control(value: &[u8]) -> bool {
+pub(crate) fn has_control(value: &[u8]) -> bool {
     value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
 }
 

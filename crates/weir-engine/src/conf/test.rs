@@ -24,7 +24,7 @@ pub fn load(text: &str, modules: &'static [ModuleDef]) -> Result<Configuration, 
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_files(
+pub(crate) fn load_files(
     files: &MemoryFiles,
     modules: &'static [ModuleDef],
 ) -> (Result<Configuration, String>, String) {

@@ -28,10 +28,4 @@ impl Exchange {
         states.push(state.clone());
         state
     }
-
-    /// As [`Exchange::common`], if it was made.
-    pub fn common_if<T: 'static>(&self) -> Option<Rc<T>> {
-        let states = self.common.as_ref()?.states.borrow();
-        states.iter().find_map(|state| state.clone().downcast().ok())
-    }
 }

@@ -278,7 +278,7 @@ impl BodyChain {
     }
 
     /// Whether a piece of a file is among them.
-    pub fn has_file(&self) -> bool {
+    pub(crate) fn has_file(&self) -> bool {
         self.iter().any(|buf| matches!(buf, BodyBuf::File { .. }))
     }
 }

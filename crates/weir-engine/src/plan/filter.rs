@@ -125,7 +125,7 @@ pub struct HeaderEntry {
 }
 
 /// A body filter of one response, with the output it could not pass on yet.
-pub struct BodyEntry {
+pub(crate) struct BodyEntry {
     /// Where it runs.
     pub slot: FilterSlot,
     /// Where its time goes.

@@ -265,12 +265,12 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Whether records of its requests leave arguments out.
-    pub fn redact_args(&mut self, on: bool) {
+    pub(crate) fn redact_args(&mut self, on: bool) {
         self.redact_args = on;
     }
 
     /// Which trees of its requests are kept, instead of what holds for all.
-    pub fn keep_traces(&mut self, rule: KeepRule) {
+    pub(crate) fn keep_traces(&mut self, rule: KeepRule) {
         self.rule = self.worker.present.add_rule(rule);
     }
 

@@ -247,7 +247,7 @@ pub enum Transport {
 
 impl Transport {
     /// Bytes handed over so far, of all requests.
-    pub fn bytes_written(&self) -> u64 {
+    pub(crate) fn bytes_written(&self) -> u64 {
         match self {
             Transport::None => 0,
             Transport::H1(wire) => wire.written(),

@@ -16,7 +16,7 @@ impl ClientConnection {
     }
 
     /// Whether no client stands behind it.
-    pub fn is_nobodys(&self) -> bool {
+    pub(crate) fn is_nobodys(&self) -> bool {
         self.peer == SockAddr::UNSPECIFIED
     }
 

@@ -75,7 +75,7 @@ impl Variable {
 }
 
 /// How the configuration computes a value.
-pub type ValueFunction = dyn Fn(&mut Exchange) -> Option<Text> + Send + Sync;
+pub(crate) type ValueFunction = dyn Fn(&mut Exchange) -> Option<Text> + Send + Sync;
 
 /// How a variable of one configuration is computed.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ pub enum VariableGetter {
 
 /// A variable of one configuration.
 #[derive(Clone)]
-pub struct VariableDefinition {
+pub(crate) struct VariableDefinition {
     /// Its name without `$`.
     pub name: Arc<str>,
     /// Its value.
@@ -131,7 +131,7 @@ impl VariableTable {
 
 /// The values of one request.
 #[derive(Clone, Default)]
-pub struct VariableValues {
+pub(crate) struct VariableValues {
     slots: Vec<VariableSlot>,
     used: bool,
 }

@@ -21,16 +21,16 @@ pub mod kind {
     #![allow(missing_docs, reason = "the names are the RFC's")]
     pub const DATA: u8 = 0;
     pub const HEADERS: u8 = 1;
-    pub const PRIORITY: u8 = 2;
-    pub const RST_STREAM: u8 = 3;
+    pub(crate) const PRIORITY: u8 = 2;
+    pub(crate) const RST_STREAM: u8 = 3;
     pub const SETTINGS: u8 = 4;
-    pub const PUSH_PROMISE: u8 = 5;
+    pub(crate) const PUSH_PROMISE: u8 = 5;
     pub const PING: u8 = 6;
     pub const GOAWAY: u8 = 7;
     pub const WINDOW_UPDATE: u8 = 8;
     pub const CONTINUATION: u8 = 9;
     /// RFC 9218 section 7.1.
-    pub const PRIORITY_UPDATE: u8 = 16;
+    pub(crate) const PRIORITY_UPDATE: u8 = 16;
 }
 
 /// DATA, HEADERS: nothing follows on the stream.

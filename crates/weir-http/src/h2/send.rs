@@ -213,16 +213,8 @@ impl H2Connection {
             .is_some_and(|stream| stream.queued && (self.send.room() > 0 || stream.pending == 0))
     }
 
-    /// Whether a stream waits for nothing but the peer: its window, or the connection's, is used up.
-    pub fn is_stalled(&self, key: StreamKey) -> bool {
-        let stalled = |stream: &StreamRecord| {
-            stream.pending > 0 && stream.state.sends() && (stream.send.room() == 0 || self.send.room() == 0)
-        };
-        self.store.get(key).is_some_and(stalled)
-    }
-
     /// Gives a stream another priority (RFC 9218); also in the middle of its response.
-    pub fn prioritize(&mut self, key: StreamKey, priority: Priority) {
+    pub(crate) fn prioritize(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.priority != priority) else {
             return;
         };

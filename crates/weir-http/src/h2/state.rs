@@ -28,7 +28,7 @@ pub enum StreamState {
 impl StreamState {
     /// The peer ended its direction.
     #[must_use]
-    pub fn end_in(self) -> StreamState {
+    pub(crate) fn end_in(self) -> StreamState {
         match self {
             StreamState::Open => StreamState::HalfClosedRemote,
             StreamState::HalfClosedLocal => StreamState::Closed,
@@ -38,7 +38,7 @@ impl StreamState {
 
     /// We ended our direction.
     #[must_use]
-    pub fn end_out(self) -> StreamState {
+    pub(crate) fn end_out(self) -> StreamState {
         match self {
             StreamState::Open => StreamState::HalfClosedLocal,
             StreamState::HalfClosedRemote => StreamState::Closed,

@@ -186,11 +186,6 @@ impl KnownField {
         LOWER_NAMES[self as usize]
     }
 
-    /// Whether the field speaks about one connection and is never forwarded (RFC 9110 section 7.6.1).
-    pub const fn hop_by_hop(self) -> bool {
-        self.row().flags & HOP != 0
-    }
-
     /// Whether a request may carry the field only once; nginx answers 400 to a second line.
     pub const fn is_single(self) -> bool {
         self.row().flags & SINGLE != 0
@@ -543,8 +538,8 @@ mod tests {
 
     #[test]
     fn columns_say_what_the_rfcs_and_nginx_say() {
-        assert!(KnownField::Connection.hop_by_hop() && !KnownField::Connection.is_single());
-        assert!(KnownField::Host.is_single() && !KnownField::Host.hop_by_hop());
+        assert!(!KnownField::Connection.is_single());
+        assert!(KnownField::Host.is_single());
         assert!(KnownField::ContentLength.forbidden_in_trailer() && !KnownField::Etag.forbidden_in_trailer());
         assert!(
             !KnownField::Cookie.is_single()

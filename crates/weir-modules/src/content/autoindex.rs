@@ -34,7 +34,7 @@ pub struct AutoindexConf {
 
 /// How a listing is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListingFormat {
+pub(crate) enum ListingFormat {
     /// A page.
     Html,
     /// An array of objects.

@@ -52,15 +52,6 @@ impl SockAddr {
         }
     }
 
-    /// Replaces the port; nothing happens to a unix socket.
-    pub fn set_port(&mut self, port: u16) {
-        match self {
-            SockAddr::V4(a) => a.set_port(port),
-            SockAddr::V6(a) => a.set_port(port),
-            SockAddr::Unix(_) => {}
-        }
-    }
-
     /// Whether it is 0.0.0.0 or [::], whatever the port.
     pub fn is_wildcard(&self) -> bool {
         self.ip().is_some_and(|ip| ip.is_unspecified())
@@ -81,7 +72,7 @@ impl SockAddr {
     }
 
     /// The kernel's form.
-    pub fn to_raw(&self) -> RawAddr {
+    pub(crate) fn to_raw(&self) -> RawAddr {
         let mut raw = RawAddr::empty();
         raw.bytes[..2].copy_from_slice(&(self.family() as u16).to_ne_bytes());
         raw.len = match self {
@@ -297,7 +288,7 @@ impl RawAddr {
     }
 
     /// For the kernel to write an address and its length into.
-    pub fn as_mut_ptrs(&mut self) -> (*mut libc::sockaddr, *mut libc::socklen_t) {
+    pub(crate) fn as_mut_ptrs(&mut self) -> (*mut libc::sockaddr, *mut libc::socklen_t) {
         (self.bytes.as_mut_ptr().cast(), &mut self.len)
     }
 
@@ -355,16 +346,6 @@ mod tests {
         for (text, host) in [("1.2.3.4:5", "1.2.3.4"), ("[::2]:5", "::2"), ("unix:/a", "unix:")] {
             assert_eq!(parse(text).expect("valid").host().to_string(), host);
         }
-    }
-
-    #[test]
-    fn the_port_can_be_changed() {
-        let mut a = parse("[::]:80").expect("valid");
-        a.set_port(81);
-        assert_eq!((a.port(), a.is_wildcard()), (Some(81), true));
-        let mut u = parse("unix:/a").expect("valid");
-        u.set_port(81);
-        assert_eq!((u.port(), u.ip(), u.is_wildcard()), (None, None, false));
     }
 
     #[test]

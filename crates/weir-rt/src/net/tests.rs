@@ -198,31 +198,10 @@ fn linger_reset_resets() {
     let listener = listen(&addr("127.0.0.1:0"), &ListenOptions::default()).expect("free port");
     let (mut client, fd) = connected(&listener);
     nodelay(fd.as_raw_fd(), false).expect("TCP");
-    cork(fd.as_raw_fd(), true).expect("TCP");
     assert_eq!(socket_error(fd.as_raw_fd()).expect("a socket"), 0);
     linger_reset(fd.as_raw_fd()).expect("TCP");
     drop(fd);
     assert_eq!(errno(client.read(&mut [0; 8])), Some(libc::ECONNRESET));
-}
-
-#[test]
-fn a_steered_group_gives_its_last_listener_nothing() {
-    let options = ListenOptions { reuseport: true, ..ListenOptions::default() };
-    let first = listen(&addr("127.0.0.1:0"), &options).expect("free port");
-    let same = local_addr(first.as_raw_fd()).expect("bound");
-    let group = [first, listen(&same, &options).expect("shared"), listen(&same, &options).expect("shared")];
-    assert_eq!(errno(steer_reuseport(group[0].as_raw_fd(), 0)), Some(libc::EINVAL));
-    steer_reuseport(group[0].as_raw_fd(), 2).expect("a group");
-    let connect = || TcpStream::connect(("127.0.0.1", port_of(&group[0]))).expect("listening");
-    let clients: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
-    let count = |fd: &OwnedFd| std::iter::from_fn(|| accept(fd.as_raw_fd()).ok()).count();
-    let counts: Vec<usize> = group.iter().map(count).collect();
-    assert_eq!((counts[0] + counts[1], counts[2]), (clients.len(), 0), "{counts:?}");
-    steer_reuseport(group[0].as_raw_fd(), 1).expect("replaced");
-    let _client = connect();
-    assert_eq!((count(&group[0]), count(&group[1])), (1, 0));
-    unsteer_reuseport(group[0].as_raw_fd()).expect("attached");
-    assert_eq!(errno(unsteer_reuseport(group[0].as_raw_fd())), Some(libc::ENOENT));
 }
 
 #[test]

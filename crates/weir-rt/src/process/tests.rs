@@ -71,13 +71,6 @@ fn affinity_needs_a_cpu_that_exists() {
 }
 
 #[test]
-fn a_long_thread_name_is_cut() {
-    set_thread_name("weir worker 0 and more");
-    let comm = std::fs::read_to_string("/proc/thread-self/comm").expect("procfs");
-    assert_eq!(comm.trim_end(), "weir worker 0 a");
-}
-
-#[test]
 fn users_and_groups_are_looked_up() {
     let root = user("root").expect("database").expect("exists everywhere");
     assert_eq!((root.uid, root.gid), (0, 0));

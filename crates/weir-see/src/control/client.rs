@@ -11,14 +11,14 @@ use weir_rt::signal::{self, Signals};
 use super::protocol::{ControlQuestion, FrameKind, LONGEST_FRAME, read_frame};
 
 /// A connection to a server.
-pub struct ControlClient {
+pub(crate) struct ControlClient {
     stream: UnixStream,
     path: PathBuf,
 }
 
 /// What came of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum QuestionOutcome {
+pub(crate) enum QuestionOutcome {
     /// The answer is whole.
     Whole,
     /// The user stopped it; what was collected until then has come.
@@ -30,7 +30,7 @@ impl ControlClient {
     ///
     /// # Errors
     /// Nobody listens there, or this user may not connect.
-    pub fn connect(path: &Path) -> Result<ControlClient, String> {
+    pub(crate) fn connect(path: &Path) -> Result<ControlClient, String> {
         let fail = |error: io::Error| format!("no server answers at \"{}\": {error}", path.display());
         let stream = connected(path.to_path_buf()).map_err(fail)?;
         stream.set_write_timeout(Some(CONNECT_TIME)).map_err(fail)?;
@@ -42,7 +42,7 @@ impl ControlClient {
     ///
     /// # Errors
     /// The server's reason, or that it has gone.
-    pub fn ask(
+    pub(crate) fn ask(
         self,
         question: &ControlQuestion,
         mut take: impl FnMut(FrameKind, &[u8]) -> io::Result<()>,
@@ -95,7 +95,7 @@ impl ControlClient {
     ///
     /// # Errors
     /// As [`ControlClient::ask`]; and the answer takes longer than [`QUICK_TIME`] or is longer than [`LONGEST_TEXT`].
-    pub fn text(self, question: &ControlQuestion) -> Result<String, String> {
+    pub(crate) fn text(self, question: &ControlQuestion) -> Result<String, String> {
         let mut out = Vec::new();
         self.put(question)?;
         self.read(Some(Instant::now() + QUICK_TIME), LONGEST_TEXT, &mut |kind, bytes| {

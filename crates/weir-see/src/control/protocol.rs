@@ -111,7 +111,7 @@ impl FrameKind {
 ///
 /// # Errors
 /// Those of the stream.
-pub fn write_frame(stream: &mut impl Write, kind: FrameKind, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_frame(stream: &mut impl Write, kind: FrameKind, bytes: &[u8]) -> io::Result<()> {
     let mut frame = format!("{} {}\n", kind.as_str(), bytes.len()).into_bytes();
     frame.extend_from_slice(bytes);
     stream.write_all(&frame)

@@ -68,7 +68,7 @@ impl StackFormat {
 
     /// Its media type.
     #[must_use]
-    pub const fn media_type(self) -> &'static str {
+    pub(crate) const fn media_type(self) -> &'static str {
         match self {
             StackFormat::Svg => "image/svg+xml",
             StackFormat::Html => "text/html; charset=utf-8",

@@ -52,7 +52,7 @@ impl ProcessSymbols {
     /// Of process `pid`, which says itself what its `/proc/self/maps` holds: one that gave up root can't be looked at by
     /// its own user.
     #[must_use]
-    pub fn with_maps(pid: u32, maps: &str) -> ProcessSymbols {
+    pub(crate) fn with_maps(pid: u32, maps: &str) -> ProcessSymbols {
         let root = PathBuf::from(format!("/proc/{pid}"));
         ProcessSymbols { root, maps: maps::parse(maps), files: HashMap::new(), known: HashMap::new() }
     }

@@ -83,7 +83,7 @@ impl WorkerChoice {
     /// has most of what its requests need in its caches, unless it is stuck, or has an eighth more than the one with the
     /// smallest share. One that has lost its core is back soon: where all cores are busy, that happens to all workers by
     /// turns, and connections would go round.
-    pub fn choose_again(&mut self, loads: &[WorkerLoad], from: Option<usize>) -> Option<usize> {
+    pub(crate) fn choose_again(&mut self, loads: &[WorkerLoad], from: Option<usize>) -> Option<usize> {
         let best = self.best(loads, |load| !load.is_full());
         let kept = from.filter(|&from| {
             let smallest = best.map_or(u64::MAX, |best| loads[best].share());
@@ -110,7 +110,7 @@ impl WorkerChoice {
     }
 
     /// The worker for what is parked for worker `from`; `None`: none has less by two, or room.
-    pub fn relief(&self, loads: &[WorkerLoad], from: usize) -> Option<usize> {
+    pub(crate) fn relief(&self, loads: &[WorkerLoad], from: usize) -> Option<usize> {
         let to = self.best(loads, |load| !load.is_full())?;
         (loads[to].share() + 1 < loads.get(from)?.share()).then_some(to)
     }
@@ -138,7 +138,7 @@ impl WorkerChoice {
 /// Says of which workers connections are to end, so that their clients connect again, where shares stay uneven: for
 /// connections that live long and can't be moved. Called once a second.
 #[derive(Clone, Debug, Default)]
-pub struct ConnectionEvening {
+pub(crate) struct ConnectionEvening {
     /// By worker: how often in a row its share was too large.
     uneven: Vec<u32>,
 }
@@ -146,7 +146,7 @@ pub struct ConnectionEvening {
 impl ConnectionEvening {
     /// Of which workers how many connections should end now: of those whose share has been [`UNEVEN`] times the mean for
     /// [`PATIENT`] calls, a fiftieth of what they have, and no more than brings them to the mean.
-    pub fn check(&mut self, loads: &[WorkerLoad]) -> Vec<(usize, u64)> {
+    pub(crate) fn check(&mut self, loads: &[WorkerLoad]) -> Vec<(usize, u64)> {
         self.uneven.resize(loads.len(), 0);
         let mean = loads.iter().map(WorkerLoad::share).sum::<u64>() / (loads.len() as u64).max(1);
         let mut ends = Vec::new();
@@ -162,7 +162,7 @@ impl ConnectionEvening {
     }
 
     /// Whether a worker's share was too large at the last call.
-    pub fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         self.uneven.iter().any(|&times| times > 0)
     }
 }

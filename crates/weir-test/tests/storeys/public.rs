@@ -22,10 +22,10 @@ pub(crate) fn items(directory: &Path) -> Vec<PublicItem> {
     found
 }
 
-/// All words of the Rust files below these directories.
-pub(crate) fn words(directories: &[PathBuf]) -> BTreeSet<String> {
+/// All words of the Rust files below a directory.
+pub(crate) fn words(directory: &Path) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
-    for path in directories.iter().flat_map(|directory| sources(directory)) {
+    for path in sources(directory) {
         let text = std::fs::read_to_string(path).unwrap();
         let all = text.split(|c: char| !c.is_alphanumeric() && c != '_');
         words.extend(all.filter(|word| !word.is_empty()).map(str::to_owned));

@@ -108,7 +108,7 @@ impl Upstream {
     }
 
     /// Whether the list was changed at run time.
-    pub fn is_moved(&self) -> bool {
+    pub(crate) fn is_moved(&self) -> bool {
         self.origins().moved
     }
 

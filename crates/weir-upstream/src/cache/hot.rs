@@ -26,7 +26,7 @@ use weir_engine::file::OpenFile;
 
 /// The answers of one cache that a worker has in memory.
 #[derive(Default)]
-pub struct HotCache {
+pub(crate) struct HotCache {
     /// Those asked for lately, and those asked for before: when the first are many, they become the second.
     young: RefCell<HotTable>,
     old: RefCell<HotTable>,
@@ -47,7 +47,7 @@ struct OpenedBody {
 type HotTable = HashMap<Box<[u8]>, Rc<CachedResponse>, BuildHasherDefault<KeyFold>>;
 
 /// An answer that is kept.
-pub struct CachedResponse {
+pub(crate) struct CachedResponse {
     /// When it may be used.
     pub times: CacheTimes,
     /// The status.
@@ -78,7 +78,7 @@ pub struct CachedResponse {
 }
 
 /// What came of looking into a file.
-pub enum HotLookup {
+pub(crate) enum HotLookup {
     /// It is this answer.
     Answer(Rc<CachedResponse>),
     /// There is none.
@@ -94,7 +94,7 @@ pub enum HotLookup {
 impl HotCache {
     /// The answer of the key `text` that is in memory and whose file is still there.
     #[inline]
-    pub fn find(&self, text: &[u8]) -> Option<Rc<CachedResponse>> {
+    pub(crate) fn find(&self, text: &[u8]) -> Option<Rc<CachedResponse>> {
         let young = self.young.borrow().get(text).cloned();
         let answer = match young {
             Some(answer) => answer,
@@ -125,7 +125,7 @@ impl HotCache {
     }
 
     /// Looks into the file of `ticket`, whose key is `text`; `name` is what it is remembered by.
-    pub async fn read(&self, ticket: &CacheTicket, text: &[u8], name: &[u8]) -> HotLookup {
+    pub(crate) async fn read(&self, ticket: &CacheTicket, text: &[u8], name: &[u8]) -> HotLookup {
         let path = ticket.file();
         let (raw, parsed) = match load(&path).await {
             Ok(loaded) => loaded,
@@ -215,7 +215,7 @@ impl CachedResponse {
     }
 
     /// Bytes of the file.
-    pub fn file_size(&self) -> u64 {
+    pub(crate) fn file_size(&self) -> u64 {
         self.meta.size
     }
 
@@ -226,7 +226,7 @@ impl CachedResponse {
     }
 
     /// The fields, where the text begins at `base` of an arena.
-    pub fn fields_at(&self, base: u32) -> impl Iterator<Item = Field> {
+    pub(crate) fn fields_at(&self, base: u32) -> impl Iterator<Item = Field> {
         let moved = move |span: Span| Span { start: span.start + base, end: span.end + base };
         self.fields.iter().map(move |field| Field {
             name: moved(field.name),
@@ -236,19 +236,19 @@ impl CachedResponse {
     }
 
     /// The value of a field.
-    pub fn field(&self, known: KnownField) -> Option<&[u8]> {
+    pub(crate) fn field(&self, known: KnownField) -> Option<&[u8]> {
         let field = self.fields.iter().find(|field| field.known == known)?;
         self.text.get(field.value.start as usize..field.value.end as usize)
     }
 
     /// `Last-Modified`, in seconds since 1970, where the status is one that validators are for.
-    pub fn last_modified(&self) -> Option<i64> {
+    pub(crate) fn last_modified(&self) -> Option<i64> {
         let read = || weir_http::date::parse(self.field(KnownField::LastModified)?);
         *self.modified.get_or_init(|| if self.has_validators() { read() } else { None })
     }
 
     /// `ETag`, likewise.
-    pub fn etag(&self) -> Option<&[u8]> {
+    pub(crate) fn etag(&self) -> Option<&[u8]> {
         if self.has_validators() { self.field(KnownField::Etag) } else { None }
     }
 
@@ -297,7 +297,7 @@ impl CachedResponse {
     }
 
     /// The body. `None`: its file has gone meanwhile.
-    pub fn body(self: &Rc<Self>, hot: &HotCache) -> Option<BodyBuf> {
+    pub(crate) fn body(self: &Rc<Self>, hot: &HotCache) -> Option<BodyBuf> {
         match &self.body {
             Some(body) => Some(BodyBuf::shared(body.clone())),
             None => {
@@ -327,11 +327,11 @@ impl Hasher for KeyFold {
 
 /// The caches of one worker.
 #[derive(Default)]
-pub struct HotCaches(RefCell<Vec<(Arc<CacheIndex>, Rc<HotCache>)>>);
+pub(crate) struct HotCaches(RefCell<Vec<(Arc<CacheIndex>, Rc<HotCache>)>>);
 
 impl HotCaches {
     /// What this worker has of `cache` in memory.
-    pub fn of(&self, cache: &Arc<CacheIndex>) -> Rc<HotCache> {
+    pub(crate) fn of(&self, cache: &Arc<CacheIndex>) -> Rc<HotCache> {
         let mut all = self.0.borrow_mut();
         if let Some((_, hot)) = all.iter().find(|(known, _)| Arc::ptr_eq(known, cache)) {
             return hot.clone();

@@ -87,7 +87,7 @@ impl CacheTicket {
     }
 
     /// Ready when nobody fetches the answer. The caller sees to it that it does not wait for ever.
-    pub fn poll_turn(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_turn(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.entry.state();
         if !state.updating || state.lock_until <= weir_rt::clock::monotonic_ms() {
             return Poll::Ready(());

@@ -16,7 +16,7 @@ use weir_engine::temp::{self, TempFileFailure};
 
 /// Where a file is written before it is whole.
 #[derive(Clone, Debug)]
-pub enum FileAside {
+pub(crate) enum FileAside {
     /// In a folder of temporary files, with the levels of its own.
     Folder(PathBuf, [u8; 3]),
     /// Beside its place.
@@ -25,7 +25,7 @@ pub enum FileAside {
 
 /// A file that is being written. It is removed unless it was put in its place.
 #[derive(Debug)]
-pub struct CacheFileDraft {
+pub(crate) struct CacheFileDraft {
     handle: FileHandle,
     path: PathBuf,
     placed: bool,

@@ -368,12 +368,12 @@ pub const IGNORED: [(&str, u32); 9] = [
 #[allow(missing_docs, reason = "each is the field of the same name")]
 pub mod ignored {
     pub const REDIRECT: u32 = 1;
-    pub const X_EXPIRES: u32 = 1 << 1;
-    pub const LIMIT_RATE: u32 = 1 << 2;
-    pub const BUFFERING: u32 = 1 << 3;
-    pub const CHARSET: u32 = 1 << 4;
-    pub const EXPIRES: u32 = 1 << 5;
-    pub const CACHE_CONTROL: u32 = 1 << 6;
-    pub const SET_COOKIE: u32 = 1 << 7;
-    pub const VARY: u32 = 1 << 8;
+    pub(crate) const X_EXPIRES: u32 = 1 << 1;
+    pub(crate) const LIMIT_RATE: u32 = 1 << 2;
+    pub(crate) const BUFFERING: u32 = 1 << 3;
+    pub(crate) const CHARSET: u32 = 1 << 4;
+    pub(crate) const EXPIRES: u32 = 1 << 5;
+    pub(crate) const CACHE_CONTROL: u32 = 1 << 6;
+    pub(crate) const SET_COOKIE: u32 = 1 << 7;
+    pub(crate) const VARY: u32 = 1 << 8;
 }

@@ -25,23 +25,23 @@ impl FailureReason {
     /// What came is no answer.
     pub const INVALID_HEADER: FailureReason = FailureReason(0x0008);
     /// The status 500.
-    pub const HTTP_500: FailureReason = FailureReason(0x0010);
+    pub(crate) const HTTP_500: FailureReason = FailureReason(0x0010);
     /// The status 502.
-    pub const HTTP_502: FailureReason = FailureReason(0x0020);
+    pub(crate) const HTTP_502: FailureReason = FailureReason(0x0020);
     /// The status 503.
-    pub const HTTP_503: FailureReason = FailureReason(0x0040);
+    pub(crate) const HTTP_503: FailureReason = FailureReason(0x0040);
     /// The status 504.
-    pub const HTTP_504: FailureReason = FailureReason(0x0080);
+    pub(crate) const HTTP_504: FailureReason = FailureReason(0x0080);
     /// The status 403.
-    pub const HTTP_403: FailureReason = FailureReason(0x0100);
+    pub(crate) const HTTP_403: FailureReason = FailureReason(0x0100);
     /// The status 404.
     pub const HTTP_404: FailureReason = FailureReason(0x0200);
     /// The status 429.
-    pub const HTTP_429: FailureReason = FailureReason(0x0400);
+    pub(crate) const HTTP_429: FailureReason = FailureReason(0x0400);
     /// Requests that must not be repeated are repeated all the same.
     pub const NON_IDEMPOTENT: FailureReason = FailureReason(0x4000);
     /// No server is available.
-    pub const NO_LIVE: FailureReason = FailureReason(0x4000_0000);
+    pub(crate) const NO_LIVE: FailureReason = FailureReason(0x4000_0000);
     /// Never another.
     pub const OFF: FailureReason = FailureReason(0x8000_0000);
 

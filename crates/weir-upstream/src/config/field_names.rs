@@ -33,7 +33,7 @@ impl FieldNames {
     }
 
     /// As [`FieldNames::has`], of a name that nobody has looked up yet.
-    pub fn has_name(&self, name: &[u8]) -> bool {
+    pub(crate) fn has_name(&self, name: &[u8]) -> bool {
         self.has(classify(name), name)
     }
 

@@ -299,12 +299,12 @@ impl Peer {
     }
 
     /// Whether anybody may ask it at second `now`.
-    pub fn is_available(&self, now: u64) -> bool {
+    pub(crate) fn is_available(&self, now: u64) -> bool {
         !self.drain && self.is_reachable(now)
     }
 
     /// Whether one that is bound to it may ask it at second `now`: not down, not failing, with room for a connection.
-    pub fn is_reachable(&self, now: u64) -> bool {
+    pub(crate) fn is_reachable(&self, now: u64) -> bool {
         !self.is_down()
             && !self.state.unhealthy.load(Relaxed)
             && !self.is_out(now)

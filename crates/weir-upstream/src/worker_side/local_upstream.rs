@@ -88,7 +88,7 @@ impl WorkerUpstreams {
 
     /// Makes the group of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
     /// make, and clients may name as many as they like.
-    pub fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
+    pub(crate) fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
         let local = Rc::new(LocalUpstream::new(&computed(address, primary)));
         let mut addresses = self.addresses.borrow_mut();
         if addresses.len() >= ADDRESSES {
