@@ -1,5 +1,6 @@
 """Two servers with many configurations at a time: each a `server` block at a port of its own, equal on both sides."""
 
+import concurrent.futures
 import dataclasses
 import re
 import time
@@ -8,6 +9,10 @@ from . import client, comparison, servers
 
 PORTS = 60
 """Configurations of one start, at the most."""
+
+
+COPIES = 0.25
+"""Seconds without a request of the servers after which all copies (`mirror`) of the last one have come."""
 
 
 CHANGING = ("PUT", "DELETE", "MKCOL", "COPY", "MOVE")
@@ -42,6 +47,7 @@ class Bench:
         self.nginx, self.weir, self.upstream, self.ports = nginx, weir, upstream, ports
         self.sides = (nginx, weir)
         self.comparison = comparison.Comparison(nginx, weir)
+        self.together = concurrent.futures.ThreadPoolExecutor(2)
         self.starts = 0
         self.meant = []
         """Rules whose difference must be there (`Rule.always`)."""
@@ -136,13 +142,14 @@ class Bench:
         for side in self.sides:
             side.log_lines()
         clients, more = ({}, {}), {}
+        is_mirrored = any("mirror /mirrored;" in name for name in case.configuration.names())
         for place, request in enumerate(case.requests):
-            responses = [client.exchange(side.address, port, request) for side in self.sides]
+            responses = list(self.together.map(lambda side: client.exchange(side, port, request), self.sides))
             for ports, response in zip(clients, responses):
                 ports[str(response.port)] = place
             more[place] = responses[0].heads - responses[1].heads
             differences = self.comparison.responses(*responses, request) + self._not_met(case, request, *responses)
-            received = self._received()
+            received = self._received(is_mirrored)
             if not any(difference.aspect == "status" for difference in differences):
                 differences += self.comparison.upstream(*received)
             case.found += [(place, difference) for difference in differences]
@@ -163,14 +170,17 @@ class Bench:
         missing = (rule for rule in self.meant if re.search(rule.nginx, str(one.status)) and rule.is_about(names))
         return [comparison.Difference("meant", f"{one.status}: {rule.reason}", str(other.status)) for rule in missing]
 
-    def _received(self):
-        """What both upstream servers got; a mirrored request may come a little later."""
+    def _received(self, is_mirrored):
+        """What both upstream servers got. A copy comes after the response, and is not to be taken for one of the next request's:
+        where there may be some, the end is when nothing has come for `COPIES`."""
         found = [self.upstream.take(side.address) for side in self.sides]
-        until = time.monotonic() + 1.5
-        while len(found[0]) != len(found[1]) and time.monotonic() < until:
+        began = last = time.monotonic()
+        while len(found[0]) != len(found[1]) and time.monotonic() < began + 1.5 or is_mirrored and time.monotonic() < last + COPIES:
             time.sleep(0.01)
             for place, side in enumerate(self.sides):
-                found[place] += self.upstream.take(side.address)
+                more = self.upstream.take(side.address)
+                found[place] += more
+                last = time.monotonic() if more else last
         return found
 
     def _compare_logs(self, case, clients, more):

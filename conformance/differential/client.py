@@ -10,8 +10,17 @@ import subprocess
 PROBE = b"GET /probe HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
 LOCAL_PORTS = itertools.cycle(range(33000, 60000))
 """The client's ports, one after another: a line of the log is found by them, so that none may come twice in a case."""
+
+
+def use_ports(number):
+    """Another range of ports for each process of a run, so that they do not ask for each other's."""
+    global LOCAL_PORTS  # pylint: disable=global-statement
+    first = 33000 + number % 8 * 3300
+    LOCAL_PORTS = itertools.cycle(range(first, first + 3300))
+
+
 PATIENCE = 3.0
-"""Seconds without a byte after which an exchange counts as hanging."""
+"""Seconds without a byte after which an exchange counts as hanging, unless the server works."""
 
 
 @dataclasses.dataclass
@@ -46,6 +55,12 @@ def connected(address, port):
                 raise
 
 
+PORT_IN_USE = 45
+"""curl's status where it can't have the port."""
+WORKS = 0.05
+"""Seconds of processor time in `PATIENCE` that show that a server works and does not wait."""
+
+
 class Ended(Exception):
     """The other side has closed."""
 
@@ -53,12 +68,21 @@ class Ended(Exception):
 class Wire:
     """A connection with what was read ahead."""
 
-    def __init__(self, address, port):
-        self.socket = connected(address, port)
+    def __init__(self, server, port):
+        self.server = server
+        self.socket = connected(server.address, port)
         self.data = b""
 
     def fill(self):
-        piece = self.socket.recv(262144)
+        while True:
+            worked = self.server.work()
+            try:
+                piece = self.socket.recv(262144)
+                break
+            except TimeoutError:
+                # A pattern of ten million steps takes longer than that on a busy machine.
+                if self.server.work() - worked < WORKS:
+                    raise
         if not piece:
             raise Ended
         self.data += piece
@@ -86,12 +110,12 @@ class Wire:
             return piece
 
 
-def exchange(address, port, request):
+def exchange(server, port, request):
     """Sends the request and gives what came back; errors of the connection are part of that."""
     if request.http2:
-        return exchange_http2(address, port, request)
+        return exchange_http2(server.address, port, request)
     response = Response()
-    wire = Wire(address, port)
+    wire = Wire(server, port)
     response.port = wire.socket.getsockname()[1]
     with wire.socket:
         try:
@@ -180,8 +204,12 @@ def exchange_http2(address, port, request):
     response = Response(end="kept")
     fields = [word for name, value in request.fields for word in ("-H", f"{name}: {value}")]
     how = ["-I"] if request.method == "HEAD" else ["-X", request.method]
-    done = subprocess.run([shutil.which("curl"), "-s", "-i", "--noproxy", "*", "--http2-prior-knowledge", "--path-as-is", "--local-port", f"{next(LOCAL_PORTS)}-60999", "--max-time", str(PATIENCE), "-w", "\n%{local_port}", *how, *fields,
-                           f"http://{address}:{port}{request.target.partition('#')[0]}"], capture_output=True, check=False)
+    # A port of its own, as the others have: by it the line of the log is found.
+    while True:
+        done = subprocess.run([shutil.which("curl"), "-s", "-i", "--noproxy", "*", "--http2-prior-knowledge", "--path-as-is", "--local-port", str(next(LOCAL_PORTS)), "--max-time", str(PATIENCE), "-w", "\n%{local_port}", *how, *fields,
+                               f"http://{address}:{port}{request.target.partition('#')[0]}"], capture_output=True, check=False)
+        if done.returncode != PORT_IN_USE:
+            break
     response.whole = done.returncode == 0
     output, _, port_text = done.stdout.rpartition(b"\n")
     response.port = int(port_text or 0)

@@ -104,9 +104,10 @@ def _without_repeats(text, lines):
     return [piece for piece in pieces if not (piece.split()[0] in repeated and piece.split()[0] in own)]
 
 
-def is_sound(configuration, level):
-    """Whether a level may join: no second one where one is allowed, and the blocks it wants are there."""
-    for other in (*configuration.levels, *configuration.plain):
+def is_sound(configuration, level, beside=None):
+    """Whether a level may join: no second one where one is allowed, and the blocks it wants are there. `beside`: the levels
+    in place of the configuration's own."""
+    for other in (*(configuration.levels if beside is None else beside), *configuration.plain):
         if other.name == level.name and other.block == level.block and (not level.repeats or other.value == level.value):
             return False
     if level.block == "nested" and configuration.nested is None:

@@ -6,6 +6,7 @@ turns a feature on, off or around, or because it is at the edge of a size; value
 """
 
 import dataclasses
+import functools
 
 BLOCKS = {"h": "http", "s": "server", "l": "location", "n": "nested", "i": "if", "j": "server if", "e": "limit_except",
           "m": "named"}
@@ -26,15 +27,20 @@ class Level:
     ends: bool = False
     """It answers or refuses most requests, so that other directives of its row are hardly seen."""
 
-    @property
+    @functools.cached_property
     def text(self):
         """The directive as it is in the file."""
         if self.value.endswith("}"):
             return f"{self.name} {self.value}"
         return f"{self.name} {self.value};" if self.value else f"{self.name};"
 
-    def __str__(self):
+    @functools.cached_property
+    def shown(self):
+        """The directive with its block: the name that rules may ask for."""
         return f"{self.block}: {self.text}"
+
+    def __str__(self):
+        return self.shown
 
 
 def levels():

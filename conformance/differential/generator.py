@@ -78,8 +78,8 @@ class Generator:
         """Whether a level may join a row: of the array, so that pairs which can't be are not counted as tried."""
         if level.block == "http":
             return False
-        made = configuration.dataclasses.replace(self.draft, levels=tuple(one for one in row if one.block != "http"))
-        if not configuration.is_sound(made, level):
+        made = self.draft
+        if not configuration.is_sound(made, level, row):
             return False
         # `break` and `return` in a server or a location hide `rewrite` below them; that is wanted. A content handler
         # beside another is a question for `-t`, and conformance/handlers asks it.

@@ -132,9 +132,11 @@ class RequestGenerator:
 
     def __init__(self, random):
         self.random = random
+        self.aimed = []
 
     def requests(self, configuration, count):
         """`count` requests for a configuration; the first are what most clients ask."""
+        self.aimed = aimed(configuration)
         found = [Request(), Request(target=self._target(configuration, plain=True))]
         while len(found) < count:
             # What a cache or a limit has of a request shows with the next one for the same.
@@ -169,9 +171,8 @@ class RequestGenerator:
 
     def _target(self, configuration, plain=False):
         choose = self.random
-        aimed = [target for pattern, targets in AIMED if any(re.fullmatch(pattern, name) for name in sorted(configuration.names())) for target in targets]
-        if aimed and not plain and choose.random() < 0.3:
-            return choose.choice(aimed)
+        if self.aimed and not plain and choose.random() < 0.3:
+            return choose.choice(self.aimed)
         path = choose.choice(PATHS if plain or choose.random() < 0.8 else ODD_PATHS)
         if choose.random() < 0.3:
             path = "/t/page.txt"
@@ -185,6 +186,12 @@ class RequestGenerator:
         if "?" in path or "#" in path or path == "*":
             arguments = []
         return path + ("?" + "&".join(arguments) if arguments else "")
+
+
+def aimed(configuration):
+    """The targets that reach what a configuration has."""
+    names = configuration.names()
+    return [target for pattern, targets in AIMED if any(re.fullmatch(pattern, name) for name in names) for target in targets]
 
 
 AIMED = [

@@ -101,6 +101,14 @@ class Server:
     def is_alive(self):
         return self.process is not None and self.process.poll() is None
 
+    def work(self):
+        """Seconds of processor time that the process has used."""
+        try:
+            words = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text("latin1").rpartition(")")[2].split()
+        except OSError:
+            return 0
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self):
         if self.process is None:
             return

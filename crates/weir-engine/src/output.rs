@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use weir_trace::{ConnectionStep as ConnStep, Site};
 
 use crate::body::{BodyBuf, BodyChain, BodyPiece, BodySource, ResponseBody};
-use crate::error::EngineError;
+use crate::error::{EngineError, FaultSide};
 use crate::exchange::Exchange;
 use crate::exchange::family::SubrequestFamily;
 use crate::filter::{BodyEntry, FilterSlot, FilterStep};
@@ -263,10 +263,23 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn BodySource>) -> Result<(), E
             }
             Err(error) => {
                 x.keep_alive = false;
+                if error.side != FaultSide::Client {
+                    Box::pin(send_what_came(x)).await?;
+                }
                 return Err(error);
             }
         }
     }
+}
+
+/// What came of a body before it broke off may wait for the response of a subrequest before it: lets both go out.
+async fn send_what_came(x: &mut Exchange) -> Result<(), EngineError> {
+    let Some(family) = x.family.clone() else { return Ok(()) };
+    let mut filters = std::mem::take(&mut x.body_filters);
+    let own = filters.partition_point(|entry| entry.slot < FilterSlot::Postpone);
+    let sent = drain(x, &family, &mut filters[own..], SubrequestFamily::is_idle).await;
+    x.body_filters = filters;
+    sent
 }
 
 /// A part of the body: through the filters, then to the connection.

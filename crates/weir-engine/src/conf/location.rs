@@ -204,12 +204,11 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
     let server = x.server.clone();
     x.uri_changed = false;
     let mut found = None;
-    // Which location the request belongs to is not known then, and so not who may ask: the server's settings hold.
-    let Ok(search) = server.locations.find(x, &mut found) else {
-        x.plan = server.plan.clone();
-        return Some(Verdict::Status(500));
-    };
+    let search = server.locations.find(x, &mut found);
     x.plan = found.unwrap_or_else(|| server.plan.clone());
+    // Which location the request belongs to is not known then, and so not who may ask: the response is an error, with the
+    // settings of the prefix location beside the pattern, as in nginx.
+    let Ok(search) = search else { return Some(Verdict::Status(500)) };
     if x.plan.core.internal && !x.internal {
         return Some(Verdict::Status(404));
     }

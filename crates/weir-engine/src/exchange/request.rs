@@ -14,6 +14,8 @@ pub use weir_http::Field;
 pub struct Request {
     /// The head as parsed.
     pub head: RequestHead,
+    /// In a subrequest the method of the request that it is part of; else unused.
+    pub(crate) main_method: Span,
     /// The target as written, in absolute form without scheme and host (`$request_uri`).
     pub unparsed_uri: Span,
     /// The normalised path (`$uri`).
@@ -67,8 +69,8 @@ impl Request {
 
     /// Forgets all but the head, which its next reading clears.
     pub(crate) fn clear(&mut self) {
-        let Request { head: _, unparsed_uri, uri, exten, args, host, port, uri_is_plain } = self;
-        for span in [unparsed_uri, uri, exten, args, host, port] {
+        let Request { head: _, main_method, unparsed_uri, uri, exten, args, host, port, uri_is_plain } = self;
+        for span in [main_method, unparsed_uri, uri, exten, args, host, port] {
             *span = Span::default();
         }
         *uri_is_plain = false;

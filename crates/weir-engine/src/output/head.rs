@@ -123,8 +123,7 @@ pub(super) fn prepare(x: &mut Exchange) {
     if x.response.status == 0 {
         x.response.status = 200;
     }
-    let head_only = matches!(&x.transport, Transport::Capture(capture) if capture.head_only);
-    x.response.header_only = head_only || x.request.head.method == Method::Head;
+    x.response.header_only = wants_head_only(x);
     if matches!(x.response.status, 204 | 304) || x.response.status < 200 {
         x.response.header_only = true;
         if tells_length(x) {
@@ -135,6 +134,12 @@ pub(super) fn prepare(x: &mut Exchange) {
             x.response.content_type = None;
         }
     }
+}
+
+/// Nobody wants a body, whatever the status.
+fn wants_head_only(x: &Exchange) -> bool {
+    let head_only = matches!(&x.transport, Transport::Capture(capture) if capture.head_only);
+    head_only || x.request.head.method == Method::Head
 }
 
 /// A server's own head is passed on as it is, also where it has no body: nginx takes type and length only out of what it
@@ -160,6 +165,8 @@ fn settle(x: &mut Exchange) {
         }
         return;
     }
+    // A filter may have made a 204 or 304 a status with a body since `prepare`: its end must be sent.
+    x.response.header_only = wants_head_only(x);
     let expected = x.response.expect_trailers || !x.response.trailers.is_empty();
     if (x.response.content_length.is_some() && !expected)
         || x.request.head.method == Method::Head

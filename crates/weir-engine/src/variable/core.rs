@@ -40,7 +40,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::new("request_id", crate::trace::request_id),
     Variable::new("request_body", request::body),
     Variable::new("request_body_file", request::body_file),
-    Variable::new("content_length", request::content_length),
+    Variable::new("content_length", request::content_length).volatile(),
     Variable::new("content_type", fields::content_type),
     Variable::new("remote_user", credentials::remote_user),
     // Where it leads to.

@@ -407,7 +407,7 @@ impl Module for Lua {
         "init_by_lua_block" "init_by_lua" "init_by_lua_file", HTTP, ScriptPhase::Init, "Runs Lua code once in each worker's VM, before the worker serves requests.";
         "init_worker_by_lua_block" "init_worker_by_lua" "init_worker_by_lua_file", HTTP, ScriptPhase::InitWorker, "Runs Lua code in each worker's VM, after `init_by_lua`.";
         "exit_worker_by_lua_block" "exit_worker_by_lua" "exit_worker_by_lua_file", HTTP, ScriptPhase::ExitWorker, "Runs Lua code in each worker's VM when the worker exits, after its last request.";
-        "server_rewrite_by_lua_block" "server_rewrite_by_lua" "server_rewrite_by_lua_file", HERE, ScriptPhase::ServerRewrite, "Runs Lua code in the server's rewrite phase, after the directives of the rewrite module.";
+        "server_rewrite_by_lua_block" "server_rewrite_by_lua" "server_rewrite_by_lua_file", HERE, ScriptPhase::ServerRewrite, "Runs Lua code in the server's rewrite phase, before the directives of the rewrite module, as in OpenResty.";
         "rewrite_by_lua_block" "rewrite_by_lua" "rewrite_by_lua_file", ANY_OR_IF, ScriptPhase::Rewrite, "Runs Lua code in the rewrite phase, after the directives of the rewrite module.";
         "access_by_lua_block" "access_by_lua" "access_by_lua_file", ANY_OR_IF, ScriptPhase::Access, "Runs Lua code in the access phase, after `allow`, `deny` and `auth_request`.";
         "precontent_by_lua_block" "precontent_by_lua" "precontent_by_lua_file", ANY_OR_IF, ScriptPhase::Precontent, "Runs Lua code before the content handler, after `try_files`.";
@@ -525,6 +525,8 @@ impl Module for Lua {
         ];
         let main = &conf.main;
         let first = |phase| match phase {
+            // ngx_lua's handler of this phase is not put off to its end, unlike those of the others.
+            ScriptPhase::ServerRewrite => true,
             ScriptPhase::Rewrite => main.rewrite_first == Some(true),
             ScriptPhase::Access => main.access_first == Some(true),
             ScriptPhase::Precontent => main.precontent_first == Some(true),

@@ -191,7 +191,10 @@ fn take_over(x: &mut Exchange, path: PathText, directory: bool) {
         }
     };
     let Exchange { request, arena, .. } = x;
+    // As in nginx a `proxy_pass` without URI beside it still sends the target as it came.
+    let plain = request.uri_is_plain;
     request.set_uri(arena, uri);
+    request.uri_is_plain = plain;
 }
 
 /// On to the last argument.

@@ -409,6 +409,9 @@ async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> boo
 fn is_far(x: &Exchange, most: Option<u64>) -> bool {
     let Some(most) = most else { return false };
     let Some(range) = x.request.value(&x.arena, KnownField::Range) else { return false };
+    if most == 0 {
+        return true;
+    }
     let Some(range) = range.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes=")).map(|_| &range[6..])
     else {
         return false;
@@ -510,6 +513,7 @@ mod tests {
                 assert!(!is_far(x, None));
             });
         }
+        with("Range: bytes=x\r\n", async |x| assert!(is_far(x, Some(0)), "every range"));
         with("", async |x| assert!(!is_far(x, Some(0))));
     }
 

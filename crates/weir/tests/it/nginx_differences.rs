@@ -207,4 +207,139 @@ both_drivers! {
         assert!(put("Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n").starts_with(b"HTTP/1.1 204"));
         assert_eq!(server.get("/kept").text(), "x");
     }
+
+    /// As in OpenResty: the script of a server comes before its `rewrite` and `set`.
+    fn a_servers_script_runs_before_its_rewrites(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; set $seen none; rewrite ^ /changed break;
+            server_rewrite_by_lua_block { ngx.ctx.uri = ngx.var.uri if ngx.var.arg_refuse then ngx.exit(402) end }
+            location / { content_by_lua_block { ngx.say(ngx.ctx.uri, ' ', ngx.var.uri) } } } }").driver(driver).start();
+        assert_eq!(server.get("/asked").text(), "/asked /changed\n");
+        assert_eq!(server.get("/asked?refuse=1").status, 402);
+    }
+
+    /// A subrequest has no response of its own, so that its line says nothing of its completion.
+    fn the_line_of_a_subrequest_has_no_completion(driver) {
+        let server = Server::builder("http { log_format own '$uri $request_completion.'; access_log lines.log own;
+            server { listen 127.0.0.1:%%PORT%%; log_subrequest on;
+                location = /main { mirror /copy; return 200 main; }
+                location / { mirror /copy; }
+                location = /copy { internal; return 204; } } }").driver(driver).file("html/file", "a").start();
+        assert_eq!(server.get("/file").status, 200);
+        let path = server.dir().path().join("lines.log");
+        let lines = wait_for("two lines", || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            (text.lines().count() == 2).then_some(text)
+        });
+        assert!(lines.contains("/file OK.\n") && lines.contains("/copy .\n"), "{lines}");
+    }
+
+    /// A location's pattern that is given up: the 500 has the settings of the prefix location beside it.
+    fn a_pattern_that_is_given_up_has_the_prefix_locations_settings(driver) {
+        let server = Server::builder("http { add_header X-Of server always; server { listen 127.0.0.1:%%PORT%%;
+            location ~ (?:^/p/(?:[a-z]+/?)+-old$|\\.bak$) { return 403; }
+            location /p/ { add_header X-Of prefix always; return 200 passed; } } }")
+            .driver(driver).allow("pcre2_match() failed: -47").start();
+        let said = server.get(&format!("/p/{}.bak", "a".repeat(40)));
+        assert_eq!((said.status, said.field("x-of")), (500, Some("prefix")));
+        assert_eq!(server.get("/p/a.bak").status, 403);
+    }
+
+    /// A header filter may give a 204 or 304 a status with a body: its end was not sent, and the client waited.
+    fn a_status_with_a_body_in_place_of_one_without_ends(driver) {
+        let backend = Backend::start(|visit| {
+            while let Some(head) = visit.head() {
+                let status = if head.starts_with("GET /304") { "304 Not Modified" } else { "204 No Content" };
+                if !visit.send(format!("HTTP/1.1 {status}\r\n\r\n")) {
+                    return;
+                }
+            }
+        });
+        let conf = format!("http {{ header_filter_by_lua_block {{ ngx.status = 202 }}
+            server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://127.0.0.1:{}; }}
+                location /own {{ return 204; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let mut client = server.client();
+        for path in ["/304", "/204", "/own"] {
+            let said = client.get(path);
+            assert_eq!((said.status, said.text().as_str()), (202, ""), "{path}");
+        }
+    }
+
+    /// What an upstream server said before it broke off waits for the subrequest before it, and is sent after it.
+    fn what_came_of_a_body_that_breaks_off_follows_the_subrequest_before_it(driver) {
+        let backend = Backend::start(|visit| {
+            if visit.head().is_some() {
+                visit.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\nonly ten.\n");
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+            location / {{ add_before_body /side; proxy_pass http://127.0.0.1:{}; }}
+            location /side {{ return 200 side; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).allow("prematurely closed").start();
+        let said = server.raw("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.ends_with("\r\n\r\nsideonly ten.\n"), "{said}");
+    }
+
+    /// `$request_method` is the request's in its subrequests; `$content_length` of chunks is known once they were read,
+    /// whoever has asked before.
+    fn subrequests_and_their_request_have_the_method_and_length_of_nginx(driver) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let heads = seen.clone();
+        let backend = Backend::start(move |visit| {
+            while let Some(head) = visit.head() {
+                heads.lock().expect("no panic").push(head.to_string());
+                if !visit.answer("ok") {
+                    return;
+                }
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+            proxy_set_header X-Method $request_method; proxy_set_header X-Length $content_length;
+            location / {{ auth_request /auth; proxy_pass http://127.0.0.1:{0}; }}
+            location = /auth {{ proxy_pass_request_body off; proxy_set_header X-Method $request_method;
+                proxy_set_header X-Length $content_length; proxy_set_header Content-Length ''; proxy_pass http://127.0.0.1:{0}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let said = server.client().request("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n");
+        assert_eq!(said.status, 200);
+        let heads = seen.lock().expect("no panic").clone();
+        assert!(heads[0].starts_with("GET /auth") && heads[0].contains("X-Method: POST"), "{heads:?}");
+        assert!(heads[1].starts_with("POST /") && heads[1].contains("X-Length: 2\r\n"), "{heads:?}");
+    }
+
+    /// What `try_files` finds does not change what a `proxy_pass` without URI sends.
+    fn a_proxy_beside_try_files_sends_the_target_as_it_came(driver) {
+        let backend = Backend::start(|visit| {
+            while let Some(head) = visit.head() {
+                if !visit.answer(head.lines().next().unwrap_or_default()) {
+                    return;
+                }
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; root html;
+            location / {{ try_files /there $uri; proxy_pass http://127.0.0.1:{0}; }}
+            location /with/ {{ try_files /with/there $uri; proxy_pass http://127.0.0.1:{0}/up/; }} }} }}", backend.port());
+        let files = Server::builder(&conf).driver(driver).file("html/there", "a").file("html/with/there", "b");
+        let server = files.start();
+        assert_eq!(server.get("/a%20b?c").text(), "GET /a%20b?c HTTP/1.1");
+        assert_eq!(server.get("/with/a").text(), "GET /up/there HTTP/1.1");
+    }
+
+    /// `proxy_cache_max_range_offset 0`: no range is for the cache, so that the conditions are the server's business.
+    fn no_range_is_for_the_cache_where_its_offset_may_be_none(driver) {
+        let backend = Backend::start(|visit| {
+            while visit.head().is_some() {
+                if !visit.answer("ok") {
+                    return;
+                }
+            }
+        });
+        let conf = format!("http {{ proxy_cache_path cache keys_zone=zone:1m; server {{ listen 127.0.0.1:%%PORT%%;
+            location / {{ proxy_cache zone; proxy_cache_valid 1h; proxy_cache_max_range_offset 0;
+                proxy_pass http://127.0.0.1:{}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let ask = |fields: &str| server.client().request(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}If-Match: \"x\"\r\n\r\n"));
+        assert_eq!(ask("Range: bytes=x-y\r\n").status, 200);
+        assert_eq!(ask("").status, 412);
+    }
 }

@@ -24,8 +24,9 @@ pub(super) fn line(x: &mut Exchange) -> Option<Text> {
     present(x.request.head.line)
 }
 
+/// `$request_method`: in a subrequest that of the request, as in nginx.
 pub(super) fn method(x: &mut Exchange) -> Option<Text> {
-    present(x.request.head.method_span)
+    present(if x.is_subrequest() { x.request.main_method } else { x.request.head.method_span })
 }
 
 pub(super) fn unparsed_uri(x: &mut Exchange) -> Option<Text> {

@@ -28,9 +28,10 @@ pub(super) fn body_bytes_sent(x: &mut Exchange) -> Option<Text> {
     number(x, sent)
 }
 
-/// `$request_completion`: `OK` once the whole answer was handed over, else empty.
+/// `$request_completion`: `OK` once the whole response was handed over, else empty. A subrequest has no response of its
+/// own: empty, as in nginx.
 pub(super) fn completion(x: &mut Exchange) -> Option<Text> {
-    Some(if x.is_complete() { Text::Static(b"OK") } else { Text::EMPTY })
+    Some(if x.is_complete() && !x.is_subrequest() { Text::Static(b"OK") } else { Text::EMPTY })
 }
 
 /// `$limit_rate`, bytes a second: what the request was given, else the location's.
