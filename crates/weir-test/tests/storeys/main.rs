@@ -15,6 +15,7 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use graph::circles;
 use source::SourceCrate;
@@ -72,7 +73,9 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// Every crate by its name, read.
+/// Every crate by its name, read once for all tests.
+static READ: LazyLock<BTreeMap<String, SourceCrate>> = LazyLock::new(read_all);
+
 fn read_all() -> BTreeMap<String, SourceCrate> {
     let entries = std::fs::read_dir(crates()).unwrap();
     let folders =
@@ -141,7 +144,7 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 
 #[test]
 fn crates_lie_on_each_other() {
-    let names: BTreeSet<String> = read_all().into_keys().collect();
+    let names: BTreeSet<String> = READ.keys().cloned().collect();
     assert_eq!(names, CRATES.iter().map(|name| (*name).to_owned()).collect(), "each crate has its storey");
     for (at, name) in CRATES.iter().enumerate() {
         let manifest = std::fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
@@ -155,7 +158,7 @@ fn crates_lie_on_each_other() {
 #[test]
 fn no_arrow_runs_up() {
     let mut upward = BTreeSet::new();
-    for (name, read) in read_all() {
+    for (name, read) in &*READ {
         let Some((_, storeys)) = STOREYS.iter().find(|(of, _)| *of == name) else { continue };
         for (from, to) in read.arrows() {
             let (low, high) = (storey(storeys, &from), storey(storeys, &to));
@@ -172,9 +175,9 @@ fn no_arrow_runs_up() {
 fn circles_shrink() {
     let mut found = BTreeSet::new();
     let shown = std::env::var("WEIR_SHOW_ARROWS").unwrap_or_default();
-    for (name, read) in read_all() {
+    for (name, read) in &*READ {
         let arrows = read.arrows();
-        if name == shown {
+        if *name == shown {
             arrows.iter().for_each(|(from, to)| println!("{from} -> {to}"));
         }
         let roots = ["lib.rs", "main.rs"];
@@ -246,10 +249,10 @@ fn what_is_public_is_named_elsewhere() {
         let own = ["tests", "benches", "examples"].map(|kind| public::words(&crates().join(name).join(kind)));
         let elsewhere = words.iter().filter(|(other, _)| *other != name).map(|(_, words)| words);
         let elsewhere: Vec<_> = elsewhere.chain(&own).collect();
-        for (file, item) in public::items(&crates().join(name)) {
+        for item in public::items(&crates().join(name)) {
             let word = item.rsplit("::").next().unwrap();
             if !elsewhere.iter().any(|words| words.contains(word)) {
-                unnamed.insert(format!("{name} {file}: {item}"));
+                unnamed.insert(format!("{name}: {item}"));
             }
         }
     }

@@ -7,16 +7,12 @@ use syn::visit::Visit;
 
 use crate::source::is_test;
 
-/// A public item: the file, relative to the crate's directory, and the name (`Type::method` of an inherent impl).
-pub(crate) type PublicItem = (String, String);
-
-/// The public items of the files below `src`: functions, methods, types, traits, constants; not what macros make.
-pub(crate) fn items(directory: &Path) -> Vec<PublicItem> {
+/// The public items of the files below `src`, `Type::method` where they are of an inherent impl: functions, methods, types, traits, constants; not what macros make.
+pub(crate) fn items(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for path in sources(&directory.join("src")) {
         let text = std::fs::read_to_string(&path).unwrap();
-        let file = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
-        let mut finder = ItemFinder { file, owner: None, found: &mut found };
+        let mut finder = ItemFinder { owner: None, found: &mut found };
         finder.visit_file(&syn::parse_file(&text).unwrap());
     }
     found
@@ -52,17 +48,16 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
 }
 
 struct ItemFinder<'f> {
-    file: String,
     /// The type whose methods are visited.
     owner: Option<String>,
-    found: &'f mut Vec<PublicItem>,
+    found: &'f mut Vec<String>,
 }
 
 impl ItemFinder<'_> {
     fn item(&mut self, visibility: &syn::Visibility, name: &syn::Ident) {
         if matches!(visibility, syn::Visibility::Public(_)) {
             let owner = self.owner.as_ref().map_or(String::new(), |owner| format!("{owner}::"));
-            self.found.push((self.file.clone(), format!("{owner}{name}")));
+            self.found.push(format!("{owner}{name}"));
         }
     }
 }
