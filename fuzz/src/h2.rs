@@ -1,6 +1,6 @@
 //! HTTP/2: header blocks, and a server's side of a connection.
 
-use weir_http::h2::{H2Config, H2Connection, H2Event, PREFACE};
+use weir_http::h2::{H2Config, H2Connection, H2Event, PREFACE, StreamEnd};
 use weir_http::hpack::{DecodedSection, FieldIndexing, HpackDecoder, HpackEncoder, SectionLimits};
 
 /// Two header blocks on one table; what was read is written, and read again the same.
@@ -61,7 +61,7 @@ fn served(data: &[u8], size: usize) -> (Vec<u8>, usize, Option<&'static str>) {
                 }
                 Some(H2Event::Head { key, .. }) => {
                     let _malformed = server.checked();
-                    server.head(key, true, &mut out, |coder, out| coder.status(204, out));
+                    server.head(key, StreamEnd::Last, &mut out, |coder, out| coder.status(204, out));
                 }
                 Some(
                     H2Event::Malformed { key, .. } | H2Event::Trailers { key } | H2Event::Reset { key, .. },
@@ -110,7 +110,7 @@ fn asked(data: &[u8], size: usize) -> ([Response; 3], Option<&'static str>) {
     let mut client = H2Connection::client(&config, &mut out);
     let mut keys = Vec::new();
     for _ in 0..3 {
-        let opened = client.open(true, &mut out, |coder, out| {
+        let opened = client.open(StreamEnd::Last, &mut out, |coder, out| {
             coder.field(b":method", b"GET", FieldIndexing::Allowed, out);
         });
         keys.extend(opened);

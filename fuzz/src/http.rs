@@ -3,7 +3,7 @@
 //! Each takes any bytes, calls public functions only, and asserts what callers rely on.
 
 use weir_http::TraceParent;
-use weir_http::etag::{self, IfModifiedSince, RequestConditions};
+use weir_http::etag::{self, IfModifiedSince, RequestConditions, TagComparison};
 use weir_http::range::{self, ByteRange, MultipartLayout, RangeOutcome};
 use weir_http::{
     accept, cookie, date, escape, fastcgi, host, memcached, mime, proxy_protocol, ssi, status, uri,
@@ -157,8 +157,10 @@ fn multipart(ranges: &[ByteRange], length: u64) {
 /// Conditional fields: a list that matches strongly also matches weakly.
 pub fn conditions(data: &[u8]) {
     for tag in [Some(b"\"5f3c1a2b-1f4\"".as_slice()), Some(b"W/\"a\""), None] {
-        let strong = etag::list_matches(data, tag, false);
-        assert!(!strong || etag::list_matches(data, tag, true) || tag.is_some_and(etag::is_weak));
+        let strong = etag::list_matches(data, tag, TagComparison::Strong);
+        assert!(
+            !strong || etag::list_matches(data, tag, TagComparison::Weak) || tag.is_some_and(etag::is_weak)
+        );
     }
     let fields = RequestConditions {
         if_match: Some(data),

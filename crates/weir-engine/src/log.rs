@@ -37,7 +37,7 @@ pub use given::{GivenFiles, give, opened, reopen_for};
 pub use level::LogLevel;
 pub use line::up_to;
 pub(crate) use line::{compose, now};
-pub use remote::{RemoteLog, SocketLog, SocketLogState};
+pub use remote::{HostNames, RemoteLog, SocketLog, SocketLogState};
 pub use spec::{LogSpec, LogTarget};
 pub use worker::WorkerLogs;
 pub use writer::{flush, lost, queued, reopen, threaded};
@@ -62,6 +62,15 @@ impl Default for ErrorLog {
 struct LogSink {
     file: LogFile,
     limit: LogLevel,
+}
+
+/// Which files of a log take a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineReach {
+    /// Those whose level is as low.
+    ByLevel,
+    /// All of them: it is about a client of `debug_connection`.
+    EveryFile,
 }
 
 impl ErrorLog {
@@ -101,18 +110,21 @@ impl ErrorLog {
         self.sinks.is_none()
     }
 
-    /// The files that take a message of `level`; with `all` every file does.
-    pub(crate) fn files(&self, level: LogLevel, all: bool) -> impl Iterator<Item = &LogFile> {
+    /// The files that take a message of `level`.
+    pub(crate) fn files(&self, level: LogLevel, reach: LineReach) -> impl Iterator<Item = &LogFile> {
         let sinks = self.sinks.as_deref().unwrap_or_default();
-        sinks.iter().filter(move |sink| all || level <= sink.limit).map(|sink| &sink.file)
+        sinks
+            .iter()
+            .filter(move |sink| reach == LineReach::EveryFile || level <= sink.limit)
+            .map(|sink| &sink.file)
     }
 
     /// Hands a composed line to the log thread, or writes it now if it can't wait.
-    pub(crate) fn put(&self, level: LogLevel, line: &[u8], all: bool) {
+    pub(crate) fn put(&self, level: LogLevel, line: &[u8], reach: LineReach) {
         if self.sinks.is_none() {
-            return main(level, line, line, all);
+            return main(level, line, line, reach);
         }
-        for file in self.files(level, all) {
+        for file in self.files(level, reach) {
             match level.is_urgent() {
                 true => file.write_now(level, line),
                 false => file.hand_over(level, line),
@@ -133,7 +145,7 @@ pub fn cycle(level: LogLevel, message: &dyn Display) {
     if main_enabled(level) {
         let line = compose(&now(), level, None, message, |_| {});
         tell(level, &line);
-        main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes(), false);
+        main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes(), LineReach::ByLevel);
     }
 }
 
@@ -148,10 +160,9 @@ pub fn worker_exited() {
 pub fn startup(message: &dyn Display) {
     cycle(LogLevel::Emerg, message);
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
-    let told = main
-        .log
-        .as_ref()
-        .is_none_or(|log| log.files(LogLevel::Emerg, false).any(|file| file.0.target == LogTarget::Stderr));
+    let told = main.log.as_ref().is_none_or(|log| {
+        log.files(LogLevel::Emerg, LineReach::ByLevel).any(|file| file.0.target == LogTarget::Stderr)
+    });
     if !told && !LED.load(Relaxed) {
         eprintln!("weir: [emerg] {message}");
     }
@@ -174,17 +185,17 @@ pub fn main_limit() -> LogLevel {
 }
 
 /// Writes `line` to the main log; until there is one, to the file of `-e`, and `short` to standard error.
-fn main(level: LogLevel, line: &[u8], short: &[u8], all: bool) {
+fn main(level: LogLevel, line: &[u8], short: &[u8], reach: LineReach) {
     if let Some(log) = OWN.with_borrow(Clone::clone) {
-        return log.put(level, line, all);
+        return log.put(level, line, reach);
     }
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(log) = &main.log {
-        return log.put(level, line, all);
+        return log.put(level, line, reach);
     }
     // No thread may be started yet, since `daemon` forks: written here.
     let mut told = false;
-    for file in main.early.iter().flat_map(|log| log.files(level, false)) {
+    for file in main.early.iter().flat_map(|log| log.files(level, LineReach::ByLevel)) {
         told |= file.0.target == LogTarget::Stderr;
         file.write_now(level, line);
     }
@@ -200,7 +211,9 @@ fn complain(trouble: &writer::LogTrouble) {
     let line = compose(&now(), trouble.level, None, &message, |_| {});
     let mut told = false;
     if let Some(log) = &MAIN.read().unwrap_or_else(PoisonError::into_inner).log {
-        for file in log.files(trouble.level, false).filter(|file| file.0.target != trouble.target) {
+        for file in
+            log.files(trouble.level, LineReach::ByLevel).filter(|file| file.0.target != trouble.target)
+        {
             told |= file.0.write(&line).is_ok();
         }
     }
@@ -255,7 +268,8 @@ pub fn main_of(configured: Option<&ErrorLog>, prefix: &Path) -> Result<ErrorLog,
 /// dup2(2) failed, in nginx's words.
 pub fn lead_stderr() -> Result<(), String> {
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
-    let Some(file) = main.log.as_ref().and_then(|log| log.files(LogLevel::Stderr, false).next()) else {
+    let Some(file) = main.log.as_ref().and_then(|log| log.files(LogLevel::Stderr, LineReach::ByLevel).next())
+    else {
         return Ok(());
     };
     file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
@@ -266,7 +280,7 @@ pub fn lead_stderr() -> Result<(), String> {
 /// The main log of a configuration that names none.
 fn usual(prefix: &Path) -> Result<ErrorLog, String> {
     let early = MAIN.read().unwrap_or_else(PoisonError::into_inner).early.clone();
-    if let Some(file) = early.as_ref().and_then(|log| log.files(LogLevel::Emerg, false).next()) {
+    if let Some(file) = early.as_ref().and_then(|log| log.files(LogLevel::Emerg, LineReach::ByLevel).next()) {
         return Ok(ErrorLog::to(file.clone(), LogLevel::Error));
     }
     let target = LogTarget::File(prefix.join("logs/error.log"));

@@ -24,6 +24,22 @@ pub struct RegexPattern {
     pub(crate) place: Box<str>,
 }
 
+/// Whether a pattern distinguishes capital letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetterCase {
+    /// `~`
+    Distinct,
+    /// `~*`
+    Ignored,
+}
+
+impl LetterCase {
+    /// [`LetterCase::Ignored`] if `ignored`.
+    pub const fn ignored_if(ignored: bool) -> LetterCase {
+        if ignored { LetterCase::Ignored } else { LetterCase::Distinct }
+    }
+}
+
 impl RegexPattern {
     /// Whether `subject` matches, where there is no request: the caller decides what an error means, and logs it with
     /// [`RegexPattern::explain`].

@@ -11,7 +11,7 @@ use weir_rt::net::SockAddr;
 
 use crate::error::{EngineError, EngineErrorKind, FaultSide};
 use crate::exchange::Exchange;
-use crate::log::{LogFile, LogLevel, compose, now, tell};
+use crate::log::{LineReach, LogFile, LogLevel, compose, now, tell};
 use crate::transport::ClientConnection;
 use crate::worker::Worker;
 
@@ -61,11 +61,11 @@ fn about_exchange(x: &Exchange, level: LogLevel, message: &dyn Display) {
         })
     });
     tell(level, &line);
-    let (log, all) = (&x.plan.core.error_log, x.connection.debug);
+    let (log, reach) = (&x.plan.core.error_log, line_reach(&x.connection));
     if level.is_urgent() || log.is_main() {
-        return log.put(level, &line, all);
+        return log.put(level, &line, reach);
     }
-    for file in log.files(level, all) {
+    for file in log.files(level, reach) {
         x.worker.log_line(file, Some(level), |out| out.extend_from_slice(&line));
     }
 }
@@ -81,7 +81,7 @@ fn about_connection(
     if log.enabled(level) || connection.debug {
         let line = compose(&now(), level, Some(connection.number), message, context);
         tell(level, &line);
-        log.put(level, &line, connection.debug);
+        log.put(level, &line, line_reach(connection));
     }
 }
 
@@ -95,6 +95,12 @@ pub(crate) fn broken(x: &Exchange, error: EngineError) {
     let action =
         if error.side == FaultSide::Upstream { "reading upstream" } else { "sending response to client" };
     x.log(level, &format_args!("{message} while {action}"));
+}
+
+/// Which files take lines about `connection`.
+#[inline]
+fn line_reach(connection: &ClientConnection) -> LineReach {
+    if connection.debug { LineReach::EveryFile } else { LineReach::ByLevel }
 }
 
 /// `, client: ..., server: ..., request: "...", subrequest: "...", host: "...", referrer: "..."`

@@ -72,7 +72,8 @@ async fn create(x: &mut Exchange) -> Result<TempFile, EngineError> {
     let only = x.plan.core.client_body_in_file_only;
     let wanted = x.body.named;
     let named = wanted || only != InFileOnly::Off;
-    let made = weir_rt::blocking(move || make(&folder, levels, named));
+    let name = if named { TempFileName::Kept } else { TempFileName::Removed };
+    let made = weir_rt::blocking(move || make(&folder, levels, name));
     match x.waiting(Box::pin(made)).await {
         Ok((handle, path)) => {
             if !wanted {
@@ -148,12 +149,25 @@ pub fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()>
     Ok(())
 }
 
+/// What becomes of a new file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TempFileName {
+    /// It stays.
+    Kept,
+    /// It is removed at once: the file goes with its handle.
+    Removed,
+}
+
 /// Makes the file of the next free number, and the folders it lies in; on a thread that may wait for the disk.
 ///
 /// # Errors
 /// Which call failed.
-pub fn make(folder: &Path, levels: [u8; 3], named: bool) -> Result<(FileHandle, PathBuf), TempFileFailure> {
-    make_from(folder, levels, named, &NUMBER).map_err(|(path, error)| TempFileFailure {
+pub fn make(
+    folder: &Path,
+    levels: [u8; 3],
+    name: TempFileName,
+) -> Result<(FileHandle, PathBuf), TempFileFailure> {
+    make_from(folder, levels, name, &NUMBER).map_err(|(path, error)| TempFileFailure {
         call: "open()",
         path,
         error,
@@ -163,14 +177,14 @@ pub fn make(folder: &Path, levels: [u8; 3], named: bool) -> Result<(FileHandle, 
 fn make_from(
     folder: &Path,
     levels: [u8; 3],
-    named: bool,
+    name: TempFileName,
     number: &AtomicU32,
 ) -> Result<(FileHandle, PathBuf), (PathBuf, io::Error)> {
     let mut step = 1;
     loop {
         let path = path(folder, levels, number.fetch_add(step, Ordering::Relaxed).wrapping_add(step));
         match create_in(folder, &path) {
-            Ok(handle) if named => return Ok((handle, path)),
+            Ok(handle) if name == TempFileName::Kept => return Ok((handle, path)),
             Ok(handle) => {
                 return match fs::remove_file(&path) {
                     Ok(()) => Ok((handle, path)),
@@ -240,19 +254,20 @@ mod tests {
         let folder = dir.path().join("temp");
         fs::create_dir(&folder).expect("a fresh folder");
         let number = AtomicU32::new(0);
-        let (unnamed, first) = make_from(&folder, [1, 2, 0], false, &number).expect("made");
+        let (unnamed, first) = make_from(&folder, [1, 2, 0], TempFileName::Removed, &number).expect("made");
         assert!(first.ends_with("1/00/0000000001"), "{}", first.display());
         assert!(!first.exists());
         write_all(&unnamed, b"hello", 0).expect("written");
         write_all(&unnamed, b"HE", 0).expect("written");
         assert_eq!(unnamed.meta().expect("open").size, 5);
-        let (_, second) = make_from(&folder, [1, 2, 0], true, &number).expect("made");
+        let (_, second) = make_from(&folder, [1, 2, 0], TempFileName::Kept, &number).expect("made");
         assert!(second.exists());
         number.store(1, Ordering::Relaxed);
-        let (_, third) = make_from(&folder, [1, 2, 0], true, &number).expect("made");
+        let (_, third) = make_from(&folder, [1, 2, 0], TempFileName::Kept, &number).expect("made");
         assert!(third.ends_with("0000123458"), "{}", third.display());
         fs::remove_dir_all(&folder).expect("ours");
-        let (path, error) = make_from(&folder, [1, 0, 0], true, &number).expect_err("the folder is gone");
+        let (path, error) =
+            make_from(&folder, [1, 0, 0], TempFileName::Kept, &number).expect_err("the folder is gone");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(path.starts_with(&folder));
     }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use weir_http::KnownField;
-use weir_http::h2::{H2Config, H2Connection, H2Event, MIN_FRAME};
+use weir_http::h2::{H2Config, H2Connection, H2Event, MIN_FRAME, StreamEnd};
 use weir_http::hpack::{HpackEncoder, SectionLimits};
 
 const STREAMS: usize = 32;
@@ -23,7 +23,7 @@ const CONFIG: H2Config = H2Config {
 };
 
 fn ask(client: &mut H2Connection, out: &mut Vec<u8>) {
-    let key = client.open(true, out, |coder, out| {
+    let key = client.open(StreamEnd::Last, out, |coder, out| {
         coder.pseudo(":method", b"GET", out);
         coder.pseudo(":scheme", b"http", out);
         coder.pseudo(":authority", b"127.0.0.1:8080", out);
@@ -36,7 +36,7 @@ fn ask(client: &mut H2Connection, out: &mut Vec<u8>) {
 fn answer(server: &mut H2Connection, event: H2Event, out: &mut Vec<u8>) {
     let H2Event::Head { key, .. } = event else { panic!("{event:?}") };
     assert!(server.checked().is_ok());
-    server.head(key, false, out, |coder: &mut HpackEncoder, out| {
+    server.head(key, StreamEnd::More, out, |coder: &mut HpackEncoder, out| {
         coder.status(200, out);
         coder.known(KnownField::Server, b"weir/0.1.0", out);
         coder.known(KnownField::Date, b"Sat, 21 Nov 2026 14:00:00 GMT", out);

@@ -35,13 +35,23 @@ fn opaque(tag: &[u8]) -> &[u8] {
     if is_weak(tag) { tag.get(2..).unwrap_or_default() } else { tag }
 }
 
-/// Whether the list of an `If-Match` (`weak` false) or `If-None-Match` (`weak` true) names `tag`. `*` matches even a
-/// representation without a tag; anything else needs one.
-pub fn list_matches(list: &[u8], tag: Option<&[u8]>, weak: bool) -> bool {
+/// How two tags are compared (RFC 9110 section 8.8.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagComparison {
+    /// For `If-Match`: `W/` counts.
+    Strong,
+    /// For `If-None-Match`: `W/` is left out.
+    Weak,
+}
+
+/// Whether the list of an `If-Match` or `If-None-Match` names `tag`. `*` matches even a representation without a tag;
+/// anything else needs one.
+pub fn list_matches(list: &[u8], tag: Option<&[u8]>, comparison: TagComparison) -> bool {
     if list == b"*" {
         return true;
     }
     let Some(tag) = tag else { return false };
+    let weak = comparison == TagComparison::Weak;
     let tag = if weak { opaque(tag) } else { tag };
     let mut rest = list;
     while !rest.is_empty() {
@@ -120,7 +130,7 @@ impl RequestConditions<'_> {
     ) -> ConditionVerdict {
         let too_new = |since| last_modified.is_none_or(|time| date::parse(since).unwrap_or(-1) < time);
         if self.if_unmodified_since.is_some_and(too_new)
-            || self.if_match.is_some_and(|list| !list_matches(list, tag, false))
+            || self.if_match.is_some_and(|list| !list_matches(list, tag, TagComparison::Strong))
         {
             return ConditionVerdict::PreconditionFailed;
         }
@@ -128,7 +138,7 @@ impl RequestConditions<'_> {
             return ConditionVerdict::Proceed;
         }
         if self.if_modified_since.is_some_and(|since| is_modified(since, last_modified, how))
-            || self.if_none_match.is_some_and(|list| !list_matches(list, tag, true))
+            || self.if_none_match.is_some_and(|list| !list_matches(list, tag, TagComparison::Weak))
         {
             return ConditionVerdict::Proceed;
         }
@@ -191,8 +201,9 @@ mod tests {
             ("", Some("\"a\""), true, false),
             ("W/", Some("\"a\""), true, false),
         ] {
+            let comparison = if weak { TagComparison::Weak } else { TagComparison::Strong };
             assert_eq!(
-                list_matches(list.as_bytes(), tag.map(str::as_bytes), weak),
+                list_matches(list.as_bytes(), tag.map(str::as_bytes), comparison),
                 matches,
                 "{list} {tag:?}"
             );

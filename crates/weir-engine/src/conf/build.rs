@@ -16,7 +16,7 @@ use super::{
     Configuration, LocationConf, LocationMatcher, ServerConf, absent, http_core::HttpCoreConf, listen,
 };
 use crate::module::{BlockHeirs, BlockKin, ConfSettling, ModuleConfs, ModuleDef, UnnamedBlock};
-use crate::regex::RegexPattern;
+use crate::regex::{LetterCase, RegexPattern};
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
 ///
@@ -399,16 +399,16 @@ fn matcher(cx: &mut LineCx<'_>) -> Result<LocationMatcher, Error> {
         return match cx.arg(0) {
             "=" => Ok(LocationMatcher::Exact(path)),
             "^~" => Ok(LocationMatcher::Prefix(path, true)),
-            "~" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, false)?)),
-            "~*" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, true)?)),
+            "~" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, LetterCase::Distinct)?)),
+            "~*" => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 1, 0, LetterCase::Ignored)?)),
             other => Err(cx.fail_arg(0, format!("invalid location modifier \"{other}\""))),
         };
     }
     match cx.bytes(0) {
         [b'=', path @ ..] => Ok(LocationMatcher::Exact(path.to_vec())),
         [b'^', b'~', path @ ..] => Ok(LocationMatcher::Prefix(path.to_vec(), true)),
-        [b'~', b'*', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 2, true)?)),
-        [b'~', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 1, false)?)),
+        [b'~', b'*', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 2, LetterCase::Ignored)?)),
+        [b'~', ..] => Ok(LocationMatcher::Regex(RegexPattern::compile(cx, 0, 1, LetterCase::Distinct)?)),
         [b'@', ..] => Ok(LocationMatcher::Named(cx.bytes(0).to_vec())),
         path => Ok(LocationMatcher::Prefix(path.to_vec(), false)),
     }

@@ -6,7 +6,7 @@ use weir_conf::{ConfSource, Error, FileId, LineCx};
 use weir_sys::regex::{Regex, RegexFlags};
 
 use super::registry::ConfRegistry;
-use crate::regex::RegexPattern;
+use crate::regex::{LetterCase, RegexPattern};
 
 impl RegexPattern {
     /// Compiles argument `argument` of `line` from byte `skip` on.
@@ -17,10 +17,10 @@ impl RegexPattern {
         line: &mut LineCx<'_>,
         argument: usize,
         skip: usize,
-        caseless: bool,
+        letters: LetterCase,
     ) -> Result<Arc<RegexPattern>, Error> {
         let word = line.args().get(argument).unwrap_or(&line.line().name);
-        RegexPattern::compile_text(line, word.span, word.bytes().get(skip..).unwrap_or_default(), caseless)
+        RegexPattern::compile_text(line, word.span, word.bytes().get(skip..).unwrap_or_default(), letters)
     }
 
     /// Compiles `source`, which stands at `span` of `line`'s file.
@@ -31,8 +31,9 @@ impl RegexPattern {
         line: &mut LineCx<'_>,
         span: weir_conf::Span,
         source: &[u8],
-        caseless: bool,
+        letters: LetterCase,
     ) -> Result<Arc<RegexPattern>, Error> {
+        let caseless = letters == LetterCase::Ignored;
         let flags = RegexFlags { caseless, ..RegexFlags::default() };
         let regex = Regex::new(source, flags).map_err(|error| Error::new(error.to_string()).at(span))?;
         let files = line.source();

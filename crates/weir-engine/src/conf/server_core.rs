@@ -8,7 +8,7 @@ use super::listen::{ListenLine, ServerName};
 use super::registry::ConfRegistry;
 use crate::inherit;
 use crate::module::Module;
-use crate::regex::RegexPattern;
+use crate::regex::{LetterCase, RegexPattern};
 
 /// The module of the core's directives in `http` and `server`.
 pub struct ServerCore;
@@ -280,7 +280,10 @@ fn server_name(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
             [b'~', pattern @ ..] => {
                 // Hosts are lower-cased before they are matched; a pattern with a capital would never match.
                 let caseless = pattern.iter().any(u8::is_ascii_uppercase);
-                (ServerName::Regex(RegexPattern::compile(line, i, 1, caseless)?), text.to_vec())
+                (
+                    ServerName::Regex(RegexPattern::compile(line, i, 1, LetterCase::ignored_if(caseless))?),
+                    text.to_vec(),
+                )
             }
             b"$hostname" => {
                 let host = weir_rt::process::hostname();

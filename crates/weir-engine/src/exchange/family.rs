@@ -53,17 +53,25 @@ pub(crate) struct RunningChild {
     pub(crate) open: Vec<Site>,
 }
 
+/// What a subrequest is among those of its request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChildTurn {
+    /// One of its own: a request may have so many.
+    New,
+    /// The request itself once more. Those come one after the other, and may be any number.
+    Again,
+}
+
 /// Counts one subrequest that is alive.
 pub(crate) struct AliveCount(Rc<FamilyState>);
 
 impl AliveCount {
     /// `None`: the request has as many subrequests as one may have.
-    /// Those that come one after the other (`again`) may be any number.
-    pub(crate) fn new(common: &Rc<FamilyState>, again: bool) -> Option<AliveCount> {
+    pub(crate) fn new(common: &Rc<FamilyState>, turn: ChildTurn) -> Option<AliveCount> {
         if common.made.get() >= MADE || common.alive.get() >= ALIVE {
             return None;
         }
-        common.made.set(common.made.get() + u32::from(!again));
+        common.made.set(common.made.get() + u32::from(turn == ChildTurn::New));
         common.alive.set(common.alive.get() + 1);
         Some(AliveCount(common.clone()))
     }

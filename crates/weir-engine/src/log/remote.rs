@@ -34,6 +34,15 @@ pub struct RemoteLog {
     udp: bool,
 }
 
+/// What is done with a host that is a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostNames {
+    /// The system is asked for its address, and waited for.
+    LookedUp,
+    /// It is an error.
+    Refused,
+}
+
 impl RemoteLog {
     /// Reads argument 0 if it names a socket.
     ///
@@ -41,11 +50,12 @@ impl RemoteLog {
     /// `host not found in log server "x"`, `no port in log server "x"`.
     pub fn parse(line: &LineCx<'_>) -> Result<Option<RemoteLog>, Error> {
         let name = line.arg(0);
-        RemoteLog::read(name, true).map_err(|what| line.fail_arg(0, format!("{what} \"{name}\"")))
+        RemoteLog::read(name, HostNames::LookedUp)
+            .map_err(|what| line.fail_arg(0, format!("{what} \"{name}\"")))
     }
 
-    /// The server that `name` names, if it is one; a host's name is looked up if `names` allow it.
-    fn read(name: &str, names: bool) -> Result<Option<RemoteLog>, &'static str> {
+    /// The server that `name` names, if it is one.
+    fn read(name: &str, names: HostNames) -> Result<Option<RemoteLog>, &'static str> {
         let (udp, rest) = match (name.strip_prefix("tcp://"), name.strip_prefix("udp://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
@@ -59,7 +69,7 @@ impl RemoteLog {
         port.filter(|port| *port > 0).ok_or("no port in log server")?;
         let server: SocketAddr = match rest.parse() {
             Ok(address) => address,
-            Err(_) if !names => return Err("no address in log server"),
+            Err(_) if names == HostNames::Refused => return Err("no address in log server"),
             Err(_) => {
                 let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
                 let found = port.and_then(|port| privileged::look_up(host, port).ok());

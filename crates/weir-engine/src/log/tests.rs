@@ -68,9 +68,9 @@ fn a_log_takes_its_level_and_graver_ones() {
     let sinks = [(&all, LogLevel::Info), (&grave, LogLevel::Error)];
     let log = ErrorLog::of(sinks.map(|(path, limit)| LogSink { file: path.open(None), limit }).into());
     assert!(log.enabled(LogLevel::Info) && !log.enabled(LogLevel::Debug));
-    log.put(LogLevel::Info, b"info\n", false);
-    log.put(LogLevel::Error, b"error\n", false);
-    log.put(LogLevel::Emerg, b"emerg\n", false);
+    log.put(LogLevel::Info, b"info\n", LineReach::ByLevel);
+    log.put(LogLevel::Error, b"error\n", LineReach::ByLevel);
+    log.put(LogLevel::Emerg, b"emerg\n", LineReach::ByLevel);
     // Written at once: even before lines that the thread has at hand, so that order says nothing.
     assert!(grave.read().lines().any(|line| line == "emerg"), "written at once");
     flush();
@@ -326,7 +326,7 @@ fn syslog_gets_datagrams() {
     let conf = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
     let log = conf.main.error_log_open.expect("opened");
     for level in [LogLevel::Warn, LogLevel::Emerg] {
-        log.put(level, b"2026/11/21 05:45:41 [x] 1#1: said\n", false);
+        log.put(level, b"2026/11/21 05:45:41 [x] 1#1: said\n", LineReach::ByLevel);
         let mut datagram = [0; 512];
         let len = server.recv(&mut datagram).expect("sent");
         let datagram = String::from_utf8_lossy(&datagram[..len]).into_owned();

@@ -19,17 +19,25 @@ use super::file::{self, SharedLogFile};
 use super::{LogLevel, complain, line};
 use crate::counters::WorkerCounters;
 
+/// What the log thread does when everything is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AfterFlush {
+    Nothing,
+    /// Opens all logs again.
+    Reopen,
+}
+
 /// Waits until everything handed over so far is in its file, buffered lines too; five seconds at most, so that a
 /// log that nobody reads can't keep the process from ending.
 pub fn flush() {
-    WRITER.flush(false);
+    WRITER.flush(AfterFlush::Nothing);
     file::drain(PATIENCE);
     super::remote::drain(PATIENCE);
 }
 
 /// Opens all logs anew by their paths, once what was handed over is written (after they were renamed).
 pub fn reopen() {
-    if !WRITER.flush(true) {
+    if !WRITER.flush(AfterFlush::Reopen) {
         file::reopen_all().iter().for_each(|failed| super::cycle(LogLevel::Emerg, failed));
     }
 }
@@ -215,13 +223,13 @@ impl LogWriter {
     }
 
     /// `false` when there is no thread, and so nothing to wait for.
-    fn flush(&self, reopen: bool) -> bool {
+    fn flush(&self, after: AfterFlush) -> bool {
         let mut queue = self.lock();
         if queue.thread != WriterThread::Runs {
             return false;
         }
         queue.asked += 1;
-        queue.reopen |= reopen;
+        queue.reopen |= after == AfterFlush::Reopen;
         let mine = queue.asked;
         self.work.notify_one();
         let waited = self.done.wait_timeout_while(queue, PATIENCE, |queue| queue.done < mine);

@@ -8,7 +8,7 @@ use weir_http::Method;
 use super::{
     ParentShare, SubrequestBody, SubrequestCall, SubrequestOptions, SubrequestTarget, captured, child,
 };
-use crate::exchange::family::{AliveCount, ChildOutlet, RunningChild, SubrequestFamily};
+use crate::exchange::family::{AliveCount, ChildOutlet, ChildTurn, RunningChild, SubrequestFamily};
 use crate::exchange::{Exchange, FamilyState};
 use crate::phase::{LocalFuture, Phase};
 use crate::plan::included::{CapturedResponse, IncludedRequest, PendingCapture};
@@ -74,7 +74,7 @@ impl Exchange {
         options: SubrequestOptions,
     ) -> PendingCapture {
         let result = PendingCapture::default();
-        let Some((x, alive)) = self.child(uri, args, options, false) else { return result };
+        let Some((x, alive)) = self.child(uri, args, options, ChildTurn::New) else { return result };
         let (own, place) = (x.shared.clone(), result.clone());
         let future = Box::pin(async move {
             let mut x = x;
@@ -93,13 +93,13 @@ impl Exchange {
         uri: &[u8],
         args: &[u8],
         options: SubrequestOptions,
-        again: bool,
+        turn: ChildTurn,
     ) -> Option<(Box<Exchange>, AliveCount)> {
         if self.is_nested_too_deep(uri) {
             return None;
         }
         let common: Rc<FamilyState> = self.common.get_or_insert_default().clone();
-        let Some(alive) = AliveCount::new(&common, again) else {
+        let Some(alive) = AliveCount::new(&common, turn) else {
             let uri = String::from_utf8_lossy(uri);
             self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
             return None;
@@ -128,7 +128,8 @@ impl Exchange {
             ..SubrequestOptions::default()
         };
         let before = include.wait.then(|| (self.variables.clone(), self.arena.mark()));
-        let child = self.child(&include.uri, &include.args, options, again.is_some());
+        let turn = if again.is_some() { ChildTurn::Again } else { ChildTurn::New };
+        let child = self.child(&include.uri, &include.args, options, turn);
         let Some((mut x, alive)) = child else {
             include.refused.set(true);
             return None;

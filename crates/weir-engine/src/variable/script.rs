@@ -23,6 +23,15 @@ enum ScriptPart {
     Capture(u8),
 }
 
+/// How what a capture brings is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CaptureEscape {
+    /// As it is.
+    None,
+    /// Escaped as an argument of a URI.
+    Argument,
+}
+
 impl ValueScript {
     /// Compiles `source`; every variable in it is declared as used.
     ///
@@ -70,12 +79,12 @@ impl ValueScript {
 
     /// The value in `x`; a variable without value is empty.
     pub fn value(&self, x: &mut Exchange) -> Text {
-        self.compose(x, false)
+        self.compose(x, CaptureEscape::None)
     }
 
     /// As [`ValueScript::value`], with what captures bring escaped as an argument of a URI.
     pub fn value_escaped(&self, x: &mut Exchange) -> Text {
-        self.compose(x, true)
+        self.compose(x, CaptureEscape::Argument)
     }
 
     /// Whether `test` holds for what one of the variables or captures brings.
@@ -90,7 +99,7 @@ impl ValueScript {
         })
     }
 
-    fn compose(&self, x: &mut Exchange, escape: bool) -> Text {
+    fn compose(&self, x: &mut Exchange, escape: CaptureEscape) -> Text {
         if let [ScriptPart::Variable(index)] = &*self.parts {
             return x.variable(*index).unwrap_or(Text::EMPTY);
         }
@@ -122,7 +131,7 @@ impl ValueScript {
                 }
                 ScriptPart::Capture(n) => {
                     let span = x.captures.get(usize::from(*n)).unwrap_or_default();
-                    if escape {
+                    if escape == CaptureEscape::Argument {
                         let raw = x.arena.get(span).to_vec();
                         x.arena.write(|out| weir_http::escape::escape(out, &raw, EscapeSet::Args));
                     } else {

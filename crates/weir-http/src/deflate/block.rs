@@ -3,6 +3,15 @@
 use super::codes::{LENGTH, LIMIT, codes, lengths};
 use super::matches::{LENGTHS, MatchFinder, MatchSequence, SHORTEST};
 
+/// Whether blocks follow (`BFINAL`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockOrder {
+    /// Others follow.
+    Inner,
+    /// It ends the stream.
+    Final,
+}
+
 /// Writes one block at a time, as there is room for it.
 pub(super) struct BlockWriter {
     part: BlockPart,
@@ -86,10 +95,10 @@ impl BlockWriter {
         self.part == BlockPart::Nothing && self.len == self.handed
     }
 
-    /// Begins a block of what `matcher` has; one without bytes only if it is the last.
-    pub(super) fn begin(&mut self, matcher: &mut MatchFinder, last: bool) {
-        self.last = last;
-        if matcher.bytes().is_empty() && !last {
+    /// Begins a block of what `matcher` has; one without bytes only if it is the final one.
+    pub(super) fn begin(&mut self, matcher: &mut MatchFinder, order: BlockOrder) {
+        self.last = order == BlockOrder::Final;
+        if matcher.bytes().is_empty() && !self.last {
             self.part = BlockPart::End;
             return;
         }
@@ -107,11 +116,11 @@ impl BlockWriter {
         match () {
             () if bytes > 0 && stored < own.min(fixed) => self.part = BlockPart::Stored(0, 0),
             () if fixed <= own => {
-                self.put(u64::from(last) | 1 << 1, 3);
+                self.put(u64::from(self.last) | 1 << 1, 3);
                 self.take_codes(&FIXED, &[5; 32], matcher);
             }
             () => {
-                self.put(u64::from(last) | 2 << 1, 3);
+                self.put(u64::from(self.last) | 2 << 1, 3);
                 header.write(self);
                 self.take_codes(&literals, &distances, matcher);
             }

@@ -12,7 +12,7 @@ mod matches;
 #[cfg(test)]
 mod tests;
 
-use block::BlockWriter;
+use block::{BlockOrder, BlockWriter};
 use matches::{MatchFinder, ParseStop};
 
 /// What shall be done with the input.
@@ -105,15 +105,15 @@ impl DeflateEncoder {
             taken += count;
             let rest = taken < input.len();
             match self.matcher.parse(op != DeflateOp::Run && !rest) {
-                ParseStop::Full => self.writer.begin(&mut self.matcher, false),
+                ParseStop::Full => self.writer.begin(&mut self.matcher, BlockOrder::Inner),
                 ParseStop::Starved if rest => {}
                 ParseStop::Starved if op == DeflateOp::Finish => {
                     self.last = true;
-                    self.writer.begin(&mut self.matcher, true);
+                    self.writer.begin(&mut self.matcher, BlockOrder::Final);
                 }
                 ParseStop::Starved if op == DeflateOp::Flush && !self.flushed => {
                     self.flushed = true;
-                    self.writer.begin(&mut self.matcher, false);
+                    self.writer.begin(&mut self.matcher, BlockOrder::Inner);
                     self.writer.sync();
                 }
                 ParseStop::Starved => return DeflateProgress { taken, given, done: true },

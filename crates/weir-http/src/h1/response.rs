@@ -89,6 +89,15 @@ pub struct ResponseHead {
     pub offending: Span,
 }
 
+/// What a response's head begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeadStart {
+    /// Its status line.
+    StatusLine,
+    /// Its fields: it is a CGI response's.
+    Fields,
+}
+
 impl ResponseHead {
     /// Reads the head at the start of `buf`, forgetting what was read before; stateless like
     /// [`RequestHead::parse`](super::RequestHead::parse). An interim response (1xx) is a head of its own.
@@ -96,7 +105,7 @@ impl ResponseHead {
     /// # Errors
     /// [`BadResponse`] as soon as the bytes at hand cannot begin a good head.
     pub fn parse(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<HeadParse, BadResponse> {
-        self.parse_as(buf, limits, true)
+        self.parse_as(buf, limits, HeadStart::StatusLine)
     }
 
     /// Reads the head of a CGI answer: fields without a status line (RFC 3875 section 6.2). The status stays 0; its
@@ -105,17 +114,22 @@ impl ResponseHead {
     /// # Errors
     /// As [`parse`](ResponseHead::parse).
     pub fn parse_fields(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<HeadParse, BadResponse> {
-        self.parse_as(buf, limits, false)
+        self.parse_as(buf, limits, HeadStart::Fields)
     }
 
-    fn parse_as(&mut self, buf: &[u8], limits: &HeadLimits, line: bool) -> Result<HeadParse, BadResponse> {
+    fn parse_as(
+        &mut self,
+        buf: &[u8],
+        limits: &HeadLimits,
+        start: HeadStart,
+    ) -> Result<HeadParse, BadResponse> {
         self.clear();
         let most = limits.max_head.min(i32::MAX as usize);
         let mut cursor = HeadCursor::new(buf.get(..most).unwrap_or(buf), 0);
-        match self.read(&mut cursor, limits, line) {
+        match self.read(&mut cursor, limits, start) {
             Ok(()) => {
                 self.len = cursor.at;
-                if line {
+                if start == HeadStart::StatusLine {
                     self.check_framing()?;
                 }
                 Ok(HeadParse::Complete)
@@ -125,7 +139,7 @@ impl ResponseHead {
                 Err(BadResponse::of(bad))
             }
             Err(HeadStop::More) => {
-                let in_line = line && self.status == 0;
+                let in_line = start == HeadStart::StatusLine && self.status == 0;
                 let end = HeadEnd { cut: buf.len() >= most, in_line };
                 cursor.unfinished(limits, end).map_err(BadResponse::Field)?;
                 Ok(HeadParse::Incomplete { in_line })
@@ -161,8 +175,13 @@ impl ResponseHead {
         self.fields.iter().find(|field| field.known == known)
     }
 
-    fn read(&mut self, cursor: &mut HeadCursor<'_>, limits: &HeadLimits, line: bool) -> Result<(), HeadStop> {
-        if line {
+    fn read(
+        &mut self,
+        cursor: &mut HeadCursor<'_>,
+        limits: &HeadLimits,
+        start: HeadStart,
+    ) -> Result<(), HeadStop> {
+        if start == HeadStart::StatusLine {
             (self.version, self.status, self.reason) = status_line(cursor)?;
             if cursor.at > limits.max_line {
                 return Err(HeadStop::Bad(BadRequest::LineTooLong));

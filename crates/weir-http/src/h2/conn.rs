@@ -174,7 +174,7 @@ impl H2Connection {
         self.remote.read(settings)?;
         self.encoder.set_limit(self.remote.header_table);
         self.last = 1;
-        let mut stream = self.stream(1, true);
+        let mut stream = self.stream(1, StreamState::HalfClosedRemote);
         stream.head = true;
         Ok(self.store.insert(stream))
     }
@@ -238,10 +238,10 @@ impl H2Connection {
     }
 
     /// A stream of the peer's number `id`, or one of ours.
-    pub(super) fn stream(&self, id: u32, ended: bool) -> StreamRecord {
+    pub(super) fn stream(&self, id: u32, state: StreamState) -> StreamRecord {
         StreamRecord {
             id,
-            state: if ended { StreamState::HalfClosedRemote } else { StreamState::Open },
+            state,
             priority: Priority::default(),
             send: SendWindow::new(self.remote.window),
             recv: RecvWindow::new(self.config.stream_window),

@@ -155,7 +155,7 @@ impl H2Connection {
             remember(&mut self.reset, id, RESET);
             return Ok(None);
         }
-        let mut stream = self.stream(id, end);
+        let mut stream = self.stream(id, if end { StreamState::HalfClosedRemote } else { StreamState::Open });
         stream.head = true;
         if !self.read.request {
             self.malformed = H2Message::read(&self.section, MessagePart::Request, &mut self.message).err();

@@ -35,7 +35,7 @@ pub use guard::H2Abuse;
 pub use message::{H2Message, MalformedMessage};
 pub use priority::Priority;
 pub use recv::H2Event;
-pub use send::DataGrant;
+pub use send::{DataGrant, StreamEnd};
 pub use settings::H2Settings;
 pub use state::StreamState;
 pub use store::StreamKey;

@@ -19,33 +19,54 @@ pub struct DataGrant {
     pub end: bool,
 }
 
+/// Whether anything follows on a stream (END_STREAM, RFC 9113 section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Something follows.
+    More,
+    /// Nothing does.
+    Last,
+}
+
+impl StreamEnd {
+    /// [`StreamEnd::Last`] if `last`.
+    #[inline]
+    pub const fn last_if(last: bool) -> StreamEnd {
+        if last { StreamEnd::Last } else { StreamEnd::More }
+    }
+}
+
 impl H2Connection {
     /// Appends a header section: a head, an interim one, or trailers, which come when all data was sent. `write` writes
-    /// the block. `end`: nothing follows. Does nothing on a stream that may not send any more.
+    /// the block. Does nothing on a stream that may not send any more.
     pub fn head(
         &mut self,
         key: StreamKey,
-        end: bool,
+        end: StreamEnd,
         out: &mut Vec<u8>,
         write: impl FnOnce(&mut HpackEncoder, &mut Vec<u8>),
     ) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else { return };
         let id = stream.id;
-        if end {
-            stream.state = stream.state.end_out();
-            self.guard.pay(H2Abuse::Resets, 1);
-        }
+        let flags = match end {
+            StreamEnd::More => 0,
+            StreamEnd::Last => {
+                stream.state = stream.state.end_out();
+                self.guard.pay(H2Abuse::Resets, 1);
+                END_STREAM
+            }
+        };
         let start = out.len();
         out.extend_from_slice(&[0; HEAD]);
         self.encoder.begin(out);
         write(&mut self.encoder, out);
-        self.frame(start, id, if end { END_STREAM } else { 0 }, out);
+        self.frame(start, id, flags, out);
     }
 
     /// Opens a stream with a request's head; `None` when the peer takes no more (now, or at all).
     pub fn open(
         &mut self,
-        end: bool,
+        end: StreamEnd,
         out: &mut Vec<u8>,
         write: impl FnOnce(&mut HpackEncoder, &mut Vec<u8>),
     ) -> Option<StreamKey> {
@@ -54,7 +75,7 @@ impl H2Connection {
         if self.role != H2Role::Client || ending || self.store.len() >= most || self.next > 0x7fff_ffff {
             return None;
         }
-        let stream = self.stream(self.next, false);
+        let stream = self.stream(self.next, StreamState::Open);
         self.next += 2;
         let key = self.store.insert(stream);
         self.head(key, end, out, write);
@@ -88,10 +109,10 @@ impl H2Connection {
 
     /// Announces `bytes` more of a stream's content, and whether they are the last. They are asked for by
     /// [`H2Connection::next_data`] when their turn comes.
-    pub fn offer(&mut self, key: StreamKey, bytes: u64, last: bool) {
+    pub fn offer(&mut self, key: StreamKey, bytes: u64, end: StreamEnd) {
         let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else { return };
         stream.pending += bytes;
-        stream.last |= last;
+        stream.last |= end == StreamEnd::Last;
         self.enqueue(key);
     }
 

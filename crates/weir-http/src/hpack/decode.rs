@@ -1,5 +1,6 @@
 //! Header blocks in.
 
+use super::encode::FieldIndexing;
 use super::name::{FieldName, is_clean};
 use super::table::{DynamicTable, FIXED, TableField, fixed};
 use super::{HpackError, huffman};
@@ -137,7 +138,7 @@ impl HpackDecoder {
                     let index = integer(&mut rest, 7)?;
                     self.indexed(index, limits, section)?;
                 }
-                0x40..=0x7f => self.literal(&mut rest, 6, true, limits, section)?,
+                0x40..=0x7f => self.literal(&mut rest, 6, FieldIndexing::Allowed, limits, section)?,
                 0x20..=0x3f => {
                     let limit = integer(&mut rest, 5)?;
                     // A change of size comes before the fields (RFC 7541 section 4.2).
@@ -147,7 +148,7 @@ impl HpackDecoder {
                     self.table.set_limit(limit);
                     self.resizes = self.resizes.wrapping_add(1);
                 }
-                _ => self.literal(&mut rest, 4, false, limits, section)?,
+                _ => self.literal(&mut rest, 4, FieldIndexing::Not, limits, section)?,
             }
         }
         Ok(())
@@ -174,7 +175,7 @@ impl HpackDecoder {
         &mut self,
         rest: &mut &[u8],
         prefix: u32,
-        indexing: bool,
+        indexing: FieldIndexing,
         limits: SectionLimits,
         section: &mut DecodedSection,
     ) -> Result<(), HpackError> {
@@ -191,7 +192,7 @@ impl HpackDecoder {
         let middle = section.mark();
         string(rest, self.lenient, &mut section.text)?;
         let clean = is_clean(section.text.get(middle..).unwrap_or_default());
-        if indexing {
+        if indexing == FieldIndexing::Allowed {
             let text = section.text.get(start..).unwrap_or_default();
             self.table.add(TableField { name, text, label: middle - start, clean });
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result, Span};
-use weir_engine::regex::{GivenUp, RegexPattern};
+use weir_engine::regex::{GivenUp, LetterCase, RegexPattern};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text};
 
@@ -123,7 +123,10 @@ impl MapTable {
         caseless: bool,
         value: ValueScript,
     ) -> Result {
-        self.patterns.push((RegexPattern::compile_text(entry, span, pattern, caseless)?, value));
+        self.patterns.push((
+            RegexPattern::compile_text(entry, span, pattern, LetterCase::ignored_if(caseless))?,
+            value,
+        ));
         Ok(())
     }
 

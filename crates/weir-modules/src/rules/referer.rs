@@ -7,7 +7,7 @@ use weir_conf::{Directive, Error, LineCx, Result, Span};
 use weir_engine::conf::listen::ServerName;
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::regex::RegexPattern;
+use weir_engine::regex::{LetterCase, RegexPattern};
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Module, Text, inherit};
 use weir_http::KnownField;
@@ -135,7 +135,7 @@ impl RefererConf {
                 b"blocked" => valid.blocked = true,
                 b"server_names" => valid.server_names = true,
                 b"~" => return Err(line.fail_arg(at, "empty regex in \"~\"")),
-                [b'~', ..] => valid.patterns.push(RegexPattern::compile(line, at, 1, true)?),
+                [b'~', ..] => valid.patterns.push(RegexPattern::compile(line, at, 1, LetterCase::Ignored)?),
                 name => valid.add_name(line, at, name)?,
             }
         }

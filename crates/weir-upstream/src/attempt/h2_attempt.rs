@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use weir_http::h2::ErrorCode;
+use weir_http::h2::{ErrorCode, StreamEnd};
 use weir_http::{Field, KnownField, Method};
 use weir_rt::Timer;
 use weir_trace::{Cause, WaitKind};
@@ -142,14 +142,14 @@ impl Attempt {
             return Err(invalid(x, message, Cause::InvalidHeader));
         }
         let empty = content.is_empty() && upload.is_done() && !tunnels;
-        let Some(call) = session.call(&self.out.section, empty) else {
+        let Some(call) = session.call(&self.out.section, StreamEnd::last_if(empty)) else {
             return Err(NoHead::Refused(AttemptFault {
                 reason: FailureReason::ERROR,
                 cause: Cause::ConnectFailed,
             }));
         };
         if !content.is_empty() {
-            call.offer(content, upload.is_done());
+            call.offer(content, StreamEnd::last_if(upload.is_done()));
         }
         let mut talk = StreamRequest { call, upload, timer: Timer::new() };
         let result = self.answer_head(x, &mut talk).await;
@@ -160,7 +160,7 @@ impl Attempt {
         if let Some(accept) = &self.out.websocket {
             match incoming.status {
                 200..300 => open_tunnel(x, &mut incoming, accept),
-                _ => talk.call.offer(Vec::new(), true),
+                _ => talk.call.offer(Vec::new(), StreamEnd::Last),
             }
         }
         talk.upload.let_go(x);
@@ -299,7 +299,7 @@ impl Attempt {
             x.body.passed();
             talk.upload = StreamUpload::Done;
         }
-        talk.call.offer(piece, last);
+        talk.call.offer(piece, StreamEnd::last_if(last));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use weir_rt::file::errno::{EEXIST, ENOENT, EXDEV};
 use weir_rt::file::{FileHandle, FileMeta};
 
 use super::head::{CacheTimes, TIMES};
-use weir_engine::temp::{self, TempFileFailure};
+use weir_engine::temp::{self, TempFileFailure, TempFileName};
 
 /// Where a file is written before it is whole.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl CacheFileDraft {
     /// Which call failed.
     pub(crate) fn make(aside: &FileAside) -> Result<CacheFileDraft, TempFileFailure> {
         let (handle, path) = match aside {
-            FileAside::Folder(folder, levels) => temp::make(folder, *levels, true)?,
+            FileAside::Folder(folder, levels) => temp::make(folder, *levels, TempFileName::Kept)?,
             FileAside::Beside(place) => beside(place)?,
         };
         Ok(CacheFileDraft { handle, path, placed: false })

@@ -5,6 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use weir_http::h2::StreamEnd;
 use weir_rt::file::{FileHandle, on_pool};
 
 use super::call::StreamCall;
@@ -106,7 +107,7 @@ impl FromFile {
             let piece = read.map_err(failed)?;
             self.offset += piece.len() as u64;
             self.left -= (piece.len() as u64).min(self.left);
-            call.offer(piece, self.left == 0);
+            call.offer(piece, StreamEnd::last_if(self.left == 0));
             if self.left == 0 {
                 return Ok(true);
             }
@@ -135,7 +136,7 @@ fn pass(rest: &mut BodyRest, cx: &mut Context<'_>, call: &StreamCall) -> Result<
         }
         let Poll::Ready(polled) = rest.poll(cx) else { return Ok(false) };
         let (piece, last) = polled?;
-        call.offer(piece, last);
+        call.offer(piece, StreamEnd::last_if(last));
         if last {
             return Ok(true);
         }

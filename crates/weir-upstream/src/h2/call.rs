@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_http::h2::{ErrorCode, StreamKey};
+use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
 use weir_http::{Field, KnownField, Span, hpack};
 use weir_rt::Timer;
 
@@ -145,9 +145,9 @@ impl StreamCall {
         Some(got)
     }
 
-    /// Gives content of the request; `last`: nothing follows.
-    pub(crate) fn offer(&self, bytes: Vec<u8>, last: bool) {
-        self.session.h2.borrow_mut().offer(self.key, bytes.len() as u64, last);
+    /// Gives content of the request.
+    pub(crate) fn offer(&self, bytes: Vec<u8>, end: StreamEnd) {
+        self.session.h2.borrow_mut().offer(self.key, bytes.len() as u64, end);
         if !bytes.is_empty() {
             self.with(|slot| slot.offer(bytes));
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use weir_http::h2::{self, DataGrant, ErrorCode, H2Config, H2Event, StreamKey};
+use weir_http::h2::{self, DataGrant, ErrorCode, H2Config, H2Event, StreamEnd, StreamKey};
 use weir_http::hpack;
 use weir_rt::net::SockAddr;
 use weir_rt::{OutputChunk, RecvOutcome};
@@ -184,7 +184,7 @@ impl UpstreamSession {
     }
 
     /// Opens a stream with a request's head; `None`: the server, or this session, takes no more.
-    pub(crate) fn call(self: &Rc<Self>, head: &FieldSection, end: bool) -> Option<StreamCall> {
+    pub(crate) fn call(self: &Rc<Self>, head: &FieldSection, end: StreamEnd) -> Option<StreamCall> {
         if !self.has_room() {
             return None;
         }

@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll};
 
+use weir_http::h2::StreamEnd;
 use weir_rt::Timer;
 
 use super::body::StreamUpload;
@@ -53,12 +54,12 @@ impl StreamRequest {
 
     /// Sends bytes through a tunnel.
     pub(crate) fn pass(&self, bytes: Vec<u8>) {
-        self.call.offer(bytes, false);
+        self.call.offer(bytes, StreamEnd::More);
     }
 
     /// Says that no more comes through a tunnel.
     pub(crate) fn end(&self) {
-        self.call.offer(Vec::new(), true);
+        self.call.offer(Vec::new(), StreamEnd::Last);
     }
 
     /// Ready when less than a tunnel's share is on its way to the server, or, `all`, nothing.

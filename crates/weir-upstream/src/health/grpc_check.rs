@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use weir_http::h2::{self, ErrorCode, H2Config, H2Event};
+use weir_http::h2::{self, ErrorCode, H2Config, H2Event, StreamEnd};
 use weir_http::hpack::{self, DecodedSection, FieldIndexing, HpackEncoder};
 use weir_rt::RecvOutcome;
 use weir_trace::protobuf::{self, ProtobufMessage};
@@ -111,7 +111,7 @@ impl GrpcHealthCall {
             connect_protocol: false,
         };
         let mut h2 = h2::H2Connection::client(&config, out);
-        let key = h2.open(false, out, |coder, out| head(host, coder, out))?;
+        let key = h2.open(StreamEnd::More, out, |coder, out| head(host, coder, out))?;
         let message = request(service);
         if !h2.data_at_once(key, message.len() as u64, out) {
             return None;
@@ -274,15 +274,15 @@ mod tests {
         status: &'static str,
     ) -> impl Fn(&mut h2::H2Connection, StreamKey, &mut Vec<u8>) {
         move |server, key, out| {
-            server.head(key, false, out, |coder, out| {
+            server.head(key, StreamEnd::More, out, |coder, out| {
                 coder.status(200, out);
                 coder.field(b"content-type", b"application/grpc", FieldIndexing::Allowed, out);
             });
-            server.offer(key, message.len() as u64, false);
+            server.offer(key, message.len() as u64, StreamEnd::More);
             while server.next_data(out).is_some() {
                 out.extend_from_slice(message);
             }
-            server.head(key, true, out, |coder, out| {
+            server.head(key, StreamEnd::Last, out, |coder, out| {
                 coder.field(b"grpc-status", status.as_bytes(), FieldIndexing::Allowed, out);
             });
         }
@@ -300,14 +300,14 @@ mod tests {
             assert_eq!(of(b"\0\0\0\0\x03\x08\x01", "0"), Err(BROKEN.to_owned()));
             assert_eq!(of(b"\x01\0\0\0\x02\x08\x01", "0"), Err(BROKEN.to_owned()));
             let refused = talk(cut, |server, key, out| {
-                server.head(key, true, out, |coder, out| {
+                server.head(key, StreamEnd::Last, out, |coder, out| {
                     coder.status(200, out);
                     coder.field(b"grpc-status", b"12", FieldIndexing::Allowed, out);
                 });
             });
             assert_eq!(refused, is(12, GrpcCheckState::Unknown));
             let page = talk(cut, |server, key, out| {
-                server.head(key, true, out, |coder, out| coder.status(502, out));
+                server.head(key, StreamEnd::Last, out, |coder, out| coder.status(502, out));
             });
             assert_eq!(page, Err("the status was 502".to_owned()));
             let reset = talk(cut, |server, key, out| server.reset(key, ErrorCode::Internal, out));

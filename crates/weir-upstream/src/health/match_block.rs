@@ -10,7 +10,7 @@ use weir_conf::{Error, LineCx, Result, Span};
 use crate::health;
 use crate::health::http_check::HttpCheckResult;
 use weir_engine::conf::registry::ConfRegistry;
-use weir_engine::regex::RegexPattern;
+use weir_engine::regex::{LetterCase, RegexPattern};
 
 /// The `match` blocks of a configuration, by name; checks may name one that comes later.
 #[derive(Debug, Default)]
@@ -123,7 +123,9 @@ impl MatchRules {
             [name, operator, value] => {
                 let value = match operator {
                     "=" | "!=" => MatchValue::Text(value.as_bytes().into()),
-                    "~" | "!~" => MatchValue::Pattern(RegexPattern::compile(line, 2, 0, false)?),
+                    "~" | "!~" => {
+                        MatchValue::Pattern(RegexPattern::compile(line, 2, 0, LetterCase::Distinct)?)
+                    }
                     _ => return Err(line.invalid_parameter(1)),
                 };
                 (name, if operator.starts_with('!') { WantedHeader::No } else { WantedHeader::Yes }, value)
@@ -144,7 +146,7 @@ impl MatchRules {
             "!~" => WantedHeader::No,
             _ => return Err(line.invalid_parameter(0)),
         };
-        let pattern = RegexPattern::compile(line, 1, 0, false)?;
+        let pattern = RegexPattern::compile(line, 1, 0, LetterCase::Distinct)?;
         self.body.push((wanted, pattern));
         Ok(())
     }

@@ -213,7 +213,7 @@ fn write(
     }
     Box::pin(weir_rt::blocking(move || {
         let folder = &settings.temp_path;
-        let (handle, path) = temp::make(&folder.path, folder.levels, false)?;
+        let (handle, path) = temp::make(&folder.path, folder.levels, temp::TempFileName::Removed)?;
         write_all(&handle, &pieces, offset, at_a_time).map_err(failed(path.clone()))?;
         Ok(Some((handle, path)))
     }))

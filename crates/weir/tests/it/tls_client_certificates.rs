@@ -188,7 +188,7 @@ fn over_http2(it: &mut TlsClient, host: &str) -> String {
         coder.pseudo(":authority", host.as_bytes(), out);
         coder.pseudo(":path", b"/", out);
     };
-    conn.open(true, &mut out, write).expect("streams are free");
+    conn.open(weir_http::h2::StreamEnd::Last, &mut out, write).expect("streams are free");
     loop {
         it.send(&std::mem::take(&mut out));
         input.extend_from_slice(&it.bytes());

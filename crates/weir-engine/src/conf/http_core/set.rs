@@ -19,7 +19,7 @@ use crate::variable::ValueScript;
 /// `root path`
 pub(super) fn root(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
     vacant_root(conf, line)?;
-    let path = folder(line, true)?;
+    let path = folder(line, LastSlash::Removed)?;
     conf.root = Some(DocumentRoot { path, alias: None });
     Ok(())
 }
@@ -36,7 +36,7 @@ pub(super) fn alias(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
         }
         Some(LocationMatcher::Regex(_)) | None => AliasedPart::Whole,
     };
-    let path = folder(line, false)?;
+    let path = folder(line, LastSlash::Kept)?;
     conf.root = Some(DocumentRoot { path, alias: Some(alias) });
     Ok(())
 }
@@ -52,8 +52,17 @@ fn vacant_root(conf: &HttpCoreConf, line: &LineCx<'_>) -> Result {
         .fail(format!("\"{name}\" directive is duplicate, \"{earlier}\" directive was specified earlier")))
 }
 
+/// What becomes of a slash at the end of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastSlash {
+    /// `root`: the URI brings its own.
+    Removed,
+    /// `alias`
+    Kept,
+}
+
 /// The path of `root` or `alias`: below the prefix unless it is absolute or begins with a variable.
-fn folder(line: &mut LineCx<'_>, strip: bool) -> Result<ValueScript> {
+fn folder(line: &mut LineCx<'_>, last: LastSlash) -> Result<ValueScript> {
     let text = line.bytes(0);
     for name in ["document_root", "realpath_root"] {
         let has = |form: String| text.windows(form.len()).any(|part| part == form.as_bytes());
@@ -66,7 +75,7 @@ fn folder(line: &mut LineCx<'_>, strip: bool) -> Result<ValueScript> {
         Some(b'$') => text.to_vec(),
         _ => line.paths().prefix.join(OsStr::from_bytes(text)).into_os_string().into_encoded_bytes(),
     };
-    let slash = strip && text.ends_with(b"/");
+    let slash = last == LastSlash::Removed && text.ends_with(b"/");
     let end = full.len() - usize::from(slash);
     ValueScript::compile_text(line, 0, &full[..end])
 }

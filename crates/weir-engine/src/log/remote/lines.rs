@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::super::writer;
-use super::{RemoteLog, SenderHandle};
+use super::{HostNames, RemoteLog, SenderHandle};
 
 /// A socket log. Who writes never waits: lines are queued, 8 MiB at most, and sent by a thread.
 pub struct SocketLog {
@@ -33,12 +33,11 @@ static OPEN: Mutex<Vec<Arc<SocketLog>>> = Mutex::new(Vec::new());
 const SERVERS: usize = 256;
 
 impl SocketLog {
-    /// The log to `tcp://host:port`, `udp://host:port` or `unix:/path`. A host that is a name is asked of the system at
-    /// once, if `names` allow to wait for that.
+    /// The log to `tcp://host:port`, `udp://host:port` or `unix:/path`.
     ///
     /// # Errors
     /// What is wrong with the name, or that there are too many logs.
-    pub fn open(name: &str, names: bool) -> Result<Arc<SocketLog>, String> {
+    pub fn open(name: &str, names: HostNames) -> Result<Arc<SocketLog>, String> {
         let words = |what: &str| format!("{what} \"{name}\"");
         let remote =
             RemoteLog::read(name, names).map_err(words)?.ok_or_else(|| words("invalid log server"))?;
@@ -96,8 +95,8 @@ mod tests {
     fn lines_arrive_and_the_same_server_is_the_same_log() {
         let listener = free_listener();
         let name = format!("tcp://{}", listener.local_addr().expect("bound"));
-        let log = SocketLog::open(&name, false).expect("a server");
-        assert!(Arc::ptr_eq(&log, &SocketLog::open(&name, false).expect("a server")));
+        let log = SocketLog::open(&name, HostNames::Refused).expect("a server");
+        assert!(Arc::ptr_eq(&log, &SocketLog::open(&name, HostNames::Refused).expect("a server")));
         assert!(log.write(b"one\n") && log.write(b"two\n"));
         let (stream, _) = listener.accept().expect("connected");
         stream.set_read_timeout(Some(weir_test::DEADLINE)).expect("a socket");
@@ -109,7 +108,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_lost_and_counted() {
         let name = format!("tcp://{}", free_listener().local_addr().expect("bound"));
-        let log = SocketLog::open(&name, false).expect("a server");
+        let log = SocketLog::open(&name, HostNames::Refused).expect("a server");
         let line = [&[b'x'; (1 << 20) - 1][..], b"\n"].concat();
         let taken = (0..10).filter(|_| log.write(&line)).count();
         let state = log.state();
@@ -124,7 +123,7 @@ mod tests {
             ("udp://name.example:1", "no address in log server \"udp://name.example:1\""),
             ("unix:", "invalid log server \"unix:\""),
         ] {
-            assert_eq!(SocketLog::open(name, false).err().as_deref(), Some(why));
+            assert_eq!(SocketLog::open(name, HostNames::Refused).err().as_deref(), Some(why));
         }
     }
 }

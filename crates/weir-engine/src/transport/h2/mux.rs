@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use weir_http::h2::{ErrorCode, H2Abuse, H2Config, H2Event, H2Failure, StreamKey};
+use weir_http::h2::{ErrorCode, H2Abuse, H2Config, H2Event, H2Failure, StreamEnd, StreamKey};
 use weir_http::{h2, hpack};
 
 use super::encode::SentBlocks;
@@ -16,6 +16,15 @@ use crate::pieces;
 use crate::transport::ClientConnection;
 use crate::transport::wire::{ClientWire, HIGH};
 use crate::worker::Worker;
+
+/// How an exchange has left its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeOutcome {
+    /// The response is whole as far as the exchange goes.
+    Complete,
+    /// It is cut off, or there is none.
+    Broken,
+}
 
 /// A connection as its streams see it.
 pub struct H2Mux {
@@ -235,8 +244,8 @@ impl H2Mux {
 
     fn event(&self, event: H2Event, content: Vec<u8>) {
         match event {
-            H2Event::Data { key, end, .. } => self.content(key, content, end),
-            H2Event::Trailers { key } => self.content(key, Vec::new(), true),
+            H2Event::Data { key, end, .. } => self.content(key, content, StreamEnd::last_if(end)),
+            H2Event::Trailers { key } => self.content(key, Vec::new(), StreamEnd::Last),
             H2Event::Reset { key, reason, .. } => {
                 if let Some(reason) = reason {
                     self.log(&format_args!("client {reason}"));
@@ -249,7 +258,8 @@ impl H2Mux {
     }
 
     /// A piece of a request's body.
-    fn content(&self, key: StreamKey, content: Vec<u8>, end: bool) {
+    fn content(&self, key: StreamKey, content: Vec<u8>, end: StreamEnd) {
+        let end = end == StreamEnd::Last;
         let bytes = content.len() as u64;
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
@@ -328,23 +338,26 @@ impl H2Mux {
         self.connection.log(LogLevel::Info, &format_args!("{message} while processing HTTP/2 connection"));
     }
 
-    /// Prepares the slot of a new stream.
-    pub fn begin(&self, key: StreamKey, ended: bool) {
+    /// Prepares the slot of a new stream; `request`: whether content of its request follows.
+    pub fn begin(&self, key: StreamKey, request: StreamEnd) {
         let mut slots = self.slots.borrow_mut();
         if slots.len() <= key.index() {
             slots.resize_with(key.index() + 1, StreamSlot::default);
         }
         let slot = &mut slots[key.index()];
         slot.renew();
-        slot.ended = ended;
+        slot.ended = request == StreamEnd::Last;
     }
 
-    /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten. `complete`: the answer
-    /// is whole as far as the exchange goes.
-    pub fn detach(&self, key: StreamKey, complete: bool) {
+    /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten.
+    pub fn detach(&self, key: StreamKey, outcome: ExchangeOutcome) {
         let state = {
             let h2 = self.h2.borrow();
-            (complete, h2.is_unsent(key), h2.state(key) == h2::StreamState::HalfClosedLocal)
+            (
+                outcome == ExchangeOutcome::Complete,
+                h2.is_unsent(key),
+                h2.state(key) == h2::StreamState::HalfClosedLocal,
+            )
         };
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };

@@ -3,7 +3,7 @@
 use weir_http::h2;
 use weir_http::h2::{DataGrant, StreamKey};
 
-use super::mux::{H2Mux, StreamSlot};
+use super::mux::{ExchangeOutcome, H2Mux, StreamSlot};
 use crate::body::{BodyBuf, BodyChain};
 use crate::transport::wire::HIGH;
 
@@ -40,7 +40,7 @@ impl H2Mux {
                 }
                 if slot.detached && over {
                     drop(slots);
-                    self.detach(key, true);
+                    self.detach(key, ExchangeOutcome::Complete);
                 }
             }
         }

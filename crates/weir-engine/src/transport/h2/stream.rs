@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use weir_http::h2::{ErrorCode, StreamKey};
+use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
@@ -78,7 +78,9 @@ impl H2Stream {
         h2.set_chunk(self.key, x.plan.core.http2_chunk_size);
         let mut blocks = self.mux.blocks.borrow_mut();
         let composed = self.mux.wire.compose(|out| {
-            h2.head(self.key, end, out, |coder, out| encode::head(x, &mut blocks, coder, out));
+            h2.head(self.key, StreamEnd::last_if(end), out, |coder, out| {
+                encode::head(x, &mut blocks, coder, out)
+            });
         });
         drop(h2);
         self.wrote(composed);
@@ -89,7 +91,7 @@ impl H2Stream {
     pub fn interim<'f>(&self, status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
         let mut h2 = self.mux.h2.borrow_mut();
         let composed = self.mux.wire.compose(|out| {
-            h2.head(self.key, false, out, |coder, out| encode::interim(status, fields, coder, out));
+            h2.head(self.key, StreamEnd::More, out, |coder, out| encode::interim(status, fields, coder, out));
         });
         drop(h2);
         self.wrote(composed);
@@ -131,7 +133,7 @@ impl H2Stream {
         if self.is_faulty() {
             return;
         }
-        self.mux.h2.borrow_mut().offer(self.key, 0, true);
+        self.mux.h2.borrow_mut().offer(self.key, 0, StreamEnd::Last);
         self.mux.wake();
     }
 
@@ -145,7 +147,7 @@ impl H2Stream {
             slot.closed
         });
         if !closed {
-            self.mux.h2.borrow_mut().offer(self.key, bytes, false);
+            self.mux.h2.borrow_mut().offer(self.key, bytes, StreamEnd::More);
             self.mux.wake();
         }
     }
@@ -207,7 +209,7 @@ impl H2Stream {
         let fields = x.response.trailers.iter();
         let fields = fields.map(|t| (t.name.bytes(&x.arena), t.value.bytes(&x.arena)));
         let composed = self.mux.wire.compose(|out| {
-            h2.head(self.key, true, out, |coder, out| encode::trailers(fields, coder, out));
+            h2.head(self.key, StreamEnd::Last, out, |coder, out| encode::trailers(fields, coder, out));
         });
         drop(h2);
         self.wrote(composed);

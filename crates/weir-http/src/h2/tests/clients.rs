@@ -11,7 +11,7 @@ fn updates_that_follow_content_are_no_flood() {
     let wide =
         [&frame(8, 0, 0, &(1_u32 << 30).to_be_bytes())[..], &frame(8, 0, 1, &(1_u32 << 22).to_be_bytes())];
     assert_eq!(peer.send(&wide.concat()), Ok(vec![]));
-    peer.server.offer(key, 300 << 20, true);
+    peer.server.offer(key, 300 << 20, StreamEnd::Last);
     let mut unread = 0;
     while let Some(grant) = peer.server.next_data(&mut peer.out) {
         unread += grant.len;
@@ -33,7 +33,7 @@ fn a_window_that_opens_by_single_bytes_is_a_flood() {
     let mut peer = Peer::new();
     assert_eq!(peer.send(&frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])), Ok(vec![]));
     let key = peer.open(1, END_STREAM, &[]);
-    peer.server.offer(key, 1 << 20, true);
+    peer.server.offer(key, 1 << 20, StreamEnd::Last);
     let ended = (0..20_000).find_map(|_| {
         let failed = peer.send(&frame(8, 0, 1, &[0, 0, 0, 1])).err();
         while peer.server.next_data(&mut peer.out).is_some() {}
@@ -51,10 +51,10 @@ fn what_grpc_does_at_full_speed_is_no_flood() {
     for round in 0..20_000 {
         let id = 2 * round + 1;
         let key = peer.open(id, 0, &[]);
-        peer.server.head(key, false, &mut peer.out, |coder, out| coder.status(200, out));
-        peer.server.offer(key, 20, false);
+        peer.server.head(key, StreamEnd::More, &mut peer.out, |coder, out| coder.status(200, out));
+        peer.server.offer(key, 20, StreamEnd::More);
         while peer.server.next_data(&mut peer.out).is_some() {}
-        peer.server.head(key, true, &mut peer.out, |coder, out| coder.status(200, out));
+        peer.server.head(key, StreamEnd::Last, &mut peer.out, |coder, out| coder.status(200, out));
         peer.server.release(key, &mut peer.out);
         peer.out.clear();
         assert_eq!(peer.send(&frame(6, 0, 0, &[0; 8])), Ok(vec![]), "PING {round}");
@@ -77,7 +77,9 @@ fn answers_do_not_pay_for_requests_that_are_cancelled_at_once_or_malformed() {
                     Ok((used, event)) => {
                         at += used;
                         if let Some(H2Event::Head { key, .. }) = event {
-                            peer.server.head(key, true, &mut peer.out, |coder, out| coder.status(200, out));
+                            peer.server.head(key, StreamEnd::Last, &mut peer.out, |coder, out| {
+                                coder.status(200, out)
+                            });
                             peer.server.release(key, &mut peer.out);
                         }
                     }
@@ -136,7 +138,7 @@ fn late_frames_behind_a_goaway_are_ignored_and_counted() {
         assert_eq!(peer.send(&frame(0, 0, 7, &[0; 16_384])), Ok(vec![]), "more than the window");
     }
     assert!(peer.said().iter().all(|(kind, stream, _)| (*kind, *stream) == (kind::WINDOW_UPDATE, 0)));
-    peer.server.head(key, true, &mut peer.out, |coder, out| coder.status(200, out));
+    peer.server.head(key, StreamEnd::Last, &mut peer.out, |coder, out| coder.status(200, out));
     peer.server.release(key, &mut peer.out);
     assert!(peer.server.is_over());
     // Without end they are a flood all the same.

@@ -248,7 +248,7 @@ fn more_streams_than_allowed_are_refused() {
     assert_eq!(peer.send(&frame(1, 5, 9, &block)), Ok(vec![]));
     assert_eq!(peer.said(), [(kind::RST_STREAM, 9, vec![0, 0, 0, 7])]);
     let key = peer.server.keys()[0];
-    peer.server.head(key, true, &mut Vec::new(), |coder, out| coder.status(204, out));
+    peer.server.head(key, StreamEnd::Last, &mut Vec::new(), |coder, out| coder.status(204, out));
     peer.server.release(key, &mut Vec::new());
     peer.open(11, END_STREAM, &[]);
 }
@@ -335,7 +335,7 @@ fn a_connection_ends_behind_its_last_stream() {
     let block = peer.block(&[]);
     assert_eq!(peer.send(&frame(1, 5, 3, &block)), Ok(vec![]), "not taken");
     assert!(!peer.server.is_over());
-    peer.server.head(key, true, &mut peer.out, |coder, out| coder.status(200, out));
+    peer.server.head(key, StreamEnd::Last, &mut peer.out, |coder, out| coder.status(200, out));
     peer.server.release(key, &mut peer.out);
     assert!(peer.server.is_over());
 }

@@ -99,11 +99,11 @@ impl Side {
                     return;
                 }
                 (stream.number, stream.left) = (number, answer);
-                self.conn.head(key, false, &mut self.wire, |coder, out| {
+                self.conn.head(key, StreamEnd::More, &mut self.wire, |coder, out| {
                     coder.status(200, out);
                     coder.field(b"number", number.to_string().as_bytes(), FieldIndexing::Allowed, out);
                 });
-                self.offer(key, answer, true);
+                self.offer(key, answer, StreamEnd::Last);
             }
             H2Event::Data { key, range, end } => {
                 let stream = self.streams.get_mut(&key).expect("a stream that is there");
@@ -127,9 +127,11 @@ impl Side {
         }
     }
 
-    fn offer(&mut self, key: StreamKey, bytes: u64, last: bool) {
-        self.conn.offer(key, bytes, last);
-        if last && let Some(stream) = self.streams.get_mut(&key) {
+    fn offer(&mut self, key: StreamKey, bytes: u64, end: StreamEnd) {
+        self.conn.offer(key, bytes, end);
+        if end == StreamEnd::Last
+            && let Some(stream) = self.streams.get_mut(&key)
+        {
             stream.left = 0;
         }
     }
@@ -172,7 +174,7 @@ impl Pair {
     fn open(&mut self) {
         let (number, bytes) = (self.opened + 1, self.random.below(200_000));
         let urgency = self.random.below(8) as u8;
-        let key = self.client.conn.open(false, &mut self.client.wire, |coder, out| {
+        let key = self.client.conn.open(StreamEnd::More, &mut self.client.wire, |coder, out| {
             coder.pseudo(":method", b"POST", out);
             coder.pseudo(":scheme", b"http", out);
             coder.pseudo(":path", b"/", out);
@@ -183,7 +185,7 @@ impl Pair {
         self.opened = number;
         self.client.streams.insert(key, Stream { number, ..Stream::default() });
         self.client.conn.prioritize(key, Priority { urgency, incremental: number % 2 == 0 });
-        self.client.offer(key, bytes, true);
+        self.client.offer(key, bytes, StreamEnd::Last);
     }
 
     fn give_up(&mut self) {
@@ -289,13 +291,13 @@ fn told(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Vec<u8>) {
 fn where_bytes_are_cut_changes_nothing() {
     let mut bytes = Vec::new();
     let mut client = H2Connection::client(&CONFIG, &mut bytes);
-    let key = client.open(false, &mut bytes, |coder, out| {
+    let key = client.open(StreamEnd::More, &mut bytes, |coder, out| {
         coder.pseudo(":method", b"POST", out);
         coder.pseudo(":scheme", b"http", out);
         coder.pseudo(":path", b"/path", out);
     });
     let key = key.expect("streams are free");
-    client.offer(key, 10, true);
+    client.offer(key, 10, StreamEnd::Last);
     client.next_data(&mut bytes).expect("ten bytes");
     bytes.extend_from_slice(b"0123456789");
     // A padded frame of a second stream, a PING, and what is wrong at last.

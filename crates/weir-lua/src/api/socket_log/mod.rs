@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_engine::log::SocketLog;
+use weir_engine::log::{HostNames, SocketLog};
 
 use crate::luajit::state::LuaState;
 use crate::run::function::{ApiFunction, CallDone, CallOutcome, LuaRaise, expect_string, fail, function};
@@ -17,7 +17,10 @@ pub(crate) const TABLE: &[ApiFunction] =
 fn open(l: LuaState) -> CallOutcome {
     let name = expect_string(&l, 1, "open")?;
     // Asking the system for a name holds the worker; before it serves nobody waits.
-    let names = matches!(lend::phase(), ScriptPhase::Init | ScriptPhase::InitWorker);
+    let names = match lend::phase() {
+        ScriptPhase::Init | ScriptPhase::InitWorker => HostNames::LookedUp,
+        _ => HostNames::Refused,
+    };
     match SocketLog::open(&String::from_utf8_lossy(&name), names) {
         Ok(log) => {
             l.push_owned(Rc::new(SocketLogHandle(log)), NAME);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::regex::RegexPattern;
+use weir_engine::regex::{LetterCase, RegexPattern};
 use weir_engine::{Exchange, agent, inherit};
 use weir_http::{KnownField, Version, date};
 
@@ -27,7 +27,7 @@ impl RulesConf {
             if line.bytes(at) == b"msie6" {
                 self.disable_msie6 = Some(());
             } else {
-                let pattern = RegexPattern::compile(line, at, 0, true)?;
+                let pattern = RegexPattern::compile(line, at, 0, LetterCase::Ignored)?;
                 self.disable.get_or_insert_default().push(pattern);
             }
         }

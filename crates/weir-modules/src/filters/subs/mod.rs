@@ -17,7 +17,7 @@ use weir_engine::error::{EngineError, EngineErrorKind, FaultSide};
 use weir_engine::filter::{BodyFilter, FilterSlot, FilterStep, HeaderFilter};
 use weir_engine::log::LogLevel;
 use weir_engine::plan::PlanBuilder;
-use weir_engine::regex::RegexPattern;
+use weir_engine::regex::{LetterCase, RegexPattern};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Verdict, inherit};
 use weir_http::KnownField;
@@ -140,7 +140,7 @@ impl SubsConf {
         let (what, groups) = if plain {
             (SubsTarget::Text { text: text.to_vec(), caseless }, (regex || caseless).then_some(0))
         } else {
-            let pattern = RegexPattern::compile(line, 0, 0, caseless)?;
+            let pattern = RegexPattern::compile(line, 0, 0, LetterCase::ignored_if(caseless))?;
             let groups = pattern.groups();
             (SubsTarget::Pattern(pattern), Some(groups))
         };

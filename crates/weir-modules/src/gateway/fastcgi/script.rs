@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::regex::RegexPattern;
+use weir_engine::regex::{LetterCase, RegexPattern};
 use weir_engine::variable::Variable;
 use weir_engine::{Exchange, Span, Text};
 
 /// `fastcgi_split_path_info pattern`
 pub(super) fn set_split(slot: &mut Option<Arc<RegexPattern>>, line: &mut LineCx<'_>) -> Result {
-    let pattern = RegexPattern::compile(line, 0, 0, false)?;
+    let pattern = RegexPattern::compile(line, 0, 0, LetterCase::Distinct)?;
     if pattern.groups() != 2 {
         return Err(line.fail_arg(0, format!("pattern \"{}\" must have 2 captures", line.arg(0))));
     }

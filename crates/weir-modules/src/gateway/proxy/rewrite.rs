@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_engine::regex::RegexPattern;
+use weir_engine::regex::{LetterCase, RegexPattern};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Span};
 
@@ -108,7 +108,7 @@ impl ValueRule {
         }
         let rule = if line.bytes(0).first() == Some(&b'~') {
             ValueRule {
-                pattern: RulePattern::Regex(RegexPattern::compile(line, 0, 1, true)?),
+                pattern: RulePattern::Regex(RegexPattern::compile(line, 0, 1, LetterCase::Ignored)?),
                 replacement: ValueScript::compile(line, 1)?,
             }
         } else {
@@ -134,8 +134,8 @@ impl ValueRule {
     /// `start replacement`, `~pattern replacement` or `~*pattern replacement`
     fn of_start(line: &mut LineCx<'_>) -> Result<ValueRule> {
         let pattern = match line.bytes(0) {
-            [b'~', b'*', ..] => RulePattern::Regex(RegexPattern::compile(line, 0, 2, true)?),
-            [b'~', ..] => RulePattern::Regex(RegexPattern::compile(line, 0, 1, false)?),
+            [b'~', b'*', ..] => RulePattern::Regex(RegexPattern::compile(line, 0, 2, LetterCase::Ignored)?),
+            [b'~', ..] => RulePattern::Regex(RegexPattern::compile(line, 0, 1, LetterCase::Distinct)?),
             _ => RulePattern::Prefix(ValueScript::compile(line, 0)?),
         };
         Ok(ValueRule { pattern, replacement: ValueScript::compile(line, 1)? })
@@ -195,7 +195,7 @@ impl CookieFlags {
             return RuleList::off(slot, line);
         }
         let cookie = match line.bytes(0).first() {
-            Some(b'~') => CookieMatch::Regex(RegexPattern::compile(line, 0, 1, true)?),
+            Some(b'~') => CookieMatch::Regex(RegexPattern::compile(line, 0, 1, LetterCase::Ignored)?),
             _ => CookieMatch::Name(ValueScript::compile(line, 0)?),
         };
         let flags = (1..line.args().len()).map(|at| ValueScript::compile(line, at)).collect::<Result<_>>()?;

@@ -9,7 +9,7 @@ use weir_conf::{LineCx, Result};
 use weir_engine::conf::registry::ConfRegistry;
 use weir_engine::file::{self, FoundPath};
 use weir_engine::log::LogLevel;
-use weir_engine::regex::RegexPattern;
+use weir_engine::regex::{LetterCase, RegexPattern};
 use weir_engine::variable::{ValueScript, VarIndex};
 use weir_engine::{Exchange, Text};
 use weir_rt::file::errno::{EACCES, ENAMETOOLONG, ENOENT, ENOTDIR};
@@ -97,7 +97,8 @@ impl IfCondition {
             b"~" | b"~*" | b"!~" | b"!~*" => {
                 let caseless = operator.ends_with(b"*");
                 let span = line.args()[at + 1].span;
-                let pattern = RegexPattern::compile_text(line, span, right, caseless)?;
+                let pattern =
+                    RegexPattern::compile_text(line, span, right, LetterCase::ignored_if(caseless))?;
                 Ok(IfCondition::Match(variable, pattern, negative))
             }
             _ => Err(line.fail_arg(at, format!("unexpected \"{}\" in condition", line.arg(at)))),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
 use weir_engine::log::LogLevel;
-use weir_engine::regex::{GivenUp, RegexPattern};
+use weir_engine::regex::{GivenUp, LetterCase, RegexPattern};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Span, Text, Verdict};
 use weir_http::KnownField;
@@ -40,7 +40,7 @@ enum AfterReplacement {
 
 impl UriReplacement {
     pub(super) fn parse(line: &mut LineCx<'_>) -> Result<UriReplacement> {
-        let pattern = RegexPattern::compile(line, 0, 0, false)?;
+        let pattern = RegexPattern::compile(line, 0, 0, LetterCase::Distinct)?;
         let replacement = match line.bytes(1) {
             b"" => return Err(line.fail_arg(1, "empty replacement")),
             replacement => replacement,

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use weir_http::h2::{ErrorCode, H2Message, MalformedMessage};
+use weir_http::h2::{ErrorCode, H2Message, MalformedMessage, StreamEnd};
 use weir_http::hpack::{DecodedSection, NameKind};
 use weir_http::{Field, KnownField, Method, Span, Version, base64};
 use weir_trace::{ConnectionStep, Site};
@@ -13,9 +13,13 @@ use weir_engine::log::LogLevel;
 use weir_engine::request_head::{HeadFailure, check};
 use weir_engine::transport::h2::mux::H2Mux;
 
-/// Makes the request of `x` from the header section that was read last; `end`: no body follows. Also the code with which
+/// Makes the request of `x` from the header section that was read last. Also the code with which
 /// the stream of a malformed one ends behind its answer.
-pub(super) fn read(x: &mut Exchange, mux: &H2Mux, end: bool) -> (Result<(), HeadFailure>, Option<ErrorCode>) {
+pub(super) fn read(
+    x: &mut Exchange,
+    mux: &H2Mux,
+    end: StreamEnd,
+) -> (Result<(), HeadFailure>, Option<ErrorCode>) {
     let h2 = mux.h2.borrow();
     let (section, message) = (h2.section(), *h2.message());
     let repeated = take_over(x, section, &message, end);
@@ -48,7 +52,7 @@ fn take_over(
     x: &mut Exchange,
     section: &DecodedSection,
     message: &H2Message,
-    end: bool,
+    end: StreamEnd,
 ) -> Option<KnownField> {
     let head = &mut x.request.head;
     head.clear();
@@ -67,7 +71,7 @@ fn take_over(
     head.method = Method::parse(x.arena.get(head.method_span));
     let websocket = message.protocol.is_some_and(|protocol| protocol.of(&section.text) == b"websocket");
     head.content_length = message.content_length;
-    head.chunked = !end && message.content_length.is_none();
+    head.chunked = end == StreamEnd::More && message.content_length.is_none();
     let (mut cookies, mut repeated) = (0, None);
     for item in section.items.iter().skip(message.pseudo) {
         if item.name.kind.is_pseudo() {

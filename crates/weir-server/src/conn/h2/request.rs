@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::h2::{ErrorCode, StreamKey};
+use weir_http::h2::{ErrorCode, StreamEnd, StreamKey};
 
 use super::{exchange, head};
 use weir_engine::engine::ServeWait;
@@ -11,7 +11,7 @@ use weir_engine::progress::Progress;
 use weir_engine::request_head::HeadFailure;
 use weir_engine::transport::Transport;
 use weir_engine::transport::h2::H2Stream;
-use weir_engine::transport::h2::mux::H2Mux;
+use weir_engine::transport::h2::mux::{ExchangeOutcome, H2Mux};
 use weir_engine::{engine, read};
 
 /// Takes what came, serves what can be served, and composes what may be sent.
@@ -19,7 +19,7 @@ pub(super) fn turn(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>) {
     mux.begin_turn();
     let mut requests = 0;
     while let Some((key, end)) = mux.next_head() {
-        serve(mux, spare, key, end);
+        serve(mux, spare, key, StreamEnd::last_if(end));
         requests += 1;
         if requests == REQUESTS {
             mux.put_off();
@@ -31,8 +31,8 @@ pub(super) fn turn(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>) {
     mux.end_turn();
 }
 
-/// Serves the request whose head has just come; `end`: it has no body. Where it has to wait it becomes a task.
-fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: bool) {
+/// Serves the request whose head has just come. Where it has to wait it becomes a task.
+fn serve(mux: &Rc<H2Mux>, spare: &mut Option<Box<Exchange>>, key: StreamKey, end: StreamEnd) {
     if mux.connection.adopt(&mux.worker) {
         // This request is answered by the new servers; the client's others come on a connection of theirs.
         mux.go_away(ErrorCode::No);
@@ -179,7 +179,8 @@ impl Drop for RunningStream {
 
 fn over(mux: &H2Mux, key: StreamKey, x: &Exchange) {
     mux.worker.counters.writing.sub(1);
-    mux.detach(key, x.is_complete());
+    let outcome = if x.is_complete() { ExchangeOutcome::Complete } else { ExchangeOutcome::Broken };
+    mux.detach(key, outcome);
 }
 
 /// Requests that are served at a stretch.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use weir_http::h2::{DataGrant, ErrorCode, H2Config, H2Connection, H2Event, StreamKey};
+use weir_http::h2::{DataGrant, ErrorCode, H2Config, H2Connection, H2Event, StreamEnd, StreamKey};
 use weir_http::hpack::{FieldIndexing, SectionLimits};
 use weir_test::DEADLINE;
 
@@ -72,7 +72,7 @@ impl Client {
         assert_eq!(answer, expected, "{}", answer.escape_ascii());
         let mut client = Client::over(socket, 65_535);
         // The stream is there without a frame.
-        let key = client.conn.open(true, &mut Vec::new(), |_, _| {}).expect("streams are free");
+        let key = client.conn.open(StreamEnd::Last, &mut Vec::new(), |_, _| {}).expect("streams are free");
         client.answers.insert(key, Answer::default());
         client.flush();
         (client, key)
@@ -150,7 +150,7 @@ impl Client {
     /// Sends more of a request's content.
     pub(crate) fn send(&mut self, key: StreamKey, bytes: &[u8], last: bool) {
         self.bodies.entry(key).or_default().0.extend_from_slice(bytes);
-        self.conn.offer(key, bytes.len() as u64, last);
+        self.conn.offer(key, bytes.len() as u64, StreamEnd::last_if(last));
         self.flush();
     }
 
@@ -175,11 +175,18 @@ impl Client {
                 coder.field(name.as_bytes(), value.as_bytes(), FieldIndexing::Allowed, out);
             }
         };
-        let key = self.conn.open(body.is_none(), &mut self.out, write).expect("streams are free");
+        let key = self
+            .conn
+            .open(StreamEnd::last_if(body.is_none()), &mut self.out, write)
+            .expect("streams are free");
         self.answers.insert(key, Answer::default());
         if let Some(body) = body {
             // What is to be sent later, through a tunnel or piece by piece, leaves the stream open.
-            self.conn.offer(key, body.len() as u64, protocol.is_none() && !self.open_ended);
+            self.conn.offer(
+                key,
+                body.len() as u64,
+                StreamEnd::last_if(protocol.is_none() && !self.open_ended),
+            );
             self.bodies.insert(key, (body.to_vec(), 0));
         }
         self.flush();

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_http::h2::{DataGrant, ErrorCode, H2Config, H2Connection, H2Event, StreamKey};
+use weir_http::h2::{DataGrant, ErrorCode, H2Config, H2Connection, H2Event, StreamEnd, StreamKey};
 use weir_http::hpack::{FieldIndexing, HpackEncoder, SectionLimits};
 
 /// What a [`Peer`] saw.
@@ -186,7 +186,9 @@ impl Link {
             }
             "/whole" => {}
             "/forbidden" => {
-                return self.conn.head(key, true, &mut self.out, |coder, out| coder.status(403, out));
+                return self
+                    .conn
+                    .head(key, StreamEnd::Last, &mut self.out, |coder, out| coder.status(403, out));
             }
             HEALTH if lock(&self.seen).health == 0 => return self.head(key, true),
             HEALTH => {
@@ -230,7 +232,7 @@ impl Link {
     }
 
     fn head(&mut self, key: StreamKey, end: bool) {
-        self.conn.head(key, end, &mut self.out, |coder, out| {
+        self.conn.head(key, StreamEnd::last_if(end), &mut self.out, |coder, out| {
             coder.status(200, out);
             field(coder, "content-type", "application/grpc", out);
             if end {
@@ -242,7 +244,7 @@ impl Link {
     fn give(&mut self, key: StreamKey, content: &[u8], last: bool) {
         if let Some(request) = self.streams.get_mut(&key) {
             request.content.extend_from_slice(content);
-            self.conn.offer(key, content.len() as u64, last);
+            self.conn.offer(key, content.len() as u64, StreamEnd::last_if(last));
         }
     }
 
@@ -261,7 +263,7 @@ impl Link {
             .collect();
         for key in done {
             self.streams.remove(&key);
-            self.conn.head(key, true, &mut self.out, |coder, out| {
+            self.conn.head(key, StreamEnd::Last, &mut self.out, |coder, out| {
                 field(coder, "grpc-status", "0", out);
                 field(coder, "x-last", "yes", out);
             });
