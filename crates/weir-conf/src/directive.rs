@@ -26,7 +26,8 @@ pub struct Directive<C: 'static> {
 }
 
 impl<C: 'static> Directive<C> {
-    /// A row of a table.
+    /// A row of a module's table: a directive `name` that may be used in `contexts` with `args` arguments. `set`
+    /// records a line of it; the texts for the reference manual are empty.
     pub const fn new(
         name: &'static str,
         contexts: Contexts,
@@ -78,6 +79,10 @@ impl<C: 'static> Directive<C> {
 /// arguments, in nginx's order and words.
 ///
 /// A name with rows in several tables is checked against the row whose contexts contain `here`.
+///
+/// # Errors
+/// `"x" directive is not allowed here`, `directive "x" is not terminated by ";"`, `directive "x" has no opening "{"`
+/// and `invalid number of arguments in "x" directive`, with their place.
 pub fn check<C>(directive: &Directive<C>, line: &DirectiveLine, here: Contexts) -> Result {
     directive.signature().check(line, here)
 }
@@ -108,7 +113,10 @@ impl DirectiveSignature {
         Self { name, contexts, args, syntax: "", default: "", doc: "", example: "" }
     }
 
-    /// See [`check`].
+    /// Whether `line` may be a line of this directive in the block `here`.
+    ///
+    /// # Errors
+    /// As [`check`].
     pub fn check(&self, line: &DirectiveLine, here: Contexts) -> Result {
         let name = self.name;
         if !self.contexts.allows(here) {

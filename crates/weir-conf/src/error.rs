@@ -41,7 +41,7 @@ impl Error {
         Self { span: Some(span), ..self }
     }
 
-    /// Sets the hint.
+    /// Sets the hint: how to mend it, shown in a line of its own below the source line.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -120,7 +120,7 @@ impl Errors {
         self.0.iter().all(|error| error.level != LevelName::Emerg)
     }
 
-    /// Adds one.
+    /// Adds an error or a warning after those found before.
     pub fn push(&mut self, error: Error) {
         self.0.push(error);
     }

@@ -66,7 +66,7 @@ pub struct MemoryFiles {
 }
 
 impl MemoryFiles {
-    /// No file.
+    /// A set without files; [`MemoryFiles::with`] adds them.
     pub fn new() -> Self {
         Self::default()
     }

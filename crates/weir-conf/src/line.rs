@@ -46,7 +46,10 @@ impl<'a> LineCx<'a> {
         LineCx { line, ext: &mut *self.ext, warnings: &mut *self.warnings, ..*self }
     }
 
-    /// The lines of this line's block, none of which may have a block itself: `unexpected "{"`.
+    /// The lines of this line's block, in order; empty without a block.
+    ///
+    /// # Errors
+    /// `unexpected "{"` when one of them has a block itself.
     pub fn entries(&self) -> Result<&'a [DirectiveLine]> {
         let lines = self.line.block.as_ref().map_or(&[][..], |block| &block.lines);
         match lines.iter().find_map(|line| line.block.as_ref()) {
@@ -55,7 +58,7 @@ impl<'a> LineCx<'a> {
         }
     }
 
-    /// The line.
+    /// The line being set: its name, arguments and block.
     pub fn line(&self) -> &'a DirectiveLine {
         self.line
     }
@@ -80,7 +83,7 @@ impl<'a> LineCx<'a> {
         self.line.name.str()
     }
 
-    /// All arguments.
+    /// The arguments, without the directive's name.
     pub fn args(&self) -> &'a [Word] {
         &self.line.args
     }
@@ -124,23 +127,23 @@ impl<'a> LineCx<'a> {
         self.fail(format!("\"{}\" directive {reason}", self.name()))
     }
 
-    /// An error at argument `i` (at the directive when it is not there), with these words.
+    /// An error at argument `i`, from 0 (at the directive when there is none), with these words.
     pub fn fail_arg(&self, i: usize, message: impl Into<String>) -> Error {
         let word = self.args().get(i).unwrap_or(&self.line.name);
         Error::new(message).at(word.span)
     }
 
-    /// `"x" directive REASON`, at argument `i`.
+    /// The error `"x" directive REASON` at argument `i`, from 0.
     pub fn refuse_arg(&self, i: usize, reason: impl Display) -> Error {
         self.fail_arg(i, format!("\"{}\" directive {reason}", self.name()))
     }
 
-    /// `invalid value "y"`, at argument `i`.
+    /// The error `invalid value "y"` at argument `i`, from 0.
     pub fn invalid_value(&self, i: usize) -> Error {
         self.fail_arg(i, format!("invalid value \"{}\"", self.arg(i)))
     }
 
-    /// `invalid parameter "y"`, at argument `i`.
+    /// The error `invalid parameter "y"` at argument `i`, from 0.
     pub fn invalid_parameter(&self, i: usize) -> Error {
         self.fail_arg(i, format!("invalid parameter \"{}\"", self.arg(i)))
     }
@@ -155,20 +158,26 @@ impl<'a> LineCx<'a> {
         self.warnings.push(Error::alert(message).at(self.line.name.span));
     }
 
-    /// Warns at argument `i` and goes on.
+    /// Warns at argument `i`, from 0 (at the directive when there is none); the configuration is still used.
     pub fn warn_arg(&mut self, i: usize, message: impl Into<String>) {
         let span = self.args().get(i).unwrap_or(&self.line.name).span;
         self.warnings.push(Error::warning(message).at(span));
     }
 
-    /// Fills a slot that must be empty: `"x" directive is duplicate`.
+    /// Stores `value` in `slot`.
+    ///
+    /// # Errors
+    /// `"x" directive is duplicate` when the slot is filled.
     pub fn once<T>(&self, slot: &mut Option<T>, value: T) -> Result {
         self.vacant(slot)?;
         *slot = Some(value);
         Ok(())
     }
 
-    /// `on` or `off`.
+    /// Reads `on` or `off`, in letters of any case.
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value "y" in "x" directive, it must be "on" or "off"`.
     pub fn flag(&self, slot: &mut Option<bool>) -> Result {
         self.vacant(slot)?;
         let Some(value) = parse_flag(self.bytes(0)) else {
@@ -180,7 +189,11 @@ impl<'a> LineCx<'a> {
         self.once(slot, value)
     }
 
-    /// A number of `range`: `1..=9`, `1..`, `..`.
+    /// Reads a decimal number within `range`: `1..=9`, `1..`, `..`.
+    ///
+    /// # Errors
+    /// `is duplicate`, `invalid number`, or `value must be between 1 and 9` (for `1..`: `value must be equal to or
+    /// greater than 1`).
     pub fn number<T>(&self, slot: &mut Option<T>, range: impl RangeBounds<T>) -> Result
     where
         T: TryFrom<u64> + PartialOrd + Display,
@@ -193,7 +206,10 @@ impl<'a> LineCx<'a> {
         }
     }
 
-    /// A size in bytes, with `k` or `m`.
+    /// Reads a size, in bytes: digits and an optional unit `k` or `m`, see [`parse_size`].
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value`.
     pub fn size(&self, slot: &mut Option<u64>) -> Result {
         self.parsed(slot, parse_size).map_err(|error| match parse_offset(self.bytes(0)) {
             Some(bytes) if error.span != Some(self.line.name.span) => {
@@ -203,22 +219,34 @@ impl<'a> LineCx<'a> {
         })
     }
 
-    /// An offset in bytes, with `k`, `m` or `g`.
+    /// Reads an offset, in bytes: digits and an optional unit `k`, `m` or `g`, see [`parse_offset`].
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value`.
     pub fn offset(&self, slot: &mut Option<u64>) -> Result {
         self.parsed(slot, parse_offset)
     }
 
-    /// A time in milliseconds, see [`parse_time_ms`].
+    /// Reads a time, in milliseconds; a number without unit is seconds, see [`parse_time_ms`].
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value`.
     pub fn time_ms(&self, slot: &mut Option<u64>) -> Result {
         self.parsed(slot, parse_time_ms)
     }
 
-    /// A time in seconds, see [`parse_time_s`].
+    /// Reads a time, in whole seconds, see [`parse_time_s`].
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value`.
     pub fn time_s(&self, slot: &mut Option<u64>) -> Result {
         self.parsed(slot, parse_time_s)
     }
 
-    /// A number of buffers and the size of each, from two arguments.
+    /// Reads a number of buffers and the size of each in bytes from two arguments, as in `gzip_buffers 16 8k`.
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value`, also for 0.
     pub fn bufs(&self, slot: &mut Option<BufferSizes>) -> Result {
         self.vacant(slot)?;
         let positive = |i, value: Option<u64>| {
@@ -229,14 +257,20 @@ impl<'a> LineCx<'a> {
         self.once(slot, BufferSizes { number, size })
     }
 
-    /// One of the named values, in letters of any case.
+    /// Reads one of the named values, in letters of any case.
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value "y"`, with the most similar name as the hint.
     pub fn one_of<E: Copy>(&self, slot: &mut Option<E>, values: &[(&str, E)]) -> Result {
         self.vacant(slot)?;
         let value = self.named(0, values)?;
         self.once(slot, value)
     }
 
-    /// Any of the named bits, one an argument, added to those of lines before; a repeated one is a warning.
+    /// Reads the named bits of all arguments and adds them to those of lines before; a repeated one is a warning.
+    ///
+    /// # Errors
+    /// `invalid value "y"`, with the most similar name as the hint.
     pub fn bits(&mut self, slot: &mut Option<u32>, values: &[(&str, u32)]) -> Result {
         for i in 0..self.args().len() {
             let bit = self.named(i, values)?;
@@ -249,7 +283,11 @@ impl<'a> LineCx<'a> {
         Ok(())
     }
 
-    /// Permission bits, as `user:rw group:r all:r` names them; the user's are read and write where they are not named.
+    /// Reads permission bits from arguments such as `user:rw group:r all:r` (`proxy_store_access`): `0o644`. The user
+    /// has read and write where `user` is not named.
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value "y"`.
     pub fn access(&self, slot: &mut Option<u32>) -> Result {
         self.vacant(slot)?;
         let (mut user, mut others) = (0o600, 0);
@@ -270,37 +308,55 @@ impl<'a> LineCx<'a> {
         self.once(slot, user | others)
     }
 
-    /// The argument as it is.
+    /// Reads the first argument as it is.
+    ///
+    /// # Errors
+    /// `is duplicate`, or `invalid value "y"` for bytes that `T` can't hold: UTF-8 types refuse others.
     pub fn text<T: TextValue>(&self, slot: &mut Option<T>) -> Result {
         self.vacant(slot)?;
         let value = self.value(0)?;
         self.once(slot, value)
     }
 
-    /// All arguments as they are.
+    /// Reads all arguments as they are.
+    ///
+    /// # Errors
+    /// As [`LineCx::text`].
     pub fn list<T: TextValue>(&self, slot: &mut Option<Vec<T>>) -> Result {
         let values = (0..self.args().len()).map(|i| self.value(i)).collect::<Result<_>>()?;
         self.once(slot, values)
     }
 
-    /// The argument as it is, after those of lines before.
+    /// Adds the first argument as it is to the values of lines before.
+    ///
+    /// # Errors
+    /// `invalid value "y"` for bytes that `T` can't hold.
     pub fn push<T: TextValue>(&self, slot: &mut Option<Vec<T>>) -> Result {
         slot.get_or_insert_default().push(self.value(0)?);
         Ok(())
     }
 
-    /// Two arguments, a key and a value, after those of lines before.
+    /// Adds a key and a value, the first two arguments, to those of lines before.
+    ///
+    /// # Errors
+    /// `invalid value "y"` for bytes that `K` or `V` can't hold.
     pub fn keyval<K: TextValue, V: TextValue>(&self, slot: &mut Option<Vec<(K, V)>>) -> Result {
         slot.get_or_insert_default().push((self.value(0)?, self.value(1)?));
         Ok(())
     }
 
-    /// A path, relative to the prefix.
+    /// Reads a path; one that is not absolute is relative to the prefix (`-p`).
+    ///
+    /// # Errors
+    /// `is duplicate`.
     pub fn path(&self, slot: &mut Option<PathBuf>) -> Result {
         self.once(slot, self.paths.prefix.join(OsStr::from_bytes(self.bytes(0))))
     }
 
-    /// A path, relative to the folder of the configuration file.
+    /// Reads a path; one that is not absolute is relative to the directory of the configuration file.
+    ///
+    /// # Errors
+    /// `is duplicate`.
     pub fn conf_path(&self, slot: &mut Option<PathBuf>) -> Result {
         self.once(slot, self.paths.conf_prefix.join(OsStr::from_bytes(self.bytes(0))))
     }

@@ -18,8 +18,11 @@ use crate::{
 
 /// Reads the file `main` (relative to `prefix`) and all it includes. One called `.yaml` or `.yml` is in H2O's language.
 ///
-/// `raw_block` tells by a directive's name whether the text in its braces is Lua. `globals` is the text of the
-/// option `-g`, whose lines come first. Fails with all errors of syntax and of reading.
+/// `raw_block` says by a directive's name whether the text in its braces is Lua. `globals` is the text of the option
+/// `-g`, whose lines come first.
+///
+/// # Errors
+/// All errors of syntax and of reading files, with the texts they point into.
 pub fn load(
     main: &Path,
     prefix: &Path,
@@ -30,8 +33,11 @@ pub fn load(
     read(main, prefix, files, raw_block, globals, LoadExtent::Whole)
 }
 
-/// As [`load`], but the lines of the main context alone: what stands in blocks is passed over, not read, and not included.
-/// For who needs to know where something is, not whether the rest is right.
+/// As [`load`], but reads the lines of the main context alone: the content of blocks is skipped, and its `include`
+/// lines are not followed. For a caller that needs one setting (the `pid` file), not a valid configuration.
+///
+/// # Errors
+/// As [`load`], of what it reads.
 pub fn outline(
     main: &Path,
     prefix: &Path,

@@ -154,7 +154,7 @@ impl Word {
         Self { text, lossy, quoted, after_newline: false, span }
     }
 
-    /// The exact bytes.
+    /// The text as bytes, without its quotes and with escapes resolved; it need not be UTF-8.
     pub fn bytes(&self) -> &[u8] {
         &self.text
     }

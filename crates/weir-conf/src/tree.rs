@@ -71,7 +71,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The `{`.
+    /// The place of the `{` that opens the block.
     pub fn open(&self) -> Span {
         Span { end: self.span.start + 1, ..self.span }
     }

@@ -12,7 +12,7 @@ pub struct BufferSizes {
     pub size: u64,
 }
 
-/// `on` or `off`, in letters of any case.
+/// `on` or `off`, in letters of any case; `None` for other text.
 pub fn parse_flag(text: &[u8]) -> Option<bool> {
     if text.eq_ignore_ascii_case(b"on") {
         Some(true)
@@ -31,8 +31,8 @@ pub fn parse_number(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, |value, &digit| append(value, digit))
 }
 
-/// A decimal number with at most `point` digits after the dot, times ten to the power of `point`:
-/// `parse_fixed(b"10.5", 2)` is 1050.
+/// A decimal number with at most `point` digits after the dot, times ten to the power of `point`: `parse_fixed(b"10.5",
+/// 2)` is 1050. `None` for other text and for a value beyond 2^63 - 1.
 pub fn parse_fixed(text: &[u8], point: u32) -> Option<u64> {
     let mut parts = text.splitn(2, |&b| b == b'.');
     let (whole, fraction) = (parts.next()?, parts.next().unwrap_or(b""));
@@ -43,7 +43,8 @@ pub fn parse_fixed(text: &[u8], point: u32) -> Option<u64> {
     scale(digits, 10_u64.checked_pow(point - fraction.len() as u32)?)
 }
 
-/// A size in bytes, with the units `k` and `m` of either case.
+/// A size in bytes: digits and an optional unit `k` (1,024 bytes) or `m` (1,048,576) of either case. `None` for other
+/// text and for a value beyond 2^63 - 1.
 pub fn parse_size(text: &[u8]) -> Option<u64> {
     let (digits, unit) = match text {
         [digits @ .., b'k' | b'K'] => (digits, 1 << 10),
@@ -53,7 +54,8 @@ pub fn parse_size(text: &[u8]) -> Option<u64> {
     scale(parse_number(digits)?, unit)
 }
 
-/// An offset in a file or body, in bytes: a size that also takes the unit `g`, of either case.
+/// An offset in a file or body, in bytes: as [`parse_size`], and with the unit `g` of either case. `None` for other
+/// text and for a value beyond 2^63 - 1.
 pub fn parse_offset(text: &[u8]) -> Option<u64> {
     match text {
         [digits @ .., b'g' | b'G'] => scale(parse_number(digits)?, 1 << 30),
@@ -67,7 +69,8 @@ pub fn parse_time_ms(text: &[u8]) -> Option<u64> {
     parse_time(text, TimeUnit::Month, 1000)
 }
 
-/// A time in seconds: as [`parse_time_ms`], with the units `y M w d h m s` (a year is 365 days, a month 30).
+/// A time in seconds: as [`parse_time_ms`], with the units `y M w d h m s` (a year is 365 days, a month 30). `None` for
+/// other text, also for milliseconds, and for a value beyond 2^63 - 1.
 pub fn parse_time_s(text: &[u8]) -> Option<u64> {
     parse_time(text, TimeUnit::Start, 1)
 }

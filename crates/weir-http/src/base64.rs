@@ -5,7 +5,8 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     read(text, b'+', b'/')
 }
 
-/// Section 5: safe in URLs and file names.
+/// Decodes the alphabet of RFC 4648, section 5 (`-` and `_`): safe in URLs and file names. `None` for other bytes, and
+/// for a number of digits that no text has.
 pub fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
     read(text, b'-', b'_')
 }

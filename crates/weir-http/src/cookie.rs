@@ -7,7 +7,8 @@ pub fn find<'a>(values: impl IntoIterator<Item = &'a [u8]>, name: &[u8]) -> Opti
     values.into_iter().find_map(|value| element(value, name, b';'))
 }
 
-/// The value of `name` in a comma-separated field such as `Cache-Control: max-age=60`, over all its lines.
+/// The value of `name` in a comma-separated field such as `Cache-Control: max-age=60`, over all its lines: bytes up to
+/// the next comma, quotes included. Names are compared without case. `None` when no line has `name` followed by `=`.
 pub fn directive<'a>(values: impl IntoIterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
     values.into_iter().find_map(|value| element(value, name, b','))
 }

@@ -359,7 +359,8 @@ pub struct DateMemo {
 }
 
 impl DateMemo {
-    /// As [`http`].
+    /// The time `seconds` (since 1970) as an HTTP date, as [`http`] writes it: `Sun, 06 Nov 1994 08:49:37 GMT`. It is
+    /// formatted only when the memo does not hold it.
     #[inline]
     pub fn http(&mut self, seconds: i64) -> &[u8; 29] {
         let (of, text) = &mut self.places[seconds as usize % PLACES];
@@ -422,7 +423,7 @@ impl CachedTime {
         self.seconds
     }
 
-    /// As [`http`].
+    /// The HTTP date (RFC 9110, section 5.6.7), in UTC: `Sun, 06 Nov 1994 08:49:37 GMT`.
     pub fn http(&self) -> &[u8; 29] {
         &self.http
     }
@@ -432,22 +433,22 @@ impl CachedTime {
         &self.line
     }
 
-    /// As [`local`].
+    /// nginx's `$time_local`, in local time: `06/Nov/1994:08:49:37 +0000`.
     pub fn local(&self) -> &[u8; 26] {
         &self.local
     }
 
-    /// As [`iso8601`].
+    /// nginx's `$time_iso8601`, in local time: `1994-11-06T08:49:37+00:00`.
     pub fn iso8601(&self) -> &[u8; 25] {
         &self.iso8601
     }
 
-    /// As [`error_log`].
+    /// The time as lines of the error log begin, in local time: `1994/11/06 08:49:37`.
     pub fn error_log(&self) -> &[u8; 19] {
         &self.error_log
     }
 
-    /// As [`syslog`].
+    /// The time in the header of a syslog message (RFC 3164), in local time: `Nov  6 08:49:37`.
     pub fn syslog(&self) -> &[u8; 15] {
         &self.syslog
     }

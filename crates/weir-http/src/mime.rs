@@ -19,7 +19,7 @@ pub struct MediaTypeTable {
 }
 
 impl MediaTypeTable {
-    /// An empty table.
+    /// A table without types, for the lines of a `types` block.
     pub fn new() -> Self {
         Self::default()
     }

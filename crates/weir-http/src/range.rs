@@ -15,7 +15,7 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// Length in bytes.
+    /// Length in bytes, at least 1.
     pub fn size(&self) -> u64 {
         self.end - self.start
     }

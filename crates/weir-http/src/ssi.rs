@@ -60,7 +60,8 @@ enum SsiParserState {
 }
 
 impl SsiParser {
-    /// A parser at the beginning of a page; values longer than `longest` are wrong.
+    /// A parser at the beginning of a page; a parameter's value longer than `longest` bytes is an error
+    /// (`ssi_value_length`).
     pub fn new(longest: usize) -> SsiParser {
         SsiParser { state: SsiParserState::Text(0), command: SsiCommand::default(), longest }
     }

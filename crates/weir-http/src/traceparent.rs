@@ -14,8 +14,9 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// Reads a field: `00-` 32 hexadecimal digits `-` 16 of them `-` two more, lower case, neither number 0. Of later
-    /// versions what stands behind the flags is left alone (section 4.3).
+    /// Reads a `traceparent` field (W3C Trace Context): `00-`, 32 hexadecimal digits (the trace), `-`, 16 (the parent
+    /// span), `-`, 2 (the flags), in lower case. `None` for any other form, for version `ff` and where a number is 0.
+    /// In later versions what follows the flags is ignored (section 4.3).
     #[must_use]
     pub fn parse(field: &[u8]) -> Option<TraceParent> {
         let (version, rest) = field.split_at_checked(3)?;

@@ -25,7 +25,7 @@ impl DnsName {
         Some(DnsName(wire.into()))
     }
 
-    /// The root.
+    /// The root of the name tree, `.`: the name without labels.
     pub fn root() -> DnsName {
         DnsName::default()
     }

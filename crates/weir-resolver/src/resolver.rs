@@ -206,22 +206,24 @@ impl Resolver {
         }
     }
 
-    /// What is to be done next.
+    /// The next thing for the caller to do on its sockets, such as sending a query; `None` when all was taken.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
 
-    /// What has happened.
+    /// The next event, such as the end of a look-up; `None` when all were taken.
     pub fn poll_event(&mut self) -> Option<ResolverEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Resolver::handle_timeout`] is to be called.
+    /// When [`Resolver::handle_timeout`] is to be called, in milliseconds of the caller's clock; `None` when nothing is
+    /// pending.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Does what is due at `now`.
+    /// Does what is due at `now`, in milliseconds: repeats queries, gives them up, and ends look-ups whose time is
+    /// over.
     pub fn handle_timeout(&mut self, now: u64) {
         while let Some((at, _)) = self.timers.first()
             && *at <= now

@@ -86,7 +86,7 @@ pub struct ClockMoment {
 }
 
 impl ClockMoment {
-    /// This one.
+    /// The current moment, read from both clocks.
     pub fn now() -> ClockMoment {
         ClockMoment { ticks: ticks(), unix_ns: unix_ns() }
     }

@@ -23,7 +23,7 @@ pub use poll::readable;
 pub use spawn::{ChildProcess, ProgramCall, SpawnedProgram, spawn};
 pub use title::ProcessTitle;
 
-/// The process id.
+/// The process id, as getpid(2) gives it (nginx's `$pid`).
 pub fn pid() -> u32 {
     std::process::id()
 }
@@ -38,7 +38,8 @@ pub fn page_size() -> usize {
     })
 }
 
-/// CPUs this process may use: what its affinity and its control group's quota leave (`worker_processes auto`).
+/// The number of CPUs this process may use, at least 1: what its affinity and its control group's quota leave
+/// (`worker_processes auto`).
 pub fn cpu_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -75,7 +76,8 @@ pub fn limit(which: ResourceLimit) -> io::Result<(u64, u64)> {
     Ok((r.rlim_cur, r.rlim_max))
 }
 
-/// Sets both limits. Applies to the whole process; descriptors already open stay.
+/// Sets both limits: a number of descriptors, or bytes of a core file; `u64::MAX` is none. Applies to the whole
+/// process; descriptors already open stay.
 ///
 /// # Errors
 /// `EPERM` for raising the hard limit without privilege, `EINVAL` for a soft one above it.

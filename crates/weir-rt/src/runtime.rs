@@ -155,7 +155,7 @@ impl Runtime {
         self.core.driver
     }
 
-    /// Its name.
+    /// The runtime's name for logs, as [`RuntimeOptions::name`] gives it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -181,7 +181,7 @@ impl Runtime {
         self.core.remote()
     }
 
-    /// Its counters.
+    /// The counters of its loop, which other threads may read while it runs.
     pub fn stats(&self) -> Arc<LoopStats> {
         Arc::clone(&self.core.state.stats)
     }

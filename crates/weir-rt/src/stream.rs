@@ -156,6 +156,7 @@ impl Stream {
     }
 
     /// As [`Stream::try_recv`], also of a connection that nobody has received from yet, for which it asks the system.
+    /// `None` when it would have to wait.
     pub fn try_recv_first(&self) -> Option<RecvOutcome> {
         self.receive(|io| io.recv_first(&self.core.state, self.index))
     }
@@ -240,7 +241,7 @@ impl Stream {
         poll_fn(|cx| self.poll_drained(cx, below, timer)).await
     }
 
-    /// [`Stream::drained`] for hand-written futures.
+    /// [`Stream::drained`] for hand-written futures; `below` in bytes.
     ///
     /// # Errors
     /// As [`Stream::drained`].

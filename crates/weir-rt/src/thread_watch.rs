@@ -21,7 +21,7 @@ pub enum ThreadState {
 }
 
 impl ThreadWatch {
-    /// This thread.
+    /// The calling thread, to be watched by another one.
     pub fn current() -> ThreadWatch {
         // SAFETY: no arguments, cannot fail.
         ThreadWatch { tid: unsafe { libc::gettid() } }

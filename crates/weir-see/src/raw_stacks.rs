@@ -44,7 +44,7 @@ pub enum RawFrame {
 }
 
 impl RawStacks {
-    /// The lines.
+    /// The stacks as lines of tab-separated fields: a header, the memory map, and one line for each stack.
     #[must_use]
     pub fn write(&self) -> String {
         let (kind, period, duration) = (escape(&self.kind), self.period_ns, self.duration_ns);

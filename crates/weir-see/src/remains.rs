@@ -46,7 +46,8 @@ impl CrashRemains {
         self.file.write_all_at(&header, 0)
     }
 
-    /// Takes the record out, for the process that wrote it has ended.
+    /// Takes the last record, a Perfetto trace, and empties the memory; for the master, after the process that wrote it
+    /// has ended. `None` when no record was written or the memory can't be read.
     #[must_use]
     pub fn take(&self) -> Option<Vec<u8>> {
         let mut header = [0; HEADER as usize];

@@ -28,7 +28,7 @@ pub(crate) struct WorkerReplies<T> {
 }
 
 impl ServerSource {
-    /// Of that server.
+    /// A source of what `server` knows and does; its uptime counts from now.
     #[must_use]
     pub fn new(server: &Server) -> Arc<ServerSource> {
         Arc::new(ServerSource {

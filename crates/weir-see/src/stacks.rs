@@ -96,7 +96,7 @@ impl FrameOrigin {
         FrameOrigin::Wait,
     ];
 
-    /// The word for it.
+    /// The name of the origin, as JSON has it: `route`, `phase`, `module`, `native`, `kernel`, `lua` or `wait`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ pub struct StackWeight {
 }
 
 impl StackSet {
-    /// None yet.
+    /// A set without stacks, of the kind (`cpu`, `wait`) and with the weights' unit that are given.
     #[must_use]
     pub fn new(kind: impl Into<String>, unit: WeightUnit) -> StackSet {
         StackSet {

@@ -58,7 +58,7 @@ pub fn set_umask(mask: u32) -> u32 {
     unsafe { libc::umask(mask) }
 }
 
-/// Sets the soft limit of open files of a running process (RLIMIT_NOFILE); the hard limit stays.
+/// Sets the soft limit of a running process (RLIMIT_NOFILE) to `soft` open descriptors; the hard limit stays.
 ///
 /// # Errors
 /// `EINVAL` when `soft` is above the hard limit, `ESRCH` and `EPERM` as in [`send_signal`].

@@ -139,8 +139,8 @@ impl Regex {
         Ok(if self.match_from(matcher, subject, 0)? { Some(matcher.last()) } else { None })
     }
 
-    /// The groups of the first match that begins at `start` or later; what lies before `start` is still seen by
-    /// look-behind. A `start` behind the end of the subject matches nothing.
+    /// The groups of the first match that begins at byte `start` of `subject` or later; look-behind still sees the
+    /// bytes before `start`. `None` when nothing matches, also for a `start` after the end of the subject.
     ///
     /// # Errors
     /// As [`Self::is_match`].
@@ -166,7 +166,8 @@ impl Regex {
         Ok(true)
     }
 
-    /// The longest match that begins at `start` or later, found by PCRE2's other algorithm, which knows no groups.
+    /// The longest match that begins at byte `start` of `subject` or later, found by PCRE2's other algorithm
+    /// (pcre2_dfa_match(3)), which has no groups. `None` when nothing matches.
     ///
     /// # Errors
     /// As [`Self::is_match`]; also what that algorithm can't do, such as back references.
@@ -262,7 +263,7 @@ impl Matcher {
         Self::with_match_limit(MATCH_LIMIT)
     }
 
-    /// A matcher that gives up a match after `steps` of backtracking (PCRE2's match limit).
+    /// A matcher that gives up a match after this number of steps of backtracking (PCRE2's match limit).
     ///
     /// # Errors
     /// [`MatchError::Memory`] when there is none left.
@@ -377,7 +378,8 @@ impl Captures<'_> {
         Some(start.min(end)..end)
     }
 
-    /// The text of group `number` in `subject`, which must be the subject of this match.
+    /// The text of group `number` (0 is the whole match) in `subject`, which must be the subject of this match. `None`
+    /// when the group took no part in the match.
     #[must_use]
     #[inline]
     pub fn bytes<'s>(&self, number: usize, subject: &'s [u8]) -> Option<&'s [u8]> {

@@ -84,7 +84,7 @@ impl Certificate {
         &self.0.cert
     }
 
-    /// The key.
+    /// The private key of the server's own certificate, which signs in handshakes.
     pub fn key(&self) -> &Arc<dyn SigningKey> {
         &self.0.key
     }

@@ -49,7 +49,7 @@ pub fn check(
     verified(chain, trust, depth, purpose, now).map(drop)
 }
 
-/// As [`check`]; the certificates from the first of `chain` to the trusted end.
+/// As [`check`], with `now` in seconds since 1970; gives the certificates from the first of `chain` to the trusted end.
 ///
 /// # Errors
 /// As [`check`].

@@ -18,7 +18,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// OpenSSL's number of the reason, of its library for TLS: for what it and rustls tell apart alike.
+    /// OpenSSL's number of the reason in its library for TLS: 1000 and the number of a received alert, or that of
+    /// `wrong version number` where the peer speaks no TLS. `None` for all other errors.
     pub fn reason(&self) -> Option<u32> {
         match self {
             Error::Tls(rustls::Error::AlertReceived(alert)) => Some(alert::reason(*alert)),

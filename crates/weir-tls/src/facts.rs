@@ -10,32 +10,36 @@ fn parsed(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
 }
 
-/// The subject by RFC 2253 (`$ssl_client_s_dn`).
+/// The subject in the form of RFC 2253, `CN=example.org,O=Example` (`$ssl_client_s_dn`). `None` when `der` is not a
+/// certificate.
 pub fn subject(der: &[u8]) -> Option<String> {
     parsed(der).map(|it| name::rfc2253(it.subject()))
 }
 
-/// The issuer by RFC 2253 (`$ssl_client_i_dn`).
+/// The issuer in the form of RFC 2253, `CN=CA,O=Example` (`$ssl_client_i_dn`). `None` when `der` is not a certificate.
 pub fn issuer(der: &[u8]) -> Option<String> {
     parsed(der).map(|it| name::rfc2253(it.issuer()))
 }
 
-/// The subject in the old form (`$ssl_client_s_dn_legacy`).
+/// The subject in OpenSSL's old form, `/O=Example/CN=example.org` (`$ssl_client_s_dn_legacy`). `None` when `der` is not
+/// a certificate.
 pub fn subject_oneline(der: &[u8]) -> Option<String> {
     parsed(der).map(|it| name::oneline(it.subject()))
 }
 
-/// The issuer in the old form (`$ssl_client_i_dn_legacy`).
+/// The issuer in OpenSSL's old form, `/O=Example/CN=CA` (`$ssl_client_i_dn_legacy`). `None` when `der` is not a
+/// certificate.
 pub fn issuer_oneline(der: &[u8]) -> Option<String> {
     parsed(der).map(|it| name::oneline(it.issuer()))
 }
 
-/// The subject as encoded.
+/// The subject as the certificate has it, in DER. `None` when `der` is not a certificate.
 pub fn raw_subject(der: &[u8]) -> Option<Vec<u8>> {
     parsed(der).map(|it| it.subject().as_raw().to_vec())
 }
 
-/// The serial number in hexadecimal (`$ssl_client_serial`).
+/// The serial number in upper-case hexadecimal digits, two a byte (`$ssl_client_serial`). `None` when `der` is not a
+/// certificate.
 pub fn serial(der: &[u8]) -> Option<String> {
     let certificate = parsed(der)?;
     let raw = certificate.raw_serial();
@@ -49,23 +53,26 @@ pub fn fingerprint(der: &[u8]) -> String {
     sha1.as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// `Nov 21 14:39:21 2026 GMT` (`$ssl_client_v_start`)
+/// The first moment of validity: `Nov 21 14:39:21 2026 GMT` (`$ssl_client_v_start`). `None` when `der` is not a
+/// certificate.
 pub fn valid_from(der: &[u8]) -> Option<String> {
     parsed(der).map(|it| date(it.validity().not_before))
 }
 
-/// The last moment (`$ssl_client_v_end`).
+/// The last moment of validity: `Nov 21 14:39:21 2027 GMT` (`$ssl_client_v_end`). `None` when `der` is not a
+/// certificate.
 pub fn valid_until(der: &[u8]) -> Option<String> {
     parsed(der).map(|it| date(it.validity().not_after))
 }
 
-/// Days until it expires, 0 for an expired one (`$ssl_client_v_remain`). `now`: seconds since 1970.
+/// Whole days until the certificate expires, 0 for an expired one (`$ssl_client_v_remain`). `now`: seconds since 1970.
+/// `None` when `der` is not a certificate.
 pub fn days_left(der: &[u8], now: u64) -> Option<u64> {
     let end = parsed(der)?.validity().not_after.timestamp();
     Some(u64::try_from(end).unwrap_or(0).saturating_sub(now) / 86_400)
 }
 
-/// The SubjectPublicKeyInfo.
+/// The SubjectPublicKeyInfo in DER (RFC 5280, section 4.1). `None` when `der` is not a certificate.
 pub fn public_key(der: &[u8]) -> Option<Vec<u8>> {
     parsed(der).map(|it| it.public_key().raw.to_vec())
 }

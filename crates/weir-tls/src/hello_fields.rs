@@ -55,12 +55,13 @@ impl HelloFields {
         std::iter::from_fn(move || Some((rest.u16()?, rest.bytes16()?)))
     }
 
-    /// The content of an extension.
+    /// The content of the first extension with the number `kind`; `None` when the client sent none.
     pub fn extension_of(&self, kind: u16) -> Option<&[u8]> {
         self.extensions().find(|(other, _)| *other == kind).map(|(_, content)| content)
     }
 
-    /// The name of the server that is wanted, as it was sent.
+    /// The server name the client asks for (`server_name`, RFC 6066, section 3), in the case of letters it was sent in.
+    /// `None` when the extension is absent or holds no host name.
     pub fn name_as_sent(&self) -> Option<&[u8]> {
         let mut list = HelloReader(HelloReader(self.extension_of(SERVER_NAME)?).bytes16()?);
         let (kind, name) = (list.u8()?, list.bytes16()?);

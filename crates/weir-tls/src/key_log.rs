@@ -28,7 +28,8 @@ impl KeyLogFile {
         KeyLogFile { path, state: Mutex::new(KeyLogState::Unopened) }
     }
 
-    /// What went wrong with the file, in nginx's words; told once.
+    /// What went wrong with the file, in nginx's words: `open() "FILE" failed (13: Permission denied)`. `None` when
+    /// nothing did, and once it was taken.
     pub fn take_error(&self) -> Option<String> {
         match &mut *self.state() {
             KeyLogState::Failed(why) => why.take(),

@@ -24,7 +24,7 @@ pub enum CertificateStatus {
 }
 
 impl CertificateStatus {
-    /// OpenSSL's word.
+    /// OpenSSL's word: `good`, `revoked` or `unknown`.
     pub fn name(self) -> &'static str {
         match self {
             CertificateStatus::Good => "good",
@@ -52,7 +52,8 @@ pub enum OcspSigner {
     Issuer,
 }
 
-/// The address of the responder that `certificate` names (RFC 5280, section 4.2.2.1).
+/// The URL of the OCSP responder that `certificate` names (RFC 5280, section 4.2.2.1). `None` when it names no
+/// responder or is malformed.
 pub fn responder(certificate: &[u8]) -> Option<String> {
     let certificate = read(certificate)?;
     for extension in certificate.extensions() {
@@ -68,7 +69,8 @@ pub fn responder(certificate: &[u8]) -> Option<String> {
     None
 }
 
-/// The one of `candidates` that issued `certificate`.
+/// The one of `candidates` that issued `certificate` (DER). `None` when none of them did or the certificate is
+/// malformed.
 pub fn issuer<'c>(
     certificate: &[u8],
     candidates: impl IntoIterator<Item = &'c CertificateDer<'static>>,
@@ -78,7 +80,8 @@ pub fn issuer<'c>(
     candidates.into_iter().find(is).cloned()
 }
 
-/// What tells `certificate`, of `issuer`, from all others: its CertID, which serves as a key of caches, too.
+/// The CertID of `certificate`, of `issuer`, with SHA-1 hashes (RFC 6960, section 4.1.1), in DER: unique, so that it
+/// also serves as a cache key. `None` when one of them is malformed.
 pub fn id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     let (certificate, issuer) = (read(certificate)?, read(issuer)?);
     let mut id = SHA1.to_vec();

@@ -81,7 +81,7 @@ impl HandshakeSecrets {
         &self.server_random
     }
 
-    /// The master secret; TLS 1.2 only.
+    /// The master secret of TLS 1.2 (48 bytes); `None` for TLS 1.3, and while no cipher suite is agreed.
     pub fn master(&self) -> Option<&[u8]> {
         matches!(self.suite, Some(SupportedCipherSuite::Tls12(_))).then(|| &self.secret[..self.length])
     }

@@ -156,7 +156,8 @@ impl TlsSession {
         facts(common, self.notes)
     }
 
-    /// What a server's handshake has agreed upon in secret; told once.
+    /// The secrets a server's handshake agreed upon. `None` when they were not kept, for a client, and once they were
+    /// taken.
     pub fn take_secrets(&mut self) -> Option<Box<HandshakeSecrets>> {
         self.secrets.take()
     }

@@ -266,7 +266,8 @@ pub(crate) fn of_versions(
     suites.iter().filter(has).copied().collect()
 }
 
-/// OpenSSL's name of a suite that a client may offer.
+/// OpenSSL's name of the cipher suite with this number, such as `ECDHE-RSA-AES128-GCM-SHA256`; also of suites that only
+/// clients offer. `None` for unknown numbers.
 pub fn known_suite(number: u16) -> Option<&'static str> {
     SUITES.iter().find(|(n, _)| *n == number).map(|(_, name)| *name)
 }

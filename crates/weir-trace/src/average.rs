@@ -172,7 +172,7 @@ struct AverageGroup {
 }
 
 impl AverageTree {
-    /// Of no request.
+    /// A tree without requests, to which requests' trees are added.
     #[must_use]
     pub fn new() -> AverageTree {
         AverageTree { parts: vec![AveragePart::default()], ..AverageTree::default() }

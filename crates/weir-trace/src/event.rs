@@ -44,7 +44,7 @@ impl TraceEvent {
         self.0 & UNSTAMPED != 0
     }
 
-    /// What happened.
+    /// The kind of the event, such as [`EventKind::Begin`] of a site.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> EventKind {
@@ -133,7 +133,7 @@ pub struct EventDecoder {
 }
 
 impl EventDecoder {
-    /// The event with its whole value; nothing for the first half of a long one.
+    /// The event with its whole value; `None` for the first half of a long one.
     #[inline]
     pub fn decode(&mut self, event: TraceEvent) -> Option<(EventKind, Site, u64)> {
         let kind = event.kind();

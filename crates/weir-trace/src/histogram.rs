@@ -11,13 +11,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
+    /// A histogram without values.
     #[must_use]
     pub fn new() -> Histogram {
         Histogram::default()
     }
 
-    /// Counts one value.
+    /// Counts one value, in the caller's unit (mostly ticks).
     pub fn record(&mut self, value: u64) {
         self.add(bucket(value), 1);
         self.sum = self.sum.wrapping_add(value);

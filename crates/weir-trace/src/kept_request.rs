@@ -120,7 +120,8 @@ impl TraceWatch {
         }
     }
 
-    /// The same with a queue. When the receiver is dropped, the watch ends at its next match.
+    /// As [`TraceWatch::new`] for the next `count` requests, but they go to a queue. When the receiver is dropped, the
+    /// watch ends at its next match.
     pub fn channel(
         count: usize,
         matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,

@@ -30,7 +30,7 @@ impl RecorderReader {
         &self.stalls
     }
 
-    /// Which worker.
+    /// The number of the worker, from 0.
     #[must_use]
     pub fn worker(&self) -> u16 {
         self.shared.worker
@@ -140,13 +140,13 @@ impl StatusCounts {
     /// The statuses counted one by one: the client left, and the 5xx of a gateway.
     pub const NAMED: [u16; 5] = [499, 501, 502, 503, 504];
 
-    /// All requests.
+    /// The number of all requests, those without a valid status included.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.classes.iter().sum()
     }
 
-    /// Adds another one.
+    /// Adds the counts of `other`, class by class.
     pub fn merge(&mut self, other: &StatusCounts) {
         self.classes.iter_mut().zip(other.classes).for_each(|(a, b)| *a += b);
         self.named.iter_mut().zip(other.named).for_each(|(a, b)| *a += b);

@@ -32,7 +32,7 @@ impl ProtobufMessage {
         self.0.extend_from_slice(bytes);
     }
 
-    /// A message inside.
+    /// An embedded message as the value of `field`: its length and its bytes.
     pub fn message(&mut self, field: u32, message: ProtobufMessage) {
         self.bytes(field, &message.0);
     }

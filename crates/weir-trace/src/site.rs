@@ -129,7 +129,8 @@ impl SiteKind {
         }
     }
 
-    /// nginx's name of the phase this belongs to.
+    /// nginx's name of the phase this belongs to, such as `rewrite`; `None` for sites that are not of a phase or its
+    /// handlers.
     #[must_use]
     pub fn phase(self) -> Option<&'static str> {
         match self {

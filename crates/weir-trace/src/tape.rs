@@ -30,7 +30,7 @@ impl Default for EventTape {
 }
 
 impl EventTape {
-    /// An empty one.
+    /// A tape without events.
     #[must_use]
     pub fn new() -> EventTape {
         EventTape::default()
@@ -124,7 +124,8 @@ impl EventTape {
         }
     }
 
-    /// Charges the time since the stamp before to `site`, and [passes](EventTape::pass) `behind` it.
+    /// Charges the time from the stamp before to `now`, in ticks, to `site`, and [passes](EventTape::pass) each site of
+    /// `behind` after it.
     #[inline]
     pub fn mark_and_pass<const N: usize>(&self, site: Site, behind: [Site; N], now: u64) -> bool {
         let (len, ticks) = (self.len.get(), now.wrapping_sub(self.last.get()));

@@ -150,7 +150,8 @@ impl Trace {
         }
     }
 
-    /// Charges the time since the stamp before to `site`, and [passes](Trace::pass) `behind` it.
+    /// Charges the time from the stamp before to `now`, in ticks, to `site`, and [passes](Trace::pass) each site of
+    /// `behind` after it.
     #[inline]
     pub fn mark_and_pass<const N: usize>(&mut self, site: Site, behind: [Site; N], now: u64) {
         if self.on {

@@ -37,7 +37,7 @@ pub fn known_field(out: &mut Vec<u8>, name: KnownField, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends `Content-Length: length` and a line end.
+/// Appends `Content-Length: length` and a line end; `length` in bytes of the body.
 pub fn content_length(out: &mut Vec<u8>, length: u64) {
     out.extend_from_slice(b"Content-Length: ");
     number(out, length);

@@ -142,7 +142,7 @@ impl RequestHead {
         self.absolute.map_or(self.target, |absolute| absolute.path)
     }
 
-    /// The first field called `known`.
+    /// The first field called `known`; `None` when the request has no such field.
     pub fn field(&self, known: KnownField) -> Option<&Field> {
         if !self.seen.has(known) {
             return None;

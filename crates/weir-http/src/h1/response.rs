@@ -170,7 +170,7 @@ impl ResponseHead {
         !self.connection.close && (self.connection.keep_alive || self.version.keeps_alive_by_default())
     }
 
-    /// The first field called `known`.
+    /// The first field called `known`; `None` when the response has no such field.
     pub fn field(&self, known: KnownField) -> Option<&Field> {
         self.fields.iter().find(|field| field.known == known)
     }

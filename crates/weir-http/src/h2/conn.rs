@@ -202,7 +202,7 @@ impl H2Connection {
         self.block_len
     }
 
-    /// Streams that are not released.
+    /// The number of streams that are not released.
     pub fn streams(&self) -> usize {
         self.store.len()
     }

@@ -45,7 +45,8 @@ pub(super) const PADDED: u8 = 8;
 pub(super) const PRIORITY_FLAG: u8 = 32;
 
 impl FrameHead {
-    /// The head that `input` begins with.
+    /// The frame head (RFC 9113, section 4.1) at the start of `input`; `None` while `input` has fewer than 9 bytes. The
+    /// reserved bit of the stream identifier is ignored.
     #[inline]
     pub fn read(input: &[u8]) -> Option<FrameHead> {
         let [a, b, c, kind, flags, w, x, y, z] = *input.first_chunk::<HEAD>()?;

@@ -86,6 +86,7 @@ impl fmt::Display for MalformedMessage {
 
 impl MalformedMessage {
     /// The name of the offending field in the section's text, or the value of a pseudo-header field that can't have it.
+    /// `None` for errors that no single field is to blame for, such as a missing `:path`.
     pub fn place(&self) -> Option<Span> {
         match self {
             MalformedMessage::Name(span)

@@ -31,7 +31,7 @@ impl Span {
         buf.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// Length in bytes.
+    /// Length in bytes; 0 for an empty span.
     pub const fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }

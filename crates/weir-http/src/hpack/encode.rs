@@ -59,7 +59,9 @@ impl HpackEncoder {
         self.changes
     }
 
-    /// The peer's `SETTINGS_HEADER_TABLE_SIZE`. Told to its decoder at the beginning of the next block.
+    /// Sets the limit of the dynamic table to the peer's `SETTINGS_HEADER_TABLE_SIZE`, in bytes (RFC 7541, section
+    /// 4.1), but to 4,096 at most. The next block begins with the table size update that tells the peer's decoder
+    /// (section 6.3).
     pub fn set_limit(&mut self, limit: u32) {
         let limit = (limit as usize).min(TABLE);
         if limit == self.table.limit() && self.resized.is_none() {
@@ -82,7 +84,8 @@ impl HpackEncoder {
         }
     }
 
-    /// `:status`
+    /// Appends the pseudo-header field `:status`: one byte for the seven statuses of the static table (RFC 7541,
+    /// appendix A), otherwise three digits as a literal.
     pub fn status(&mut self, status: u16, out: &mut Vec<u8>) {
         let index = match status {
             200 => 8,

@@ -46,7 +46,8 @@ impl JsonValue {
         if reader.at == text.len() { Ok(value) } else { Err(reader.malformed()) }
     }
 
-    /// The value of a key; of several the last.
+    /// The value of a key of an object; where the key is repeated, the last one. `None` when the key is absent or this
+    /// is not an object.
     #[must_use]
     pub fn field(&self, key: &str) -> Option<&JsonValue> {
         match self {
@@ -57,19 +58,21 @@ impl JsonValue {
         }
     }
 
-    /// The value at the end of a path of keys.
+    /// The value at the end of a path of keys: `path(&["a", "b"])` is the `b` of the object `a`. `None` when a key is
+    /// absent or a value on the way is not an object.
     #[must_use]
     pub fn path(&self, keys: &[&str]) -> Option<&JsonValue> {
         keys.iter().try_fold(self, |value, key| value.field(key))
     }
 
-    /// A string's text.
+    /// The text of a string, with its escapes decoded; `None` for other values.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         if let JsonValue::Text(text) = self { Some(text) } else { None }
     }
 
-    /// A whole number; also one in a string, as protocol buffers write those of 64 bits.
+    /// A whole number; also one in a string, as protocol buffers write those of 64 bits. `None` for negative numbers,
+    /// fractions, exponents and other values.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match self {
@@ -79,13 +82,13 @@ impl JsonValue {
         }
     }
 
-    /// `true` or `false`
+    /// `true` or `false`; `None` for other values.
     #[must_use]
     pub fn bool(&self) -> Option<bool> {
         if let JsonValue::Bool(value) = self { Some(*value) } else { None }
     }
 
-    /// The elements of an array.
+    /// The elements of an array; `None` for other values.
     #[must_use]
     pub fn list(&self) -> Option<&[JsonValue]> {
         if let JsonValue::List(list) = self { Some(list) } else { None }

@@ -38,17 +38,17 @@ impl JsonWriter {
         self
     }
 
-    /// An object inside.
+    /// Writes an object as the next value; `f` writes its keys and values.
     pub fn nested(&mut self, f: impl FnOnce(&mut JsonWriter)) {
         self.nest('{', '}', f);
     }
 
-    /// An array inside.
+    /// Writes an array as the next value; `f` writes its elements.
     pub fn list(&mut self, f: impl FnOnce(&mut JsonWriter)) {
         self.nest('[', ']', f);
     }
 
-    /// A string.
+    /// Writes a string in quotes as the next value, with what JSON requires escaped.
     pub fn text(&mut self, text: &str) {
         self.separate();
         escape(&mut self.out, text);

@@ -292,7 +292,7 @@ impl RawAddr {
         (self.bytes.as_mut_ptr().cast(), &mut self.len)
     }
 
-    /// Bytes in use.
+    /// The length of the address in bytes, for bind(2) and connect(2).
     #[allow(clippy::len_without_is_empty)] // never empty: there is always a family
     pub fn len(&self) -> libc::socklen_t {
         self.len

@@ -197,7 +197,8 @@ impl ThreadProbe {
         self.faults.store(0, Relaxed);
     }
 
-    /// From here on turns longer than this are noted for [`ThreadProbe::long_turns`]; `u64::MAX` is none.
+    /// From here on turns longer than `limit` nanoseconds are noted for [`ThreadProbe::long_turns`]; with `u64::MAX`
+    /// none is.
     pub fn set_limit_ns(&self, limit: u64) {
         self.limit_ns.store(limit, Relaxed);
     }
@@ -328,7 +329,7 @@ pub struct AttachedThread {
 }
 
 impl AttachedThread {
-    /// What is shown.
+    /// The probe of this thread: what other threads read of it.
     pub fn probe(&self) -> &'static ThreadProbe {
         self.probe
     }

@@ -29,7 +29,7 @@ impl ControlQuestion {
         self
     }
 
-    /// The value of an option.
+    /// The value of an option, empty when it has none; `None` when the option is absent.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&str> {
         self.options.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
@@ -68,7 +68,8 @@ impl ControlQuestion {
         line
     }
 
-    /// Reads a line.
+    /// Reads a line such as `trace count=3 match=...`: a verb and options, separated by blanks, with `%XX` for special
+    /// bytes. An option without `=` has an empty value.
     #[must_use]
     pub fn parse(line: &str) -> ControlQuestion {
         let mut words = line.split_ascii_whitespace();

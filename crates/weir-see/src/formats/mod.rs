@@ -60,7 +60,7 @@ impl StackFormat {
         }
     }
 
-    /// The format of that name.
+    /// The format called `name`, as [`StackFormat::as_str`] writes it; `None` for unknown names.
     #[must_use]
     pub fn of(name: &str) -> Option<StackFormat> {
         StackFormat::ALL.into_iter().find(|format| format.as_str() == name)

@@ -84,7 +84,7 @@ impl KeyUri {
         Ok(())
     }
 
-    /// `pin-source`: the file whose first line is the PIN.
+    /// `pin-source` (RFC 7512): the file whose first line is the PIN. `None` when the URI has no such attribute.
     pub fn pin_source(&self) -> Option<&Path> {
         self.source.as_deref()
     }

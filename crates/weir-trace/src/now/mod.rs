@@ -197,7 +197,7 @@ pub struct NowReader {
 }
 
 impl NowReader {
-    /// Which worker.
+    /// The number of the worker, from 0.
     #[must_use]
     pub fn worker(&self) -> u16 {
         self.shared.worker

@@ -28,7 +28,8 @@ pub fn kept_json(kept: &KeptRequest, sites: &SiteTable, scale: TicksToNanos<'_>)
     out
 }
 
-/// A request record.
+/// A request record as one JSON object: id, method, path, location, status, bytes, and times in nanoseconds (`*_ns`),
+/// converted from ticks by `scale`.
 #[must_use]
 pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: TicksToNanos<'_>) -> String {
     let mut out = String::new();
