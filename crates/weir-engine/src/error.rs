@@ -26,6 +26,8 @@ pub enum EngineErrorKind {
     TooLarge,
     /// A file could not be read or written, or was cut short.
     File,
+    /// A script of the configuration failed; the error log has its message.
+    Script,
     /// A bug of Weir's.
     Internal,
 }
@@ -81,6 +83,7 @@ impl fmt::Display for EngineError {
             EngineErrorKind::Protocol => "protocol error",
             EngineErrorKind::TooLarge => "too large",
             EngineErrorKind::File => "file error",
+            EngineErrorKind::Script => "script failed",
             EngineErrorKind::Internal => "internal error",
         };
         write!(f, "{side}: {kind}")?;

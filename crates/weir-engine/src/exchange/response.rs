@@ -175,6 +175,7 @@ impl Response {
         self.allow_ranges = false;
         self.remove(KnownField::AcceptRanges);
         self.remove(KnownField::Etag);
+        self.remove(KnownField::LastModified);
         self.remove(KnownField::ContentEncoding);
     }
 

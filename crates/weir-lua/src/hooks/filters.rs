@@ -107,11 +107,7 @@ impl BodyPieces {
             self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, ScriptPhase::BodyFilter, x))
         {
             x.log(LogLevel::Error, &message);
-            return Err(EngineError {
-                kind: EngineErrorKind::Internal,
-                side: FaultSide::Server,
-                errno: None,
-            });
+            return Err(EngineError { kind: EngineErrorKind::Script, side: FaultSide::Server, errno: None });
         }
         let arg = std::mem::take(x.state::<FilterArg>());
         Ok((arg.bytes, arg.last))

@@ -167,6 +167,48 @@ both_drivers! {
         }
     }
 
+    /// A FastCGI connection that is cut before the length of the response: it is logged, and the client does not wait for
+    /// the rest, as it does with nginx.
+    fn a_fastcgi_connection_that_is_cut_in_a_body_is_logged(driver) {
+        let app = FcgiApp::start(|_| vec![FcgiOut::Stdout(b"Content-Length: 100\r\n\r\nonly ten.\n".to_vec())]);
+        let cut = "upstream prematurely closed connection while reading upstream";
+        for more in ["", "fastcgi_buffering off;"] {
+            let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+                location / {{ fastcgi_pass 127.0.0.1:{}; {more} }} }} }}", app.port());
+            let server = Server::builder(&conf).driver(driver).allow(cut).start();
+            let said = server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\nonly ten.\n"), "{more}: {said}");
+            assert!(server.error_log_line(cut).contains("[error]"), "{more}");
+        }
+    }
+
+    /// The page of a 416 is not of the time of the response that it replaces.
+    fn a_416_has_no_last_modified_of_the_upstream_server(driver) {
+        let backend = Backend::start(|visit| {
+            while visit.head().is_some() {
+                if !visit.send("HTTP/1.1 200 OK\r\nLast-Modified: Tue, 01 Jan 2019 00:00:00 GMT\r\nX-Up: a\r\nContent-Length: 2\r\n\r\nok") {
+                    return;
+                }
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+            location / {{ proxy_force_ranges on; proxy_pass http://127.0.0.1:{}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let said = server.client().request("GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=9-\r\n\r\n");
+        assert_eq!((said.status, said.field("last-modified"), said.field("x-up")), (416, None, Some("a")));
+    }
+
+    /// A script's error while a body is filtered is one line, as in nginx, and no fault of the server's.
+    fn an_error_of_a_body_filter_script_is_one_line(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%;
+            location / { return 200 a; body_filter_by_lua_block { error('no') } } } }")
+            .driver(driver).allow("failed to run body_filter_by_lua").start();
+        server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        server.error_log_line("body_filter_by_lua(nginx.conf:2):1: no");
+        assert!(!server.error_log().contains("internal error"), "{}", server.error_log());
+    }
+
     /// What a script says at once has a length that nobody promised: `body_filter_by_lua` may change it.
     fn a_filter_of_scripts_may_change_the_length_of_what_a_script_says(driver) {
         let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; http2 on;

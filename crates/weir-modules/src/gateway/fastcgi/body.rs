@@ -97,8 +97,10 @@ impl BodyDecode for FastcgiBody {
         std::mem::take(&mut self.messages)
     }
 
+    /// nginx takes any end of a connection that is not kept for that of the response, and leaves a client waiting whose
+    /// Content-Length says more.
     fn may_end(&self) -> bool {
-        !self.keep
+        !self.keep && !matches!(self.rest, Some(1..))
     }
 }
 
