@@ -205,7 +205,7 @@ both_drivers! {
             location / { return 200 a; body_filter_by_lua_block { error('no') } } } }")
             .driver(driver).allow("failed to run body_filter_by_lua").start();
         server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        server.error_log_line("body_filter_by_lua(nginx.conf:2):1: no");
+        assert!(server.error_log_line("body_filter_by_lua(nginx.conf:2):1: no").contains("[error]"));
         assert!(!server.error_log().contains("internal error"), "{}", server.error_log());
     }
 
