@@ -2,6 +2,11 @@
 //!
 //! A module (see [`module::Module`]) uses what is public here and nothing else: that is the proof that the module API
 //! is enough. The life of a request through this crate is drawn in `docs/life-of-a-request.md`.
+//!
+//! Its storeys, the lowest first; a file names only what is in its own or below (`cargo test -p weir-test --test storeys`):
+//! values that name nothing else, [`log`], open files, names and patterns, *the request* ([`conf`], [`exchange`], [`plan`],
+//! [`trace`], [`transport`], [`variable`] and [`worker`], which name each other), what is done with one ([`file`], [`read`],
+//! [`output`] and others), [`engine`], which runs it, and [`subrequest`]s.
 #![forbid(unsafe_code)]
 
 pub mod agent;

@@ -1,5 +1,7 @@
 //! What modules keep for a whole request, through internal redirects, and for its subrequests.
 
+use std::rc::Rc;
+
 use super::Exchange;
 
 /// What somebody does with what was recorded of a request.
@@ -45,5 +47,20 @@ impl Exchange {
     /// Gives what lasts to `other`, and takes what it has.
     pub(crate) fn swap_lasting(&mut self, other: &mut Exchange) {
         std::mem::swap(&mut self.lasting, &mut other.lasting);
+    }
+}
+
+impl Exchange {
+    /// A module's state that the request and all of its subrequests share, made by `Default` when asked for first. It is
+    /// reached by reference, with cells inside, since several may run at a time.
+    pub fn common<T: Default + 'static>(&mut self) -> Rc<T> {
+        let common = self.common.get_or_insert_default();
+        let mut states = common.states.borrow_mut();
+        if let Some(state) = states.iter().find_map(|state| state.clone().downcast().ok()) {
+            return state;
+        }
+        let state = Rc::<T>::default();
+        states.push(state.clone());
+        state
     }
 }

@@ -3,7 +3,8 @@
 
 use weir_conf::{DirectiveLine, Error, Word};
 
-use super::{LintScope, location_of, pattern};
+use super::pattern;
+use super::scope::{LintScope, location_of};
 
 pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     if scope.name() == "if" {

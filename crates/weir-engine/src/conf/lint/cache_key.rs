@@ -3,7 +3,7 @@
 
 use weir_conf::Error;
 
-use super::LintScope;
+use super::scope::LintScope;
 
 pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     for (cache, key) in NAMES {

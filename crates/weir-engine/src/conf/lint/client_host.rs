@@ -3,7 +3,7 @@
 
 use weir_conf::{DirectiveLine, Error, Word};
 
-use super::LintScope;
+use super::scope::LintScope;
 
 pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     let shape = |line: &DirectiveLine| match line.name.str() {

@@ -3,7 +3,7 @@
 
 use weir_conf::{DirectiveLine, Error};
 
-use super::LintScope;
+use super::scope::LintScope;
 
 pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     found.extend(LISTS.iter().filter_map(|(name, merge)| lost(scope, name, *merge)));

@@ -3,7 +3,7 @@
 
 use weir_conf::{DirectiveLine, Error};
 
-use super::{LintScope, location_of};
+use super::scope::{LintScope, location_of};
 
 pub(super) fn trap(scope: &LintScope<'_>, found: &mut Vec<Error>) {
     if !matches!(scope.name(), "server" | "location") {
