@@ -8,6 +8,7 @@
 
 pub(crate) mod phases;
 mod redirects;
+mod standalone;
 
 use weir_http::{Method, Version};
 use weir_rt::clock;
@@ -370,17 +371,6 @@ pub fn cause(error: &EngineError) -> Cause {
         (FaultSide::Client, EngineErrorKind::TimedOut) => Cause::ClientTimeout,
         (FaultSide::Client, EngineErrorKind::Protocol) => Cause::BadRequest,
         (FaultSide::Client, _) => Cause::ClientClosed,
-    }
-}
-
-impl Exchange {
-    /// It is over, and is counted as failed or not.
-    pub fn end_alone(mut self: Box<Self>, failed: bool) {
-        self.response.status = if failed { 500 } else { 200 };
-        self.delivery.set(if failed { ResponseDelivery::Open } else { ResponseDelivery::Whole });
-        record(&mut self);
-        let worker = self.worker.clone();
-        worker.give_exchange(self);
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Its storeys, the lowest first; a file names only what is in its own or below (`cargo test -p weir-test --test storeys`):
 //! values that name nothing else, [`log`], open files, names and patterns, *the request* ([`conf`], [`exchange`], [`plan`],
-//! [`trace`], [`transport`], [`variable`] and [`worker`], which name each other), what is done with one ([`file`], [`read`],
+//! [`transport`], [`variable`] and [`worker`], which name each other), what is done with one ([`file`], [`read`],
 //! [`output`] and others), [`engine`], which runs it, and [`subrequest`]s.
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ pub mod open_file;
 pub mod output;
 pub mod pieces;
 pub mod plan;
+mod presence;
 pub mod privileged;
 pub mod progress;
 pub mod read;

@@ -213,7 +213,7 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
         return Some(Verdict::Status(404));
     }
     limit_except(x);
-    crate::trace::routed(x);
+    x.routed();
     keepalive::update(x);
     let limit = x.plan.core.client_max_body_size;
     match x.request.head.content_length {

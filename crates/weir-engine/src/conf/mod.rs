@@ -15,6 +15,7 @@ pub mod module;
 pub mod names;
 mod patterns;
 mod plans;
+pub(crate) mod profile;
 pub mod registry;
 pub mod server;
 pub mod server_core;
@@ -31,12 +32,12 @@ use weir_conf::ConfSource;
 
 use crate::module::{ModuleConfs, ModuleDef};
 use crate::regex::RegexPattern;
-use crate::trace::Profile;
 use listen::ListenAddress;
 use registry::RequestTables;
 
 pub use http_core::HttpCore;
 pub use main_core::MainCore;
+use profile::Profile;
 pub use server_core::ServerCore;
 
 /// The modules that every configuration needs, the first of any list.

@@ -187,7 +187,7 @@ impl WorkerServers {
         let rules = worker.present.rules().len();
         let made = self.make(index, &worker);
         if worker.present.rules().len() > rules {
-            crate::trace::configure(&worker, configuration);
+            worker.configure_trace(configuration);
         }
         made.unwrap_or_else(|error| {
             log::cycle(LogLevel::Alert, &error.headline(&configuration.source));

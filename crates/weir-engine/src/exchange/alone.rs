@@ -3,15 +3,14 @@
 
 use std::rc::Rc;
 
-use weir_http::{Method, Span};
-use weir_trace::{Site, SiteKind, SiteTable};
+use weir_trace::Site;
 
 use super::Exchange;
 use super::role::ExchangeRole;
 use crate::conf::server::VirtualServer;
 use crate::plan::Plan;
 use crate::transport::ClientConnection;
-use crate::worker::{BackgroundEntry, Worker};
+use crate::worker::BackgroundEntry;
 
 /// What an exchange is that is not of a request.
 pub struct StandaloneRun {
@@ -21,6 +20,13 @@ pub struct StandaloneRun {
     pub(crate) route: Site,
     /// The worker does not end before it.
     _busy: BackgroundEntry,
+}
+
+impl StandaloneRun {
+    /// What is counted under `route`, and runs as long as its worker is `busy` with it.
+    pub(crate) fn new(context: &'static str, route: Site, busy: BackgroundEntry) -> StandaloneRun {
+        StandaloneRun { context, route, _busy: busy }
+    }
 }
 
 /// Whose settings hold for what runs by itself, and for which client it does.
@@ -47,38 +53,6 @@ impl RunOrigin {
 struct RememberedConnection(Option<Rc<ClientConnection>>);
 
 impl Exchange {
-    /// An exchange of no request, in flight from here on, whose boundaries are recorded; `name` says what runs.
-    /// It ends with [`Exchange::end_alone`].
-    pub fn alone(
-        worker: &Rc<Worker>,
-        origin: &RunOrigin,
-        context: &'static str,
-        name: &str,
-    ) -> Box<Exchange> {
-        let mut x = worker.take_exchange(&origin.connection, &origin.server);
-        x.plan = origin.plan.clone();
-        let route = SiteTable::fixed(SiteKind::Request, context, "");
-        x.role = ExchangeRole::Alone(StandaloneRun { context, route, _busy: worker.busy() });
-        x.nth = 0;
-        x.start_ms = weir_rt::now_ms();
-        x.bytes_before = 0;
-        x.request.head = Default::default();
-        x.request.head.method = Method::Other;
-        x.request.head.method_span = x.arena.push(METHOD);
-        let name = x.arena.push(name.as_bytes());
-        (x.request.uri, x.request.unparsed_uri) = (name, name);
-        x.begin_alone(name);
-        x
-    }
-
-    fn begin_alone(&self, name: Span) {
-        crate::trace::begin(self, None);
-        let presence = &self.shared.presence;
-        presence.set_parent(None);
-        presence.enter(METHOD, self.arena.get(name));
-        presence.routed(self.route());
-    }
-
     /// What the exchange is of, if it is not of a request.
     pub fn is_alone(&self) -> Option<&StandaloneRun> {
         if let ExchangeRole::Alone(alone) = &self.role { Some(alone) } else { None }
@@ -105,6 +79,3 @@ impl Exchange {
         RunOrigin { connection, server, plan }
     }
 }
-
-/// In the place of a method, where requests are listed.
-const METHOD: &[u8] = b"RUN";

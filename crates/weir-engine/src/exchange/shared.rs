@@ -11,7 +11,7 @@ use weir_rt::clock;
 use weir_trace::{EventKind, EventTape, Site, Trace, TraceEvent, WaitKind};
 
 use crate::phase::LocalFuture;
-use crate::trace::RequestPresence;
+use crate::presence::RequestPresence;
 use crate::transport::wire::ClientWire;
 use crate::worker::Worker;
 

@@ -1,23 +1,15 @@
 //! What the engine tells of itself while it runs: who is in flight, who made whom wait, which turns of the loop were too
-//! long; the numbers of requests; and the directives and variables of all that.
+//! long; the numbers of requests. The directives and variables of all that are in `conf::profile`, what is known of each
+//! request in flight in `presence`.
 //!
 //! The hooks are few: a request's beginning (`conn::h1`), its head (`read::start`), its location
 //! (`conf::location::find`), each stop and go ([`SharedPart`](crate::exchange::SharedPart)) and its end (`engine::record`).
 
-mod id;
-mod module;
-mod presence;
-mod present;
 pub(crate) mod probes;
 mod queues;
-mod settings;
-mod variable;
 
-pub use module::{Profile, ProfileConf};
-pub(crate) use presence::RequestPresence;
-pub(crate) use present::WorkerPresences;
+pub use crate::conf::profile::{AdminLine, Profile, ProfileConf, TraceSettings};
 pub use queues::{ConnectionQueues, QueueDepth};
-pub use settings::{AdminLine, TraceSettings};
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,7 +20,6 @@ use weir_trace::{PhaseMap, RecorderSettings, RequestId, Site, SiteTable};
 
 use crate::conf::Configuration;
 use crate::exchange::Exchange;
-use crate::text::Text;
 use crate::worker::Worker;
 
 /// Begins the trace of a request that has been ready since the stamp `ready`; `None`: since now.
@@ -86,15 +77,6 @@ pub(crate) fn settle_later(worker: &Rc<Worker>) {
     });
 }
 
-/// The location of `x` was found.
-pub(crate) fn routed(x: &Exchange) {
-    x.shared.presence.routed(x.plan.route);
-    if !x.plan.profile && x.shared.is_on() {
-        x.shared.forget();
-        x.recorded.set(false);
-    }
-}
-
 /// How long ago the last bytes of `x` came to the kernel, in ticks: in the turn after one that was too long, or where
 /// somebody watches the queues, the time they waited there. To the millisecond, or the kernel's tick.
 #[cold]
@@ -123,22 +105,38 @@ fn ticks(ms: u32) -> u64 {
 
 /// A worker has taken this configuration: its recorder goes by it from the next request on.
 pub fn configure(worker: &Worker, configuration: &Configuration) {
-    let (trace, present) = (configuration.trace(), &worker.present);
-    let scale = weir_rt::clock::scale();
-    let blocked = trace.blocked().map_or(u64::MAX, |limit| scale.ns_to_ticks(limit.as_nanos() as u64));
-    present.set_blocked(blocked);
-    *present.phases.borrow_mut() = PhaseMap::new(SiteTable::global());
-    let workers = configuration.main.workers().max(1);
-    let settings = RecorderSettings {
-        level: trace.level.unwrap_or(present.base.level),
-        sample: trace.sample.unwrap_or(present.base.sample),
-        kept: trace.keep().div_ceil(workers),
-        ..present.base
-    };
-    worker.recorder.borrow_mut().configure(settings, present.rules());
+    worker.configure_trace(configuration);
+}
+
+impl Worker {
+    /// Its recorder goes by this configuration from the next request on.
+    pub(crate) fn configure_trace(&self, configuration: &Configuration) {
+        let (trace, present) = (configuration.trace(), &self.present);
+        let scale = weir_rt::clock::scale();
+        let blocked = trace.blocked().map_or(u64::MAX, |limit| scale.ns_to_ticks(limit.as_nanos() as u64));
+        present.set_blocked(blocked);
+        *present.phases.borrow_mut() = PhaseMap::new(SiteTable::global());
+        let workers = configuration.main.workers().max(1);
+        let settings = RecorderSettings {
+            level: trace.level.unwrap_or(present.base.level),
+            sample: trace.sample.unwrap_or(present.base.sample),
+            kept: trace.keep().div_ceil(workers),
+            ..present.base
+        };
+        self.recorder.borrow_mut().configure(settings, present.rules());
+    }
 }
 
 impl Exchange {
+    /// The location was found.
+    pub(crate) fn routed(&self) {
+        self.shared.presence.routed(self.plan.route);
+        if !self.plan.profile && self.shared.is_on() {
+            self.shared.forget();
+            self.recorded.set(false);
+        }
+    }
+
     /// The request's number: that of its `traceparent` if it came with one, else a new one (`$request_id`).
     pub fn id(&self) -> RequestId {
         self.shared.presence.id()
@@ -187,14 +185,5 @@ impl Exchange {
     }
 }
 
-/// `$request_id`, `$trace_id`: the request's number in 32 hexadecimal digits, the same for its subrequests and after
-/// internal redirects.
-pub(crate) fn request_id(x: &mut Exchange) -> Option<Text> {
-    let digits = id::digits(x.id());
-    Some(Text::Span(x.arena.push(&digits)))
-}
-
 /// Requests are counted where others see them after this at the latest.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Where a request is before its location is known.
-pub(crate) const BEFORE: Site = Site::step(weir_trace::ConnectionStep::HeadRead);

@@ -5,10 +5,9 @@
 //! nanosecond; with io_uring the kernel receives, and each request asks TCP for how long its bytes were there, to the
 //! millisecond or the kernel's tick.
 
-use std::cell::Cell;
-
 use weir_rt::{clock, net, packets};
 
+use crate::presence::stamp;
 use crate::worker::Worker;
 
 /// What a worker's connections hold at one moment.
@@ -38,34 +37,6 @@ impl QueueDepth {
     fn add(&mut self, bytes: u64) {
         self.connections += u64::from(bytes > 0);
         self.bytes += bytes;
-    }
-}
-
-/// Who wants to know of a worker's queues.
-#[derive(Debug, Default)]
-pub(crate) struct QueueWatchers {
-    count: Cell<u32>,
-    /// The loop reads the stamps of packets.
-    stamps: Cell<bool>,
-}
-
-impl QueueWatchers {
-    /// Every connection is to be asked.
-    #[inline]
-    pub(crate) fn are_there(&self) -> bool {
-        self.count.get() > 0
-    }
-
-    /// Every request is to be asked: nobody else tells.
-    pub(crate) fn ask_requests(&self) -> bool {
-        self.are_there() && !self.stamps.get()
-    }
-
-    /// A connection was accepted: its packets are to be stamped if those of others are.
-    pub(crate) fn accepted(&self, fd: i32) {
-        if self.stamps.get() {
-            stamp(fd, true);
-        }
     }
 }
 
@@ -111,11 +82,6 @@ impl Worker {
         });
         queues
     }
-}
-
-/// A socket that does not take it is no TCP socket: its bytes have no stamps.
-fn stamp(fd: i32, on: bool) {
-    let _ = net::stamp_packets(fd, on);
 }
 
 /// Connections that are asked: the loop stands still meanwhile, for some two milliseconds (a system call takes 0.2 µs).

@@ -19,6 +19,7 @@ use weir_http::h1;
 
 use super::Variable;
 use crate::exchange::Exchange;
+use crate::presence::digits;
 use crate::text::Text;
 
 /// The core's variables, in the order of nginx's documentation.
@@ -37,7 +38,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::new("request_port", request::port),
     Variable::new("is_request_port", request::is_port),
     Variable::new("request_length", request::length).volatile(),
-    Variable::new("request_id", crate::trace::request_id),
+    Variable::new("request_id", request_id),
     Variable::new("request_body", request::body),
     Variable::new("request_body_file", request::body_file),
     Variable::new("content_length", request::content_length).volatile(),
@@ -103,6 +104,13 @@ pub const VARIABLES: &[Variable] = &[
     Variable::new("hostname", connection::hostname),
     Variable::new("pid", connection::pid),
 ];
+
+/// `$request_id`, `$trace_id`: the request's number in 32 hexadecimal digits, the same for its subrequests and after
+/// internal redirects.
+pub(crate) fn request_id(x: &mut Exchange) -> Option<Text> {
+    let digits = digits(x.id());
+    Some(Text::Span(x.arena.push(&digits)))
+}
 
 /// `span`, or nothing where nginx has "not found": a part of the request that was never there has the default span,
 /// and one that is there but empty does not end at the arena's very start.

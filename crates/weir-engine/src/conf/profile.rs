@@ -1,14 +1,15 @@
 //! The directives of tracing: what is recorded, what is kept, what is told.
 
+mod settings;
+mod variable;
+
 use weir_conf::names::*;
 use weir_conf::{ArgCount, Contexts, Directive, LineCx, Result, parse_number, parse_time_ms};
 use weir_rt::clock;
 use weir_trace::{KeepRule, SiteTable, SlowLimit, TraceLevel, render};
 
-use super::settings::{AdminLine, TraceSettings};
-use super::variable;
-use crate::conf::listen;
-use crate::conf::registry::ConfRegistry;
+use super::listen;
+use super::registry::ConfRegistry;
 use crate::exchange::Exchange;
 use crate::filter::{FilterSlot, HeaderFilter};
 use crate::inherit;
@@ -17,6 +18,7 @@ use crate::phase::Verdict;
 use crate::plan::PlanBuilder;
 use crate::text::Text;
 use crate::variable::{ValueScript, Variable};
+pub use settings::{AdminLine, TraceSettings};
 
 /// The module of tracing. It has no handler: boundaries are stamped by the engine, for all modules alike.
 pub struct Profile;

@@ -8,7 +8,7 @@ use weir_trace::{
 };
 
 use super::id::RequestIds;
-use super::queues::QueueWatchers;
+use super::watchers::QueueWatchers;
 
 /// What all presences of a worker share.
 #[derive(Debug)]

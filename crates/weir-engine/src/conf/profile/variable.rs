@@ -7,10 +7,10 @@ use weir_http::h1;
 use weir_rt::clock;
 use weir_trace::{Cause, PHASES, Trace};
 
-use super::request_id;
 use crate::exchange::Exchange;
 use crate::text::Text;
 use crate::variable::Variable;
+use crate::variable::core::request_id;
 
 /// The module's variables.
 pub(super) const VARIABLES: &[Variable] = &[

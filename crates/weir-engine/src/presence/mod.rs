@@ -1,14 +1,20 @@
 //! One request's presence on its worker: its number, its place among those in flight, and the stretch of the loop that
 //! it has to itself.
 
+mod id;
+mod of_worker;
+mod watchers;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_http::TraceParent;
 use weir_rt::sampler::{self, SitePlace};
-use weir_trace::{FlightTicket, LoopRun, RequestId, Site, Trace, WaitKind};
+use weir_trace::{ConnectionStep, FlightTicket, LoopRun, RequestId, Site, Trace, WaitKind};
 
-use super::{BEFORE, WorkerPresences};
+pub(crate) use id::digits;
+pub(crate) use of_worker::WorkerPresences;
+pub(crate) use watchers::stamp;
 
 /// What is known of a request in flight besides its trace; shared with its subrequests.
 #[derive(Debug)]
@@ -180,3 +186,6 @@ impl Drop for RequestPresence {
         self.leave();
     }
 }
+
+/// Where a request is before its location is known.
+const BEFORE: Site = Site::step(ConnectionStep::HeadRead);
