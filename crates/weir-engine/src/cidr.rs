@@ -27,8 +27,9 @@ pub enum Cidr {
 }
 
 impl Cidr {
-    /// The network in argument `at`, with nginx's warning where the address has bits below the mask; `None` where it
-    /// is none.
+    /// The network in argument `at`, counted from 0 without the directive's name. Where the address has bits below the
+    /// mask, it logs nginx's warning `low address bits of … are meaningless`. `None` where the text is not a network
+    /// ([`Cidr::parse`]).
     pub fn argument(line: &mut LineCx<'_>, at: usize) -> Option<Cidr> {
         let (cidr, low_bits) = Cidr::parse(line.bytes(at))?;
         if low_bits {
@@ -38,7 +39,7 @@ impl Cidr {
         Some(cidr)
     }
 
-    /// As [`Cidr::argument`], where nothing else may stand.
+    /// As [`Cidr::argument`], for a parameter that must be a network; `at` counts arguments from 0.
     ///
     /// # Errors
     /// nginx's `invalid parameter`.
@@ -46,7 +47,8 @@ impl Cidr {
         Cidr::argument(line, at).ok_or_else(|| line.invalid_parameter(at))
     }
 
-    /// The network, and whether bits below its mask were set (nginx's `ngx_ptocidr`).
+    /// Reads `ADDRESS`, `ADDRESS/BITS` or `unix:` (nginx's `ngx_ptocidr`): the network, and whether the address has
+    /// bits below its mask. `None` where the address or the number of bits is invalid.
     pub fn parse(text: &[u8]) -> Option<(Cidr, bool)> {
         if text == b"unix:" {
             return Some((Cidr::Unix, false));

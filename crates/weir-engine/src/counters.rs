@@ -65,7 +65,7 @@ pub struct WorkerCounts {
 }
 
 impl WorkerCounts {
-    /// The sums.
+    /// The sums over `workers`. Connections that are parked between workers count as active and waiting.
     pub fn of(workers: &[Arc<WorkerCounters>]) -> WorkerCounts {
         let sum = |of: fn(&WorkerCounters) -> &WorkerCounter| {
             workers.iter().map(|counters| of(counters).get()).sum()
@@ -103,7 +103,7 @@ impl WorkerCounter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
     }
 
-    /// The number.
+    /// The current number; any thread may read it.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

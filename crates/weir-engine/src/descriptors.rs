@@ -88,7 +88,9 @@ pub(crate) fn of_clients() -> u64 {
     EACH.load(Ordering::Relaxed)
 }
 
-/// Shares out among so many workers. At the first call the process has all that it needs, and no client yet.
+/// Divides the process's file descriptors (`RLIMIT_NOFILE`) among `workers`, a number of threads: sets how many client
+/// connections each may have, at least 1. The first call measures; it comes when the process has opened all that it
+/// needs itself, and before the first client. If the limit can't be read, it logs that at `alert`, and changes nothing.
 pub fn share_out(workers: usize) {
     let measured = || {
         let (limit, _) = process::limit(ResourceLimit::OpenFiles)?;

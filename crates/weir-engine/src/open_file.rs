@@ -34,7 +34,7 @@ impl OpenFile {
         OpenFile { handle, meta, etag: OnceCell::new(), body: OnceCell::new() }
     }
 
-    /// The file itself.
+    /// The open file, for reads and `sendfile`; the clone shares its descriptor.
     pub fn handle(&self) -> Rc<FileHandle> {
         self.handle.clone()
     }

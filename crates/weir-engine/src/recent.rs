@@ -14,7 +14,7 @@ impl<T> Default for RecentFacts<T> {
 }
 
 impl<T> RecentFacts<T> {
-    /// What is known of `text`.
+    /// The fact about `text`; `None` if there is none, or a newer one has taken its place.
     #[inline]
     pub fn find(&self, text: &[u8]) -> Option<&T> {
         match self.0.get(place(text)) {

@@ -133,6 +133,10 @@ pub trait ClientJudge {
 
 /// Normalises target and host and finds the server, in nginx's order: what is wrong with the line is the default
 /// server's to answer, and its `merge_slashes` counts.
+///
+/// # Errors
+/// [`HeadFailure::Refuse`] with the status of the response: 400 and the like for a bad target, host or field, 405 for
+/// `TRACE`, or what [`ClientJudge`] says of the client.
 pub fn check<J: ClientJudge>(x: &mut Exchange) -> Result<(), HeadFailure> {
     target(x)?;
     let (named, host) = (target_authority(x), x.request.span(KnownField::Host));

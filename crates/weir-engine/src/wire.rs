@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct IpcWriter(pub Vec<u8>);
 
 impl IpcWriter {
-    /// A number.
+    /// Writes an integer: eight bytes, little-endian.
     pub fn number(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
@@ -47,19 +47,19 @@ impl IpcWriter {
 pub struct IpcReader<'b>(pub &'b [u8]);
 
 impl<'b> IpcReader<'b> {
-    /// A number.
+    /// Reads eight bytes, little-endian; `None` if fewer are left.
     pub fn number(&mut self) -> Option<u64> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u64::from_le_bytes(*number))
     }
 
-    /// A number with a fraction.
+    /// Reads a floating-point number, the eight bytes of its IEEE 754 bits; `None` if fewer are left.
     pub fn float(&mut self) -> Option<f64> {
         self.number().map(f64::from_bits)
     }
 
-    /// A string of bytes.
+    /// Reads a string of bytes, which follows its length; `None` if the message ends before it does.
     pub fn bytes(&mut self) -> Option<&'b [u8]> {
         let len = usize::try_from(self.number()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(len)?;
@@ -67,17 +67,17 @@ impl<'b> IpcReader<'b> {
         Some(bytes)
     }
 
-    /// The name of a file.
+    /// Reads a file's name, any bytes; `None` if the message ends before it does.
     pub fn path(&mut self) -> Option<PathBuf> {
         self.bytes().map(|bytes| OsString::from_vec(bytes.to_vec()).into())
     }
 
-    /// A text for people.
+    /// Reads a text for people; bytes that are not UTF-8 become U+FFFD. `None` if the message ends before it does.
     pub fn string(&mut self) -> Option<String> {
         self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// A list, each of whose items `item` reads.
+    /// Reads a list, its items with `item`; `None` if `item` returns it or the message ends before the list does.
     pub fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.number()?;
         let mut items = Vec::new(); // as long as there are bytes for, whatever the number says

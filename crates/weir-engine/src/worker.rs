@@ -138,13 +138,13 @@ impl Worker {
         })
     }
 
-    /// The configuration that new requests get.
+    /// The configuration that new requests get; `None` before the first [`Worker::switch`].
     pub fn generation(&self) -> Option<Rc<WorkerGeneration>> {
         self.generation.borrow().clone()
     }
 
     /// From here on new requests get `generation`; connections whose address it does not have, or has otherwise, end
-    /// with the request they are in. What it replaces is returned.
+    /// with the request they are in. Returns the configuration it replaces; `None` for the first one.
     pub fn switch(&self, generation: Rc<WorkerGeneration>) -> Option<Rc<WorkerGeneration>> {
         let before = self.generation.replace(Some(generation));
         self.serial.set(self.serial.get() + 1);

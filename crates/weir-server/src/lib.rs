@@ -336,7 +336,8 @@ impl Server {
         self.crew.join(limit)
     }
 
-    /// Runs `f` on worker `id`'s loop.
+    /// Runs `f` on the loop of the worker with the number `id`, counted from 0, and returns without waiting. Does
+    /// nothing if there is no such worker.
     pub fn on_worker(&self, id: usize, f: impl FnOnce(&std::rc::Rc<Worker>) + Send + 'static) {
         if let Some(thread) = self.threads().iter().find(|thread| usize::from(thread.remote.worker()) == id) {
             thread.remote.run(Box::new(move || {

@@ -173,7 +173,7 @@ impl FieldSection {
         self.pseudo.push((name, value));
     }
 
-    /// Adds a field.
+    /// Appends a field and writes its name in lower case, as HTTP/2 requires (RFC 9113 section 8.2.1).
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let start = self.text.len();
         let name = self.text(name);

@@ -274,7 +274,7 @@ pub struct RequestTables {
 }
 
 impl RequestTables {
-    /// What modules shared by its type.
+    /// The value of type `T` that modules share while the configuration is read; `None` if no module has made one.
     pub fn shared<T: 'static>(&self) -> Option<&T> {
         self.shared.get(&TypeId::of::<T>())?.downcast_ref()
     }

@@ -275,7 +275,8 @@ impl ConfigurationLink {
         self.configuration.tables.plain.get(name)?.set
     }
 
-    /// A module's variable by name.
+    /// A module's variable by its name without `$`, whether or not the configuration uses it: how it is computed, and
+    /// for a prefix variable (`http_`) the part of the name after the prefix. `None` if no module has such a variable.
     pub fn modules_variable<'n>(&self, name: &'n str) -> Option<(VariableSource, &'n str)> {
         self.configuration.tables.module_variable(name)
     }
@@ -311,7 +312,8 @@ impl VirtualServer {
         self.link.retired.get()
     }
 
-    /// What a module keeps with the server ([`BuildHooks::server_part`](crate::module::BuildHooks::server_part)).
+    /// What a module has added to the server ([`BuildHooks::server_part`](crate::module::BuildHooks::server_part));
+    /// `None` if no module adds a `P`.
     pub fn part<P: 'static>(&self) -> Option<&P> {
         self.parts.find()
     }
@@ -321,7 +323,7 @@ impl VirtualServer {
         self.link.clone()
     }
 
-    /// The plan of location `name`, which begins with `@`.
+    /// The plan of the named location `name`, with its `@`; `None` if the server does not have it.
     pub fn named(&self, name: &[u8]) -> Option<Rc<Plan>> {
         self.named.get(name).cloned()
     }

@@ -29,7 +29,8 @@ impl ExchangeTrace<'_> {
         }
     }
 
-    /// Opens `site`.
+    /// Opens `site` now: the request's time belongs to it until [`ExchangeTrace::leave`]. Does nothing where boundaries
+    /// are not recorded.
     #[inline(always)]
     pub fn enter(self, site: Site) {
         if self.0.recorded.get() {
@@ -37,7 +38,7 @@ impl ExchangeTrace<'_> {
         }
     }
 
-    /// Closes `site`.
+    /// Closes `site`, which [`ExchangeTrace::enter`] opened. Does nothing where boundaries are not recorded.
     #[inline(always)]
     pub fn leave(self, site: Site) {
         if self.0.recorded.get() {
@@ -105,7 +106,8 @@ impl ExchangeTrace<'_> {
         }
     }
 
-    /// Charges the time since the last stamp to `site`, and passes `behind` it: those took a few instructions.
+    /// Charges the time since the last stamp to `site`, and records the sites of `behind`, which ran right after it,
+    /// without time of their own: they took a few instructions.
     #[inline(always)]
     pub fn mark_and_pass<const N: usize>(self, site: Site, behind: [Site; N]) {
         if self.0.recorded.get() {

@@ -188,7 +188,7 @@ impl Exchange {
         }
     }
 
-    /// The value of the request's first field of that name.
+    /// The value of the request's first field `name`, in any letter case; `None` if the request has no such field.
     pub fn request_field(&self, name: &[u8]) -> Option<&[u8]> {
         let field = self
             .request

@@ -17,7 +17,7 @@ pub struct PathText {
 }
 
 impl PathText {
-    /// The path's bytes.
+    /// The path's bytes, of `root` or `alias` and of the URI.
     pub fn bytes(self, arena: &Arena) -> &[u8] {
         arena.get(self.span)
     }

@@ -33,12 +33,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// The first field of that name.
+    /// The value of the first field `known`; `None` if the request has no such field.
     pub fn value<'a>(&self, arena: &'a Arena, known: KnownField) -> Option<&'a [u8]> {
         self.head.field(known).map(|field| arena.get(field.value))
     }
 
-    /// The first field of that name, its place instead of its bytes.
+    /// The place of the value of the first field `known` in the request's arena; `None` if the request has no such
+    /// field.
     pub fn span(&self, known: KnownField) -> Option<Span> {
         self.head.field(known).map(|field| field.value)
     }

@@ -26,7 +26,7 @@ pub enum HeaderName {
 }
 
 impl HeaderName {
-    /// The name's bytes.
+    /// The name as it is sent, in its letter case.
     pub fn bytes<'a>(&'a self, arena: &'a Arena) -> &'a [u8] {
         match self {
             HeaderName::Known(known) => known.name().as_bytes(),
@@ -34,7 +34,7 @@ impl HeaderName {
         }
     }
 
-    /// Which of the names that Weir knows it is, however it is written.
+    /// The field that Weir knows by this name, in any letter case; `None` for [`HeaderName::Other`].
     #[inline]
     pub fn known(&self) -> Option<KnownField> {
         match self {
@@ -151,7 +151,7 @@ impl Response {
         self.add(known, value);
     }
 
-    /// The first field of that name among `headers`.
+    /// The value of the first field `known` among [`Response::headers`]; `None` if there is no such field.
     pub fn header(&self, known: KnownField) -> Option<&Text> {
         self.headers.iter().find(|h| h.name.known() == Some(known)).map(|h| &h.value)
     }
@@ -214,7 +214,7 @@ impl Response {
         of_it.then_some(whole)
     }
 
-    /// [`Response::typed`] in one piece.
+    /// [`Response::typed`] as one text, `text/html; charset=utf-8`; `None` if the response has no type.
     pub fn typed_whole(&self, arena: &Arena) -> Option<Vec<u8>> {
         let (kind, charset) = self.typed(arena)?;
         Some(charset.map_or_else(|| kind.to_vec(), |charset| [kind, b"; charset=", charset].concat()))

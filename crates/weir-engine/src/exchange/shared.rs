@@ -101,7 +101,8 @@ impl SharedPart {
         }
     }
 
-    /// Opens `site`.
+    /// Opens `site` now: the request's time belongs to it until [`SharedPart::leave`]. Does nothing where boundaries
+    /// are not recorded.
     #[inline(always)]
     pub fn enter(&self, site: Site) {
         if self.on.get() {
@@ -109,7 +110,7 @@ impl SharedPart {
         }
     }
 
-    /// Closes `site`.
+    /// Closes `site`, which [`SharedPart::enter`] opened. Does nothing where boundaries are not recorded.
     #[inline(always)]
     pub fn leave(&self, site: Site) {
         if self.on.get() {

@@ -38,6 +38,7 @@ impl LogLevel {
     ];
 
     /// The level that `error_log` calls `name`; nginx's names of parts of debug (`debug_http`) are all of it here.
+    /// `None` for a word that is not a level.
     pub fn parse(name: &[u8]) -> Option<LogLevel> {
         let parts = [
             "debug_core",

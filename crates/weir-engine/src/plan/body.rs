@@ -117,7 +117,7 @@ impl Default for BodyBuf {
 }
 
 impl BodyBuf {
-    /// All of `bytes`.
+    /// A piece that is the whole of `bytes`, without a copy.
     pub fn shared(bytes: Rc<[u8]>) -> BodyBuf {
         let end = bytes.len();
         BodyBuf::Shared { bytes, start: 0, end }
@@ -133,7 +133,7 @@ impl BodyBuf {
         }
     }
 
-    /// Nothing in it.
+    /// Whether the piece has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -222,7 +222,7 @@ impl BodyChain {
         }
     }
 
-    /// Takes the first piece.
+    /// Takes the first piece; `None` if the chain has no bytes left.
     pub fn pop(&mut self) -> Option<BodyBuf> {
         let buf = self.first.take()?;
         self.first = self.bufs.pop_front();

@@ -54,7 +54,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What a module left with [`PlanBuilder::keep`] under this type.
+    /// The first value of type `T` that a module added with [`PlanBuilder::keep`]; `None` if no module did.
     pub fn kept<T: 'static>(&self) -> Option<&T> {
         self.all_kept().next()
     }

@@ -64,8 +64,9 @@ pub struct BodyRest {
 }
 
 impl BodyRest {
-    /// Takes what is still to come of the body away from the exchange. If it is not read to its end, a connection of
-    /// HTTP/1 is closed behind the answer, as nginx does.
+    /// Takes the unread rest of the request's body away from the exchange; `None` if the body was read to its end or no
+    /// client is connected. If the rest is not read to its end, an HTTP/1 connection is closed after the response, as
+    /// nginx does.
     pub fn take_over(x: &mut Exchange) -> Option<BodyRest> {
         if !x.body.is_pending() {
             return None;

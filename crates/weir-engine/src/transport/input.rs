@@ -12,7 +12,7 @@ pub struct WireInput {
 }
 
 impl WireInput {
-    /// What is there.
+    /// The bytes that were received and not used yet; empty if there are none.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let all: &[u8] = match &self.buf {
@@ -22,7 +22,7 @@ impl WireInput {
         all.get(self.at..).unwrap_or_default()
     }
 
-    /// Nothing is there.
+    /// Whether all that was received is used.
     pub fn is_empty(&self) -> bool {
         self.bytes().is_empty()
     }

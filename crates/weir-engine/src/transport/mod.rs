@@ -149,7 +149,8 @@ impl ClientConnection {
         }
     }
 
-    /// The server that the handshake's name chose, with that name.
+    /// The server that the name in the TLS handshake (SNI) chose, with that name; `None` if the client sent no name, or
+    /// no server was chosen by it.
     pub fn named(&self) -> Option<(Rc<VirtualServer>, &str)> {
         let server = self.named.borrow().clone()?;
         Some((server, self.hello.get()?.server_name.as_deref()?))
@@ -257,7 +258,7 @@ impl Transport {
         }
     }
 
-    /// The socket's connection, of whichever protocol.
+    /// The socket's connection, of HTTP/1 or HTTP/2; `None` for a subrequest, which has no socket of its own.
     pub fn wire(&self) -> Option<&Rc<wire::ClientWire>> {
         match self {
             Transport::H1(wire) => Some(wire),
@@ -274,7 +275,7 @@ impl Transport {
         }
     }
 
-    /// Whether a client is at the other end, to be watched.
+    /// The client at the other end, to be watched; `None` for a subrequest.
     pub fn client(&self) -> Option<ClientSide> {
         match self {
             Transport::H1(wire) => Some(ClientSide::H1(wire.clone())),

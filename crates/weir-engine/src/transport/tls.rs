@@ -49,7 +49,7 @@ impl ConnectionTls {
         self.judgement.downcast_ref().expect("one storey accepts connections")
     }
 
-    /// The client's own certificate, as encoded.
+    /// The client's own certificate in DER; `None` if the client sent no certificate.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.facts.peer.first().map(|der| der.as_ref())
     }

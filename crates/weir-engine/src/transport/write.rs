@@ -85,7 +85,10 @@ impl ClientWire {
     }
 }
 
-/// Waits until at most `below` bytes are left to send.
+/// Waits until at most `below` bytes are left to send, for `send_timeout` at most between two writes.
+///
+/// # Errors
+/// The client closed or reset the connection, or `send_timeout` is over.
 pub async fn drained(x: &mut Exchange, wire: &Rc<ClientWire>, below: u64) -> Result<(), EngineError> {
     wire.flush_through();
     wire.timer.arm(x.plan.core.send_timeout);

@@ -39,12 +39,14 @@ pub enum VariableSource {
 }
 
 impl Variable {
-    /// A variable that is computed once per request.
+    /// A variable `name`, without `$`, that `get` computes once per request; `get` returns `None` where the variable is
+    /// not found.
     pub const fn new(name: &'static str, get: fn(&mut Exchange) -> Option<Text>) -> Variable {
         Variable { name, get: VariableSource::Plain(get), set: None, cacheable: true, changeable: false }
     }
 
-    /// All variables that begin with `name`.
+    /// All variables whose names begin with `name` (`http_`), computed each time; `get` receives the rest of the name,
+    /// and returns `None` where the variable is not found.
     pub const fn prefix(name: &'static str, get: fn(&mut Exchange, &str) -> Option<Text>) -> Variable {
         Variable { name, get: VariableSource::Prefix(get), set: None, cacheable: false, changeable: false }
     }
@@ -113,7 +115,7 @@ pub struct VariableTable {
 }
 
 impl VariableTable {
-    /// The number of a variable that the configuration uses.
+    /// The number of the variable `name`, without `$`; `None` if the configuration does not use it.
     pub fn find(&self, name: &str) -> Option<VarIndex> {
         self.by_name.get(name).copied()
     }
@@ -250,7 +252,9 @@ impl Exchange {
         *self.variables.slot(index) = VariableSlot::NotFound;
     }
 
-    /// A variable by name, as scripts ask for it at run time; also variables that the configuration never names.
+    /// The value of the variable `name`, without `$` and in any letter case, as scripts ask for it at run time; also of
+    /// variables that the configuration never uses. `None` if no module has the variable, or it has no value for this
+    /// request.
     pub fn variable_by_name(&mut self, name: &str) -> Option<Text> {
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return self.variable_by_name(&name.to_ascii_lowercase());
@@ -281,7 +285,8 @@ impl RegexCaptures {
         self.groups.clear();
     }
 
-    /// Group `n` (`$n`).
+    /// The place of capture group `n` (`$n`; 0 is the whole match) in the arena, empty if the group is not set; `None`
+    /// if the expression has no such group.
     pub fn get(&self, n: usize) -> Option<Span> {
         self.groups.get(n).copied()
     }

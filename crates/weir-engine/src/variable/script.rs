@@ -33,7 +33,8 @@ enum CaptureEscape {
 }
 
 impl ValueScript {
-    /// Compiles `source`; every variable in it is declared as used.
+    /// Compiles the argument with the number `argument`, counted from 0 without the directive's name; every variable in
+    /// it is declared as used.
     ///
     /// # Errors
     /// nginx's "invalid variable name"; unknown variables are reported when the whole file was read.
@@ -41,8 +42,8 @@ impl ValueScript {
         ValueScript::compile_text(line, argument, line.bytes(argument))
     }
 
-    /// Compiles `source`, which was made from `argument`: a part of it, or the whole with a prefix; or which stands for
-    /// it, where it is not there.
+    /// Compiles `source`, which was made from the argument with the number `argument`, counted from 0: a part of it, or
+    /// the whole with a prefix. If the line lacks that argument, errors point at the directive's name.
     ///
     /// # Errors
     /// As [`ValueScript::compile`], at the argument.

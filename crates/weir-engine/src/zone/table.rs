@@ -119,7 +119,7 @@ impl<V: 'static> ZoneStore for ZoneTable<V> {
 }
 
 impl<V> LockedEntries<'_, V> {
-    /// The entry of `key`, for which this was locked; it becomes the newest.
+    /// The entry of `key`, for which this was locked; it becomes the newest. `None` if the key has no entry.
     pub fn find(&mut self, key: &[u8]) -> Option<EntryHandle> {
         let node = self.shard.find(self.hash, key)?;
         if self.shard.newest != node {
@@ -140,7 +140,7 @@ impl<V> LockedEntries<'_, V> {
         &mut self.shard.nodes[handle.node as usize].value
     }
 
-    /// The entry that was not used for longest.
+    /// The entry of this part that was not used for longest; `None` if the part is empty.
     pub fn oldest(&self) -> Option<EntryHandle> {
         (self.shard.oldest != NONE).then(|| self.handle(self.shard.oldest))
     }
@@ -151,7 +151,8 @@ impl<V> LockedEntries<'_, V> {
         self.shard.link(handle.node);
     }
 
-    /// The entry of `key` in this part, whatever key it was locked for; it stays as old as it is.
+    /// The entry of `key` in this part, whatever key it was locked for; it stays as old as it is. `None` if the key has
+    /// no entry in this part.
     pub fn peek(&self, hash_of: &ZoneTable<V>, key: &[u8]) -> Option<EntryHandle> {
         Some(self.handle(self.shard.find(hash_of.hasher.hash_one(key), key)?))
     }

@@ -182,7 +182,7 @@ impl Drop for WatchGuard {
 }
 
 impl HousekeepingHandle {
-    /// What is in force.
+    /// A copy of the settings that are in force.
     pub fn settings(&self) -> HousekeepingSettings {
         *lock(&self.shared.settings)
     }
@@ -204,14 +204,15 @@ impl HousekeepingHandle {
         lock(&self.shared.stacks).last(SampleSource::Cpu, last)
     }
 
-    /// Collects samples from now on, until what is returned is dropped or `limit` is over.
+    /// Collects samples from now on, until the returned collection is dropped or `limit` is over.
     ///
-    /// [`ListenSource::Cpu`] takes those that are taken anyway, at [`HousekeepingSettings::cpu_hz`] (99 if that is off), and more with
-    /// `hz` above it. [`ListenSource::Wall`] samples sleeping loops as well.
+    /// [`SampleSource::Cpu`] takes those that are taken anyway, at [`HousekeepingSettings::cpu_hz`] (99 if that is
+    /// off), and more with `hz` above it. [`SampleSource::Wall`] samples sleeping loops as well. `hz` is samples a
+    /// second, 10,000 at most.
     ///
     /// # Errors
     /// Another profiler has the signal, or the kernel gives no timer: see [`Probe::arm`]. `InvalidInput` for
-    /// [`ListenSource::AskedResponder`].
+    /// [`SampleSource::Asked`].
     pub fn collect(&self, source: SampleSource, hz: u32, limit: Duration) -> io::Result<StackCollection> {
         if source == SampleSource::Asked {
             return Err(io::ErrorKind::InvalidInput.into());

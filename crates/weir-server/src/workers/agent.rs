@@ -65,7 +65,7 @@ impl AgentProcess {
         self.remote.run(Box::new(move || thread::quit(limit)));
     }
 
-    /// Ends it at once.
+    /// Ends the agent at once, without its `worker_shutdown_timeout`; returns without waiting.
     pub fn stop(&self) {
         self.remote.run(Box::new(thread::stop));
     }

@@ -96,8 +96,8 @@ impl WorkerChoice {
         kept.or(best).or_else(|| self.choose(loads))
     }
 
-    /// The worker for what waits in the queue of worker `from`; `None`: it stays there. It is moved only from one
-    /// that is late or full, and only to one that waits or turns.
+    /// The number of the worker for a connection that waits in the queue of worker `from`; `None`: it stays there. It
+    /// is moved only from one that is late or full, and only to one that waits or turns.
     pub fn rescue(&mut self, loads: &[WorkerLoad], from: usize) -> Option<usize> {
         let stuck = loads.get(from)?;
         // Not counting the one that is to be moved.

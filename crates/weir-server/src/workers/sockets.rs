@@ -88,7 +88,7 @@ pub(crate) struct WorkerSocket {
 }
 
 impl InheritedSockets {
-    /// Opens what `configuration` wants for as many workers.
+    /// Opens the sockets that `configuration` listens on; an address with `reuseport` gets one for each of `workers`.
     ///
     /// # Errors
     /// nginx's words for each address that can't be bound, one a line; none is open then.
@@ -96,8 +96,9 @@ impl InheritedSockets {
         InheritedSockets::default().reopen(configuration, workers)
     }
 
-    /// The set for `configuration`: what this one has of it, and new sockets for the rest. This one stays as it is, so
-    /// a reload that fails goes back to it; what it has and the new one has not is closed with it.
+    /// The set for `configuration` and a number of `workers`: what this one has of it, and new sockets for the rest.
+    /// This one stays as it is, so a reload that fails goes back to it; what it has and the new one has not is closed
+    /// with it.
     ///
     /// # Errors
     /// As [`InheritedSockets::open`].

@@ -165,8 +165,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// Turns the peer at place `id` of the primary or backup ones down, or up again, for all workers and until the list
-    /// says something about that ([`Upstream::edit`] with `down`); `false`: there is none.
+    /// Turns peer number `id` of the backup or the primary ones, counted from 0, `down` or up again, for all workers
+    /// and until the list sets `down` itself ([`Upstream::edit`]). Returns `false` if there is no such peer.
     pub fn turn(&self, backup: bool, id: usize, down: bool) -> bool {
         let members = self.members();
         let peers = if backup { &members.backup } else { &members.primary };

@@ -17,7 +17,7 @@ pub struct RequestQueue {
 }
 
 impl RequestQueue {
-    /// An empty line.
+    /// An empty queue for `number` requests, each of which waits for `timeout` milliseconds at most (`queue`).
     pub fn new(number: u32, timeout: u64) -> RequestQueue {
         RequestQueue { number, timeout, waiting: AtomicU32::new(0) }
     }

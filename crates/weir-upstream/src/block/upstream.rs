@@ -105,7 +105,7 @@ impl Upstream {
         self.version.load(Relaxed)
     }
 
-    /// The members now.
+    /// The servers of the upstream as they are now; later changes make another set.
     pub fn members(&self) -> Arc<UpstreamMembers> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -115,7 +115,7 @@ impl Upstream {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the list comes from at run time.
+    /// Where the list of servers comes from at run time; `None` if it comes from the configuration alone.
     pub fn source(&self) -> Option<&ServerSource> {
         self.source.as_deref()
     }

@@ -41,13 +41,14 @@ impl Upstreams {
         Ok(())
     }
 
-    /// The group that an `upstream` block defines under this name.
+    /// The upstream that an `upstream` block defines as `name`, in any letter case; `None` if no block does.
     pub fn find(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.defined.get(&*folded(name)).map(|place| &self.groups[*place])
     }
 
-    /// The group that `host`, which was computed, means: that of an `upstream` block, or of a `*_pass` that names the
-    /// same address.
+    /// The upstream that the computed `host` names, with or without a port: that of an `upstream` block, or of a
+    /// `*_pass` to the same address, where `default_port` stands in for a port that is not written. `None` if the
+    /// configuration has neither: the caller looks the host up.
     pub fn meant(&self, host: &str, default_port: u16) -> Option<&Arc<Upstream>> {
         if let Some(found) = self.find(host) {
             return Some(found);
@@ -62,7 +63,7 @@ impl Upstreams {
         place.map(|place| &self.groups[*place])
     }
 
-    /// All groups.
+    /// All upstreams, of blocks and of addresses, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.groups.iter()
     }

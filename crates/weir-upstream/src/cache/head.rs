@@ -84,7 +84,8 @@ impl CacheHead<'_> {
         false
     }
 
-    /// The bytes.
+    /// The head as bytes, in the layout that the module describes and with both checksums; the body follows it in the
+    /// file.
     pub fn compose(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len());
         out.extend_from_slice(MAGIC);

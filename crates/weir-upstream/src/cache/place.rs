@@ -53,7 +53,8 @@ impl Default for KeeperPace {
 pub struct CacheZones(Vec<Arc<SharedZone>>);
 
 impl CacheZones {
-    /// The cache `name`, which `owner` (`proxy_cache_path`) declares.
+    /// The cache zone `name` that the directive `owner` (`proxy_cache_path`) declares; `None` if that directive
+    /// declares no such zone.
     pub fn named(&self, owner: &str, name: &[u8]) -> Option<Arc<CacheIndex>> {
         let zone = self.0.iter().find(|zone| zone.owner() == owner && zone.name.as_bytes() == name)?;
         of(zone)

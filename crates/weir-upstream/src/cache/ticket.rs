@@ -37,7 +37,7 @@ impl CacheTicket {
         CacheTicket { cache, entry, updating: None, counted }
     }
 
-    /// The cache.
+    /// The cache zone that the entry belongs to.
     pub fn cache(&self) -> &Arc<CacheIndex> {
         &self.cache
     }

@@ -280,8 +280,8 @@ impl UpstreamFamily {
         Ok(())
     }
 
-    /// What [`UpstreamFamily::resolve`] made, as a copy of the caller's: each request counts a reference, and workers that count in
-    /// one place would write the same cache line.
+    /// What [`UpstreamFamily::resolve`] made, `None` before it ran. Each caller gets a copy of its own: each request
+    /// counts a reference, and workers that count in one place would write the same cache line.
     pub fn settings(&self) -> Option<Arc<UpstreamSettings>> {
         self.resolved.as_deref().cloned().map(Arc::new)
     }

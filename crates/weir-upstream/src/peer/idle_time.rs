@@ -29,8 +29,9 @@ impl IdleTime {
         }
     }
 
-    /// Milliseconds after which to close first: a tenth, and what may pass before a closing is seen, less than what
-    /// was learned, but at least half of it. It is forgotten after [`MEMORY`]: the server may have been configured anew.
+    /// Milliseconds of idleness after which to close a connection before the server does: the learned time less a tenth
+    /// and less [`LOOK`], but at least half of it. `None` if nothing was learned in the last [`MEMORY`] seconds: the
+    /// server may have another configuration by now.
     pub fn limit(&self) -> Option<u64> {
         let learned = self.learned.load(Relaxed);
         if learned == 0 {

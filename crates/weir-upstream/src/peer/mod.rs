@@ -116,7 +116,7 @@ impl LastFault {
         self.packed.store(seconds << 8 | u64::from(cause as u8), Relaxed);
     }
 
-    /// The cause and the second since 1970.
+    /// What went wrong last, and when, in seconds since 1970; `None` if nothing did yet.
     pub fn read(&self) -> Option<(Cause, u64)> {
         let packed = self.packed.load(Relaxed);
         let cause = Cause::ALL.into_iter().find(|cause| *cause as u64 == packed & 0xff)?;
@@ -130,7 +130,7 @@ impl PeerState {
         *self.check.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
-    /// Why it did not pass the last check that found it unwell.
+    /// Why the peer failed its last unsuccessful health check, a text for people; `None` if it never failed one.
     pub fn check(&self) -> Option<String> {
         self.check.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -208,7 +208,7 @@ pub enum PeerHealth {
 }
 
 impl PeerHealth {
-    /// One word.
+    /// The state as one word in lower case, for status pages and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             PeerHealth::Up => "up",

@@ -27,7 +27,7 @@ pub enum CacheStatus {
 }
 
 impl CacheStatus {
-    /// nginx's word.
+    /// nginx's word for it, in upper case: the value of `$upstream_cache_status`.
     pub fn as_str(self) -> &'static str {
         match self {
             CacheStatus::Miss => "MISS",

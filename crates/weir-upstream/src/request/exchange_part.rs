@@ -69,7 +69,7 @@ pub fn has_asked_servers(x: &Exchange) -> bool {
     part_if(x).is_some_and(|part| part.tries.is_some())
 }
 
-/// The name of the upstream that is asked for `x`, or was last.
+/// The name of the upstream that is asked for `x`, or was last; `None` if `x` has asked no upstream.
 pub fn upstream_name(x: &Exchange) -> Option<String> {
     part_if(x)?.tries.as_ref()?.group()
 }

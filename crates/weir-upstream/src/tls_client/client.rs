@@ -80,7 +80,7 @@ impl ClientConf {
         Arc::new(tls.expect("the suites that are chosen without directives are there"))
     }
 
-    /// What [`ClientConf::resolve`] made.
+    /// What [`ClientConf::resolve`] made; `None` if it did not run, as for a block whose servers do not speak TLS.
     pub fn tls(&self) -> Option<Arc<ClientTls>> {
         self.resolved.clone()
     }
@@ -225,12 +225,14 @@ impl ClientTls {
         ClientConfig::new(&settings).map_err(|error| error.to_string())
     }
 
-    /// What went wrong with the file of secrets; told once.
+    /// What went wrong with the file of secrets (`lua_ssl_key_log`), in nginx's words. `None` if nothing did, if an
+    /// earlier call has returned it, or if there is no such file.
     pub fn take_key_log_error(&self) -> Option<String> {
         self.settings.key_log.as_ref()?.take_error()
     }
 
-    /// Whom servers' certificates must come from, and over how many others at most.
+    /// The authorities that servers' certificates must come from, and how many certificates a chain may have between
+    /// them (`*_ssl_verify_depth`); `None` where servers are not verified (`*_ssl_verify off`).
     pub fn trust(&self) -> Option<(&TrustStore, usize)> {
         self.verify.as_ref().map(|(trust, depth)| (trust, *depth))
     }

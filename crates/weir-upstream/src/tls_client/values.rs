@@ -6,7 +6,8 @@ use weir_tls::suites::{self, ProtocolVersions};
 use super::cache::CertificateCacheLimits;
 use super::files;
 
-/// Argument `i` as a path of the configuration's folder; names with a prefix of their own stay.
+/// Argument `i`, counted from 0, as a path relative to the configuration's directory. An empty name, and one with a
+/// prefix of its own (`data:`, `engine:`), is unchanged.
 pub fn absolute(line: &LineCx<'_>, i: usize) -> String {
     let name = line.arg(i);
     if files::is_no_path(name) {
@@ -15,7 +16,11 @@ pub fn absolute(line: &LineCx<'_>, i: usize) -> String {
     line.paths().conf_prefix.join(name).to_string_lossy().into_owned()
 }
 
-/// `ssl_protocols`; versions that do not exist here are told, and must not be all.
+/// Reads `ssl_protocols`, in any letter case. TLS 1.1 and older do not exist here: each is logged as a warning.
+///
+/// # Errors
+/// A word that is not a protocol, a line that leaves neither TLS 1.2 nor TLS 1.3, or a second such directive in a
+/// block.
 pub fn protocols(slot: &mut Option<ProtocolVersions>, line: &mut LineCx<'_>) -> Result {
     let mut wanted = ProtocolVersions { tls12: false, tls13: false };
     for i in 0..line.args().len() {
@@ -36,7 +41,10 @@ pub fn protocols(slot: &mut Option<ProtocolVersions>, line: &mut LineCx<'_>) -> 
     line.once(slot, wanted)
 }
 
-/// A cipher list: it must select something.
+/// Reads a list of ciphers in OpenSSL's format (`ssl_ciphers`).
+///
+/// # Errors
+/// nginx's `SSL_CTX_set_cipher_list(…) failed` for a list that selects nothing, or a second such directive in a block.
 pub fn ciphers(slot: &mut Option<String>, line: &mut LineCx<'_>) -> Result {
     let list = line.arg(0);
     suites::select(list).map_err(|error| {
@@ -45,7 +53,8 @@ pub fn ciphers(slot: &mut Option<String>, line: &mut LineCx<'_>) -> Result {
     line.once(slot, list.to_owned())
 }
 
-/// Says which groups of argument `i` can't be had; the others are used.
+/// Logs a warning for each key exchange group in argument `i`, counted from 0, that does not exist here; the others are
+/// used.
 pub fn warn_of_groups(line: &mut LineCx<'_>, i: usize) {
     let list = line.arg(i).to_owned();
     for name in suites::lacking_groups(&list) {
@@ -53,8 +62,12 @@ pub fn warn_of_groups(line: &mut LineCx<'_>, i: usize) {
     }
 }
 
-/// The commands that choose algorithms, for servers and clients: TLS 1.2's ciphers, TLS 1.3's, and groups, each with its
-/// place. `false`: the command is another one.
+/// Reads one of the commands of `ssl_conf_command` and `*_ssl_conf_command` that choose algorithms: `CipherString` for
+/// TLS 1.2, `Ciphersuites` for TLS 1.3, and `Groups` or `Curves`, into `slots` in this order. Returns `false` for any
+/// other command.
+///
+/// # Errors
+/// nginx's `SSL_CONF_cmd(…) failed` for a value that selects nothing.
 pub fn algorithms(slots: [&mut Option<String>; 3], line: &mut LineCx<'_>) -> Result<bool> {
     let [ciphers, ciphersuites, groups] = slots;
     let (name, value) = (line.arg(0), line.arg(1));
@@ -78,7 +91,11 @@ pub fn failed_command(line: &LineCx<'_>, why: &str) -> Error {
     line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"))
 }
 
-/// `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`
+/// Reads `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`: how many certificates at most, and times in
+/// seconds, by default 60 and 10.
+///
+/// # Errors
+/// nginx's `invalid parameter`, a line without `max`, or a second such directive in a block.
 pub fn certificate_cache(slot: &mut Option<Option<CertificateCacheLimits>>, line: &mut LineCx<'_>) -> Result {
     let mut keep = CertificateCacheLimits { max: 0, valid: 60, inactive: 10 };
     for i in 0..line.args().len() {

@@ -75,7 +75,7 @@ impl WorkerUpstreams {
         drop(named);
     }
 
-    /// The group of an address that was computed before.
+    /// The upstream of the computed `address` if [`WorkerUpstreams::add_address`] made it before; `None` otherwise.
     pub fn address(&self, address: &str) -> Option<Rc<LocalUpstream>> {
         self.addresses.borrow().get(address).cloned()
     }

@@ -87,7 +87,7 @@ impl ModuleConfs {
         self.find().expect("the module is in the list")
     }
 
-    /// The settings of type `C`, of a module that need not be in the list.
+    /// The settings of type `C`; `None` if the module that has them is not in the build's list.
     pub fn find<C: 'static>(&self) -> Option<&C> {
         let own = self.own.iter().find_map(|(_, conf)| conf.downcast_ref());
         own.or_else(|| self.base.confs.iter().find_map(|conf| conf.get()?.downcast_ref()))

@@ -31,7 +31,7 @@ pub struct AdminLine {
 }
 
 impl TraceSettings {
-    /// Trees kept, over all workers; 1000 unless `trace keep=` says otherwise.
+    /// The number of trace trees that are retained, over all workers (`trace keep=`); 1000 by default.
     #[must_use]
     pub fn keep(&self) -> usize {
         self.keep.unwrap_or(KEEP)

@@ -208,7 +208,8 @@ impl H2Mux {
         self.feed();
     }
 
-    /// Ends a turn.
+    /// Ends a turn that [`H2Mux::begin_turn`] began. If the worker stops or the address is gone, it sends `GOAWAY` (RFC
+    /// 9113 section 6.8).
     pub fn end_turn(&self) {
         self.look();
         self.serving.set(false);

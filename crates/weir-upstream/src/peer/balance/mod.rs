@@ -77,7 +77,8 @@ impl BalanceMethod {
         )
     }
 
-    /// The directive.
+    /// The directive that chooses the method, with the parameters that distinguish it: `least_time header`. It is
+    /// `round_robin` where no directive does.
     pub fn name(&self) -> &'static str {
         match self {
             BalanceMethod::RoundRobin => "round_robin",
@@ -167,7 +168,7 @@ impl TriedPeers {
         usize::from(self.first.is_some()) + self.others.len()
     }
 
-    /// None was.
+    /// Whether the request has tried no peer yet.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }

@@ -21,7 +21,7 @@ struct RoundRobinTurn {
 }
 
 impl RoundRobin {
-    /// A fresh turn.
+    /// A turn that begins with each peer at its configured weight.
     pub fn new(members: &Arc<UpstreamMembers>) -> RoundRobin {
         let turns = |peers: &[Arc<Peer>]| {
             let turn = |peer: &Arc<Peer>| RoundRobinTurn {
@@ -52,7 +52,8 @@ impl RoundRobin {
         Some(peer)
     }
 
-    /// The next peer that `usable` allows.
+    /// The next peer that `usable` allows, primary ones first, backups after them; notes it in `tried`. `None` if every
+    /// peer was tried, is unavailable, or is not usable.
     pub fn next(&mut self, tried: &mut TriedPeers, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
         let now = now();
         let alone = self.backup.is_empty();
