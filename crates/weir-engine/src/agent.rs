@@ -33,7 +33,7 @@ fn is_neither(agent: &[u8]) -> bool {
     msie_at(agent).is_none() && !has(agent, b"Opera")
 }
 
-/// What stands behind `MSIE `, the version; at least three bytes of it.
+/// What follows `MSIE `, the version; at least three bytes of it.
 fn msie_at(agent: &[u8]) -> Option<&[u8]> {
     let at = memchr::memmem::find(agent, b"MSIE ")?;
     agent.get(at + 5..).filter(|rest| rest.len() >= 3)

@@ -22,7 +22,7 @@ pub struct WorkerCounters {
     pub log_lost: WorkerCounter,
     /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::H2Abuse`].
     pub http2_abuse: [WorkerCounter; weir_http::h2::H2Abuse::COUNT],
-    /// What whoever deals connections to the workers counts of this one.
+    /// What the thread that deals connections to the workers counts of this one.
     pub dealing: DealingCounters,
 }
 

@@ -124,7 +124,7 @@ pub async fn refuse(x: &mut Exchange, status: u16) {
     record(x);
 }
 
-/// Logs `x`, which is closed without an answer, with `status`.
+/// Logs `x`, which is closed without a response, with `status`.
 pub async fn close(x: &mut Exchange, status: u16) {
     x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientClosed };
     x.delivery.set(ResponseDelivery::Abandoned);
@@ -133,7 +133,7 @@ pub async fn close(x: &mut Exchange, status: u16) {
     record(x);
 }
 
-/// Waits until the answer has left through its stream's window, as long as `send_timeout` allows.
+/// Waits until the response has left through its stream's window, as long as `send_timeout` allows.
 async fn sent(x: &mut Exchange) {
     if x.is_complete()
         && x.transport.h2().is_some_and(H2Stream::is_unsent)
@@ -144,7 +144,7 @@ async fn sent(x: &mut Exchange) {
     }
 }
 
-/// `post_action`: the request goes on elsewhere when its answer is out, however it came out. Boxed, since few do. One
+/// `post_action`: the request goes on elsewhere when its response is out, however it came out. Boxed, since few do. One
 /// that leads to itself is done once; nginx does it ten times.
 async fn post_action(x: &mut Exchange) {
     let mut done = None;
@@ -195,7 +195,7 @@ pub enum EngineWait {
 pub struct RequestCourse {
     /// Internal redirects that were followed, each open in the trace.
     redirects: u8,
-    /// Answers that header filters refused.
+    /// Responses that header filters refused.
     refusals: u8,
 }
 
@@ -351,14 +351,14 @@ fn unanswered(x: &mut Exchange) -> NextStep {
     NextStep::Judge(Verdict::Status(500))
 }
 
-/// Header filters refuse each answer that is made because of the one before: the next one passes without them.
+/// Header filters refuse each response that is made because of the one before: the next one passes without them.
 #[cold]
 fn unfiltered(x: &mut Exchange) {
     x.unfiltered = true;
     x.log(LogLevel::Alert, &"header filters refuse every response, the next one is sent without them");
 }
 
-/// What is recorded of an answer that broke off.
+/// What is recorded of a response that broke off.
 pub fn cause(error: &EngineError) -> Cause {
     match (error.side, error.kind) {
         (_, EngineErrorKind::TooLarge) => Cause::BodyTooLarge,
@@ -384,7 +384,7 @@ fn broken(x: &mut Exchange, error: EngineError) {
     }
 }
 
-/// Too late for another answer: the connection tells that this one is not whole.
+/// Too late for another response: the connection tells that this one is not whole.
 #[cold]
 fn too_late(x: &mut Exchange, status: u16) {
     x.keep_alive = false;
@@ -429,7 +429,7 @@ pub(crate) fn record(x: &mut Exchange) {
     x.shared.finish(|trace, tape| {
         let mut end = None;
         if trace.is_on() {
-            // Behind an answer that went out whole there is nothing left to do, and a stamp costs more than that.
+            // After a response that went out whole there is nothing left to do, and a stamp costs more than that.
             if x.is_complete() && tape.pass(Site::step(ConnectionStep::Finalise)) {
                 end = Some(trace.end_here(tape));
             } else {
@@ -473,7 +473,7 @@ fn protocol(version: Version) -> u8 {
     }
 }
 
-/// So many answers of a request may be refused by header filters. A refusal is answered by a page or an `error_page`,
+/// So many responses of a request may be refused by header filters. A refusal is answered by a page or an `error_page`,
 /// and that goes through filters, too: more than one for each change of the URI that a request may have is a loop.
 const REFUSALS: u8 = 12;
 

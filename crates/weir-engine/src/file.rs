@@ -71,7 +71,7 @@ pub fn test(x: &mut Exchange, path: impl Into<PathText>) -> Result<FileKind, i32
     }
 }
 
-/// nginx's answer to a file that can't be opened: logs, and gives the status.
+/// nginx's response to a file that can't be opened: logs, and gives the status.
 pub fn failed(x: &Exchange, path: impl Into<PathText>, errno: i32) -> u16 {
     let call = match x.plan.core.disable_symlinks {
         DisableSymlinks::Off => "open()",

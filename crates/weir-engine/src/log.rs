@@ -4,7 +4,7 @@
 //! Nothing that serves requests writes to a file. A worker composes lines into buffers of its own
 //! ([`WorkerLogs`]), hands them over once a turn of its loop, and the log thread (`writer`) writes what it was
 //! given: one write(2) for all lines of a file that came together. A disk that is slow or full costs lines, which
-//! are counted, never requests. Only `emerg` and `alert` are written at once by whoever has them to say.
+//! are counted, never requests. Only `emerg` and `alert` are written at once by the thread that has them to say.
 
 mod buffer;
 mod capture;
@@ -156,7 +156,7 @@ pub fn worker_exited() {
 }
 
 /// Logs why the server can't start: as [`cycle`], and to standard error even when the main log is open, since that is
-/// where whoever starts it looks.
+/// where the person who starts it looks.
 pub fn startup(message: &dyn Display) {
     cycle(LogLevel::Emerg, message);
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
@@ -205,7 +205,7 @@ fn main(level: LogLevel, line: &[u8], short: &[u8], reach: LineReach) {
     }
 }
 
-/// Tells the main log about another log that can't be written; when it is that one, standard error.
+/// Logs to the main log about another log that can't be written; when it is that one, standard error.
 fn complain(trouble: &writer::LogTrouble) {
     let message = format_args!("{}, {} lines lost", trouble.message, trouble.lines);
     let line = compose(&now(), trouble.level, None, &message, |_| {});

@@ -65,7 +65,7 @@ impl OpenFile {
     }
 
     /// All of the file, when it has at most [`SMALL`] bytes and they can be read without waiting for the disk.
-    /// `None` also for a file that was cut short since: whoever sends it as a file finds that out.
+    /// `None` also for a file that was cut short since: the caller that sends it as a file finds that out.
     pub fn body(&self) -> Option<Rc<[u8]>> {
         if let Some(body) = self.body.get() {
             return Some(body.clone());

@@ -179,7 +179,7 @@ fn stream_at_once(x: &mut Exchange) -> bool {
     true
 }
 
-/// Sends the body of `x.response` behind the head, whatever it is.
+/// Sends the body of `x.response` after the head, whatever it is.
 async fn send_body(x: &mut Exchange) -> Result<(), EngineError> {
     let body = std::mem::take(&mut x.response.body);
     if !x.response.header_only {
@@ -430,7 +430,7 @@ async fn drain(
     }
 }
 
-/// The filters behind the place where subrequests are put, then the connection.
+/// The filters after the place where subrequests are put, then the connection.
 async fn behind(x: &mut Exchange, rest: &mut [BodyEntry], chain: BodyChain) -> Result<(), EngineError> {
     if rest.is_empty() { write(x, chain).await } else { through(x, rest, chain).await }
 }
@@ -440,7 +440,7 @@ fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut B
     (&mut head[at], tail.first_mut())
 }
 
-/// Moves what waits behind the input of a filter that needs bytes into it, unless the filter has enough; of a file
+/// Moves what waits after the input of a filter that needs bytes into it, unless the filter has enough; of a file
 /// `portion` bytes at a time, so that no file is held whole however slow the client is.
 async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), EngineError> {
     if entry.unread.is_empty() || entry.full {

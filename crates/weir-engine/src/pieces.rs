@@ -1,8 +1,8 @@
 //! Bytes that wait in memory take about as much of it as they are many, in whatever pieces they came.
 
-/// Adds `bytes` behind `last`, the piece before them, where both are small; else they are the next piece. A piece of one byte
-/// takes seventy, of its place in a queue and of a block of the heap: who sends byte by byte would have us hold seventy times
-/// what a window or a buffer allows.
+/// Adds `bytes` after `last`, the piece before them, where both are small; else they are the next piece. A piece of one
+/// byte takes seventy, of its place in a queue and of a block of the heap: who sends byte by byte would have us hold
+/// seventy times what a window or a buffer allows.
 pub fn join(last: Option<&mut Vec<u8>>, bytes: Vec<u8>) -> Option<Vec<u8>> {
     if append(last, &bytes) {
         return None;
@@ -15,7 +15,7 @@ pub fn join(last: Option<&mut Vec<u8>>, bytes: Vec<u8>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Adds `bytes` behind `last`; `false`: there is none, or the two would be large.
+/// Adds `bytes` after `last`; `false`: there is none, or the two would be large.
 pub fn append(last: Option<&mut Vec<u8>>, bytes: &[u8]) -> bool {
     match last {
         Some(last) if last.len() + bytes.len() <= SMALL => {

@@ -125,7 +125,7 @@ pub fn collect<R>(build: impl FnOnce() -> R) -> (R, BuildFindings) {
     (result, collected.findings())
 }
 
-/// What was found so far. Contents lie one behind the other: pieces of their own would leave holes between what a
+/// What was found so far. Contents lie one after the other: pieces of their own would leave holes between what a
 /// configuration keeps of very many of them.
 #[derive(Default)]
 struct CollectedFindings {

@@ -43,7 +43,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The client left, was too slow, broke the framing or exceeded `client_max_body_size`; or the file can't be
-    /// written. `EngineError::status` is what to answer.
+    /// written. `EngineError::status` is the status to respond with.
     pub async fn read_body(&mut self) -> Result<(), EngineError> {
         if self.body.read {
             return Ok(());
@@ -69,8 +69,8 @@ impl Exchange {
         self.read_body().await
     }
 
-    /// Adds a piece to a body that is made anew ([`RequestBody::replace`]): in memory up to `limit` bytes, else in a file
-    /// under `client_body_temp_path`.
+    /// Adds a piece to a body that is made again ([`RequestBody::replace`]): in memory up to `limit` bytes, else in a
+    /// file under `client_body_temp_path`.
     ///
     /// # Errors
     /// The file can't be written.
@@ -291,11 +291,12 @@ impl Exchange {
     }
 }
 
-/// Drops what came of a body that nobody read, before the answer: wrong framing changes the answer to 400, or ends the
-/// connection behind an error's page. A client that asks whether to send the body is told to, unless it gets an error.
+/// Drops what came of a body that nobody read, before the response: wrong framing changes the response to 400, or ends
+/// the connection after an error's page. A client that asks whether to send the body is told to, unless it gets an
+/// error.
 ///
 /// # Errors
-/// The status to answer with instead.
+/// The status to respond with instead.
 pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
     if !x.body.is_pending() || x.response.header_sent || x.body.beside().is_some() {
         return Ok(());

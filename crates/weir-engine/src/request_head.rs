@@ -12,9 +12,9 @@ use crate::transport::wire::ClientWire;
 
 /// Why there is no request to answer.
 pub enum HeadFailure {
-    /// Answer with this status and close.
+    /// Respond with this status and close.
     Refuse(u16),
-    /// Close without an answer; log a line with this status.
+    /// Close without a response; log a line with this status.
     Silent(u16),
     /// Nothing was asked: close, log nothing.
     Nothing,
@@ -65,7 +65,7 @@ fn reached(x: &Exchange, bad: BadRequest) -> usize {
     }
 }
 
-/// Behind the end of the line that `at` is in.
+/// After the end of the line that `at` is in.
 fn line_end(x: &Exchange, at: u32) -> u32 {
     let end = x.arena.mark();
     let rest = x.arena.get(Span { start: at.min(end), end });

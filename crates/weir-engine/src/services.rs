@@ -1,4 +1,4 @@
-//! The thread for what Weir does of its own accord: health checks, sources of servers, the answers of certificates'
+//! The thread for what Weir does of its own accord: health checks, sources of servers, the responses of certificates'
 //! issuers. It runs no request and no script, so all of that goes on while every worker is stuck. One for the process,
 //! started with the first thing that is to be done.
 

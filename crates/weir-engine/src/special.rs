@@ -1,4 +1,4 @@
-//! Answers that a status stands for: `error_page`, redirects, and nginx's own pages.
+//! Responses that a status stands for: `error_page`, redirects, and nginx's own pages.
 
 use std::rc::Rc;
 
@@ -111,7 +111,7 @@ fn html(x: &mut Exchange, page: Rc<[u8]>) -> Verdict {
     x.respond(ResponseBody::Whole(BodyBuf::shared(page)))
 }
 
-/// `msie_refresh`: whether a redirect is a page for old Internet Explorers, which lose the part behind `#` otherwise.
+/// `msie_refresh`: whether a redirect is a page for old Internet Explorers, which lose the part after `#` otherwise.
 fn refreshes(x: &Exchange, code: u16) -> bool {
     matches!(code, 301 | 302)
         && x.plan.core.msie_refresh

@@ -1,4 +1,4 @@
-//! Subrequests: a request made inside the server, on the same worker, whose answer its parent gets in memory.
+//! Subrequests: a request made inside the server, on the same worker, whose response its parent gets in memory.
 //!
 //! The child is an exchange of its own that takes over the parent's arena, and by default its variables, while it
 //! runs: what either writes there stays valid for both. The parent waits meanwhile, so nothing is shared at a time.
@@ -33,13 +33,13 @@ pub struct SubrequestOptions {
     pub share: VariableShare,
     /// The child's request body.
     pub body: SubrequestBody,
-    /// Only the head of the answer is wanted.
+    /// Only the head of the response is wanted.
     pub head_only: bool,
     /// Done with the child before it runs.
     pub prepare: PrepareHook,
-    /// At most this many bytes of the answer's body are taken; more end it (`subrequest_output_buffer_size`).
+    /// At most this many bytes of the response's body are taken; more end it (`subrequest_output_buffer_size`).
     pub limit: Option<u64>,
-    /// A status that would be answered by a page, or an `error_page`, is the whole answer.
+    /// A status that would be answered by a page, or an `error_page`, is the whole response.
     pub bare: bool,
 }
 
@@ -95,7 +95,7 @@ pub enum SubrequestBody {
 }
 
 impl Exchange {
-    /// Makes a subrequest for the path `uri`, which is taken as normalised, with `args`. The answer does not reach
+    /// Makes a subrequest for the path `uri`, which is taken as normalised, with `args`. The response does not reach
     /// the client. Dropping the future gives the subrequest up.
     ///
     /// Deeper than nginx's limit, each subrequest making another one, none is made: an error is logged and the
@@ -219,7 +219,7 @@ enum ParentShare {
     Copies,
 }
 
-/// A subrequest's exchange, not yet run, whose answer is captured; and whether it holds the parent's own body.
+/// A subrequest's exchange, not yet run, whose response is captured; and whether it holds the parent's own body.
 fn child(
     parent: &mut Exchange,
     target: SubrequestTarget<'_>,

@@ -1,6 +1,6 @@
 //! Bodies that do not fit in memory: their files, those of requests under `client_body_temp_path`.
 //!
-//! Files are named by a counter, `0000000001` and on, inside as many levels of folders as configured, each named by
+//! Files are named by a counter, `0000000001` and on, inside as many levels of directories as configured, each named by
 //! the counter's last digits. A file loses its name as soon as it is open, unless `client_body_in_file_only` keeps
 //! it. All calls that touch the disk are made on a thread of the pool.
 
@@ -158,7 +158,7 @@ pub enum TempFileName {
     Removed,
 }
 
-/// Makes the file of the next free number, and the folders it lies in; on a thread that may wait for the disk.
+/// Makes the file of the next free number, and the directories it lies in; on a thread that may wait for the disk.
 ///
 /// # Errors
 /// Which call failed.

@@ -18,7 +18,7 @@ use crate::worker::Worker;
 
 /// Runs `test` with the exchange of `head`, a whole request head that is good, under `http`, the inside of an `http`
 /// block with at least one server. Server and location are found, nothing else has run; the client is
-/// 192.0.2.1:54321, connected to 198.51.100.1:8080, and its answer goes nowhere. Inside a runtime, so that times
+/// 192.0.2.1:54321, connected to 198.51.100.1:8080, and its response goes nowhere. Inside a runtime, so that times
 /// and timers work.
 pub fn run<R>(http: &str, head: &str, test: impl AsyncFnOnce(&mut Exchange) -> R) -> R {
     let options = weir_rt::RuntimeOptions {

@@ -1,4 +1,4 @@
-//! Messages between processes of one server, as bytes: numbers of eight bytes, strings and lists behind their length.
+//! Messages between processes of one server, as bytes: numbers of eight bytes, strings and lists after their length.
 //!
 //! Who reads believes nothing: a message that was cut, or that says of itself what it has no bytes for, is `None`.
 

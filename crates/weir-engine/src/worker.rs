@@ -50,9 +50,9 @@ pub struct Worker {
     /// Buffers of access logs.
     pub logs: WorkerLogs,
     parts: WorkerParts,
-    /// A list for whoever needs one between two statements: taken and put back.
+    /// A list for a caller that needs one between two statements: taken and put back.
     pub fields: RefCell<Vec<weir_http::Field>>,
-    /// A buffer for whoever needs one between two statements; taken and put back, never held across an await.
+    /// A buffer for a caller that needs one between two statements; taken and put back, never held across an await.
     pub scratch: RefCell<Vec<u8>>,
     generation: RefCell<Option<Rc<WorkerGeneration>>>,
     /// Counts generations; a connection compares it with the one it saw last.
@@ -85,11 +85,11 @@ pub struct Worker {
     everyone: RefCell<Arc<[Arc<WorkerCounters>]>>,
     /// New connections are refused and idle ones closed.
     stopping: Cell<bool>,
-    /// Answers say that their connection ends.
+    /// Responses say that their connection ends.
     closing: Cell<bool>,
     /// Listeners that are open.
     doors: Cell<usize>,
-    /// When it was told last that connections are closed to make room.
+    /// When it was logged last that connections are closed to make room.
     crowded: Cell<Option<u64>>,
     /// A task looks whether memory is to be given back.
     pub(crate) is_trimming: Cell<bool>,
@@ -174,7 +174,7 @@ impl Worker {
         before
     }
 
-    /// Whether answers say that their connection ends, from the next one on.
+    /// Whether responses say that their connection ends, from the next one on.
     pub fn close_after_answers(&self, close: bool) {
         self.closing.set(close);
     }
@@ -369,7 +369,7 @@ impl Worker {
         self.closed.notify();
     }
 
-    /// Whether it was not told for a while that there is no room.
+    /// Whether it was not logged for a while that there is no room.
     fn may_tell(&self) -> bool {
         let now = weir_rt::now_ms();
         let may = self.crowded.get().is_none_or(|told| now >= told + TELL_MS);
@@ -522,7 +522,7 @@ enum ReuseOutcome {
 /// After so long they may be idle again.
 const LATER_MS: u64 = 10;
 
-/// That connections are closed to make room is told once in so many milliseconds, as in nginx.
+/// That connections are closed to make room is logged once in so many milliseconds, as in nginx.
 const TELL_MS: u64 = 1000;
 /// For how long a connection must have waited for a request to be closed for want of descriptors.
 const REUSED_AFTER_MS: u64 = 1000;

@@ -93,7 +93,7 @@ impl InForce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// The accept queues of the addresses that are listened on; none of unix sockets, which do not tell.
+    /// The accept queues of the addresses that are listened on; none of unix sockets, which do not report it.
     pub fn backlogs(&self) -> Vec<SocketBacklog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1.backlogs()
     }
@@ -295,7 +295,7 @@ impl Server {
             log::cycle(LogLevel::Alert, &"a worker is late in taking the configuration");
         }
         if let Some(acceptor) = &state.acceptor {
-            // Once the workers know the sockets, and before those that end are told to.
+            // Once the workers know the sockets, and before those that end are asked to.
             acceptor.update(configuration, dealt, self.crew.players(count));
         }
         // The workers have it: what a check takes back of the configuration before nobody sees any more.

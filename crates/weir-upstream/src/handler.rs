@@ -20,7 +20,7 @@ use weir_engine::progress::Progress;
 
 /// Where a location's requests go, on one worker.
 pub trait PassTarget: 'static {
-    /// Finds out where `x` goes, as far as that can be told without waiting: variables about it have values from here
+    /// Finds out where `x` goes, as far as that can be known without waiting: variables about it have values from here
     /// on. Called again by [`PassTarget::choose`].
     ///
     /// # Errors
@@ -29,12 +29,12 @@ pub trait PassTarget: 'static {
         Ok(())
     }
 
-    /// The group to ask for `x`, where that can be told without waiting; `x` is aimed then.
+    /// The upstream to ask for `x`, where that can be known without waiting; `x` is aimed then.
     fn chosen(&self, _x: &mut Exchange) -> Option<&Rc<LocalUpstream>> {
         None
     }
 
-    /// The group to ask for `x`.
+    /// The upstream to ask for `x`.
     ///
     /// # Errors
     /// What the request ends with; it is logged.

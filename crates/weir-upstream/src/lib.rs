@@ -1,4 +1,4 @@
-//! Upstreams: groups of servers, the choice among them, tries, connections kept, and answers on their way back.
+//! Upstreams: groups of servers, the choice among them, tries, connections kept, and responses on their way back.
 //!
 //! What speaks to a server (HTTP, FastCGI, ...) is a [`UpstreamProtocol`]: it composes a request and reads the head of an
 //! answer. Everything else is here and is the same for all of them:

@@ -1,4 +1,4 @@
-//! What speaks to a server: composes requests, reads heads, tells where a body ends.
+//! What speaks to a server: composes requests, reads heads, finds where a body ends.
 
 use std::any::Any;
 
@@ -27,12 +27,12 @@ pub trait UpstreamProtocol {
         None
     }
 
-    /// Servers speak HTTP/2: the request stands in [`OutgoingRequest::section`], and the engine reads the answer.
+    /// Servers speak HTTP/2: the request stands in [`OutgoingRequest::section`], and the engine reads the response.
     fn multiplexes(&self) -> bool {
         false
     }
 
-    /// Nothing is asked: the answer is that the connection stands, and from there on bytes pass both ways.
+    /// Nothing is asked: the response is that the connection stands, and from there on bytes pass both ways.
     fn opens_tunnels(&self) -> bool {
         false
     }
@@ -43,7 +43,7 @@ pub trait UpstreamProtocol {
         false
     }
 
-    /// What names the answer to `x` in a cache, where no `*_cache_key` does; at the end of the arena.
+    /// What names the response to `x` in a cache, where no `*_cache_key` does; at the end of the arena.
     ///
     /// # Errors
     /// The verdict that ends the request.
@@ -52,7 +52,7 @@ pub trait UpstreamProtocol {
     }
 
     /// Composes the request for a try; runs once per request, before the first try, and again when a try must be made
-    /// with another name. `Err`: what to answer instead.
+    /// with another name. `Err`: what to respond instead.
     ///
     /// # Errors
     /// The verdict that ends the request (a bad variable, say).
@@ -84,12 +84,12 @@ pub trait UpstreamProtocol {
         }
     }
 
-    /// Reads the head of an answer from the start of `bytes`, of which it may take as many as it needs. What it finds
-    /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such; the fields of a 103 stay
-    /// spans of `bytes`. What it keeps between two calls for the same answer is in [`IncomingHead::state`].
+    /// Reads the head of a response from the start of `bytes`, of which it may take as many as it needs. What it finds
+    /// it copies into the exchange's arena. Interim responses (1xx but 101) are reported as such; the fields of a 103
+    /// stay spans of `bytes`. What it keeps between two calls for the same response is in [`IncomingHead::state`].
     ///
     /// # Errors
-    /// Why it is none, in nginx's words; empty when that is in the log already.
+    /// Why it is not one, in nginx's words; empty when that is in the log already.
     fn head(
         &self,
         x: &mut Exchange,
@@ -97,7 +97,7 @@ pub trait UpstreamProtocol {
         incoming: &mut IncomingHead,
     ) -> Result<HeadProgress, String>;
 
-    /// Another value for a field of the answer (`Location`, `Set-Cookie`, `Refresh`); `None`: as it is.
+    /// Another value for a field of the response (`Location`, `Set-Cookie`, `Refresh`); `None`: as it is.
     fn field(&self, _x: &mut Exchange, _field: &Field) -> Option<Text> {
         None
     }
@@ -113,7 +113,7 @@ pub trait UpstreamProtocol {
 pub enum HeadProgress {
     /// A whole head of so many bytes.
     Complete(usize),
-    /// An interim answer of so many bytes; another head follows.
+    /// An interim response of so many bytes; another head follows.
     Interim(usize),
     /// So many bytes were taken and are not shown again; the head is not over. They may be more than the longest
     /// head: what is kept of them is the protocol's to bound.
@@ -208,7 +208,7 @@ impl FieldSection {
     }
 }
 
-/// The head of an answer. Spans are of the exchange's arena.
+/// The head of a response. Spans are of the exchange's arena.
 #[derive(Debug, Default)]
 pub struct IncomingHead {
     /// The status.
@@ -217,7 +217,7 @@ pub struct IncomingHead {
     pub reason: Option<Span>,
     /// The fields.
     pub fields: Vec<Field>,
-    /// The length of the body, if it was told.
+    /// The length of the body, if the head announces it.
     pub content_length: Option<u64>,
     /// Where the body ends.
     pub decoder: BodyDecoder,
@@ -229,7 +229,7 @@ pub struct IncomingHead {
     pub state: Option<Box<dyn Any>>,
 }
 
-/// Finds the end of an answer's body, and takes its framing off.
+/// Finds the end of a response's body, and takes its framing off.
 #[derive(Debug, Default)]
 pub enum BodyDecoder {
     /// There is no body.
@@ -254,7 +254,7 @@ pub trait BodyDecode: std::fmt::Debug {
     /// The framing is wrong, in nginx's words.
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String>;
 
-    /// What is to be logged about the bytes decoded last; they are told once.
+    /// What is to be logged about the bytes decoded last; they are reported once.
     fn messages(&mut self) -> Vec<(LogLevel, String)> {
         Vec::new()
     }

@@ -333,7 +333,7 @@ impl UpstreamConf {
         Ok(())
     }
 
-    /// Makes the block's group.
+    /// Makes the block's upstream.
     ///
     /// # Errors
     /// nginx's words: no servers, a second block of that name.
@@ -372,7 +372,7 @@ impl UpstreamConf {
         group.source = self.source.take().map(Arc::new);
         group.guide = draft.guide;
         group.kept = self.kept.take().unwrap_or_else(|| {
-            // A group with a source has a list to keep, wherever that is.
+            // An upstream with a source has a list to keep, wherever that is.
             let folder = Arc::new(registry.paths.prefix.join("upstream_lists"));
             group.source.as_ref()?;
             registry.shared::<TempPaths>().add(&folder);
@@ -383,7 +383,7 @@ impl UpstreamConf {
     }
 }
 
-/// A group's name as that of a file.
+/// An upstream's name as that of a file.
 fn file_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let escaped = |c: char| if plain(c) { c.to_string() } else { format!("%{:x}", u32::from(c)) };

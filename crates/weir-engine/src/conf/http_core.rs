@@ -120,7 +120,7 @@ location_settings!(make_conf);
 /// `root` or `alias`.
 #[derive(Clone, Debug)]
 pub struct DocumentRoot {
-    /// The folder; not relative unless it begins with a variable.
+    /// The directory; not relative unless it begins with a variable.
     pub path: ValueScript,
     /// Which part of the URI it replaces, for `alias`.
     pub alias: Option<AliasedPart>,

@@ -1,7 +1,7 @@
 //! `listen`: its parameters, the addresses of a configuration, and who answers on each.
 //!
 //! A line gives one address or several (a host name, a range of ports). [`collect`] puts those of all servers
-//! together: one [`ListenAddress`] for each, with the servers that share it, and tells what contradicts itself.
+//! together: one [`ListenAddress`] for each, with the servers that share it, and reports what contradicts itself.
 
 mod address;
 mod collect;

@@ -198,7 +198,7 @@ fn redirects(places: &[(LocationMatcher, WorkerLocation)]) -> Vec<(Box<[u8]>, Rc
     redirecting.map(|(path, (_, _, plan))| (path.into(), plan.clone())).collect()
 }
 
-/// Finds the location of the URI and points `x` at its plan. An answer when the location has one of its own:
+/// Finds the location of the URI and points `x` at its plan. A response when the location has one of its own:
 /// `internal`, a missing slash, a body that is announced too large.
 pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
     let server = x.server.clone();

@@ -137,7 +137,7 @@ macro_rules! location_settings {
                 default_type: Rc<[u8]> = |conf| Rc::from(conf.default_type.as_deref().unwrap_or(b"text/plain")),
                 /// `error_page`, in order.
                 error_pages: Arc<[ErrorPage]> = |conf| Arc::from(conf.error_pages.as_deref().unwrap_or_default()),
-                /// `client_body_temp_path`: the folder, and the widths of its levels.
+                /// `client_body_temp_path`: the directory, and the widths of its levels.
                 client_body_temp_path: (Arc<PathBuf>, [u8; 3]) = |conf| {
                     let temp = conf.client_body_temp_path.clone();
                     temp.map_or_else(Default::default, |temp| (temp.path, temp.levels))

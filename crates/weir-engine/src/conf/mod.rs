@@ -50,7 +50,7 @@ pub static CORE_MODULES: [ModuleDef; 6] = [
     ModuleDef::of::<Profile>(),
 ];
 
-/// The core's modules and `own` behind them: the list of a build, with `N` entries.
+/// The core's modules and `own` after them: the list of a build, with `N` entries.
 ///
 /// # Panics
 /// When `N` is not the number of both; in a constant, that is an error of the compiler.

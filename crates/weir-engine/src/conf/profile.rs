@@ -1,4 +1,4 @@
-//! The directives of tracing: what is recorded, what is kept, what is told.
+//! The directives of tracing: what is recorded, what is kept, what is reported.
 
 mod settings;
 mod variable;

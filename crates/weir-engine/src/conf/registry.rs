@@ -23,7 +23,7 @@ pub struct ConfRegistry {
     shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     /// How many nested blocks the block being read has, and what the line being read wants of its own.
     nested: (usize, Option<Contexts>),
-    /// What is to be told of what was found when blocks were settled; the configuration is used.
+    /// What is to be reported of what was found when blocks were settled; the configuration is used.
     pub warnings: Vec<Error>,
     /// See [`ConfRegistry::location`].
     location: Option<String>,

@@ -71,7 +71,7 @@ impl WorkerGeneration {
         })
     }
 
-    /// All plans are built when the configuration is installed, and what is wrong is told then.
+    /// All plans are built when the configuration is installed, and what is wrong is reported then.
     pub fn is_built_at_once(configuration: &Configuration) -> bool {
         configuration.servers.len() <= AT_ONCE
     }

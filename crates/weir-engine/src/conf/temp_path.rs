@@ -1,5 +1,5 @@
-//! Folders of temporary files: the directives that name them (`client_body_temp_path` and its like), and how they are
-//! made before the server runs.
+//! Directories of temporary files: the directives that name them (`client_body_temp_path` and its like), and how they
+//! are made before the server runs.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,12 +12,12 @@ use weir_rt::file::open_trusted_dir;
 
 use super::Configuration;
 
-/// One folder, as a directive names it.
+/// One directory, as a directive names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TempPath {
-    /// The folder.
+    /// The directory.
     pub path: Arc<PathBuf>,
-    /// How many characters of a file's number name the folder of each level; 0: no such level.
+    /// How many characters of a file's number name the directory of each level; 0: no such level.
     pub levels: [u8; 3],
 }
 
@@ -43,13 +43,13 @@ impl TempPath {
     }
 }
 
-/// All folders of temporary files that a configuration names. Modules add theirs when they resolve; whoever starts
+/// All directories of temporary files that a configuration names. Modules add theirs when they resolve; whoever starts
 /// the server creates them with [`create`].
 #[derive(Debug, Default)]
 pub struct TempPaths(pub Vec<Arc<PathBuf>>);
 
 impl TempPaths {
-    /// Adds a folder, once.
+    /// Adds a directory, once.
     pub fn add(&mut self, path: &Arc<PathBuf>) {
         if !self.0.contains(path) {
             self.0.push(path.clone());
@@ -57,7 +57,7 @@ impl TempPaths {
     }
 }
 
-/// Makes the folders that are missing, mode 0700. When root starts the server for a `user`, all of them are that
+/// Makes the directories that are missing, mode 0700. When root starts the server for a `user`, all of them are that
 /// user's afterwards.
 ///
 /// # Errors

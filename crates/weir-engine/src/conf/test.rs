@@ -42,7 +42,7 @@ fn build(tree: ConfTree, modules: &'static [ModuleDef]) -> (Result<Configuration
     (result.map_err(|(errors, tree)| errors.render(&tree.source)), warnings)
 }
 
-/// The first line of each error of `text`, without [`FILE`]'s folder: `unknown directive "x" in weir.conf:3:5`.
+/// The first line of each error of `text`, without [`FILE`]'s directory: `unknown directive "x" in weir.conf:3:5`.
 ///
 /// # Panics
 /// When the configuration has no error.

@@ -125,7 +125,7 @@ impl PhaseWalk {
         Some(self.ended(x, end))
     }
 
-    /// An `if` has led into its own block: the modules behind `rewrite` go by its settings already, as in nginx.
+    /// An `if` has led into its own block: the modules after `rewrite` go by its settings already, as in nginx.
     #[inline(never)]
     fn follow_if(&mut self, x: &Exchange) {
         let rank = self.asked().rank;
@@ -249,8 +249,8 @@ impl PhaseWalk {
         }
     }
 
-    /// Behind the content phase's handlers: the location's own, which comes instead of them, or nginx's answer where
-    /// nobody was found, 403 for a folder and 404 else.
+    /// After the content phase's handlers: the location's own, which comes instead of them, or nginx's response where
+    /// nobody was found, 403 for a directory and 404 else.
     fn content(&mut self, x: &mut Exchange) -> Result<&HandlerEntry, Verdict> {
         if self.own
             && let Some(entry) = &self.plan.content
@@ -319,7 +319,7 @@ fn unmatched(x: &mut Exchange) -> Verdict {
     Verdict::Status(500)
 }
 
-/// Finds the location of the URI and takes over its plan; an answer when the location itself has one.
+/// Finds the location of the URI and takes over its plan; a response when the location itself has one.
 fn find_config(x: &mut Exchange) -> Option<Verdict> {
     let end = crate::conf::location::find(x);
     let site = Site::phase(Phase::FindConfig as u8);

@@ -2,8 +2,8 @@
 //!
 //! A [`SubrequestFamily`] belongs to one exchange. Its children are futures inside the request's own task: each has an exchange
 //! with an arena of its own, so nothing is borrowed from the parent, and dropping the request gives all of them up. What
-//! the parent says behind a child waits in a queue until the child has answered; a child whose turn has not come runs
-//! until [`AHEAD`] bytes of its answer are there and is paused then, so a page of any number of includes holds a
+//! the parent says after a child waits in a queue until the child has answered; a child whose turn has not come runs
+//! until [`AHEAD`] bytes of its response are there and is paused then, so a page of any number of includes holds a
 //! bounded amount of memory.
 
 use std::cell::{Cell, RefCell};
@@ -35,7 +35,7 @@ enum OutputItem {
     Child(Rc<ChildOutlet>),
 }
 
-/// Where a child's answer goes: the parent takes it when its turn comes.
+/// Where a child's response goes: the parent takes it when its turn comes.
 pub struct ChildOutlet {
     chain: RefCell<BodyChain>,
     ended: Cell<bool>,
@@ -113,12 +113,12 @@ impl SubrequestFamily {
             self.stirred.set(true);
         }
         let mut slot = self.running.borrow_mut();
-        // Those that were begun meanwhile come behind.
+        // Those that were begun meanwhile come after them.
         running.append(&mut slot);
         *slot = running;
     }
 
-    /// An outlet for a child whose answer comes next.
+    /// An outlet for a child whose response comes next.
     pub(crate) fn outlet(&self, stub: Option<(BodyChain, Option<Text>)>) -> Rc<ChildOutlet> {
         let outlet = Rc::new(ChildOutlet {
             chain: RefCell::default(),
@@ -205,9 +205,9 @@ impl SubrequestFamily {
 }
 
 impl ChildOutlet {
-    /// Takes a part of the child's answer, and waits while too much of it stands here.
+    /// Takes a part of the child's response, and waits while too much of it stands here.
     pub(crate) async fn put(&self, chain: &mut BodyChain) {
-        // The end of the child's answer is not that of the parent's.
+        // The end of the child's response is not that of the parent's.
         chain.last = false;
         self.total.set(self.total.get() + chain.len());
         self.chain.borrow_mut().append(chain);
@@ -244,7 +244,7 @@ impl ChildOutlet {
     }
 }
 
-/// Bytes of an answer that may be there before its turn.
+/// Bytes of a response that may be there before its turn.
 const AHEAD: u64 = 8 * 1024;
 /// Children of one exchange that run at a time.
 const TOGETHER: usize = 16;

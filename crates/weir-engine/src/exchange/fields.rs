@@ -100,7 +100,7 @@ impl Exchange {
         }
     }
 
-    /// Adds a field to the response, behind those of its name; of those that a response has but once, the value is
+    /// Adds a field to the response, after those of its name; of those that a response has but once, the value is
     /// replaced.
     pub fn add_response_field(&mut self, name: &[u8], value: Text) {
         match classify(name) {
@@ -137,7 +137,7 @@ impl Exchange {
     }
 
     /// Gives the request's field `name` the value; others of the name go. What was made of `Host` and `Content-Length`
-    /// is made anew.
+    /// is made again.
     pub fn set_request_field(&mut self, name: &[u8], value: &[u8]) {
         let known = classify(name);
         let value_span = self.arena.push(value);
@@ -168,7 +168,7 @@ impl Exchange {
         }
     }
 
-    /// Adds a field to the request, behind those of its name. Whatever its name, it goes to servers: who adds it means
+    /// Adds a field to the request, after those of its name. Whatever its name, it goes to servers: who adds it means
     /// it.
     pub fn add_request_field(&mut self, name: &[u8], value: &[u8]) {
         let known = classify(name);

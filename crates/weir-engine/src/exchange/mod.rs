@@ -51,13 +51,13 @@ use crate::typed_values::TypedValues;
 use crate::variable::{RegexCaptures, VarIndex, VariableValues};
 use crate::worker::Worker;
 
-/// One request, its answer, and everything in between.
+/// One request, its response, and everything in between.
 pub struct Exchange {
     /// The text of this request.
     pub arena: Arena,
     /// What the client asked for.
     pub request: Request,
-    /// The answer's head.
+    /// The response's head.
     pub response: Response,
     /// The request's body, once it is read.
     pub body: RequestBody,
@@ -73,7 +73,7 @@ pub struct Exchange {
     pub plan: Rc<Plan>,
     /// What is reached while a handler waits.
     pub shared: Rc<SharedPart>,
-    /// Where the answer goes.
+    /// Where the response goes.
     pub transport: Transport,
     /// The request came about inside the server: redirect, subrequest.
     pub internal: bool,
@@ -88,7 +88,7 @@ pub struct Exchange {
     pub uri_changes: u8,
     /// The connection serves another request after this one.
     pub keep_alive: bool,
-    /// The request had come before the answer to the one before it left (`$pipe`).
+    /// The request had come before the response to the one before it left (`$pipe`).
     pub pipelined: bool,
     /// What follows the head on its stream is no body: a tunnel is asked for (RFC 8441).
     pub tunnels: bool,
@@ -102,9 +102,9 @@ pub struct Exchange {
     pub captures: RegexCaptures,
     pub(crate) variables: VariableValues,
     pub(crate) body_filters: Vec<BodyEntry>,
-    /// The client has its answer: nothing is sent of what comes behind it (`post_action`).
+    /// The client has its response: nothing is sent of what comes after it (`post_action`).
     pub(crate) answered_already: bool,
-    /// Header filters are not asked any more: they refused too many answers.
+    /// Header filters are not asked any more: they refused too many responses.
     pub(crate) unfiltered: bool,
     /// A pattern was given up, and nobody has refused the request for it yet ([`Exchange::refuse_unmatched`]).
     pub(crate) unmatched: Cell<bool>,
@@ -437,7 +437,7 @@ impl Exchange {
         self.transport.bytes_written().saturating_sub(self.bytes_before)
     }
 
-    /// Whether the whole answer was handed over (`$request_completion`).
+    /// Whether the whole response was handed over (`$request_completion`).
     pub fn is_complete(&self) -> bool {
         self.delivery.get() == ResponseDelivery::Whole
     }

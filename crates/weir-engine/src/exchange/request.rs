@@ -55,14 +55,14 @@ impl Request {
         &target[..memchr::memchr2(b'?', b'#', target).unwrap_or(target.len())]
     }
 
-    /// Makes `uri` the path, and finds its extension anew.
+    /// Makes `uri` the path, and finds its extension again.
     pub fn set_uri(&mut self, arena: &Arena, uri: Span) {
         self.uri = uri;
         self.exten = extension(arena.get(uri), uri);
         self.uri_is_plain = false;
     }
 
-    /// Makes `args` the arguments: what is passed on is composed anew from here on.
+    /// Makes `args` the arguments: what is passed on is composed again from here on.
     pub fn set_args(&mut self, args: Span) {
         self.args = args;
         self.uri_is_plain = false;

@@ -39,7 +39,7 @@ pub(crate) enum BodyFraming {
     Chunked(Box<ChunkedDecoder>),
     /// Frames are to come, on a stream of HTTP/2.
     Frames,
-    /// It is read elsewhere, beside the answer.
+    /// It is read elsewhere, beside the response.
     Beside(Rc<BodyProgress>),
 }
 
@@ -167,7 +167,7 @@ impl RequestBody {
         self.discarded
     }
 
-    /// The client left before its end: there is nobody to answer (nginx, too, only logs the status).
+    /// The client left before its end: there is nobody to respond to (nginx, too, only logs the status).
     pub fn is_gone(&self) -> bool {
         self.gone
     }

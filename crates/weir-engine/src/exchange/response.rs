@@ -92,7 +92,7 @@ pub struct Response {
     pub headers: Vec<ResponseHeader>,
     /// Trailer fields.
     pub trailers: Vec<ResponseHeader>,
-    /// Trailer fields will follow: the length is not told even if it is known, the body is chunked.
+    /// Trailer fields will follow: the length is not sent even if it is known, the body is chunked.
     pub expect_trailers: bool,
     /// The response may be cut into ranges (a whole 200 of known length).
     pub allow_ranges: bool,
@@ -135,7 +135,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Adds a field behind those of the same name.
+    /// Adds a field after those of the same name.
     pub fn add(&mut self, known: KnownField, value: impl Into<Text>) {
         self.headers.push(ResponseHeader { name: HeaderName::Known(known), value: value.into() });
     }

@@ -30,7 +30,7 @@ pub struct SharedPart {
     pub(crate) subrequests: Cell<u8>,
     /// A subrequest that runs beside others: its trace becomes part of its parent's, and the loop's time is the parent's.
     branch: Cell<bool>,
-    /// Where the answer goes, for [`SharedPart::pending`].
+    /// Where the response goes, for [`SharedPart::pending`].
     wire: RefCell<Option<Rc<ClientWire>>>,
 }
 
@@ -74,7 +74,7 @@ impl SharedPart {
         self.on.set(false);
     }
 
-    /// From here on answers go to `wire`.
+    /// From here on responses go to `wire`.
     pub(crate) fn attach(&self, wire: &Rc<ClientWire>) {
         *self.wire.borrow_mut() = Some(wire.clone());
     }
@@ -163,8 +163,8 @@ impl SharedPart {
         self.accounted(kind, poll, || ()).await
     }
 
-    /// [`waiting`](SharedPart::waiting) for a handler or filter: what was composed before leaves first, so that no answer
-    /// that is complete waits for the next request's handler, or for its own log phase.
+    /// [`waiting`](SharedPart::waiting) for a handler or filter: what was composed before leaves first, so that no
+    /// response that is complete waits for the next request's handler, or for its own log phase.
     pub(crate) async fn pending<T>(self: &Rc<Self>, future: LocalFuture<'_, T>) -> T {
         self.pending_until(polls(future)).await
     }

@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::open_file::open;
 use crate::testing;
 
-/// A folder of one test, removed with it.
+/// A directory of one test, removed with it.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {

@@ -30,8 +30,8 @@ pub struct LogBuffering {
 }
 
 impl LogFile {
-    /// Opens `target`; whoever opens the same with the same buffering gets the same, as long as the path still leads
-    /// there. Waits for the disk, and for the reader of a FIFO.
+    /// Opens `target`; a caller that opens the same with the same buffering gets the same, as long as the path still
+    /// leads there. Waits for the disk, and for the reader of a FIFO.
     ///
     /// # Errors
     /// The errno of open(2).
@@ -227,7 +227,7 @@ impl SharedLogFile {
         }
     }
 
-    /// Opens the path anew, or takes the descriptor that was given for it; the old file stays when that fails. With
+    /// Opens the path again, or takes the descriptor that was given for it; the old file stays when that fails. With
     /// an `owner` the file becomes that user's.
     pub(super) fn reopen(&self, owner: Option<u32>) -> Result<(), String> {
         let LogTarget::File(path) = &self.target else { return Ok(()) };
@@ -258,7 +258,7 @@ impl SharedLogFile {
     }
 }
 
-/// Opens all logs anew by their paths; what failed, in nginx's words.
+/// Opens all logs again by their paths; what failed, in nginx's words.
 pub(super) fn reopen_all() -> Vec<String> {
     all().iter().filter_map(|file| file.reopen(None).err()).collect()
 }

@@ -1,6 +1,6 @@
 //! Logs that another process opened: a master, which may open what its server may not.
 //!
-//! While descriptors are [given](give), whoever opens or reopens one of their paths gets them instead.
+//! While descriptors are [given](give), a caller that opens or reopens one of their paths gets them instead.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,8 +30,8 @@ pub fn opened() -> io::Result<Vec<(PathBuf, OwnedFd)>> {
     Ok(paths)
 }
 
-/// Opens all logs anew by their paths, as [`super::reopen`], for a server that runs as the user `owner`: as nginx does,
-/// what is not the user's becomes it, readable and writable. What failed is returned, in nginx's words.
+/// Opens all logs again by their paths, as [`super::reopen`], for a server that runs as the user `owner`: as nginx
+/// does, what is not the user's becomes it, readable and writable. What failed is returned, in nginx's words.
 pub fn reopen_for(owner: Option<u32>) -> Vec<String> {
     file::all().iter().filter_map(|file| file.reopen(owner).err()).collect()
 }

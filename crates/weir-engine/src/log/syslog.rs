@@ -1,6 +1,6 @@
 //! Logging to syslog by datagrams (RFC 3164), as nginx's `syslog:` parameters say.
 //!
-//! In a buffer each message stands behind its length, since a message is one datagram and may hold anything.
+//! In a buffer each message follows its length, since a message is one datagram and may hold anything.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -174,7 +174,7 @@ fn address(text: &str) -> Result<SockAddr, String> {
     found.first().copied().map(SockAddr::from).ok_or_else(unknown)
 }
 
-/// The socket to a server: made when the first message leaves, and anew when one could not.
+/// The socket to a server: made when the first message leaves, and again when one could not.
 pub(super) struct SyslogSocket {
     syslog: Arc<SyslogServer>,
     connected: Mutex<Option<SyslogConnection>>,

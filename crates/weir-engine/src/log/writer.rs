@@ -35,15 +35,15 @@ pub fn flush() {
     super::remote::drain(PATIENCE);
 }
 
-/// Opens all logs anew by their paths, once what was handed over is written (after they were renamed).
+/// Opens all logs again by their paths, once what was handed over is written (after they were renamed).
 pub fn reopen() {
     if !WRITER.flush(AfterFlush::Reopen) {
         file::reopen_all().iter().for_each(|failed| super::cycle(LogLevel::Emerg, failed));
     }
 }
 
-/// Whether a thread writes (the default) or whoever has lines. Without threads is for a process that forks: a master
-/// has few lines to say. Turned on again in its child, where no line waits either.
+/// Whether a thread writes (the default) or the thread that has lines. Without threads is for a process that forks: a
+/// master has few lines to say. Turned on again in its child, where no line waits either.
 pub fn threaded(on: bool) {
     THREADED.store(on, Relaxed);
     let mut queue = WRITER.lock();
@@ -91,7 +91,7 @@ pub(super) async fn written() {
     poll_fn(|cx| WRITER.poll_written(last, cx.waker())).await;
 }
 
-/// Counts lines that were lost without trouble to tell: their log is closed.
+/// Counts lines that were lost without trouble to report: their log is closed.
 pub(super) fn add_lost(lines: u64) {
     LOST.fetch_add(lines, Relaxed);
     WRITER.lock().unclaimed += lines;
@@ -154,7 +154,7 @@ pub(super) struct WriterQueue {
 enum WriterThread {
     None,
     Runs,
-    /// The system gave no thread: whoever has lines writes them.
+    /// The system gave no thread: the thread that has lines writes them.
     Refused,
 }
 
@@ -163,7 +163,7 @@ pub(super) struct LogTrouble {
     pub(super) message: String,
     pub(super) level: LogLevel,
     pub(super) lines: u64,
-    /// The log that can't be told.
+    /// The log that can't be opened again.
     pub(super) target: super::LogTarget,
 }
 
@@ -282,7 +282,7 @@ impl LogWriter {
     fn take(&self, ms: u64) -> WriterWork {
         let mut queue = self.lock();
         if queue.is_idle() {
-            // Set at each look: whoever woke it for nothing has taken the flag.
+            // Set at each look: the thread that woke it for nothing has taken the flag.
             let idle = |queue: &mut WriterQueue| {
                 queue.asleep = queue.is_idle();
                 queue.asleep

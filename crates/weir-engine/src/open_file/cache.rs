@@ -191,7 +191,7 @@ impl OpenFileCache {
     }
 }
 
-/// Opens `path` anew, unless stat(2) says that it still names the file that is open, unchanged.
+/// Opens `path` again, unless stat(2) says that it still names the file that is open, unchanged.
 fn again(entry: &OpenFileEntry, path: &[u8], links: SymlinkPolicy) -> Result<FoundPath, i32> {
     if let (Some(Ok(FoundPath::File(file))), SymlinkPolicy::Follow) = (&entry.found, links)
         && entry.links == links

@@ -16,7 +16,7 @@ use super::{FoundPath, open};
 #[derive(Default)]
 pub(super) struct TurnLookups {
     table: RefCell<TurnTable>,
-    /// By URI and location: of what `table` has, the files and folders that requests asked for by name.
+    /// By URI and location: of what `table` has, the files and directories that requests asked for by name.
     uris: RefCell<TurnTable>,
     /// Clears both.
     sweep: OnceCell<Rc<dyn Fn()>>,

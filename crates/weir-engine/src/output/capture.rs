@@ -6,7 +6,7 @@ use crate::exchange::Exchange;
 use crate::plan::included::ResponseCapture;
 use crate::transport::Transport;
 
-/// Takes a part of the body of a subrequest's answer.
+/// Takes a part of the body of a subrequest's response.
 ///
 /// # Errors
 /// A file can't be read, or the body exceeds the limit.

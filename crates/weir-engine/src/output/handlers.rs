@@ -1,4 +1,4 @@
-//! For handlers that produce their answer piece by piece.
+//! For handlers that produce their response piece by piece.
 
 use std::task::{Context, Poll};
 
@@ -15,7 +15,7 @@ use crate::plan::included::IncludedRequest;
 
 impl Exchange {
     /// Sends the head now if it was not, then `chain` through the body filters: for handlers that produce their
-    /// answer piece by piece and end with [`Verdict::Done`]. The last chain has `last` set.
+    /// response piece by piece and end with [`Verdict::Done`]. The last chain has `last` set.
     ///
     /// # Errors
     /// The client is gone or too slow; the handler should return [`Verdict::Close`].
@@ -41,8 +41,8 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Includes a subrequest behind what [`Exchange::send`] was given, sending the head if it was not: for handlers that
-    /// produce their answer piece by piece. One that is not waited for runs while later pieces are sent.
+    /// Includes a subrequest after what [`Exchange::send`] was given, sending the head if it was not: for handlers that
+    /// produce their response piece by piece. One that is not waited for runs while later pieces are sent.
     ///
     /// # Errors
     /// As [`Exchange::send`].

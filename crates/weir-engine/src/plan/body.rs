@@ -9,7 +9,7 @@ use weir_trace::WaitKind;
 use crate::error::EngineError;
 use crate::open_file::OpenFile;
 
-/// What a content handler answers with; the engine pulls it through the filters.
+/// What a content handler responds with; the engine pulls it through the filters.
 #[derive(Default)]
 pub enum ResponseBody {
     /// No body; a `Content-Length: 0` is added where the status allows one.
@@ -179,12 +179,12 @@ impl From<&'static str> for BodyBuf {
     }
 }
 
-/// Pieces in order, and what comes behind them.
+/// Pieces in order, and what comes after them.
 #[derive(Clone, Default)]
 pub struct BodyChain {
     /// Mostly there is one piece at a time, which needs no memory of its own.
     first: Option<BodyBuf>,
-    /// Behind the first; empty without one.
+    /// After the first; empty without one.
     bufs: VecDeque<BodyBuf>,
     len: u64,
     /// What is here shall leave now, not wait for more (nginx's `flush`).
@@ -248,7 +248,7 @@ impl BodyChain {
         (self.flush, self.last) = (false, false);
     }
 
-    /// Moves everything of `other`, flags too, behind what is here.
+    /// Moves everything of `other`, flags too, after what is here.
     pub fn append(&mut self, other: &mut BodyChain) {
         if let Some(first) = other.first.take() {
             match self.first {

@@ -104,8 +104,8 @@ pub enum FilterStep {
     Full,
     /// Something must be waited for before the next step.
     Wait(LocalFuture<'static, ()>),
-    /// A subrequest's answer follows what the filter has given so far; come again then. Only before [`FilterSlot::Postpone`],
-    /// and where the header filter has called [`Exchange::includes`].
+    /// A subrequest's response follows what the filter has given so far; come again then. Only before
+    /// [`FilterSlot::Postpone`], and where the header filter has called [`Exchange::includes`].
     Include(Box<IncludedRequest>),
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct BodyEntry {
     pub filter: Box<dyn BodyFilter>,
     /// What waits to enter it.
     pub input: BodyChain,
-    /// What comes behind `input`: pieces of files that the filter needs in memory and that are not read yet.
+    /// What comes after `input`: pieces of files that the filter needs in memory and that are not read yet.
     pub unread: BodyChain,
     /// It said [`FilterStep::Full`]: call it even without new input.
     pub full: bool,

@@ -8,8 +8,8 @@ use weir_http::Method;
 use crate::body::BodyChain;
 use crate::exchange::Exchange;
 
-/// A subrequest that a body filter asks for ([`FilterStep::Include`](crate::filter::FilterStep::Include)): its answer stands behind
-/// what the filter has given so far and before what it gives next.
+/// A subrequest that a body filter asks for ([`FilterStep::Include`](crate::filter::FilterStep::Include)): its response
+/// is after what the filter has given so far and before what it gives next.
 #[derive(Default)]
 pub struct IncludedRequest {
     /// The path, taken as normalised.
@@ -22,9 +22,9 @@ pub struct IncludedRequest {
     pub body: Option<Vec<u8>>,
     /// The filter goes on when the subrequest is answered, and sees what it did to variables.
     pub wait: bool,
-    /// What is said instead of an error, or of an answer without a body.
+    /// What is said instead of an error, or of a response without a body.
     pub stub: Option<BodyChain>,
-    /// The answer goes here instead of the output; the filter waits for it.
+    /// The response goes here instead of the output; the filter waits for it.
     pub into: Option<PendingCapture>,
     /// The request's own location answers once more, with all that led to it left out, instead of what `uri` leads to.
     /// Called with the subrequest before it runs.
@@ -36,10 +36,10 @@ pub struct IncludedRequest {
 /// What is done with a subrequest before it runs.
 pub type PrepareChild = Box<dyn FnOnce(&mut Exchange)>;
 
-/// Where the answer of a subrequest will stand.
+/// Where the response of a subrequest will stand.
 pub type PendingCapture = Rc<RefCell<Option<CapturedResponse>>>;
 
-/// What a subrequest was answered with.
+/// The response to a subrequest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapturedResponse {
     /// The status; 500 also for a subrequest that was not made, 444 and the like where nothing was answered.
@@ -53,7 +53,7 @@ pub struct CapturedResponse {
     pub truncated: bool,
 }
 
-/// Where the answer of a subrequest gathers.
+/// Where the response of a subrequest gathers.
 pub struct ResponseCapture {
     pub(crate) bytes: Vec<u8>,
     pub(crate) head_only: bool,

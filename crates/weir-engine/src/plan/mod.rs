@@ -199,7 +199,7 @@ impl<'a> PlanBuilder<'a> {
         self.kept.push(Box::new(value));
     }
 
-    /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.
+    /// Adds a handler to `phase`, after those of the modules listed before. `module` names it in traces.
     pub fn handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(SiteKind::Handler(phase as u8), module);
         self.entries.push(HandlerEntry { phase, site, rank: self.rank, handler: Box::new(handler) });

@@ -88,11 +88,11 @@ pub enum Verdict {
     Done,
     /// Head and body stand in [`Exchange::response`]; made by [`Exchange::respond`].
     Respond,
-    /// Answer with this status: `error_page` applies, else nginx's page for it.
+    /// Respond with this status: `error_page` applies, else nginx's page for it.
     Status(u16),
     /// Go on elsewhere: internal redirect, `@named` location.
     Redirect(Box<InternalRedirect>),
-    /// Close the connection without an answer (nginx's 444, a client that is gone: 499, ...); logged with this status.
+    /// Close the connection without a response (nginx's 444, a client that is gone: 499, ...); logged with this status.
     Close(u16),
 }
 

@@ -1,5 +1,5 @@
-//! `resolver_cache`: what is known of names outlives the process, in a folder with a file for each different `resolver`.
-//! A server that starts while no name server answers goes on with what the last one knew.
+//! `resolver_cache`: what is known of names outlives the process, in a directory with a file for each different
+//! `resolver`. A server that starts while no name server answers goes on with what the last one knew.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,7 +16,7 @@ use weir_rt::{clock, file};
 use super::ResolverConfig;
 use crate::log::{self, LogLevel};
 
-/// The folder that a configuration names.
+/// The directory that a configuration names.
 #[derive(Debug, Default)]
 pub struct CacheFolder(pub Option<Arc<PathBuf>>);
 
@@ -28,7 +28,7 @@ pub fn keep_in(folder: Option<Arc<PathBuf>>) {
 /// That of the configuration that came into force last: resolvers are the process', not a configuration's.
 static FOLDER: Mutex<Option<Arc<PathBuf>>> = Mutex::new(None);
 
-/// The file of the resolver with this configuration, if there is a folder.
+/// The file of the resolver with this configuration, if there is a directory.
 fn file(config: &ResolverConfig) -> Option<PathBuf> {
     let folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
     // The same in each process: this hasher has no key.

@@ -73,7 +73,7 @@ pub(super) async fn datagram(
     }
 }
 
-/// Sends `bytes` over a new connection, and reads messages behind their lengths. Returns when it has ended.
+/// Sends `bytes` over a new connection, and reads messages after their lengths. Returns when it has ended.
 ///
 /// # Errors
 /// The system's.
@@ -102,7 +102,7 @@ pub(super) async fn stream(
     }
 }
 
-/// The first message, and what is behind it, when it is whole.
+/// The first message, and what is after it, when it is whole.
 fn message(received: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = received.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))

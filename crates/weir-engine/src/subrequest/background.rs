@@ -6,7 +6,7 @@ use crate::exchange::Exchange;
 use crate::phase::Phase;
 
 impl Exchange {
-    /// Starts a subrequest for the path `uri`, with `args`, and goes on at once: its answer is thrown away. It has
+    /// Starts a subrequest for the path `uri`, with `args`, and goes on at once: its response is thrown away. It has
     /// copies of what it needs of this request, its variables and its body included, so it may outlive it; a worker
     /// that stops gracefully waits for it. It is in flight by itself, with a number, a tree and figures of its own, and
     /// logged only where `log_subrequest` is on.

@@ -18,7 +18,7 @@ use crate::variable::ChangedVariables;
 /// What a waited subrequest leaves for its parent: itself, to take the variables from.
 type FinishedChild = Rc<RefCell<Option<Box<Exchange>>>>;
 
-/// What a subrequest was answered with; 500 where none was made.
+/// The response to a subrequest; 500 where none was made.
 fn answered(result: &PendingCapture) -> CapturedResponse {
     result.take().unwrap_or_else(|| CapturedResponse { status: 500, ..CapturedResponse::default() })
 }
@@ -65,7 +65,7 @@ impl Exchange {
         results.iter().map(answered).collect()
     }
 
-    /// Lets a subrequest run with the others of `family`; where its answer will stand.
+    /// Lets a subrequest run with the others of `family`; where its response will stand.
     fn begin_capture(
         &mut self,
         family: &SubrequestFamily,
@@ -209,7 +209,7 @@ impl AwaitedInclude {
     }
 }
 
-/// Tells the parent that a child is over, however it ended.
+/// Notifies the parent that a child is over, however it ended.
 struct ChildEnd {
     outlet: Option<Rc<ChildOutlet>>,
     done: Rc<Cell<bool>>,

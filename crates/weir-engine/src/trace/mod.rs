@@ -1,6 +1,6 @@
-//! What the engine tells of itself while it runs: who is in flight, who made whom wait, which turns of the loop were too
-//! long; the numbers of requests. The directives and variables of all that are in `conf::profile`, what is known of each
-//! request in flight in `presence`.
+//! What the engine reports of itself while it runs: who is in flight, who made whom wait, which turns of the loop were
+//! too long; the numbers of requests. The directives and variables of all that are in `conf::profile`, what is known of
+//! each request in flight in `presence`.
 //!
 //! The hooks are few: a request's beginning (`conn::h1`), its head (`read::start`), its location
 //! (`conf::location::find`), each stop and go ([`SharedPart`](crate::exchange::SharedPart)) and its end (`engine::record`).
@@ -171,8 +171,8 @@ impl Exchange {
         Some(weir_rt::clock::scale().ticks_to_ns(nodes.map(|node| node.self_run).sum()))
     }
 
-    /// The value for a `traceparent` field to whoever is asked on behalf of this request (`$traceparent`): W3C Trace
-    /// Context, version 00.
+    /// The value for a `traceparent` field to the server that is asked on behalf of this request (`$traceparent`): W3C
+    /// Trace Context, version 00.
     pub fn traceparent(&self) -> String {
         let presence = &self.shared.presence;
         let sampled = self.shared.with_trace(|trace| trace.is_sampled() || trace.is_asked());

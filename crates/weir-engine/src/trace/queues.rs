@@ -1,9 +1,9 @@
-//! Where requests wait before anybody has seen them, and answers behind everybody: the queues of sockets.
+//! Where requests wait before anybody has seen them, and responses after everybody: the queues of sockets.
 //!
 //! Only when asked: [`Worker::watch_queues`] has each connection that is accepted say how long it waited, and each piece
-//! that is received. Where the loop receives by itself (epoll) that is told by the kernel's stamps of packets, to the
-//! nanosecond; with io_uring the kernel receives, and each request asks TCP for how long its bytes were there, to the
-//! millisecond or the kernel's tick.
+//! that is received. Where the loop receives by itself (epoll) that is reported by the kernel's stamps of packets, to
+//! the nanosecond; with io_uring the kernel receives, and each request asks TCP for how long its bytes were there, to
+//! the millisecond or the kernel's tick.
 
 use weir_rt::{clock, net, packets};
 

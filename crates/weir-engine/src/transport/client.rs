@@ -88,7 +88,7 @@ impl ClientSide {
         }
     }
 
-    /// Says that no more bytes come, behind those that are on their way.
+    /// Says that no more bytes come, after those that are on their way.
     pub fn end(&self) {
         match self {
             // One that is gone needs no end.

@@ -28,7 +28,7 @@ struct ComposedHead {
     facts: HeadFacts,
     /// Up to the date.
     before: Box<[u8]>,
-    /// Behind the date.
+    /// After the date.
     behind: Box<[u8]>,
 }
 

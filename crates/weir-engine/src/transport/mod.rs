@@ -1,4 +1,4 @@
-//! Connections: what is known of one, and where a request's answer goes.
+//! Connections: what is known of one, and where a request's response goes.
 
 pub mod client;
 pub(crate) mod encode;
@@ -35,7 +35,7 @@ pub(crate) use rate::is_paced;
 pub struct ClientConnection {
     /// Its number in this process (`$connection`).
     pub number: u64,
-    /// The client's address as the socket tells it.
+    /// The client's address as the socket reports it.
     pub peer: SockAddr,
     /// The descriptor, for what must ask the socket itself (`$tcpinfo_rtt`).
     pub fd: i32,
@@ -232,7 +232,7 @@ impl ClientConnection {
     }
 }
 
-/// Where the answer of an exchange goes.
+/// Where the response of an exchange goes.
 pub enum Transport {
     /// Nowhere yet.
     None,
@@ -240,7 +240,7 @@ pub enum Transport {
     H1(Rc<wire::ClientWire>),
     /// A stream of an HTTP/2 connection.
     H2(H2Stream),
-    /// Memory: a subrequest whose answer its parent wants.
+    /// Memory: a subrequest whose response its parent wants.
     Capture(ResponseCapture),
     /// The parent's output, in its turn: a subrequest that is included there.
     Splice(Rc<ChildOutlet>),

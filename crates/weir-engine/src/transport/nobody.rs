@@ -15,7 +15,7 @@ impl ClientConnection {
         ClientConnection::unconnected(hosts.clone(), SockAddr::UNSPECIFIED, SockAddr::UNSPECIFIED, worker)
     }
 
-    /// Whether no client stands behind it.
+    /// Whether it has no client.
     pub(crate) fn is_nobodys(&self) -> bool {
         self.peer == SockAddr::UNSPECIFIED
     }

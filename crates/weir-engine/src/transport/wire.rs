@@ -124,14 +124,14 @@ impl ClientWire {
         more <= HIGH && self.pending() + more <= HIGH
     }
 
-    /// Queues a piece of a body behind what was composed: small ones are copied, others follow uncopied.
+    /// Queues a piece of a body after what was composed: small ones are copied, others follow uncopied.
     pub(crate) fn queue(&self, buf: BodyBuf) {
         if is_copied(&buf)
             && let Some(bytes) = buf.memory()
         {
             self.compose(|out| {
                 if self.multiplexed.get() {
-                    // The head of the next frame comes behind it: without room for that the vector would grow again, 640
+                    // The head of the next frame comes after it: without room for that the vector would grow again, 640
                     // instructions for each response of 10 KB.
                     out.reserve(bytes.len() + FRAME);
                 }
@@ -167,7 +167,7 @@ pub(crate) fn is_copied(buf: &BodyBuf) -> bool {
 
 /// More than this many bytes composed or queued make a writer wait.
 pub const HIGH: u64 = 64 * 1024;
-/// Pieces up to this size are copied behind the head instead of being sent by their own vector. A file of 10 KB costs
+/// Pieces up to this size are copied after the head instead of being sent by their own vector. A file of 10 KB costs
 /// 3 % less of a request on io_uring, 1.5 % on epoll, when it is not.
 pub(super) const COPIED: usize = 4 * 1024;
 /// Bytes between pieces of bodies: a chunk's end and the next one's head, a head of HTTP/2 and that of its first frame.

@@ -1,4 +1,4 @@
-//! nginx's core variables: what a request, its connection and its answer say about themselves.
+//! nginx's core variables: what a request, its connection and its response say about themselves.
 //!
 //! One table, [`VARIABLES`], and a small function for each row in the files below by subject. A value that stands in
 //! the request's head is named by its span; everything else is written to the arena digit by digit, since access
@@ -80,7 +80,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::new("tcpinfo_rttvar", connection::tcpinfo_rttvar).volatile(),
     Variable::new("tcpinfo_snd_cwnd", connection::tcpinfo_snd_cwnd).volatile(),
     Variable::new("tcpinfo_rcv_space", connection::tcpinfo_rcv_space).volatile(),
-    // The answer.
+    // The response.
     Variable::new("status", response::status).volatile(),
     Variable::new("bytes_sent", response::bytes_sent),
     Variable::new("body_bytes_sent", response::body_bytes_sent),

@@ -25,7 +25,7 @@ pub struct Variable {
     pub set: Option<fn(&mut Exchange, &[u8])>,
     /// Computed once per request, or each time (nginx's `NOCACHEABLE`).
     pub cacheable: bool,
-    /// The configuration may define it anew, by `set`, `map` and the like (nginx's `CHANGEABLE`).
+    /// The configuration may define it again, by `set`, `map` and the like (nginx's `CHANGEABLE`).
     pub changeable: bool,
 }
 
@@ -69,7 +69,7 @@ impl Variable {
         self.changeable()
     }
 
-    /// The configuration may define it anew; the module then asks for it like anybody else.
+    /// The configuration may define it again; the module then asks for it like anybody else.
     pub const fn changeable(mut self) -> Variable {
         self.changeable = true;
         self

@@ -105,7 +105,7 @@ impl ValueScript {
             return x.variable(*index).unwrap_or(Text::EMPTY);
         }
         // Variables may write to the arena while they are computed, so they come first; then the pieces are laid
-        // down one behind the other. Few have many: those of most need no memory from the heap.
+        // down one after the other. Few have many: those of most need no memory from the heap.
         let (mut few, mut many) = ([const { Text::EMPTY }; FEW], Vec::new());
         let count = self.parts.iter().filter(|part| part.variable().is_some()).count();
         let values = match few.get_mut(..count) {

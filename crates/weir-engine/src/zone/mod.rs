@@ -1,8 +1,9 @@
 //! Shared zones: memory by name, of all workers, that lives through reloads (nginx's `zone=name:size`).
 //!
-//! A configuration declares zones in its [`SharedZones`]; whoever uses one, before or behind its declaration, holds the
-//! same [`SharedZone`]. What is in it is made when first asked for, and a reload takes over what the configuration
-//! before had under the same name, owner and size ([`SharedZones::adopt`]). [`ZoneTable`] is what most zones hold.
+//! A configuration declares zones in its [`SharedZones`]; a module that uses one, before or after its declaration,
+//! holds the same [`SharedZone`]. What is in it is made when first asked for, and a reload takes over what the
+//! configuration before had under the same name, owner and size ([`SharedZones::adopt`]). [`ZoneTable`] is what most
+//! zones hold.
 
 mod table;
 

@@ -68,7 +68,7 @@ impl<V> ZoneTable<V> {
         ZoneTable { shards: (0..shards).map(|_| shard()).collect(), hasher: RandomState::new() }
     }
 
-    /// Locks the part where `key` belongs. Whoever holds it must not wait, and must not lock another.
+    /// Locks the part where `key` belongs. The caller must not wait while it holds it, and must not lock another.
     pub fn lock(&self, key: &[u8]) -> LockedEntries<'_, V> {
         let hash = self.hasher.hash_one(key);
         // The chains take the low bits.

@@ -51,7 +51,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Listene
         match either(listener.accept(), door.closed.forever()).await {
             Some(Ok(stream)) => {
                 if worker.is_full() {
-                    // Others that share the socket get the connections behind this one.
+                    // Others that share the socket get the connections after this one.
                     listener.pause();
                     either(worker.room(), door.closed.forever()).await;
                     listener.resume();
@@ -128,5 +128,5 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &L
 }
 
 /// Accepting is tried every 50 ms when descriptors run out; a log line each time would fill the disk as well. nginx
-/// tries, and tells, every half a second.
+/// tries, and logs, every half a second.
 const TELL_MS: u64 = 500;

@@ -1,4 +1,4 @@
-//! An HTTP/1 connection: one task, one request after the other, pipelined answers leaving together.
+//! An HTTP/1 connection: one task, one request after the other, pipelined responses leaving together.
 //!
 //! While idle the task holds a timer and its socket, no buffer and no exchange (its future is a few hundred bytes).
 //! Incoming requests are served by plain functions ([`try_requests`], [`try_request`]) as long as nothing must be waited
@@ -81,14 +81,14 @@ pub(crate) async fn run(
             Some(IdleTimeout(timeout)) => idle = timeout,
             None => break,
         }
-        // Whoever waits is of the newest configuration: nothing else keeps the one before.
+        // A client that waits is of the newest configuration: nothing else keeps the one before.
         connection.adopt(&worker);
         if worker.is_stopping() || connection.retired.get() {
             break;
         }
     }
     if wire.stream.unsent() > 0 && !wire.broken.get() {
-        // A stream that is dropped discards what the kernel did not take: the end of an answer whose client asks no
+        // A stream that is dropped discards what the kernel did not take: the end of a response whose client asks no
         // more, or half-closed. One that takes nothing ends this by the timer, one that is gone at once.
         wire.idle.set(false);
         wire.timer.arm(connection.hosts.borrow().default().plan.core.send_timeout);
@@ -365,7 +365,7 @@ fn settle(x: &Exchange, wire: &ClientWire) {
     }
 }
 
-/// A request whose head is no good, or did not come. `None`: closed without an answer.
+/// A request whose head is no good, or did not come. `None`: closed without a response.
 async fn without_head(x: &mut Exchange, no_head: HeadFailure) -> Option<()> {
     if matches!(no_head, HeadFailure::Nothing) {
         return None;

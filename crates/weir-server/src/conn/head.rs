@@ -47,7 +47,7 @@ pub(crate) async fn finish_request_head(x: &mut Exchange, wire: &Rc<ClientWire>)
 }
 
 /// The head is parsed: checks it. Where server and location are found without regular expressions one stamp does for
-/// all three, and comes behind the last (`phase::find_config`): it is the parser's time.
+/// all three, and comes after the last (`phase::find_config`): it is the parser's time.
 fn checked(x: &mut Exchange, parsed: Result<(), HeadFailure>) -> Result<(), HeadFailure> {
     let at_a_glance = !x.connection.hosts.borrow().has_patterns();
     if parsed.is_err() || !at_a_glance {

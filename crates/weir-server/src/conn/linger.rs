@@ -1,6 +1,6 @@
-//! Closing a connection without losing the answer.
+//! Closing a connection without losing the response.
 //!
-//! A socket closed while the peer's bytes are unread sends a reset, which may take the answer away from a client that
+//! A socket closed while the peer's bytes are unread sends a reset, which may take the response away from a client that
 //! still writes. So: send everything, see that the request's log line is written, shut the writing side, read what
 //! comes for a bounded time, then close.
 

@@ -9,9 +9,9 @@ use weir_engine::log::LogLevel;
 use weir_engine::transport::wire::ClientWire;
 use weir_engine::transport::{ClientConnection, ProxiedAddresses};
 
-/// Reads the header within `client_header_timeout` and notes what it says; bytes behind it stay in the input. The
+/// Reads the header within `client_header_timeout` and notes what it says; bytes after it stay in the input. The
 /// header may come in any number of pieces. `false`: there is none, the reason is logged, the connection is to be
-/// closed without an answer.
+/// closed without a response.
 pub(crate) async fn read(connection: &Rc<ClientConnection>, wire: &Rc<ClientWire>) -> bool {
     wire.timer.arm(connection.hosts.borrow().default().settings.client_header_timeout);
     loop {

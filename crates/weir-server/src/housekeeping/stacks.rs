@@ -1,4 +1,4 @@
-//! Samples added up by stack: of the last two minutes by the second, and for whoever collects.
+//! Samples added up by stack: of the last two minutes by the second, and for a caller that collects.
 //!
 //! Bounded in every direction: at most so many different stacks are held; when there is no room, a sample counts for its
 //! place without frames, so that sums stay right.

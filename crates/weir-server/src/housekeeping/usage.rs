@@ -22,7 +22,7 @@ pub struct ThreadUse {
     pub faults_minor: u64,
     /// Page faults that read from disk.
     pub faults_major: u64,
-    /// Bytes read from disk for it; 0 where the kernel does not tell.
+    /// Bytes read from disk for it; 0 where the kernel does not report it.
     pub disk_read: u64,
     /// Bytes it caused to be written to disk.
     pub disk_written: u64,
@@ -77,7 +77,7 @@ pub struct ProcessUse {
     pub descriptors_limit: u64,
     /// Open descriptors.
     pub descriptors: u64,
-    /// Bytes read from disk; 0 where the kernel does not tell.
+    /// Bytes read from disk; 0 where the kernel does not report it.
     pub disk_read: u64,
     /// Bytes written to disk.
     pub disk_written: u64,
@@ -103,7 +103,7 @@ impl ProcessUse {
             resident_peak: field(&status, "VmHWM:") * 1024,
             threads: field(&status, "Threads:"),
             descriptors_limit: limit.map_or(0, |(soft, _)| soft),
-            // The one that the folder was read through was among them.
+            // The one that the directory was read through was among them.
             descriptors: descriptors.saturating_sub(1),
             disk_read: field(&io, "read_bytes:"),
             disk_written: field(&io, "write_bytes:"),
@@ -139,7 +139,7 @@ impl InKernel {
     }
 }
 
-/// The fields of a stat file behind the name, which may hold anything, also parentheses.
+/// The fields of a stat file after the name, which may hold anything, also parentheses.
 fn stat_fields(text: &str) -> Vec<&str> {
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     behind.split_ascii_whitespace().collect()
@@ -150,7 +150,7 @@ fn syscall(text: &str) -> Option<u32> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The number behind `name` at the beginning of a line.
+/// The number after `name` at the beginning of a line.
 fn field(text: &str, name: &str) -> u64 {
     let of = |line: &str| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok();
     text.lines().find_map(of).unwrap_or(0)

@@ -2,8 +2,8 @@
 //!
 //! A worker shows since when its turn runs. The watchdog looks every third limit as long as there are no stalls, so that
 //! one of four limits is always found and it costs less than a thousandth of a processor; for a minute after a stall it looks
-//! when the oldest turn would become the next one. What the kernel tells of the thread is read at once; then the thread
-//! is asked for its stack, once per stall. How long a turn was in the end, the loop itself notes, found or not.
+//! when the oldest turn would become the next one. What the kernel reports of the thread is read at once; then the
+//! thread is asked for its stack, once per stall. How long a turn was in the end, the loop itself notes, found or not.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

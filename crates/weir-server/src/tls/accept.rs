@@ -34,7 +34,7 @@ use weir_upstream::tls_client::cache::CertificateFiles;
 use weir_upstream::tls_client::layer::TlsLayer;
 use weir_upstream::tls_client::{effort, files};
 
-/// Completes the handshake within `client_header_timeout`; bytes behind it are read through the layer. `Some`: what to
+/// Completes the handshake within `client_header_timeout`; bytes after it are read through the layer. `Some`: what to
 /// speak. `None`: there is none, the reason is logged, the connection is to be closed. How long it held the loop, and how
 /// long it was away, is counted (`weir sites`: tls).
 pub(crate) async fn run(

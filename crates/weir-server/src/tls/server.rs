@@ -284,7 +284,8 @@ impl KnownTls {
     }
 }
 
-/// Keys that are made when they are read, so that all that is wrong with them is told then: a tenth of a second's work.
+/// Keys that are made when they are read, so that all that is wrong with them is reported then: a tenth of a second's
+/// work.
 const AT_ONCE: usize = 1000;
 
 /// Puts a [`ServerTls`] together.

@@ -80,7 +80,7 @@ pub enum ClientVerify {
     On,
     /// Clients may have one; if they do, it must be trusted.
     Optional,
-    /// Clients may have one; whether it is trusted is told.
+    /// Clients may have one; whether it is trusted is reported.
     OptionalNoCa,
 }
 

@@ -1,5 +1,5 @@
-//! What servers share: keys of tickets, caches of sessions and of issuers' answers. They outlive configurations, so that clients resume their
-//! sessions after a reload.
+//! What servers share: keys of tickets, caches of sessions and of issuers' responses. They outlive configurations, so
+//! that clients resume their sessions after a reload.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -128,7 +128,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Lines behind the first begin with a tab, so that it can be a field's value.
+/// Lines after the first begin with a tab, so that it can be a field's value.
 fn one_line(pem: &str) -> String {
     pem.trim_end().replace('\n', "\n\t")
 }

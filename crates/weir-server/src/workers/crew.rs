@@ -1,8 +1,8 @@
 //! The worker threads as the rest of the process sees them: a seat for each number, with or without a thread.
 //!
 //! A reload with fewer workers does not end a thread that still has connections: it stops accepting, says with its
-//! answers that their connections end, and goes with the last of them. Until then it counts as [`WorkerStage::Retired`], and
-//! a reload with more workers calls it back. What was counted stays with the seat.
+//! responses that their connections end, and goes with the last of them. Until then it counts as
+//! [`WorkerStage::Retired`], and a reload with more workers calls it back. What was counted stays with the seat.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -292,7 +292,7 @@ impl WorkerSeat {
     }
 }
 
-/// Tells that a thread has ended, by a panic too.
+/// Reports that a thread has ended, by a panic too.
 pub(crate) struct WorkerExit {
     pub(crate) number: u64,
     pub(crate) exit: Sender<u64>,

@@ -238,7 +238,7 @@ pub(crate) fn abandon() {
 }
 
 /// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
-/// end. `everyone` is what all workers count, `dealer` whoever deals connections to them.
+/// end. `everyone` is what all workers count, `dealer` the thread that deals connections to them.
 pub(crate) fn commit(everyone: Arc<[Arc<WorkerCounters>]>, dealer: Option<Arc<AcceptorDealer>>) {
     let Some(local) = local() else { return };
 
@@ -271,8 +271,8 @@ pub(crate) fn release() {
     }
 }
 
-/// There are enough others: no new connections, answers say that theirs end, and the thread ends with the last of them,
-/// unless it is called up again before.
+/// There are enough others: no new connections, responses say that theirs end, and the thread ends with the last of
+/// them, unless it is called up again before.
 pub(crate) fn retire() {
     let Some(local) = local() else { return };
     // Nothing is dealt to it any more, nor waits in its queue, nor is parked for it.

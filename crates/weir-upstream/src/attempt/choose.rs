@@ -12,7 +12,7 @@ use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 
 impl Attempt {
-    /// A server to ask, by the group's chooser if it has one.
+    /// A server to ask, by the upstream's chooser if it has one.
     pub(crate) fn choose(
         &mut self,
         x: &mut Exchange,

@@ -1,10 +1,11 @@
 //! The usual try, without a future: a request without a body, sent whole on a connection that is kept, and answered by a
 //! head that comes in one piece.
 //!
-//! [`UpstreamLocation::try_attempt`] does all that needs no waiting when the handler is asked, [`poll_attempt`] looks whether the answer is
-//! there. What is in any way unusual (a connection to be made, a body to be sent, an answer that another server may do
-//! better than, an end, a failure) is left as it lies to the future of all others ([`finish_attempt`](crate::attempt::finish_attempt)), which finds the
-//! same things once more: so there is one place for each of them, and none of them costs the usual try anything.
+//! [`UpstreamLocation::try_attempt`] does all that needs no waiting when the handler is asked, [`poll_attempt`] looks
+//! whether the response is there. What is in any way unusual (a connection to be made, a body to be sent, a response
+//! that another server may do better than, an end, a failure) is left as it lies to the future of all others
+//! ([`finish_attempt`](crate::attempt::finish_attempt)), which finds the same things once more: so there is one place
+//! for each of them, and none of them costs the usual try anything.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -80,7 +81,7 @@ impl PendingAttempt {
             return Ok(());
         };
         let lease = self.lease.insert(lease);
-        // A chooser may have had the request composed anew.
+        // A chooser may have had the request composed again.
         if lease.measured().is_some() || run.out.body.is_some() || run.out.framing != RequestFraming::None {
             return Ok(());
         }
@@ -103,7 +104,7 @@ impl PendingAttempt {
     }
 }
 
-/// Looks whether the answer to `x` has come. [`Verdict::Wait`]: it needs the future of all others.
+/// Looks whether the response to `x` has come. [`Verdict::Wait`]: it needs the future of all others.
 pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
     let Some(PendingAttempt { run, connection: Some(connection), .. }) =
         part_if(x).and_then(|part| part.flight.as_ref())
@@ -126,7 +127,7 @@ pub(crate) fn poll_attempt(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdi
     Poll::Pending
 }
 
-/// Bytes of the answer have come.
+/// Bytes of the response have come.
 fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
     let Some(mut flight) = part(x).flight.take() else { return Verdict::Wait };
     let mut incoming = IncomingHead { fields: part(x).scratch.fields(), ..IncomingHead::default() };
@@ -148,7 +149,7 @@ fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
     }
 }
 
-/// Whether nothing but the answer comes of a head of `len` bytes.
+/// Whether nothing but the response comes of a head of `len` bytes.
 fn is_usual(x: &Exchange, run: &Attempt, len: usize, incoming: &IncomingHead) -> bool {
     len as u64 <= run.up.settings.buffer_size
         && !incoming.upgraded
@@ -156,7 +157,7 @@ fn is_usual(x: &Exchange, run: &Attempt, len: usize, incoming: &IncomingHead) ->
         && headers::refused(x, incoming).is_none()
 }
 
-/// Makes the answer that of `x`.
+/// Makes the response that of `x`.
 fn answered(
     x: &mut Exchange,
     mut run: Attempt,

@@ -36,7 +36,7 @@ pub(crate) enum NoHead {
     Stale(AttemptFault),
 }
 
-/// What happens between a request and its answer's head.
+/// What happens between a request and its response's head.
 pub(crate) enum StreamEvent {
     Got(CallProgress),
     /// Some of the request has left.
@@ -48,7 +48,7 @@ pub(crate) enum StreamEvent {
 }
 
 impl Attempt {
-    /// One try, up to its answer's head.
+    /// One try, up to its response's head.
     pub(crate) async fn talk(
         &mut self,
         x: &mut Exchange,
@@ -127,7 +127,7 @@ impl Attempt {
         }
     }
 
-    /// Sends the request on `session` and reads the answer's head.
+    /// Sends the request on `session` and reads the response's head.
     async fn call(
         &mut self,
         x: &mut Exchange,
@@ -186,7 +186,7 @@ impl Attempt {
         }
     }
 
-    /// Reads the answer's head while the request leaves.
+    /// Reads the response's head while the request leaves.
     async fn answer_head(
         &mut self,
         x: &mut Exchange,
@@ -257,7 +257,7 @@ impl Attempt {
         self.unless_gone(x, kind, event).await
     }
 
-    /// Takes a piece of the content from the client and gives it to the server; an answer may come before.
+    /// Takes a piece of the content from the client and gives it to the server; a response may come before.
     async fn piece(
         &mut self,
         x: &mut Exchange,
@@ -303,7 +303,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// What the head of an answer says.
+    /// What the head of a response says.
     fn incoming(
         &mut self,
         x: &mut Exchange,
@@ -343,7 +343,7 @@ impl Attempt {
     }
 }
 
-/// The server has opened a WebSocket: its answer as HTTP/1.1 has it, for whatever the client speaks.
+/// The server has opened a WebSocket: its response as HTTP/1.1 has it, for whatever the client speaks.
 pub(crate) fn open_tunnel(x: &mut Exchange, incoming: &mut IncomingHead, accept: &[u8]) {
     incoming.status = 101;
     incoming.upgraded = true;

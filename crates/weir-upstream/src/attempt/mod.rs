@@ -1,4 +1,4 @@
-//! A request's way through the servers of a group: try after try, until one answers or no other may be asked.
+//! A request's way through the servers of an upstream: try after try, until one answers or no other may be asked.
 
 pub(crate) mod choose;
 pub(crate) mod connect;
@@ -40,7 +40,7 @@ use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 
 impl UpstreamLocation {
-    /// Asks a server of `group` for `x`'s answer; `fetch`: what the cache has to do with it.
+    /// Asks a server of `group` for `x`'s response; `fetch`: what the cache has to do with it.
     pub(crate) async fn run(
         self: &Rc<Self>,
         x: &mut Exchange,
@@ -101,7 +101,7 @@ impl Attempt {
         })
     }
 
-    /// Behind the last try.
+    /// After the last try.
     pub(crate) fn end(&mut self, x: &mut Exchange, verdict: &Verdict) {
         if !matches!(verdict, Verdict::Respond) {
             // Else the body may still come: its end is the end.
@@ -182,7 +182,7 @@ impl Attempt {
         }
     }
 
-    /// A server to ask; where the group has a `queue`, one is waited for.
+    /// A server to ask; where the upstream has a `queue`, one is waited for.
     async fn pick(
         &mut self,
         x: &mut Exchange,
@@ -201,8 +201,8 @@ impl Attempt {
         Box::pin(self.queue(x, group, tried)).await
     }
 
-    /// Waits for the first addresses of the group's names: a request that comes right after the start comes before them.
-    /// Not longer than a look-up may take, nor than tries may.
+    /// Waits for the first addresses of the upstream's names: a request that comes right after the start comes before
+    /// them. Not longer than a look-up may take, nor than tries may.
     async fn first_address(
         &self,
         x: &mut Exchange,
@@ -248,7 +248,7 @@ impl Attempt {
         Ok(None)
     }
 
-    /// One try, up to its answer's head. Statuses that another server may do better than are failures. It may have
+    /// One try, up to its response's head. Statuses that another server may do better than are failures. It may have
     /// begun on a `connection` that was kept.
     async fn one(
         &mut self,
@@ -314,7 +314,7 @@ impl Attempt {
         }
     }
 
-    /// Sends the request and reads the head, with the bytes behind it. What it needs is lent to it: what an async
+    /// Sends the request and reads the head, with the bytes after it. What it needs is lent to it: what an async
     /// function is given it holds twice, and this is in the future of every request.
     async fn ask(
         &mut self,
@@ -358,7 +358,7 @@ impl Attempt {
         }
     }
 
-    /// Whether the answer is one that another server shall do better than.
+    /// Whether the response is one that another server shall do better than.
     fn judge(&mut self, x: &mut Exchange, answered: ReceivedHead) -> Result<ReceivedHead, AttemptFailure> {
         let Some(reason) = FailureReason::of_status(answered.incoming.status) else { return Ok(answered) };
         if !self.up.settings.wants(self.mask(x, reason))
@@ -387,7 +387,7 @@ impl Attempt {
         self.left > 0 && self.up.settings.wants(self.mask(x, reason)) && self.in_time() && !self.body_begun
     }
 
-    /// Whether the group's `retry_budget` has another try for it.
+    /// Whether the upstream's `retry_budget` has another try for it.
     fn afford(&self, group: &LocalUpstream) -> bool {
         let budget = group.group.retry_budget.as_ref();
         budget.is_none_or(|budget| group.purse.spend(budget, weir_rt::now_ms()))
@@ -447,7 +447,7 @@ impl Attempt {
         self.out.keep_alive && self.up.settings.proxy_protocol.is_none()
     }
 
-    /// Answers with what is kept where the server says that it is still good; `Err`: it has sent another.
+    /// Responds with what is cached where the server says that it is still good; `Err`: it has sent another.
     async fn unless_still_good(
         &mut self,
         x: &mut Exchange,
@@ -459,7 +459,7 @@ impl Attempt {
         Ok(verdict)
     }
 
-    /// The connection of an answer that is not used may be used again, where nothing follows the head.
+    /// The connection of a response that is not used may be used again, where nothing follows the head.
     fn give_back(&self, x: &Exchange, answered: ReceivedHead) {
         let keep_alive =
             answered.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
@@ -478,7 +478,7 @@ impl Attempt {
         self.body_begun && x.body.is_pending()
     }
 
-    /// Whether the answer is wanted though the client has left: it is to be kept, or the configuration says so.
+    /// Whether the response is wanted though the client has left: it is to be cached, or the configuration says so.
     pub(crate) fn goes_on_alone(&self) -> bool {
         let settings = &self.up.settings;
         settings.ignore_client_abort

@@ -1,4 +1,4 @@
-//! The head of an answer: read while the request leaves, interim answers before it.
+//! The head of a response: read while the request leaves, interim responses before it.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -15,19 +15,19 @@ use crate::request::attempt_state::{Attempt, RequestProgress};
 use crate::response::headers;
 use weir_engine::exchange::Exchange;
 
-/// What happens between a request and its answer's head.
+/// What happens between a request and its response's head.
 enum ReceiveEvent {
     /// The request has left.
     Sent,
     /// It does not leave.
     Stuck,
-    /// Of the answer, or in its place.
+    /// Of the response, or in its place.
     Received(RecvOutcome),
 }
 
 impl Attempt {
-    /// Reads the head of the answer while the request leaves; the number of its bytes. Time runs already for a request
-    /// that was `asked` for and sent before.
+    /// Reads the head of the response while the request leaves; the number of its bytes. Time runs already for a
+    /// request that was `asked` for and sent before.
     pub(crate) async fn head(
         &mut self,
         x: &mut Exchange,
@@ -90,7 +90,7 @@ impl Attempt {
         }
     }
 
-    /// The length of the head at the start of `received`, if it is whole; interim answers are taken out.
+    /// The length of the head at the start of `received`, if it is whole; interim responses are taken out.
     fn parse(
         &mut self,
         x: &mut Exchange,
@@ -158,7 +158,7 @@ impl Attempt {
     }
 }
 
-/// What came is no answer.
+/// What came is not a response.
 fn invalid(cause: Cause) -> AttemptFailure {
     AttemptFailure::Next(AttemptFault { reason: FailureReason::INVALID_HEADER, cause })
 }

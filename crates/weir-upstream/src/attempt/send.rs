@@ -18,7 +18,7 @@ use weir_engine::phase::Verdict;
 
 impl Attempt {
     /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. The rest
-    /// of a body whose answer comes before its end is passed on beside that.
+    /// of a body whose response comes before its end is passed on beside that.
     pub(crate) async fn send(
         &mut self,
         x: &mut Exchange,
@@ -103,7 +103,7 @@ impl Attempt {
                     received.extend_from_slice(&bytes);
                     return Ok(());
                 }
-                // What became of the connection is told by the next receive, or by the next send.
+                // What became of the connection is found out by the next receive, or by the next send.
                 Err(_) => return Ok(()),
             }
             if connection.stream.unsent() < AHEAD {

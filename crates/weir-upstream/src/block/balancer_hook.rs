@@ -1,8 +1,8 @@
-//! Choosers from outside: a module is asked for the server of each try of a group's requests (`balancer_by_lua`).
+//! Choosers from outside: a module is asked for the server of each try of an upstream's requests (`balancer_by_lua`).
 //!
 //! A [`WorkerBalancerHook`] is asked before each try, decides at once, and leaves what it decided in a [`BalancerChoice`]. The servers it names
-//! need not be members of the group; each worker remembers those that it has seen ([`BalancerServers`]), so that the usual try
-//! parses no address and allocates nothing. Where it names none, the group's own method chooses.
+//! need not be members of the upstream; each worker remembers those that it has seen ([`BalancerServers`]), so that the
+//! usual try parses no address and allocates nothing. Where it names none, the upstream's own method chooses.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ pub struct BalancerChoice<'a> {
     pub left: u64,
     /// `*_next_upstream_tries`; 0: any number.
     pub limit: u64,
-    /// The group has servers of its own, one of which is asked where none is named.
+    /// The upstream has servers of its own, one of which is asked where none is named.
     pub has_servers: bool,
     /// What became of the last try at a server that it named.
     pub failure: Option<BalancerFailure>,
@@ -65,7 +65,7 @@ pub struct BalancerChoice<'a> {
     pub host: Option<Box<str>>,
     /// How many more tries may follow.
     pub more_tries: i64,
-    /// Milliseconds for connecting, sending, reading, of this try and those behind it.
+    /// Milliseconds for connecting, sending, reading, of this try and those after it.
     pub timeouts: [Option<u64>; 3],
     /// How the connection is kept.
     pub keep: Option<OwnKeepalive>,
@@ -77,7 +77,7 @@ pub struct BalancerChoice<'a> {
     pub local: Option<SockAddr>,
     /// Where the connection is kept, if not with others to the same server.
     pub lane: Option<ConnectionLane>,
-    /// The request is composed anew.
+    /// The request is composed again.
     pub recreate: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct BalancerChoice<'a> {
 pub struct BalancerFailure {
     /// The server is as well as before: it has refused somebody, or not had something.
     pub next: bool,
-    /// The status of the answer, or the one that stands for there being none.
+    /// The status of the response, or the one that stands for there being none.
     pub status: u16,
 }
 
@@ -94,7 +94,7 @@ impl BalancerChoice<'_> {
     /// Names the server of this try: an address, with a port or with `port`, or `unix:path`.
     ///
     /// # Errors
-    /// nginx's words for what is no address; names are none.
+    /// nginx's words for what is not an address, as a name is not.
     pub fn set_peer(&mut self, text: &[u8], port: u16) -> Result<(), &'static str> {
         self.peer = Some(self.servers.find(text, port)?);
         Ok(())
@@ -106,7 +106,7 @@ impl BalancerChoice<'_> {
     }
 }
 
-/// A local address: with or without a port; `None` if it is none.
+/// A local address: with or without a port; `None` if it is not one.
 pub fn local(text: &str) -> Option<SockAddr> {
     crate::discovery::server_list::local(text).flatten()
 }
@@ -191,7 +191,7 @@ impl BalancerServers {
 /// Ports of one address, servers with a local address, and locations with time limits that a worker remembers.
 const LINES: usize = 64;
 
-/// The address that `text` is, in nginx's words if it is none.
+/// The address that `text` is, in nginx's words if it is not one.
 fn address(text: &[u8], port: u16) -> Result<SockAddr, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "invalid host")?;
     if text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {

@@ -1,4 +1,4 @@
-//! Who wants to know when something about a group's servers changes, of whatever thread.
+//! Who wants to know when something about an upstream's servers changes, of whatever thread.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 
 use crate::block::upstream::Upstream;
 
-/// Counts what changes about the servers of a group: the list, settings, checks, failures that take one out.
+/// Counts what changes about the servers of an upstream: the list, settings, checks, failures that take one out.
 #[derive(Default)]
 pub(crate) struct ChangeNotice {
     count: AtomicU64,

@@ -1,4 +1,4 @@
-//! Groups in JSON, for the admin listener and for scripts: docs/admin.yaml has the keys.
+//! Upstreams in JSON, for the admin listener and for scripts: docs/admin.yaml has the keys.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use crate::block::upstream::Upstream;
 use crate::peer::Peer;
 
 impl Upstream {
-    /// Writes what is known of the group and its servers.
+    /// Writes what is known of the upstream and its servers.
     pub fn describe(&self, json: &mut JsonWriter) {
         let listed = self.listed();
         json.nested(|json| {

@@ -12,10 +12,10 @@ use weir_engine::resolver;
 use weir_engine::resolver::{DnsFailure, NameWatch, Resolver};
 
 impl Upstream {
-    /// Settles who is asked for names: whom the group has, else whom `http` has.
+    /// Settles who is asked for names: whom the upstream has, else whom `http` has.
     ///
     /// # Errors
-    /// nginx's words when there is none and the group has names.
+    /// nginx's words when there is none and the upstream has names.
     pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Result {
         let names = &self.names;
         let named = self.origins().list.iter().any(|origin| matches!(origin.place, ServerPlace::Name(_)));
@@ -48,7 +48,7 @@ impl Upstream {
         if self.names.resolver.get().is_some() { Ok(()) } else { Err(self.no_resolver()) }
     }
 
-    /// Begins to follow the names of the group.
+    /// Begins to follow the names of the upstream.
     pub(crate) fn follow(self: &Arc<Self>) {
         self.names.begun.store(true, Relaxed);
         self.follow_new();
@@ -75,8 +75,8 @@ impl Upstream {
         }
     }
 
-    /// For how many milliseconds a request may wait for the first addresses of the group's names, which are being looked up
-    /// for the first time; `None`: none is.
+    /// For how many milliseconds a request may wait for the first addresses of the upstream's names, which are being
+    /// looked up for the first time; `None`: none is.
     pub(crate) fn awaits_names(&self) -> Option<u64> {
         let (_, timeout) = self.names.resolver.get()?;
         let awaited = |named: &FollowedName| {
@@ -90,8 +90,8 @@ impl Upstream {
         awaits.then_some(*timeout)
     }
 
-    /// What became of a name; `false`: it is no server of the group any more. One that is not there has no addresses;
-    /// one that nobody could tell about keeps those it has.
+    /// What became of a name; `false`: it is no server of the upstream any more. One that is not there has no
+    /// addresses; one that nobody could tell about keeps those it has.
     fn found(&self, named: &Arc<FollowedName>, found: resolver::LookupResult) -> bool {
         let origins = self.origins();
         let listed =

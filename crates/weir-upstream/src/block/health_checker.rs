@@ -14,14 +14,14 @@ use crate::peer::Peer;
 use weir_engine::log::LogLevel;
 use weir_engine::{Configuration, log, services};
 
-/// Checks the groups of a server's configuration in force, until it is dropped.
+/// Checks the upstreams of a server's configuration in force, until it is dropped.
 #[derive(Default)]
 pub struct HealthChecker {
     in_force: InForce,
 }
 
-/// The configuration whose groups are checked, for the tasks; none after the end. Changed by the thread of the tasks alone,
-/// so that none of them notes what it found after others have begun.
+/// The configuration whose upstreams are checked, for the tasks; none after the end. Changed by the thread of the tasks
+/// alone, so that none of them notes what it found after others have begun.
 pub(crate) type InForce = Arc<Mutex<Weak<Configuration>>>;
 
 impl HealthChecker {
@@ -35,7 +35,7 @@ impl HealthChecker {
         if checks { services::start() } else { Ok(()) }
     }
 
-    /// From here on the groups of `configuration` are checked, and no others.
+    /// From here on the upstreams of `configuration` are checked, and no others.
     pub fn check(&self, configuration: &Arc<Configuration>) {
         let (in_force, now) = (self.in_force.clone(), Arc::downgrade(configuration));
         self.on_thread(move || begin(&in_force, now));

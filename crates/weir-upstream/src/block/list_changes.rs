@@ -1,8 +1,8 @@
 //! Members that come, go and change while the server runs: by the admin listener, or by a [`source`](crate::discovery::source).
 //!
-//! A change replaces the group's list, makes its members anew and moves its version; each worker sees that with its next
-//! choice (one load of a word), and makes its chooser anew. Nobody is asked or waited for, requests in flight end where
-//! they are.
+//! A change replaces the upstream's list, makes its members again and moves its version; each worker sees that with its
+//! next choice (one load of a word), and makes its chooser again. Nobody is asked or waited for, requests in flight end
+//! where they are.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -215,7 +215,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Whether the group can have these servers.
+    /// Whether the upstream can have these servers.
     pub(crate) fn fits(&self, list: &[ServerEntry]) -> Result<(), String> {
         let general = self.method.is_general();
         for origin in list {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
-/// The line of a group, of all workers together.
+/// The line of an upstream, of all workers together.
 #[derive(Debug)]
 pub struct RequestQueue {
     /// How many may wait.

@@ -13,7 +13,7 @@ use crate::discovery::source::reader::SourceReader;
 use weir_engine::log::{self, LogLevel};
 use weir_engine::services;
 
-/// Begins to follow the source of `group`, if it has one. It ends with the group.
+/// Begins to follow the source of `group`, if it has one. It ends with the upstream.
 pub(crate) fn follow(group: &Arc<Upstream>) {
     let Some(source) = group.source.clone().filter(|source| !source.begun.swap(true, Relaxed)) else {
         return;
@@ -55,7 +55,7 @@ async fn run(group: Weak<Upstream>, source: Arc<ServerSource>) {
     }
 }
 
-/// Ready when nobody has the group any more.
+/// Ready when nobody has the upstream any more.
 async fn gone(group: &Weak<Upstream>) {
     while group.strong_count() > 0 {
         weir_rt::sleep(LOOK).await;
@@ -92,5 +92,5 @@ fn tell(group: &Weak<Upstream>, source: &ServerSource, why: String) {
 
 /// Milliseconds between attempts: after the first that failed, and at most.
 const AGAIN: (u64, u64) = (100, 2_000);
-/// How often is looked whether a group is still there.
+/// How often is looked whether an upstream is still there.
 const LOOK: Duration = Duration::from_millis(500);

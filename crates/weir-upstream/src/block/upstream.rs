@@ -47,7 +47,7 @@ pub struct Upstream {
     pub(crate) computed: bool,
     /// Counts changes of the members, so that workers know when to look.
     version: AtomicU64,
-    /// Tells of what changes about its servers.
+    /// Notifies of what changes about its servers.
     pub(crate) changes: ChangeNotice,
     members: Mutex<Arc<UpstreamMembers>>,
     /// What the members are made of. Who holds it may take the lock of `members`, not the other way round.
@@ -67,7 +67,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// A group of these members, which do not change.
+    /// An upstream of these members, which do not change.
     pub fn new(
         name: &str,
         method: BalanceMethod,
@@ -128,7 +128,7 @@ impl Upstream {
         self.rebuild(&origins, &UpstreamMembers::default());
     }
 
-    /// Makes the members anew; those of `before` that are still there stay who they are, with what is known of them.
+    /// Makes the members again; those of `before` that are still there stay who they are, with what is known of them.
     /// Requests that begin from now on see the new ones.
     pub(crate) fn rebuild(&self, origins: &ServerList, before: &UpstreamMembers) {
         let members = server_list::members(&origins.list, before);
@@ -145,8 +145,8 @@ impl Upstream {
         }
     }
 
-    /// Takes over what `old`, the group of this name in the configuration before, knows: of servers, of names, and the
-    /// list that was made at run time, if the configuration says of the group what it said then.
+    /// Takes over what `old`, the upstream of this name in the configuration before, knows: of servers, of names, and
+    /// the list that was made at run time, if the configuration says of the upstream what it said then.
     pub(crate) fn adopt(&self, old: &Upstream) {
         let mut origins = self.origins();
         let theirs = old.origins();

@@ -1,4 +1,4 @@
-//! All groups of a configuration, by name.
+//! All upstreams of a configuration, by name.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::peer::balance::BalanceMethod;
 use crate::peer::members::UpstreamMembers;
 use weir_engine::resolver::Resolver;
 
-/// The groups of one configuration; lent by `ConfRegistry::shared`.
+/// The upstreams of one configuration; lent by `ConfRegistry::shared`.
 #[derive(Debug, Default)]
 pub struct Upstreams {
     groups: Vec<Arc<Upstream>>,
@@ -26,7 +26,7 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// Adds a group that an `upstream` block defines.
+    /// Adds an upstream that an `upstream` block defines.
     ///
     /// # Errors
     /// nginx's words for a second one of that name.
@@ -68,7 +68,7 @@ impl Upstreams {
         self.groups.iter()
     }
 
-    /// The group of one server that a `*_pass` names by address, made when it is not known yet.
+    /// The upstream of one server that a `*_pass` names by address, made when it is not known yet.
     ///
     /// # Errors
     /// nginx's words for a host that has no address.
@@ -87,8 +87,8 @@ impl Upstreams {
         Ok(group)
     }
 
-    /// The group that a `*_pass` names, or the one of the address that it is. Without a `default_port` an address must
-    /// have one.
+    /// The upstream that a `*_pass` names, or the one of the address that it is. Without a `default_port` an address
+    /// must have one.
     ///
     /// # Errors
     /// As [`Upstreams::implicit`], or `no port in upstream "..."`.
@@ -100,7 +100,7 @@ impl Upstreams {
         }
     }
 
-    /// Settles who is asked for names of servers: whom the group has, else whom `http` has.
+    /// Settles who is asked for names of servers: whom the upstream has, else whom `http` has.
     ///
     /// # Errors
     /// nginx's words for each that has none.
@@ -116,7 +116,7 @@ impl Upstreams {
         }
     }
 
-    /// Takes over what `before` knows of groups that are still there.
+    /// Takes over what `before` knows of upstreams that are still there.
     pub fn adopt(&self, before: &Upstreams) {
         for group in &self.groups {
             let place = match group.implicit {
@@ -130,7 +130,7 @@ impl Upstreams {
     }
 }
 
-/// Names of groups are compared without regard to case.
+/// Names of upstreams are compared without regard to case.
 fn folded(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         name.to_ascii_lowercase().into()

@@ -1,4 +1,4 @@
-//! What a file of the cache begins with: the times, the key, what the answer depends on, and the answer's head.
+//! What a file of the cache begins with: the times, the key, what the response depends on, and the response's head.
 //!
 //! ```text
 //!   0  "weircach"   8  version     12  CRC-32 of all from byte 56 to the body
@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Numbers are little-endian. The line with the key is text, so that `grep -r "KEY: …"` finds files, as with nginx.
-//! A file that does not begin so, or whose length is not what it says, is no answer.
+//! A file that does not begin so, or whose length is not what it says, is not a response.
 
 use super::key::CacheKey;
 
-/// The times of an answer, in seconds since 1970.
+/// The times of a response, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheTimes {
     /// It is fresh up to and with this second.
@@ -32,7 +32,7 @@ pub struct CacheTimes {
 pub struct CacheHead<'f> {
     /// The times.
     pub times: CacheTimes,
-    /// The answer's status.
+    /// The response's status.
     pub status: u16,
     /// The length of the body.
     pub body: u64,
@@ -40,7 +40,7 @@ pub struct CacheHead<'f> {
     pub body_sum: u32,
     /// The text of its key.
     pub key: &'f [u8],
-    /// The names of fields of requests that the answer depends on (`Vary`).
+    /// The names of fields of requests that the response depends on (`Vary`).
     pub vary: &'f [u8],
     /// The name of the variant it is, where it depends on any.
     pub variant: CacheKey,
@@ -48,7 +48,7 @@ pub struct CacheHead<'f> {
     pub head: &'f [u8],
 }
 
-/// Why a file is no answer.
+/// Why a file is not a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCacheHead {
     /// It is shorter than any.
@@ -62,7 +62,7 @@ pub enum BadCacheHead {
 }
 
 impl BadCacheHead {
-    /// nginx's words, behind `cache file "…" `.
+    /// nginx's words, after `cache file "…" `.
     pub fn message(self) -> &'static str {
         match self {
             BadCacheHead::Small => "is too small",
@@ -165,7 +165,7 @@ pub fn length(bytes: &[u8]) -> Result<usize, BadCacheHead> {
 /// Reads the beginning of a file, all of which is in `bytes`; what follows it may be there too.
 ///
 /// # Errors
-/// It is no answer.
+/// It is not a response.
 pub fn parse(bytes: &[u8]) -> Result<CacheHead<'_>, BadCacheHead> {
     let length = length(bytes)?;
     let all = bytes.get(..length).ok_or(BadCacheHead::Small)?;
@@ -197,7 +197,7 @@ fn number64(bytes: &[u8], at: usize) -> u64 {
 }
 
 const MAGIC: &[u8; 8] = b"weircach";
-/// Changes with the layout; files of another version are fetched anew.
+/// Changes with the layout; files of another version are fetched again.
 const VERSION: u32 = 2;
 /// Where the times stand.
 pub const TIMES: usize = 16;
@@ -206,7 +206,7 @@ const SUMMED: usize = 56;
 const FIXED: usize = 104;
 /// What stands before the key.
 const KEY: &[u8] = b"\nKEY: ";
-/// No head is longer: that of an answer is bounded by `*_buffer_size`, a key by the request.
+/// No head is longer: that of a response is bounded by `*_buffer_size`, a key by the request.
 pub const MOST: usize = 16 << 20;
 
 #[cfg(test)]

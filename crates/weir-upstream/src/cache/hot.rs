@@ -1,4 +1,4 @@
-//! Answers in a worker's memory: the heads, and the bodies of small ones.
+//! Responses in a worker's memory: the heads, and the bodies of small ones.
 //!
 //! What is here is served without a lock and without reading the file; but once in each turn of the loop the file
 //! system is asked whether the file is still the one that was read, as it is for files that are served: who
@@ -24,7 +24,7 @@ use super::ticket::CacheTicket;
 use weir_engine::body::BodyBuf;
 use weir_engine::file::OpenFile;
 
-/// The answers of one cache that a worker has in memory.
+/// The responses of one cache that a worker has in memory.
 #[derive(Default)]
 pub(crate) struct HotCache {
     /// Those asked for lately, and those asked for before: when the first are many, they become the second.
@@ -46,7 +46,7 @@ struct OpenedBody {
 
 type HotTable = HashMap<Box<[u8]>, Rc<CachedResponse>, BuildHasherDefault<KeyFold>>;
 
-/// An answer that is kept.
+/// A cached response.
 pub(crate) struct CachedResponse {
     /// When it may be used.
     pub times: CacheTimes,
@@ -58,7 +58,7 @@ pub(crate) struct CachedResponse {
     pub reason: Span,
     /// The fields; spans of the text.
     pub fields: Box<[Field]>,
-    /// The length that the server told.
+    /// The length that the server announced.
     pub content_length: Option<u64>,
     /// Bytes of the body.
     pub length: u64,
@@ -79,20 +79,20 @@ pub(crate) struct CachedResponse {
 
 /// What came of looking into a file.
 pub(crate) enum HotLookup {
-    /// It is this answer.
+    /// It is this response.
     Answer(Rc<CachedResponse>),
     /// There is none.
     Nothing,
     /// There is something else.
     Bad(BadCacheHead),
-    /// It is the answer of another key with the same digest.
+    /// It is the response of another key with the same digest.
     Collision,
     /// It can't be read.
     Failed(io::Error),
 }
 
 impl HotCache {
-    /// The answer of the key `text` that is in memory and whose file is still there.
+    /// The response of the key `text` that is in memory and whose file is still there.
     #[inline]
     pub(crate) fn find(&self, text: &[u8]) -> Option<Rc<CachedResponse>> {
         let young = self.young.borrow().get(text).cloned();
@@ -112,7 +112,7 @@ impl HotCache {
         None
     }
 
-    /// Keeps an answer in memory.
+    /// Caches a response in memory.
     fn put(&self, text: Box<[u8]>, answer: Rc<CachedResponse>) {
         let weight = text.len() + answer.weight();
         let mut young = self.young.borrow_mut();
@@ -350,5 +350,5 @@ impl HotCaches {
 
 const ENOENT: i32 = weir_rt::file::errno::ENOENT;
 const ENOTDIR: i32 = weir_rt::file::errno::ENOTDIR;
-/// Memory that young answers may take before they become old; both together take twice that.
+/// Memory that young responses may take before they become old; both together take twice that.
 const BYTES: usize = 16 << 20;

@@ -1,8 +1,8 @@
-//! What is kept in one zone: an entry for each key, of all workers.
+//! What is cached in one zone: an entry for each key, of all workers.
 //!
 //! The table's lock is held to find an entry; what is known of it stands behind a lock of its own, taken only where
-//! an answer is not served from a worker's memory. When an entry was used last is an atomic that serving writes at most
-//! once a millisecond: the order in the table follows when somebody looks for the oldest.
+//! a response is not served from a worker's memory. When an entry was used last is an atomic that serving writes at
+//! most once a millisecond: the order in the table follows when somebody looks for the oldest.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -15,16 +15,16 @@ use super::key::CacheKey;
 use super::place::{CacheZone, KeeperPace};
 use weir_engine::zone::{LockedEntries, ZoneStore, ZoneTable, ZoneUsage};
 
-/// The answers of one zone.
+/// The responses of one zone.
 pub struct CacheIndex {
-    /// The folder.
+    /// The directory.
     pub(super) path: Arc<PathBuf>,
     /// See [`Place::levels`]; so are the others.
     pub(super) levels: [u8; 3],
     table: ZoneTable<Arc<CacheEntry>>,
     /// Bytes of all files, each rounded up to blocks.
     size: AtomicU64,
-    /// The folder was not read yet: there may be files that no entry tells of.
+    /// The directory was not read yet: there may be files that no entry knows of.
     pub(super) cold: AtomicBool,
     settings: Mutex<CacheZone>,
 }
@@ -67,17 +67,17 @@ pub(super) struct CacheIndexState {
 
 /// What the index knows of a key.
 pub enum CacheLookupResult {
-    /// A status to answer with.
+    /// A status to respond with.
     Error(u16),
-    /// Nothing may be kept yet: it was not asked for often enough.
+    /// Nothing may be cached yet: it was not asked for often enough.
     Scarce,
-    /// An answer may be there, and may be kept.
+    /// A response may be there, and may be cached.
     Entry {
         /// The request's part in it.
         ticket: CacheTicket,
         /// There is, or may be, a file.
         look: bool,
-        /// Without a file nothing may be kept yet.
+        /// Without a file nothing may be cached yet.
         scarce: bool,
     },
     /// The zone has no room, and none can be made.
@@ -96,7 +96,7 @@ impl CacheIndex {
         }
     }
 
-    /// Takes over what a reload has changed: limits and paces. A folder is the same, or the reload was refused.
+    /// Takes over what a reload has changed: limits and paces. A directory is the same, or the reload was refused.
     pub(super) fn adjust(&self, place: &CacheZone) {
         *self.settings() = place.clone();
     }
@@ -110,7 +110,7 @@ impl CacheIndex {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pace at which its folder is read.
+    /// The pace at which its directory is read.
     pub(super) fn loader(&self) -> KeeperPace {
         self.settings().loader
     }
@@ -125,7 +125,7 @@ impl CacheIndex {
         self.size.load(Relaxed)
     }
 
-    /// How many answers are kept or known of.
+    /// How many responses are cached or known of.
     pub fn count(&self) -> usize {
         self.table.len()
     }
@@ -135,7 +135,7 @@ impl CacheIndex {
         self.table.parts()
     }
 
-    /// A request asks for `key`; what was asked for less than `min_uses` times is not kept.
+    /// A request asks for `key`; what was asked for less than `min_uses` times is not cached.
     pub fn look_up(self: &Arc<Self>, key: CacheKey, min_uses: u64) -> CacheLookupResult {
         let now = weir_rt::clock::monotonic_ms();
         let Some((entry, _)) = self.entry(key, now) else { return CacheLookupResult::Full };
@@ -159,7 +159,8 @@ impl CacheIndex {
         CacheLookupResult::Entry { ticket: CacheTicket::new(self.clone(), entry, min_uses > 1), look, scarce }
     }
 
-    /// A part in the entry of `key` for an answer that is to be kept, whatever is there or was; `None`: there is no room.
+    /// A part in the entry of `key` for a response that is to be cached, whatever is there or was; `None`: there is no
+    /// room.
     pub fn replace(self: &Arc<Self>, key: CacheKey) -> Option<CacheTicket> {
         let (entry, _) = self.entry(key, weir_rt::clock::monotonic_ms())?;
         entry.state().holders += 1;
@@ -186,7 +187,7 @@ impl CacheIndex {
         Some((entry, true))
     }
 
-    /// Notes a file that was found in the folder.
+    /// Notes a file that was found in the directory.
     pub(super) fn add(&self, key: CacheKey, size: u64) {
         let Some((entry, _)) = self.entry(key, weir_rt::clock::monotonic_ms()) else { return };
         let mut state = entry.state();
@@ -213,7 +214,7 @@ impl CacheIndex {
         }
     }
 
-    /// The file of `entry` is not there any more, or is no answer.
+    /// The file of `entry` is not there any more, or is not a response.
     pub(super) fn lost(&self, entry: &CacheEntry) {
         let mut state = entry.state();
         state.absent = true;
@@ -222,7 +223,7 @@ impl CacheIndex {
         }
     }
 
-    /// Removes the answer of `key`, if there is one: `true`.
+    /// Removes the response of `key`, if there is one: `true`.
     ///
     /// Makes a system call: not for a loop.
     pub fn purge(&self, key: CacheKey) -> bool {
@@ -314,7 +315,7 @@ impl CacheIndex {
         }
     }
 
-    /// Forgets an entry that tells nothing, unless somebody else has to do with it.
+    /// Forgets an entry that says nothing, unless somebody else has to do with it.
     pub(super) fn drop_empty(&self, entry: &Arc<CacheEntry>) {
         let mut part = self.table.lock(&entry.key.0);
         let Some(handle) = part.peek(&self.table, &entry.key.0) else { return };

@@ -1,5 +1,5 @@
 //! The thread that looks after all caches of the process: removes what nobody asked for in time, and what is too much.
-//! Folders are read by threads of their own when the server starts: a large one takes minutes.
+//! Directories are read by threads of their own when the server starts: a large one takes minutes.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -129,12 +129,12 @@ fn manage(cache: &CacheIndex) {
     }
 }
 
-/// Bytes that the file system of `path` has free; as many as can be where nobody can tell.
+/// Bytes that the file system of `path` has free; as many as can be where nobody knows.
 fn free(path: &Path) -> u64 {
     weir_rt::file::free_space(path).unwrap_or(u64::MAX)
 }
 
-/// Reads the folder: each file that could be an answer gets an entry. What it is is found out when it is asked for.
+/// Reads the directory: each file that could be a response gets an entry. What it is is found out when it is asked for.
 fn load(cache: &CacheIndex) {
     let depth = cache.levels.iter().take_while(|level| **level > 0).count();
     let mut rest = KeeperRest::new(cache.loader());

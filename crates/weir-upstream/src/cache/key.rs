@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use md5::{Digest as _, Md5};
 
-/// The name of an answer.
+/// The name of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CacheKey(pub [u8; 16]);
 
@@ -23,7 +23,7 @@ impl CacheKey {
             .collect()
     }
 
-    /// What a file of this name holds; `None`: no answer does.
+    /// What a file of this name holds; `None`: no response does.
     pub fn parse(name: &str) -> Option<CacheKey> {
         let mut key = [0; 16];
         let (pairs, rest) = name.as_bytes().as_chunks::<2>();
@@ -52,7 +52,7 @@ impl CacheKey {
     }
 }
 
-/// The name of the variant of the answer `main` whose chosen fields are `fields` (what
+/// The name of the variant of the response `main` whose chosen fields are `fields` (what
 /// `Vary` names, normalised).
 pub fn variant(main: CacheKey, fields: &[u8]) -> CacheKey {
     CacheKey(Md5::new().chain_update(main.0).chain_update(fields).finalize().into())

@@ -1,4 +1,4 @@
-//! Answers kept in files, of all workers and through reloads (`proxy_cache_path` and its like).
+//! Responses cached in files, of all workers and through reloads (`proxy_cache_path` and its like).
 //!
 //! ```text
 //!  Hot (one per worker)      heads and small bodies, in memory; asks the disk once per turn whether its file is
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A file is written aside and renamed when it is whole, so that a crash leaves no half ones; it is read with the
-//! suspicion that anybody may have written it. The [`keeper`] is the thread that reads the folder when the server
-//! starts and removes what nobody asks for. What an answer may be kept for and when it may be used is no business of
+//! suspicion that anybody may have written it. The [`keeper`] is the thread that reads the directory when the server
+//! starts and removes what nobody asks for. What a response may be cached for and when it may be used is no business of
 //! this part: that is [`upstream`](crate)'s.
 
 mod body;

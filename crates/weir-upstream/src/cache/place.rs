@@ -1,4 +1,4 @@
-//! `proxy_cache_path` and its like: where answers are kept, how many, and for how long.
+//! `proxy_cache_path` and its like: where responses are cached, how many, and for how long.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use weir_engine::zone::{SharedZone, SharedZones};
 /// What the directive says. Times are milliseconds where not said, sizes bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheZone {
-    /// The folder.
+    /// The directory.
     pub path: Arc<PathBuf>,
-    /// How many characters of a file's name name the folder of each level; 0: no such level.
+    /// How many characters of a file's name name the directory of each level; 0: no such level.
     pub levels: [u8; 3],
-    /// Files are written in the folder of temporary files first, and not beside their place.
+    /// Files are written in the directory of temporary files first, and not beside their place.
     pub use_temp_path: bool,
     /// What was not asked for in so many seconds is removed.
     pub inactive: u64,
@@ -27,7 +27,7 @@ pub struct CacheZone {
     pub min_free: Option<u64>,
     /// How fast files are removed.
     pub manager: KeeperPace,
-    /// How fast the folder is read when the server starts.
+    /// How fast the directory is read when the server starts.
     pub loader: KeeperPace,
 }
 
@@ -36,7 +36,7 @@ pub struct CacheZone {
 pub struct KeeperPace {
     /// Files at a time.
     pub files: u64,
-    /// The pause behind them.
+    /// The pause after them, in milliseconds.
     pub sleep: u64,
     /// How long they may take.
     pub threshold: u64,
@@ -60,7 +60,7 @@ impl CacheZones {
         of(zone)
     }
 
-    /// Takes the places into use: settings that a reload has changed count from now on, folders are read, what
+    /// Takes the places into use: settings that a reload has changed count from now on, directories are read, what
     /// nobody asks for is removed.
     pub fn start(&self) {
         for zone in &self.0 {

@@ -26,7 +26,7 @@ pub(super) struct ParsedCacheFile {
     pub(super) key: Vec<u8>,
     pub(super) vary: Vec<u8>,
     pub(super) variant: CacheKey,
-    /// The lines of the answer's head.
+    /// The lines of the response's head.
     pub(super) text: Vec<u8>,
     /// Status and reason in it.
     pub(super) reason: Span,
@@ -102,7 +102,7 @@ fn fill(handle: &FileHandle, bytes: &mut Vec<u8>, length: usize, wait: bool) -> 
 /// What the file says.
 ///
 /// # Errors
-/// It is no answer.
+/// It is not a response.
 pub(super) fn parse(raw: &RawCacheFile) -> Result<ParsedCacheFile, BadCacheHead> {
     let head = head::parse(&raw.bytes)?;
     let start = head.len();
@@ -147,5 +147,5 @@ pub(super) fn parse(raw: &RawCacheFile) -> Result<ParsedCacheFile, BadCacheHead>
 
 /// What is read at first of a file that is too long to be read whole: heads are hardly ever longer.
 const HEAD: u64 = 16 * 1024;
-/// Fields of an answer that was taken from a server, whose number was bounded there.
+/// Fields of a response that was taken from a server, whose number was bounded there.
 const FIELDS: usize = 10_000;

@@ -1,5 +1,5 @@
-//! A request's part in an entry: it is counted, may be the one that fetches the answer, and gives both back when it is
-//! dropped.
+//! A request's part in an entry: it is counted, may be the one that fetches the response, and gives both back when it
+//! is dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use weir_engine::temp::TempFileFailure;
 pub struct CacheTicket {
     cache: Arc<CacheIndex>,
     entry: Arc<CacheEntry>,
-    /// This request fetches the answer; until when nobody else may, or 0 for as long as it takes.
+    /// This request fetches the response; until when nobody else may, or 0 for as long as it takes.
     updating: Option<u64>,
-    /// How often the answer was asked for counts.
+    /// How often the response was asked for counts.
     counted: bool,
 }
 
-/// Whose turn it is to fetch an answer.
+/// Whose turn it is to fetch a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheTurn {
     /// This request's.
@@ -42,12 +42,12 @@ impl CacheTicket {
         &self.cache
     }
 
-    /// The entry, for who serves its answer later.
+    /// The entry, for who serves its response later.
     pub(super) fn entry(&self) -> &Arc<CacheEntry> {
         &self.entry
     }
 
-    /// The name of the answer.
+    /// The name of the response.
     pub fn key(&self) -> CacheKey {
         self.entry.key
     }
@@ -57,7 +57,7 @@ impl CacheTicket {
         self.cache.file(self.entry.key)
     }
 
-    /// Takes the turn to fetch the answer, for `age` milliseconds, unless another has it (`*_cache_lock`).
+    /// Takes the turn to fetch the response, for `age` milliseconds, unless another has it (`*_cache_lock`).
     pub fn lock(&mut self, age: u64) -> CacheTurn {
         let now = weir_rt::clock::monotonic_ms();
         let mut state = self.entry.state();
@@ -70,7 +70,7 @@ impl CacheTicket {
         CacheTurn::Mine
     }
 
-    /// Takes the turn to fetch an answer anew that is too old, unless another has it: `false`.
+    /// Takes the turn to fetch a response again that is too old, unless another has it: `false`.
     pub fn update(&mut self) -> bool {
         let mut state = self.entry.state();
         if state.updating && self.updating.is_none() {
@@ -86,7 +86,7 @@ impl CacheTicket {
         self.entry.state().exists
     }
 
-    /// Ready when nobody fetches the answer. The caller sees to it that it does not wait for ever.
+    /// Ready when nobody fetches the response. The caller sees to it that it does not wait for ever.
     pub(crate) fn poll_turn(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.entry.state();
         if !state.updating || state.lock_until <= weir_rt::clock::monotonic_ms() {
@@ -127,12 +127,12 @@ impl CacheTicket {
         }
     }
 
-    /// The file is not there, or is no answer.
+    /// The file is not there, or is not a response.
     pub fn lost(&self) {
         self.cache.lost(&self.entry);
     }
 
-    /// Until and with the second `until` the answer is this status, without a file.
+    /// Until and with the second `until` the response is this status, without a file.
     pub fn fail(&self, status: u16, until: u64) {
         self.entry.state().error = Some((status, until));
     }

@@ -17,7 +17,7 @@ use weir_engine::temp::{self, TempFileFailure, TempFileName};
 /// Where a file is written before it is whole.
 #[derive(Clone, Debug)]
 pub(crate) enum FileAside {
-    /// In a folder of temporary files, with the levels of its own.
+    /// In a directory of temporary files, with the levels of its own.
     Folder(PathBuf, [u8; 3]),
     /// Beside its place.
     Beside(PathBuf),
@@ -90,8 +90,8 @@ impl CacheFileDraft {
         set.map_err(|error| self.failed("utimes()", error))
     }
 
-    /// Puts the file at `place`, in the place of what is there; folders above it are made with `mode`, but not `root`
-    /// and those above that.
+    /// Puts the file at `place`, in the place of what is there; directories above it are made with `mode`, but not
+    /// `root` and those above that.
     ///
     /// # Errors
     /// Which call failed.
@@ -167,7 +167,7 @@ fn has_folder(place: &Path) -> bool {
     place.parent().is_none_or(Path::is_dir)
 }
 
-/// Makes the folders between `root` and `place`.
+/// Makes the directories between `root` and `place`.
 fn make_folders(place: &Path, root: &Path, mode: u32) -> Result<(), TempFileFailure> {
     let Some(folder) = place.parent() else { return Ok(()) };
     let missing = |error| TempFileFailure { call: "mkdir()", path: folder.to_path_buf(), error };
@@ -189,7 +189,7 @@ pub(super) fn set_times(path: &Path, times: &CacheTimes) -> Result<(Metadata, Me
     Ok((before, file.metadata().map_err(failed("fstat()"))?))
 }
 
-/// The permissions of a cache's folders.
+/// The permissions of a cache's directories.
 pub(crate) const PRIVATE: u32 = 0o700;
 /// Numbers of files that are written beside their places.
 static NUMBER: AtomicU32 = AtomicU32::new(1);

@@ -1,5 +1,5 @@
-//! Whether an answer that comes from a server is kept, and for how long; and what is used in its place when the server
-//! has none.
+//! Whether a response that comes from a server is cached, and for how long; and what is used in its place when the
+//! server has none.
 
 use weir_http::KnownField;
 use weir_http::freshness::Freshness;
@@ -21,17 +21,17 @@ use weir_engine::exchange::Exchange;
 use weir_engine::log::LogLevel;
 use weir_engine::phase::Verdict;
 
-/// What the head of an answer says about keeping it.
+/// What the head of a response says about caching it.
 pub(crate) struct CacheJudgement {
     freshness: Freshness,
     /// The fields of requests that it depends on.
     vary: Vec<u8>,
-    /// It may be kept, as far as the head says.
+    /// It may be cached, as far as the head says.
     pub(crate) keeps: bool,
 }
 
 impl CacheFetch {
-    /// Reads what the head says about keeping the answer.
+    /// Reads what the head says about caching the response.
     pub(crate) fn judge(
         &self,
         x: &Exchange,
@@ -68,7 +68,7 @@ impl CacheFetch {
         judged
     }
 
-    /// Until when an answer with `status` may be used; `None`: not at all.
+    /// Until when a response with `status` may be used; `None`: not at all.
     fn until(&self, judged: &CacheJudgement, status: u16) -> Option<u64> {
         if !judged.keeps || !judged.freshness.may_be_kept() {
             return None;
@@ -77,14 +77,14 @@ impl CacheFetch {
         judged.freshness.valid.or_else(|| Some(now.saturating_add(self.settings.valid(status)?)))
     }
 
-    /// Remembers that the answer is an error page of this server's, in place of what came (`error_page`).
+    /// Remembers that the response is an error page of this server's, in place of what came (`error_page`).
     pub(crate) fn keep_error(&self, judged: &CacheJudgement, status: u16) {
         if let (Some(ticket), Some(until)) = (&self.ticket, self.until(judged, status)) {
             ticket.fail(status, until);
         }
     }
 
-    /// Remembers that there is no answer.
+    /// Remembers that there is no response.
     fn keep_failure(&self, status: u16) {
         if self.keeps
             && matches!(status, 502 | 504)
@@ -94,7 +94,7 @@ impl CacheFetch {
         }
     }
 
-    /// How the answer is kept; `None`: it is not.
+    /// How the response is cached; `None`: it is not.
     pub(crate) fn keep(
         mut self,
         x: &mut Exchange,
@@ -114,7 +114,7 @@ impl CacheFetch {
             variant(main, x.arena.get(fields))
         };
         let asked = self.ticket.take().filter(|ticket| ticket.key() == main || ticket.key() == wanted);
-        // Else the cache was not asked, or the answer depends on other fields than the one before.
+        // Else the cache was not asked, or the response depends on other fields than the one before.
         let ticket = asked.or_else(|| self.cache.replace(main))?;
         let times = CacheTimes {
             valid,
@@ -137,7 +137,7 @@ impl CacheFetch {
 }
 
 impl Attempt {
-    /// What is too old in place of an answer that did not come because of `reason`, if that may be.
+    /// What is too old in place of a response that did not come because of `reason`, if that may be.
     pub(crate) fn stale(
         &mut self,
         x: &mut Exchange,
@@ -203,7 +203,7 @@ impl Attempt {
         Some(verdict)
     }
 
-    /// Writes other times into the file of what is kept.
+    /// Writes other times into the file of what is cached.
     async fn renew(&mut self, x: &mut Exchange, times: CacheTimes) {
         let Some(ticket) = self.fetch.as_ref().and_then(|fetch| fetch.ticket.as_ref()) else { return };
         let written = weir_rt::blocking(ticket.renewal(times));
@@ -214,7 +214,7 @@ impl Attempt {
     }
 }
 
-/// The lines of an answer's head as they are kept.
+/// The lines of a response's head as they are cached.
 fn head_text(x: &Exchange, incoming: &IncomingHead) -> Vec<u8> {
     let mut text = Vec::with_capacity(512);
     match incoming.reason {

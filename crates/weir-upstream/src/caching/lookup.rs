@@ -10,7 +10,7 @@
 //!     └────── nothing ──────────────────────────────► Fetch: MISS
 //! ```
 //!
-//! What comes of a [`CacheFetch`] is decided where the head of the answer is known: [`crate::caching::fill`].
+//! What comes of a [`CacheFetch`] is decided where the head of the response is known: [`crate::caching::fill`].
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -100,7 +100,7 @@ impl CacheLookup {
         respond(x, up, hot, &answer, CacheStatus::Hit)
     }
 
-    /// Of an answer that depends on fields of requests the variant for `x`, if it is in memory.
+    /// Of a response that depends on fields of requests the variant for `x`, if it is in memory.
     fn chosen(
         &self,
         x: &mut Exchange,
@@ -248,7 +248,7 @@ impl CacheLookup {
         }
     }
 
-    /// There is an answer: is it fresh, and what if not?
+    /// There is a response: is it fresh, and what if not?
     fn found(
         &self,
         x: &mut Exchange,
@@ -282,13 +282,13 @@ impl CacheLookup {
         CacheDecision::Fetch(self.sends(x, fetch, CacheStatus::Expired))
     }
 
-    /// A server is asked, and what it answers is not kept.
+    /// A server is asked, and its response is not cached.
     fn passes(&self, x: &mut Exchange, mut fetch: CacheFetch) -> CacheDecision {
         fetch.keeps = false;
         CacheDecision::Fetch(self.sends(x, Box::new(fetch), CacheStatus::Miss))
     }
 
-    /// A server is asked: for what, and whether it may be kept.
+    /// A server is asked: for what, and whether it may be cached.
     fn sends(&self, x: &mut Exchange, mut fetch: Box<CacheFetch>, status: CacheStatus) -> Box<CacheFetch> {
         fetch.keeps &= !is_far(x, self.settings.max_range_offset);
         part(x).cached.status = Some(status);
@@ -323,8 +323,8 @@ pub(crate) fn respond(
     part(x).cached.served = Some((answer.clone(), base));
     let mut fields = x.worker.fields.take();
     fields.extend(answer.fields_at(base));
-    // A status alone, as of an answer that came without a line for it, says no more than the usual words, whose heads are
-    // kept.
+    // A status alone, as of a response that came without a line for it, says no more than the usual words, whose heads
+    // are kept.
     let reason = (answer.reason.end - answer.reason.start > 3)
         .then_some(Span { start: answer.reason.start + base, end: answer.reason.end + base })
         .filter(|span| weir_http::status::line(answer.status).map(str::as_bytes) != Some(x.arena.get(*span)));
@@ -355,7 +355,7 @@ async fn read(
     match shared.waiting_for(WaitKind::ThreadPool, Box::pin(looked)).await {
         HotLookup::Answer(answer) => {
             if !ticket.exists() {
-                // The folder was not read so far yet.
+                // The directory was not read so far yet.
                 ticket.stored(answer.file_size());
             }
             return Some(answer);
@@ -377,7 +377,7 @@ fn wrong_file(ticket: &CacheTicket, what: &str) -> String {
     format!("cache file \"{}\" {what}", ticket.file().display())
 }
 
-/// Waits until nobody fetches the answer any more; `false`: for so long that the server is asked.
+/// Waits until nobody fetches the response any more; `false`: for so long that the server is asked.
 async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> bool {
     let began = weir_rt::now_ms();
     let turn = async {
@@ -405,7 +405,7 @@ async fn wait(x: &mut Exchange, ticket: &CacheTicket, patience: &mut u64) -> boo
     false
 }
 
-/// Whether the client's range begins so far behind that it is the server's business.
+/// Whether the client's range begins so far into the body that it is the server's business.
 fn is_far(x: &Exchange, most: Option<u64>) -> bool {
     let Some(most) = most else { return false };
     let Some(range) = x.request.value(&x.arena, KnownField::Range) else { return false };
@@ -461,7 +461,7 @@ fn hand_over(x: &mut Exchange, fetch: Box<CacheFetch>) {
     x.background_again(&uri, &args, options, |child| child.state::<HandedOver>().0 = Some(fetch));
 }
 
-/// Removes what is kept of the answer to `x`.
+/// Removes what is cached of the response to `x`.
 async fn purge(x: &mut Exchange, cache: Arc<CacheIndex>, key: Span) -> Verdict {
     let text = x.arena.get(key).to_vec();
     let name = CacheKey::of(&text);

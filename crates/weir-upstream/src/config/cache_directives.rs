@@ -1,4 +1,4 @@
-//! The directives of a `*_pass` module about answers that are kept: `_cache…`, `_no_cache`, `_store…`.
+//! The directives of a `*_pass` module about responses that are cached: `_cache…`, `_no_cache`, `_store…`.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl std::fmt::Debug for CacheZoneSetting {
     }
 }
 
-/// Where `_store` puts answers.
+/// Where `_store` puts responses.
 #[derive(Clone, Debug)]
 pub enum StoreTarget {
     /// Where `root` or `alias` has the URI's file.
@@ -80,7 +80,7 @@ pub enum StoreTarget {
     At(ValueScript),
 }
 
-/// The settings of a location that keeps answers.
+/// The settings of a location that caches responses.
 #[derive(Clone, Debug)]
 pub struct CacheSettings {
     /// See [`CacheFamily`]; so are all others.
@@ -91,23 +91,23 @@ pub struct CacheSettings {
     pub key: Option<ValueScript>,
     /// Statuses, 0 for all, and seconds.
     pub valid: Vec<(u16, u64)>,
-    /// From this use on answers are kept.
+    /// From this use on responses are cached.
     pub min_uses: u64,
     /// Bits by `Method as u32`.
     pub methods: u32,
     /// The cache is not asked where one of these is true.
     pub bypass: Vec<ValueScript>,
-    /// Nothing is kept where one of these is true.
+    /// Nothing is cached where one of these is true.
     pub no_cache: Vec<ValueScript>,
-    /// The answer is removed where one of these is true.
+    /// The response is removed where one of these is true.
     pub purge: Vec<ValueScript>,
     /// Bits of [`FailureReason`] and [`UPDATING`].
     pub use_stale: u32,
-    /// What is too old is fetched anew behind the client's back.
+    /// What is too old is fetched again behind the client's back.
     pub background_update: bool,
     /// What is too old is asked for with conditions.
     pub revalidate: bool,
-    /// One request at a time fetches an answer, for so long.
+    /// One request at a time fetches a response, for so long.
     pub lock: Option<u64>,
     /// Others wait for it so long.
     pub lock_timeout: u64,
@@ -133,7 +133,7 @@ impl CacheFamily {
         inherit!(conf, parent, max_range_offset, store_access);
     }
 
-    /// The settings; `None` where nothing is kept.
+    /// The settings; `None` where nothing is cached.
     ///
     /// # Errors
     /// nginx's words for a zone that nobody declares.
@@ -271,7 +271,7 @@ impl CacheFamily {
 }
 
 impl CacheSettings {
-    /// For how many seconds an answer with `status` is kept that does not say so itself.
+    /// For how many seconds a response with `status` is cached that does not say so itself.
     pub(crate) fn valid(&self, status: u16) -> Option<u64> {
         let found = self.valid.iter().find(|(known, _)| *known == 0 || *known == status);
         found.map(|(_, seconds)| *seconds).filter(|seconds| *seconds > 0)

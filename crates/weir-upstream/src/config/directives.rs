@@ -81,11 +81,11 @@ pub struct UpstreamFamily {
     pub force_ranges: Option<bool>,
     /// `proxy_protocol`; `Some(None)`: `off`.
     pub proxy_protocol: Option<Option<ProxyHeader>>,
-    /// The module has no files: answers are never read ahead into one.
+    /// The module has no files: responses are never read ahead into one.
     pub without_files: bool,
     /// A 404 is the location's own, whatever `_intercept_errors` says: servers have no page for it.
     pub intercept_404: bool,
-    /// What is kept of answers.
+    /// What is cached of responses.
     pub cache: CacheFamily,
     resolved: Option<Arc<UpstreamSettings>>,
 }
@@ -127,11 +127,11 @@ pub struct UpstreamSettings {
     pub send_timeout: u64,
     /// Between two receives.
     pub read_timeout: u64,
-    /// Answers are read as fast as they come, not as the client takes them.
+    /// Responses are read as fast as they come, not as the client takes them.
     pub buffering: bool,
     /// Requests are sent when they are there whole.
     pub request_buffering: bool,
-    /// Longest head of an answer.
+    /// Longest head of a response.
     pub buffer_size: u64,
     /// What may be read ahead of the client in memory.
     pub buffers: BufferSizes,
@@ -151,7 +151,7 @@ pub struct UpstreamSettings {
     pub next_timeout: u64,
     /// Goes on when the client left.
     pub ignore_client_abort: bool,
-    /// `error_page` applies to answers, too.
+    /// `error_page` applies to responses, too.
     pub intercept_errors: bool,
     /// A 404 is the location's own in any case.
     pub intercept_404: bool,
@@ -159,7 +159,7 @@ pub struct UpstreamSettings {
     pub pass_request_headers: bool,
     /// The client's body is sent.
     pub pass_request_body: bool,
-    /// The answer's trailer reaches the client.
+    /// The response's trailer reaches the client.
     pub pass_trailers: bool,
     /// The fields that do not reach the client.
     pub(crate) hidden: FieldNames,

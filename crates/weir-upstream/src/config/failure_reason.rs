@@ -9,7 +9,7 @@ use weir_engine::phase::Verdict;
 pub(crate) struct AttemptFault {
     /// As `*_next_upstream` sees it.
     pub(crate) reason: FailureReason,
-    /// As `$cause` tells it.
+    /// As `$cause` reports it.
     pub(crate) cause: Cause,
 }
 
@@ -22,7 +22,7 @@ impl FailureReason {
     pub const ERROR: FailureReason = FailureReason(0x0002);
     /// Something took too long.
     pub const TIMEOUT: FailureReason = FailureReason(0x0004);
-    /// What came is no answer.
+    /// What came is not a response.
     pub const INVALID_HEADER: FailureReason = FailureReason(0x0008);
     /// The status 500.
     pub(crate) const HTTP_500: FailureReason = FailureReason(0x0010);
@@ -63,7 +63,7 @@ impl FailureReason {
         ("off", FailureReason::OFF.0),
     ];
 
-    /// The reason that an answer with this status is, if it can be one.
+    /// The reason that a response with this status is, if it can be one.
     pub fn of_status(status: u16) -> Option<FailureReason> {
         Some(match status {
             500 => FailureReason::HTTP_500,
@@ -96,7 +96,7 @@ impl FailureReason {
     }
 }
 
-/// Why a try gave no answer.
+/// Why a try gave no response.
 pub(crate) enum AttemptFailure {
     /// Another server may be asked.
     Next(AttemptFault),

@@ -1,4 +1,4 @@
-//! Sets of names of fields, such as those of answers that clients do not see: asked by a look at a bit or two.
+//! Sets of names of fields, such as those of responses that clients do not see: asked by a look at a bit or two.
 
 use weir_http::{KnownField, classify};
 

@@ -29,7 +29,7 @@ pub struct UpstreamConnection {
     pub(crate) sent_before: u64,
     /// Its TLS.
     pub(crate) secure: Option<SecureUpstream>,
-    /// How it is kept, where that is not as its group's are.
+    /// How it is kept, where that is not as its upstream's are.
     pub(crate) own: Option<OwnKeepalive>,
 }
 
@@ -140,7 +140,7 @@ impl UpstreamConnection {
         self.requests += 1;
     }
 
-    /// Nothing has come since the last answer, and the server has not closed it.
+    /// Nothing has come since the last response, and the server has not closed it.
     pub(crate) fn is_good(&self) -> bool {
         self.stream.error().is_none()
             && !self.stream.is_eof()

@@ -1,5 +1,5 @@
-//! Servers of a group that are names, resolved again and again at run time: `server NAME resolve [service=...]`, and
-//! names in lists that come at run time.
+//! Servers of an upstream that are names, resolved again and again at run time: `server NAME resolve [service=...]`,
+//! and names in lists that come at run time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -13,12 +13,12 @@ use weir_rt::net::SockAddr;
 use crate::peer::Peer;
 use weir_engine::resolver::{self, DnsAnswer, DnsQuestion, Resolver};
 
-/// Who is asked for the names of a group.
+/// Who is asked for the names of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamNames {
-    /// Where the group is written.
+    /// Where the upstream is written.
     pub(crate) place: Option<Span>,
-    /// The group's own `resolver` and `resolver_timeout`.
+    /// The upstream's own `resolver` and `resolver_timeout`.
     pub(crate) own: Option<Arc<Resolver>>,
     pub(crate) timeout: Option<u64>,
     /// Who is asked, and for how many milliseconds.

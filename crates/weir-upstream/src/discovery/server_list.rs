@@ -1,4 +1,4 @@
-//! What the members of a group are made of: `server` lines, and the like of them that come at run time.
+//! What the members of an upstream are made of: `server` lines, and the like of them that come at run time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::peer::Peer;
 use crate::peer::members::UpstreamMembers;
 use weir_engine::resolver;
 
-/// The servers of a group, and where the list of them comes from.
+/// The servers of an upstream, and where the list of them comes from.
 #[derive(Debug, Default)]
 pub(crate) struct ServerList {
     /// In their order.
@@ -245,7 +245,7 @@ pub(crate) fn members(list: &[ServerEntry], before: &UpstreamMembers) -> Upstrea
     members
 }
 
-/// `bind=`: an address with or without a port; nothing takes it back. `None`: it is none.
+/// `bind=`: an address with or without a port; nothing takes it back. `None`: it is not one.
 pub(crate) fn local(text: &str) -> Option<Option<SockAddr>> {
     if text.is_empty() {
         return Some(None);

@@ -23,7 +23,7 @@ pub(crate) enum StreamUpload {
     Exchange,
     /// From a file that it was read into.
     File(FromFile),
-    /// From the client, beside the answer.
+    /// From the client, beside the response.
     Client(BodyRest),
 }
 
@@ -55,7 +55,7 @@ impl StreamUpload {
         matches!(self, StreamUpload::Done)
     }
 
-    /// The answer has begun: what the client still sends is passed on without the exchange.
+    /// The response has begun: what the client still sends is passed on without the exchange.
     pub(crate) fn let_go(&mut self, x: &mut Exchange) {
         if let StreamUpload::Exchange = self
             && let Some(rest) = BodyRest::take_over(x)

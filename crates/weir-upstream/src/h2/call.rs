@@ -13,7 +13,7 @@ use weir_engine::exchange::Exchange;
 /// What comes on a stream.
 #[derive(Debug)]
 pub(crate) enum CallProgress {
-    /// The head of the answer; whether it is all of it.
+    /// The head of the response; whether it is all of it.
     Head(Box<CallFields>, bool),
     /// A head before it (1xx).
     Interim(Box<CallFields>),
@@ -21,7 +21,7 @@ pub(crate) enum CallProgress {
     Data(Vec<u8>),
     /// The trailer.
     Trailers(Box<CallFields>),
-    /// The answer is whole.
+    /// The response is whole.
     End,
     /// The stream was reset: by the server, or because of what the server did.
     Reset(ErrorCode, Option<&'static str>),

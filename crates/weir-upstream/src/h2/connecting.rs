@@ -8,7 +8,7 @@ use weir_rt::net::SockAddr;
 
 use crate::tls_client::SecureUpstream;
 
-/// Those of one group, on one worker.
+/// Those of one upstream, on one worker.
 #[derive(Default)]
 pub(crate) struct SessionConnecting(RefCell<Vec<Weak<ConnectingAttempt>>>);
 

@@ -415,7 +415,7 @@ impl UpstreamSession {
         self.settling.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    /// The connection is over: all calls are told.
+    /// The connection is over: all calls are notified.
     fn end(&self, lost: SessionLoss) {
         self.lost.set(Some(lost));
         self.settled();

@@ -1,4 +1,4 @@
-//! A try over HTTP/2: a call on a session, its content, and the head of its answer.
+//! A try over HTTP/2: a call on a session, its content, and the head of its response.
 
 use std::task::{Context, Poll};
 
@@ -19,7 +19,7 @@ pub(crate) struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// The next thing of the answer, while the rest of the request leaves.
+    /// The next thing of the response, while the rest of the request leaves.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<CallProgress, EngineError>> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));

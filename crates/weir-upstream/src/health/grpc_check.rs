@@ -63,7 +63,7 @@ impl GrpcCheckState {
 /// Asks the server at the other end of `connection` for `service`; empty: for all of it. The connection's timer bounds it.
 ///
 /// # Errors
-/// For people: why there is no answer.
+/// For people: why there is no response.
 pub(crate) async fn ask(
     connection: &UpstreamConnection,
     host: &str,
@@ -176,7 +176,7 @@ impl GrpcHealthCall {
         self.grpc = self.grpc.or(found.and_then(|item| number(item.value.of(&section.text))));
     }
 
-    /// The answer, once it is whole.
+    /// The response, once it is whole.
     fn answer(&self) -> Result<Option<GrpcHealth>, String> {
         match (self.http, self.grpc) {
             (Some(http), _) if http != 200 => Err(format!("the status was {http}")),
@@ -197,7 +197,7 @@ fn head(host: &str, coder: &mut HpackEncoder, out: &mut Vec<u8>) {
     }
 }
 
-/// `HealthCheckRequest { string service = 1; }` behind the head of a gRPC message.
+/// `HealthCheckRequest { string service = 1; }` after the head of a gRPC message.
 fn request(service: &str) -> Vec<u8> {
     let mut field = ProtobufMessage::default();
     if !service.is_empty() {
@@ -209,7 +209,7 @@ fn request(service: &str) -> Vec<u8> {
     message
 }
 
-/// The state in `HealthCheckResponse { ServingStatus status = 1; }`, behind the head of its message.
+/// The state in `HealthCheckResponse { ServingStatus status = 1; }`, after the head of its message.
 fn serving(message: &[u8]) -> Result<GrpcCheckState, String> {
     let Some((head, rest)) = message.split_first_chunk::<5>() else {
         return if message.is_empty() { Ok(GrpcCheckState::Unknown) } else { Err(BROKEN.to_owned()) };
@@ -223,7 +223,7 @@ fn serving(message: &[u8]) -> Result<GrpcCheckState, String> {
     Ok(GrpcCheckState::of(status.unwrap_or_default()))
 }
 
-/// The longest answer, in bytes; usual ones have seven.
+/// The longest response, in bytes; usual ones have seven.
 const MESSAGE: usize = 4096;
 const BROKEN: &str = "upstream sent invalid message";
 const REFUSED: &str = "upstream takes no request";

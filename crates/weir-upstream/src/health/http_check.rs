@@ -1,4 +1,4 @@
-//! One check of a server by HTTP: the request, and as much of the answer as is looked at.
+//! One check of a server by HTTP: the request, and as much of the response as is looked at.
 
 use weir_http::Method;
 use weir_http::h1::{
@@ -8,18 +8,18 @@ use weir_rt::RecvOutcome;
 
 use crate::connection::upstream_connection::UpstreamConnection;
 
-/// An answer to a check.
+/// A response to a check.
 #[derive(Debug, Default)]
 pub(crate) struct HttpCheckResult {
     head: ResponseHead,
-    /// The head, which `head` speaks of, and what came behind it before more was asked for.
+    /// The head, which `head` speaks of, and what came after it before more was asked for.
     bytes: Vec<u8>,
     /// The beginning of the body, freed of its framing, where it was asked for.
     pub(crate) body: Vec<u8>,
 }
 
 impl HttpCheckResult {
-    /// Reads an answer's head.
+    /// Reads a response's head.
     ///
     /// # Errors
     /// For people: why there is none.
@@ -120,7 +120,7 @@ async fn more(connection: &UpstreamConnection) -> Result<Option<Vec<u8>>, String
     }
 }
 
-/// The system's error instead of an answer.
+/// The system's error instead of a response.
 pub(crate) fn receive_failed(errno: i32) -> String {
     format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno))
 }
@@ -131,7 +131,7 @@ pub(crate) fn timed_out() -> String {
 }
 
 pub(crate) const CLOSED: &str = "upstream prematurely closed connection";
-/// The longest head of an answer, in bytes.
+/// The longest head of a response, in bytes.
 const HEAD: usize = 16 * 1024;
 /// So many bytes of a body are looked at, as in nginx's commercial version.
 const BODY: usize = 256 * 1024;

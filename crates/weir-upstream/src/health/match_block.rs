@@ -1,4 +1,4 @@
-//! `match NAME { }`: what the answer to a check must be for its server to be well (the block of nginx's commercial
+//! `match NAME { }`: what the response to a check must be for its server to be well (the block of nginx's commercial
 //! version): its status, fields of its head, the beginning of its body.
 
 use std::collections::HashMap;
@@ -162,7 +162,7 @@ impl MatchRules {
         wanted.is(statuses.iter().any(|(from, to)| (*from..=*to).contains(&status)))
     }
 
-    /// What of an answer whose status is good is not as it should be.
+    /// What of a response whose status is good is not as it should be.
     ///
     /// # Errors
     /// For people: which rule does not hold.

@@ -1,8 +1,9 @@
 //! `health_check`: servers are asked now and then whether they are well, and left out while they are not.
 //!
 //! The [thread](weir_engine::services) of what Weir does of its own accord checks for all workers, whatever these do: a task for
-//! each group, which ends when its configuration is no longer in force. What is known of a server stands in its state, which workers share and a reload takes over. A name server's failure
-//! says nothing about a server: checked are addresses.
+//! each upstream, which ends when its configuration is no longer in force. What is known of a server stands in its
+//! state, which workers share and a reload takes over. A name server's failure says nothing about a server: checked are
+//! addresses.
 
 pub(crate) mod grpc_check;
 pub(crate) mod http_check;
@@ -29,7 +30,7 @@ enum HealthCheckKind {
     Grpc,
 }
 
-/// How the servers of a group are checked.
+/// How the servers of an upstream are checked.
 #[derive(Clone, Debug)]
 pub struct HealthCheck {
     kind: HealthCheckKind,
@@ -49,7 +50,7 @@ pub struct HealthCheck {
     host: Option<Box<str>>,
     /// The statuses of one that is well.
     statuses: Vec<(u16, u16)>,
-    /// The `match` block that says what its answer must be, in the place of `statuses`.
+    /// The `match` block that says what its response must be, in the place of `statuses`.
     matching: Option<Arc<OnceLock<MatchRules>>>,
     /// Nobody asks a server before it was found well.
     pub(crate) mandatory: bool,

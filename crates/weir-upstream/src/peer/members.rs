@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::peer::Peer;
 
-/// The servers of a group at one moment.
+/// The servers of an upstream at one moment.
 #[derive(Debug, Default)]
 pub struct UpstreamMembers {
     /// Those that are asked.

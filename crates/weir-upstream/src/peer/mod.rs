@@ -1,4 +1,4 @@
-//! One address of one server of a group, and what is known of it.
+//! One address of one server of an upstream, and what is known of it.
 
 pub mod balance;
 
@@ -21,7 +21,7 @@ use crate::peer::outlier::PeerSlowness;
 use crate::peer::peer_figures::{PeerFigures, PeerTotals};
 use crate::peer::response_time::{MovingAverage, UploadLine};
 
-/// One address of one server of a group.
+/// One address of one server of an upstream.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Where it is.
@@ -50,7 +50,7 @@ pub struct Peer {
     pub bind: Option<SockAddr>,
     /// Its connections are kept apart from others to the same address.
     pub lane: Option<Arc<ConnectionLane>>,
-    /// Its connections are counted where all workers see them at once: its limit or its group's method compares the
+    /// Its connections are counted where all workers see them at once: its limit or its upstream's method compares the
     /// number. Otherwise each worker counts its own.
     pub(crate) is_compared: bool,
     /// What changes.
@@ -62,7 +62,7 @@ pub struct Peer {
 pub struct ConnectionLane {
     /// The name.
     pub name: Box<[u8]>,
-    /// Idle connections that a worker keeps by it; 0: as many as the group says.
+    /// Idle connections that a worker keeps by it; 0: as many as the upstream says.
     pub size: usize,
 }
 
@@ -87,11 +87,11 @@ pub struct PeerState {
     pub(crate) streak: AtomicU32,
     /// The second of the system's time since which it is as well, or as unwell, as it is; 0: from the beginning.
     pub(crate) since: AtomicU64,
-    /// How soon it answered of late; fed where the group's method wants to know.
+    /// How soon it answered of late; fed where the upstream's method wants to know.
     pub time: MovingAverage,
     /// How soon it can be reached, and long bodies get there; fed with `least_time upload`.
     pub line: UploadLine,
-    /// How long its answers take; fed where the group leaves outliers out.
+    /// How long its responses take; fed where the upstream leaves outliers out.
     pub slowness: PeerSlowness,
     /// What went wrong last.
     pub last: LastFault,
@@ -201,7 +201,7 @@ pub enum PeerHealth {
     Unhealthy,
     /// It failed, and is left out for `fail_timeout`.
     Unavailable,
-    /// Its answers took much longer than those of others (`outlier`).
+    /// Its responses took much longer than those of others (`outlier`).
     Slow,
     /// It has `max_conns` connections.
     Busy,

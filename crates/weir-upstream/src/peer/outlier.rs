@@ -1,9 +1,9 @@
-//! `outlier`: a server whose answers take much longer than those of the group's others is left out for a while, though
-//! it fails at nothing.
+//! `outlier`: a server whose responses take much longer than those of the upstream's others is left out for a while,
+//! though it fails at nothing.
 //!
-//! Of each server the mean time to the head of its answers is taken over as many as `answers=` says, by all workers
+//! Of each server the mean time to the head of its responses is taken over as many as `answers=` says, by all workers
 //! together (plain stores: what two of them store at once is one sample less). A mean that is `factor` times the median of
-//! the others', and at least `min=`, takes it out for `time=`; never more than half of the group's servers are out.
+//! the others', and at least `min=`, takes it out for `time=`; never more than half of the upstream's servers are out.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -17,7 +17,7 @@ pub(crate) struct OutlierLimits {
     factor: u64,
     /// Microseconds: who is faster is no outlier.
     min: u64,
-    /// Answers of which a mean is made.
+    /// Responses of which a mean is made.
     answers: u32,
     /// Seconds for which it is left out.
     pub time: u64,
@@ -60,10 +60,10 @@ impl OutlierLimits {
     }
 }
 
-/// How long a server's answers take.
+/// How long a server's responses take.
 #[derive(Debug, Default)]
 pub struct PeerSlowness {
-    /// Microseconds of the answers that have yet to make a mean, and how many they are.
+    /// Microseconds of the responses that have yet to make a mean, and how many they are.
     sum: AtomicU64,
     count: AtomicU32,
     /// The last mean, in microseconds; 0: there was none.
@@ -79,7 +79,7 @@ impl PeerSlowness {
         self.until.load(Relaxed) > now
     }
 
-    /// Adds an answer's time; the mean, where one is made by it.
+    /// Adds a response's time; the mean, where one is made by it.
     pub(crate) fn add(&self, outlier: &OutlierLimits, us: u64) -> Option<u64> {
         let (sum, count) = (self.sum.load(Relaxed) + us, self.count.load(Relaxed) + 1);
         let mean = (count >= outlier.answers).then(|| sum / u64::from(count));

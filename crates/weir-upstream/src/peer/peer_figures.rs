@@ -14,7 +14,7 @@ pub(crate) struct PeerFigures {
     in_flight: AtomicU32,
     requests: AtomicU64,
     failed: AtomicU64,
-    /// Requests by the time to the head of their answer, see [`bucket`].
+    /// Requests by the time to the head of their response, see [`bucket`].
     times: [AtomicU32; BUCKETS],
 }
 
@@ -45,7 +45,7 @@ impl PeerFigures {
         self.in_flight.load(Relaxed)
     }
 
-    /// An answer's head came `micros` microseconds after its request had a peer.
+    /// A response's head came `micros` microseconds after its request had a peer.
     pub(crate) fn answered(&self, micros: u64) {
         let bucket = &self.times[bucket(micros)];
         bucket.store(bucket.load(Relaxed).wrapping_add(1), Relaxed);
@@ -95,7 +95,7 @@ impl PeerTotals {
         }
     }
 
-    /// The time to the head of an answer, in microseconds, that the share `q` (0 to 1) of all stayed below; at most a
+    /// The time to the head of a response, in microseconds, that the share `q` (0 to 1) of all stayed below; at most a
     /// fifth too long. `None`: nothing was answered.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let count: u64 = self.times.iter().sum();
@@ -119,7 +119,7 @@ fn bucket(micros: u64) -> usize {
     place.min(BUCKETS - 1)
 }
 
-/// The first value behind a bucket.
+/// The first value after a bucket.
 fn end(bucket: usize) -> u64 {
     let (octave, quarter) = (bucket / 4 + 2, bucket % 4);
     (quarter as u64 + 5) << (octave - 2)

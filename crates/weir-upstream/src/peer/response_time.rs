@@ -8,7 +8,7 @@ use crate::peer::Peer;
 /// What is measured, and how it is averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeMeasure {
-    /// Up to the last byte of an answer; else up to its head.
+    /// Up to the last byte of a response; else up to its head.
     pub last_byte: bool,
     /// What is slower than the average counts at once.
     pub peak: bool,
@@ -68,7 +68,7 @@ impl UploadLine {
         self.connect.add(timed, ns, weir_rt::clock::monotonic_ns(), false);
     }
 
-    /// A request of so many bytes had its answer after so many nanoseconds.
+    /// A request of so many bytes had its response after so many nanoseconds.
     pub(crate) fn sent(&self, timed: &TimeMeasure, bytes: u64, ns: u64) {
         if bytes >= LONG {
             let ns = u128::from(ns) * u128::from(MEBIBYTE) / u128::from(bytes);
@@ -91,7 +91,7 @@ impl TimeMeasure {
         (-(age as f64) / self.decay.max(1) as f64).exp()
     }
 
-    /// How long `peer` takes at `now`, as far as is known: for an upload of so many bytes, or for an answer.
+    /// How long `peer` takes at `now`, as far as is known: for an upload of so many bytes, or for a response.
     pub(crate) fn time(&self, peer: &Peer, now: u64, upload: Option<u64>) -> Option<u64> {
         match upload {
             Some(len) => peer.state.line.upload(self, now, len),

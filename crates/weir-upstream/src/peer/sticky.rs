@@ -2,7 +2,7 @@
 //!
 //! What binds them is a cookie of ours, the `route=` of a server found in the request, or a session that the server
 //! itself has opened and that was seen when it did. A server that may not be asked is replaced as for a new client, who
-//! is bound anew. A server that is being drained is asked by those who are bound to it and by nobody else.
+//! is bound again. A server that is being drained is asked by those who are bound to it and by nobody else.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -57,7 +57,7 @@ pub struct StickyLearn {
     zone: Arc<SharedZone>,
     /// Seconds after which a session that is not used is forgotten.
     timeout: u64,
-    /// A session begins with the head of the answer, not with its end.
+    /// A session begins with the head of the response, not with its end.
     header: bool,
     create: Vec<ValueScript>,
     lookup: Vec<ValueScript>,
@@ -81,7 +81,7 @@ struct StickySession {
 /// Peers by what names them in requests.
 pub(crate) type StickyIds = HashMap<Box<[u8]>, Vec<Arc<Peer>>>;
 
-/// A session to be remembered when the answer is over.
+/// A session to be remembered when the response is over.
 pub(crate) struct LearnedSessions {
     table: Arc<ZoneTable<StickySession>>,
     key: Box<[u8]>,
@@ -109,7 +109,7 @@ impl LearnedSessions {
 }
 
 impl StickyMethod {
-    /// The peers of a group by what names them.
+    /// The peers of an upstream by what names them.
     pub(crate) fn ids(&self, members: &UpstreamMembers) -> StickyIds {
         let mut ids = StickyIds::new();
         for peer in members.all() {
@@ -149,7 +149,7 @@ impl StickyMethod {
         Some(peer.clone())
     }
 
-    /// `peer` has answered `x`: binds the client. What is returned is to be stored when the answer is over.
+    /// `peer` has answered `x`: binds the client. What is returned is to be stored when the response is over.
     pub(crate) fn answered(&self, x: &mut Exchange, peer: &Peer) -> Option<LearnedSessions> {
         match self {
             StickyMethod::Route(_) => None,
@@ -192,7 +192,7 @@ impl StickyLearn {
 }
 
 impl StickyCookie {
-    /// Adds the cookie to the answer.
+    /// Adds the cookie to the response.
     fn set(&self, x: &mut Exchange, id: &[u8]) {
         let mut text = [self.name.as_bytes(), b"=", id].concat();
         let age = match self.expires {

@@ -15,7 +15,7 @@ use weir_rt::net::{SockAddr, is_silent};
 
 use crate::connection::parked::ParkedSocket;
 
-/// The connections of one group.
+/// The connections of one upstream.
 #[derive(Debug, Default)]
 pub(crate) struct SharedIdle {
     /// As long as the list, for those who only look.

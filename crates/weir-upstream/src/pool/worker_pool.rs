@@ -7,8 +7,8 @@
 //! worker all are its own.
 //!
 //! A worker's own idle sockets stay registered with its event loop, so that whether the server has closed one is known
-//! without a system call when it is to be used again. One task per group, alive only while connections are kept, closes
-//! what was closed there or idle too long.
+//! without a system call when it is to be used again. One task per upstream, alive only while connections are kept,
+//! closes what was closed there or idle too long.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::pool::shared_idle::SharedIdle;
 use crate::tls_client::SecureUpstream;
 use weir_engine::worker::Worker;
 
-/// A worker's side of the idle connections of one group.
+/// A worker's side of the idle connections of one upstream.
 pub(crate) struct WorkerPool {
     keep: KeepaliveLimits,
     common: Arc<SharedIdle>,

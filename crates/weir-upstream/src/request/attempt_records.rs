@@ -29,14 +29,14 @@ struct AttemptRecordsInner {
     list: RefCell<Vec<AttemptRecord>>,
     /// Somebody is being asked: with this scheme for this URI, by the last of the list.
     asked: Cell<Option<(&'static str, Span)>>,
-    /// The fields of the last answer.
+    /// The fields of the last response.
     fields: RefCell<Vec<Field>>,
-    /// The trailer of the last answer.
+    /// The trailer of the last response.
     trailers: RefCell<Vec<TrailerField>>,
     began: Cell<u64>,
     /// What went wrong where the request was out of reach; [`AttemptRecords::log_complaints`] logs it.
     complaints: RefCell<Vec<(LogLevel, String)>>,
-    /// The group that is asked.
+    /// The upstream that is asked.
     group: RefCell<Option<Rc<LocalUpstream>>>,
 }
 
@@ -61,7 +61,7 @@ struct AttemptRecord {
 
 enum AttemptName {
     Peer(Arc<Peer>),
-    /// No server of this group was available.
+    /// No server of this upstream was available.
     Group(Rc<str>),
 }
 
@@ -99,7 +99,7 @@ impl AttemptRecords {
         true
     }
 
-    /// The name of the group that is asked, or was last.
+    /// The name of the upstream that is asked, or was last.
     pub(crate) fn group(&self) -> Option<String> {
         self.0.group.borrow().as_ref().map(|local| local.group.name.to_string())
     }
@@ -110,7 +110,7 @@ impl AttemptRecords {
         self.add(AttemptName::Peer(peer.clone()), scheme, uri);
     }
 
-    /// Nobody of the group `name` can be asked.
+    /// Nobody of the upstream `name` can be asked.
     pub(crate) fn nobody(&self, name: &str, scheme: &'static str, uri: Span) {
         self.0.began.set(weir_rt::now_ms());
         self.add(AttemptName::Group(name.into()), scheme, uri);
@@ -159,7 +159,7 @@ impl AttemptRecords {
         });
     }
 
-    /// The try has ended without an answer for the client.
+    /// The try has ended without a response for the client.
     pub(crate) fn failed(&self, fault: AttemptFault) {
         self.end(Some(fault.reason.status()));
         self.with(|this| this.cause = fault.cause);
@@ -188,12 +188,12 @@ impl AttemptRecords {
         self.0.trailers.borrow_mut().push((name.into(), value.into()));
     }
 
-    /// Whether the answer has had one.
+    /// Whether the response has had one.
     pub(crate) fn has_trailer(&self) -> bool {
         !self.0.trailers.borrow().is_empty()
     }
 
-    /// Gives the client the trailer of the answer, but for what `settings` hide.
+    /// Gives the client the trailer of the response, but for what `settings` hide.
     pub(crate) fn pass_trailers(&self, x: &mut Exchange, settings: &UpstreamSettings) {
         for (name, value) in
             self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hidden.has_name(name))
@@ -366,14 +366,14 @@ fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
     Some(Text::Span(x.arena.push(value)))
 }
 
-/// The value that the last answer gives a cookie.
+/// The value that the last response gives a cookie.
 fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
     let fields = answered(x);
     let cookies = fields.iter().filter(|field| field.known == weir_http::KnownField::SetCookie);
     cookies.filter_map(|field| value_of(&x.arena, field.value, name)).next().map(Text::Span)
 }
 
-/// The fields of the answer: of the one that is served from the cache, or of the last that came from a server.
+/// The fields of the response: of the one that is served from the cache, or of the last that came from a server.
 fn answered(x: &Exchange) -> Vec<Field> {
     let Some(part) = part_if(x) else { return Vec::new() };
     if let Some((answer, base)) = &part.cached.served {

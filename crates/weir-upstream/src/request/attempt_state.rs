@@ -21,18 +21,18 @@ pub(crate) struct Attempt {
     pub(crate) tries: AttemptRecords,
     /// How many more servers may be asked.
     pub(crate) left: u64,
-    /// What the group's chooser has decided.
+    /// What the upstream's chooser has decided.
     pub(crate) decided: BalancerDecision,
     pub(crate) began: u64,
     /// Some of a body that is passed on as it comes was taken: it can't be sent again.
     pub(crate) body_begun: bool,
-    /// Bytes of interim answers in the current try.
+    /// Bytes of interim responses in the current try.
     pub(crate) hints: usize,
     /// What the cache has to do with the request.
     pub(crate) fetch: Option<Box<CacheFetch>>,
     /// How far the first try came before anything was waited for.
     pub(crate) asked: RequestProgress,
-    /// What has come of its answer.
+    /// What has come of its response.
     pub(crate) received: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum RequestProgress {
     No,
     /// The request is queued.
     Queued,
-    /// It has left, and the time for the answer runs.
+    /// It has left, and the time for the response runs.
     Sent,
 }
 

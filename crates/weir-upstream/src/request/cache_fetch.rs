@@ -16,10 +16,10 @@ pub(crate) struct CacheFetch {
     pub(crate) text: Box<[u8]>,
     /// Its part in the entry; `None` where the cache was not asked.
     pub(crate) ticket: Option<CacheTicket>,
-    /// The answer may be kept, as far as is known.
+    /// The response may be cached, as far as is known.
     pub(crate) keeps: bool,
     /// What is too old.
     pub(crate) old: Option<Rc<CachedResponse>>,
-    /// The answer itself allows that it is used when the server fails (`stale-if-error`).
+    /// The response itself allows that it is used when the server fails (`stale-if-error`).
     pub(crate) old_for_errors: bool,
 }

@@ -1,4 +1,4 @@
-//! What a request knows of the cache's part in its answer.
+//! What a request knows of the cache's part in its response.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use crate::request::exchange_part::part_if;
 use weir_engine::exchange::Exchange;
 use weir_engine::text::Text;
 
-/// Where an answer comes from, as `$upstream_cache_status` tells it.
+/// Where a response comes from, as `$upstream_cache_status` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheStatus {
     /// There was none.
@@ -41,15 +41,15 @@ impl CacheStatus {
     }
 }
 
-/// The cache's part in an answer.
+/// The cache's part in a response.
 #[derive(Default)]
 pub(crate) struct CacheUse {
     pub(crate) status: Option<CacheStatus>,
-    /// What is sent to the server is for the cache: for the whole answer, whatever this client needs of it.
+    /// What is sent to the server is for the cache: for the whole response, whatever this client needs of it.
     pub(crate) whole: bool,
     /// It is sent as GET.
     pub(crate) as_get: bool,
-    /// The answer that is served, and where its text begins in the arena.
+    /// The response that is served, and where its text begins in the arena.
     pub(crate) served: Option<(Rc<CachedResponse>, u32)>,
     /// The one that is too old, whose validators the server is asked with.
     pub(crate) old: Option<Rc<CachedResponse>>,

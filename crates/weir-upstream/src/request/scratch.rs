@@ -15,7 +15,7 @@ impl AttemptScratch {
         std::mem::take(&mut self.head)
     }
 
-    /// A vector for the fields of an answer.
+    /// A vector for the fields of a response.
     pub(crate) fn fields(&mut self) -> Vec<Field> {
         std::mem::take(&mut self.fields)
     }

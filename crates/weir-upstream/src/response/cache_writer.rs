@@ -1,8 +1,8 @@
-//! An answer on its way into a file: written aside while it comes, put in its place when it is whole.
+//! A response on its way into a file: written aside while it comes, put in its place when it is whole.
 //!
-//! Pieces go to the file first and to the client afterwards: the last one leaves when the file is in its place, so whoever
-//! has the whole answer finds it kept. One write at a time runs on a thread of the pool; what comes meanwhile waits, at
-//! most [`WAITING`] bytes. When the disk fails, the answer goes on without it.
+//! Pieces go to the file first and to the client afterwards: the last one leaves when the file is in its place, so a
+//! client that has the whole response finds it cached. One write at a time runs on a thread of the pool; what comes
+//! meanwhile waits, at most [`WAITING`] bytes. When the disk fails, the response goes on without it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -21,23 +21,23 @@ use weir_engine::temp::TempFileFailure;
 pub(crate) struct ResponseFile {
     pub(crate) goal: WriterGoal,
     pub(crate) aside: FileAside,
-    /// The length that was told.
+    /// The length that the head announced.
     pub(crate) expected: Option<u64>,
 }
 
 /// What becomes of the file.
 pub(crate) enum WriterGoal {
-    /// An answer of the cache.
+    /// A response of the cache.
     Cache {
         ticket: CacheTicket,
-        /// The cache's folder.
+        /// The cache's directory.
         root: Arc<PathBuf>,
         times: CacheTimes,
         status: u16,
         key: Vec<u8>,
         vary: Vec<u8>,
         variant: CacheKey,
-        /// The lines of the answer's head.
+        /// The lines of the response's head.
         text: Vec<u8>,
     },
     /// A file of its own (`*_store`).
@@ -49,7 +49,7 @@ pub(crate) enum WriterGoal {
     },
 }
 
-/// An answer that is being written.
+/// A response that is being written.
 pub(crate) struct ResponseFileWriter {
     /// Not with a write that runs.
     work: Option<WriterWork>,
@@ -83,7 +83,7 @@ struct WriterDone {
 pub(crate) enum WriteProgress {
     /// Something was handed to the client's side.
     More,
-    /// It is in its place, or was given up, since the answer is not whole.
+    /// It is in its place, or was given up, since the response is not whole.
     Over,
     /// It was given up.
     Failed(TempFileFailure),
@@ -195,7 +195,7 @@ impl ResponseFileWriter {
         }
     }
 
-    /// Begins the next write, the last one when the answer is whole.
+    /// Begins the next write, the last one when the response is whole.
     fn begin(&mut self, whole: bool) {
         let Some(work) = self.work.take() else { return };
         let pieces = std::mem::take(&mut self.waiting);
@@ -214,7 +214,7 @@ impl ResponseFileWriter {
 }
 
 impl WriterWork {
-    /// Writes `pieces` behind `at` bytes of the body; the length of the body so far.
+    /// Writes `pieces` after `at` bytes of the body; the length of the body so far.
     fn write(&mut self, pieces: &[Vec<u8>], at: u64) -> Result<u64, TempFileFailure> {
         let draft = match &mut self.draft {
             Some(draft) => draft,
@@ -230,7 +230,7 @@ impl WriterWork {
         Ok(at)
     }
 
-    /// Puts the file in its place, if it has the length that was told.
+    /// Puts the file in its place, if it has the length that the head announced.
     fn end(self, length: u64, expected: Option<u64>) -> Result<(), TempFileFailure> {
         let Some(draft) = self.draft else { return Ok(()) };
         match self.goal {
@@ -253,7 +253,7 @@ impl WriterWork {
                     draft.set_time(modified)?;
                 }
                 let root = path.ancestors().last().map(PathBuf::from).unwrap_or_default();
-                // Who may read a file may look into its folder.
+                // Who may read a file may look into its directory.
                 draft.place(&path, &root, mode | (mode & 0o444) >> 2)
             }
         }

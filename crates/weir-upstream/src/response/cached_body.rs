@@ -1,4 +1,4 @@
-//! An answer that is kept, too.
+//! A cached response, too.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use weir_engine::body::{BodyPiece, BodySource};
 use weir_engine::error::EngineError;
 use weir_engine::exchange::Exchange;
 
-/// An answer that becomes a file: whoever stops asking for it, it is read to its end.
+/// A response that becomes a file: whichever client stops asking for it, it is read to its end.
 pub(crate) struct SavedBody(pub(crate) Option<Box<UpstreamBody>>);
 
 impl BodySource for SavedBody {

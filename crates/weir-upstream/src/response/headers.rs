@@ -1,4 +1,4 @@
-//! The head of an answer on its way to the client: what is hidden, acted on, changed, or answered instead.
+//! The head of a response on its way to the client: what is hidden, acted on, changed, or answered instead.
 
 use weir_http::{Field, KnownField, Span, Version, date};
 
@@ -14,8 +14,8 @@ use weir_engine::phase::Verdict;
 use weir_engine::redirect::InternalRedirect;
 use weir_engine::text::Text;
 
-/// Passes an interim answer (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
-/// that are not hidden, at once. Other interim answers are of no use to clients.
+/// Passes an interim response (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
+/// that are not hidden, at once. Other interim responses are of no use to clients.
 pub(crate) fn interim(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead, head: &[u8]) {
     if incoming.status != 103
         || x.is_subrequest()
@@ -68,7 +68,7 @@ fn hints_wanted(x: &mut Exchange) -> bool {
     })
 }
 
-/// What the client gets instead of this answer: the goal of `X-Accel-Redirect`, or an error page.
+/// What the client gets instead of this response: the goal of `X-Accel-Redirect`, or an error page.
 pub(crate) fn instead(
     x: &mut Exchange,
     up: &UpstreamLocation,
@@ -137,7 +137,7 @@ fn accel(
     redirect.into()
 }
 
-/// Where the head of an answer comes from.
+/// Where the head of a response comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderOrigin {
     /// A server. What is kept may be used for ranges and conditions of this client, too.
@@ -146,7 +146,7 @@ pub(crate) enum HeaderOrigin {
     Cache,
 }
 
-/// Fills the response's head from the answer's.
+/// Fills the head of the client's response from the server's.
 pub(crate) fn copy(x: &mut Exchange, up: &UpstreamLocation, incoming: &IncomingHead, origin: HeaderOrigin) {
     x.response.status = incoming.status;
     x.response.reason = incoming.reason.map(Text::Span);
@@ -193,7 +193,7 @@ fn is_dropped(x: &Exchange, incoming: &IncomingHead, at: usize, seen: &mut u128)
     false
 }
 
-/// Why the head of an answer is none though each of its lines is good: a length that is told twice.
+/// Why the head of a response is none though each of its lines is good: a length that is there twice.
 pub(crate) fn refused(x: &Exchange, incoming: &IncomingHead) -> Option<String> {
     let lengths = |field: &&Field| field.known == KnownField::ContentLength;
     let mut lengths = incoming.fields.iter().filter(lengths);
@@ -225,7 +225,7 @@ fn duplicate(x: &Exchange, field: &Field, before: &Field) -> String {
     format!("upstream sent duplicate header line: \"{}\", previous value: \"{}\"", line(field), line(before))
 }
 
-/// Fields that nginx takes from an answer once; the same name again is logged and does not reach the client.
+/// Fields that nginx takes from a response once; the same name again is logged and does not reach the client.
 const SINGLE: [KnownField; 16] = [
     KnownField::ContentType,
     KnownField::Date,
@@ -346,7 +346,7 @@ fn charset(text: &[u8]) -> Option<(usize, usize, usize)> {
     None
 }
 
-/// Whether the answer is read as fast as it comes: by the configuration, or as its `X-Accel-Buffering` says.
+/// Whether the response is read as fast as it comes: by the configuration, or as its `X-Accel-Buffering` says.
 pub(crate) fn buffering(x: &Exchange, settings: &UpstreamSettings, incoming: &IncomingHead) -> bool {
     if settings.ignore_headers & ignored::BUFFERING != 0 {
         return settings.buffering;

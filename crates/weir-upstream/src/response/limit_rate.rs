@@ -1,5 +1,5 @@
-//! `*_limit_rate`: an answer's bytes are taken no faster than so many a second, as nginx counts them: those of a second
-//! are free from its beginning on.
+//! `*_limit_rate`: a response's bytes are taken no faster than so many a second, as nginx counts them: those of a
+//! second are free from its beginning on.
 
 use std::pin::pin;
 use std::task::{Context, Poll};

@@ -1,8 +1,8 @@
-//! What of an answer is read ahead of the client: in memory as far as the buffers go, and then in a file, so that the
+//! What of a response is read ahead of the client: in memory as far as the buffers go, and then in a file, so that the
 //! server is free long before a slow client has it all.
 //!
 //! The file is written on a thread of the pool, one write at a time; nothing is read from the server meanwhile, so what
-//! an answer has in memory is its buffers, once in the queue and once on its way to the disk.
+//! a response has in memory is its buffers, once in the queue and once on its way to the disk.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ use weir_engine::file::OpenFile;
 use weir_engine::phase::LocalFuture;
 use weir_engine::{pieces, temp};
 
-/// The pieces of an answer that the client has yet to get.
+/// The pieces of a response that the client has yet to get.
 pub(crate) struct ReadAhead {
     queue: VecDeque<BodyBuf>,
     /// Bytes of the queue that lie in memory.
@@ -31,7 +31,7 @@ pub(crate) struct ReadAhead {
     writing: Option<FileWriting>,
 }
 
-/// Bytes on their way to the file, and the pieces behind them.
+/// Bytes on their way to the file, and the pieces after them.
 struct FileWriting {
     len: u64,
     behind: VecDeque<BodyBuf>,
@@ -170,7 +170,7 @@ impl ReadAhead {
         self.queue.push_back(BodyBuf::File { file: written.clone(), offset, len });
     }
 
-    /// Begins to write what lies in memory behind the file's part of the queue, as far as the file may hold it.
+    /// Begins to write what lies in memory after the file's part of the queue, as far as the file may hold it.
     fn begin(&mut self) -> bool {
         let in_memory = |buf: &BodyBuf| matches!(buf, BodyBuf::Bytes(_));
         let tail = self.queue.iter().rposition(|buf| !in_memory(buf)).map_or(0, |at| at + 1);
@@ -196,7 +196,7 @@ impl ReadAhead {
     }
 }
 
-/// Writes `pieces` behind each other from `offset` on, to a new file if there is none; not more than
+/// Writes `pieces` one after the other from `offset` on, to a new file if there is none; not more than
 /// `*_temp_file_write_size` at a time.
 fn write(
     settings: Arc<UpstreamSettings>,

@@ -5,7 +5,7 @@ use crate::h2::StreamRequest;
 use crate::protocol::IncomingHead;
 use crate::worker_side::local_upstream::PeerLease;
 
-/// A try that gave an answer: its head, and the bytes behind it.
+/// A try that gave a response: its head, and the bytes after it.
 pub(crate) struct ReceivedHead {
     pub(crate) incoming: IncomingHead,
     pub(crate) link: UpstreamLink,
@@ -13,7 +13,7 @@ pub(crate) struct ReceivedHead {
     pub(crate) rest: Vec<u8>,
 }
 
-/// What an answer comes on.
+/// What a response comes on.
 pub(crate) enum UpstreamLink {
     /// A connection of its own.
     Own(Box<UpstreamConnection>),
@@ -22,7 +22,7 @@ pub(crate) enum UpstreamLink {
 }
 
 impl UpstreamLink {
-    /// Whoever waits for the server does so for `ms` milliseconds from now on.
+    /// The caller waits for the server for `ms` milliseconds from now on.
     pub(crate) fn touch(&self, ms: u64) {
         match self {
             UpstreamLink::Own(connection) => connection.timer.touch(ms),

@@ -1,4 +1,4 @@
-//! The body of an answer: read from the server, freed of its framing, handed to the engine piece by piece.
+//! The body of a response: read from the server, freed of its framing, handed to the engine piece by piece.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -464,7 +464,7 @@ impl UpstreamBody {
     }
 }
 
-/// An answer whose body came with its head: most small ones. `keep`: its request has left whole.
+/// A response whose body came with its head: most small ones. `keep`: its request has left whole.
 fn whole(x: &mut Exchange, answered: ReceivedHead, tries: &AttemptRecords, keep: bool) -> Verdict {
     let ReceivedHead { incoming, link, lease, rest } = answered;
     part(x).scratch.keep_fields(incoming.fields);
@@ -498,7 +498,7 @@ const SHORT: usize = 4096;
 const CLOSED: &str = "upstream prematurely closed connection";
 const TIMED_OUT: &str = "upstream timed out (110: Connection timed out)";
 
-/// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
+/// The limit of `*_limit_rate` for the response of `x`, and what of `rest` is free of it. nginx limits what it reads
 /// ahead only.
 fn paced(x: &mut Exchange, script: Option<&ValueScript>, rest: Vec<u8>) -> (Vec<u8>, Option<ReadPace>) {
     let Some(script) = script else { return (rest, None) };

@@ -1,4 +1,4 @@
-//! `*_store`: answers that become files of their own, where `root` or `alias` has them or at a path that is computed.
+//! `*_store`: responses that become files of their own, where `root` or `alias` has them or at a path that is computed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use crate::protocol::IncomingHead;
 use crate::response::cache_writer::{ResponseFile, WriterGoal};
 use weir_engine::exchange::Exchange;
 
-/// How the answer becomes a file; `None`: it does not. As in nginx only a 200 does.
+/// How the response becomes a file; `None`: it does not. As in nginx only a 200 does.
 pub(crate) fn keep(
     x: &mut Exchange,
     settings: &UpstreamSettings,

@@ -1,6 +1,6 @@
 //! After `101 Switching Protocols`, or where a server of HTTP/2 has opened a WebSocket: bytes both ways, until both sides
-//! have ended. The end of one side is passed on, behind its last bytes, and what the other still has to say arrives; nginx
-//! closes both sides at the first end.
+//! have ended. The end of one side is passed on, after its last bytes, and what the other still has to say arrives;
+//! nginx closes both sides at the first end.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use weir_engine::phase::Verdict;
 use weir_engine::transport::ClientSide;
 use weir_engine::transport::client::TunnelBytes;
 
-/// Passes the answer's head on, then bytes both ways.
+/// Passes the response's head on, then bytes both ways.
 pub(crate) async fn run(
     x: &mut Exchange,
     up: &UpstreamLocation,
@@ -111,7 +111,7 @@ impl UpstreamLink {
         }
     }
 
-    /// Says that no more comes, behind what is on its way.
+    /// Says that no more comes, after what is on its way.
     fn end(&self) {
         match self {
             // One that is gone needs no end.

@@ -1,4 +1,4 @@
-//! The rest of a request that leaves while its answer comes, on a connection of its own.
+//! The rest of a request that leaves while its response comes, on a connection of its own.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -36,7 +36,7 @@ impl ConnectionUpload {
         let done = loop {
             match server.poll_drained(cx, AHEAD, None) {
                 Poll::Ready(Ok(())) => {}
-                // A server that takes no more may answer all the same; what became of it the next receive tells.
+                // A server that takes no more may answer all the same; what became of it the next receive finds out.
                 Poll::Ready(Err(_)) => break false,
                 Poll::Pending => {
                     self.rest.pause();

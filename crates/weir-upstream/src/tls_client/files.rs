@@ -40,7 +40,7 @@ const MOST: u64 = 1 << 20;
 pub enum KeyMaking {
     /// When it is read.
     Now,
-    /// When it is used, if it can be told now that it fits.
+    /// When it is used, if it can be known now that it fits.
     Late,
 }
 
@@ -84,7 +84,7 @@ impl CertificateSource<'_> {
     }
 }
 
-/// A name that is not of a file, and so not relative to a folder.
+/// A name that is not of a file, and so not relative to a directory.
 pub fn is_no_path(name: &str) -> bool {
     name.is_empty() || ["data:", "engine:", "store:", DEVICE].iter().any(|prefix| name.starts_with(prefix))
 }

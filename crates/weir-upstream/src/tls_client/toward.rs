@@ -45,7 +45,7 @@ pub trait UpstreamHandler {
     /// What [`UpstreamHandler::certificate`] has begun is not waited for any longer.
     fn abandoned(&self, x: &mut Exchange);
 
-    /// Asked behind the handshake, before a byte is sent, for a verdict that counts instead of [`MetServer::verdict`].
+    /// Asked after the handshake, before a byte is sent, for a verdict that counts instead of [`MetServer::verdict`].
     ///
     /// # Errors
     /// The server won't do, whatever `proxy_ssl_verify` says; the reason is logged.

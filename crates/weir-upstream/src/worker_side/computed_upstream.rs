@@ -1,4 +1,4 @@
-//! Servers that are computed for each request: a group's name, an address, or a name to be resolved.
+//! Servers that are computed for each request: an upstream's name, an address, or a name to be resolved.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use weir_engine::exchange::Exchange;
 use weir_engine::phase::Verdict;
 use weir_engine::resolver::{self, DnsAnswer, DnsFailure, Resolver};
 
-/// The group that `host` means for `x`: that of an `upstream` of this name, the address it is, or the addresses that the
-/// location's `resolver` finds.
+/// The upstream that `host` means for `x`: that of an `upstream` of this name, the address it is, or the addresses that
+/// the location's `resolver` finds.
 ///
 /// # Errors
 /// What the request ends with; it is logged.

@@ -8,7 +8,7 @@ use crate::block::balancer_hook::{BalancerHook, BalancerServers, WorkerBalancerH
 use crate::config::directives::UpstreamSettings;
 use crate::location::upstream_location::UpstreamLocation;
 
-/// A group's chooser on one worker.
+/// An upstream's chooser on one worker.
 pub(crate) struct HookedBalancer {
     pub(crate) guide: Box<dyn WorkerBalancerHook>,
     pub(crate) servers: BalancerServers,

@@ -1,4 +1,4 @@
-//! A worker's side of a group: its chooser and its idle connections.
+//! A worker's side of an upstream: its chooser and its idle connections.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use crate::worker_side::guided_choice::HookedBalancer;
 use weir_engine::exchange::Exchange;
 use weir_engine::resolver::{DnsAnswer, Resolver};
 
-/// The groups that a worker uses.
+/// The upstreams that a worker uses.
 #[derive(Default)]
 pub struct WorkerUpstreams {
     /// By the address of what they belong to.
@@ -47,7 +47,7 @@ impl WorkerUpstreams {
     pub fn group(&self, group: &Arc<Upstream>) -> Rc<LocalUpstream> {
         let mut known = self.groups.borrow_mut();
         let key = Arc::as_ptr(group);
-        // An address may have been another group's before.
+        // An address may have been another upstream's before.
         let alive = known.get(&key).and_then(Weak::upgrade).filter(|local| Arc::ptr_eq(&local.group, group));
         alive.unwrap_or_else(|| {
             known.retain(|_, group| group.strong_count() > 0);
@@ -57,7 +57,7 @@ impl WorkerUpstreams {
         })
     }
 
-    /// [`WorkerUpstreams::group`] for a group that a request has named: it stays as long as the configuration.
+    /// [`WorkerUpstreams::group`] for an upstream that a request has named: it stays as long as the configuration.
     pub(crate) fn named(&self, group: &Arc<Upstream>) -> Rc<LocalUpstream> {
         let mut named = self.named.borrow_mut();
         named.entry(Arc::as_ptr(group)).or_insert_with(|| self.group(group)).clone()
@@ -80,13 +80,13 @@ impl WorkerUpstreams {
         self.addresses.borrow().get(address).cloned()
     }
 
-    /// The group of the addresses that a name stands for at this moment: for one request, as in nginx, so that what
+    /// The upstream of the addresses that a name stands for at this moment: for one request, as in nginx, so that what
     /// one finds out of them is no other's business.
     pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
         Rc::new(LocalUpstream::new(&computed(host, primary)))
     }
 
-    /// Makes the group of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
+    /// Makes the upstream of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
     /// make, and clients may name as many as they like.
     pub(crate) fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalUpstream> {
         let local = Rc::new(LocalUpstream::new(&computed(address, primary)));
@@ -99,7 +99,7 @@ impl WorkerUpstreams {
     }
 }
 
-/// A group that no configuration knows: without connections to keep.
+/// An upstream that no configuration knows: without connections to keep.
 fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Upstream> {
     let keep = KeepaliveLimits { connections: 0, ..KeepaliveLimits::default() };
     let members = UpstreamMembers { primary, backup: Vec::new() };
@@ -108,9 +108,9 @@ fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Upstream> {
     Arc::new(group)
 }
 
-/// A worker's side of one group.
+/// A worker's side of one upstream.
 pub struct LocalUpstream {
-    /// The group.
+    /// The upstream.
     pub group: Arc<Upstream>,
     chooser: RefCell<PeerChooser>,
     pub(crate) pool: Rc<WorkerPool>,
@@ -120,7 +120,7 @@ pub struct LocalUpstream {
     /// The one that was asked for last: mostly the next one, too.
     last: RefCell<Option<Rc<PeerAccount>>>,
     pub(crate) purse: RetryAllowance,
-    /// The chooser that is asked before the group's method.
+    /// The chooser that is asked before the upstream's method.
     pub(crate) guided: Option<HookedBalancer>,
 }
 
@@ -263,7 +263,7 @@ pub(crate) struct PeerLease {
     account: Rc<PeerAccount>,
     /// Ticks of the clock when the peer was chosen.
     began: u64,
-    /// What its group's method wants to know of it was noted.
+    /// What its upstream's method wants to know of it was noted.
     timed: bool,
 }
 
@@ -278,7 +278,7 @@ impl PeerLease {
         if let Some(timed) = self.group.group.method.timed()
             && !timed.last_byte
         {
-            // How long an upload takes says nothing of the time that answers take.
+            // How long an upload takes says nothing of the time that responses take.
             if !timed.upload || long_body(x).is_none() {
                 self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), false);
             }
@@ -351,7 +351,8 @@ mod tests {
         Arc::new(Upstream::new("u", method, KeepaliveLimits::default(), members, true))
     }
 
-    /// References to the group's peer, and connections that are counted for all and by this worker, while a request uses it.
+    /// References to the upstream's peer, and connections that are counted for all and by this worker, while a request
+    /// uses it.
     fn in_use(group: &Arc<Upstream>) -> (usize, u32, u32) {
         let local = Rc::new(LocalUpstream::new(group));
         let members = group.members();

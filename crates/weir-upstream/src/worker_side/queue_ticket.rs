@@ -8,7 +8,7 @@ use weir_rt::Timer;
 use crate::block::queue::{QueueLine, QueuePlace};
 use crate::worker_side::local_upstream::LocalUpstream;
 
-/// One that waits in the line of a group; its place is given up when this is dropped.
+/// One that waits in the line of an upstream; its place is given up when this is dropped.
 pub(crate) struct QueueTicket<'g> {
     _place: QueuePlace<'g>,
     line: &'g QueueLine,

@@ -1,5 +1,5 @@
 //! `alias` takes the place of the location's prefix, byte for byte: where one ends with a slash and the other does
-//! not, names run together, or `/img../secret` leads out of the folder.
+//! not, names run together, or `/img../secret` leads out of the directory.
 
 use weir_conf::Error;
 

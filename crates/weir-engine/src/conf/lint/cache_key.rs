@@ -1,4 +1,4 @@
-//! A cache without a key: of FastCGI, SCGI and uwsgi nothing names an answer by itself, and all requests would get the
+//! A cache without a key: of FastCGI, SCGI and uwsgi nothing names a response by itself, and all requests would get the
 //! same one. nginx warns in the same words.
 
 use weir_conf::Error;

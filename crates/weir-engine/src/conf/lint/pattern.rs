@@ -132,7 +132,7 @@ impl PatternParser<'_> {
         Some(())
     }
 
-    /// What `atom`, which began at `start`, is with the repeat behind it.
+    /// What `atom`, which began at `start`, is with the repeat after it.
     fn repeated(
         &mut self,
         atom: Option<(PatternItem, Vec<Vec<PatternItem>>)>,
@@ -180,7 +180,7 @@ impl PatternParser<'_> {
         Some((least, unbounded))
     }
 
-    /// Behind a backslash; `None` inside for what has no width.
+    /// After a backslash; `None` inside for what has no width.
     fn escape(&mut self) -> Option<Option<ByteSet>> {
         let byte = self.peek()?;
         self.at += 1;
@@ -199,7 +199,7 @@ impl PatternParser<'_> {
         }))
     }
 
-    /// Behind a `[`.
+    /// After a `[`.
     fn class(&mut self) -> Option<ByteSet> {
         let negated = self.take(b'^');
         let mut set = [0; 4];

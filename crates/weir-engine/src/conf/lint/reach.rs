@@ -60,7 +60,7 @@ fn taken(
 fn guarded(locations: &[(&DirectiveLine, (&str, &[u8]))], path: &[u8]) -> Option<String> {
     let literal = path.strip_prefix(b"^")?;
     let end = literal.iter().position(|byte| !(byte.is_ascii_alphanumeric() || b"/_-".contains(byte)));
-    // A repeat behind the last byte may take it away.
+    // A repeat after the last byte may take it away.
     let end = match end.map(|end| (end, literal[end])) {
         Some((end, b'?' | b'*' | b'{')) => end.saturating_sub(1),
         Some((end, _)) => end,

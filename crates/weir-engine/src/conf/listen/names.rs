@@ -75,7 +75,7 @@ pub(super) fn check(address: &ListenAddress, servers: &[&ServerCoreConf], errors
                 errors.push(Error { span, ..Error::new(message) });
                 continue;
             }
-            // All claims count, also behind one that is taken already.
+            // All claims count, also after one that is taken already.
             let mut free = true;
             for claim in name.claims() {
                 free &= taken.insert(claim);

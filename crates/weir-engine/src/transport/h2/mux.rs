@@ -53,7 +53,7 @@ pub struct H2Mux {
     lingering: Cell<u32>,
     looked_ms: Cell<u64>,
     due: RefCell<Vec<StreamKey>>,
-    /// Requests of this turn whose answers are whole and not composed.
+    /// Requests of this turn whose responses are whole and not composed.
     pub held: RefCell<Vec<(StreamKey, Box<Exchange>)>>,
     /// Streams whose content stays in its file until their windows open.
     pub(super) starved: RefCell<Vec<StreamKey>>,
@@ -80,12 +80,12 @@ pub struct StreamSlot {
     pub(super) closed: bool,
     /// Its exchange is over; what is left is sent.
     pub(super) detached: bool,
-    /// Its request was malformed: the answer does not end the stream, a reset with this code does.
+    /// Its request was malformed: the response does not end the stream, a reset with this code does.
     pub fault: Option<ErrorCode>,
     /// Its content is not what its head announced.
     pub(super) broken: bool,
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
-    /// the answer, or to send the rest of the request, which is dropped.
+    /// the response, or to send the rest of the request, which is dropped.
     pub(super) until: Option<u64>,
     /// It is among the [`H2Mux::starved`].
     pub(super) starved: bool,
@@ -288,7 +288,7 @@ impl H2Mux {
         }
     }
 
-    /// A body is not of the length that was announced: the answer is an error, and the stream ends as one.
+    /// A body is not of the length that was announced: the response is an error, and the stream ends as one.
     fn malformed(&self, key: StreamKey, reason: &str) {
         self.log(&format_args!("client {reason}"));
         let mut slots = self.slots.borrow_mut();
@@ -312,7 +312,7 @@ impl H2Mux {
         }
     }
 
-    /// A stream was reset: who waits on it is told.
+    /// A stream was reset: the task that waits on it is notified.
     fn close_stream(&self, key: StreamKey) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
@@ -350,7 +350,7 @@ impl H2Mux {
         slot.ended = request == StreamEnd::Last;
     }
 
-    /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten.
+    /// The exchange of a stream is over: what is left of its response is sent, then it is forgotten.
     pub fn detach(&self, key: StreamKey, outcome: ExchangeOutcome) {
         let state = {
             let h2 = self.h2.borrow();
@@ -526,7 +526,7 @@ impl H2Mux {
         }
     }
 
-    /// The connection is over: streams that are running are told.
+    /// The connection is over: streams that are running are notified.
     pub fn end(&self) {
         self.closed.set(true);
         let keys = self.h2.borrow().keys();
@@ -557,6 +557,6 @@ fn longest_frame(head: &weir_http::h1::HeadLimits) -> u32 {
 
 /// Pseudo-header fields of a request beside the fields that `max_headers` counts.
 const PSEUDO: usize = 4;
-/// How long the rest of a request whose answer is whole is read, and how much of it. What is under way comes sooner.
+/// How long the rest of a request whose response is whole is read, and how much of it. What is under way comes sooner.
 const LINGERING_MS: u64 = 200;
 const LINGERING: u64 = 32 * 1024;

@@ -89,7 +89,7 @@ impl H2Mux {
         }
     }
 
-    /// Moves `len` bytes of `chain` behind the head of their frame; all of its pieces are in memory. Small ones are
+    /// Moves `len` bytes of `chain` after the head of their frame; all of its pieces are in memory. Small ones are
     /// copied, others go as they are: the bytes of a file that many ask for stay in the processor's cache, and a burst
     /// needs no memory of its own.
     fn take(&self, chain: &mut BodyChain, len: u64) {

@@ -48,7 +48,7 @@ impl H2Stream {
         self.with(|slot| slot.closed)
     }
 
-    /// Something of the answer is still to be composed, or can't be any more.
+    /// Something of the response is still to be composed, or can't be any more.
     pub(crate) fn is_unsent(&self) -> bool {
         self.mux.h2.borrow().is_pending(self.key)
     }

@@ -62,7 +62,7 @@ pub(super) fn requests(x: &mut Exchange) -> Option<Text> {
     super::number(x, nth)
 }
 
-/// `$pipe`: `p` for a request that had come before the last answer left, else `.`.
+/// `$pipe`: `p` for a request that had come before the last response left, else `.`.
 pub(super) fn pipe(x: &mut Exchange) -> Option<Text> {
     Some(Text::Static(if x.pipelined { b"p" } else { b"." }))
 }

@@ -11,7 +11,7 @@ use crate::text::{Span, Text};
 pub struct BasicCredentials {
     /// What stands before the first colon; may be empty.
     pub user: Span,
-    /// What stands behind it; may be empty.
+    /// What follows it; may be empty.
     pub password: Span,
 }
 

@@ -37,7 +37,7 @@ pub(super) fn uri(x: &mut Exchange) -> Option<Text> {
     present(x.request.uri)
 }
 
-/// `$args`: no value without arguments, nor behind a bare `?`.
+/// `$args`: no value without arguments, nor after a bare `?`.
 pub(super) fn args(x: &mut Exchange) -> Option<Text> {
     (!x.request.args.is_empty()).then_some(Text::Span(x.request.args))
 }

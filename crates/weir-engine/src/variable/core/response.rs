@@ -1,4 +1,4 @@
-//! The answer: its status, how much of it left, and those of its fields that are no list entries.
+//! The response: its status, how much of it left, and those of its fields that are no list entries.
 
 use weir_http::KnownField;
 

@@ -14,7 +14,7 @@ use weir_engine::request_head::{HeadFailure, check};
 use weir_engine::transport::h2::mux::H2Mux;
 
 /// Makes the request of `x` from the header section that was read last. Also the code with which
-/// the stream of a malformed one ends behind its answer.
+/// the stream of a malformed one ends after its response.
 pub(super) fn read(
     x: &mut Exchange,
     mux: &H2Mux,
@@ -103,7 +103,7 @@ fn take_over(
 }
 
 /// A WebSocket's CONNECT (RFC 8441) as the request that opens one in HTTP/1.1: whatever is configured for those, and the
-/// servers behind, need not know the difference. What follows on the stream is no body.
+/// servers after it, need not know the difference. What follows on the stream is no body.
 fn open_tunnel(x: &mut Exchange) {
     let head = &mut x.request.head;
     (head.method, head.chunked, head.content_length) = (Method::Get, false, None);
@@ -131,7 +131,7 @@ fn nonce() -> Vec<u8> {
     text
 }
 
-/// Cookies may come in many fields so that they compress better; behind this they are one (RFC 9113 section 8.2.3).
+/// Cookies may come in many fields so that they compress better; after this they are one (RFC 9113 section 8.2.3).
 fn join_cookies(x: &mut Exchange) {
     let start = x.arena.mark();
     let fields: Vec<Field> =
@@ -159,7 +159,7 @@ fn served_here(x: &Exchange) -> Result<(), HeadFailure> {
     Err(HeadFailure::Refuse(421))
 }
 
-/// `:authority` stands for the Host field; whoever reads that one finds it.
+/// `:authority` stands for the Host field; a module that reads that one finds it.
 fn host(x: &mut Exchange, authority: Option<Span>) -> Result<(), HeadFailure> {
     let given = x.request.span(KnownField::Host);
     match (authority, given) {

@@ -2,8 +2,8 @@
 //!
 //! A stream's request runs on the same engine as one of HTTP/1. It is served at once, between two frames, by plain
 //! functions; only where it has to wait does it become a task of its own, which leaves what it has to send with the
-//! connection ([`H2Mux`]) and wakes it. So all answers to what one receive brought leave in one write, in the order of
-//! their priorities, and a request that does not wait allocates nothing: exchange, stream and slot are used again.
+//! connection ([`H2Mux`]) and wakes it. So all responses to what one receive brought leave in one write, in the order
+//! of their priorities, and a request that does not wait allocates nothing: exchange, stream and slot are used again.
 //!
 //! * `mod.rs`: the task; * `mux.rs`: what streams and connection share; * `pump.rs`: content that leaves;
 //!   * `stream.rs`: a request's end of it;
@@ -104,7 +104,7 @@ async fn wait(mux: &Rc<H2Mux>) -> TurnReason {
             return Poll::Ready(TurnReason::Work);
         }
         if full {
-            // Nothing is read from a client that does not take its answers.
+            // Nothing is read from a client that does not take its responses.
             return wire.stream.poll_drained(cx, HIGH / 2, Some(&wire.timer)).map(|drained| match drained {
                 Ok(()) => TurnReason::Work,
                 Err(SendError::TimedOut) => TurnReason::Gone(RecvOutcome::TimedOut),

@@ -129,7 +129,7 @@ fn begin(x: &mut Exchange, mux: &Rc<H2Mux>, key: StreamKey) {
     weir_engine::trace::begin(x, first.then(weir_rt::turn_stamp));
 }
 
-/// Counts the request, and ends the connection behind it where it had as many, or lasted as long, as it may.
+/// Counts the request, and ends the connection after it where it had as many, or lasted as long, as it may.
 fn count(x: &mut Exchange, mux: &H2Mux) {
     let connection = &mux.connection;
     x.nth = connection.requests.get() + 1;

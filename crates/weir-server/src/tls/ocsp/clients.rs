@@ -87,10 +87,10 @@ impl ClientCertificateCheck {
 
 const FAILED: &str = "certificate status request failed";
 
-/// `ssl_ocsp_cache shared:name:size`: answers that still hold, of all servers that name it.
+/// `ssl_ocsp_cache shared:name:size`: responses that still hold, of all servers that name it.
 #[derive(Debug)]
 pub(in crate::tls) struct AnswerCache {
-    /// Answers.
+    /// Responses.
     most: usize,
     kept: Mutex<HashMap<Vec<u8>, CachedStatus>>,
 }

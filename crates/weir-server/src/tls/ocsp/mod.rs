@@ -50,7 +50,7 @@ impl OcspResponder {
         })
     }
 
-    /// The answer about the certificate `id`, unread.
+    /// The response about the certificate `id`, unread.
     ///
     /// # Errors
     /// Why there is none.
@@ -136,7 +136,7 @@ pub(super) struct ResponderNames {
     pub(super) system: bool,
 }
 
-/// The whole body of an answer; `None`: more must come.
+/// The whole body of a response; `None`: more must come.
 fn body(received: &[u8], ended: bool) -> Result<Option<Vec<u8>>, String> {
     let limits = HeadLimits { max_line: MOST_HEAD, max_head: MOST_HEAD, ..HeadLimits::default() };
     let mut head = ResponseHead::default();
@@ -167,10 +167,10 @@ fn body(received: &[u8], ended: bool) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
-/// Milliseconds until a responder must have taken the connection, and between two pieces of its answer, as in nginx.
+/// Milliseconds until a responder must have taken the connection, and between two pieces of its response, as in nginx.
 const TIMEOUT: u64 = 60_000;
 const MOST_HEAD: usize = 8 * 1024;
-/// Bytes of an answer; one with a whole chain of certificates has 5 KB.
+/// Bytes of a response; one with a whole chain of certificates has 5 KB.
 const MOST: usize = 64 * 1024;
 const CLOSED: &str = "OCSP responder prematurely closed connection";
 

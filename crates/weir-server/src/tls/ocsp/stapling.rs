@@ -17,7 +17,7 @@ use weir_engine::services;
 /// The stapling of one server.
 #[derive(Debug)]
 pub(in crate::tls) struct OcspStapling {
-    /// All certificates of the server, as they are without an answer.
+    /// All certificates of the server, as they are without a response.
     certificates: Vec<Certificate>,
     asked: Vec<AskedResponder>,
     signer: OcspSigner,
@@ -71,7 +71,7 @@ pub(in crate::tls) struct WantedStaple<'c> {
 }
 
 impl OcspStapling {
-    /// Stapling for `certificates`; `None`: nobody can be asked. `warn` is told why.
+    /// Stapling for `certificates`; `None`: nobody can be asked. `warn` gets the reason.
     pub(in crate::tls) fn new(
         certificates: &[FixedCertificates],
         wanted: &WantedStaple<'_>,
@@ -113,7 +113,7 @@ impl OcspStapling {
             }
         }
         if !due.is_empty() {
-            // Whoever asks takes the lock.
+            // The request that asks takes the lock.
             drop(state);
             due.into_iter().for_each(|at| self.ask_soon(at, names));
             state = self.lock();
@@ -243,7 +243,7 @@ async fn ask(asking: StapleRequest, names: ResponderNames) {
     stapling.note(*at, result, now);
 }
 
-/// nginx's times: five minutes before the answer expires, in an hour at the latest, in five minutes at the earliest.
+/// nginx's times: five minutes before the response expires, in an hour at the latest, in five minutes at the earliest.
 fn refresh(now: u64, until: u64) -> u64 {
     until.saturating_sub(SOON).min(now + 3600).max(now + SOON)
 }

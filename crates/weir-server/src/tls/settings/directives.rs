@@ -28,7 +28,7 @@ fn certificate_key(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     push_file(&mut c.keys, line)
 }
 
-/// Certificates and keys: a path relative to the configuration's folder, `data:`, or either with variables.
+/// Certificates and keys: a path relative to the configuration's directory, `data:`, or either with variables.
 fn push_file(slot: &mut Option<Vec<(ValueScript, String)>>, line: &mut LineCx<'_>) -> Result {
     // What variables come to is made absolute when it is known.
     let name = if line.arg(0).contains('$') { line.arg(0).to_owned() } else { absolute(line, 0) };

@@ -54,7 +54,7 @@ impl ConsulSource {
     }
 }
 
-/// The servers of an answer, each address once.
+/// The servers of a response, each address once.
 fn instances(value: &JsonValue) -> Result<Vec<ServerEntry>, String> {
     let all = value.list().ok_or("the answer is no array")?;
     let mut seen = std::collections::HashSet::new();

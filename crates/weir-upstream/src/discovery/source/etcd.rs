@@ -143,7 +143,7 @@ fn encoded(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The first key behind all that begin with `prefix`.
+/// The first key after all that begin with `prefix`.
 fn successor(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -156,7 +156,7 @@ fn successor(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// Milliseconds a watch may be silent before it is made anew: longer than etcd's notes of progress are apart.
+/// Milliseconds a watch may be silent before it is made again: longer than etcd's notes of progress are apart.
 const SILENCE: u64 = 15 * 60_000;
 /// The longest line of a watch: changes come with their values.
 const LINE: usize = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! As much of an HTTP client as sources and exports need: one request a connection, answers whole or piece by piece.
+//! As much of an HTTP client as sources and exports need: one request a connection, responses whole or piece by piece.
 
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ impl SourceUrl {
         }
     }
 
-    /// Sends `body` to the URL's path; `fields` are whole lines. The answer's status and the beginning of its body.
+    /// Sends `body` to the URL's path; `fields` are whole lines. The response's status and the beginning of its body.
     /// `timeout`: milliseconds that nothing may happen for. To be awaited on a thread of [`weir_rt`].
     ///
     /// # Errors
@@ -109,7 +109,8 @@ impl SourceUrl {
         Ok((answer.status, said))
     }
 
-    /// Asks for `target`; `fields` are whole lines. `body`: its media type, which is taken for answers, too, and itself. The answer's head has come when this is ready.
+    /// Asks for `target`; `fields` are whole lines. `body`: its media type, which is taken for responses, too, and
+    /// itself. The response's head has come when this is ready.
     ///
     /// # Errors
     /// What went wrong.
@@ -192,7 +193,7 @@ impl PartialEq for SourceTls {
 
 impl Eq for SourceTls {}
 
-/// An answer whose head is there.
+/// A response whose head is there.
 pub(super) struct SourceResponse {
     pub(super) status: u16,
     fields: Vec<(String, String)>,
@@ -217,7 +218,7 @@ impl SourceResponse {
         found.map(|(_, value)| &**value)
     }
 
-    /// The whole body of an answer with status 200.
+    /// The whole body of a response with status 200.
     ///
     /// # Errors
     /// What went wrong; another status.
@@ -342,7 +343,7 @@ impl SourceResponse {
         }
     }
 
-    /// Has the system find out when the other side is gone, of answers that may be silent for long.
+    /// Has the system find out when the other side is gone, of responses that may be silent for long.
     pub(super) fn probe(&self) {
         crate::connection::upstream_connection::probe(&self.connection);
     }

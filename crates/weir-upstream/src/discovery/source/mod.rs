@@ -1,5 +1,5 @@
-//! `source`: where the servers of a group come from while the server runs: a file that is watched, a URL that is asked
-//! now and then, a key of etcd, a service of Consul.
+//! `source`: where the servers of an upstream come from while the server runs: a file that is watched, a URL that is
+//! asked now and then, a key of etcd, a service of Consul.
 //!
 //! One mechanism, four [readers](reader::Reader): a reader gives the next list whenever there is one; a task takes it into
 //! use and keeps it on disk. What can't be read changes nothing: the last good list stays in use, and is the one that the
@@ -37,7 +37,7 @@ pub(crate) struct SourceConfig {
     place: Box<str>,
     /// Milliseconds between two looks, of readers that look.
     interval: u64,
-    /// Milliseconds that an answer may take.
+    /// Milliseconds that a response may take.
     timeout: u64,
     token: Option<Box<str>>,
 }
@@ -212,5 +212,5 @@ fn is_plain(text: &str) -> bool {
 const FILE: u64 = 200;
 /// Milliseconds between two looks at a URL.
 const URL: u64 = 5_000;
-/// Milliseconds that an answer may take.
+/// Milliseconds that a response may take.
 const TIMEOUT: u64 = 10_000;

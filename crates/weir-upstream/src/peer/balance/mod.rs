@@ -18,7 +18,7 @@ use crate::peer::response_time::TimeMeasure;
 use weir_engine::exchange::Exchange;
 use weir_engine::variable::ValueScript;
 
-/// How a group chooses.
+/// How an upstream chooses.
 #[derive(Clone, Debug, Default)]
 pub enum BalanceMethod {
     /// Smooth weighted round robin, nginx's default.
@@ -26,7 +26,7 @@ pub enum BalanceMethod {
     RoundRobin,
     /// The one with the fewest connections for its weight.
     LeastConn,
-    /// The one whose answers come soonest, for its weight and its connections.
+    /// The one whose responses come soonest, for its weight and its connections.
     LeastTime(TimeMeasure),
     /// By the client's address.
     IpHash,
@@ -46,7 +46,7 @@ pub enum BalanceMethod {
 pub enum RandomPreference {
     /// The one with fewer connections for its weight.
     Conns,
-    /// The one whose answers come sooner, for its weight and its connections.
+    /// The one whose responses come sooner, for its weight and its connections.
     Time(TimeMeasure),
 }
 
@@ -99,7 +99,7 @@ impl BalanceMethod {
         }
     }
 
-    /// What it wants to know of the time that answers take.
+    /// What it wants to know of the time that responses take.
     pub(crate) fn timed(&self) -> Option<&TimeMeasure> {
         match self {
             BalanceMethod::LeastTime(timed)
@@ -122,7 +122,7 @@ impl BalanceMethod {
     }
 }
 
-/// A worker's chooser. It is made anew when the members change.
+/// A worker's chooser. It is made again when the members change.
 pub trait Balancer {
     /// The next peer for `x` that is available and not among `tried`; counts as chosen ([`Peer::chosen`]).
     fn pick(&mut self, x: &mut Exchange, tried: &mut TriedPeers) -> Option<Arc<Peer>>;

@@ -1,5 +1,5 @@
 //! `random` and `random two`: by chance, each peer as often as its weight says; of two drawn the one with fewer
-//! connections, or whose answers come sooner. Workers that know nothing of each other spread load well this way.
+//! connections, or whose responses come sooner. Workers that know nothing of each other spread load well this way.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
