@@ -68,7 +68,7 @@ impl ControlQuestion {
         line
     }
 
-    /// Reads a line such as `trace count=3 match=...`: a verb and options, separated by blanks, with `%XX` for special
+    /// Reads a line such as `trace n=3 match=...`: a verb and options, separated by blanks, with `%XX` for special
     /// bytes. An option without `=` has an empty value.
     #[must_use]
     pub fn parse(line: &str) -> ControlQuestion {
