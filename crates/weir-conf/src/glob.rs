@@ -5,7 +5,7 @@ pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
-/// Paths that match `pattern`, sorted by their bytes. `list` names the entries of a folder, empty if it is none;
+/// Paths that match `pattern`, sorted by their bytes. `list` names the entries of a directory, empty if it is not one;
 /// `exists` tells whether a path is there.
 pub(crate) fn expand(
     pattern: &[u8],

@@ -106,7 +106,7 @@ pub(crate) fn system_error(error: &Error) -> String {
     }
 }
 
-/// The system call that failed, by its error: a folder opens, and fails to be read.
+/// The system call that failed, by its error: a directory opens, and fails to be read.
 pub(crate) fn failed_call(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::IsADirectory | ErrorKind::FileTooLarge => "pread()",

@@ -73,7 +73,7 @@ impl<'a> LineCx<'a> {
         self.source
     }
 
-    /// The folders that relative paths start from.
+    /// The directories that relative paths start from.
     pub fn paths(&self) -> &'a ConfPaths {
         self.paths
     }

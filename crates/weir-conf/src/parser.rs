@@ -248,7 +248,7 @@ impl TreeLoader<'_> {
         if bad { None } else { self.checked(line(words, block, raw, end)) }
     }
 
-    /// Takes out an `include` that is none.
+    /// Takes out an `include` that is not valid.
     fn checked(&mut self, line: Option<DirectiveLine>) -> Option<DirectiveLine> {
         let line = line?;
         if !line.name.is(INCLUDE.name) {

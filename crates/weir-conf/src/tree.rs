@@ -17,7 +17,7 @@ pub struct ConfTree {
     pub paths: ConfPaths,
 }
 
-/// The folders that relative paths start from.
+/// The directories that relative paths start from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfPaths {
     /// That of the server (`-p`): logs, roots.

@@ -409,7 +409,7 @@ impl CachedTime {
         }
     }
 
-    /// Moves to `seconds`; formats anew only when second or offset changed, and says whether it did.
+    /// Moves to `seconds`; formats again only when second or offset changed, and says whether it did.
     pub fn update(&mut self, seconds: i64, offset: i32) -> bool {
         let changed = seconds != self.seconds || offset != self.offset;
         if changed {

@@ -5,7 +5,7 @@ use crate::header::decimal;
 /// What the fields of a head come to. Fields are given one by one, in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freshness {
-    /// Until when the answer may be used, in seconds since 1970; `None`: no field says so.
+    /// Until when the response is fresh, in seconds since 1970; `None`: no field says so.
     pub valid: Option<u64>,
     /// For how many more seconds it may be used while a newer one is fetched.
     pub updating: u64,
@@ -22,7 +22,7 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// Whether the answer may be kept at all.
+    /// Whether the response may be cached at all.
     pub fn may_be_kept(&self) -> bool {
         !self.no_cache && !self.expired && !self.refused
     }
@@ -108,7 +108,7 @@ fn find(text: &[u8], word: &[u8]) -> Option<usize> {
     text.windows(word.len()).position(|part| part.eq_ignore_ascii_case(word))
 }
 
-/// Words that forbid a shared cache to keep an answer, or to use it unasked.
+/// Words that forbid a shared cache to store a response, or to use it without revalidation.
 const FORBID: [&[u8]; 3] = [b"no-cache", b"no-store", b"private"];
 
 /// RFC 9111 section 1.2.2: what a cache may read larger numbers as.

@@ -23,7 +23,7 @@ pub fn get(key: &[u8]) -> Vec<u8> {
     [b"get ", key, b"\r\n"].concat()
 }
 
-/// What the first line of an answer says.
+/// What the first line of a response says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcachedHead {
     /// A value of `length` bytes follows, and then [`TRAILER`].
@@ -35,7 +35,7 @@ pub enum MemcachedHead {
         /// Bytes of the line.
         len: usize,
     },
-    /// There is none. The line is all of the answer.
+    /// The key has no value. The line is the whole response.
     NotFound {
         /// Bytes of the line.
         len: usize,
@@ -44,7 +44,7 @@ pub enum MemcachedHead {
     Incomplete,
 }
 
-/// Why an answer is none.
+/// Why a response is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadMemcached {
     /// It is for another key.
@@ -53,12 +53,12 @@ pub enum BadMemcached {
     Flags,
     /// Its length is no number.
     Length,
-    /// It is no answer to `get`.
+    /// It is not a response to `get`.
     Response,
 }
 
 impl BadMemcached {
-    /// nginx's words for it. `line`: the first line of the answer, without its end.
+    /// nginx's words for it. `line`: the first line of the response, without its end.
     pub fn message<'t>(self, line: &'t [u8], key: &'t [u8]) -> impl fmt::Display + 't {
         let (line, key) = (String::from_utf8_lossy(line), String::from_utf8_lossy(key));
         fmt::from_fn(move |f| match self {
@@ -76,7 +76,7 @@ impl BadMemcached {
     }
 }
 
-/// Reads the first line of the answer to `get key` at the start of `bytes`.
+/// Reads the first line of the response to `get key` at the start of `bytes`.
 ///
 /// # Errors
 /// What is wrong with the line.
@@ -99,7 +99,7 @@ pub fn head(bytes: &[u8], key: &[u8]) -> Result<MemcachedHead, BadMemcached> {
 /// The flags of a [`MemcachedHead::Value`] as a number.
 ///
 /// # Errors
-/// They are none.
+/// They are invalid.
 pub fn flags(text: &[u8]) -> Result<u64, BadMemcached> {
     crate::header::decimal(text).ok_or(BadMemcached::Flags)
 }

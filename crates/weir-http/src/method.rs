@@ -6,7 +6,7 @@ pub enum Method {
     /// `GET`.
     #[default]
     Get,
-    /// `HEAD`: the answer is that of `GET` without its body.
+    /// `HEAD`: the response is that of `GET` without its body.
     Head,
     /// `POST`.
     Post,

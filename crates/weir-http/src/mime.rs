@@ -75,7 +75,7 @@ impl MediaTypeTable {
         self.used + self.long.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

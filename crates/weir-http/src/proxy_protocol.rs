@@ -48,7 +48,7 @@ pub struct ProxiedEnds {
     pub destination: SocketAddr,
 }
 
-/// The bytes are no PROXY header; the connection is closed without an answer.
+/// The bytes are not a PROXY header; the connection is closed without a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadProxy {
     /// Neither signature, or a version 1 line that breaks the form. nginx logs `broken header: "…"`.

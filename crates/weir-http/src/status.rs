@@ -11,7 +11,7 @@ pub(crate) const CERT_ERROR: u16 = 495;
 pub(crate) const NO_CERT: u16 = 496;
 /// A plain HTTP request on an HTTPS port; answered as 400.
 pub(crate) const TO_HTTPS: u16 = 497;
-/// The client closed before an answer could be sent; only ever seen in logs.
+/// The client closed before a response could be sent; only ever seen in logs.
 pub const CLIENT_CLOSED: u16 = 499;
 
 /// Code and phrase as they stand in a status line, `"404 Not Found"`; `None` when nginx has no words for the code.

@@ -140,7 +140,7 @@ impl Resolver {
         self.restart(now, id);
     }
 
-    /// Asks all servers anew.
+    /// Asks all servers again.
     pub(crate) fn restart(&mut self, now: u64, id: u64) {
         let order = self.servers.order();
         let Some(query) = self.queries.get_mut(&id) else { return };

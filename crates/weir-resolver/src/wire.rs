@@ -108,7 +108,7 @@ pub enum RecordData {
     },
 }
 
-/// Reads a response; `None` when it is none, or is malformed before the end of the answer section.
+/// Reads a response; `None` when it is not a response, or is malformed before the end of the answer section.
 pub fn parse(message: &[u8]) -> Option<DnsResponse> {
     let mut reader = MessageReader { message, at: 0 };
     let id = reader.word()?;
@@ -186,7 +186,7 @@ impl MessageReader<'_> {
         let name = self.name()?;
         let (kind, class) = (self.word()?, self.word()?);
         let ttl = u32::from(self.word()?) << 16 | u32::from(self.word()?);
-        // One with the highest bit set is none (RFC 2181 section 8).
+        // One with the highest bit set counts as 0 (RFC 2181 section 8).
         let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
         let length = usize::from(self.word()?);
         let start = self.at;

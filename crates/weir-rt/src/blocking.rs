@@ -243,7 +243,7 @@ impl ThreadPoolState {
     }
 }
 
-/// The panic itself has been reported by the panic hook; whoever waits for the job's result learns of it by the
+/// The panic itself has been reported by the panic hook; the task that waits for the job's result learns of it by the
 /// job's being dropped.
 fn run(job: PoolJob) {
     drop(catch_unwind(AssertUnwindSafe(job)));

@@ -33,7 +33,8 @@ pub fn watch() -> io::Result<CrashWatch> {
     }
     BELL.store(rung.as_raw_fd(), Release);
     let watch = CrashWatch { bell, _rung: rung };
-    // Walks of stacks fault now and then: that is looked at first, whoever comes first, and leads here if it was no walk.
+    // Walks of stacks fault now and then: that is checked first, whichever handler was installed first, and leads here
+    // if it was not a walk.
     guard::install()?;
     for signal in FATAL.into_iter().filter(|signal| !guard::FAULTS.contains(signal)) {
         // SAFETY: integers and pointers, for which zero is a value.

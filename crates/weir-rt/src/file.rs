@@ -382,7 +382,7 @@ pub mod errno {
 pub const O_NONBLOCK: c_int = libc::O_NONBLOCK;
 
 /// The C library's words for an errno: "No such file or directory", as nginx prints after the number.
-/// "Unknown error" for a number that is none.
+/// "Unknown error" for an unknown number.
 pub fn errno_text(errno: i32) -> &'static str {
     static TEXTS: OnceLock<Vec<String>> = OnceLock::new();
     // One more than the highest errno of Linux, EHWPOISON.

@@ -307,7 +307,7 @@ pub fn linger_reset(fd: RawFd) -> io::Result<()> {
     unsafe { set_raw(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger) }
 }
 
-/// Ends a connection in both directions: whoever waits to read gets its end, whoever writes an error.
+/// Ends a connection in both directions: a task that waits to read gets its end, one that writes an error.
 ///
 /// # Errors
 /// The errno of shutdown(2): `ENOTCONN` if the connection is gone.

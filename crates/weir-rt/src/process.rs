@@ -311,7 +311,7 @@ pub struct DaemonReadiness {
 }
 
 impl DaemonReadiness {
-    /// The server is ready: the parent ends with status 0, and whoever started it goes on.
+    /// The server is ready: the parent ends with status 0, and the process that started it goes on.
     ///
     /// # Errors
     /// `EPIPE` if the parent is gone, which is no reason to stop.
@@ -437,7 +437,8 @@ pub(crate) fn give_way(nice: i32) {
 const SLICE_NS: u64 = 3_000_000;
 
 /// Lets the calling thread run on all cores that the process' first thread may use, though its creator, a worker, was bound to
-/// some: whoever starts a thread for all workers calls it there first. If that can't be done, it works where it is.
+/// some: a caller that starts a thread for all workers calls it there first. If that can't be done, it works where it
+/// is.
 pub fn unbind() {
     let _ = process_affinity().and_then(|cpus| set_affinity(&cpus));
 }

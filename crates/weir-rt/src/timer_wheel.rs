@@ -94,7 +94,7 @@ impl TimerWheel {
     }
 
     /// Moves the deadline, keeping the token. Pushing it out is one store; pulling it in, or reviving an entry
-    /// that has fired, links it anew.
+    /// that has fired, links it again.
     #[inline]
     pub(crate) fn touch(&mut self, i: u32, deadline_ms: u64) {
         let entry = self.entry_mut(i);

@@ -9,7 +9,7 @@ use brotlic_sys as c;
 pub enum BrotliOperation {
     /// More follows.
     Process,
-    /// Whoever has the output must be able to decode all input. Until it is done no other input may come.
+    /// A reader of the output must be able to decode all input. Until it is done no other input may come.
     Flush,
     /// It is the last.
     Finish,

@@ -71,7 +71,7 @@ impl UprobeSet {
     /// For the process `pid`; 0 is the calling thread itself.
     ///
     /// # Errors
-    /// The kernel has no uprobes, or `pid` is none.
+    /// The kernel has no uprobes, or `pid` is not a process.
     pub fn new(pid: u32) -> io::Result<UprobeSet> {
         let kind = fs::read_to_string(PMU)?.trim().parse().map_err(io::Error::other)?;
         let pid = i32::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;

@@ -52,7 +52,7 @@ pub fn send_signal(pid: u32, signal: ServerSignal) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Which permissions files and folders that this process makes do not get (umask); those before.
+/// Which permissions files and directories that this process makes do not get (umask); those before.
 pub fn set_umask(mask: u32) -> u32 {
     // SAFETY: umask(2) takes and gives an integer, touches no memory of ours, and can't fail.
     unsafe { libc::umask(mask) }

@@ -93,7 +93,7 @@ impl Certificate {
 /// The certificates of `text`, in order. Of a trusted certificate with auxiliary data that data is left out.
 ///
 /// # Errors
-/// There is none, or a block of the text is malformed.
+/// There is no certificate, or a block of the text is malformed.
 pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let mut chain = Vec::new();
     for block in pem::whole(text).ok_or_else(|| content("bad base64 decode"))? {
@@ -113,7 +113,7 @@ pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
 /// Certificates as encoded, one behind the other.
 ///
 /// # Errors
-/// There is none, or one is malformed.
+/// There is no certificate, or one is malformed.
 pub fn chain_of_der(der: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let (mut rest, mut chain) = (der, Vec::new());
     while !rest.is_empty() || chain.is_empty() {
@@ -129,7 +129,7 @@ pub fn chain_of_der(der: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
 /// The revocation lists of `text`.
 ///
 /// # Errors
-/// There is none, or one is malformed.
+/// There is no list, or one is malformed.
 pub fn crls(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let blocks = pem::blocks(text).into_iter();
     let lists: Vec<Vec<u8>> =

@@ -90,7 +90,7 @@ fn read(der: &[u8]) -> Option<X509Certificate<'_>> {
 /// Certificates from the peer's own to a trusted root, or as far as there are any.
 struct CertificatePath<'p, 'c>(Vec<&'p X509Certificate<'c>>);
 
-/// A path that gets no further than this is none: OpenSSL stops at 100 as well.
+/// A path that gets no further than this is refused: OpenSSL stops at 100 as well.
 const MAX_PATH: usize = 100;
 
 impl<'p, 'c> CertificatePath<'p, 'c> {

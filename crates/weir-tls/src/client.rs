@@ -45,7 +45,7 @@ pub struct ClientConfig(Arc<rustls::ClientConfig>, KeyEffort);
 
 impl ClientConfig {
     /// A configuration. The peer's certificate is *not* verified during the handshake, beyond that it has its key:
-    /// whoever uses the session does that before a byte is sent, with [`crate::Trust`], as OpenSSL's users do.
+    /// the user of the session does that before a byte is sent, with [`crate::Trust`], as OpenSSL's users do.
     ///
     /// # Errors
     /// The settings leave nothing to offer.
@@ -96,7 +96,7 @@ impl fmt::Debug for ClientConfig {
     }
 }
 
-/// The one certificate a client has, whoever asks.
+/// The one certificate a client has, for all servers.
 #[derive(Debug)]
 struct ClientCertificate(Certificate);
 

@@ -14,7 +14,7 @@ use crate::{decrypt, der, pem};
 /// The first private key of `text`, opened by one of `passwords` if it is encrypted.
 ///
 /// # Errors
-/// There is none, no password fits, or it is of a kind that can't be had.
+/// There is no key, no password fits, or it is of a kind that can't be had.
 pub fn read(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, Error> {
     Ok(any_supported_type(&encoded(text, passwords)?)?)
 }
@@ -41,7 +41,7 @@ pub fn to_der(text: &[u8], passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
 /// A key as encoded: PKCS#8, PKCS#1 or SEC1.
 ///
 /// # Errors
-/// It is none of them, or of a kind that can't be had.
+/// It is not one of them, or of a kind that can't be had.
 pub fn from_der(der: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
     let key = PrivateKeyDer::try_from(der.to_vec()).map_err(content)?;
     Ok(any_supported_type(&key)?)

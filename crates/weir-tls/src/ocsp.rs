@@ -34,19 +34,19 @@ impl CertificateStatus {
     }
 }
 
-/// What an answer says, found to be signed by whom it should be.
+/// What a response says, after its signature was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OcspAnswer {
     /// The certificate's state.
     pub status: CertificateStatus,
-    /// Seconds since 1970 until which that holds; `None`: newer answers may be had at any time.
+    /// Seconds since 1970 until which that holds; `None`: newer responses may be had at any time.
     pub until: Option<u64>,
 }
 
-/// Whom an answer may be signed by.
+/// Whom a response may be signed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OcspSigner {
-    /// Anybody whose certificate is in the answer or among the known ones: who gets the answer checks that.
+    /// Anybody whose certificate is in the response or among the known ones: the caller checks that.
     Any,
     /// The certificate's issuer, or somebody whom it has appointed (RFC 6960, section 4.2.2.2).
     Issuer,
@@ -101,7 +101,8 @@ pub fn request(id: &[u8]) -> Vec<u8> {
 /// 1970.
 ///
 /// # Errors
-/// It is no answer, not about this certificate, not signed by whom it should be, or not of this time, in nginx's words.
+/// It is not a response, not about this certificate, not signed by an accepted signer, or not of this time, in nginx's
+/// words.
 pub fn answer(
     response: &[u8],
     certificate: &[u8],

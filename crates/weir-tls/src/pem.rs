@@ -29,7 +29,7 @@ pub(crate) fn whole(text: &[u8]) -> Option<Vec<PemBlock>> {
     each(text).collect()
 }
 
-/// What begins as a block does; `None`: it is none.
+/// What begins as a block does; `None`: it is not one.
 fn each(text: &[u8]) -> impl Iterator<Item = Option<PemBlock>> {
     let mut lines = text.split(|b| *b == b'\n').map(|line| line.trim_ascii());
     std::iter::from_fn(move || {

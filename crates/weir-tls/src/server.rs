@@ -409,7 +409,7 @@ impl ServerHandshake {
     }
 
     /// Leaves out refused early data. An end because there is too much of it is left to rustls, which has the keys for the
-    /// alert: a change of ciphers that is none brings unexpected_message, as in OpenSSL.
+    /// alert: an invalid ChangeCipherSpec brings unexpected_message, as in OpenSSL.
     fn skip(&mut self, records: &mut EarlyRecords, record: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         records.skip(record).map_err(|TooMuch| {
             self.input.extend_from_slice(&[20, 3, 3, 0, 1, 0]);

@@ -312,7 +312,7 @@ fn write<C: RecordConnection>(conn: &mut C, input: &mut Vec<u8>, plain: Option<&
             Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
             Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
             Ok(ConnectionState::PeerClosed) => {}
-            // Closed from both sides, or broken: whoever reads is told.
+            // Closed from both sides, or broken: the reader gets an error.
             Ok(_) | Err(_) => break,
         }
     }

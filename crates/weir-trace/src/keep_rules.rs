@@ -13,7 +13,7 @@ pub enum SlowLimit {
     Never,
     /// From this many ticks on.
     Ticks(u64),
-    /// When it took longer than 99 of 100 requests of its route did lately: of a thousand or more, counted anew each
+    /// When it took longer than 99 of 100 requests of its route did lately: of a thousand or more, counted again each
     /// time. Until there are a hundred nothing is slow.
     P99,
 }

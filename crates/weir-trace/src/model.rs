@@ -30,9 +30,9 @@ pub enum WaitKind {
     UpstreamConnect,
     /// Room in the upstream peer's socket: it has not taken the request yet.
     UpstreamSend,
-    /// The first byte of the upstream's answer.
+    /// The first byte of the upstream's response.
     UpstreamFirstByte,
-    /// The rest of the upstream's answer.
+    /// The rest of the upstream's response.
     UpstreamBody,
     /// A Lua cosocket.
     Cosocket,

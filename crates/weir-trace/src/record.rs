@@ -196,25 +196,25 @@ pub enum Cause {
     TlsFailed,
     /// An upstream server took nothing of the request in time.
     SendTimeout,
-    /// An upstream server sent nothing of its answer in time.
+    /// An upstream server sent nothing of its response in time.
     ReadTimeout,
-    /// An upstream server closed the connection without an answer.
+    /// An upstream server closed the connection without a response.
     ClosedBeforeResponse,
-    /// An upstream server reset the connection without an answer.
+    /// An upstream server reset the connection without a response.
     ResetBeforeResponse,
     /// A kept connection was closed while a request that may not be repeated was on its way.
     KeepaliveRace,
-    /// An upstream server's answer is none.
+    /// An upstream server's response is invalid.
     InvalidHeader,
-    /// The head of an upstream server's answer exceeds the buffer for it.
+    /// The head of an upstream server's response exceeds the buffer for it.
     HeaderTooLarge,
-    /// The status of an upstream server's answer is one that others shall do better than.
+    /// The status of an upstream server's response is one for which the next server is tried (`*_next_upstream`).
     UpstreamStatus,
-    /// An upstream server closed the connection in the middle of its answer.
+    /// An upstream server closed the connection in the middle of its response.
     ClosedInResponse,
-    /// An upstream server reset the connection in the middle of its answer.
+    /// An upstream server reset the connection in the middle of its response.
     ResetInResponse,
-    /// The framing of an upstream server's answer is wrong.
+    /// The framing of an upstream server's response is wrong.
     InvalidBody,
 }
 

@@ -113,7 +113,7 @@ impl Recorder {
     }
 
     /// Counts what was put off: frequent requests are counted many at a time, and until then readers do not see up to
-    /// 64 of each kind. Whoever wants to know asks for this first, and the server does it once a second.
+    /// 64 of each kind. A caller that wants to know asks for this first, and the server does it once a second.
     pub fn settle(&mut self) {
         self.shapes.settle(&self.shared);
     }
@@ -247,7 +247,7 @@ impl Recorder {
         !self.watches.is_empty() || self.averages.iter().any(AverageCollector::is_open)
     }
 
-    /// Wants the average of coming requests; see [`AverageWatch`]. Whoever asks takes what was collected.
+    /// Wants the average of coming requests; see [`AverageWatch`]. The caller takes what was collected.
     pub fn average(&mut self, watch: AverageWatch) {
         self.averages.push(AverageCollector::new(watch));
     }

@@ -21,7 +21,7 @@ pub(super) enum YamlValue {
 }
 
 impl YamlNode {
-    /// Its text; an error in the words of its key when it is none.
+    /// Its text; an error in the words of its key when it is not text.
     pub(super) fn text(&self) -> Result<&str> {
         match &self.value {
             YamlValue::Scalar(text) => Ok(text),

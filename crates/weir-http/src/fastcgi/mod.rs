@@ -26,7 +26,7 @@ pub enum RecordKind {
     Params = 4,
     /// `FCGI_STDIN`: the request's body.
     Stdin = 5,
-    /// `FCGI_STDOUT`: the answer.
+    /// `FCGI_STDOUT`: the response.
     Stdout = 6,
     /// `FCGI_STDERR`: messages for the error log.
     Stderr = 7,

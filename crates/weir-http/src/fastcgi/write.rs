@@ -23,7 +23,7 @@ pub fn record_head(out: &mut Vec<u8>, kind: RecordKind, len: u16) {
     head(out, kind, len, 0);
 }
 
-/// Appends the record that ends an answer (`FCGI_REQUEST_COMPLETE`), with the application's status.
+/// Appends the record that ends a response (`FCGI_REQUEST_COMPLETE`), with the application's status.
 pub fn finish(out: &mut Vec<u8>, status: u32) {
     head(out, RecordKind::End, 8, 0);
     out.extend_from_slice(&status.to_be_bytes());

@@ -35,7 +35,7 @@ impl Default for TrailerLimits {
 /// Why a chunked body is refused: 400 to a client, 502 for an upstream; the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadChunk {
-    /// The size has no digit, or a byte that is none.
+    /// The size has no digit, or a byte that is not a digit.
     InvalidSize,
     /// A size above 2^63-1 or of more than 16 digits.
     SizeTooLarge,

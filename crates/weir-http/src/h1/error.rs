@@ -3,7 +3,7 @@
 use crate::header::KnownField;
 
 /// The outcome of a request head that is not HTTP, or not HTTP this server speaks. The connection is closed after
-/// the answer: where the next request begins is not known.
+/// the response: where the next request begins is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRequest {
     /// A byte other than `A`-`Z`, `_`, `-` in the method, or none before the space.

@@ -9,7 +9,7 @@ const LONGEST_QUOTE: usize = 1748;
 impl RequestHead {
     /// nginx's message for `bad`, which [`parse`](RequestHead::parse) returned for `buf`; without the action.
     ///
-    /// The quoted bytes are the client's own: whoever writes the log escapes them.
+    /// The quoted bytes are the client's own: the caller that writes the log escapes them.
     pub fn log_message(&self, bad: BadRequest, buf: &[u8]) -> Vec<u8> {
         let mut out = bad.message().as_bytes().to_vec();
         match bad {
@@ -46,7 +46,7 @@ impl RequestHead {
 impl ResponseHead {
     /// nginx's message for `bad`, which [`parse`](ResponseHead::parse) returned for `buf`; without the action.
     ///
-    /// The quoted bytes are the server's own: whoever writes the log escapes them.
+    /// The quoted bytes are the server's own: the caller that writes the log escapes them.
     pub fn log_message(&self, bad: BadResponse, buf: &[u8]) -> Vec<u8> {
         let mut out = bad.message().as_bytes().to_vec();
         let repeated = |known| self.fields.iter().filter(|field| field.known == known).count() > 1;

@@ -75,7 +75,7 @@ impl RequestHead {
     ///
     /// # Errors
     /// [`BadRequest`] as soon as the bytes at hand cannot begin a good head. The connection is to be closed after
-    /// the answer. The parts read before the error stay readable, for the access log.
+    /// the response. The parts read before the error stay readable, for the access log.
     pub fn parse(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<HeadParse, BadRequest> {
         self.clear();
         self.leading_crlf = buf.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();

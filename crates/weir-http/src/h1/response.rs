@@ -5,7 +5,7 @@ use super::{BadRequest, ConnectionTokens, HeadLimits, HeadParse};
 use crate::header::{Field, KnownField, Span, decimal};
 use crate::{Method, Version};
 
-/// Why a response head is refused; an upstream that sends one is answered for with 502.
+/// Why a response head is refused; an upstream that sends one gives the client a 502.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadResponse {
     /// The first line is not `HTTP/1.x` and a status of three digits, 100 to 999.
@@ -108,7 +108,7 @@ impl ResponseHead {
         self.parse_as(buf, limits, HeadStart::StatusLine)
     }
 
-    /// Reads the head of a CGI answer: fields without a status line (RFC 3875 section 6.2). The status stays 0; its
+    /// Reads the head of a CGI response: fields without a status line (RFC 3875 section 6.2). The status stays 0; its
     /// field is one of the others.
     ///
     /// # Errors

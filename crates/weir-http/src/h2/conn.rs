@@ -169,7 +169,7 @@ impl H2Connection {
     /// whose content has come. `settings` is the payload that its `HTTP2-Settings` field carried.
     ///
     /// # Errors
-    /// Settings that are none.
+    /// Invalid settings.
     pub fn upgrade(&mut self, settings: &[u8]) -> Result<StreamKey, super::H2Failure> {
         self.remote.read(settings)?;
         self.encoder.set_limit(self.remote.header_table);
@@ -184,7 +184,8 @@ impl H2Connection {
         &self.section
     }
 
-    /// What it says as a message, or why it is none. What there is of a malformed one is in [`H2Connection::message`].
+    /// What it says as a message, or why it is malformed. What there is of a malformed one is in
+    /// [`H2Connection::message`].
     ///
     /// # Errors
     /// Why the message is malformed.

@@ -40,8 +40,8 @@ impl H2Connection {
         if self.is_late(head.stream) {
             return self.late();
         }
-        // A peer that waited for an answer may not want the rest; answers do not pay for requests that are cancelled in
-        // the same breath.
+        // A peer that waited for a response may not want the rest; responses do not pay for requests that are cancelled
+        // in the same breath.
         let at_once = self.role == H2Role::Server && head.stream > self.seen;
         let counted =
             if at_once { self.guard.count(H2Abuse::Resets) } else { self.guard.spend(H2Abuse::Resets) };

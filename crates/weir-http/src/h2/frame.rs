@@ -35,7 +35,7 @@ pub mod kind {
 
 /// DATA, HEADERS: nothing follows on the stream.
 pub const END_STREAM: u8 = 1;
-/// SETTINGS, PING: an answer.
+/// SETTINGS, PING: an acknowledgement.
 pub(super) const ACK: u8 = 1;
 /// HEADERS, CONTINUATION: the header block is whole.
 pub(super) const END_HEADERS: u8 = 4;

@@ -45,11 +45,11 @@ pub enum MalformedMessage {
     RepeatedPseudo(Span),
     /// `:method` is missing or empty.
     NoMethod,
-    /// `:method` is none that a request line could have.
+    /// `:method` is not one that a request line could have.
     Method(Span),
     /// `:scheme` is missing or empty.
     NoScheme,
-    /// `:scheme` is none (RFC 3986 section 3.1).
+    /// `:scheme` is not a scheme (RFC 3986 section 3.1).
     Scheme(Span),
     /// `:path` is missing or empty.
     NoPath,
@@ -57,7 +57,7 @@ pub enum MalformedMessage {
     NoAuthority,
     /// A field about one connection of HTTP/1 (section 8.2.2).
     ConnectionField(Span),
-    /// A length that is none, or two.
+    /// `Content-Length` is not a number, or is repeated.
     ContentLength,
     /// `:status` is missing or no number.
     NoStatus,
@@ -111,7 +111,8 @@ pub(super) enum MessagePart {
 }
 
 impl H2Message {
-    /// Reads `section` as `part` of a message. What can be had of a malformed one is there, too, for logs and answers.
+    /// Reads `section` as `part` of a message. What can be had of a malformed one is there, too, for logs and
+    /// responses.
     pub(super) fn read(
         section: &DecodedSection,
         part: MessagePart,

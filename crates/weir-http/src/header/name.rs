@@ -150,7 +150,7 @@ known! {
 }
 
 impl KnownField {
-    /// A field of requests that asks for less than the whole answer: conditions and ranges.
+    /// A field of requests that asks for less than the whole response: conditions and ranges.
     pub const fn is_partial(self) -> bool {
         matches!(
             self,

@@ -107,7 +107,7 @@ impl HpackDecoder {
     }
 
     /// Takes coded text that ends with a whole byte of padding, an error by RFC 7541 section 5.2 that nginx does not mind
-    /// in servers' answers.
+    /// in servers' responses.
     #[must_use]
     pub fn lenient(self) -> HpackDecoder {
         HpackDecoder { lenient: true, ..self }

@@ -85,7 +85,7 @@ pub(crate) fn send(mut stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(&message)
 }
 
-/// The next message; `None` where there is none any more.
+/// The next message; `None` at the end of the connection.
 pub(crate) fn receive(mut stream: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 8];
     match stream.read_exact(&mut head) {

@@ -147,7 +147,7 @@ impl DictReply {
         out.0
     }
 
-    /// Reads a message; `None` if it is none.
+    /// Reads a message; `None` if it is not a message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<DictReply> {
         let mut from = IpcReader(bytes);
         let reply = DictReply {
@@ -259,7 +259,7 @@ impl DictCall<'_> {
 }
 
 impl<'c> DictCall<'c> {
-    /// Reads a message; `None` if it is none.
+    /// Reads a message; `None` if it is not a message.
     pub(crate) fn decode(from: &mut IpcReader<'c>) -> Option<DictCall<'c>> {
         Some(match from.number()? {
             GET => DictCall::Get(from.bytes()?),

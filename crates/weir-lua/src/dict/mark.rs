@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// A version and a stamp; `struct weir_mark` of the prelude. Marks are never freed, only given to other entries, with
-/// a version that none had before: so whoever keeps one with its version may look at it for ever. Both are the bits of
-/// numbers of Lua's. In a cache line of its own (two, which x86 fetches together): workers that read one entry are not
-/// disturbed by writers of another.
+/// a version that none had before: so a caller that keeps one with its version may look at it for ever. Both are the
+/// bits of numbers of Lua's. In a cache line of its own (two, which x86 fetches together): workers that read one entry
+/// are not disturbed by writers of another.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct EntryMark {

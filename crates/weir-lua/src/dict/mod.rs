@@ -462,7 +462,7 @@ impl SharedDict {
         }
     }
 
-    /// Gives a living `key` a new time to live; `false`: there is none.
+    /// Gives a living `key` a new time to live; `false`: the key is absent.
     pub(crate) fn expire(&self, key: &[u8], ttl: u64) -> bool {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);

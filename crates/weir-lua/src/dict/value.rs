@@ -281,7 +281,7 @@ mod tests {
         SmallValue::new(&NewValue::Text(text), 7, NEVER)
     }
 
-    /// Two values that have nothing in common but their length: whoever reads sees one of them whole, with its flags.
+    /// Two values that have nothing in common but their length: a reader sees one of them whole, with its flags.
     #[test]
     fn a_reader_sees_one_value_or_the_other() {
         let values = [[b'a'; 40], [b'b'; 40]];

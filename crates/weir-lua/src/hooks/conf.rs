@@ -264,7 +264,7 @@ fn source(line: &LineCx<'_>, phase: ScriptPhase, code: ScriptCode) -> ScriptSour
     let place = line.source().place(span);
     let (path, at) = place.map_or((Path::new(""), 0), |place| (place.path, place.line as usize));
     let file = path.display().to_string();
-    // Files below the configuration's folder are named from there.
+    // Files below the configuration's directory are named from there.
     let named = path.strip_prefix(&line.paths().conf_prefix).unwrap_or(path).display().to_string();
     // Code in quotes is named after its last line.
     let lines = match (&code, line.raw()) {

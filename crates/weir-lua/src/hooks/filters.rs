@@ -19,7 +19,7 @@ use crate::vm::phase::ScriptPhase;
 #[derive(Default)]
 struct HeaderScriptFailed(bool);
 
-/// The status by which a header filter's script has ended the answer before this one, which is made because of it.
+/// The status by which a header filter's script has ended the response before this one, which is made because of it.
 #[derive(Default)]
 struct EndedStatus(u16);
 
@@ -60,7 +60,8 @@ impl HeaderFilter for HeaderScript {
     }
 }
 
-/// The script wants another answer than this one; if it is told so of the answer that it wanted, that one goes out.
+/// The script ends the response with `status`, which asks for another response; when it does so again for that one, it
+/// is sent.
 fn ended(x: &mut Exchange, status: u16) -> Verdict {
     let before = std::mem::replace(&mut x.own_lasting::<EndedStatus>().0, status);
     if before == status { Verdict::Ok } else { Verdict::Status(status) }

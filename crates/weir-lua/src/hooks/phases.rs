@@ -93,7 +93,7 @@ impl PhaseScript {
         let streaming = x.response.header_sent;
         Some(match end {
             Some(ScriptEnd::Error) if run.began || streaming => {
-                // The answer can't be taken back: it ends where it is.
+                // The response can't be taken back: it ends where it is.
                 Verdict::Close(if x.response.status == 0 { 200 } else { x.response.status })
             }
             Some(ScriptEnd::Error) => Verdict::Status(500),
@@ -125,7 +125,7 @@ impl PhaseScript {
             None if self.phase == ScriptPhase::Access && !run.began => Verdict::Ok,
             _ if !content && !run.began => Verdict::Declined,
             _ if streaming => return None,
-            // What has begun to answer is the answer, in whatever phase.
+            // A response that has begun is the response, in whatever phase.
             _ => self.answer(x, run),
         })
     }
@@ -145,7 +145,7 @@ impl PhaseScript {
         x.respond(ResponseBody::Empty)
     }
 
-    /// The whole answer, said in one go.
+    /// The whole response, sent at once.
     fn answer(&self, x: &mut Exchange, run: &mut ScriptRun) -> Verdict {
         prepare(x, self.settings.use_default_type);
         x.response.open_length = x.response.content_length.is_none();

@@ -30,7 +30,7 @@ struct SetBy {
 /// Reads a line whose first argument is the variable; those from `args` on are the script's.
 ///
 /// # Errors
-/// nginx's words for a name that is none, or a variable of a module's own.
+/// nginx's words for an invalid name, or a variable of a module's own.
 pub(crate) fn read(line: &mut LineCx<'_>, source: ScriptSource, args: usize) -> Result {
     let name = match line.arg(0).strip_prefix('$') {
         Some(name) if !name.is_empty() => name,

@@ -48,7 +48,7 @@ pub(crate) fn begin() {
 }
 
 /// Seconds since 1970, with milliseconds: the same until the script that asks waits or wants the time
-/// [anew](forget_time).
+/// [again](forget_time).
 pub(crate) fn wall() -> f64 {
     GLANCE.with(|glance| {
         if glance.wall.get() == 0.0 {

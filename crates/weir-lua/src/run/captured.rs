@@ -5,7 +5,7 @@ use weir_engine::subrequest::CapturedResponse;
 use crate::luajit::state::LuaState;
 use crate::luajit::sys::kind;
 
-/// Pushes the answer as `capture` returns it.
+/// Pushes the response as `capture` returns it.
 pub(crate) fn push_captured(l: LuaState, answer: &CapturedResponse) {
     l.new_table(0, 4);
     l.push_number(f64::from(answer.status));

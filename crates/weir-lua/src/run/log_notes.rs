@@ -17,7 +17,7 @@ impl LogNotes {
         self.0.borrow_mut().push((level, message));
     }
 
-    /// Logs them: for the request, or where there is none.
+    /// Logs them: for the request, or without one.
     pub(crate) fn tell(&self, phase: ScriptPhase, x: Option<&Exchange>) {
         for (level, message) in self.0.take() {
             match x {

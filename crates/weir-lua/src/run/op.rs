@@ -34,7 +34,7 @@ pub(crate) enum ThreadOp {
     Pieces(u64, PieceReceiver),
     /// What was said to be with the client, or with the connection.
     Flush,
-    /// Answers of subrequests, one or several.
+    /// Responses of subrequests, one or several.
     Capture(Vec<SubrequestCall>),
     /// The end of the script.
     End(ScriptEnd),

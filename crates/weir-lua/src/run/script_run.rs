@@ -363,7 +363,7 @@ impl ScriptRun {
         self.ready.push_front((parent, count + 1));
     }
 
-    /// A light thread has ended; what it gave is on its stack. Whoever waits for it gets that.
+    /// A light thread has ended; what it gave is on its stack. The thread that waits for it gets that.
     fn light_ended(&mut self, at: usize) {
         let state = self.threads[at].state;
         match self.threads.waiter_of(state) {

@@ -43,7 +43,7 @@ pub(crate) fn exited(x: &mut Exchange) -> Option<u16> {
     (status != 0).then_some(status)
 }
 
-/// The script has taken the answer's type away: it has none.
+/// The script has removed the response's `Content-Type`.
 #[derive(Default)]
 pub(crate) struct TypeRemoved(pub(crate) bool);
 

@@ -246,7 +246,7 @@ pub(crate) enum ThreadWait {
     Pieces(u64, Rc<Timer>, PieceReceiver),
     Flush,
     Capture(Vec<SubrequestCall>),
-    /// Answers of subrequests that run while others of the run go on.
+    /// Responses of subrequests that run while others of the run go on.
     Captured(OpWait),
 }
 

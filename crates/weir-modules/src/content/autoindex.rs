@@ -177,7 +177,7 @@ impl DirectoryLister {
         x.respond(ResponseBody::Source(Box::new(ListingBody(Some(page)))))
     }
 
-    /// The function that `?callback=` names, for JSONP; an empty name is none.
+    /// The function that `?callback=` names, for JSONP; an empty name counts as absent.
     fn callback(&self, x: &Exchange) -> Result<Option<Vec<u8>>, u16> {
         if self.format != ListingFormat::Jsonp {
             return Ok(None);

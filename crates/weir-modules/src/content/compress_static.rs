@@ -67,7 +67,7 @@ impl Module for CompressStatic {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type StaticRow = Directive<StaticConf>;
 
 /// The settings of one block.

@@ -64,7 +64,7 @@ fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
     send(x, file, read)
 }
 
-/// The head of an answer that is `file`, from its status to its type.
+/// The head of a response that is `file`, from its status to its type.
 pub(crate) fn describe(x: &mut Exchange, file: &OpenFile) {
     x.response.status = 200;
     x.response.content_length = Some(file.size());

@@ -16,7 +16,7 @@ use crate::filters::media::{self, MediaTypes};
 /// The module.
 pub struct Addition;
 
-/// The alias tells the closures of the table what `c` is.
+/// The alias gives the closures of the table the type of `c`.
 type AdditionRow = Directive<AdditionConf>;
 
 impl Module for Addition {

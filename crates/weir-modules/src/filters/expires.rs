@@ -37,7 +37,7 @@ impl ExpiresRule {
     /// Reads the line's arguments, `[modified] time`.
     ///
     /// # Errors
-    /// nginx's words for a period that is none.
+    /// nginx's words for an invalid period.
     pub(crate) fn parse_line(line: &mut LineCx<'_>) -> Result<ExpiresRule> {
         let at = line.args().len() - 1;
         let modified = at == 1;

@@ -51,7 +51,7 @@ impl Module for Gunzip {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type GunzipRow = Directive<GunzipConf>;
 
 /// The settings of one block.

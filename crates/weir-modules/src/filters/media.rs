@@ -68,7 +68,7 @@ pub(crate) fn clear_validators(x: &mut Exchange) {
     x.response.remove(KnownField::Etag);
 }
 
-/// The body means the same but is not the same bytes (RFC 9110 section 8.8.1); a tag that is none goes.
+/// The body means the same but is not the same bytes (RFC 9110 section 8.8.1); an invalid `ETag` is removed.
 pub(crate) fn weaken_etag(x: &mut Exchange) {
     let Some(tag) = x.response.etag().cloned() else { return };
     let bytes = x.text(&tag);

@@ -178,7 +178,7 @@ struct MultiRangeBody {
     layout: MultipartLayout,
     parts: Vec<ByteRange>,
     /// The body so far: parts may be asked for in any order, so that it must be complete first. Nearly always it is
-    /// one piece, a file; whoever sends long bodies piece by piece sets `Response::single_range`.
+    /// one piece, a file; a handler that sends long bodies piece by piece sets `Response::single_range`.
     whole: BodyChain,
 }
 

@@ -60,7 +60,7 @@ impl Module for Slice {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type SliceRow = Directive<SliceConf>;
 
 /// The settings of one block.
@@ -72,7 +72,7 @@ pub struct SliceConf {
 /// `slice`, kept with the plan.
 struct SliceSize(u64);
 
-/// How far the parts of one answer have come; the request and the subrequests for its parts share it.
+/// How far the parts of one response have come; the request and the subrequests for its parts share it.
 struct SliceProgress {
     size: u64,
     /// The first byte of the part that is asked for.
@@ -98,7 +98,7 @@ fn progress(x: &Exchange) -> Option<Rc<SliceProgress>> {
     x.state_if::<SlicedRequest>().and_then(|slicing| slicing.0.clone())
 }
 
-/// `$slice_range`: the part that is to be asked for. Who asks for it before there is an answer wants parts.
+/// `$slice_range`: the part that is to be asked for. A reader of the variable before there is a response wants parts.
 fn slice_range(x: &mut Exchange) -> Option<Text> {
     let progress = match progress(x) {
         Some(progress) => progress,
@@ -221,7 +221,7 @@ struct SliceBody {
     whole: u64,
     /// The header filters are through.
     begun: bool,
-    /// The first part, which is the request's own answer, is over.
+    /// The first part, which is the request's own response, is over.
     ended: bool,
 }
 

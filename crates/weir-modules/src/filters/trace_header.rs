@@ -41,7 +41,7 @@ impl Module for TraceHeader {
     }
 }
 
-/// Tells the closure of the table what it is given.
+/// Gives the closures of the table the type of their argument.
 type TraceHeaderRow = Directive<TraceHeaderConf>;
 
 /// The setting of one block.
@@ -64,7 +64,7 @@ impl TraceHeaderConf {
     }
 }
 
-/// The filter that looks at the request when its answer is known: also pages of errors are asked about.
+/// The filter that looks at the request when its response is known: also pages of errors are asked about.
 #[derive(Clone)]
 struct TraceField {
     name: Box<[u8]>,

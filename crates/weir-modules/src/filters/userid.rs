@@ -97,7 +97,7 @@ impl Module for UserId {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type UserIdRow = Directive<UserIdConf>;
 
 /// `userid`

@@ -81,7 +81,7 @@ impl Module for Memcached {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type MemcachedRow = Directive<MemcachedConf>;
 
 /// The settings of one block.

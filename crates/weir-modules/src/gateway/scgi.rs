@@ -107,7 +107,7 @@ impl Module for Scgi {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type ScgiRow = Directive<ScgiConf>;
 
 /// The settings of one block.

@@ -74,7 +74,7 @@ impl Module for Tunnel {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type TunnelRow = Directive<TunnelConf>;
 
 /// The settings of one block.
@@ -125,7 +125,7 @@ impl UpstreamProtocol for TunnelProtocol {
         Ok(())
     }
 
-    /// Never asked: nothing is read of a server before the client has its answer.
+    /// Never asked: nothing is read of a server before the client has its response.
     fn head(
         &self,
         _x: &mut Exchange,

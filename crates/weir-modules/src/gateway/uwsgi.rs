@@ -145,7 +145,7 @@ impl Module for Uwsgi {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type UwsgiRow = Directive<UwsgiConf>;
 
 /// The settings of one block.

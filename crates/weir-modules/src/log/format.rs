@@ -227,7 +227,7 @@ const DIRECT: &[(&str, AppendValue)] = &[
     ("pipe", |x, out| out.push(if x.pipelined { b'p' } else { b'.' })),
 ];
 
-/// What `error_page` was entered with, what was answered, nginx's 009 for HTTP/0.9 without an answer, or 000.
+/// What `error_page` was entered with, what was answered, nginx's 009 for HTTP/0.9 without a response, or 000.
 fn status(x: &Exchange) -> u16 {
     match (x.response.err_status, x.response.status) {
         (0, 0) if x.request.head.version == Version::V09 => 9,

@@ -136,7 +136,7 @@ fn usual(registry: &mut ConfRegistry) -> WrittenLog {
     WrittenLog { path, format, condition: None, span: None }
 }
 
-// The alias tells the closures of the table what `c` is.
+// The alias gives the closures of the table the type of `c`.
 type LogRow = Directive<LogConf>;
 
 const TABLE: &[LogRow] = &[

@@ -120,7 +120,7 @@ impl Module for Otel {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type OtelRow = Directive<OtelConf>;
 
 /// The settings of one block.

@@ -67,7 +67,7 @@ impl OtelLocation {
         });
         let said = caller(x);
         let parent = said.filter(|_| self.context.extracts());
-        // A request has its caller's number; a trace that is none of the caller's has one of its own.
+        // A request has its caller's number; a trace that is not the caller's has one of its own.
         let trace = if said.is_some() && parent.is_none() { x.other_id() } else { x.id() };
         let state = OtelState { trace: trace.0, span: x.span(), parent, on };
         *x.lasting() = state;

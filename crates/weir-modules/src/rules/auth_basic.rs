@@ -81,7 +81,7 @@ pub struct AuthBasicConf {
 #[derive(Clone)]
 struct UserFile {
     path: ValueScript,
-    /// Where a relative path that variables gave begins: the folder of the configuration.
+    /// Where a relative path that variables gave begins: the directory of the configuration.
     prefix: Vec<u8>,
 }
 
@@ -175,7 +175,7 @@ impl PasswordCheck {
     }
 }
 
-/// nginx's answer to a file of users that can't be read.
+/// nginx's status for a file of users that can't be read.
 fn unreadable(x: &Exchange, name: &str, error: &io::Error) -> u16 {
     let errno = error.raw_os_error().unwrap_or_default();
     // A directory can be opened, but not read.

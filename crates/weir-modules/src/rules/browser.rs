@@ -75,7 +75,7 @@ impl Module for Browser {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type BrowserRow = Directive<BrowserConf>;
 
 /// The settings of one block.

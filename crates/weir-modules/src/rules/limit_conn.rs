@@ -87,7 +87,7 @@ impl Module for LimitConn {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type LimitConnRow = Directive<LimitConnConf>;
 
 /// The settings of one block.

@@ -100,7 +100,7 @@ impl Module for LimitReq {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type LimitReqRow = Directive<LimitReqConf>;
 
 /// The settings of one block.

@@ -53,7 +53,7 @@ impl Module for Map {
     ];
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type MapRow = Directive<MapConf>;
 
 /// The settings of the `http` block.

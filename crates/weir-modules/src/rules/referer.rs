@@ -89,7 +89,7 @@ impl Module for Referer {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type RefererRow = Directive<RefererConf>;
 
 /// The settings of one block.

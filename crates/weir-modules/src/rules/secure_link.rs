@@ -89,7 +89,7 @@ impl Module for SecureLink {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type SecureLinkRow = Directive<SecureLinkConf>;
 
 /// The settings of one block.

@@ -24,8 +24,8 @@ const TURN_BYTES: u64 = 2 << 20;
 /// What a pool thread reads in before sending goes on.
 const FAULT_BYTES: u64 = 2 << 20;
 
-/// Answers up to this size are sent silently: the socket nearly always takes them, and if not, this is what is asked for
-/// twice.
+/// Responses up to this size are sent silently: the socket nearly always takes them, and if not, this is what is asked
+/// for twice.
 const SILENT_BYTES: usize = 16 * 1024;
 
 /// How a round of plain sends ended.

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The errno of poll(2), but for EINTR, which ends the wait.
 pub fn readable<const N: usize>(fds: [BorrowedFd<'_>; N], limit: Option<Duration>) -> io::Result<[bool; N]> {
     let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    // Rounded up, so that whoever waits for a time does not come back before it.
+    // Rounded up, so that a caller that waits for a time does not come back before it.
     let ms = limit.map_or(-1, |limit| i32::try_from(limit.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
     // SAFETY: N valid entries.
     let n = unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, ms) };

@@ -64,7 +64,7 @@ pub(crate) fn cpu_clock() -> io::Result<libc::clockid_t> {
     }
 }
 
-/// Lets `signal` through to the calling thread: a mask is inherited from whoever started the program.
+/// Lets `signal` through to the calling thread: a mask is inherited from the process that started the program.
 pub(crate) fn unblock(signal: libc::c_int) -> io::Result<()> {
     let mut set = std::mem::MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set it is given; the number is a signal's, or EINVAL says so.

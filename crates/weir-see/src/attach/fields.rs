@@ -23,7 +23,7 @@ pub(super) struct RequestTexts {
 }
 
 impl FieldLayout {
-    /// What the request at `address` is; nothing if it has no request line yet, or there is none.
+    /// What the request at `address` is; nothing if it has no request line yet, or there is no request.
     pub(super) fn read(&mut self, address: u64, memory: &ProcessMemory) -> Option<RequestTexts> {
         let words = memory.words(address, WORDS);
         if words.first().is_none_or(|first| *first as u32 != SIGNATURE) {

@@ -80,7 +80,7 @@ impl EndPair {
 
 /// Intervals that are remembered.
 const ROOM: usize = 1024;
-/// How many must be new before the cost is found anew.
+/// How many must be new before the cost is found again.
 const OFTEN: usize = 64;
 
 #[cfg(test)]

@@ -42,8 +42,9 @@ impl CodeImage {
         Ok(CodeImage { path, ..image })
     }
 
-    /// A file with the contents `data`, whose code is mapped at `start`, from `offset` in the file on. Whoever made the
-    /// file decides what stands in it: numbers wrap around rather than fail, and what would take long is refused.
+    /// A file with the contents `data`, whose code is mapped at `start`, from `offset` in the file on. The process that
+    /// made the file decides what stands in it: numbers wrap around rather than fail, and what would take long is
+    /// refused.
     fn parse(data: &[u8], start: u64, offset: u64) -> Result<CodeImage, String> {
         let file = object::File::parse(data).map_err(|error| error.to_string())?;
         if file.architecture() != object::Architecture::X86_64 {

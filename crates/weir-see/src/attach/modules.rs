@@ -325,8 +325,8 @@ impl SpotFinder<'_> {
         }
     }
 
-    /// Functions that a module puts somewhere while it is configured, and that are none of the above: handlers of the
-    /// log phase are.
+    /// Functions that a module puts somewhere while it is configured, and that are not one of the above: handlers of
+    /// the log phase are.
     fn other_handlers(&mut self) {
         let mut handlers = Vec::new();
         for module in self.modules.iter().filter(|module| module.name.ends_with("_log_module")) {

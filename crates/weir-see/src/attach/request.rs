@@ -89,7 +89,7 @@ impl ProbedRequest {
         self.place = (site, kind);
     }
 
-    /// It is another server's answer that it waits for from now on; `site` is the content handler, or a step behind it.
+    /// From now on it waits for another server's response; `site` is the content handler, or a step behind it.
     pub(super) fn hands_on(&mut self, site: Site, is_handler: bool) {
         if is_handler {
             self.handler = site;

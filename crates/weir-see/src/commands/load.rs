@@ -50,10 +50,10 @@ impl LoadConnection {
         LoadConnection { host: target.host.clone(), stream: None, input: Vec::new() }
     }
 
-    /// Makes a request and reads the answer to its end.
+    /// Makes a request and reads the response to its end.
     ///
     /// # Errors
-    /// No answer comes, or it is an error: what is compared would not be what is meant.
+    /// No response comes, or it is an error: what is compared would not be what is meant.
     pub(super) fn get(&mut self, path: &str) -> Result<(), String> {
         let status = match self.exchange(path) {
             // A kept connection may have been closed while nothing was asked.
@@ -156,7 +156,7 @@ fn skip_chunks(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
 }
 
 const LIMITS: HeadLimits = HeadLimits { max_line: 16 * 1024, max_head: 256 * 1024, max_fields: 1000 };
-/// How long an answer may take to go on.
+/// How long a response may pause.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl ControlClient {
         (&self.stream).write_all(question.line().as_bytes()).map_err(|error| self.lost(&error))
     }
 
-    /// Reads to the end of the answer. Whoever made the socket decides what comes: a frame that has begun has
+    /// Reads to the end of the answer. The process that made the socket decides what comes: a frame that has begun has
     /// [`FRAME_TIME`] to end and `most` bytes, and the whole answer ends by `until`, if that is given.
     fn read(
         &self,

@@ -10,7 +10,7 @@ use super::listener::{AdminPermit, AdminStream, ListenerState};
 use super::route;
 use crate::responses::reply::{ReplyFailure, ReplySink};
 
-/// A request, as far as answers need it.
+/// A request, as far as responses need it.
 #[derive(Debug, Default)]
 pub(super) struct AdminRequest {
     pub(super) method: Method,
@@ -194,7 +194,7 @@ fn head(request: &AdminRequest, status: u16, media_type: &str) -> Vec<u8> {
     out
 }
 
-/// Where answers go: at once, or piece by piece as an answer that streams.
+/// Where responses go: at once, or piece by piece as a streamed response.
 pub(super) struct ResponseWriter<'a> {
     line: &'a mut BufferedConnection,
     request: &'a AdminRequest,
@@ -209,12 +209,12 @@ impl ResponseWriter<'_> {
         self.place.keep()
     }
 
-    /// A whole answer.
+    /// A whole response.
     pub(super) fn send(&mut self, answer: &AdminResponse) -> io::Result<()> {
         self.line.send(self.request, answer)
     }
 
-    /// An answer of pieces that come as they come: chunked, or up to the end of the connection for HTTP/1.0.
+    /// A response sent piece by piece: chunked, or up to the end of the connection for HTTP/1.0.
     pub(super) fn stream(
         &mut self,
         media_type: &str,
@@ -267,7 +267,7 @@ impl ResponseWriter<'_> {
     }
 }
 
-/// An answer is collected before it is sent.
+/// A response is collected before it is sent.
 pub(super) struct CollectedReply<'a, 'b>(pub(super) &'a mut ResponseWriter<'b>, pub(super) Vec<u8>);
 
 impl ReplySink for CollectedReply<'_, '_> {

@@ -336,5 +336,5 @@ pub(super) const MOST: usize = 32;
 const SHORTLY: Duration = Duration::from_millis(100);
 /// Between two attempts to open a door.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long a client may take to make room for the answer.
+/// How long a client may take to make room for the response.
 const WRITE: Duration = Duration::from_secs(10);

@@ -48,8 +48,8 @@ impl BoundListeners {
 }
 
 impl AdminListeners {
-    /// Opens and closes so that there is a door for each `admin` line of a new configuration. Sockets in folders that
-    /// only root may write to can't be opened any more; they are with the next start.
+    /// Opens and closes so that there is a door for each `admin` line of a new configuration. Sockets in directories
+    /// that only root may write to can't be opened any more; they are with the next start.
     pub fn update(&self, configuration: &Configuration) {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = configuration.trace().admin();

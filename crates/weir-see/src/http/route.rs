@@ -257,7 +257,7 @@ fn media_type(question: &ControlQuestion) -> &'static str {
     if question.has("json") { "application/json" } else { "text/plain; charset=utf-8" }
 }
 
-/// Asks and sends the answer as a whole.
+/// Asks and sends the response as a whole.
 fn whole(source: &ServerSource, to: &mut ResponseWriter<'_>, question: ControlQuestion) -> io::Result<()> {
     let mut collected = CollectedReply(to, Vec::new());
     let end = responses::answer(source, &question, &mut collected);

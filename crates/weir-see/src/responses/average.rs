@@ -9,7 +9,7 @@ use crate::control::protocol::ControlQuestion;
 use crate::filter::{RequestFilter, duration_ns};
 use crate::source::{PATIENCE, ServerSource, scale};
 
-/// The average of the next `n` requests that `match` takes; of fewer when whoever asked has enough, or `for` is over.
+/// The average of the next `n` requests that `match` takes; of fewer when the client has enough, or `for` is over.
 pub(super) fn answer(
     source: &ServerSource,
     question: &ControlQuestion,
@@ -61,7 +61,7 @@ pub(super) fn collect(
         }
         std::thread::sleep(STEP.min(until.saturating_duration_since(Instant::now())));
     };
-    // Also when whoever asked has gone: workers would count on.
+    // Also when the client has gone: workers would go on counting.
     watches.iter().for_each(AverageWatch::cancel);
     let wanted = watches.to_vec();
     let said = source.ask(PATIENCE, move |worker| {

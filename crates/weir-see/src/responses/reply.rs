@@ -9,14 +9,14 @@ pub(crate) trait ReplySink {
     fn out(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// How far it is.
     fn note(&mut self, text: &str) -> io::Result<()>;
-    /// Whether whoever asked has enough, or has gone.
+    /// Whether the client has enough, or has gone.
     fn is_stopped(&mut self) -> bool;
 }
 
 /// Why there is no (whole) answer.
 #[derive(Debug)]
 pub(crate) enum ReplyFailure {
-    /// Whoever asked has gone.
+    /// The client has gone.
     Gone(io::Error),
     /// The question can't be answered: why.
     Wrong(String),
@@ -34,7 +34,7 @@ impl From<String> for ReplyFailure {
     }
 }
 
-/// Sleeps for `time`, or until whoever asked has enough. `false`: they have.
+/// Sleeps for `time`, or until the client has enough. `false`: it has.
 pub(crate) fn pause(reply: &mut dyn ReplySink, time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -49,5 +49,5 @@ pub(crate) fn pause(reply: &mut dyn ReplySink, time: Duration) -> bool {
     }
 }
 
-/// How often is looked whether whoever asked has enough.
+/// How often it is checked whether the client has enough.
 pub(crate) const STEP: Duration = Duration::from_millis(50);

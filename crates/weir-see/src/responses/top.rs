@@ -15,7 +15,7 @@ use crate::table::TableReport;
 
 use window::{TopSnapshot, TopWindow};
 
-/// Tables, one every `every`, `n` of them or until whoever asked has enough. `every=0` is one table of all time.
+/// Tables, one every `every`, `n` of them or until the client has enough. `every=0` is one table of all time.
 pub(super) fn answer(
     source: &ServerSource,
     question: &ControlQuestion,

@@ -16,7 +16,7 @@ pub(crate) fn all(source: &ServerSource) -> String {
     JsonWriter::array(|json| groups.for_each(|group| group.describe(json))) + "\n"
 }
 
-/// One of them; `None`: there is none of this name.
+/// One of them; `None`: there is no upstream of this name.
 pub(crate) fn one(source: &ServerSource, name: &str) -> Option<String> {
     let mut json = JsonWriter::default();
     let group = find(source, name)?;

@@ -41,7 +41,7 @@ struct UsageMoment {
     idle: u64,
     /// `worker_connections` of all workers that answer.
     room: u64,
-    /// Bytes of answers.
+    /// Bytes of responses.
     sent: u64,
     /// Nanoseconds that requests were ready and their loops busy with others.
     queued: u64,

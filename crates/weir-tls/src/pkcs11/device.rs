@@ -55,7 +55,7 @@ impl OpenDevice {
         Ok(device)
     }
 
-    /// Signs by `mechanism`. If the device was lost, its library is set up anew, since many find only tokens that were
+    /// Signs by `mechanism`. If the device was lost, its library is set up again, since many find only tokens that were
     /// there at that time.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl OpenDevice {
         Err(content("PKCS#11: there is no such token"))
     }
 
-    /// Runs `f` with the library, which is not set up anew meanwhile.
+    /// Runs `f` with the library, which is not set up again meanwhile.
     fn with_library<R>(&self, f: impl FnOnce(&DeviceLibrary) -> R) -> Result<R, Error> {
         let place = (self.uri.module.clone(), std::process::id());
         if !read().contains_key(&place) {
@@ -218,7 +218,7 @@ impl DeviceLibrary {
     }
 }
 
-/// Sets the library at `path` up anew, unless that was done just now; whether it did.
+/// Sets the library at `path` up again, unless that was done just now; whether it did.
 fn set_up_anew(path: &Path) -> bool {
     /// Other tokens lose their sessions by it.
     const AT_MOST_EVERY: Duration = Duration::from_secs(1);

@@ -203,7 +203,7 @@ impl NowReader {
         self.shared.worker
     }
 
-    /// The requests in flight, oldest first; a head that is still being read is none yet.
+    /// The requests in flight, oldest first; a head that is still being read is not one yet.
     #[must_use]
     pub fn requests(&self) -> Vec<InFlight> {
         let running = self.shared.running.load(Relaxed);

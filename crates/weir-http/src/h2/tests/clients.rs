@@ -44,7 +44,7 @@ fn a_window_that_opens_by_single_bytes_is_a_flood() {
 }
 
 /// gRPC's clients measure the connection by a PING for each frame of data, at whatever speed those come; and where a method
-/// answers early they reset the rest of their request.
+/// responds early they reset the rest of their request.
 #[test]
 fn what_grpc_does_at_full_speed_is_no_flood() {
     let mut peer = Peer::new();

@@ -5,7 +5,7 @@ use crate::api::is_sent;
 use crate::run::lend;
 use crate::vm::phase::REQUEST;
 
-/// The status of the answer so far.
+/// The status of the response so far.
 pub(crate) extern "C" fn status() -> i32 {
     guarded(|| {
         if !lend::phase().is_in(REQUEST) {
@@ -21,7 +21,7 @@ pub(crate) extern "C" fn status() -> i32 {
     })
 }
 
-/// Gives the answer a status, as long as its head has not gone.
+/// Sets the response's status, as long as its head is not sent.
 pub(crate) extern "C" fn set_status(status: i32) -> i32 {
     changing(|| {
         if !lend::phase().is_in(REQUEST) || !(100..1000).contains(&status) || is_sent() {

@@ -60,7 +60,7 @@ pub(crate) enum EventTarget {
     All,
     /// One worker.
     Worker(u8),
-    /// Any one, once in so many milliseconds, whoever says it.
+    /// Any one, once in so many milliseconds, from any worker.
     Once(Vec<u8>, u64),
 }
 

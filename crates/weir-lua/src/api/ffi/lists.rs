@@ -160,7 +160,7 @@ impl PairList {
     }
 }
 
-/// A list by number: 0 the request's fields, 1 the answer's, 2 the request's arguments, 3 those in `text`. `most` of
+/// A list by number: 0 the request's fields, 1 the response's, 2 the request's arguments, 3 those in `text`. `most` of
 /// them, 0 for all; names as they are if `raw`, else fields' in lower case. `flag` says whether there are more. The
 /// request's fields have a `list` number, which the prelude gives back in `strings` when it has made strings of them all.
 pub(crate) unsafe extern "C" fn list(

@@ -184,7 +184,7 @@ static FAR: FfiTable = FfiTable {
     ..API
 };
 
-/// As [`guarded`], of what changes the request or its answer.
+/// As [`guarded`], of what changes the request or its response.
 pub(crate) fn changing(body: impl FnOnce() -> i32) -> i32 {
     shared_page::changed();
     guarded(body)

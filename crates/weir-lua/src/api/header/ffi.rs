@@ -9,7 +9,7 @@ use crate::run::lend;
 use crate::run::settings::ScriptSettings;
 use crate::vm::phase::{REQUEST, ScriptPhase};
 
-/// The value of a field of the answer that it has once, and that the server does not compose itself; if it is `last`,
+/// The value of a field of the response that it has once, and that the server does not compose itself; if it is `last`,
 /// it is not told again.
 pub(crate) unsafe extern "C" fn header(
     name: *const u8,
@@ -66,7 +66,8 @@ fn composed(known: KnownField) -> bool {
     )
 }
 
-/// Gives a field of the answer a value that needs no escaping. `plain`: the name is one without `_` that was taken before.
+/// Gives a field of the response a value that needs no escaping. `plain`: the name is one without `_` that was taken
+/// before.
 pub(crate) unsafe extern "C" fn set_header(
     name: *const u8,
     name_len: usize,

@@ -25,7 +25,7 @@ fn content_type(x: &Exchange) -> Option<Vec<u8>> {
     x.response.typed_whole(&x.arena)
 }
 
-/// The answer's fields as scripts see them.
+/// The response's fields as scripts see them.
 pub(crate) fn response_fields(x: &mut Exchange) -> Vec<HeaderField> {
     let text = |text: &Text| x.text(text).to_vec();
     let response = &x.response;

@@ -8,7 +8,8 @@ use crate::run::lend;
 use crate::run::settings::prepare;
 use crate::vm::phase::OUTPUT;
 
-/// Adds a text to the answer, with a line feed behind it if `line` is 1. Whatever needs a word or has to wait is refused.
+/// Adds a text to the response, with a line feed after it if `line` is 1. Whatever needs a word or has to wait is
+/// refused.
 pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i32 {
     // SAFETY: the prelude passes a Lua string, kept during the call.
     let text = unsafe { slice(text, len) };
@@ -27,7 +28,7 @@ pub(crate) unsafe extern "C" fn say(text: *const u8, len: usize, line: i32) -> i
                     prepare(x, run.default_type);
                     FOUND
                 }
-                // Nothing follows the head of its answer, which the script is told.
+                // Nothing follows the head of its response, which is reported to the script.
                 false if x.request.head.method == Method::Head => REFUSED,
                 false => FOUND,
             })?;

@@ -167,7 +167,7 @@ fn flush(l: LuaState) -> CallOutcome {
     }
     let buffers = lend::exchange(|x| {
         let buffering = x.plan.kept::<ScriptSettings>().is_none_or(|kept| kept.http10_buffering);
-        // An answer whose length is known needs no buffering to tell it.
+        // A response whose length is known needs no buffering to find it.
         let unknown = x.response.content_length.is_none();
         buffering && unknown && x.request.head.version < weir_http::Version::V11
     })?;
@@ -189,7 +189,7 @@ fn eof(l: LuaState) -> CallOutcome {
     if lend::run(|run| run.raw)? {
         return fail(l, RAW);
     }
-    // What answers HEAD has ended with its head.
+    // A response to HEAD has ended with its head.
     if lend::run(|run| run.ended)? || is_header_only()? {
         return fail(l, "seen eof");
     }

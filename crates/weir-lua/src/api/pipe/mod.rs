@@ -361,7 +361,7 @@ impl PipedProcess {
 fn kill(l: LuaState) -> CallOutcome {
     let process = of(l)?;
     let signal = expect_number(l, 2, "kill")?;
-    // Whoever has ended and was not waited for is no less gone.
+    // A program that has ended and was not waited for is gone, too.
     if process.ended().is_some() {
         return fail(l, "exited");
     }

@@ -130,7 +130,7 @@ fn set_body_file(l: LuaState) -> CallOutcome {
 fn init_body(l: LuaState) -> CallOutcome {
     expect_count(l, 0..=1, "0 or 1 argument but seen")?;
     lend::exchange(|x| {
-        // Who receives a body may make it anew from what comes.
+        // Who receives a body may make it again from what comes.
         if receives_body(x) { Ok(()) } else { check_read(x) }
     })??;
     let wanted = if l.top() == 0 { None } else { Some(expect_number(l, 1, "init_body")?) };

@@ -167,7 +167,7 @@ pub(super) struct SocketInput {
     bytes: Vec<u8>,
     /// How many of them are taken.
     taken: usize,
-    /// Counts what is taken by others than the search of one pattern, which then begins anew.
+    /// Counts what is taken by others than the search of one pattern, which then begins again.
     pub(super) turn: u64,
 }
 

@@ -165,7 +165,7 @@ impl SocketReading {
 impl UntilReader {
     fn step(&self, input: &mut SocketInput, most: Option<usize>) -> Option<ReadEnd> {
         if self.turn.get() != input.turn {
-            // Others have taken bytes meanwhile; and from now on they begin anew.
+            // Others have taken bytes meanwhile; and from now on they begin again.
             input.turn += 1;
             self.turn.set(input.turn);
             self.progress.set(UntilProgress::default());

@@ -73,7 +73,7 @@ impl Drop for SocketOwner {
 }
 
 impl TcpSocket {
-    /// Begins anew, as the request's.
+    /// Begins again, as the request's.
     pub(super) fn begin(
         self: &Rc<Self>,
         settings: &Rc<SocketSettings>,

@@ -198,22 +198,22 @@ pub(crate) const NO_KEY: &str = "d2i_PrivateKey_bio() failed";
 pub(crate) const INVALID_CHAIN: &str = "invalid certificate chain";
 pub(crate) const INVALID_KEY: &str = "invalid private key";
 
-/// The chain in the first argument of `set_der_cert`; `None`: it is none.
+/// The chain in the first argument of `set_der_cert`; `None`: it is not a chain.
 pub(crate) fn der_cert(l: LuaState) -> Result<Option<Rc<CertificateChain>>, LuaRaise> {
     Ok(parsed::chain_of_der(&expect_string(&l, 1, "set_der_cert")?))
 }
 
-/// The key in the first argument of `set_der_priv_key`; `None`: it is none.
+/// The key in the first argument of `set_der_priv_key`; `None`: it is not a key.
 pub(crate) fn der_key(l: LuaState) -> Result<Option<Rc<PrivateKey>>, LuaRaise> {
     Ok(parsed::key_of_der(&expect_string(&l, 1, "set_der_priv_key")?))
 }
 
-/// The first argument of `set_cert`; `None`: there is none.
+/// The first argument of `set_cert`; `None`: it is absent.
 pub(crate) fn cert(l: LuaState) -> Result<Option<Rc<CertificateChain>>, LuaRaise> {
     chain_at(l, 1, "set_cert")
 }
 
-/// The first argument of `set_priv_key`; `None`: there is none.
+/// The first argument of `set_priv_key`; `None`: it is absent.
 pub(crate) fn key(l: LuaState) -> Result<Option<Rc<PrivateKey>>, LuaRaise> {
     match l.owned::<PrivateKey>(1) {
         None if !l.is_none_or_nil(1) => Err(LuaRaise::argument(1, "set_priv_key", "no private key")),

@@ -33,7 +33,7 @@ pub(super) const TABLE: &[ApiFunction] = &[
     }),
 ];
 
-/// The chain of an argument; `None`: it is none.
+/// The chain of an argument; `None`: it is not a chain.
 fn chain(l: LuaState, at: i32, name: &str) -> Result<Option<Rc<CertificateChain>>, LuaRaise> {
     Ok(chain_of_der(&expect_string(&l, at, name)?))
 }
@@ -108,7 +108,8 @@ fn validate(l: LuaState) -> CallOutcome {
     }
 }
 
-/// Until when the certificate is known to be good, in seconds since 1970; `None`: newer answers may be had at any time.
+/// Until when the certificate is known to be good, in seconds since 1970; `None`: newer responses may be had at any
+/// time.
 fn validated(response: &[u8], chain: Option<&CertificateChain>) -> Result<Option<u64>, String> {
     let chain = chain.ok_or(NO_CERTIFICATE)?;
     id(chain)?;

@@ -27,7 +27,7 @@ pub(crate) enum PrivateKey {
 }
 
 impl CertificateChain {
-    /// `None`: there is none, or the first is malformed.
+    /// `None`: the text holds nothing, or the first block is malformed.
     pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Option<CertificateChain> {
         let public = facts::public_key(certificates.first()?)?;
         Some(CertificateChain { certificates, public, made: RefCell::default() })

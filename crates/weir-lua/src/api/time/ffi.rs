@@ -45,7 +45,7 @@ pub(crate) extern "C" fn seconds() -> f64 {
     shared_page::wall().floor()
 }
 
-/// Scripts ask for the time anew.
+/// Scripts ask for the time again.
 pub(crate) extern "C" fn update_time() {
     shared_page::forget_time();
 }

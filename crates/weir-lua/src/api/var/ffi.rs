@@ -40,7 +40,7 @@ fn numbered(name: &[u8], find: impl FnOnce(&ConfigurationLink, &str) -> Option<i
     })
 }
 
-/// Whether a module's variable follows from the request and its answer alone.
+/// Whether a module's variable follows from the request and its response alone.
 fn is_steady(name: &str) -> bool {
     STEADY_NAMES.binary_search(&name).is_ok()
         || ["arg_", "cookie_", "http_"].iter().any(|prefix| name.starts_with(prefix))

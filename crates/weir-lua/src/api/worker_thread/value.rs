@@ -120,7 +120,7 @@ impl LuaValue {
             NULL => LuaValue::Pointer(0),
             TABLE if depth < DEEPEST => {
                 let pair = |from: &mut IpcReader<'_>| {
-                    // No key of a table is nil, nor a number that is none.
+                    // No key of a table is nil, nor NaN.
                     let key = LuaValue::decode_at(from, depth + 1)?;
                     let proper =
                         !matches!(&key, LuaValue::Nil) && !matches!(&key, LuaValue::Number(n) if n.is_nan());

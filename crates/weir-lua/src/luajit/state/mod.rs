@@ -329,8 +329,8 @@ impl LuaState {
         text
     }
 
-    /// `file.lua:12: name(): ` of the function at `level`, its file without folders, as OpenResty's log lines begin;
-    /// a name only where a Lua function has one.
+    /// `file.lua:12: name(): ` of the function at `level`, its file without directories, as OpenResty's log lines
+    /// begin; a name only where a Lua function has one.
     pub(crate) fn caller(self, level: c_int) -> String {
         let mut about = sys::LuaDebug::empty();
         // SAFETY: `about` lives during both calls; its texts are C strings that the VM keeps while the function is

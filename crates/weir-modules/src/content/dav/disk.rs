@@ -82,12 +82,12 @@ impl DiskFailure {
         DiskFailure { call, path: path.to_path_buf(), to: None, errno }
     }
 
-    /// A folder where a file was meant.
+    /// A directory where a file was meant.
     pub(super) fn is_directory(call: &'static str, path: &Path) -> DiskFailure {
         DiskFailure { call, path: path.to_path_buf(), to: None, errno: EISDIR }
     }
 
-    /// Something on the way is no folder.
+    /// Something on the way is no directory.
     pub(super) fn is_not_a_directory(&self) -> bool {
         self.errno == ENOTDIR
     }
@@ -128,12 +128,12 @@ pub(super) fn look_through(path: &Path) -> DiskResult<FileMeta> {
     stat(path).map_err(|error| DiskFailure::of("stat()", path, &error))
 }
 
-/// Who may read files may enter their folder.
+/// Who may read files may enter their directory.
 pub(super) fn folder_access(access: u32) -> u32 {
     access | (access & 0o444) >> 2
 }
 
-/// Makes one folder.
+/// Makes one directory.
 pub(super) fn make_folder(path: &Path, access: u32) -> DiskResult {
     let made = DirBuilder::new().mode(access).create(path);
     made.map_err(|error| DiskFailure::of("mkdir()", path, &error))
@@ -187,7 +187,7 @@ pub(super) struct ArrivingFile {
     pub(super) access: Option<u32>,
     /// The time of modification that it gets before, seconds since 1970.
     pub(super) modified: Option<i64>,
-    /// Folders missing on the way are made, with these bits.
+    /// Directories missing on the way are made, with these bits.
     pub(super) folders: Option<u32>,
 }
 
@@ -309,7 +309,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> DiskResult<DiskOutcome> {
     Ok(done)
 }
 
-/// Copies what is in a folder; links and what is neither file nor folder are left out, as in nginx.
+/// Copies what is in a directory; links and what is neither file nor directory are left out, as in nginx.
 fn copy_inside(from: &Path, to: &Path, failures: &mut Vec<DiskFailure>) {
     let entries = match fs::read_dir(from) {
         Ok(entries) => entries,

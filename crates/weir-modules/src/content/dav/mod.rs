@@ -77,7 +77,7 @@ impl Module for Dav {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type DavRow = Directive<DavConf>;
 
 const OFF: u32 = 1;
@@ -119,7 +119,7 @@ impl DavSettings {
         self.methods & bit != 0
     }
 
-    /// Permission bits of folders: who may read a file may enter its folder.
+    /// Permission bits of directories: who may read a file may enter its directory.
     fn folder_access(&self) -> u32 {
         disk::folder_access(self.access)
     }

@@ -82,7 +82,7 @@ async fn file(settings: &DavSettings, x: &mut Exchange, source: DavPath, goal: T
     }
 }
 
-/// `there`: what is in the way, if anything, is a folder.
+/// `there`: what is in the way, if anything, is a directory.
 async fn folder(x: &mut Exchange, source: DavPath, goal: TransferGoal, there: Option<bool>) -> Verdict {
     let moves = x.request.head.method == Method::Move;
     let (from, to) = (source.bare, goal.place.bare);
@@ -160,7 +160,7 @@ fn is_below(source: &[u8], path: &[u8], len: usize) -> bool {
     path.get(..len).is_some_and(|start| source.starts_with(start)) && !uri::is_unsafe(&path[len..])
 }
 
-/// Why a destination is none of this server.
+/// Why a destination is not on this server.
 enum ForeignDestination {
     Invalid,
     NoHost,
@@ -218,7 +218,7 @@ fn overwrite(x: &Exchange) -> Result<bool, Verdict> {
     }
 }
 
-/// Refuses what would be its own destination, or a folder inside of what is copied or the other way round.
+/// Refuses what would be its own destination, or a directory inside of what is copied or the other way round.
 fn overlap(x: &Exchange, source: &DavPath, goal: &TransferGoal) -> Option<Verdict> {
     let (from, to): (&Path, &Path) = (&source.bare, &goal.place.bare);
     if from == to {

@@ -185,7 +185,7 @@ impl Module for Echo {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type EchoRow = Directive<EchoConf>;
 
 const HERE: Contexts = LOCATION.or(LOCATION_IF);
@@ -280,7 +280,7 @@ impl EchoLine {
 }
 
 impl EchoConf {
-    /// The first of a block's commands makes `echo` answer there.
+    /// The first of a block's commands makes `echo` the content handler there.
     fn push(&mut self, line: &mut LineCx<'_>, command: EchoCommand) -> Result {
         if self.commands.is_empty() {
             line.ext::<ConfRegistry>().claim_content(Echo::NAME);

@@ -25,7 +25,7 @@ use table::{CharsetMap, CharsetTable};
 /// The module.
 pub struct Charset;
 
-/// The alias tells the closures of the table what `c` is.
+/// The alias gives the closures of the table the type of `c`.
 type CharsetRow = Directive<CharsetConf>;
 
 impl Module for Charset {
@@ -187,7 +187,7 @@ struct CharsetFilter {
     maps: Vec<CharsetMap>,
 }
 
-/// The charset of the answer to the client, into which the answers to subrequests are recoded.
+/// The charset of the response to the client, into which the responses of subrequests are recoded.
 #[derive(Default)]
 struct OfClient(Option<Rc<[u8]>>);
 

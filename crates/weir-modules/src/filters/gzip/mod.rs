@@ -135,7 +135,7 @@ impl Module for Gzip {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type GzipRow = Directive<GzipConf>;
 
 /// The settings of one block.

@@ -11,7 +11,7 @@ pub(super) type CommandError = Vec<u8>;
 /// The value of `text` with its variables replaced: those of the pages before those of the configuration.
 ///
 /// # Errors
-/// A variable's name that is none.
+/// An invalid variable name.
 pub(super) fn text(x: &mut Exchange, state: &SsiState, text: &[u8]) -> Result<Vec<u8>, CommandError> {
     let mut value = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -32,7 +32,7 @@ pub(super) fn text(x: &mut Exchange, state: &SsiState, text: &[u8]) -> Result<Ve
     Ok(value)
 }
 
-/// As [`text`], for a path: what does not begin with a slash stands in the page's folder.
+/// As [`text`], for a path: what does not begin with a slash stands in the page's directory.
 pub(super) fn path(x: &mut Exchange, state: &SsiState, written: &[u8]) -> Result<Vec<u8>, CommandError> {
     let value = text(x, state, written)?;
     if value.first() == Some(&b'/') {

@@ -101,7 +101,7 @@ impl Module for Ssi {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type SsiRow = Directive<SsiConf>;
 
 /// The settings of one block.

@@ -81,7 +81,7 @@ impl Module for Sub {
     }
 }
 
-/// The alias tells the closures of the table what `c` is.
+/// The alias gives the closures of the table the type of `c`.
 type SubRow = Directive<SubConf>;
 
 /// The settings of one block.
@@ -167,7 +167,7 @@ impl HeaderFilter for SubFilter {
 }
 
 impl SubFilter {
-    /// What to look for, and the pairs it belongs to; a text that is empty for this request is none.
+    /// What to look for, and the pairs it belongs to; a text that is empty for this request is skipped.
     fn patterns(&self, x: &mut Exchange) -> Option<(Rc<TextPatterns>, Rc<[SubPair]>)> {
         let last = match &self.texts {
             SubTexts::Constant(patterns) => return Some((patterns.clone(), self.pairs.clone())),

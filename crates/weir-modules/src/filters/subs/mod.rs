@@ -33,7 +33,7 @@ use value::{ReplacementValue, ValueTemplate};
 /// The module.
 pub struct Subs;
 
-/// The alias tells the closures of the table what `c` is.
+/// The alias gives the closures of the table the type of `c`.
 type SubsRow = Directive<SubsConf>;
 
 impl Module for Subs {

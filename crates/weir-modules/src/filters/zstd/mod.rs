@@ -78,7 +78,7 @@ impl Module for Zstd {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type ZstdRow = Directive<ZstdConf>;
 
 /// The settings of one block.

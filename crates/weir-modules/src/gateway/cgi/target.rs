@@ -143,7 +143,7 @@ fn parts<'t>(text: &'t str, scheme: Option<&str>) -> (&'t str, bool) {
     }
 }
 
-/// nginx's words for an address that is none: there is no URI in it.
+/// nginx's words for an invalid address: there is no URI in it.
 fn check(address: &str) -> std::result::Result<(), String> {
     let is_path = address.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
     match () {

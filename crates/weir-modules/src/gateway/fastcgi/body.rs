@@ -10,9 +10,9 @@ pub(super) struct FastcgiBody {
     reader: RecordReader,
     /// How much is to come, if the head said so.
     rest: Option<u64>,
-    /// Such an answer has none, whatever the application sends.
+    /// Such a response has none, whatever the application sends.
     wanted: bool,
-    /// The connection shall be kept: its end is not the answer's.
+    /// The connection shall be kept: its end is not the response's.
     keep: bool,
     /// The message that comes on stderr.
     stderr: Vec<u8>,
@@ -26,7 +26,7 @@ impl FastcgiBody {
         FastcgiBody { reader, rest: length, wanted, keep, stderr: Vec::new(), messages: Vec::new(), told: 0 }
     }
 
-    /// Content of stdout, as much of it as the answer may have; how many bytes are more than that.
+    /// Content of stdout, as much of it as the response may have; how many bytes are more than that.
     fn take(&mut self, content: &[u8], out: &mut Vec<u8>) -> usize {
         if !self.wanted {
             return 0;

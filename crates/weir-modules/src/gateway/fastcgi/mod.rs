@@ -129,7 +129,7 @@ impl Module for FastCgi {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type FastcgiRow = Directive<FastCgiConf>;
 
 /// The settings of one block.

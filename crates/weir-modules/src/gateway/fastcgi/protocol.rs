@@ -19,12 +19,12 @@ use crate::gateway::cgi::params::RequestParams;
 pub(super) struct FastCgiProtocol {
     pub(super) params: RequestParams,
     pub(super) keep: bool,
-    /// Text in messages that makes an answer invalid.
+    /// Text in messages that makes a response invalid.
     pub(super) catch_stderr: Vec<Box<[u8]>>,
     pub(super) settings: Arc<UpstreamSettings>,
 }
 
-/// The head of an answer while it comes.
+/// The head of a response while it arrives.
 struct ComingHead {
     reader: RecordReader,
     /// What came on stdout.
@@ -179,7 +179,7 @@ impl ComingHead {
     }
 }
 
-/// Whether the answer to `x` with this status has a body.
+/// Whether the response to `x` with this status has a body.
 fn has_body(x: &Exchange, status: u16) -> bool {
     x.request.head.method != Method::Head && !matches!(status, 204 | 304)
 }

@@ -110,7 +110,7 @@ impl Module for Grpc {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type GrpcRow = Directive<GrpcConf>;
 
 /// The settings of one block.
@@ -173,7 +173,7 @@ impl UpstreamProtocol for GrpcProtocol {
         Ok(())
     }
 
-    /// Never asked: answers come in frames.
+    /// Never asked: responses come in frames.
     fn head(
         &self,
         _x: &mut Exchange,

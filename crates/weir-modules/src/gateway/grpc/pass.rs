@@ -50,7 +50,7 @@ impl GrpcAddress {
         }
     }
 
-    /// nginx's words for an address that is none: there is no URI in it.
+    /// nginx's words for an invalid address: there is no URI in it.
     fn check(&self) -> std::result::Result<(), String> {
         let is_path = self.host.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
         match () {

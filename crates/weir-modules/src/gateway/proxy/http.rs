@@ -152,5 +152,5 @@ impl HttpPass {
     }
 }
 
-/// Room for the fields of most answers.
+/// Room for the fields of most responses.
 const FIELDS: usize = 12;

@@ -194,7 +194,7 @@ impl Module for Proxy {
     }
 }
 
-/// Tells the closures of the table what they are given.
+/// Gives the closures of the table the type of their argument.
 type ProxyRow = Directive<ProxyConf>;
 
 /// The settings of one block.

@@ -79,7 +79,7 @@ impl RequestFields {
         self.host.as_ref().map(|value| value.get(x))
     }
 
-    /// What asks whether the answer that a cache has is still good, where it wants to know.
+    /// The fields that revalidate a cached response, where the cache wants that.
     fn conditions(&self, x: &mut Exchange) -> impl Iterator<Item = (&'static str, Text)> + use<> {
         let (modified, etag) =
             if weir_upstream::is_for_cache(x) { weir_upstream::cache_validators(x) } else { (None, None) };
@@ -136,7 +136,7 @@ fn goes(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Fields of the client that belong to its own connection, or are composed anew.
+/// Fields of the client that belong to its own connection, or are composed again.
 const OWN: [&str; 10] = [
     "Host",
     "Connection",
@@ -147,7 +147,8 @@ const OWN: [&str; 10] = [
     "Keep-Alive",
     "Expect",
     "Upgrade",
-    // Of the connection (RFC 7540 section 3.2.1): without it no server takes an `Upgrade: h2c`, whoever wrote that.
+    // Of the connection (RFC 7540 section 3.2.1): without it no server takes an `Upgrade: h2c`, be it the client's or
+    // the configuration's.
     "HTTP2-Settings",
 ];
 
@@ -334,7 +335,7 @@ fn host(http: &HttpPass, x: &mut Exchange) -> Text {
     }
 }
 
-/// What names the answer to `x` in a cache by default: scheme, host and URI of the request that is sent.
+/// What is the cache key of the response to `x` by default: scheme, host and URI of the request that is sent.
 pub(super) fn cache_key(x: &mut Exchange) -> Result<Span, Verdict> {
     let uri = uri(x)?;
     let start = x.arena.mark();
@@ -427,7 +428,7 @@ pub(super) const VARIABLES: &[Variable] = &[
     .volatile(),
 ];
 
-/// Whether the answer to `x` has no body because of the method that was sent.
+/// Whether the response to `x` has no body because of the method that was sent.
 pub(super) fn is_head(http: &HttpPass, x: &mut Exchange) -> bool {
     match &http.method {
         Some(method) if !weir_upstream::is_sent_as_get(x) => {

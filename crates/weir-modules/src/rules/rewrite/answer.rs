@@ -62,7 +62,7 @@ impl ReturnHandler {
 }
 
 impl ReturnHandler {
-    /// The answer to `x`.
+    /// The response to `x`.
     pub(super) fn answer(&self, x: &mut Exchange) -> Verdict {
         match self {
             ReturnHandler::Status(status) => Verdict::Status(*status),

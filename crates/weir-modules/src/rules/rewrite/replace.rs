@@ -34,7 +34,7 @@ enum AfterReplacement {
     Last,
     /// `break`: the request stays where it is.
     Break,
-    /// An answer with this status.
+    /// A response with this status.
     Redirect(u16),
 }
 

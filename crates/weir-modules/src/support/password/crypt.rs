@@ -66,7 +66,7 @@ fn md5_first(password: &[u8], magic: &[u8], salt: &[u8]) -> [u8; 16] {
     context.finalize().into()
 }
 
-/// Ulrich Drepper's rounds of SHA-2; `None` where the number of rounds is none, or less than thousand.
+/// Ulrich Drepper's rounds of SHA-2; `None` where the number of rounds is not a number, or is less than a thousand.
 fn sha(password: &[u8], magic: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
     let mut out = magic.to_vec();
     let mut rounds = Params::RECOMMENDED_ROUNDS;
