@@ -2,15 +2,16 @@
 
 mod encode;
 
-use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
-use weir_conf::{BufferSizes, Directive, Result};
+use weir_conf::names::{ANY, ANY_OR_IF, FLAG, ONE};
+use weir_conf::{Directive, Result};
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
 use weir_engine::{Module, inherit};
 
-use crate::filters::compress::{self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom, power};
-use crate::filters::media::MediaTypes;
+use crate::filters::compress::{
+    self, CompressionConf, CompressionScheme, ContentCoding, OutputRoom, compression_row, power,
+};
 use encode::{BrotliCompressor, LEAST_WINDOW};
 
 #[cfg(test)]
@@ -24,7 +25,7 @@ impl Module for Brotli {
     const NAME: &'static str = "brotli";
     type Conf = BrotliConf;
     const DIRECTIVES: &'static [Directive<BrotliConf>] = &[
-        BrotliRow::new("brotli", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+        BrotliRow::new("brotli", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.common.on))
             .syntax("brotli on | off")
             .default("off")
             .doc("Compresses responses with Brotli for clients that accept `br`.")
@@ -33,27 +34,19 @@ impl Module for Brotli {
                  brotli_comp_level 5;\n\
                  brotli_types text/css application/javascript application/json;",
             ),
-        BrotliRow::new("brotli_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .syntax("brotli_buffers number size")
-            .default("2 8k")
-            .doc(
-                "Number and size of output buffers: compressed data is passed on in pieces of \
-                 this size (512 bytes to 8k), and compression pauses while number times size \
-                 bytes, 64k at most, wait for the client.",
-            ),
-        BrotliRow::new("brotli_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
-            .syntax("brotli_types mime-type ...")
-            .default("text/html")
-            .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
-        BrotliRow::new("brotli_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 0..=11))
-            .syntax("brotli_comp_level level")
-            .default("6")
-            .doc(
-                "Compression level, from 0 (fastest) to 11 (smallest). A worker runs eight \
+        compression_row!(buffers, "brotli_buffers"),
+        compression_row!(types, "brotli_types"),
+        BrotliRow::new("brotli_comp_level", ANY, ONE, |conf, line| {
+            line.number(&mut conf.common.level, 0..=11)
+        })
+        .syntax("brotli_comp_level level")
+        .default("6")
+        .doc(
+            "Compression level, from 0 (fastest) to 11 (smallest). A worker runs eight \
                  compressors at a time, of 4 MB each at level 6 and 36 MB at level 9; a \
                  response that waits for its client gives its compressor up when another \
                  response needs one.",
-            ),
+        ),
         BrotliRow::new("brotli_window", ANY, ONE, |conf, line| {
             power(line, &mut conf.window, LEAST_WINDOW..=24, WINDOWS)
         })
@@ -63,25 +56,22 @@ impl Module for Brotli {
             "Window size, from 1k to 16m, by powers of two; smaller for responses that are \
              known to be shorter.",
         ),
-        BrotliRow::new("brotli_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
-            .syntax("brotli_min_length length")
-            .default("20")
-            .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
+        compression_row!(min_length, "brotli_min_length"),
     ];
     const VARIABLES: &'static [Variable] =
         &compress::ratio_variable("brotli_ratio", |x| compress::ratio(x, ContentCoding::Brotli));
 
     fn inherit(conf: &mut BrotliConf, parent: &BrotliConf) {
-        inherit!(conf, parent, on, buffers, types, level, window, min_length);
+        conf.common.inherit(&parent.common);
+        inherit!(conf, parent, window);
     }
 
     fn install(conf: &BrotliConf, plan: &mut PlanBuilder<'_>) -> Result {
-        if conf.on == Some(true) {
-            let offer = CompressionOffer::new(&conf.types, conf.min_length);
+        if let Some(offer) = conf.common.offer() {
             let packing = BrotliPacking {
-                level: conf.level.unwrap_or(6),
+                level: conf.common.level.unwrap_or(6),
                 window: conf.window.unwrap_or(19),
-                room: OutputRoom::new(conf.buffers),
+                room: conf.common.room(),
             };
             compress::install(plan, Self::NAME, offer, packing);
         }
@@ -95,13 +85,9 @@ type BrotliRow = Directive<BrotliConf>;
 /// The settings of one block.
 #[derive(Clone, Default)]
 pub struct BrotliConf {
-    on: Option<bool>,
-    buffers: Option<BufferSizes>,
-    types: Option<MediaTypes>,
-    level: Option<u8>,
+    common: CompressionConf,
     /// Its logarithm.
     window: Option<u8>,
-    min_length: Option<u64>,
 }
 
 /// How a location compresses.

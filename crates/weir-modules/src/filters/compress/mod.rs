@@ -5,6 +5,7 @@
 
 mod accept;
 mod coder;
+mod conf;
 mod places;
 mod pool;
 pub(crate) mod rules;
@@ -27,6 +28,7 @@ pub(crate) use accept::quality;
 pub(crate) use coder::{
     BodyCoder, CoderFailure, CompressingBody, DeflateOp, DeflateProgress, PieceFlushing, SCRATCH,
 };
+pub(crate) use conf::{CompressionConf, compression_row};
 pub(crate) use places::{CoderPlace, CoderPlaces, CoderSession};
 pub(crate) use pool::{FreeShelf, LentState, ReusedState};
 pub(crate) use rules::{CompressionRules, RulesConf, gzip_ok};

@@ -2,8 +2,8 @@
 
 mod deflate;
 
-use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
-use weir_conf::{BufferSizes, Directive, Result};
+use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE};
+use weir_conf::{Directive, Result};
 use weir_engine::filter::FilterSlot;
 use weir_engine::plan::PlanBuilder;
 use weir_engine::variable::Variable;
@@ -12,9 +12,9 @@ use weir_http::deflate::DeflateSettings;
 
 use crate::filters::compress::rules::{PROXIED, VERSIONS};
 use crate::filters::compress::{
-    self, CompressionOffer, CompressionScheme, ContentCoding, OutputRoom, PieceFlushing, RulesConf, power,
+    self, CompressionConf, CompressionScheme, ContentCoding, OutputRoom, PieceFlushing, RulesConf,
+    compression_row, power,
 };
-use crate::filters::media::MediaTypes;
 pub(crate) use deflate::GzipCoder;
 
 /// The module.
@@ -24,7 +24,7 @@ impl Module for Gzip {
     const NAME: &'static str = "gzip";
     type Conf = GzipConf;
     const DIRECTIVES: &'static [Directive<GzipConf>] = &[
-        GzipRow::new("gzip", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+        GzipRow::new("gzip", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.common.on))
             .syntax("gzip on | off")
             .default("off")
             .doc("Compresses responses with gzip for clients that accept it.")
@@ -34,19 +34,9 @@ impl Module for Gzip {
                  gzip_min_length 1000;\n\
                  gzip_vary on;",
             ),
-        GzipRow::new("gzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .syntax("gzip_buffers number size")
-            .default("2 8k")
-            .doc(
-                "Number and size of output buffers: compressed data is passed on in pieces of \
-                 this size (512 bytes to 8k), and compression pauses while number times size \
-                 bytes, 64k at most, wait for the client.",
-            ),
-        GzipRow::new("gzip_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
-            .syntax("gzip_types mime-type ...")
-            .default("text/html")
-            .doc("MIME types that are compressed, besides `text/html`; `*` matches any."),
-        GzipRow::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=9))
+        compression_row!(buffers, "gzip_buffers"),
+        compression_row!(types, "gzip_types"),
+        GzipRow::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.common.level, 1..=9))
             .syntax("gzip_comp_level level")
             .default("1")
             .doc("Compression level, from 1 (fastest) to 9 (smallest)."),
@@ -75,10 +65,7 @@ impl Module for Gzip {
             .syntax("gzip_no_buffer on | off")
             .default("off")
             .doc("Passes compressed data on as it is produced, not in pieces of the buffer size."),
-        GzipRow::new("gzip_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
-            .syntax("gzip_min_length length")
-            .default("20")
-            .doc("Minimum `Content-Length` of responses that are compressed, in bytes."),
+        compression_row!(min_length, "gzip_min_length"),
         GzipRow::new("gzip_vary", ANY, FLAG, |conf, line| line.flag(&mut conf.rules.vary))
             .syntax("gzip_vary on | off")
             .default("off")
@@ -115,17 +102,17 @@ impl Module for Gzip {
         &compress::ratio_variable("gzip_ratio", |x| compress::ratio(x, ContentCoding::Gzip));
 
     fn inherit(conf: &mut GzipConf, parent: &GzipConf) {
-        inherit!(conf, parent, on, buffers, types, level, window, hash, postpone, no_buffer, min_length);
+        conf.common.inherit(&parent.common);
+        inherit!(conf, parent, window, hash, postpone, no_buffer);
         conf.rules.inherit(&parent.rules);
     }
 
     fn install(conf: &GzipConf, plan: &mut PlanBuilder<'_>) -> Result {
         plan.keep(conf.rules.rules());
-        if conf.on == Some(true) {
-            let offer = CompressionOffer::new(&conf.types, conf.min_length);
+        if let Some(offer) = conf.common.offer() {
             let packing = GzipPacking {
                 settings: settings(conf),
-                room: OutputRoom::new(conf.buffers),
+                room: conf.common.room(),
                 postpone: conf.postpone.unwrap_or(0),
                 no_buffer: conf.no_buffer.unwrap_or(false),
             };
@@ -141,17 +128,13 @@ type GzipRow = Directive<GzipConf>;
 /// The settings of one block.
 #[derive(Clone, Default)]
 pub struct GzipConf {
-    on: Option<bool>,
-    buffers: Option<BufferSizes>,
-    types: Option<MediaTypes>,
-    level: Option<u8>,
+    common: CompressionConf,
     /// Its logarithm.
     window: Option<u8>,
     /// Its logarithm.
     hash: Option<u8>,
     postpone: Option<u64>,
     no_buffer: Option<bool>,
-    min_length: Option<u64>,
     rules: RulesConf,
 }
 
@@ -187,7 +170,7 @@ impl CompressionScheme for GzipPacking {
 
 /// What the compressor works with.
 fn settings(conf: &GzipConf) -> DeflateSettings {
-    let level = conf.level.unwrap_or(1);
+    let level = conf.common.level.unwrap_or(1);
     // Without chains a window of 32 KB costs what one of 16 KB does with them: 135 KB in all.
     let window = if level == 1 { 15 } else { 14 };
     DeflateSettings {
