@@ -202,7 +202,7 @@ mod tests {
 
     fn source(text: &str) -> (ConfSource, impl Fn(usize, usize) -> Span) {
         let mut source = ConfSource::default();
-        let id = source.add("/n.conf".into(), text.into(), false).unwrap();
+        let id = source.add_file("/n.conf".into(), text.into()).unwrap();
         (source, move |start, end| Span::new(id, start, end))
     }
 

@@ -81,7 +81,7 @@ fn read(
 
     let mut lines = Vec::new();
     if let Some(text) = globals {
-        let file = loader.tree.source.add("command line".into(), text.into(), true);
+        let file = loader.tree.source.add_parameter("command line".into(), text.into());
         loader.text(file.expect("it is the first"), &mut lines);
     }
     match yaml::is_yaml(&main) {
@@ -159,7 +159,7 @@ impl TreeLoader<'_> {
         let text = self.files.read(path).map_err(|error| {
             Error::new(format!("{} \"{shown}\" failed ({})", failed_call(&error), system_error(&error)))
         })?;
-        let file = self.tree.source.add(path.to_owned(), text, false);
+        let file = self.tree.source.add_file(path.to_owned(), text);
         Ok(file.expect("fewer than 65,536, since MOST_FILES are fewer"))
     }
 

@@ -56,7 +56,16 @@ impl ConfSource {
     }
 
     /// Adds a file; `None` when 65,536 are there already.
-    pub(crate) fn add(&mut self, path: PathBuf, text: Vec<u8>, parameter: bool) -> Option<FileId> {
+    pub(crate) fn add_file(&mut self, path: PathBuf, text: Vec<u8>) -> Option<FileId> {
+        self.add(path, text, false)
+    }
+
+    /// Adds the text of the option `-g`, which is shown as `path`.
+    pub(crate) fn add_parameter(&mut self, path: PathBuf, text: Vec<u8>) -> Option<FileId> {
+        self.add(path, text, true)
+    }
+
+    fn add(&mut self, path: PathBuf, text: Vec<u8>, parameter: bool) -> Option<FileId> {
         let id = u16::try_from(self.files.len()).ok()?;
         self.files.push(SourceFile { path, text: text.into(), parameter });
         Some(FileId(id))

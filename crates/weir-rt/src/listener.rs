@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use crate::driver::accept::ListenerWakeups;
 use crate::runtime::{RuntimeCore, current};
 use crate::stream::Stream;
 use crate::sys;
@@ -33,7 +34,7 @@ impl Listener {
     /// # Errors
     /// The errno of epoll_ctl(2).
     pub fn new(fd: OwnedFd) -> io::Result<Listener> {
-        Listener::with(fd, false)
+        Listener::with(fd, ListenerWakeups::All)
     }
 
     /// As [`Listener::new`], for a socket that several workers listen to: each connection wakes one of them.
@@ -41,12 +42,12 @@ impl Listener {
     /// # Errors
     /// The errno of epoll_ctl(2).
     pub fn exclusive(fd: OwnedFd) -> io::Result<Listener> {
-        Listener::with(fd, true)
+        Listener::with(fd, ListenerWakeups::One)
     }
 
-    fn with(fd: OwnedFd, exclusive: bool) -> io::Result<Listener> {
+    fn with(fd: OwnedFd, wakeups: ListenerWakeups) -> io::Result<Listener> {
         let core = current();
-        let index = core.io.with(|io| io.open_listener(fd, exclusive))?;
+        let index = core.io.with(|io| io.open_listener(fd, wakeups))?;
         Ok(Listener { core, index, taken: Cell::new((0, 0)) })
     }
 

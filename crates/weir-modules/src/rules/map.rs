@@ -12,7 +12,7 @@ use weir_engine::regex::{GivenUp, LetterCase, RegexPattern};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text};
 
-use crate::support::computed;
+use crate::support::computed::{self, ValueLifetime};
 use crate::support::hostnames::{HostKey, HostTable};
 
 /// The module.
@@ -72,7 +72,7 @@ fn set_map(_conf: &mut MapConf, line: &mut LineCx<'_>) -> Result {
     for entry in line.entries()? {
         map.entry(&mut line.entry(entry), &mut volatile)?;
     }
-    computed::define(line, name, !volatile, move |x| Some(map.find(x)))
+    computed::define(line, name, ValueLifetime::of(volatile), move |x| Some(map.find(x)))
 }
 
 /// A `map`.

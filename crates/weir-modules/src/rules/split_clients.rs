@@ -6,7 +6,7 @@ use weir_conf::{Directive, LineCx, Result, parse_fixed};
 use weir_engine::variable::ValueScript;
 use weir_engine::{Exchange, Module, Text};
 
-use crate::support::computed;
+use crate::support::computed::{self, ValueLifetime};
 
 /// The module.
 pub struct SplitClients;
@@ -32,7 +32,7 @@ fn set_split_clients(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
     for entry in line.entries()? {
         groups.entry(&line.entry(entry))?;
     }
-    computed::define(line, name, true, move |x| Some(groups.find(x, &source)))
+    computed::define(line, name, ValueLifetime::Request, move |x| Some(groups.find(x, &source)))
 }
 
 /// Who is in which group.

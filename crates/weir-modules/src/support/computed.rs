@@ -20,17 +20,37 @@ pub(crate) fn name_at<'a>(line: &LineCx<'a>, at: usize) -> Result<&'a str> {
         .ok_or_else(|| line.fail_arg(at, format!("invalid variable name \"{}\"", line.arg(at))))
 }
 
+/// How long a computed value holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueLifetime {
+    /// The whole request.
+    Request,
+    /// One use (`volatile`).
+    Use,
+}
+
+impl ValueLifetime {
+    /// As blocks say it by `volatile`.
+    pub(crate) fn of(volatile: bool) -> ValueLifetime {
+        if volatile { ValueLifetime::Use } else { ValueLifetime::Request }
+    }
+}
+
 /// Defines variable `name`, which `compute` computes.
 pub(crate) fn define(
     line: &mut LineCx<'_>,
     name: &str,
-    cacheable: bool,
+    lifetime: ValueLifetime,
     compute: impl Fn(&mut Exchange) -> Option<Text> + Send + Sync + 'static,
 ) -> Result {
     let shown = Arc::<str>::from(name);
     let guarded = move |x: &mut Exchange| within(x, &shown, &compute);
     let registry: &mut ConfRegistry = line.ext();
-    match registry.define(name, VariableGetter::Computed(Arc::new(guarded)), cacheable) {
+    match registry.define(
+        name,
+        VariableGetter::Computed(Arc::new(guarded)),
+        lifetime == ValueLifetime::Request,
+    ) {
         Ok(_) => Ok(()),
         Err(message) => Err(line.fail_arg(1, message)),
     }

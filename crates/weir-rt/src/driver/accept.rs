@@ -28,6 +28,13 @@ pub(crate) enum AcceptState {
     Starved(u64),
 }
 
+/// Whom a connection wakes where several workers or processes wait for a socket (epoll).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenerWakeups {
+    All,
+    One,
+}
+
 pub(crate) struct ListenerSlot {
     /// `None`: the slot is free.
     pub(crate) fd: Option<OwnedFd>,
@@ -35,8 +42,7 @@ pub(crate) struct ListenerSlot {
     pub(crate) accepting: AcceptState,
     /// Stopped by its owner.
     pub(crate) paused: bool,
-    /// Several workers or processes wait for this socket: wake one of them (epoll).
-    pub(crate) exclusive: bool,
+    pub(crate) wakeups: ListenerWakeups,
     /// So many are accepted before the task takes them: [`AHEAD_MAX`] or one.
     pub(crate) ahead: usize,
     pub(crate) closing: bool,
@@ -73,7 +79,7 @@ impl ListenerTable {
             .min()
     }
 
-    fn add(&mut self, fd: OwnedFd, exclusive: bool) -> u32 {
+    fn add(&mut self, fd: OwnedFd, wakeups: ListenerWakeups) -> u32 {
         let free = self.slots.iter().position(|l| l.fd.is_none()).unwrap_or(self.slots.len());
         let generation = self.slots.get(free).map_or(0, |l| (l.generation + 1) & 0x0fff_ffff);
         let slot = ListenerSlot {
@@ -81,7 +87,7 @@ impl ListenerTable {
             generation,
             accepting: AcceptState::Off,
             paused: false,
-            exclusive,
+            wakeups,
             ahead: AHEAD_MAX,
             closing: false,
             accepted: VecDeque::new(),
@@ -97,9 +103,9 @@ impl ListenerTable {
 }
 
 impl WorkerIo {
-    pub(crate) fn open_listener(&mut self, fd: OwnedFd, exclusive: bool) -> io::Result<u32> {
+    pub(crate) fn open_listener(&mut self, fd: OwnedFd, wakeups: ListenerWakeups) -> io::Result<u32> {
         let raw = fd.as_raw_fd();
-        let i = self.listeners.add(fd, exclusive);
+        let i = self.listeners.add(fd, wakeups);
         let slot = self.listeners.slot(i);
         if let DriverBackend::Epoll(epoll) = &mut self.backend
             && let Err(e) = epoll.add_listener(raw, tag(OperationKind::Accept, slot.generation, i))
@@ -164,7 +170,7 @@ impl WorkerIo {
                 uring.arm_accept(fd, data, slot.ahead > 1);
                 Ok(())
             }
-            DriverBackend::Epoll(epoll) => epoll.listen_on(fd, data, slot.exclusive),
+            DriverBackend::Epoll(epoll) => epoll.listen_on(fd, data, slot.wakeups),
             DriverBackend::Shut => Err(io::Error::from_raw_os_error(libc::EBADF)),
         };
         match armed {

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::loop_state::LoopState;
 use crate::socket::SendState;
 
+use super::accept::ListenerWakeups;
 use super::{DriverBackend, OperationKind, WaitLimit, WorkerIo, tag, take_error, untag};
 
 /// Events taken in one turn.
@@ -46,8 +47,11 @@ impl EpollBackend {
     }
 
     /// Added rather than modified, since EPOLLEXCLUSIVE is only possible so.
-    pub(crate) fn listen_on(&self, fd: RawFd, data: u64, exclusive: bool) -> io::Result<()> {
-        let events = if exclusive { libc::EPOLLIN | libc::EPOLLEXCLUSIVE } else { libc::EPOLLIN };
+    pub(crate) fn listen_on(&self, fd: RawFd, data: u64, wakeups: ListenerWakeups) -> io::Result<()> {
+        let events = match wakeups {
+            ListenerWakeups::All => libc::EPOLLIN,
+            ListenerWakeups::One => libc::EPOLLIN | libc::EPOLLEXCLUSIVE,
+        };
         self.control(libc::EPOLL_CTL_ADD, fd, events, data)
     }
 

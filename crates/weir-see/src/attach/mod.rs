@@ -129,8 +129,7 @@ impl AttachedProbes {
         self.costs.entry_return + self.costs.return_entry
     }
 
-    /// Gives every request that ends to `recorder`, until `enough` says so. Who wants to know what requests they are says
-    /// so by `for_names`: that has to be read while they are there.
+    /// Gives every request that ends to `recorder`, until `enough` says so.
     ///
     /// # Errors
     /// The process has ended.
@@ -138,7 +137,7 @@ impl AttachedProbes {
         mut self,
         recorder: &mut Recorder,
         enough: &mut dyn FnMut() -> bool,
-        for_names: bool,
+        naming: RequestNaming,
     ) -> Result<AttachOutcome, String> {
         let ProbeTarget { memory, images, found, .. } = &self.target;
         let stepped = found.spots.iter().map(|spot| images[spot.image].is_stepped(spot.address)).collect();
@@ -167,12 +166,12 @@ impl AttachedProbes {
                     memory.word(found.spots[0].address).ok_or("the process has ended")?;
                     looked = Instant::now();
                 }
-                std::thread::sleep(if for_names { SOON } else { CALM });
+                std::thread::sleep(if naming == RequestNaming::Read { SOON } else { CALM });
                 continue;
             }
             hits.drain(..).for_each(|hit| follower.take(hit));
             let mut ended = std::mem::take(&mut follower.ended);
-            if for_names {
+            if naming == RequestNaming::Read {
                 let said = names.read(&follower, &ended);
                 outcome.lost += self.probes.read(&mut later);
                 names.tell(said, &mut follower, &mut ended, &later);
@@ -186,6 +185,14 @@ impl AttachedProbes {
         outcome.probing = follower.probing;
         Ok(outcome)
     }
+}
+
+/// Whether it is to be known what requests they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestNaming {
+    /// It is read while they are there.
+    Read,
+    Unneeded,
 }
 
 /// Reads what requests are.

@@ -7,7 +7,7 @@ use weir_trace::{AverageWatch, KeptRequest, SiteTable, TraceWatch, render};
 use super::control_calls::print;
 use super::options::{CommandLine, CommandOption};
 use super::selector::LocateSocket;
-use crate::attach::{self, AttachOutcome, AttachedProbes, ProbeTarget};
+use crate::attach::{self, AttachOutcome, AttachedProbes, ProbeTarget, RequestNaming};
 use crate::filter::{RequestFilter, duration_ns};
 use crate::responses::trace::json;
 use crate::source::scale;
@@ -87,7 +87,7 @@ fn trees(
             failed = kept.try_iter().find_map(|kept| print(show(&kept).as_bytes()).err());
             failed.is_some() || watch.left() == 0 || Instant::now() > until
         },
-        true,
+        RequestNaming::Read,
     )?;
     if let Some(error) = failed {
         return Err(error.to_string());
@@ -114,8 +114,9 @@ fn average(
     let mut recorder = attach::recorder();
     recorder.average(watch.clone());
     let until = Instant::now() + limit;
+    let naming = if takes_all { RequestNaming::Unneeded } else { RequestNaming::Read };
     let outcome =
-        attached.follow(&mut recorder, &mut || watch.left() == 0 || Instant::now() > until, !takes_all)?;
+        attached.follow(&mut recorder, &mut || watch.left() == 0 || Instant::now() > until, naming)?;
     let average = recorder.take_average(&watch).filter(|average| average.requests() > 0);
     let average = average.ok_or_else(|| nothing(&outcome))?;
     said(&outcome);

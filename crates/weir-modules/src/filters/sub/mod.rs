@@ -22,7 +22,7 @@ use weir_trace::{Site, SiteKind};
 
 use crate::filters::media::{self, MediaTypes};
 use replace::TextReplacer;
-use search::TextPatterns;
+use search::{TextCase, TextPatterns};
 
 /// The module.
 pub struct Sub;
@@ -68,7 +68,7 @@ impl Module for Sub {
         let filter = SubFilter {
             site: plan.site(SiteKind::BodyFilter, Self::NAME),
             texts: match texts {
-                Some(texts) => SubTexts::Constant(Rc::new(TextPatterns::new(&texts, true))),
+                Some(texts) => SubTexts::Constant(Rc::new(TextPatterns::new(&texts, TextCase::Ignored))),
                 None => SubTexts::Computed(RefCell::default()),
             },
             pairs: conf.pairs.clone().into(),
@@ -190,7 +190,7 @@ impl SubFilter {
         let patterns = match &*last {
             Some((known, patterns)) if *known == texts => patterns.clone(),
             _ => {
-                let patterns = Rc::new(TextPatterns::new(&texts, true));
+                let patterns = Rc::new(TextPatterns::new(&texts, TextCase::Ignored));
                 *last = Some((texts, patterns.clone()));
                 patterns
             }

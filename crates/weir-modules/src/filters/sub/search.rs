@@ -56,9 +56,17 @@ enum TextFinder {
     Automaton(AhoCorasick),
 }
 
+/// Whether letters match those of the other case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextCase {
+    Exact,
+    Ignored,
+}
+
 impl TextPatterns {
-    /// At most 255 texts, none of them empty; `caseless` as all of several are.
-    pub(crate) fn new(texts: &[Vec<u8>], caseless: bool) -> TextPatterns {
+    /// At most 255 texts, none of them empty; several are always searched with [`TextCase::Ignored`].
+    pub(crate) fn new(texts: &[Vec<u8>], case: TextCase) -> TextPatterns {
+        let caseless = case == TextCase::Ignored;
         let lower = |(which, text): (usize, &Vec<u8>)| TextPattern {
             text: if caseless { text.to_ascii_lowercase().into() } else { text.clone().into() },
             which,
@@ -206,7 +214,7 @@ mod tests {
 
     fn found(texts: &[&str], bytes: &str) -> FoundText {
         let texts: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let patterns = TextPatterns::new(&texts, true);
+        let patterns = TextPatterns::new(&texts, TextCase::Ignored);
         patterns.find(bytes.as_bytes(), 0, &vec![false; texts.len()])
     }
 
@@ -227,11 +235,11 @@ mod tests {
     #[test]
     fn many_texts_are_found_too() {
         let texts: Vec<Vec<u8>> = (0..255).map(|n| format!("word{n:03}").into_bytes()).collect();
-        let patterns = TextPatterns::new(&texts, true);
+        let patterns = TextPatterns::new(&texts, TextCase::Ignored);
         assert!(matches!(patterns.finder, TextFinder::Packed(_)), "all begin alike");
         let texts: Vec<Vec<u8>> =
             (0..255_u8).map(|n| [b'g' + n / 16, b'g' + n % 16, b'0', b'x'].to_vec()).collect();
-        let patterns = TextPatterns::new(&texts, true);
+        let patterns = TextPatterns::new(&texts, TextCase::Ignored);
         assert!(matches!(patterns.finder, TextFinder::Automaton(_)));
         let text = "!".repeat(100) + "VU0X";
         let found = patterns.find(text.as_bytes(), 0, &[false; 255]);

@@ -18,7 +18,7 @@ use weir_engine::{Exchange, Module, Text};
 use weir_http::KnownField;
 use weir_rt::net::SockAddr;
 
-use crate::support::computed;
+use crate::support::computed::{self, ValueLifetime};
 use crate::support::forwarded::ProxyTrust;
 use flat::FlatGeo;
 use networks::GeoNetworks;
@@ -65,7 +65,7 @@ fn set_geo(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
     }
     let volatile = block.volatile;
     let table = block.table(address);
-    computed::define(line, name, !volatile, move |x| Some(table.find(x)))
+    computed::define(line, name, ValueLifetime::of(volatile), move |x| Some(table.find(x)))
 }
 
 /// A block while it is read.

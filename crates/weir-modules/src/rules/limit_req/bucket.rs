@@ -69,6 +69,15 @@ pub(super) enum RateDecision<'l> {
     Refuse { excess: Option<u64>, limit: &'l RateLimit },
 }
 
+/// What becomes of a bucket that has room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BucketCounting {
+    /// The request is counted: this is the last limit asked.
+    Now,
+    /// The bucket is held until the others have been asked.
+    Held,
+}
+
 enum AskedBucket {
     /// Counted, with this excess.
     Counted(u64),
@@ -86,8 +95,8 @@ pub(super) fn decide<'l>(x: &mut Exchange, limits: &'l [RateLimit], now: u64) ->
     let mut counted = None;
     for (at, limit) in limits.iter().enumerate() {
         let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
-        let last = at + 1 == limits.len();
-        match limit.ask(x.text(&key), now, last) {
+        let counting = if at + 1 == limits.len() { BucketCounting::Now } else { BucketCounting::Held };
+        match limit.ask(x.text(&key), now, counting) {
             AskedBucket::Counted(excess) => counted = Some((limit, excess)),
             AskedBucket::Held(handle) => held.push((limit, handle)),
             AskedBucket::Over(excess) => return refuse(&held, Some(excess), limit),
@@ -124,8 +133,9 @@ fn refuse<'l>(
 }
 
 impl RateLimit {
-    /// Counts a request with `key` if this is the `last` limit asked, else holds its bucket.
-    fn ask(&self, key: &[u8], now: u64, last: bool) -> AskedBucket {
+    /// Counts a request with `key`, or holds its bucket.
+    fn ask(&self, key: &[u8], now: u64, counting: BucketCounting) -> AskedBucket {
+        let last = counting == BucketCounting::Now;
         let mut buckets = self.buckets.lock(key);
         if let Some(handle) = buckets.find(key) {
             let bucket = buckets.value(handle);
