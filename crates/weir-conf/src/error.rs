@@ -256,7 +256,7 @@ mod tests {
     fn without_a_place_only_the_message_remains() {
         assert_eq!(Error::new("open() failed").render(&ConfSource::default()), "open() failed");
         let mut source = ConfSource::default();
-        let id = source.add("command line".into(), "daemon off".into(), true).unwrap();
+        let id = source.add_parameter("command line".into(), "daemon off".into()).unwrap();
         let shown = Error::new("m").at(Span::new(id, 7, 10)).render(&source);
         assert_eq!(shown, "m in command line\ndaemon off\n       ^^^");
     }

@@ -33,7 +33,7 @@ counters! {
     tasks_live,
     /// Polls of tasks.
     tasks_polled,
-    /// Tasks ended by a panic (and closures of [`crate::Remote::run`] that panicked).
+    /// Tasks ended by a panic (and closures of [`crate::RuntimeHandle::run`] that panicked).
     panics,
     /// Nanoseconds spent in the driver's system call, waiting or submitting.
     parked_ns,

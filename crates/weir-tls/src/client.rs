@@ -45,7 +45,7 @@ pub struct ClientConfig(Arc<rustls::ClientConfig>, KeyEffort);
 
 impl ClientConfig {
     /// A configuration. The peer's certificate is *not* verified during the handshake, beyond that it has its key:
-    /// the user of the session does that before a byte is sent, with [`crate::Trust`], as OpenSSL's users do.
+    /// the user of the session does that before a byte is sent, with [`crate::TrustStore`], as OpenSSL's users do.
     ///
     /// # Errors
     /// The settings leave nothing to offer.

@@ -1,7 +1,7 @@
 //! The ClientHello, read without rustls: a server chooses its configuration by it, and scripts may look at all of it.
 //!
 //! [`HelloAcceptor`] collects records until the message is whole, however it is cut, and keeps them: the [`ReceivedHello`] that comes
-//! out begins a [`crate::Handshake`] with these very bytes.
+//! out begins a [`crate::ServerHandshake`] with these very bytes.
 
 use crate::error::{Error, content};
 use crate::hello_fields::HelloFields;

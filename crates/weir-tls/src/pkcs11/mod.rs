@@ -1,7 +1,7 @@
 //! Private keys that never leave their device: smart cards, HSMs, whatever has a PKCS#11 library.
 //!
 //! A signature blocks the thread for as long as the device takes, so handshakes with such keys run on pool threads
-//! ([`crate::Effort::Device`]). Without the feature `pkcs11` names are read, and the keys refused.
+//! ([`crate::KeyEffort::Device`]). Without the feature `pkcs11` names are read, and the keys refused.
 
 #[cfg(feature = "pkcs11")]
 mod device;
